@@ -1,0 +1,20 @@
+//! What an agent wants and what the policy says about it.
+//!
+//! This crate is a pure function: the same [`action`] and the same compiled
+//! policy give the same decision, with no I/O, no environment and no clock.
+//! Everything that can be fooled by a clever agent is read here, so it forbids
+//! `unsafe` and is fuzzable end to end.
+//!
+//! It informs; it does not enforce. Rights come only from the sandbox a process
+//! really runs in.
+#![forbid(unsafe_code)]
+
+pub mod effect;
+pub mod path;
+pub mod sandbox;
+pub mod span;
+
+pub use effect::{Caps, Effect};
+pub use path::{Links, Places};
+pub use sandbox::{FsRule, Net, PathPattern, Sandbox};
+pub use span::Span;

@@ -1,0 +1,171 @@
+//! Paths as policies write them: variables, lexical normalisation, and the
+//! question "is this path below that one". Nothing here touches the disk; who
+//! needs symlinks resolved passes a [`Links`].
+
+use std::path::{Component, Path, PathBuf};
+
+/// What the variables of a policy stand for in one session. Built once by the
+/// binary, which alone reads the environment; every value is an absolute path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// `$PWD`: the project root of the session. It never follows the agent's `cd`.
+    pub project: PathBuf,
+    pub home: PathBuf,
+    pub tmp: PathBuf,
+    /// Further variables by name without the dollar sign, for example `CARGO_HOME`.
+    pub vars: Vec<(String, PathBuf)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    #[error("unknown variable `${0}`")]
+    UnknownVariable(String),
+    #[error("`{0}` is not an absolute path and starts with no variable")]
+    Relative(String),
+    #[error("`{0}` leaves its starting point with `..`")]
+    Escapes(String),
+    #[error("project root `{0}` is the home directory or above it")]
+    ProjectTooWide(String),
+}
+
+/// Resolves symlinks. The binary and the planner ask the disk; tests answer
+/// from a table.
+pub trait Links {
+    /// The real path: every symlink in the existing part followed, the part
+    /// that does not exist kept as it is.
+    fn real(&self, path: &Path) -> PathBuf;
+}
+
+/// A world without symlinks.
+#[derive(Clone, Copy, Debug)]
+pub struct NoLinks;
+
+impl Links for NoLinks {
+    fn real(&self, path: &Path) -> PathBuf {
+        path.to_path_buf()
+    }
+}
+
+impl Places {
+    /// The variables every session has; the lint of unknown names uses it too.
+    pub const ALWAYS: [&'static str; 3] = ["PWD", "HOME", "TMPDIR"];
+
+    /// Fills in a leading variable (`$HOME/.cargo`, `~/.cargo`) and normalises.
+    pub fn expand(&self, text: &str) -> Result<PathBuf, PathError> {
+        let (base, rest) = if let Some(named) = text.strip_prefix('$') {
+            let end = named.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let (name, rest) = end.map_or((named, ""), |at| named.split_at(at));
+            (self.variable(name)?, rest)
+        } else if let Some(rest) = text.strip_prefix('~').filter(|r| r.is_empty() || r.starts_with('/')) {
+            (self.home.as_path(), rest)
+        } else if text.starts_with('/') {
+            (Path::new("/"), text)
+        } else {
+            return Err(PathError::Relative(text.to_owned()));
+        };
+        let mut path = base.to_path_buf();
+        path.push(rest.trim_start_matches('/'));
+        let clean = normalise(&path);
+        if !base.as_os_str().is_empty() && base != Path::new("/") && !is_below(&clean, base) {
+            return Err(PathError::Escapes(text.to_owned()));
+        }
+        Ok(clean)
+    }
+
+    fn variable(&self, name: &str) -> Result<&Path, PathError> {
+        match name {
+            "PWD" if self.project_too_wide() => {
+                Err(PathError::ProjectTooWide(self.project.display().to_string()))
+            }
+            "PWD" => Ok(&self.project),
+            "HOME" => Ok(&self.home),
+            "TMPDIR" => Ok(&self.tmp),
+            _ => self
+                .vars
+                .iter()
+                .find(|(known, _)| known == name)
+                .map(|(_, path)| path.as_path())
+                .ok_or_else(|| PathError::UnknownVariable(name.to_owned())),
+        }
+    }
+
+    /// A session started in `/`, `$HOME` or above it would hand the whole home
+    /// to every sandbox that grants `$PWD`.
+    fn project_too_wide(&self) -> bool {
+        is_below(&self.home, &self.project)
+    }
+}
+
+/// Removes `.`, `..` and doubled slashes without asking the disk.
+pub fn normalise(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                if !matches!(out.components().next_back(), None | Some(Component::RootDir)) {
+                    out.pop();
+                }
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// Whether `path` is `base` or something inside it; by components, so
+/// `/proj-evil` is not below `/proj`.
+pub fn is_below(path: &Path, base: &Path) -> bool {
+    path.starts_with(base)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places() -> Places {
+        Places {
+            project: "/home/u/app".into(),
+            home: "/home/u".into(),
+            tmp: "/tmp".into(),
+            vars: vec![("CARGO_HOME".into(), "/home/u/.cargo".into())],
+        }
+    }
+
+    #[test]
+    fn variables_are_filled_in() {
+        let p = places();
+        assert_eq!(p.expand("$HOME/.cargo"), Ok("/home/u/.cargo".into()));
+        assert_eq!(p.expand("~/.cargo/"), Ok("/home/u/.cargo".into()));
+        assert_eq!(p.expand("$PWD"), Ok("/home/u/app".into()));
+        assert_eq!(p.expand("$CARGO_HOME/bin"), Ok("/home/u/.cargo/bin".into()));
+        assert_eq!(p.expand("/etc//hosts"), Ok("/etc/hosts".into()));
+    }
+
+    #[test]
+    fn what_cannot_be_placed_is_an_error_and_not_a_guess() {
+        let p = places();
+        assert_eq!(p.expand("$NOPE/x"), Err(PathError::UnknownVariable("NOPE".into())));
+        assert_eq!(p.expand("src"), Err(PathError::Relative("src".into())));
+        assert_eq!(p.expand("$PWD/../other"), Err(PathError::Escapes("$PWD/../other".into())));
+    }
+
+    #[test]
+    fn a_project_root_that_holds_the_home_is_refused() {
+        for root in ["/", "/home", "/home/u"] {
+            let p = Places { project: root.into(), ..places() };
+            assert!(matches!(p.expand("$PWD"), Err(PathError::ProjectTooWide(_))), "{root}");
+        }
+    }
+
+    #[test]
+    fn below_is_by_component() {
+        assert!(is_below(Path::new("/proj/a"), Path::new("/proj")));
+        assert!(!is_below(Path::new("/proj-evil/a"), Path::new("/proj")));
+    }
+
+    #[test]
+    fn parent_of_the_root_is_the_root() {
+        assert_eq!(normalise(Path::new("/../../etc/./x")), PathBuf::from("/etc/x"));
+    }
+}
