@@ -9,12 +9,22 @@
 //! really runs in.
 #![forbid(unsafe_code)]
 
+pub mod action;
+pub mod decide;
 pub mod effect;
+pub mod ir;
+pub mod judge;
 pub mod path;
+pub mod pattern;
+pub mod rule;
 pub mod sandbox;
+pub mod shell;
 pub mod span;
 
+pub use action::{Action, Input};
+pub use decide::{Decision, decide};
 pub use effect::{Caps, Effect};
+pub use judge::World;
 pub use path::{Links, Places};
 pub use sandbox::{FsRule, Net, PathPattern, Sandbox};
 pub use span::Span;

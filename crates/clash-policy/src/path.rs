@@ -30,7 +30,7 @@ pub enum PathError {
 
 /// Resolves symlinks. The binary and the planner ask the disk; tests answer
 /// from a table.
-pub trait Links {
+pub trait Links: std::fmt::Debug {
     /// The real path: every symlink in the existing part followed, the part
     /// that does not exist kept as it is.
     fn real(&self, path: &Path) -> PathBuf;
@@ -56,7 +56,9 @@ impl Places {
             let end = named.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
             let (name, rest) = end.map_or((named, ""), |at| named.split_at(at));
             (self.variable(name)?, rest)
-        } else if let Some(rest) = text.strip_prefix('~').filter(|r| r.is_empty() || r.starts_with('/')) {
+        } else if let Some(rest) =
+            text.strip_prefix('~').filter(|r| r.is_empty() || r.starts_with('/'))
+        {
             (self.home.as_path(), rest)
         } else if text.starts_with('/') {
             (Path::new("/"), text)

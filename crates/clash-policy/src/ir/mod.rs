@@ -1,0 +1,115 @@
+//! The flat IR: a compiled layer stack as one file that is read in place.
+//!
+//! A hook call reads the file and looks up what it needs; nothing is decoded up
+//! front, so the cost does not grow with the policy. Every access is checked
+//! against the bounds, and the whole file against a checksum when it is opened:
+//! a damaged cache is an error and never a different decision.
+//!
+//! Layout, little endian, all offsets in bytes from the start of the file:
+//!
+//! ```text
+//! magic[8]  version u32  length u32  checksum u64  build u64
+//! sections × (offset u32, count u32)
+//! records of fixed size per section, made of u32 words
+//! string bytes
+//! ```
+//!
+//! Strings are (offset into the string bytes, length). The format is private to
+//! one build of clash: `build` names it, and another build compiles anew.
+
+mod read;
+mod write;
+
+pub use read::{EdgeRef, InputRef, Ir, LayerRef, Matcher, NodeRef, RuleRef, SandboxRef};
+pub use write::encode;
+
+/// Raised with every change of the layout or of what a field means.
+pub const VERSION: u32 = 1;
+
+const MAGIC: &[u8; 8] = b"clashIR\0";
+const HEADER: usize = 32;
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IrError {
+    #[error("not a compiled policy")]
+    NotIr,
+    #[error("compiled by another version of clash")]
+    OtherVersion,
+    #[error("the compiled policy is damaged")]
+    Damaged,
+}
+
+/// The state of a file that went into a compiled policy; any difference makes
+/// the cached form stale.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    pub path: String,
+    /// `None`: there was no such file, and if one appears the policy changes.
+    pub stamp: Option<Stamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    pub device: u64,
+    pub inode: u64,
+    pub size: u64,
+    pub modified_ns: u64,
+    pub changed_ns: u64,
+}
+
+/// Sections in file order, with the words in one record.
+#[derive(Clone, Copy)]
+enum Section {
+    Inputs,
+    Layers,
+    Nodes,
+    Edges,
+    Rules,
+    Sandboxes,
+    FsRules,
+    Strings,
+}
+
+impl Section {
+    const ALL: [Self; 8] = [
+        Self::Inputs,
+        Self::Layers,
+        Self::Nodes,
+        Self::Edges,
+        Self::Rules,
+        Self::Sandboxes,
+        Self::FsRules,
+        Self::Strings,
+    ];
+
+    const fn words(self) -> usize {
+        match self {
+            Self::Inputs => 13,
+            Self::Layers => 11,
+            Self::Nodes => 5,
+            Self::Edges => 7,
+            Self::Rules => 9,
+            Self::Sandboxes => 12,
+            Self::FsRules => 12,
+            Self::Strings => 0,
+        }
+    }
+}
+
+/// Detects damage, not malice: the cache is out of reach of every sandbox.
+/// Eight bytes a step, because it runs over the whole file at every hook call.
+fn checksum(bytes: &[u8]) -> u64 {
+    const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+    let (chunks, tail) = bytes.as_chunks::<8>();
+    let mut sum = bytes.len() as u64;
+    for chunk in chunks {
+        sum = (sum ^ u64::from_le_bytes(*chunk)).wrapping_mul(MULTIPLIER).rotate_left(29);
+    }
+    for byte in tail {
+        sum = (sum ^ u64::from(*byte)).wrapping_mul(MULTIPLIER).rotate_left(29);
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests;

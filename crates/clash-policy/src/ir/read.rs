@@ -1,0 +1,386 @@
+//! Looking things up in a flat image without decoding it.
+
+use super::write::{ANY, GLOB, LITERAL, subject_code};
+use super::{HEADER, Input, IrError, MAGIC, Section, Stamp, VERSION, checksum};
+use crate::effect::{Caps, Effect};
+use crate::rule::{LayerKind, Subject};
+use crate::sandbox::{FsRule, Net, PathPattern, Sandbox};
+use crate::span::Span;
+
+type Result<T> = std::result::Result<T, IrError>;
+
+/// An opened image.
+#[derive(Clone, Copy, Debug)]
+pub struct Ir<'a> {
+    bytes: &'a [u8],
+}
+
+/// One fixed-size record.
+#[derive(Clone, Copy, Debug)]
+struct Record<'a> {
+    ir: Ir<'a>,
+    bytes: &'a [u8],
+}
+
+impl<'a> Ir<'a> {
+    /// Checks magic, version, build, length and checksum.
+    pub fn open(bytes: &'a [u8], build: u64) -> Result<Self> {
+        let ir = Self { bytes };
+        if bytes.get(..MAGIC.len()) != Some(MAGIC.as_slice()) {
+            return Err(IrError::NotIr);
+        }
+        if ir.word(8)? != VERSION || ir.long(24)? != build {
+            return Err(IrError::OtherVersion);
+        }
+        let checked = bytes.get(24..).ok_or(IrError::Damaged)?;
+        if ir.word(12)? as usize != bytes.len() || ir.long(16)? != checksum(checked) {
+            return Err(IrError::Damaged);
+        }
+        Ok(ir)
+    }
+
+    fn word(&self, at: usize) -> Result<u32> {
+        let bytes = self.bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
+        bytes.map(|b| u32::from_le_bytes(*b)).ok_or(IrError::Damaged)
+    }
+
+    fn long(&self, at: usize) -> Result<u64> {
+        let bytes = self.bytes.get(at..).and_then(|rest| rest.first_chunk::<8>());
+        bytes.map(|b| u64::from_le_bytes(*b)).ok_or(IrError::Damaged)
+    }
+
+    fn place(&self, section: Section) -> Result<(usize, u32)> {
+        let at = HEADER + section as usize * 8;
+        Ok((self.word(at)? as usize, self.word(at + 4)?))
+    }
+
+    fn record(&self, section: Section, index: u32) -> Result<Record<'a>> {
+        let (start, count) = self.place(section)?;
+        if index >= count {
+            return Err(IrError::Damaged);
+        }
+        let size = section.words() * 4;
+        let at = start + index as usize * size;
+        let bytes = self.bytes.get(at..at + size).ok_or(IrError::Damaged)?;
+        Ok(Record { ir: *self, bytes })
+    }
+
+    fn text(&self, at: u32, len: u32) -> Result<&'a str> {
+        let (start, _) = self.place(Section::Strings)?;
+        let from = start + at as usize;
+        let bytes = self.bytes.get(from..from + len as usize).ok_or(IrError::Damaged)?;
+        std::str::from_utf8(bytes).map_err(|_| IrError::Damaged)
+    }
+
+    fn all(self, section: Section) -> impl Iterator<Item = Result<Record<'a>>> {
+        let count = self.place(section).map_or(0, |(_, count)| count);
+        (0..count).map(move |index| self.record(section, index))
+    }
+
+    pub fn inputs(self) -> impl Iterator<Item = Result<InputRef<'a>>> {
+        self.all(Section::Inputs).map(|record| record.map(InputRef))
+    }
+
+    /// Highest precedence first.
+    pub fn layers(self) -> impl Iterator<Item = Result<LayerRef<'a>>> {
+        self.all(Section::Layers).map(|record| record.map(LayerRef))
+    }
+
+    pub fn sandboxes(self) -> impl Iterator<Item = Result<SandboxRef<'a>>> {
+        let count = self.place(Section::Sandboxes).map_or(0, |(_, count)| count);
+        (0..count).map(move |index| SandboxRef::at(self, index))
+    }
+}
+
+impl<'a> Record<'a> {
+    fn word(&self, index: usize) -> Result<u32> {
+        let bytes = self.bytes.get(index * 4..).and_then(|rest| rest.first_chunk::<4>());
+        bytes.map(|b| u32::from_le_bytes(*b)).ok_or(IrError::Damaged)
+    }
+
+    fn long(&self, index: usize) -> Result<u64> {
+        Ok(u64::from(self.word(index)?) | u64::from(self.word(index + 1)?) << 32)
+    }
+
+    fn text(&self, index: usize) -> Result<&'a str> {
+        self.ir.text(self.word(index)?, self.word(index + 1)?)
+    }
+
+    fn effect(&self, index: usize) -> Result<Option<Effect>> {
+        match self.word(index)? {
+            0 => Ok(None),
+            1 => Ok(Some(Effect::Allow)),
+            2 => Ok(Some(Effect::Ask)),
+            3 => Ok(Some(Effect::Deny)),
+            _ => Err(IrError::Damaged),
+        }
+    }
+
+    fn span(&self, index: usize) -> Result<Span> {
+        Ok(Span {
+            file: self.text(index)?.to_owned(),
+            line: self.word(index + 2)?,
+            column: self.word(index + 3)?,
+        })
+    }
+
+    fn sandbox(&self, index: usize) -> Result<Option<SandboxRef<'a>>> {
+        let code = self.word(index)?;
+        code.checked_sub(1).map(|at| SandboxRef::at(self.ir, at)).transpose()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct InputRef<'a>(Record<'a>);
+
+impl<'a> InputRef<'a> {
+    pub fn path(&self) -> Result<&'a str> {
+        self.0.text(0)
+    }
+
+    pub fn stamp(&self) -> Result<Option<Stamp>> {
+        if self.0.word(2)? == 0 {
+            return Ok(None);
+        }
+        Ok(Some(Stamp {
+            device: self.0.long(3)?,
+            inode: self.0.long(5)?,
+            size: self.0.long(7)?,
+            modified_ns: self.0.long(9)?,
+            changed_ns: self.0.long(11)?,
+        }))
+    }
+
+    pub fn to_input(&self) -> Result<Input> {
+        Ok(Input { path: self.path()?.to_owned(), stamp: self.stamp()? })
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct LayerRef<'a>(Record<'a>);
+
+impl<'a> LayerRef<'a> {
+    pub fn kind(&self) -> Result<LayerKind> {
+        LayerKind::ALL.get(self.0.word(0)? as usize).copied().ok_or(IrError::Damaged)
+    }
+
+    pub fn trusted(&self) -> Result<bool> {
+        Ok(self.0.word(1)? != 0)
+    }
+
+    pub fn origin(&self) -> Result<&'a str> {
+        self.0.text(2)
+    }
+
+    pub fn default(&self) -> Result<Option<(Effect, Span)>> {
+        self.0.effect(4)?.map(|effect| Ok((effect, self.0.span(5)?))).transpose()
+    }
+
+    pub fn default_sandbox(&self) -> Result<Option<SandboxRef<'a>>> {
+        self.0.sandbox(9)
+    }
+
+    pub fn root(&self) -> Result<NodeRef<'a>> {
+        NodeRef::at(self.0.ir, self.0.word(10)?)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct NodeRef<'a>(Record<'a>);
+
+impl<'a> NodeRef<'a> {
+    fn at(ir: Ir<'a>, index: u32) -> Result<Self> {
+        ir.record(Section::Nodes, index).map(Self)
+    }
+
+    pub fn rule(&self) -> Result<Option<RuleRef<'a>>> {
+        let code = self.0.word(4)?;
+        code.checked_sub(1).map(|at| self.0.ir.record(Section::Rules, at).map(RuleRef)).transpose()
+    }
+
+    fn edge(&self, index: u32) -> Result<EdgeRef<'a>> {
+        EdgeRef::from_record(self.0.ir.record(Section::Edges, index)?)
+    }
+
+    /// The literal keys equal to `text`, found by binary search.
+    pub fn exact(&self, subject: Subject, text: &str) -> Result<Vec<EdgeRef<'a>>> {
+        let (start, count) = (self.0.word(0)?, self.0.word(1)?);
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let edge = self.edge(start + middle)?;
+            if (edge.subject, edge.text) < (subject, text) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let mut found = Vec::new();
+        while low < count {
+            let edge = self.edge(start + low)?;
+            if (edge.subject, edge.text) != (subject, text) {
+                break;
+            }
+            found.push(edge);
+            low += 1;
+        }
+        Ok(found)
+    }
+
+    /// Keys with wildcards, most specific first.
+    pub fn patterns(&self) -> Result<impl Iterator<Item = Result<EdgeRef<'a>>>> {
+        let (node, start, count) = (*self, self.0.word(2)?, self.0.word(3)?);
+        Ok((start..start.saturating_add(count)).map(move |index| node.edge(index)))
+    }
+
+    /// Every literal key, for when it is not known what will be compared.
+    pub fn literals(&self) -> Result<impl Iterator<Item = Result<EdgeRef<'a>>>> {
+        let (node, start, count) = (*self, self.0.word(0)?, self.0.word(1)?);
+        Ok((start..start.saturating_add(count)).map(move |index| node.edge(index)))
+    }
+
+    /// Whether any literal key looks at `subject`.
+    pub fn looks_at(&self, subject: Subject) -> Result<bool> {
+        let (start, count) = (self.0.word(0)?, self.0.word(1)?);
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.edge(start + middle)?.subject < subject {
+                low = middle + 1
+            } else {
+                high = middle
+            }
+        }
+        Ok(low < count && self.edge(start + low)?.subject == subject)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct EdgeRef<'a> {
+    record: Record<'a>,
+    pub subject: Subject,
+    pub matcher: Matcher,
+    pub text: &'a str,
+    /// Among literal keys: 0 for one alone, 1 for a tuple's alternative.
+    pub rank: u32,
+    pub order: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Matcher {
+    Literal,
+    Glob,
+    Any,
+}
+
+impl<'a> EdgeRef<'a> {
+    fn from_record(record: Record<'a>) -> Result<Self> {
+        let code = record.word(0)?;
+        let subject = Subject::ALL.into_iter().find(|s| subject_code(*s) == code);
+        let matcher = match record.word(1)? {
+            LITERAL => Matcher::Literal,
+            GLOB => Matcher::Glob,
+            ANY => Matcher::Any,
+            _ => return Err(IrError::Damaged),
+        };
+        Ok(Self {
+            record,
+            subject: subject.ok_or(IrError::Damaged)?,
+            matcher,
+            text: record.text(2)?,
+            rank: record.word(5)?,
+            order: record.word(6)?,
+        })
+    }
+
+    pub fn node(&self) -> Result<NodeRef<'a>> {
+        NodeRef::at(self.record.ir, self.record.word(4)?)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct RuleRef<'a>(Record<'a>);
+
+impl<'a> RuleRef<'a> {
+    pub fn effect(&self) -> Result<Effect> {
+        self.0.effect(0)?.ok_or(IrError::Damaged)
+    }
+
+    pub fn sandbox(&self) -> Result<Option<SandboxRef<'a>>> {
+        self.0.sandbox(1)
+    }
+
+    pub fn reason(&self) -> Result<Option<&'a str>> {
+        if self.0.word(2)? == 0 { Ok(None) } else { self.0.text(3).map(Some) }
+    }
+
+    pub fn span(&self) -> Result<Span> {
+        self.0.span(5)
+    }
+}
+
+#[derive(Clone, Copy)]
+pub struct SandboxRef<'a> {
+    record: Record<'a>,
+    index: u32,
+}
+
+impl PartialEq for SandboxRef<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.index == other.index
+    }
+}
+
+impl std::fmt::Debug for SandboxRef<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SandboxRef({})", self.index)
+    }
+}
+
+impl<'a> SandboxRef<'a> {
+    fn at(ir: Ir<'a>, index: u32) -> Result<Self> {
+        Ok(Self { record: ir.record(Section::Sandboxes, index)?, index })
+    }
+
+    pub fn name(&self) -> Result<&'a str> {
+        self.record.text(0)
+    }
+
+    pub fn to_sandbox(&self) -> Result<Sandbox> {
+        let record = &self.record;
+        let (start, count) = (record.word(10)?, record.word(11)?);
+        let rules = (start..start.saturating_add(count))
+            .map(|index| fs_rule(record.ir.record(Section::FsRules, index)?))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Sandbox {
+            name: self.name()?.to_owned(),
+            default: record.effect(2)?.ok_or(IrError::Damaged)?,
+            net: match record.word(3)? {
+                0 => Net::Deny,
+                1 => Net::Allow,
+                _ => return Err(IrError::Damaged),
+            },
+            doc: record.text(4)?.to_owned(),
+            span: record.span(6)?,
+            fs: rules,
+        })
+    }
+}
+
+fn fs_rule(record: Record<'_>) -> Result<FsRule> {
+    let text = record.text(4)?.to_owned();
+    let pattern = match record.word(0)? {
+        0 => PathPattern::Subpath { path: text, follow_worktrees: record.word(1)? != 0 },
+        1 => PathPattern::Literal(text),
+        2 => PathPattern::Children(text),
+        3 => PathPattern::Glob { prefix: text, pattern: record.text(6)?.to_owned() },
+        _ => return Err(IrError::Damaged),
+    };
+    let caps = u8::try_from(record.word(3)?).ok().and_then(Caps::from_bits);
+    Ok(FsRule {
+        pattern,
+        effect: record.effect(2)?.ok_or(IrError::Damaged)?,
+        caps: caps.ok_or(IrError::Damaged)?,
+        span: record.span(8)?,
+    })
+}

@@ -1,0 +1,229 @@
+//! The owned policy to its flat image.
+
+use std::collections::HashMap;
+
+use super::{HEADER, Input, MAGIC, Section, VERSION, checksum};
+use crate::effect::Effect;
+use crate::rule::{Branch, Layer, Node, Pattern, Rule, Subject};
+use crate::sandbox::{Net, PathPattern, Sandbox};
+use crate::span::Span;
+
+/// Lays out a stack of layers, highest precedence first. `build` identifies the
+/// program that will read it.
+pub fn encode(layers: &[Layer], inputs: &[Input], build: u64) -> Vec<u8> {
+    let mut image = Image::default();
+    inputs.iter().for_each(|input| image.input(input));
+    for layer in layers {
+        image.layer(layer);
+    }
+    image.finish(build)
+}
+
+pub(super) fn effect_code(effect: Effect) -> u32 {
+    match effect {
+        Effect::Allow => 1,
+        Effect::Ask => 2,
+        Effect::Deny => 3,
+    }
+}
+
+pub(super) fn subject_code(subject: Subject) -> u32 {
+    Subject::ALL.iter().position(|s| *s == subject).map_or(0, |at| at as u32)
+}
+
+pub(super) const LITERAL: u32 = 0;
+pub(super) const GLOB: u32 = 1;
+pub(super) const ANY: u32 = 2;
+
+#[derive(Default)]
+struct Image {
+    records: [Vec<u32>; 7],
+    strings: Vec<u8>,
+    interned: HashMap<String, [u32; 2]>,
+}
+
+/// An edge before it is put in its place.
+struct Edge {
+    subject: u32,
+    matcher: u32,
+    text: String,
+    rank: u32,
+    node: u32,
+    order: u32,
+}
+
+impl Image {
+    fn section(&mut self, section: Section) -> &mut Vec<u32> {
+        #[expect(
+            clippy::indexing_slicing,
+            reason = "seven record sections, Strings is never asked for"
+        )]
+        &mut self.records[section as usize]
+    }
+
+    fn push(&mut self, section: Section, words: &[u32]) -> u32 {
+        debug_assert_eq!(words.len(), section.words());
+        let at = self.count(section);
+        self.section(section).extend_from_slice(words);
+        at
+    }
+
+    fn count(&mut self, section: Section) -> u32 {
+        (self.section(section).len() / section.words()) as u32
+    }
+
+    fn text(&mut self, text: &str) -> [u32; 2] {
+        if let Some(known) = self.interned.get(text) {
+            return *known;
+        }
+        let place = [self.strings.len() as u32, text.len() as u32];
+        self.strings.extend_from_slice(text.as_bytes());
+        self.interned.insert(text.to_owned(), place);
+        place
+    }
+
+    fn span(&mut self, span: &Span) -> [u32; 4] {
+        let [at, len] = self.text(&span.file);
+        [at, len, span.line, span.column]
+    }
+
+    fn input(&mut self, input: &Input) {
+        let [at, len] = self.text(&input.path);
+        let stamp = input
+            .stamp
+            .map_or([0; 5], |s| [s.device, s.inode, s.size, s.modified_ns, s.changed_ns]);
+        let mut words = vec![at, len, u32::from(input.stamp.is_some())];
+        words.extend(stamp.iter().flat_map(|n| [*n as u32, (*n >> 32) as u32]));
+        self.push(Section::Inputs, &words);
+    }
+
+    fn layer(&mut self, layer: &Layer) {
+        let first = self.count(Section::Sandboxes);
+        for sandbox in &layer.sandboxes {
+            self.sandbox(sandbox);
+        }
+        let sandbox_code = |name: &Option<String>| {
+            name.as_ref()
+                .and_then(|name| layer.sandboxes.iter().position(|s| s.name == *name))
+                .map_or(0, |at| first + at as u32 + 1)
+        };
+        let root = self.tree(&layer.branches, &sandbox_code);
+        let [origin, origin_len] = self.text(&layer.origin);
+        let (default, span) = match &layer.settings.default {
+            Some((effect, span)) => (effect_code(*effect), self.span(span)),
+            None => (0, [0; 4]),
+        };
+        let mut words =
+            vec![layer.kind as u32, u32::from(layer.trusted), origin, origin_len, default];
+        words.extend(span);
+        words.extend([sandbox_code(&layer.settings.default_sandbox), root]);
+        self.push(Section::Layers, &words);
+    }
+
+    fn tree(&mut self, branches: &[Branch], sandbox_code: &dyn Fn(&Option<String>) -> u32) -> u32 {
+        let mut edges = Vec::new();
+        for (order, branch) in branches.iter().enumerate() {
+            let node = match &branch.then {
+                Node::Tree(below) => self.tree(below, sandbox_code),
+                Node::Rule(rule) => self.leaf(rule, sandbox_code),
+            };
+            let several = u32::from(branch.key.patterns.len() > 1);
+            edges.extend(branch.key.patterns.iter().map(|pattern| {
+                let (matcher, text, rank) = match pattern {
+                    Pattern::Literal(text) => (LITERAL, text.clone(), several),
+                    Pattern::Glob(text) => (GLOB, text.clone(), literal_prefix(text)),
+                    Pattern::Any => (ANY, String::new(), 0),
+                };
+                let subject = subject_code(branch.key.subject);
+                Edge { subject, matcher, text, rank, node, order: order as u32 }
+            }));
+        }
+        let (mut exact, mut patterns): (Vec<_>, Vec<_>) =
+            edges.into_iter().partition(|edge| edge.matcher == LITERAL);
+        exact.sort_by(|a, b| {
+            (a.subject, &a.text, a.rank, a.order).cmp(&(b.subject, &b.text, b.rank, b.order))
+        });
+        // Longest literal prefix first, then whatever-is-there, then source order.
+        patterns.sort_by_key(|edge| (edge.matcher == ANY, u32::MAX - edge.rank, edge.order));
+        let start = self.count(Section::Edges);
+        for edge in exact.iter().chain(&patterns) {
+            let [at, len] = self.text(&edge.text);
+            let words = [edge.subject, edge.matcher, at, len, edge.node, edge.rank, edge.order];
+            self.push(Section::Edges, &words);
+        }
+        let middle = start + exact.len() as u32;
+        let words = [start, exact.len() as u32, middle, patterns.len() as u32, 0];
+        self.push(Section::Nodes, &words)
+    }
+
+    fn leaf(&mut self, rule: &Rule, sandbox_code: &dyn Fn(&Option<String>) -> u32) -> u32 {
+        let [reason, reason_len] = self.text(rule.reason.as_deref().unwrap_or_default());
+        let mut words = vec![
+            effect_code(rule.effect),
+            sandbox_code(&rule.sandbox),
+            u32::from(rule.reason.is_some()),
+            reason,
+            reason_len,
+        ];
+        words.extend(self.span(&rule.span));
+        let rule = self.push(Section::Rules, &words);
+        self.push(Section::Nodes, &[0, 0, 0, 0, rule + 1])
+    }
+
+    fn sandbox(&mut self, sandbox: &Sandbox) {
+        let start = self.count(Section::FsRules);
+        for rule in &sandbox.fs {
+            let (kind, flags, text, extra) = match &rule.pattern {
+                PathPattern::Subpath { path, follow_worktrees } => {
+                    (0, u32::from(*follow_worktrees), path, "")
+                }
+                PathPattern::Literal(path) => (1, 0, path, ""),
+                PathPattern::Children(path) => (2, 0, path, ""),
+                PathPattern::Glob { prefix, pattern } => (3, 0, prefix, pattern.as_str()),
+            };
+            let mut words =
+                vec![kind, flags, effect_code(rule.effect), u32::from(rule.caps.bits())];
+            words.extend(self.text(text));
+            words.extend(self.text(extra));
+            words.extend(self.span(&rule.span));
+            self.push(Section::FsRules, &words);
+        }
+        let net = match sandbox.net {
+            Net::Deny => 0,
+            Net::Allow => 1,
+        };
+        let mut words = self.text(&sandbox.name).to_vec();
+        words.extend([effect_code(sandbox.default), net]);
+        words.extend(self.text(&sandbox.doc));
+        words.extend(self.span(&sandbox.span));
+        words.extend([start, sandbox.fs.len() as u32]);
+        self.push(Section::Sandboxes, &words);
+    }
+
+    fn finish(self, build: u64) -> Vec<u8> {
+        let mut body = Vec::new();
+        let mut table = Vec::new();
+        let base = HEADER + Section::ALL.len() * 8;
+        for (section, words) in Section::ALL.iter().zip(&self.records) {
+            table.extend([(base + body.len()) as u32, (words.len() / section.words()) as u32]);
+            body.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        }
+        table.extend([(base + body.len()) as u32, self.strings.len() as u32]);
+        body.extend(&self.strings);
+
+        let mut checked = build.to_le_bytes().to_vec();
+        checked.extend(table.iter().flat_map(|word| word.to_le_bytes()));
+        checked.extend(body);
+        let length = (HEADER - 8 + checked.len()) as u32;
+        let mut out = MAGIC.to_vec();
+        out.extend(VERSION.to_le_bytes());
+        out.extend(length.to_le_bytes());
+        out.extend(checksum(&checked).to_le_bytes());
+        out.extend(checked);
+        out
+    }
+}
+
+fn literal_prefix(glob: &str) -> u32 {
+    glob.find(['*', '?']).unwrap_or(glob.len()) as u32
+}
