@@ -1,1 +1,19 @@
-//! placeholder
+//! The policy language: Starlark source in, compiled layer out.
+//!
+//! A policy is ordinary Starlark that calls a few builders. Evaluating it
+//! collects rules and sandboxes; [`compile`] hands them on as a
+//! [`clash_policy::rule::Layer`]. This crate carries the one heavy dependency
+//! and is never called while a hook has a warm cache. It reads no file and no
+//! environment itself: sources come through [`Sources`].
+
+mod builders;
+mod compile;
+mod diagnostic;
+mod library;
+mod lower;
+mod merge;
+mod value;
+
+pub use compile::{Sources, compile};
+pub use diagnostic::Diagnostic;
+pub use library::{BUILT_IN, modules};

@@ -1,0 +1,48 @@
+//! What is wrong with a policy, where, and what would be right.
+
+use std::fmt;
+
+use clash_policy::Span;
+
+/// One mistake. `Display` shows the line with a marker below it, as a person
+/// would want to see it in a terminal or in an agent's message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Diagnostic {
+    pub message: String,
+    pub span: Span,
+    /// The source line the span points at, when there is one.
+    pub line: Option<String>,
+    pub hint: Option<String>,
+}
+
+impl Diagnostic {
+    pub fn new(message: impl Into<String>, span: Span) -> Self {
+        Self { message: message.into(), span, line: None, hint: None }
+    }
+
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Span { file, line, column } = &self.span;
+        if *line == 0 {
+            write!(f, "{file}: {}", self.message)?;
+        } else {
+            write!(f, "{file}:{line}:{column}: {}", self.message)?;
+        }
+        if let Some(text) = &self.line {
+            let number = line.to_string();
+            let gutter = " ".repeat(number.len());
+            let indent = " ".repeat((*column as usize).saturating_sub(1));
+            write!(f, "\n{gutter} |\n{number} | {text}\n{gutter} | {indent}^")?;
+        }
+        if let Some(hint) = &self.hint {
+            write!(f, "\n\nhint: {hint}")?;
+        }
+        Ok(())
+    }
+}
