@@ -1,4 +1,5 @@
 //! The names a policy can use without `load()`.
+#![expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the language")]
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
     unsafe_code,
     reason = "Starlark's derives implement its unsafe marker trait; none is written by hand"
 )]
-#![expect(unused_qualifications, reason = "likewise in derived code")]
+#![expect(unused_qualifications, clippy::panic, reason = "likewise in derived code")]
 
 use std::cell::RefCell;
 use std::fmt;
