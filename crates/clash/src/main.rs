@@ -1,1 +1,43 @@
-fn main() {}
+//! clash: every action a coding agent takes runs in its own sandbox.
+//!
+//! `hook` and `exec` are called for every action, so they are told apart before
+//! anything else is built; every other command goes through the parser.
+
+mod agents;
+mod approval;
+mod cmd;
+mod dirs;
+mod env;
+mod exec;
+mod exit;
+mod hook;
+mod policy;
+mod say;
+mod session;
+mod trace;
+mod ui;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    ExitCode::from(run(&args))
+}
+
+fn run(args: &[OsString]) -> u8 {
+    let called_as = args.first().map(Path::new).and_then(Path::file_name);
+    match args {
+        [_, rest @ ..] if called_as.is_some_and(|name| name == "clash-shell") => {
+            exec::shell_main(rest)
+        }
+        [_, verb, rest @ ..] if verb == "hook" && !asks_for_help(rest) => hook::main(rest),
+        [_, verb, rest @ ..] if verb == "exec" && !asks_for_help(rest) => exec::main(rest),
+        _ => cmd::main(args),
+    }
+}
+
+fn asks_for_help(rest: &[OsString]) -> bool {
+    rest.first().is_none_or(|first| first == "--help" || first == "-h")
+}

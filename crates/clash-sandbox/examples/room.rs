@@ -1,0 +1,87 @@
+//! Runs a command in a sandbox written on the command line; what the tests and
+//! the attack kit use in place of the clash binary.
+//!
+//! `room --rw DIR --r DIR --rx DIR --net deny|allow --cwd DIR --home DIR --project DIR -- cmd …`
+#![expect(clippy::print_stderr, reason = "a program, not the library")]
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clash_policy::{Caps, Effect, FsRule, Net, PathPattern, Places, Sandbox, Span};
+use clash_sandbox::host::Host;
+use clash_sandbox::launch::{Command, LaunchError, run};
+use clash_sandbox::plan::{Cage, Request, plan};
+
+fn rule(path: &str, caps: Caps) -> FsRule {
+    FsRule {
+        pattern: PathPattern::Subpath { path: path.to_owned(), follow_worktrees: true },
+        effect: Effect::Allow,
+        caps,
+        span: Span { file: "room".to_owned(), line: 1, column: 1 },
+    }
+}
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    let mut fs = Vec::new();
+    let mut net = Net::Deny;
+    let mut cwd = None;
+    let mut home = PathBuf::from("/nonexistent/home");
+    let mut project = PathBuf::from("/nonexistent/project");
+    let mut cage = Cage::default();
+    let mut show = false;
+    while let Some(flag) = args.next() {
+        let mut value = || args.next().unwrap_or_default().into_string().unwrap_or_default();
+        match flag.to_str() {
+            Some("--rw") => fs.push(rule(&value(), Caps::ALL)),
+            Some("--r") => fs.push(rule(&value(), Caps::READ)),
+            Some("--rx") => fs.push(rule(&value(), Caps::READ.union(Caps::EXECUTE))),
+            Some("--net") => net = if value() == "allow" { Net::Allow } else { Net::Deny },
+            Some("--cwd") => cwd = Some(PathBuf::from(value())),
+            Some("--home") => home = PathBuf::from(value()),
+            Some("--project") => project = PathBuf::from(value()),
+            Some("--cage") => cage.paths.push(PathBuf::from(value())),
+            Some("--show") => show = true,
+            Some("--") => break,
+            _ => {
+                eprintln!("room: unknown option {flag:?}");
+                return ExitCode::from(2);
+            }
+        }
+    }
+    let sandbox = Sandbox {
+        name: "room".to_owned(),
+        default: Effect::Deny,
+        fs,
+        net,
+        doc: String::new(),
+        span: Span::default(),
+    };
+    let places = Places { project, home, tmp: PathBuf::from("/tmp"), vars: Vec::new() };
+    let request = Request { sandbox: &sandbox, places: &places, cage: &cage, extra: &[] };
+    let plan = match plan(&request, &Host::quick()) {
+        Ok(plan) => plan,
+        Err(refusal) => {
+            eprintln!("room: {refusal}");
+            return ExitCode::from(3);
+        }
+    };
+    if show {
+        eprint!("{}", plan.report);
+        for grant in &plan.grants {
+            eprintln!("{:5} {} ({})", grant.caps.to_string(), grant.path.display(), grant.why);
+        }
+    }
+    let (env, _) = clash_sandbox::environment::scrub(std::env::vars_os());
+    let program = args.next().unwrap_or_else(|| OsString::from("true"));
+    let command = Command { program, args: args.collect(), env, cwd };
+    let error = run(&plan, &command);
+    let cause = std::error::Error::source(&error).map(|e| format!(": {e}")).unwrap_or_default();
+    eprintln!("room: {error}{cause}");
+    ExitCode::from(match error {
+        LaunchError::NotFound { .. } => 127,
+        LaunchError::NotExecutable { .. } => 126,
+        _ => 125,
+    })
+}

@@ -1,0 +1,229 @@
+//! Carries a plan out on this very process and replaces it with the command.
+//!
+//! The steps, in this order; `docs/launch.md` says the same and why, and each
+//! has its own error variant so that a failure names its step:
+//!
+//! 1. change to the working directory
+//! 2. open every granted path and build the Landlock ruleset
+//! 3. mark every descriptor from 3 on close-on-exec; no directory as stdio
+//! 4. set no_new_privs
+//! 5. enter the Landlock domain
+//! 6. drop capabilities
+//! 7. install the seccomp filter
+//! 8. give SIGPIPE its default back and `execve`
+//!
+//! Nothing is undone on failure: the process is then partly restricted and good
+//! for nothing but reporting the error and exiting.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use crate::plan::Plan;
+
+#[cfg(target_os = "linux")]
+pub use crate::linux::bpf::BpfError;
+
+/// What to run. `env` is the whole environment, already scrubbed.
+#[derive(Clone, Debug, Default)]
+pub struct Command {
+    /// Searched for in the `PATH` of `env` unless it has a slash.
+    pub program: OsString,
+    /// Without the program itself.
+    pub args: Vec<OsString>,
+    pub env: Vec<(OsString, OsString)>,
+    pub cwd: Option<PathBuf>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    #[error("`{}` has a NUL byte in it", .0.to_string_lossy())]
+    NulByte(OsString),
+    #[error("step 1, working directory `{}`", path.display())]
+    WorkingDirectory { path: PathBuf, source: io::Error },
+    #[error("step 2, opening the granted path `{}`", path.display())]
+    Grant { path: PathBuf, source: io::Error },
+    #[cfg(target_os = "linux")]
+    #[error("step 2, building the Landlock ruleset")]
+    Ruleset(#[source] landlock::RulesetError),
+    #[error("step 3, closing inherited descriptors")]
+    Descriptors(#[source] io::Error),
+    #[error("step 4, no_new_privs")]
+    NoNewPrivs(#[source] io::Error),
+    #[cfg(target_os = "linux")]
+    #[error("step 5, entering the Landlock domain")]
+    Landlock(#[source] landlock::RulesetError),
+    #[error("step 5, the kernel does not enforce the whole Landlock domain")]
+    NotFullyEnforced,
+    #[error("step 6, dropping capabilities")]
+    Capabilities(#[source] io::Error),
+    #[cfg(target_os = "linux")]
+    #[error("step 7, assembling the seccomp filter")]
+    Filter(#[source] BpfError),
+    #[error("step 7, installing the seccomp filter")]
+    Seccomp(#[source] io::Error),
+    #[error("step 8, resetting SIGPIPE")]
+    Signals(#[source] io::Error),
+    /// Shells report this as 127.
+    #[error("`{}` not found", program.to_string_lossy())]
+    NotFound { program: OsString },
+    /// Shells report this as 126.
+    #[error("`{}` cannot be executed", program.to_string_lossy())]
+    NotExecutable { program: OsString, source: io::Error },
+    #[error("this system has no sandbox that clash can use")]
+    Unsupported,
+}
+
+/// Runs the command inside the plan. Returns only on failure.
+pub fn run(plan: &Plan, command: &Command) -> LaunchError {
+    match steps(plan, command) {
+        Ok(never) => match never {},
+        Err(error) => error,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn steps(_: &Plan, _: &Command) -> Result<std::convert::Infallible, LaunchError> {
+    Err(LaunchError::Unsupported)
+}
+
+#[cfg(target_os = "linux")]
+fn steps(plan: &Plan, command: &Command) -> Result<std::convert::Infallible, LaunchError> {
+    use crate::linux::{caps, landlock, seccomp, sys};
+
+    // Everything that allocates or can be wrong in the request comes first.
+    let target = Target::new(command)?;
+    let filter = seccomp::filter(plan.net).map_err(LaunchError::Filter)?;
+
+    if let Some(cwd) = &command.cwd {
+        rustix::process::chdir(cwd).map_err(|source| LaunchError::WorkingDirectory {
+            path: cwd.clone(),
+            source: source.into(),
+        })?;
+    }
+    // A directory on stdio must be gone before its descriptor could be granted.
+    landlock::no_directory_as_stdio().map_err(|e| LaunchError::Descriptors(e.into()))?;
+    let ruleset = landlock::ruleset(plan)?;
+    sys::close_on_exec_from_3().map_err(LaunchError::Descriptors)?;
+    rustix::thread::set_no_new_privs(true).map_err(|e| LaunchError::NoNewPrivs(e.into()))?;
+    landlock::enter(ruleset)?;
+    caps::drop_all(plan.root).map_err(|e| LaunchError::Capabilities(e.into()))?;
+    sys::install_filter(&filter, 0).map_err(LaunchError::Seccomp)?;
+    sys::default_sigpipe().map_err(LaunchError::Signals)?;
+    Err(target.execute())
+}
+
+/// The command in the form `execve` wants, with every file it could be.
+#[cfg(target_os = "linux")]
+struct Target {
+    program: OsString,
+    candidates: Vec<CString>,
+    args: crate::linux::sys::Strings,
+    env: crate::linux::sys::Strings,
+}
+
+#[cfg(target_os = "linux")]
+impl Target {
+    fn new(command: &Command) -> Result<Self, LaunchError> {
+        use crate::linux::sys::Strings;
+
+        let args = std::iter::once(&command.program).chain(&command.args);
+        let args = args.map(|arg| c_string(arg.clone())).collect::<Result<_, _>>()?;
+        let env = command.env.iter().map(|(name, value)| {
+            let mut pair = OsString::with_capacity(name.len() + value.len() + 1);
+            pair.push(name);
+            pair.push("=");
+            pair.push(value);
+            c_string(pair)
+        });
+        Ok(Self {
+            program: command.program.clone(),
+            candidates: candidates(command)?,
+            args: Strings::new(args),
+            env: Strings::new(env.collect::<Result<_, _>>()?),
+        })
+    }
+
+    /// Tries each candidate as `execvp` does: one that is missing is skipped,
+    /// one that may not be executed is remembered in case none works.
+    fn execute(&self) -> LaunchError {
+        let mut refused = None;
+        for candidate in &self.candidates {
+            let error = crate::linux::sys::execve(candidate, &self.args, &self.env);
+            match error.raw_os_error() {
+                Some(libc::ENOENT | libc::ENOTDIR) => {}
+                Some(libc::EACCES) => refused = refused.or(Some(error)),
+                _ => {
+                    return LaunchError::NotExecutable {
+                        program: self.program.clone(),
+                        source: error,
+                    };
+                }
+            }
+        }
+        let program = self.program.clone();
+        match refused {
+            Some(source) => LaunchError::NotExecutable { program, source },
+            None => LaunchError::NotFound { program },
+        }
+    }
+}
+
+fn c_string(text: OsString) -> Result<CString, LaunchError> {
+    CString::new(text.into_vec())
+        .map_err(|error| LaunchError::NulByte(OsString::from_vec(error.into_vec())))
+}
+
+/// What glibc searches when there is no `PATH`.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+fn candidates(command: &Command) -> Result<Vec<CString>, LaunchError> {
+    let program = &command.program;
+    if program.is_empty() {
+        return Ok(Vec::new());
+    }
+    if program.as_bytes().contains(&b'/') {
+        return Ok(vec![c_string(program.clone())?]);
+    }
+    let path =
+        command.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
+    let path = path.unwrap_or(OsStr::new(DEFAULT_PATH));
+    path.as_bytes()
+        .split(|byte| *byte == b':')
+        .map(|dir| {
+            let mut file =
+                OsString::from_vec(if dir.is_empty() { vec![b'.'] } else { dir.to_vec() });
+            file.push("/");
+            file.push(program);
+            c_string(file)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(program: &str, path: Option<&str>) -> Vec<String> {
+        let env = path.map(|p| ("PATH".into(), p.into())).into_iter().collect();
+        let command = Command { program: program.into(), env, ..Command::default() };
+        let found = candidates(&command).unwrap();
+        found.into_iter().map(|c| c.into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn the_search_uses_the_commands_own_path() {
+        assert_eq!(files("ls", Some("/a:/b")), ["/a/ls", "/b/ls"]);
+        assert_eq!(files("ls", None), ["/bin/ls", "/usr/bin/ls"]);
+        assert_eq!(files("./ls", Some("/a")), ["./ls"]);
+        assert_eq!(files("ls", Some("/a:")), ["/a/ls", "./ls"]);
+        assert!(files("", Some("/a")).is_empty());
+    }
+
+    #[test]
+    fn a_nul_byte_is_named() {
+        let command = Command { program: "a\0b".into(), ..Command::default() };
+        assert!(matches!(candidates(&command), Err(LaunchError::NulByte(_))));
+    }
+}

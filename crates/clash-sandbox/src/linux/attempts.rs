@@ -1,0 +1,434 @@
+//! The attempts behind [`crate::probe`]: each uses a facility for real in a
+//! child that is thrown away.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use clash_policy::Net;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+use super::sys::{self, Fork};
+use super::{caps, seccomp};
+use crate::plan::LANDLOCK_ABI_NEEDED;
+use crate::probe::{Item, Outcome};
+
+/// A step that failed in a child: its index into the attempt's list of step
+/// names, and the error number.
+struct Failed {
+    step: u8,
+    errno: i32,
+}
+
+/// Marks which step an error belongs to.
+trait At<T> {
+    fn at(self, step: u8) -> Result<T, Failed>;
+}
+
+impl<T> At<T> for io::Result<T> {
+    fn at(self, step: u8) -> Result<T, Failed> {
+        self.map_err(|e| Failed { step, errno: e.raw_os_error().unwrap_or(0) })
+    }
+}
+
+impl<T> At<T> for rustix::io::Result<T> {
+    fn at(self, step: u8) -> Result<T, Failed> {
+        self.map_err(|e| Failed { step, errno: e.raw_os_error() })
+    }
+}
+
+/// One facility: its steps by name, what it is for, and how to try it. `run` is
+/// executed in a fork: system calls, and memory from malloc at most, which both
+/// glibc and musl (1.2.2) keep usable there.
+struct Attempt {
+    name: &'static str,
+    purpose: &'static str,
+    steps: &'static [&'static str],
+    hint: &'static str,
+    run: fn() -> Result<(), Failed>,
+}
+
+const USERNS_HINT: &str = "allow unprivileged user namespaces: an AppArmor profile with \
+     `userns,` for clash on Ubuntu, `sysctl user.max_user_namespaces` or \
+     `kernel.unprivileged_userns_clone` elsewhere, or the container's security options";
+
+const ATTEMPTS: &[Attempt] = &[
+    Attempt {
+        name: "seccomp filter",
+        purpose: "network and kernel surface rules of every sandbox",
+        steps: &["no_new_privs", "assemble the filter", "install the filter", "use it"],
+        hint: "let the container runtime permit the seccomp system call",
+        run: seccomp_filter,
+    },
+    Attempt {
+        name: "seccomp listener",
+        purpose: "host rules, live asks and doors without namespaces",
+        steps: &["no_new_privs", "install a filter with a listener"],
+        hint: "an outer sandbox with its own listener (one is allowed per process) blocks this",
+        run: seccomp_listener,
+    },
+    Attempt {
+        name: "user namespace",
+        purpose: "the namespaced tier",
+        steps: &["unshare(NEWUSER)", "write setgroups", "write uid_map", "write gid_map"],
+        hint: USERNS_HINT,
+        run: user_namespace,
+    },
+    Attempt {
+        name: "mount namespace",
+        purpose: "deny inside allow, hidden paths, private /tmp",
+        steps: &[
+            "unshare(NEWUSER)",
+            "write setgroups",
+            "write uid_map",
+            "write gid_map",
+            "unshare(NEWNS)",
+            "make mounts private",
+            "mount a tmpfs",
+        ],
+        hint: USERNS_HINT,
+        run: mount_namespace,
+    },
+    Attempt {
+        name: "overlayfs",
+        purpose: "copy-on-write sandboxes",
+        steps: &[
+            "unshare(NEWUSER)",
+            "write setgroups",
+            "write uid_map",
+            "write gid_map",
+            "unshare(NEWNS)",
+            "make mounts private",
+            "mount a tmpfs",
+            "make directories",
+            "mount overlay with userxattr",
+        ],
+        hint: "needs Linux 5.11 with overlayfs as a module or built in",
+        run: overlay,
+    },
+    Attempt {
+        name: "pid namespace",
+        purpose: "hiding processes, ending a room as a whole",
+        steps: &[
+            "unshare(NEWUSER)",
+            "write setgroups",
+            "write uid_map",
+            "write gid_map",
+            "unshare(NEWPID)",
+            "fork into it",
+            "be process 1 there",
+        ],
+        hint: USERNS_HINT,
+        run: pid_namespace,
+    },
+];
+
+pub(crate) fn all() -> Vec<Item> {
+    let mut items = vec![landlock()];
+    items.extend(ATTEMPTS.iter().map(attempt));
+    items.extend([cgroup(), not_in_container(), not_in_landlock(), no_new_privs(), root()]);
+    items
+}
+
+fn works(name: &'static str, detail: impl Into<String>) -> Item {
+    Item { name, outcome: Outcome::Works, detail: detail.into() }
+}
+
+fn missing(
+    name: &'static str,
+    what: impl Into<String>,
+    hint: Option<&str>,
+    detail: impl Into<String>,
+) -> Item {
+    let hint = hint.map(ToOwned::to_owned);
+    let outcome = Outcome::Missing { what_happened: what.into(), hint };
+    Item { name, outcome, detail: detail.into() }
+}
+
+fn landlock() -> Item {
+    let name = "landlock";
+    let abi = sys::landlock_abi();
+    let errata = sys::landlock_errata().map_or("unknown".to_owned(), |bits| format!("{bits:#x}"));
+    let detail = format!("ABI {abi}, fixed errata {errata}");
+    match abi {
+        0 => missing(
+            name,
+            "the kernel answers that there is no Landlock",
+            Some("use Linux 6.12 or newer with `landlock` in the `lsm=` boot parameter"),
+            detail,
+        ),
+        abi if abi < LANDLOCK_ABI_NEEDED => missing(
+            name,
+            format!("ABI {abi}, {LANDLOCK_ABI_NEEDED} is needed"),
+            Some("use Linux 6.12 or newer"),
+            detail,
+        ),
+        _ => works(name, detail),
+    }
+}
+
+fn attempt(attempt: &Attempt) -> Item {
+    let name = attempt.name;
+    match in_child(attempt.run) {
+        Ok(Ok(())) => works(name, attempt.purpose),
+        Ok(Err(Failed { step, errno })) => {
+            let step = attempt.steps.get(usize::from(step)).copied().unwrap_or("unknown step");
+            let what = format!("{step}: {}", io::Error::from_raw_os_error(errno));
+            missing(name, what, Some(attempt.hint), attempt.purpose)
+        }
+        Err(what) => missing(name, what, Some(attempt.hint), attempt.purpose),
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE_CHILD: u32 = 3;
+
+/// Runs `job` in a child and waits for its five-byte answer, not longer than
+/// the patience lasts.
+fn in_child(job: fn() -> Result<(), Failed>) -> Result<Result<(), Failed>, String> {
+    let (reader, writer) =
+        pipe_with(PipeFlags::CLOEXEC).map_err(|e| format!("cannot make a pipe: {e}"))?;
+    match sys::fork().map_err(|e| format!("cannot fork: {e}"))? {
+        Fork::Child => {
+            // A second line of defence against hanging, also for grandchildren.
+            sys::alarm(PATIENCE_CHILD);
+            let mut answer = [u8::MAX; 5];
+            if let Err(Failed { step, errno }) = job() {
+                let [a, b, c, d] = errno.to_le_bytes();
+                answer = [step, a, b, c, d];
+            }
+            let written = rustix::io::write(&writer, &answer);
+            sys::exit_now(i32::from(written.is_err()))
+        }
+        Fork::Parent(pid) => {
+            drop(writer);
+            let answer = wait_for(reader);
+            if let Some(pid) = Pid::from_raw(pid) {
+                // Answered or not, nothing of it may stay.
+                let _ = kill_process(pid, Signal::KILL);
+                while matches!(
+                    waitpid(Some(pid), WaitOptions::empty()),
+                    Err(rustix::io::Errno::INTR)
+                ) {}
+            }
+            match answer? {
+                [u8::MAX, ..] => Ok(Ok(())),
+                [step, a, b, c, d] => {
+                    Ok(Err(Failed { step, errno: i32::from_le_bytes([a, b, c, d]) }))
+                }
+            }
+        }
+    }
+}
+
+fn wait_for(reader: OwnedFd) -> Result<[u8; 5], String> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).ok();
+        match poll(&mut [PollFd::new(&reader, PollFlags::IN)], timeout.as_ref()) {
+            Ok(0) => return Err("no answer in time".to_owned()),
+            Ok(_) => break,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(format!("cannot wait: {error}")),
+        }
+    }
+    let mut answer = [0; 5];
+    std::fs::File::from(reader)
+        .read_exact(&mut answer)
+        .map_err(|_| "the attempt ended the process that made it".to_owned())?;
+    Ok(answer)
+}
+
+fn seccomp_filter() -> Result<(), Failed> {
+    rustix::thread::set_no_new_privs(true).at(0)?;
+    let program = seccomp::filter(Net::Deny).map_err(|_| Failed { step: 1, errno: 0 })?;
+    sys::install_filter(&program, 0).at(2)?;
+    match sys::unshare(libc::CLONE_NEWUSER) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(()),
+        _ => Err(Failed { step: 3, errno: 0 }),
+    }
+}
+
+fn seccomp_listener() -> Result<(), Failed> {
+    rustix::thread::set_no_new_privs(true).at(0)?;
+    sys::install_filter(
+        &[seccomp::ALLOW_ALL],
+        u64::from(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as u32),
+    )
+    .at(1)
+    .map(drop)
+}
+
+/// The steps 0 to 3 that every namespace attempt starts with.
+fn user_namespace() -> Result<(), Failed> {
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    sys::unshare(libc::CLONE_NEWUSER).at(0)?;
+    write_file("/proc/self/setgroups", b"deny").at(1)?;
+    write_file("/proc/self/uid_map", Map::new(uid).text()).at(2)?;
+    write_file("/proc/self/gid_map", Map::new(gid).text()).at(3)
+}
+
+fn mount_namespace() -> Result<(), Failed> {
+    user_namespace()?;
+    sys::unshare(libc::CLONE_NEWNS).at(4)?;
+    sys::mount(c"none", c"/", None, libc::MS_REC | libc::MS_PRIVATE, None).at(5)?;
+    sys::mount(c"none", c"/tmp", Some(c"tmpfs"), 0, None).at(6)
+}
+
+fn overlay() -> Result<(), Failed> {
+    mount_namespace()?;
+    for name in [c"/tmp/l", c"/tmp/u", c"/tmp/w", c"/tmp/m"] {
+        rustix::fs::mkdir(name, Mode::RWXU).at(7)?;
+    }
+    let options = c"userxattr,lowerdir=/tmp/l,upperdir=/tmp/u,workdir=/tmp/w";
+    sys::mount(c"none", c"/tmp/m", Some(c"overlay"), 0, Some(options)).at(8)
+}
+
+fn pid_namespace() -> Result<(), Failed> {
+    user_namespace()?;
+    sys::unshare(libc::CLONE_NEWPID).at(4)?;
+    match sys::fork().at(5)? {
+        Fork::Child => {
+            let first = rustix::process::getpid().as_raw_nonzero().get() == 1;
+            sys::exit_now(i32::from(!first))
+        }
+        Fork::Parent(pid) => {
+            let status = waitpid(Pid::from_raw(pid), WaitOptions::empty()).at(6)?;
+            let good = status.is_some_and(|(_, s)| s.exit_status() == Some(0));
+            if good { Ok(()) } else { Err(Failed { step: 6, errno: 0 }) }
+        }
+    }
+}
+
+fn write_file(path: &str, text: &[u8]) -> rustix::io::Result<()> {
+    let fd = openat(CWD, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::write(fd.as_fd(), text).map(drop)
+}
+
+/// `ID ID 1`, made without allocating.
+struct Map {
+    text: [u8; 32],
+    length: usize,
+}
+
+impl Map {
+    fn new(id: u32) -> Self {
+        let mut map = Self { text: [0; 32], length: 0 };
+        for number in [id, id, 1] {
+            map.number(number);
+            map.push(b' ');
+        }
+        map
+    }
+
+    fn number(&mut self, number: u32) {
+        if number >= 10 {
+            self.number(number / 10);
+        }
+        self.push(b'0' + u8::try_from(number % 10).unwrap_or(0));
+    }
+
+    fn push(&mut self, byte: u8) {
+        if let Some(slot) = self.text.get_mut(self.length) {
+            *slot = byte;
+            self.length += 1;
+        }
+    }
+
+    fn text(&self) -> &[u8] {
+        self.text.get(..self.length).unwrap_or_default()
+    }
+}
+
+fn cgroup() -> Item {
+    let name = "cgroup delegation";
+    let purpose = "memory and process limits of a whole room";
+    let hint = Some("start the agent with `systemd-run --user --scope -p Delegate=yes`");
+    let Ok(text) = std::fs::read_to_string("/proc/self/cgroup") else {
+        return missing(name, "/proc/self/cgroup cannot be read", hint, purpose);
+    };
+    let Some(own) = text.lines().find_map(|line| line.strip_prefix("0::/")) else {
+        return missing(name, "this process is in no cgroup of version 2", hint, purpose);
+    };
+    let dir = Path::new("/sys/fs/cgroup").join(own);
+    if !dir.join("cgroup.procs").exists() {
+        return missing(name, format!("no cgroup at `{}`", dir.display()), hint, purpose);
+    }
+    // Making a cgroup is the only true test; it holds nothing and goes at once.
+    let trial = dir.join(format!("clash-probe-{}", std::process::id()));
+    match std::fs::create_dir(&trial) {
+        Ok(()) => match std::fs::remove_dir(&trial) {
+            Ok(()) => works(name, purpose),
+            Err(error) => missing(name, format!("cannot remove a cgroup: {error}"), hint, purpose),
+        },
+        Err(error) => {
+            missing(name, format!("cannot make one in `{}`: {error}", dir.display()), hint, purpose)
+        }
+    }
+}
+
+/// Containers leave these marks; none of them is a proof of absence.
+fn not_in_container() -> Item {
+    let name = "not in a container";
+    let marks = ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"];
+    match marks.iter().find(|mark| Path::new(mark).exists()) {
+        Some(mark) => missing(
+            name,
+            format!("`{mark}` exists"),
+            Some("the container's own limits decide what works; see the lines above"),
+            "",
+        ),
+        None => works(name, "no container runtime left its mark"),
+    }
+}
+
+/// No call tells a process that it is in a Landlock domain. But every domain
+/// denies changes of the mount tree, even to root in a new user namespace, with
+/// EPERM where `mount` itself is permitted.
+fn not_in_landlock() -> Item {
+    let name = "not in a Landlock domain";
+    let detail = "a sandbox inside a sandbox works, only mounts do not";
+    match in_child(mount_namespace) {
+        Ok(Ok(())) => works(name, detail),
+        Ok(Err(Failed { step: 5, errno })) if errno == libc::EPERM => missing(
+            name,
+            "mounts are denied in a namespace of our own",
+            Some("start the agent outside other sandboxes for the namespaced tier"),
+            detail,
+        ),
+        _ => missing(name, "cannot be told without user namespaces and mounts", None, detail),
+    }
+}
+
+fn no_new_privs() -> Item {
+    let name = "no_new_privs unset";
+    match rustix::thread::no_new_privs() {
+        Ok(false) => works(name, "set-user-id programs work outside sandboxes"),
+        Ok(true) => missing(
+            name,
+            "already set when clash started",
+            None,
+            "an outer sandbox or service manager set it; sandboxes work all the same",
+        ),
+        Err(error) => missing(name, error.to_string(), None, ""),
+    }
+}
+
+fn root() -> Item {
+    let name = "plain user";
+    if !rustix::process::geteuid().is_root() {
+        return works(name, "no capabilities to drop");
+    }
+    let held = caps::count().map_or_else(|e| e.to_string(), |n| format!("{n} capabilities"));
+    missing(
+        name,
+        "running as root",
+        Some("run agents as a plain user where possible"),
+        format!("{held}; sandboxes keep CAP_DAC_OVERRIDE only"),
+    )
+}

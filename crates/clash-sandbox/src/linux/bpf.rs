@@ -1,0 +1,196 @@
+//! A small assembler for classic BPF, the language of seccomp filters: labels
+//! instead of counted offsets, and no offset is ever cut to eight bits unseen
+//! (an overflow that silently jumps elsewhere is how filters get holes).
+//!
+//! Only what seccomp filters need: loads of the syscall data, compare and jump
+//! forwards, return.
+
+/// One instruction, laid out as the kernel's `struct sock_filter`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Insn {
+    pub(crate) code: u16,
+    pub(crate) jt: u8,
+    pub(crate) jf: u8,
+    pub(crate) k: u32,
+}
+
+/// A place in the program that can be jumped to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Label(usize);
+
+/// Where a comparison goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum To {
+    Next,
+    Label(Label),
+}
+
+/// What a comparison asks about the accumulator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Test {
+    Equal(u32),
+    AtLeast(u32),
+    Above(u32),
+    AnyBit(u32),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BpfError {
+    #[error("filter instruction {at} jumps {by} instructions, more than 255")]
+    TooFar { at: usize, by: usize },
+    #[error("filter instruction {at} jumps backwards or nowhere")]
+    Nowhere { at: usize },
+    #[error("filter has {0} instructions, more than the kernel takes")]
+    TooLong(usize),
+}
+
+/// The kernel's BPF_MAXINSNS.
+const MAX: usize = 4096;
+
+pub(crate) const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
+pub(crate) const AND: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
+pub(crate) const JEQ: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
+pub(crate) const JGT: u16 = 0x25;
+pub(crate) const JGE: u16 = 0x35;
+pub(crate) const JSET: u16 = 0x45;
+pub(crate) const RET: u16 = 0x06; // BPF_RET | BPF_K
+
+#[derive(Debug, Default)]
+pub(crate) struct Assembler {
+    code: Vec<(Insn, To, To)>,
+    /// Position of each label once it is placed.
+    labels: Vec<Option<usize>>,
+}
+
+impl Assembler {
+    pub(crate) fn label(&mut self) -> Label {
+        self.labels.push(None);
+        Label(self.labels.len() - 1)
+    }
+
+    /// Puts a label before the next instruction.
+    pub(crate) fn place(&mut self, label: Label) {
+        let here = self.code.len();
+        if let Some(slot) = self.labels.get_mut(label.0) {
+            *slot = Some(here);
+        }
+    }
+
+    /// Loads a 32-bit word of the syscall data.
+    pub(crate) fn load(&mut self, offset: u32) {
+        self.push(LOAD, offset, To::Next, To::Next);
+    }
+
+    pub(crate) fn and(&mut self, mask: u32) {
+        self.push(AND, mask, To::Next, To::Next);
+    }
+
+    pub(crate) fn ret(&mut self, value: u32) {
+        self.push(RET, value, To::Next, To::Next);
+    }
+
+    pub(crate) fn jump(&mut self, test: Test, yes: To, no: To) {
+        let (code, k) = match test {
+            Test::Equal(k) => (JEQ, k),
+            Test::AtLeast(k) => (JGE, k),
+            Test::Above(k) => (JGT, k),
+            Test::AnyBit(k) => (JSET, k),
+        };
+        self.push(code, k, yes, no);
+    }
+
+    fn push(&mut self, code: u16, k: u32, yes: To, no: To) {
+        self.code.push((Insn { code, jt: 0, jf: 0, k }, yes, no));
+    }
+
+    /// The finished program, every jump resolved and checked.
+    pub(crate) fn finish(self) -> Result<Vec<Insn>, BpfError> {
+        if self.code.len() > MAX {
+            return Err(BpfError::TooLong(self.code.len()));
+        }
+        let offset = |at: usize, to: To| -> Result<u8, BpfError> {
+            let To::Label(label) = to else { return Ok(0) };
+            let target = self.labels.get(label.0).copied().flatten();
+            let by = target
+                .filter(|t| *t < self.code.len())
+                .and_then(|t| t.checked_sub(at + 1))
+                .ok_or(BpfError::Nowhere { at })?;
+            u8::try_from(by).map_err(|_| BpfError::TooFar { at, by })
+        };
+        self.code
+            .iter()
+            .enumerate()
+            .map(|(at, (insn, yes, no))| {
+                Ok(Insn { jt: offset(at, *yes)?, jf: offset(at, *no)?, ..*insn })
+            })
+            .collect()
+    }
+}
+
+/// Runs a program over syscall data, as the kernel would.
+#[cfg(test)]
+pub(crate) fn interpret(program: &[Insn], data: &[u32; 16]) -> u32 {
+    let mut acc = 0;
+    let mut at = 0;
+    loop {
+        let insn = program[at];
+        at += 1;
+        let jump = |yes: bool| usize::from(if yes { insn.jt } else { insn.jf });
+        match insn.code {
+            LOAD => acc = data[insn.k as usize / 4],
+            AND => acc &= insn.k,
+            JEQ => at += jump(acc == insn.k),
+            JGT => at += jump(acc > insn.k),
+            JGE => at += jump(acc >= insn.k),
+            JSET => at += jump(acc & insn.k != 0),
+            RET => return insn.k,
+            other => panic!("unknown instruction {other:#x}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_become_offsets() {
+        let mut asm = Assembler::default();
+        let end = asm.label();
+        asm.load(0);
+        asm.jump(Test::Equal(7), To::Label(end), To::Next);
+        asm.ret(1);
+        asm.place(end);
+        asm.ret(2);
+        let program = asm.finish().unwrap();
+        assert_eq!(program[1], Insn { code: JEQ, jt: 1, jf: 0, k: 7 });
+        assert_eq!(interpret(&program, &[7; 16]), 2);
+        assert_eq!(interpret(&program, &[8; 16]), 1);
+    }
+
+    #[test]
+    fn a_jump_over_255_instructions_is_an_error_and_not_a_wrapped_offset() {
+        let mut asm = Assembler::default();
+        let end = asm.label();
+        asm.jump(Test::Equal(7), To::Label(end), To::Next);
+        (0..256).for_each(|_| asm.load(0));
+        asm.place(end);
+        asm.ret(0);
+        assert_eq!(asm.finish(), Err(BpfError::TooFar { at: 0, by: 256 }));
+    }
+
+    #[test]
+    fn a_label_that_is_behind_or_nowhere_is_an_error() {
+        let mut asm = Assembler::default();
+        let start = asm.label();
+        asm.place(start);
+        asm.jump(Test::Equal(7), To::Label(start), To::Next);
+        assert_eq!(asm.finish(), Err(BpfError::Nowhere { at: 0 }));
+
+        let mut asm = Assembler::default();
+        let never = asm.label();
+        asm.jump(Test::Equal(7), To::Label(never), To::Next);
+        asm.ret(0);
+        assert_eq!(asm.finish(), Err(BpfError::Nowhere { at: 0 }));
+    }
+}

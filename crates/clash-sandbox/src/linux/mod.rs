@@ -1,0 +1,8 @@
+//! Plan → kernel state on Linux, one file per kernel facility.
+
+pub(crate) mod attempts;
+pub(crate) mod bpf;
+pub(crate) mod caps;
+pub(crate) mod landlock;
+pub(crate) mod seccomp;
+pub(crate) mod sys;

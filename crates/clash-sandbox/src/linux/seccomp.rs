@@ -1,0 +1,391 @@
+//! The seccomp filter of the direct tier: what no command in a sandbox needs
+//! and attackers like, and the parts of the policy Landlock cannot say.
+//!
+//! It is a deny list: an unknown syscall number is allowed, because a kernel
+//! newer than this table must not break programs and because Landlock, not this
+//! filter, holds the file rules. Two families of calls that would sidestep the
+//! list are answered `ENOSYS` so that libraries fall back: `clone3`, whose
+//! flags live behind a pointer, and io_uring, whose operations no filter sees.
+//!
+//! Shape: architecture check, x32 check, then a binary tree over the syscall
+//! number with up to three comparisons per leaf, then the argument checks.
+//! Linux runs the filter over every syscall number once at install time to
+//! learn which are always allowed (since 5.11), so depth is what costs.
+//!
+//! Decisions worth knowing:
+//! - `ptrace` stays: debuggers and `strace` need it, Landlock confines it to
+//!   processes of the same or a deeper domain, and since 4.8 a tracer cannot
+//!   change a syscall after this filter has seen it.
+//! - `socketpair` gives only connected stream and seqpacket pairs: a datagram
+//!   pair may `sendto` any pathname socket and would be a way around the denied
+//!   `socket(AF_UNIX)`.
+//! - `MSG_FASTOPEN` needs no check: without the right to make an internet socket
+//!   there is none to send it on, and with that right connecting is allowed.
+//! - extended attributes cannot be set (`EOPNOTSUPP`, as on a filesystem without
+//!   them): Landlock does not mediate `setxattr` by path.
+//! - the set-user-id bit cannot be set through the `chmod` family. This keeps
+//!   honest copies clean and is no promise: `openat2` can still create one.
+//! - `sched_setaffinity` and kin stay: threads are named by ids there, so the
+//!   caller's own and another process's cannot be told apart.
+
+use clash_policy::Net;
+
+use super::bpf::{Assembler, BpfError, Insn, Label, Test, To};
+
+// Newer than what the libc crate names on every target; these numbers are the
+// same on all architectures.
+const SYS_FCHMODAT2: i64 = 452;
+const SYS_SETXATTRAT: i64 = 463;
+const SYS_REMOVEXATTRAT: i64 = 466;
+const SYS_OPEN_TREE_ATTR: i64 = 467;
+const SYS_FILE_SETATTR: i64 = 469;
+
+#[cfg(target_arch = "x86_64")]
+const ARCH: u32 = 0xc000_003e; // AUDIT_ARCH_X86_64
+#[cfg(target_arch = "aarch64")]
+const ARCH: u32 = 0xc000_00b7; // AUDIT_ARCH_AARCH64
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("the seccomp filter has tables for x86_64 and aarch64 only");
+
+/// Syscall numbers from here on belong to the x32 ABI of x86_64.
+const X32: u32 = 0x4000_0000;
+
+const RET_ALLOW: u32 = 0x7fff_0000;
+const RET_KILL_PROCESS: u32 = 0x8000_0000;
+const RET_ERRNO: u32 = 0x0005_0000;
+
+/// A filter of one instruction that changes nothing.
+pub(crate) const ALLOW_ALL: Insn = Insn { code: super::bpf::RET, jt: 0, jf: 0, k: RET_ALLOW };
+
+/// Every namespace flag of `clone`: NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER,
+/// NEWPID, NEWNET. `unshare` also has NEWTIME, a bit that is part of the signal
+/// number in `clone`.
+const CLONE_NEW: u32 = 0x7e02_0000;
+const CLONE_NEWTIME: u32 = 0x80;
+const READ_IMPLIES_EXEC: u32 = 0x0040_0000;
+const S_ISUID: u32 = 0o4000;
+/// TIOCSTI, TIOCLINUX, TIOCSETD and TIOCCONS: type into the terminal, paste the
+/// console's selection, change the line discipline, take the console's output.
+/// The same numbers on x86_64 and aarch64.
+const TERMINAL_IOCTLS: [u32; 4] = [0x5412, 0x541c, 0x5423, 0x541d];
+
+/// What happens to a listed syscall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Answer {
+    Eperm,
+    Enosys,
+    Eacces,
+    Enotsup,
+    /// Allowed unless the namespace flags in argument 0 say otherwise.
+    Clone,
+    Unshare,
+    Ioctl,
+    /// Only about the calling process: argument 0 is zero.
+    OwnPid,
+    /// Only about the calling process: `PRIO_PROCESS` and zero.
+    OwnPriority,
+    OwnIoPriority,
+    Personality,
+    /// No set-user-id bit in the mode, which is the argument with this index.
+    Mode(u32),
+    Socket,
+    Socketpair,
+}
+
+/// One line of the table: number, name, answer.
+type Row = (i64, &'static str, Answer);
+
+macro_rules! rows {
+    ($answer:expr; $($name:ident)*) => {
+        [$((libc::$name as i64, stringify!($name), $answer)),*]
+    };
+}
+
+fn table(net: Net) -> Vec<Row> {
+    use Answer::*;
+    let mut rows: Vec<Row> = Vec::with_capacity(128);
+    // New namespaces give a full set of capabilities over themselves and with
+    // it most of the kernel's attack surface.
+    rows.push((libc::SYS_clone, "SYS_clone", Clone));
+    rows.push((libc::SYS_unshare, "SYS_unshare", Unshare));
+    rows.extend(rows![Eperm; SYS_setns SYS_pivot_root SYS_chroot]);
+    rows.extend(
+        rows![Enosys; SYS_clone3 SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register],
+    );
+    // The mount family, old and new.
+    rows.extend(rows![Eperm; SYS_mount SYS_umount2 SYS_open_tree SYS_move_mount SYS_fsopen
+        SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr]);
+    rows.push((SYS_OPEN_TREE_ATTR, "SYS_open_tree_attr", Eperm));
+    // Kernel interfaces with a history of privilege escalation.
+    rows.extend(rows![Eperm; SYS_bpf SYS_perf_event_open SYS_userfaultfd SYS_add_key
+        SYS_request_key SYS_keyctl SYS_fanotify_init SYS_open_by_handle_at SYS_memfd_secret
+        SYS_lookup_dcookie SYS_nfsservctl SYS_vhangup]);
+    // Other processes: Landlock already stops these across domains, kcmp and
+    // the advice calls excepted. Tracers fall back from a missing process_vm_*.
+    rows.extend(rows![Enosys; SYS_process_vm_readv SYS_process_vm_writev]);
+    rows.extend(rows![Eperm; SYS_pidfd_getfd
+        SYS_process_madvise SYS_process_mrelease SYS_kcmp SYS_migrate_pages]);
+    rows.push((libc::SYS_prlimit64, "SYS_prlimit64", OwnPid));
+    rows.push((libc::SYS_setpriority, "SYS_setpriority", OwnPriority));
+    rows.push((libc::SYS_ioprio_set, "SYS_ioprio_set", OwnIoPriority));
+    // The machine.
+    rows.extend(rows![Eperm; SYS_kexec_load SYS_init_module SYS_finit_module
+        SYS_delete_module SYS_reboot SYS_swapon SYS_swapoff SYS_acct SYS_quotactl SYS_quotactl_fd
+        SYS_settimeofday SYS_clock_settime SYS_adjtimex SYS_clock_adjtime SYS_syslog]);
+    // System V objects are shared by the whole user account and have no path,
+    // so nothing else can confine them.
+    rows.extend(rows![Eperm; SYS_shmget SYS_shmat SYS_shmctl SYS_shmdt SYS_semget SYS_semop
+        SYS_semctl SYS_semtimedop SYS_msgget SYS_msgsnd SYS_msgrcv SYS_msgctl]);
+    rows.extend(rows![Enotsup; SYS_setxattr SYS_lsetxattr SYS_fsetxattr SYS_removexattr
+        SYS_lremovexattr SYS_fremovexattr]);
+    rows.push((SYS_SETXATTRAT, "SYS_setxattrat", Enotsup));
+    rows.push((SYS_REMOVEXATTRAT, "SYS_removexattrat", Enotsup));
+    rows.push((SYS_FILE_SETATTR, "SYS_file_setattr", Enotsup));
+    rows.push((libc::SYS_fchmod, "SYS_fchmod", Mode(1)));
+    rows.push((libc::SYS_fchmodat, "SYS_fchmodat", Mode(2)));
+    rows.push((SYS_FCHMODAT2, "SYS_fchmodat2", Mode(2)));
+    rows.push((libc::SYS_ioctl, "SYS_ioctl", Ioctl));
+    rows.push((libc::SYS_personality, "SYS_personality", Personality));
+    rows.push((libc::SYS_socketpair, "SYS_socketpair", Socketpair));
+    rows.push((libc::SYS_socket, "SYS_socket", if net == Net::Deny { Eacces } else { Socket }));
+    rows.extend(only_here());
+    rows
+}
+
+#[cfg(target_arch = "x86_64")]
+fn only_here() -> Vec<Row> {
+    use Answer::*;
+    let mut rows = Vec::with_capacity(12);
+    rows.extend(rows![Eperm; SYS_iopl SYS_ioperm SYS_modify_ldt SYS_uselib]);
+    rows.push((320, "SYS_kexec_file_load", Eperm));
+    rows.push((libc::SYS_chmod, "SYS_chmod", Mode(1)));
+    rows
+}
+
+#[cfg(target_arch = "aarch64")]
+fn only_here() -> Vec<Row> {
+    vec![(294, "SYS_kexec_file_load", Answer::Eperm)]
+}
+
+/// Neighbouring syscall numbers with the same answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    first: u32,
+    last: u32,
+    answer: Answer,
+}
+
+fn spans(mut rows: Vec<Row>) -> Vec<Span> {
+    rows.sort_unstable_by_key(|(number, ..)| *number);
+    let mut spans: Vec<Span> = Vec::with_capacity(rows.len());
+    for (number, _, answer) in rows {
+        let Ok(number) = u32::try_from(number) else { continue };
+        match spans.last_mut() {
+            Some(span) if span.answer == answer && span.last + 1 == number => span.last = number,
+            _ => spans.push(Span { first: number, last: number, answer }),
+        }
+    }
+    spans
+}
+
+/// Builds the filter for a sandbox with this network.
+pub(crate) fn filter(net: Net) -> Result<Vec<Insn>, BpfError> {
+    let spans = spans(table(net));
+    let mut asm = Assembler::default();
+    let mut exits = Exits::new(&mut asm);
+    asm.load(data::ARCH);
+    asm.jump(Test::Equal(ARCH), To::Next, To::Label(exits.kill));
+    asm.load(data::NUMBER);
+    if cfg!(target_arch = "x86_64") {
+        asm.jump(Test::AtLeast(X32), To::Label(exits.enosys), To::Next);
+    }
+    tree(&mut asm, &mut exits, &spans);
+    for (answer, label) in exits.checks.clone() {
+        asm.place(label);
+        check(&mut asm, &exits, answer);
+    }
+    exits.emit(&mut asm);
+    asm.finish()
+}
+
+/// Offsets into `struct seccomp_data`.
+mod data {
+    pub(super) const NUMBER: u32 = 0;
+    pub(super) const ARCH: u32 = 4;
+
+    /// The low half of an argument, which is all the kernel looks at in the
+    /// arguments checked here. Both supported architectures are little endian.
+    pub(super) const fn low(argument: u32) -> u32 {
+        16 + 8 * argument
+    }
+}
+
+/// The ends of the program and the argument checks that are in use.
+struct Exits {
+    allow: Label,
+    eperm: Label,
+    enosys: Label,
+    eacces: Label,
+    enotsup: Label,
+    kill: Label,
+    checks: Vec<(Answer, Label)>,
+}
+
+impl Exits {
+    fn new(asm: &mut Assembler) -> Self {
+        Self {
+            allow: asm.label(),
+            eperm: asm.label(),
+            enosys: asm.label(),
+            eacces: asm.label(),
+            enotsup: asm.label(),
+            kill: asm.label(),
+            checks: Vec::with_capacity(12),
+        }
+    }
+
+    fn of(&mut self, asm: &mut Assembler, answer: Answer) -> To {
+        To::Label(match answer {
+            Answer::Eperm => self.eperm,
+            Answer::Enosys => self.enosys,
+            Answer::Eacces => self.eacces,
+            Answer::Enotsup => self.enotsup,
+            _ => match self.checks.iter().find(|(known, _)| *known == answer) {
+                Some((_, label)) => *label,
+                None => {
+                    let label = asm.label();
+                    self.checks.push((answer, label));
+                    label
+                }
+            },
+        })
+    }
+
+    fn emit(&self, asm: &mut Assembler) {
+        let errno = |number: i32| RET_ERRNO | number.cast_unsigned();
+        for (label, value) in [
+            (self.allow, RET_ALLOW),
+            (self.eperm, errno(libc::EPERM)),
+            (self.enosys, errno(libc::ENOSYS)),
+            (self.eacces, errno(libc::EACCES)),
+            (self.enotsup, errno(libc::EOPNOTSUPP)),
+            (self.kill, RET_KILL_PROCESS),
+        ] {
+            asm.place(label);
+            asm.ret(value);
+        }
+    }
+}
+
+/// Emits the search over `spans`; falls through nowhere.
+fn tree(asm: &mut Assembler, exits: &mut Exits, spans: &[Span]) {
+    const LEAF: usize = 3;
+    if spans.len() > LEAF {
+        let (low, high) = spans.split_at(spans.len() / 2);
+        if let Some(first) = high.first() {
+            let right = asm.label();
+            asm.jump(Test::AtLeast(first.first), To::Label(right), To::Next);
+            tree(asm, exits, low);
+            asm.place(right);
+            tree(asm, exits, high);
+            return;
+        }
+    }
+    let allow = To::Label(exits.allow);
+    for (at, span) in spans.iter().enumerate() {
+        let miss = if at + 1 == spans.len() { allow } else { To::Next };
+        let hit = exits.of(asm, span.answer);
+        if span.first == span.last {
+            asm.jump(Test::Equal(span.first), hit, miss);
+        } else {
+            // Spans are sorted: what is below this one matches none after it.
+            asm.jump(Test::AtLeast(span.first), To::Next, allow);
+            asm.jump(Test::Above(span.last), miss, hit);
+        }
+    }
+}
+
+/// Emits one argument check; falls through nowhere.
+fn check(asm: &mut Assembler, exits: &Exits, answer: Answer) {
+    let [allow, eperm, eacces] = [exits.allow, exits.eperm, exits.eacces].map(To::Label);
+    let mut if_any_bit = |argument: u32, bits: u32| {
+        asm.load(data::low(argument));
+        asm.jump(Test::AnyBit(bits), eperm, allow);
+    };
+    match answer {
+        Answer::Eperm | Answer::Enosys | Answer::Eacces | Answer::Enotsup => {}
+        Answer::Clone => if_any_bit(0, CLONE_NEW),
+        Answer::Unshare => if_any_bit(0, CLONE_NEW | CLONE_NEWTIME),
+        Answer::Mode(argument) => if_any_bit(argument, S_ISUID),
+        Answer::OwnPid => {
+            asm.load(data::low(0));
+            asm.jump(Test::Equal(0), allow, eperm);
+        }
+        // PRIO_PROCESS is 0, IOPRIO_WHO_PROCESS is 1. "Zero" means the caller
+        // only with these: with the others it is its group or its whole user.
+        Answer::OwnPriority | Answer::OwnIoPriority => {
+            asm.load(data::low(0));
+            let process = u32::from(answer == Answer::OwnIoPriority);
+            asm.jump(Test::Equal(process), To::Next, eperm);
+            asm.load(data::low(1));
+            asm.jump(Test::Equal(0), allow, eperm);
+        }
+        Answer::Personality => {
+            asm.load(data::low(0));
+            asm.jump(Test::Equal(u32::MAX), allow, To::Next); // only asks
+            asm.jump(Test::AnyBit(READ_IMPLIES_EXEC), eperm, allow);
+        }
+        Answer::Ioctl => {
+            asm.load(data::low(1));
+            let mut left = TERMINAL_IOCTLS.len();
+            for request in TERMINAL_IOCTLS {
+                left -= 1;
+                asm.jump(Test::Equal(request), eperm, if left == 0 { allow } else { To::Next });
+            }
+        }
+        Answer::Socketpair => {
+            asm.load(data::low(0));
+            asm.jump(Test::Equal(libc::AF_UNIX.cast_unsigned()), To::Next, eacces);
+            asm.load(data::low(1));
+            asm.and(SOCK_TYPE_MASK);
+            asm.jump(Test::Equal(libc::SOCK_STREAM.cast_unsigned()), allow, To::Next);
+            asm.jump(Test::Equal(libc::SOCK_SEQPACKET.cast_unsigned()), allow, eacces);
+        }
+        Answer::Socket => socket(asm, allow, eacces),
+    }
+}
+
+/// The type without SOCK_NONBLOCK and SOCK_CLOEXEC.
+const SOCK_TYPE_MASK: u32 = 0xf;
+
+/// TCP, UDP and the routing netlink socket that name lookup uses. MPTCP, SCTP
+/// and SMC are out because Landlock's TCP rights do not cover them, raw sockets
+/// because nobody needs them, AF_UNIX because a pathname socket (docker, ssh
+/// agent, session bus, X11) is somebody else's authority and Landlock cannot
+/// confine `connect` to it before ABI 9 (7.1).
+fn socket(asm: &mut Assembler, allow: To, refuse: To) {
+    let [internet, datagram, netlink] = [asm.label(), asm.label(), asm.label()];
+    asm.load(data::low(0));
+    asm.jump(Test::Equal(libc::AF_INET.cast_unsigned()), To::Label(internet), To::Next);
+    asm.jump(Test::Equal(libc::AF_INET6.cast_unsigned()), To::Label(internet), To::Next);
+    asm.jump(Test::Equal(libc::AF_NETLINK.cast_unsigned()), To::Label(netlink), refuse);
+    asm.place(internet);
+    asm.load(data::low(1));
+    asm.and(SOCK_TYPE_MASK);
+    asm.jump(Test::Equal(libc::SOCK_DGRAM.cast_unsigned()), To::Label(datagram), To::Next);
+    asm.jump(Test::Equal(libc::SOCK_STREAM.cast_unsigned()), To::Next, refuse);
+    asm.load(data::low(2));
+    asm.jump(Test::Equal(0), allow, To::Next);
+    asm.jump(Test::Equal(libc::IPPROTO_TCP.cast_unsigned()), allow, refuse);
+    asm.place(datagram);
+    asm.load(data::low(2));
+    asm.jump(Test::Equal(0), allow, To::Next);
+    asm.jump(Test::Equal(libc::IPPROTO_UDP.cast_unsigned()), allow, refuse);
+    asm.place(netlink);
+    asm.load(data::low(2));
+    asm.jump(Test::Equal(libc::NETLINK_ROUTE.cast_unsigned()), allow, refuse);
+}
+
+#[cfg(test)]
+#[path = "seccomp_tests.rs"]
+mod tests;

@@ -1,0 +1,437 @@
+//! The planner of the direct tier: a Sandbox becomes a list of grants that
+//! Landlock can enforce, or a [`Refusal`] that names the rule it cannot.
+//!
+//! Landlock only ever adds rights to a subtree. So a plan is the union of what
+//! the policy allows, what linked worktrees and the launcher need, and the
+//! system baseline; a rule that takes something away inside any of these has no
+//! translation and is refused, never dropped. `ask` is `deny` to the kernel: who
+//! asks the user is not this crate's business.
+//!
+//! Paths are resolved here, once. A path that does not exist gets nothing and
+//! the report says so; nothing is created for the sake of a grant. A symlink
+//! that leads out of a tree which the sandbox itself may change is refused: an
+//! earlier command may have planted it to have its target granted now.
+
+mod overlap;
+mod refusal;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clash_policy::{Caps, Effect, FsRule, Net, PathPattern, Places, Sandbox, Span};
+
+use crate::baseline;
+use crate::host::Host;
+use crate::report::{Line, Report};
+use crate::worktree::{self, Worktree};
+use overlap::{Region, is_below};
+pub use refusal::Refusal;
+
+/// clash's own state, policies and caches and the agents' settings: paths that
+/// no sandbox may change, whatever a policy says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cage {
+    pub paths: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    pub sandbox: &'a Sandbox,
+    pub places: &'a Places,
+    pub cage: &'a Cage,
+    /// What the launcher itself needs, for example to read the agent's shell
+    /// snapshot. Allowed strictly inside the cage.
+    pub extra: &'a [Grant],
+}
+
+/// A right that the plan gives: `caps` on `path` and everything below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    pub path: PathBuf,
+    pub caps: Caps,
+    pub why: Why,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    Rule(Span),
+    Baseline(&'static str),
+    Worktree,
+    Launcher,
+}
+
+impl std::fmt::Display for Why {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Rule(span) => write!(f, "{span}"),
+            Self::Baseline(why) => write!(f, "system baseline: {why}"),
+            Self::Worktree => f.write_str("linked git worktree"),
+            Self::Launcher => f.write_str("needed by the launcher"),
+        }
+    }
+}
+
+/// What [`crate::launch::run`] will do. Plain data; making one changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    pub sandbox: String,
+    /// Sorted by path; no grant repeats what one above it already gives. Entries
+    /// of the baseline may not exist here, and the launcher then skips them.
+    pub grants: Vec<Grant>,
+    pub net: Net,
+    pub report: Report,
+    pub landlock_abi: u32,
+    pub root: bool,
+}
+
+/// The Landlock ABI the direct tier stands on: signal and abstract socket
+/// scopes came with 6, in Linux 6.12.
+pub const LANDLOCK_ABI_NEEDED: u32 = 6;
+
+/// Finds the mechanisms that enforce every rule of the sandbox on this host.
+pub fn plan(request: &Request<'_>, host: &Host) -> Result<Plan, Refusal> {
+    let sandbox = request.sandbox;
+    check_host(host)?;
+    if sandbox.default == Effect::Allow {
+        return Err(Refusal::OpenDefault {
+            sandbox: sandbox.name.clone(),
+            span: sandbox.span.clone(),
+        });
+    }
+    let rules = resolve(request)?;
+    let mut report = Report::default();
+    let mut grants = allowed(&rules, &mut report)?;
+    no_planted_links(request, &rules)?;
+    add_worktrees(&rules, &mut grants, &mut report);
+    add_extra(request, &mut grants, &mut report);
+    for grant in &grants {
+        overlap::expressible(&rules, grant)?;
+    }
+    overlap::cage(request, &grants, &mut report)?;
+    add_baseline(&rules, &mut grants, &mut report)?;
+    crate::report::direct_tier(&mut report, sandbox, host);
+    Ok(Plan {
+        sandbox: sandbox.name.clone(),
+        grants: reduce(grants),
+        net: sandbox.net,
+        report,
+        landlock_abi: host.landlock_abi,
+        root: host.root,
+    })
+}
+
+fn check_host(host: &Host) -> Result<(), Refusal> {
+    match host.landlock_abi {
+        0 => Err(Refusal::NoLandlock),
+        abi if abi < LANDLOCK_ABI_NEEDED => Err(Refusal::LandlockTooOld { abi }),
+        _ if !host.seccomp => Err(Refusal::NoSeccomp),
+        _ => Ok(()),
+    }
+}
+
+/// A file rule with its paths on this disk.
+struct Rule<'a> {
+    rule: &'a FsRule,
+    /// Variables filled in, links not followed.
+    written: PathBuf,
+    /// Links followed as far as the path exists.
+    real: PathBuf,
+    found: Found,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Directory,
+    Other,
+    Missing,
+    /// Exists or not: this user cannot get there.
+    OutOfReach,
+}
+
+impl Rule<'_> {
+    /// The rule as a policy's author would say it, with its place.
+    fn text(&self) -> String {
+        let FsRule { pattern, effect, caps, span } = self.rule;
+        format!("{effect} {caps} {pattern} ({span})")
+    }
+
+    fn region(&self) -> Region {
+        match self.rule.pattern {
+            PathPattern::Subpath { .. } => Region::Below,
+            PathPattern::Literal(_) => Region::Exactly,
+            PathPattern::Children(_) => Region::Inside,
+            PathPattern::Glob { .. } => Region::Anywhere,
+        }
+    }
+}
+
+fn resolve<'a>(request: &Request<'a>) -> Result<Vec<Rule<'a>>, Refusal> {
+    let resolve = |rule: &'a FsRule| {
+        let written = request.places.expand(rule.pattern.fixed()).map_err(|source| {
+            Refusal::Path { rule: rule.pattern.to_string(), span: rule.span.clone(), source }
+        })?;
+        let (real, found) = real(&written).map_err(|source| Refusal::Unresolvable {
+            rule: rule.pattern.to_string(),
+            span: rule.span.clone(),
+            source,
+        })?;
+        Ok(Rule { rule, written, real, found })
+    };
+    request.sandbox.fs.iter().map(resolve).collect()
+}
+
+/// Follows symlinks as far as the path exists and keeps the rest as it is.
+fn real(path: &Path) -> io::Result<(PathBuf, Found)> {
+    let missing = match fs::canonicalize(path) {
+        Ok(real) => {
+            let directory = fs::metadata(&real)?.is_dir();
+            return Ok((real, if directory { Found::Directory } else { Found::Other }));
+        }
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Found::Missing,
+            io::ErrorKind::PermissionDenied => Found::OutOfReach,
+            _ => return Err(error),
+        },
+    };
+    let Some((parent, name)) = path.parent().zip(path.file_name()) else {
+        return Ok((path.to_path_buf(), missing));
+    };
+    // A dangling link: where it leads to is what the rule is about.
+    if let Ok(target) = fs::read_link(path) {
+        let target = clash_policy::path::normalise(&parent.join(target));
+        return Ok((target, missing));
+    }
+    let (parent, _) = real(parent)?;
+    Ok((parent.join(name), missing))
+}
+
+fn allowed(rules: &[Rule<'_>], report: &mut Report) -> Result<Vec<Grant>, Refusal> {
+    let mut grants = Vec::with_capacity(rules.len() + baseline::ENTRIES.len() + 16);
+    for allow in rules.iter().filter(|r| r.rule.effect == Effect::Allow) {
+        let (pattern, span) = (&allow.rule.pattern, &allow.rule.span);
+        match pattern {
+            PathPattern::Children(_) | PathPattern::Glob { .. } => {
+                return Err(Refusal::Pattern { rule: pattern.to_string(), span: span.clone() });
+            }
+            PathPattern::Literal(_) if allow.found == Found::Directory => {
+                return Err(Refusal::LiteralDirectory {
+                    rule: pattern.to_string(),
+                    span: span.clone(),
+                });
+            }
+            PathPattern::Literal(_) | PathPattern::Subpath { .. } => {}
+        }
+        match allow.found {
+            Found::Directory | Found::Other => {}
+            Found::Missing => {
+                report.say(allow.text(), Line::NOTHING, "does not exist now; nothing granted");
+                continue;
+            }
+            Found::OutOfReach => {
+                report.say(
+                    allow.text(),
+                    Line::NOTHING,
+                    "this user cannot reach it; nothing granted",
+                );
+                continue;
+            }
+        }
+        // On the very same path the stricter rule wins per capability.
+        let narrowed = rules
+            .iter()
+            .filter(|r| r.rule.effect != Effect::Allow && r.real == allow.real)
+            .filter(|r| match r.region() {
+                Region::Below => true,
+                Region::Exactly => allow.found == Found::Other,
+                Region::Inside | Region::Anywhere => false,
+            })
+            .fold(allow.rule.caps, |caps, r| caps.without(r.rule.caps));
+        let caps = match allow.found {
+            // Making and removing a name is a right over its directory.
+            Found::Other => narrowed.without(Caps::CREATE.union(Caps::DELETE)),
+            _ => narrowed,
+        };
+        let why = if caps == allow.rule.caps {
+            format!(
+                "a rule on `{}` gives these rights there and nowhere else",
+                allow.real.display()
+            )
+        } else {
+            format!(
+                "only `{caps}` on `{}`: another rule takes the rest, or it is a single file, \
+                 which Landlock cannot let be created or deleted",
+                allow.real.display()
+            )
+        };
+        report.say(allow.text(), "landlock", why);
+        if !caps.is_empty() {
+            let path = allow.real.clone();
+            grants.push(Grant { path, caps, why: Why::Rule(span.clone()) });
+        }
+    }
+    for other in rules.iter().filter(|r| r.rule.effect != Effect::Allow) {
+        report.say(other.text(), "landlock", "nothing grants it; what no rule grants is denied");
+    }
+    Ok(grants)
+}
+
+/// Refuses a rule whose path runs through a symlink that an earlier command
+/// could have made: inside the project, the temporary directory, or whatever
+/// this sandbox may create files in.
+fn no_planted_links(request: &Request<'_>, rules: &[Rule<'_>]) -> Result<(), Refusal> {
+    let granted = |r: &&Rule<'_>| {
+        r.rule.effect == Effect::Allow && matches!(r.found, Found::Directory | Found::Other)
+    };
+    let linked = |r: &&Rule<'_>| r.written != r.real;
+    let mut trees = Vec::new();
+    for allow in rules.iter().filter(granted).filter(linked) {
+        if trees.is_empty() {
+            for place in [&request.places.project, &request.places.tmp] {
+                let real = real(place).map_or_else(|_| place.clone(), |(real, _)| real);
+                trees.push((place.clone(), real));
+            }
+            let changing = rules
+                .iter()
+                .filter(|r| r.rule.effect == Effect::Allow && r.rule.caps.contains(Caps::CREATE));
+            trees.extend(changing.map(|r| (r.written.clone(), r.real.clone())));
+        }
+        for (written, real) in &trees {
+            // A tree's own root may be spelled either way.
+            let inside = [written, real]
+                .into_iter()
+                .any(|root| is_below(&allow.written, root) && allow.written != *root);
+            if inside && !is_below(&allow.real, real) {
+                return Err(Refusal::LeavesTree {
+                    rule: allow.rule.pattern.to_string(),
+                    span: allow.rule.span.clone(),
+                    target: allow.real.clone(),
+                    tree: real.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn add_worktrees(rules: &[Rule<'_>], grants: &mut Vec<Grant>, report: &mut Report) {
+    for rule in rules.iter().filter(|r| r.rule.effect == Effect::Allow) {
+        let PathPattern::Subpath { follow_worktrees: true, .. } = rule.rule.pattern else {
+            continue;
+        };
+        if rule.found != Found::Directory {
+            continue;
+        }
+        match worktree::look(&rule.real) {
+            Worktree::Plain => {}
+            Worktree::Disbelieved(why) => {
+                let why = format!("{why}; nothing granted");
+                report.say(format!("git worktree of {}", rule.text()), Line::NOTHING, why);
+            }
+            Worktree::Linked(found) => {
+                report.say(
+                    format!("git worktree of {}", rule.text()),
+                    "landlock",
+                    "its git directory and the repository's objects, refs and logs; \
+                     hooks and config stay read-only",
+                );
+                // Never more than the rule itself gives, so that a read-only
+                // project has a read-only repository.
+                grants.extend(found.into_iter().map(|(path, caps)| {
+                    let caps = caps.intersect(rule.rule.caps);
+                    Grant { path, caps, why: Why::Worktree }
+                }));
+            }
+        }
+    }
+    grants.retain(|grant| !grant.caps.is_empty());
+}
+
+fn add_extra(request: &Request<'_>, grants: &mut Vec<Grant>, report: &mut Report) {
+    for grant in request.extra {
+        let name = format!("{} {}", grant.caps, grant.path.display());
+        match real(&grant.path) {
+            Ok((path, Found::Directory | Found::Other)) => {
+                report.say(name, "landlock", grant.why.to_string());
+                grants.push(Grant { path, ..grant.clone() });
+            }
+            _ => report.say(name, Line::NOTHING, "does not exist now; nothing granted"),
+        }
+    }
+}
+
+fn add_baseline(
+    rules: &[Rule<'_>],
+    grants: &mut Vec<Grant>,
+    report: &mut Report,
+) -> Result<(), Refusal> {
+    let mut dropped = Vec::new();
+    let mut count = 0_usize;
+    // What an entry resolves to matters only to a rule that takes something
+    // away. Without one the launcher finds out by opening it: looking at each
+    // entry here as well would cost a hundred microseconds per launch.
+    let look = rules.iter().any(|r| r.rule.effect != Effect::Allow);
+    for entry in baseline::ENTRIES {
+        let named = Path::new(entry.path);
+        let path = if look || merged_into_usr(named) {
+            match fs::canonicalize(named) {
+                Ok(path) => path,
+                Err(_) => continue,
+            }
+        } else {
+            named.to_path_buf()
+        };
+        let caps = overlap::baseline_caps(rules, entry, named, &path)?;
+        if caps != entry.caps {
+            dropped.push(entry.path);
+        }
+        if caps.is_empty() || covered(grants, &path, caps) {
+            continue;
+        }
+        count += 1;
+        grants.push(Grant { path, caps, why: Why::Baseline(entry.why) });
+    }
+    report.say(
+        "system baseline",
+        "landlock",
+        format!(
+            "{count} paths as far as they exist: programs, libraries, certificates, locale, \
+             basic devices, /proc"
+        ),
+    );
+    if !dropped.is_empty() {
+        let why = format!("denied by the policy: {}", dropped.join(", "));
+        report.say("system baseline", "landlock", why);
+    }
+    Ok(())
+}
+
+/// /bin and its kin are links into /usr nearly everywhere; resolving them first
+/// saves a rule each.
+fn merged_into_usr(path: &Path) -> bool {
+    matches!(path.to_str(), Some("/bin" | "/sbin" | "/lib" | "/lib64"))
+}
+
+fn covered(grants: &[Grant], path: &Path, caps: Caps) -> bool {
+    grants.iter().any(|g| is_below(path, &g.path) && g.caps.contains(caps))
+}
+
+/// Joins grants on one path and drops those that one above already gives: every
+/// rule costs microseconds at every launch.
+fn reduce(mut grants: Vec<Grant>) -> Vec<Grant> {
+    grants.sort_by(|a, b| a.path.cmp(&b.path));
+    let mut kept: Vec<Grant> = Vec::with_capacity(grants.len());
+    for grant in grants {
+        if covered(&kept, &grant.path, grant.caps) {
+            continue;
+        }
+        match kept.last_mut().filter(|last| last.path == grant.path) {
+            Some(last) => last.caps = last.caps.union(grant.caps),
+            None => kept.push(grant),
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests;

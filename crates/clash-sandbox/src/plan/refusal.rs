@@ -1,0 +1,134 @@
+//! Why a plan was refused: which rule, which facility is missing, and what the
+//! user can do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+use clash_policy::path::PathError;
+use clash_policy::{Caps, Effect, Span};
+
+use super::{LANDLOCK_ABI_NEEDED, Why};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    #[error("this kernel offers no Landlock, which every sandbox needs for its file rules")]
+    NoLandlock,
+    #[error(
+        "Landlock ABI {abi} is too old, {LANDLOCK_ABI_NEEDED} is needed: {}",
+        unprotected(*.abi)
+    )]
+    LandlockTooOld { abi: u32 },
+    #[error("this kernel offers no seccomp filters, which the network rule and io_uring need")]
+    NoSeccomp,
+    #[error(
+        "{span}: sandbox `{sandbox}` allows every path by default, \
+         which would open clash's own state and the agent's settings"
+    )]
+    OpenDefault { sandbox: String, span: Span },
+    #[error("{span}: `{rule}` names no path here")]
+    Path { rule: String, span: Span, source: PathError },
+    #[error("{span}: `{rule}` cannot be resolved")]
+    Unresolvable { rule: String, span: Span, source: io::Error },
+    #[error(
+        "{span}: `{effect}` on `{rule}` lies inside `{}` ({why}), which is allowed; \
+         it needs the namespaced tier, which this version does not have",
+        outer.display()
+    )]
+    Narrower { effect: Effect, rule: String, span: Span, outer: PathBuf, why: Why },
+    #[error(
+        "{span}: `{effect}` on `{rule}` lies inside `{entry}` of the system baseline; \
+         it needs the namespaced tier, which this version does not have"
+    )]
+    InsideBaseline { effect: Effect, rule: String, span: Span, entry: &'static str },
+    #[error("{span}: Landlock grants subtrees and files, it cannot grant the pattern `{rule}`")]
+    Pattern { rule: String, span: Span },
+    #[error("{span}: `{rule}` is a directory, and Landlock cannot grant one without its content")]
+    LiteralDirectory { rule: String, span: Span },
+    #[error(
+        "{span}: `{rule}` leads to `{}` by a link in `{}`, where commands may write: \
+         an earlier one could have planted it",
+        target.display(), tree.display()
+    )]
+    LeavesTree { rule: String, span: Span, target: PathBuf, tree: PathBuf },
+    #[error(
+        "`{caps}` on `{}` ({why}) would reach `{}`, which no sandbox may touch",
+        path.display(), cage.display()
+    )]
+    Caged { path: PathBuf, caps: Caps, why: Why, cage: PathBuf },
+}
+
+/// What a sandbox at this ABI could do that the direct tier promises it cannot.
+fn unprotected(abi: u32) -> &'static str {
+    match abi {
+        0 => "no file rule would hold",
+        1 | 2 => "files could be truncated without the right to write them",
+        3 => "TCP could not be denied",
+        4 => "devices could be controlled without the right to write them",
+        _ => "processes outside the sandbox could be signalled and abstract sockets reached",
+    }
+}
+
+impl Refusal {
+    /// The fix, as a sentence for `hint:`.
+    pub fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::NoLandlock => {
+                "use Linux 6.12 or newer, and add `landlock` to the `lsm=` boot parameter if it \
+                 is missing there; `clash doctor` shows what this kernel offers"
+            }
+            Self::LandlockTooOld { .. } => "use Linux 6.12 or newer",
+            Self::NoSeccomp => {
+                "use a kernel with CONFIG_SECCOMP_FILTER, or let the container runtime permit \
+                 the seccomp system call"
+            }
+            Self::OpenDefault { .. } => "set `default = deny()` or `ask()` and allow paths by name",
+            Self::Path { source: PathError::ProjectTooWide(_), .. } => {
+                "start the session in the project's own directory"
+            }
+            Self::Path { .. } => "write an absolute path, or start with `$PWD`, `$HOME` or `~`",
+            Self::Unresolvable { .. } => "look at the path's links with `namei -l`",
+            Self::Narrower { .. } => {
+                "allow the parts that are wanted one by one instead of the directory around them"
+            }
+            Self::InsideBaseline { entry, .. } => {
+                return Some(format!(
+                    "deny `{entry}` as a whole and allow the parts of it that are wanted"
+                ));
+            }
+            Self::Pattern { .. } => "allow the directory, or each file by name",
+            Self::LiteralDirectory { .. } => "write the path as a plain string or `subpath()`",
+            Self::LeavesTree { target, .. } => {
+                return Some(format!(
+                    "if the link is yours, allow `{}` by its own path",
+                    target.display()
+                ));
+            }
+            Self::Caged { cage, .. } => {
+                return Some(format!(
+                    "allow the directories beside `{}` one by one",
+                    cage.display()
+                ));
+            }
+        };
+        Some(text.to_owned())
+    }
+
+    /// The line of the policy that is refused, where there is one.
+    pub fn span(&self) -> Option<&Span> {
+        match self {
+            Self::NoLandlock | Self::LandlockTooOld { .. } | Self::NoSeccomp => None,
+            Self::OpenDefault { span, .. }
+            | Self::Path { span, .. }
+            | Self::Unresolvable { span, .. }
+            | Self::Narrower { span, .. }
+            | Self::InsideBaseline { span, .. }
+            | Self::Pattern { span, .. }
+            | Self::LiteralDirectory { span, .. }
+            | Self::LeavesTree { span, .. } => Some(span),
+            Self::Caged { why, .. } => match why {
+                Why::Rule(span) => Some(span),
+                Why::Baseline(_) | Why::Worktree | Why::Launcher => None,
+            },
+        }
+    }
+}

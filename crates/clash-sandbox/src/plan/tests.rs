@@ -1,0 +1,389 @@
+use super::*;
+use insta::assert_snapshot;
+use proptest::prelude::*;
+use std::os::unix::fs::symlink;
+
+/// A home with a project in it on the real disk.
+struct World {
+    base: PathBuf,
+    places: Places,
+    cage: Cage,
+    _dir: tempfile::TempDir,
+}
+
+const HOST: Host = Host { landlock_abi: 7, seccomp: true, root: false };
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(dir.path()).unwrap();
+        for sub in ["home/app/src", "home/app/.claude", "home/.ssh", "home/.clash", "tmp"] {
+            fs::create_dir_all(base.join(sub)).unwrap();
+        }
+        fs::write(base.join("home/.gitconfig"), "").unwrap();
+        let home = base.join("home");
+        let places =
+            Places { project: home.join("app"), home, tmp: base.join("tmp"), vars: vec![] };
+        Self { base, places, cage: Cage::default(), _dir: dir }
+    }
+
+    fn caged(mut self, path: &str) -> Self {
+        self.cage.paths.push(self.base.join(path));
+        self
+    }
+
+    fn plan(&self, fs: Vec<FsRule>) -> Result<Plan, Refusal> {
+        self.plan_for(&sandbox(fs), &HOST)
+    }
+
+    fn plan_for(&self, sandbox: &Sandbox, host: &Host) -> Result<Plan, Refusal> {
+        let request = Request { sandbox, places: &self.places, cage: &self.cage, extra: &[] };
+        plan(&request, host)
+    }
+
+    /// The plan's own grants and remarks, or the refusal and its hint, with the
+    /// temporary directory called `/W`.
+    fn show(&self, fs: Vec<FsRule>) -> String {
+        let text = match self.plan(fs) {
+            Ok(plan) => {
+                let mut text = String::new();
+                for grant in &plan.grants {
+                    if !matches!(grant.why, Why::Baseline(_)) {
+                        text +=
+                            &format!("{} {} ({})\n", grant.caps, grant.path.display(), grant.why);
+                    }
+                }
+                for line in plan.report.lines.iter().filter(|l| l.mechanism == Line::NOTHING) {
+                    text += &format!("{line}\n");
+                }
+                text
+            }
+            Err(refusal) => format!("{refusal}\nhint: {}", refusal.hint().unwrap_or_default()),
+        };
+        let text = text.replace(&self.base.display().to_string(), "/W");
+        let limits = ["metadata outside", "process list"];
+        let own = |line: &&str| !limits.iter().any(|limit| line.starts_with(limit));
+        text.lines().filter(own).collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn sandbox(fs: Vec<FsRule>) -> Sandbox {
+    Sandbox {
+        name: "t".into(),
+        default: Effect::Deny,
+        fs,
+        net: Net::Deny,
+        doc: String::new(),
+        span: span(1),
+    }
+}
+
+fn span(line: u32) -> Span {
+    Span { file: "policy.star".into(), line, column: 1 }
+}
+
+fn rule(effect: Effect, caps: &str, pattern: PathPattern) -> FsRule {
+    FsRule { pattern, effect, caps: Caps::parse(caps).unwrap(), span: span(7) }
+}
+
+fn below(path: &str) -> PathPattern {
+    PathPattern::Subpath { path: path.into(), follow_worktrees: false }
+}
+
+fn allow(caps: &str, path: &str) -> FsRule {
+    rule(Effect::Allow, caps, below(path))
+}
+
+fn deny(caps: &str, path: &str) -> FsRule {
+    rule(Effect::Deny, caps, below(path))
+}
+
+#[test]
+fn allows_become_grants() {
+    let world = World::new();
+    let rules = vec![
+        allow("rwcdx", "$PWD"),
+        rule(Effect::Allow, "r", PathPattern::Literal("~/.gitconfig".into())),
+    ];
+    assert_snapshot!(world.show(rules), @r"
+    r /W/home/.gitconfig (policy.star:7)
+    rwcdx /W/home/app (policy.star:7)
+    ");
+}
+
+#[test]
+fn what_does_not_exist_gets_nothing_and_is_not_created() {
+    let world = World::new();
+    assert_snapshot!(world.show(vec![allow("rwcd", "$HOME/.cache/x")]), @"allow rwcd $HOME/.cache/x/** (policy.star:7) | none | does not exist now; nothing granted");
+    assert!(!world.base.join("home/.cache").exists());
+}
+
+#[test]
+fn a_deny_inside_an_allow_is_refused_also_for_names_that_do_not_exist() {
+    let world = World::new();
+    assert_snapshot!(world.show(vec![allow("rwcdx", "$PWD"), deny("w", "$PWD/src")]), @r"
+    policy.star:7: `deny` on `$PWD/src/**` lies inside `/W/home/app` (policy.star:7), which is allowed; it needs the namespaced tier, which this version does not have
+    hint: allow the parts that are wanted one by one instead of the directory around them
+    ");
+    let ask = rule(Effect::Ask, "rwcdx", PathPattern::Literal("$PWD/.env".into()));
+    assert!(matches!(world.plan(vec![allow("r", "$PWD"), ask]), Err(Refusal::Narrower { .. })));
+}
+
+#[test]
+fn a_deny_that_takes_nothing_away_is_fine() {
+    let world = World::new();
+    let plans = [
+        vec![allow("r", "$PWD"), deny("wcd", "$PWD/src")],
+        vec![allow("rwcdx", "$PWD"), deny("rwcdx", "$HOME/.ssh")],
+        vec![allow("rwcdx", "$PWD"), deny("rwcdx", "$HOME")],
+        vec![deny("rwcdx", "/home"), allow("r", "$PWD")],
+    ];
+    for rules in plans {
+        let plan = world.plan(rules).unwrap();
+        assert!(plan.grants.iter().any(|g| g.path == world.places.project));
+    }
+}
+
+#[test]
+fn on_the_same_path_the_stricter_rule_wins_per_capability() {
+    let world = World::new();
+    assert_snapshot!(world.show(vec![allow("rwcdx", "$PWD"), deny("d", "$PWD")]), @"rwcx /W/home/app (policy.star:7)");
+}
+
+#[test]
+fn patterns_cannot_be_granted() {
+    let world = World::new();
+    let glob = PathPattern::Glob { prefix: "$PWD".into(), pattern: "**/*.rs".into() };
+    assert_snapshot!(world.show(vec![rule(Effect::Allow, "r", glob.clone())]), @r"
+    policy.star:7: Landlock grants subtrees and files, it cannot grant the pattern `$PWD/**/*.rs`
+    hint: allow the directory, or each file by name
+    ");
+    let children = PathPattern::Children("$PWD".into());
+    assert!(matches!(
+        world.plan(vec![rule(Effect::Allow, "r", children.clone())]),
+        Err(Refusal::Pattern { .. })
+    ));
+    // Denied where nothing is allowed they need nothing, inside an allow they
+    // cannot be said.
+    world.plan(vec![rule(Effect::Deny, "r", glob.clone())]).unwrap();
+    world.plan(vec![rule(Effect::Deny, "r", children.clone())]).unwrap();
+    for pattern in [glob, children] {
+        let rules = vec![allow("r", "$PWD"), rule(Effect::Deny, "r", pattern)];
+        assert!(matches!(world.plan(rules), Err(Refusal::Narrower { .. })));
+    }
+    // A glob above the grant may match inside it, children of a directory above
+    // it are less specific than the grant.
+    let above = PathPattern::Glob { prefix: "$HOME".into(), pattern: "**/.env".into() };
+    let rules = vec![allow("r", "$PWD"), rule(Effect::Deny, "r", above)];
+    assert!(matches!(world.plan(rules), Err(Refusal::Narrower { .. })));
+    let children = rule(Effect::Deny, "r", PathPattern::Children("$HOME".into()));
+    world.plan(vec![allow("r", "$PWD"), children]).unwrap();
+}
+
+#[test]
+fn a_literal_is_one_file() {
+    let world = World::new();
+    let directory = rule(Effect::Allow, "r", PathPattern::Literal("$PWD".into()));
+    assert!(matches!(world.plan(vec![directory]), Err(Refusal::LiteralDirectory { .. })));
+    let file = rule(Effect::Allow, "rwcd", PathPattern::Literal("~/.gitconfig".into()));
+    assert_snapshot!(world.show(vec![file]), @"rw /W/home/.gitconfig (policy.star:7)");
+}
+
+#[test]
+fn a_default_of_allow_is_refused() {
+    let world = World::new();
+    let open = Sandbox { default: Effect::Allow, ..sandbox(vec![]) };
+    let refusal = world.plan_for(&open, &HOST).unwrap_err();
+    assert_snapshot!(refusal, @"policy.star:1: sandbox `t` allows every path by default, which would open clash's own state and the agent's settings");
+}
+
+#[test]
+fn links_are_followed_and_the_target_is_granted() {
+    let world = World::new();
+    fs::create_dir(world.base.join("cache")).unwrap();
+    symlink(world.base.join("cache"), world.base.join("home/.cache")).unwrap();
+    assert_snapshot!(world.show(vec![allow("rw", "~/.cache")]), @"rw /W/cache (policy.star:7)");
+}
+
+#[test]
+fn a_link_planted_in_the_project_does_not_open_its_target() {
+    let world = World::new();
+    symlink(world.base.join("home/.ssh"), world.base.join("home/app/public")).unwrap();
+    let rules = vec![allow("rwcdx", "$PWD"), allow("r", "$PWD/public")];
+    assert_snapshot!(world.show(rules), @r"
+    policy.star:7: `$PWD/public/**` leads to `/W/home/.ssh` by a link in `/W/home/app`, where commands may write: an earlier one could have planted it
+    hint: if the link is yours, allow `/W/home/.ssh` by its own path
+    ");
+}
+
+#[test]
+fn a_link_planted_by_another_sandbox_does_not_open_its_target_either() {
+    let world = World::new();
+    symlink(world.base.join("home/.ssh"), world.base.join("home/app/public")).unwrap();
+    symlink(world.base.join("home/.ssh"), world.base.join("tmp/x")).unwrap();
+    for path in ["$PWD/public", "$TMPDIR/x"] {
+        let refusal = world.plan(vec![allow("r", path)]).unwrap_err();
+        assert!(matches!(refusal, Refusal::LeavesTree { .. }), "{path}: {refusal}");
+    }
+    symlink("src", world.base.join("home/app/inside")).unwrap();
+    world.plan(vec![allow("r", "$PWD/inside")]).unwrap();
+}
+
+#[test]
+fn the_cage_holds_against_grants_above_and_inside_it() {
+    let world = World::new().caged("home/.clash");
+    assert_snapshot!(world.show(vec![allow("rwcdx", "$HOME")]), @r"
+    `rwcdx` on `/W/home` (policy.star:7) would reach `/W/home/.clash`, which no sandbox may touch
+    hint: allow the directories beside `/W/home/.clash` one by one
+    ");
+    for rules in [vec![allow("r", "$HOME")], vec![allow("w", "$HOME/.clash")]] {
+        assert!(matches!(world.plan(rules), Err(Refusal::Caged { .. })));
+    }
+    world.plan(vec![allow("rwcdx", "$PWD")]).unwrap();
+}
+
+#[test]
+fn settings_in_the_project_are_said_to_be_unprotected() {
+    let world = World::new().caged("home/app/.claude");
+    assert_snapshot!(world.show(vec![allow("rwcdx", "$PWD")]), @r"
+    rwcdx /W/home/app (policy.star:7)
+    /W/home/app/.claude | none | not protected in the direct tier: it lies inside the granted project tree
+    ");
+    let named = vec![allow("rw", "$PWD/.claude")];
+    assert!(matches!(world.plan(named), Err(Refusal::Caged { .. })));
+}
+
+#[test]
+fn a_project_that_is_itself_caged_is_refused() {
+    let world = World::new().caged("home/app");
+    assert!(matches!(world.plan(vec![allow("rw", "$PWD")]), Err(Refusal::Caged { .. })));
+}
+
+#[test]
+fn a_link_into_the_cage_is_still_the_cage() {
+    let world = World::new().caged("home/.clash");
+    symlink(world.base.join("home/.clash"), world.base.join("state")).unwrap();
+    let path = world.base.join("state").display().to_string();
+    assert!(matches!(world.plan(vec![allow("w", &path)]), Err(Refusal::Caged { .. })));
+}
+
+#[test]
+fn the_launcher_may_reach_inside_the_cage_but_not_over_it() {
+    let world = World::new().caged("home/.clash");
+    fs::write(world.base.join("home/.clash/snapshot"), "").unwrap();
+    let extra =
+        |path: &str| [Grant { path: world.base.join(path), caps: Caps::READ, why: Why::Launcher }];
+    let sandbox = sandbox(vec![]);
+    let plan_with = |extra: &[Grant]| {
+        let request =
+            Request { sandbox: &sandbox, places: &world.places, cage: &world.cage, extra };
+        plan(&request, &HOST)
+    };
+    plan_with(&extra("home/.clash/snapshot")).unwrap();
+    assert!(matches!(plan_with(&extra("home/.clash")), Err(Refusal::Caged { .. })));
+}
+
+#[test]
+fn the_baseline_gives_way_to_a_deny_that_covers_an_entry() {
+    let world = World::new();
+    let has = |plan: &Plan, path: &str| plan.grants.iter().any(|g| g.path == Path::new(path));
+    assert!(has(&world.plan(vec![]).unwrap(), "/proc"));
+    assert!(!has(&world.plan(vec![deny("rwcdx", "/proc")]).unwrap(), "/proc"));
+    let plan = world.plan(vec![deny("rwcdx", "/etc")]).unwrap();
+    assert!(!plan.grants.iter().any(|g| g.path.starts_with("/etc")));
+    let plan = world.plan(vec![deny("w", "/usr")]).unwrap();
+    assert!(has(&plan, "/usr"));
+    assert_snapshot!(world.show(vec![deny("r", "/usr/share")]), @r"
+    policy.star:7: `deny` on `/usr/share/**` lies inside `/usr` of the system baseline; it needs the namespaced tier, which this version does not have
+    hint: deny `/usr` as a whole and allow the parts of it that are wanted
+    ");
+}
+
+#[test]
+fn an_old_host_is_refused_with_what_would_be_open() {
+    let world = World::new();
+    let refusal = |abi, seccomp| {
+        let host = Host { landlock_abi: abi, seccomp, root: false };
+        world.plan_for(&sandbox(vec![]), &host).unwrap_err().to_string()
+    };
+    assert_snapshot!(refusal(0, true), @"this kernel offers no Landlock, which every sandbox needs for its file rules");
+    assert_snapshot!(refusal(5, true), @"Landlock ABI 5 is too old, 6 is needed: processes outside the sandbox could be signalled and abstract sockets reached");
+    assert_snapshot!(refusal(3, true), @"Landlock ABI 3 is too old, 6 is needed: TCP could not be denied");
+    assert_snapshot!(refusal(6, false), @"this kernel offers no seccomp filters, which the network rule and io_uring need");
+}
+
+#[test]
+fn an_unknown_variable_is_refused_with_its_place() {
+    let world = World::new();
+    let refusal = world.plan(vec![allow("r", "$NOPE/x")]).unwrap_err();
+    assert_eq!(refusal.span(), Some(&span(7)));
+}
+
+#[test]
+fn grants_that_repeat_one_above_are_dropped() {
+    let world = World::new();
+    let rules = vec![allow("rwcdx", "$PWD"), allow("r", "$PWD/src"), allow("rw", "$PWD")];
+    assert_snapshot!(world.show(rules), @"rwcdx /W/home/app (policy.star:7)");
+}
+
+#[test]
+fn the_report_names_every_rule_and_the_limits() {
+    let world = World::new();
+    let plan = world.plan(vec![allow("r", "$PWD"), deny("r", "~/.ssh")]).unwrap();
+    let text = plan.report.to_string();
+    for part in ["allow r $PWD", "deny r ~/.ssh", "network deny", "unix sockets", "metadata"] {
+        assert!(text.contains(part), "{part}");
+    }
+}
+
+/// Rules over a small tree, as the property tests make them.
+fn any_rules() -> impl Strategy<Value = Vec<FsRule>> {
+    let path = prop::sample::select(vec![
+        "$PWD",
+        "$PWD/src",
+        "$PWD/.claude",
+        "$HOME/.ssh",
+        "$HOME",
+        "$TMPDIR",
+        "$PWD/missing",
+    ]);
+    let effect = prop::sample::select(vec![Effect::Allow, Effect::Deny, Effect::Ask]);
+    let one = (path, effect, 1u8..32, 0u8..4).prop_map(|(path, effect, caps, kind)| FsRule {
+        pattern: match kind {
+            0 => PathPattern::Children(path.into()),
+            1 => PathPattern::Glob { prefix: path.into(), pattern: "**/x".into() },
+            2 => PathPattern::Literal(path.into()),
+            _ => below(path),
+        },
+        effect,
+        caps: Caps::from_bits(caps).unwrap(),
+        span: span(7),
+    });
+    prop::collection::vec(one, 0..5)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Nothing that a deny or ask names is ever granted, except by an allow on
+    /// a longer path; and nothing is granted that no allow names.
+    #[test]
+    fn a_plan_never_gives_what_a_rule_takes(rules in any_rules()) {
+        let world = World::new().caged("home/.clash");
+        let Ok(plan) = world.plan(rules.clone()) else { return Ok(()) };
+        let place = |r: &FsRule| world.places.expand(r.pattern.fixed()).unwrap();
+        for grant in plan.grants.iter().filter(|g| !matches!(g.why, Why::Baseline(_))) {
+            let named = rules.iter().filter(|r| r.effect == Effect::Allow && place(r) == grant.path);
+            let caps = named.fold(Caps::NONE, |caps, r| caps.union(r.caps));
+            prop_assert!(caps.contains(grant.caps));
+            prop_assert!(!is_below(&world.base.join("home/.clash"), &grant.path));
+            for taken in rules.iter().filter(|r| r.effect != Effect::Allow) {
+                if place(taken).starts_with(&grant.path) {
+                    // A literal or child pattern on a file or on nothing does
+                    // not reach the grant's own root.
+                    prop_assert!(!taken.caps.intersects(grant.caps), "{taken:?} {grant:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What this machine can really do, for `clash doctor`.
+//!
+//! Nothing is concluded from a sysctl, a kernel version or a configuration file:
+//! each facility is used in a child process that is thrown away, because what
+//! the files say and what a container, an LSM or an outer sandbox permits are
+//! different things (Ubuntu 24.04 lets `unshare` succeed and then denies the
+//! mount). The children are given two seconds and
+//! leave nothing behind: every mount is in a namespace that dies with them.
+
+/// The answers, in the order in which `doctor` shows them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    pub items: Vec<Item>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    pub name: &'static str,
+    pub outcome: Outcome,
+    /// What it is for, or what was found.
+    pub detail: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Works,
+    Missing { what_happened: String, hint: Option<String> },
+}
+
+impl Probe {
+    pub fn item(&self, name: &str) -> Option<&Item> {
+        self.items.iter().find(|item| item.name == name)
+    }
+
+    /// Whether the named facility was seen working.
+    pub fn works(&self, name: &str) -> bool {
+        self.item(name).is_some_and(|item| item.outcome == Outcome::Works)
+    }
+}
+
+/// Tries everything. Takes a few milliseconds; call it from a single thread.
+#[cfg(target_os = "linux")]
+pub fn probe() -> Probe {
+    Probe { items: crate::linux::attempts::all() }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn probe() -> Probe {
+    let what_happened = "clash has no sandbox for this system yet".to_owned();
+    let outcome = Outcome::Missing { what_happened, hint: None };
+    Probe { items: vec![Item { name: "sandbox", outcome, detail: String::new() }] }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn every_facility_is_answered_quickly_and_twice_the_same() {
+        let start = Instant::now();
+        let (first, second) = (probe(), probe());
+        assert!(start.elapsed() < Duration::from_secs(20));
+        assert_eq!(first, second);
+        assert!(first.items.len() >= 10);
+    }
+
+    #[test]
+    fn what_the_planner_needs_agrees_with_the_quick_look() {
+        let host = crate::host::Host::quick();
+        let probe = probe();
+        assert_eq!(probe.works("landlock"), host.landlock_abi >= 6);
+        assert_eq!(probe.works("seccomp filter"), host.seccomp);
+    }
+
+    #[test]
+    fn a_missing_facility_says_what_happened() {
+        for item in probe().items {
+            if let Outcome::Missing { what_happened, .. } = item.outcome {
+                assert!(!what_happened.is_empty(), "{}", item.name);
+            }
+        }
+    }
+}

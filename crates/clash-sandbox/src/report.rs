@@ -1,0 +1,98 @@
+//! What a plan rests on, as data: which mechanism holds each rule and why that
+//! is enough. The binary prints it; nothing decides by reading it.
+
+use std::fmt;
+
+use clash_policy::{Net, Sandbox};
+
+use crate::host::Host;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    pub lines: Vec<Line>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The rule in the policy's words, with its place, or what it is about.
+    pub rule: String,
+    /// `landlock`, `seccomp`, …; [`Line::NOTHING`] when nothing holds it.
+    pub mechanism: &'static str,
+    pub why: String,
+}
+
+impl Line {
+    /// The mechanism of a line that states a limit.
+    pub const NOTHING: &'static str = "none";
+}
+
+impl Report {
+    pub(crate) fn say(
+        &mut self,
+        rule: impl Into<String>,
+        mechanism: &'static str,
+        why: impl Into<String>,
+    ) {
+        self.lines.push(Line { rule: rule.into(), mechanism, why: why.into() });
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} | {} | {}", self.rule, self.mechanism, self.why)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lines.iter().try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+/// The lines that hold for every direct plan: what protects it besides its file
+/// rules, and what nothing protects.
+pub(crate) fn direct_tier(report: &mut Report, sandbox: &Sandbox, host: &Host) {
+    let network = match sandbox.net {
+        Net::Deny => "no internet socket can be made, and Landlock denies TCP on any other",
+        Net::Allow => "TCP, UDP and the routing socket only: no raw, MPTCP, SCTP or VSOCK sockets",
+    };
+    report.say(
+        format!("network {}", if sandbox.net == Net::Deny { "deny" } else { "allow" }),
+        if sandbox.net == Net::Deny { "seccomp + landlock" } else { "seccomp" },
+        network,
+    );
+    report.say(
+        "unix sockets",
+        "seccomp",
+        "none can be made, whatever the network rule: docker, ssh agent, session bus and X11 \
+         listen on paths that Landlock cannot guard before ABI 9; connected stream pairs stay",
+    );
+    report.say(
+        "other processes",
+        "landlock",
+        "no signal, ptrace, memory, environment or descriptor of a process outside the sandbox",
+    );
+    report.say(
+        "kernel surface",
+        "seccomp",
+        "no namespaces, mounts, io_uring, bpf, keys, System V IPC, foreign or x32 system calls; \
+         nothing typed into the terminal",
+    );
+    let privileges = if host.root {
+        "no set-user-id gain; of root's capabilities only CAP_DAC_OVERRIDE stays, within the grants"
+    } else {
+        "no set-user-id gain, no capabilities"
+    };
+    report.say("privileges", "no_new_privs + capset", privileges);
+    report.say("inherited descriptors", "close_range", "only stdin, stdout and stderr get through");
+    report.say(
+        "metadata outside the grants",
+        Line::NOTHING,
+        "names, sizes, modes and times can be seen, and those of the user's own files changed",
+    );
+    report.say(
+        "process list, background processes, resource limits",
+        Line::NOTHING,
+        "the process list is visible, a daemon outlives the command, nothing limits memory or disk",
+    );
+}

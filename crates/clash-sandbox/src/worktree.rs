@@ -1,0 +1,182 @@
+//! Linked git worktrees: what a project whose `.git` is a file needs outside
+//! itself so that `git commit` works.
+//!
+//! `.git` names the worktree's own directory in the main repository
+//! (`<common>/worktrees/<name>`), which is granted whole. Of the common directory
+//! only what a commit writes is writable: objects, refs, logs. Hooks and config
+//! are readable, never writable: they run or steer programs outside any sandbox.
+//!
+//! The `.git` file lies in the project, where a sandboxed command may have
+//! written it, so it is a claim and not a fact. It is believed only if git's own
+//! back link agrees: the directory must really be `<common>/worktrees/<name>` of
+//! a repository, and its `gitdir` file must name this project's `.git`. Nobody
+//! can fake that outside what he may already write.
+//!
+//! Limits: no `git gc`, no deletion of packed branches, no `git config`, no
+//! submodules of worktrees (their directories are not granted). The worktree's
+//! own directory can be changed as a whole, and with it the `commondir` link in
+//! it, just as a sandbox can replace the project's `.git` file itself: the direct
+//! tier cannot protect names inside a writable directory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clash_policy::Caps;
+
+const RWCD: Caps = Caps::READ.union(Caps::CHANGE);
+const R: Caps = Caps::READ;
+const RX: Caps = Caps::READ.union(Caps::EXECUTE);
+
+/// What of the common directory is granted, if it exists.
+const COMMON: &[(&str, Caps)] = &[
+    ("objects", RWCD),
+    ("refs", RWCD),
+    ("logs", RWCD),
+    ("HEAD", R),
+    ("config", R),
+    ("packed-refs", R),
+    ("shallow", R),
+    ("info", R),
+    ("hooks", RX),
+];
+
+/// How `.git` of a project was found to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Worktree {
+    /// A directory or nothing: no grants needed.
+    Plain,
+    /// Grants, already resolved.
+    Linked(Vec<(PathBuf, Caps)>),
+    /// A `.git` file that cannot be believed, and why.
+    Disbelieved(String),
+}
+
+pub(crate) fn look(project: &Path) -> Worktree {
+    let link = project.join(".git");
+    match fs::symlink_metadata(&link) {
+        Ok(meta) if meta.is_file() => {}
+        _ => return Worktree::Plain,
+    }
+    match follow(project, &link) {
+        Ok(grants) => Worktree::Linked(grants),
+        Err(why) => Worktree::Disbelieved(why.to_owned()),
+    }
+}
+
+fn follow(project: &Path, link: &Path) -> Result<Vec<(PathBuf, Caps)>, &'static str> {
+    let text = first_line(link).ok_or("`.git` cannot be read")?;
+    let target = text.strip_prefix("gitdir:").ok_or("`.git` does not name a git directory")?.trim();
+    let own =
+        fs::canonicalize(project.join(target)).map_err(|_| "`.git` names nothing that exists")?;
+    let worktrees = own
+        .parent()
+        .filter(|dir| dir.file_name().is_some_and(|n| n == "worktrees"))
+        .ok_or("`.git` does not name a worktree of a repository")?;
+    let common = worktrees.parent().ok_or("`.git` does not name a worktree of a repository")?;
+    let claimed = first_line(&own.join("commondir")).ok_or("the worktree has no `commondir`")?;
+    if fs::canonicalize(own.join(claimed)).ok().as_deref() != Some(common) {
+        return Err("the worktree's `commondir` leads elsewhere");
+    }
+    if !(common.join("HEAD").is_file() && common.join("objects").is_dir()) {
+        return Err("the main repository is not one");
+    }
+    let back = first_line(&own.join("gitdir")).ok_or("the worktree has no `gitdir`")?;
+    if fs::canonicalize(own.join(back)).ok() != fs::canonicalize(link).ok() {
+        return Err("the repository's worktree belongs to another directory");
+    }
+    let mut grants = vec![(own.clone(), RWCD)];
+    // A link in the common directory is followed nowhere: what lies there may
+    // have been granted to earlier commands.
+    grants.extend(
+        COMMON
+            .iter()
+            .map(|(name, caps)| (common.join(name), *caps))
+            .filter(|(path, _)| fs::symlink_metadata(path).is_ok_and(|meta| !meta.is_symlink())),
+    );
+    Ok(grants)
+}
+
+fn first_line(path: &Path) -> Option<String> {
+    // These files hold one path; a longer one is no git file.
+    let meta = fs::metadata(path).ok().filter(|m| m.is_file() && m.len() <= 8192)?;
+    let mut text = fs::read_to_string(path).ok().filter(|t| t.len() as u64 <= meta.len().max(1))?;
+    text.truncate(text.trim_end().len());
+    (!text.is_empty() && !text.contains('\n')).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A main repository and a worktree of it, as `git worktree add` leaves them.
+    fn pair() -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(dir.path()).unwrap();
+        let (common, project) = (base.join("main/.git"), base.join("wt"));
+        let own = common.join("worktrees/wt");
+        for sub in ["objects", "refs", "logs", "hooks", "info"] {
+            fs::create_dir_all(common.join(sub)).unwrap();
+        }
+        fs::create_dir_all(&own).unwrap();
+        fs::create_dir_all(&project).unwrap();
+        fs::write(common.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        fs::write(common.join("config"), "").unwrap();
+        fs::write(own.join("commondir"), "../..\n").unwrap();
+        fs::write(own.join("gitdir"), format!("{}\n", project.join(".git").display())).unwrap();
+        fs::write(project.join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
+        (dir, common, project)
+    }
+
+    #[test]
+    fn a_commit_can_be_written_and_hooks_and_config_only_read() {
+        let (_dir, common, project) = pair();
+        let Worktree::Linked(grants) = look(&project) else { panic!("not linked") };
+        let caps = |name: &str| grants.iter().find(|g| g.0 == common.join(name)).map(|g| g.1);
+        assert_eq!(caps("worktrees/wt"), Some(RWCD));
+        assert_eq!(caps("objects"), Some(RWCD));
+        assert_eq!(caps("hooks"), Some(RX));
+        assert_eq!(caps("config"), Some(R));
+        assert_eq!(caps(""), None);
+        assert_eq!(caps("worktrees"), None);
+    }
+
+    #[test]
+    fn a_git_file_written_by_a_sandbox_opens_nothing() {
+        let (dir, common, project) = pair();
+        let victim = dir.path().join("ssh");
+        fs::create_dir_all(&victim).unwrap();
+        let claim = |text: &str| fs::write(project.join(".git"), text).unwrap();
+
+        claim(&format!("gitdir: {}\n", victim.display()));
+        assert!(matches!(look(&project), Worktree::Disbelieved(_)));
+        claim(&format!("gitdir: {}\n", common.display()));
+        assert!(matches!(look(&project), Worktree::Disbelieved(_)));
+        claim("nonsense");
+        assert!(matches!(look(&project), Worktree::Disbelieved(_)));
+
+        // A made-up worktree in the project, pointing its common directory away.
+        let fake = project.join("x/worktrees/y");
+        fs::create_dir_all(&fake).unwrap();
+        fs::write(fake.join("commondir"), format!("{}\n", victim.display())).unwrap();
+        fs::write(fake.join("gitdir"), format!("{}\n", project.join(".git").display())).unwrap();
+        claim(&format!("gitdir: {}\n", fake.display()));
+        assert!(matches!(look(&project), Worktree::Disbelieved(_)));
+    }
+
+    #[test]
+    fn somebody_elses_worktree_is_not_ours() {
+        let (dir, _common, project) = pair();
+        let other = dir.path().join("other");
+        fs::create_dir_all(&other).unwrap();
+        fs::copy(project.join(".git"), other.join(".git")).unwrap();
+        assert!(matches!(look(&other), Worktree::Disbelieved(_)));
+    }
+
+    #[test]
+    fn a_plain_repository_needs_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(look(dir.path()), Worktree::Plain);
+        fs::create_dir(dir.path().join(".git")).unwrap();
+        assert_eq!(look(dir.path()), Worktree::Plain);
+    }
+}

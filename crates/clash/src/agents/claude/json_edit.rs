@@ -1,0 +1,477 @@
+//! Adds to and takes from a JSON text without touching the rest of it.
+//!
+//! A settings file belongs to the user: their order, indentation and line ends
+//! stay. So this finds the byte range of every value and edits the text there;
+//! nothing is parsed and printed again.
+//!
+//! Taking out what was put in gives back the same bytes, without a note of
+//! what was there before:
+//!
+//! - an item joins others as `,` + white space + item right behind the last of
+//!   them, and leaves with the comma before it;
+//! - an item in an empty container of the user's is set off by a space behind
+//!   the bracket (`{␠⏎  "a": 1⏎}`, two where the closing bracket had a line of
+//!   its own): it says that the container was there, and is to stay empty; one
+//!   without it was ours, and goes too.
+//!
+//! Limits: JSON as RFC 8259 has it, no comments, no trailing commas.
+
+use std::ops::Range;
+
+use serde_json::Value;
+
+/// A JSON text and where its values are.
+#[derive(Debug)]
+pub(super) struct Document<'a> {
+    text: &'a str,
+    pub(super) root: Node,
+}
+
+/// One value and its place in the text.
+#[derive(Debug)]
+pub(super) struct Node {
+    span: Range<usize>,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Object(Vec<Member>),
+    Array(Vec<Node>),
+    String(String),
+    True,
+    /// A number, `false` or `null`: of no interest here.
+    Other,
+}
+
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) key: String,
+    start: usize,
+    pub(super) value: Node,
+}
+
+/// Why a text is not JSON. Lines and columns count from one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum JsonError {
+    /// The client reads strict JSON and would ignore the whole file.
+    #[error("comment in line {line}, which JSON does not have")]
+    Comment { line: usize },
+    #[error("comma before a closing bracket in line {line}, which JSON does not have")]
+    TrailingComma { line: usize },
+    #[error("not JSON: {message}")]
+    Syntax { message: String },
+}
+
+/// A key that stands twice in one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Twice {
+    pub(super) offset: usize,
+}
+
+impl<'a> Document<'a> {
+    pub(super) fn parse(text: &'a str) -> Result<Self, JsonError> {
+        let json = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+        if let Err(error) = serde_json::from_str::<Value>(json) {
+            return Err(explain(json, &error));
+        }
+        // From here on the text is known to be JSON, nested at most 128 deep.
+        let mut scan = Scan { text, at: text.len() - json.len() };
+        let root =
+            scan.value().ok_or_else(|| JsonError::Syntax { message: "unreadable text".into() })?;
+        Ok(Self { text, root })
+    }
+
+    pub(super) fn line(&self, offset: usize) -> usize {
+        self.text.bytes().take(offset).filter(|b| *b == b'\n').count() + 1
+    }
+
+    fn slice(&self, range: Range<usize>) -> &'a str {
+        self.text.get(range).unwrap_or_default()
+    }
+
+    fn newline(&self) -> &'static str {
+        if self.text.contains("\r\n") { "\r\n" } else { "\n" }
+    }
+
+    /// White space at the start of the line that `offset` is in.
+    fn indent_at(&self, offset: usize) -> &'a str {
+        let line = self.slice(0..offset).rsplit('\n').next().unwrap_or_default();
+        let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
+        line.strip_suffix(line.trim_start_matches(is_space)).unwrap_or_default()
+    }
+
+    /// White space before the item that starts at `offset`.
+    fn space_before(&self, offset: usize) -> &'a str {
+        let before = self.slice(0..offset);
+        before.strip_prefix(before.trim_end_matches(is_space)).unwrap_or_default()
+    }
+
+    /// One step of indentation, as the first item of the root shows it.
+    fn indent_unit(&self) -> &'a str {
+        let first = self.root.items().first().map(|item| item.start);
+        let space = first.map(|start| self.space_before(start)).unwrap_or_default();
+        match space.rsplit_once('\n') {
+            Some((_, indent)) if !indent.is_empty() => indent,
+            _ => "  ",
+        }
+    }
+
+    fn is_one_line(&self) -> bool {
+        !self.root.items().is_empty() && !self.slice(self.root.span.clone()).contains('\n')
+    }
+
+    /// Puts `items` behind the last one of `container`.
+    pub(super) fn append(&self, container: &Node, items: &[Item]) -> Vec<Edit> {
+        if let Some(last) = container.items().last() {
+            let space = self.space_before(last.start);
+            let layout = match space.rsplit_once('\n') {
+                Some((_, indent)) => self.lines(indent),
+                None => Layout::Inline { gap: space },
+            };
+            let text = items.iter().map(|item| format!(",{}{}", layout.gap(), item.print(&layout)));
+            return vec![Edit { range: last.end..last.end, text: text.collect() }];
+        }
+        let (inside, close) = container.inside();
+        let outer = self.indent_at(container.span.start);
+        let indent = format!("{outer}{}", self.indent_unit());
+        let one_line = self.is_one_line();
+        let layout = if one_line { Layout::Inline { gap: "" } } else { self.lines(&indent) };
+        let items: Vec<_> =
+            items.iter().map(|item| format!("{}{}", layout.gap(), item.print(&layout))).collect();
+        let has_lines = self.slice(inside..close).contains(['\n', '\r']);
+        let mark = if has_lines && !one_line { "  " } else { " " };
+        let mut edits =
+            vec![Edit { range: inside..inside, text: format!("{mark}{}", items.join(",")) }];
+        if !one_line && !has_lines {
+            edits.push(Edit { range: close..close, text: format!("{}{outer}", self.newline()) });
+        }
+        edits
+    }
+
+    fn lines<'l>(&'l self, indent: &'l str) -> Layout<'l> {
+        Layout::Lines {
+            newline: self.newline(),
+            indent: indent.to_owned(),
+            unit: self.indent_unit(),
+        }
+    }
+
+    /// Takes the items at `gone` out of `container`, or says that nothing of it
+    /// would be left and that it was not the user's.
+    pub(super) fn remove(&self, container: &Node, gone: &[usize]) -> Removal {
+        let items = container.items();
+        if gone.is_empty() {
+            return Removal::Edits(Vec::new());
+        }
+        if gone.len() < items.len() {
+            return Removal::Edits(self.remove_some(&items, gone));
+        }
+        let (inside, close) = container.inside();
+        let Some(last) = items.last() else { return Removal::All };
+        let Some(filled) = self.slice(inside..last.end).strip_prefix(' ') else {
+            return Removal::All;
+        };
+        let mut edits = vec![Edit { range: inside..last.end, text: String::new() }];
+        // A closing line of its own was added behind what stood in the brackets.
+        if filled.starts_with(self.newline())
+            && let Some(at) = self.slice(last.end..close).find(self.newline())
+        {
+            edits.push(Edit { range: last.end + at..close, text: String::new() });
+        }
+        Removal::Edits(edits)
+    }
+
+    fn remove_some(&self, items: &[Range<usize>], gone: &[usize]) -> Vec<Edit> {
+        let mut edits = Vec::new();
+        let mut kept: Option<&Range<usize>> = None;
+        for (index, item) in items.iter().enumerate() {
+            if !gone.contains(&index) {
+                kept = Some(item);
+                continue;
+            }
+            let range = match (kept, items.get(index + 1)) {
+                (Some(before), _) => {
+                    // Each removed item takes the comma before it.
+                    let from =
+                        index.checked_sub(1).and_then(|i| items.get(i)).unwrap_or(before).end;
+                    from..item.end
+                }
+                (None, Some(after)) => item.start..after.start,
+                (None, None) => item.clone(),
+            };
+            edits.push(Edit { range, text: String::new() });
+        }
+        edits
+    }
+
+    /// The text without anything between the root's brackets.
+    pub(super) fn emptied(&self) -> Edit {
+        let (inside, close) = self.root.inside();
+        Edit { range: inside..close, text: String::new() }
+    }
+
+    pub(super) fn apply(&self, mut edits: Vec<Edit>) -> String {
+        edits.sort_by_key(|edit| edit.range.start);
+        let mut text = String::with_capacity(self.text.len());
+        let mut at = 0;
+        for edit in edits {
+            text.push_str(self.slice(at..edit.range.start));
+            text.push_str(&edit.text);
+            at = edit.range.end;
+        }
+        text.push_str(self.slice(at..self.text.len()));
+        text
+    }
+}
+
+impl Node {
+    /// Where the value starts.
+    pub(super) fn offset(&self) -> usize {
+        self.span.start
+    }
+
+    /// The value of `key`; an error when it stands twice.
+    pub(super) fn get(&self, key: &str) -> Result<Option<&Node>, Twice> {
+        let mut found = None;
+        for member in self.members() {
+            if member.key == key && found.replace(&member.value).is_some() {
+                return Err(Twice { offset: member.start });
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) fn members(&self) -> &[Member] {
+        if let Kind::Object(members) = &self.kind { members } else { &[] }
+    }
+
+    pub(super) fn elements(&self) -> &[Node] {
+        if let Kind::Array(elements) = &self.kind { elements } else { &[] }
+    }
+
+    pub(super) fn as_str(&self) -> Option<&str> {
+        if let Kind::String(text) = &self.kind { Some(text) } else { None }
+    }
+
+    pub(super) fn is_object(&self) -> bool {
+        matches!(self.kind, Kind::Object(_))
+    }
+
+    pub(super) fn is_array(&self) -> bool {
+        matches!(self.kind, Kind::Array(_))
+    }
+
+    /// Behind the opening bracket and before the closing one.
+    fn inside(&self) -> (usize, usize) {
+        (self.span.start + 1, self.span.end.saturating_sub(1))
+    }
+
+    /// Ranges of the members or elements.
+    fn items(&self) -> Vec<Range<usize>> {
+        match &self.kind {
+            Kind::Object(members) => members.iter().map(|m| m.start..m.value.span.end).collect(),
+            Kind::Array(elements) => elements.iter().map(|e| e.span.clone()).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// What [`Document::remove`] found.
+#[derive(Debug)]
+pub(super) enum Removal {
+    Edits(Vec<Edit>),
+    /// The container was ours: take it out where it stands.
+    All,
+}
+
+/// One replacement.
+#[derive(Debug)]
+pub(super) struct Edit {
+    range: Range<usize>,
+    text: String,
+}
+
+/// A new member (with a key) or element (without).
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) key: Option<&'static str>,
+    pub(super) value: New,
+}
+
+/// A value to be written.
+#[derive(Debug, Clone)]
+pub(super) enum New {
+    Object(Vec<(&'static str, New)>),
+    Array(Vec<New>),
+    String(String),
+    Number(u32),
+}
+
+enum Layout<'a> {
+    Lines { newline: &'static str, indent: String, unit: &'a str },
+    Inline { gap: &'a str },
+}
+
+impl Layout<'_> {
+    /// What stands before an item.
+    fn gap(&self) -> String {
+        match self {
+            Self::Lines { newline, indent, .. } => format!("{newline}{indent}"),
+            Self::Inline { gap } => (*gap).to_owned(),
+        }
+    }
+
+    fn deeper(&self) -> Self {
+        match self {
+            Self::Lines { newline, indent, unit } => {
+                Self::Lines { newline, indent: format!("{indent}{unit}"), unit }
+            }
+            Self::Inline { gap } => Self::Inline { gap },
+        }
+    }
+}
+
+impl Item {
+    fn print(&self, layout: &Layout<'_>) -> String {
+        match self.key {
+            Some(key) => member(key, &self.value, layout),
+            None => self.value.print(layout),
+        }
+    }
+}
+
+fn member(key: &str, value: &New, layout: &Layout<'_>) -> String {
+    let colon = if matches!(layout, Layout::Inline { gap: "" }) { ":" } else { ": " };
+    format!("{}{colon}{}", quote(key), value.print(layout))
+}
+
+impl New {
+    fn print(&self, layout: &Layout<'_>) -> String {
+        let inner = layout.deeper();
+        let (open, close, items): (_, _, Vec<String>) = match self {
+            Self::String(text) => return quote(text),
+            Self::Number(number) => return number.to_string(),
+            Self::Array(elements) if elements.iter().all(|e| matches!(e, Self::String(_))) => {
+                let words: Vec<_> = elements.iter().map(|e| e.print(layout)).collect();
+                return format!("[{}]", words.join(", "));
+            }
+            Self::Array(elements) => ('[', ']', elements.iter().map(|e| e.print(&inner)).collect()),
+            Self::Object(members) => {
+                ('{', '}', members.iter().map(|(key, value)| member(key, value, &inner)).collect())
+            }
+        };
+        match layout {
+            Layout::Lines { .. } => {
+                let items: Vec<_> = items.iter().map(|i| format!("{}{i}", inner.gap())).collect();
+                format!("{open}{}{}{close}", items.join(","), layout.gap())
+            }
+            Layout::Inline { gap } => format!("{open}{}{close}", items.join(&format!(",{gap}"))),
+        }
+    }
+}
+
+fn quote(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | '\r')
+}
+
+/// Says what a text that looks like JSON has too much.
+fn explain(json: &str, error: &serde_json::Error) -> JsonError {
+    let line = error.line();
+    let message = error.to_string();
+    let rest = json
+        .split('\n')
+        .nth(line.saturating_sub(1))
+        .and_then(|text| text.get(error.column().saturating_sub(1)..))
+        .unwrap_or_default();
+    if rest.starts_with("//") || rest.starts_with("/*") {
+        JsonError::Comment { line }
+    } else if message.starts_with("trailing comma") {
+        JsonError::TrailingComma { line }
+    } else {
+        JsonError::Syntax { message }
+    }
+}
+
+/// Finds values in a text that is known to be JSON.
+struct Scan<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Scan<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn skip_space(&mut self) -> Option<u8> {
+        while self.peek().is_some_and(|b| is_space(char::from(b))) {
+            self.at += 1;
+        }
+        self.peek()
+    }
+
+    fn value(&mut self) -> Option<Node> {
+        let first = self.skip_space()?;
+        let start = self.at;
+        let kind = match first {
+            b'{' => Kind::Object(self.list(b'}', Self::member)?),
+            b'[' => Kind::Array(self.list(b']', Self::value)?),
+            b'"' => Kind::String(self.string()?),
+            _ => {
+                while self.peek().is_some_and(|b| !is_space(char::from(b)) && !b",]}".contains(&b))
+                {
+                    self.at += 1;
+                }
+                if first == b't' { Kind::True } else { Kind::Other }
+            }
+        };
+        Some(Node { span: start..self.at, kind })
+    }
+
+    fn list<T>(&mut self, close: u8, item: fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let mut items = Vec::new();
+        self.at += 1;
+        if self.skip_space()? == close {
+            self.at += 1;
+            return Some(items);
+        }
+        loop {
+            items.push(item(self)?);
+            let next = self.skip_space()?;
+            self.at += 1;
+            if next == close {
+                return Some(items);
+            }
+        }
+    }
+
+    fn member(&mut self) -> Option<Member> {
+        self.skip_space()?;
+        let start = self.at;
+        let key = self.string()?;
+        self.skip_space()?;
+        self.at += 1;
+        Some(Member { key, start, value: self.value()? })
+    }
+
+    fn string(&mut self) -> Option<String> {
+        let start = self.at;
+        self.at += 1;
+        loop {
+            match self.peek()? {
+                b'"' => break,
+                b'\\' => self.at += 2,
+                _ => self.at += 1,
+            }
+        }
+        self.at += 1;
+        serde_json::from_str(self.text.get(start..self.at)?).ok()
+    }
+}

@@ -1,0 +1,599 @@
+//! Clash's entries in a Claude Code settings file.
+//!
+//! Two things are wired: a hook for every event that carries a decision or a
+//! record, and `CLAUDE_CODE_SHELL_PREFIX`, through which the client starts its
+//! shells. [`install`] and [`uninstall`] turn text into text and keep every byte
+//! that is not clash's; [`inspect`] reads; [`write_atomically`] is the only
+//! thing here that touches a file.
+//!
+//! The hook is in exec form (`/bin/sh` with `args`), because the client runs
+//! shell-form hooks through the shell prefix, which here is clash itself.
+//! `onFailure` makes the client block when the hook cannot answer; older
+//! clients ignore it and rely on the guard in the command line.
+//!
+//! Limits: one file at a time. Whether another settings file overrides this one
+//! is for the caller to ask, by inspecting that file too.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
+use std::path::{Path, PathBuf};
+
+use super::Event;
+pub(crate) use super::json_edit::JsonError;
+use super::json_edit::{Document, Edit, Item, Kind, New, Node, Removal, Twice};
+
+/// What to put into the settings file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wiring {
+    /// Shell line that runs `clash hook claude` and turns its failure into a
+    /// block. Must call clash by a path that ends in `clash`, and every other
+    /// program by its full path: a project may set `PATH` for hooks.
+    pub(crate) hook_command: String,
+    /// The program the client starts its shells with; its name is `clash` or
+    /// starts with `clash-`. No ` -` in it: the client splits there.
+    pub(crate) prefix: PathBuf,
+}
+
+/// Environment that runs code in the client's shell before the prefix, or in
+/// the hook before clash: a settings file that sets one of these goes around
+/// the sandbox (seen for `BASH_ENV`, `LD_PRELOAD` and `PATH`).
+pub(crate) const CODE_IN_ENV: [&str; 12] = [
+    "BASH_ENV",
+    "DYLD_FRAMEWORK_PATH",
+    "DYLD_INSERT_LIBRARIES",
+    "DYLD_LIBRARY_PATH",
+    "ENV",
+    "LD_AUDIT",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "PATH",
+    "PS4",
+    "SHELLOPTS",
+    "ZDOTDIR",
+];
+
+const PREFIX: &str = "CLAUDE_CODE_SHELL_PREFIX";
+const SHELL: &str = "/bin/sh";
+/// Seconds; the guard's own limit is shorter.
+const TIMEOUT: u32 = 30;
+
+/// Why a settings file was left alone. Lines count from one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SettingsError {
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    #[error("`{what}` in line {line} is not {expected}")]
+    WrongType { what: String, expected: &'static str, line: usize },
+    #[error("`{what}` stands twice, again in line {line}")]
+    DuplicateKey { what: String, line: usize },
+    #[error("`{PREFIX}` in line {line} is already set to `{value}`")]
+    ForeignPrefix { value: String, line: usize },
+    #[error("hook command `{0}` could not be recognised again")]
+    UnknownHookCommand(String),
+    #[error("shell prefix `{}` could not be recognised again", .0.display())]
+    UnknownPrefix(PathBuf),
+}
+
+impl SettingsError {
+    /// What to do about it.
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Json(JsonError::Comment { .. } | JsonError::TrailingComma { .. }) => Some(
+                "claude reads strict JSON and ignores this file as it is: remove it and try again",
+            ),
+            Self::Json(_) => Some("correct the file, or move it away, and try again"),
+            Self::WrongType { .. } => Some(
+                "claude ignores its hooks when one of them is malformed: correct it and try again",
+            ),
+            Self::DuplicateKey { .. } => {
+                Some("claude uses only the last one: keep one and try again")
+            }
+            Self::ForeignPrefix { .. } => {
+                Some("claude has room for one shell prefix: remove it from `env` and try again")
+            }
+            Self::UnknownHookCommand(_) | Self::UnknownPrefix(_) => None,
+        }
+    }
+}
+
+/// What a settings file has of clash.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Installed {
+    /// Events with a hook of clash, and the line it runs, in the order of [`Event::ALL`].
+    pub(crate) hooks: Vec<(&'static str, String)>,
+    /// The shell prefix, if it is clash's.
+    pub(crate) prefix: Option<PathBuf>,
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Something that weakens or breaks the wiring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Problem {
+    /// `disableAllHooks` is true.
+    HooksDisabled { line: usize },
+    /// The prefix is somebody else's, or emptied.
+    ForeignPrefix { value: String, line: usize },
+    /// A variable of [`CODE_IN_ENV`] is set.
+    CodeInEnv { name: String, line: usize },
+    /// Some events are wired and these are not.
+    MissingEvents(Vec<&'static str>),
+    /// Hooks without the prefix.
+    MissingPrefix,
+    /// An entry that the client rejects, and with it all hooks of the file.
+    Malformed(SettingsError),
+}
+
+/// A problem in words that follow the file's name.
+pub(crate) fn describe(problem: &Problem) -> String {
+    match problem {
+        Problem::HooksDisabled { line } => format!("line {line} switches every hook off"),
+        Problem::ForeignPrefix { value, line } if value.is_empty() => {
+            format!("line {line} takes the shell prefix away")
+        }
+        Problem::ForeignPrefix { value, line } => {
+            format!("line {line} replaces the shell prefix with `{value}`")
+        }
+        Problem::CodeInEnv { name, line } => {
+            format!("line {line} sets `{name}`, which runs code outside every sandbox")
+        }
+        Problem::MissingEvents(events) => format!("has no hook for {}", events.join(", ")),
+        Problem::MissingPrefix => "has hooks but not the shell prefix".to_owned(),
+        Problem::Malformed(error) => error.to_string(),
+    }
+}
+
+/// How an installation differs from the one that should be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Stale {
+    Hook { event: &'static str, found: String },
+    Prefix { found: PathBuf },
+}
+
+impl Installed {
+    pub(crate) fn is_complete(&self) -> bool {
+        self.prefix.is_some() && Event::ALL.iter().all(|(event, ..)| self.has(event))
+    }
+
+    fn has(&self, event: &str) -> bool {
+        self.hooks.iter().any(|(wired, _)| *wired == event)
+    }
+
+    /// Entries that run something else than `wiring` says, say an old path.
+    pub(crate) fn stale(&self, wiring: &Wiring) -> Vec<Stale> {
+        let hooks = self.hooks.iter().filter(|(_, line)| *line != wiring.hook_command);
+        let hooks = hooks.map(|(event, line)| Stale::Hook { event, found: line.clone() });
+        let prefix = self.prefix.iter().filter(|prefix| **prefix != wiring.prefix);
+        hooks.chain(prefix.map(|prefix| Stale::Prefix { found: prefix.clone() })).collect()
+    }
+}
+
+/// Adds clash's entries to a settings text, or brings them up to date.
+///
+/// Doing it twice changes nothing more. An empty text becomes a new file.
+pub(crate) fn install(text: &str, wiring: &Wiring) -> Result<String, SettingsError> {
+    check(wiring)?;
+    if text.trim().is_empty() {
+        let new = Document::parse("{}")?;
+        let filled = new.apply(new.append(&new.root, &[env_item(wiring), hooks_item(wiring)]));
+        // Nothing of the user's to keep: no mark behind the bracket.
+        return Ok(format!("{}\n", filled.replacen("{ ", "{", 1)));
+    }
+    let document = Document::parse(text)?;
+    let view = View::of(&document)?;
+    view.must_be_valid()?;
+    if let Some((value, line)) = view.foreign_prefix()? {
+        return Err(SettingsError::ForeignPrefix { value, line });
+    }
+    let installed = inspect(text)?;
+    if installed.is_complete() && installed.stale(wiring).is_empty() && view.is_single()? {
+        return Ok(text.to_owned());
+    }
+    let without = uninstall(text)?;
+    let document = Document::parse(&without)?;
+    let view = View::of(&document)?;
+    let mut edits = Vec::new();
+    let mut new = Vec::new();
+    match view.env {
+        Some(env) => edits.extend(document.append(env, &[prefix_item(wiring)])),
+        None => new.push(env_item(wiring)),
+    }
+    match view.hooks {
+        Some(hooks) => {
+            let mut events = Vec::new();
+            for (event, _, matcher) in Event::ALL {
+                match view.get(hooks, event)? {
+                    Some(groups) => {
+                        let group = Item { key: None, value: group(wiring, matcher) };
+                        edits.extend(document.append(groups, &[group]));
+                    }
+                    None => events.push(event_item(wiring, event, matcher)),
+                }
+            }
+            if !events.is_empty() {
+                edits.extend(document.append(hooks, &events));
+            }
+        }
+        None => new.push(hooks_item(wiring)),
+    }
+    if !new.is_empty() {
+        edits.extend(document.append(&document.root, &new));
+    }
+    Ok(document.apply(edits))
+}
+
+/// Takes clash's entries out of a settings text; without any, gives it back.
+pub(crate) fn uninstall(text: &str) -> Result<String, SettingsError> {
+    if text.trim().is_empty() {
+        return Ok(text.to_owned());
+    }
+    let document = Document::parse(text)?;
+    let mut edits = Vec::new();
+    let mut gone = Vec::new();
+    for (index, member) in document.root.members().iter().enumerate() {
+        let inner = match member.key.as_str() {
+            "env" => {
+                let own = |m: &super::json_edit::Member| m.key == PREFIX && is_own_prefix(&m.value);
+                let own = indices(member.value.members(), own);
+                document.remove(&member.value, &own)
+            }
+            "hooks" => remove_hooks(&document, &member.value, &mut edits),
+            _ => continue,
+        };
+        keep_or_go(inner, index, &mut edits, &mut gone);
+    }
+    match document.remove(&document.root, &gone) {
+        Removal::Edits(root) => edits.extend(root),
+        Removal::All => edits = vec![document.emptied()],
+    }
+    Ok(document.apply(edits))
+}
+
+fn remove_hooks(document: &Document<'_>, hooks: &Node, edits: &mut Vec<Edit>) -> Removal {
+    let mut events = Vec::new();
+    for (index, event) in hooks.members().iter().enumerate() {
+        let mut groups = Vec::new();
+        for (at, group) in event.value.elements().iter().enumerate() {
+            let Ok(Some(list)) = group.get("hooks") else { continue };
+            let own = indices(list.elements(), |hook| own_line(hook).is_some());
+            // A group whose every hook is ours is ours, however it is laid out.
+            if !own.is_empty() && own.len() == list.elements().len() {
+                groups.push(at);
+            } else {
+                keep_or_go(document.remove(list, &own), at, edits, &mut groups);
+            }
+        }
+        keep_or_go(document.remove(&event.value, &groups), index, edits, &mut events);
+    }
+    document.remove(hooks, &events)
+}
+
+fn keep_or_go(removal: Removal, index: usize, edits: &mut Vec<Edit>, gone: &mut Vec<usize>) {
+    match removal {
+        Removal::Edits(inner) => edits.extend(inner),
+        Removal::All => gone.push(index),
+    }
+}
+
+fn indices<T>(items: &[T], pick: impl Fn(&T) -> bool) -> Vec<usize> {
+    items.iter().enumerate().filter(|(_, item)| pick(item)).map(|(index, _)| index).collect()
+}
+
+/// Reads what a settings text has of clash, and what works against it.
+pub(crate) fn inspect(text: &str) -> Result<Installed, SettingsError> {
+    let mut installed = Installed::default();
+    if text.trim().is_empty() {
+        return Ok(installed);
+    }
+    let document = Document::parse(text)?;
+    let view = View::of(&document)?;
+    if let Some(off) = view.get(&document.root, "disableAllHooks")?
+        && matches!(off.kind, Kind::True)
+    {
+        installed.problems.push(Problem::HooksDisabled { line: document.line(off.offset()) });
+    }
+    if let Some((value, line)) = view.foreign_prefix()? {
+        installed.problems.push(Problem::ForeignPrefix { value, line });
+    }
+    for member in view.env.map(Node::members).unwrap_or_default() {
+        if CODE_IN_ENV.contains(&member.key.as_str()) {
+            let line = document.line(member.value.offset());
+            installed.problems.push(Problem::CodeInEnv { name: member.key.clone(), line });
+        }
+    }
+    installed.prefix = view.prefix()?.filter(|node| is_own_prefix(node)).and_then(path);
+    for (event, ..) in Event::ALL {
+        let groups = view.hooks.and_then(|hooks| hooks.get(event).ok().flatten());
+        let mut hooks = groups.map(Node::elements).unwrap_or_default().iter().filter_map(|group| {
+            group.get("hooks").ok().flatten()?.elements().iter().find_map(own_line)
+        });
+        if let Some(line) = hooks.next() {
+            installed.hooks.push((event, line.to_owned()));
+        }
+    }
+    if let Err(error) = view.must_be_valid() {
+        installed.problems.push(Problem::Malformed(error));
+    }
+    if !installed.hooks.is_empty() || installed.prefix.is_some() {
+        let missing =
+            Event::ALL.iter().map(|(event, ..)| *event).filter(|event| !installed.has(event));
+        let missing: Vec<_> = missing.collect();
+        if !missing.is_empty() {
+            installed.problems.push(Problem::MissingEvents(missing));
+        }
+        if installed.prefix.is_none() {
+            installed.problems.push(Problem::MissingPrefix);
+        }
+    }
+    Ok(installed)
+}
+
+/// The parts of a settings document that matter here.
+struct View<'a> {
+    document: &'a Document<'a>,
+    env: Option<&'a Node>,
+    hooks: Option<&'a Node>,
+}
+
+impl<'a> View<'a> {
+    fn of(document: &'a Document<'a>) -> Result<Self, SettingsError> {
+        let mut view = Self { document, env: None, hooks: None };
+        view.must(&document.root, Node::is_object, "settings", "an object")?;
+        view.env = view.get(&document.root, "env")?;
+        view.hooks = view.get(&document.root, "hooks")?;
+        for (node, what) in [(view.env, "env"), (view.hooks, "hooks")] {
+            if let Some(node) = node {
+                view.must(node, Node::is_object, what, "an object")?;
+            }
+        }
+        Ok(view)
+    }
+
+    fn get(&self, node: &'a Node, key: &str) -> Result<Option<&'a Node>, SettingsError> {
+        node.get(key).map_err(|Twice { offset }| SettingsError::DuplicateKey {
+            what: key.to_owned(),
+            line: self.document.line(offset),
+        })
+    }
+
+    fn must(
+        &self,
+        node: &Node,
+        fits: impl Fn(&Node) -> bool,
+        what: &str,
+        expected: &'static str,
+    ) -> Result<(), SettingsError> {
+        if fits(node) {
+            return Ok(());
+        }
+        let line = self.document.line(node.offset());
+        Err(SettingsError::WrongType { what: what.to_owned(), expected, line })
+    }
+
+    /// Every event is a list of groups with a list of hooks.
+    fn must_be_valid(&self) -> Result<(), SettingsError> {
+        for event in self.hooks.map(Node::members).unwrap_or_default() {
+            let key = event.key.as_str();
+            if let Some(hooks) = self.hooks {
+                self.get(hooks, key)?;
+            }
+            self.must(&event.value, Node::is_array, &format!("hooks.{key}"), "an array")?;
+            for group in event.value.elements() {
+                self.must(group, Node::is_object, &format!("hooks.{key}[]"), "an object")?;
+                let what = format!("hooks.{key}[].hooks");
+                match self.get(group, "hooks")? {
+                    Some(hooks) => self.must(hooks, Node::is_array, &what, "an array")?,
+                    None => self.must(group, |_| false, &what, "there")?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn prefix(&self) -> Result<Option<&'a Node>, SettingsError> {
+        self.env.map_or(Ok(None), |env| self.get(env, PREFIX))
+    }
+
+    fn foreign_prefix(&self) -> Result<Option<(String, usize)>, SettingsError> {
+        let Some(node) = self.prefix()? else { return Ok(None) };
+        self.must(node, |node| node.as_str().is_some(), PREFIX, "a string")?;
+        let value = node.as_str().unwrap_or_default().to_owned();
+        Ok((!is_own_prefix(node)).then(|| (value, self.document.line(node.offset()))))
+    }
+
+    /// No event has two hooks of clash.
+    fn is_single(&self) -> Result<bool, SettingsError> {
+        for event in self.hooks.map(Node::members).unwrap_or_default() {
+            let mut own = 0;
+            for group in event.value.elements() {
+                let hooks = self.get(group, "hooks")?.map(Node::elements).unwrap_or_default();
+                own += hooks.iter().filter(|hook| own_line(hook).is_some()).count();
+            }
+            if own > 1 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The shell line of a hook entry that clash wrote.
+fn own_line(hook: &Node) -> Option<&str> {
+    let text = |key| hook.get(key).ok().flatten().and_then(Node::as_str);
+    let args = hook.get("args").ok().flatten()?.elements();
+    let [option, line] = args else { return None };
+    let line = line.as_str().filter(|line| calls_clash(line))?;
+    let ours = text("type") == Some("command")
+        && text("command") == Some(SHELL)
+        && option.as_str() == Some("-c");
+    ours.then_some(line)
+}
+
+/// `…/clash hook claude` with the path bare or quoted, not a longer word.
+fn calls_clash(line: &str) -> bool {
+    ["clash hook claude", "clash' hook claude", "clash\" hook claude"].iter().any(|call| {
+        line.match_indices(call).any(|(at, found)| {
+            let before = line.get(..at).unwrap_or_default();
+            let after = line.get(at + found.len()..).unwrap_or_default();
+            before.ends_with('/') && (after.is_empty() || after.starts_with([' ', ')', ';']))
+        })
+    })
+}
+
+fn is_own_prefix(node: &Node) -> bool {
+    node.as_str().is_some_and(|value| is_own_path(Path::new(value)))
+}
+
+fn is_own_path(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let split = path.to_str().is_none_or(|path| path.contains(" -"));
+    path.is_absolute() && !split && (name == "clash" || name.starts_with("clash-"))
+}
+
+fn path(node: &Node) -> Option<PathBuf> {
+    node.as_str().map(PathBuf::from)
+}
+
+/// Nothing is written that would not be found again.
+fn check(wiring: &Wiring) -> Result<(), SettingsError> {
+    if !calls_clash(&wiring.hook_command) {
+        return Err(SettingsError::UnknownHookCommand(wiring.hook_command.clone()));
+    }
+    if !is_own_path(&wiring.prefix) {
+        return Err(SettingsError::UnknownPrefix(wiring.prefix.clone()));
+    }
+    Ok(())
+}
+
+fn prefix_item(wiring: &Wiring) -> Item {
+    let path = wiring.prefix.to_string_lossy().into_owned();
+    Item { key: Some(PREFIX), value: New::String(path) }
+}
+
+fn env_item(wiring: &Wiring) -> Item {
+    Item { key: Some("env"), value: New::Object(vec![(PREFIX, prefix_item(wiring).value)]) }
+}
+
+fn hooks_item(wiring: &Wiring) -> Item {
+    let events = Event::ALL
+        .iter()
+        .map(|(event, _, matcher)| (*event, New::Array(vec![group(wiring, *matcher)])));
+    Item { key: Some("hooks"), value: New::Object(events.collect()) }
+}
+
+fn event_item(wiring: &Wiring, event: &'static str, matcher: bool) -> Item {
+    Item { key: Some(event), value: New::Array(vec![group(wiring, matcher)]) }
+}
+
+fn group(wiring: &Wiring, matcher: bool) -> New {
+    let text = |text: &str| New::String(text.to_owned());
+    let hook = New::Object(vec![
+        ("type", text("command")),
+        ("command", text(SHELL)),
+        ("args", New::Array(vec![text("-c"), text(&wiring.hook_command)])),
+        ("timeout", New::Number(TIMEOUT)),
+        ("onFailure", text("block")),
+    ]);
+    let mut members = vec![("hooks", New::Array(vec![hook]))];
+    if matcher {
+        members.insert(0, ("matcher", text("*")));
+    }
+    New::Object(members)
+}
+
+/// Replaces the file at `path` in one step; a crash leaves the old or the new.
+///
+/// A symbolic link stays and its target is replaced; mode and owner stay. The
+/// first change keeps the old text as `<path>.clash-backup`, which no later one
+/// overwrites. A text that is already there is not written again.
+pub(crate) fn write_atomically(path: &Path, new: &str) -> io::Result<()> {
+    let target = follow(path)?;
+    let old = match fs::read(&target) {
+        Ok(old) if old == new.as_bytes() => return Ok(()),
+        Ok(old) => Some((old, fs::metadata(&target)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let meta = old.as_ref().map(|(_, meta)| meta);
+    if let Some((old, meta)) = &old {
+        let backup = with_suffix(path, ".clash-backup");
+        if fs::symlink_metadata(&backup).is_err() {
+            let temp = Temp::write(&backup, old, Some(meta))?;
+            // A link, unlike a rename, never replaces a backup made meanwhile.
+            match fs::hard_link(&temp.0, &backup) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    fs::rename(&temp.0, &backup)?;
+                }
+                _ => {}
+            }
+        }
+    }
+    let temp = Temp::write(&target, new.as_bytes(), meta)?;
+    fs::rename(&temp.0, &target)?;
+    File::open(directory(&target))?.sync_all()
+}
+
+/// A file beside the one it is to become; gone when dropped.
+struct Temp(PathBuf);
+
+impl Temp {
+    fn write(beside: &Path, text: &[u8], like: Option<&fs::Metadata>) -> io::Result<Self> {
+        let mut tries = 0;
+        let (temp, mut file) = loop {
+            let path = with_suffix(beside, &format!(".clash-{}-{tries}", std::process::id()));
+            match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+                Ok(file) => break (Self(path), file),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < 100 => {
+                    tries += 1
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        if let Some(like) = like {
+            let own = file.metadata()?;
+            if (own.uid(), own.gid()) != (like.uid(), like.gid()) {
+                fchown(&file, Some(like.uid()), Some(like.gid()))?;
+            }
+            file.set_permissions(like.permissions())?;
+        }
+        file.write_all(text)?;
+        file.sync_all()?;
+        Ok(temp)
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        // After a rename there is nothing left to remove.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// The end of a chain of symbolic links, which need not exist.
+fn follow(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_path_buf();
+    for _ in 0..40 {
+        match fs::symlink_metadata(&path) {
+            Ok(meta) if meta.is_symlink() => path = directory(&path).join(fs::read_link(&path)?),
+            _ => return Ok(path),
+        }
+    }
+    Err(io::Error::other("too many levels of symbolic links"))
+}
+
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests;

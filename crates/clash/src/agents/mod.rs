@@ -1,0 +1,4 @@
+//! One adapter per agent: its JSON to an [`clash_policy::Action`], a decision
+//! to its JSON.
+
+pub(crate) mod claude;

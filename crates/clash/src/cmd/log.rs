@@ -1,0 +1,133 @@
+//! `clash log`: what agents did, from their sessions' traces.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use super::unless_closed;
+use crate::dirs::Dirs;
+use crate::session::sessions_dir;
+use crate::trace::{self, Event, Record};
+use crate::ui::{Failure, Out, Tone, time};
+use crate::{exit, say};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The session to show; the newest if not given
+    #[arg(long, value_name = "ID", conflicts_with = "all")]
+    session: Option<String>,
+    /// All sessions, oldest first
+    #[arg(long)]
+    all: bool,
+    /// The records as they are, one JSON object a line
+    #[arg(long)]
+    json: bool,
+    /// Only the last N records
+    #[arg(short = 'n', long, value_name = "N")]
+    last: Option<usize>,
+    /// Go on as records arrive
+    #[arg(short, long, conflicts_with = "all")]
+    follow: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        let dirs = Dirs::from_env()?;
+        let mut files = traces(&dirs)?;
+        if let Some(id) = &self.session {
+            files.retain(|file| {
+                file.parent()
+                    .and_then(|dir| dir.file_name())
+                    .is_some_and(|name| name == id.as_str())
+            });
+            if files.is_empty() {
+                return Err(Failure::new(format!("there is no session `{id}`"))
+                    .hint("`clash log --all` shows every session"));
+            }
+        } else if !self.all {
+            files = files.pop().into_iter().collect();
+        }
+        let Some(newest) = files.last().cloned() else {
+            return Err(Failure::new("no agent has run with clash yet").hint(
+                "`clash install --agent claude` puts clash between Claude Code and what it does",
+            ));
+        };
+        unless_closed(self.show(out, &files, newest))?;
+        Ok(exit::OK)
+    }
+
+    fn show(&self, out: &mut Out, files: &[PathBuf], newest: PathBuf) -> io::Result<()> {
+        let mut records = Vec::new();
+        for file in files {
+            records.extend(trace::read(file)?);
+        }
+        let skip = self.last.map_or(0, |last| records.len().saturating_sub(last));
+        for (record, line) in records.iter().skip(skip) {
+            self.record(out, record, line)?;
+        }
+        let mut seen = trace::read(&newest)?.len();
+        while self.follow {
+            std::thread::sleep(Duration::from_millis(200));
+            let records = trace::read(&newest)?;
+            for (record, line) in records.iter().skip(seen) {
+                self.record(out, record, line)?;
+            }
+            seen = records.len();
+        }
+        Ok(())
+    }
+
+    fn record(&self, out: &mut Out, record: &Record, line: &str) -> io::Result<()> {
+        if self.json {
+            return out.line(line);
+        }
+        let text = shown(out, record);
+        out.line(text)
+    }
+}
+
+/// Trace files, oldest first by their last change.
+fn traces(dirs: &Dirs) -> Result<Vec<PathBuf>, Failure> {
+    let mut files: Vec<(SystemTime, PathBuf)> = Vec::new();
+    let entries = match fs::read_dir(sessions_dir(dirs)) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    for entry in entries {
+        let file = trace::file(&entry?.path());
+        if let Ok(changed) = fs::metadata(&file).and_then(|meta| meta.modified()) {
+            files.push((changed, file));
+        }
+    }
+    files.sort();
+    Ok(files.into_iter().map(|(_, file)| file).collect())
+}
+
+fn shown(out: &Out, record: &Record) -> String {
+    let effect = record.effect.as_deref().unwrap_or(record.event.word());
+    let tone = match (record.event, effect, record.ok) {
+        (Event::Alarm, ..) | (_, "deny", _) | (_, _, Some(false)) => Tone::Bad,
+        (_, "ask", _) => Tone::Care,
+        (_, "allow", _) => Tone::Good,
+        _ => Tone::Faint,
+    };
+    let subject = match record.event {
+        Event::Exit if record.ok == Some(true) => "ok".to_owned(),
+        Event::Exit | Event::Alarm => record.reason.clone().unwrap_or_else(|| "failed".to_owned()),
+        _ => record.what.clone().unwrap_or_default(),
+    };
+    let word = out.tone(tone, &format!("{effect:<8}"));
+    let mut line = format!(
+        "{}  {word}  {:<10} {:<12} {}",
+        time(record.time),
+        record.tool.as_deref().unwrap_or("-"),
+        record.sandbox.as_deref().unwrap_or("-"),
+        say::brief(&subject),
+    );
+    if let Some(rule) = record.rule.as_deref().filter(|_| record.event == Event::Decision) {
+        line.push_str(&out.tone(Tone::Faint, &format!("  ({rule})")));
+    }
+    line.trim_end().to_owned()
+}

@@ -1,0 +1,124 @@
+//! The command line: one file per verb; the doc comment of its arguments is
+//! the help.
+
+mod doctor;
+mod explain;
+mod install;
+mod log;
+mod sandbox;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::dirs::{Dirs, project_of};
+use crate::exit;
+use crate::ui::{Failure, Out};
+
+/// Every action a coding agent takes runs in its own sandbox, chosen by a short
+/// readable policy and enforced by the operating system.
+#[derive(Debug, Parser)]
+#[command(
+    name = "clash",
+    version,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Put clash between an agent and what it does
+    Install(install::InstallArgs),
+    /// Take clash out of an agent's settings again
+    Uninstall(install::UninstallArgs),
+    /// Show what this machine can enforce, what is installed and what is wrong
+    Doctor(doctor::Args),
+    /// Say what would be decided about an action, and why
+    Explain(explain::Args),
+    /// Show what agents did
+    Log(log::Args),
+    /// Run a command in a named sandbox, or look at sandboxes
+    Sandbox(sandbox::Args),
+    /// Run a command in the sandbox the policy gives it
+    ///
+    /// The command is decided by the policy like one an agent sends; what would
+    /// need a question is refused. Exit status: the command's own; 125 if the
+    /// sandbox cannot be set up, 126 if the policy refuses or the program cannot
+    /// be executed, 127 if it is not found.
+    #[command(disable_help_flag = false)]
+    Exec {
+        /// An approval left by a hook; used by agents' wrapped commands
+        #[arg(long, value_name = "ID")]
+        approval: Option<String>,
+        #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+        command: Vec<OsString>,
+    },
+    /// Answer one hook call of an agent (called by the agent)
+    Hook {
+        /// The agent; `claude` is known
+        agent: String,
+        /// The event, which the message on standard input states anyway
+        event: Option<String>,
+    },
+}
+
+pub(crate) fn main(args: &[OsString]) -> u8 {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { exit::USAGE } else { exit::OK };
+        }
+    };
+    let mut out = Out::new();
+    match cli.verb.run(&mut out) {
+        Ok(status) => status,
+        Err(failure) => failure.report(),
+    }
+}
+
+impl Verb {
+    fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        match self {
+            Self::Install(args) => args.run(out),
+            Self::Uninstall(args) => args.run(out),
+            Self::Doctor(args) => args.run(out),
+            Self::Explain(args) => args.run(out),
+            Self::Log(args) => args.run(out),
+            Self::Sandbox(args) => args.run(out),
+            // Both are answered before the parser; what arrives here asked for
+            // help or was not understood.
+            Self::Exec { .. } | Self::Hook { .. } => Err(Failure {
+                status: exit::USAGE,
+                ..Failure::new("this cannot be combined with other options")
+            }),
+        }
+    }
+}
+
+/// Where a command is run, unless it says `--project`.
+fn project(given: Option<PathBuf>) -> Result<(Dirs, PathBuf), Failure> {
+    let dirs = Dirs::from_env()?;
+    let project = match given {
+        Some(path) => std::fs::canonicalize(&path).map_err(|error| {
+            Failure::new(format!("cannot use the project {}: {error}", path.display()))
+        })?,
+        None => project_of(&std::env::current_dir()?),
+    };
+    Ok((dirs, project))
+}
+
+/// A reader that has seen enough is no failure.
+fn unless_closed(result: std::io::Result<()>) -> Result<u8, Failure> {
+    match result {
+        Ok(()) => Ok(exit::OK),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(exit::OK),
+        Err(error) => Err(error.into()),
+    }
+}

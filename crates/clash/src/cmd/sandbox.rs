@@ -1,0 +1,179 @@
+//! `clash sandbox`: run a command in a named sandbox, and look at sandboxes.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use clash_policy::Sandbox;
+use clash_sandbox::host::Host;
+use clash_sandbox::plan::{Cage, Plan, Request, plan};
+use serde_json::{Value, json};
+
+use super::explain::{grants, sandbox_json};
+use super::{project, unless_closed};
+use crate::dirs::Dirs;
+use crate::exec::{self, Room};
+use crate::policy::Policy;
+use crate::ui::{Failure, Out, Tone};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+    /// The project (`$PWD` of policies); found from the working directory if not given
+    #[arg(long, value_name = "DIR", global = true)]
+    project: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Run a command in the sandbox NAME
+    ///
+    /// Exit status: the command's own; 125 if the sandbox cannot be set up, 126
+    /// if the program cannot be executed, 127 if it is not found.
+    Exec {
+        name: String,
+        #[arg(
+            trailing_var_arg = true,
+            required = true,
+            allow_hyphen_values = true,
+            value_name = "COMMAND"
+        )]
+        command: Vec<OsString>,
+    },
+    /// The sandboxes that can be named
+    List {
+        #[arg(long)]
+        json: bool,
+    },
+    /// What a sandbox grants
+    Show {
+        name: String,
+        #[arg(long)]
+        json: bool,
+    },
+    /// How this machine would enforce a sandbox: rule, mechanism, why it suffices
+    Plan {
+        name: String,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl Args {
+    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        let (dirs, project) = project(self.project)?;
+        let known = sandboxes(&Policy::load(&dirs, &project)?)?;
+        match self.what {
+            What::Exec { name, command } => {
+                let sandbox = find(&known, &name)?;
+                let [program, args @ ..] = command.as_slice() else {
+                    return Err(Failure::new("there is no command to run"));
+                };
+                match Room::at(dirs, &project).launch(sandbox, &[], program, args) {
+                    Ok(never) => match never {},
+                    Err(error) => Ok(exec::report(&error)),
+                }
+            }
+            What::List { json } => unless_closed(list(out, &known, json)),
+            What::Show { name, json } => {
+                let sandbox = find(&known, &name)?;
+                unless_closed(if json {
+                    out.json(&sandbox_json(sandbox))
+                } else {
+                    grants(out, sandbox)
+                })
+            }
+            What::Plan { name, json } => {
+                let plan = make_plan(&dirs, &project, find(&known, &name)?)?;
+                unless_closed(if json {
+                    out.json(&plan_json(&plan))
+                } else {
+                    show_plan(out, &plan)
+                })
+            }
+        }
+    }
+}
+
+/// Every sandbox of the stack; of two with one name the higher layer's counts.
+fn sandboxes(policy: &Policy) -> Result<Vec<Sandbox>, Failure> {
+    let mut known: Vec<Sandbox> = Vec::new();
+    for sandbox in policy.ir()?.sandboxes() {
+        let sandbox = sandbox?.to_sandbox()?;
+        if known.iter().all(|other| other.name != sandbox.name) {
+            known.push(sandbox);
+        }
+    }
+    known.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(known)
+}
+
+fn find<'a>(known: &'a [Sandbox], name: &str) -> Result<&'a Sandbox, Failure> {
+    known.iter().find(|sandbox| sandbox.name == name).ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|sandbox| sandbox.name.as_str()).collect();
+        Failure {
+            status: crate::exit::NO_SANDBOX,
+            ..Failure::new(format!("there is no sandbox `{name}`"))
+        }
+        .hint(format!("known are {}", names.join(", ")))
+    })
+}
+
+fn list(out: &mut Out, known: &[Sandbox], json: bool) -> std::io::Result<()> {
+    if json {
+        return out.json(&Value::Array(known.iter().map(sandbox_json).collect()));
+    }
+    let width = known.iter().map(|sandbox| sandbox.name.len()).max().unwrap_or(0);
+    known.iter().try_for_each(|sandbox| {
+        let place = out.tone(Tone::Faint, &format!("({})", sandbox.span));
+        out.line(format!("{:<width$}  {} {place}", sandbox.name, sandbox.doc))
+    })
+}
+
+fn make_plan(dirs: &Dirs, project: &std::path::Path, sandbox: &Sandbox) -> Result<Plan, Failure> {
+    let places = dirs.places(project);
+    let cage = Cage { paths: dirs.cage(project) };
+    let request = Request { sandbox, places: &places, cage: &cage, extra: &[] };
+    plan(&request, &Host::quick()).map_err(|refusal| {
+        let hint = refusal.hint();
+        let failure = Failure { hint, status: crate::exit::NO_SANDBOX, ..Failure::from(refusal) };
+        Failure {
+            message: format!("sandbox {} cannot be set up: {}", sandbox.name, failure.message),
+            ..failure
+        }
+    })
+}
+
+fn show_plan(out: &mut Out, plan: &Plan) -> std::io::Result<()> {
+    out.line(format!(
+        "sandbox {}, direct tier: Landlock ABI {} and seccomp",
+        plan.sandbox, plan.landlock_abi
+    ))?;
+    out.line("")?;
+    for line in &plan.report.lines {
+        let tone = if line.mechanism == clash_sandbox::report::Line::NOTHING {
+            Tone::Care
+        } else {
+            Tone::Good
+        };
+        let mechanism = out.tone(tone, line.mechanism);
+        out.line(format!("{}\n    {mechanism}: {}", line.rule, line.why))?;
+    }
+    Ok(())
+}
+
+fn plan_json(plan: &Plan) -> Value {
+    let lines: Vec<Value> = plan
+        .report
+        .lines
+        .iter()
+        .map(|line| json!({"rule": line.rule, "mechanism": line.mechanism, "why": line.why}))
+        .collect();
+    let grants: Vec<Value> = plan
+        .grants
+        .iter()
+        .map(|grant| json!({"path": grant.path, "caps": grant.caps.to_string(), "why": grant.why.to_string()}))
+        .collect();
+    json!({"sandbox": plan.sandbox, "landlock_abi": plan.landlock_abi, "grants": grants, "report": lines})
+}

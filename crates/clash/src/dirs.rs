@@ -1,0 +1,180 @@
+//! Where things are on this machine: clash's own directories, what the
+//! variables of a policy stand for, and which paths no sandbox may change.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clash_policy::path::{Links, Places, normalise};
+
+use crate::env;
+
+/// clash's own places and the user's.
+#[derive(Clone, Debug)]
+pub(crate) struct Dirs {
+    pub(crate) home: PathBuf,
+    pub(crate) tmp: PathBuf,
+    /// Candidates for the user's policy, the first that exists counts.
+    pub(crate) user_policies: [PathBuf; 2],
+    pub(crate) state: PathBuf,
+    pub(crate) cache: PathBuf,
+    /// Claude Code's settings directory.
+    pub(crate) claude: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("HOME is not set to an absolute path")]
+pub(crate) struct NoHome;
+
+pub(crate) const MANAGED_POLICY: &str = "/etc/clash/policy.star";
+
+impl Dirs {
+    pub(crate) fn from_env() -> Result<Self, NoHome> {
+        let home = env::path(env::HOME).ok_or(NoHome)?;
+        let below =
+            |variable, fallback: &str| env::path(variable).unwrap_or_else(|| home.join(fallback));
+        let config = below(env::XDG_CONFIG_HOME, ".config");
+        Ok(Self {
+            tmp: env::path(env::TMPDIR).unwrap_or_else(|| "/tmp".into()),
+            user_policies: [config.join("clash/policy.star"), home.join(".clash/policy.star")],
+            state: below(env::XDG_STATE_HOME, ".local/state").join("clash"),
+            cache: below(env::XDG_CACHE_HOME, ".cache").join("clash"),
+            claude: below(env::CLAUDE_CONFIG_DIR, ".claude"),
+            home,
+        })
+    }
+
+    /// The project's policy. In the home directory it would be the user's own.
+    pub(crate) fn project_policy(&self, project: &Path) -> Option<PathBuf> {
+        let path = project.join(".clash/policy.star");
+        (!self.user_policies.contains(&path)).then_some(path)
+    }
+
+    /// The program in front of the agent's shell, installed beside the state.
+    pub(crate) fn shell_launcher(&self) -> PathBuf {
+        self.state.join("bin/clash-shell")
+    }
+
+    /// What the variables of a policy mean for this project.
+    pub(crate) fn places(&self, project: &Path) -> Places {
+        let real = |path: &Path| Disk.real(path);
+        let toolchain = |(name, fallback): (&str, &str)| {
+            let path = env::path(name).unwrap_or_else(|| self.home.join(fallback));
+            (name.to_owned(), real(&path))
+        };
+        Places {
+            project: real(project),
+            home: real(&self.home),
+            tmp: real(&self.tmp),
+            vars: env::TOOLCHAINS.into_iter().map(toolchain).collect(),
+        }
+    }
+
+    /// What every sandbox is kept from changing: clash's own files and whatever
+    /// steers the agent or switches its hooks off.
+    pub(crate) fn cage(&self, project: &Path) -> Vec<PathBuf> {
+        let mut paths = vec![self.state.clone(), self.cache.clone(), "/etc/clash".into()];
+        paths.extend(self.user_policies.iter().filter_map(|p| p.parent()).map(Path::to_path_buf));
+        paths.push(project.join(".clash"));
+        let claude = [
+            "settings.json",
+            "settings.local.json",
+            "hooks",
+            "skills",
+            "commands",
+            "agents",
+            "plugins",
+        ];
+        for base in [self.claude.clone(), project.join(".claude")] {
+            paths.extend(claude.iter().map(|name| base.join(name)));
+        }
+        paths.extend([self.home.join(".claude.json"), project.join(".mcp.json")]);
+        paths.iter().map(|path| Disk.real(path)).collect()
+    }
+}
+
+/// The real disk. Follows symlinks one component at a time, so that a link
+/// whose target does not exist yet still leads where a write would go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Disk;
+
+/// The kernel gives up after forty links too.
+const MAX_LINKS: usize = 40;
+
+impl Links for Disk {
+    fn real(&self, path: &Path) -> PathBuf {
+        let mut todo: Vec<std::ffi::OsString> = reversed(&normalise(path));
+        let mut done = PathBuf::from("/");
+        let mut links = 0;
+        while let Some(part) = todo.pop() {
+            if part == ".." {
+                done.pop();
+                continue;
+            }
+            let next = done.join(&part);
+            match std::fs::read_link(&next) {
+                Ok(target) if links < MAX_LINKS => {
+                    links += 1;
+                    if target.is_absolute() {
+                        done = PathBuf::from("/");
+                    }
+                    todo.extend(reversed(&target));
+                }
+                _ => done = next,
+            }
+        }
+        done
+    }
+}
+
+fn reversed(path: &Path) -> Vec<std::ffi::OsString> {
+    use std::path::Component;
+    let parts = path.components().rev();
+    parts
+        .filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir))
+        .map(|part| part.as_os_str().to_owned())
+        .collect()
+}
+
+/// The project a command line belongs to: the nearest directory that holds a
+/// `.git` or `.clash`, else the directory itself.
+pub(crate) fn project_of(dir: &Path) -> PathBuf {
+    let marked = |dir: &&Path| dir.join(".git").exists() || dir.join(".clash").exists();
+    dir.ancestors().find(marked).unwrap_or(dir).to_path_buf()
+}
+
+/// Creates a directory only its owner can enter.
+pub(crate) fn create_private(dir: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_are_followed_even_where_the_target_does_not_exist() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Disk.real(dir.path());
+        symlink("/nowhere/target", base.join("dangling")).unwrap();
+        symlink("../up", base.join("relative")).unwrap();
+        symlink("loop", base.join("loop")).unwrap();
+        assert_eq!(Disk.real(&base.join("dangling")), Path::new("/nowhere/target"));
+        assert_eq!(Disk.real(&base.join("relative/x")), base.parent().unwrap().join("up/x"));
+        assert_eq!(Disk.real(&base.join("new/./a/../b")), base.join("new/b"));
+        let _ = Disk.real(&base.join("loop"));
+    }
+
+    #[test]
+    fn parent_of_a_link_is_the_parent_of_its_target() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Disk.real(dir.path());
+        std::fs::create_dir(base.join("inner")).unwrap();
+        symlink("/usr/bin", base.join("inner/link")).unwrap();
+        // The policy's own texts are normalised first; a path that goes through
+        // a link inside a link target is followed as the kernel would.
+        symlink("inner/link/..", base.join("up")).unwrap();
+        assert_eq!(Disk.real(&base.join("up")), Path::new("/usr"));
+    }
+}

@@ -1,0 +1,54 @@
+//! Every environment variable clash looks at, once, with what it means.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// The user's home directory; without it clash does nothing.
+pub(crate) const HOME: &str = "HOME";
+/// Where policies live (`clash/policy.star` below it); default `~/.config`.
+pub(crate) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
+/// Where sessions and traces live; default `~/.local/state`.
+pub(crate) const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
+/// Where compiled policies live; default `~/.cache`.
+pub(crate) const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
+/// `$TMPDIR` in policies; default `/tmp`.
+pub(crate) const TMPDIR: &str = "TMPDIR";
+/// Shell that runs an agent's scripts; default `/bin/bash`, then `/bin/sh`.
+pub(crate) const SHELL: &str = "SHELL";
+/// Switches colour off in what people read.
+pub(crate) const NO_COLOR: &str = "NO_COLOR";
+
+/// Where Claude Code keeps its settings; default `~/.claude`.
+pub(crate) const CLAUDE_CONFIG_DIR: &str = "CLAUDE_CONFIG_DIR";
+/// Set by Claude Code for hooks and servers: the project of the session.
+pub(crate) const CLAUDE_PROJECT_DIR: &str = "CLAUDE_PROJECT_DIR";
+/// Set by Claude Code for everything it starts: the session.
+pub(crate) const CLAUDE_CODE_SESSION_ID: &str = "CLAUDE_CODE_SESSION_ID";
+/// A file of shell lines Claude Code runs before every command, if the user has one.
+pub(crate) const CLAUDE_ENV_FILE: &str = "CLAUDE_ENV_FILE";
+/// The launcher Claude Code puts in front of its shell.
+pub(crate) const CLAUDE_CODE_SHELL_PREFIX: &str = "CLAUDE_CODE_SHELL_PREFIX";
+
+/// Set by Claude Code: ends in `_agent` for commands of the agent, in `_harness`
+/// for what settings start (hooks, servers). A project cannot change it.
+pub(crate) const AI_AGENT: &str = "AI_AGENT";
+
+/// Toolchain variables that policies may use as `$NAME`, with their documented
+/// fallback below the home directory.
+pub(crate) const TOOLCHAINS: [(&str, &str); 2] =
+    [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")];
+
+/// An absolute path from the environment; empty and relative values count as
+/// unset, as the XDG specification asks.
+pub(crate) fn path(name: &str) -> Option<PathBuf> {
+    env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+pub(crate) fn text(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+pub(crate) fn all() -> impl Iterator<Item = (OsString, OsString)> {
+    env::vars_os()
+}

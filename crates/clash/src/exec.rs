@@ -1,0 +1,337 @@
+//! The launcher's entry: from a command to the room it runs in.
+//!
+//! It never trusts that a hook ran. The command is decided here again, by the
+//! same policy; an approval left by the hook only answers an *ask*. Then the
+//! plan is made and this very process becomes the command.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clash_policy::decide::{DecideError, Decision};
+use clash_policy::{Action, Caps, Effect, Sandbox, World, decide};
+use clash_sandbox::host::Host;
+use clash_sandbox::launch::{self, LaunchError};
+use clash_sandbox::plan::{Cage, Grant, Refusal, Request, Why, plan};
+
+use crate::agents::claude::shell_prefix;
+use crate::approval::{Approval, ApprovalError};
+use crate::dirs::{Dirs, Disk, NoHome, project_of};
+use crate::hook::shell_quoted;
+use crate::policy::{Policy, PolicyError};
+use crate::session::{Session, SessionError};
+use crate::trace::{self, Record, TraceError};
+use crate::{env, exit, say};
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExecError {
+    #[error("usage: clash exec [--approval ID] -- COMMAND [ARG …]")]
+    Usage,
+    #[error("cannot find the working directory: {0}")]
+    WorkingDirectory(std::io::Error),
+    #[error(transparent)]
+    NoHome(#[from] NoHome),
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    #[error(transparent)]
+    Decide(#[from] DecideError),
+    #[error(transparent)]
+    Approval(#[from] ApprovalError),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    #[error("{0}")]
+    Refused(String),
+    #[error("sandbox {sandbox} cannot be set up: {refusal}")]
+    NoPlan { sandbox: String, refusal: Refusal },
+    #[error("sandbox {sandbox}: {error}")]
+    Launch { sandbox: String, error: LaunchError },
+    #[error("the shell string of the agent is not text")]
+    NotText,
+    #[error("cannot prepare {}: {source}", path.display())]
+    CwdFile { path: PathBuf, source: std::io::Error },
+}
+
+impl ExecError {
+    fn status(&self) -> u8 {
+        match self {
+            Self::Usage => exit::USAGE,
+            Self::Refused(_) | Self::Approval(_) => exit::REFUSED,
+            Self::Launch { error: LaunchError::NotFound { .. }, .. } => exit::NOT_FOUND,
+            Self::Launch { error: LaunchError::NotExecutable { .. }, .. } => exit::REFUSED,
+            _ => exit::NO_SANDBOX,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoPlan { refusal, .. } => refusal.hint(),
+            Self::Launch { error: LaunchError::NotExecutable { .. }, sandbox } => {
+                Some(format!("`clash sandbox show {sandbox}` lists what it may execute"))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Says what went wrong, with its cause, and gives the exit status.
+pub(crate) fn report(error: &ExecError) -> u8 {
+    let mut text = format!("clash: {error}");
+    let mut source = std::error::Error::source(error);
+    if let ExecError::Launch { error, .. } = error {
+        source = std::error::Error::source(error);
+    }
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    if let Some(hint) = error.hint() {
+        text.push_str(&format!("\n\nhint: {hint}"));
+    }
+    let _ = writeln!(std::io::stderr(), "{text}");
+    error.status()
+}
+
+/// `clash exec …`
+pub(crate) fn main(args: &[OsString]) -> u8 {
+    match exec(args) {
+        Ok(never) => match never {},
+        Err(error) => report(&error),
+    }
+}
+
+/// `clash-shell STRING`, put by the agent in front of everything its shell runs.
+pub(crate) fn shell_main(args: &[OsString]) -> u8 {
+    match shell(args) {
+        Ok(never) => match never {},
+        Err(error) => report(&error),
+    }
+}
+
+type Never = std::convert::Infallible;
+
+fn exec(args: &[OsString]) -> Result<Never, ExecError> {
+    let (approval, command) = match args {
+        [option, id, dashes, command @ ..] if option == "--approval" && dashes == "--" => {
+            (Some(id.to_str().ok_or(ExecError::Usage)?), command)
+        }
+        [dashes, command @ ..] if dashes == "--" => (None, command),
+        [first, ..] if !first.as_encoded_bytes().starts_with(b"-") => (None, args),
+        _ => return Err(ExecError::Usage),
+    };
+    let [program, arguments @ ..] = command else { return Err(ExecError::Usage) };
+    let room = Room::here()?;
+    match approval {
+        Some(id) => {
+            let script =
+                program.to_str().filter(|_| arguments.is_empty()).ok_or(ExecError::Usage)?;
+            room.approved_script(id, script)
+        }
+        None => {
+            let words: Vec<String> =
+                command.iter().map(|word| shell_quoted(&word.to_string_lossy())).collect();
+            let decision = room.decide(&words.join(" "))?;
+            let sandbox = room.settle(&words.join(" "), decision, None)?;
+            room.launch(&sandbox, &[], program, arguments)
+        }
+    }
+}
+
+fn shell(args: &[OsString]) -> Result<Never, ExecError> {
+    let [string] = args else { return Err(ExecError::Usage) };
+    let string = string.to_str().ok_or(ExecError::NotText)?;
+    let room = Room::here()?;
+    // Only commands of the agent are wrapped; what a project's settings start
+    // could look like a wrapper and is taken as it stands.
+    let by_agent = env::text(env::AI_AGENT).is_some_and(|agent| agent.ends_with("_agent"));
+    let parsed = || {
+        let plain = shell_prefix::parse(string);
+        plain.or_else(|| shell_prefix::parse_with_session_env(string, &room.session_env()))
+    };
+    let call = if by_agent { parsed().filter(|call| is_in_place(call, &room.dirs)) } else { None };
+    let script = call.as_ref().map_or(string, |call| call.script.as_str());
+    let mut decision = room.decide(script)?;
+    let approval = match &room.session {
+        Some(session) => Approval::take_any(session, script)?,
+        None => None,
+    };
+    if !by_agent && decision.effect == Effect::Ask {
+        // A hook or a server from the settings: the user who wrote them there
+        // has answered, and it still runs in the sandbox.
+        decision.effect = Effect::Allow;
+    }
+    let sandbox = room.settle(script, decision, approval)?;
+    let extra = match &call {
+        Some(call) => wrapper_grants(call)?,
+        None => Vec::new(),
+    };
+    let (shell, argument) = (shell_program(), OsString::from("-c"));
+    room.launch(&sandbox, &extra, &shell, &[argument, OsString::from(string)])
+}
+
+/// What the client's own lines around the script touch: files it sources, and
+/// the one it reads the final working directory from. That one is created here,
+/// because a grant needs a file to hold on to. Its name can be guessed, so
+/// whatever another command left under it is removed and never followed.
+fn wrapper_grants(call: &shell_prefix::Call) -> Result<Vec<Grant>, ExecError> {
+    let grant = |path: &Path, caps| Grant { path: path.to_path_buf(), caps, why: Why::Launcher };
+    let sources = call.sources.iter().filter(|path| path.exists());
+    let mut grants: Vec<Grant> = sources.map(|path| grant(path, Caps::READ)).collect();
+    if let Some(path) = &call.cwd_file {
+        let failed = |source| ExecError::CwdFile { path: path.clone(), source };
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(failed(error));
+            }
+            _ => {}
+        }
+        std::fs::File::options().write(true).create_new(true).open(path).map_err(failed)?;
+        grants.push(grant(path, Caps::READ.union(Caps::WRITE)));
+    }
+    Ok(grants)
+}
+
+/// Whether the wrapper's files lie where the client keeps them.
+fn is_in_place(call: &shell_prefix::Call, dirs: &Dirs) -> bool {
+    let in_dir = |path: &PathBuf, dir: &Path| path.parent() == Some(dir);
+    let snapshots = dirs.claude.join("shell-snapshots");
+    let temporary = [dirs.tmp.as_path(), Path::new("/tmp")];
+    call.sources.iter().all(|path| in_dir(path, &snapshots))
+        && call.cwd_file.iter().all(|path| temporary.iter().any(|dir| in_dir(path, dir)))
+}
+
+fn shell_program() -> OsString {
+    let known = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name == "bash" || name == "zsh") && path.exists()
+    };
+    let fallback =
+        || ["/bin/bash", "/usr/bin/bash"].into_iter().map(PathBuf::from).find(|p| p.exists());
+    let shell = env::path(env::SHELL).filter(known).or_else(fallback);
+    shell.unwrap_or_else(|| PathBuf::from("/bin/sh")).into_os_string()
+}
+
+/// Where a command is about to run, before its sandbox is known.
+pub(crate) struct Room {
+    dirs: Dirs,
+    session: Option<Session>,
+    project: PathBuf,
+}
+
+impl Room {
+    fn here() -> Result<Self, ExecError> {
+        let dirs = Dirs::from_env()?;
+        let session =
+            env::text(env::CLAUDE_CODE_SESSION_ID).and_then(|id| Session::open(&dirs, &id).ok());
+        let project = match &session {
+            Some(session) => session.project.clone(),
+            None => project_of(&std::env::current_dir().map_err(ExecError::WorkingDirectory)?),
+        };
+        Ok(Self { dirs, session, project })
+    }
+
+    /// The lines the client copies in front of every command of the session.
+    fn session_env(&self) -> String {
+        let read = |path: PathBuf| std::fs::read_to_string(path).ok();
+        let mut files: Vec<PathBuf> = self
+            .session
+            .iter()
+            .filter_map(|s| {
+                std::fs::read_dir(self.dirs.claude.join("session-env").join(&s.id)).ok()
+            })
+            .flatten()
+            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+            .collect();
+        files.sort();
+        let texts = env::path(env::CLAUDE_ENV_FILE).into_iter().chain(files).filter_map(read);
+        texts.map(|text| text.trim().to_owned()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// For `clash sandbox exec`, where the user says which sandbox.
+    pub(crate) fn at(dirs: Dirs, project: &Path) -> Self {
+        Self { dirs, session: None, project: project.to_path_buf() }
+    }
+
+    fn decide(&self, script: &str) -> Result<Decision, ExecError> {
+        let policy = Policy::load(&self.dirs, &self.project)?;
+        let places = self.dirs.places(&self.project);
+        let world = World { places: &places, links: &Disk, baseline: &[], cage: &[] };
+        let agent = if self.session.is_some() { "claude" } else { "terminal" };
+        let action = Action::script(agent, "", script);
+        Ok(decide(policy.ir().map_err(PolicyError::from)?, &action, &world)?)
+    }
+
+    /// The script a hook put behind `clash exec --approval ID`.
+    fn approved_script(&self, id: &str, script: &str) -> Result<Never, ExecError> {
+        let session = self.session.as_ref();
+        let session =
+            session.ok_or_else(|| ApprovalError::Unknown(id.chars().take(40).collect()))?;
+        let approval = Approval::take(session, id, script)?;
+        let decision = self.decide(script)?;
+        let sandbox = self.settle(script, decision, Some(approval))?;
+        self.launch(&sandbox, &[], &shell_program(), &["-c".into(), script.into()])
+    }
+
+    /// The sandbox of a decision that lets the command run.
+    fn settle(
+        &self,
+        script: &str,
+        decision: Decision,
+        approval: Option<Approval>,
+    ) -> Result<Sandbox, ExecError> {
+        let reason = say::reason(&decision);
+        let refused = |why: &str| {
+            self.trace(trace::Event::Decision, script, Some((Effect::Deny, &reason)), None)?;
+            Err(ExecError::Refused(format!("{reason}{why}")))
+        };
+        let Some(sandbox) = decision.sandbox else { return refused("") };
+        match (decision.effect, approval) {
+            (Effect::Deny, _) => refused(""),
+            (Effect::Allow, _) => Ok(sandbox),
+            (Effect::Ask, Some(approval)) if approval.sandbox == sandbox.name => Ok(sandbox),
+            (Effect::Ask, Some(_)) => refused(", and the policy changed since it was given"),
+            (Effect::Ask, None) => refused(", and there is nobody to ask here"),
+        }
+    }
+
+    fn trace(
+        &self,
+        event: trace::Event,
+        script: &str,
+        effect: Option<(Effect, &str)>,
+        sandbox: Option<&str>,
+    ) -> Result<(), ExecError> {
+        let Some(session) = &self.session else { return Ok(()) };
+        let record = Record {
+            what: Some(script.to_owned()),
+            effect: effect.map(|(effect, _)| effect.to_string()),
+            reason: effect.map(|(_, reason)| reason.to_owned()),
+            sandbox: sandbox.map(str::to_owned),
+            pid: Some(std::process::id()),
+            ..Record::new(session, event)
+        };
+        Ok(record.append(session)?)
+    }
+
+    /// Plans the sandbox and becomes the command.
+    pub(crate) fn launch(
+        &self,
+        sandbox: &Sandbox,
+        extra: &[Grant],
+        program: &OsStr,
+        args: &[OsString],
+    ) -> Result<Never, ExecError> {
+        let places = self.dirs.places(&self.project);
+        let cage = Cage { paths: self.dirs.cage(&self.project) };
+        let request = Request { sandbox, places: &places, cage: &cage, extra };
+        let plan = plan(&request, &Host::quick())
+            .map_err(|refusal| ExecError::NoPlan { sandbox: sandbox.name.clone(), refusal })?;
+        let (env, _) = clash_sandbox::environment::scrub(env::all());
+        let shown = args.last().filter(|_| args.len() == 2).map_or(program, OsString::as_os_str);
+        self.trace(trace::Event::Launch, &shown.to_string_lossy(), None, Some(&sandbox.name))?;
+        let command =
+            launch::Command { program: program.to_owned(), args: args.to_vec(), env, cwd: None };
+        let error = launch::run(&plan, &command);
+        Err(ExecError::Launch { sandbox: sandbox.name.clone(), error })
+    }
+}

@@ -1,0 +1,16 @@
+//! Every exit status of clash, once.
+
+/// It worked.
+pub(crate) const OK: u8 = 0;
+/// A command of clash itself failed; the message says why.
+pub(crate) const FAILED: u8 = 1;
+/// The command line was not understood. For a hook: the action is blocked and
+/// the reason is on standard error, which every agent we know honours.
+pub(crate) const USAGE: u8 = 2;
+pub(crate) const BLOCKED: u8 = 2;
+/// The sandbox could not be set up, so the command was not started.
+pub(crate) const NO_SANDBOX: u8 = 125;
+/// The policy refused the command, or the program cannot be executed.
+pub(crate) const REFUSED: u8 = 126;
+/// The program was not found.
+pub(crate) const NOT_FOUND: u8 = 127;

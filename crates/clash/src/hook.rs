@@ -1,0 +1,300 @@
+//! One hook call, from standard input to the answer. Read this first.
+//!
+//! Whatever goes wrong here ends in a block: a deny in the agent's own words
+//! where its question was understood, and otherwise exit status 2 with the
+//! reason on standard error, which blocks any event. A hook that cannot write
+//! its trace does not allow either: what is not on record does not happen.
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use clash_policy::decide::{Cause, DecideError, Decision};
+use clash_policy::{Action, Effect, Input, World, decide};
+use serde_json::Value;
+
+use crate::agents::claude::{self, Answer, Event, Message, MessageError};
+use crate::approval::{Approval, ApprovalError};
+use crate::dirs::{Dirs, Disk, NoHome};
+use crate::policy::{Policy, PolicyError};
+use crate::session::{Session, SessionError};
+use crate::trace::{self, Record, TraceError};
+use crate::{env, exit, say};
+
+/// No agent sends more; what does is not looked at.
+const MAX_INPUT: u64 = 1 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HookError {
+    #[error("usage: clash hook AGENT; the only agent known is claude")]
+    Usage,
+    #[error("cannot read the message: {0}")]
+    Read(std::io::Error),
+    #[error("the message is larger than 1 MiB")]
+    TooLarge,
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    #[error(transparent)]
+    Tool(#[from] claude::ToolError),
+    #[error(transparent)]
+    NoHome(#[from] NoHome),
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    #[error(transparent)]
+    Decide(#[from] DecideError),
+    #[error(transparent)]
+    Approval(#[from] ApprovalError),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    #[error("no command can be confined in this project: {0}")]
+    CodeOutside(String),
+    #[error("cannot find out where clash itself is: {0}")]
+    OwnPath(std::io::Error),
+}
+
+/// Answers one hook call; the value is the exit status.
+pub(crate) fn main(args: &[OsString]) -> u8 {
+    let (event, result) = match receive(args) {
+        Ok((event, message)) => (event, handle(event, &message)),
+        Err(error) => return blocked(&error),
+    };
+    let answer = result.unwrap_or_else(|error| Answer::Deny { reason: format!("clash: {error}") });
+    let Some(reply) = claude::reply(event, answer) else { return exit::OK };
+    match send(&reply) {
+        Ok(()) => exit::OK,
+        Err(_) => exit::BLOCKED,
+    }
+}
+
+fn blocked(error: &HookError) -> u8 {
+    let _ = writeln!(std::io::stderr(), "clash: blocked: {error}");
+    exit::BLOCKED
+}
+
+fn send(reply: &Value) -> std::io::Result<()> {
+    let mut text = reply.to_string();
+    text.push('\n');
+    let mut stdout = std::io::stdout();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
+/// The message and its event. A further argument (the event) is accepted for
+/// those who write it into their settings; the message is what counts.
+fn receive(args: &[OsString]) -> Result<(Event, Message), HookError> {
+    let agent = args.first().and_then(|agent| agent.to_str());
+    if agent != Some("claude") || args.len() > 2 {
+        return Err(HookError::Usage);
+    }
+    let mut input = Vec::new();
+    std::io::stdin().take(MAX_INPUT + 1).read_to_end(&mut input).map_err(HookError::Read)?;
+    if input.len() as u64 > MAX_INPUT {
+        return Err(HookError::TooLarge);
+    }
+    Ok(claude::parse(&input)?)
+}
+
+fn handle(event: Event, message: &Message) -> Result<Answer, HookError> {
+    let dirs = Dirs::from_env()?;
+    let session = Session::enter(&dirs, &message.session_id, &project(message))?;
+    match event {
+        Event::PreToolUse => before_tool(&dirs, &session, message),
+        Event::PermissionRequest => on_question(&dirs, &session, message),
+        Event::PostToolUse | Event::PostToolUseFailure => after_tool(event, &session, message),
+        Event::SessionStart => at_start(&dirs, &session),
+        Event::SessionEnd => {
+            Approval::discard_all(&session);
+            Record::new(&session, trace::Event::SessionEnd).append(&session)?;
+            Ok(Answer::Silent)
+        }
+        Event::ConfigChange => Ok(on_config_change(&dirs, message)),
+    }
+}
+
+/// Only asked when the session is new: afterwards its record counts.
+fn project(message: &Message) -> PathBuf {
+    env::path(env::CLAUDE_PROJECT_DIR).unwrap_or_else(|| PathBuf::from(&message.cwd))
+}
+
+fn decided(
+    dirs: &Dirs,
+    session: &Session,
+    message: &Message,
+) -> Result<(Action, Decision), HookError> {
+    let action = claude::action(message, &dirs.home)?;
+    let policy = Policy::load(dirs, &session.project)?;
+    let places = dirs.places(&session.project);
+    // Commands are confined by the kernel; only paths are judged here.
+    let (cage, baseline) = match &action.input {
+        Input::File { .. } => (dirs.cage(&session.project), readable_by_tools()),
+        Input::Script(_) | Input::Host(_) | Input::Other => (Vec::new(), Vec::new()),
+    };
+    let world = World { places: &places, links: &Disk, baseline: &baseline, cage: &cage };
+    let decision = decide(policy.ir().map_err(PolicyError::from)?, &action, &world)?;
+    Ok((action, decision))
+}
+
+fn before_tool(dirs: &Dirs, session: &Session, message: &Message) -> Result<Answer, HookError> {
+    if claude::is_prompt(&message.tool_name) {
+        return Ok(Answer::Silent);
+    }
+    let (action, decision) = decided(dirs, session, message)?;
+    if let (Input::Script(_), Some(problem)) =
+        (&action.input, claude::code_outside(&session.project))
+    {
+        return Err(HookError::CodeOutside(problem));
+    }
+    let mut reason = say::reason(&decision);
+    if let Some(way_on) = say::way_on(&decision, dirs) {
+        reason = format!("{reason}; {way_on}");
+    }
+    record(session, message, &action, &decision, &reason).append(session)?;
+    let reason = format!("clash: {reason}");
+    let updated_input = match (&action.input, decision.effect) {
+        (_, Effect::Deny) => return Ok(Answer::Deny { reason }),
+        (Input::Script(script), _) => prepare_launch(dirs, session, message, script, &decision)?,
+        _ => None,
+    };
+    Ok(match decision.effect {
+        Effect::Allow => Answer::Allow { reason, updated_input },
+        Effect::Ask | Effect::Deny => Answer::Ask { reason, updated_input },
+    })
+}
+
+/// Leaves the approval for the launcher, and puts the launcher in front of the
+/// command where the client's own shell prefix does not.
+fn prepare_launch(
+    dirs: &Dirs,
+    session: &Session,
+    message: &Message,
+    script: &str,
+    decision: &Decision,
+) -> Result<Option<serde_json::Map<String, Value>>, HookError> {
+    let sandbox = decision.sandbox.as_ref().map(|s| s.name.clone()).unwrap_or_default();
+    let approval =
+        Approval { script: script.to_owned(), sandbox, call: message.tool_use_id.clone() };
+    let name = approval.leave(session)?;
+    if env::path(env::CLAUDE_CODE_SHELL_PREFIX)
+        .is_some_and(|prefix| prefix == dirs.shell_launcher())
+    {
+        return Ok(None);
+    }
+    let own = std::env::current_exe().map_err(HookError::OwnPath)?;
+    let own = shell_quoted(&own.to_string_lossy());
+    let command = format!("{own} exec --approval {name} -- {}", shell_quoted(script));
+    let mut input = message.tool_input.clone();
+    input.insert("command".to_owned(), Value::String(command));
+    Ok(Some(input))
+}
+
+pub(crate) fn shell_quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// The client is about to ask the user itself: decided rules answer for them.
+fn on_question(dirs: &Dirs, session: &Session, message: &Message) -> Result<Answer, HookError> {
+    if claude::is_prompt(&message.tool_name) {
+        return Ok(Answer::Silent);
+    }
+    let (action, decision) = decided(dirs, session, message)?;
+    let reason = say::reason(&decision);
+    record(session, message, &action, &decision, &reason).append(session)?;
+    Ok(match decision.effect {
+        Effect::Deny => Answer::Deny { reason: format!("clash: {reason}") },
+        // An allow was said before this question; the client asks for a
+        // reason of its own, which is the user's to answer.
+        Effect::Allow | Effect::Ask => Answer::Silent,
+    })
+}
+
+fn record(
+    session: &Session,
+    message: &Message,
+    action: &Action,
+    decision: &Decision,
+    reason: &str,
+) -> Record {
+    let what = match &action.input {
+        Input::Script(script) => script.clone(),
+        Input::File { path, .. } => path.display().to_string(),
+        Input::Host(host) => host.clone(),
+        Input::Other => action.tool.clone(),
+    };
+    let rule = match decision.decisive().map(|part| &part.cause) {
+        Some(Cause::Rule { span, .. } | Cause::Default { span, .. }) => Some(span.to_string()),
+        _ => None,
+    };
+    Record {
+        agent: Some(action.agent.clone()),
+        call: Some(message.tool_use_id.clone()).filter(|call| !call.is_empty()),
+        tool: Some(message.tool_name.clone()),
+        what: Some(what),
+        effect: Some(decision.effect.to_string()),
+        sandbox: decision.sandbox.as_ref().map(|sandbox| sandbox.name.clone()),
+        rule,
+        reason: Some(reason.to_owned()),
+        ..Record::new(session, trace::Event::Decision)
+    }
+}
+
+/// Records how the tool call ended, and checks that a command that was let
+/// through really went through the launcher.
+fn after_tool(event: Event, session: &Session, message: &Message) -> Result<Answer, HookError> {
+    let record = Record {
+        agent: Some("claude".to_owned()),
+        call: Some(message.tool_use_id.clone()).filter(|call| !call.is_empty()),
+        tool: Some(message.tool_name.clone()),
+        ok: Some(event == Event::PostToolUse),
+        reason: message.error.clone(),
+        duration_ms: message.duration_ms,
+        ..Record::new(session, trace::Event::Exit)
+    };
+    record.append(session)?;
+    let runs_commands = message.tool_input.contains_key("command");
+    if !runs_commands || !Approval::left_over(session, &message.tool_use_id)? {
+        return Ok(Answer::Silent);
+    }
+    let text = "clash: this command did not run in its sandbox: another hook or setting replaced it, \
+                or it never started; run `clash doctor`";
+    let alarm = Record {
+        call: Some(message.tool_use_id.clone()),
+        reason: Some(text.to_owned()),
+        ..Record::new(session, trace::Event::Alarm)
+    };
+    alarm.append(session)?;
+    Ok(Answer::Note(text.to_owned()))
+}
+
+fn at_start(dirs: &Dirs, session: &Session) -> Result<Answer, HookError> {
+    let record = Record {
+        agent: Some("claude".to_owned()),
+        what: Some(session.project.display().to_string()),
+        ..Record::new(session, trace::Event::SessionStart)
+    };
+    record.append(session)?;
+    Ok(match Policy::load(dirs, &session.project) {
+        Ok(_) => Answer::Silent,
+        Err(error) => Answer::Note(format!("clash: every action is denied: {error}")),
+    })
+}
+
+/// A settings file changed while the session runs. One that would switch clash
+/// off is not put into force.
+fn on_config_change(dirs: &Dirs, message: &Message) -> Answer {
+    let Some(path) = &message.file_path else { return Answer::Silent };
+    match claude::off_switch(Path::new(path), &dirs.claude.join("settings.json")) {
+        Some(what) => Answer::Deny { reason: format!("clash: {path} {what}") },
+        None => Answer::Silent,
+    }
+}
+
+/// The system baseline for tools that run in the agent's own process. Without
+/// /proc: what the kernel keeps from a sandboxed process there (environments,
+/// memory), it would show to the agent.
+pub(crate) fn readable_by_tools() -> Vec<(&'static str, clash_policy::Caps)> {
+    let kept = |path: &str| !path.starts_with("/proc") && !path.starts_with("/dev");
+    let entries = clash_sandbox::baseline::ENTRIES.iter().filter(|entry| kept(entry.path));
+    entries.map(|entry| (entry.path, entry.caps)).collect()
+}

@@ -1,0 +1,135 @@
+//! A decision in words: the sentence an agent or a person gets. `explain`
+//! prints the same facts at length.
+
+use clash_policy::decide::{Cause, Decision, Part};
+use clash_policy::{Effect, Span};
+
+use crate::dirs::Dirs;
+
+/// Why, in one line. Names the rule, so that the user knows what to change.
+pub(crate) fn reason(decision: &Decision) -> String {
+    if let Some(conflict) = &decision.conflict {
+        let ((first, first_box), (second, second_box)) = (&conflict.first, &conflict.second);
+        return format!(
+            "`{}` belongs in sandbox {first_box} and `{}` in {second_box}: run them as separate commands",
+            brief(first),
+            brief(second)
+        );
+    }
+    decision.decisive().map_or_else(|| "nothing was decided".to_owned(), part)
+}
+
+fn part(part: &Part) -> String {
+    let what = brief(&part.what);
+    let verb = match part.effect {
+        Effect::Allow => "is allowed",
+        Effect::Ask => "needs your approval",
+        Effect::Deny => "is denied",
+    };
+    let by_file =
+        part.file.as_ref().filter(|file| file.effect == part.effect && part.effect > Effect::Allow);
+    if let Some(file) = by_file {
+        let sandbox = part.sandbox.as_deref().unwrap_or("the sandbox");
+        return match &file.rule {
+            Some((pattern, span)) => {
+                format!("`{what}` {verb} by {pattern} of sandbox {sandbox} ({span})")
+            }
+            None => format!(
+                "`{what}` {verb}: sandbox {sandbox} does not grant {} there",
+                words(file.caps)
+            ),
+        };
+    }
+    let mut text = match &part.cause {
+        Cause::Rule { span, reason, untrusted, doubtful, .. } => {
+            let mut text = format!("`{what}` {verb} by {span}");
+            if let Some(reason) = reason {
+                text.push_str(&format!(": {reason}"));
+            }
+            if *untrusted {
+                text.push_str(" (the project's policy is not trusted, so its allow counts as ask)");
+            }
+            if *doubtful {
+                text.push_str(" (what it will run is known only when the shell expands it)");
+            }
+            text
+        }
+        Cause::Default { span, .. } => format!(
+            "`{what}` {verb}: no rule matches it, the default is {}",
+            default_place(part.effect, span)
+        ),
+        Cause::Inert => format!("`{what}` runs no program"),
+        Cause::Cage => format!(
+            "`{what}` {verb}: it steers the agent or clash itself, which no sandbox may change"
+        ),
+    };
+    if let Some(why) = part.opaque {
+        text.push_str(&format!(" (it cannot be looked into: {why})"));
+    }
+    text
+}
+
+fn default_place(effect: Effect, span: &Span) -> String {
+    if span.file.starts_with('@') { effect.to_string() } else { format!("{effect} ({span})") }
+}
+
+/// Capabilities as people say them.
+pub(crate) fn words(caps: clash_policy::Caps) -> String {
+    use clash_policy::Caps;
+    let names = [
+        (Caps::READ, "read"),
+        (Caps::WRITE, "write"),
+        (Caps::CREATE, "create"),
+        (Caps::DELETE, "delete"),
+        (Caps::EXECUTE, "execute"),
+    ];
+    let said: Vec<&str> =
+        names.iter().filter(|(cap, _)| caps.contains(*cap)).map(|(_, n)| *n).collect();
+    said.join(", ")
+}
+
+/// What the user can do about a refusal or a question.
+pub(crate) fn way_on(decision: &Decision, dirs: &Dirs) -> Option<String> {
+    if decision.effect == Effect::Allow || decision.conflict.is_some() {
+        return None;
+    }
+    let policy =
+        dirs.user_policies.iter().find(|path| path.exists()).unwrap_or(&dirs.user_policies[0]);
+    match decision.decisive().map(|part| &part.cause) {
+        Some(Cause::Default { .. }) => {
+            Some(format!("to decide it for good, add a rule to {}", policy.display()))
+        }
+        _ => None,
+    }
+}
+
+/// The text on one line, cut to what fits a prompt, with nothing in it that
+/// could steer a terminal.
+pub(crate) fn brief(text: &str) -> String {
+    const LIMIT: usize = 120;
+    let mut out = String::new();
+    for (count, c) in text.trim().chars().enumerate() {
+        if count == LIMIT {
+            out.push('…');
+            break;
+        }
+        out.push(if c.is_control() || is_invisible(c) { ' ' } else { c });
+    }
+    out
+}
+
+/// Characters that reorder or hide text around them.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_cannot_steer_a_terminal() {
+        assert_eq!(brief("ls\u{1b}[2J\n\u{202e}x"), "ls [2J  x");
+        assert_eq!(brief(&"x".repeat(200)).chars().count(), 121);
+    }
+}

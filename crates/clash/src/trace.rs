@@ -1,0 +1,206 @@
+//! The trace: what a session did, one JSON object a line, only ever appended.
+//!
+//! A record is one `write` to a file opened for appending, so records of hooks
+//! that run at the same time never mix, and it is written before the hook
+//! answers: what was answered is on record even if the process is killed right
+//! after. A record the disk took only in part is closed with a newline and
+//! written again; readers pass over the torn line.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use crate::session::Session;
+
+/// Raised when a field changes its meaning; readers skip what they don't know.
+pub(crate) const VERSION: u32 = 1;
+
+const FILE: &str = "trace.jsonl";
+
+/// One line of a trace. Which fields are there depends on the event.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) v: u32,
+    /// Milliseconds since 1970.
+    pub(crate) time: u64,
+    pub(crate) session: String,
+    pub(crate) event: Event,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) agent: Option<String>,
+    /// The agent's id of the tool call, which joins a decision and its exit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) call: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tool: Option<String>,
+    /// The script, path, host or tool name that was decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) what: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) effect: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sandbox: Option<String>,
+    /// The rule that decided, as `file:line`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rule: Option<String>,
+    /// The reason that was given, or what went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pid: Option<u32>,
+    /// Whether the tool call succeeded, as the agent saw it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ok: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) duration_ms: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Event {
+    SessionStart,
+    SessionEnd,
+    Decision,
+    /// A command entered its sandbox.
+    Launch,
+    /// A tool call ended.
+    Exit,
+    /// Something did not happen as it was decided.
+    Alarm,
+    /// Written by a newer version.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+impl Event {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::SessionStart => "start",
+            Self::SessionEnd => "end",
+            Self::Decision => "decision",
+            Self::Launch => "launch",
+            Self::Exit => "exit",
+            Self::Alarm => "alarm",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the trace {}: {source}", path.display())]
+pub(crate) struct TraceError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// Longer texts are cut in the trace.
+const MAX_TEXT: usize = 64 * 1024;
+
+impl Record {
+    pub(crate) fn new(session: &Session, event: Event) -> Self {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self {
+            v: VERSION,
+            time: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+            session: session.id.clone(),
+            event,
+            ..Self::default()
+        }
+    }
+
+    /// Appends the record to its session's trace.
+    pub(crate) fn append(mut self, session: &Session) -> Result<(), TraceError> {
+        let path = session.dir.join(FILE);
+        for text in [&mut self.what, &mut self.reason].into_iter().flatten() {
+            cut(text);
+        }
+        let failed = |source| TraceError { path: path.clone(), source };
+        let mut line = serde_json::to_vec(&self).map_err(|error| failed(error.into()))?;
+        line.push(b'\n');
+        let file = fs::File::options().append(true).create(true).open(&path);
+        append_whole(file.map_err(failed)?, &line).map_err(failed)
+    }
+}
+
+fn append_whole(mut file: fs::File, line: &[u8]) -> io::Result<()> {
+    const ATTEMPTS: usize = 3;
+    for _ in 0..ATTEMPTS {
+        match file.write(line) {
+            Ok(written) if written == line.len() => return Ok(()),
+            // Close the torn line so that it takes no other record with it.
+            Ok(_) => file.write_all(b"\n")?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other("the disk takes records only in part"))
+}
+
+fn cut(text: &mut String) {
+    if text.len() > MAX_TEXT {
+        let at = text.floor_char_boundary(MAX_TEXT);
+        text.truncate(at);
+        text.push('…');
+    }
+}
+
+/// The trace file of a session's directory.
+pub(crate) fn file(session_dir: &Path) -> PathBuf {
+    session_dir.join(FILE)
+}
+
+/// Complete records with the bytes they take in the file; torn or foreign
+/// lines are passed over.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<(Record, String)>> {
+    let mut records = Vec::new();
+    for line in BufReader::new(fs::File::open(path)?).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        if let Ok(record) = serde_json::from_str::<Record>(&line) {
+            records.push((record, line));
+        }
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(dir: &Path) -> Session {
+        Session { id: "s".into(), dir: dir.into(), project: dir.into() }
+    }
+
+    #[test]
+    fn records_come_back_and_torn_lines_take_nothing_with_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let session = session(dir.path());
+        let record = |what: &str| Record {
+            what: Some(what.into()),
+            ..Record::new(&session, Event::Decision)
+        };
+        record("one").append(&session).unwrap();
+        let mut torn = fs::File::options().append(true).open(file(dir.path())).unwrap();
+        torn.write_all(b"{\"v\":1,\"ti\n").unwrap();
+        record("two\nlines").append(&session).unwrap();
+        let read: Vec<_> =
+            read(&file(dir.path())).unwrap().into_iter().filter_map(|(r, _)| r.what).collect();
+        assert_eq!(read, ["one", "two\nlines"]);
+    }
+
+    #[test]
+    fn a_newer_writer_is_read_as_far_as_it_is_understood() {
+        let line = r#"{"v":9,"time":1,"session":"s","event":"teleport","new":[1]}"#;
+        let record: Record = serde_json::from_str(line).unwrap();
+        assert_eq!(record.event, Event::Unknown);
+    }
+
+    #[test]
+    fn long_texts_are_cut_at_a_character() {
+        let mut text = "é".repeat(MAX_TEXT);
+        cut(&mut text);
+        assert!(text.len() <= MAX_TEXT + 3 && text.ends_with('…'));
+    }
+}

@@ -1,0 +1,133 @@
+//! How clash talks to people: data on standard output, everything readable
+//! without colour, a broken pipe is the reader's good right.
+
+use std::io::{self, IsTerminal, Write};
+
+use crate::env;
+
+/// Standard output for a command.
+#[derive(Debug)]
+pub(crate) struct Out {
+    stdout: io::Stdout,
+    colour: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tone {
+    Good,
+    Bad,
+    Care,
+    Faint,
+    Strong,
+}
+
+impl Tone {
+    fn code(self) -> &'static str {
+        match self {
+            Self::Good => "32",
+            Self::Bad => "31",
+            Self::Care => "33",
+            Self::Faint => "2",
+            Self::Strong => "1",
+        }
+    }
+}
+
+impl Out {
+    pub(crate) fn new() -> Self {
+        let stdout = io::stdout();
+        let colour = stdout.is_terminal() && env::text(env::NO_COLOR).is_none();
+        Self { stdout, colour }
+    }
+
+    pub(crate) fn line(&mut self, text: impl AsRef<str>) -> io::Result<()> {
+        writeln!(self.stdout, "{}", text.as_ref())
+    }
+
+    pub(crate) fn json(&mut self, value: &serde_json::Value) -> io::Result<()> {
+        writeln!(self.stdout, "{value:#}")
+    }
+
+    /// The text in a tone, where the terminal has tones.
+    pub(crate) fn tone(&self, tone: Tone, text: &str) -> String {
+        if self.colour {
+            format!("\u{1b}[{}m{text}\u{1b}[0m", tone.code())
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// A command's failure: what happened, then what to do.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+    pub(crate) status: u8,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl ToString) -> Self {
+        Self { message: message.to_string(), hint: None, status: crate::exit::FAILED }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn report(&self) -> u8 {
+        let mut text = format!("clash: {}", self.message);
+        if let Some(hint) = &self.hint {
+            text.push_str(&format!("\n\nhint: {hint}"));
+        }
+        let _ = writeln!(io::stderr(), "{text}");
+        self.status
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            let text = cause.to_string();
+            if !message.contains(&text) {
+                message.push_str(&format!(": {text}"));
+            }
+            source = cause.source();
+        }
+        Self::new(message)
+    }
+}
+
+/// Milliseconds since 1970 as `2026-11-15 21:03:59`, in UTC.
+pub(crate) fn time(ms: u64) -> String {
+    let seconds = ms / 1000;
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    // Days to a date by the era arithmetic of the proleptic Gregorian calendar:
+    // years start in March so that the leap day comes last.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_dates() {
+        assert_eq!(time(0), "1970-01-01 00:00:00");
+        assert_eq!(time(951_782_400_000), "2000-02-29 00:00:00");
+        assert_eq!(time(1_794_776_639_000), "2026-11-15 21:03:59");
+    }
+}
