@@ -4,8 +4,9 @@
 //! has its own error variant so that a failure names its step:
 //!
 //! 1. change to the working directory
-//! 2. open every granted path and build the Landlock ruleset
-//! 3. mark every descriptor from 3 on close-on-exec; no directory as stdio
+//! 2. take directories off stdin, stdout and stderr; open every granted path and
+//!    build the Landlock ruleset
+//! 3. mark every descriptor from 3 on close-on-exec
 //! 4. set no_new_privs
 //! 5. enter the Landlock domain
 //! 6. drop capabilities
@@ -225,5 +226,29 @@ mod tests {
     fn a_nul_byte_is_named() {
         let command = Command { program: "a\0b".into(), ..Command::default() };
         assert!(matches!(candidates(&command), Err(LaunchError::NulByte(_))));
+    }
+
+    /// Step 2 fails before anything is restricted, so this can run in the test
+    /// process itself.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_directory_swapped_for_a_link_after_planning_is_not_granted() {
+        use crate::plan::{Grant, Why};
+        use clash_policy::{Caps, Net, Span};
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = std::fs::canonicalize(dir.path()).unwrap().join("public");
+        std::os::unix::fs::symlink("/etc", &path).unwrap();
+        let grant = Grant { path: path.clone(), caps: Caps::READ, why: Why::Rule(Span::default()) };
+        let plan = Plan {
+            sandbox: "t".into(),
+            grants: vec![grant],
+            net: Net::Deny,
+            report: crate::report::Report::default(),
+            landlock_abi: crate::host::Host::quick().landlock_abi,
+            root: false,
+        };
+        let error = run(&plan, &Command { program: "true".into(), ..Command::default() });
+        assert!(matches!(error, LaunchError::Grant { path: p, .. } if p == path));
     }
 }

@@ -385,7 +385,7 @@ fn add_baseline(
         if caps != entry.caps {
             dropped.push(entry.path);
         }
-        if caps.is_empty() || covered(grants, &path, caps) {
+        if caps.is_empty() {
             continue;
         }
         count += 1;
@@ -419,13 +419,15 @@ fn covered(grants: &[Grant], path: &Path, caps: Caps) -> bool {
 /// Joins grants on one path and drops those that one above already gives: every
 /// rule costs microseconds at every launch.
 fn reduce(mut grants: Vec<Grant>) -> Vec<Grant> {
-    grants.sort_by(|a, b| a.path.cmp(&b.path));
+    // By bytes: a directory still comes before what is in it. Stable: on one
+    // path the policy's own grant stays before the baseline's and gives the reason.
+    grants.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
     let mut kept: Vec<Grant> = Vec::with_capacity(grants.len());
     for grant in grants {
         if covered(&kept, &grant.path, grant.caps) {
             continue;
         }
-        match kept.last_mut().filter(|last| last.path == grant.path) {
+        match kept.last_mut().filter(|last| last.path.as_os_str() == grant.path.as_os_str()) {
             Some(last) => last.caps = last.caps.union(grant.caps),
             None => kept.push(grant),
         }

@@ -135,11 +135,13 @@ fn reversed(path: &Path) -> Vec<std::ffi::OsString> {
         .collect()
 }
 
-/// The project a command line belongs to: the nearest directory that holds a
-/// `.git` or `.clash`, else the directory itself.
-pub(crate) fn project_of(dir: &Path) -> PathBuf {
+/// The project a command line belongs to: the nearest directory below the home
+/// that holds a `.git` or `.clash`, else the directory itself. The home's own
+/// `.clash` holds the user's policy and makes no project.
+pub(crate) fn project_of(dir: &Path, home: &Path) -> PathBuf {
     let marked = |dir: &&Path| dir.join(".git").exists() || dir.join(".clash").exists();
-    dir.ancestors().find(marked).unwrap_or(dir).to_path_buf()
+    let inside = dir.ancestors().take_while(|dir| !home.starts_with(dir));
+    inside.into_iter().find(marked).unwrap_or(dir).to_path_buf()
 }
 
 /// Creates a directory only its owner can enter.

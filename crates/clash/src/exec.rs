@@ -78,10 +78,11 @@ impl ExecError {
 /// Says what went wrong, with its cause, and gives the exit status.
 pub(crate) fn report(error: &ExecError) -> u8 {
     let mut text = format!("clash: {error}");
-    let mut source = std::error::Error::source(error);
-    if let ExecError::Launch { error, .. } = error {
-        source = std::error::Error::source(error);
-    }
+    let mut source = match error {
+        ExecError::Launch { error, .. } => std::error::Error::source(error),
+        ExecError::NoPlan { refusal, .. } => std::error::Error::source(refusal),
+        other => std::error::Error::source(other),
+    };
     while let Some(cause) = source {
         text.push_str(&format!(": {cause}"));
         source = cause.source();
@@ -225,7 +226,10 @@ impl Room {
             env::text(env::CLAUDE_CODE_SESSION_ID).and_then(|id| Session::open(&dirs, &id).ok());
         let project = match &session {
             Some(session) => session.project.clone(),
-            None => project_of(&std::env::current_dir().map_err(ExecError::WorkingDirectory)?),
+            None => {
+                let here = std::env::current_dir().map_err(ExecError::WorkingDirectory)?;
+                project_of(&here, &dirs.home)
+            }
         };
         Ok(Self { dirs, session, project })
     }

@@ -50,7 +50,7 @@ fn part(part: &Part) -> String {
                 text.push_str(" (the project's policy is not trusted, so its allow counts as ask)");
             }
             if *doubtful {
-                text.push_str(" (what it will run is known only when the shell expands it)");
+                text.push_str(" (it may match: the exact words are known only when it runs)");
             }
             text
         }

@@ -94,7 +94,9 @@ pub struct Conflict {
 impl Decision {
     /// The part that made the answer what it is.
     pub fn decisive(&self) -> Option<&Part> {
-        self.parts.iter().find(|part| part.effect == self.effect).or(self.parts.first())
+        let strictest = |part: &&Part| part.effect == self.effect;
+        let ruled = self.parts.iter().filter(|part| part.cause != Cause::Inert).find(strictest);
+        ruled.or(self.parts.first())
     }
 }
 
@@ -266,7 +268,7 @@ impl<'a> Stack<'a> {
             match (ruling.sandbox, room) {
                 (Some(sandbox), None) => room = Some((sandbox, what)),
                 (Some(sandbox), Some((first, first_what)))
-                    if sandbox != first && conflict.is_none() =>
+                    if sandbox != first && conflict.is_none() && effect < Effect::Deny =>
                 {
                     conflict = Some(Conflict {
                         first: (first_what.clone(), first.name()?.to_owned()),

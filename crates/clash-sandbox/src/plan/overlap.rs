@@ -56,7 +56,12 @@ pub(super) fn expressible(rules: &[Rule<'_>], grant: &Grant) -> Result<(), Refus
         let root_only = deny.region() == Region::Exactly
             && deny.real == grant.path
             && deny.found == super::Found::Directory;
-        if cut || root_only {
+        // A policy's own allow has been narrowed by a rule on the same path; what
+        // worktrees and the launcher ask for has not.
+        let denied_outright = !matches!(grant.why, Why::Rule(_))
+            && matches!(deny.region(), Region::Below | Region::Exactly)
+            && deny.real == grant.path;
+        if cut || root_only || denied_outright {
             return Err(Refusal::Narrower {
                 effect: deny.rule.effect,
                 rule: deny.rule.pattern.to_string(),

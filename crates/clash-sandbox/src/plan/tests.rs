@@ -284,6 +284,17 @@ fn the_launcher_may_reach_inside_the_cage_but_not_over_it() {
 }
 
 #[test]
+fn a_deny_on_what_the_launcher_needs_is_not_overridden() {
+    let world = World::new();
+    let sandbox = sandbox(vec![deny("r", "~/.gitconfig")]);
+    let extra =
+        [Grant { path: world.base.join("home/.gitconfig"), caps: Caps::READ, why: Why::Launcher }];
+    let request =
+        Request { sandbox: &sandbox, places: &world.places, cage: &world.cage, extra: &extra };
+    assert!(matches!(plan(&request, &HOST), Err(Refusal::Narrower { .. })));
+}
+
+#[test]
 fn the_baseline_gives_way_to_a_deny_that_covers_an_entry() {
     let world = World::new();
     let has = |plan: &Plan, path: &str| plan.grants.iter().any(|g| g.path == Path::new(path));
@@ -324,6 +335,17 @@ fn grants_that_repeat_one_above_are_dropped() {
     let world = World::new();
     let rules = vec![allow("rwcdx", "$PWD"), allow("r", "$PWD/src"), allow("rw", "$PWD")];
     assert_snapshot!(world.show(rules), @"rwcdx /W/home/app (policy.star:7)");
+}
+
+#[test]
+fn a_grant_on_a_baseline_path_is_the_policys() {
+    let world = World::new();
+    let plan = world.plan(vec![allow("rwcdx", "/opt")]).unwrap();
+    let opt: Vec<_> = plan.grants.iter().filter(|g| g.path == Path::new("/opt")).collect();
+    if Path::new("/opt").exists() {
+        assert_eq!(opt.len(), 1);
+        assert_eq!((opt[0].caps, &opt[0].why), (Caps::ALL, &Why::Rule(span(7))));
+    }
 }
 
 #[test]

@@ -106,11 +106,15 @@ fn text(out: &mut Out, action: &Action, decision: &Decision) -> std::io::Result<
             out.line(format!("  {word}  {}  [{}]", say::brief(&part.what), cause(part)))?;
         }
     }
-    let Some(sandbox) = decision.sandbox.as_ref().filter(|_| decision.conflict.is_none()) else {
-        return Ok(());
-    };
-    out.line("")?;
-    grants(out, sandbox)
+    // A refused action runs nowhere, and a page is fetched by the agent itself.
+    let confined = matches!(action.input, Input::Script(_) | Input::File { .. });
+    match &decision.sandbox {
+        Some(sandbox) if confined && decision.effect < Effect::Deny => {
+            out.line("")?;
+            grants(out, sandbox)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What a sandbox grants, as people read it.
@@ -118,7 +122,12 @@ pub(super) fn grants(out: &mut Out, sandbox: &Sandbox) -> std::io::Result<()> {
     let doc = if sandbox.doc.is_empty() { String::new() } else { format!(": {}", sandbox.doc) };
     out.line(format!("sandbox {} ({}){doc}", out.tone(Tone::Strong, &sandbox.name), sandbox.span))?;
     for rule in &sandbox.fs {
-        out.line(format!("  {:<5} {:<5}  {}", rule.effect.word(), rule.caps, rule.pattern))?;
+        out.line(format!(
+            "  {:<5} {:<5}  {}",
+            rule.effect.word(),
+            rule.caps.to_string(),
+            rule.pattern
+        ))?;
     }
     out.line(format!(
         "  {:<5} {:<5}  every other path (the system's programs stay readable)",
@@ -144,7 +153,7 @@ fn cause(part: &Part) -> String {
         Cause::Inert => "runs no program".to_owned(),
         Cause::Cage => "clash's own".to_owned(),
     };
-    if let Some(sandbox) = &part.sandbox {
+    if let Some(sandbox) = part.sandbox.as_ref().filter(|_| part.effect < Effect::Deny) {
         text.push_str(&format!(", sandbox {sandbox}"));
     }
     if let Some(why) = part.opaque {

@@ -109,7 +109,7 @@ fn project(given: Option<PathBuf>) -> Result<(Dirs, PathBuf), Failure> {
         Some(path) => std::fs::canonicalize(&path).map_err(|error| {
             Failure::new(format!("cannot use the project {}: {error}", path.display()))
         })?,
-        None => project_of(&std::env::current_dir()?),
+        None => project_of(&std::env::current_dir()?, &dirs.home),
     };
     Ok((dirs, project))
 }

@@ -1,0 +1,244 @@
+//! The kernel says no: what `rust_full` does not grant is out of reach, as a
+//! plain user and as root, and what it grants works.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{Machine, Ran, as_each_user, clash, eventually, skipped};
+
+const SECRET: &str = "secret-key-material";
+
+fn with_secret(m: &Machine) {
+    m.write(".ssh/id_ed25519", SECRET);
+    m.write("other/file", "outside");
+    m.make_dir(m.home().join(".cargo"));
+    m.make_dir(m.home().join(".rustup"));
+}
+
+#[test]
+fn files_outside_the_grants_are_out_of_reach() {
+    as_each_user(|m| {
+        with_secret(&m);
+        let home = m.home().display().to_string();
+        let ran = m.inside(
+            "rust_full",
+            "cat ~/.ssh/id_*; cat ~/.ssh/id_ed25519; cd ~/.ssh && cat id_ed25519",
+        );
+        assert!(!ran.stdout.contains(SECRET), "{ran:?}");
+        for write in [
+            "echo x > ~/other/new",
+            "echo x >> ~/other/file",
+            ": > ~/other/file",
+            "rm ~/other/file",
+            "mv ~/other/file .",
+            "ln ~/other/file ./hard && echo x > hard",
+            "ln -s ~/other/file ./soft && echo x > soft",
+            "mkdir ~/other/dir",
+            "truncate -s 0 ~/other/file",
+            "echo x > ~/.bashrc",
+            "echo x > ~/.local/state/clash/x",
+            "echo x > /usr/local/clash-e2e",
+            "echo x > /etc/clash-e2e",
+        ] {
+            m.inside("rust_full", write).fails();
+        }
+        assert_eq!(std::fs::read_to_string(m.outside().join("file")).unwrap(), "outside");
+        for granted in [
+            "echo x > new && rm new",
+            "mkdir -p a/b && mv a c && rm -r c",
+            "echo x > $TMPDIR/t",
+            &format!("echo x > {home}/.cargo/t"),
+        ] {
+            m.inside("rust_full", granted).succeeds();
+        }
+    });
+}
+
+#[test]
+fn processes_outside_cannot_be_signalled_or_looked_into() {
+    as_each_user(|m| {
+        with_secret(&m);
+        let mut outside = m.command("sleep").arg("60").env("CANARY_IN_ENV", "yes").spawn().unwrap();
+        let pid = outside.id();
+        for attempt in [
+            format!("kill -TERM {pid}"),
+            format!("kill -0 {pid}"),
+            format!("grep -a CANARY /proc/{pid}/environ"),
+            format!("head -c 1 /proc/{pid}/mem"),
+            format!("ls /proc/{pid}/root/"),
+            format!("cat /proc/{pid}/maps"),
+            format!("perl -e 'exit(syscall(101, 16, {pid}, 0, 0) == 0 ? 0 : 1)'"),
+        ] {
+            m.inside("rust_full", &attempt).fails();
+        }
+        assert!(outside.try_wait().unwrap().is_none(), "it was ended from inside");
+        outside.kill().unwrap();
+        outside.wait().unwrap();
+        m.inside("rust_full", "sleep 30 & kill $!").succeeds();
+    });
+}
+
+#[test]
+fn inherited_descriptors_do_not_get_through() {
+    as_each_user(|m| {
+        with_secret(&m);
+        let script = r#"exec 7<"$HOME/.ssh/id_ed25519" 8>>"$HOME/other/file"; exec "$0" sandbox exec rust_full -- sh -c 'cat <&7; echo x >&8; ls /proc/self/fd | wc -l'"#;
+        let ran = Ran::of(m.command("bash").args(["-c", script]).arg(clash()));
+        assert!(!ran.stdout.contains(SECRET), "{ran:?}");
+        assert_eq!(std::fs::read_to_string(m.outside().join("file")).unwrap(), "outside");
+    });
+}
+
+/// System call numbers differ by machine; perl is on every distribution.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_kernels_back_doors_are_shut() {
+    if Command::new("perl").arg("-e1").output().is_err() {
+        return skipped("system calls from inside, because there is no perl");
+    }
+    as_each_user(|m| {
+        with_secret(&m);
+        let call = |name: &str, args: &str| {
+            let script =
+                format!("perl -e '$b = \"\\0\" x 128; exit(syscall({args}) >= 0 ? 0 : 1)'");
+            let ran = m.inside("rust_full", &script);
+            assert_ne!(ran.code, Some(0), "{name}: {ran:?}");
+            assert_eq!(ran.signal, None, "{name}: {ran:?}");
+        };
+        call("io_uring_setup", "425, 8, $b");
+        call("unshare user", "272, 0x10000000");
+        call("clone3", "435, $b, 64");
+        call("bpf", "321, 5, $b, 48");
+        call("perf_event_open", "298, $b, 0, -1, -1, 0");
+        call("userfaultfd", "323, 0");
+        call("keyctl", "250, 0, -3, 0");
+        call("add_key", "248, $b, $b, $b, 0, -3");
+        call("socket unix", "41, 1, 1, 0");
+        call("socket vsock", "41, 40, 1, 0");
+        call("socket mptcp", "41, 2, 1, 262");
+        call("shmget", "29, 0, 4096, 01600");
+        call("mount", "165, $b, $b, $b, 0, 0");
+        call("chroot", "161, $b");
+        let network = m.inside("project", "perl -e 'exit(syscall(41, 2, 1, 0) >= 0 ? 0 : 1)'");
+        assert_ne!(network.code, Some(0), "{network:?}");
+        m.inside("rust_full", "perl -e 'exit(syscall(41, 2, 1, 0) >= 0 ? 0 : 1)'").succeeds();
+    });
+}
+
+#[test]
+fn nothing_can_be_typed_into_the_terminal() {
+    if Command::new("script").arg("--version").output().is_err()
+        || Command::new("perl").arg("-e1").output().is_err()
+    {
+        return skipped("TIOCSTI, because there is no script(1) or perl");
+    }
+    as_each_user(|m| {
+        with_secret(&m);
+        let inject = |prefix: &str| {
+            let inner = format!(
+                "{prefix} perl -e 'exit(ioctl(STDIN, 0x5412, my $c = \"x\") ? 0 : 9)'; echo status=$?"
+            );
+            Ran::of(m.command("script").args(["-qec", &inner, "/dev/null"])).stdout
+        };
+        let sandboxed = inject(&format!("{} sandbox exec rust_full --", clash().display()));
+        assert!(sandboxed.contains("status=9"), "{sandboxed}");
+        if !inject("").contains("status=0") {
+            skipped("the counter-check of TIOCSTI, because this kernel refuses it anyway");
+        }
+    });
+}
+
+#[test]
+fn sandboxes_of_the_policy_are_enforced_as_written() {
+    as_each_user(|m| {
+        with_secret(&m);
+        let m = m.policy(
+            r#"
+sandbox(name = "reader", fs = {"$PWD": allow("rx"), "$HOME/other": allow("r")})
+sandbox(name = "narrow", fs = {"$PWD": allow(), "$PWD/secret": deny()})
+sandbox(name = "wide", fs = {"$HOME": allow()})
+sandbox(name = "open", default = allow())
+"#,
+        );
+        m.inside("reader", "cat ~/other/file").succeeds().says("outside");
+        m.inside("reader", "echo x > x").fails();
+        m.make_dir(m.project().join("secret"));
+        m.inside("narrow", "true").exits(125).says("policy.star:3").says("namespaced tier");
+        m.inside("wide", "true").exits(125).says("no sandbox may touch");
+        m.inside("open", "true").exits(125).says("allows every path by default");
+    });
+}
+
+#[test]
+fn a_crate_with_a_dependency_builds_and_tests() {
+    as_each_user(|m| {
+        if let Err(missing) = rust_toolchain(&m) {
+            return skipped(&format!("building a crate inside rust_full: {missing}"));
+        }
+        m.write("app/Cargo.toml", "[package]\nname = \"fresh\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[dependencies]\nitoa = \"1\"\n");
+        m.write("app/src/lib.rs", "pub fn text(n: u32) -> String { itoa::Buffer::new().format(n).to_owned() }\n#[test]\nfn works() { assert_eq!(text(7), \"7\"); }\n");
+        let bin = m.home().join(".rustup/toolchains/test/bin");
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display());
+        let script = "cargo build --offline && cargo test --offline && ! cat ~/.ssh/id_ed25519";
+        m.write(".ssh/id_ed25519", SECRET);
+        let mut command = m.command(clash());
+        command.env("PATH", &path).args(["sandbox", "exec", "rust_full", "--", "sh", "-c", script]);
+        let ran = Ran::of(&mut command).succeeds().says("test works ... ok");
+        assert!(!ran.stdout.contains(SECRET));
+        eventually("the build directory is there", || m.project().join("target/debug").exists());
+    });
+}
+
+/// Gives the machine a toolchain and one dependency, out of what built these
+/// tests, by hard links where possible.
+fn rust_toolchain(m: &Machine) -> Result<(), String> {
+    let sysroot =
+        Command::new("rustc").args(["--print", "sysroot"]).output().map_err(|e| e.to_string())?;
+    let sysroot = String::from_utf8_lossy(&sysroot.stdout).trim().to_owned();
+    let toolchain = m.home().join(".rustup/toolchains/test");
+    for part in ["bin", "lib"] {
+        copy_tree(m, &Path::new(&sysroot).join(part), &toolchain.join(part))
+            .map_err(|e| e.to_string())?;
+    }
+    let cargo_home = std::env::var_os("CARGO_HOME")
+        .map(Into::into)
+        .or_else(|| std::env::home_dir().map(|h| h.join(".cargo")));
+    let registry = cargo_home.ok_or("no cargo home")?.join("registry");
+    for part in ["index", "cache"] {
+        for source in std::fs::read_dir(registry.join(part)).map_err(|e| e.to_string())? {
+            let source = source.map_err(|e| e.to_string())?;
+            let to = m.home().join(".cargo/registry").join(part).join(source.file_name());
+            let keep = |path: &Path| {
+                let text = path.to_string_lossy();
+                text.ends_with("config.json")
+                    || text.ends_with("/it/oa/itoa")
+                    || text.contains("/itoa-1")
+            };
+            copy_some(m, &source.path(), &to, &keep).map_err(|e| e.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+fn copy_tree(m: &Machine, from: &Path, to: &Path) -> std::io::Result<()> {
+    copy_some(m, from, to, &|path| !path.to_string_lossy().contains("/rustlib/src"))
+}
+
+fn copy_some(
+    m: &Machine,
+    from: &Path,
+    to: &Path,
+    keep: &dyn Fn(&Path) -> bool,
+) -> std::io::Result<()> {
+    m.make_dir(to);
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            copy_some(m, &from, &to, keep)?;
+        } else if keep(&from) && std::fs::hard_link(&from, &to).is_err() {
+            std::fs::copy(&from, &to)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! What people read: `explain`, `sandbox`, help.
+
+use crate::support::{Machine, Who};
+
+const POLICY: &str = r#"load("@clash//rust.star", "rust_full")
+when({
+    "Bash": {
+        "cargo": allow(sandbox = rust_full),
+        "git push": {"--force": deny(reason = "rewriting shared history")},
+    },
+    "WebFetch": {"docs.rs": allow()},
+})
+"#;
+
+/// The home of each run is different; what is shown is not.
+fn shown(m: &Machine, args: &[&str]) -> String {
+    let ran = m.clash(args.iter().copied());
+    let text = format!("{}{}", ran.stdout, ran.stderr);
+    text.replace(&m.home().display().to_string(), "~")
+        .lines()
+        .map(|l| format!("{}\n", l.trim_end()))
+        .collect()
+}
+
+#[test]
+fn a_command_is_explained_with_its_rule_and_its_sandbox() {
+    let m = Machine::new(Who::Me).policy(POLICY);
+    insta::assert_snapshot!(shown(&m, &["explain", "bash", "cd x && cargo build"]), @r#"
+    allow: `cargo build` is allowed by ~/.clash/policy.star:4
+
+    commands:
+      allow  cd x  [runs no program]
+      allow  cargo build  [user Bash > cargo at ~/.clash/policy.star:4, sandbox rust_full]
+
+    sandbox rust_full (@clash//rust.star:3): cargo, rustc and rustup: the project, the Rust toolchain, the network.
+      allow rwcdx  $PWD/**
+      allow rwcdx  $CARGO_HOME/**
+      allow rwcdx  $RUSTUP_HOME/**
+      allow rwcdx  $TMPDIR/**
+      allow r      $HOME/.gitconfig
+      allow r      $HOME/.config/git/**
+      ask   rwcdx  every other path (the system's programs stay readable)
+      allow        network
+    "#);
+    insta::assert_snapshot!(shown(&m, &["explain", "bash", "git -C . push --force"]), @r#"
+    deny: `git -C . push --force` is denied by ~/.clash/policy.star:5: rewriting shared history (it may match: the exact words are known only when it runs)
+
+    commands:
+      deny   git -C . push --force  [user Bash > git > push > --force at ~/.clash/policy.star:5, may match]
+    "#);
+    insta::assert_snapshot!(shown(&m, &["explain", "bash", "echo $(date)"]), @r#"
+    ask: `echo $(date)` needs your approval: no rule matches it, the default is ask (it cannot be looked into: it holds a substitution)
+
+    commands:
+      ask    echo $(date)  [default of the built-in policy at @clash//builtin.star:6, sandbox project, opaque: it holds a substitution]
+
+    sandbox project (@clash//sandboxes.star:8): The project and the temporary directory; no network.
+      allow rwcdx  $PWD/**
+      allow rwcdx  $TMPDIR/**
+      allow r      $HOME/.gitconfig
+      allow r      $HOME/.config/git/**
+      ask   rwcdx  every other path (the system's programs stay readable)
+      deny         network
+    "#);
+}
+
+#[test]
+fn files_and_pages_are_explained_too() {
+    let m = Machine::new(Who::Me).policy(POLICY);
+    insta::assert_snapshot!(shown(&m, &["explain", "read", "../.ssh/id_ed25519"]), @r#"
+    ask: `~/.ssh/id_ed25519` needs your approval: sandbox project does not grant read there
+
+    sandbox project (@clash//sandboxes.star:8): The project and the temporary directory; no network.
+      allow rwcdx  $PWD/**
+      allow rwcdx  $TMPDIR/**
+      allow r      $HOME/.gitconfig
+      allow r      $HOME/.config/git/**
+      ask   rwcdx  every other path (the system's programs stay readable)
+      deny         network
+    "#);
+    insta::assert_snapshot!(shown(&m, &["explain", "webfetch", "https://docs.rs/serde"]), @r#"allow: `docs.rs` is allowed by ~/.clash/policy.star:7"#);
+    insta::assert_snapshot!(shown(&m, &["explain", "write", ".claude/settings.json"]), @r#"deny: `~/app/.claude/settings.json` is denied: it steers the agent or clash itself, which no sandbox may change"#);
+    insta::assert_snapshot!(shown(&m, &["explain", "webfetch", "ftp://x"]), @r#"clash: `ftp://x` is not an http or https URL"#);
+}
+
+#[test]
+fn json_says_the_same() {
+    let m = Machine::new(Who::Me).policy(POLICY);
+    let text = m.clash(["explain", "--json", "bash", "cargo build"]).succeeds().stdout;
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["effect"], "allow");
+    assert_eq!(value["sandbox"]["name"], "rust_full");
+    assert_eq!(value["parts"][0]["rule"]["keys"], serde_json::json!(["Bash", "cargo"]));
+    for args in [["sandbox", "list"], ["sandbox", "show"], ["sandbox", "plan"]] {
+        let name = if args[1] == "list" { None } else { Some("project") };
+        let text = m.clash(args.into_iter().chain(name).chain(["--json"])).succeeds().stdout;
+        serde_json::from_str::<serde_json::Value>(&text).unwrap();
+    }
+}
+
+#[test]
+fn sandboxes_can_be_looked_at() {
+    let m = Machine::new(Who::Me);
+    insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust_full"]), @r#"
+    sandbox rust_full (@clash//rust.star:3): cargo, rustc and rustup: the project, the Rust toolchain, the network.
+      allow rwcdx  $PWD/**
+      allow rwcdx  $CARGO_HOME/**
+      allow rwcdx  $RUSTUP_HOME/**
+      allow rwcdx  $TMPDIR/**
+      allow r      $HOME/.gitconfig
+      allow r      $HOME/.config/git/**
+      ask   rwcdx  every other path (the system's programs stay readable)
+      allow        network
+    "#);
+    insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust"]), @r#"
+    clash: there is no sandbox `rust`
+
+    hint: known are git_full, git_safe, project, readonly, rust_full
+    "#);
+    m.clash(["sandbox", "plan", "project"]).succeeds().says("landlock").says("seccomp");
+}
+
+#[test]
+fn a_project_that_is_the_home_is_refused() {
+    let m = Machine::new(Who::Me);
+    let home = m.home().display().to_string();
+    let ran = m.clash(["sandbox", "exec", "project", "--project", &home, "--", "true"]);
+    ran.exits(125).says("is the home directory or above it").says("hint:");
+}
+
+#[test]
+fn help_names_every_command() {
+    let m = Machine::new(Who::Me);
+    let help = m.clash(["--help"]).succeeds().stdout;
+    for verb in ["install", "uninstall", "doctor", "explain", "log", "sandbox", "exec", "hook"] {
+        assert!(help.contains(verb), "{verb}");
+        m.clash([verb, "--help"]).succeeds().says("Usage:");
+    }
+    m.clash(["frobnicate"]).exits(2);
+}

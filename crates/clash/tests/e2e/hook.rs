@@ -1,0 +1,261 @@
+//! The hook fails closed, and answers in the client's words.
+
+use serde_json::json;
+
+use crate::support::{Answer, Machine, Who, as_each_user, is_root, skipped};
+
+const POLICY: &str = r#"
+load("@clash//rust.star", "rust_full")
+load("@clash//sandboxes.star", "git_full", "project")
+settings(default = ask(), default_sandbox = project)
+when({
+    "Bash": {
+        ("cargo", "rustc", "rustup"): allow(sandbox = rust_full),
+        "git": {"push": deny(reason = "pushing is mine"), glob("**"): allow(sandbox = git_full)},
+    },
+    ("Read", "Write", "Edit"): allow(sandbox = project),
+    "WebFetch": {"docs.rs": allow()},
+})
+"#;
+
+fn machine() -> Machine {
+    Machine::new(Who::Me).policy(POLICY)
+}
+
+#[test]
+fn commands_are_decided_by_the_policy() {
+    let m = machine();
+    m.bash("cargo build").is("allow", "policy.star:7");
+    m.bash("git push origin main").is("deny", "pushing is mine");
+    m.bash("npm test").is("ask", "no rule matches it");
+    m.bash("cargo build && git status").is("deny", "run them as separate commands");
+    m.bash("cargo build && $X").is("deny", "pushing is mine");
+}
+
+#[test]
+fn file_tools_are_judged_on_the_path_a_write_would_reach() {
+    let m = machine();
+    let write = |path: &str| m.asks("Write", json!({"file_path": path, "content": "x"}));
+    let project = m.project();
+    write("src/new.rs").is("allow", "policy.star");
+    write("../other/x").is("ask", "does not grant");
+    write(&format!("{}-evil/x", project.display())).is("ask", "does not grant");
+    std::os::unix::fs::symlink(m.outside().join("target"), project.join("link")).unwrap();
+    write("link").is("ask", "does not grant");
+    for caged in
+        [".claude/settings.json", ".claude/skills/x/SKILL.md", ".clash/policy.star", ".mcp.json"]
+    {
+        write(caged).is("deny", "steers the agent or clash itself");
+    }
+    write(&m.state().join("sessions/x").display().to_string()).is("deny", "steers");
+    m.asks("Read", json!({"file_path": "/usr/include/stdio.h"})).is("allow", "");
+    m.asks("Read", json!({"file_path": "/proc/self/environ"})).is("ask", "does not grant");
+    m.asks("Read", json!({"file_path": m.home().join(".ssh/id_ed25519")}))
+        .is("ask", "does not grant read");
+}
+
+#[test]
+fn hosts_are_decided_by_their_one_spelling() {
+    let m = machine();
+    let fetch = |url: &str| m.asks("WebFetch", json!({"url": url, "prompt": "x"}));
+    fetch("https://docs.rs/serde").is("allow", "policy.star");
+    fetch("https://evil.test/").is("ask", "no rule");
+    fetch("https://docs.rs@evil.test/").is("deny", "credentials");
+    fetch("file:///etc/passwd").is("deny", "not an http");
+}
+
+#[test]
+fn without_a_policy_everything_asks_in_the_project_sandbox() {
+    let m = Machine::new(Who::Me);
+    let answer = m.bash("make").is("ask", "the default is ask");
+    assert!(answer.updated.unwrap()["command"].as_str().unwrap().contains("exec --approval"));
+    assert_eq!(m.trace()[0]["sandbox"], "project");
+}
+
+#[test]
+fn the_command_is_wrapped_unless_the_shell_prefix_does_it() {
+    let m = machine();
+    let wrapped = m.bash("cargo 'x y'").updated.unwrap();
+    assert!(wrapped["command"].as_str().unwrap().ends_with(r"-- 'cargo '\''x y'\'''"), "{wrapped}");
+    m.clash(["install", "--agent", "claude"]).succeeds();
+    let message = m.message("PreToolUse", "Bash", json!({"command": "cargo build"}));
+    let mut hook = m.command(crate::support::clash());
+    hook.env("CLAUDE_CODE_SHELL_PREFIX", m.state().join("bin/clash-shell"));
+    assert_eq!(Answer::of(&piped(hook, &message.to_string())).updated, None);
+}
+
+fn piped(mut command: std::process::Command, input: &str) -> crate::support::Ran {
+    use std::io::Write;
+    use std::process::Stdio;
+    let mut child = command
+        .args(["hook", "claude", "PreToolUse"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap().into()
+}
+
+#[test]
+fn whatever_is_not_a_message_is_blocked() {
+    let m = machine();
+    let good = m.message("PreToolUse", "Bash", json!({"command": "cargo build"})).to_string();
+    let mut bad: Vec<Vec<u8>> =
+        (0..good.len()).step_by(7).map(|cut| good.as_bytes()[..cut].to_vec()).collect();
+    bad.extend([
+        b"\xff\xfe{}".to_vec(),
+        good.replace("cargo build", "cargo \u{1}").into_bytes(),
+        good.replace("PreToolUse", "PreToolUsage").into_bytes(),
+        good.replace("test-session", "../../escape").into_bytes(),
+        good.replace(r#"{"command":"cargo build"}"#, "[]").into_bytes(),
+        good.replace(r#"{"command":"cargo build"}"#, "{}").into_bytes(),
+        format!("{good}{good}").into_bytes(),
+        format!("{}{}", good, " ".repeat(1 << 20)).into_bytes(),
+        "[".repeat(100_000).into_bytes(),
+    ]);
+    for input in bad {
+        let answer = Answer::of(&m.hook_raw(&input));
+        assert_eq!(
+            answer.effect,
+            "deny",
+            "{:?}",
+            String::from_utf8_lossy(&input).chars().take(80).collect::<String>()
+        );
+        assert!(!answer.reason.trim().is_empty());
+    }
+    m.clash(["hook", "claude"]).exits(2).says("blocked");
+    m.clash(["hook", "nobody"]).exits(2).says("the only agent known is claude");
+}
+
+#[test]
+fn a_policy_that_does_not_compile_denies_everything_and_says_where() {
+    let m = machine().policy("when({\"Bash\": {\"git\": alow()}})");
+    m.bash("ls").is("deny", "policy.star:1:23");
+    m.asks("Read", json!({"file_path": "x"})).is("deny", "did you mean `allow`");
+}
+
+#[test]
+fn a_policy_that_eats_all_memory_is_blocked_by_the_guard() {
+    let m = machine().policy("def f():\n  x = [1]\n  for i in range(60):\n    x = x + x\nf()");
+    let ran = m.hook(&m.message("PreToolUse", "Bash", json!({"command": "ls"})));
+    let denied = ran.code == Some(0) && ran.stdout.contains("\"deny\"");
+    assert!(denied || ran.code != Some(0), "{ran:?}");
+}
+
+#[test]
+fn an_unreadable_policy_denies() {
+    as_each_user(|m| {
+        m.make_dir(m.home().join(".clash/policy.star"));
+        m.bash("ls").is("deny", "policy.star");
+    });
+    if is_root() {
+        let m = Machine::new(Who::Nobody).policy(POLICY);
+        use std::os::unix::fs::PermissionsExt;
+        let path = m.home().join(".clash/policy.star");
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o000)).unwrap();
+        m.bash("cargo build").is("deny", "cannot read the policy");
+    } else {
+        skipped("a policy without read permission, because the tests do not run as root");
+    }
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_written_denies() {
+    as_each_user(|m| {
+        m.write(".local/state/clash", "a file where the directory should be");
+        m.bash("ls").is("deny", "state directory");
+    });
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_denies() {
+    let m = machine();
+    m.bash("cargo build").is("allow", "");
+    let trace = m.state().join("sessions/test-session/trace.jsonl");
+    std::fs::remove_file(&trace).unwrap();
+    std::fs::create_dir(&trace).unwrap();
+    m.bash("cargo build").is("deny", "cannot write the trace");
+}
+
+#[test]
+fn a_damaged_cache_is_ignored_and_a_changed_policy_is_noticed() {
+    let m = machine().settled();
+    m.bash("cargo build").is("allow", "");
+    let dir = m.home().join(".cache/clash/policy");
+    let cached = std::fs::read_dir(&dir).unwrap().next().unwrap().unwrap().path();
+    let mut image = std::fs::read(&cached).unwrap();
+    let middle = image.len() / 2;
+    image[middle] ^= 1;
+    std::fs::write(&cached, image).unwrap();
+    m.bash("cargo build").is("allow", "");
+    let m = m.policy("when({\"Bash\": deny()})");
+    m.bash("cargo build").is("deny", "policy.star:1");
+}
+
+#[test]
+fn a_warm_cache_runs_no_starlark() {
+    let m = machine().settled();
+    m.bash("cargo build").is("allow", "");
+    let dir = m.home().join(".cache/clash/policy");
+    let cached = std::fs::read_dir(&dir).unwrap().next().unwrap().unwrap().path();
+    let before = std::fs::metadata(&cached).unwrap().modified().unwrap();
+    for _ in 0..3 {
+        m.bash("cargo build").is("allow", "");
+    }
+    assert_eq!(std::fs::metadata(&cached).unwrap().modified().unwrap(), before);
+}
+
+#[test]
+fn a_projects_own_policy_can_only_tighten() {
+    let m = machine();
+    m.write("app/.clash/policy.star", "when({\"Bash\": {\"make\": allow(), \"cargo\": deny()}})");
+    m.bash("make").is("ask", "not trusted");
+    m.bash("cargo build").is("deny", "policy.star:1");
+}
+
+#[test]
+fn questions_of_the_client_itself_pass() {
+    let m = machine();
+    let ran = m.hook(&m.message("PreToolUse", "AskUserQuestion", json!({"questions": []})));
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""));
+    m.asks("TodoWrite", json!({"todos": []})).is("allow", "builtin.star");
+    m.asks("mcp__db__query", json!({"sql": "drop table x"})).is("ask", "no rule");
+}
+
+#[test]
+fn a_permission_request_is_answered_only_with_no() {
+    let m = machine();
+    let request =
+        |script: &str| m.hook(&m.message("PermissionRequest", "Bash", json!({"command": script})));
+    assert!(request("git push").stdout.contains(r#""behavior":"deny""#));
+    assert_eq!(request("npm test").stdout, "");
+    assert_eq!(request("cargo build").stdout, "");
+}
+
+#[test]
+fn a_project_whose_settings_run_code_outside_gets_no_commands() {
+    let m = machine();
+    m.write("app/.claude/settings.json", r#"{"env": {"BASH_ENV": "./evil.sh"}}"#);
+    m.bash("cargo build").is("deny", "BASH_ENV");
+}
+
+#[test]
+fn settings_that_would_switch_clash_off_are_not_put_into_force() {
+    let m = machine();
+    m.clash(["install", "--agent", "claude"]).succeeds();
+    let own = m.home().join(".claude/settings.json");
+    let change = |path: &std::path::Path| {
+        let mut message = m.message("ConfigChange", "", json!({}));
+        message["file_path"] = json!(path);
+        m.hook(&message).stdout
+    };
+    assert_eq!(change(&own), "");
+    let local = m.write("app/.claude/settings.local.json", r#"{"permissions": {"allow": []}}"#);
+    assert_eq!(change(&local), "");
+    let local = m.write("app/.claude/settings.local.json", r#"{"disableAllHooks": true}"#);
+    assert!(change(&local).contains(r#""decision":"block""#));
+    std::fs::write(&own, "{}").unwrap();
+    assert!(change(&own).contains("no longer has clash"));
+}

@@ -1,0 +1,10 @@
+//! End-to-end tests: the built program against the real kernel, as a hook and
+//! as a launcher.
+
+mod enforce;
+mod exec;
+mod explain;
+mod hook;
+mod install;
+mod support;
+mod trace;

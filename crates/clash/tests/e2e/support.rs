@@ -1,0 +1,314 @@
+//! What the end-to-end tests share: a machine of their own (home, project,
+//! temporary directory) and sentences to test with.
+//!
+//! Every test of enforcement runs as root and as a plain user. Where the tests
+//! themselves do not run as root the root half is skipped, loudly; `.ci/run`
+//! counts the lines.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+
+/// Who runs the sandboxed command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The user the tests run as.
+    Me,
+    /// An unprivileged user; only root can become one.
+    Nobody,
+}
+
+const NOBODY: u32 = 65_534;
+
+/// Says that something was not tested. Written past the test runner's capture.
+pub fn skipped(what: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");
+}
+
+/// Runs a test as root and as a plain user.
+pub fn as_each_user(test: impl Fn(Machine)) {
+    if is_root() {
+        test(Machine::new(Who::Nobody));
+        test(Machine::new(Who::Me));
+    } else {
+        test(Machine::new(Who::Me));
+        skipped("the root half of an enforcement test, because the tests do not run as root");
+    }
+}
+
+pub fn is_root() -> bool {
+    let probe = tempfile::tempdir().unwrap();
+    std::os::unix::fs::MetadataExt::uid(&fs::metadata(probe.path()).unwrap()) == 0
+}
+
+/// The program under test, where every user can execute it.
+pub fn clash() -> &'static Path {
+    static PROGRAM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    let (_, path) = PROGRAM.get_or_init(|| {
+        let dir = tempfile::Builder::new().prefix("clash-bin-").tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let path = dir.path().join("clash");
+        let built = env!("CARGO_BIN_EXE_clash");
+        fs::hard_link(built, &path).or_else(|_| fs::copy(built, &path).map(drop)).unwrap();
+        (dir, path)
+    });
+    path
+}
+
+/// A home, a project and a temporary directory that belong to one user.
+pub struct Machine {
+    dir: tempfile::TempDir,
+    pub who: Who,
+}
+
+impl Machine {
+    pub fn new(who: Who) -> Self {
+        let dir = tempfile::Builder::new().prefix("clash-e2e-").tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let machine = Self { dir, who };
+        for path in [machine.home(), machine.project(), machine.tmp(), machine.outside()] {
+            machine.make_dir(path);
+        }
+        machine
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.dir.path().join("home")
+    }
+
+    pub fn project(&self) -> PathBuf {
+        self.home().join("app")
+    }
+
+    pub fn tmp(&self) -> PathBuf {
+        self.dir.path().join("tmp")
+    }
+
+    /// A directory of the same user that no sandbox grants.
+    pub fn outside(&self) -> PathBuf {
+        self.home().join("other")
+    }
+
+    fn own(&self, path: &Path) {
+        if self.who == Who::Nobody {
+            chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+    }
+
+    /// Makes a directory and its parents, all of them the user's.
+    pub fn make_dir(&self, path: impl AsRef<Path>) {
+        let ancestors = path.as_ref().ancestors();
+        let mut missing: Vec<&Path> = ancestors.take_while(|dir| !dir.exists()).collect();
+        while let Some(dir) = missing.pop() {
+            fs::create_dir(dir).unwrap();
+            self.own(dir);
+        }
+    }
+
+    /// Writes a file below the home that belongs to the user, and its directories.
+    pub fn write(&self, path: impl AsRef<Path>, text: &str) -> PathBuf {
+        let path = self.home().join(path);
+        let mut missing: Vec<&Path> =
+            path.ancestors().skip(1).take_while(|dir| !dir.exists()).collect();
+        while let Some(dir) = missing.pop() {
+            self.make_dir(dir);
+        }
+        fs::write(&path, text).unwrap();
+        self.own(&path);
+        path
+    }
+
+    /// The user's policy.
+    pub fn policy(self, text: &str) -> Self {
+        self.write(".clash/policy.star", text);
+        self
+    }
+
+    /// Waits until a policy just written is old enough to be cached.
+    pub fn settled(self) -> Self {
+        std::thread::sleep(std::time::Duration::from_millis(150));
+        self
+    }
+
+    /// Any program, as this machine's user, in the project, with nothing of the
+    /// test's environment but the search path.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.home())
+            .env("TMPDIR", self.tmp())
+            .env("LANG", "C.UTF-8")
+            .current_dir(self.project())
+            .stdin(Stdio::null());
+        if self.who == Who::Nobody {
+            command.uid(NOBODY).gid(NOBODY).env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        }
+        command
+    }
+
+    pub fn clash<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ran {
+        Ran::of(self.command(clash()).args(args))
+    }
+
+    /// A shell script in a named sandbox.
+    pub fn inside(&self, sandbox: &str, script: &str) -> Ran {
+        self.clash(["sandbox", "exec", sandbox, "--", "sh", "-c", script])
+    }
+
+    /// Feeds text to `clash hook claude`.
+    pub fn hook_raw(&self, input: &[u8]) -> Ran {
+        let mut child = self
+            .command(clash())
+            .args(["hook", "claude"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A hook may refuse before it has read everything.
+        let _ = child.stdin.take().unwrap().write_all(input);
+        Ran::from(child.wait_with_output().unwrap())
+    }
+
+    /// One hook message of Claude Code.
+    pub fn message(&self, event: &str, tool: &str, input: Value) -> Value {
+        json!({
+            "session_id": "test-session", "transcript_path": "/dev/null", "cwd": self.project(),
+            "permission_mode": "default", "hook_event_name": event, "tool_name": tool,
+            "tool_input": input, "tool_use_id": "toolu_1",
+        })
+    }
+
+    pub fn hook(&self, message: &Value) -> Ran {
+        self.hook_raw(message.to_string().as_bytes())
+    }
+
+    /// What the agent is told about a tool call.
+    pub fn asks(&self, tool: &str, input: Value) -> Answer {
+        Answer::of(&self.hook(&self.message("PreToolUse", tool, input)))
+    }
+
+    pub fn bash(&self, script: &str) -> Answer {
+        self.asks("Bash", json!({"command": script}))
+    }
+
+    /// The session's trace.
+    pub fn trace(&self) -> Vec<Value> {
+        let log = self.clash(["log", "--json"]);
+        log.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.home().join(".local/state/clash")
+    }
+}
+
+/// What a finished program left.
+#[derive(Debug)]
+pub struct Ran {
+    pub stdout: String,
+    pub stderr: String,
+    pub code: Option<i32>,
+    pub signal: Option<i32>,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        use std::os::unix::process::ExitStatusExt;
+        Self {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            code: output.status.code(),
+            signal: output.status.signal(),
+        }
+    }
+}
+
+impl Ran {
+    pub fn of(command: &mut Command) -> Self {
+        Self::from(command.output().unwrap())
+    }
+
+    #[track_caller]
+    pub fn succeeds(self) -> Self {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    pub fn fails(self) -> Self {
+        assert_ne!(self.code, Some(0), "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    pub fn says(self, text: &str) -> Self {
+        assert!(
+            self.stdout.contains(text) || self.stderr.contains(text),
+            "no `{text}` in {self:?}"
+        );
+        self
+    }
+}
+
+/// A hook's answer, as the client would read it.
+#[derive(Debug)]
+pub struct Answer {
+    pub effect: String,
+    pub reason: String,
+    pub updated: Option<Value>,
+}
+
+impl Answer {
+    /// Exit status 2 with a text blocks; exit status 0 with one document
+    /// decides; anything else would let the tool run.
+    #[track_caller]
+    pub fn of(ran: &Ran) -> Self {
+        if ran.code == Some(2) {
+            assert!(!ran.stderr.trim().is_empty() && ran.stdout.is_empty(), "{ran:?}");
+            return Self { effect: "deny".into(), reason: ran.stderr.clone(), updated: None };
+        }
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let value: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+        let output = &value["hookSpecificOutput"];
+        assert_eq!(output["hookEventName"], "PreToolUse", "{ran:?}");
+        Self {
+            effect: output["permissionDecision"].as_str().unwrap().to_owned(),
+            reason: output["permissionDecisionReason"].as_str().unwrap().to_owned(),
+            updated: output.get("updatedInput").cloned(),
+        }
+    }
+
+    #[track_caller]
+    pub fn is(self, effect: &str, reason: &str) -> Self {
+        assert_eq!(self.effect, effect, "{self:?}");
+        assert!(self.reason.contains(reason), "no `{reason}` in {self:?}");
+        self
+    }
+}
+
+/// Waits until something is true, for at most ten seconds.
+pub fn eventually(what: &str, test: impl Fn() -> bool) {
+    for _ in 0..200 {
+        if test() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("never happened: {what}");
+}
