@@ -47,6 +47,8 @@ pub(crate) enum ExecError {
     NoPlan { sandbox: String, refusal: Refusal },
     #[error("sandbox {sandbox}: {error}")]
     Launch { sandbox: String, error: LaunchError },
+    #[error("there is no sandbox `{name}`")]
+    NoSandbox { name: String, known: Vec<String> },
     #[error("the shell string of the agent is not text")]
     NotText,
     #[error("cannot prepare {}: {source}", path.display())]
@@ -67,6 +69,7 @@ impl ExecError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::NoPlan { refusal, .. } => refusal.hint(),
+            Self::NoSandbox { known, .. } => Some(format!("known are {}", known.join(", "))),
             Self::Launch { error: LaunchError::NotExecutable { .. }, sandbox } => {
                 Some(format!("`clash sandbox show {sandbox}` lists what it may execute"))
             }
@@ -108,6 +111,53 @@ pub(crate) fn shell_main(args: &[OsString]) -> u8 {
         Ok(never) => match never {},
         Err(error) => report(&error),
     }
+}
+
+/// `clash sandbox exec NAME -- COMMAND …`, where the user says which sandbox.
+/// `None`: the arguments are for the parser, which knows how to complain.
+pub(crate) fn sandbox_main(args: &[OsString]) -> Option<u8> {
+    let [name, rest @ ..] = args else { return None };
+    let command = match rest {
+        [dashes, command @ ..] if dashes == "--" => command,
+        command => command,
+    };
+    let name = name.to_str().filter(|name| !name.starts_with('-'))?;
+    if command.first().is_none_or(|word| word.as_encoded_bytes().starts_with(b"-")) {
+        return None;
+    }
+    let dirs = Dirs::from_env().ok()?;
+    let project = project_of(&std::env::current_dir().ok()?, &dirs.home);
+    Some(in_named(dirs, &project, name, command))
+}
+
+pub(crate) fn in_named(dirs: Dirs, project: &Path, name: &str, command: &[OsString]) -> u8 {
+    let run = || {
+        let [program, args @ ..] = command else { return Err(ExecError::Usage) };
+        let sandbox = named(&Policy::load(&dirs, project)?, name)?;
+        let room = Room { dirs, session: None, project: project.to_path_buf() };
+        room.launch(&sandbox, &[], program, args)
+    };
+    match run() {
+        Ok(never) => match never {},
+        Err(error) => report(&error),
+    }
+}
+
+/// The sandbox of the highest layer that has one of this name.
+fn named(policy: &Policy, name: &str) -> Result<Sandbox, ExecError> {
+    let ir = policy.ir().map_err(PolicyError::from)?;
+    let mut known = Vec::new();
+    for sandbox in ir.sandboxes() {
+        let sandbox = sandbox.map_err(PolicyError::from)?;
+        let this = sandbox.name().map_err(PolicyError::from)?;
+        if this == name {
+            return Ok(sandbox.to_sandbox().map_err(PolicyError::from)?);
+        }
+        known.push(this.to_owned());
+    }
+    known.sort();
+    known.dedup();
+    Err(ExecError::NoSandbox { name: name.to_owned(), known })
 }
 
 type Never = std::convert::Infallible;
@@ -213,7 +263,7 @@ fn shell_program() -> OsString {
 }
 
 /// Where a command is about to run, before its sandbox is known.
-pub(crate) struct Room {
+struct Room {
     dirs: Dirs,
     session: Option<Session>,
     project: PathBuf,
@@ -251,15 +301,11 @@ impl Room {
         texts.map(|text| text.trim().to_owned()).collect::<Vec<_>>().join("\n")
     }
 
-    /// For `clash sandbox exec`, where the user says which sandbox.
-    pub(crate) fn at(dirs: Dirs, project: &Path) -> Self {
-        Self { dirs, session: None, project: project.to_path_buf() }
-    }
-
     fn decide(&self, script: &str) -> Result<Decision, ExecError> {
         let policy = Policy::load(&self.dirs, &self.project)?;
-        let places = self.dirs.places(&self.project);
-        let world = World { places: &places, links: &Disk, baseline: &[], cage: &[] };
+        let disk = Disk::default();
+        let places = self.dirs.places(&self.project, &disk);
+        let world = World { places: &places, links: &disk, baseline: &[], cage: &[] };
         let agent = if self.session.is_some() { "claude" } else { "terminal" };
         let action = Action::script(agent, "", script);
         Ok(decide(policy.ir().map_err(PolicyError::from)?, &action, &world)?)
@@ -318,15 +364,16 @@ impl Room {
     }
 
     /// Plans the sandbox and becomes the command.
-    pub(crate) fn launch(
+    fn launch(
         &self,
         sandbox: &Sandbox,
         extra: &[Grant],
         program: &OsStr,
         args: &[OsString],
     ) -> Result<Never, ExecError> {
-        let places = self.dirs.places(&self.project);
-        let cage = Cage { paths: self.dirs.cage(&self.project) };
+        let disk = Disk::default();
+        let places = self.dirs.places(&self.project, &disk);
+        let cage = Cage { paths: self.dirs.cage(&self.project, &disk) };
         let request = Request { sandbox, places: &places, cage: &cage, extra };
         let plan = plan(&request, &Host::quick())
             .map_err(|refusal| ExecError::NoPlan { sandbox: sandbox.name.clone(), refusal })?;

@@ -125,13 +125,14 @@ fn decided(
 ) -> Result<(Action, Decision), HookError> {
     let action = claude::action(message, &dirs.home)?;
     let policy = Policy::load(dirs, &session.project)?;
-    let places = dirs.places(&session.project);
+    let disk = Disk::default();
+    let places = dirs.places(&session.project, &disk);
     // Commands are confined by the kernel; only paths are judged here.
     let (cage, baseline) = match &action.input {
-        Input::File { .. } => (dirs.cage(&session.project), readable_by_tools()),
+        Input::File { .. } => (dirs.cage(&session.project, &disk), readable_by_tools()),
         Input::Script(_) | Input::Host(_) | Input::Other => (Vec::new(), Vec::new()),
     };
-    let world = World { places: &places, links: &Disk, baseline: &baseline, cage: &cage };
+    let world = World { places: &places, links: &disk, baseline: &baseline, cage: &cage };
     let decision = decide(policy.ir().map_err(PolicyError::from)?, &action, &world)?;
     Ok((action, decision))
 }

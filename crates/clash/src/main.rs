@@ -1,7 +1,8 @@
 //! clash: every action a coding agent takes runs in its own sandbox.
 //!
-//! `hook` and `exec` are called for every action, so they are told apart before
-//! anything else is built; every other command goes through the parser.
+//! `hook`, `exec` and `sandbox exec` are called for every action, so they are
+//! told apart before anything else is built; every other command goes through
+//! the parser, which alone would cost as much as the rest of a hook call.
 
 mod agents;
 mod approval;
@@ -34,6 +35,9 @@ fn run(args: &[OsString]) -> u8 {
         }
         [_, verb, rest @ ..] if verb == "hook" && !asks_for_help(rest) => hook::main(rest),
         [_, verb, rest @ ..] if verb == "exec" && !asks_for_help(rest) => exec::main(rest),
+        [_, verb, what, rest @ ..] if verb == "sandbox" && what == "exec" => {
+            exec::sandbox_main(rest).unwrap_or_else(|| cmd::main(args))
+        }
         _ => cmd::main(args),
     }
 }

@@ -167,7 +167,26 @@ fn landlock() -> Item {
             Some("use Linux 6.12 or newer"),
             detail,
         ),
-        _ => works(name, detail),
+        _ => match in_child(landlock_domain) {
+            Ok(Ok(())) => works(name, detail),
+            Ok(Err(Failed { step, errno })) => {
+                let steps = ["no_new_privs", "enter a domain", "be denied by it"];
+                let step = steps.get(usize::from(step)).copied().unwrap_or("unknown step");
+                let what = format!("{step}: {}", io::Error::from_raw_os_error(errno));
+                missing(name, what, Some("sixteen nested domains are the kernel's limit"), detail)
+            }
+            Err(what) => missing(name, what, None, detail),
+        },
+    }
+}
+
+/// Enters a domain that grants nothing and looks whether it holds.
+fn landlock_domain() -> Result<(), Failed> {
+    rustix::thread::set_no_new_privs(true).at(0)?;
+    super::landlock::enter_empty().map_err(|_| Failed { step: 1, errno: 0 })?;
+    match openat(CWD, "/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+        Err(rustix::io::Errno::ACCESS) => Ok(()),
+        _ => Err(Failed { step: 2, errno: 0 }),
     }
 }
 
@@ -194,7 +213,7 @@ fn in_child(job: fn() -> Result<(), Failed>) -> Result<Result<(), Failed>, Strin
         pipe_with(PipeFlags::CLOEXEC).map_err(|e| format!("cannot make a pipe: {e}"))?;
     match sys::fork().map_err(|e| format!("cannot fork: {e}"))? {
         Fork::Child => {
-            // A second line of defence against hanging, also for grandchildren.
+            // A second line of defence against hanging, should the parent die.
             sys::alarm(PATIENCE_CHILD);
             let mut answer = [u8::MAX; 5];
             if let Err(Failed { step, errno }) = job() {

@@ -196,6 +196,12 @@ pub(crate) fn enter(ruleset: RulesetCreated) -> Result<(), LaunchError> {
     }
 }
 
+/// Enters a domain at the needed ABI that grants nothing, to see it work.
+pub(crate) fn enter_empty() -> Result<(), LaunchError> {
+    let abi = known(crate::plan::LANDLOCK_ABI_NEEDED);
+    enter(handled(abi, Net::Deny).map_err(LaunchError::Ruleset)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -58,9 +58,10 @@ impl Args {
         let (tool, input) = input(self.what)?;
         let action = Action { agent: self.agent, tool, mode: self.mode, input };
         let policy = Policy::load(&dirs, &project)?;
-        let places = dirs.places(&project);
-        let (cage, baseline) = (dirs.cage(&project), readable_by_tools());
-        let world = World { places: &places, links: &Disk, baseline: &baseline, cage: &cage };
+        let disk = Disk::default();
+        let places = dirs.places(&project, &disk);
+        let (cage, baseline) = (dirs.cage(&project, &disk), readable_by_tools());
+        let world = World { places: &places, links: &disk, baseline: &baseline, cage: &cage };
         let decision = decide(policy.ir()?, &action, &world)?;
         unless_closed(if self.json {
             out.json(&as_json(&decision))
@@ -72,7 +73,7 @@ impl Args {
 
 fn input(what: What) -> Result<(String, Input), Failure> {
     let file = |tool: &str, path: PathBuf, needs| -> Result<_, Failure> {
-        let path = Disk.real(&std::env::current_dir()?.join(path));
+        let path = Disk::default().real(&std::env::current_dir()?.join(path));
         Ok((tool.to_owned(), Input::File { path, needs }))
     };
     match what {

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::explain::{grants, sandbox_json};
 use super::{project, unless_closed};
-use crate::dirs::Dirs;
-use crate::exec::{self, Room};
+use crate::dirs::{Dirs, Disk};
+use crate::exec;
 use crate::policy::Policy;
 use crate::ui::{Failure, Out, Tone};
 
@@ -63,20 +63,12 @@ enum What {
 impl Args {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
         let (dirs, project) = project(self.project)?;
-        let known = sandboxes(&Policy::load(&dirs, &project)?)?;
+        let known = || sandboxes(&Policy::load(&dirs, &project)?);
         match self.what {
-            What::Exec { name, command } => {
-                let sandbox = find(&known, &name)?;
-                let [program, args @ ..] = command.as_slice() else {
-                    return Err(Failure::new("there is no command to run"));
-                };
-                match Room::at(dirs, &project).launch(sandbox, &[], program, args) {
-                    Ok(never) => match never {},
-                    Err(error) => Ok(exec::report(&error)),
-                }
-            }
-            What::List { json } => unless_closed(list(out, &known, json)),
+            What::Exec { name, command } => Ok(exec::in_named(dirs, &project, &name, &command)),
+            What::List { json } => unless_closed(list(out, &known()?, json)),
             What::Show { name, json } => {
+                let known = known()?;
                 let sandbox = find(&known, &name)?;
                 unless_closed(if json {
                     out.json(&sandbox_json(sandbox))
@@ -85,7 +77,7 @@ impl Args {
                 })
             }
             What::Plan { name, json } => {
-                let plan = make_plan(&dirs, &project, find(&known, &name)?)?;
+                let plan = make_plan(&dirs, &project, find(&known()?, &name)?)?;
                 unless_closed(if json {
                     out.json(&plan_json(&plan))
                 } else {
@@ -112,11 +104,8 @@ fn sandboxes(policy: &Policy) -> Result<Vec<Sandbox>, Failure> {
 fn find<'a>(known: &'a [Sandbox], name: &str) -> Result<&'a Sandbox, Failure> {
     known.iter().find(|sandbox| sandbox.name == name).ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|sandbox| sandbox.name.as_str()).collect();
-        Failure {
-            status: crate::exit::NO_SANDBOX,
-            ..Failure::new(format!("there is no sandbox `{name}`"))
-        }
-        .hint(format!("known are {}", names.join(", ")))
+        Failure::new(format!("there is no sandbox `{name}`"))
+            .hint(format!("known are {}", names.join(", ")))
     })
 }
 
@@ -132,8 +121,9 @@ fn list(out: &mut Out, known: &[Sandbox], json: bool) -> std::io::Result<()> {
 }
 
 fn make_plan(dirs: &Dirs, project: &std::path::Path, sandbox: &Sandbox) -> Result<Plan, Failure> {
-    let places = dirs.places(project);
-    let cage = Cage { paths: dirs.cage(project) };
+    let disk = Disk::default();
+    let places = dirs.places(project, &disk);
+    let cage = Cage { paths: dirs.cage(project, &disk) };
     let request = Request { sandbox, places: &places, cage: &cage, extra: &[] };
     plan(&request, &Host::quick()).map_err(|refusal| {
         let hint = refusal.hint();

@@ -50,7 +50,7 @@ pub(crate) fn action(message: &Message, home: &Path) -> Result<Action, ToolError
             _ => match file(tool, input)? {
                 Some((path, needs)) => {
                     let path = absolute(&path, Path::new(&message.cwd), home);
-                    Input::File { path: Disk.real(&path), needs }
+                    Input::File { path: Disk::default().real(&path), needs }
                 }
                 None => Input::Other,
             },
