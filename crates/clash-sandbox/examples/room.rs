@@ -59,7 +59,13 @@ fn main() -> ExitCode {
         span: Span::default(),
     };
     let places = Places { project, home, tmp: PathBuf::from("/tmp"), vars: Vec::new() };
-    let request = Request { sandbox: &sandbox, places: &places, cage: &cage, extra: &[] };
+    let request = Request {
+        sandbox: &sandbox,
+        places: &places,
+        cage: &cage,
+        disk: &clash_sandbox::disk::Disk::default(),
+        extra: &[],
+    };
     let plan = match plan(&request, &Host::quick()) {
         Ok(plan) => plan,
         Err(refusal) => {

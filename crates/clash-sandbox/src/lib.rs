@@ -25,6 +25,7 @@
 //! Each of these is a line of the plan's [`report::Report`] as well.
 
 pub mod baseline;
+pub mod disk;
 pub mod environment;
 pub mod host;
 pub mod launch;

@@ -19,9 +19,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use clash_policy::path::Links;
 use clash_policy::{Caps, Effect, FsRule, Net, PathPattern, Places, Sandbox, Span};
 
 use crate::baseline;
+use crate::disk::Disk;
 use crate::host::Host;
 use crate::report::{Line, Report};
 use crate::worktree::{self, Worktree};
@@ -40,6 +42,8 @@ pub struct Request<'a> {
     pub sandbox: &'a Sandbox,
     pub places: &'a Places,
     pub cage: &'a Cage,
+    /// Remembers what the caller has resolved already.
+    pub disk: &'a Disk,
     /// What the launcher itself needs, for example to read the agent's shell
     /// snapshot. Allowed strictly inside the cage.
     pub extra: &'a [Grant],
@@ -109,7 +113,7 @@ pub fn plan(request: &Request<'_>, host: &Host) -> Result<Plan, Refusal> {
         overlap::expressible(&rules, grant)?;
     }
     overlap::cage(request, &grants, &mut report)?;
-    add_baseline(&rules, &mut grants, &mut report)?;
+    add_baseline(request.disk, &rules, &mut grants, &mut report)?;
     crate::report::direct_tier(&mut report, sandbox, host);
     Ok(Plan {
         sandbox: sandbox.name.clone(),
@@ -171,39 +175,31 @@ fn resolve<'a>(request: &Request<'a>) -> Result<Vec<Rule<'a>>, Refusal> {
         let written = request.places.expand(rule.pattern.fixed()).map_err(|source| {
             Refusal::Path { rule: rule.pattern.to_string(), span: rule.span.clone(), source }
         })?;
-        let (real, found) = real(&written).map_err(|source| Refusal::Unresolvable {
-            rule: rule.pattern.to_string(),
-            span: rule.span.clone(),
-            source,
-        })?;
+        let (real, found) =
+            real(request.disk, &written).map_err(|source| Refusal::Unresolvable {
+                rule: rule.pattern.to_string(),
+                span: rule.span.clone(),
+                source,
+            })?;
         Ok(Rule { rule, written, real, found })
     };
     request.sandbox.fs.iter().map(resolve).collect()
 }
 
-/// Follows symlinks as far as the path exists and keeps the rest as it is.
-fn real(path: &Path) -> io::Result<(PathBuf, Found)> {
-    let missing = match fs::canonicalize(path) {
-        Ok(real) => {
-            let directory = fs::metadata(&real)?.is_dir();
-            return Ok((real, if directory { Found::Directory } else { Found::Other }));
-        }
+/// Follows symlinks as far as the path exists, keeps the rest as it is, and
+/// looks at what is there.
+fn real(disk: &Disk, path: &Path) -> io::Result<(PathBuf, Found)> {
+    let real = disk.real(path);
+    let found = match fs::metadata(&real) {
+        Ok(meta) if meta.is_dir() => Found::Directory,
+        Ok(_) => Found::Other,
         Err(error) => match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Found::Missing,
             io::ErrorKind::PermissionDenied => Found::OutOfReach,
             _ => return Err(error),
         },
     };
-    let Some((parent, name)) = path.parent().zip(path.file_name()) else {
-        return Ok((path.to_path_buf(), missing));
-    };
-    // A dangling link: where it leads to is what the rule is about.
-    if let Ok(target) = fs::read_link(path) {
-        let target = clash_policy::path::normalise(&parent.join(target));
-        return Ok((target, missing));
-    }
-    let (parent, _) = real(parent)?;
-    Ok((parent.join(name), missing))
+    Ok((real, found))
 }
 
 fn allowed(rules: &[Rule<'_>], report: &mut Report) -> Result<Vec<Grant>, Refusal> {
@@ -288,8 +284,7 @@ fn no_planted_links(request: &Request<'_>, rules: &[Rule<'_>]) -> Result<(), Ref
     for allow in rules.iter().filter(granted).filter(linked) {
         if trees.is_empty() {
             for place in [&request.places.project, &request.places.tmp] {
-                let real = real(place).map_or_else(|_| place.clone(), |(real, _)| real);
-                trees.push((place.clone(), real));
+                trees.push((place.clone(), request.disk.real(place)));
             }
             let changing = rules
                 .iter()
@@ -350,7 +345,7 @@ fn add_worktrees(rules: &[Rule<'_>], grants: &mut Vec<Grant>, report: &mut Repor
 fn add_extra(request: &Request<'_>, grants: &mut Vec<Grant>, report: &mut Report) {
     for grant in request.extra {
         let name = format!("{} {}", grant.caps, grant.path.display());
-        match real(&grant.path) {
+        match real(request.disk, &grant.path) {
             Ok((path, Found::Directory | Found::Other)) => {
                 report.say(name, "landlock", grant.why.to_string());
                 grants.push(Grant { path, ..grant.clone() });
@@ -361,6 +356,7 @@ fn add_extra(request: &Request<'_>, grants: &mut Vec<Grant>, report: &mut Report
 }
 
 fn add_baseline(
+    disk: &Disk,
     rules: &[Rule<'_>],
     grants: &mut Vec<Grant>,
     report: &mut Report,
@@ -373,14 +369,8 @@ fn add_baseline(
     let look = rules.iter().any(|r| r.rule.effect != Effect::Allow);
     for entry in baseline::ENTRIES {
         let named = Path::new(entry.path);
-        let path = if look || merged_into_usr(named) {
-            match fs::canonicalize(named) {
-                Ok(path) => path,
-                Err(_) => continue,
-            }
-        } else {
-            named.to_path_buf()
-        };
+        let path =
+            if look || merged_into_usr(named) { disk.real(named) } else { named.to_path_buf() };
         let caps = overlap::baseline_caps(rules, entry, named, &path)?;
         if caps != entry.caps {
             dropped.push(entry.path);

@@ -1,12 +1,11 @@
 //! Where things are on this machine: clash's own directories, what the
 //! variables of a policy stand for, and which paths no sandbox may change.
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use clash_policy::path::{Links, Places, normalise};
+use clash_policy::path::{Links, Places};
+use clash_sandbox::disk::Disk;
 
 use crate::env;
 
@@ -94,68 +93,6 @@ impl Dirs {
     }
 }
 
-/// The real disk. Follows symlinks one component at a time, so that a link
-/// whose target does not exist yet still leads where a write would go. What was
-/// found is remembered: the paths of one call share their directories, and a
-/// call is over before anything it looked at is used twice.
-#[derive(Debug, Default)]
-pub(crate) struct Disk {
-    /// Paths that exist, with where they really are.
-    seen: RefCell<HashMap<PathBuf, PathBuf>>,
-}
-
-/// The kernel gives up after forty links too.
-const MAX_LINKS: usize = 40;
-
-impl Links for Disk {
-    fn real(&self, path: &Path) -> PathBuf {
-        self.follow(&normalise(path), &Cell::new(MAX_LINKS)).0
-    }
-}
-
-impl Disk {
-    /// The real path, and whether it exists.
-    fn follow(&self, path: &Path, links: &Cell<usize>) -> (PathBuf, bool) {
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return (PathBuf::from("/"), true);
-        };
-        if let Some(known) = self.seen.borrow().get(path) {
-            return (known.clone(), true);
-        }
-        let (parent, exists) = self.follow(parent, links);
-        let here = parent.join(name);
-        // Nothing below what does not exist can be a link.
-        if !exists || links.get() == 0 {
-            return (here, false);
-        }
-        let (real, exists) = match std::fs::read_link(&here) {
-            Ok(target) => {
-                links.set(links.get() - 1);
-                self.follow_target(parent, &target, links)
-            }
-            Err(error) => (here, error.kind() != io::ErrorKind::NotFound),
-        };
-        if exists {
-            self.seen.borrow_mut().insert(path.to_path_buf(), real.clone());
-        }
-        (real, exists)
-    }
-
-    /// Goes where a link in `dir` points. As the kernel does: `..` leaves the
-    /// real directory, whatever link led into it.
-    fn follow_target(&self, dir: PathBuf, target: &Path, links: &Cell<usize>) -> (PathBuf, bool) {
-        let mut place = (if target.is_absolute() { "/".into() } else { dir }, true);
-        for part in target.components() {
-            match part {
-                Component::ParentDir => drop(place.0.pop()),
-                Component::Normal(name) => place = self.follow(&place.0.join(name), links),
-                Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
-            }
-        }
-        place
-    }
-}
-
 /// The project a command line belongs to: the nearest directory below the home
 /// that holds a `.git` or `.clash`, else the directory itself. The home's own
 /// `.clash` holds the user's policy and makes no project.
@@ -169,38 +106,4 @@ pub(crate) fn project_of(dir: &Path, home: &Path) -> PathBuf {
 pub(crate) fn create_private(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::symlink;
-
-    #[test]
-    fn links_are_followed_even_where_the_target_does_not_exist() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = Disk::default().real(dir.path());
-        symlink("/nowhere/target", base.join("dangling")).unwrap();
-        symlink("../up", base.join("relative")).unwrap();
-        symlink("loop", base.join("loop")).unwrap();
-        assert_eq!(Disk::default().real(&base.join("dangling")), Path::new("/nowhere/target"));
-        assert_eq!(
-            Disk::default().real(&base.join("relative/x")),
-            base.parent().unwrap().join("up/x")
-        );
-        assert_eq!(Disk::default().real(&base.join("new/./a/../b")), base.join("new/b"));
-        let _ = Disk::default().real(&base.join("loop"));
-    }
-
-    #[test]
-    fn parent_of_a_link_is_the_parent_of_its_target() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = Disk::default().real(dir.path());
-        std::fs::create_dir(base.join("inner")).unwrap();
-        symlink("/usr/bin", base.join("inner/link")).unwrap();
-        // The policy's own texts are normalised first; a path that goes through
-        // a link inside a link target is followed as the kernel would.
-        symlink("inner/link/..", base.join("up")).unwrap();
-        assert_eq!(Disk::default().real(&base.join("up")), Path::new("/usr"));
-    }
 }

@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::decide::{DecideError, Decision};
 use clash_policy::{Action, Caps, Effect, Sandbox, World, decide};
+use clash_sandbox::disk::Disk;
 use clash_sandbox::host::Host;
 use clash_sandbox::launch::{self, LaunchError};
 use clash_sandbox::plan::{Cage, Grant, Refusal, Request, Why, plan};
 
 use crate::agents::claude::shell_prefix;
 use crate::approval::{Approval, ApprovalError};
-use crate::dirs::{Dirs, Disk, NoHome, project_of};
+use crate::dirs::{Dirs, NoHome, project_of};
 use crate::hook::shell_quoted;
 use crate::policy::{Policy, PolicyError};
 use crate::session::{Session, SessionError};
@@ -374,7 +375,7 @@ impl Room {
         let disk = Disk::default();
         let places = self.dirs.places(&self.project, &disk);
         let cage = Cage { paths: self.dirs.cage(&self.project, &disk) };
-        let request = Request { sandbox, places: &places, cage: &cage, extra };
+        let request = Request { sandbox, places: &places, cage: &cage, disk: &disk, extra };
         let plan = plan(&request, &Host::quick())
             .map_err(|refusal| ExecError::NoPlan { sandbox: sandbox.name.clone(), refusal })?;
         let (env, _) = clash_sandbox::environment::scrub(env::all());

@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::decide::{Cause, DecideError, Decision};
 use clash_policy::{Action, Effect, Input, World, decide};
+use clash_sandbox::disk::Disk;
 use serde_json::Value;
 
 use crate::agents::claude::{self, Answer, Event, Message, MessageError};
 use crate::approval::{Approval, ApprovalError};
-use crate::dirs::{Dirs, Disk, NoHome};
+use crate::dirs::{Dirs, NoHome};
 use crate::policy::{Policy, PolicyError};
 use crate::session::{Session, SessionError};
 use crate::trace::{self, Record, TraceError};

@@ -3,9 +3,10 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use clash_policy::path::Links;
 use clash_policy::{Caps, Effect};
 
-use super::{Grant, Refusal, Request, Rule, Why, real};
+use super::{Grant, Refusal, Request, Rule, Why};
 use crate::baseline::Entry;
 use crate::report::{Line, Report};
 
@@ -126,10 +127,9 @@ pub(super) fn cage(
     grants: &[Grant],
     report: &mut Report,
 ) -> Result<(), Refusal> {
-    let project = real(&request.places.project)
-        .map_or_else(|_| request.places.project.clone(), |(path, _)| path);
+    let project = request.disk.real(&request.places.project);
     for caged in &request.cage.paths {
-        let place = real(caged).map_or_else(|_| caged.clone(), |(path, _)| path);
+        let place = request.disk.real(caged);
         // Both spellings: the link itself must not be replaced either.
         for place in [&place, caged] {
             let local = is_below(place, &project) && *place != project;

@@ -37,7 +37,13 @@ impl World {
     }
 
     fn plan_for(&self, sandbox: &Sandbox, host: &Host) -> Result<Plan, Refusal> {
-        let request = Request { sandbox, places: &self.places, cage: &self.cage, extra: &[] };
+        let request = Request {
+            sandbox,
+            places: &self.places,
+            cage: &self.cage,
+            disk: &Disk::default(),
+            extra: &[],
+        };
         plan(&request, host)
     }
 
@@ -275,8 +281,13 @@ fn the_launcher_may_reach_inside_the_cage_but_not_over_it() {
         |path: &str| [Grant { path: world.base.join(path), caps: Caps::READ, why: Why::Launcher }];
     let sandbox = sandbox(vec![]);
     let plan_with = |extra: &[Grant]| {
-        let request =
-            Request { sandbox: &sandbox, places: &world.places, cage: &world.cage, extra };
+        let request = Request {
+            sandbox: &sandbox,
+            places: &world.places,
+            cage: &world.cage,
+            disk: &Disk::default(),
+            extra,
+        };
         plan(&request, &HOST)
     };
     plan_with(&extra("home/.clash/snapshot")).unwrap();
@@ -289,8 +300,13 @@ fn a_deny_on_what_the_launcher_needs_is_not_overridden() {
     let sandbox = sandbox(vec![deny("r", "~/.gitconfig")]);
     let extra =
         [Grant { path: world.base.join("home/.gitconfig"), caps: Caps::READ, why: Why::Launcher }];
-    let request =
-        Request { sandbox: &sandbox, places: &world.places, cage: &world.cage, extra: &extra };
+    let request = Request {
+        sandbox: &sandbox,
+        places: &world.places,
+        cage: &world.cage,
+        disk: &Disk::default(),
+        extra: &extra,
+    };
     assert!(matches!(plan(&request, &HOST), Err(Refusal::Narrower { .. })));
 }
 

@@ -6,10 +6,10 @@ use clap::Subcommand;
 use clash_policy::decide::{Cause, Decision, Part};
 use clash_policy::path::Links;
 use clash_policy::{Action, Caps, Effect, Input, Net, Sandbox, World, decide};
+use clash_sandbox::disk::Disk;
 use serde_json::{Value, json};
 
 use super::{project, unless_closed};
-use crate::dirs::Disk;
 use crate::hook::readable_by_tools;
 use crate::policy::Policy;
 use crate::say;

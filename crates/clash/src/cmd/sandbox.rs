@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use clash_policy::Sandbox;
+use clash_sandbox::disk::Disk;
 use clash_sandbox::host::Host;
 use clash_sandbox::plan::{Cage, Plan, Request, plan};
 use serde_json::{Value, json};
 
 use super::explain::{grants, sandbox_json};
 use super::{project, unless_closed};
-use crate::dirs::{Dirs, Disk};
+use crate::dirs::Dirs;
 use crate::exec;
 use crate::policy::Policy;
 use crate::ui::{Failure, Out, Tone};
@@ -124,7 +125,7 @@ fn make_plan(dirs: &Dirs, project: &std::path::Path, sandbox: &Sandbox) -> Resul
     let disk = Disk::default();
     let places = dirs.places(project, &disk);
     let cage = Cage { paths: dirs.cage(project, &disk) };
-    let request = Request { sandbox, places: &places, cage: &cage, extra: &[] };
+    let request = Request { sandbox, places: &places, cage: &cage, disk: &disk, extra: &[] };
     plan(&request, &Host::quick()).map_err(|refusal| {
         let hint = refusal.hint();
         let failure = Failure { hint, status: crate::exit::NO_SANDBOX, ..Failure::from(refusal) };

@@ -1,6 +1,7 @@
 //! End-to-end tests: the built program against the real kernel, as a hook and
 //! as a launcher.
 
+mod claude_client;
 mod enforce;
 mod exec;
 mod explain;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
 use clash_policy::{Action, Caps, Input};
+use clash_sandbox::disk::Disk;
 use serde_json::{Map, Value};
 
 use super::Message;
-use crate::dirs::Disk;
 
 /// Tools that are themselves a question to the user and touch nothing.
 const PROMPTS: &[&str] = &["AskUserQuestion", "EnterPlanMode", "ExitPlanMode"];

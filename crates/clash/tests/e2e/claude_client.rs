@@ -1,0 +1,494 @@
+//! The real Claude Code, offline, against a scripted model: what it really runs
+//! with clash installed, and what it runs when something of clash is broken.
+//!
+//! Nothing here trusts a reply of clash. The tests look at files on the disk, at
+//! the tool results the client sent back to the model, and at the trace.
+//!
+//! Needs the client (`CLASH_TEST_CLAUDE`, the path of `claude`), the scripted
+//! model of the agents kit (`CLASH_TEST_SHARED`, or `shared` beside the
+//! checkout) and `python3`. What is missing is said, and the test skipped.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::support::{Machine, Ran, Who, clash, eventually, is_root, skipped};
+
+const POLICY: &str = r#"
+load("@clash//sandboxes.star", "project")
+settings(default = ask(), default_sandbox = project)
+when({
+    "Bash": {
+        ("cat", "cd", "echo", "grep", "mkdir", "pwd", "sleep", "true"): allow(),
+        "rm": deny(reason = "nothing is deleted here"),
+    },
+    ("Read", "Write", "Skill"): allow(sandbox = project),
+})
+"#;
+
+const SECRET: &str = "secret-key-material";
+
+/// The client, the scripted model, and nothing of the network.
+struct Claude {
+    program: PathBuf,
+    model: PathBuf,
+}
+
+impl Claude {
+    /// `None`, and a word about it, where something is missing.
+    fn here() -> Option<Self> {
+        let Some(program) = std::env::var_os("CLASH_TEST_CLAUDE").map(PathBuf::from) else {
+            skipped("a test with the real Claude Code: CLASH_TEST_CLAUDE is not set");
+            return None;
+        };
+        let shared = std::env::var_os("CLASH_TEST_SHARED").map_or_else(
+            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+            PathBuf::from,
+        );
+        let model = shared.join("kits/agents/mockllm.py");
+        for needed in [&program, &model] {
+            if !needed.exists() {
+                skipped(&format!("a test with the real Claude Code: no {}", needed.display()));
+                return None;
+            }
+        }
+        if !Command::new("python3").arg("--version").output().is_ok_and(|o| o.status.success()) {
+            skipped("a test with the real Claude Code: no python3");
+            return None;
+        }
+        Some(Self { program, model })
+    }
+
+    /// Lets the model ask for one tool call per turn and gives back what became
+    /// of them.
+    fn run(&self, m: &Machine, calls: &[Value]) -> Talk {
+        let model = Model::start(self, m, calls);
+        let mut command = m.command("timeout");
+        command
+            .args(["-k", "5", "100"])
+            .arg(&self.program)
+            .args(["-p", "do it", "--output-format", "stream-json", "--verbose"])
+            .arg("--dangerously-skip-permissions")
+            .env("TERM", "dumb")
+            .env("ANTHROPIC_BASE_URL", format!("http://127.0.0.1:{}", model.port()))
+            .env("ANTHROPIC_API_KEY", "dummy")
+            .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+            .env("DISABLE_AUTOUPDATER", "1")
+            .env("DISABLE_TELEMETRY", "1")
+            .env("IS_SANDBOX", "1"); // lets root skip the client's own permissions
+        let client = Ran::of(&mut command).succeeds();
+        let results = model.results(self);
+        assert_eq!(results.len(), calls.len(), "{results:#?}\n{client:?}");
+        Talk { results }
+    }
+}
+
+/// The scripted model, listening on the loopback until it is dropped.
+struct Model {
+    server: Child,
+    dir: tempfile::TempDir,
+}
+
+impl Model {
+    fn start(claude: &Claude, m: &Machine, calls: &[Value]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let turns: Vec<Value> = calls.iter().map(|call| json!({"calls": [call]})).collect();
+        let script = dir.path().join("script.json");
+        fs::write(&script, json!({"turns": turns}).to_string()).unwrap();
+        let server = Command::new("python3")
+            .arg(&claude.model)
+            .arg("--script")
+            .arg(script)
+            .arg("--log")
+            .arg(dir.path().join("log"))
+            .arg("--port-file")
+            .arg(dir.path().join("port"))
+            .arg("--cwd")
+            .arg(m.project())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let model = Self { server, dir };
+        eventually("the scripted model listens", || model.dir.path().join("port").exists());
+        model
+    }
+
+    fn port(&self) -> String {
+        fs::read_to_string(self.dir.path().join("port")).unwrap()
+    }
+
+    /// What the client answered to each call, in the model's order.
+    fn results(&self, claude: &Claude) -> Vec<ToolResult> {
+        let mut read = Command::new("python3");
+        read.arg(&claude.model).arg("--results").arg(self.dir.path().join("log"));
+        let mut seen: Vec<(String, ToolResult)> = Vec::new();
+        for line in Ran::of(&mut read).succeeds().stdout.lines() {
+            let value: Value = serde_json::from_str(line).unwrap();
+            let id = value["id"].as_str().unwrap().to_owned();
+            // The client may send a request twice.
+            if seen.iter().all(|(known, _)| *known != id) {
+                let error = value["error"].as_bool().unwrap();
+                let text = value["text"].as_str().unwrap().to_owned();
+                seen.push((id, ToolResult { error, text }));
+            }
+        }
+        seen.into_iter().map(|(_, result)| result).collect()
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// One run of the client.
+struct Talk {
+    results: Vec<ToolResult>,
+}
+
+/// What the model was told about one call.
+#[derive(Debug)]
+struct ToolResult {
+    error: bool,
+    text: String,
+}
+
+impl ToolResult {
+    #[track_caller]
+    fn ran(&self) -> &Self {
+        assert!(!self.error, "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    fn refused(&self, reason: &str) -> &Self {
+        assert!(self.error, "{self:?}");
+        self.says(reason)
+    }
+
+    #[track_caller]
+    fn says(&self, text: &str) -> &Self {
+        assert!(self.text.contains(text), "no `{text}` in {self:?}");
+        self
+    }
+
+    /// The two marks of a sandbox that the kernel itself puts on a process. A
+    /// container may have set them too; the secret tells these apart.
+    #[track_caller]
+    fn was_sandboxed(&self) -> &Self {
+        assert!(!self.text.contains(SECRET), "{self:?}");
+        self.says("Permission denied").says("NoNewPrivs:\t1").says("Seccomp:\t2")
+    }
+}
+
+fn bash(script: &str) -> Value {
+    json!({"tool": "Bash", "input": {"command": script, "description": "a step"}})
+}
+
+fn write(path: impl AsRef<Path>, text: &str) -> Value {
+    json!({"tool": "Write", "input": {"file_path": path.as_ref(), "content": text}})
+}
+
+/// Shows who is running: in a sandbox the key is out of reach.
+const WHERE_AM_I: &str = "echo made > made.txt; cat ~/.ssh/id_ed25519; grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status";
+
+/// A machine with a secret, the policy, and clash installed.
+fn installed(who: Who) -> Machine {
+    let m = Machine::new(who).policy(POLICY);
+    m.write(".ssh/id_ed25519", SECRET);
+    m.clash(["install", "--agent", "claude"]).succeeds();
+    m
+}
+
+fn made(m: &Machine) -> bool {
+    m.project().join("made.txt").exists()
+}
+
+/// The records of one kind in the trace.
+fn records(m: &Machine, event: &str) -> Vec<Value> {
+    m.trace().into_iter().filter(|record| record["event"] == event).collect()
+}
+
+#[test]
+fn an_allowed_command_runs_in_its_sandbox() {
+    let Some(claude) = Claude::here() else { return };
+    for who in [Who::Me, Who::Nobody] {
+        if who == Who::Nobody && !is_root() {
+            continue; // the tests are a plain user already
+        }
+        let m = installed(who);
+        if !m.command(&claude.program).arg("--version").output().is_ok_and(|o| o.status.success()) {
+            skipped("Claude Code as a plain user, who cannot execute it here");
+            continue;
+        }
+        let outside = m.outside().join("x").display().to_string();
+        let talk = claude.run(&m, &[bash(WHERE_AM_I), bash(&format!("echo x > {outside}"))]);
+        talk.results[0].was_sandboxed();
+        assert_eq!(fs::read_to_string(m.project().join("made.txt")).unwrap(), "made\n");
+        talk.results[1].refused("Permission denied");
+        assert!(!m.outside().join("x").exists());
+        assert_eq!(records(&m, "alarm"), [] as [Value; 0]);
+    }
+}
+
+#[test]
+fn a_command_in_the_background_runs_in_its_sandbox_too() {
+    let Some(claude) = Claude::here() else { return };
+    let m = installed(Who::Me);
+    let mut call = bash("cat ~/.ssh/id_ed25519 > seen.txt 2>&1; echo over > over.txt");
+    call["input"]["run_in_background"] = true.into();
+    let wait = "for i in 1 2 3 4 5 6 7 8 9; do cat over.txt && break; sleep 0.5; done";
+    let talk = claude.run(&m, &[call, bash(wait)]);
+    talk.results[1].says("over");
+    let seen = fs::read_to_string(m.project().join("seen.txt")).unwrap();
+    assert!(seen.contains("Permission denied") && !seen.contains(SECRET), "{seen}");
+    assert_eq!(records(&m, "alarm"), [] as [Value; 0]);
+}
+
+#[test]
+fn a_denied_command_does_not_run_and_the_model_learns_why() {
+    let Some(claude) = Claude::here() else { return };
+    let m = installed(Who::Me);
+    m.write("app/keep.txt", "keep");
+    let talk = claude.run(&m, &[bash("rm keep.txt"), bash("echo x > made.txt && rm keep.txt")]);
+    for result in &talk.results {
+        result.refused("nothing is deleted here").refused(".clash/policy.star:7");
+    }
+    assert!(m.project().join("keep.txt").exists() && !made(&m));
+    assert_eq!(records(&m, "launch"), [] as [Value; 0]);
+}
+
+#[test]
+fn a_question_nobody_can_answer_is_a_no() {
+    let Some(claude) = Claude::here() else { return };
+    let m = installed(Who::Me);
+    let talk = claude.run(&m, &[bash("touch made.txt")]);
+    talk.results[0].refused("`touch made.txt` needs your approval");
+    assert!(!made(&m));
+    assert_eq!(records(&m, "decision")[0]["effect"], "ask");
+    assert_eq!(records(&m, "launch"), [] as [Value; 0]);
+}
+
+#[test]
+fn changing_directory_lasts_until_the_next_command() {
+    let Some(claude) = Claude::here() else { return };
+    let m = installed(Who::Me);
+    m.make_dir(m.project().join("sub"));
+    let talk = claude.run(&m, &[bash("cd sub"), bash("pwd; echo made > made.txt")]);
+    talk.results[1].ran().says(m.project().join("sub").to_str().unwrap());
+    assert!(m.project().join("sub/made.txt").exists() && !made(&m));
+}
+
+#[test]
+fn file_tools_write_the_project_and_not_what_steers_the_agent() {
+    let Some(claude) = Claude::here() else { return };
+    let m = installed(Who::Me);
+    let project = m.project();
+    let before = fs::read_to_string(m.home().join(".claude/settings.json")).unwrap();
+    let talk = claude.run(
+        &m,
+        &[
+            write(project.join(".claude/settings.json"), r#"{"disableAllHooks": true}"#),
+            write(m.home().join(".claude/settings.json"), "{}"),
+            write(project.join(".mcp.json"), "{}"),
+            write(m.outside().join("x"), "x"),
+            write(project.join("made.txt"), "written"),
+        ],
+    );
+    for result in &talk.results[..3] {
+        result.refused("steers the agent or clash itself");
+    }
+    talk.results[3].refused("does not grant");
+    talk.results[4].ran();
+    assert!(!project.join(".claude/settings.json").exists() && !project.join(".mcp.json").exists());
+    assert!(!m.outside().join("x").exists());
+    assert_eq!(fs::read_to_string(m.home().join(".claude/settings.json")).unwrap(), before);
+    assert_eq!(fs::read_to_string(project.join("made.txt")).unwrap(), "written");
+}
+
+#[test]
+fn a_project_that_empties_the_shell_prefix_gains_nothing() {
+    let Some(claude) = Claude::here() else { return };
+    let m = installed(Who::Me);
+    m.write("app/.claude/settings.json", r#"{"env": {"CLAUDE_CODE_SHELL_PREFIX": ""}}"#);
+    m.write("app/keep.txt", "keep");
+    let talk = claude.run(&m, &[bash(WHERE_AM_I), bash("rm keep.txt"), bash("touch asked")]);
+    talk.results[0].was_sandboxed();
+    assert!(made(&m));
+    talk.results[1].refused("nothing is deleted here");
+    talk.results[2].refused("needs your approval");
+    assert!(m.project().join("keep.txt").exists() && !m.project().join("asked").exists());
+    assert_eq!(records(&m, "launch").len(), 1);
+    assert_eq!(records(&m, "alarm"), [] as [Value; 0]);
+}
+
+#[test]
+fn a_skill_of_the_project_runs_its_commands_in_the_sandbox() {
+    let Some(claude) = Claude::here() else { return };
+    let m = installed(Who::Me);
+    let skill = |name: &str, script: &str| {
+        let text = format!("---\nname: {name}\ndescription: {name}\n---\nSeen: !`{script}`\n");
+        m.write(format!("app/.claude/skills/{name}/SKILL.md"), &text);
+        json!({"tool": "Skill", "input": {"skill": name}})
+    };
+    m.write("app/keep.txt", "keep");
+    let look = skill("look", "echo made > made.txt; cat ~/.ssh/id_ed25519 > seen.txt 2>&1 || true");
+    let delete = skill("delete", "rm keep.txt");
+    let ask = skill("ask", "touch asked");
+    let talk = claude.run(&m, &[look, delete, ask]);
+    assert!(made(&m));
+    let seen = fs::read_to_string(m.project().join("seen.txt")).unwrap();
+    assert!(seen.contains("Permission denied") && !seen.contains(SECRET), "{seen}");
+    talk.results[1].refused("nothing is deleted here");
+    talk.results[2].refused("nobody to ask");
+    assert!(m.project().join("keep.txt").exists() && !m.project().join("asked").exists());
+}
+
+/// Written by a command, which the kernel lets write anywhere in the project,
+/// and read by the client within seconds.
+#[test]
+fn hooks_stay_on_when_a_command_writes_the_switch_that_turns_them_off() {
+    let Some(claude) = Claude::here() else { return };
+    let m = Machine::new(Who::Me).policy(POLICY);
+    let witness = m.home().join("witness");
+    let line = format!("/bin/cat >> '{}'", witness.display());
+    let hook = json!({"type": "command", "command": "/bin/sh", "args": ["-c", line]});
+    let settings = json!({"hooks": {"ConfigChange": [{"hooks": [hook]}]}});
+    m.write(".claude/settings.json", &settings.to_string());
+    m.clash(["install", "--agent", "claude"]).succeeds();
+    let local = m.write("app/.claude/settings.local.json", "{}");
+    let off = r#"echo '{"disableAllHooks": true}' > .claude/settings.local.json"#;
+    let steers = m.project().join(".mcp.json");
+    let talk = claude.run(&m, &[bash(off), bash("sleep 4"), write(&steers, "{}")]);
+    talk.results[0].ran();
+    assert!(fs::read_to_string(&local).unwrap().contains("disableAllHooks"));
+    // Without the event the client has not looked, and the rest would say nothing.
+    let seen = fs::read_to_string(&witness).unwrap();
+    assert!(seen.contains(local.to_str().unwrap()), "{seen}");
+    talk.results[2].refused("steers the agent or clash itself");
+    assert!(!steers.exists());
+}
+
+/// clash under a path of its own, so that it can be broken.
+fn installed_as_its_own(m: &Machine) -> PathBuf {
+    let own = m.home().join("bin/clash");
+    m.make_dir(own.parent().unwrap());
+    fs::hard_link(clash(), &own).or_else(|_| fs::copy(clash(), &own).map(drop)).unwrap();
+    Ran::of(m.command(&own).args(["install", "--agent", "claude"])).succeeds();
+    // Only the hook is broken; what blocks is then not the launcher.
+    let launcher = m.state().join("bin/clash-shell");
+    fs::remove_file(&launcher).unwrap();
+    symlink(clash(), &launcher).unwrap();
+    own
+}
+
+#[test]
+fn nothing_runs_when_the_hook_is_broken() {
+    let Some(claude) = Claude::here() else { return };
+    let broken: [(&str, Option<&str>); 6] = [
+        ("missing", None),
+        ("fails", Some("exit 1")),
+        ("crashes", Some("kill -SEGV $$")),
+        ("is killed", Some("kill -KILL $$")),
+        ("hangs", Some("exec sleep 60")),
+        ("prints junk", Some("echo debug; echo '{}'")),
+    ];
+    for (how, script) in broken {
+        let m = Machine::new(Who::Me).policy(POLICY);
+        let own = installed_as_its_own(&m);
+        fs::remove_file(&own).unwrap();
+        if let Some(script) = script {
+            fs::write(&own, format!("#!/bin/sh\n{script}\n")).unwrap();
+            fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let settings = m.home().join(".claude/settings.json");
+        let text = fs::read_to_string(&settings).unwrap();
+        let patient = " -k 1 20 ";
+        assert!(text.contains(patient), "{text}");
+        fs::write(&settings, text.replace(patient, " -k 1 1 ")).unwrap();
+        let talk =
+            claude.run(&m, &[bash(WHERE_AM_I), write(m.project().join("made.txt"), "written")]);
+        for result in &talk.results {
+            assert!(result.error && result.text.contains("blocked"), "{how}: {result:?}");
+        }
+        assert!(!made(&m), "{how}");
+    }
+}
+
+/// The launcher decides for itself: a hook that says nothing lets nothing
+/// through that the policy does not allow, and nothing out of the sandbox.
+#[test]
+fn a_hook_that_says_nothing_leaves_the_launcher_to_decide() {
+    let Some(claude) = Claude::here() else { return };
+    let m = Machine::new(Who::Me).policy(POLICY);
+    m.write(".ssh/id_ed25519", SECRET);
+    m.write("app/keep.txt", "keep");
+    let own = installed_as_its_own(&m);
+    fs::remove_file(&own).unwrap();
+    fs::write(&own, "#!/bin/sh\nexit 0\n").unwrap();
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
+    let talk = claude.run(&m, &[bash(WHERE_AM_I), bash("rm keep.txt"), bash("touch asked")]);
+    talk.results[0].was_sandboxed();
+    talk.results[1].refused("nothing is deleted here");
+    talk.results[2].refused("nobody to ask");
+    assert!(m.project().join("keep.txt").exists() && !m.project().join("asked").exists());
+}
+
+#[test]
+fn nothing_runs_without_the_launcher() {
+    let Some(claude) = Claude::here() else { return };
+    let m = installed(Who::Me);
+    fs::remove_file(m.state().join("bin/clash-shell")).unwrap();
+    let talk = claude.run(&m, &[bash(WHERE_AM_I)]);
+    talk.results[0].refused("clash-shell");
+    assert!(!made(&m));
+}
+
+#[test]
+fn the_trace_tells_the_whole_story_of_a_command() {
+    let Some(claude) = Claude::here() else { return };
+    let m = installed(Who::Me);
+    claude.run(&m, &[bash("echo made > made.txt"), bash("rm made.txt")]);
+    let trace = m.trace();
+    let story: Vec<&str> = trace.iter().map(|record| record["event"].as_str().unwrap()).collect();
+    assert_eq!(
+        story,
+        ["session_start", "decision", "launch", "exit", "decision", "session_end"],
+        "{trace:#?}"
+    );
+    let [_, allowed, launch, exit, denied, _] = trace.as_slice() else { unreachable!() };
+    assert_eq!(
+        (&allowed["effect"], &allowed["what"], &allowed["sandbox"]),
+        (&json!("allow"), &json!("echo made > made.txt"), &json!("project"))
+    );
+    assert_eq!((&launch["sandbox"], &exit["ok"]), (&json!("project"), &json!(true)));
+    assert!(launch["what"].as_str().unwrap().contains("echo made > made.txt"), "{launch}");
+    assert_eq!(allowed["call"], exit["call"]);
+    assert_eq!((&denied["effect"], &denied["what"]), (&json!("deny"), &json!("rm made.txt")));
+    let sessions: Vec<&Value> = trace.iter().map(|record| &record["session"]).collect();
+    assert!(sessions.iter().all(|session| *session == sessions[0]), "{trace:#?}");
+}
+
+#[test]
+fn after_uninstalling_the_client_is_as_it_was() {
+    let Some(claude) = Claude::here() else { return };
+    let m = Machine::new(Who::Me).policy(POLICY);
+    m.write(".ssh/id_ed25519", SECRET);
+    let before = "{\n\t\"cleanupPeriodDays\": 30,   \"env\": {\"A\": \"b\"}\n}";
+    let settings = m.write(".claude/settings.json", before);
+    m.clash(["install", "--agent", "claude"]).succeeds();
+    claude.run(&m, &[bash(WHERE_AM_I)]).results[0].was_sandboxed();
+    m.clash(["uninstall", "--agent", "claude"]).succeeds();
+    assert_eq!(fs::read_to_string(&settings).unwrap(), before);
+    let talk = claude.run(&m, &[bash(WHERE_AM_I), bash("rm made.txt")]);
+    talk.results[0].ran().says(SECRET);
+    talk.results[1].ran();
+    assert!(!made(&m));
+    assert_eq!(records(&m, "launch").len(), 1);
+}
