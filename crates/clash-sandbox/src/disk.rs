@@ -2,7 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use clash_policy::path::{Links, normalise};
@@ -13,8 +15,9 @@ use clash_policy::path::{Links, normalise};
 /// call is over before anything it looked at is used twice.
 #[derive(Debug, Default)]
 pub struct Disk {
-    /// Where a path really is, and whether it exists.
-    seen: RefCell<HashMap<PathBuf, (PathBuf, bool)>>,
+    /// Where a path really is, and whether it exists. By text, because paths
+    /// compare and hash component by component.
+    seen: RefCell<HashMap<OsString, (PathBuf, bool)>>,
 }
 
 /// The kernel gives up after forty links too.
@@ -32,7 +35,7 @@ impl Disk {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return (PathBuf::from("/"), true);
         };
-        if let Some(known) = self.seen.borrow().get(path) {
+        if let Some(known) = self.seen.borrow().get(path.as_os_str()) {
             return known.clone();
         }
         let (parent, exists) = self.follow(parent, links);
@@ -41,7 +44,7 @@ impl Disk {
         if !exists || links.get() == 0 {
             return (here, false);
         }
-        let found = match std::fs::read_link(&here) {
+        let found = match read_link(&here) {
             Ok(target) => {
                 links.set(links.get() - 1);
                 self.follow_target(parent, &target, links)
@@ -52,7 +55,7 @@ impl Disk {
                 (here, !absent)
             }
         };
-        self.seen.borrow_mut().insert(path.to_path_buf(), found.clone());
+        self.seen.borrow_mut().insert(path.as_os_str().to_owned(), found.clone());
         found
     }
 
@@ -69,6 +72,15 @@ impl Disk {
         }
         place
     }
+}
+
+/// Without the standard library's buffer from the heap for what is hardly ever
+/// a link.
+fn read_link(path: &Path) -> io::Result<PathBuf> {
+    let mut buffer = [0_u8; 4096];
+    let length = rustix::fs::readlinkat_raw(rustix::fs::CWD, path, &mut buffer)?;
+    let target = buffer.get(..length).unwrap_or_default();
+    Ok(PathBuf::from(OsStr::from_bytes(target)))
 }
 
 #[cfg(test)]

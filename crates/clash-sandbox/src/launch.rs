@@ -242,6 +242,7 @@ mod tests {
         let grant = Grant { path: path.clone(), caps: Caps::READ, why: Why::Rule(Span::default()) };
         let plan = Plan {
             sandbox: "t".into(),
+            baseline: Vec::new(),
             grants: vec![grant],
             net: Net::Deny,
             report: crate::report::Report::default(),

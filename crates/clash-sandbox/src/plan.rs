@@ -60,7 +60,6 @@ pub struct Grant {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     Rule(Span),
-    Baseline(&'static str),
     Worktree,
     Launcher,
 }
@@ -69,7 +68,6 @@ impl std::fmt::Display for Why {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Rule(span) => write!(f, "{span}"),
-            Self::Baseline(why) => write!(f, "system baseline: {why}"),
             Self::Worktree => f.write_str("linked git worktree"),
             Self::Launcher => f.write_str("needed by the launcher"),
         }
@@ -80,9 +78,10 @@ impl std::fmt::Display for Why {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub sandbox: String,
-    /// Sorted by path; no grant repeats what one above it already gives. Entries
-    /// of the baseline may not exist here, and the launcher then skips them.
+    /// Sorted by path; no grant repeats what one above it already gives.
     pub grants: Vec<Grant>,
+    /// What every sandbox gets, as far as it exists and the policy leaves it.
+    pub baseline: Vec<(&'static baseline::Entry, Caps)>,
     pub net: Net,
     pub report: Report,
     pub landlock_abi: u32,
@@ -113,11 +112,12 @@ pub fn plan(request: &Request<'_>, host: &Host) -> Result<Plan, Refusal> {
         overlap::expressible(&rules, grant)?;
     }
     overlap::cage(request, &grants, &mut report)?;
-    add_baseline(request.disk, &rules, &mut grants, &mut report)?;
+    let baseline = baseline_left(request.disk, &rules, &mut report)?;
     crate::report::direct_tier(&mut report, sandbox, host);
     Ok(Plan {
         sandbox: sandbox.name.clone(),
         grants: reduce(grants),
+        baseline,
         net: sandbox.net,
         report,
         landlock_abi: host.landlock_abi,
@@ -355,51 +355,55 @@ fn add_extra(request: &Request<'_>, grants: &mut Vec<Grant>, report: &mut Report
     }
 }
 
-fn add_baseline(
+fn baseline_left(
     disk: &Disk,
     rules: &[Rule<'_>],
-    grants: &mut Vec<Grant>,
     report: &mut Report,
-) -> Result<(), Refusal> {
+) -> Result<Vec<(&'static baseline::Entry, Caps)>, Refusal> {
     let mut dropped = Vec::new();
-    let mut count = 0_usize;
+    let mut left = Vec::with_capacity(baseline::ENTRIES.len());
     // What an entry resolves to matters only to a rule that takes something
     // away. Without one the launcher finds out by opening it: looking at each
     // entry here as well would cost a hundred microseconds per launch.
     let look = rules.iter().any(|r| r.rule.effect != Effect::Allow);
     for entry in baseline::ENTRIES {
         let named = Path::new(entry.path);
-        let path =
-            if look || merged_into_usr(named) { disk.real(named) } else { named.to_path_buf() };
-        let caps = overlap::baseline_caps(rules, entry, named, &path)?;
+        if merged_into_usr(disk, named) {
+            continue;
+        }
+        let caps = if look {
+            overlap::baseline_caps(rules, entry, named, &disk.real(named))?
+        } else {
+            entry.caps
+        };
         if caps != entry.caps {
             dropped.push(entry.path);
         }
-        if caps.is_empty() {
-            continue;
+        if !caps.is_empty() {
+            left.push((entry, caps));
         }
-        count += 1;
-        grants.push(Grant { path, caps, why: Why::Baseline(entry.why) });
     }
     report.say(
         "system baseline",
         "landlock",
         format!(
-            "{count} paths as far as they exist: programs, libraries, certificates, locale, \
-             basic devices, /proc"
+            "{} paths as far as they exist: programs, libraries, certificates, locale, \
+             basic devices, /proc",
+            left.len()
         ),
     );
     if !dropped.is_empty() {
         let why = format!("denied by the policy: {}", dropped.join(", "));
         report.say("system baseline", "landlock", why);
     }
-    Ok(())
+    Ok(left)
 }
 
-/// /bin and its kin are links into /usr nearly everywhere; resolving them first
-/// saves a rule each.
-fn merged_into_usr(path: &Path) -> bool {
+/// /bin and its kin are links into /usr nearly everywhere, and /usr is granted:
+/// reading the link saves a rule.
+fn merged_into_usr(disk: &Disk, path: &Path) -> bool {
     matches!(path.to_str(), Some("/bin" | "/sbin" | "/lib" | "/lib64"))
+        && disk.real(path).starts_with("/usr")
 }
 
 fn covered(grants: &[Grant], path: &Path, caps: Caps) -> bool {

@@ -30,8 +30,9 @@ use landlock::{
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fcntl_getfl, fstat, openat, openat2};
 use rustix::io::Errno;
 
+use crate::baseline::Entry;
 use crate::launch::LaunchError;
-use crate::plan::{Grant, Plan, Why};
+use crate::plan::{Grant, Plan};
 
 /// The newest ABI both sides know. Rights of a later kernel are closed by
 /// seccomp (UDP) or do not exist for programs built against this one.
@@ -83,14 +84,20 @@ fn rights(caps: Caps, directory: bool, device: bool) -> BitFlags<AccessFs> {
 pub(crate) fn ruleset(plan: &Plan) -> Result<RulesetCreated, LaunchError> {
     let abi = known(plan.landlock_abi);
     let mut ruleset = handled(abi, plan.net).map_err(LaunchError::Ruleset)?;
-    for grant in &plan.grants {
-        let Some(fd) = open(grant)? else { continue };
-        let kind = kind(&fd).map_err(|source| failed(grant, source))?;
-        let rights =
-            rights(grant.caps, kind == FileType::Directory, grant.path.starts_with("/dev"));
+    let mut grant = |fd: OwnedFd, path: &Path, caps| -> Result<(), LaunchError> {
+        let kind = kind(&fd).map_err(|source| failed(path, source))?;
+        let rights = rights(caps, kind == FileType::Directory, path.starts_with("/dev"));
         if !rights.is_empty() {
-            ruleset =
-                ruleset.add_rule(PathBeneath::new(fd, rights)).map_err(LaunchError::Ruleset)?;
+            (&mut ruleset).add_rule(PathBeneath::new(fd, rights)).map_err(LaunchError::Ruleset)?;
+        }
+        Ok(())
+    };
+    for Grant { path, caps, .. } in &plan.grants {
+        grant(open(path)?, path, *caps)?;
+    }
+    for (entry, caps) in &plan.baseline {
+        if let Some(fd) = open_if_there(entry)? {
+            grant(fd, Path::new(entry.path), *caps)?;
         }
     }
     own_stdio(&mut ruleset);
@@ -109,28 +116,27 @@ fn handled(abi: ABI, net: Net) -> Result<RulesetCreated, RulesetError> {
     Ok(ruleset.create()?.no_new_privs(false))
 }
 
+const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
 /// Opens what a grant names. The plan's paths are already resolved, so a symlink
-/// on the way means somebody swapped a directory since then and is an error;
-/// the baseline belongs to the system and may have links in it.
-fn open(grant: &Grant) -> Result<Option<OwnedFd>, LaunchError> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let path: &Path = &grant.path;
-    if matches!(grant.why, Why::Baseline(_)) {
-        return match openat(CWD, path, flags, Mode::empty()) {
-            Ok(fd) => Ok(Some(fd)),
-            Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) => Ok(None),
-            Err(source) => Err(failed(grant, source)),
-        };
-    }
+/// on the way means somebody swapped a directory since then and is an error.
+fn open(path: &Path) -> Result<OwnedFd, LaunchError> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    match openat2(CWD, path, flags, Mode::empty(), resolve) {
+    openat2(CWD, path, HOLD, Mode::empty(), resolve).map_err(|source| failed(path, source))
+}
+
+/// The baseline belongs to the system: it may have links in it, and no system
+/// has all of it.
+fn open_if_there(entry: &Entry) -> Result<Option<OwnedFd>, LaunchError> {
+    match openat(CWD, entry.path, HOLD, Mode::empty()) {
         Ok(fd) => Ok(Some(fd)),
-        Err(source) => Err(failed(grant, source)),
+        Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) => Ok(None),
+        Err(source) => Err(failed(Path::new(entry.path), source)),
     }
 }
 
-fn failed(grant: &Grant, source: Errno) -> LaunchError {
-    LaunchError::Grant { path: grant.path.clone(), source: source.into() }
+fn failed(path: &Path, source: Errno) -> LaunchError {
+    LaunchError::Grant { path: path.to_path_buf(), source: source.into() }
 }
 
 fn kind(fd: impl AsFd) -> Result<FileType, Errno> {

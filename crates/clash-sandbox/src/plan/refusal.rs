@@ -127,7 +127,7 @@ impl Refusal {
             | Self::LeavesTree { span, .. } => Some(span),
             Self::Caged { why, .. } => match why {
                 Why::Rule(span) => Some(span),
-                Why::Baseline(_) | Why::Worktree | Why::Launcher => None,
+                Why::Worktree | Why::Launcher => None,
             },
         }
     }

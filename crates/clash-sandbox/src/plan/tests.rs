@@ -54,10 +54,7 @@ impl World {
             Ok(plan) => {
                 let mut text = String::new();
                 for grant in &plan.grants {
-                    if !matches!(grant.why, Why::Baseline(_)) {
-                        text +=
-                            &format!("{} {} ({})\n", grant.caps, grant.path.display(), grant.why);
-                    }
+                    text += &format!("{} {} ({})\n", grant.caps, grant.path.display(), grant.why);
                 }
                 for line in plan.report.lines.iter().filter(|l| l.mechanism == Line::NOTHING) {
                     text += &format!("{line}\n");
@@ -313,11 +310,11 @@ fn a_deny_on_what_the_launcher_needs_is_not_overridden() {
 #[test]
 fn the_baseline_gives_way_to_a_deny_that_covers_an_entry() {
     let world = World::new();
-    let has = |plan: &Plan, path: &str| plan.grants.iter().any(|g| g.path == Path::new(path));
+    let has = |plan: &Plan, path: &str| plan.baseline.iter().any(|(e, _)| e.path == path);
     assert!(has(&world.plan(vec![]).unwrap(), "/proc"));
     assert!(!has(&world.plan(vec![deny("rwcdx", "/proc")]).unwrap(), "/proc"));
     let plan = world.plan(vec![deny("rwcdx", "/etc")]).unwrap();
-    assert!(!plan.grants.iter().any(|g| g.path.starts_with("/etc")));
+    assert!(!plan.baseline.iter().any(|(e, _)| e.path.starts_with("/etc")));
     let plan = world.plan(vec![deny("w", "/usr")]).unwrap();
     assert!(has(&plan, "/usr"));
     assert_snapshot!(world.show(vec![deny("r", "/usr/share")]), @r"
@@ -410,7 +407,7 @@ proptest! {
         let world = World::new().caged("home/.clash");
         let Ok(plan) = world.plan(rules.clone()) else { return Ok(()) };
         let place = |r: &FsRule| world.places.expand(r.pattern.fixed()).unwrap();
-        for grant in plan.grants.iter().filter(|g| !matches!(g.why, Why::Baseline(_))) {
+        for grant in &plan.grants {
             let named = rules.iter().filter(|r| r.effect == Effect::Allow && place(r) == grant.path);
             let caps = named.fold(Caps::NONE, |caps, r| caps.union(r.caps));
             prop_assert!(caps.contains(grant.caps));

@@ -166,5 +166,12 @@ fn plan_json(plan: &Plan) -> Value {
         .iter()
         .map(|grant| json!({"path": grant.path, "caps": grant.caps.to_string(), "why": grant.why.to_string()}))
         .collect();
-    json!({"sandbox": plan.sandbox, "landlock_abi": plan.landlock_abi, "grants": grants, "report": lines})
+    let baseline: Vec<Value> = plan
+        .baseline
+        .iter()
+        .map(
+            |(entry, caps)| json!({"path": entry.path, "caps": caps.to_string(), "why": entry.why}),
+        )
+        .collect();
+    json!({"sandbox": plan.sandbox, "baseline": baseline, "landlock_abi": plan.landlock_abi, "grants": grants, "report": lines})
 }

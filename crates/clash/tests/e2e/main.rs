@@ -7,5 +7,6 @@ mod exec;
 mod explain;
 mod hook;
 mod install;
+mod probes;
 mod support;
 mod trace;

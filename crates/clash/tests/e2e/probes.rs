@@ -1,0 +1,243 @@
+//! The threat probes of the shared kit against `clash sandbox exec project`, on
+//! a synthetic host that dies with the run: as a developer, and as root.
+//!
+//! `tests/expected/probes.json` holds what each probe came to when it was
+//! recorded, and for everything that is not blocked a word why. A probe that
+//! got worse fails the test; one that got better asks to be recorded:
+//!
+//! ```text
+//! CLASH_RECORD_PROBES=1 cargo test -p clash --test e2e probes
+//! ```
+//!
+//! Not run: D, E, F and Q, which are about files inside the project. The direct
+//! tier grants the project whole, so they all get through by design, and they
+//! take a minute to say so. L and M need a network policy and the hook.
+//!
+//! Needs root (the runner makes namespaces and accounts) and the kit, which is
+//! found as in the tests with the real clients.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use serde::{Deserialize, Serialize};
+
+use crate::support::{clash, is_root, skipped};
+
+/// Run side by side: most of a probe's time is waiting.
+const SHARDS: [&str; 2] = ["A,B,C,I,N,U", "G,H,J,K"];
+
+/// The one utility that is about an allowed host.
+const NEEDS_NETWORK: &str = "U18";
+
+/// What every probe came to, by its name.
+type Statuses = BTreeMap<String, String>;
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+struct Expected {
+    /// Why a probe is not blocked, and what would block it. Written by hand.
+    open: BTreeMap<String, String>,
+    user: Statuses,
+    root: Statuses,
+}
+
+impl Expected {
+    fn file() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expected/probes.json")
+    }
+
+    fn read() -> Self {
+        serde_json::from_str(&fs::read_to_string(Self::file()).unwrap()).unwrap()
+    }
+
+    fn of(&mut self, who: Who) -> &mut Statuses {
+        match who {
+            Who::User => &mut self.user,
+            Who::Root => &mut self.root,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Who {
+    User,
+    Root,
+}
+
+/// One line of the runner's report.
+#[derive(Debug, Deserialize)]
+struct Row {
+    id: String,
+    status: String,
+    info: String,
+    title: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Report {
+    results: Vec<Row>,
+}
+
+struct Kit {
+    runner: PathBuf,
+    /// Outside /tmp and /run, which the synthetic host replaces.
+    dir: tempfile::TempDir,
+}
+
+impl Kit {
+    /// `None`, and a word about it, where something is missing.
+    fn here() -> Option<Self> {
+        let missing = |what: &str| {
+            skipped(&format!("the threat probes: {what}"));
+            None
+        };
+        let shared = std::env::var_os("CLASH_TEST_SHARED").map_or_else(
+            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+            PathBuf::from,
+        );
+        let runner = shared.join("kits/probes/run.py");
+        if !runner.exists() {
+            return missing(&format!("no {}", runner.display()));
+        }
+        if !is_root() {
+            return missing("they were recorded by root, and the tests do not run as root");
+        }
+        let works = |command: &mut Command| command.output().is_ok_and(|o| o.status.success());
+        if !works(Command::new("python3").arg("--version")) {
+            return missing("no python3");
+        }
+        let namespaces = ["--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "true"];
+        if !works(Command::new("unshare").args(namespaces)) {
+            return missing("no namespaces for the synthetic host");
+        }
+        let dir = tempfile::Builder::new().prefix("clash-probes-").tempdir_in("/var/tmp").unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::copy(clash(), dir.path().join("clash")).unwrap();
+        Some(Self { runner, dir })
+    }
+
+    fn run(&self, who: Who, which: &[&str]) -> Vec<Row> {
+        let program = self.dir.path().join("clash");
+        let start = |only: &&str| {
+            let report = self.dir.path().join(format!("{}.json", only.replace(',', "")));
+            let mut command = Command::new("python3");
+            command
+                .arg(&self.runner)
+                .args(["--quiet", "--only", only, "--skip", NEEDS_NETWORK, "--wrap"])
+                .arg(format!("{} sandbox exec project --", program.display()))
+                .arg("--json")
+                .arg(&report)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            if matches!(who, Who::Root) {
+                command.arg("--as-root");
+            }
+            (command.spawn().unwrap(), report)
+        };
+        let runs: Vec<_> = which.iter().map(start).collect();
+        let mut rows = Vec::new();
+        for (child, report) in runs {
+            let output = child.wait_with_output().unwrap();
+            let text = fs::read_to_string(&report)
+                .unwrap_or_else(|error| panic!("{}: {error}: {output:?}", report.display()));
+            rows.extend(serde_json::from_str::<Report>(&text).unwrap().results);
+        }
+        rows
+    }
+
+    /// Every probe. What did not even run is given a second chance alone, in
+    /// case the machine was too busy; an escape is never explained away.
+    fn run_all(&self, who: Who, expected: &Statuses) -> Vec<Row> {
+        let mut rows = self.run(who, &SHARDS);
+        let inconclusive = |row: &&Row| {
+            matches!(row.status.as_str(), "NORUN" | "ERROR" | "BROKEN")
+                && expected.get(&row.id) != Some(&row.status)
+        };
+        let again: Vec<&str> =
+            rows.iter().filter(inconclusive).map(|row| row.id.as_str()).collect();
+        if !again.is_empty() {
+            let again = self.run(who, &[again.join(",").as_str()]);
+            rows.retain(|row| again.iter().all(|other| other.id != row.id));
+            rows.extend(again);
+        }
+        rows
+    }
+}
+
+fn is_good(status: &str) -> bool {
+    matches!(status, "BLOCKED" | "OK")
+}
+
+/// Written past the test runner's capture, as what is skipped.
+fn improved(what: &str) {
+    let hint = "record it with CLASH_RECORD_PROBES=1";
+    let _ = writeln!(std::io::stderr(), "IMPROVED: probe {what}; {hint}");
+}
+
+fn recording() -> bool {
+    std::env::var_os("CLASH_RECORD_PROBES").is_some()
+}
+
+fn compare(who: Who) {
+    let Some(kit) = Kit::here() else { return };
+    let mut expected = Expected::read();
+    let recorded = std::mem::take(expected.of(who));
+    let rows = kit.run_all(who, &recorded);
+    if recording() {
+        return record(who, &rows);
+    }
+    let mut worse = Vec::new();
+    for row in &rows {
+        let Row { id, status, info, title } = row;
+        match recorded.get(id).map(String::as_str) {
+            Some(known) if known == status => {}
+            _ if status == "SKIPPED" => skipped(&format!("probe {id}: {info}")),
+            Some(known) if is_good(status) => improved(&format!("{id} was {known}, is {status}")),
+            known => worse.push(format!(
+                "{id} is {status}, recorded as {}: {title}: {info}",
+                known.unwrap_or("nothing")
+            )),
+        }
+    }
+    let gone = recorded.keys().filter(|id| rows.iter().all(|row| row.id != **id));
+    worse.extend(gone.map(|id| format!("{id} did not run")));
+    assert!(worse.is_empty(), "as {who:?}:\n{}", worse.join("\n"));
+}
+
+fn record(who: Who, rows: &[Row]) {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().unwrap();
+    let mut expected = Expected::read();
+    *expected.of(who) = rows.iter().map(|row| (row.id.clone(), row.status.clone())).collect();
+    let text = serde_json::to_string_pretty(&expected).unwrap();
+    fs::write(Expected::file(), format!("{text}\n")).unwrap();
+}
+
+#[test]
+fn probes_of_a_developer() {
+    compare(Who::User);
+}
+
+#[test]
+fn probes_of_root() {
+    compare(Who::Root);
+}
+
+#[test]
+fn whatever_a_probe_gets_through_is_explained() {
+    if recording() {
+        return; // the file is being written
+    }
+    let Expected { open, user, root } = Expected::read();
+    let bad = |(id, status): (&String, &String)| (!is_good(status)).then(|| id.clone());
+    let mut through: Vec<String> = user.iter().chain(&root).filter_map(bad).collect();
+    through.sort();
+    through.dedup();
+    let explained: Vec<String> = open.into_keys().collect();
+    assert_eq!(explained, through);
+}
