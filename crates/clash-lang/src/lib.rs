@@ -16,4 +16,4 @@ mod value;
 
 pub use compile::{Sources, compile};
 pub use diagnostic::Diagnostic;
-pub use library::{BUILT_IN, LIBRARY_TEXT, modules};
+pub use library::{BUILT_IN, modules};

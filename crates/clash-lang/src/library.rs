@@ -10,14 +10,6 @@ const MODULES: &[(&str, &str)] = &[
     ("@clash//sandboxes.star", include_str!("../std/sandboxes.star")),
 ];
 
-/// All sources in one text: what tells one version of the library from another.
-pub const LIBRARY_TEXT: &str = concat!(
-    include_str!("../std/builtin.star"),
-    include_str!("../std/git.star"),
-    include_str!("../std/rust.star"),
-    include_str!("../std/sandboxes.star"),
-);
-
 /// Names and sources of all modules.
 pub fn modules() -> impl Iterator<Item = (&'static str, &'static str)> {
     MODULES.iter().copied()

@@ -15,6 +15,7 @@ mod hook;
 mod policy;
 mod say;
 mod session;
+mod stamp;
 mod trace;
 mod ui;
 

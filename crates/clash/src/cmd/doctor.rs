@@ -13,7 +13,7 @@ use super::{project, unless_closed};
 use crate::agents::claude::settings::{self, Problem, Stale};
 use crate::dirs::{Dirs, MANAGED_POLICY};
 use crate::exit;
-use crate::policy::{Policy, PolicyError};
+use crate::policy::Policy;
 use crate::ui::{Failure, Out, Tone};
 
 #[derive(Debug, clap::Args)]
@@ -157,10 +157,7 @@ fn policy(dirs: &Dirs, project: &Path) -> Vec<Finding> {
     match Policy::compile_now(dirs, project) {
         Ok(_) => findings.push(finding(Grade::Good, "it compiles".to_owned(), None)),
         Err(error) => {
-            let fix = match &error {
-                PolicyError::Mistake(mistake) => mistake.hint.clone(),
-                _ => None,
-            };
+            let fix = error.hint();
             findings.push(finding(Grade::Bad, format!("every action is denied: {error}"), fix));
         }
     }

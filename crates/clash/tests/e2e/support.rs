@@ -54,9 +54,14 @@ pub fn clash() -> &'static Path {
     let (_, path) = PROGRAM.get_or_init(|| {
         let dir = tempfile::Builder::new().prefix("clash-bin-").tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        for (name, built) in [
+            ("clash", env!("CARGO_BIN_EXE_clash")),
+            ("clash-compile", env!("CARGO_BIN_EXE_clash-compile")),
+        ] {
+            let path = dir.path().join(name);
+            fs::hard_link(built, &path).or_else(|_| fs::copy(built, &path).map(drop)).unwrap();
+        }
         let path = dir.path().join("clash");
-        let built = env!("CARGO_BIN_EXE_clash");
-        fs::hard_link(built, &path).or_else(|_| fs::copy(built, &path).map(drop)).unwrap();
         (dir, path)
     });
     path

@@ -1,0 +1,148 @@
+//! Compiles a layer stack: policy files in, one flat image out.
+//!
+//! This is a program of its own for two reasons. Starlark registers some four
+//! hundred things before `main`, which would cost every hook call a tenth of a
+//! millisecond although hardly any of them compiles; and a policy is code that
+//! may have come with a repository, so it is evaluated in a process that may be
+//! killed by its own limits without taking the hook's answer along.
+//!
+//! Called by clash with `KIND TRUSTED|UNTRUSTED FILE` for each layer that may
+//! exist, highest precedence first. Standard output is the image; a mistake is
+//! one JSON object on standard error and exit status 1.
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clash_lang::{Diagnostic, Sources};
+use clash_policy::ir::{self, Input};
+use clash_policy::rule::{Layer, LayerKind};
+
+#[path = "../stamp.rs"]
+mod stamp;
+
+fn main() -> ExitCode {
+    bound();
+    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let compiled = requests(&args).and_then(|requests| image(&requests));
+    let written = match compiled {
+        Ok(image) => io::stdout().write_all(&image).map(|()| ExitCode::SUCCESS),
+        Err(mistake) => {
+            let text = serde_json::json!({"message": mistake.to_string(), "hint": mistake.hint()});
+            writeln!(io::stderr(), "{text}").map(|()| ExitCode::FAILURE)
+        }
+    };
+    written.unwrap_or(ExitCode::FAILURE)
+}
+
+/// A policy that never ends, or asks for ever more memory, ends here. The
+/// evaluator has limits of its own but looks at them only now and then: a list
+/// doubled in a loop outruns them.
+fn bound() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    for (resource, most) in [(Resource::As, 1 << 30), (Resource::Cpu, 2)] {
+        let before = getrlimit(resource);
+        let limit = before.maximum.map_or(most, |limit: u64| limit.min(most));
+        let _ = setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) });
+    }
+}
+
+/// A policy file that may exist.
+struct Request {
+    kind: LayerKind,
+    trusted: bool,
+    file: PathBuf,
+}
+
+fn requests(args: &[OsString]) -> Result<Vec<Request>, Mistake> {
+    let (triples, rest) = args.as_chunks::<3>();
+    let usage = || Mistake::Usage;
+    if !rest.is_empty() {
+        return Err(usage());
+    }
+    triples
+        .iter()
+        .map(|[kind, trust, file]| {
+            let kind = LayerKind::ALL.into_iter().find(|known| kind == known.word());
+            Ok(Request {
+                kind: kind.ok_or_else(usage)?,
+                trusted: trust == "trusted",
+                file: file.into(),
+            })
+        })
+        .collect()
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Mistake {
+    #[error("clash-compile is called by clash with the policy files to compile")]
+    Usage,
+    #[error("cannot read the policy {}: {source}", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("the policy does not compile: {0}")]
+    Policy(Diagnostic),
+    #[error("cannot find out where clash-compile itself is: {0}")]
+    OwnPath(io::Error),
+}
+
+impl Mistake {
+    fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Policy(diagnostic) => diagnostic.hint.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+fn image(requests: &[Request]) -> Result<Vec<u8>, Mistake> {
+    let watched = Watched::default();
+    // A new compiler may read an old policy differently.
+    let own = std::env::current_exe().map_err(Mistake::OwnPath)?;
+    watched.note(&own).map_err(Mistake::OwnPath)?;
+    let mut layers: Vec<Layer> = Vec::new();
+    for Request { kind, trusted, file } in requests {
+        let unreadable = |source| Mistake::Unreadable { path: file.clone(), source };
+        // Of two user policies the first one counts.
+        let shadowed = *kind == LayerKind::User && layers.iter().any(|layer| layer.kind == *kind);
+        if shadowed || stamp::of(file).map_err(unreadable)?.is_none() {
+            watched.note(file).map_err(unreadable)?;
+            continue;
+        }
+        std::fs::File::open(file).map_err(unreadable)?;
+        let layer = clash_lang::compile(&file.to_string_lossy(), *kind, *trusted, &watched);
+        layers.push(layer.map_err(Mistake::Policy)?);
+    }
+    let built_in = clash_lang::compile(clash_lang::BUILT_IN, LayerKind::BuiltIn, true, &watched);
+    layers.push(built_in.map_err(Mistake::Policy)?);
+    Ok(ir::encode(&layers, &watched.inputs.into_inner(), stamp::BUILD))
+}
+
+/// Reads sources and remembers in which state they were.
+#[derive(Default)]
+struct Watched {
+    inputs: RefCell<Vec<Input>>,
+}
+
+impl Watched {
+    fn note(&self, path: &Path) -> io::Result<u64> {
+        let stamp = stamp::of(path)?;
+        let path = path.to_string_lossy().into_owned();
+        self.inputs.borrow_mut().push(Input { path, stamp });
+        Ok(stamp.map_or(0, |stamp| stamp.size))
+    }
+}
+
+/// Longer files are no policies.
+const MAX_SOURCE: u64 = 1 << 20;
+
+impl Sources for Watched {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        // Before reading: a change in between then shows as a stale cache.
+        if self.note(path)? > MAX_SOURCE {
+            return Err(io::Error::other("it is larger than 1 MiB"));
+        }
+        std::fs::read_to_string(path)
+    }
+}
