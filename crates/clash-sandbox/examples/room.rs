@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clash_policy::{Caps, Effect, FsRule, Net, PathPattern, Places, Sandbox, Span};
 use clash_sandbox::host::Host;
 use clash_sandbox::launch::{Command, LaunchError, run};
-use clash_sandbox::plan::{Cage, Request, plan};
+use clash_sandbox::plan::{Cage, Request, plan_with_report};
 
 fn rule(path: &str, caps: Caps) -> FsRule {
     FsRule {
@@ -66,15 +66,15 @@ fn main() -> ExitCode {
         disk: &clash_sandbox::disk::Disk::default(),
         extra: &[],
     };
-    let plan = match plan(&request, &Host::quick()) {
-        Ok(plan) => plan,
+    let (plan, report) = match plan_with_report(&request, &Host::quick()) {
+        Ok(planned) => planned,
         Err(refusal) => {
             eprintln!("room: {refusal}");
             return ExitCode::from(3);
         }
     };
     if show {
-        eprint!("{}", plan.report);
+        eprint!("{}", report);
         for grant in &plan.grants {
             eprintln!("{:5} {} ({})", grant.caps.to_string(), grant.path.display(), grant.why);
         }

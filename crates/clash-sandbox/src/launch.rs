@@ -245,7 +245,6 @@ mod tests {
             baseline: Vec::new(),
             grants: vec![grant],
             net: Net::Deny,
-            report: crate::report::Report::default(),
             landlock_abi: crate::host::Host::quick().landlock_abi,
             root: false,
         };

@@ -83,7 +83,6 @@ pub struct Plan {
     /// What every sandbox gets, as far as it exists and the policy leaves it.
     pub baseline: Vec<(&'static baseline::Entry, Caps)>,
     pub net: Net,
-    pub report: Report,
     pub landlock_abi: u32,
     pub root: bool,
 }
@@ -94,6 +93,16 @@ pub const LANDLOCK_ABI_NEEDED: u32 = 6;
 
 /// Finds the mechanisms that enforce every rule of the sandbox on this host.
 pub fn plan(request: &Request<'_>, host: &Host) -> Result<Plan, Refusal> {
+    make(request, host, &mut Report::default())
+}
+
+/// The same, with what holds each rule and why.
+pub fn plan_with_report(request: &Request<'_>, host: &Host) -> Result<(Plan, Report), Refusal> {
+    let mut report = Report::listening();
+    make(request, host, &mut report).map(|plan| (plan, report))
+}
+
+fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan, Refusal> {
     let sandbox = request.sandbox;
     check_host(host)?;
     if sandbox.default == Effect::Allow {
@@ -103,23 +112,21 @@ pub fn plan(request: &Request<'_>, host: &Host) -> Result<Plan, Refusal> {
         });
     }
     let rules = resolve(request)?;
-    let mut report = Report::default();
-    let mut grants = allowed(&rules, &mut report)?;
+    let mut grants = allowed(&rules, report)?;
     no_planted_links(request, &rules)?;
-    add_worktrees(&rules, &mut grants, &mut report);
-    add_extra(request, &mut grants, &mut report);
+    add_worktrees(&rules, &mut grants, report);
+    add_extra(request, &mut grants, report);
     for grant in &grants {
         overlap::expressible(&rules, grant)?;
     }
-    overlap::cage(request, &grants, &mut report)?;
-    let baseline = baseline_left(request.disk, &rules, &mut report)?;
-    crate::report::direct_tier(&mut report, sandbox, host);
+    overlap::cage(request, &grants, report)?;
+    let baseline = baseline_left(request.disk, &rules, report)?;
+    crate::report::direct_tier(report, sandbox, host);
     Ok(Plan {
         sandbox: sandbox.name.clone(),
         grants: reduce(grants),
         baseline,
         net: sandbox.net,
-        report,
         landlock_abi: host.landlock_abi,
         root: host.root,
     })
@@ -221,15 +228,19 @@ fn allowed(rules: &[Rule<'_>], report: &mut Report) -> Result<Vec<Grant>, Refusa
         match allow.found {
             Found::Directory | Found::Other => {}
             Found::Missing => {
-                report.say(allow.text(), Line::NOTHING, "does not exist now; nothing granted");
+                report.say(|| {
+                    Line::new(allow.text(), Line::NOTHING, "does not exist now; nothing granted")
+                });
                 continue;
             }
             Found::OutOfReach => {
-                report.say(
-                    allow.text(),
-                    Line::NOTHING,
-                    "this user cannot reach it; nothing granted",
-                );
+                report.say(|| {
+                    Line::new(
+                        allow.text(),
+                        Line::NOTHING,
+                        "this user cannot reach it; nothing granted",
+                    )
+                });
                 continue;
             }
         }
@@ -260,14 +271,16 @@ fn allowed(rules: &[Rule<'_>], report: &mut Report) -> Result<Vec<Grant>, Refusa
                 allow.real.display()
             )
         };
-        report.say(allow.text(), "landlock", why);
+        report.say(|| Line::new(allow.text(), "landlock", why));
         if !caps.is_empty() {
             let path = allow.real.clone();
             grants.push(Grant { path, caps, why: Why::Rule(span.clone()) });
         }
     }
     for other in rules.iter().filter(|r| r.rule.effect != Effect::Allow) {
-        report.say(other.text(), "landlock", "nothing grants it; what no rule grants is denied");
+        report.say(|| {
+            Line::new(other.text(), "landlock", "nothing grants it; what no rule grants is denied")
+        });
     }
     Ok(grants)
 }
@@ -321,15 +334,19 @@ fn add_worktrees(rules: &[Rule<'_>], grants: &mut Vec<Grant>, report: &mut Repor
             Worktree::Plain => {}
             Worktree::Disbelieved(why) => {
                 let why = format!("{why}; nothing granted");
-                report.say(format!("git worktree of {}", rule.text()), Line::NOTHING, why);
+                report.say(|| {
+                    Line::new(format!("git worktree of {}", rule.text()), Line::NOTHING, why)
+                });
             }
             Worktree::Linked(found) => {
-                report.say(
-                    format!("git worktree of {}", rule.text()),
-                    "landlock",
-                    "its git directory and the repository's objects, refs and logs; \
+                report.say(|| {
+                    Line::new(
+                        format!("git worktree of {}", rule.text()),
+                        "landlock",
+                        "its git directory and the repository's objects, refs and logs; \
                      hooks and config stay read-only",
-                );
+                    )
+                });
                 // Never more than the rule itself gives, so that a read-only
                 // project has a read-only repository.
                 grants.extend(found.into_iter().map(|(path, caps)| {
@@ -347,10 +364,12 @@ fn add_extra(request: &Request<'_>, grants: &mut Vec<Grant>, report: &mut Report
         let name = format!("{} {}", grant.caps, grant.path.display());
         match real(request.disk, &grant.path) {
             Ok((path, Found::Directory | Found::Other)) => {
-                report.say(name, "landlock", grant.why.to_string());
+                report.say(|| Line::new(name, "landlock", grant.why.to_string()));
                 grants.push(Grant { path, ..grant.clone() });
             }
-            _ => report.say(name, Line::NOTHING, "does not exist now; nothing granted"),
+            _ => {
+                report.say(|| Line::new(name, Line::NOTHING, "does not exist now; nothing granted"))
+            }
         }
     }
 }
@@ -383,18 +402,20 @@ fn baseline_left(
             left.push((entry, caps));
         }
     }
-    report.say(
-        "system baseline",
-        "landlock",
-        format!(
-            "{} paths as far as they exist: programs, libraries, certificates, locale, \
+    report.say(|| {
+        Line::new(
+            "system baseline",
+            "landlock",
+            format!(
+                "{} paths as far as they exist: programs, libraries, certificates, locale, \
              basic devices, /proc",
-            left.len()
-        ),
-    );
+                left.len()
+            ),
+        )
+    });
     if !dropped.is_empty() {
         let why = format!("denied by the policy: {}", dropped.join(", "));
-        report.say("system baseline", "landlock", why);
+        report.say(|| Line::new("system baseline", "landlock", why));
     }
     Ok(left)
 }

@@ -10,6 +10,7 @@ use crate::host::Host;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub lines: Vec<Line>,
+    listens: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,16 +25,27 @@ pub struct Line {
 impl Line {
     /// The mechanism of a line that states a limit.
     pub const NOTHING: &'static str = "none";
-}
 
-impl Report {
-    pub(crate) fn say(
-        &mut self,
+    pub(crate) fn new(
         rule: impl Into<String>,
         mechanism: &'static str,
         why: impl Into<String>,
-    ) {
-        self.lines.push(Line { rule: rule.into(), mechanism, why: why.into() });
+    ) -> Self {
+        Self { rule: rule.into(), mechanism, why: why.into() }
+    }
+}
+
+impl Report {
+    /// Collects what is said; the default one does not listen.
+    pub(crate) fn listening() -> Self {
+        Self { lines: Vec::new(), listens: true }
+    }
+
+    /// Launching needs no report, and writing one is a good part of planning.
+    pub(crate) fn say(&mut self, line: impl FnOnce() -> Line) {
+        if self.listens {
+            self.lines.push(line());
+        }
     }
 }
 
@@ -56,43 +68,55 @@ pub(crate) fn direct_tier(report: &mut Report, sandbox: &Sandbox, host: &Host) {
         Net::Deny => "no internet socket can be made, and Landlock denies TCP on any other",
         Net::Allow => "TCP, UDP and the routing socket only: no raw, MPTCP, SCTP or VSOCK sockets",
     };
-    report.say(
-        format!("network {}", if sandbox.net == Net::Deny { "deny" } else { "allow" }),
-        if sandbox.net == Net::Deny { "seccomp + landlock" } else { "seccomp" },
-        network,
-    );
-    report.say(
-        "unix sockets",
-        "seccomp",
-        "none can be made, whatever the network rule: docker, ssh agent, session bus and X11 \
+    report.say(|| {
+        Line::new(
+            format!("network {}", if sandbox.net == Net::Deny { "deny" } else { "allow" }),
+            if sandbox.net == Net::Deny { "seccomp + landlock" } else { "seccomp" },
+            network,
+        )
+    });
+    report.say(|| {
+        Line::new(
+            "unix sockets",
+            "seccomp",
+            "none can be made, whatever the network rule: docker, ssh agent, session bus and X11 \
          listen on paths that Landlock cannot guard before ABI 9; connected stream pairs stay",
-    );
-    report.say(
-        "other processes",
-        "landlock",
-        "no signal, ptrace, memory, environment or descriptor of a process outside the sandbox",
-    );
-    report.say(
+        )
+    });
+    report.say(|| {
+        Line::new(
+            "other processes",
+            "landlock",
+            "no signal, ptrace, memory, environment or descriptor of a process outside the sandbox",
+        )
+    });
+    report.say(|| Line::new(
         "kernel surface",
         "seccomp",
         "no namespaces, mounts, io_uring, bpf, keys, System V IPC, foreign or x32 system calls; \
-         nothing typed into the terminal",
-    );
+         nothing typed into the terminal"));
     let privileges = if host.root {
         "no set-user-id gain; of root's capabilities only CAP_DAC_OVERRIDE stays, within the grants"
     } else {
         "no set-user-id gain, no capabilities"
     };
-    report.say("privileges", "no_new_privs + capset", privileges);
-    report.say("inherited descriptors", "close_range", "only stdin, stdout and stderr get through");
-    report.say(
-        "metadata outside the grants",
-        Line::NOTHING,
-        "names, sizes, modes and times can be seen, and those of the user's own files changed",
-    );
-    report.say(
+    report.say(|| Line::new("privileges", "no_new_privs + capset", privileges));
+    report.say(|| {
+        Line::new(
+            "inherited descriptors",
+            "close_range",
+            "only stdin, stdout and stderr get through",
+        )
+    });
+    report.say(|| {
+        Line::new(
+            "metadata outside the grants",
+            Line::NOTHING,
+            "names, sizes, modes and times can be seen, and those of the user's own files changed",
+        )
+    });
+    report.say(|| Line::new(
         "process list, background processes, resource limits",
         Line::NOTHING,
-        "the process list is visible, a daemon outlives the command, nothing limits memory or disk",
-    );
+        "the process list is visible, a daemon outlives the command, nothing limits memory or disk"));
 }

@@ -153,11 +153,13 @@ pub(super) fn cage(
             }
         }
         if is_below(&place, &project) && grants.iter().any(|g| is_below(&place, &g.path)) {
-            report.say(
-                caged.display().to_string(),
-                Line::NOTHING,
-                "not protected in the direct tier: it lies inside the granted project tree",
-            );
+            report.say(|| {
+                Line::new(
+                    caged.display().to_string(),
+                    Line::NOTHING,
+                    "not protected in the direct tier: it lies inside the granted project tree",
+                )
+            });
         }
     }
     Ok(())

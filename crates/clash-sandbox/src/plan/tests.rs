@@ -37,6 +37,10 @@ impl World {
     }
 
     fn plan_for(&self, sandbox: &Sandbox, host: &Host) -> Result<Plan, Refusal> {
+        self.reported(sandbox, host).map(|(plan, _)| plan)
+    }
+
+    fn reported(&self, sandbox: &Sandbox, host: &Host) -> Result<(Plan, Report), Refusal> {
         let request = Request {
             sandbox,
             places: &self.places,
@@ -44,19 +48,21 @@ impl World {
             disk: &Disk::default(),
             extra: &[],
         };
-        plan(&request, host)
+        let (plan, report) = plan_with_report(&request, host)?;
+        assert_eq!(super::plan(&request, host).ok().as_ref(), Some(&plan));
+        Ok((plan, report))
     }
 
     /// The plan's own grants and remarks, or the refusal and its hint, with the
     /// temporary directory called `/W`.
     fn show(&self, fs: Vec<FsRule>) -> String {
-        let text = match self.plan(fs) {
-            Ok(plan) => {
+        let text = match self.reported(&sandbox(fs), &HOST) {
+            Ok((plan, report)) => {
                 let mut text = String::new();
                 for grant in &plan.grants {
                     text += &format!("{} {} ({})\n", grant.caps, grant.path.display(), grant.why);
                 }
-                for line in plan.report.lines.iter().filter(|l| l.mechanism == Line::NOTHING) {
+                for line in report.lines.iter().filter(|l| l.mechanism == Line::NOTHING) {
                     text += &format!("{line}\n");
                 }
                 text
@@ -364,8 +370,8 @@ fn a_grant_on_a_baseline_path_is_the_policys() {
 #[test]
 fn the_report_names_every_rule_and_the_limits() {
     let world = World::new();
-    let plan = world.plan(vec![allow("r", "$PWD"), deny("r", "~/.ssh")]).unwrap();
-    let text = plan.report.to_string();
+    let rules = sandbox(vec![allow("r", "$PWD"), deny("r", "~/.ssh")]);
+    let text = world.reported(&rules, &HOST).unwrap().1.to_string();
     for part in ["allow r $PWD", "deny r ~/.ssh", "network deny", "unix sockets", "metadata"] {
         assert!(text.contains(part), "{part}");
     }

@@ -7,7 +7,8 @@ use clap::Subcommand;
 use clash_policy::Sandbox;
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host::Host;
-use clash_sandbox::plan::{Cage, Plan, Request, plan};
+use clash_sandbox::plan::{Cage, Plan, Request, plan_with_report};
+use clash_sandbox::report::{Line, Report};
 use serde_json::{Value, json};
 
 use super::explain::{grants, sandbox_json};
@@ -78,11 +79,11 @@ impl Args {
                 })
             }
             What::Plan { name, json } => {
-                let plan = make_plan(&dirs, &project, find(&known()?, &name)?)?;
+                let (plan, report) = make_plan(&dirs, &project, find(&known()?, &name)?)?;
                 unless_closed(if json {
-                    out.json(&plan_json(&plan))
+                    out.json(&plan_json(&plan, &report))
                 } else {
-                    show_plan(out, &plan)
+                    show_plan(out, &plan, &report)
                 })
             }
         }
@@ -121,12 +122,16 @@ fn list(out: &mut Out, known: &[Sandbox], json: bool) -> std::io::Result<()> {
     })
 }
 
-fn make_plan(dirs: &Dirs, project: &std::path::Path, sandbox: &Sandbox) -> Result<Plan, Failure> {
+fn make_plan(
+    dirs: &Dirs,
+    project: &std::path::Path,
+    sandbox: &Sandbox,
+) -> Result<(Plan, Report), Failure> {
     let disk = Disk::default();
     let places = dirs.places(project, &disk);
     let cage = Cage { paths: dirs.cage(project, &disk) };
     let request = Request { sandbox, places: &places, cage: &cage, disk: &disk, extra: &[] };
-    plan(&request, &Host::quick()).map_err(|refusal| {
+    plan_with_report(&request, &Host::quick()).map_err(|refusal| {
         let hint = refusal.hint();
         let failure = Failure { hint, status: crate::exit::NO_SANDBOX, ..Failure::from(refusal) };
         Failure {
@@ -136,27 +141,22 @@ fn make_plan(dirs: &Dirs, project: &std::path::Path, sandbox: &Sandbox) -> Resul
     })
 }
 
-fn show_plan(out: &mut Out, plan: &Plan) -> std::io::Result<()> {
+fn show_plan(out: &mut Out, plan: &Plan, report: &Report) -> std::io::Result<()> {
     out.line(format!(
         "sandbox {}, direct tier: Landlock ABI {} and seccomp",
         plan.sandbox, plan.landlock_abi
     ))?;
     out.line("")?;
-    for line in &plan.report.lines {
-        let tone = if line.mechanism == clash_sandbox::report::Line::NOTHING {
-            Tone::Care
-        } else {
-            Tone::Good
-        };
+    for line in &report.lines {
+        let tone = if line.mechanism == Line::NOTHING { Tone::Care } else { Tone::Good };
         let mechanism = out.tone(tone, line.mechanism);
         out.line(format!("{}\n    {mechanism}: {}", line.rule, line.why))?;
     }
     Ok(())
 }
 
-fn plan_json(plan: &Plan) -> Value {
-    let lines: Vec<Value> = plan
-        .report
+fn plan_json(plan: &Plan, report: &Report) -> Value {
+    let lines: Vec<Value> = report
         .lines
         .iter()
         .map(|line| json!({"rule": line.rule, "mechanism": line.mechanism, "why": line.why}))
