@@ -45,7 +45,7 @@ pub(crate) enum ExecError {
     #[error("{0}")]
     Refused(String),
     #[error("sandbox {sandbox} cannot be set up: {refusal}")]
-    NoPlan { sandbox: String, refusal: Refusal },
+    NoPlan { sandbox: String, refusal: Box<Refusal> },
     #[error("sandbox {sandbox}: {error}")]
     Launch { sandbox: String, error: LaunchError },
     #[error("there is no sandbox `{name}`")]
@@ -84,7 +84,7 @@ pub(crate) fn report(error: &ExecError) -> u8 {
     let mut text = format!("clash: {error}");
     let mut source = match error {
         ExecError::Launch { error, .. } => std::error::Error::source(error),
-        ExecError::NoPlan { refusal, .. } => std::error::Error::source(refusal),
+        ExecError::NoPlan { refusal, .. } => std::error::Error::source(refusal.as_ref()),
         other => std::error::Error::source(other),
     };
     while let Some(cause) = source {
@@ -376,8 +376,10 @@ impl Room {
         let places = self.dirs.places(&self.project, &disk);
         let cage = Cage { paths: self.dirs.cage(&self.project, &disk) };
         let request = Request { sandbox, places: &places, cage: &cage, disk: &disk, extra };
-        let plan = plan(&request, &Host::quick())
-            .map_err(|refusal| ExecError::NoPlan { sandbox: sandbox.name.clone(), refusal })?;
+        let plan = plan(&request, &Host::quick()).map_err(|refusal| ExecError::NoPlan {
+            sandbox: sandbox.name.clone(),
+            refusal: Box::new(refusal),
+        })?;
         let (env, _) = clash_sandbox::environment::scrub(env::all());
         let shown = args.last().filter(|_| args.len() == 2).map_or(program, OsString::as_os_str);
         self.trace(trace::Event::Launch, &shown.to_string_lossy(), None, Some(&sandbox.name))?;

@@ -66,8 +66,11 @@ impl Args {
         for (record, line) in records.iter().skip(skip) {
             self.record(out, record, line)?;
         }
+        if !self.follow {
+            return Ok(());
+        }
         let mut seen = trace::read(&newest)?.len();
-        while self.follow {
+        loop {
             std::thread::sleep(Duration::from_millis(200));
             let records = trace::read(&newest)?;
             for (record, line) in records.iter().skip(seen) {
@@ -75,7 +78,6 @@ impl Args {
             }
             seen = records.len();
         }
-        Ok(())
     }
 
     fn record(&self, out: &mut Out, record: &Record, line: &str) -> io::Result<()> {

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 /// Who runs the sandboxed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub(crate) enum Who {
     /// The user the tests run as.
     Me,
     /// An unprivileged user; only root can become one.
@@ -28,12 +28,12 @@ pub enum Who {
 const NOBODY: u32 = 65_534;
 
 /// Says that something was not tested. Written past the test runner's capture.
-pub fn skipped(what: &str) {
+pub(crate) fn skipped(what: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");
 }
 
 /// Runs a test as root and as a plain user.
-pub fn as_each_user(test: impl Fn(Machine)) {
+pub(crate) fn as_each_user(test: impl Fn(Machine)) {
     if is_root() {
         test(Machine::new(Who::Nobody));
         test(Machine::new(Who::Me));
@@ -43,13 +43,13 @@ pub fn as_each_user(test: impl Fn(Machine)) {
     }
 }
 
-pub fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let probe = tempfile::tempdir().unwrap();
     std::os::unix::fs::MetadataExt::uid(&fs::metadata(probe.path()).unwrap()) == 0
 }
 
 /// The program under test, where every user can execute it.
-pub fn clash() -> &'static Path {
+pub(crate) fn clash() -> &'static Path {
     static PROGRAM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
     let (_, path) = PROGRAM.get_or_init(|| {
         let dir = tempfile::Builder::new().prefix("clash-bin-").tempdir().unwrap();
@@ -68,13 +68,13 @@ pub fn clash() -> &'static Path {
 }
 
 /// A home, a project and a temporary directory that belong to one user.
-pub struct Machine {
+pub(crate) struct Machine {
     dir: tempfile::TempDir,
-    pub who: Who,
+    pub(crate) who: Who,
 }
 
 impl Machine {
-    pub fn new(who: Who) -> Self {
+    pub(crate) fn new(who: Who) -> Self {
         let dir = tempfile::Builder::new().prefix("clash-e2e-").tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let machine = Self { dir, who };
@@ -84,20 +84,20 @@ impl Machine {
         machine
     }
 
-    pub fn home(&self) -> PathBuf {
+    pub(crate) fn home(&self) -> PathBuf {
         self.dir.path().join("home")
     }
 
-    pub fn project(&self) -> PathBuf {
+    pub(crate) fn project(&self) -> PathBuf {
         self.home().join("app")
     }
 
-    pub fn tmp(&self) -> PathBuf {
+    pub(crate) fn tmp(&self) -> PathBuf {
         self.dir.path().join("tmp")
     }
 
     /// A directory of the same user that no sandbox grants.
-    pub fn outside(&self) -> PathBuf {
+    pub(crate) fn outside(&self) -> PathBuf {
         self.home().join("other")
     }
 
@@ -108,7 +108,7 @@ impl Machine {
     }
 
     /// Makes a directory and its parents, all of them the user's.
-    pub fn make_dir(&self, path: impl AsRef<Path>) {
+    pub(crate) fn make_dir(&self, path: impl AsRef<Path>) {
         let ancestors = path.as_ref().ancestors();
         let mut missing: Vec<&Path> = ancestors.take_while(|dir| !dir.exists()).collect();
         while let Some(dir) = missing.pop() {
@@ -118,7 +118,7 @@ impl Machine {
     }
 
     /// Writes a file below the home that belongs to the user, and its directories.
-    pub fn write(&self, path: impl AsRef<Path>, text: &str) -> PathBuf {
+    pub(crate) fn write(&self, path: impl AsRef<Path>, text: &str) -> PathBuf {
         let path = self.home().join(path);
         let mut missing: Vec<&Path> =
             path.ancestors().skip(1).take_while(|dir| !dir.exists()).collect();
@@ -131,20 +131,20 @@ impl Machine {
     }
 
     /// The user's policy.
-    pub fn policy(self, text: &str) -> Self {
+    pub(crate) fn policy(self, text: &str) -> Self {
         self.write(".clash/policy.star", text);
         self
     }
 
     /// Waits until a policy just written is old enough to be cached.
-    pub fn settled(self) -> Self {
+    pub(crate) fn settled(self) -> Self {
         std::thread::sleep(std::time::Duration::from_millis(150));
         self
     }
 
     /// Any program, as this machine's user, in the project, with nothing of the
     /// test's environment but the search path.
-    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command
             .env_clear()
@@ -160,17 +160,17 @@ impl Machine {
         command
     }
 
-    pub fn clash<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ran {
+    pub(crate) fn clash<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ran {
         Ran::of(self.command(clash()).args(args))
     }
 
     /// A shell script in a named sandbox.
-    pub fn inside(&self, sandbox: &str, script: &str) -> Ran {
+    pub(crate) fn inside(&self, sandbox: &str, script: &str) -> Ran {
         self.clash(["sandbox", "exec", sandbox, "--", "sh", "-c", script])
     }
 
     /// Feeds text to `clash hook claude`.
-    pub fn hook_raw(&self, input: &[u8]) -> Ran {
+    pub(crate) fn hook_raw(&self, input: &[u8]) -> Ran {
         let mut child = self
             .command(clash())
             .args(["hook", "claude"])
@@ -185,7 +185,7 @@ impl Machine {
     }
 
     /// One hook message of Claude Code.
-    pub fn message(&self, event: &str, tool: &str, input: Value) -> Value {
+    pub(crate) fn message(&self, event: &str, tool: &str, input: Value) -> Value {
         json!({
             "session_id": "test-session", "transcript_path": "/dev/null", "cwd": self.project(),
             "permission_mode": "default", "hook_event_name": event, "tool_name": tool,
@@ -193,37 +193,37 @@ impl Machine {
         })
     }
 
-    pub fn hook(&self, message: &Value) -> Ran {
+    pub(crate) fn hook(&self, message: &Value) -> Ran {
         self.hook_raw(message.to_string().as_bytes())
     }
 
     /// What the agent is told about a tool call.
-    pub fn asks(&self, tool: &str, input: Value) -> Answer {
+    pub(crate) fn asks(&self, tool: &str, input: Value) -> Answer {
         Answer::of(&self.hook(&self.message("PreToolUse", tool, input)))
     }
 
-    pub fn bash(&self, script: &str) -> Answer {
+    pub(crate) fn bash(&self, script: &str) -> Answer {
         self.asks("Bash", json!({"command": script}))
     }
 
     /// The session's trace.
-    pub fn trace(&self) -> Vec<Value> {
+    pub(crate) fn trace(&self) -> Vec<Value> {
         let log = self.clash(["log", "--json"]);
         log.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    pub fn state(&self) -> PathBuf {
+    pub(crate) fn state(&self) -> PathBuf {
         self.home().join(".local/state/clash")
     }
 }
 
 /// What a finished program left.
 #[derive(Debug)]
-pub struct Ran {
-    pub stdout: String,
-    pub stderr: String,
-    pub code: Option<i32>,
-    pub signal: Option<i32>,
+pub(crate) struct Ran {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) code: Option<i32>,
+    pub(crate) signal: Option<i32>,
 }
 
 impl From<Output> for Ran {
@@ -239,30 +239,30 @@ impl From<Output> for Ran {
 }
 
 impl Ran {
-    pub fn of(command: &mut Command) -> Self {
+    pub(crate) fn of(command: &mut Command) -> Self {
         Self::from(command.output().unwrap())
     }
 
     #[track_caller]
-    pub fn succeeds(self) -> Self {
+    pub(crate) fn succeeds(self) -> Self {
         assert_eq!(self.code, Some(0), "{self:?}");
         self
     }
 
     #[track_caller]
-    pub fn fails(self) -> Self {
+    pub(crate) fn fails(self) -> Self {
         assert_ne!(self.code, Some(0), "{self:?}");
         self
     }
 
     #[track_caller]
-    pub fn exits(self, code: i32) -> Self {
+    pub(crate) fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self:?}");
         self
     }
 
     #[track_caller]
-    pub fn says(self, text: &str) -> Self {
+    pub(crate) fn says(self, text: &str) -> Self {
         assert!(
             self.stdout.contains(text) || self.stderr.contains(text),
             "no `{text}` in {self:?}"
@@ -273,17 +273,17 @@ impl Ran {
 
 /// A hook's answer, as the client would read it.
 #[derive(Debug)]
-pub struct Answer {
-    pub effect: String,
-    pub reason: String,
-    pub updated: Option<Value>,
+pub(crate) struct Answer {
+    pub(crate) effect: String,
+    pub(crate) reason: String,
+    pub(crate) updated: Option<Value>,
 }
 
 impl Answer {
     /// Exit status 2 with a text blocks; exit status 0 with one document
     /// decides; anything else would let the tool run.
     #[track_caller]
-    pub fn of(ran: &Ran) -> Self {
+    pub(crate) fn of(ran: &Ran) -> Self {
         if ran.code == Some(2) {
             assert!(!ran.stderr.trim().is_empty() && ran.stdout.is_empty(), "{ran:?}");
             return Self { effect: "deny".into(), reason: ran.stderr.clone(), updated: None };
@@ -300,7 +300,7 @@ impl Answer {
     }
 
     #[track_caller]
-    pub fn is(self, effect: &str, reason: &str) -> Self {
+    pub(crate) fn is(self, effect: &str, reason: &str) -> Self {
         assert_eq!(self.effect, effect, "{self:?}");
         assert!(self.reason.contains(reason), "no `{reason}` in {self:?}");
         self
@@ -308,7 +308,7 @@ impl Answer {
 }
 
 /// Waits until something is true, for at most ten seconds.
-pub fn eventually(what: &str, test: impl Fn() -> bool) {
+pub(crate) fn eventually(what: &str, test: impl Fn() -> bool) {
     for _ in 0..200 {
         if test() {
             return;
