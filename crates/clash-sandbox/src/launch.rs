@@ -16,9 +16,8 @@
 //! Nothing is undone on failure: the process is then partly restricted and good
 //! for nothing but reporting the error and exiting.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use crate::plan::Plan;
@@ -91,6 +90,7 @@ fn steps(_: &Plan, _: &Command) -> Result<std::convert::Infallible, LaunchError>
 
 #[cfg(target_os = "linux")]
 fn steps(plan: &Plan, command: &Command) -> Result<std::convert::Infallible, LaunchError> {
+    use crate::linux::target::Target;
     use crate::linux::{caps, landlock, seccomp, sys};
 
     // Everything that allocates or can be wrong in the request comes first.
@@ -115,122 +115,12 @@ fn steps(plan: &Plan, command: &Command) -> Result<std::convert::Infallible, Lau
     Err(target.execute())
 }
 
-/// The command in the form `execve` wants, with every file it could be.
-#[cfg(target_os = "linux")]
-struct Target {
-    program: OsString,
-    candidates: Vec<CString>,
-    args: crate::linux::sys::Strings,
-    env: crate::linux::sys::Strings,
-}
-
-#[cfg(target_os = "linux")]
-impl Target {
-    fn new(command: &Command) -> Result<Self, LaunchError> {
-        use crate::linux::sys::Strings;
-
-        let args = std::iter::once(&command.program).chain(&command.args);
-        let args = args.map(|arg| c_string(arg.clone())).collect::<Result<_, _>>()?;
-        let env = command.env.iter().map(|(name, value)| {
-            let mut pair = OsString::with_capacity(name.len() + value.len() + 1);
-            pair.push(name);
-            pair.push("=");
-            pair.push(value);
-            c_string(pair)
-        });
-        Ok(Self {
-            program: command.program.clone(),
-            candidates: candidates(command)?,
-            args: Strings::new(args),
-            env: Strings::new(env.collect::<Result<_, _>>()?),
-        })
-    }
-
-    /// Tries each candidate as `execvp` does: one that is missing is skipped,
-    /// one that may not be executed is remembered in case none works.
-    fn execute(&self) -> LaunchError {
-        let mut refused = None;
-        for candidate in &self.candidates {
-            let error = crate::linux::sys::execve(candidate, &self.args, &self.env);
-            match error.raw_os_error() {
-                Some(libc::ENOENT | libc::ENOTDIR) => {}
-                Some(libc::EACCES) => refused = refused.or(Some(error)),
-                _ => {
-                    return LaunchError::NotExecutable {
-                        program: self.program.clone(),
-                        source: error,
-                    };
-                }
-            }
-        }
-        let program = self.program.clone();
-        match refused {
-            Some(source) => LaunchError::NotExecutable { program, source },
-            None => LaunchError::NotFound { program },
-        }
-    }
-}
-
-fn c_string(text: OsString) -> Result<CString, LaunchError> {
-    CString::new(text.into_vec())
-        .map_err(|error| LaunchError::NulByte(OsString::from_vec(error.into_vec())))
-}
-
-/// What glibc searches when there is no `PATH`.
-const DEFAULT_PATH: &str = "/bin:/usr/bin";
-
-fn candidates(command: &Command) -> Result<Vec<CString>, LaunchError> {
-    let program = &command.program;
-    if program.is_empty() {
-        return Ok(Vec::new());
-    }
-    if program.as_bytes().contains(&b'/') {
-        return Ok(vec![c_string(program.clone())?]);
-    }
-    let path =
-        command.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
-    let path = path.unwrap_or(OsStr::new(DEFAULT_PATH));
-    path.as_bytes()
-        .split(|byte| *byte == b':')
-        .map(|dir| {
-            let mut file =
-                OsString::from_vec(if dir.is_empty() { vec![b'.'] } else { dir.to_vec() });
-            file.push("/");
-            file.push(program);
-            c_string(file)
-        })
-        .collect()
-}
-
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
 
-    fn files(program: &str, path: Option<&str>) -> Vec<String> {
-        let env = path.map(|p| ("PATH".into(), p.into())).into_iter().collect();
-        let command = Command { program: program.into(), env, ..Command::default() };
-        let found = candidates(&command).unwrap();
-        found.into_iter().map(|c| c.into_string().unwrap()).collect()
-    }
-
-    #[test]
-    fn the_search_uses_the_commands_own_path() {
-        assert_eq!(files("ls", Some("/a:/b")), ["/a/ls", "/b/ls"]);
-        assert_eq!(files("ls", None), ["/bin/ls", "/usr/bin/ls"]);
-        assert_eq!(files("./ls", Some("/a")), ["./ls"]);
-        assert_eq!(files("ls", Some("/a:")), ["/a/ls", "./ls"]);
-        assert!(files("", Some("/a")).is_empty());
-    }
-
-    #[test]
-    fn a_nul_byte_is_named() {
-        let command = Command { program: "a\0b".into(), ..Command::default() };
-        assert!(matches!(candidates(&command), Err(LaunchError::NulByte(_))));
-    }
-
     /// Step 2 fails before anything is restricted, so this can run in the test
     /// process itself.
-    #[cfg(target_os = "linux")]
     #[test]
     fn a_directory_swapped_for_a_link_after_planning_is_not_granted() {
         use crate::plan::{Grant, Why};

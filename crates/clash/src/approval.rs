@@ -7,7 +7,7 @@
 //! all: a slip still lying there means the command ran some other way.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -48,8 +48,9 @@ impl Approval {
         let dir = session.dir.join(DIR);
         let failed = |source: io::Error| ApprovalError::Io { path: dir.clone(), source };
         let mut random = [0; 16];
-        rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty())
-            .map_err(|error| failed(error.into()))?;
+        fs::File::open("/dev/urandom")
+            .and_then(|mut file| file.read_exact(&mut random))
+            .map_err(failed)?;
         let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let text = serde_json::to_vec(self).map_err(|error| failed(error.into()))?;
         let mut file = fs::File::options()

@@ -30,6 +30,8 @@ pub(crate) const CLAUDE_ENV_FILE: &str = "CLAUDE_ENV_FILE";
 /// The launcher Claude Code puts in front of its shell.
 pub(crate) const CLAUDE_CODE_SHELL_PREFIX: &str = "CLAUDE_CODE_SHELL_PREFIX";
 
+/// The client's own program, which its shell functions `grep`, `rg` and `find` run.
+pub(crate) const CLAUDE_CODE_EXECPATH: &str = "CLAUDE_CODE_EXECPATH";
 /// Set by Claude Code: ends in `_agent` for commands of the agent, in `_harness`
 /// for what settings start (hooks, servers). A project cannot change it.
 pub(crate) const AI_AGENT: &str = "AI_AGENT";

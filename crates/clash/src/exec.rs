@@ -222,14 +222,17 @@ fn shell(args: &[OsString]) -> Result<Never, ExecError> {
     room.launch(&sandbox, &extra, &shell, &[argument, OsString::from(string)])
 }
 
-/// What the client's own lines around the script touch: files it sources, and
-/// the one it reads the final working directory from. That one is created here,
+/// What the client's own lines around the script touch: files it sources, the
+/// client itself (its snapshots replace `grep`, `rg` and `find` with it), and the
+/// file it reads the final working directory from. The last is created here,
 /// because a grant needs a file to hold on to. Its name can be guessed, so
 /// whatever another command left under it is removed and never followed.
 fn wrapper_grants(call: &shell_prefix::Call) -> Result<Vec<Grant>, ExecError> {
     let grant = |path: &Path, caps| Grant { path: path.to_path_buf(), caps, why: Why::Launcher };
     let sources = call.sources.iter().filter(|path| path.exists());
     let mut grants: Vec<Grant> = sources.map(|path| grant(path, Caps::READ)).collect();
+    let own = env::path(env::CLAUDE_CODE_EXECPATH).filter(|path| is_program(path));
+    grants.extend(own.map(|path| grant(&path, Caps::READ.union(Caps::EXECUTE))));
     if let Some(path) = &call.cwd_file {
         let failed = |source| ExecError::CwdFile { path: path.clone(), source };
         match std::fs::remove_file(path) {
@@ -242,6 +245,14 @@ fn wrapper_grants(call: &shell_prefix::Call) -> Result<Vec<Grant>, ExecError> {
         grants.push(grant(path, Caps::READ.union(Caps::WRITE)));
     }
     Ok(grants)
+}
+
+/// The variable that names the client is no secret keeper: only what may be
+/// executed anyway is granted through it.
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path)
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 /// Whether the wrapper's files lie where the client keeps them.

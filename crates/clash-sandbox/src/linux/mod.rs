@@ -6,3 +6,4 @@ pub(crate) mod caps;
 pub(crate) mod landlock;
 pub(crate) mod seccomp;
 pub(crate) mod sys;
+pub(crate) mod target;

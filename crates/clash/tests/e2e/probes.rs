@@ -116,14 +116,18 @@ impl Kit {
         }
         let dir = tempfile::Builder::new().prefix("clash-probes-").tempdir_in("/var/tmp").unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::copy(clash(), dir.path().join("clash")).unwrap();
+        // With whatever else the program needs beside it.
+        for file in fs::read_dir(clash().parent().unwrap()).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), dir.path().join(file.file_name())).unwrap();
+        }
         Some(Self { runner, dir })
     }
 
     fn run(&self, who: Who, which: &[&str]) -> Vec<Row> {
         let program = self.dir.path().join("clash");
-        let start = |only: &&str| {
-            let report = self.dir.path().join(format!("{}.json", only.replace(',', "")));
+        let start = |(at, only): (usize, &&str)| {
+            let report = self.dir.path().join(format!("{at}.json"));
             let mut command = Command::new("python3");
             command
                 .arg(&self.runner)
@@ -139,7 +143,7 @@ impl Kit {
             }
             (command.spawn().unwrap(), report)
         };
-        let runs: Vec<_> = which.iter().map(start).collect();
+        let runs: Vec<_> = which.iter().enumerate().map(start).collect();
         let mut rows = Vec::new();
         for (child, report) in runs {
             let output = child.wait_with_output().unwrap();

@@ -1,0 +1,119 @@
+//! The command as `execve` wants it.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use super::sys::{self, Strings};
+use crate::launch::{Command, LaunchError};
+
+/// Everything is allocated when it is made, so that nothing is left to fail but
+/// the call itself.
+#[derive(Debug)]
+pub(crate) struct Target {
+    program: OsString,
+    candidates: Vec<CString>,
+    args: Strings,
+    env: Strings,
+}
+
+impl Target {
+    pub(crate) fn new(command: &Command) -> Result<Self, LaunchError> {
+        let args = std::iter::once(&command.program).chain(&command.args);
+        let args = args.map(|arg| c_string(arg.clone())).collect::<Result<_, _>>()?;
+        let env = command.env.iter().map(|(name, value)| {
+            let mut pair = OsString::with_capacity(name.len() + value.len() + 1);
+            pair.push(name);
+            pair.push("=");
+            pair.push(value);
+            c_string(pair)
+        });
+        Ok(Self {
+            program: command.program.clone(),
+            candidates: candidates(command)?,
+            args: Strings::new(args),
+            env: Strings::new(env.collect::<Result<_, _>>()?),
+        })
+    }
+
+    /// Tries each candidate as `execvp` does: one that is missing is skipped,
+    /// one that may not be executed is remembered in case none works.
+    pub(crate) fn execute(&self) -> LaunchError {
+        let mut refused = None;
+        for candidate in &self.candidates {
+            let error = sys::execve(candidate, &self.args, &self.env);
+            match error.raw_os_error() {
+                Some(libc::ENOENT | libc::ENOTDIR) => {}
+                Some(libc::EACCES) => refused = refused.or(Some(error)),
+                _ => {
+                    return LaunchError::NotExecutable {
+                        program: self.program.clone(),
+                        source: error,
+                    };
+                }
+            }
+        }
+        let program = self.program.clone();
+        match refused {
+            Some(source) => LaunchError::NotExecutable { program, source },
+            None => LaunchError::NotFound { program },
+        }
+    }
+}
+
+fn c_string(text: OsString) -> Result<CString, LaunchError> {
+    CString::new(text.into_vec())
+        .map_err(|error| LaunchError::NulByte(OsString::from_vec(error.into_vec())))
+}
+
+/// What glibc searches when there is no `PATH`.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+fn candidates(command: &Command) -> Result<Vec<CString>, LaunchError> {
+    let program = &command.program;
+    if program.is_empty() {
+        return Ok(Vec::new());
+    }
+    if program.as_bytes().contains(&b'/') {
+        return Ok(vec![c_string(program.clone())?]);
+    }
+    let path =
+        command.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
+    let path = path.unwrap_or(OsStr::new(DEFAULT_PATH));
+    path.as_bytes()
+        .split(|byte| *byte == b':')
+        .map(|dir| {
+            let mut file =
+                OsString::from_vec(if dir.is_empty() { vec![b'.'] } else { dir.to_vec() });
+            file.push("/");
+            file.push(program);
+            c_string(file)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(program: &str, path: Option<&str>) -> Vec<String> {
+        let env = path.map(|p| ("PATH".into(), p.into())).into_iter().collect();
+        let command = Command { program: program.into(), env, ..Command::default() };
+        let found = candidates(&command).unwrap();
+        found.into_iter().map(|c| c.into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn the_search_uses_the_commands_own_path() {
+        assert_eq!(files("ls", Some("/a:/b")), ["/a/ls", "/b/ls"]);
+        assert_eq!(files("ls", None), ["/bin/ls", "/usr/bin/ls"]);
+        assert_eq!(files("./ls", Some("/a")), ["./ls"]);
+        assert_eq!(files("ls", Some("/a:")), ["/a/ls", "./ls"]);
+        assert!(files("", Some("/a")).is_empty());
+    }
+
+    #[test]
+    fn a_nul_byte_is_named() {
+        let command = Command { program: "a\0b".into(), ..Command::default() };
+        assert!(matches!(candidates(&command), Err(LaunchError::NulByte(_))));
+    }
+}
