@@ -50,7 +50,7 @@ pub(crate) enum HookError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     #[error("no command can be confined in this project: {0}")]
-    CodeOutside(String),
+    HostileSettings(String),
     #[error("cannot find out where clash itself is: {0}")]
     OwnPath(std::io::Error),
 }
@@ -144,9 +144,9 @@ fn before_tool(dirs: &Dirs, session: &Session, message: &Message) -> Result<Answ
     }
     let (action, decision) = decided(dirs, session, message)?;
     if let (Input::Script(_), Some(problem)) =
-        (&action.input, claude::code_outside(&session.project))
+        (&action.input, claude::hostile_settings(&session.project))
     {
-        return Err(HookError::CodeOutside(problem));
+        return Err(HookError::HostileSettings(problem));
     }
     let mut reason = say::reason(&decision);
     if let Some(way_on) = say::way_on(&decision, dirs) {
@@ -254,19 +254,28 @@ fn after_tool(event: Event, session: &Session, message: &Message) -> Result<Answ
         ..Record::new(session, trace::Event::Exit)
     };
     record.append(session)?;
-    let runs_commands = message.tool_input.contains_key("command");
-    if !runs_commands || !Approval::left_over(session, &message.tool_use_id)? {
+    if !message.tool_input.contains_key("command") {
         return Ok(Answer::Silent);
     }
-    let text = "clash: this command did not run in its sandbox: another hook or setting replaced it, \
-                or it never started; run `clash doctor`";
+    let text = if Approval::left_over(session, &message.tool_use_id)? {
+        "clash: this command did not run in its sandbox: another hook or setting replaced it, \
+         or it never started; run `clash doctor`"
+            .to_owned()
+    } else if let Some(problem) = claude::hostile_settings(&session.project) {
+        format!(
+            "clash: settings in this project work against clash: {problem}; \
+                 remove that before the next session"
+        )
+    } else {
+        return Ok(Answer::Silent);
+    };
     let alarm = Record {
         call: Some(message.tool_use_id.clone()),
-        reason: Some(text.to_owned()),
+        reason: Some(text.clone()),
         ..Record::new(session, trace::Event::Alarm)
     };
     alarm.append(session)?;
-    Ok(Answer::Note(text.to_owned()))
+    Ok(Answer::Note(text))
 }
 
 fn at_start(dirs: &Dirs, session: &Session) -> Result<Answer, HookError> {

@@ -125,6 +125,31 @@ fn the_kernels_back_doors_are_shut() {
     });
 }
 
+/// A kernel without Landlock, played by a filter that answers ENOSYS.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn without_landlock_nothing_runs() {
+    if Command::new("perl").arg("-e1").output().is_err() {
+        return skipped("a kernel without Landlock, because there is no perl");
+    }
+    as_each_user(|m| {
+        let without = r#"
+            my @insns = (0x20,0,0,0, 0x15,0,1,444, 0x06,0,0,0x50026, 0x06,0,0,0x7fff0000);
+            my $filter = pack("(SCCL)*", @insns);
+            my $program = pack("Sx6P", @insns / 4, $filter);
+            syscall(157, 38, 1, 0, 0, 0) == 0 && syscall(317, 1, 0, $program) == 0 or exit 99;
+            exec @ARGV;
+        "#;
+        let run = |args: &[&str]| {
+            Ran::of(m.command("perl").args(["-e", without]).arg(clash()).args(args))
+        };
+        let touch = ["sandbox", "exec", "project", "--", "touch", "ran"];
+        run(&touch).exits(125).says("no Landlock").says("hint:");
+        assert!(!m.project().join("ran").exists());
+        run(&["doctor"]).exits(1).says("landlock");
+    });
+}
+
 #[test]
 fn nothing_can_be_typed_into_the_terminal() {
     if Command::new("script").arg("--version").output().is_err()

@@ -182,15 +182,14 @@ fn note(event: Event, answer: Answer) -> Option<Value> {
     }))
 }
 
-/// Why no command may run in this project: its settings make the client's own
-/// shell run code before the launcher is reached.
-pub(crate) fn code_outside(project: &Path) -> Option<String> {
+/// What the settings that come with a project do against clash: switch hooks
+/// off, take the shell prefix away, or make the client's own shell run code
+/// before the launcher is reached.
+pub(crate) fn hostile_settings(project: &Path) -> Option<String> {
     ["settings.json", "settings.local.json"].into_iter().find_map(|name| {
         let file = project.join(".claude").join(name);
         let found = settings::inspect(&std::fs::read_to_string(&file).ok()?).ok()?;
-        let in_env =
-            |problem: &&settings::Problem| matches!(problem, settings::Problem::CodeInEnv { .. });
-        let problem = found.problems.iter().find(in_env)?;
+        let problem = found.problems.iter().find(|problem| problem.is_hostile())?;
         Some(format!("{}: {}", file.display(), settings::describe(problem)))
     })
 }
@@ -206,13 +205,21 @@ pub(crate) fn off_switch(file: &Path, own: &Path) -> Option<String> {
         Err(_) => return None,
     };
     match settings::inspect(&text) {
-        Ok(found) => match found.problems.first() {
-            Some(problem) => Some(settings::describe(problem)),
-            None if file == own && !found.is_complete() => {
-                Some("no longer has clash in it".to_owned())
+        Ok(found) => {
+            if let Some(problem) = found.problems.first() {
+                return Some(settings::describe(problem));
             }
-            None => None,
-        },
+            match found.foreign_hook {
+                _ if file == own && !found.is_complete() => {
+                    Some("no longer has clash in it".to_owned())
+                }
+                // A command of this session may have planted it.
+                Some(line) if file != own => {
+                    Some(format!("line {line} starts a hook, which needs a new session"))
+                }
+                _ => None,
+            }
+        }
         // The client passes over a file it cannot read, and with ours its hooks.
         Err(error) if file == own => Some(format!("cannot be used any more: {error}")),
         Err(_) => None,

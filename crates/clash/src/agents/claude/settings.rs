@@ -106,6 +106,8 @@ pub(crate) struct Installed {
     /// The shell prefix, if it is clash's.
     pub(crate) prefix: Option<PathBuf>,
     pub(crate) problems: Vec<Problem>,
+    /// The line of the first hook that is somebody else's.
+    pub(crate) foreign_hook: Option<usize>,
 }
 
 /// Something that weakens or breaks the wiring.
@@ -123,6 +125,19 @@ pub(crate) enum Problem {
     MissingPrefix,
     /// An entry that the client rejects, and with it all hooks of the file.
     Malformed(SettingsError),
+}
+
+impl Problem {
+    /// Whether a project that brings this works against clash, and not merely
+    /// against itself.
+    pub(crate) fn is_hostile(&self) -> bool {
+        match self {
+            Self::HooksDisabled { .. } | Self::ForeignPrefix { .. } | Self::CodeInEnv { .. } => {
+                true
+            }
+            Self::MissingEvents(_) | Self::MissingPrefix | Self::Malformed(_) => false,
+        }
+    }
 }
 
 /// A problem in words that follow the file's name.
@@ -312,6 +327,7 @@ pub(crate) fn inspect(text: &str) -> Result<Installed, SettingsError> {
             installed.hooks.push((event, line.to_owned()));
         }
     }
+    installed.foreign_hook = view.foreign_hook().map(|hook| document.line(hook.offset()));
     if let Err(error) = view.must_be_valid() {
         installed.problems.push(Problem::Malformed(error));
     }
@@ -400,6 +416,13 @@ impl<'a> View<'a> {
         self.must(node, |node| node.as_str().is_some(), PREFIX, "a string")?;
         let value = node.as_str().unwrap_or_default().to_owned();
         Ok((!is_own_prefix(node)).then(|| (value, self.document.line(node.offset()))))
+    }
+
+    fn foreign_hook(&self) -> Option<&'a Node> {
+        let events = self.hooks.map(Node::members).unwrap_or_default().iter();
+        let groups = events.flat_map(|event| event.value.elements());
+        let hooks = groups.filter_map(|group| group.get("hooks").ok().flatten());
+        hooks.flat_map(Node::elements).find(|hook| own_line(hook).is_none())
     }
 
     /// No event has two hooks of clash.
