@@ -48,6 +48,8 @@ pub(crate) enum ExecError {
     NoPlan { sandbox: String, refusal: Box<Refusal> },
     #[error("sandbox {sandbox}: {error}")]
     Launch { sandbox: String, error: LaunchError },
+    #[error("no hook of clash ran in this session of the agent, so nothing of it is decided")]
+    NoSession,
     #[error("there is no sandbox `{name}`")]
     NoSandbox { name: String, known: Vec<String> },
     #[error("the shell string of the agent is not text")]
@@ -60,7 +62,7 @@ impl ExecError {
     fn status(&self) -> u8 {
         match self {
             Self::Usage => exit::USAGE,
-            Self::Refused(_) | Self::Approval(_) => exit::REFUSED,
+            Self::Refused(_) | Self::Approval(_) | Self::NoSession => exit::REFUSED,
             Self::Launch { error: LaunchError::NotFound { .. }, .. } => exit::NOT_FOUND,
             Self::Launch { error: LaunchError::NotExecutable { .. }, .. } => exit::REFUSED,
             _ => exit::NO_SANDBOX,
@@ -70,6 +72,9 @@ impl ExecError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::NoPlan { refusal, .. } => refusal.hint(),
+            Self::NoSession => {
+                Some("something switches its hooks off; `clash doctor` says what".to_owned())
+            }
             Self::NoSandbox { known, .. } => Some(format!("known are {}", known.join(", "))),
             Self::Launch { error: LaunchError::NotExecutable { .. }, sandbox } => {
                 Some(format!("`clash sandbox show {sandbox}` lists what it may execute"))
@@ -136,7 +141,7 @@ pub(crate) fn in_named(dirs: Dirs, project: &Path, name: &str, command: &[OsStri
         let [program, args @ ..] = command else { return Err(ExecError::Usage) };
         let sandbox = named(&Policy::load(&dirs, project)?, name)?;
         let room = Room { dirs, session: None, project: project.to_path_buf() };
-        room.launch(&sandbox, &[], program, args)
+        room.launch("", &sandbox, &[], program, args)
     };
     match run() {
         Ok(never) => match never {},
@@ -144,12 +149,9 @@ pub(crate) fn in_named(dirs: Dirs, project: &Path, name: &str, command: &[OsStri
     }
 }
 
-/// The sandbox of the highest layer that has one of this name.
 fn named(policy: &Policy, name: &str) -> Result<Sandbox, ExecError> {
-    let ir = policy.ir().map_err(PolicyError::from)?;
     let mut known = Vec::new();
-    for sandbox in ir.sandboxes() {
-        let sandbox = sandbox.map_err(PolicyError::from)?;
+    for sandbox in policy.sandboxes().map_err(PolicyError::from)? {
         let this = sandbox.name().map_err(PolicyError::from)?;
         if this == name {
             return Ok(sandbox.to_sandbox().map_err(PolicyError::from)?);
@@ -157,7 +159,6 @@ fn named(policy: &Policy, name: &str) -> Result<Sandbox, ExecError> {
         known.push(this.to_owned());
     }
     known.sort();
-    known.dedup();
     Err(ExecError::NoSandbox { name: name.to_owned(), known })
 }
 
@@ -185,7 +186,7 @@ fn exec(args: &[OsString]) -> Result<Never, ExecError> {
                 command.iter().map(|word| shell_quoted(&word.to_string_lossy())).collect();
             let decision = room.decide(&words.join(" "))?;
             let sandbox = room.settle(&words.join(" "), decision, None)?;
-            room.launch(&sandbox, &[], program, arguments)
+            room.launch(&words.join(" "), &sandbox, &[], program, arguments)
         }
     }
 }
@@ -197,6 +198,9 @@ fn shell(args: &[OsString]) -> Result<Never, ExecError> {
     // Only commands of the agent are wrapped; what a project's settings start
     // could look like a wrapper and is taken as it stands.
     let by_agent = env::text(env::AI_AGENT).is_some_and(|agent| agent.ends_with("_agent"));
+    if by_agent && room.session.is_none() {
+        return Err(ExecError::NoSession);
+    }
     let parsed = || {
         let plain = shell_prefix::parse(string);
         plain.or_else(|| shell_prefix::parse_with_session_env(string, &room.session_env()))
@@ -219,7 +223,7 @@ fn shell(args: &[OsString]) -> Result<Never, ExecError> {
         None => Vec::new(),
     };
     let (shell, argument) = (shell_program(), OsString::from("-c"));
-    room.launch(&sandbox, &extra, &shell, &[argument, OsString::from(string)])
+    room.launch(script, &sandbox, &extra, &shell, &[argument, OsString::from(string)])
 }
 
 /// What the client's own lines around the script touch: files it sources, the
@@ -331,7 +335,7 @@ impl Room {
         let approval = Approval::take(session, id, script)?;
         let decision = self.decide(script)?;
         let sandbox = self.settle(script, decision, Some(approval))?;
-        self.launch(&sandbox, &[], &shell_program(), &["-c".into(), script.into()])
+        self.launch(script, &sandbox, &[], &shell_program(), &["-c".into(), script.into()])
     }
 
     /// The sandbox of a decision that lets the command run.
@@ -378,6 +382,7 @@ impl Room {
     /// Plans the sandbox and becomes the command.
     fn launch(
         &self,
+        what: &str,
         sandbox: &Sandbox,
         extra: &[Grant],
         program: &OsStr,
@@ -392,8 +397,7 @@ impl Room {
             refusal: Box::new(refusal),
         })?;
         let (env, _) = clash_sandbox::environment::scrub(env::all());
-        let shown = args.last().filter(|_| args.len() == 2).map_or(program, OsString::as_os_str);
-        self.trace(trace::Event::Launch, &shown.to_string_lossy(), None, Some(&sandbox.name))?;
+        self.trace(trace::Event::Launch, what, None, Some(&sandbox.name))?;
         let command =
             launch::Command { program: program.to_owned(), args: args.to_vec(), env, cwd: None };
         let error = launch::run(&plan, &command);

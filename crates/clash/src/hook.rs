@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clash_policy::decide::{Cause, DecideError, Decision};
 use clash_policy::{Action, Effect, Input, World, decide};
@@ -20,7 +20,7 @@ use crate::dirs::{Dirs, NoHome};
 use crate::policy::{Policy, PolicyError};
 use crate::session::{Session, SessionError};
 use crate::trace::{self, Record, TraceError};
-use crate::{env, exit, say};
+use crate::{env, exit, say, watch};
 
 /// No agent sends more; what does is not looked at.
 const MAX_INPUT: u64 = 1 << 20;
@@ -101,9 +101,25 @@ fn handle(event: Event, message: &Message) -> Result<Answer, HookError> {
     let dirs = Dirs::from_env()?;
     let session = Session::enter(&dirs, &message.session_id, &project(message))?;
     match event {
-        Event::PreToolUse => before_tool(&dirs, &session, message),
+        Event::PreToolUse => before_tool(&dirs, &session, message).or_else(|error| {
+            // On record like any other denial, unless that is what failed.
+            let what = message.tool_input.get("command").and_then(Value::as_str);
+            let record = Record {
+                agent: Some("claude".to_owned()),
+                tool: Some(message.tool_name.clone()),
+                call: Some(message.tool_use_id.clone()).filter(|call| !call.is_empty()),
+                what: Some(what.unwrap_or(&message.tool_name).to_owned()),
+                effect: Some(Effect::Deny.to_string()),
+                reason: Some(error.to_string()),
+                ..Record::new(&session, trace::Event::Decision)
+            };
+            record.append(&session)?;
+            Err(error)
+        }),
         Event::PermissionRequest => on_question(&dirs, &session, message),
-        Event::PostToolUse | Event::PostToolUseFailure => after_tool(event, &session, message),
+        Event::PostToolUse | Event::PostToolUseFailure => {
+            after_tool(event, &dirs, &session, message)
+        }
         Event::SessionStart => at_start(&dirs, &session),
         Event::SessionEnd => {
             Approval::discard_all(&session);
@@ -243,7 +259,12 @@ fn record(
 
 /// Records how the tool call ended, and checks that a command that was let
 /// through really went through the launcher.
-fn after_tool(event: Event, session: &Session, message: &Message) -> Result<Answer, HookError> {
+fn after_tool(
+    event: Event,
+    dirs: &Dirs,
+    session: &Session,
+    message: &Message,
+) -> Result<Answer, HookError> {
     let record = Record {
         agent: Some("claude".to_owned()),
         call: Some(message.tool_use_id.clone()).filter(|call| !call.is_empty()),
@@ -257,18 +278,7 @@ fn after_tool(event: Event, session: &Session, message: &Message) -> Result<Answ
     if !message.tool_input.contains_key("command") {
         return Ok(Answer::Silent);
     }
-    let text = if Approval::left_over(session, &message.tool_use_id)? {
-        "clash: this command did not run in its sandbox: another hook or setting replaced it, \
-         or it never started; run `clash doctor`"
-            .to_owned()
-    } else if let Some(problem) = claude::hostile_settings(&session.project) {
-        format!(
-            "clash: settings in this project work against clash: {problem}; \
-                 remove that before the next session"
-        )
-    } else {
-        return Ok(Answer::Silent);
-    };
+    let Some(text) = alarm_after(dirs, session, message)? else { return Ok(Answer::Silent) };
     let alarm = Record {
         call: Some(message.tool_use_id.clone()),
         reason: Some(text.clone()),
@@ -278,6 +288,34 @@ fn after_tool(event: Event, session: &Session, message: &Message) -> Result<Answ
     Ok(Answer::Note(text))
 }
 
+/// What the user has to know after a command, if anything.
+fn alarm_after(
+    dirs: &Dirs,
+    session: &Session,
+    message: &Message,
+) -> Result<Option<String>, HookError> {
+    if Approval::left_over(session, &message.tool_use_id)? {
+        let text = "clash: this command did not run in its sandbox: another hook or setting \
+                    replaced it, or it never started; run `clash doctor`";
+        return Ok(Some(text.to_owned()));
+    }
+    if let Some(problem) = claude::hostile_settings(&session.project) {
+        return Ok(Some(format!(
+            "clash: settings in this project work against clash: {problem}; \
+             remove that before the next session"
+        )));
+    }
+    let changed: Vec<String> =
+        watch::changed(dirs, session).iter().map(|path| path.display().to_string()).collect();
+    Ok((!changed.is_empty()).then(|| {
+        format!(
+            "clash: {} changed during this command and will be obeyed by the next session: \
+             look at it before you start one",
+            changed.join(", ")
+        )
+    }))
+}
+
 fn at_start(dirs: &Dirs, session: &Session) -> Result<Answer, HookError> {
     let record = Record {
         agent: Some("claude".to_owned()),
@@ -285,19 +323,27 @@ fn at_start(dirs: &Dirs, session: &Session) -> Result<Answer, HookError> {
         ..Record::new(session, trace::Event::SessionStart)
     };
     record.append(session)?;
+    watch::remember(dirs, session);
     Ok(match Policy::load(dirs, &session.project) {
         Ok(_) => Answer::Silent,
         Err(error) => Answer::Note(format!("clash: every action is denied: {error}")),
     })
 }
 
-/// A settings file changed while the session runs. One that would switch clash
-/// off is not put into force.
+/// Settings changed while the session runs. A project's come into force with the
+/// next session, because a command of this one may have written them (a hook in
+/// them would run outside every sandbox); the user's own unless they switch clash
+/// off.
 fn on_config_change(dirs: &Dirs, message: &Message) -> Answer {
-    let Some(path) = &message.file_path else { return Answer::Silent };
-    match claude::off_switch(Path::new(path), &dirs.claude.join("settings.json")) {
-        Some(what) => Answer::Deny { reason: format!("clash: {path} {what}") },
-        None => Answer::Silent,
+    match message.source.as_str() {
+        "policy_settings" | "skills" => Answer::Silent,
+        "user_settings" => match claude::off_switch(&dirs.claude.join("settings.json")) {
+            Some(what) => Answer::Deny { reason: format!("clash: the user's settings: {what}") },
+            None => Answer::Silent,
+        },
+        _ => Answer::Deny {
+            reason: "clash: settings of a project come into force with the next session".to_owned(),
+        },
     }
 }
 

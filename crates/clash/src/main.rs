@@ -18,6 +18,7 @@ mod session;
 mod stamp;
 mod trace;
 mod ui;
+mod watch;
 
 use std::ffi::OsString;
 use std::path::Path;

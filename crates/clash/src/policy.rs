@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use clash_policy::ir::{Ir, IrError};
+use clash_policy::ir::{Ir, IrError, SandboxRef};
 use clash_policy::rule::LayerKind;
 use serde::Deserialize;
 
@@ -78,6 +78,28 @@ impl Policy {
 
     pub(crate) fn ir(&self) -> Result<Ir<'_>, IrError> {
         Ir::open(&self.image, stamp::BUILD)
+    }
+
+    /// The sandboxes that can be named, highest layer first. One that came with
+    /// the repository cannot: it could take the name of a preset and grant more.
+    pub(crate) fn sandboxes(&self) -> Result<Vec<SandboxRef<'_>>, IrError> {
+        let mut known: Vec<SandboxRef<'_>> = Vec::new();
+        for layer in self.ir()?.layers() {
+            let layer = layer?;
+            if !layer.trusted()? {
+                continue;
+            }
+            for sandbox in layer.sandboxes()? {
+                let (sandbox, mut taken) = (sandbox?, false);
+                for other in &known {
+                    taken |= other.name()? == sandbox.name()?;
+                }
+                if !taken {
+                    known.push(sandbox);
+                }
+            }
+        }
+        Ok(known)
     }
 
     /// The cached image, if it is intact and every input is as it was.

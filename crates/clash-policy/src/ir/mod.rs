@@ -85,7 +85,7 @@ impl Section {
     const fn words(self) -> usize {
         match self {
             Self::Inputs => 13,
-            Self::Layers => 11,
+            Self::Layers => 13,
             Self::Nodes => 5,
             Self::Edges => 7,
             Self::Rules => 9,

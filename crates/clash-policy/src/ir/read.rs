@@ -85,11 +85,6 @@ impl<'a> Ir<'a> {
     pub fn layers(self) -> impl Iterator<Item = Result<LayerRef<'a>>> {
         self.all(Section::Layers).map(|record| record.map(LayerRef))
     }
-
-    pub fn sandboxes(self) -> impl Iterator<Item = Result<SandboxRef<'a>>> {
-        let count = self.place(Section::Sandboxes).map_or(0, |(_, count)| count);
-        (0..count).map(move |index| SandboxRef::at(self, index))
-    }
 }
 
 impl<'a> Record<'a> {
@@ -182,6 +177,12 @@ impl<'a> LayerRef<'a> {
 
     pub fn root(&self) -> Result<NodeRef<'a>> {
         NodeRef::at(self.0.ir, self.0.word(10)?)
+    }
+
+    /// The sandboxes the layer defines or loads.
+    pub fn sandboxes(&self) -> Result<impl Iterator<Item = Result<SandboxRef<'a>>>> {
+        let (ir, start, count) = (self.0.ir, self.0.word(11)?, self.0.word(12)?);
+        Ok((start..start.saturating_add(count)).map(move |index| SandboxRef::at(ir, index)))
     }
 }
 

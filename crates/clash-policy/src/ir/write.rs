@@ -116,7 +116,8 @@ impl Image {
         let mut words =
             vec![layer.kind as u32, u32::from(layer.trusted), origin, origin_len, default];
         words.extend(span);
-        words.extend([sandbox_code(&layer.settings.default_sandbox), root]);
+        let count = layer.sandboxes.len() as u32;
+        words.extend([sandbox_code(&layer.settings.default_sandbox), root, first, count]);
         self.push(Section::Layers, &words);
     }
 

@@ -192,7 +192,7 @@ fn claude(dirs: &Dirs, project: &Path) -> Result<Vec<Finding>, Failure> {
                 };
                 say(Grade::Bad, format!("{what}, which is not this clash"), install());
             }
-            for problem in &installed.problems {
+            for problem in installed.problems.iter().filter(|problem| !problem.is_users_own()) {
                 say(
                     Grade::Bad,
                     format!("{}: {}", file.display(), settings::describe(problem)),
@@ -241,7 +241,7 @@ fn problem_fix(problem: &Problem) -> Option<String> {
         Problem::ForeignPrefix { .. } => {
             Some("remove `CLAUDE_CODE_SHELL_PREFIX` from `env`".to_owned())
         }
-        Problem::CodeInEnv { name, .. } => Some(format!("remove `{name}` from `env`")),
+        Problem::GroundInEnv { name, .. } => Some(format!("remove `{name}` from `env`")),
         Problem::MissingEvents(_) | Problem::MissingPrefix => {
             Some("clash install --agent claude".to_owned())
         }

@@ -90,16 +90,12 @@ impl Args {
     }
 }
 
-/// Every sandbox of the stack; of two with one name the higher layer's counts.
 fn sandboxes(policy: &Policy) -> Result<Vec<Sandbox>, Failure> {
-    let mut known: Vec<Sandbox> = Vec::new();
-    for sandbox in policy.ir()?.sandboxes() {
-        let sandbox = sandbox?.to_sandbox()?;
-        if known.iter().all(|other| other.name != sandbox.name) {
-            known.push(sandbox);
-        }
+    let mut known = Vec::new();
+    for sandbox in policy.sandboxes()? {
+        known.push(sandbox.to_sandbox()?);
     }
-    known.sort_by(|a, b| a.name.cmp(&b.name));
+    known.sort_by(|a: &Sandbox, b| a.name.cmp(&b.name));
     Ok(known)
 }
 

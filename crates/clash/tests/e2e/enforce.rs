@@ -195,6 +195,17 @@ sandbox(name = "open", default = allow())
 }
 
 #[test]
+fn a_sandbox_of_the_projects_own_policy_cannot_be_named() {
+    as_each_user(|m| {
+        let planted = r#"sandbox(name = "project", fs = {"$HOME/other": allow()})
+sandbox(name = "planted", fs = {"$HOME/other": allow()})"#;
+        m.write("app/.clash/policy.star", planted);
+        m.inside("project", "echo x > ~/other/x").fails();
+        m.inside("planted", "true").exits(125).says("there is no sandbox `planted`");
+    });
+}
+
+#[test]
 fn a_crate_with_a_dependency_builds_and_tests() {
     as_each_user(|m| {
         if let Err(missing) = rust_toolchain(&m) {

@@ -135,6 +135,7 @@ fn the_shell_prefix_runs_what_the_client_wraps_around_a_command() {
             .env("SHELL", "/bin/bash");
         Ran::of(command.arg(string))
     };
+    run("sh -c true", "x_agent").exits(126).says("no hook of clash ran in this session");
     m.bash("sh -c true").is("allow", "");
     // A link planted under the guessable name is not followed.
     let victim = m.write("other/victim", "keep");

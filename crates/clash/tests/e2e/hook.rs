@@ -265,19 +265,36 @@ fn settings_that_would_switch_clash_off_are_not_put_into_force() {
     let m = machine();
     m.clash(["install", "--agent", "claude"]).succeeds();
     let own = m.home().join(".claude/settings.json");
-    let change = |path: &std::path::Path| {
+    let change = |source: &str| {
         let mut message = m.message("ConfigChange", "", json!({}));
-        message["file_path"] = json!(path);
+        message["source"] = json!(source);
         m.hook(&message).stdout
     };
-    assert_eq!(change(&own), "");
-    let local = m.write("app/.claude/settings.local.json", r#"{"permissions": {"allow": []}}"#);
-    assert_eq!(change(&local), "");
-    let local = m.write("app/.claude/settings.local.json", r#"{"disableAllHooks": true}"#);
-    assert!(change(&local).contains(r#""decision":"block""#));
-    let hook = r#"{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "x"}]}]}}"#;
-    let local = m.write("app/.claude/settings.local.json", hook);
-    assert!(change(&local).contains("needs a new session"));
+    assert_eq!(change("user_settings"), "");
+    assert_eq!(change("skills"), "");
+    for source in ["project_settings", "local_settings", "something_new"] {
+        assert!(change(source).contains(r#""decision":"block""#), "{source}");
+    }
     std::fs::write(&own, "{}").unwrap();
-    assert!(change(&own).contains("no longer has clash"));
+    assert!(change("user_settings").contains("no longer has clash"));
+}
+
+#[test]
+fn a_command_that_changes_what_steers_the_agent_is_reported() {
+    let m = machine();
+    m.hook(&m.message("SessionStart", "", json!({})));
+    let after = || m.hook(&m.message("PostToolUse", "Bash", json!({"command": "x"}))).stdout;
+    assert_eq!(after(), "");
+    m.write("app/.claude/settings.local.json", r#"{"hooks": {}}"#);
+    assert!(after().contains("settings.local.json changed during this command"));
+    assert_eq!(after(), "");
+    assert!(m.trace().iter().any(|record| record["event"] == "alarm"));
+}
+
+#[test]
+fn a_denial_for_a_broken_policy_is_on_record() {
+    let m = machine().policy("nonsense(");
+    m.bash("cargo build").is("deny", "policy.star:1");
+    let record = &m.trace()[0];
+    assert_eq!((&record["effect"], &record["what"]), (&json!("deny"), &json!("cargo build")));
 }

@@ -66,9 +66,9 @@ pub(crate) struct Message {
     pub(crate) error: Option<String>,
     #[serde(default)]
     pub(crate) duration_ms: Option<u64>,
-    /// The settings file of a ConfigChange.
+    /// What kind of settings a ConfigChange is about.
     #[serde(default)]
-    pub(crate) file_path: Option<String>,
+    pub(crate) source: String,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -194,35 +194,20 @@ pub(crate) fn hostile_settings(project: &Path) -> Option<String> {
     })
 }
 
-/// What a changed settings file would do to clash, if it would switch it off.
-/// `own` is the file clash is installed in.
-pub(crate) fn off_switch(file: &Path, own: &Path) -> Option<String> {
-    let text = match std::fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(_) if file == own => {
-            return Some("can no longer be read, and clash is installed there".to_owned());
-        }
-        Err(_) => return None,
+/// What the user's own settings file, changed while a session runs, would do to
+/// clash.
+pub(crate) fn off_switch(own: &Path) -> Option<String> {
+    let Ok(text) = std::fs::read_to_string(own) else {
+        return Some("can no longer be read, and clash is installed there".to_owned());
     };
     match settings::inspect(&text) {
-        Ok(found) => {
-            if let Some(problem) = found.problems.first() {
-                return Some(settings::describe(problem));
-            }
-            match found.foreign_hook {
-                _ if file == own && !found.is_complete() => {
-                    Some("no longer has clash in it".to_owned())
-                }
-                // A command of this session may have planted it.
-                Some(line) if file != own => {
-                    Some(format!("line {line} starts a hook, which needs a new session"))
-                }
-                _ => None,
-            }
-        }
-        // The client passes over a file it cannot read, and with ours its hooks.
-        Err(error) if file == own => Some(format!("cannot be used any more: {error}")),
-        Err(_) => None,
+        Ok(found) => match found.problems.iter().find(|problem| !problem.is_users_own()) {
+            Some(problem) => Some(settings::describe(problem)),
+            None if !found.is_complete() => Some("no longer has clash in it".to_owned()),
+            None => None,
+        },
+        // The client passes over a file it cannot read, and so its hooks.
+        Err(error) => Some(format!("cannot be used any more: {error}")),
     }
 }
 

@@ -36,21 +36,30 @@ pub(crate) struct Wiring {
     pub(crate) prefix: PathBuf,
 }
 
-/// Environment that runs code in the client's shell before the prefix, or in
-/// the hook before clash: a settings file that sets one of these goes around
-/// the sandbox (seen for `BASH_ENV`, `LD_PRELOAD` and `PATH`).
-pub(crate) const CODE_IN_ENV: [&str; 12] = [
+/// Environment no settings file of a project has any business with: what runs
+/// code in the client's shell before the prefix or in the hook before clash
+/// (seen for `BASH_ENV`, `LD_PRELOAD` and `PATH`), and what moves the places that
+/// policies and clash itself stand on.
+pub(crate) const GROUND: [&str; 20] = [
     "BASH_ENV",
+    "CARGO_HOME",
+    "CLAUDE_CODE_EXECPATH",
+    "CLAUDE_CONFIG_DIR",
+    "CLAUDE_ENV_FILE",
     "DYLD_FRAMEWORK_PATH",
     "DYLD_INSERT_LIBRARIES",
     "DYLD_LIBRARY_PATH",
     "ENV",
+    "HOME",
     "LD_AUDIT",
     "LD_LIBRARY_PATH",
     "LD_PRELOAD",
     "PATH",
     "PS4",
+    "RUSTUP_HOME",
+    "SHELL",
     "SHELLOPTS",
+    "TMPDIR",
     "ZDOTDIR",
 ];
 
@@ -106,8 +115,6 @@ pub(crate) struct Installed {
     /// The shell prefix, if it is clash's.
     pub(crate) prefix: Option<PathBuf>,
     pub(crate) problems: Vec<Problem>,
-    /// The line of the first hook that is somebody else's.
-    pub(crate) foreign_hook: Option<usize>,
 }
 
 /// Something that weakens or breaks the wiring.
@@ -117,8 +124,8 @@ pub(crate) enum Problem {
     HooksDisabled { line: usize },
     /// The prefix is somebody else's, or emptied.
     ForeignPrefix { value: String, line: usize },
-    /// A variable of [`CODE_IN_ENV`] is set.
-    CodeInEnv { name: String, line: usize },
+    /// A variable of [`GROUND`] is set.
+    GroundInEnv { name: String, line: usize },
     /// Some events are wired and these are not.
     MissingEvents(Vec<&'static str>),
     /// Hooks without the prefix.
@@ -128,11 +135,17 @@ pub(crate) enum Problem {
 }
 
 impl Problem {
+    /// Whether it is the user's to decide in their own settings: they may set
+    /// their own environment.
+    pub(crate) fn is_users_own(&self) -> bool {
+        matches!(self, Self::GroundInEnv { .. })
+    }
+
     /// Whether a project that brings this works against clash, and not merely
     /// against itself.
     pub(crate) fn is_hostile(&self) -> bool {
         match self {
-            Self::HooksDisabled { .. } | Self::ForeignPrefix { .. } | Self::CodeInEnv { .. } => {
+            Self::HooksDisabled { .. } | Self::ForeignPrefix { .. } | Self::GroundInEnv { .. } => {
                 true
             }
             Self::MissingEvents(_) | Self::MissingPrefix | Self::Malformed(_) => false,
@@ -150,8 +163,8 @@ pub(crate) fn describe(problem: &Problem) -> String {
         Problem::ForeignPrefix { value, line } => {
             format!("line {line} replaces the shell prefix with `{value}`")
         }
-        Problem::CodeInEnv { name, line } => {
-            format!("line {line} sets `{name}`, which runs code outside every sandbox")
+        Problem::GroundInEnv { name, line } => {
+            format!("line {line} sets `{name}`, which moves the ground sandboxes stand on")
         }
         Problem::MissingEvents(events) => format!("has no hook for {}", events.join(", ")),
         Problem::MissingPrefix => "has hooks but not the shell prefix".to_owned(),
@@ -312,9 +325,10 @@ pub(crate) fn inspect(text: &str) -> Result<Installed, SettingsError> {
         installed.problems.push(Problem::ForeignPrefix { value, line });
     }
     for member in view.env.map(Node::members).unwrap_or_default() {
-        if CODE_IN_ENV.contains(&member.key.as_str()) {
+        let moves_ground = GROUND.contains(&member.key.as_str()) || member.key.starts_with("XDG_");
+        if moves_ground {
             let line = document.line(member.value.offset());
-            installed.problems.push(Problem::CodeInEnv { name: member.key.clone(), line });
+            installed.problems.push(Problem::GroundInEnv { name: member.key.clone(), line });
         }
     }
     installed.prefix = view.prefix()?.filter(|node| is_own_prefix(node)).and_then(path);
@@ -327,7 +341,6 @@ pub(crate) fn inspect(text: &str) -> Result<Installed, SettingsError> {
             installed.hooks.push((event, line.to_owned()));
         }
     }
-    installed.foreign_hook = view.foreign_hook().map(|hook| document.line(hook.offset()));
     if let Err(error) = view.must_be_valid() {
         installed.problems.push(Problem::Malformed(error));
     }
@@ -416,13 +429,6 @@ impl<'a> View<'a> {
         self.must(node, |node| node.as_str().is_some(), PREFIX, "a string")?;
         let value = node.as_str().unwrap_or_default().to_owned();
         Ok((!is_own_prefix(node)).then(|| (value, self.document.line(node.offset()))))
-    }
-
-    fn foreign_hook(&self) -> Option<&'a Node> {
-        let events = self.hooks.map(Node::members).unwrap_or_default().iter();
-        let groups = events.flat_map(|event| event.value.elements());
-        let hooks = groups.filter_map(|group| group.get("hooks").ok().flatten());
-        hooks.flat_map(Node::elements).find(|hook| own_line(hook).is_none())
     }
 
     /// No event has two hooks of clash.

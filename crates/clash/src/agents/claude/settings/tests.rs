@@ -215,7 +215,7 @@ fn inspect_reports_what_works_against_clash() {
     assert_eq!(problems.len(), 4);
     assert!(problems.contains(&Problem::HooksDisabled { line: 1 }));
     assert!(problems.contains(&Problem::ForeignPrefix { value: String::new(), line: 2 }));
-    assert!(problems.contains(&Problem::CodeInEnv { name: "BASH_ENV".into(), line: 3 }));
+    assert!(problems.contains(&Problem::GroundInEnv { name: "BASH_ENV".into(), line: 3 }));
     let half = install("{}", &wiring()).expect("install").replace("SessionEnd", "Stop");
     let half = half.replace("CLAUDE_CODE_SHELL_PREFIX", "X");
     let want = [Problem::MissingEvents(vec!["SessionEnd"]), Problem::MissingPrefix];
