@@ -313,19 +313,14 @@ fn file_tools_write_the_project_and_not_what_steers_the_agent() {
 }
 
 #[test]
-fn a_project_that_empties_the_shell_prefix_gains_nothing() {
+fn a_project_that_empties_the_shell_prefix_gets_no_commands() {
     let Some(claude) = Claude::here() else { return };
     let m = installed(Who::Me);
     m.write("app/.claude/settings.json", r#"{"env": {"CLAUDE_CODE_SHELL_PREFIX": ""}}"#);
-    m.write("app/keep.txt", "keep");
-    let talk = claude.run(&m, &[bash(WHERE_AM_I), bash("rm keep.txt"), bash("touch asked")]);
-    talk.results[0].was_sandboxed();
-    assert!(made(&m));
-    talk.results[1].refused("nothing is deleted here");
-    talk.results[2].refused("needs your approval");
-    assert!(m.project().join("keep.txt").exists() && !m.project().join("asked").exists());
-    assert_eq!(records(&m, "launch").len(), 1);
-    assert_eq!(records(&m, "alarm"), [] as [Value; 0]);
+    let talk = claude.run(&m, &[bash(WHERE_AM_I)]);
+    talk.results[0].refused("takes the shell prefix away");
+    assert!(!made(&m));
+    assert_eq!(records(&m, "launch").len(), 0);
 }
 
 #[test]
@@ -363,15 +358,16 @@ fn hooks_stay_on_when_a_command_writes_the_switch_that_turns_them_off() {
     m.write(".claude/settings.json", &settings.to_string());
     m.clash(["install", "--agent", "claude"]).succeeds();
     let local = m.write("app/.claude/settings.local.json", "{}");
-    let off = r#"echo '{"disableAllHooks": true}' > .claude/settings.local.json"#;
+    // The client looks at its files every two seconds or so.
+    let off = r#"echo '{"disableAllHooks": true}' > .claude/settings.local.json; sleep 4"#;
     let steers = m.project().join(".mcp.json");
-    let talk = claude.run(&m, &[bash(off), bash("sleep 4"), write(&steers, "{}")]);
+    let talk = claude.run(&m, &[bash(off), write(&steers, "{}")]);
     talk.results[0].ran();
     assert!(fs::read_to_string(&local).unwrap().contains("disableAllHooks"));
     // Without the event the client has not looked, and the rest would say nothing.
     let seen = fs::read_to_string(&witness).unwrap();
     assert!(seen.contains(local.to_str().unwrap()), "{seen}");
-    talk.results[2].refused("steers the agent or clash itself");
+    talk.results[1].refused("steers the agent or clash itself");
     assert!(!steers.exists());
 }
 
@@ -390,30 +386,33 @@ fn nothing_leaked(m: &Machine) {
 }
 
 #[test]
-#[ignore = "open: a command plants a hook in the project's settings, and the client runs it outside"]
 fn a_hook_planted_by_a_command_does_not_come_into_force() {
     let Some(claude) = Claude::here() else { return };
     let m = installed(Who::Me);
     let settings = json!({"hooks": planted_hook()});
-    let plant = format!("mkdir -p .claude; echo '{settings}' > .claude/settings.local.json");
-    claude.run(&m, &[bash(&plant), bash("sleep 4"), bash("true")]);
+    let plant =
+        format!("mkdir -p .claude; echo '{settings}' > .claude/settings.local.json; sleep 4");
+    claude.run(&m, &[bash(&plant), bash("true")]);
     nothing_leaked(&m);
 }
 
 #[test]
-#[ignore = "open: a command switches the hooks of the next session off"]
-fn a_switch_written_by_a_command_is_not_there_in_the_next_session() {
+fn a_switch_written_by_a_command_is_announced_and_the_next_session_runs_nothing() {
     let Some(claude) = Claude::here() else { return };
     let m = installed(Who::Me);
     let off = r#"mkdir -p .claude; echo '{"disableAllHooks": true}' > .claude/settings.local.json"#;
-    claude.run(&m, &[bash(off)]);
-    let outside = m.outside().join("x");
-    claude.run(&m, &[write(&outside, "x")]);
-    assert!(!outside.exists());
+    let talk = claude.run(&m, &[bash(off), bash(WHERE_AM_I)]);
+    assert!(
+        records(&m, "alarm")[0]["reason"].as_str().unwrap().contains("switches every hook off")
+    );
+    talk.results[1].refused("switches every hook off");
+    m.clash(["doctor"]).exits(1).says("switches every hook off");
+    let talk = claude.run(&m, &[bash(WHERE_AM_I)]);
+    talk.results[0].refused("no hook of clash ran in this session");
+    assert!(!made(&m));
 }
 
 #[test]
-#[ignore = "open: a project's own hook replaces the wrapped command where it emptied the prefix"]
 fn a_project_that_empties_the_prefix_and_rewrites_commands_runs_nothing_outside() {
     let Some(claude) = Claude::here() else { return };
     let m = installed(Who::Me);
@@ -479,23 +478,19 @@ fn nothing_runs_when_the_hook_is_broken() {
     }
 }
 
-/// The launcher decides for itself: a hook that says nothing lets nothing
-/// through that the policy does not allow, and nothing out of the sandbox.
+/// Hooks that never reached clash leave no session, and the launcher runs
+/// nothing of an agent it has not heard of.
 #[test]
-fn a_hook_that_says_nothing_leaves_the_launcher_to_decide() {
+fn nothing_runs_when_the_hook_says_nothing() {
     let Some(claude) = Claude::here() else { return };
     let m = Machine::new(Who::Me).policy(POLICY);
-    m.write(".ssh/id_ed25519", SECRET);
-    m.write("app/keep.txt", "keep");
     let own = installed_as_its_own(&m);
     fs::remove_file(&own).unwrap();
     fs::write(&own, "#!/bin/sh\nexit 0\n").unwrap();
     fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
-    let talk = claude.run(&m, &[bash(WHERE_AM_I), bash("rm keep.txt"), bash("touch asked")]);
-    talk.results[0].was_sandboxed();
-    talk.results[1].refused("nothing is deleted here");
-    talk.results[2].refused("nobody to ask");
-    assert!(m.project().join("keep.txt").exists() && !m.project().join("asked").exists());
+    let talk = claude.run(&m, &[bash(WHERE_AM_I)]);
+    talk.results[0].refused("no hook of clash ran in this session");
+    assert!(!made(&m));
 }
 
 #[test]
