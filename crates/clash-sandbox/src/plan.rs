@@ -115,7 +115,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     let mut grants = allowed(&rules, report)?;
     no_planted_links(request, &rules)?;
     add_worktrees(&rules, &mut grants, report);
-    add_extra(request, &mut grants, report);
+    add_extra(request, &mut grants, report)?;
     for grant in &grants {
         overlap::expressible(&rules, grant)?;
     }
@@ -359,19 +359,35 @@ fn add_worktrees(rules: &[Rule<'_>], grants: &mut Vec<Grant>, report: &mut Repor
     grants.retain(|grant| !grant.caps.is_empty());
 }
 
-fn add_extra(request: &Request<'_>, grants: &mut Vec<Grant>, report: &mut Report) {
+/// What the launcher needs. Its files lie in places a command may write and have
+/// names that can be guessed: one that has become a link since the launcher made
+/// it is somebody's trap.
+fn add_extra(
+    request: &Request<'_>,
+    grants: &mut Vec<Grant>,
+    report: &mut Report,
+) -> Result<(), Refusal> {
     for grant in request.extra {
-        let name = format!("{} {}", grant.caps, grant.path.display());
-        match real(request.disk, &grant.path) {
-            Ok((path, Found::Directory | Found::Other)) => {
-                report.say(|| Line::new(name, "landlock", grant.why.to_string()));
+        let name = || format!("{} {}", grant.caps, grant.path.display());
+        // Asked anew: what was resolved earlier may be what was replaced.
+        let disk = Disk::default();
+        let (path, found) = real(&disk, &grant.path)
+            .map_err(|source| Refusal::Extra { path: grant.path.clone(), source })?;
+        let leaf = grant.path.file_name().unwrap_or_default();
+        let expected = grant.path.parent().map(|dir| disk.real(dir).join(leaf));
+        if expected.as_ref() != Some(&path) {
+            return Err(Refusal::Replaced { path: grant.path.clone() });
+        }
+        match found {
+            Found::Directory | Found::Other => {
+                report.say(|| Line::new(name(), "landlock", grant.why.to_string()));
                 grants.push(Grant { path, ..grant.clone() });
             }
-            _ => {
-                report.say(|| Line::new(name, Line::NOTHING, "does not exist now; nothing granted"))
-            }
+            Found::Missing | Found::OutOfReach => report
+                .say(|| Line::new(name(), Line::NOTHING, "does not exist now; nothing granted")),
         }
     }
+    Ok(())
 }
 
 fn baseline_left(

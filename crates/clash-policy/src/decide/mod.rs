@@ -180,12 +180,17 @@ impl<'a> Stack<'a> {
         if !session_chose {
             chosen = user_deny.or(chosen);
         }
-        Ok(match (floor, chosen) {
+        let chosen_sandbox = chosen.as_ref().and_then(|ruling| ruling.sandbox);
+        let ruling = match (floor, chosen) {
             (None, chosen) => chosen,
             (Some(floor), Some(chosen)) => Some(stricter(Some(chosen), floor)),
             (Some(floor), None) if floor.effect >= self.default.0 => Some(floor),
             (Some(_), None) => None,
-        })
+        };
+        Ok(ruling.map(|ruling| Ruling {
+            sandbox: ruling.sandbox.or(chosen_sandbox).or(Some(self.default_sandbox)),
+            ..ruling
+        }))
     }
 
     fn ruling(
@@ -196,11 +201,16 @@ impl<'a> Stack<'a> {
     ) -> Result<Ruling<'a>, IrError> {
         let effect = found.rule.effect()?;
         let untrusted = !trusted && effect == Effect::Allow;
-        // A sandbox that came with the repository is no limit to rely on.
-        let named = if trusted { found.rule.sandbox()? } else { None };
+        // A sandbox that came with the repository is no limit to rely on: such a
+        // rule has none, and the one that would hold without it stays.
+        let named = if trusted {
+            Some(found.rule.sandbox()?.unwrap_or(self.default_sandbox))
+        } else {
+            None
+        };
         Ok(Ruling {
             effect: if untrusted { Effect::Ask } else { effect },
-            sandbox: Some(named.unwrap_or(self.default_sandbox)),
+            sandbox: named,
             cause: Cause::Rule {
                 layer,
                 trail: found.trail,
@@ -226,7 +236,7 @@ impl<'a> Stack<'a> {
         for command in commands {
             let ruling = self.rule(&Facts::command(action, command))?;
             rulings.push(ruling.unwrap_or_else(|| {
-                if is_inert(command) {
+                if shell::is_inert(command) {
                     Ruling { effect: Effect::Allow, sandbox: None, cause: Cause::Inert }
                 } else {
                     self.by_default()
@@ -340,16 +350,6 @@ fn stricter<'a>(known: Option<Ruling<'a>>, other: Ruling<'a>) -> Ruling<'a> {
     match known {
         Some(known) if known.effect >= other.effect => known,
         _ => other,
-    }
-}
-
-fn is_inert(command: &Command) -> bool {
-    if command.opaque.is_some() {
-        return false;
-    }
-    match command.words.first() {
-        None => true,
-        Some(word) => word.known().is_some_and(shell::is_inert_builtin),
     }
 }
 

@@ -231,3 +231,15 @@ fn independent_branches_give_the_strictest() {
     let plan = Action::script("claude", "plan", "make");
     assert_eq!(run(&layers, &plan).effect, Effect::Ask);
 }
+
+#[test]
+fn an_untrusted_project_cannot_swap_the_sandbox_of_the_user() {
+    let npm = |effect, sandbox| {
+        vec![tree(Subject::Tool, &["Bash"], vec![leaf(Subject::Word, &["npm"], effect, sandbox)])]
+    };
+    let untrusted =
+        Layer { trusted: false, ..layer(LayerKind::Project, npm(Effect::Ask, Some("git"))) };
+    let user = layer(LayerKind::User, npm(Effect::Allow, Some("rust")));
+    let (effect, sandbox) = bash(&[untrusted, user, built_in()], "npm test");
+    assert_eq!((effect, sandbox.as_deref()), (Effect::Ask, Some("rust")));
+}

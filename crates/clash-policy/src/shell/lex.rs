@@ -4,8 +4,14 @@
 use super::{Redirection, Word};
 
 pub(super) enum Token {
-    Word { value: Word, assignment: Option<String>, quoted: bool },
+    Word {
+        value: Word,
+        assignment: Option<String>,
+        quoted: bool,
+    },
     Redirection(Redirection),
+    /// A descriptor made the same as another, or closed.
+    Duplication,
     Separator,
 }
 
@@ -17,6 +23,9 @@ pub(super) struct Lexer<'a> {
 
 const HERE_DOCUMENT: &str = "it holds a here-document";
 const SUBSTITUTION: &str = "it holds a substitution";
+/// Joined lines can make any token out of two halves (`$\⏎(`, `ti\⏎me`); between
+/// words they are passed over.
+const CONTINUATION: &str = "a word goes on in the next line";
 
 impl<'a> Lexer<'a> {
     pub(super) fn new(text: &'a str) -> Self {
@@ -59,10 +68,9 @@ impl<'a> Lexer<'a> {
         let Some(c) = self.peek() else { return Ok(None) };
         match c {
             '#' => {
-                while self.peek().is_some_and(|c| c != '\n') {
-                    self.bump();
-                }
-                self.next_token()
+                let comment = self.rest().find('\n').unwrap_or(self.rest().len());
+                self.at += comment;
+                Ok(Some(Token::Separator))
             }
             '&' if self.eat("&>>") || self.eat("&>") => {
                 self.redirection_target(true, false).map(Some)
@@ -129,7 +137,7 @@ impl<'a> Lexer<'a> {
                 Token::Word { value: Word::Known(fd), .. }
                     if duplicates && fd.bytes().all(|b| b.is_ascii_digit() || b == b'-') =>
                 {
-                    self.next_token().map(|next| next.unwrap_or(Token::Separator))
+                    Ok(Token::Duplication)
                 }
                 Token::Word { value, .. } => {
                     Ok(Token::Redirection(Redirection { target: value, writes }))
@@ -161,7 +169,7 @@ impl<'a> Lexer<'a> {
                     self.bump();
                     quoted = true;
                     match self.bump() {
-                        Some('\n') => {}
+                        Some('\n') => return Err(CONTINUATION),
                         Some(escaped) => text.push(escaped),
                         None => return Err("it ends in a backslash"),
                     }
@@ -170,9 +178,12 @@ impl<'a> Lexer<'a> {
                     self.dollar()?;
                     known = false;
                 }
-                '=' if assignment.is_none() && !quoted && is_name(&text) => {
-                    self.bump();
+                '=' | '+'
+                    if assignment.is_none() && !quoted && is_name(&text) && self.assigns() =>
+                {
                     assignment = Some(text.clone());
+                    let _ = self.eat("+");
+                    let _ = self.eat("=");
                     text.push('=');
                 }
                 '*' | '?' | '[' | '{' | '}' | '~' | '^' => {
@@ -224,7 +235,7 @@ impl<'a> Lexer<'a> {
                 Some('\\') => {
                     self.bump();
                     match self.bump() {
-                        Some('\n') => {}
+                        Some('\n') => return Err(CONTINUATION),
                         Some(c @ ('$' | '`' | '"' | '\\')) => text.push(c),
                         Some(c) => {
                             text.push('\\');
@@ -242,25 +253,35 @@ impl<'a> Lexer<'a> {
     }
 
     /// A `$` and what belongs to it; only plain parameters are passed over.
+    /// Everything else between braces may evaluate what it finds.
     fn dollar(&mut self) -> Result<(), &'static str> {
         self.bump();
         match self.peek() {
             Some('(' | '[') => Err(SUBSTITUTION),
             Some('\'' | '"') => Err("it holds a translated or escaped string"),
             Some('{') => {
-                while let Some(c) = self.bump() {
-                    match c {
-                        '}' => return Ok(()),
-                        '(' | '`' | '$' | '\'' | '"' | '\\' | '@' | '[' => {
-                            return Err(SUBSTITUTION);
-                        }
-                        _ => {}
-                    }
+                self.bump();
+                let end = self.rest().find('}').ok_or("a parameter is not closed")?;
+                let name = self.rest().get(..end).unwrap_or_default();
+                let positional = name.len() == 1 && name.bytes().all(|b| b.is_ascii_digit());
+                if !is_name(name) && !positional {
+                    return Err(SUBSTITUTION);
                 }
-                Err("a parameter is not closed")
+                self.at += end + 1;
+                Ok(())
+            }
+            // One character belongs to it, whatever would follow.
+            Some('$' | '@' | '*' | '#' | '?' | '!' | '-' | '0'..='9') => {
+                self.bump();
+                Ok(())
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether an assignment's `=` or `+=` stands here.
+    fn assigns(&self) -> bool {
+        self.rest().starts_with('=') || self.rest().starts_with("+=")
     }
 }
 

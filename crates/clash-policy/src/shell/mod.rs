@@ -88,6 +88,7 @@ fn split(script: &str) -> Result<Vec<Command>, &'static str> {
                 current.words.push(value);
             }
             Token::Redirection(redirection) => current.redirections.push(redirection),
+            Token::Duplication => {}
             Token::Separator => {
                 finish(&mut commands, &mut current, script, start, lexer.token_start());
                 start = lexer.position();
@@ -98,7 +99,52 @@ fn split(script: &str) -> Result<Vec<Command>, &'static str> {
     if commands.is_empty() {
         commands.push(Command::default());
     }
+    for command in &commands {
+        steers(command)?;
+    }
     Ok(commands)
+}
+
+/// What makes a name or a word mean something else for the rest of the script.
+fn steers(command: &Command) -> Result<(), &'static str> {
+    const RUNNERS: &[&str] = &[
+        ".",
+        "alias",
+        "builtin",
+        "command",
+        "coproc",
+        "declare",
+        "enable",
+        "eval",
+        "exec",
+        "hash",
+        "local",
+        "mapfile",
+        "readarray",
+        "readonly",
+        "set",
+        "shopt",
+        "source",
+        "trap",
+        "typeset",
+        "unalias",
+    ];
+    let program = command.words.first().and_then(Word::known).unwrap_or_default();
+    if RUNNERS.contains(&program) {
+        return Err("it changes what later words mean or run");
+    }
+    let exported = command.words.iter().filter(|_| program == "export").filter_map(Word::known);
+    let names = exported.map(|word| word.split('=').next().unwrap_or(word));
+    if names.chain(command.assignments.iter().map(String::as_str)).any(is_steering) {
+        return Err("it sets a variable that changes what programs run");
+    }
+    Ok(())
+}
+
+fn is_steering(name: &str) -> bool {
+    const NAMES: &[&str] = &["CDPATH", "ENV", "IFS", "PATH", "PROMPT_COMMAND", "PS4", "SHELLOPTS"];
+    const STARTS: &[&str] = &["BASH", "DYLD_", "GIT_", "LD_"];
+    NAMES.contains(&name) || STARTS.iter().any(|start| name.starts_with(start))
 }
 
 fn finish(
@@ -119,14 +165,25 @@ fn finish(
     commands.push(command);
 }
 
-/// Builtins that start no program. Without a rule of their own they need no
-/// decision of their own either: what they touch, the room's shell touches.
-pub fn is_inert_builtin(program: &str) -> bool {
-    const INERT: &[&str] = &[
-        ":", "[", "cd", "echo", "exit", "export", "false", "popd", "printf", "pushd", "pwd",
-        "read", "set", "shift", "test", "true", "type", "ulimit", "umask", "unset", "wait",
+/// Whether a command starts no program: a builtin that cannot evaluate what it
+/// is given. Without a rule of its own it needs no decision of its own either:
+/// what it touches, the room's shell touches.
+pub fn is_inert(command: &Command) -> bool {
+    // Take whatever the shell makes of their words as text.
+    const ANY_WORDS: &[&str] =
+        &[":", "cd", "echo", "exit", "false", "popd", "pushd", "pwd", "true"];
+    // Evaluate a subscript in a name, so only words that are known to have none.
+    const KNOWN_WORDS: &[&str] = &[
+        "[", "export", "printf", "read", "shift", "test", "type", "ulimit", "umask", "unset",
+        "wait",
     ];
-    INERT.binary_search(&program).is_ok()
+    if command.opaque.is_some() {
+        return false;
+    }
+    let Some((first, rest)) = command.words.split_first() else { return true };
+    let Some(program) = first.known() else { return false };
+    let harmless = |word: &Word| word.known().is_some_and(|word| !word.contains('['));
+    ANY_WORDS.contains(&program) || (KNOWN_WORDS.contains(&program) && rest.iter().all(harmless))
 }
 
 #[cfg(test)]
@@ -199,6 +256,9 @@ mod tests {
             "cat <<< \"$(git push)\"",
             "{ git push; }",
             "a[$(git push)]=1",
+            "eval 'git push'",
+            ". ./push.sh",
+            "trap 'git push' EXIT",
         ] {
             let found = commands(script);
             assert!(found.iter().any(|c| c.opaque.is_some()), "{script}: {found:?}");
@@ -211,9 +271,62 @@ mod tests {
     }
 
     #[test]
-    fn inert_builtins_are_sorted_for_the_search() {
-        assert!(is_inert_builtin(":") && is_inert_builtin("wait") && is_inert_builtin("echo"));
-        assert!(!is_inert_builtin("eval") && !is_inert_builtin("source"));
+    fn builtins_are_inert_only_where_they_evaluate_nothing() {
+        let inert = |script: &str| is_inert(&commands(script)[0]);
+        for script in ["echo $x", "cd $dir", "[ -f x ]", "test -n y", "export A=1", "X=1", ": > f"]
+        {
+            assert!(inert(script), "{script}");
+        }
+        for script in [
+            "printf -v 'a[$(evil)]' x",
+            "test -v 'a[$(evil)]'",
+            "[ -v $x ]",
+            "read 'a[$(evil)]'",
+            "unset $x",
+            "eval x",
+            "ls",
+            "$x",
+        ] {
+            assert!(!inert(script), "{script}");
+        }
+    }
+
+    /// Found by fuzzing against bash, which runs `evil` in each of these.
+    #[test]
+    fn no_spelling_hides_a_command() {
+        for script in [
+            "echo $${; evil #}",
+            "echo \"$\\\n(evil)\"",
+            "!\\\n evil",
+            "ti\\\nme evil",
+            "A\\\n=1 evil",
+            "2\\\n>x evil",
+            "a='b[$(evil)]'; x=abc; echo ${x:a}",
+            "a='b[$(evil)]'; echo ${!a}",
+            "PS4='$(evil)'; set -x; ls",
+            "PATH=. ls",
+            "export PATH=.; ls",
+            "alias ls=evil\nls",
+            "echo ${ evil; }",
+        ] {
+            let found = commands(script);
+            let seen = found.iter().any(|c| {
+                c.opaque.is_some() || c.words.iter().any(|w| w.known().is_some_and(|w| w == "evil"))
+            });
+            let whole = found.iter().all(|c| c.opaque.is_none());
+            assert!(seen, "{script}: {found:?}");
+            // `$$` is a parameter: what follows the semicolon is seen as it is.
+            assert!(!whole || script.contains("$${"), "{script}: {found:?}");
+        }
+        let joined = commands("a+=1 evil");
+        assert_eq!(joined[0].words, [Word::Known("evil".into())]);
+        assert_eq!(shown("cargo build \\\n  --release"), "cargo|build|--release");
+    }
+
+    #[test]
+    fn very_many_redirections_are_no_deep_recursion() {
+        let script = format!("ls{}", " >&1".repeat(50_000));
+        assert_eq!(commands(&script).len(), 1);
     }
 
     proptest! {

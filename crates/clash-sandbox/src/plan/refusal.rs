@@ -50,6 +50,10 @@ pub enum Refusal {
         target.display(), tree.display()
     )]
     LeavesTree { rule: String, span: Span, target: PathBuf, tree: PathBuf },
+    #[error("`{}`, which the launcher made, is a link now", path.display())]
+    Replaced { path: PathBuf },
+    #[error("`{}`, which the launcher needs, cannot be resolved", path.display())]
+    Extra { path: PathBuf, source: io::Error },
     #[error(
         "`{caps}` on `{}` ({why}) would reach `{}`, which no sandbox may touch",
         path.display(), cage.display()
@@ -103,6 +107,10 @@ impl Refusal {
                     target.display()
                 ));
             }
+            Self::Replaced { .. } => {
+                "a command that still runs may be setting a trap: look at the process list"
+            }
+            Self::Extra { .. } => "look at the path's links with `namei -l`",
             Self::Caged { cage, .. } => {
                 return Some(format!(
                     "allow the directories beside `{}` one by one",
@@ -116,7 +124,11 @@ impl Refusal {
     /// The line of the policy that is refused, where there is one.
     pub fn span(&self) -> Option<&Span> {
         match self {
-            Self::NoLandlock | Self::LandlockTooOld { .. } | Self::NoSeccomp => None,
+            Self::NoLandlock
+            | Self::LandlockTooOld { .. }
+            | Self::NoSeccomp
+            | Self::Replaced { .. }
+            | Self::Extra { .. } => None,
             Self::OpenDefault { span, .. }
             | Self::Path { span, .. }
             | Self::Unresolvable { span, .. }
