@@ -21,6 +21,22 @@ pub struct World<'a> {
     pub cage: &'a [std::path::PathBuf],
 }
 
+/// Whether a path below the project steers an agent or clash, at any depth: a
+/// nested repository has settings of its own. A worktree that the agent keeps
+/// below `.claude` is a project again.
+pub fn steers_agent(path: &Path, project: &Path) -> bool {
+    let Ok(inside) = path.strip_prefix(project) else { return false };
+    let mut names = inside.components().map(|part| part.as_os_str()).peekable();
+    while let Some(name) = names.next() {
+        let own = name == ".clash" || name == ".mcp.json";
+        let settings = name == ".claude" && names.peek().is_none_or(|next| *next != "worktrees");
+        if own || settings {
+            return true;
+        }
+    }
+    false
+}
+
 /// What holds for one path, and by which rule of the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {

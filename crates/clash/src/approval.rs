@@ -28,6 +28,8 @@ pub(crate) struct Approval {
     pub(crate) sandbox: String,
     /// The agent's id of the tool call.
     pub(crate) call: String,
+    /// Whether the user was asked, and so may have said no.
+    pub(crate) asked: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -104,6 +106,15 @@ impl Approval {
         Ok(false)
     }
 
+    /// Removes the slips of questions that nobody has answered yet.
+    pub(crate) fn discard_asked(session: &Session) {
+        for path in slips(session).unwrap_or_default() {
+            if read(&path).is_none_or(|approval| approval.asked) {
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+
     /// Removes everything still open, at the end of a session.
     pub(crate) fn discard_all(session: &Session) {
         for path in slips(session).unwrap_or_default() {
@@ -149,7 +160,12 @@ mod tests {
     }
 
     fn slip(script: &str) -> Approval {
-        Approval { script: script.into(), sandbox: "project".into(), call: "call-1".into() }
+        Approval {
+            script: script.into(),
+            sandbox: "project".into(),
+            call: "call-1".into(),
+            asked: true,
+        }
     }
 
     #[test]
@@ -167,6 +183,16 @@ mod tests {
         for name in ["", "../project", "zz", "/etc/passwd"] {
             assert!(matches!(Approval::take(&session, name, "x"), Err(ApprovalError::Unknown(_))));
         }
+    }
+
+    #[test]
+    fn a_question_that_was_not_answered_is_forgotten_and_an_allow_is_not() {
+        let (_dir, session) = session();
+        slip("asked").leave(&session).unwrap();
+        Approval { asked: false, ..slip("allowed") }.leave(&session).unwrap();
+        Approval::discard_asked(&session);
+        assert_eq!(Approval::take_any(&session, "asked").unwrap(), None);
+        assert!(Approval::take_any(&session, "allowed").unwrap().is_some());
     }
 
     #[test]

@@ -50,9 +50,15 @@ impl Dirs {
         (!self.user_policies.contains(&path)).then_some(path)
     }
 
-    /// The program in front of the agent's shell, installed beside the state.
+    /// Where the programs that agents call are: in the cage, out of reach of
+    /// every sandbox.
+    pub(crate) fn installed(&self, name: &str) -> PathBuf {
+        self.state.join("bin").join(name)
+    }
+
+    /// The program in front of the agent's shell.
     pub(crate) fn shell_launcher(&self) -> PathBuf {
-        self.state.join("bin/clash-shell")
+        self.installed("clash-shell")
     }
 
     /// What the variables of a policy mean for this project.
@@ -88,7 +94,11 @@ impl Dirs {
         for base in [self.claude.clone(), project.join(".claude")] {
             paths.extend(claude.iter().map(|name| base.join(name)));
         }
-        paths.extend([self.home.join(".claude.json"), project.join(".mcp.json")]);
+        paths.extend([
+            self.home.join(".claude.json"),
+            self.claude.join(".claude.json"),
+            project.join(".mcp.json"),
+        ]);
         paths.iter().map(|path| disk.real(path)).collect()
     }
 }

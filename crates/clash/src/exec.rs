@@ -15,7 +15,7 @@ use clash_sandbox::host::Host;
 use clash_sandbox::launch::{self, LaunchError};
 use clash_sandbox::plan::{Cage, Grant, Refusal, Request, Why, plan};
 
-use crate::agents::claude::shell_prefix;
+use crate::agents::claude::{self, shell_prefix};
 use crate::approval::{Approval, ApprovalError};
 use crate::dirs::{Dirs, NoHome, project_of};
 use crate::hook::shell_quoted;
@@ -200,6 +200,11 @@ fn shell(args: &[OsString]) -> Result<Never, ExecError> {
     let by_agent = env::text(env::AI_AGENT).is_some_and(|agent| agent.ends_with("_agent"));
     if by_agent && room.session.is_none() {
         return Err(ExecError::NoSession);
+    }
+    if let Some(problem) = claude::hostile_settings(&room.project) {
+        return Err(ExecError::Refused(format!(
+            "nothing can be confined in this project: {problem}"
+        )));
     }
     let parsed = || {
         let plain = shell_prefix::parse(string);

@@ -49,7 +49,7 @@ pub(crate) enum HookError {
     Approval(#[from] ApprovalError),
     #[error(transparent)]
     Trace(#[from] TraceError),
-    #[error("no command can be confined in this project: {0}")]
+    #[error("nothing can be confined in this project: {0}")]
     HostileSettings(String),
     #[error("cannot find out where clash itself is: {0}")]
     OwnPath(std::io::Error),
@@ -158,11 +158,15 @@ fn before_tool(dirs: &Dirs, session: &Session, message: &Message) -> Result<Answ
     if claude::is_prompt(&message.tool_name) {
         return Ok(Answer::Silent);
     }
-    let (action, decision) = decided(dirs, session, message)?;
-    if let (Input::Script(_), Some(problem)) =
-        (&action.input, claude::hostile_settings(&session.project))
-    {
+    // Not only for commands: a skill may start some of its own.
+    if let Some(problem) = claude::hostile_settings(&session.project) {
         return Err(HookError::HostileSettings(problem));
+    }
+    let (action, decision) = decided(dirs, session, message)?;
+    if !matches!(action.input, Input::Script(_)) {
+        // A tool may run commands no hook sees; a question that was answered
+        // no must not turn into a yes there.
+        Approval::discard_asked(session);
     }
     let mut reason = say::reason(&decision);
     if let Some(way_on) = say::way_on(&decision, dirs) {
@@ -191,8 +195,12 @@ fn prepare_launch(
     decision: &Decision,
 ) -> Result<Option<serde_json::Map<String, Value>>, HookError> {
     let sandbox = decision.sandbox.as_ref().map(|s| s.name.clone()).unwrap_or_default();
-    let approval =
-        Approval { script: script.to_owned(), sandbox, call: message.tool_use_id.clone() };
+    let approval = Approval {
+        script: script.to_owned(),
+        sandbox,
+        call: message.tool_use_id.clone(),
+        asked: decision.effect == Effect::Ask,
+    };
     let name = approval.leave(session)?;
     if env::path(env::CLAUDE_CODE_SHELL_PREFIX)
         .is_some_and(|prefix| prefix == dirs.shell_launcher())

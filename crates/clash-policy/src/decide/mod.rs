@@ -11,7 +11,7 @@ mod walk;
 use crate::action::{Action, Input};
 use crate::effect::{Caps, Effect};
 use crate::ir::{Ir, IrError, LayerRef, SandboxRef};
-use crate::judge::{Verdict, World, judge};
+use crate::judge::{Verdict, World, judge, steers_agent};
 use crate::path::{PathError, is_below};
 use crate::rule::LayerKind;
 use crate::sandbox::Sandbox;
@@ -312,9 +312,9 @@ impl<'a> Stack<'a> {
         world: &World<'_>,
     ) -> Result<Decision, DecideError> {
         let what = path.display().to_string();
-        let caged =
-            needs.intersects(Caps::CHANGE) && world.cage.iter().any(|own| is_below(path, own));
-        if caged {
+        let in_cage = world.cage.iter().any(|own| is_below(path, own))
+            || steers_agent(path, &world.places.project);
+        if in_cage && needs.intersects(Caps::CHANGE) {
             let ruling = Ruling { effect: Effect::Deny, sandbox: None, cause: Cause::Cage };
             return self.combine(vec![ruling], vec![what]);
         }

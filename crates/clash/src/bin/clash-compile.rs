@@ -110,7 +110,7 @@ fn image(requests: &[Request]) -> Result<Vec<u8>, Mistake> {
             watched.note(file).map_err(unreadable)?;
             continue;
         }
-        std::fs::File::open(file).map_err(unreadable)?;
+        regular(file).and_then(|()| std::fs::File::open(file)).map_err(unreadable)?;
         let layer = clash_lang::compile(&file.to_string_lossy(), *kind, *trusted, &watched);
         layers.push(layer.map_err(Mistake::Policy)?);
     }
@@ -134,12 +134,19 @@ impl Watched {
     }
 }
 
+/// A pipe or a device would never end.
+fn regular(path: &Path) -> io::Result<()> {
+    let file = std::fs::metadata(path)?.is_file();
+    file.then_some(()).ok_or_else(|| io::Error::other("it is not a regular file"))
+}
+
 /// Longer files are no policies.
 const MAX_SOURCE: u64 = 1 << 20;
 
 impl Sources for Watched {
     fn read(&self, path: &Path) -> io::Result<String> {
         // Before reading: a change in between then shows as a stale cache.
+        regular(path)?;
         if self.note(path)? > MAX_SOURCE {
             return Err(io::Error::other("it is larger than 1 MiB"));
         }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use clash_sandbox::probe::{Outcome, probe};
 use serde_json::{Value, json};
 
-use super::install::{read, settings_file, wiring};
+use super::install::{is_current, read, settings_file, wiring};
 use super::{project, unless_closed};
 use crate::agents::claude::settings::{self, Problem, Stale};
 use crate::dirs::{Dirs, MANAGED_POLICY};
@@ -180,7 +180,7 @@ fn claude(dirs: &Dirs, project: &Path) -> Result<Vec<Finding>, Failure> {
             return Ok(findings);
         }
         Ok(installed) => {
-            let wiring = wiring(dirs)?;
+            let wiring = wiring(dirs);
             let stale = installed.stale(&wiring);
             if installed.is_complete() && stale.is_empty() {
                 say(Grade::Good, format!("installed in {}", file.display()), None);
@@ -198,6 +198,10 @@ fn claude(dirs: &Dirs, project: &Path) -> Result<Vec<Finding>, Failure> {
                     format!("{}: {}", file.display(), settings::describe(problem)),
                     problem_fix(problem),
                 );
+            }
+            if !is_current(dirs) {
+                let what = "agents call another version of clash than this one".to_owned();
+                say(Grade::Note, what, install());
             }
             match self_test(&wiring.hook_command) {
                 Ok(()) => say(

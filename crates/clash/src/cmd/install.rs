@@ -43,13 +43,13 @@ impl InstallArgs {
         let Agent::Claude = self.agent;
         let dirs = Dirs::from_env()?;
         let file = settings_file(&dirs);
-        let wiring = wiring(&dirs)?;
+        let wiring = wiring(&dirs);
         let before = read(&file)?;
         let after = settings::install(&before, &wiring).map_err(|error| unusable(&file, &error))?;
         if self.dry_run {
             return unless_closed(out.line(after.trim_end()));
         }
-        link_launcher(&dirs)?;
+        place_programs(&dirs)?;
         if before == after {
             return unless_closed(
                 out.line(format!("clash is installed in {} already", file.display())),
@@ -58,7 +58,8 @@ impl InstallArgs {
         if let Some(dir) = file.parent() {
             fs::create_dir_all(dir)?;
         }
-        settings::write_atomically(&file, &after).map_err(|error| cannot_write(&file, &error))?;
+        settings::write_atomically(&file, &before, &after)
+            .map_err(|error| cannot_write(&file, &error))?;
         unless_closed(out.line(format!(
             "clash now decides what Claude Code does ({}).\nRunning sessions keep their old settings; start a new one. `clash doctor` checks the rest.",
             file.display()
@@ -81,10 +82,18 @@ impl UninstallArgs {
                 out.line(format!("clash is not installed in {}", file.display())),
             );
         }
-        settings::write_atomically(&file, &after).map_err(|error| cannot_write(&file, &error))?;
-        remove_backup(&file, &after)?;
-        // Sessions that still run with the old settings fail closed without it.
-        remove_if_there(&dirs.shell_launcher())?;
+        if after.trim() == "{}" && !backup(&file).exists() {
+            // Without a backup there was no file before clash came.
+            remove_if_there(&file)?;
+        } else {
+            settings::write_atomically(&file, &before, &after)
+                .map_err(|error| cannot_write(&file, &error))?;
+            remove_backup(&file, &after)?;
+        }
+        // Sessions that still run with the old settings fail closed without them.
+        for name in PROGRAMS.into_iter().chain(["clash-shell"]) {
+            remove_if_there(&dirs.installed(name))?;
+        }
         unless_closed(out.line(format!("clash is out of {}", file.display())))
     }
 }
@@ -108,48 +117,77 @@ pub(super) fn read(file: &Path) -> Result<String, Failure> {
 /// `timeout` a hang, and the `case` an answer that is none of ours (the client
 /// runs the tool when a hook prints junk). Everything is called by its full
 /// path, because a project can set `PATH` for hooks.
-pub(super) fn wiring(dirs: &Dirs) -> Result<Wiring, Failure> {
-    let own = std::env::current_exe()?;
-    if own.file_name().is_none_or(|name| name != "clash") {
-        return Err(Failure::new(format!("{} is not called `clash`", own.display()))
-            .hint("the entries in the settings are recognised by that name; rename the program"));
-    }
-    let timeout =
-        ["/usr/bin/timeout", "/bin/timeout"].into_iter().find(|path| Path::new(path).exists());
+pub(super) fn wiring(dirs: &Dirs) -> Wiring {
+    let timeout = ["/usr/bin/timeout", "/bin/timeout"];
+    let timeout = timeout.into_iter().find(|path| Path::new(path).exists());
     let limit = timeout.map(|path| format!("{path} -k 1 20 ")).unwrap_or_default();
-    let own = shell_quoted(&own.to_string_lossy());
+    let own = shell_quoted(&dirs.installed("clash").to_string_lossy());
     let hook_command = format!(
         "o=$({limit}{own} hook claude) || {{ echo 'clash: the hook failed, so this is blocked' >&2; exit 2; }}; \
-         case $o in ''|'{{\"hookSpecificOutput\":'*'}}'|'{{\"decision\":'*'}}'|'{{\"systemMessage\":'*'}}') printf %s \"$o\";; \
+         case $o in ''|'{{\"hookSpecificOutput\":'*'}}'|'{{\"decision\":'*'}}'|'{{\"systemMessage\":'*'}}') printf %s \"$o\" || exit 2;; \
          *) echo 'clash: the hook answered nonsense, so this is blocked' >&2; exit 2;; esac"
     );
-    Ok(Wiring { hook_command, prefix: dirs.shell_launcher() })
+    Wiring { hook_command, prefix: dirs.shell_launcher() }
 }
 
-/// The shell prefix has to be one path without arguments, so the launcher is
-/// clash under another name.
-fn link_launcher(dirs: &Dirs) -> Result<(), Failure> {
-    let link = dirs.shell_launcher();
+/// The programs agents call, beside the one that is running.
+const PROGRAMS: [&str; 2] = ["clash", "clash-compile"];
+
+/// Puts copies of clash where no sandbox can change them: a build that may write
+/// cargo's bin directory must not be able to replace what confines it. The shell
+/// prefix has to be one path without arguments, so it is clash under another name.
+fn place_programs(dirs: &Dirs) -> Result<(), Failure> {
     let own = std::env::current_exe()?;
-    if fs::read_link(&link).is_ok_and(|target| target == own) {
-        return Ok(());
-    }
+    let link = dirs.shell_launcher();
     let dir = link.parent().unwrap_or(&dirs.state);
     create_private(dir).map_err(|error| cannot_write(dir, &error))?;
-    let temp = link.with_extension(std::process::id().to_string());
-    std::os::unix::fs::symlink(&own, &temp)?;
-    fs::rename(&temp, &link)?;
+    for name in PROGRAMS {
+        let (from, to) = (own.with_file_name(name), dirs.installed(name));
+        if from == to || same_content(&from, &to) {
+            continue;
+        }
+        let temp = to.with_extension(std::process::id().to_string());
+        fs::copy(&from, &temp).map_err(|error| {
+            Failure::new(format!("cannot copy {} to {}: {error}", from.display(), temp.display()))
+                .hint("clash and clash-compile belong in one directory; install clash again")
+        })?;
+        fs::rename(&temp, &to)?;
+    }
+    if !fs::read_link(&link).is_ok_and(|target| target == Path::new("clash")) {
+        let temp = link.with_extension(std::process::id().to_string());
+        std::os::unix::fs::symlink("clash", &temp)?;
+        fs::rename(&temp, &link)?;
+    }
     Ok(())
+}
+
+/// Whether the installed copy is the program that is running.
+pub(super) fn is_current(dirs: &Dirs) -> bool {
+    let own = std::env::current_exe().unwrap_or_default();
+    PROGRAMS.iter().all(|name| {
+        let (from, to) = (own.with_file_name(name), dirs.installed(name));
+        from == to || same_content(&from, &to)
+    })
+}
+
+fn same_content(a: &Path, b: &Path) -> bool {
+    let length = |path| fs::metadata(path).map(|meta| meta.len()).ok();
+    length(a).is_some() && length(a) == length(b) && fs::read(a).ok() == fs::read(b).ok()
 }
 
 /// Once the file is as it was before clash came, the backup has done its work.
 fn remove_backup(file: &Path, after: &str) -> Result<(), Failure> {
-    let mut backup = file.as_os_str().to_owned();
-    backup.push(".clash-backup");
+    let backup = backup(file);
     if fs::read_to_string(&backup).is_ok_and(|saved| saved == after) {
-        remove_if_there(Path::new(&backup))?;
+        remove_if_there(&backup)?;
     }
     Ok(())
+}
+
+fn backup(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(settings::BACKUP_SUFFIX);
+    PathBuf::from(name)
 }
 
 fn remove_if_there(path: &Path) -> Result<(), Failure> {

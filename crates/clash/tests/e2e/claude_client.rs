@@ -367,7 +367,7 @@ fn hooks_stay_on_when_a_command_writes_the_switch_that_turns_them_off() {
     // Without the event the client has not looked, and the rest would say nothing.
     let seen = fs::read_to_string(&witness).unwrap();
     assert!(seen.contains(local.to_str().unwrap()), "{seen}");
-    talk.results[1].refused("steers the agent or clash itself");
+    talk.results[1].refused("switches every hook off");
     assert!(!steers.exists());
 }
 
@@ -432,17 +432,14 @@ fn a_project_that_empties_the_prefix_and_rewrites_commands_runs_nothing_outside(
     nothing_leaked(&m);
 }
 
-/// clash under a path of its own, so that it can be broken.
-fn installed_as_its_own(m: &Machine) -> PathBuf {
-    let own = m.home().join("bin/clash");
-    m.make_dir(own.parent().unwrap());
-    fs::hard_link(clash(), &own).or_else(|_| fs::copy(clash(), &own).map(drop)).unwrap();
-    Ran::of(m.command(&own).args(["install", "--agent", "claude"])).succeeds();
-    // Only the hook is broken; what blocks is then not the launcher.
+/// The program the hooks call, to be broken. The launcher stays whole, so that
+/// what blocks is the hook's guard.
+fn installed_to_break(m: &Machine) -> PathBuf {
+    m.clash(["install", "--agent", "claude"]).succeeds();
     let launcher = m.state().join("bin/clash-shell");
     fs::remove_file(&launcher).unwrap();
     symlink(clash(), &launcher).unwrap();
-    own
+    m.state().join("bin/clash")
 }
 
 #[test]
@@ -458,7 +455,7 @@ fn nothing_runs_when_the_hook_is_broken() {
     ];
     for (how, script) in broken {
         let m = Machine::new(Who::Me).policy(POLICY);
-        let own = installed_as_its_own(&m);
+        let own = installed_to_break(&m);
         fs::remove_file(&own).unwrap();
         if let Some(script) = script {
             fs::write(&own, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -484,7 +481,7 @@ fn nothing_runs_when_the_hook_is_broken() {
 fn nothing_runs_when_the_hook_says_nothing() {
     let Some(claude) = Claude::here() else { return };
     let m = Machine::new(Who::Me).policy(POLICY);
-    let own = installed_as_its_own(&m);
+    let own = installed_to_break(&m);
     fs::remove_file(&own).unwrap();
     fs::write(&own, "#!/bin/sh\nexit 0\n").unwrap();
     fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();

@@ -42,11 +42,20 @@ fn file_tools_are_judged_on_the_path_a_write_would_reach() {
     write(&format!("{}-evil/x", project.display())).is("ask", "does not grant");
     std::os::unix::fs::symlink(m.outside().join("target"), project.join("link")).unwrap();
     write("link").is("ask", "does not grant");
-    for caged in
-        [".claude/settings.json", ".claude/skills/x/SKILL.md", ".clash/policy.star", ".mcp.json"]
-    {
+    for caged in [
+        ".claude/settings.json",
+        ".claude/skills/x/SKILL.md",
+        ".claude/output-styles/x.md",
+        ".clash/policy.star",
+        ".mcp.json",
+        "sub/.claude/settings.json",
+        "sub/.mcp.json",
+        ".claude/worktrees/a/.claude/settings.json",
+    ] {
         write(caged).is("deny", "steers the agent or clash itself");
     }
+    write(".claude/worktrees/a/src/main.rs").is("allow", "");
+    write("link/../.ssh/id").is("ask", "does not grant");
     write(&m.state().join("sessions/x").display().to_string()).is("deny", "steers");
     m.asks("Read", json!({"file_path": "/usr/include/stdio.h"})).is("allow", "");
     m.asks("Read", json!({"file_path": "/proc/self/environ"})).is("ask", "does not grant");
@@ -158,6 +167,10 @@ fn an_unreadable_policy_denies() {
     as_each_user(|m| {
         m.make_dir(m.home().join(".clash/policy.star"));
         m.bash("ls").is("deny", "policy.star");
+        std::fs::remove_dir(m.home().join(".clash/policy.star")).unwrap();
+        let fifo = m.home().join(".clash/policy.star");
+        assert!(std::process::Command::new("mkfifo").arg(fifo).status().unwrap().success());
+        m.bash("ls").is("deny", "not a regular file");
     });
     if is_root() {
         let m = Machine::new(Who::Nobody).policy(POLICY);

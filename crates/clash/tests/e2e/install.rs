@@ -55,6 +55,31 @@ fn the_settings_directory_can_be_elsewhere() {
     assert!(elsewhere.join("settings.json").exists() && !m.home().join(".claude").exists());
 }
 
+#[test]
+fn a_file_that_was_not_there_is_not_there_afterwards() {
+    let m = Machine::new(Who::Me);
+    install(&m).succeeds();
+    m.clash(["uninstall", "--agent", "claude"]).succeeds();
+    assert_eq!(std::fs::read_dir(m.home().join(".claude")).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(m.state().join("bin")).unwrap().count(), 0);
+}
+
+#[test]
+fn agents_call_a_copy_that_no_sandbox_can_change() {
+    as_each_user(|m| {
+        install(&m).succeeds();
+        let copy = m.state().join("bin/clash");
+        assert_eq!(std::fs::read(&copy).unwrap(), std::fs::read(crate::support::clash()).unwrap());
+        m.make_dir(m.home().join(".cargo/bin"));
+        m.make_dir(m.home().join(".rustup"));
+        m.inside("rust_full", &format!("echo x > {}", copy.display())).fails();
+        m.inside("rust_full", &format!("rm {}", copy.display())).fails();
+        m.clash(["doctor"]).exits(0);
+        std::fs::write(&copy, "old").unwrap();
+        m.clash(["doctor"]).exits(1).says("another version of clash");
+    });
+}
+
 /// Runs the installed line with a message, as the client does.
 fn installed_line(m: &Machine) -> String {
     let text = std::fs::read_to_string(m.home().join(".claude/settings.json")).unwrap();
@@ -73,7 +98,7 @@ fn the_guard_blocks_whatever_goes_wrong_with_the_program() {
     let m = Machine::new(Who::Me);
     install(&m).succeeds();
     let line = installed_line(&m);
-    let program = crate::support::clash().display().to_string();
+    let program = m.state().join("bin/clash").display().to_string();
     let broken = m.tmp().join("clash");
     let with = |script: &str| {
         std::fs::write(&broken, format!("#!/bin/sh\n{script}\n")).unwrap();

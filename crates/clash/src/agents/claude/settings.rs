@@ -36,33 +36,39 @@ pub(crate) struct Wiring {
     pub(crate) prefix: PathBuf,
 }
 
-/// Environment no settings file of a project has any business with: what runs
-/// code in the client's shell before the prefix or in the hook before clash
-/// (seen for `BASH_ENV`, `LD_PRELOAD` and `PATH`), and what moves the places that
-/// policies and clash itself stand on.
-pub(crate) const GROUND: [&str; 20] = [
-    "BASH_ENV",
-    "CARGO_HOME",
-    "CLAUDE_CODE_EXECPATH",
-    "CLAUDE_CONFIG_DIR",
-    "CLAUDE_ENV_FILE",
-    "DYLD_FRAMEWORK_PATH",
-    "DYLD_INSERT_LIBRARIES",
-    "DYLD_LIBRARY_PATH",
-    "ENV",
-    "HOME",
-    "LD_AUDIT",
-    "LD_LIBRARY_PATH",
-    "LD_PRELOAD",
-    "PATH",
-    "PS4",
-    "RUSTUP_HOME",
-    "SHELL",
-    "SHELLOPTS",
-    "TMPDIR",
-    "ZDOTDIR",
-];
+/// Whether a variable is none of a project's business: it runs code in the
+/// client's shell before the prefix or in the hook before clash (seen for
+/// `BASH_ENV`, `CLAUDE_CODE_SHELL`, `LD_PRELOAD`, `PATH` and `SHELL`), or it moves
+/// the places that policies and clash itself stand on (seen for `CARGO_HOME` and
+/// `CLAUDE_ENV_FILE`).
+fn is_ground(name: &str) -> bool {
+    const NAMES: [&str; 19] = [
+        "AI_AGENT",
+        "BUN_OPTIONS",
+        "CARGO_HOME",
+        "CLAUDE_CODE_EXECPATH",
+        "CLAUDE_CODE_SESSION_ID",
+        "CLAUDE_CODE_SHELL",
+        "CLAUDE_CODE_TMPDIR",
+        "CLAUDE_CONFIG_DIR",
+        "CLAUDE_ENV_FILE",
+        "ENV",
+        "GCONV_PATH",
+        "HOME",
+        "LOCPATH",
+        "PATH",
+        "PS4",
+        "RUSTUP_HOME",
+        "SHELL",
+        "SHELLOPTS",
+        "TMPDIR",
+    ];
+    const STARTS: [&str; 6] = ["BASH", "DYLD_", "GLIBC_", "LD_", "XDG_", "ZDOTDIR"];
+    NAMES.contains(&name) || STARTS.iter().any(|start| name.starts_with(start))
+}
 
+/// Added to the name of a settings file for the copy made before the first change.
+pub(crate) const BACKUP_SUFFIX: &str = ".clash-backup";
 const PREFIX: &str = "CLAUDE_CODE_SHELL_PREFIX";
 const SHELL: &str = "/bin/sh";
 /// Seconds; the guard's own limit is shorter.
@@ -124,7 +130,7 @@ pub(crate) enum Problem {
     HooksDisabled { line: usize },
     /// The prefix is somebody else's, or emptied.
     ForeignPrefix { value: String, line: usize },
-    /// A variable of [`GROUND`] is set.
+    /// A variable that runs code or moves places is set.
     GroundInEnv { name: String, line: usize },
     /// Some events are wired and these are not.
     MissingEvents(Vec<&'static str>),
@@ -325,8 +331,7 @@ pub(crate) fn inspect(text: &str) -> Result<Installed, SettingsError> {
         installed.problems.push(Problem::ForeignPrefix { value, line });
     }
     for member in view.env.map(Node::members).unwrap_or_default() {
-        let moves_ground = GROUND.contains(&member.key.as_str()) || member.key.starts_with("XDG_");
-        if moves_ground {
+        if is_ground(&member.key) {
             let line = document.line(member.value.offset());
             installed.problems.push(Problem::GroundInEnv { name: member.key.clone(), line });
         }
@@ -536,7 +541,7 @@ fn group(wiring: &Wiring, matcher: bool) -> New {
 /// A symbolic link stays and its target is replaced; mode and owner stay. The
 /// first change keeps the old text as `<path>.clash-backup`, which no later one
 /// overwrites. A text that is already there is not written again.
-pub(crate) fn write_atomically(path: &Path, new: &str) -> io::Result<()> {
+pub(crate) fn write_atomically(path: &Path, expected: &str, new: &str) -> io::Result<()> {
     let target = follow(path)?;
     let old = match fs::read(&target) {
         Ok(old) if old == new.as_bytes() => return Ok(()),
@@ -546,7 +551,7 @@ pub(crate) fn write_atomically(path: &Path, new: &str) -> io::Result<()> {
     };
     let meta = old.as_ref().map(|(_, meta)| meta);
     if let Some((old, meta)) = &old {
-        let backup = with_suffix(path, ".clash-backup");
+        let backup = with_suffix(path, BACKUP_SUFFIX);
         if fs::symlink_metadata(&backup).is_err() {
             let temp = Temp::write(&backup, old, Some(meta))?;
             // A link, unlike a rename, never replaces a backup made meanwhile.
@@ -559,6 +564,10 @@ pub(crate) fn write_atomically(path: &Path, new: &str) -> io::Result<()> {
         }
     }
     let temp = Temp::write(&target, new.as_bytes(), meta)?;
+    // As late as can be: an editor may have saved in the meantime.
+    if fs::read(&target).unwrap_or_default() != expected.as_bytes() {
+        return Err(io::Error::other("another program changed it just now; try again"));
+    }
     fs::rename(&temp.0, &target)?;
     File::open(directory(&target))?.sync_all()
 }

@@ -1,6 +1,7 @@
 //! Claude Code's tools as actions. What a tool touches is read from the shape
-//! of its input, so a tool nobody has heard of cannot hide a command.
+//! of its input: an unknown one with a `command` or a path is judged by it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
@@ -21,6 +22,8 @@ pub(crate) fn is_prompt(tool: &str) -> bool {
 pub(crate) enum ToolError {
     #[error("the input of {tool} has no text in `{field}`")]
     Field { tool: String, field: &'static str },
+    #[error("the input of {tool} names several paths")]
+    SeveralPaths { tool: String },
     #[error("{tool}: {source}")]
     Url { tool: String, source: clash_net::name::NameError },
 }
@@ -30,7 +33,7 @@ pub(crate) fn action(message: &Message, home: &Path) -> Result<Action, ToolError
     let (tool, input) = (message.tool_name.as_str(), &message.tool_input);
     let server = tool.starts_with("mcp__");
     // Monitor runs commands like Bash; whatever else has a command does too.
-    let runs_command = input.get("command").is_some_and(Value::is_string) && !server;
+    let runs_command = input.contains_key("command") && !server;
     if runs_command || tool == "Bash" || tool == "Monitor" {
         let script = field(tool, input, "command")?;
         return Ok(Action::script("claude", &message.permission_mode, script));
@@ -70,6 +73,10 @@ fn field<'a>(
 /// The path a file tool works on and what it needs there.
 fn file(tool: &str, input: &Map<String, Value>) -> Result<Option<(String, Caps)>, ToolError> {
     let text = |name| input.get(name).and_then(Value::as_str);
+    let given = ["file_path", "notebook_path", "path"].into_iter().filter_map(text);
+    if given.collect::<BTreeSet<_>>().len() > 1 {
+        return Err(ToolError::SeveralPaths { tool: tool.to_owned() });
+    }
     let needs = match tool {
         "Read" | "NotebookRead" | "LS" => Caps::READ,
         "Write" => Caps::WRITE.union(Caps::CREATE),
@@ -93,6 +100,15 @@ fn file(tool: &str, input: &Map<String, Value>) -> Result<Option<(String, Caps)>
 /// The directories of a glob before its first wildcard: `../x/*.rs` looks in
 /// `../x`, whatever its base.
 fn fixed_part(pattern: &str) -> &str {
+    // Behind a wildcard these could lead anywhere.
+    let climbs =
+        pattern.split('/').any(|part| part == "..") && pattern.contains(['*', '?', '[', '{']);
+    let leaps = pattern.contains('{')
+        && pattern.split_once('{').is_some_and(|(_, rest)| rest.contains('/'));
+    let plain_climb = pattern.trim_start_matches("../").split('/').all(|part| part != "..");
+    if (climbs && !plain_climb) || leaps {
+        return "/";
+    }
     let wild = pattern.find(['*', '?', '[', '{']).unwrap_or(pattern.len());
     let before = pattern.get(..wild).unwrap_or_default();
     before.rfind('/').and_then(|slash| before.get(..=slash)).unwrap_or_default()
@@ -148,6 +164,8 @@ mod tests {
         assert_eq!(path("Glob", json!({"pattern": "**/*.rs"})), "/work/app r");
         assert_eq!(path("Glob", json!({"pattern": "../../etc/*"})), "/etc r");
         assert_eq!(path("Glob", json!({"pattern": "/home/u/.ssh/id_*"})), "/home/u/.ssh r");
+        assert_eq!(path("Glob", json!({"pattern": "c*/../../h/.ssh/*"})), "/ r");
+        assert_eq!(path("Glob", json!({"pattern": "{/etc,x}/*"})), "/ r");
         assert_eq!(path("Grep", json!({"pattern": "x", "path": "/var"})), "/var r");
         assert_eq!(path("FancyEdit", json!({"file_path": "z"})), "/work/app/z rwcd");
     }
@@ -159,6 +177,8 @@ mod tests {
             assert_eq!(input(tool, json!({"command": "make"})).unwrap(), script, "{tool}");
         }
         assert!(input("Bash", json!({"command": 7})).is_err());
+        assert!(input("Brandnew", json!({"command": ["make"]})).is_err());
+        assert!(input("Edit", json!({"file_path": "a", "notebook_path": "b"})).is_err());
         assert_eq!(input("mcp__db__query", json!({"command": "x"})).unwrap(), Input::Other);
     }
 
