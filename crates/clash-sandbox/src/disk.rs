@@ -25,7 +25,12 @@ const MAX_LINKS: usize = 40;
 
 impl Links for Disk {
     fn real(&self, path: &Path) -> PathBuf {
-        self.follow_target(PathBuf::from("/"), path, &Cell::new(MAX_LINKS)).0
+        let links = Cell::new(MAX_LINKS);
+        if path.components().any(|part| part == Component::ParentDir) {
+            return self.follow_target(PathBuf::from("/"), path, &links).0;
+        }
+        // From the far end, so that a directory seen before is all it takes.
+        self.follow(path, &links).0
     }
 }
 

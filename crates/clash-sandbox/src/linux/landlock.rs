@@ -84,20 +84,21 @@ fn rights(caps: Caps, directory: bool, device: bool) -> BitFlags<AccessFs> {
 pub(crate) fn ruleset(plan: &Plan) -> Result<RulesetCreated, LaunchError> {
     let abi = known(plan.landlock_abi);
     let mut ruleset = handled(abi, plan.net).map_err(LaunchError::Ruleset)?;
-    let mut grant = |fd: OwnedFd, path: &Path, caps| -> Result<(), LaunchError> {
-        let kind = kind(&fd).map_err(|source| failed(path, source))?;
-        let rights = rights(caps, kind == FileType::Directory, path.starts_with("/dev"));
+    let mut grant = |fd: OwnedFd, rights: BitFlags<AccessFs>| -> Result<(), LaunchError> {
         if !rights.is_empty() {
             (&mut ruleset).add_rule(PathBeneath::new(fd, rights)).map_err(LaunchError::Ruleset)?;
         }
         Ok(())
     };
+    let is_device = |path: &Path| path.starts_with("/dev");
     for Grant { path, caps, .. } in &plan.grants {
-        grant(open(path)?, path, *caps)?;
+        let fd = open(path)?;
+        let kind = kind(&fd).map_err(|source| failed(path, source))?;
+        grant(fd, rights(*caps, kind == FileType::Directory, is_device(path)))?;
     }
     for (entry, caps) in &plan.baseline {
         if let Some(fd) = open_if_there(entry)? {
-            grant(fd, Path::new(entry.path), *caps)?;
+            grant(fd, rights(*caps, entry.directory, is_device(Path::new(entry.path))))?;
         }
     }
     own_stdio(&mut ruleset);
@@ -128,7 +129,8 @@ fn open(path: &Path) -> Result<OwnedFd, LaunchError> {
 /// The baseline belongs to the system: it may have links in it, and no system
 /// has all of it.
 fn open_if_there(entry: &Entry) -> Result<Option<OwnedFd>, LaunchError> {
-    match openat(CWD, entry.path, HOLD, Mode::empty()) {
+    let flags = if entry.directory { HOLD | OFlags::DIRECTORY } else { HOLD };
+    match openat(CWD, entry.path, flags, Mode::empty()) {
         Ok(fd) => Ok(Some(fd)),
         Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) => Ok(None),
         Err(source) => Err(failed(Path::new(entry.path), source)),

@@ -313,6 +313,25 @@ fn a_deny_on_what_the_launcher_needs_is_not_overridden() {
     assert!(matches!(plan(&request, &HOST), Err(Refusal::Narrower { .. })));
 }
 
+/// A command that still runs can replace the file the launcher has just made.
+#[test]
+fn a_file_of_the_launcher_that_became_a_link_is_refused() {
+    let world = World::new();
+    let trap = world.base.join("claude-1a2b-cwd");
+    std::os::unix::fs::symlink("/etc/passwd", &trap).unwrap();
+    let sandbox = sandbox(vec![]);
+    let extra =
+        [Grant { path: trap.clone(), caps: Caps::parse("rw").unwrap(), why: Why::Launcher }];
+    let request = Request {
+        sandbox: &sandbox,
+        places: &world.places,
+        cage: &world.cage,
+        disk: &Disk::default(),
+        extra: &extra,
+    };
+    assert!(matches!(plan(&request, &HOST), Err(Refusal::Replaced { path }) if path == trap));
+}
+
 #[test]
 fn the_baseline_gives_way_to_a_deny_that_covers_an_entry() {
     let world = World::new();

@@ -147,6 +147,10 @@ fn the_shell_prefix_runs_what_the_client_wraps_around_a_command() {
     assert_eq!(std::fs::read_to_string(&cwd_file).unwrap().trim(), m.project().to_str().unwrap());
     run(&wrapper("rm x"), "x_agent").exits(126).says("policy.star:4");
     run(&wrapper("make"), "x_agent").exits(126).says("nobody to ask");
+    // A question answered no is not a yes for a tool that runs commands unseen.
+    m.bash("make").is("ask", "");
+    m.hook(&m.message("PreToolUse", "Skill", json!({"skill": "evil"})));
+    run(&wrapper("make"), "x_agent").exits(126).says("nobody to ask");
     // What settings start runs in the sandbox too, without a question.
     run("echo hook > hook.txt", "x_harness").succeeds();
     run(&format!("echo x > {}/x", m.outside().display()), "x_harness").fails();
