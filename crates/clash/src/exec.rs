@@ -8,8 +8,8 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clash_policy::decide::{DecideError, Decision};
-use clash_policy::{Action, Caps, Effect, Sandbox, World, decide};
+use clash_policy::decide::Decision;
+use clash_policy::{Action, Caps, Effect, Sandbox};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host::Host;
 use clash_sandbox::launch::{self, LaunchError};
@@ -17,6 +17,7 @@ use clash_sandbox::plan::{Cage, Grant, Refusal, Request, Why, plan};
 
 use crate::agents::claude::{self, shell_prefix};
 use crate::approval::{Approval, ApprovalError};
+use crate::decision::{self, DecisionError};
 use crate::dirs::{Dirs, NoHome, project_of};
 use crate::hook::shell_quoted;
 use crate::policy::{Policy, PolicyError};
@@ -37,7 +38,7 @@ pub(crate) enum ExecError {
     #[error(transparent)]
     Policy(#[from] PolicyError),
     #[error(transparent)]
-    Decide(#[from] DecideError),
+    Decision(#[from] DecisionError),
     #[error(transparent)]
     Approval(#[from] ApprovalError),
     #[error(transparent)]
@@ -323,13 +324,9 @@ impl Room {
     }
 
     fn decide(&self, script: &str) -> Result<Decision, ExecError> {
-        let policy = Policy::load(&self.dirs, &self.project)?;
-        let disk = Disk::default();
-        let places = self.dirs.places(&self.project, &disk);
-        let world = World { places: &places, links: &disk, baseline: &[], cage: &[] };
         let agent = if self.session.is_some() { "claude" } else { "terminal" };
         let action = Action::script(agent, "", script);
-        Ok(decide(policy.ir().map_err(PolicyError::from)?, &action, &world)?)
+        Ok(decision::decide(&self.dirs, &self.project, &action)?)
     }
 
     /// The script a hook put behind `clash exec --approval ID`.

@@ -9,15 +9,15 @@ use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
-use clash_policy::decide::{Cause, DecideError, Decision};
-use clash_policy::{Action, Effect, Input, World, decide};
-use clash_sandbox::disk::Disk;
+use clash_policy::decide::{Cause, Decision};
+use clash_policy::{Action, Effect, Input};
 use serde_json::Value;
 
 use crate::agents::claude::{self, Answer, Event, Message, MessageError};
 use crate::approval::{Approval, ApprovalError};
+use crate::decision::{self, DecisionError};
 use crate::dirs::{Dirs, NoHome};
-use crate::policy::{Policy, PolicyError};
+use crate::policy::Policy;
 use crate::session::{Session, SessionError};
 use crate::trace::{self, Record, TraceError};
 use crate::{env, exit, say, watch};
@@ -42,9 +42,7 @@ pub(crate) enum HookError {
     #[error(transparent)]
     Session(#[from] SessionError),
     #[error(transparent)]
-    Policy(#[from] PolicyError),
-    #[error(transparent)]
-    Decide(#[from] DecideError),
+    Decision(#[from] DecisionError),
     #[error(transparent)]
     Approval(#[from] ApprovalError),
     #[error(transparent)]
@@ -141,16 +139,7 @@ fn decided(
     message: &Message,
 ) -> Result<(Action, Decision), HookError> {
     let action = claude::action(message, &dirs.home)?;
-    let policy = Policy::load(dirs, &session.project)?;
-    let disk = Disk::default();
-    let places = dirs.places(&session.project, &disk);
-    // Commands are confined by the kernel; only paths are judged here.
-    let (cage, baseline) = match &action.input {
-        Input::File { .. } => (dirs.cage(&session.project, &disk), readable_by_tools()),
-        Input::Script(_) | Input::Host(_) | Input::Other => (Vec::new(), Vec::new()),
-    };
-    let world = World { places: &places, links: &disk, baseline: &baseline, cage: &cage };
-    let decision = decide(policy.ir().map_err(PolicyError::from)?, &action, &world)?;
+    let decision = decision::decide(dirs, &session.project, &action)?;
     Ok((action, decision))
 }
 
@@ -353,13 +342,4 @@ fn on_config_change(dirs: &Dirs, message: &Message) -> Answer {
             reason: "clash: settings of a project come into force with the next session".to_owned(),
         },
     }
-}
-
-/// The system baseline for tools that run in the agent's own process. Without
-/// /proc: what the kernel keeps from a sandboxed process there (environments,
-/// memory), it would show to the agent.
-pub(crate) fn readable_by_tools() -> Vec<(&'static str, clash_policy::Caps)> {
-    let kept = |path: &str| !path.starts_with("/proc") && !path.starts_with("/dev");
-    let entries = clash_sandbox::baseline::ENTRIES.iter().filter(|entry| kept(entry.path));
-    entries.map(|entry| (entry.path, entry.caps)).collect()
 }

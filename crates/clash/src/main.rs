@@ -7,6 +7,7 @@
 mod agents;
 mod approval;
 mod cmd;
+mod decision;
 mod dirs;
 mod env;
 mod exec;

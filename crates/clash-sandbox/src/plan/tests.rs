@@ -318,7 +318,7 @@ fn a_deny_on_what_the_launcher_needs_is_not_overridden() {
 fn a_file_of_the_launcher_that_became_a_link_is_refused() {
     let world = World::new();
     let trap = world.base.join("claude-1a2b-cwd");
-    std::os::unix::fs::symlink("/etc/passwd", &trap).unwrap();
+    symlink("/etc/passwd", &trap).unwrap();
     let sandbox = sandbox(vec![]);
     let extra =
         [Grant { path: trap.clone(), caps: Caps::parse("rw").unwrap(), why: Why::Launcher }];

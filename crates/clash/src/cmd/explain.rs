@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use clash_policy::decide::{Cause, Decision, Part};
 use clash_policy::path::Links;
-use clash_policy::{Action, Caps, Effect, Input, Net, Sandbox, World, decide};
+use clash_policy::{Action, Caps, Effect, Input, Net, Sandbox};
 use clash_sandbox::disk::Disk;
 use serde_json::{Value, json};
 
 use super::{project, unless_closed};
-use crate::hook::readable_by_tools;
-use crate::policy::Policy;
+use crate::decision;
 use crate::say;
 use crate::ui::{Failure, Out, Tone};
 
@@ -57,12 +56,7 @@ impl Args {
         let (dirs, project) = project(self.project)?;
         let (tool, input) = input(self.what)?;
         let action = Action { agent: self.agent, tool, mode: self.mode, input };
-        let policy = Policy::load(&dirs, &project)?;
-        let disk = Disk::default();
-        let places = dirs.places(&project, &disk);
-        let (cage, baseline) = (dirs.cage(&project, &disk), readable_by_tools());
-        let world = World { places: &places, links: &disk, baseline: &baseline, cage: &cage };
-        let decision = decide(policy.ir()?, &action, &world)?;
+        let decision = decision::decide(&dirs, &project, &action)?;
         unless_closed(if self.json {
             out.json(&as_json(&decision))
         } else {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 
 use super::unless_closed;
+use crate::agents::claude::replace_file::{BACKUP_SUFFIX, write_atomically};
 use crate::agents::claude::settings::{self, SettingsError, Wiring};
 use crate::dirs::{Dirs, create_private};
 use crate::hook::shell_quoted;
@@ -58,8 +59,7 @@ impl InstallArgs {
         if let Some(dir) = file.parent() {
             fs::create_dir_all(dir)?;
         }
-        settings::write_atomically(&file, &before, &after)
-            .map_err(|error| cannot_write(&file, &error))?;
+        write_atomically(&file, &before, &after).map_err(|error| cannot_write(&file, &error))?;
         unless_closed(out.line(format!(
             "clash now decides what Claude Code does ({}).\nRunning sessions keep their old settings; start a new one. `clash doctor` checks the rest.",
             file.display()
@@ -86,7 +86,7 @@ impl UninstallArgs {
             // Without a backup there was no file before clash came.
             remove_if_there(&file)?;
         } else {
-            settings::write_atomically(&file, &before, &after)
+            write_atomically(&file, &before, &after)
                 .map_err(|error| cannot_write(&file, &error))?;
             remove_backup(&file, &after)?;
         }
@@ -186,7 +186,7 @@ fn remove_backup(file: &Path, after: &str) -> Result<(), Failure> {
 
 fn backup(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
-    name.push(settings::BACKUP_SUFFIX);
+    name.push(BACKUP_SUFFIX);
     PathBuf::from(name)
 }
 

@@ -6,6 +6,7 @@
 //! a text on standard error blocks whatever the event.
 
 mod json_edit;
+pub(crate) mod replace_file;
 pub(crate) mod settings;
 pub(crate) mod shell_prefix;
 mod tools;

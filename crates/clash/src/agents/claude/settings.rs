@@ -3,8 +3,8 @@
 //! Two things are wired: a hook for every event that carries a decision or a
 //! record, and `CLAUDE_CODE_SHELL_PREFIX`, through which the client starts its
 //! shells. [`install`] and [`uninstall`] turn text into text and keep every byte
-//! that is not clash's; [`inspect`] reads; [`write_atomically`] is the only
-//! thing here that touches a file.
+//! that is not clash's; [`inspect`] reads. [`super::replace_file`] puts the
+//! result on disk.
 //!
 //! The hook is in exec form (`/bin/sh` with `args`), because the client runs
 //! shell-form hooks through the shell prefix, which here is clash itself.
@@ -14,10 +14,6 @@
 //! Limits: one file at a time. Whether another settings file overrides this one
 //! is for the caller to ask, by inspecting that file too.
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use super::Event;
@@ -67,8 +63,6 @@ fn is_ground(name: &str) -> bool {
     NAMES.contains(&name) || STARTS.iter().any(|start| name.starts_with(start))
 }
 
-/// Added to the name of a settings file for the copy made before the first change.
-pub(crate) const BACKUP_SUFFIX: &str = ".clash-backup";
 const PREFIX: &str = "CLAUDE_CODE_SHELL_PREFIX";
 const SHELL: &str = "/bin/sh";
 /// Seconds; the guard's own limit is shorter.
@@ -534,103 +528,6 @@ fn group(wiring: &Wiring, matcher: bool) -> New {
         members.insert(0, ("matcher", text("*")));
     }
     New::Object(members)
-}
-
-/// Replaces the file at `path` in one step; a crash leaves the old or the new.
-///
-/// A symbolic link stays and its target is replaced; mode and owner stay. The
-/// first change keeps the old text as `<path>.clash-backup`, which no later one
-/// overwrites. A text that is already there is not written again.
-pub(crate) fn write_atomically(path: &Path, expected: &str, new: &str) -> io::Result<()> {
-    let target = follow(path)?;
-    let old = match fs::read(&target) {
-        Ok(old) if old == new.as_bytes() => return Ok(()),
-        Ok(old) => Some((old, fs::metadata(&target)?)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error),
-    };
-    let meta = old.as_ref().map(|(_, meta)| meta);
-    if let Some((old, meta)) = &old {
-        let backup = with_suffix(path, BACKUP_SUFFIX);
-        if fs::symlink_metadata(&backup).is_err() {
-            let temp = Temp::write(&backup, old, Some(meta))?;
-            // A link, unlike a rename, never replaces a backup made meanwhile.
-            match fs::hard_link(&temp.0, &backup) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    fs::rename(&temp.0, &backup)?;
-                }
-                _ => {}
-            }
-        }
-    }
-    let temp = Temp::write(&target, new.as_bytes(), meta)?;
-    // As late as can be: an editor may have saved in the meantime.
-    if fs::read(&target).unwrap_or_default() != expected.as_bytes() {
-        return Err(io::Error::other("another program changed it just now; try again"));
-    }
-    fs::rename(&temp.0, &target)?;
-    File::open(directory(&target))?.sync_all()
-}
-
-/// A file beside the one it is to become; gone when dropped.
-struct Temp(PathBuf);
-
-impl Temp {
-    fn write(beside: &Path, text: &[u8], like: Option<&fs::Metadata>) -> io::Result<Self> {
-        let mut tries = 0;
-        let (temp, mut file) = loop {
-            let path = with_suffix(beside, &format!(".clash-{}-{tries}", std::process::id()));
-            match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
-                Ok(file) => break (Self(path), file),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < 100 => {
-                    tries += 1
-                }
-                Err(error) => return Err(error),
-            }
-        };
-        if let Some(like) = like {
-            let own = file.metadata()?;
-            if (own.uid(), own.gid()) != (like.uid(), like.gid()) {
-                fchown(&file, Some(like.uid()), Some(like.gid()))?;
-            }
-            file.set_permissions(like.permissions())?;
-        }
-        file.write_all(text)?;
-        file.sync_all()?;
-        Ok(temp)
-    }
-}
-
-impl Drop for Temp {
-    fn drop(&mut self) {
-        // After a rename there is nothing left to remove.
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
-/// The end of a chain of symbolic links, which need not exist.
-fn follow(path: &Path) -> io::Result<PathBuf> {
-    let mut path = path.to_path_buf();
-    for _ in 0..40 {
-        match fs::symlink_metadata(&path) {
-            Ok(meta) if meta.is_symlink() => path = directory(&path).join(fs::read_link(&path)?),
-            _ => return Ok(path),
-        }
-    }
-    Err(io::Error::other("too many levels of symbolic links"))
-}
-
-fn directory(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    PathBuf::from(name)
 }
 
 #[cfg(test)]

@@ -1,5 +1,3 @@
-use std::os::unix::fs::{PermissionsExt as _, symlink};
-
 use serde_json::Value;
 
 use super::*;
@@ -345,58 +343,4 @@ fn document(random: &mut Random, style: u64) -> String {
         ["", "\u{feff}", " \n"][random.below(3) as usize],
         space(random, style, 0)
     )
-}
-
-#[test]
-fn files_are_replaced_whole_and_backed_up_once() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = dir.path().join("settings.json");
-    let backup = dir.path().join("settings.json.clash-backup");
-    write_atomically(&path, "", "new").expect("a new file");
-    assert!(!backup.exists());
-    assert_eq!(fs::metadata(&path).expect("mode").permissions().mode() & 0o777, 0o600);
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("chmod");
-    write_atomically(&path, "new", "new").expect("the same again");
-    assert!(!backup.exists());
-    write_atomically(&path, "new", "second").expect("a change");
-    write_atomically(&path, "second", "third").expect("another");
-    write_atomically(&path, "second", "lost").expect_err("somebody else has written");
-    assert_eq!(fs::read_to_string(&path).expect("read"), "third");
-    assert_eq!(fs::read_to_string(&backup).expect("read"), "new");
-    assert_eq!(fs::metadata(&path).expect("mode").permissions().mode() & 0o777, 0o640);
-    assert_eq!(fs::metadata(&backup).expect("mode").permissions().mode() & 0o777, 0o640);
-    assert_eq!(fs::read_dir(dir.path()).expect("list").count(), 2);
-}
-
-#[test]
-fn a_link_stays_a_link() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let dotfiles = dir.path().join("dotfiles");
-    fs::create_dir(&dotfiles).expect("mkdir");
-    fs::write(dotfiles.join("claude.json"), "old").expect("write");
-    let path = dir.path().join("settings.json");
-    symlink("dotfiles/claude.json", &path).expect("link");
-    write_atomically(&path, "old", "new").expect("a change");
-    assert!(fs::symlink_metadata(&path).expect("stat").is_symlink());
-    assert_eq!(fs::read_to_string(dotfiles.join("claude.json")).expect("read"), "new");
-    let backup = dir.path().join("settings.json.clash-backup");
-    assert_eq!(fs::read_to_string(backup).expect("read"), "old");
-    assert_eq!(fs::read_dir(&dotfiles).expect("list").count(), 1);
-
-    let dangling = dir.path().join("local.json");
-    symlink("dotfiles/none.json", &dangling).expect("link");
-    write_atomically(&dangling, "", "made").expect("through a dangling link");
-    assert_eq!(fs::read_to_string(dotfiles.join("none.json")).expect("read"), "made");
-    symlink("loop.json", dir.path().join("loop.json")).expect("link");
-    assert!(write_atomically(&dir.path().join("loop.json"), "", "x").is_err());
-}
-
-#[test]
-fn a_failed_write_leaves_the_old_file_and_no_litter() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = dir.path().join("settings.json");
-    fs::create_dir(&path).expect("mkdir");
-    assert!(write_atomically(&path, "", "x").is_err());
-    assert!(write_atomically(&dir.path().join("none/settings.json"), "", "x").is_err());
-    assert_eq!(fs::read_dir(dir.path()).expect("list").count(), 1);
 }

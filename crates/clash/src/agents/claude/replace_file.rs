@@ -1,0 +1,168 @@
+//! Replacing a settings file whole or not at all.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
+use std::path::{Path, PathBuf};
+
+/// Added to the name of a settings file for the copy made before the first change.
+pub(crate) const BACKUP_SUFFIX: &str = ".clash-backup";
+
+/// Replaces the file at `path` in one step; a crash leaves the old or the new.
+///
+/// A symbolic link stays and its target is replaced; mode and owner stay. The
+/// first change keeps the old text as `<path>.clash-backup`, which no later one
+/// overwrites. A text that is already there is not written again.
+pub(crate) fn write_atomically(path: &Path, expected: &str, new: &str) -> io::Result<()> {
+    let target = follow(path)?;
+    let old = match fs::read(&target) {
+        Ok(old) if old == new.as_bytes() => return Ok(()),
+        Ok(old) => Some((old, fs::metadata(&target)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let meta = old.as_ref().map(|(_, meta)| meta);
+    if let Some((old, meta)) = &old {
+        let backup = with_suffix(path, BACKUP_SUFFIX);
+        if fs::symlink_metadata(&backup).is_err() {
+            let temp = Temp::write(&backup, old, Some(meta))?;
+            // A link, unlike a rename, never replaces a backup made meanwhile.
+            match fs::hard_link(&temp.0, &backup) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    fs::rename(&temp.0, &backup)?;
+                }
+                _ => {}
+            }
+        }
+    }
+    let temp = Temp::write(&target, new.as_bytes(), meta)?;
+    // As late as can be: an editor may have saved in the meantime.
+    if fs::read(&target).unwrap_or_default() != expected.as_bytes() {
+        return Err(io::Error::other("another program changed it just now; try again"));
+    }
+    fs::rename(&temp.0, &target)?;
+    File::open(directory(&target))?.sync_all()
+}
+
+/// A file beside the one it is to become; gone when dropped.
+struct Temp(PathBuf);
+
+impl Temp {
+    fn write(beside: &Path, text: &[u8], like: Option<&fs::Metadata>) -> io::Result<Self> {
+        let mut tries = 0;
+        let (temp, mut file) = loop {
+            let path = with_suffix(beside, &format!(".clash-{}-{tries}", std::process::id()));
+            match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+                Ok(file) => break (Self(path), file),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < 100 => {
+                    tries += 1
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        if let Some(like) = like {
+            let own = file.metadata()?;
+            if (own.uid(), own.gid()) != (like.uid(), like.gid()) {
+                fchown(&file, Some(like.uid()), Some(like.gid()))?;
+            }
+            file.set_permissions(like.permissions())?;
+        }
+        file.write_all(text)?;
+        file.sync_all()?;
+        Ok(temp)
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        // After a rename there is nothing left to remove.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// The end of a chain of symbolic links, which need not exist.
+fn follow(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_path_buf();
+    for _ in 0..40 {
+        match fs::symlink_metadata(&path) {
+            Ok(meta) if meta.is_symlink() => path = directory(&path).join(fs::read_link(&path)?),
+            _ => return Ok(path),
+        }
+    }
+    Err(io::Error::other("too many levels of symbolic links"))
+}
+
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn files_are_replaced_whole_and_backed_up_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("settings.json");
+        let backup = dir.path().join("settings.json.clash-backup");
+        write_atomically(&path, "", "new").expect("a new file");
+        assert!(!backup.exists());
+        assert_eq!(fs::metadata(&path).expect("mode").permissions().mode() & 0o777, 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("chmod");
+        write_atomically(&path, "new", "new").expect("the same again");
+        assert!(!backup.exists());
+        write_atomically(&path, "new", "second").expect("a change");
+        write_atomically(&path, "second", "third").expect("another");
+        write_atomically(&path, "second", "lost").expect_err("somebody else has written");
+        assert_eq!(fs::read_to_string(&path).expect("read"), "third");
+        assert_eq!(fs::read_to_string(&backup).expect("read"), "new");
+        assert_eq!(fs::metadata(&path).expect("mode").permissions().mode() & 0o777, 0o640);
+        assert_eq!(fs::metadata(&backup).expect("mode").permissions().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_dir(dir.path()).expect("list").count(), 2);
+    }
+
+    #[test]
+    fn a_link_stays_a_link() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let dotfiles = dir.path().join("dotfiles");
+        fs::create_dir(&dotfiles).expect("mkdir");
+        fs::write(dotfiles.join("claude.json"), "old").expect("write");
+        let path = dir.path().join("settings.json");
+        symlink("dotfiles/claude.json", &path).expect("link");
+        write_atomically(&path, "old", "new").expect("a change");
+        assert!(fs::symlink_metadata(&path).expect("stat").is_symlink());
+        assert_eq!(fs::read_to_string(dotfiles.join("claude.json")).expect("read"), "new");
+        let backup = dir.path().join("settings.json.clash-backup");
+        assert_eq!(fs::read_to_string(backup).expect("read"), "old");
+        assert_eq!(fs::read_dir(&dotfiles).expect("list").count(), 1);
+
+        let dangling = dir.path().join("local.json");
+        symlink("dotfiles/none.json", &dangling).expect("link");
+        write_atomically(&dangling, "", "made").expect("through a dangling link");
+        assert_eq!(fs::read_to_string(dotfiles.join("none.json")).expect("read"), "made");
+        symlink("loop.json", dir.path().join("loop.json")).expect("link");
+        assert!(write_atomically(&dir.path().join("loop.json"), "", "x").is_err());
+    }
+
+    #[test]
+    fn a_failed_write_leaves_the_old_file_and_no_litter() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("settings.json");
+        fs::create_dir(&path).expect("mkdir");
+        assert!(write_atomically(&path, "", "x").is_err());
+        assert!(write_atomically(&dir.path().join("none/settings.json"), "", "x").is_err());
+        assert_eq!(fs::read_dir(dir.path()).expect("list").count(), 1);
+    }
+}
