@@ -97,7 +97,7 @@ fn receive(args: &[OsString]) -> Result<(Event, Message), HookError> {
 
 fn handle(event: Event, message: &Message) -> Result<Answer, HookError> {
     let dirs = Dirs::from_env()?;
-    let session = Session::enter(&dirs, &message.session_id, &project(message))?;
+    let session = Session::enter(&dirs, &message.session_id, &project(message)?)?;
     match event {
         Event::PreToolUse => before_tool(&dirs, &session, message).or_else(|error| {
             // On record like any other denial, unless that is what failed.
@@ -129,8 +129,9 @@ fn handle(event: Event, message: &Message) -> Result<Answer, HookError> {
 }
 
 /// Only asked when the session is new: afterwards its record counts.
-fn project(message: &Message) -> PathBuf {
-    env::path(env::CLAUDE_PROJECT_DIR).unwrap_or_else(|| PathBuf::from(&message.cwd))
+fn project(message: &Message) -> Result<PathBuf, MessageError> {
+    let here = || Some(PathBuf::from(&message.cwd)).filter(|cwd| cwd.is_absolute());
+    env::path(env::CLAUDE_PROJECT_DIR).or_else(here).ok_or(MessageError::Missing("cwd"))
 }
 
 fn decided(
