@@ -292,7 +292,10 @@ fn alarm_after(
     session: &Session,
     message: &Message,
 ) -> Result<Option<String>, HookError> {
-    if Approval::left_over(session, &message.tool_use_id)? {
+    // What goes on in the background may not have begun yet.
+    let in_background = message.tool_name == "Monitor"
+        || message.tool_input.get("run_in_background") == Some(&Value::Bool(true));
+    if !in_background && Approval::left_over(session, &message.tool_use_id)? {
         let text = "clash: this command did not run in its sandbox: another hook or setting \
                     replaced it, or it never started; run `clash doctor`";
         return Ok(Some(text.to_owned()));

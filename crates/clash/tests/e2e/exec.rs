@@ -104,6 +104,8 @@ fn a_changed_policy_voids_an_approval() {
 fn a_command_that_went_around_the_launcher_raises_an_alarm() {
     let m = Machine::new(Who::Me).policy(POLICY);
     m.bash("cat x").is("allow", "");
+    let background = json!({"command": "cat x", "run_in_background": true});
+    assert_eq!(m.hook(&m.message("PostToolUse", "Bash", background)).stdout, "");
     let after = m.message("PostToolUse", "Bash", json!({"command": "cat x"}));
     assert!(m.hook(&after).stdout.contains("did not run in its sandbox"));
     assert!(m.trace().iter().any(|record| record["event"] == "alarm"));
