@@ -15,5 +15,6 @@ mod explain;
 mod hook;
 mod install;
 mod probes;
+mod shell;
 mod support;
 mod trace;
