@@ -136,8 +136,10 @@ impl Machine {
         self
     }
 
-    /// Waits until a policy just written is old enough to be cached.
+    /// Waits until a policy just written is old enough to be cached, and so is
+    /// the compiler, which was linked into place for these tests.
     pub(crate) fn settled(self) -> Self {
+        let _ = clash();
         std::thread::sleep(std::time::Duration::from_millis(150));
         self
     }
