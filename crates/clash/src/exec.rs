@@ -241,7 +241,8 @@ fn wrapper_grants(call: &shell_prefix::Call) -> Result<Vec<Grant>, ExecError> {
     let grant = |path: &Path, caps| Grant { path: path.to_path_buf(), caps, why: Why::Launcher };
     let sources = call.sources.iter().filter(|path| path.exists());
     let mut grants: Vec<Grant> = sources.map(|path| grant(path, Caps::READ)).collect();
-    let own = env::path(env::CLAUDE_CODE_EXECPATH).filter(|path| is_program(path));
+    let client = env::path(env::CLAUDE_CODE_EXECPATH).and_then(|path| path.canonicalize().ok());
+    let own = client.filter(|path| is_program(path));
     grants.extend(own.map(|path| grant(&path, Caps::READ.union(Caps::EXECUTE))));
     if let Some(path) = &call.cwd_file {
         let failed = |source| ExecError::CwdFile { path: path.clone(), source };
