@@ -91,7 +91,7 @@ impl Dirs {
             "agents",
             "plugins",
         ];
-        for base in [self.claude.clone(), project.join(".claude")] {
+        for base in claude_dirs(project).into_iter().chain([self.claude.clone()]) {
             paths.extend(claude.iter().map(|name| base.join(name)));
         }
         paths.extend([
@@ -110,6 +110,21 @@ pub(crate) fn project_of(dir: &Path, home: &Path) -> PathBuf {
     let marked = |dir: &&Path| dir.join(".git").exists() || dir.join(".clash").exists();
     let inside = dir.ancestors().take_while(|dir| !home.starts_with(dir));
     inside.into_iter().find(marked).unwrap_or(dir).to_path_buf()
+}
+
+/// The `.claude` directories whose settings the client reads for a project: its
+/// own, those above it up to the root of the repository, and the main worktree's.
+pub(crate) fn claude_dirs(project: &Path) -> Vec<PathBuf> {
+    let mut roots = vec![project.to_path_buf()];
+    if let Some(root) = project.ancestors().find(|dir| dir.join(".git").exists()) {
+        let between = project.ancestors().skip(1).take_while(|dir| dir.starts_with(root));
+        roots.extend(between.map(Path::to_path_buf));
+        // `gitdir: <main>/.git/worktrees/<name>`
+        let link = std::fs::read_to_string(root.join(".git")).unwrap_or_default();
+        let own = link.strip_prefix("gitdir:").map(|path| root.join(path.trim()));
+        roots.extend(own.and_then(|own| own.ancestors().nth(3).map(Path::to_path_buf)));
+    }
+    roots.into_iter().map(|root| root.join(".claude")).collect()
 }
 
 /// Creates a directory only its owner can enter.

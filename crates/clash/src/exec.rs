@@ -202,7 +202,7 @@ fn shell(args: &[OsString]) -> Result<Never, ExecError> {
     if by_agent && room.session.is_none() {
         return Err(ExecError::NoSession);
     }
-    if let Some(problem) = claude::hostile_settings(&room.project) {
+    if let Some(problem) = claude::hostile_settings(&room.dirs, &room.project) {
         return Err(ExecError::Refused(format!(
             "nothing can be confined in this project: {problem}"
         )));

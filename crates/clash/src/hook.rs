@@ -149,7 +149,7 @@ fn before_tool(dirs: &Dirs, session: &Session, message: &Message) -> Result<Answ
         return Ok(Answer::Silent);
     }
     // Not only for commands: a skill may start some of its own.
-    if let Some(problem) = claude::hostile_settings(&session.project) {
+    if let Some(problem) = claude::hostile_settings(dirs, &session.project) {
         return Err(HookError::HostileSettings(problem));
     }
     let (action, decision) = decided(dirs, session, message)?;
@@ -300,7 +300,7 @@ fn alarm_after(
                     replaced it, or it never started; run `clash doctor`";
         return Ok(Some(text.to_owned()));
     }
-    if let Some(problem) = claude::hostile_settings(&session.project) {
+    if let Some(problem) = claude::hostile_settings(dirs, &session.project) {
         return Ok(Some(format!(
             "clash: settings in this project work against clash: {problem}; \
              remove that before the next session"

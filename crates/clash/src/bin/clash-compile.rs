@@ -12,13 +12,15 @@
 
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clash_lang::{Diagnostic, Sources};
 use clash_policy::ir::{self, Input};
 use clash_policy::rule::{Layer, LayerKind};
+use rustix::fs::{Mode, OFlags};
 
 #[path = "../stamp.rs"]
 mod stamp;
@@ -110,10 +112,14 @@ fn image(requests: &[Request]) -> Result<Vec<u8>, Mistake> {
             watched.note(file).map_err(unreadable)?;
             continue;
         }
-        regular(file).and_then(|()| std::fs::File::open(file)).map_err(unreadable)?;
+        // What came with the repository must not make the compiler, which is in no
+        // sandbox, read and quote a file from elsewhere.
+        watched.beneath.replace(if *trusted { None } else { project_of(file) });
+        watched.open(file).map_err(unreadable)?;
         let layer = clash_lang::compile(&file.to_string_lossy(), *kind, *trusted, &watched);
         layers.push(layer.map_err(Mistake::Policy)?);
     }
+    watched.beneath.replace(None);
     let built_in = clash_lang::compile(clash_lang::BUILT_IN, LayerKind::BuiltIn, true, &watched);
     layers.push(built_in.map_err(Mistake::Policy)?);
     Ok(ir::encode(&layers, &watched.inputs.into_inner(), stamp::BUILD))
@@ -123,6 +129,13 @@ fn image(requests: &[Request]) -> Result<Vec<u8>, Mistake> {
 #[derive(Default)]
 struct Watched {
     inputs: RefCell<Vec<Input>>,
+    /// The project whose own policy is read: only files in it, and no links.
+    beneath: RefCell<Option<PathBuf>>,
+}
+
+/// The project of a `.clash/policy.star`.
+fn project_of(file: &Path) -> Option<PathBuf> {
+    file.parent().and_then(Path::parent).map(Path::to_path_buf)
 }
 
 impl Watched {
@@ -132,12 +145,31 @@ impl Watched {
         self.inputs.borrow_mut().push(Input { path, stamp });
         Ok(stamp.map_or(0, |stamp| stamp.size))
     }
+
+    /// Opens a source; a pipe or a device would never end.
+    fn open(&self, path: &Path) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file: File = match &*self.beneath.borrow() {
+            None => rustix::fs::open(path, flags, Mode::empty())?.into(),
+            Some(project) => open_beneath(project, path, flags)?,
+        };
+        let regular = file.metadata()?.is_file();
+        regular.then_some(file).ok_or_else(|| io::Error::other("it is not a regular file"))
+    }
 }
 
-/// A pipe or a device would never end.
-fn regular(path: &Path) -> io::Result<()> {
-    let file = std::fs::metadata(path)?.is_file();
-    file.then_some(()).ok_or_else(|| io::Error::other("it is not a regular file"))
+#[cfg(target_os = "linux")]
+fn open_beneath(project: &Path, path: &Path, flags: OFlags) -> io::Result<File> {
+    use rustix::fs::{ResolveFlags, open, openat2};
+    let inside = path.strip_prefix(project).map_err(|_| io::ErrorKind::PermissionDenied)?;
+    let directory = open(project, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    Ok(openat2(directory, inside, flags, Mode::empty(), resolve)?.into())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_beneath(_: &Path, _: &Path, _: OFlags) -> io::Result<File> {
+    Err(io::Error::other("a project's own policy cannot be read safely on this system"))
 }
 
 /// Longer files are no policies.
@@ -146,10 +178,11 @@ const MAX_SOURCE: u64 = 1 << 20;
 impl Sources for Watched {
     fn read(&self, path: &Path) -> io::Result<String> {
         // Before reading: a change in between then shows as a stale cache.
-        regular(path)?;
         if self.note(path)? > MAX_SOURCE {
             return Err(io::Error::other("it is larger than 1 MiB"));
         }
-        std::fs::read_to_string(path)
+        let mut text = String::new();
+        self.open(path)?.take(MAX_SOURCE).read_to_string(&mut text)?;
+        Ok(text)
     }
 }

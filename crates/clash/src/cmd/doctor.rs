@@ -221,20 +221,8 @@ fn claude(dirs: &Dirs, project: &Path) -> Result<Vec<Finding>, Failure> {
             install(),
         );
     }
-    // Settings that come with the project are read after the user's.
-    for name in ["settings.json", "settings.local.json"] {
-        let file = project.join(".claude").join(name);
-        let Ok(installed) = settings::inspect(&read(&file)?) else {
-            say(Grade::Note, format!("{} is not valid, claude ignores it", file.display()), None);
-            continue;
-        };
-        for problem in &installed.problems {
-            say(
-                Grade::Bad,
-                format!("{}: {}", file.display(), settings::describe(problem)),
-                problem_fix(problem),
-            );
-        }
+    if let Some(problem) = crate::agents::claude::hostile_settings(dirs, project) {
+        say(Grade::Bad, problem, Some("remove it from the project's settings".to_owned()));
     }
     Ok(findings)
 }

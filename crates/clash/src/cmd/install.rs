@@ -82,7 +82,8 @@ impl UninstallArgs {
                 out.line(format!("clash is not installed in {}", file.display())),
             );
         }
-        if after.trim() == "{}" && !backup(&file).exists() {
+        let plain = fs::symlink_metadata(&file).is_ok_and(|meta| meta.is_file());
+        if after.trim() == "{}" && plain && !backup(&file).exists() && read(&file)? == before {
             // Without a backup there was no file before clash came.
             remove_if_there(&file)?;
         } else {
@@ -143,7 +144,7 @@ fn place_programs(dirs: &Dirs) -> Result<(), Failure> {
     create_private(dir).map_err(|error| cannot_write(dir, &error))?;
     for name in PROGRAMS {
         let (from, to) = (own.with_file_name(name), dirs.installed(name));
-        if from == to || same_content(&from, &to) {
+        if (from == to && to.exists()) || same_content(&from, &to) {
             continue;
         }
         let temp = to.with_extension(std::process::id().to_string());

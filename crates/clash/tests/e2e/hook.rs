@@ -55,7 +55,7 @@ fn file_tools_are_judged_on_the_path_a_write_would_reach() {
         write(caged).is("deny", "steers the agent or clash itself");
     }
     write(".claude/worktrees/a/src/main.rs").is("allow", "");
-    write("link/../.ssh/id").is("ask", "does not grant");
+    write("link/../x").is("deny", "several paths");
     write(&m.state().join("sessions/x").display().to_string()).is("deny", "steers");
     m.asks("Read", json!({"file_path": "/usr/include/stdio.h"})).is("allow", "");
     m.asks("Read", json!({"file_path": "/proc/self/environ"})).is("ask", "does not grant");
@@ -264,14 +264,42 @@ fn a_project_whose_settings_work_against_clash_gets_no_commands() {
         (r#"{"env": {"BASH_ENV": "./evil.sh"}}"#, "BASH_ENV"),
         (r#"{"env": {"CLAUDE_CODE_SHELL_PREFIX": ""}}"#, "takes the shell prefix away"),
         (r#"{"disableAllHooks": true}"#, "switches every hook off"),
+        (r#"{"env": {"CLAUDE_CODE_SHELL_PREFIX": "/p/clash-x"}}"#, "sets the shell prefix"),
+        (r#"{"env": {}, "env": {"BASH_ENV": "x"}}"#, "clash cannot read it"),
+        (r#"{"hooks": [], "env": {"BASH_ENV": "x"}}"#, "clash cannot read it"),
     ] {
         m.write("app/.claude/settings.json", settings);
         m.bash("cargo build").is("deny", word);
         let after = m.message("PostToolUse", "Bash", json!({"command": "cargo build"}));
         assert!(m.hook(&after).stdout.contains("work against clash"));
     }
+    std::fs::write(m.project().join(".claude/settings.json"), b"{\"a\": \"\xff\"}").unwrap();
+    m.bash("cargo build").is("deny", "clash cannot read it");
     m.write("app/.claude/settings.json", r#"{"hooks": {"Stop": "malformed"}}"#);
     m.bash("cargo build").is("allow", "");
+    // The client reads those of the repository around the project too, which may
+    // be the home with the user's own.
+    m.write(".git/HEAD", "");
+    m.clash(["install", "--agent", "claude"]).succeeds();
+    m.bash("cargo build").is("allow", "");
+    m.write(".claude/settings.local.json", r#"{"disableAllHooks": true}"#);
+    m.bash("cargo build").is("deny", "switches every hook off");
+}
+
+#[test]
+fn a_projects_policy_reads_no_file_from_elsewhere() {
+    let m = machine();
+    let secret = m.write("other/secret", "machine host login me password hunter2");
+    m.make_dir(m.project().join(".clash"));
+    let policy = m.project().join(".clash/policy.star");
+    std::os::unix::fs::symlink(&secret, &policy).unwrap();
+    let answer = m.bash("cargo build").is("deny", "policy.star");
+    assert!(!answer.reason.contains("hunter2") && !answer.reason.contains("host"), "{answer:?}");
+    std::fs::remove_file(&policy).unwrap();
+    m.write("app/.clash/policy.star", "load(\"k.star\", \"x\")");
+    std::os::unix::fs::symlink(&secret, m.project().join(".clash/k.star")).unwrap();
+    let answer = m.bash("cargo build").is("deny", "k.star");
+    assert!(!answer.reason.contains("hunter2"), "{answer:?}");
 }
 
 #[test]

@@ -137,7 +137,10 @@ fn doctor_tells_what_is_wrong_and_how_to_put_it_right() {
     install(&m).succeeds();
     m.clash(["doctor"]).exits(0).says("the installed hook answers").says("landlock");
     m.write("app/.claude/settings.local.json", "{\"disableAllHooks\": true}");
-    m.clash(["doctor"]).exits(1).says("switches every hook off").says("remove `disableAllHooks`");
+    m.clash(["doctor"])
+        .exits(1)
+        .says("switches every hook off")
+        .says("remove it from the project's settings");
     let json = m.clash(["doctor", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(report["ok"], false);

@@ -16,6 +16,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::dirs::{Dirs, claude_dirs};
 pub(crate) use tools::{ToolError, action, is_prompt};
 
 /// The events clash is installed for.
@@ -186,13 +187,32 @@ fn note(event: Event, answer: Answer) -> Option<Value> {
 /// What the settings that come with a project do against clash: switch hooks
 /// off, take the shell prefix away, or make the client's own shell run code
 /// before the launcher is reached.
-pub(crate) fn hostile_settings(project: &Path) -> Option<String> {
-    ["settings.json", "settings.local.json"].into_iter().find_map(|name| {
-        let file = project.join(".claude").join(name);
-        let found = settings::inspect(&std::fs::read_to_string(&file).ok()?).ok()?;
-        let problem = found.problems.iter().find(|problem| problem.is_hostile())?;
-        Some(format!("{}: {}", file.display(), settings::describe(problem)))
+pub(crate) fn hostile_settings(dirs: &Dirs, project: &Path) -> Option<String> {
+    // Where the home is a repository, the user's own file is among them.
+    let users_own = dirs.claude.join("settings.json");
+    let files = claude_dirs(project)
+        .into_iter()
+        .flat_map(|dir| ["settings.json", "settings.local.json"].map(|name| dir.join(name)));
+    files.filter(|file| *file != users_own).find_map(|file| {
+        let what = hostile(&file)?;
+        Some(format!("{}: {what}", file.display()))
     })
+}
+
+fn hostile(file: &Path) -> Option<String> {
+    use std::io::ErrorKind;
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return None;
+        }
+        Err(error) => return Some(format!("clash cannot read it and the client may: {error}")),
+    };
+    match settings::inspect(&text) {
+        Ok(found) if found.prefix.is_some() => Some("sets the shell prefix".to_owned()),
+        Ok(found) => found.problems.iter().find(|p| p.is_hostile()).map(settings::describe),
+        Err(error) => Some(format!("clash cannot read it and the client may: {error}")),
+    }
 }
 
 /// What the user's own settings file, changed while a session runs, would do to

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use clash_policy::path::Links;
+use clash_policy::path::{Links, normalise};
 use clash_policy::{Action, Caps, Input};
 use clash_sandbox::disk::Disk;
 use serde_json::{Map, Value};
@@ -53,7 +53,12 @@ pub(crate) fn action(message: &Message, home: &Path) -> Result<Action, ToolError
             _ => match file(tool, input)? {
                 Some((path, needs)) => {
                     let path = absolute(&path, Path::new(&message.cwd), home);
-                    Input::File { path: Disk::default().real(&path), needs }
+                    let (disk, tidied) = (Disk::default(), normalise(&path));
+                    // The tool may drop a link together with the `..` behind it.
+                    if disk.real(&path) != disk.real(&tidied) {
+                        return Err(ToolError::SeveralPaths { tool: tool.to_owned() });
+                    }
+                    Input::File { path: disk.real(&path), needs }
                 }
                 None => Input::Other,
             },
