@@ -328,7 +328,7 @@ mod tests {
             "GH_ENTERPRISE_PAT_1",
             "JWT",
             "GH_TOKEN",
-            "npm_config_//registry.npmjs.org/:_authToken",
+            "npm_config_//packages.example/:_authToken",
             "NPM_TOKEN",
             "CLAUDE_CODE_OAUTH_TOKEN",
             "ANTHROPIC_API_KEY",
