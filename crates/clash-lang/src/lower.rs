@@ -319,7 +319,8 @@ fn fs_below(value: Value<'_>, base: &str, place: &Span, rules: &mut Vec<FsRule>)
 fn join(base: &str, path: &str) -> Result<String> {
     let rooted = path.starts_with(['/', '$', '~']);
     match (base.is_empty(), rooted) {
-        (true, true) => Ok(path.trim_end_matches('/').to_owned().if_empty("/")),
+        (true, true) if path.trim_end_matches('/').is_empty() => Ok("/".to_owned()),
+        (true, true) => Ok(path.trim_end_matches('/').to_owned()),
         (false, false) => {
             Ok(format!("{}/{}", base.trim_end_matches('/'), path.trim_end_matches('/')))
         }
@@ -328,16 +329,6 @@ fn join(base: &str, path: &str) -> Result<String> {
         (false, true) => {
             Err(Mistake::new(format!("`{path}` is absolute, but it is written below `{base}`")))
         }
-    }
-}
-
-trait IfEmpty {
-    fn if_empty(self, other: &str) -> String;
-}
-
-impl IfEmpty for String {
-    fn if_empty(self, other: &str) -> String {
-        if self.is_empty() { other.to_owned() } else { self }
     }
 }
 

@@ -47,9 +47,6 @@ impl Links for NoLinks {
 }
 
 impl Places {
-    /// The variables every session has; the lint of unknown names uses it too.
-    pub const ALWAYS: [&'static str; 3] = ["PWD", "HOME", "TMPDIR"];
-
     /// Fills in a leading variable (`$HOME/.cargo`, `~/.cargo`) and normalises.
     pub fn expand(&self, text: &str) -> Result<PathBuf, PathError> {
         let (base, rest) = if let Some(named) = text.strip_prefix('$') {

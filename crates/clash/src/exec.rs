@@ -85,8 +85,16 @@ impl ExecError {
     }
 }
 
+/// A launch only comes back when it failed.
+fn status(result: Result<Never, ExecError>) -> u8 {
+    match result {
+        Ok(never) => match never {},
+        Err(error) => report(&error),
+    }
+}
+
 /// Says what went wrong, with its cause, and gives the exit status.
-pub(crate) fn report(error: &ExecError) -> u8 {
+fn report(error: &ExecError) -> u8 {
     let mut text = format!("clash: {error}");
     let mut source = match error {
         ExecError::Launch { error, .. } => std::error::Error::source(error),
@@ -106,18 +114,12 @@ pub(crate) fn report(error: &ExecError) -> u8 {
 
 /// `clash exec …`
 pub(crate) fn main(args: &[OsString]) -> u8 {
-    match exec(args) {
-        Ok(never) => match never {},
-        Err(error) => report(&error),
-    }
+    status(exec(args))
 }
 
 /// `clash-shell STRING`, put by the agent in front of everything its shell runs.
 pub(crate) fn shell_main(args: &[OsString]) -> u8 {
-    match shell(args) {
-        Ok(never) => match never {},
-        Err(error) => report(&error),
-    }
+    status(shell(args))
 }
 
 /// `clash sandbox exec NAME -- COMMAND …`, where the user says which sandbox.
@@ -144,10 +146,7 @@ pub(crate) fn in_named(dirs: Dirs, project: &Path, name: &str, command: &[OsStri
         let room = Room { dirs, session: None, project: project.to_path_buf() };
         room.launch("", &sandbox, &[], program, args)
     };
-    match run() {
-        Ok(never) => match never {},
-        Err(error) => report(&error),
-    }
+    status(run())
 }
 
 fn named(policy: &Policy, name: &str) -> Result<Sandbox, ExecError> {

@@ -103,13 +103,10 @@ fn handle(event: Event, message: &Message) -> Result<Answer, HookError> {
             // On record like any other denial, unless that is what failed.
             let what = message.tool_input.get("command").and_then(Value::as_str);
             let record = Record {
-                agent: Some("claude".to_owned()),
-                tool: Some(message.tool_name.clone()),
-                call: Some(message.tool_use_id.clone()).filter(|call| !call.is_empty()),
                 what: Some(what.unwrap_or(&message.tool_name).to_owned()),
                 effect: Some(Effect::Deny.to_string()),
                 reason: Some(error.to_string()),
-                ..Record::new(&session, trace::Event::Decision)
+                ..about(&session, message, trace::Event::Decision)
             };
             record.append(&session)?;
             Err(error)
@@ -243,15 +240,23 @@ fn record(
         _ => None,
     };
     Record {
-        agent: Some(action.agent.clone()),
-        call: Some(message.tool_use_id.clone()).filter(|call| !call.is_empty()),
-        tool: Some(message.tool_name.clone()),
         what: Some(what),
         effect: Some(decision.effect.to_string()),
         sandbox: decision.sandbox.as_ref().map(|sandbox| sandbox.name.clone()),
         rule,
         reason: Some(reason.to_owned()),
-        ..Record::new(session, trace::Event::Decision)
+        ..about(session, message, trace::Event::Decision)
+    }
+}
+
+/// A record that says which call of which tool it is about.
+fn about(session: &Session, message: &Message, event: trace::Event) -> Record {
+    let said = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    Record {
+        agent: Some("claude".to_owned()),
+        call: said(&message.tool_use_id),
+        tool: said(&message.tool_name),
+        ..Record::new(session, event)
     }
 }
 
@@ -264,24 +269,18 @@ fn after_tool(
     message: &Message,
 ) -> Result<Answer, HookError> {
     let record = Record {
-        agent: Some("claude".to_owned()),
-        call: Some(message.tool_use_id.clone()).filter(|call| !call.is_empty()),
-        tool: Some(message.tool_name.clone()),
         ok: Some(event == Event::PostToolUse),
         reason: message.error.clone(),
         duration_ms: message.duration_ms,
-        ..Record::new(session, trace::Event::Exit)
+        ..about(session, message, trace::Event::Exit)
     };
     record.append(session)?;
     if !message.tool_input.contains_key("command") {
         return Ok(Answer::Silent);
     }
     let Some(text) = alarm_after(dirs, session, message)? else { return Ok(Answer::Silent) };
-    let alarm = Record {
-        call: Some(message.tool_use_id.clone()),
-        reason: Some(text.clone()),
-        ..Record::new(session, trace::Event::Alarm)
-    };
+    let alarm =
+        Record { reason: Some(text.clone()), ..about(session, message, trace::Event::Alarm) };
     alarm.append(session)?;
     Ok(Answer::Note(text))
 }

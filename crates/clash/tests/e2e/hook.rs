@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Answer, Machine, Who, as_each_user, is_root, skipped};
+use crate::support::{Answer, Machine, Ran, Who, as_each_user, feed, is_root, skipped};
 
 const POLICY: &str = r#"
 load("@clash//rust.star", "rust_full")
@@ -93,18 +93,9 @@ fn the_command_is_wrapped_unless_the_shell_prefix_does_it() {
     assert_eq!(Answer::of(&piped(hook, &message.to_string())).updated, None);
 }
 
-fn piped(mut command: std::process::Command, input: &str) -> crate::support::Ran {
-    use std::io::Write;
-    use std::process::Stdio;
-    let mut child = command
-        .args(["hook", "claude", "PreToolUse"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    child.wait_with_output().unwrap().into()
+fn piped(mut command: std::process::Command, input: &str) -> Ran {
+    command.args(["hook", "claude", "PreToolUse"]);
+    Ran::from(feed(command, input.as_bytes()).wait_with_output().unwrap())
 }
 
 #[test]

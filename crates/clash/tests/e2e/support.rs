@@ -11,7 +11,7 @@ use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
@@ -171,19 +171,15 @@ impl Machine {
         self.clash(["sandbox", "exec", sandbox, "--", "sh", "-c", script])
     }
 
-    /// Feeds text to `clash hook claude`.
+    /// Starts `clash hook claude` and feeds it.
+    pub(crate) fn start_hook(&self, input: &[u8]) -> Child {
+        let mut command = self.command(clash());
+        command.args(["hook", "claude"]);
+        feed(command, input)
+    }
+
     pub(crate) fn hook_raw(&self, input: &[u8]) -> Ran {
-        let mut child = self
-            .command(clash())
-            .args(["hook", "claude"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // A hook may refuse before it has read everything.
-        let _ = child.stdin.take().unwrap().write_all(input);
-        Ran::from(child.wait_with_output().unwrap())
+        Ran::from(self.start_hook(input).wait_with_output().unwrap())
     }
 
     /// One hook message of Claude Code.
@@ -217,6 +213,15 @@ impl Machine {
     pub(crate) fn state(&self) -> PathBuf {
         self.home().join(".local/state/clash")
     }
+}
+
+/// Starts a program with pipes on all three ends, and gives it its input.
+pub(crate) fn feed(mut command: Command, input: &[u8]) -> Child {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // A hook may refuse before it has read everything.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child
 }
 
 /// What a finished program left.

@@ -32,6 +32,24 @@ fn a_session_is_recorded_from_start_to_end() {
 }
 
 #[test]
+fn a_followed_log_streams_records_as_they_arrive() {
+    use std::io::{BufRead, BufReader};
+    let m = Machine::new(Who::Me).policy("when({\"Bash\": allow()})");
+    m.bash("make first");
+    let mut log = m.command(clash());
+    log.args(["log", "--json", "--follow"]).stdout(Stdio::piped());
+    let mut log = log.spawn().unwrap();
+    let mut lines = BufReader::new(log.stdout.take().unwrap()).lines();
+    let mut next =
+        || -> serde_json::Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    assert_eq!(next()["what"], "make first");
+    m.bash("make second");
+    assert_eq!(next()["what"], "make second");
+    log.kill().unwrap();
+    log.wait().unwrap();
+}
+
+#[test]
 fn log_without_sessions_says_what_to_do() {
     let m = Machine::new(Who::Me);
     m.clash(["log"]).exits(1).says("clash install --agent claude");
@@ -48,20 +66,7 @@ fn records_of_hooks_that_run_at_once_never_mix_and_none_is_lost() {
         .map(|n| {
             let message =
                 m.message("PreToolUse", "Bash", json!({"command": format!("make {n} {long}")}));
-            let mut child = m
-                .command(clash())
-                .args(["hook", "claude"])
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap();
-            std::io::Write::write_all(
-                child.stdin.as_mut().unwrap(),
-                message.to_string().as_bytes(),
-            )
-            .unwrap();
-            drop(child.stdin.take());
-            child
+            m.start_hook(message.to_string().as_bytes())
         })
         .collect();
     for child in children {
@@ -77,19 +82,11 @@ fn records_of_hooks_that_run_at_once_never_mix_and_none_is_lost() {
 
 #[test]
 fn what_was_answered_is_on_record_even_if_the_hook_is_killed_right_after() {
-    use std::io::{Read, Write};
+    use std::io::Read;
     let m = Machine::new(Who::Me).policy("when({\"Bash\": allow()})");
     for n in 0..20 {
         let message = m.message("PreToolUse", "Bash", json!({"command": format!("make {n}")}));
-        let mut child = m
-            .command(clash())
-            .args(["hook", "claude"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.as_mut().unwrap().write_all(message.to_string().as_bytes()).unwrap();
-        drop(child.stdin.take());
+        let mut child = m.start_hook(message.to_string().as_bytes());
         // The first byte of the answer is out: kill it now.
         let mut first = [0];
         child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
