@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use clash_policy::Net;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -14,7 +13,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use super::sys::{self, Fork};
 use super::{caps, seccomp};
-use crate::plan::LANDLOCK_ABI_NEEDED;
+use crate::plan::{LANDLOCK_ABI_NEEDED, Network};
 use crate::probe::{Item, Outcome};
 
 /// A step that failed in a child: its index into the attempt's list of step
@@ -265,7 +264,7 @@ fn wait_for(reader: OwnedFd) -> Result<[u8; 5], String> {
 
 fn seccomp_filter() -> Result<(), Failed> {
     rustix::thread::set_no_new_privs(true).at(0)?;
-    let program = seccomp::filter(Net::Deny).map_err(|_| Failed { step: 1, errno: 0 })?;
+    let program = seccomp::filter(Network::Deny).map_err(|_| Failed { step: 1, errno: 0 })?;
     sys::install_filter(&program, 0).at(2)?;
     match sys::unshare(libc::CLONE_NEWUSER) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(()),

@@ -22,7 +22,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use clash_policy::{Caps, Net};
+use clash_policy::Caps;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
@@ -32,7 +32,7 @@ use rustix::io::Errno;
 
 use crate::baseline::Entry;
 use crate::launch::LaunchError;
-use crate::plan::{Grant, Plan};
+use crate::plan::{Grant, Network, Plan};
 
 /// The newest ABI both sides know. Rights of a later kernel are closed by
 /// seccomp (UDP) or do not exist for programs built against this one.
@@ -105,12 +105,12 @@ pub(crate) fn ruleset(plan: &Plan) -> Result<RulesetCreated, LaunchError> {
     Ok(ruleset)
 }
 
-fn handled(abi: ABI, net: Net) -> Result<RulesetCreated, RulesetError> {
+fn handled(abi: ABI, net: Network) -> Result<RulesetCreated, RulesetError> {
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(abi))?
         .scope(Scope::from_all(abi))?;
-    if net == Net::Deny {
+    if net == Network::Deny {
         ruleset = ruleset.handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?;
     }
     // The launcher sets no_new_privs itself, one step earlier.
@@ -207,7 +207,7 @@ pub(crate) fn enter(ruleset: RulesetCreated) -> Result<(), LaunchError> {
 /// Enters a domain at the needed ABI that grants nothing, to see it work.
 pub(crate) fn enter_empty() -> Result<(), LaunchError> {
     let abi = known(crate::plan::LANDLOCK_ABI_NEEDED);
-    enter(handled(abi, Net::Deny).map_err(LaunchError::Ruleset)?)
+    enter(handled(abi, Network::Deny).map_err(LaunchError::Ruleset)?)
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@
 //! - `sched_setaffinity` and kin stay: threads are named by ids there, so the
 //!   caller's own and another process's cannot be told apart.
 
-use clash_policy::Net;
+use crate::plan::Network;
 
 use super::bpf::{Assembler, BpfError, Insn, Label, Test, To};
 
@@ -101,7 +101,7 @@ macro_rules! rows {
     };
 }
 
-fn table(net: Net) -> Vec<Row> {
+fn table(net: Network) -> Vec<Row> {
     use Answer::*;
     let mut rows: Vec<Row> = Vec::with_capacity(128);
     // New namespaces give a full set of capabilities over themselves and with
@@ -147,7 +147,7 @@ fn table(net: Net) -> Vec<Row> {
     rows.push((libc::SYS_ioctl, "SYS_ioctl", Ioctl));
     rows.push((libc::SYS_personality, "SYS_personality", Personality));
     rows.push((libc::SYS_socketpair, "SYS_socketpair", Socketpair));
-    rows.push((libc::SYS_socket, "SYS_socket", if net == Net::Deny { Eacces } else { Socket }));
+    rows.push((libc::SYS_socket, "SYS_socket", if net == Network::Deny { Eacces } else { Socket }));
     rows.extend(only_here());
     rows
 }
@@ -189,7 +189,7 @@ fn spans(mut rows: Vec<Row>) -> Vec<Span> {
 }
 
 /// Builds the filter for a sandbox with this network.
-pub(crate) fn filter(net: Net) -> Result<Vec<Insn>, BpfError> {
+pub(crate) fn filter(net: Network) -> Result<Vec<Insn>, BpfError> {
     let spans = spans(table(net));
     let mut asm = Assembler::default();
     let mut exits = Exits::new(&mut asm);
