@@ -14,9 +14,11 @@ fn word(word: &Word) -> String {
         Word::Known(text) if text.is_empty() || text.contains([' ', '\n', '\t']) => {
             format!("{text:?}")
         }
-        Word::Known(text) => text.escape_debug().to_string().replace("\\'", "'").replace("\\\"", "\""),
+        Word::Known(text) => {
+            text.escape_debug().to_string().replace("\\'", "'").replace("\\\"", "\"")
+        }
         Word::Home(rest) => format!("~{rest}"),
-        Word::Partial(start) => format!("{start}…"),
+        Word::Partial(start) => format!("{}…", start.replace('\n', "\\n")),
         Word::Unknown => "?".to_owned(),
     }
 }
@@ -85,11 +87,15 @@ fn every_script_of_the_corpus_gives_its_commands() {
     let mut cases = 0;
     let mut written = String::new();
     for case in corpus.split("====\n").filter(|case| !case.trim().is_empty()) {
-        let (script, expected) = case.split_once("\n---\n").unwrap_or_else(|| panic!("no answer: {case}"));
+        let (script, expected) =
+            case.split_once("\n---\n").unwrap_or_else(|| panic!("no answer: {case}"));
         let found = analysed(&script.replace('␍', "\r"));
         cases += 1;
         if found != expected.trim_end() {
-            failures.push(format!("{script}\n--- expected\n{}\n--- found\n{found}\n", expected.trim_end()));
+            failures.push(format!(
+                "{script}\n--- expected\n{}\n--- found\n{found}\n",
+                expected.trim_end()
+            ));
         }
         written.push_str(&format!("{script}\n---\n{found}\n====\n"));
     }

@@ -138,6 +138,8 @@ pub(super) enum Part {
     Arith {
         parts: Vec<Part>,
     },
+    /// `(…)` given to a declaration.
+    Array(Vec<Raw>),
     /// `@(a|b)`: only what is expanded in it matters.
     Pattern(Vec<Part>),
 }

@@ -2,7 +2,7 @@
 
 use super::lex::is_name;
 use super::programs::program_name;
-use super::state::{Value, is_number};
+use super::state::Value;
 use super::walk::{Call, Lookup, Source, Stdin, Walker};
 use super::wrappers::{Inner, Through};
 use super::{Command, Cwd, Direction, Word};
@@ -247,6 +247,16 @@ impl Walker {
             "read" | "mapfile" | "readarray" | "getopts" | "unset" | "wait" | "printf" => {
                 self.set_by(source, program, args);
             }
+            "[" | "test" => {
+                let evaluates = args.windows(2).any(|pair| {
+                    let [operator, operand] = pair else { return false };
+                    matches!(operator.known(), Some("-v" | "-R"))
+                        && operand.known().is_none_or(|name| name.contains('['))
+                });
+                if evaluates {
+                    self.cannot_see(source, "it evaluates a subscript");
+                }
+            }
             "let" => {
                 for word in args {
                     self.evaluate_number(source, word);
@@ -388,12 +398,7 @@ impl Walker {
         }
         if odd {
             self.state.untrack();
-            if args.iter().any(|word| {
-                let value = word.prefix().split_once('=').map(|(_, value)| value);
-                value.is_some_and(|value| word.known().is_none() || !is_number(value))
-            }) {
-                self.cannot_see(source, "it evaluates a value that is not known");
-            }
+            self.cannot_see(source, "it declares a variable that evaluates its value");
         }
     }
 
@@ -411,6 +416,7 @@ impl Walker {
             "mapfile" | "readarray" if args.iter().any(|w| w.prefix().starts_with("-C")) => {
                 vec!["["]
             }
+            "read" | "mapfile" | "readarray" => args.iter().filter_map(Word::known).collect(),
             _ => args.iter().map(|word| word.known().unwrap_or("[")).collect(),
         };
         if names.iter().any(|name| name.contains('[')) {
@@ -601,6 +607,9 @@ impl Walker {
             "SYSTEMD_PAGER",
             "VISUAL",
         ];
+        if name == "PS4" {
+            self.cannot_see(source, "it sets a text that the shell evaluates");
+        }
         if name == "IFS" {
             // It only changes how expansions are split, which nothing is known of then.
             return None;

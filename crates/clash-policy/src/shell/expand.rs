@@ -167,6 +167,12 @@ impl Walker {
                     self.arithmetic(source, parts);
                     to.unknown();
                 }
+                Part::Array(words) => {
+                    for raw in words {
+                        self.words(source, raw);
+                    }
+                    to.unknown();
+                }
                 Part::Pattern(parts) => {
                     self.effects(source, parts);
                     to.unknown();
@@ -340,7 +346,7 @@ impl Walker {
                     }
                     self.effects(source, std::slice::from_ref(part));
                 }
-                Part::Process(_) | Part::Pattern(_) => {
+                Part::Process(_) | Part::Pattern(_) | Part::Array(_) => {
                     safe = false;
                     self.effects(source, std::slice::from_ref(part));
                 }

@@ -149,7 +149,13 @@ impl Parser<'_> {
         loop {
             self.blanks();
             match self.reserved() {
-                Some(("!", end)) => self.at = end,
+                Some(("!", end)) => {
+                    self.at = end;
+                    // With `extglob` it is a pattern.
+                    if self.peek() == b'(' {
+                        return Err("it could be a pattern or a subshell");
+                    }
+                }
                 Some(("time", end)) => {
                     self.bash_only = true;
                     self.at = end;
@@ -506,10 +512,7 @@ impl Parser<'_> {
         parts.push(Part::Quoted(sign.to_owned()));
         match assign.value {
             AssignValue::Word(raw) => parts.extend(raw.parts.into_iter().map(quoted)),
-            AssignValue::Array(words) => {
-                let all = words.into_iter().flat_map(|word| word.parts).collect();
-                parts.push(Part::Pattern(all));
-            }
+            AssignValue::Array(words) => parts.push(Part::Array(words)),
         }
         Raw { parts, start: self.at, end: self.at }
     }

@@ -193,19 +193,20 @@ impl State {
 
     /// What happened since may not have happened.
     pub(super) fn perhaps_since(&mut self, mark: &Mark) {
-        let mut seen = HashSet::new();
-        let changed = self.journal.get(mark.journal..).unwrap_or_default().to_vec();
-        for (name, before) in changed {
-            if seen.insert(name.clone()) {
-                let now = self.variables.get(&name).cloned().unwrap_or(Value::Unknown);
-                // Never set before: the environment's value, a number or not.
-                let before = before.unwrap_or(Value::Unknown);
-                let joined = match (&before, now.is_numeric()) {
-                    (Value::Unknown, true) => Value::Number,
-                    _ => Value::join(&before, &now),
-                };
-                self.set(&name, joined);
-            }
+        // A way may end anywhere, so every value a name had counts.
+        let mut joined: HashMap<String, Value> = HashMap::new();
+        for (name, before) in self.journal.get(mark.journal..).unwrap_or_default() {
+            let value = match joined.get(name) {
+                Some(value) => Value::join(value, before.as_ref().unwrap_or(&Value::Unknown)),
+                // Never set: the environment's value, which arithmetic may use.
+                None => before.clone().unwrap_or(Value::Number),
+            };
+            joined.insert(name.clone(), value);
+        }
+        for (name, value) in joined {
+            let now = self.variables.get(&name).unwrap_or(&Value::Unknown);
+            let value = Value::join(&value, now);
+            self.set(&name, value);
         }
         if self.cwd != mark.cwd {
             self.cwd = Cwd::Unknown;
