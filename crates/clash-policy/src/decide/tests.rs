@@ -67,7 +67,13 @@ fn run(layers: &[Layer], action: &Action) -> Decision {
         vars: vec![],
     };
     let cage = ["/home/u/app/.claude/settings.json".into()];
-    let world = World { places: &places, links: &NoLinks, baseline: &[], cage: &cage };
+    let world = World {
+        places: &places,
+        cwd: &places.project,
+        links: &NoLinks,
+        baseline: &[],
+        cage: &cage,
+    };
     decide(ir, action, &world).unwrap()
 }
 
@@ -111,7 +117,8 @@ fn the_strictest_command_decides_for_the_script() {
     assert_eq!(bash(&p, "cargo build && sudo reboot").0, Effect::Deny);
     assert_eq!(bash(&p, "cd x && cargo build && echo done").0, Effect::Allow);
     assert_eq!(bash(&p, "echo hi").0, Effect::Ask);
-    assert_eq!(bash(&p, "echo $(cargo build)").0, Effect::Ask);
+    assert_eq!(bash(&p, "echo $(cargo build)").0, Effect::Allow);
+    assert_eq!(bash(&p, "echo $(sudo reboot)").0, Effect::Deny);
 }
 
 #[test]

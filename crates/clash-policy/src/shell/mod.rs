@@ -22,6 +22,7 @@ mod ast;
 mod builtins;
 mod elsewhere;
 mod expand;
+mod filters;
 mod git;
 mod heredoc;
 mod lex;
@@ -36,6 +37,7 @@ mod wrappers;
 use std::ops::Range;
 
 pub use builtins::is_inert;
+pub use filters::is_filter;
 pub use programs::{Next, next_significant, program_name};
 
 /// One program run inside a script.
