@@ -1,0 +1,16 @@
+//! Policy source as text. This crate knows Starlark's syntax without losing a
+//! byte of it — comments, blank lines, how a string is spelled — and evaluates
+//! nothing: what a policy *means* is only known to the evaluator.
+
+mod error;
+mod lex;
+mod parse;
+mod tree;
+
+pub use error::{Problem, SyntaxError};
+pub use lex::{Span, Token, TokenKind};
+pub use parse::MAX_DEPTH;
+pub use tree::*;
+
+#[cfg(test)]
+mod tests;
