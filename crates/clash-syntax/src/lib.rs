@@ -3,6 +3,8 @@
 //! nothing: what a policy *means* is only known to the evaluator.
 
 mod error;
+pub mod fmt;
+mod layout;
 mod lex;
 mod parse;
 mod tree;
@@ -12,5 +14,7 @@ pub use lex::{Span, Token, TokenKind};
 pub use parse::MAX_DEPTH;
 pub use tree::*;
 
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;

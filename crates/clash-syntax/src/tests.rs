@@ -3,14 +3,8 @@
 
 use proptest::prelude::*;
 
+use crate::testing::{LIBRARY, PROGRAM};
 use crate::{ExprKind, File, Literal, Problem, StatementKind};
-
-pub(crate) const LIBRARY: &[&str] = &[
-    include_str!("../../clash-lang/std/builtin.star"),
-    include_str!("../../clash-lang/std/git.star"),
-    include_str!("../../clash-lang/std/rust.star"),
-    include_str!("../../clash-lang/std/sandboxes.star"),
-];
 
 fn texts(file: &File) -> String {
     file.tokens().iter().map(|token| file.text(token.span)).collect()
@@ -27,48 +21,6 @@ fn literal(source: &str) -> Option<Literal> {
         other => panic!("{other:?}"),
     }
 }
-
-/// One of everything.
-pub(crate) const PROGRAM: &str = r#"# leading
-
-"""Doc."""
-load('@clash//std.star', "b", c = 'a')  # why
-x = 1; y = 0x1F + 0o17 + 0b1 - 1.5e-3;
-x += -y if not x in [1, 2] or y not in (3,) else ~x << 2 | 1 ^ 3 & 4
-a, b = b, a
-(c, d) = [1, 2]
-e = x[1] + x[1:2] + x[::2] + x[:] + x.y.z(1, *a, k = 2, **b)
-f = lambda p, q = 2, *r, **s: p // q % 3
-g = [i for i in range(3) if i > 1 for j in i]
-h = {k: v for k, v in d.items()}
-s = 'a\x41\u0042' + r'\d"' + b"\xff" + rb'\x' + f"{x["a"]} {{}} {f'{y}'}" + """t
-  "quoted" """ + '''u''' + ""
-
-def fn(
-        a,  # first
-        b = 2,
-        *args,
-        **kwargs):
-    """Doc."""
-    if a: return 1
-    elif b:
-        pass
-    # before else
-    else:
-        for i, j in a, b:
-            continue
-            break
-        # end of for
-    # end of def
-    return
-if x:
-    pass
-t = (
-    1 +  # one
-    2 \
-    + 3
-)
-"#;
 
 #[test]
 fn every_byte_is_kept() {
