@@ -2,6 +2,7 @@
 //! byte of it — comments, blank lines, how a string is spelled — and evaluates
 //! nothing: what a policy *means* is only known to the evaluator.
 
+mod diff;
 mod error;
 pub mod fmt;
 mod layout;
@@ -9,6 +10,7 @@ mod lex;
 mod parse;
 mod tree;
 
+pub use diff::diff;
 pub use error::{Problem, SyntaxError};
 pub use lex::{Span, Token, TokenKind};
 pub use parse::MAX_DEPTH;

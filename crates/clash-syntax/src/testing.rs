@@ -271,7 +271,7 @@ fn noisy(words: &[String], noise: &[u8], count: &mut usize) -> String {
                 (0, _) => text.push(' '),
                 (_, 0) => text.push_str(&format!(" # c{count} \n ")),
                 (_, 1) => text.push_str(&format!("\n\n    # o{count}\n")),
-                (_, 2 | 3) => text.push_str("\n"),
+                (_, 2 | 3) => text.push('\n'),
                 (_, 4) => text.push_str("\r\n\n\n  "),
                 _ => text.push(' '),
             }
