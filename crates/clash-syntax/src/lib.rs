@@ -3,11 +3,13 @@
 //! nothing: what a policy *means* is only known to the evaluator.
 
 mod diff;
+pub mod edit;
 mod error;
 pub mod fmt;
 mod layout;
 mod lex;
 mod parse;
+mod splice;
 mod tree;
 
 pub use diff::diff;
