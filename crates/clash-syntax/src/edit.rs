@@ -20,6 +20,8 @@ mod tests;
 
 use find::{End, Found, Step, Trees};
 pub use key::Key;
+pub(crate) use key::quote;
+pub(crate) use load::binds;
 pub use load::module_of;
 
 /// A policy's source after a change.

@@ -11,6 +11,7 @@ mod lex;
 mod parse;
 mod splice;
 mod tree;
+pub mod upgrade;
 
 pub use diff::diff;
 pub use error::{Problem, SyntaxError};

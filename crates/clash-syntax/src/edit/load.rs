@@ -45,7 +45,8 @@ pub(super) fn bind(
     Ok(())
 }
 
-fn binds(statements: &[Statement], name: &str) -> bool {
+/// Whether the statements, or those in their blocks, give the name a meaning.
+pub(crate) fn binds(statements: &[Statement], name: &str) -> bool {
     statements.iter().any(|statement| match &statement.kind {
         StatementKind::Load(load) => load.symbols.iter().any(|s| s.bound() == Some(name)),
         StatementKind::Assign { target, .. } => names(target, name),
@@ -79,7 +80,7 @@ fn load(place: &Place<'_>, module: &str, name: &str, out: &mut Splices) {
         return extend(place, load, name, out);
     }
     let line = format!("load({}, {})", quote(module), quote(name));
-    if let Some((last, _)) = loads().last() {
+    if let Some((last, _)) = loads().next_back() {
         out.insert(place.line_end(last.span.end), format!("\n{line}"));
         return;
     }
