@@ -5,6 +5,7 @@
 //! the formatter can repair them.
 
 use crate::error::{Fault, Problem};
+use crate::string::Quote;
 
 /// A range of bytes of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -311,48 +312,6 @@ impl Lexer<'_> {
 enum Scope {
     Text(Quote),
     Expression,
-}
-
-/// How a string literal is opened.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Quote {
-    pub(crate) mark: char,
-    pub(crate) triple: bool,
-    pub(crate) raw: bool,
-    pub(crate) bytes: bool,
-    pub(crate) format: bool,
-    /// Length of prefix and quotes.
-    pub(crate) opening: usize,
-}
-
-impl Quote {
-    pub(crate) fn at(source: &str, at: usize) -> Option<Self> {
-        let bytes = source.as_bytes().get(at..)?;
-        let prefix = bytes.iter().take(3).position(|b| matches!(b, b'"' | b'\''))?;
-        let (raw, of_bytes, format) = match bytes.get(..prefix)? {
-            b"" => (false, false, false),
-            b"r" => (true, false, false),
-            b"b" => (false, true, false),
-            b"f" => (false, false, true),
-            b"br" | b"rb" => (true, true, false),
-            b"fr" | b"rf" => (true, false, true),
-            _ => return None,
-        };
-        let mark = *bytes.get(prefix)?;
-        let triple = bytes.get(prefix..prefix + 3) == Some(&[mark; 3]);
-        let opening = prefix + if triple { 3 } else { 1 };
-        Some(Self { mark: mark.into(), triple, raw, bytes: of_bytes, format, opening })
-    }
-
-    pub(crate) fn length(self) -> usize {
-        if self.triple { 3 } else { 1 }
-    }
-
-    fn closes(self, source: &str, at: usize) -> bool {
-        let rest = source.as_bytes().get(at..).unwrap_or_default();
-        rest.len() >= self.length()
-            && rest.iter().take(self.length()).all(|&b| char::from(b) == self.mark)
-    }
 }
 
 fn is_number(text: &str) -> bool {

@@ -10,6 +10,7 @@ mod layout;
 mod lex;
 mod parse;
 mod splice;
+mod string;
 mod tree;
 pub mod upgrade;
 

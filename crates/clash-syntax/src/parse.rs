@@ -3,7 +3,8 @@
 //! text can exhaust the stack here or in whoever walks the tree.
 
 use crate::error::{Fault, Problem};
-use crate::lex::{Quote, Span, Token, TokenKind};
+use crate::lex::{Span, Token, TokenKind};
+use crate::string::{Quote, decode};
 use crate::tree::{
     Arg, ArgKind, Brackets, Branch, Call, Clause, Element, Entry, Expr, ExprKind, Load, Name,
     Param, ParamKind, Statement, StatementKind, Symbol,
@@ -623,55 +624,4 @@ fn last_end(kind: &StatementKind) -> Option<usize> {
         _ => return None,
     };
     body.last().map(|statement| statement.span.end)
-}
-
-/// What the inside of a string literal says, read as the evaluator reads it:
-/// carriage returns vanish, unknown escapes stay, and a raw string drops the
-/// backslash before a quote.
-fn decode(inside: &str, raw: bool) -> Option<String> {
-    let mut value = String::with_capacity(inside.len());
-    let mut rest = inside.chars().filter(|c| *c != '\r').peekable();
-    while let Some(c) = rest.next() {
-        if c != '\\' {
-            value.push(c);
-            continue;
-        }
-        let escaped = rest.next()?;
-        if raw {
-            if !matches!(escaped, '"' | '\'') {
-                value.push('\\');
-            }
-            value.push(escaped);
-            continue;
-        }
-        let mut code = |radix: u32, least: usize, most: usize, mut sum: u32| {
-            let mut seen = 0;
-            while seen < most
-                && let Some(digit) = rest.peek().and_then(|c| c.to_digit(radix))
-            {
-                sum = sum.checked_mul(radix)?.checked_add(digit)?;
-                rest.next();
-                seen += 1;
-            }
-            (seen >= least).then_some(())?;
-            char::from_u32(sum)
-        };
-        match escaped {
-            'n' => value.push('\n'),
-            'r' => value.push('\r'),
-            't' => value.push('\t'),
-            'a' => value.push('\x07'),
-            'b' => value.push('\x08'),
-            'f' => value.push('\x0c'),
-            'v' => value.push('\x0b'),
-            '\n' => {}
-            'x' => value.push(code(16, 2, 2, 0)?),
-            'u' => value.push(code(16, 4, 4, 0)?),
-            'U' => value.push(code(16, 8, 8, 0)?),
-            '0'..='7' => value.push(code(8, 0, 2, escaped.to_digit(8)?)?),
-            '"' | '\'' | '\\' => value.push(escaped),
-            other => value.extend(['\\', other]),
-        }
-    }
-    Some(value)
 }

@@ -5,11 +5,42 @@ use proptest::prelude::*;
 
 use crate::{ExprKind, File, Statement, StatementKind, TokenKind};
 
-pub(crate) const LIBRARY: &[&str] = &[
-    include_str!("../../clash-lang/std/builtin.star"),
-    include_str!("../../clash-lang/std/git.star"),
-    include_str!("../../clash-lang/std/rust.star"),
-    include_str!("../../clash-lang/std/sandboxes.star"),
+/// The standard library of policies.
+pub(crate) fn library() -> Vec<String> {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../clash-lang/std");
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let sources: Vec<String> = files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "star"))
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect();
+    assert!(!sources.is_empty());
+    sources
+}
+
+/// What the posts about clash show, as they print it.
+pub(crate) const POSTS: &[&str] = &[
+    r#"rust_full = sandbox(
+name = "rust_full",
+default = ask(),
+fs = {
+subpath("$PWD", follow_worktrees=True): allow(FULL),
+"$HOME": {
+glob(".cargo/**"): allow(),
+glob(".rustup/**"): allow(),
+},
+glob("$TMPDIR/**"): allow(),
+},
+net = allow(),
+)
+"#,
+    r#"load("@clash//sandboxes.star", "project")
+load("@clash//rust.star", "rust_full")
+load("@clash//sandboxes.star", "git_safe", "git_full")
+when({"Bash": {
+("cargo", "rustc", "rustup"): allow(sandbox = rust_full),
+"git": allow(sandbox = git_full),
+}})
+"#,
 ];
 
 /// One of everything.
@@ -182,10 +213,7 @@ fn expression() -> impl Strategy<Value = Vec<String>> {
         let pair = (inner.clone(), inner.clone());
         prop_oneof![
             (items.clone(), any::<bool>()).prop_map(|(i, c)| bracketed("[", i, "]", c)),
-            (items.clone(), any::<bool>()).prop_map(|(i, c)| match i.len() {
-                1 => bracketed("(", i, ")", c),
-                _ => bracketed("(", i, ")", c),
-            }),
+            (items.clone(), any::<bool>()).prop_map(|(i, c)| bracketed("(", i, ")", c)),
             (prop::collection::vec(pair.clone(), 0..4), any::<bool>()).prop_map(
                 |(pairs, comma)| {
                     let entries =

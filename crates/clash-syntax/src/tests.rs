@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use crate::testing::{LIBRARY, PROGRAM};
+use crate::testing::{POSTS, PROGRAM, library};
 use crate::{ExprKind, File, Literal, Problem, StatementKind};
 
 fn texts(file: &File) -> String {
@@ -24,7 +24,15 @@ fn literal(source: &str) -> Option<Literal> {
 
 #[test]
 fn every_byte_is_kept() {
-    for source in LIBRARY.iter().copied().chain([PROGRAM, "", "#", "x", "\n\n", "x\r\ny\r\n"]) {
+    let library = library();
+    for source in library.iter().map(String::as_str).chain(POSTS.iter().copied()).chain([
+        PROGRAM,
+        "",
+        "#",
+        "x",
+        "\n\n",
+        "x\r\ny\r\n",
+    ]) {
         let file = File::parse(source).expect(source);
         assert_eq!(texts(&file), source);
     }

@@ -2,7 +2,8 @@
 
 use super::Formatter;
 use crate::layout::Doc;
-use crate::lex::{Quote, Span, TokenKind};
+use crate::lex::{Span, TokenKind};
+use crate::string::Quote;
 use crate::tree::{
     Arg, ArgKind, Brackets, Call, Clause, Element, Entry, Expr, ExprKind, Load, Param, ParamKind,
     Statement, StatementKind,

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::format;
-use crate::testing::{LIBRARY, PROGRAM, comments, program, tokens};
+use crate::testing::{POSTS, PROGRAM, comments, library, program, tokens};
 
 fn formatted(source: &str) -> String {
     format(source).unwrap_or_else(|error| panic!("{error}\n{source}"))
@@ -19,7 +19,7 @@ fn checked(source: &str) -> String {
 
 #[test]
 fn the_library_is_written_in_the_style() {
-    for source in LIBRARY {
+    for source in &library() {
         assert_eq!(&checked(source), source);
     }
 }
@@ -76,6 +76,34 @@ fn what_people_write_by_hand_is_put_in_order() {
 
 
     y = 2
+    "#);
+}
+
+#[test]
+fn what_the_posts_show_is_formatted_readably() {
+    insta::assert_snapshot!(checked(&POSTS.concat()), @r#"
+    rust_full = sandbox(
+        name = "rust_full",
+        default = ask(),
+        fs = {
+            subpath("$PWD", follow_worktrees = True): allow(FULL),
+            "$HOME": {
+                glob(".cargo/**"): allow(),
+                glob(".rustup/**"): allow(),
+            },
+            glob("$TMPDIR/**"): allow(),
+        },
+        net = allow(),
+    )
+    load("@clash//sandboxes.star", "project")
+    load("@clash//rust.star", "rust_full")
+    load("@clash//sandboxes.star", "git_full", "git_safe")
+    when({
+        "Bash": {
+            ("cargo", "rustc", "rustup"): allow(sandbox = rust_full),
+            "git": allow(sandbox = git_full),
+        },
+    })
     "#);
 }
 
