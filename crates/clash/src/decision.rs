@@ -17,13 +17,23 @@ pub(crate) enum DecisionError {
     Decide(#[from] DecideError),
 }
 
-/// Decides an action of a session in `project`.
+/// Decides an action in `project`, of the session with that directory.
 pub(crate) fn decide(
+    dirs: &Dirs,
+    project: &Path,
+    session: Option<&Path>,
+    action: &Action,
+) -> Result<Decision, DecisionError> {
+    decide_by(&Policy::load(dirs, project, session)?, dirs, project, action)
+}
+
+/// Decides an action by a policy that is at hand.
+pub(crate) fn decide_by(
+    policy: &Policy,
     dirs: &Dirs,
     project: &Path,
     action: &Action,
 ) -> Result<Decision, DecisionError> {
-    let policy = Policy::load(dirs, project)?;
     let disk = Disk::default();
     let places = dirs.places(project, &disk);
     // Commands are confined by the kernel; only paths are judged here.
@@ -38,7 +48,7 @@ pub(crate) fn decide(
 /// The system baseline for tools that run in the agent's own process. Without
 /// /proc: what the kernel keeps from a sandboxed process there (environments,
 /// memory), it would show to the agent.
-fn readable_by_tools() -> Vec<(&'static str, Caps)> {
+pub(crate) fn readable_by_tools() -> Vec<(&'static str, Caps)> {
     let kept = |path: &str| !path.starts_with("/proc") && !path.starts_with("/dev");
     let entries = clash_sandbox::baseline::ENTRIES.iter().filter(|entry| kept(entry.path));
     entries.map(|entry| (entry.path, entry.caps)).collect()

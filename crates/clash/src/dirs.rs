@@ -56,6 +56,11 @@ impl Dirs {
         self.state.join("bin").join(name)
     }
 
+    /// The records of the projects whose policies the user trusts.
+    pub(crate) fn trust(&self) -> PathBuf {
+        self.state.join("trust")
+    }
+
     /// The program in front of the agent's shell.
     pub(crate) fn shell_launcher(&self) -> PathBuf {
         self.installed("clash-shell")

@@ -142,7 +142,7 @@ pub(crate) fn sandbox_main(args: &[OsString]) -> Option<u8> {
 pub(crate) fn in_named(dirs: Dirs, project: &Path, name: &str, command: &[OsString]) -> u8 {
     let run = || {
         let [program, args @ ..] = command else { return Err(ExecError::Usage) };
-        let sandbox = named(&Policy::load(&dirs, project)?, name)?;
+        let sandbox = named(&Policy::load(&dirs, project, None)?, name)?;
         let room = Room { dirs, session: None, project: project.to_path_buf() };
         room.launch("", &sandbox, &[], program, args)
     };
@@ -326,7 +326,8 @@ impl Room {
     fn decide(&self, script: &str) -> Result<Decision, ExecError> {
         let agent = if self.session.is_some() { "claude" } else { "terminal" };
         let action = Action::script(agent, "", script);
-        Ok(decision::decide(&self.dirs, &self.project, &action)?)
+        let session = self.session.as_ref().map(|session| session.dir.as_path());
+        Ok(decision::decide(&self.dirs, &self.project, session, &action)?)
     }
 
     /// The script a hook put behind `clash exec --approval ID`.

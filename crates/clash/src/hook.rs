@@ -137,7 +137,7 @@ fn decided(
     message: &Message,
 ) -> Result<(Action, Decision), HookError> {
     let action = claude::action(message, &dirs.home)?;
-    let decision = decision::decide(dirs, &session.project, &action)?;
+    let decision = decision::decide(dirs, &session.project, Some(&session.dir), &action)?;
     Ok((action, decision))
 }
 
@@ -330,7 +330,7 @@ fn at_start(dirs: &Dirs, session: &Session) -> Result<Answer, HookError> {
     };
     record.append(session)?;
     watch::remember(dirs, session);
-    Ok(match Policy::load(dirs, &session.project) {
+    Ok(match Policy::load(dirs, &session.project, Some(&session.dir)) {
         Ok(_) => Answer::Silent,
         Err(error) => Answer::Note(format!("clash: every action is denied: {error}")),
     })

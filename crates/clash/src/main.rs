@@ -20,6 +20,7 @@ mod session;
 mod stamp;
 mod tool_input;
 mod trace;
+mod trust;
 mod ui;
 mod watch;
 

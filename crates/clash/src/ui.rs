@@ -48,6 +48,11 @@ impl Out {
         writeln!(self.stdout, "{value:#}")
     }
 
+    /// Lines of text, with nothing between them and the next.
+    pub(crate) fn lines(&mut self, lines: &[String]) -> io::Result<()> {
+        lines.iter().try_for_each(|line| self.line(line))
+    }
+
     /// The text in a tone, where the terminal has tones.
     pub(crate) fn tone(&self, tone: Tone, text: &str) -> String {
         if self.colour {

@@ -5,6 +5,7 @@ mod doctor;
 mod explain;
 mod install;
 mod log;
+mod policy;
 mod sandbox;
 mod show_json;
 
@@ -42,6 +43,8 @@ enum Verb {
     Doctor(doctor::Args),
     /// Say what would be decided about an action, and why
     Explain(explain::Args),
+    /// Check, show, test, compare and change policies
+    Policy(policy::Args),
     /// Show what agents did
     Log(log::Args),
     /// Run a command in a named sandbox, or look at sandboxes
@@ -91,6 +94,7 @@ impl Verb {
             Self::Uninstall(args) => args.run(out),
             Self::Doctor(args) => args.run(out),
             Self::Explain(args) => args.run(out),
+            Self::Policy(args) => args.run(out),
             Self::Log(args) => args.run(out),
             Self::Sandbox(args) => args.run(out),
             // Both are answered before the parser; what arrives here asked for

@@ -1,0 +1,69 @@
+//! `clash policy`: looking at policies, testing, comparing and changing them.
+
+mod check;
+mod show;
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use clash_policy::rule::LayerKind;
+
+use super::explain;
+use crate::policy::Files;
+use crate::ui::{Failure, Out};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Say what is wrong, or probably wrong, with the policies in force
+    Check(check::Args),
+    /// Show the policies in force: layers, rules, settings, sandboxes
+    Show(show::Args),
+    /// Say what would be decided about an action, and why; as `clash explain`
+    Explain(explain::Args),
+}
+
+impl Args {
+    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        match self.what {
+            What::Check(args) => args.run(out),
+            What::Show(args) => args.run(out),
+            What::Explain(args) => args.run(out),
+        }
+    }
+}
+
+/// A policy file that was named; messages and `load()` need its whole path.
+fn alone(file: &Path) -> Result<Files, Failure> {
+    let whole = std::path::absolute(file)?;
+    match std::fs::metadata(&whole) {
+        Ok(_) => Ok(Files::only(&whole)),
+        Err(error) => {
+            Err(Failure::new(format!("cannot read the policy {}: {error}", file.display())))
+        }
+    }
+}
+
+/// The policies in force for a project, or one file on its own.
+fn files(file: Option<&Path>, project: Option<PathBuf>) -> Result<Files, Failure> {
+    match file {
+        Some(file) => alone(file),
+        None => {
+            let (dirs, project) = super::project(project)?;
+            Ok(Files::of(&dirs, &project, None))
+        }
+    }
+}
+
+fn layer_kind(word: &str) -> Result<LayerKind, String> {
+    let known = LayerKind::ALL.into_iter().find(|kind| kind.word() == word);
+    known.ok_or_else(|| {
+        let words: Vec<&str> = LayerKind::ALL.iter().map(|kind| kind.word()).collect();
+        format!("layers are {}", words.join(", "))
+    })
+}
