@@ -141,6 +141,16 @@ fn is_option(word: &str) -> bool {
     word.starts_with('-') && word.len() > 1 && word != "--"
 }
 
+/// Whether one word of a command can be both options: `-rf` is also `-f`.
+fn same_option(a: &str, b: &str) -> bool {
+    let bundled = |bundle: &str, letter: &str| {
+        letter.len() == 2
+            && !bundle.starts_with("--")
+            && letter.strip_prefix('-').is_some_and(|letter| bundle.contains(letter))
+    };
+    a == b || (is_option(a) && is_option(b) && (bundled(a, b) || bundled(b, a)))
+}
+
 /// Only a plain string is looked for among the options, and one with spaces
 /// would be several keys.
 fn splits(word: &str) -> bool {
@@ -205,6 +215,7 @@ pub(crate) fn allowed(pattern: &Pattern) -> Result<Keys, &'static str> {
     }
     let mut keys = Keys { path: Vec::new(), differs: None };
     let mut behind_option = false;
+    let mut seen: Vec<&String> = Vec::new();
     let last = pattern.tokens.len().saturating_sub(1);
     for (at, token) in pattern.tokens.iter().enumerate() {
         let key = match token {
@@ -226,6 +237,10 @@ pub(crate) fn allowed(pattern: &Pattern) -> Result<Keys, &'static str> {
                     return Err("a word behind an option may be the option's value, \
                                 and no key ties it to the option");
                 }
+                if words.iter().any(|word| seen.iter().any(|known| same_option(known, word))) {
+                    return Err("one option of a command would answer for two of these");
+                }
+                seen.extend(words.iter().filter(|word| is_option(word)));
                 behind_option |= options;
                 Key::any_of(words.iter().map(|word| word_key(word)))
             }
