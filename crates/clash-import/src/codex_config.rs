@@ -164,12 +164,7 @@ impl Reader {
         true
     }
 
-    fn filesystem(
-        &mut self,
-        files: Option<&DeTable<'_>>,
-        at: &str,
-        room: &mut Room,
-    ) -> Result<()> {
+    fn filesystem(&mut self, files: Option<&DeTable<'_>>, at: &str, room: &mut Room) -> Result<()> {
         let Some(files) = files else { return Ok(()) };
         if files.len() > MOST_ENTRIES {
             return Err(ImportError::TooMany { what: "paths", limit: MOST_ENTRIES });

@@ -7,7 +7,6 @@ use clash_syntax::{Call, Expr, File, Literal, Statement, StatementKind};
 
 use crate::draft::{Draft, Origin};
 use crate::hosts::{Host, Name};
-use crate::paths::{PathPattern, Root};
 use crate::room::{Hosts, Net, Room};
 use crate::tree::{Key, Leaf};
 use crate::words::{self, Pattern, Tail, Token};
@@ -34,7 +33,6 @@ pub(crate) fn read(content: &str) -> Result<Draft> {
     if !hosts.is_empty() {
         let mut room = Room::named("imported");
         room.on_project = true;
-        room.read.inherited = vec![PathPattern::all_of(Root::Project)];
         let rules = Hosts { rules: hosts, addresses: Vec::new(), default: Effect::Deny };
         room.net = Net::Hosts(rules);
         draft.default_room = Some(room.name.clone());
@@ -65,6 +63,11 @@ impl Reader<'_> {
                 _ => expr.call(),
             },
             StatementKind::Pass => return Ok(()),
+            // Whatever uses it is reported by itself.
+            StatementKind::Assign { .. } => {
+                self.draft.left_out(&origin, None, "names for values are not read");
+                return Ok(());
+            }
             _ => None,
         };
         match call.map(|call| (call.name(), call)) {

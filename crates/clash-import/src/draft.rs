@@ -55,12 +55,22 @@ impl Draft {
     }
 
     /// The entry has no place in the policy.
-    pub(crate) fn left_out(&mut self, origin: &Origin, effect: Option<Effect>, why: impl Into<String>) {
+    pub(crate) fn left_out(
+        &mut self,
+        origin: &Origin,
+        effect: Option<Effect>,
+        why: impl Into<String>,
+    ) {
         self.not_expressed.push(origin.entry(effect, why));
     }
 
     /// The entry is in the policy, but stricter.
-    pub(crate) fn stricter(&mut self, origin: &Origin, effect: Option<Effect>, why: impl Into<String>) {
+    pub(crate) fn stricter(
+        &mut self,
+        origin: &Origin,
+        effect: Option<Effect>,
+        why: impl Into<String>,
+    ) {
         self.narrowed.push(origin.entry(effect, why));
     }
 

@@ -128,14 +128,14 @@ impl Name {
         if text.parse::<std::net::Ipv4Addr>().is_ok() {
             return Ok(Self::Address(text.to_owned()));
         }
-        let (kind, name): (fn(String) -> Self, &str) =
-            if let Some(name) = text.strip_prefix("**.") {
-                (Self::Domain, name)
-            } else if let Some(name) = text.strip_prefix("*.") {
-                (Self::Below, name)
-            } else {
-                (Self::One, text)
-            };
+        let (kind, name): (fn(String) -> Self, &str) = if let Some(name) = text.strip_prefix("**.")
+        {
+            (Self::Domain, name)
+        } else if let Some(name) = text.strip_prefix("*.") {
+            (Self::Below, name)
+        } else {
+            (Self::One, text)
+        };
         let label = |label: &str| {
             !label.is_empty() && label.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_')
         };
@@ -172,7 +172,9 @@ mod tests {
 
     #[test]
     fn what_is_no_host_is_said_to_be_none() {
-        for text in ["https://x.org", "x.org/path", "*.com", "a*b.org", "", "[::1]", "::1", "a b", "x..y"] {
+        for text in
+            ["https://x.org", "x.org/path", "*.com", "a*b.org", "", "[::1]", "::1", "a b", "x..y"]
+        {
             assert!(Host::read(text).is_err(), "{text}");
         }
     }

@@ -133,9 +133,7 @@ fn segments(wanted: &[&str], names: &[&str]) -> bool {
         (Some((&"**", [])), _) => !names.is_empty(),
         (Some((&"**", rest)), None) => segments(rest, names),
         (Some((&"**", rest)), Some((_, fewer))) => segments(rest, names) || segments(wanted, fewer),
-        (Some((want, wanted)), Some((name, names))) => {
-            spans(want, name) && segments(wanted, names)
-        }
+        (Some((want, wanted)), Some((name, names))) => spans(want, name) && segments(wanted, names),
         _ => false,
     }
 }
@@ -165,7 +163,11 @@ pub fn codex_rules(rules: &[PrefixRule]) -> String {
         Effect::Deny => "forbidden",
     };
     let line = |rule: &PrefixRule| {
-        format!("prefix_rule(pattern = {:?}, decision = {:?})\n", rule.pattern, decision(rule.decision))
+        format!(
+            "prefix_rule(pattern = {:?}, decision = {:?})\n",
+            rule.pattern,
+            decision(rule.decision)
+        )
     };
     rules.iter().map(line).collect()
 }

@@ -366,12 +366,14 @@ impl Hosts {
             .collect();
         let shut: Vec<u16> = restricted.iter().filter_map(|(host, _)| host.port_of_all()).collect();
         for (host, effect, origin) in &self.rules {
-            let stricter = |(other, theirs): &(&Host, Effect)| *theirs > *effect && other.covers(host);
+            let stricter =
+                |(other, theirs): &(&Host, Effect)| *theirs > *effect && other.covers(host);
             if *effect < Effect::Deny && restricted.iter().any(stricter) {
                 lost.push(origin.clone());
                 continue;
             }
-            let keys = if *effect == Effect::Allow { host.allowed(&shut) } else { host.restricted() };
+            let keys =
+                if *effect == Effect::Allow { host.allowed(&shut) } else { host.restricted() };
             if keys.is_empty() && *effect == Effect::Allow {
                 lost.push(origin.clone());
             }

@@ -124,7 +124,7 @@ fn filesystem(
 
 /// A file that could be moved could be read elsewhere, so neither is possible.
 fn deny_read(pattern: PathPattern, absolute: bool, origin: Origin, room: &mut Room) {
-    room.write.deny(pattern.clone(), true, origin.clone());
+    room.write.deny(pattern.clone(), absolute, origin.clone());
     room.read.deny(pattern, absolute, origin);
 }
 

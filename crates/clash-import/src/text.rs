@@ -82,7 +82,20 @@ mod tests {
 
     #[test]
     fn hostile_strings_stay_inside_their_quotes() {
-        for text in ["\"", "\"\"\"", "\\", "\\\"", "\n", "\r\n", "\0", "')\nallow()", "\\u0041", "\u{202e}x", "{x}", "\u{85}"] {
+        for text in [
+            "\"",
+            "\"\"\"",
+            "\\",
+            "\\\"",
+            "\n",
+            "\r\n",
+            "\0",
+            "')\nallow()",
+            "\\u0041",
+            "\u{202e}x",
+            "{x}",
+            "\u{85}",
+        ] {
             assert_eq!(read_back(&literal(text)).as_deref(), Some(text), "{}", literal(text));
         }
     }

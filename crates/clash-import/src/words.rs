@@ -11,6 +11,8 @@
 use crate::text::regex_escape;
 use crate::tree::Key;
 
+const WIDER: &str = "it covers every command that begins so";
+
 /// More words than this are never written by hand.
 const MOST_WORDS: usize = 24;
 
@@ -281,7 +283,7 @@ pub(crate) fn restricted(pattern: &Pattern) -> Keys {
     let mut path = Vec::new();
     let mut differs = match (pattern.unread, pattern.tail) {
         (None, Tail::Prefix) if tokens.len() == pattern.tokens.len() => None,
-        _ => Some("it covers every command that begins so"),
+        _ => Some(WIDER),
     };
     let mut behind_option = false;
     for (at, token) in tokens.iter().take(MOST_WORDS).enumerate() {
@@ -303,9 +305,9 @@ pub(crate) fn restricted(pattern: &Pattern) -> Keys {
                 path.extend(head(pieces, at == 0));
                 let whole = tokens.len() == at + 1 && star_only_at_end(pieces);
                 if !whole || path.len() <= at {
-                    differs = Some("it covers every command that begins so");
+                    differs = Some(WIDER);
                 }
-                return Keys { path, differs };
+                break;
             }
             Token::Gap => {
                 // An option is looked for in all of the rest, as the gap would.
@@ -317,13 +319,13 @@ pub(crate) fn restricted(pattern: &Pattern) -> Keys {
             }
         };
         let Some(key) = key else {
-            differs = Some("it covers every command that begins so");
+            differs = Some(WIDER);
             break;
         };
         path.push(key);
     }
     if tokens.len() > MOST_WORDS {
-        differs = Some("it covers every command that begins so");
+        differs = Some(WIDER);
     }
     if path.is_empty() && !(pattern.tokens.is_empty() && pattern.tail == Tail::Prefix) {
         differs = Some("no key says this, so it covers EVERY command");

@@ -82,9 +82,7 @@ fn tool(tree: &Expr, action: &Action, wide: bool) -> bool {
         matches
             && (is_leaf(value)
                 || match action {
-                    Action::Command(words) => {
-                        command(value, words, 0, &mut BTreeSet::new(), wide)
-                    }
+                    Action::Command(words) => command(value, words, 0, &mut BTreeSet::new(), wide),
                     Action::Read(path) | Action::Edit(path) => {
                         entries(value).into_iter().any(|(k, _)| path_key(key(k), path))
                     }
@@ -209,7 +207,11 @@ fn an_import_of_claude_settings_never_widens() {
             // No rule of theirs, and an allow of ours: the same words in another order.
             let same = ours >= theirs.unwrap_or(Effect::Ask)
                 || (theirs.is_none() && allows_respelled(&claude, &action));
-            assert!(same, "{action:?}: theirs {theirs:?}, ours {ours:?}\n{claude:?}\n{}", file.source());
+            assert!(
+                same,
+                "{action:?}: theirs {theirs:?}, ours {ours:?}\n{claude:?}\n{}",
+                file.source()
+            );
         }
     }
     // A comparison in which hardly anything matches would prove nothing.

@@ -9,7 +9,9 @@ fn rule(text: &str, base: Base<'_>, side: Side) -> String {
 fn shown(converted: Result<Converted, &'static str>) -> String {
     match converted {
         Err(why) => format!("left out: {why}"),
-        Ok(it) => it.pattern.key().written() + if it.differs.is_some() { "  (differs)" } else { "" },
+        Ok(it) => {
+            it.pattern.key().written() + if it.differs.is_some() { "  (differs)" } else { "" }
+        }
     }
 }
 
@@ -21,7 +23,10 @@ fn the_start_of_a_path_says_where_it_begins() {
     assert_eq!(project("/src/main.rs"), r#""$PWD/src/main.rs""#);
     assert_eq!(project("src/main.rs"), r#""$PWD/src/main.rs""#);
     assert_eq!(rule("/src", USER, Side::Allow), r#""$HOME/.claude/src""#);
-    assert_eq!(rule("/x", Base::Directory("/etc/claude-code"), Side::Allow), r#""/etc/claude-code/x""#);
+    assert_eq!(
+        rule("/x", Base::Directory("/etc/claude-code"), Side::Allow),
+        r#""/etc/claude-code/x""#
+    );
     assert!(rule("/x", Base::Directory("relative"), Side::Restrict).starts_with("left out"));
 }
 

@@ -67,7 +67,16 @@ fn quoting_makes_one_word() {
 
 #[test]
 fn syntax_of_the_shell_is_no_word() {
-    for text in ["echo $HOME", "cd x && make:*", "cat < f", "a; b", "ls ~/x", "(ls)", "ls ?", "FOO=1 make:*"] {
+    for text in [
+        "echo $HOME",
+        "cd x && make:*",
+        "cat < f",
+        "a; b",
+        "ls ~/x",
+        "(ls)",
+        "ls ?",
+        "FOO=1 make:*",
+    ] {
         assert!(allow(text).starts_with("left out"), "{text}: {}", allow(text));
     }
     assert_eq!(deny("cat < f"), r#""cat"  (differs)"#);
