@@ -67,6 +67,8 @@ pub(crate) struct Hosts {
     pub(crate) default: Effect,
 }
 
+type PathRule = (PathPattern, Effect, Origin);
+
 impl Rights {
     pub(crate) fn allow(&mut self, pattern: PathPattern, origin: Origin) {
         self.allow.push((below(pattern), origin));
@@ -77,7 +79,7 @@ impl Rights {
     }
 
     /// Rules among which the longest may decide, and the allows that had to go.
-    fn resolve(&self) -> Result<(Vec<(PathPattern, Effect, Origin)>, Vec<Origin>)> {
+    fn resolve(&self) -> Result<(Vec<PathRule>, Vec<Origin>)> {
         let (mut rules, mut lost) = (Vec::new(), Vec::new());
         let mut repeated = 0;
         let given = self.allow.iter().map(|(pattern, origin)| (pattern, Some(origin)));
@@ -196,7 +198,7 @@ fn residuals(pattern: &[Part], directory: &[Part]) -> Option<Vec<Vec<Part>>> {
     let kept = |state: &&[Part]| {
         let with_depth: Vec<Part> =
             std::iter::once(Part::AnyDepth).chain(state.iter().cloned()).collect();
-        !states.iter().any(|other| *other == with_depth.as_slice())
+        !states.contains(&with_depth.as_slice())
     };
     let rest: Vec<Vec<Part>> = states.iter().filter(|s| kept(s)).map(|s| s.to_vec()).collect();
     (!rest.is_empty()).then_some(rest)
@@ -236,14 +238,14 @@ fn above(deny: &PathPattern, root: Root) -> bool {
             Part::Glob(_) | Part::AnyDepth => None,
         })
         .collect();
-    match (deny.root, root, fixed.as_slice()) {
-        (Root::Slash, _, []) => true,
-        (Root::Slash, Root::Tmp, ["tmp" | "var" | "private"]) => true,
-        (Root::Slash, Root::Project | Root::Home, ["home" | "Users" | "root"]) => true,
-        (Root::Slash, Root::Project | Root::Home, ["home" | "Users", _]) => true,
-        (Root::Home, Root::Project, []) => true,
-        _ => false,
-    }
+    matches!(
+        (deny.root, root, fixed.as_slice()),
+        (Root::Slash, _, [])
+            | (Root::Slash, Root::Tmp, ["tmp" | "var" | "private"])
+            | (Root::Slash, Root::Project | Root::Home, ["home" | "Users" | "root"])
+            | (Root::Slash, Root::Project | Root::Home, ["home" | "Users", _])
+            | (Root::Home, Root::Project, [])
+    )
 }
 
 /// What one path of the sandbox is given.

@@ -86,7 +86,7 @@ fn settings(texts: &[String]) -> String {
     serde_json::json!({
         "permissions": {"deny": all, "ask": texts, "allow": all, "defaultMode": texts.first()},
         "sandbox": {
-            "enabled": texts.len() % 2 == 0,
+            "enabled": texts.len().is_multiple_of(2),
             "excludedCommands": texts,
             "filesystem": {"allowWrite": texts, "denyRead": texts, "denyWrite": [texts.last()], "allowRead": texts},
             "network": {"allowedDomains": hosts, "deniedDomains": texts, "deniedResolvedAddresses": texts},
