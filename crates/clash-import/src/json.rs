@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::{ImportError, Result};
 
 /// More entries in one list are an attack on the reader, not settings.
-pub(crate) const MOST_ENTRIES: usize = 4096;
+pub(crate) const MOST_ENTRIES: usize = 2048;
 
 pub(crate) type Object = Map<String, Value>;
 
