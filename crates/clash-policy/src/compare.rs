@@ -100,8 +100,14 @@ pub struct GrantChange {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Grant {
     /// A path as a policy writes it.
-    Path { path: String, caps: Caps },
-    Host { host: String, port: u16 },
+    Path {
+        path: String,
+        caps: Caps,
+    },
+    Host {
+        host: String,
+        port: u16,
+    },
     Variable(String),
     Port(u16),
     Limit(&'static str),
@@ -397,7 +403,13 @@ mod tests {
 
     fn shown(old: &Sandbox, new: &Sandbox) -> Vec<String> {
         let places = Places::imagined();
-        let world = World { places: &places, links: &NoLinks, baseline: &[], cage: &[] };
+        let world = World {
+            places: &places,
+            cwd: &places.project,
+            links: &NoLinks,
+            baseline: &[],
+            cage: &[],
+        };
         let text = |grant: GrantChange| {
             let GrantChange { change, what, old, new } = grant;
             format!("{} {what:?} {old}→{new}", change.word())

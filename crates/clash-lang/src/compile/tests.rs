@@ -27,7 +27,8 @@ fn decided(policy: &str, script: &str) -> (Effect, String, String) {
     let built_in = compile(library::BUILT_IN, LayerKind::BuiltIn, true, &Files::default()).unwrap();
     let bytes = ir::encode(&[layer(policy).unwrap(), built_in.layer], &[], 0);
     let places = Places::imagined();
-    let world = World { places: &places, links: &NoLinks, baseline: &[], cage: &[] };
+    let world =
+        World { places: &places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[] };
     let action = Action::script("claude", "default", script);
     let decision = decide(ir::Ir::open(&bytes, 0).unwrap(), &action, &world).unwrap();
     let cause = match &decision.decisive().unwrap().cause {

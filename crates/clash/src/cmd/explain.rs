@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::show_json::sandbox_json;
 use super::{project, unless_closed};
-use crate::decision;
+use crate::decision::{self, Scene};
 use crate::policy::Policy;
 use crate::say;
 use crate::tool_input::{self, From};
@@ -64,7 +64,9 @@ impl Args {
         let (tool, input) = input(self.what, &dirs.home)?;
         let action = Action { agent: self.agent, tool, mode: self.mode, input };
         let policy = Policy::load(&dirs, &project, None)?;
-        let decision = decision::decide_by(&policy, &dirs, &project, &action)?;
+        let cwd = std::env::current_dir()?;
+        let scene = Scene { project: &project, session: None, cwd: &cwd };
+        let decision = decision::decide_by(&policy, &dirs, scene, &action)?;
         unless_closed(if self.json {
             out.json(&as_json(&decision))
         } else {

@@ -42,17 +42,18 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
       ask   rwcdx  every other path (the system's programs stay readable)
       allow        network
     "#);
-    insta::assert_snapshot!(shown(&m, &["explain", "bash", "git -C . push --force"]), @r#"
-    deny: `git -C . push --force` is denied by ~/.clash/policy.star:5: rewriting shared history (it may match: the exact words are known only when it runs)
+    insta::assert_snapshot!(shown(&m, &["explain", "bash", "git -C . push --force"]), @r"
+    deny: `git -C . push --force` is denied by ~/.clash/policy.star:5: rewriting shared history
 
     commands:
-      deny   git -C . push --force  [user Bash > git > push > --force at ~/.clash/policy.star:5, may match]
-    "#);
-    insta::assert_snapshot!(shown(&m, &["explain", "bash", "echo $(date)"]), @r#"
-    ask: `echo $(date)` needs your approval: no rule matches it, the default is ask (it cannot be looked into: it holds a substitution)
+      deny   git -C . push --force  [user Bash > git > push > --force at ~/.clash/policy.star:5]
+    ");
+    insta::assert_snapshot!(shown(&m, &["explain", "bash", "echo $(date)"]), @r"
+    ask: `date` needs your approval: no rule matches it, the default is ask
 
     commands:
-      ask    echo $(date)  [default of the built-in policy at @clash//builtin.star:6, sandbox project, opaque: it holds a substitution]
+      ask    date  [default of the built-in policy at @clash//builtin.star:6, sandbox project]
+      allow  echo $(date)  [runs no program]
 
     sandbox project (@clash//sandboxes.star:8): The project and the temporary directory; no network.
       allow rwcdx  $PWD/**
@@ -61,14 +62,18 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
       allow r      $HOME/.config/git/**
       ask   rwcdx  every other path (the system's programs stay readable)
       deny         network
-    "#);
+    ");
 }
 
 #[test]
 fn files_and_pages_are_explained_too() {
     let m = Machine::new(Who::Me).policy(POLICY);
-    insta::assert_snapshot!(shown(&m, &["explain", "read", "../.ssh/id_ed25519"]), @r#"
+    insta::assert_snapshot!(shown(&m, &["explain", "read", "../.ssh/id_ed25519"]), @r"
     ask: `~/.ssh/id_ed25519` needs your approval: sandbox project does not grant read there
+
+    because:
+      ask    ~/.ssh/id_ed25519  [default of the built-in policy at @clash//builtin.star:6, sandbox project]
+             sandbox project says ask read by its default
 
     sandbox project (@clash//sandboxes.star:8): The project and the temporary directory; no network.
       allow rwcdx  $PWD/**
@@ -77,9 +82,19 @@ fn files_and_pages_are_explained_too() {
       allow r      $HOME/.config/git/**
       ask   rwcdx  every other path (the system's programs stay readable)
       deny         network
-    "#);
-    insta::assert_snapshot!(shown(&m, &["explain", "webfetch", "https://docs.rs/serde"]), @r#"allow: `docs.rs` is allowed by ~/.clash/policy.star:7"#);
-    insta::assert_snapshot!(shown(&m, &["explain", "write", ".claude/settings.json"]), @r#"deny: `~/app/.claude/settings.json` is denied: it steers the agent or clash itself, which no sandbox may change"#);
+    ");
+    insta::assert_snapshot!(shown(&m, &["explain", "webfetch", "https://docs.rs/serde"]), @r"
+    allow: `docs.rs` is allowed by ~/.clash/policy.star:7
+
+    because:
+      allow  docs.rs  [user WebFetch > docs.rs at ~/.clash/policy.star:7, sandbox project]
+    ");
+    insta::assert_snapshot!(shown(&m, &["explain", "write", ".claude/settings.json"]), @r"
+    deny: `~/app/.claude/settings.json` is denied: it steers the agent or clash itself, which no sandbox may change
+
+    because:
+      deny   ~/app/.claude/settings.json  [clash's own]
+    ");
     insta::assert_snapshot!(shown(&m, &["explain", "webfetch", "ftp://x"]), @"clash: WebFetch: `ftp://x` is not an http or https URL");
 }
 

@@ -101,7 +101,8 @@ fn tree(out: &mut Out, branches: &[Branch], depth: usize) -> io::Result<()> {
 }
 
 fn key_text(Key { subject, patterns }: &Key) -> String {
-    let texts: Vec<String> = patterns.iter().map(|pattern| pattern_text(pattern, *subject)).collect();
+    let texts: Vec<String> =
+        patterns.iter().map(|pattern| pattern_text(pattern, *subject)).collect();
     let text = texts.join(", ");
     match subject {
         Subject::Mode => format!("mode {text}"),
