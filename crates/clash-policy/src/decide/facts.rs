@@ -46,12 +46,4 @@ impl<'x> Facts<'x> {
             _ => None,
         }
     }
-
-    /// Whether a key could match that does not certainly match.
-    pub(super) fn doubtful(&self) -> bool {
-        let program = self.words.first().and_then(Word::known);
-        let words = program.is_some_and(|p| p.contains('/'))
-            || self.words.iter().any(|w| w.known().is_none_or(|w| w.starts_with(['-', '+'])));
-        words || self.file.is_some() || self.fields.iter().any(|field| field.values.len() > 1)
-    }
 }

@@ -35,6 +35,8 @@ pub enum DecideError {
     Path { sandbox: String, span: Span, source: PathError },
     #[error("the key `{key}` of a rule: {source}")]
     PathKey { key: String, source: PathError },
+    #[error("the command can be read in too many ways")]
+    TooManyReadings,
 }
 
 /// The answer and how it was found.
