@@ -418,7 +418,7 @@ fn braces(text: &str) -> Option<Vec<Word>> {
             return None;
         }
     }
-    if depth != 0 {
+    if depth != 0 || text.bytes().filter(|b| *b == b'{').count() > 16 {
         return None;
     }
     let words = alternatives(text)?;

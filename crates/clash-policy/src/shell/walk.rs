@@ -719,7 +719,8 @@ impl Walker {
             through = wrappers::look_through(&call.words, &call.stdin);
         }
         let Some(through) = through else { return self.emit(call, None) };
-        self.emit(call.clone(), Some(&through));
+        let (text, stdin) = (call.text.clone(), call.stdin.clone());
+        self.emit(call, Some(&through));
         for (name, value) in &through.variables {
             let why = self.steers(source, name, value);
             self.steered_here = self.steered_here.or(why);
@@ -741,9 +742,9 @@ impl Walker {
             let here = self.here.clone();
             self.inside(position, |walker| match inner {
                 Inner::Command { words, lookup } => {
-                    let text = call.text.clone();
+                    let text = text.clone();
                     let (assignments, redirections) = (Vec::new(), Vec::new());
-                    let stdin = if through.feeds { Stdin::Unknown } else { call.stdin.clone() };
+                    let stdin = if through.feeds { Stdin::Unknown } else { stdin.clone() };
                     let inner = Call { words, assignments, redirections, stdin, lookup, text };
                     if through.elsewhere {
                         walker.emit(inner, None);
