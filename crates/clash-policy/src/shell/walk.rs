@@ -638,7 +638,8 @@ impl Walker {
         }
         let mark = self.state.mark();
         let args = call.words.get(1..).unwrap_or_default();
-        self.state.positional = Some(Rc::from(args));
+        let positional = self.state.positional.replace(Rc::from(args));
+        let given = self.state.arguments_given;
         for assignment in &call.assignments {
             let value = match &assignment.value {
                 Word::Known(text) => Value::Known(text.clone()),
@@ -657,6 +658,8 @@ impl Walker {
         self.calls.pop();
         // It may return early, and its locals end here.
         self.state.perhaps_since(&mark);
+        self.state.positional = positional;
+        self.state.arguments_given = given;
         certain
     }
 
