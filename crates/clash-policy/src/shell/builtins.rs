@@ -262,7 +262,7 @@ impl Walker {
                     self.evaluate_number(source, word);
                 }
             }
-            "set" => self.set_options(source, known.as_deref()),
+            "set" => self.set_options(source, args),
             "shift" => self.state.positional = None,
             "shopt" => {
                 const PLAIN: &[&str] = &[
@@ -384,6 +384,8 @@ impl Walker {
             if value.is_some() || program != "export" {
                 self.steering(source, &name, &given);
                 let value = match given {
+                    // Outside a function `local` fails.
+                    _ if program == "local" && !self.in_function() => Value::Unknown,
                     Word::Known(text) if value.is_some() => Value::Known(text),
                     _ => Value::Unknown,
                 };
@@ -449,7 +451,7 @@ impl Walker {
         self.arithmetic(source, std::slice::from_ref(&part));
     }
 
-    fn set_options(&mut self, source: &Source, args: Option<&[&str]>) {
+    fn set_options(&mut self, source: &Source, args: &[Word]) {
         const PLAIN: &[&str] = &[
             "allexport",
             "braceexpand",
@@ -468,29 +470,33 @@ impl Walker {
             "verbose",
             "xtrace",
         ];
-        let Some(args) = args else {
-            self.state.positional = None;
-            return self.cannot_see(source, "it changes how the shell reads");
-        };
-        let mut rest = args.iter();
-        while let Some(word) = rest.next() {
-            let Some(flags) = word.strip_prefix(['-', '+']) else {
-                self.state.positional = None;
-                return;
+        let mut rest = args;
+        while let Some((word, after)) = rest.split_first() {
+            let option = word.known().and_then(|word| word.strip_prefix(['-', '+']));
+            let Some(flags) = option.filter(|flags| !flags.is_empty() && *flags != "-") else {
+                let unclear = word.known().is_none() && word.prefix().is_empty();
+                if unclear {
+                    self.cannot_see(source, "it changes how the shell reads");
+                }
+                let words = if option.is_some() { after } else { rest };
+                return self.state.give_arguments(words);
             };
-            if flags.is_empty() || flags.starts_with('-') {
-                self.state.positional = None;
-                return;
+            rest = after;
+            let mut named = None;
+            if flags.contains('o')
+                && let Some((name, after)) = rest.split_first()
+            {
+                named = Some(name.known().unwrap_or_default());
+                rest = after;
             }
-            let named = flags.contains('o').then(|| rest.next()).flatten();
             let fine = flags.chars().all(|c| "abefhmoptuvxBCEHPT".contains(c))
-                && named.is_none_or(|name| PLAIN.contains(name));
+                && named.is_none_or(|name| PLAIN.contains(&name));
             // `-p` changes whose rights it has, `-H` the meaning of `!`.
             if !fine || flags.contains(['p', 'H', 't']) {
                 self.cannot_see(source, "it changes how the shell reads");
             }
-            if flags.contains('e') || named == Some(&"errexit") {
-                self.state.errexit = word.starts_with('-') && !self.in_function();
+            if flags.contains('e') || named == Some("errexit") {
+                self.state.errexit = word.prefix().starts_with('-') && !self.in_function();
             }
         }
     }

@@ -367,13 +367,14 @@ impl Walker {
         if name.bytes().all(|b| b.is_ascii_digit()) {
             let index = name.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
             return match (index, &self.state.positional) {
+                (Some(_), Some(words)) if !words.iter().all(Word::is_one) => false,
                 (Some(index), Some(words)) => match words.get(index) {
                     Some(Word::Known(text)) => is_number(text),
                     Some(_) => false,
                     None => true,
                 },
                 (None, _) => true,
-                (Some(_), None) => !self.in_function(),
+                (Some(_), None) => !self.in_function() && !self.state.arguments_given,
             };
         }
         match name {
@@ -418,7 +419,7 @@ fn braces(text: &str) -> Option<Vec<Word>> {
             return None;
         }
     }
-    if depth != 0 {
+    if depth != 0 || text.bytes().filter(|b| *b == b'{').count() > 16 {
         return None;
     }
     let words = alternatives(text)?;

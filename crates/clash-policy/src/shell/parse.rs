@@ -204,6 +204,13 @@ impl Parser<'_> {
 
     /// A compound command with its redirections, if one starts here.
     fn compound(&mut self) -> Parsed<Option<Node>> {
+        self.enter()?;
+        let node = self.compound_here()?;
+        self.leave();
+        Ok(node)
+    }
+
+    fn compound_here(&mut self) -> Parsed<Option<Node>> {
         self.peek();
         let start = self.at;
         let kind = if self.peek() == b'(' {

@@ -28,6 +28,8 @@ struct Program {
     anywhere: bool,
     /// A word that starts with this is an option (`+nightly`).
     plus: bool,
+    /// Flags that may have a value attached (`-j8`).
+    attached: &'static [&'static str],
 }
 
 const fn program(
@@ -36,7 +38,7 @@ const fn program(
     flags: &'static [&'static str],
     valued: &'static [&'static str],
 ) -> Program {
-    Program { names, flags, valued, anywhere, plus: false }
+    Program { names, flags, valued, anywhere, plus: false, attached: &[] }
 }
 
 #[rustfmt::skip]
@@ -59,7 +61,7 @@ const PROGRAMS: &[Program] = &[
         &["--insecure-skip-tls-verify", "--match-server-version", "--warnings-as-errors"],
         &["-n", "--namespace", "--context", "--cluster", "--user", "--kubeconfig", "-s", "--server", "--token", "--as", "--as-group", "--request-timeout", "-v", "--v", "--cache-dir", "--certificate-authority", "--client-certificate", "--client-key", "--profile"]),
     program(&["gh"], true, &[], &["-R", "--repo", "--hostname"]),
-    program(&["terraform", "tofu"], false, &["-no-color"], &[]),
+    program(&["terraform", "tofu"], false, &["-no-color"], &["-chdir"]),
     program(&["aws"], true,
         &["--debug", "--no-verify-ssl", "--no-paginate", "--no-sign-request", "--no-cli-pager", "--no-cli-auto-prompt"],
         &["--endpoint-url", "--output", "--query", "--profile", "--region", "--color", "--ca-bundle", "--cli-read-timeout", "--cli-connect-timeout"]),
@@ -80,9 +82,9 @@ const PROGRAMS: &[Program] = &[
     program(&["systemctl"], true,
         &["--user", "--system", "--global", "-q", "--quiet", "--no-pager", "--now", "--no-block", "--no-legend", "-a", "--all", "-l", "--full", "--no-ask-password", "-f", "--force", "--runtime", "--failed", "--plain"],
         &["-t", "--type", "--state", "-p", "--property", "-H", "--host", "-M", "--machine", "-n", "--lines", "-o", "--output", "--root", "-s", "--signal", "--job-mode"]),
-    program(&["make", "gmake"], true,
+    Program { attached: &["-j", "-l"], ..program(&["make", "gmake"], true,
         &["-s", "--silent", "--quiet", "-k", "--keep-going", "-B", "--always-make", "-n", "--dry-run", "-i", "-r", "-R", "-q", "-t", "-w", "-d", "-e", "-b", "-p", "--no-print-directory", "--print-directory", "-S", "-v", "--version", "-j", "--jobs", "-l"],
-        &["-C", "--directory", "-f", "--file", "--makefile", "-I", "--include-dir", "-o", "-W", "--eval"]),
+        &["-C", "--directory", "-f", "--file", "--makefile", "-I", "--include-dir", "-o", "-W", "--eval"]) },
     program(&["ssh"], false,
         &["-1", "-2", "-4", "-6", "-A", "-a", "-C", "-f", "-G", "-g", "-K", "-k", "-M", "-N", "-n", "-q", "-s", "-T", "-t", "-tt", "-V", "-v", "-vv", "-vvv", "-X", "-x", "-Y", "-y"],
         &["-B", "-b", "-c", "-D", "-E", "-e", "-F", "-I", "-i", "-J", "-L", "-l", "-m", "-O", "-o", "-P", "-p", "-Q", "-R", "-S", "-W", "-w"]),
@@ -163,19 +165,17 @@ impl Program {
         if self.valued.contains(&text) {
             return Some(1);
         }
-        if text.starts_with("--") {
-            // `--option=value` never takes the next word.
-            let (name, _) = text.split_once('=')?;
-            return (self.valued.contains(&name) || self.flags.contains(&name)).then_some(0);
-        }
-        // `-Cdir`, `-j8`, `-chdir=x`
-        if text.contains('=') && !text.starts_with("-c") {
+        // `--option=value` never takes the next word.
+        if let Some((name, _)) = text.split_once('=')
+            && (self.valued.contains(&name) || self.flags.contains(&name))
+        {
             return Some(0);
         }
+        if text.starts_with("--") {
+            return None;
+        }
+        // `-Cdir`, `-j8`
         let short = text.get(..2)?;
-        (self.valued.contains(&short)
-            || short == "-j"
-            || short == "-c" && self.valued.contains(&"-c"))
-        .then_some(0)
+        (self.valued.contains(&short) || self.attached.contains(&short)).then_some(0)
     }
 }

@@ -186,7 +186,7 @@ pub(super) fn parallel(args: &[Word]) -> Through {
         let mark = w.starts_with('{') && w.ends_with('}');
         mark || w.bytes().all(|b| b.is_ascii_alphanumeric() || b"_./=:,@%+-".contains(&b))
     };
-    if known.iter().all(|w| plain(w)) {
+    if known.iter().all(plain) {
         let mut words: Vec<Word> = known
             .iter()
             .map(|w| if w.starts_with('{') { Word::Unknown } else { Word::Known((*w).to_owned()) })

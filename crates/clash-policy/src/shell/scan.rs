@@ -13,6 +13,7 @@ struct Found {
     anything: bool,
     defines: bool,
     moves: bool,
+    shifts: bool,
     work: usize,
 }
 
@@ -32,6 +33,9 @@ impl Walker {
         for (name, numeric) in found.names {
             let numeric = numeric && self.state.class(&name).is_none_or(Value::is_numeric);
             self.state.set(&name, if numeric { Value::Number } else { Value::Unknown });
+        }
+        if found.shifts || found.anything {
+            self.state.positional = None;
         }
         if found.moves || found.anything {
             self.state.cwd = Cwd::Unknown;
@@ -122,6 +126,7 @@ impl Walker {
         let Some((program, args)) = simple.words.split_first() else { return };
         match program.bare() {
             Some("cd" | "pushd" | "popd") => found.moves = true,
+            Some("shift" | "set") => found.shifts = true,
             Some(
                 "read" | "mapfile" | "readarray" | "export" | "local" | "declare" | "typeset"
                 | "readonly" | "getopts" | "unset" | "let",

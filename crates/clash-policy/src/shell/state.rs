@@ -61,6 +61,8 @@ pub(super) struct State {
     untracked: bool,
     pub(super) cwd: Cwd,
     pub(super) positional: Option<Rc<[Word]>>,
+    /// The script itself sets the positional parameters.
+    pub(super) arguments_given: bool,
     /// A variable that decides what programs run was set.
     pub(super) steered: Option<&'static str>,
     pub(super) split_changed: bool,
@@ -211,6 +213,19 @@ impl State {
         if self.cwd != mark.cwd {
             self.cwd = Cwd::Unknown;
         }
-        self.positional.clone_from(&mark.positional);
+        let same = match (&self.positional, &mark.positional) {
+            (Some(now), Some(then)) => Rc::ptr_eq(now, then),
+            (now, then) => now.is_none() && then.is_none(),
+        };
+        if !same {
+            self.positional = None;
+            self.arguments_given = true;
+        }
+    }
+
+    /// `set -- …`
+    pub(super) fn give_arguments(&mut self, words: &[Word]) {
+        self.positional = Some(Rc::from(words));
+        self.arguments_given = true;
     }
 }

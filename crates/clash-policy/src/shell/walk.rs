@@ -638,7 +638,8 @@ impl Walker {
         }
         let mark = self.state.mark();
         let args = call.words.get(1..).unwrap_or_default();
-        self.state.positional = Some(Rc::from(args));
+        let positional = self.state.positional.replace(Rc::from(args));
+        let given = self.state.arguments_given;
         for assignment in &call.assignments {
             let value = match &assignment.value {
                 Word::Known(text) => Value::Known(text.clone()),
@@ -657,6 +658,8 @@ impl Walker {
         self.calls.pop();
         // It may return early, and its locals end here.
         self.state.perhaps_since(&mark);
+        self.state.positional = positional;
+        self.state.arguments_given = given;
         certain
     }
 
@@ -719,7 +722,8 @@ impl Walker {
             through = wrappers::look_through(&call.words, &call.stdin);
         }
         let Some(through) = through else { return self.emit(call, None) };
-        self.emit(call.clone(), Some(&through));
+        let (text, stdin) = (call.text.clone(), call.stdin.clone());
+        self.emit(call, Some(&through));
         for (name, value) in &through.variables {
             let why = self.steers(source, name, value);
             self.steered_here = self.steered_here.or(why);
@@ -741,9 +745,9 @@ impl Walker {
             let here = self.here.clone();
             self.inside(position, |walker| match inner {
                 Inner::Command { words, lookup } => {
-                    let text = call.text.clone();
+                    let text = text.clone();
                     let (assignments, redirections) = (Vec::new(), Vec::new());
-                    let stdin = if through.feeds { Stdin::Unknown } else { call.stdin.clone() };
+                    let stdin = if through.feeds { Stdin::Unknown } else { stdin.clone() };
                     let inner = Call { words, assignments, redirections, stdin, lookup, text };
                     if through.elsewhere {
                         walker.emit(inner, None);
