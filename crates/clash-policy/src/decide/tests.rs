@@ -463,5 +463,5 @@ fn what_had_to_give_way_is_told() {
     let decision = run(&layers, &Action::script("claude", "default", "make"));
     assert_eq!(decision.effect, Effect::Deny);
     let told: Vec<_> = decision.parts[0].overruled.iter().map(|o| (o.layer, o.effect)).collect();
-    assert_eq!(told, [(LayerKind::Project, Effect::Allow), (LayerKind::Managed, Effect::Ask)]);
+    assert_eq!(told, [(LayerKind::Managed, Effect::Ask), (LayerKind::Project, Effect::Allow)]);
 }
