@@ -175,7 +175,8 @@ fn why(decision: &Decision) -> String {
             format!("the rule {} at {span}{may} decides", trail.join(" > "))
         }
         Cause::Default { span, .. } => format!("no rule matches; the default is at {span}"),
-        Cause::Inert => "it runs no program".to_owned(),
+        Cause::Inert => "it needs no rule of its own".to_owned(),
+        Cause::Opened => "the shell opens it".to_owned(),
         Cause::Cage => "it is out of reach of every sandbox".to_owned(),
     }
 }

@@ -87,6 +87,8 @@ pub enum Cause {
     },
     /// It starts no program, or only passes on what it reads.
     Inert,
+    /// No rule is about the file the shell opens; the sandbox has the say.
+    Opened,
     /// The path is clash's own or steers the agent.
     Cage,
 }
@@ -225,7 +227,7 @@ impl<'a> Decider<'_, 'a> {
             } else {
                 let action = Action { tool: opened.tool.to_owned(), ..self.action.clone() };
                 let facts = Facts { file: Some(file), ..Facts::tool(&action, self.world) };
-                let ruling = self.stack.rule(&facts, false)?.unwrap_or_else(Ruling::inert);
+                let ruling = self.stack.rule(&facts, false)?.unwrap_or_else(Ruling::opened);
                 let own = ruling.sandbox.map(|sandbox| sandbox.to_sandbox()).transpose()?;
                 let mut part = Part::new(ruling, what)?;
                 for sandbox in own.iter().chain(&decision.sandbox) {

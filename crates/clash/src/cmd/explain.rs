@@ -194,7 +194,8 @@ fn cause(part: &Part) -> String {
         Cause::Default { layer, span, .. } => {
             format!("default of the {} policy at {span}", layer.word())
         }
-        Cause::Inert => "runs no program".to_owned(),
+        Cause::Inert => "needs no rule of its own".to_owned(),
+        Cause::Opened => "opened by the shell".to_owned(),
         Cause::Cage => "clash's own".to_owned(),
     };
     if let Some(sandbox) = part.sandbox.as_ref().filter(|_| part.effect < Effect::Deny) {
@@ -246,7 +247,7 @@ fn part_json(part: &Part) -> Value {
         Cause::Default { layer, span, reason } => {
             json!({"layer": layer.word(), "default": true, "at": span.to_string(), "reason": reason})
         }
-        Cause::Inert | Cause::Cage => Value::Null,
+        Cause::Inert | Cause::Opened | Cause::Cage => Value::Null,
     };
     let overruled: Vec<Value> = part
         .overruled

@@ -25,11 +25,11 @@ fn shown(m: &Machine, args: &[&str]) -> String {
 #[test]
 fn a_command_is_explained_with_its_rule_and_its_sandbox() {
     let m = Machine::new(Who::Me).policy(POLICY);
-    insta::assert_snapshot!(shown(&m, &["explain", "bash", "cd x && cargo build"]), @r#"
+    insta::assert_snapshot!(shown(&m, &["explain", "bash", "cd x && cargo build"]), @r"
     allow: `cargo build` is allowed by ~/.clash/policy.star:4
 
     commands:
-      allow  cd x  [runs no program]
+      allow  cd x  [needs no rule of its own]
       allow  cargo build  [user Bash > cargo at ~/.clash/policy.star:4, sandbox rust_full]
 
     sandbox rust_full (@clash//rust.star:3): cargo, rustc and rustup: the project, the Rust toolchain, the network.
@@ -41,7 +41,7 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
       allow r      $HOME/.config/git/**
       ask   rwcdx  every other path (the system's programs stay readable)
       allow        network
-    "#);
+    ");
     insta::assert_snapshot!(shown(&m, &["explain", "bash", "git -C . push --force"]), @r"
     deny: `git -C . push --force` is denied by ~/.clash/policy.star:5: rewriting shared history
 
@@ -53,7 +53,7 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
 
     commands:
       ask    date  [default of the built-in policy at @clash//builtin.star:6, sandbox project]
-      allow  echo $(date)  [runs no program]
+      allow  echo $(date)  [needs no rule of its own]
 
     sandbox project (@clash//sandboxes.star:8): The project and the temporary directory; no network.
       allow rwcdx  $PWD/**

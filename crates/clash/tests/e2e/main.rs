@@ -15,6 +15,7 @@ mod explain;
 mod hook;
 mod install;
 mod probes;
+mod push_forms;
 mod shell;
 mod support;
 mod trace;
