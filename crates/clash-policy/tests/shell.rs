@@ -175,15 +175,13 @@ fn deep_nests_are_refused_and_do_not_overflow() {
 }
 
 fn time(script: &str) -> Duration {
-    let once = || {
-        let start = Instant::now();
-        assert!(!shell::commands(script).is_empty());
-        start.elapsed()
-    };
-    once().min(once()).min(once())
+    let start = Instant::now();
+    assert!(!shell::commands(script).is_empty());
+    start.elapsed()
 }
 
-/// Eight times the text may take no more than three times eight times as long.
+/// Sixteen times the text takes about sixteen times as long, and nowhere near the
+/// two hundred and fifty-six times of a quadratic analysis.
 #[test]
 fn time_grows_with_the_length_and_no_faster() {
     for unit in [
@@ -234,12 +232,15 @@ fn time_grows_with_the_length_and_no_faster() {
         "*",
         "a;b&",
     ] {
-        let short = unit.repeat(4096 / unit.len() + 1);
-        let long = unit.repeat(8 * (4096 / unit.len() + 1));
-        let (short, long) = (time(&short), time(&long));
-        // Beneath a millisecond the clock says nothing.
-        let allowed = short.max(Duration::from_millis(1)) * 24;
-        assert!(long < allowed, "{unit:?}: {short:?} for one, {long:?} for eight");
+        let short = unit.repeat(2048 / unit.len() + 1);
+        let long = unit.repeat(16 * (2048 / unit.len() + 1));
+        // Beneath a millisecond the clock says nothing, and on a busy machine it
+        // may say too much, so the best of some tries counts.
+        let linear = (0..5).any(|_| {
+            let allowed = time(&short).max(Duration::from_millis(1)) * 80;
+            time(&long) < allowed
+        });
+        assert!(linear, "{unit:?}: {:?} for one, {:?} for sixteen", time(&short), time(&long));
     }
 }
 

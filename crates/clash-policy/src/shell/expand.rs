@@ -66,10 +66,15 @@ enum Use {
     Text,
 }
 
+/// Whether unquoted text could become something else.
+pub(super) fn expands(text: &str) -> bool {
+    text.bytes().any(|b| matches!(b, b'{' | b'*' | b'?' | b'[' | b'~' | b'\\'))
+}
+
 impl Walker {
     pub(super) fn words(&mut self, source: &Source, raw: &Raw) -> Vec<Word> {
         if let [Part::Text(text)] = raw.parts.as_slice() {
-            if !text.contains(['{', '*', '?', '[', '~', '\\']) {
+            if !expands(text) {
                 return vec![Word::Known(text.clone())];
             }
             if let Some(words) = braces(text) {

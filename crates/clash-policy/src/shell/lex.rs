@@ -157,7 +157,8 @@ impl<'a> Parser<'a> {
 
     pub(super) fn word(&mut self, place: Place) -> Parsed<Raw> {
         let start = self.at;
-        let mut parts = Vec::new();
+        // Nearly every word has one part; a long script has many words.
+        let mut parts = Vec::with_capacity(1);
         loop {
             let b = self.peek();
             match b {

@@ -62,7 +62,8 @@ impl Parser<'_> {
             return None;
         }
         let start = self.at;
-        let found = RESERVED.iter().find_map(|word| {
+        let likely = RESERVED.iter().filter(|word| word.as_bytes().first() == Some(&first));
+        let found = likely.into_iter().find_map(|word| {
             self.at = start;
             (self.eat(word) && self.ends_word()).then_some((*word, self.at))
         });

@@ -494,7 +494,10 @@ impl Walker {
         let text = shown(source.text.get(simple.start..simple.end).unwrap_or_default());
         let mut words = Vec::with_capacity(simple.words.len());
         for raw in &simple.words {
-            words.append(&mut self.words(source, raw));
+            match raw.bare().filter(|text| !super::expand::expands(text)) {
+                Some(text) => words.push(Word::Known(text.to_owned())),
+                None => words.append(&mut self.words(source, raw)),
+            }
         }
         let persists = words.is_empty();
         let mut assignments = Vec::with_capacity(simple.assigns.len());

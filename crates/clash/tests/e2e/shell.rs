@@ -89,12 +89,12 @@ impl Random {
     fn script(&mut self) -> String {
         match self.below(3) {
             0 => self.soup(),
-            1 => self.shaped(3),
+            1 => self.shaped(2),
             _ => {
-                let mut script = self.shaped(2);
+                let mut script = self.shaped(1);
                 for _ in 0..self.below(3) {
                     script += ["; ", "\n", " && ", " | ", " || "][self.below(5)];
-                    script += &self.shaped(2);
+                    script += &self.shaped(1);
                 }
                 // A little damage, anywhere.
                 if self.below(4) == 0 {
