@@ -100,8 +100,14 @@ pub struct GrantChange {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Grant {
     /// A path as a policy writes it.
-    Path { path: String, caps: Caps },
-    Host { host: String, port: u16 },
+    Path {
+        path: String,
+        caps: Caps,
+    },
+    Host {
+        host: String,
+        port: u16,
+    },
     Variable(String),
     Port(u16),
     Limit(&'static str),

@@ -305,7 +305,8 @@ pub fn paths(sandboxes: &[&Sandbox], places: &Places) -> Vec<(String, PathBuf)> 
 
 /// Hosts and ports that sandboxes tell apart.
 pub fn hosts(sandboxes: &[&Sandbox]) -> Vec<(String, u16)> {
-    let mut found = BTreeSet::from([(UNNAMED_HOST.to_owned(), 443), ("localhost".to_owned(), 8080)]);
+    let mut found =
+        BTreeSet::from([(UNNAMED_HOST.to_owned(), 443), ("localhost".to_owned(), 8080)]);
     for sandbox in sandboxes {
         let Net::Hosts { rules, .. } = &sandbox.net else { continue };
         for rule in rules {

@@ -15,7 +15,7 @@ use clash_policy::ir::{Ir, IrError, SandboxRef};
 use clash_policy::rule::LayerKind;
 use serde::{Deserialize, Serialize};
 
-use crate::dirs::{Dirs, MANAGED_POLICY, create_private};
+use crate::dirs::{Dirs, MANAGED_POLICY, write_private};
 use crate::stamp;
 use crate::trust::Source;
 
@@ -30,7 +30,9 @@ pub(crate) enum PolicyError {
     /// What the compiler said, with its place.
     #[error("{message}")]
     Mistake { message: String, hint: Option<String> },
-    #[error("the policy {file} took too long or too much memory to evaluate and was stopped ({status})")]
+    #[error(
+        "the policy {file} took too long or too much memory to evaluate and was stopped ({status})"
+    )]
     Stopped { file: String, status: std::process::ExitStatus },
     #[error("cannot run the policy compiler {}: {source}", path.display())]
     NoCompiler { path: PathBuf, source: io::Error },
@@ -111,7 +113,7 @@ impl Policy {
         let policy = files.compile()?;
         if settled(policy.ir()?, started)? {
             // A cache that cannot be written costs time and nothing else.
-            let _ = store(&cached, &policy.image);
+            let _ = write_private(&cached, &policy.image);
         }
         Ok(policy)
     }
@@ -205,11 +207,7 @@ impl Files {
     /// With another file in place of one of them, or without it.
     pub(crate) fn replacing(mut self, file: &Path, by: Option<&Path>) -> Self {
         self.candidates.retain_mut(|(_, known)| {
-            if known == file {
-                by.map(|by| *known = by.to_path_buf()).is_some()
-            } else {
-                true
-            }
+            if known == file { by.map(|by| *known = by.to_path_buf()).is_some() } else { true }
         });
         self
     }
@@ -230,7 +228,8 @@ impl Files {
             None => Err(report.mistakes.into_iter().next().map_or_else(
                 || PolicyError::Ir(IrError::NotIr),
                 |Finding { kind, text, hint, .. }| {
-                    let prefix = if kind == "mistake" { "the policy does not compile: " } else { "" };
+                    let prefix =
+                        if kind == "mistake" { "the policy does not compile: " } else { "" };
                     PolicyError::Mistake { message: format!("{prefix}{text}"), hint }
                 },
             )),
@@ -283,12 +282,4 @@ fn settled(ir: Ir<'_>, started: SystemTime) -> Result<bool, IrError> {
         }
     }
     Ok(true)
-}
-
-fn store(cached: &Path, image: &[u8]) -> io::Result<()> {
-    let dir = cached.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    create_private(dir)?;
-    let temp = cached.with_extension(format!("{}.tmp", std::process::id()));
-    fs::write(&temp, image)?;
-    fs::rename(&temp, cached)
 }

@@ -70,6 +70,10 @@ fn files_and_pages_are_explained_too() {
     insta::assert_snapshot!(shown(&m, &["explain", "read", "../.ssh/id_ed25519"]), @r#"
     ask: `~/.ssh/id_ed25519` needs your approval: sandbox project does not grant read there
 
+    because:
+      ask    ~/.ssh/id_ed25519  [default of the built-in policy at @clash//builtin.star:6, sandbox project]
+             sandbox project says ask read by its default
+
     sandbox project (@clash//sandboxes.star:8): The project and the temporary directory; no network.
       allow rwcdx  $PWD/**
       allow rwcdx  $TMPDIR/**
@@ -78,8 +82,18 @@ fn files_and_pages_are_explained_too() {
       ask   rwcdx  every other path (the system's programs stay readable)
       deny         network
     "#);
-    insta::assert_snapshot!(shown(&m, &["explain", "webfetch", "https://docs.rs/serde"]), @r#"allow: `docs.rs` is allowed by ~/.clash/policy.star:7"#);
-    insta::assert_snapshot!(shown(&m, &["explain", "write", ".claude/settings.json"]), @r#"deny: `~/app/.claude/settings.json` is denied: it steers the agent or clash itself, which no sandbox may change"#);
+    insta::assert_snapshot!(shown(&m, &["explain", "webfetch", "https://docs.rs/serde"]), @r#"
+    allow: `docs.rs` is allowed by ~/.clash/policy.star:7
+
+    because:
+      allow  docs.rs  [user WebFetch > docs.rs at ~/.clash/policy.star:7, sandbox project]
+    "#);
+    insta::assert_snapshot!(shown(&m, &["explain", "write", ".claude/settings.json"]), @r#"
+    deny: `~/app/.claude/settings.json` is denied: it steers the agent or clash itself, which no sandbox may change
+
+    because:
+      deny   ~/app/.claude/settings.json  [clash's own]
+    "#);
     insta::assert_snapshot!(shown(&m, &["explain", "webfetch", "ftp://x"]), @"clash: WebFetch: `ftp://x` is not an http or https URL");
 }
 

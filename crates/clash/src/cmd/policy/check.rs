@@ -60,7 +60,11 @@ fn text(out: &mut Out, Report { mistakes, warnings, .. }: &Report) -> std::io::R
         (0, found) => format!("no mistakes, {}", count(found, "warning")),
         (found, 0) => format!("{}: every action is denied", count(found, "mistake")),
         (found, more) => {
-            format!("{}, {}: every action is denied", count(found, "mistake"), count(more, "warning"))
+            format!(
+                "{}, {}: every action is denied",
+                count(found, "mistake"),
+                count(more, "warning")
+            )
         }
     })
 }

@@ -1,7 +1,9 @@
 //! `clash policy`: looking at policies, testing, comparing and changing them.
 
 mod check;
+pub(super) mod diff;
 mod show;
+mod test;
 
 use std::path::{Path, PathBuf};
 
@@ -24,6 +26,10 @@ enum What {
     Check(check::Args),
     /// Show the policies in force: layers, rules, settings, sandboxes
     Show(show::Args),
+    /// Run the expectations of policies, and a table of actions
+    Test(test::Args),
+    /// Say what becomes more or less permitted from one policy to another
+    Diff(diff::Args),
     /// Say what would be decided about an action, and why; as `clash explain`
     Explain(explain::Args),
 }
@@ -33,6 +39,8 @@ impl Args {
         match self.what {
             What::Check(args) => args.run(out),
             What::Show(args) => args.run(out),
+            What::Test(args) => args.run(out),
+            What::Diff(args) => args.run(out),
             What::Explain(args) => args.run(out),
         }
     }
@@ -40,12 +48,18 @@ impl Args {
 
 /// A policy file that was named; messages and `load()` need its whole path.
 fn alone(file: &Path) -> Result<Files, Failure> {
+    let unreadable =
+        |error| Failure::new(format!("cannot read the policy {}: {error}", file.display()));
+    std::fs::metadata(file).map_err(unreadable)?;
+    Ok(Files::only(&whole(file).map_err(unreadable)?))
+}
+
+/// The path with its directory resolved; a link at its end stays one.
+fn whole(file: &Path) -> std::io::Result<PathBuf> {
     let whole = std::path::absolute(file)?;
-    match std::fs::metadata(&whole) {
-        Ok(_) => Ok(Files::only(&whole)),
-        Err(error) => {
-            Err(Failure::new(format!("cannot read the policy {}: {error}", file.display())))
-        }
+    match (whole.parent(), whole.file_name()) {
+        (Some(dir), Some(name)) => Ok(dir.canonicalize()?.join(name)),
+        _ => Ok(whole),
     }
 }
 
