@@ -177,9 +177,11 @@ impl Lexer<'_> {
 
     /// Compares this line's indentation with the blocks that are open.
     fn indent(&mut self) -> Result<(), Fault> {
-        let line = self.source.get(..self.at).unwrap_or_default();
-        let line = line.rsplit('\n').next().unwrap_or_default();
-        let width = line.bytes().map(|b| if b == b'\t' { 8 } else { 1 }).sum::<usize>();
+        // The spaces at the start; not those after a hidden line end.
+        let spaces = self.tokens.iter().rev().take_while(|token| token.kind == TokenKind::Space);
+        let spaces = spaces.last().map_or("", |token| token.span.of(self.source));
+        let spaces = spaces.split('\\').next().unwrap_or_default();
+        let width = spaces.bytes().map(|b| if b == b'\t' { 8 } else { 1 }).sum::<usize>();
         let open = |lexer: &Self| lexer.indents.last().copied().unwrap_or(0);
         if width > open(self) {
             self.indents.push(width);

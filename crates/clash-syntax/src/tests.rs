@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use crate::testing::{POSTS, PROGRAM, library};
-use crate::{ExprKind, File, Literal, Problem, StatementKind};
+use crate::{ExprKind, File, Literal, MAX_DEPTH, Problem, StatementKind};
 
 fn texts(file: &File) -> String {
     file.tokens().iter().map(|token| file.text(token.span)).collect()
@@ -133,11 +133,28 @@ fn hostile_nesting_is_refused_at_once() {
 }
 
 #[test]
+fn what_is_just_not_too_deep_can_be_walked() {
+    for (open, close) in
+        [("(", ")"), ("[", "]"), ("{1: ", "}"), ("when(", ")"), ("match({1: ", "})")]
+    {
+        let fits = (1..MAX_DEPTH).rev().find_map(|depth| {
+            let source = format!("{}allow(){}", open.repeat(depth), close.repeat(depth));
+            File::parse(&source).is_ok().then_some(source)
+        });
+        let source = fits.expect(open);
+        crate::fmt::format(&source).unwrap();
+        crate::upgrade::upgrade(&source).unwrap();
+        crate::edit::set(&source, &[crate::edit::Key::str("a")], "deny()").unwrap();
+    }
+}
+
+#[test]
 fn long_files_take_linear_time() {
     let source =
         "when({\"Bash\": {\"git\": {\"push\": deny(reason = \"no\")}}})  # note\n".repeat(20_000);
     let started = std::time::Instant::now();
     File::parse(&source).unwrap();
+    crate::fmt::format(&source).unwrap();
     assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
 }
 

@@ -51,7 +51,8 @@ pub fn upgrade(source: &str) -> Result<Upgraded, SyntaxError> {
 
 fn pass(source: &str) -> Result<(String, Vec<Change>, Vec<Left>), SyntaxError> {
     let file = File::parse(source)?;
-    let mut pass = Pass { file: &file, changes: Vec::new(), left: Vec::new() };
+    let own = OLDER.iter().copied().filter(|name| binds(file.statements(), name)).collect();
+    let mut pass = Pass { file: &file, own, changes: Vec::new(), left: Vec::new() };
     let mut out = Splices::default();
     pass.statements(file.statements(), &mut out);
     let Pass { mut changes, mut left, .. } = pass;
@@ -77,9 +78,15 @@ enum Role {
 
 struct Pass<'a> {
     file: &'a File,
+    /// Names of older forms that the policy gives a meaning of its own.
+    own: Vec<&'static str>,
     changes: Vec<Change>,
     left: Vec<Left>,
 }
+
+const OLDER: &[&str] = &[
+    "Mode", "Tool", "allow", "ask", "deny", "domains", "match", "path", "policy", "sandbox", "tool",
+];
 
 /// The new text, or why the old one stays.
 type Rewritten = Result<String, &'static str>;
@@ -211,7 +218,7 @@ impl<'a> Pass<'a> {
             !place.has_comments(Span::new(expr.span.start, dict.span.start))
                 && !place.has_comments(Span::new(dict.span.end, expr.span.end))
         };
-        let name = call.name().filter(|name| !binds(self.file.statements(), name))?;
+        let name = call.name().filter(|name| !self.own.contains(name))?;
         match (name, role) {
             ("tool" | "Tool", Role::TreeKey) => {
                 rules::tool_names(call)?;
