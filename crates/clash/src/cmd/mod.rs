@@ -46,6 +46,8 @@ enum Verb {
     Explain(explain::Args),
     /// Check, show, test, compare and change policies
     Policy(policy::Args),
+    /// Put policies into the one layout; as `clash policy fmt`
+    Fmt(policy::fmt::Args),
     /// Trust the policy that a project brings, or say which are trusted
     Trust(trust::Args),
     /// Show what agents did
@@ -98,6 +100,7 @@ impl Verb {
             Self::Doctor(args) => args.run(out),
             Self::Explain(args) => args.run(out),
             Self::Policy(args) => args.run(out),
+            Self::Fmt(args) => args.run(out),
             Self::Trust(args) => args.run(out),
             Self::Log(args) => args.run(out),
             Self::Sandbox(args) => args.run(out),

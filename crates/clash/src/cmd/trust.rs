@@ -93,7 +93,7 @@ fn look_at(dirs: &Dirs, project: &Path) -> Result<(ProjectPolicy, Policy, Policy
     let (trusted, report) = Files::of(dirs, project, None).trusting().check()?;
     match (trusted, report.project) {
         (Some(trusted), Some(policy)) => {
-            let without = Files::of(dirs, project, None).replacing(&file, None).compile()?;
+            let without = Files::of(dirs, project, None).without(&file).compile()?;
             Ok((policy, trusted, without))
         }
         _ => {

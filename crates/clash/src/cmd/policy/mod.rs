@@ -1,13 +1,18 @@
 //! `clash policy`: looking at policies, testing, comparing and changing them.
 
+mod change;
 mod check;
 pub(super) mod diff;
+mod edit;
+pub(super) mod fmt;
+mod import;
 mod show;
 mod test;
 
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
+use clash_policy::Effect;
 use clash_policy::rule::LayerKind;
 
 use super::explain;
@@ -30,6 +35,20 @@ enum What {
     Test(test::Args),
     /// Say what becomes more or less permitted from one policy to another
     Diff(diff::Args),
+    /// Let an action happen: adds a rule to a policy, or changes the one it has
+    Allow(edit::AllowArgs),
+    /// Refuse an action
+    Deny(edit::DenyArgs),
+    /// Have an action asked about
+    Ask(edit::AllowArgs),
+    /// Take the rule about an action out
+    Remove(edit::RemoveArgs),
+    /// Take the last change of a policy back
+    Undo(change::UndoArgs),
+    /// Put policies into the one layout, or into the present language
+    Fmt(fmt::Args),
+    /// Turn the permissions of other tools into a policy
+    Import(import::Args),
     /// Say what would be decided about an action, and why; as `clash explain`
     Explain(explain::Args),
 }
@@ -40,6 +59,13 @@ impl Args {
             What::Check(args) => args.run(out),
             What::Show(args) => args.run(out),
             What::Test(args) => args.run(out),
+            What::Allow(args) => args.run(Effect::Allow, out),
+            What::Deny(args) => args.run(out),
+            What::Ask(args) => args.run(Effect::Ask, out),
+            What::Remove(args) => args.run(out),
+            What::Undo(args) => args.run(out),
+            What::Fmt(args) => args.run(out),
+            What::Import(args) => args.run(out),
             What::Diff(args) => args.run(out),
             What::Explain(args) => args.run(out),
         }
