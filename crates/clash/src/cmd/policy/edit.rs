@@ -134,10 +134,10 @@ impl Rule {
             None => edit::remove(&before, &path)?,
         };
         // What the compiler says about the text that is not written yet.
-        let policy = files.with_text(&file, &edited.source).compile().map_err(|error| {
-            let message = format!("nothing was changed, because then {error}");
-            Failure { hint: error.hint(), ..Failure::new(message) }
-        })?;
+        let policy = files
+            .with_text(&file, &edited.source)
+            .compile()
+            .map_err(|error| Failure::new(format!("nothing was changed, because then {error}")))?;
         let decision = self.decided(&policy, &words, &dirs, &project)?;
         if let Some(unmet) = wanted.and_then(|wanted| wanted.unmet(&decision)) {
             let reason = say::reason(&decision);

@@ -8,6 +8,7 @@ use clash_syntax::{File, StatementKind};
 use serde_json::{Value, json};
 
 use super::change::{Change, How, carry_out, read};
+use super::module::{EXPORT, Module, module};
 use crate::cmd::{project, unless_closed};
 use crate::dirs::Dirs;
 use crate::exit;
@@ -125,7 +126,14 @@ impl Args {
             report(out, import)?;
             let policy = policy_of(import, dirs, project);
             let name = free_name(&policy, import, &changes);
-            let text = format!("{}\nimported = True\n", import.imported.source.trim_end());
+            let Module { text, denies_by_default } = module(&import.imported.source, &name)?;
+            if denies_by_default && !denies(&read(&policy)?.unwrap_or_default())? {
+                let message = format!("{} denies by default", import.file.display());
+                return Err(Failure::new(message).hint(format!(
+                    "say settings(default = deny()) in {} first",
+                    policy.display()
+                )));
+            }
             let file = policy.with_file_name(format!("{name}.star"));
             files = files.with_text(&file, &text);
             changes.push(Change::of(&file, text)?);
@@ -140,10 +148,9 @@ impl Args {
             files = files.with_text(&policy, &text);
             changes.push(Change::of(&policy, text)?);
         }
-        files.compile().map_err(|error| {
-            let message = format!("nothing was changed, because then {error}");
-            Failure { hint: error.hint(), ..Failure::new(message) }
-        })?;
+        files
+            .compile()
+            .map_err(|error| Failure::new(format!("nothing was changed, because then {error}")))?;
         carry_out(out, dirs, changes, self.how)?;
         Ok(exit::OK)
     }
@@ -197,9 +204,17 @@ fn free_name(policy: &Path, import: &Import, changes: &[Change]) -> String {
     [base.clone()].into_iter().chain(numbered).find(|name| !taken(name)).unwrap_or(base)
 }
 
+/// Whether a policy denies what no rule matches.
+fn denies(policy: &str) -> Result<bool, Failure> {
+    let file = File::parse(policy)?;
+    let default = file.calls().filter(|(_, call)| call.name() == Some("settings"));
+    let mut default = default.filter_map(|(_, call)| call.named("default"));
+    Ok(default.any(|value| value.call().and_then(|call| call.name()) == Some("deny")))
+}
+
 /// The policy with one more module loaded: behind the others, else at the head.
 fn loading(policy: &str, name: &str) -> Result<String, Failure> {
-    let line = format!("load(\"{name}.star\", {name} = \"imported\")");
+    let line = format!("load(\"{name}.star\", {name} = \"{EXPORT}\")");
     if policy.lines().any(|known| known.trim() == line) {
         return Ok(policy.to_owned());
     }

@@ -6,6 +6,7 @@ pub(super) mod diff;
 mod edit;
 pub(super) mod fmt;
 mod import;
+mod module;
 mod show;
 mod test;
 
