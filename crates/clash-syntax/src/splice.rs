@@ -18,6 +18,11 @@ impl Splices {
         self.replace(Span::new(at, at), text);
     }
 
+    /// As `insert`, before whatever else is put at the same place.
+    pub(crate) fn insert_first(&mut self, at: usize, text: impl Into<String>) {
+        self.0.insert(0, (Span::new(at, at), text.into()));
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

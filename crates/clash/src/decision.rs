@@ -26,6 +26,13 @@ pub(crate) struct Scene<'a> {
     pub(crate) cwd: &'a Path,
 }
 
+impl<'a> Scene<'a> {
+    /// In the root of a project, of no session.
+    pub(crate) fn of(project: &'a Path) -> Self {
+        Self { project, session: None, cwd: project }
+    }
+}
+
 /// Decides an action by the policy in force.
 pub(crate) fn decide(
     dirs: &Dirs,

@@ -15,6 +15,7 @@ mod exec;
 mod exit;
 mod hook;
 mod policy;
+mod replace_file;
 mod say;
 mod session;
 mod stamp;

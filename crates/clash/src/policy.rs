@@ -5,17 +5,18 @@
 //! those that did not exist; a warm start compares them and runs no Starlark.
 //! A cold start calls `clash-compile`, which lies beside clash.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
 use clash_policy::ir::{Ir, IrError, SandboxRef};
 use clash_policy::rule::LayerKind;
 use serde::{Deserialize, Serialize};
 
-use crate::dirs::{Dirs, MANAGED_POLICY, create_private};
+use crate::dirs::{Dirs, MANAGED_POLICY, write_private};
 use crate::stamp;
 use crate::trust::Source;
 
@@ -113,7 +114,7 @@ impl Policy {
         let policy = files.compile()?;
         if settled(policy.ir()?, started)? {
             // A cache that cannot be written costs time and nothing else.
-            let _ = store(&cached, &policy.image);
+            let _ = write_private(&cached, &policy.image);
         }
         Ok(policy)
     }
@@ -165,6 +166,8 @@ impl Policy {
 pub(crate) struct Files {
     candidates: Vec<(LayerKind, PathBuf)>,
     trust: Trust,
+    /// Texts to take in place of files: what somebody is about to write.
+    instead: BTreeMap<PathBuf, String>,
 }
 
 /// Whether what came with the repository is somebody's word.
@@ -191,12 +194,14 @@ impl Files {
         candidates.extend(session.map(|path| (LayerKind::Session, path)));
         candidates.extend(dirs.project_policy(project).map(|path| (LayerKind::Project, path)));
         candidates.extend(dirs.user_policies.iter().map(|path| (LayerKind::User, path.clone())));
-        Self { candidates, trust: Trust::Recorded(dirs.trust()) }
+        let trust = Trust::Recorded(dirs.trust());
+        Self { candidates, trust, instead: BTreeMap::new() }
     }
 
     /// One file on its own, as if it were the user's.
     pub(crate) fn only(file: &Path) -> Self {
-        Self { candidates: vec![(LayerKind::User, file.to_path_buf())], trust: Trust::Assumed }
+        let candidates = vec![(LayerKind::User, file.to_path_buf())];
+        Self { candidates, trust: Trust::Assumed, instead: BTreeMap::new() }
     }
 
     /// As if the user had trusted the project.
@@ -204,11 +209,22 @@ impl Files {
         Self { trust: Trust::Assumed, ..self }
     }
 
-    /// With another file in place of one of them, or without it.
-    pub(crate) fn replacing(mut self, file: &Path, by: Option<&Path>) -> Self {
-        self.candidates.retain_mut(|(_, known)| {
-            if known == file { by.map(|by| *known = by.to_path_buf()).is_some() } else { true }
-        });
+    pub(crate) fn without(mut self, file: &Path) -> Self {
+        self.candidates.retain(|(_, known)| known != file);
+        self
+    }
+
+    /// As if a file held this text.
+    pub(crate) fn with_text(mut self, file: &Path, text: &str) -> Self {
+        self.instead.insert(file.to_path_buf(), text.to_owned());
+        self
+    }
+
+    /// With the policy of a session, which need not exist yet.
+    pub(crate) fn with_session(mut self, file: &Path) -> Self {
+        if self.candidates.iter().all(|(_, known)| known != file) {
+            self.candidates.insert(1, (LayerKind::Session, file.to_path_buf()));
+        }
         self
     }
 
@@ -241,6 +257,9 @@ impl Files {
         let beside = |own: PathBuf| own.with_file_name("clash-compile");
         let compiler = std::env::current_exe().map(beside).unwrap_or_default();
         let mut command = Command::new(&compiler);
+        if !self.instead.is_empty() {
+            command.arg("--instead");
+        }
         for (kind, path) in &self.candidates {
             command.arg(kind.word());
             match &self.trust {
@@ -250,7 +269,7 @@ impl Files {
             command.arg(path);
         }
         // What a policy means must not depend on who calls for it.
-        let output = command.env_clear().stdin(Stdio::null()).output();
+        let output = fed(command.env_clear(), &self.instead);
         let output = output.map_err(|source| PolicyError::NoCompiler { path: compiler, source })?;
         let said = String::from_utf8_lossy(&output.stderr);
         match said.lines().last().map(serde_json::from_str::<Report>) {
@@ -261,12 +280,27 @@ impl Files {
                 Ok((Some(policy), report))
             }
             _ => {
-                let progress = said.lines().filter_map(|line| serde_json::from_str(line).ok());
-                let file = progress.last().map_or_else(String::new, |p: Progress| p.compiling);
+                let mut progress =
+                    said.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
+                let file = progress.next().map_or_else(String::new, |p: Progress| p.compiling);
                 Err(PolicyError::Stopped { file, status: output.status })
             }
         }
     }
+}
+
+/// Runs the compiler with the texts on its standard input.
+fn fed(command: &mut Command, texts: &BTreeMap<PathBuf, String>) -> io::Result<Output> {
+    if texts.is_empty() {
+        return command.stdin(Stdio::null()).output();
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    // It reads everything before it writes anything.
+    if let Some(mut input) = child.stdin.take() {
+        input.write_all(&serde_json::to_vec(texts)?)?;
+    }
+    child.wait_with_output()
 }
 
 /// A session's own policy, in its directory.
@@ -282,12 +316,4 @@ fn settled(ir: Ir<'_>, started: SystemTime) -> Result<bool, IrError> {
         }
     }
     Ok(true)
-}
-
-fn store(cached: &Path, image: &[u8]) -> io::Result<()> {
-    let dir = cached.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    create_private(dir)?;
-    let temp = cached.with_extension(format!("{}.tmp", std::process::id()));
-    fs::write(&temp, image)?;
-    fs::rename(&temp, cached)
 }

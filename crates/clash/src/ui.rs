@@ -48,11 +48,6 @@ impl Out {
         writeln!(self.stdout, "{value:#}")
     }
 
-    /// Lines of text, with nothing between them and the next.
-    pub(crate) fn lines(&mut self, lines: &[String]) -> io::Result<()> {
-        lines.iter().try_for_each(|line| self.line(line))
-    }
-
     /// The text in a tone, where the terminal has tones.
     pub(crate) fn tone(&self, tone: Tone, text: &str) -> String {
         if self.colour {
@@ -61,6 +56,18 @@ impl Out {
             text.to_owned()
         }
     }
+}
+
+/// Asks the person at the terminal; without one there is nobody to say yes.
+pub(crate) fn confirm(question: &str) -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() {
+        return Err(Failure::new("there is nobody to ask: standard input is no terminal")
+            .hint("`--yes` answers yes"));
+    }
+    let _ = write!(io::stderr(), "{question} [y/N] ");
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
 /// A command's failure: what happened, then what to do.

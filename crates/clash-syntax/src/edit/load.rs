@@ -93,7 +93,7 @@ fn load(place: &Place<'_>, module: &str, name: &str, out: &mut Splices) {
             let at = place.comments_above(first.span.start);
             out.insert(at, format!("{line}\n\n"));
         }
-        None => out.insert(0, format!("{line}\n\n")),
+        None => out.insert_first(0, format!("{line}\n\n")),
     }
 }
 

@@ -315,3 +315,16 @@ proptest! {
         prop_assert_eq!(again.source, added.source);
     }
 }
+
+#[test]
+fn in_an_empty_policy_the_sandbox_is_loaded_before_it_is_used() {
+    let path = [Key::str("Bash"), Key::str("cargo")];
+    let edited = set("", &path, "allow(sandbox = rust_full)").unwrap();
+    insta::assert_snapshot!(edited.source, @r#"
+    load("@clash//rust.star", "rust_full")
+
+    when({
+        "Bash": {"cargo": allow(sandbox = rust_full)},
+    })
+    "#);
+}

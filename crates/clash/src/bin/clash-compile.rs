@@ -8,13 +8,16 @@
 //!
 //! Called by clash with `KIND TRUST FILE` for each layer that may exist, highest
 //! precedence first; TRUST is `trusted`, `untrusted` or the directory with the
-//! records of what the user trusts. Standard output is the image. Standard error
+//! records of what the user trusts. After `--instead` standard input is a JSON
+//! object of files and the texts to take for them: what somebody is about to
+//! write is compiled before it is written. Standard output is the image. Standard error
 //! is JSON, one object a line: `{"compiling": FILE}` before each layer, so that
 //! whoever has to stop this program can say where it was, and at the end the
 //! report: mistakes, warnings, and what the project's policy consists of. With a
 //! mistake there is no image and the exit status is 1.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -42,6 +45,12 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let mut stack = Stack::default();
+    if args.first().is_some_and(|first| first == INSTEAD) {
+        match serde_json::from_reader(io::stdin()) {
+            Ok(texts) => stack.watched.instead = texts,
+            Err(_) => return ExitCode::from(2),
+        }
+    }
     stack.compile(&requests);
     match stack.finish() {
         Ok(code) => code,
@@ -83,7 +92,13 @@ enum Trust {
     Recorded(PathBuf),
 }
 
+const INSTEAD: &str = "--instead";
+
 fn requests(args: &[OsString]) -> Option<Vec<Request>> {
+    let args = match args {
+        [first, args @ ..] if first == INSTEAD => args,
+        args => args,
+    };
     let (triples, rest) = args.as_chunks::<3>();
     let request = |[kind, trust, file]: &[OsString; 3]| {
         let kind = LayerKind::ALL.into_iter().find(|known| kind == known.word())?;
@@ -144,7 +159,8 @@ impl Stack {
     /// Compiles a layer; `false` if there is no such file.
     fn layer(&mut self, request: &Request, shadowed: bool) -> io::Result<bool> {
         let file = &request.file;
-        if shadowed || stamp::of(file)?.is_none() {
+        let given = self.watched.instead.contains_key(file);
+        if shadowed || (!given && stamp::of(file)?.is_none()) {
             self.watched.note(file)?;
             return Ok(false);
         }
@@ -152,7 +168,9 @@ impl Stack {
         // sandbox, read and quote a file from elsewhere.
         let project = (request.kind == LayerKind::Project).then(|| project_of(file)).flatten();
         self.watched.inside(project);
-        self.watched.open(file)?;
+        if !given {
+            self.watched.open(file)?;
+        }
         self.evaluate(request);
         Ok(true)
     }
@@ -244,6 +262,8 @@ struct Watched {
     beneath: RefCell<Option<PathBuf>>,
     /// What the present layer was read from, relative to its project.
     sources: RefCell<Vec<trust::Source>>,
+    /// Texts to take in place of files.
+    instead: HashMap<PathBuf, String>,
 }
 
 /// The project of a `.clash/policy.star`.
@@ -271,6 +291,19 @@ impl Watched {
         let beneath = self.beneath.borrow();
         let inside = beneath.as_ref().and_then(|project| path.strip_prefix(project).ok());
         inside.unwrap_or(path).to_string_lossy().into_owned()
+    }
+
+    fn text(&self, path: &Path) -> io::Result<String> {
+        if let Some(text) = self.instead.get(path) {
+            return Ok(text.clone());
+        }
+        // Before reading: a change in between then shows as a stale cache.
+        if self.note(path)? > MAX_SOURCE {
+            return Err(io::Error::other("it is larger than 1 MiB"));
+        }
+        let mut text = String::new();
+        self.open(path)?.take(MAX_SOURCE).read_to_string(&mut text)?;
+        Ok(text)
     }
 
     fn note(&self, path: &Path) -> io::Result<u64> {
@@ -311,12 +344,7 @@ const MAX_SOURCE: u64 = 1 << 20;
 
 impl Sources for Watched {
     fn read(&self, path: &Path) -> io::Result<String> {
-        // Before reading: a change in between then shows as a stale cache.
-        if self.note(path)? > MAX_SOURCE {
-            return Err(io::Error::other("it is larger than 1 MiB"));
-        }
-        let mut text = String::new();
-        self.open(path)?.take(MAX_SOURCE).read_to_string(&mut text)?;
+        let text = self.text(path)?;
         let path = self.relative(path);
         let mut sources = self.sources.borrow_mut();
         // Read again only to be quoted: what was evaluated is the first.

@@ -8,6 +8,7 @@ mod log;
 mod policy;
 mod sandbox;
 mod show_json;
+mod trust;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -45,6 +46,10 @@ enum Verb {
     Explain(explain::Args),
     /// Check, show, test, compare and change policies
     Policy(policy::Args),
+    /// Put policies into the one layout; as `clash policy fmt`
+    Fmt(policy::fmt::Args),
+    /// Trust the policy that a project brings, or say which are trusted
+    Trust(trust::Args),
     /// Show what agents did
     Log(log::Args),
     /// Run a command in a named sandbox, or look at sandboxes
@@ -95,6 +100,8 @@ impl Verb {
             Self::Doctor(args) => args.run(out),
             Self::Explain(args) => args.run(out),
             Self::Policy(args) => args.run(out),
+            Self::Fmt(args) => args.run(out),
+            Self::Trust(args) => args.run(out),
             Self::Log(args) => args.run(out),
             Self::Sandbox(args) => args.run(out),
             // Both are answered before the parser; what arrives here asked for

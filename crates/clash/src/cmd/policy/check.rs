@@ -34,7 +34,7 @@ impl Args {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
         let (_, report) = files(self.file.as_deref(), self.project)?.check()?;
         let Report { mistakes, warnings, .. } = &report;
-        let ok = mistakes.is_empty() && !(self.strict && !warnings.is_empty());
+        let ok = mistakes.is_empty() && (!self.strict || warnings.is_empty());
         unless_closed(if self.json {
             out.json(&json!({"ok": ok, "mistakes": mistakes, "warnings": warnings}))
         } else {

@@ -61,13 +61,30 @@ fn show(out: &mut Out, layer: &Layer) -> io::Result<()> {
         }
         tree(out, &group.branches, 2)?;
     }
-    if !layer.sandboxes.is_empty() {
+    let own: Vec<&Sandbox> = layer.sandboxes.iter().filter(|it| is_own(layer, it)).collect();
+    if !own.is_empty() {
         out.line("  sandboxes")?;
     }
-    layer.sandboxes.iter().try_for_each(|it| {
+    own.into_iter().try_for_each(|it| {
         let place = out.tone(Tone::Faint, &format!("({})", it.span));
         out.line(format!("    {}: {} {place}", it.name, summary(it)))
     })
+}
+
+/// A module of clash brings more sandboxes along than a policy uses.
+fn is_own(layer: &Layer, sandbox: &Sandbox) -> bool {
+    fn names(branches: &[Branch], name: &str) -> bool {
+        branches.iter().any(|branch| match &branch.then {
+            Node::Rule(rule) => rule.sandbox.as_deref() == Some(name),
+            Node::Tree(below) => names(below, name),
+        })
+    }
+    let Settings { default, default_sandbox, .. } = &layer.settings;
+    let by_default = default.as_ref().and_then(|rule| rule.sandbox.as_ref());
+    layer.kind == LayerKind::BuiltIn
+        || !sandbox.span.file.starts_with('@')
+        || [default_sandbox.as_ref(), by_default].contains(&Some(&sandbox.name))
+        || layer.groups.iter().any(|group| names(&group.branches, &sandbox.name))
 }
 
 fn settings(out: &mut Out, settings: &Settings) -> io::Result<()> {
