@@ -6,6 +6,7 @@
 //! and is never called while a hook has a warm cache. It reads no file and no
 //! environment itself: sources come through [`Sources`].
 
+mod bounds;
 mod builders;
 mod collected;
 mod compile;
@@ -18,6 +19,7 @@ mod merge;
 mod mistake;
 mod names;
 mod nearest;
+mod older;
 mod override_dict;
 mod regex;
 mod value;

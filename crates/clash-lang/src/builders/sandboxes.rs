@@ -24,9 +24,10 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
     /// `fs` matches, `net` the network, `serve` the ports the host may connect
     /// to, `env` the variables it sees, `limits` what it may use up. `protect`
     /// keeps paths that steer programs outside read-only, `unprotect` takes some
-    /// off that list. `extends` starts from another sandbox.
+    /// off that list. `extends` starts from another sandbox. Without a name it is
+    /// called after its line.
     fn sandbox<'v>(
-        name: &str,
+        #[starlark(default = NoneOr::None)] name: NoneOr<&'v str>,
         #[starlark(default = NoneOr::None)] tree: NoneOr<Value<'v>>,
         #[starlark(require = named, default = NoneOr::None)] default: NoneOr<Value<'v>>,
         #[starlark(require = named, default = NoneOr::None)] fs: NoneOr<Value<'v>>,
@@ -41,6 +42,10 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<SandboxValue> {
         let span = span_here(eval);
+        let name = match name {
+            NoneOr::Other(name) => name.to_owned(),
+            NoneOr::None => format!("sandbox_line_{}", span.line),
+        };
         if name.is_empty() {
             return Err(Mistake::new("a sandbox needs a name").into());
         }
