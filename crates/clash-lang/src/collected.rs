@@ -32,6 +32,7 @@ pub(crate) struct Collected {
     pub(crate) settings_at: RefCell<Option<Span>>,
     sandboxes: RefCell<Vec<Arc<Draft>>>,
     uses: RefCell<Vec<(SandboxUse, Span)>>,
+    bases: RefCell<Vec<String>>,
     /// The files that gave rules or settings.
     heard: RefCell<Vec<String>>,
     pub(crate) imports: RefCell<Vec<Import>>,
@@ -87,6 +88,21 @@ impl Collected {
     pub(crate) fn using(&self, sandbox: &SandboxUse, span: &Span) -> String {
         self.uses.borrow_mut().push((sandbox.clone(), span.clone()));
         sandbox.name().to_owned()
+    }
+
+    /// Notes that another sandbox is made from this one.
+    pub(crate) fn building_on(&self, sandbox: &Arc<Draft>) {
+        self.bases.borrow_mut().push(sandbox.sandbox.name.clone());
+    }
+
+    /// The sandboxes that something refers to. In a file without rules all of
+    /// them are there for others.
+    pub(crate) fn used(&self, file: &str) -> Vec<String> {
+        let rules = self.uses.borrow();
+        let named = rules.iter().map(|(sandbox, _)| sandbox.name().to_owned());
+        let known = self.sandboxes.borrow();
+        let all = known.iter().filter(|_| !self.heard_from(file)).map(|s| s.sandbox.name.clone());
+        named.chain(self.bases.borrow().iter().cloned()).chain(all).collect()
     }
 
     /// The default of a tree or policy; of several the strictest.

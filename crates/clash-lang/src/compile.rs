@@ -18,7 +18,7 @@ use crate::collected::Collected;
 use crate::diagnostic::{Diagnostic, Warning};
 use crate::mistake::Mistake;
 use crate::nearest::nearest;
-use crate::{expect, library};
+use crate::{expect, library, lint};
 
 /// Where policy files come from. The caller learns from it which files a
 /// policy depends on.
@@ -42,6 +42,21 @@ pub struct Compiled {
     pub warnings: Vec<Warning>,
 }
 
+/// A module of the library, evaluated on its own.
+pub(crate) fn library_module(name: &str) -> Result<FrozenModule, Diagnostic> {
+    let collected = Collected::default();
+    let compiler = Compiler::new(name, &NoFiles, &collected);
+    compiler.module(name).map_err(|error| compiler.diagnostic(name, &error))
+}
+
+struct NoFiles;
+
+impl Sources for NoFiles {
+    fn read(&self, _: &Path) -> io::Result<String> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
 /// Compiles a policy file (or a library module by its `@clash//` name).
 pub fn compile(
     file: &str,
@@ -50,16 +65,7 @@ pub fn compile(
     sources: &dyn Sources,
 ) -> Result<Compiled, Diagnostic> {
     let collected = Collected::default();
-    let compiler = Compiler {
-        globals: library::globals(),
-        root: file,
-        here: Here::default(),
-        texts: RefCell::default(),
-        sources,
-        collected: &collected,
-        loaded: RefCell::default(),
-        loading: RefCell::default(),
-    };
+    let compiler = Compiler::new(file, sources, &collected);
     compiler.layer(file, kind, trusted).map_err(|error| compiler.diagnostic(file, &error))
 }
 
@@ -76,7 +82,20 @@ struct Compiler<'a> {
     loading: RefCell<Vec<String>>,
 }
 
-impl Compiler<'_> {
+impl<'a> Compiler<'a> {
+    fn new(root: &'a str, sources: &'a dyn Sources, collected: &'a Collected) -> Self {
+        Self {
+            globals: library::globals(),
+            root,
+            here: Here::default(),
+            texts: RefCell::default(),
+            sources,
+            collected,
+            loaded: RefCell::default(),
+            loading: RefCell::default(),
+        }
+    }
+
     fn layer(&self, file: &str, kind: LayerKind, trusted: bool) -> starlark::Result<Compiled> {
         self.module(file)?;
         self.imports()?;
@@ -98,7 +117,11 @@ impl Compiler<'_> {
             };
             expect::check(&expectations, &layer, built_in.as_ref())?;
         }
-        Ok(Compiled { layer, warnings: collected.warnings.take() })
+        let mut warnings = collected.warnings.take();
+        if kind != LayerKind::BuiltIn {
+            warnings.extend(lint::warnings(&layer, &collected.used(file)));
+        }
+        Ok(Compiled { layer, warnings })
     }
 
     /// The layer below every other, compiled apart from this one.

@@ -11,9 +11,11 @@ mod builders;
 mod collected;
 mod compile;
 mod diagnostic;
+mod docs;
 mod draft;
 mod expect;
 mod library;
+mod lint;
 mod lower;
 mod merge;
 mod mistake;
@@ -26,4 +28,5 @@ mod value;
 
 pub use compile::{Compiled, Sources, compile};
 pub use diagnostic::{Diagnostic, Warning};
+pub use docs::{BuilderDoc, Docs, ModuleDoc, SandboxDoc, UnknownName, docs};
 pub use library::{BUILT_IN, modules};

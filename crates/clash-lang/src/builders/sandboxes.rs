@@ -86,7 +86,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
             draft.said.protect = true;
         }
         if let NoneOr::Other(value) = extends {
-            draft = based_on(value, &draft)?;
+            draft = based_on(value, &draft, Collected::of(eval)?)?;
         }
         let draft = Arc::new(draft);
         Collected::of(eval)?.define(&draft)?;
@@ -129,12 +129,19 @@ fn protection(
     Ok(said.then_some(result))
 }
 
-fn based_on(value: Value<'_>, draft: &Draft) -> crate::mistake::Result<Draft> {
+fn based_on(
+    value: Value<'_>,
+    draft: &Draft,
+    collected: &Collected,
+) -> crate::mistake::Result<Draft> {
     match lower::sandbox_arg(value)? {
         SandboxUse::Value(base) if base.sandbox.unrestricted => {
             Err(Mistake::new("a sandbox cannot extend `unrestricted`"))
         }
-        SandboxUse::Value(base) => Ok(base.overlaid(draft)),
+        SandboxUse::Value(base) => {
+            collected.building_on(&base);
+            Ok(base.overlaid(draft))
+        }
         SandboxUse::Named(name) => {
             Err(Mistake::new(format!("extends needs the sandbox itself, found its name `{name}`"))
                 .hint(format!("write extends = {name}"))
@@ -155,7 +162,9 @@ pub(crate) fn sandbox_methods(builder: &mut MethodsBuilder) {
         draft.sandbox.name = this.0.sandbox.name.clone();
         draft.sandbox.span = span_here(eval);
         let draft = Arc::new(draft);
-        Collected::of(eval)?.redefine(&draft);
+        let collected = Collected::of(eval)?;
+        collected.building_on(&other.0);
+        collected.redefine(&draft);
         Ok(SandboxValue(draft))
     }
 }
