@@ -34,9 +34,24 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
 
     sandbox rust_full (@clash//rust.star:3): cargo, rustc and rustup: the project, the Rust toolchain, the network.
       allow rwcdx  $PWD/**
-      allow rwcdx  $CARGO_HOME/**
-      allow rwcdx  $RUSTUP_HOME/**
       allow rwcdx  $TMPDIR/**
+      allow rwcdx  $CARGO_HOME/registry/**
+      allow rwcdx  $CARGO_HOME/git/**
+      allow rwcdx  $CARGO_HOME/.package-cache
+      allow rwcdx  $CARGO_HOME/.package-cache-mutate
+      allow rwcdx  $CARGO_HOME/.global-cache
+      allow rx     $CARGO_HOME/bin/**
+      allow r      $CARGO_HOME/config
+      allow r      $CARGO_HOME/config.toml
+      allow r      $CARGO_HOME/env
+      allow r      $CARGO_HOME/.crates.toml
+      allow r      $CARGO_HOME/.crates2.json
+      allow rwcdx  $RUSTUP_HOME/downloads/**
+      allow rwcdx  $RUSTUP_HOME/tmp/**
+      allow rwcdx  $RUSTUP_HOME/update-hashes/**
+      allow rx     $RUSTUP_HOME/toolchains/**
+      allow rx     $RUSTUP_HOME/settings.toml
+      allow rwcdx  $XDG_CACHE_HOME/sccache/**
       allow r      $HOME/.gitconfig
       allow r      $HOME/.config/git/**
       ask   rwcdx  every other path (the system's programs stay readable)
@@ -52,7 +67,7 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
     ask: `date` needs your approval: no rule matches it, the default is ask
 
     commands:
-      ask    date  [default of the built-in policy at @clash//builtin.star:6, sandbox project]
+      ask    date  [default of the built-in policy at @clash//default.star:6, sandbox project]
       allow  echo $(date)  [needs no rule of its own]
 
     sandbox project (@clash//sandboxes.star:8): The project and the temporary directory; no network.
@@ -72,7 +87,7 @@ fn files_and_pages_are_explained_too() {
     ask: `~/.ssh/id_ed25519` needs your approval: sandbox project does not grant read there
 
     because:
-      ask    ~/.ssh/id_ed25519  [default of the built-in policy at @clash//builtin.star:6, sandbox project]
+      ask    ~/.ssh/id_ed25519  [default of the built-in policy at @clash//default.star:6, sandbox project]
              sandbox project says ask read by its default
 
     sandbox project (@clash//sandboxes.star:8): The project and the temporary directory; no network.
@@ -116,21 +131,36 @@ fn json_says_the_same() {
 #[test]
 fn sandboxes_can_be_looked_at() {
     let m = Machine::new(Who::Me);
-    insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust_full"]), @r#"
+    insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust_full"]), @r"
     sandbox rust_full (@clash//rust.star:3): cargo, rustc and rustup: the project, the Rust toolchain, the network.
       allow rwcdx  $PWD/**
-      allow rwcdx  $CARGO_HOME/**
-      allow rwcdx  $RUSTUP_HOME/**
       allow rwcdx  $TMPDIR/**
+      allow rwcdx  $CARGO_HOME/registry/**
+      allow rwcdx  $CARGO_HOME/git/**
+      allow rwcdx  $CARGO_HOME/.package-cache
+      allow rwcdx  $CARGO_HOME/.package-cache-mutate
+      allow rwcdx  $CARGO_HOME/.global-cache
+      allow rx     $CARGO_HOME/bin/**
+      allow r      $CARGO_HOME/config
+      allow r      $CARGO_HOME/config.toml
+      allow r      $CARGO_HOME/env
+      allow r      $CARGO_HOME/.crates.toml
+      allow r      $CARGO_HOME/.crates2.json
+      allow rwcdx  $RUSTUP_HOME/downloads/**
+      allow rwcdx  $RUSTUP_HOME/tmp/**
+      allow rwcdx  $RUSTUP_HOME/update-hashes/**
+      allow rx     $RUSTUP_HOME/toolchains/**
+      allow rx     $RUSTUP_HOME/settings.toml
+      allow rwcdx  $XDG_CACHE_HOME/sccache/**
       allow r      $HOME/.gitconfig
       allow r      $HOME/.config/git/**
       ask   rwcdx  every other path (the system's programs stay readable)
       allow        network
-    "#);
+    ");
     insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust"]), @r"
     clash: there is no sandbox `rust`
 
-    hint: known are git_full, git_safe, project, readonly, rust_full, unrestricted
+    hint: known are git_full, git_safe, project, readonly, rust_full, rust_safe, unrestricted, workspace
     ");
     m.clash(["sandbox", "plan", "project"]).succeeds().says("landlock").says("seccomp");
 }
