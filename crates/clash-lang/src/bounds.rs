@@ -17,11 +17,11 @@ use crate::mistake::Mistake;
 
 /// A policy is short; these stop one that is not meant to end. A tick is about
 /// one loop round or call.
-const MAX_TICKS: u64 = 500_000;
+const MAX_TICKS: u64 = 400_000;
 const MAX_HEAP: usize = 64 << 20;
 /// Only looked at after many ticks, so that a busy machine refuses no policy.
-const MAX_TIME: Duration = Duration::from_millis(800);
-const MANY_TICKS: u64 = 10_000;
+const MAX_TIME: Duration = Duration::from_millis(400);
+const MANY_TICKS: u64 = 50_000;
 
 /// The statement that is being evaluated.
 #[derive(Clone, Debug, Default)]
