@@ -1,8 +1,7 @@
 //! What git runs: aliases and programs named by options and settings.
 
-use super::Word;
-use super::runners::{command_text, programs, with_arguments};
-use super::wrappers::{Inner, Through};
+use super::super::Word;
+use super::{Inner, Through};
 
 const SETTING: &str = "a setting of git names a program";
 
@@ -56,6 +55,10 @@ const COMMANDS: &[&str] = &[
     "interactive.difffilter",
 ];
 
+fn command_text(text: &str) -> Inner {
+    Inner::Text { text: text.to_owned(), args: None, plain: true }
+}
+
 pub(super) fn through(args: &[Word]) -> Option<Through> {
     let mut through = Through::new("git");
     let mut aliases: Vec<(String, String)> = Vec::new();
@@ -96,7 +99,12 @@ pub(super) fn through(args: &[Word]) -> Option<Through> {
     let name = subcommand.known()?;
     if let Some((_, value)) = aliases.iter().rev().find(|(alias, _)| alias == name) {
         match value.strip_prefix('!') {
-            Some(command) => through.inner.push(with_arguments(command, rest)),
+            // git hands its own arguments to the text.
+            Some(command) => through.inner.push(Inner::Text {
+                text: format!("{command} \"$@\""),
+                args: Some(rest.to_vec()),
+                plain: true,
+            }),
             None if value.contains(['"', '\'', '\\']) => {
                 through = through.hidden("an alias of git is not plain");
             }
@@ -104,7 +112,7 @@ pub(super) fn through(args: &[Word]) -> Option<Through> {
                 let mut words = vec![Word::Known("git".to_owned())];
                 words.extend(value.split_ascii_whitespace().map(|w| Word::Known(w.to_owned())));
                 words.extend_from_slice(rest);
-                through.inner.push(programs(&words));
+                through.inner.push(Inner::program(&words));
             }
         }
         return Some(through);
@@ -183,7 +191,7 @@ fn subcommand_runs(name: &str, args: &[Word], through: &mut Through) {
         }
         "bisect" => {
             if let Some(words) = rest_of("run").filter(|words| !words.is_empty()) {
-                through.inner.push(programs(words));
+                through.inner.push(Inner::program(words));
                 through.inner.push(Inner::Hidden("git runs a text through a shell"));
             }
         }
@@ -197,7 +205,7 @@ fn subcommand_runs(name: &str, args: &[Word], through: &mut Through) {
                 match words.as_slice() {
                     [Word::Known(text)] => through.inner.push(command_text(text)),
                     [] => {}
-                    words => through.inner.push(programs(words)),
+                    words => through.inner.push(Inner::program(words)),
                 }
             }
         }
