@@ -59,6 +59,12 @@ fn command_text(text: &str) -> Inner {
     Inner::Text { text: text.to_owned(), args: None, plain: true }
 }
 
+/// A text that git hands its own arguments to.
+fn text_with_arguments(text: &str, args: &[Word]) -> Inner {
+    let text = if args.is_empty() { text.to_owned() } else { format!("{text} \"$@\"") };
+    Inner::Text { text, args: Some(args.to_vec()), plain: true }
+}
+
 pub(super) fn through(args: &[Word]) -> Option<Through> {
     let mut through = Through::new("git");
     let mut aliases: Vec<(String, String)> = Vec::new();
@@ -99,12 +105,7 @@ pub(super) fn through(args: &[Word]) -> Option<Through> {
     let name = subcommand.known()?;
     if let Some((_, value)) = aliases.iter().rev().find(|(alias, _)| alias == name) {
         match value.strip_prefix('!') {
-            // git hands its own arguments to the text.
-            Some(command) => through.inner.push(Inner::Text {
-                text: format!("{command} \"$@\""),
-                args: Some(rest.to_vec()),
-                plain: true,
-            }),
+            Some(command) => through.inner.push(text_with_arguments(command, rest)),
             None if value.contains(['"', '\'', '\\']) => {
                 through = through.hidden("an alias of git is not plain");
             }
@@ -203,8 +204,14 @@ fn subcommand_runs(name: &str, args: &[Word], through: &mut Through) {
                     .cloned()
                     .collect();
                 match words.as_slice() {
-                    [Word::Known(text)] => through.inner.push(command_text(text)),
                     [] => {}
+                    // What no program is called, git gives to a shell.
+                    [Word::Known(text), rest @ ..]
+                        if text
+                            .contains(|c: char| !(c.is_alphanumeric() || "./_-".contains(c))) =>
+                    {
+                        through.inner.push(text_with_arguments(text, rest));
+                    }
                     words => through.inner.push(Inner::program(words)),
                 }
             }

@@ -7,7 +7,7 @@
 use super::super::Word;
 use super::super::ast::{Body, Node, Operation, Part, Raw};
 use super::super::read::is_name;
-use super::expand::EVALUATES;
+use super::expand::{EVALUATES, expands};
 use super::state::{Value, is_number};
 use super::{Source, Walker};
 
@@ -24,7 +24,12 @@ impl Walker {
             },
             [Part::Expansion(expansion)] => matches!(expansion.operation, Operation::Length),
             [Part::Command { body: Body::Here(list), .. }] => {
-                list.only_pipeline().and_then(|pipeline| pipeline.nodes.last()).is_some_and(counts)
+                let last = list.only_pipeline().and_then(|pipeline| pipeline.nodes.last());
+                let Some(Node::Simple(simple)) = last else { return false };
+                let words: Option<Vec<String>> = simple.words.iter().map(literal).collect();
+                words.is_some_and(|words| {
+                    prints_number(&words) && !words.first().is_some_and(|name| self.shadows(name))
+                })
             }
             _ => false,
         }
@@ -109,22 +114,40 @@ impl Walker {
         let Some([Node::Simple(simple)]) = nodes else { return false };
         let words = simple.words.iter().enumerate();
         words.into_iter().all(|(index, word)| match word.bare() {
-            Some(text) => (index == 0 && text == "seq") || is_number(text),
+            Some("seq") if index == 0 => !self.shadows("seq"),
+            Some(text) => is_number(text),
             None => index > 0 && self.is_numeric(&word.parts),
         })
     }
 }
 
-/// Whether a command certainly prints one number and nothing else.
-fn counts(node: &Node) -> bool {
-    let Node::Simple(simple) = node else { return false };
-    let mut words = simple.words.iter().map(|word| word.bare().unwrap_or("?"));
-    let options = |word: &str| word.starts_with('-') && !word.contains(['?', '=']);
-    match words.next() {
-        Some("wc") => words.all(options),
-        Some("nproc") => true,
-        Some("date") => words.len() == 1 && words.all(|w| w.starts_with("+%s")),
-        Some("grep") => simple.words.len() <= 4 && words.any(|w| w == "-c"),
+/// The word if it is the same whatever the shell knows.
+fn literal(raw: &Raw) -> Option<String> {
+    let text = |part: &Part| match part {
+        Part::Text(text) if !expands(text) => Some(text.clone()),
+        Part::Quoted(text) => Some(text.clone()),
+        _ => None,
+    };
+    raw.parts.iter().map(text).collect()
+}
+
+/// Whether a program certainly prints one number and nothing else. With several
+/// files, or a directory to search, `grep` prints their names as well.
+fn prints_number(words: &[String]) -> bool {
+    const COUNTS: &str = "cEFGPivwxsq";
+    let Some((program, args)) = words.split_first() else { return false };
+    let (options, operands): (Vec<&str>, Vec<&str>) =
+        args.iter().map(String::as_str).partition(|word| word.starts_with('-'));
+    match program.as_str() {
+        "wc" => operands.is_empty() && !options.iter().any(|option| option.contains('=')),
+        "nproc" => true,
+        "date" => options.is_empty() && matches!(*operands, [one] if one.starts_with("+%s")),
+        "grep" => {
+            let plain = |option: &&str| option.chars().skip(1).all(|c| COUNTS.contains(c));
+            options.iter().all(plain)
+                && options.iter().any(|option| option.contains('c'))
+                && operands.len() <= 2
+        }
         _ => false,
     }
 }

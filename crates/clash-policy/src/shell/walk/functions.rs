@@ -29,6 +29,8 @@ pub(super) struct Functions {
     defined: Vec<Rc<Function>>,
     /// Any of this many first may no longer be what its name means.
     doubtful: usize,
+    /// A loop defines one that its body may meet before it is read.
+    pub(super) ahead: bool,
 }
 
 impl Functions {
@@ -43,6 +45,13 @@ impl Functions {
 }
 
 impl Walker {
+    /// Whether the name of a program may mean something else here.
+    pub(super) fn shadows(&self, program: &str) -> bool {
+        self.functions.ahead
+            || self.functions.contains(program)
+            || self.aliases.contains_key(program)
+    }
+
     pub(super) fn define(&mut self, source: &Source, name: &str, body: &Rc<Node>) {
         let function = Rc::new(Function {
             body: Rc::clone(body),

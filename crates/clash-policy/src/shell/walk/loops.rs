@@ -25,6 +25,7 @@ impl Walker {
             self.scan_list(list, &mut found);
         }
         if found.defines {
+            self.functions.ahead = true;
             self.state.untrack();
         }
         if found.anything {
