@@ -198,22 +198,7 @@ fn subcommand_runs(name: &str, args: &[Word], through: &mut Through) {
         }
         "submodule" => {
             if let Some(words) = rest_of("foreach") {
-                let words: Vec<Word> = words
-                    .iter()
-                    .filter(|w| !matches!(w.known(), Some("--recursive" | "-q" | "--quiet")))
-                    .cloned()
-                    .collect();
-                match words.as_slice() {
-                    [] => {}
-                    // What no program is called, git gives to a shell.
-                    [Word::Known(text), rest @ ..]
-                        if text
-                            .contains(|c: char| !(c.is_alphanumeric() || "./_-".contains(c))) =>
-                    {
-                        through.inner.push(text_with_arguments(text, rest));
-                    }
-                    words => through.inner.push(Inner::program(words)),
-                }
+                through.inner.extend(foreach(words));
             }
         }
         "difftool" if has("--extcmd") || short('x') => through.inner.push(Inner::Hidden(HIDDEN)),
@@ -233,6 +218,19 @@ fn subcommand_runs(name: &str, args: &[Word], through: &mut Through) {
         "init" if has("--template") => through.inner.push(Inner::Hidden(HIDDEN)),
         "config" => config(args, through),
         _ => {}
+    }
+}
+
+/// What `git submodule foreach` runs. What no program is called, git gives to a
+/// shell.
+fn foreach(words: &[Word]) -> Option<Inner> {
+    let option = |word: &&Word| matches!(word.known(), Some("--recursive" | "-q" | "--quiet"));
+    let words: Vec<Word> = words.iter().filter(|word| !option(word)).cloned().collect();
+    let (first, rest) = words.split_first()?;
+    let is_name = |text: &str| text.chars().all(|c| c.is_alphanumeric() || "./_-".contains(c));
+    match first.known() {
+        Some(text) if !is_name(text) => Some(text_with_arguments(text, rest)),
+        _ => Some(Inner::program(&words)),
     }
 }
 

@@ -155,16 +155,12 @@ pub(super) fn shell(name: &str, args: &[Word], stdin: &Stdin) -> Through {
         "dash" => "dash",
         _ => "sh",
     };
-    let mut through = Through { transparent: true, feeds: true, ..Through::new(by) };
+    let through = Through { feeds: true, ..Through::transparent(by) };
     let mut args = args;
     let (mut command, mut reads) = (false, false);
     while let Some((word, rest)) = args.split_first() {
         let Some(option) = word.known() else {
-            return through.hidden(if command {
-                "it runs a text that is not known"
-            } else {
-                UNKNOWN_PROGRAM
-            });
+            return through.hidden(if command { UNKNOWN_TEXT } else { UNKNOWN_PROGRAM });
         };
         match option {
             "--" | "-" => {
@@ -198,26 +194,22 @@ pub(super) fn shell(name: &str, args: &[Word], stdin: &Stdin) -> Through {
         }
         args = rest;
     }
-    let plain = !matches!(by, "bash");
-    let script = match (command, args.split_first()) {
+    let (text, args) = match (command, args.split_first()) {
         (true, Some((Word::Known(text), rest))) => {
-            let args = rest.get(1..).unwrap_or_default().to_vec();
-            Some((text.clone(), Some(args)))
+            (text.clone(), Some(rest.get(1..).unwrap_or_default().to_vec()))
         }
-        (true, Some(_)) => return through.hidden("it runs a text that is not known"),
+        (true, Some(_)) => return through.hidden(UNKNOWN_TEXT),
         (true, None) => return through,
         (false, Some(_)) if !reads => return through.hidden("it runs a script file"),
         (false, _) => match stdin {
-            Stdin::Text(text) => Some((text.clone(), None)),
+            Stdin::Text(text) => (text.clone(), None),
             _ => return through.hidden("it runs what it reads"),
         },
     };
-    let Some((text, args)) = script else { return through };
     if by == "fish" || (by == "zsh" && !same_in_zsh(&text)) {
         return through.hidden("another shell reads it differently than bash");
     }
-    through.inner.push(Inner::Text { text, args, plain });
-    through
+    through.running(Inner::Text { text, args, plain: by != "bash" })
 }
 
 /// Texts that zsh certainly reads as bash does.

@@ -220,6 +220,11 @@ impl Walker {
             to.many |= !quoted && (!numeric || self.state.split_changed);
             return;
         };
+        self.spread(&words, quoted, to);
+    }
+
+    /// The words a parameter is, as far as quotes keep them together.
+    fn spread(&self, words: &[Word], quoted: bool, to: &mut Builder) {
         for (index, word) in words.iter().enumerate() {
             if index > 0 {
                 to.cut();
