@@ -219,8 +219,8 @@ fn loading(policy: &str, name: &str) -> Result<String, Failure> {
         return Ok(policy.to_owned());
     }
     let file = File::parse(policy)?;
-    let loads = file.statements().iter().filter(|it| matches!(it.kind, StatementKind::Load(_)));
-    let last = loads.last().map(|statement| file.position(statement.span.end).0);
+    let mut loads = file.statements().iter().filter(|it| matches!(it.kind, StatementKind::Load(_)));
+    let last = loads.next_back().map(|statement| file.position(statement.span.end).0);
     let mut lines: Vec<&str> = policy.lines().collect();
     let at = last.map_or(0, |line| line.min(lines.len()));
     lines.insert(at, &line);
