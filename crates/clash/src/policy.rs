@@ -254,8 +254,7 @@ impl Files {
 
     /// Compiles without the cache; with mistakes there is no policy.
     pub(crate) fn check(&self) -> Result<(Option<Policy>, Report), PolicyError> {
-        let beside = |own: PathBuf| own.with_file_name("clash-compile");
-        let compiler = std::env::current_exe().map(beside).unwrap_or_default();
+        let compiler = compiler();
         let mut command = Command::new(&compiler);
         if !self.instead.is_empty() {
             command.arg("--instead");
@@ -287,6 +286,12 @@ impl Files {
             }
         }
     }
+}
+
+/// The program that knows the language lies beside this one.
+pub(crate) fn compiler() -> PathBuf {
+    let beside = |own: PathBuf| own.with_file_name("clash-compile");
+    std::env::current_exe().map(beside).unwrap_or_default()
 }
 
 /// Runs the compiler with the texts on its standard input.

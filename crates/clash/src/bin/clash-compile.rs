@@ -15,6 +15,9 @@
 //! whoever has to stop this program can say where it was, and at the end the
 //! report: mistakes, warnings, and what the project's policy consists of. With a
 //! mistake there is no image and the exit status is 1.
+//!
+//! With `--docs [NAME]` standard output is what the language and its library offer,
+//! as JSON, and a name that nothing has is a message on standard error.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clash_lang::{Diagnostic, Sources};
+use clash_lang::{BuilderDoc, Diagnostic, ModuleDoc, SandboxDoc, Sources};
 use clash_policy::Span;
 use clash_policy::ir::{self, Input};
 use clash_policy::rule::{Layer, LayerKind};
@@ -40,6 +43,11 @@ mod trust;
 fn main() -> ExitCode {
     bound();
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if let [first, name @ ..] = args.as_slice()
+        && first == "--docs"
+    {
+        return show_docs(name.first().and_then(|name| name.to_str()));
+    }
     let Some(requests) = requests(&args) else {
         let _ = writeln!(io::stderr(), "clash-compile is called by clash with the policies");
         return ExitCode::from(2);
@@ -54,6 +62,32 @@ fn main() -> ExitCode {
     stack.compile(&requests);
     match stack.finish() {
         Ok(code) => code,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn show_docs(name: Option<&str>) -> ExitCode {
+    let docs = match clash_lang::docs(name) {
+        Ok(docs) => docs,
+        Err(unknown) => {
+            let said = json!({"message": unknown.to_string(), "nearest": unknown.nearest});
+            let _ = writeln!(io::stderr(), "{said}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let builder =
+        |it: &BuilderDoc| json!({"name": it.name, "signature": it.signature, "doc": it.doc});
+    let sandbox = |it: &SandboxDoc| json!({"name": it.name, "doc": it.doc, "grants": it.grants});
+    let module = |it: &ModuleDoc| {
+        let sandboxes: Vec<Value> = it.sandboxes.iter().map(sandbox).collect();
+        json!({"name": it.name, "doc": it.doc, "sandboxes": sandboxes, "exports": it.exports})
+    };
+    let said = json!({
+        "builders": docs.builders.iter().map(builder).collect::<Vec<_>>(),
+        "modules": docs.modules.iter().map(module).collect::<Vec<_>>(),
+    });
+    match writeln!(io::stdout(), "{said}") {
+        Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
