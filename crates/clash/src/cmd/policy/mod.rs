@@ -7,7 +7,6 @@ mod docs;
 mod edit;
 pub(super) mod fmt;
 mod import;
-mod module;
 mod show;
 mod test;
 
