@@ -17,10 +17,10 @@ use crate::mistake::Mistake;
 
 /// A policy is short; these stop one that is not meant to end. A tick is about
 /// one loop round or call.
-const MAX_TICKS: u64 = 200_000;
+const MAX_TICKS: u64 = 500_000;
 const MAX_HEAP: usize = 64 << 20;
 /// Only looked at after many ticks, so that a busy machine refuses no policy.
-const MAX_TIME: Duration = Duration::from_millis(1500);
+const MAX_TIME: Duration = Duration::from_millis(800);
 const MANY_TICKS: u64 = 10_000;
 
 /// The statement that is being evaluated.

@@ -403,7 +403,13 @@ mod tests {
 
     fn shown(old: &Sandbox, new: &Sandbox) -> Vec<String> {
         let places = Places::imagined();
-        let world = World { places: &places, links: &NoLinks, baseline: &[], cage: &[] };
+        let world = World {
+            places: &places,
+            cwd: &places.project,
+            links: &NoLinks,
+            baseline: &[],
+            cage: &[],
+        };
         let text = |grant: GrantChange| {
             let GrantChange { change, what, old, new } = grant;
             format!("{} {what:?} {old}→{new}", change.word())

@@ -17,7 +17,7 @@ use clash_sandbox::plan::{Cage, Grant, Refusal, Request, Why, plan};
 
 use crate::agents::claude::{self, shell_prefix};
 use crate::approval::{Approval, ApprovalError};
-use crate::decision::{self, DecisionError};
+use crate::decision::{self, DecisionError, Scene};
 use crate::dirs::{Dirs, NoHome, project_of};
 use crate::hook::shell_quoted;
 use crate::policy::{Policy, PolicyError};
@@ -327,7 +327,10 @@ impl Room {
         let agent = if self.session.is_some() { "claude" } else { "terminal" };
         let action = Action::script(agent, "", script);
         let session = self.session.as_ref().map(|session| session.dir.as_path());
-        Ok(decision::decide(&self.dirs, &self.project, session, &action)?)
+        // Without a working directory no relative name is resolved.
+        let cwd = std::env::current_dir().unwrap_or_default();
+        let scene = Scene { project: &self.project, session, cwd: &cwd };
+        Ok(decision::decide(&self.dirs, scene, &action)?)
     }
 
     /// The script a hook put behind `clash exec --approval ID`.

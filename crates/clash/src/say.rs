@@ -65,7 +65,8 @@ fn part(part: &Part) -> String {
             }
             text
         }
-        Cause::Inert => format!("`{what}` runs no program"),
+        Cause::Inert => format!("`{what}` needs no rule of its own"),
+        Cause::Opened => format!("`{what}` {verb}"),
         Cause::Cage => format!(
             "`{what}` {verb}: it steers the agent or clash itself, which no sandbox may change"
         ),

@@ -9,7 +9,7 @@ use crate::ir::{EdgeRef, Matcher, NodeRef};
 use crate::judge::closeness;
 use crate::pattern::host_matches;
 use crate::rule::{ONLY_HOST, Subject};
-use crate::shell::Word;
+use crate::shell::{Next, Word, next_significant};
 
 use super::DecideError;
 use super::facts::Facts;
@@ -44,12 +44,24 @@ struct Candidate<'x> {
     sure: bool,
 }
 
-/// The words that may come next.
-enum Words<'x> {
-    /// One of these.
-    Known(Vec<Candidate<'x>>),
-    /// One of these, or any word at all, going on at this place.
-    Any(Vec<Candidate<'x>>, usize),
+/// The words that may come next: one of the known, or one that the shell decides.
+struct Words<'x> {
+    known: Vec<Candidate<'x>>,
+    open: Option<Open<'x>>,
+}
+
+/// Any word that begins with this text.
+struct Open<'x> {
+    prefix: &'x str,
+    next: usize,
+    /// It may become any number of words.
+    wild: bool,
+}
+
+impl Open<'_> {
+    fn place(&self, place: Place) -> Place {
+        Place { wild: self.wild, ..behind(place, self.next) }
+    }
 }
 
 /// Beyond this many words a command is taken to hold any word.
@@ -92,15 +104,15 @@ fn words_steps<'a>(
     words: &Words<'_>,
     steps: &mut Vec<Step<'a>>,
 ) -> Result<()> {
-    let (Words::Known(known) | Words::Any(known, _)) = words;
-    if let Words::Any(_, next) = words {
+    if let Some(open) = &words.open {
         for edge in node.literals_of(Subject::Word)? {
-            let next = Place { wild: true, ..behind(place, *next) };
-            steps.push(Step { edge: edge?, next, sure: false });
+            let edge = edge?;
+            if edge.text.starts_with(open.prefix) {
+                steps.push(Step { edge, next: open.place(place), sure: false });
+            }
         }
-        return Ok(());
     }
-    for Candidate { text, next, sure } in known {
+    for Candidate { text, next, sure } in &words.known {
         let next = behind(place, *next);
         let found = node.exact(Subject::Word, text)?;
         steps.extend(found.into_iter().map(|edge| Step { edge, next, sure: *sure }));
@@ -112,51 +124,68 @@ fn behind(place: Place, next: usize) -> Place {
     Place { at: next, options: next, ..place }
 }
 
-/// The next significant word stands behind options, each of which may have
-/// taken the word after it as its value.
 fn next_words<'x>(facts: &'x Facts<'_>, place: Place) -> Words<'x> {
-    let mut known = Vec::new();
+    let none = Words { known: Vec::new(), open: None };
     if facts.opaque {
-        return Words::Known(known);
+        return none;
     }
     if place.wild {
-        return Words::Any(known, place.at);
+        return Words { open: Some(Open { prefix: "", next: place.at, wild: true }), ..none };
     }
+    let mut words = match next_significant(facts.words, place.at) {
+        Next::End => none,
+        Next::Sure { index } => match facts.words.get(index).and_then(Word::known) {
+            Some(word) => {
+                let text = if index == 0 { base_name(word) } else { word };
+                Words { known: vec![Candidate { text, next: index + 1, sure: true }], open: None }
+            }
+            None => none,
+        },
+        Next::Unsure => possible_words(facts, place),
+    };
+    if place.at == 0 {
+        words.known.extend(program_by_path(facts));
+    }
+    words
+}
+
+/// A key may also name a program by its path, as it is written.
+fn program_by_path<'x>(facts: &'x Facts<'_>) -> Option<Candidate<'x>> {
+    let text = facts.words.first()?.known().filter(|word| word.contains('/'))?;
+    Some(Candidate { text, next: 1, sure: text.starts_with('/') || facts.at_start })
+}
+
+/// The next significant word stands behind options, each of which may have
+/// taken the word after it as its value.
+fn possible_words<'x>(facts: &'x Facts<'_>, place: Place) -> Words<'x> {
     let rest = facts.words.get(place.at..).unwrap_or_default();
+    let mut known = Vec::new();
     let mut after_option = false;
     for (offset, word) in rest.iter().enumerate() {
         let next = place.at + offset + 1;
-        match word.known() {
-            None => return Words::Any(known, next),
-            Some(_) if offset > LOOK_AHEAD => return Words::Any(known, next),
-            Some(program) if place.at == 0 => {
-                let (text, sure) = program_name(program);
-                known.push(Candidate { text, next, sure });
-                break;
-            }
-            Some(option) if option.starts_with(['-', '+']) => after_option = true,
-            Some(text) => {
-                known.push(Candidate { text, next, sure: offset == 0 });
-                if !after_option {
-                    break;
-                }
-                after_option = false;
-            }
+        let program = place.at + offset == 0;
+        let Some(text) = word.known().filter(|_| offset <= LOOK_AHEAD) else {
+            let prefix = if program { base_name(word.prefix()) } else { word.prefix() };
+            let open = Open { prefix, next, wild: !word.is_one() || after_option };
+            return Words { known, open: Some(open) };
+        };
+        if text.starts_with(['-', '+']) && !program {
+            after_option = true;
+            continue;
         }
+        let text = if program { base_name(text) } else { text };
+        known.push(Candidate { text, next, sure: false });
+        if !after_option {
+            break;
+        }
+        after_option = false;
     }
-    Words::Known(known)
+    Words { known, open: None }
 }
 
-/// A program is known by its name; elsewhere than in the system's directories
-/// it may be anything that merely has the name.
-fn program_name(program: &str) -> (&str, bool) {
-    match program.rsplit_once('/') {
-        None => (program, true),
-        Some(("/bin" | "/usr/bin" | "/sbin" | "/usr/sbin" | "/usr/local/bin", name)) => {
-            (name, true)
-        }
-        Some((_, name)) => (name, false),
-    }
+/// A program is known by its name, wherever it lies.
+fn base_name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
 }
 
 fn option_steps<'a>(
@@ -192,7 +221,12 @@ fn has_option(
     let mut ended = false;
     for word in rest {
         let Some(word) = word.known() else {
-            found = found.or(Some(false));
+            // What begins with something else is no option.
+            let prefix = word.prefix();
+            let could_be = !matches!(word, Word::Home(_))
+                && (prefix.is_empty() || prefix.starts_with('-'))
+                && (name.is_empty() || name.starts_with(prefix) || prefix.starts_with(name));
+            found = found.or(could_be.then_some(false));
             continue;
         };
         if word.starts_with('-') && word.len() > 1 {
@@ -318,14 +352,13 @@ fn pattern_steps<'a>(
             step(Place { at: facts.words.len(), ..place }, true);
         }
         (Subject::Word, _) => {
-            let (Words::Known(known) | Words::Any(known, _)) = words;
-            for Candidate { text, next, sure } in known {
+            for Candidate { text, next, sure } in &words.known {
                 if edge.matches_text(text)? {
                     step(behind(place, *next), *sure);
                 }
             }
-            if let Words::Any(_, next) = words {
-                step(Place { wild: true, ..behind(place, *next) }, false);
+            if let Some(open) = &words.open {
+                step(open.place(place), false);
             }
         }
         (Subject::Option, _) if !facts.opaque => {

@@ -34,6 +34,6 @@ pub fn reached(
         Input::Fields(fields) => Some(Facts { fields, ..tool }),
     };
     let Some(facts) = facts else { return Ok(None) };
-    let found = walk::branch(&group?, subject, &facts)?;
+    let found = walk::branch(&group?, subject, &facts, false)?.strictest();
     Ok(found.map(|found| found.rule.span()).transpose()?)
 }

@@ -5,7 +5,7 @@ use crate::ir::{Ir, IrError, LayerRef, RuleRef, SandboxRef};
 use crate::rule::LayerKind;
 
 use super::facts::Facts;
-use super::walk::{self, Found};
+use super::walk::{self, Found, Said};
 use super::{Cause, DecideError, Overruled};
 
 /// What one command or tool call came to, before it is shown.
@@ -24,18 +24,16 @@ impl Ruling<'_> {
         Self::without_sandbox(Effect::Allow, Cause::Inert)
     }
 
+    pub(super) fn opened() -> Self {
+        Self::without_sandbox(Effect::Allow, Cause::Opened)
+    }
+
     pub(super) fn caged() -> Self {
         Self::without_sandbox(Effect::Deny, Cause::Cage)
     }
 
     fn without_sandbox(effect: Effect, cause: Cause) -> Self {
         Self { effect, sandbox: None, names_sandbox: false, cause, overruled: Vec::new() }
-    }
-
-    fn as_overruled(&self) -> Option<Overruled> {
-        let Cause::Rule { layer, trail, span, .. } = &self.cause else { return None };
-        let (effect, trail, span) = (self.effect, trail.clone(), span.clone());
-        Some(Overruled { layer: *layer, effect, trail, span })
     }
 }
 
@@ -85,112 +83,135 @@ impl<'a> Stack<'a> {
         })
     }
 
-    /// Asks every layer and applies their precedence. `named_only` leaves out
-    /// rules that are about every command alike.
+    /// Asks every layer and applies their precedence; `None` where no rule has
+    /// more to say than the default. `named_only` leaves out rules that are about
+    /// every command alike, and with them the default.
+    ///
+    /// A rule that may or may not apply cannot lift what holds if it does not:
+    /// the answer is the strictest that any outcome gives.
     pub(super) fn rule(
         &self,
         facts: &Facts<'_>,
         named_only: bool,
     ) -> Result<Option<Ruling<'a>>, DecideError> {
-        let mut said = Vec::new();
-        for layer in &self.layers {
-            let found = walk::layer(layer, facts)?;
-            if let Some(found) = found.filter(|found| !named_only || !found.is_catch_all()) {
-                let (kind, trusted) = (layer.kind()?, layer.trusted()?);
-                said.push(self.ruling(kind, trusted, found)?);
+        let mut claims = Vec::new();
+        for (at, layer) in self.layers.iter().enumerate() {
+            let Said { certain, doubtful } = walk::layer(layer, facts, named_only)?;
+            for found in certain.into_iter().chain(doubtful) {
+                claims.push(Claim::new(at, layer, found)?);
             }
         }
-        Ok(self.prevailing(said))
+        let certain = claims.iter().filter(|claim| !claim.found.doubtful);
+        let mut best = self.prevailing(certain);
+        for doubtful in claims.iter().filter(|claim| claim.found.doubtful) {
+            let others = claims.iter().filter(|c| c.at != doubtful.at && !c.found.doubtful);
+            let mut outcome: Vec<&Claim<'a>> = others.chain([doubtful]).collect();
+            outcome.sort_by_key(|claim| claim.at);
+            let would = self.prevailing(outcome.into_iter());
+            let nothing = if named_only { Effect::Allow } else { self.default.0 };
+            let known = best.as_ref().map_or(nothing, |(claim, _)| claim.effect);
+            let stricter = |(claim, _): &(&Claim<'a>, _)| claim.effect > known;
+            let equal = |(claim, _): &(&Claim<'a>, _)| best.is_none() && claim.effect == known;
+            if would.as_ref().is_some_and(|would| stricter(would) || equal(would)) {
+                best = would;
+            }
+        }
+        best.map(|(claim, sandbox)| self.ruling(claim, sandbox, &claims)).transpose()
     }
 
-    fn prevailing(&self, said: Vec<(LayerKind, bool, Ruling<'a>)>) -> Option<Ruling<'a>> {
-        let mut floor: Option<Ruling<'a>> = None;
-        let mut chosen: Option<(LayerKind, Ruling<'a>)> = None;
-        let mut overruled = Vec::new();
+    /// The claim that holds, given that all of these apply, and where it runs.
+    fn prevailing<'c>(
+        &self,
+        claims: impl Iterator<Item = &'c Claim<'a>>,
+    ) -> Option<(&'c Claim<'a>, Room<'a>)>
+    where
+        'a: 'c,
+    {
+        let mut floor: Option<&Claim<'a>> = None;
+        let mut chosen: Option<&Claim<'a>> = None;
         // What a managed policy allows is what holds where nobody says more.
         let mut managed_allow = None;
-        for (kind, trusted, ruling) in said {
-            let managed = kind == LayerKind::Managed;
-            if !trusted || (managed && ruling.effect > Effect::Allow) {
-                let (kept, lost) = stricter(floor, ruling);
-                floor = Some(kept);
-                overruled.extend(lost);
-                continue;
-            }
-            if managed {
-                managed_allow = Some((kind, ruling));
-                continue;
-            }
-            // A deny of the user is lifted by the session alone.
-            let user_deny = kind == LayerKind::User && ruling.effect == Effect::Deny;
-            let prevails = match &chosen {
-                None => true,
-                Some((known, _)) => user_deny && *known != LayerKind::Session,
-            };
-            let lost = if prevails {
-                chosen.replace((kind, ruling)).map(|(_, lost)| lost)
+        for claim in claims {
+            let managed = claim.kind == LayerKind::Managed;
+            if !claim.trusted || (managed && claim.effect > Effect::Allow) {
+                floor = stricter(floor, claim);
+            } else if managed {
+                managed_allow = Some(claim);
             } else {
-                Some(ruling)
-            };
-            overruled.extend(lost);
-        }
-        let chosen = chosen.or(managed_allow).map(|(_, ruling)| ruling);
-        let sandbox = chosen.as_ref().and_then(|ruling| ruling.sandbox);
-        let names_sandbox = chosen.as_ref().is_some_and(|ruling| ruling.names_sandbox);
-        let (ruling, lost) = match (floor, chosen) {
-            (None, chosen) => (chosen, None),
-            (Some(floor), Some(chosen)) => {
-                let (kept, lost) = stricter(Some(chosen), floor);
-                (Some(kept), lost)
+                // A deny of the user is lifted by the session alone.
+                let user_deny = claim.kind == LayerKind::User && claim.effect == Effect::Deny;
+                let lifted = chosen.is_some_and(|c| !user_deny || c.kind == LayerKind::Session);
+                chosen = if lifted { chosen } else { Some(claim) };
             }
-            (Some(floor), None) if floor.effect >= self.default.0 => (Some(floor), None),
-            (Some(floor), None) => (None, Some(floor)),
+        }
+        let chosen = chosen.or(managed_allow);
+        let winner = match (floor, chosen) {
+            (Some(floor), Some(_)) => stricter(chosen, floor),
+            (Some(floor), None) => Some(floor).filter(|floor| floor.effect >= self.default.0),
+            (None, chosen) => chosen,
         };
-        overruled.extend(lost);
-        ruling.map(|ruling| Ruling {
-            sandbox: ruling.sandbox.or(sandbox).or(Some(self.default_sandbox)),
-            names_sandbox: ruling.names_sandbox || names_sandbox,
-            overruled: overruled.iter().filter_map(Ruling::as_overruled).collect(),
-            ..ruling
-        })
+        winner.map(|winner| (winner, self.room(winner, chosen)))
+    }
+
+    /// A sandbox that came with the repository is no limit to rely on: such a
+    /// rule has none, and the one that would hold without it stays.
+    fn room(&self, winner: &Claim<'a>, chosen: Option<&Claim<'a>>) -> Room<'a> {
+        let of = |claim: &Claim<'a>| Room {
+            sandbox: claim.sandbox.unwrap_or(self.default_sandbox),
+            named: claim.sandbox.is_some(),
+        };
+        match (winner.trusted, chosen) {
+            (true, _) => of(winner),
+            (false, Some(chosen)) => of(chosen),
+            (false, None) => self.default_room(),
+        }
+    }
+
+    fn default_room(&self) -> Room<'a> {
+        let named = self.default.2.sandbox().ok().flatten();
+        Room { sandbox: named.unwrap_or(self.default_sandbox), named: named.is_some() }
     }
 
     fn ruling(
         &self,
-        layer: LayerKind,
-        trusted: bool,
-        found: Found<'a>,
-    ) -> Result<(LayerKind, bool, Ruling<'a>), IrError> {
-        let effect = found.rule.effect()?;
-        let untrusted = !trusted && effect == Effect::Allow;
-        // A sandbox that came with the repository is no limit to rely on: such a
-        // rule has none, and the one that would hold without it stays.
-        let named = if trusted { found.rule.sandbox()? } else { None };
-        let sandbox = if trusted { named.or(Some(self.default_sandbox)) } else { None };
-        let ruling = Ruling {
-            effect: if untrusted { Effect::Ask } else { effect },
-            sandbox,
-            names_sandbox: named.is_some(),
+        claim: &Claim<'a>,
+        room: Room<'a>,
+        claims: &[Claim<'a>],
+    ) -> Result<Ruling<'a>, DecideError> {
+        let mut overruled: Vec<Overruled> = Vec::new();
+        for other in claims.iter().filter(|other| other.at != claim.at) {
+            // Of one layer what is stricter, which comes last.
+            overruled.retain(|known| known.layer != other.kind);
+            overruled.push(Overruled {
+                layer: other.kind,
+                effect: other.effect,
+                trail: other.found.shown(),
+                span: other.found.rule.span()?,
+            });
+        }
+        Ok(Ruling {
+            effect: claim.effect,
+            sandbox: Some(room.sandbox),
+            names_sandbox: room.named,
             cause: Cause::Rule {
-                layer,
-                trail: found.shown(),
-                span: found.rule.span()?,
-                reason: found.rule.reason()?.map(str::to_owned),
-                untrusted,
-                doubtful: found.doubtful,
+                layer: claim.kind,
+                trail: claim.found.shown(),
+                span: claim.found.rule.span()?,
+                reason: claim.found.rule.reason()?.map(str::to_owned),
+                untrusted: claim.lowered,
+                doubtful: claim.found.doubtful,
             },
-            overruled: Vec::new(),
-        };
-        Ok((layer, trusted, ruling))
+            overruled,
+        })
     }
 
     pub(super) fn by_default(&self) -> Ruling<'a> {
         let (effect, layer, rule) = self.default;
-        let named = rule.sandbox().ok().flatten();
+        let room = self.default_room();
         Ruling {
             effect,
-            sandbox: Some(named.unwrap_or(self.default_sandbox)),
-            names_sandbox: named.is_some(),
+            sandbox: Some(room.sandbox),
+            names_sandbox: room.named,
             cause: Cause::Default {
                 layer,
                 span: rule.span().unwrap_or_default(),
@@ -201,11 +222,41 @@ impl<'a> Stack<'a> {
     }
 }
 
-/// The stricter of two, the earlier if they are equal, and the other one.
-fn stricter<'a>(known: Option<Ruling<'a>>, other: Ruling<'a>) -> (Ruling<'a>, Option<Ruling<'a>>) {
-    match known {
-        Some(known) if known.effect >= other.effect => (known, Some(other)),
-        Some(known) => (other, Some(known)),
-        None => (other, None),
+/// A sandbox, and whether a rule names it.
+struct Room<'a> {
+    sandbox: SandboxRef<'a>,
+    named: bool,
+}
+
+/// What one layer says, as it counts among the layers.
+struct Claim<'a> {
+    at: usize,
+    kind: LayerKind,
+    trusted: bool,
+    effect: Effect,
+    /// An allow that counts as ask, because nobody trusts the layer yet.
+    lowered: bool,
+    sandbox: Option<SandboxRef<'a>>,
+    found: Found<'a>,
+}
+
+impl<'a> Claim<'a> {
+    fn new(at: usize, layer: &LayerRef<'a>, found: Found<'a>) -> Result<Self, IrError> {
+        let (trusted, effect) = (layer.trusted()?, found.rule.effect()?);
+        let lowered = !trusted && effect == Effect::Allow;
+        Ok(Self {
+            at,
+            kind: layer.kind()?,
+            trusted,
+            effect: if lowered { Effect::Ask } else { effect },
+            lowered,
+            sandbox: if trusted { found.rule.sandbox()? } else { None },
+            found,
+        })
     }
+}
+
+/// The stricter of two, the earlier if they are equal.
+fn stricter<'c, 'a>(known: Option<&'c Claim<'a>>, other: &'c Claim<'a>) -> Option<&'c Claim<'a>> {
+    known.filter(|known| known.effect >= other.effect).or(Some(other))
 }

@@ -1,13 +1,12 @@
 //! Walking a layer's match trees with one command, tool, path or host.
 //!
-//! Two walks answer together. The *sure* walk follows only keys that certainly
-//! match and stops at the most specific rule. The *possible* walk follows every
-//! key that might match once the shell has expanded its words, as long as
-//! nothing more specific is certain, and keeps the strictest deny or ask. So
-//! denies over-match and allows under-match.
+//! Two answers come together: the most specific rule whose keys certainly match,
+//! and the strictest deny or ask, more specific than that, whose keys might match
+//! once the shell has expanded its words. So denies over-match and allows
+//! under-match.
 
 use crate::effect::Effect;
-use crate::ir::{EdgeRef, GroupRef, LayerRef, Matcher, NodeRef, RuleRef};
+use crate::ir::{EdgeRef, GroupRef, IrError, LayerRef, Matcher, NodeRef, RuleRef};
 use crate::rule::Subject;
 
 use super::DecideError;
@@ -23,17 +22,17 @@ pub(super) struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Whether the rule is about every command alike and names none.
-    pub(super) fn is_catch_all(&self) -> bool {
-        let names = |edge: &EdgeRef<'_>| {
-            matches!(edge.subject, Subject::Word | Subject::Option) && edge.matcher != Matcher::Any
-        };
-        !self.trail.iter().any(names)
-    }
-
     pub(super) fn shown(&self) -> Vec<String> {
         self.trail.iter().map(shown).collect()
     }
+}
+
+/// Whether a rule is about every command alike and names none.
+fn is_catch_all(trail: &[EdgeRef<'_>]) -> bool {
+    let names = |edge: &EdgeRef<'_>| {
+        matches!(edge.subject, Subject::Word | Subject::Option) && edge.matcher != Matcher::Any
+    };
+    !trail.iter().any(names)
 }
 
 fn shown(edge: &EdgeRef<'_>) -> String {
@@ -47,17 +46,51 @@ fn shown(edge: &EdgeRef<'_>) -> String {
     }
 }
 
-/// What the layer says, or `None` if no rule of it is about this. Groups, and
-/// in them tools, modes and agents, are independent: the strictest holds.
-pub(super) fn layer<'a>(layer: &LayerRef<'a>, facts: &Facts<'_>) -> Result<Option<Found<'a>>> {
-    let mut strictest: Option<Found<'a>> = None;
+/// What a layer, or one of its trees, says.
+#[derive(Default)]
+pub(super) struct Said<'a> {
+    /// The rule that applies whatever the shell makes of its words.
+    pub(super) certain: Option<Found<'a>>,
+    /// A rule that may apply instead, and is stricter.
+    pub(super) doubtful: Option<Found<'a>>,
+}
+
+impl<'a> Said<'a> {
+    fn and(self, other: Self) -> Result<Self> {
+        let certain = stricter(self.certain, other.certain)?;
+        let doubtful = stricter(self.doubtful, other.doubtful)?;
+        Self { certain, doubtful }.settled()
+    }
+
+    fn settled(self) -> Result<Self> {
+        let Self { certain: Some(certain), doubtful: Some(doubtful) } = &self else {
+            return Ok(self);
+        };
+        let settled = doubtful.rule.effect()? <= certain.rule.effect()?;
+        Ok(if settled { Self { doubtful: None, ..self } } else { self })
+    }
+
+    pub(super) fn strictest(self) -> Option<Found<'a>> {
+        self.doubtful.or(self.certain)
+    }
+}
+
+/// What the layer says about this, if anything. Groups, and in them tools, modes
+/// and agents, are independent: the strictest holds. `named_only` leaves out
+/// rules that are about every command alike.
+pub(super) fn layer<'a>(
+    layer: &LayerRef<'a>,
+    facts: &Facts<'_>,
+    named_only: bool,
+) -> Result<Said<'a>> {
+    let mut said = Said::default();
     for group in layer.groups()? {
         let group = group?;
         for subject in Subject::ROOT {
-            strictest = stricter(strictest, branch(&group, subject, facts)?)?;
+            said = said.and(branch(&group, subject, facts, named_only)?)?;
         }
     }
-    Ok(strictest)
+    Ok(said)
 }
 
 /// What the keys about one subject at the root of a tree say.
@@ -65,16 +98,12 @@ pub(super) fn branch<'a>(
     group: &GroupRef<'a>,
     subject: Subject,
     facts: &Facts<'_>,
-) -> Result<Option<Found<'a>>> {
+    named_only: bool,
+) -> Result<Said<'a>> {
     let root = group.root()?;
-    let only = Some(subject);
-    let sure = sure(&root, facts, Place::default(), only, &mut Vec::new())?;
-    if !facts.doubtful() {
-        return Ok(sure);
-    }
-    let mut doubts = Doubts { facts, strictest: None, trail: Vec::new() };
-    doubts.explore(&root, Place::default(), only)?;
-    stricter(sure, doubts.strictest)
+    let mut walk = Walk { facts, named_only, said: Said::default(), trail: Vec::new(), left: MOST };
+    walk.explore(&root, Place::default(), Some(subject), true)?;
+    walk.said.settled()
 }
 
 fn stricter<'a>(a: Option<Found<'a>>, b: Option<Found<'a>>) -> Result<Option<Found<'a>>> {
@@ -84,57 +113,59 @@ fn stricter<'a>(a: Option<Found<'a>>, b: Option<Found<'a>>) -> Result<Option<Fou
     })
 }
 
-/// The most specific rule that certainly applies. A branch that leads nowhere
-/// is passed over. `only` restricts the keys looked at here, not below.
-fn sure<'a>(
-    node: &NodeRef<'a>,
-    facts: &Facts<'_>,
-    place: Place,
-    only: Option<Subject>,
-    trail: &mut Vec<EdgeRef<'a>>,
-) -> Result<Option<Found<'a>>> {
-    if let Some(rule) = node.rule()? {
-        return Ok(Some(Found { rule, trail: trail.clone(), doubtful: false }));
-    }
-    for step in steps(node, facts, place)? {
-        if !step.sure || only.is_some_and(|only| only != step.edge.subject) {
-            continue;
-        }
-        trail.push(step.edge);
-        let found = sure(&step.edge.node()?, facts, step.next, None, trail)?;
-        trail.pop();
-        if found.is_some() {
-            return Ok(found);
-        }
-    }
-    Ok(None)
-}
+/// No tree that the compiler makes is deeper.
+const DEEPEST: usize = 200;
 
-/// The strictest deny or ask that could apply.
-struct Doubts<'x, 'a> {
+/// A command with this many readings is not looked into to the end: it would
+/// keep the agent waiting.
+const MOST: usize = 20_000;
+
+/// One walk finds both answers: keys are tried from the most specific to the
+/// least, up to the first rule that certainly applies. What comes before it may
+/// apply instead, and of that only what is stricter counts.
+struct Walk<'x, 'a> {
     facts: &'x Facts<'x>,
-    strictest: Option<Found<'a>>,
+    named_only: bool,
+    said: Said<'a>,
     trail: Vec<EdgeRef<'a>>,
+    /// How many more nodes may be looked at.
+    left: usize,
 }
 
-impl<'a> Doubts<'_, 'a> {
-    /// Returns whether some rule below certainly applies, so that nothing less
-    /// specific beside it can.
-    fn explore(&mut self, node: &NodeRef<'a>, place: Place, only: Option<Subject>) -> Result<bool> {
+impl<'a> Walk<'_, 'a> {
+    /// Returns whether a rule below certainly applies, given that the way here
+    /// does: nothing less specific beside it is then of interest. `only`
+    /// restricts the keys looked at here, not below; `sure` says whether the way
+    /// here certainly applies.
+    fn explore(
+        &mut self,
+        node: &NodeRef<'a>,
+        place: Place,
+        only: Option<Subject>,
+        sure: bool,
+    ) -> Result<bool> {
+        self.left = self.left.checked_sub(1).ok_or(DecideError::TooManyReadings)?;
         if let Some(rule) = node.rule()? {
-            let effect = rule.effect()?;
-            let known = self.strictest.as_ref().map(|found| found.rule.effect()).transpose()?;
-            if effect > Effect::Allow && known.is_none_or(|known| effect > known) {
-                self.strictest = Some(Found { rule, trail: self.trail.clone(), doubtful: true });
+            if self.named_only && is_catch_all(&self.trail) {
+                return Ok(false);
+            }
+            let found = Found { rule, trail: self.trail.clone(), doubtful: !sure };
+            if sure {
+                self.said.certain = Some(found);
+            } else if rule.effect()? > Effect::Allow {
+                self.said.doubtful = stricter(self.said.doubtful.take(), Some(found))?;
             }
             return Ok(true);
+        }
+        if self.trail.len() >= DEEPEST {
+            return Err(IrError::Damaged.into());
         }
         for step in steps(node, self.facts, place)? {
             if only.is_some_and(|only| only != step.edge.subject) {
                 continue;
             }
             self.trail.push(step.edge);
-            let decides = self.explore(&step.edge.node()?, step.next, None)?;
+            let decides = self.explore(&step.edge.node()?, step.next, None, sure && step.sure)?;
             self.trail.pop();
             if decides && step.sure {
                 return Ok(true);

@@ -114,5 +114,22 @@ fn checksum(bytes: &[u8]) -> u64 {
     sum
 }
 
+/// Gives damaged bytes a header that says they are whole, so that a fuzzer gets
+/// past it to what reads them.
+#[doc(hidden)]
+pub fn reseal(bytes: &mut [u8], build: u64) {
+    let Some((header, _)) = bytes.split_first_chunk_mut::<HEADER>() else { return };
+    let (fixed, end) = header.split_at_mut(HEADER - 8);
+    end.copy_from_slice(&build.to_le_bytes());
+    fixed.fill(0);
+    let length = bytes.len() as u32;
+    let sum = bytes.get(HEADER - 8..).map_or(0, checksum);
+    let mut whole = MAGIC.to_vec();
+    whole.extend(VERSION.to_le_bytes());
+    whole.extend(length.to_le_bytes());
+    whole.extend(sum.to_le_bytes());
+    bytes.iter_mut().zip(whole).for_each(|(byte, right)| *byte = right);
+}
+
 #[cfg(test)]
 mod tests;

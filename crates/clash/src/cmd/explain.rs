@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::show_json::sandbox_json;
 use super::{project, unless_closed};
-use crate::decision;
+use crate::decision::{self, Scene};
 use crate::policy::Policy;
 use crate::say;
 use crate::tool_input::{self, From};
@@ -64,7 +64,9 @@ impl Args {
         let (tool, input) = input(self.what, &dirs.home)?;
         let action = Action { agent: self.agent, tool, mode: self.mode, input };
         let policy = Policy::load(&dirs, &project, None)?;
-        let decision = decision::decide_by(&policy, &dirs, &project, &action)?;
+        let cwd = std::env::current_dir()?;
+        let scene = Scene { project: &project, session: None, cwd: &cwd };
+        let decision = decision::decide_by(&policy, &dirs, scene, &action)?;
         unless_closed(if self.json {
             out.json(&as_json(&decision))
         } else {
@@ -192,7 +194,8 @@ fn cause(part: &Part) -> String {
         Cause::Default { layer, span, .. } => {
             format!("default of the {} policy at {span}", layer.word())
         }
-        Cause::Inert => "runs no program".to_owned(),
+        Cause::Inert => "needs no rule of its own".to_owned(),
+        Cause::Opened => "opened by the shell".to_owned(),
         Cause::Cage => "clash's own".to_owned(),
     };
     if let Some(sandbox) = part.sandbox.as_ref().filter(|_| part.effect < Effect::Deny) {
@@ -244,7 +247,7 @@ fn part_json(part: &Part) -> Value {
         Cause::Default { layer, span, reason } => {
             json!({"layer": layer.word(), "default": true, "at": span.to_string(), "reason": reason})
         }
-        Cause::Inert | Cause::Cage => Value::Null,
+        Cause::Inert | Cause::Opened | Cause::Cage => Value::Null,
     };
     let overruled: Vec<Value> = part
         .overruled

@@ -19,6 +19,7 @@ mod policy;
 mod policy_cache;
 mod policy_edit;
 mod probes;
+mod push_forms;
 mod shell;
 mod support;
 mod trace;

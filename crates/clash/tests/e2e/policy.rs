@@ -38,7 +38,7 @@ fn check_finds_every_mistake_of_every_layer() {
     let m = Machine::new(Who::Me).policy("when({\"Bash\": {\"git\": alow()}})");
     m.write("app/.clash/policy.star", "sandbox(name = 7)");
     insta::assert_snapshot!(shown(&m, &["policy", "check"]), @r#"
-    mistake: ~/app/.clash/policy.star:1:1: type of parameter `name` doesn't match, expected `str`, actual `int (repr: 7)`
+    mistake: ~/app/.clash/policy.star:1:1: type of parameter `name` doesn't match, expected `None | str`, actual `int (repr: 7)`
       |
     1 | sandbox(name = 7)
       | ^
@@ -84,7 +84,7 @@ fn show_is_a_tree_with_the_place_of_every_rule() {
     let tree = shown(&m, &["policy", "show"]);
     let (above, built_in) = tree.split_once("built-in (").unwrap();
     assert!(built_in.contains("readonly: "), "{built_in}");
-    insta::assert_snapshot!(above, @r#"
+    insta::assert_snapshot!(above, @r"
     project (~/app/.clash/policy.star, not trusted: it can only tighten)
       rules
         Bash
@@ -108,9 +108,9 @@ fn show_is_a_tree_with_the_place_of_every_rule() {
         Read
           $HOME/.ssh/**: deny (~/.clash/policy.star:12)
       sandboxes
-        rust_full: 6 path rules, others ask; any network (@clash//rust.star:3)
+        rust_full: 21 path rules, others ask; any network (@clash//rust.star:3)
         project: 4 path rules, others ask; no network (@clash//sandboxes.star:8)
-    "#);
+    ");
     let user = shown(&m, &["policy", "show", "--layer", "user"]);
     assert!(user.starts_with("user (") && !user.contains("make"), "{user}");
     m.clash(["policy", "show", "--layer", "root"]).exits(2).says("layers are managed, session");

@@ -44,7 +44,13 @@ impl Args {
 /// What two policies decide differently on an imagined machine.
 pub(in crate::cmd) fn differences(old: &Policy, new: &Policy) -> Result<Comparison, Failure> {
     let (places, baseline) = (Places::imagined(), readable_by_tools());
-    let world = World { places: &places, links: &NoLinks, baseline: &baseline, cage: &[] };
+    let world = World {
+        places: &places,
+        cwd: &places.project,
+        links: &NoLinks,
+        baseline: &baseline,
+        cage: &[],
+    };
     let (old, new) = (old.ir()?, new.ir()?);
     Ok(compare((old, &old.to_layers()?), (new, &new.to_layers()?), &world)?)
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::change::{Change, How, carry_out, read};
 use crate::cmd::project;
-use crate::decision::decide_by;
+use crate::decision::{Scene, decide_by};
 use crate::dirs::Dirs;
 use crate::policy::{Files, Policy, SESSION_POLICY};
 use crate::session::Session;
@@ -254,7 +254,7 @@ impl Rule {
         let from = From { cwd: project, home: &dirs.home };
         let (tool, input) = tool_input::read(tool, &fields, &from)?;
         let (agent, mode) = ("claude".to_owned(), "default".to_owned());
-        Ok(decide_by(policy, dirs, project, &Action { agent, tool, mode, input })?)
+        Ok(decide_by(policy, dirs, Scene::of(project), &Action { agent, tool, mode, input })?)
     }
 }
 

@@ -1,0 +1,202 @@
+//! What must hold for any input, one function per target. A function returns
+//! whatever the input is, and panics only where something promised does not
+//! hold. Fuzzers (`fuzz_targets/`) and ordinary tests (`tests/`) both call these.
+//!
+//! `clash` has no library, and its parsers are nobody else's business; the hook's
+//! own modules are included here by their path instead.
+#![allow(dead_code, unused_imports, reason = "modules of the program, of which a part is called")]
+
+#[path = "../../crates/clash/src/agents/mod.rs"]
+mod agents;
+#[path = "../../crates/clash/src/caseless.rs"]
+mod caseless;
+#[path = "../../crates/clash/src/dirs.rs"]
+mod dirs;
+#[path = "../../crates/clash/src/env.rs"]
+mod env;
+#[path = "../../crates/clash/src/say.rs"]
+mod say;
+#[path = "../../crates/clash/src/tool_input.rs"]
+mod tool_input;
+
+pub mod seeds;
+
+use std::io;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use clash_lang::Sources;
+use clash_policy::decide::Decision;
+use clash_policy::ir::{self, Ir};
+use clash_policy::path::{NoLinks, Places};
+use clash_policy::rule::{Layer, LayerKind};
+use clash_policy::{Action, Caps, Effect, Field, FileUse, HostUse, Input, World};
+
+/// The policy against which hook messages are decided.
+const POLICY: &str = r#"
+load("@clash//sandboxes.star", "project", "git_safe", "git_full")
+settings(default = ask(), default_sandbox = project)
+when({
+    "Bash": {
+        "git": {
+            "push": {("--force", "-f"): deny()},
+            ("push", "fetch"): allow(sandbox = git_full),
+            glob("**"): allow(sandbox = git_safe),
+        },
+        "sudo": deny(),
+        glob("a*"): ask(),
+    },
+    ("Read", "Write", "Edit", "Glob", "Grep"): {"$PWD": allow(), glob("**/.env"): deny()},
+    "WebFetch": {"docs.rs": allow(), "*.github.com": ask(), "10.0.0.0/8": deny()},
+    "mcp__*": {"a": {"b": deny(), glob("c*"): allow()}, default(): ask()},
+    mode("plan"): {"Bash": ask()},
+})
+"#;
+
+/// One text and nothing beside it.
+struct One<'a>(&'a str);
+
+impl Sources for One<'_> {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        if path == Path::new("/p/policy.star") {
+            Ok(self.0.to_owned())
+        } else {
+            Err(io::ErrorKind::NotFound.into())
+        }
+    }
+}
+
+fn layers_of(source: &str) -> Option<Vec<Layer>> {
+    let one = One(source);
+    let user = clash_lang::compile("/p/policy.star", LayerKind::User, true, &one).ok()?;
+    let built_in =
+        clash_lang::compile(clash_lang::BUILT_IN, LayerKind::BuiltIn, true, &one).expect("ours");
+    Some(vec![user.layer, built_in.layer])
+}
+
+pub fn image_of(source: &str) -> Option<Vec<u8>> {
+    layers_of(source).map(|layers| ir::encode(&layers, &[], 0))
+}
+
+/// A message of Claude Code: what it wants is understood or refused.
+pub fn hook_json(data: &[u8]) {
+    static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
+    let image = IMAGE.get_or_init(|| image_of(POLICY).expect("compiles"));
+    let Ok((event, message)) = agents::claude::parse(data) else { return };
+    let Ok(action) = agents::claude::action(&message, Path::new("/home/user")) else { return };
+    let decision = decided(Ir::open(image, 0).expect("ours"), &action).expect("a sound policy");
+    let reason = format!("{:?}", decision.effect);
+    let _ = agents::claude::reply(event, agents::claude::Answer::Deny { reason });
+}
+
+/// A policy's text: it compiles or is a mistake with a place, and what compiles
+/// can be written, read back and decided with.
+pub fn policy_source(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if outgrows_this_process(text) {
+        return;
+    }
+    let Some(layers) = layers_of(text) else { return };
+    let image = ir::encode(&layers, &[], 0);
+    let ir = Ir::open(&image, 0).expect("just written");
+    let read = ir.to_layers().expect("what was written can be read");
+    assert_eq!(ir::encode(&read, &[], 0).len(), image.len());
+    for action in actions() {
+        // A path that cannot be placed is an error and no decision.
+        let _ = decided(ir, &action);
+    }
+}
+
+/// The evaluator looks at its limits now and then; in between, large numbers
+/// outrun them, and the compiler's own process is what ends then. A fuzzer has
+/// only this one.
+fn outgrows_this_process(text: &str) -> bool {
+    let digits = |part: &str| part.len() > 3;
+    text.split(|c: char| !c.is_ascii_hexdigit() && !matches!(c, 'x' | 'o' | 'b' | '_')).any(
+        |part| part.starts_with(|c: char| c.is_ascii_digit()) && digits(part),
+    ) || text.matches("for ").count() > 3
+        || text.matches('*').count() > 40
+}
+
+/// A compiled policy, whole or damaged: an answer or an error, and the same
+/// answer twice.
+pub fn ir_image(data: &[u8]) {
+    let mut image = data.to_vec();
+    if let Ok(ir) = Ir::open(&image, 0) {
+        read_all(ir);
+    }
+    ir::reseal(&mut image, 0);
+    if let Ok(ir) = Ir::open(&image, 0) {
+        read_all(ir);
+    }
+}
+
+fn read_all(ir: Ir<'_>) {
+    for input in ir.inputs().take(1000) {
+        let _ = input.and_then(|input| input.to_input());
+    }
+    let _ = ir.to_layers();
+    for action in actions() {
+        let _ = decided(ir, &action);
+    }
+}
+
+/// A script: the commands found never lose a program that stands there plainly.
+pub fn shell(data: &[u8]) {
+    let script = String::from_utf8_lossy(data);
+    let commands = clash_policy::shell::commands(&script);
+    assert!(!commands.is_empty());
+    for command in &commands {
+        let _ = clash_policy::shell::is_inert(command);
+    }
+    // Whatever comes first, what a further line runs is seen, or it is said that
+    // something is not known. A backslash and a here-document take the line up.
+    if script.ends_with('\\') || script.contains("<<") {
+        return;
+    }
+    let seen = clash_policy::shell::commands(&format!("{script}\nzzz")).iter().any(|command| {
+        let zzz = |word: &clash_policy::shell::Word| word.known().is_none_or(|w| w.contains("zzz"));
+        command.opaque.is_some() || command.words.iter().any(zzz)
+    });
+    assert!(seen, "a program is hidden");
+}
+
+fn decided(ir: Ir<'_>, action: &Action) -> Result<Decision, clash_policy::decide::DecideError> {
+    let places = Places::imagined();
+    let cage = ["/home/user/.claude".into()];
+    let baseline = [("/usr", Caps::READ)];
+    let world = World { places: &places, links: &NoLinks, baseline: &baseline, cage: &cage };
+    let decision = clash_policy::decide(ir, action, &world)?;
+    let strictest = decision.parts.iter().map(|part| part.effect).max();
+    assert!(strictest.is_some_and(|strictest| decision.effect >= strictest));
+    Ok(decision)
+}
+
+fn actions() -> Vec<Action> {
+    let tool = |tool: &str, input| Action {
+        tool: tool.to_owned(),
+        input,
+        ..Action::script("claude", "default", "")
+    };
+    let file = |path: &str, caseless| FileUse { path: path.into(), needs: Caps::ALL, caseless };
+    let field = |name: &str, values: &[&str]| Field {
+        name: name.to_owned(),
+        values: values.iter().map(|value| (*value).to_owned()).collect(),
+    };
+    vec![
+        Action::script("claude", "plan", "git push --force origin main"),
+        Action::script("claude", "default", "git -C x push -uf $Y; sudo ls && cargo build"),
+        Action::script("codex", "default", "$X; echo $(ls)"),
+        Action::script("codex", "default", "a -b c -d e -f g -h i -j k -l m -n o -p q -r s"),
+        tool("Read", Input::Files(vec![file("/home/user/project/a/.env", false)])),
+        tool("Write", Input::Files(vec![file("/home/user/Project/a", true), file("/usr/x", false)])),
+        tool(
+            "WebFetch",
+            Input::Hosts(vec![
+                HostUse { host: "api.github.com".into(), port: 443 },
+                HostUse { host: "10.1.2.3".into(), port: 80 },
+            ]),
+        ),
+        tool("mcp__db__query", Input::Fields(vec![field("a", &["b", "c"]), field("x", &[])])),
+    ]
+}

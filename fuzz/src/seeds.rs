@@ -1,0 +1,100 @@
+//! What fuzzing starts from: the library's policies and those of the
+//! documentation, their compiled images, and messages and scripts by hand.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+    ("hook_json", crate::hook_json),
+    ("policy_source", crate::policy_source),
+    ("ir_image", crate::ir_image),
+    ("shell", crate::shell),
+];
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+pub fn of(target: &str) -> Vec<Vec<u8>> {
+    let bytes = |texts: Vec<String>| texts.into_iter().map(String::into_bytes).collect();
+    match target {
+        "hook_json" => bytes(messages()),
+        "policy_source" => bytes(policies()),
+        "ir_image" => policies().iter().filter_map(|text| crate::image_of(text)).collect(),
+        "shell" => bytes(SCRIPTS.iter().map(|script| (*script).to_owned()).collect()),
+        _ => Vec::new(),
+    }
+}
+
+/// Every policy of the library and the fenced ones of the documentation.
+fn policies() -> Vec<String> {
+    let mut found = vec![crate::POLICY.to_owned()];
+    found.extend(POLICIES.iter().map(|text| (*text).to_owned()));
+    let read = |dir: &str, ending: &str| {
+        let entries = fs::read_dir(repository().join(dir)).expect("a directory of ours");
+        let mut paths: Vec<_> = entries.map(|entry| entry.expect("readable").path()).collect();
+        paths.sort();
+        let named = move |path: &PathBuf| path.extension().is_some_and(|e| e == ending);
+        paths.retain(named);
+        paths.into_iter().map(|path| fs::read_to_string(path).expect("text")).collect::<Vec<_>>()
+    };
+    found.extend(read("crates/clash-lang/std", "star"));
+    for page in read("docs", "md") {
+        let mut blocks = page.split("```");
+        blocks.next();
+        let fenced = blocks.step_by(2).filter_map(|block| block.split_once('\n'));
+        found.extend(fenced.filter(|(tag, _)| tag.starts_with("star")).map(|(_, s)| s.to_owned()));
+    }
+    found
+}
+
+fn messages() -> Vec<String> {
+    let message = |tool: &str, input: &str| {
+        format!(
+            r#"{{"session_id":"s","transcript_path":"/t","cwd":"/home/user/project","permission_mode":"default","hook_event_name":"PreToolUse","tool_name":"{tool}","tool_input":{input},"tool_use_id":"toolu_1"}}"#
+        )
+    };
+    let mut found: Vec<String> = [
+        ("Bash", r#"{"command":"git push --force $X && ls | head -3","description":"d","timeout":1}"#),
+        ("Read", r#"{"file_path":"../project/./.env","offset":1}"#),
+        ("Edit", r#"{"file_path":"~/x","old_string":"a","new_string":"b"}"#),
+        ("MultiEdit", r#"{"file_path":"/tmp/x","edits":[{"old_string":"a","new_string":"b"}]}"#),
+        ("Grep", r#"{"pattern":"x","path":"src","glob":"**/*.rs"}"#),
+        ("WebFetch", r#"{"url":"https://u:p@API.github.com:8443/x?y#z","prompt":"p"}"#),
+        ("WebSearch", r#"{"query":"x","allowed_domains":["docs.rs","10.0.0.1"]}"#),
+        ("mcp__db__query", r#"{"a":["b","cc"],"n":{"x":1,"y":null,"z":[true,{"w":"v"}]}}"#),
+        ("apply_patch", r#"{"input":"*** Begin Patch\n*** Update File: a\n"}"#),
+    ]
+    .iter()
+    .map(|(tool, input)| message(tool, input))
+    .collect();
+    let events = ["PermissionRequest", "PostToolUse", "SessionStart", "ConfigChange"];
+    let other = |event: &str| message("Bash", r#"{"command":"ls"}"#).replace("PreToolUse", event);
+    found.extend(events.into_iter().map(other));
+    found
+}
+
+const SCRIPTS: &[&str] = &[
+    "cd app && FOO=1 npm test 2>&1 | tail -20; git status & ls\n# note\npwd",
+    r#"g''it "pu"sh 'a b' \$x "it is $y" *.rs ~/x {a,b} $Z"#,
+    "sort < in.txt > \"out file\" 2>>err.log",
+    "echo $(git push) `ls` ${x:-$(id)} $((1+1))",
+    "if true; then git push; fi; for x in a b; do echo $x; done",
+    "f() { git push; }; f; case $x in a) ls;; esac",
+    "cat <<EOF\n$(git push)\nEOF\ncat <<-'E'\n\tx\n\tE\n",
+    "diff <(git push) x; ! git push; { ls; }; (cd x && ls)",
+    "env A=1 sudo -u x timeout 5 nice git push; bash -c 'git push'; xargs -n1 git",
+    "eval 'git push'; . ./x; trap 'git push' EXIT; exec ls",
+    "echo $'a\\nb' $\"x\" a\\\nb; a[1]=2; x+=(1 2); [[ -f x ]] && y",
+];
+
+const POLICIES: &[&str] = &[
+    r#"policy("p", {"Bash": {("a", "b c"): ask(), regex("x+y?"): deny(), glob("z*"): allow(), "e": {end(): ask()}}})
+policy("q", {tool("Read", "Write"): {literal("/a"): allow(), glob("$PWD/*"): deny()}, agent("codex"): {default(): ask()}})"#,
+    r#"s = sandbox("s", {default(): deny(), path("$HOME"): allow("r"), domain("a.b"): allow()}, env = {"A*": deny()}, limits = {"memory": "4G", "wall": "30m"}, protect = ["x"], unprotect = [".git"], serve = [80])
+t = s.update(sandbox("t", fs = {"/x": {"y": cow(), glob("**/*.env"): deny()}, regex("/a.*b"): ask()}, net = {"a.b": allow(), "*.c.d:443": ask(), "10.0.0.0/8": deny(), localhost(8080): allow(), default(): deny()}))
+settings(default = allow(), default_sandbox = t, on_sandbox_violation = "smart", harness_defaults = False)
+when(merge({"Bash": {"git push": allow(sandbox = t)}}, {"Bash": {"git": {"push": deny(reason = "r")}}}))
+expect(deny, "git push")"#,
+    "def f(x):\n    return {x: allow()}\nwhen({\"Bash\": f(\"ls\") | f(\"cat\")})\n[when({\"Bash\": {x: ask()}}) for x in [\"p\", \"q\"]]\n",
+];
