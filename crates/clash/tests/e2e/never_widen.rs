@@ -54,7 +54,13 @@ impl Compiled {
     }
 
     fn world(&self) -> World<'_> {
-        World { places: &self.places, links: &NoLinks, baseline: &[], cage: &[] }
+        World {
+            places: &self.places,
+            cwd: &self.places.project,
+            links: &NoLinks,
+            baseline: &[],
+            cage: &[],
+        }
     }
 
     fn decides(&self, action: &Theirs) -> TheirEffect {
