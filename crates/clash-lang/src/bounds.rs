@@ -17,11 +17,11 @@ use crate::mistake::Mistake;
 
 /// A policy is short; these stop one that is not meant to end. A tick is about
 /// one loop round or call.
-const MAX_TICKS: u64 = 500_000;
+const MAX_TICKS: u64 = 400_000;
 const MAX_HEAP: usize = 64 << 20;
 /// Only looked at after many ticks, so that a busy machine refuses no policy.
-const MAX_TIME: Duration = Duration::from_millis(800);
-const MANY_TICKS: u64 = 10_000;
+const MAX_TIME: Duration = Duration::from_millis(600);
+const MANY_TICKS: u64 = 50_000;
 
 /// The statement that is being evaluated.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +70,10 @@ fn too_big() -> Mistake {
 pub(crate) fn set<'a, 'e>(eval: &mut Evaluator<'_, 'a, 'e>, here: &Here) -> starlark::Result<()> {
     let limits = eval.set_max_tick_count(MAX_TICKS).and_then(|()| eval.set_max_heap_size(MAX_HEAP));
     limits.map_err(starlark::Error::new_other)?;
-    let watch = Watch { here: here.clone(), started: Instant::now() };
+    let started = Instant::now();
+    // A loop with nothing in it has no statement to stop at.
+    eval.set_check_cancelled(Box::new(move || started.elapsed() > MAX_TIME));
+    let watch = Watch { here: here.clone(), started };
     eval.before_stmt_for_dap(BeforeStmtFunc::from_dyn(Box::new(watch)));
     Ok(())
 }
@@ -78,7 +81,8 @@ pub(crate) fn set<'a, 'e>(eval: &mut Evaluator<'_, 'a, 'e>, here: &Here) -> star
 /// The same in our words, when the evaluator itself noticed.
 pub(crate) fn exceeded(message: &str) -> Option<Mistake> {
     let message = message.to_lowercase();
-    if message.contains("tick") && message.contains("limit") {
+    let cancelled = message.contains("cancelled");
+    if cancelled || message.contains("tick") && message.contains("limit") {
         return Some(too_long());
     }
     if message.contains("heap") && message.contains("limit") {

@@ -20,7 +20,7 @@ use crate::judge::{Verdict, World, is_caged, judge};
 use crate::path::PathError;
 use crate::rule::LayerKind;
 use crate::sandbox::Sandbox;
-use crate::shell::{self, Command, Position};
+use crate::shell::{self, Command, Position, Word};
 use crate::span::Span;
 
 use facts::Facts;
@@ -171,7 +171,7 @@ impl<'a> Decider<'_, 'a> {
             } else {
                 self.command(command, needs_none(command), nothing_else)?
             };
-            parts.push((ruling, command.text.clone()));
+            parts.push((ruling, shown(command)));
         }
         if parts.iter().all(|(ruling, _)| ruling.sandbox.is_none()) {
             for (ruling, _) in parts.iter_mut().filter(|(r, _)| r.effect == Effect::Allow) {
@@ -306,6 +306,24 @@ impl Part {
             judged: None,
         })
     }
+}
+
+/// A command that another one runs has the text of that one, so its own words
+/// are shown.
+fn shown(command: &Command) -> String {
+    if !matches!(command.position.last(), Some(Position::Wrapper(_) | Position::Elsewhere(_)))
+        || command.words.is_empty()
+    {
+        return command.text.clone();
+    }
+    let word = |word: &Word| match word {
+        Word::Known(text) if text.contains(char::is_whitespace) => format!("'{text}'"),
+        Word::Known(text) => text.clone(),
+        Word::Home(rest) => format!("~{rest}"),
+        Word::Partial(start) => format!("{start}…"),
+        Word::Unknown => "…".to_owned(),
+    };
+    command.words.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 fn runs_elsewhere(command: &Command) -> bool {
