@@ -30,6 +30,9 @@ impl fmt::Display for Origin {
     }
 }
 
+/// The policy that holds every allow.
+pub(crate) const ALLOWS: &str = "imported allows";
+
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     denies: Tree,
@@ -101,7 +104,7 @@ impl Draft {
         let trees = [
             ("imported denies", &self.denies, Effect::Deny),
             ("imported asks", &self.asks, Effect::Ask),
-            ("imported allows", &self.allows, Effect::Allow),
+            (ALLOWS, &self.allows, Effect::Allow),
         ];
         for (name, tree, effect) in trees.into_iter().filter(|(_, tree, _)| !tree.is_empty()) {
             out.push_str(&format!("\npolicy(\"{name}\", {{\n"));

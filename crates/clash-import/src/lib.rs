@@ -19,6 +19,7 @@ mod codex_rules;
 mod draft;
 mod hosts;
 mod json;
+mod module;
 #[doc(hidden)]
 pub mod oracle;
 mod paths;
@@ -29,6 +30,8 @@ mod tree;
 mod words;
 
 use std::fmt;
+
+pub use module::{EXPORT, Keep, Module, module};
 
 /// What can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -90,6 +90,15 @@ impl PathPattern {
         if out.is_empty() { "/".to_owned() } else { out }
     }
 
+    /// As `key`, and not even the directory itself where only what is in it was
+    /// meant: what has its name may be a file. A kernel rule cannot say this.
+    pub(crate) fn strict_key(&self) -> Key {
+        match self.reach {
+            Reach::Inside => Key::Glob(format!("{}/*/**", self.text().trim_end_matches('/'))),
+            Reach::Below => self.key(),
+        }
+    }
+
     pub(crate) fn key(&self) -> Key {
         let text = self.text();
         let inside = format!("{}/**", text.trim_end_matches('/'));

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::Span;
 use clash_policy::rule::{Layer, LayerKind};
+use starlark::docs::{DocItem, DocMember};
 use starlark::environment::{FrozenModule, Globals, Module};
 use starlark::eval::{Evaluator, FileLoader};
 use starlark::syntax::{AstModule, Dialect};
@@ -196,7 +197,11 @@ impl<'a> Compiler<'a> {
     fn enter(&self, name: &str) -> starlark::Result<()> {
         let mut loading = self.loading.borrow_mut();
         if loading.iter().any(|known| known == name) {
-            return Err(Mistake::new(format!("`{name}` loads itself")).into());
+            let through = match loading.last().filter(|last| *last != name) {
+                Some(last) => format!(" by way of `{last}`"),
+                None => String::new(),
+            };
+            return Err(Mistake::new(format!("`{name}` loads itself{through}")).into());
         }
         if loading.len() >= MAX_LOAD_DEPTH {
             return Err(
@@ -207,11 +212,31 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
+    /// A keyword that a builder does not have, in our words.
+    fn unknown_argument(&self, said: &str) -> Option<Mistake> {
+        let (names, function) = said
+            .trim()
+            .strip_prefix("Found `")?
+            .split_once("` extra named parameter(s) for call to ")?;
+        let name = names.split(['`', ' ', ',']).next()?;
+        let mistake = Mistake::new(format!("{function}() takes no `{name}`")).near(name);
+        let documentation = self.globals.documentation();
+        let DocItem::Member(DocMember::Function(known)) = documentation.members.get(function)?
+        else {
+            return Some(mistake);
+        };
+        let known: Vec<&str> = known.params.regular_params().map(|p| p.name.as_str()).collect();
+        Some(match nearest(name, known.iter().copied()) {
+            Some(near) => mistake.hint(format!("did you mean `{near}`?")),
+            None => mistake.hint(format!("it takes {}", known.join(", "))),
+        })
+    }
+
     /// Finds the best place and the hint in whatever went wrong.
     fn diagnostic(&self, file: &str, error: &starlark::Error) -> Diagnostic {
         let said = error.without_diagnostic().to_string();
-        let exceeded = bounds::exceeded(&said);
-        let mistake = find_mistake(error).or(exceeded.as_ref());
+        let reworded = bounds::exceeded(&said).or_else(|| self.unknown_argument(&said));
+        let mistake = find_mistake(error).or(reworded.as_ref());
         let place = mistake
             .and_then(|m| m.span.clone())
             .or_else(|| error.span().map(span_of))
@@ -316,5 +341,7 @@ impl FileLoader for Relative<'_, '_> {
 
 #[cfg(test)]
 mod compat_tests;
+#[cfg(test)]
+mod diagnostic_tests;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,8 @@
 
 /// It worked.
 pub(crate) const OK: u8 = 0;
-/// A command of clash itself failed; the message says why.
+/// A command of clash itself failed; the message says why. For `policy check`,
+/// `policy test` and `fmt --check`: what they look for was found.
 pub(crate) const FAILED: u8 = 1;
 /// The command line was not understood. For a hook: the action is blocked and
 /// the reason is on standard error, which every agent we know honours.

@@ -168,6 +168,8 @@ pub(crate) struct Files {
     trust: Trust,
     /// Texts to take in place of files: what somebody is about to write.
     instead: BTreeMap<PathBuf, String>,
+    /// The directories with Claude Code's settings: the user's and the project.
+    claude: Option<(PathBuf, PathBuf)>,
 }
 
 /// Whether what came with the repository is somebody's word.
@@ -195,13 +197,14 @@ impl Files {
         candidates.extend(dirs.project_policy(project).map(|path| (LayerKind::Project, path)));
         candidates.extend(dirs.user_policies.iter().map(|path| (LayerKind::User, path.clone())));
         let trust = Trust::Recorded(dirs.trust());
-        Self { candidates, trust, instead: BTreeMap::new() }
+        let claude = Some((dirs.claude.clone(), project.to_path_buf()));
+        Self { candidates, trust, instead: BTreeMap::new(), claude }
     }
 
     /// One file on its own, as if it were the user's.
     pub(crate) fn only(file: &Path) -> Self {
         let candidates = vec![(LayerKind::User, file.to_path_buf())];
-        Self { candidates, trust: Trust::Assumed, instead: BTreeMap::new() }
+        Self { candidates, trust: Trust::Assumed, instead: BTreeMap::new(), claude: None }
     }
 
     /// As if the user had trusted the project.
@@ -230,7 +233,8 @@ impl Files {
 
     fn cache_file(&self, dirs: &Dirs) -> PathBuf {
         let mut names = Vec::new();
-        for (_, path) in &self.candidates {
+        let settings = self.claude.iter().map(|(user, _)| user);
+        for path in self.candidates.iter().map(|(_, path)| path).chain(settings) {
             names.extend(path.as_os_str().as_encoded_bytes());
             names.push(0);
         }
@@ -254,11 +258,13 @@ impl Files {
 
     /// Compiles without the cache; with mistakes there is no policy.
     pub(crate) fn check(&self) -> Result<(Option<Policy>, Report), PolicyError> {
-        let beside = |own: PathBuf| own.with_file_name("clash-compile");
-        let compiler = std::env::current_exe().map(beside).unwrap_or_default();
+        let compiler = compiler();
         let mut command = Command::new(&compiler);
         if !self.instead.is_empty() {
             command.arg("--instead");
+        }
+        if let Some((user, project)) = &self.claude {
+            command.arg("--claude").args([user, project]);
         }
         for (kind, path) in &self.candidates {
             command.arg(kind.word());
@@ -287,6 +293,12 @@ impl Files {
             }
         }
     }
+}
+
+/// The program that knows the language lies beside this one.
+pub(crate) fn compiler() -> PathBuf {
+    let beside = |own: PathBuf| own.with_file_name("clash-compile");
+    std::env::current_exe().map(beside).unwrap_or_default()
 }
 
 /// Runs the compiler with the texts on its standard input.

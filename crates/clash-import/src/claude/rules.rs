@@ -222,7 +222,7 @@ impl Rule<'_> {
         }
         let pattern = converted.pattern;
         let key = self.tool_key(tool);
-        self.put(&[key, pattern.key()]);
+        self.put(&[key, if self.is_allow() { pattern.strict_key() } else { pattern.key() }]);
         let (origin, effect) = (self.origin.clone(), self.effect);
         if READERS.contains(&tool) {
             self.gathered.reads.push((pattern, effect, origin));

@@ -141,11 +141,11 @@ fn rules_about_files_also_hold_for_commands() {
     policy("imported allows", {
         ("Edit", "Write", "MultiEdit", "NotebookEdit"): {
             # permissions.allow[0]: Edit(src/**)
-            glob("$PWD/src/**"): allow(),
+            glob("$PWD/src/*/**"): allow(),
         },
         ("Read", "Glob", "Grep"): {
             # permissions.allow[1]: Read(~/notes/**)
-            glob("$HOME/notes/**"): allow(),
+            glob("$HOME/notes/*/**"): allow(),
         },
     })
     "###);
@@ -231,7 +231,7 @@ fn the_sandbox_block_becomes_a_sandbox() {
     policy("imported allows", {
         ("Edit", "Write", "MultiEdit", "NotebookEdit"): {
             # permissions.allow[0]: Edit(docs/**)
-            glob("$PWD/docs/**"): allow(),
+            glob("$PWD/docs/*/**"): allow(),
         },
         "WebFetch": {
             # permissions.allow[1]: WebFetch(domain:docs.rs)

@@ -45,6 +45,12 @@ pub(crate) fn sandbox_tree(value: Value<'_>, place: &Span, draft: &mut Draft) ->
         if matches!(KeyValue::from_value(key), Some(KeyValue::Default)) {
             draft.sandbox.default = sandbox_default(then, place)?;
             draft.said.default = true;
+        } else if let Some(text) =
+            key.unpack_str().filter(|text| !text.starts_with(['/', '$', '~']))
+        {
+            return Err(Mistake::new(format!("`{text}` is a plain string and no path"))
+                .hint(format!("a host is domain(\"{text}\"), a path path(\"$PWD/{text}\")"))
+                .near(text));
         } else if !tree_entry(key, then, place, draft)? {
             entry(key, then, "", place, &mut draft.sandbox.fs)?;
         }

@@ -64,7 +64,8 @@ pub(crate) fn loose_effect(value: Value<'_>, place: &Span) -> Result<EffectValue
 fn not_an_effect(value: Value<'_>) -> Mistake {
     if value.is_none() {
         return Mistake::new("a key has no effect")
-            .hint("an effect is allow(…), deny(…) or ask(…)");
+            .hint("an effect is allow(…), deny(…) or ask(…)")
+            .near("None");
     }
     Mistake::new(format!("expected an effect, found {} `{}`", value.get_type(), value.to_str()))
         .hint("an effect is allow(…), deny(…) or ask(…)")
@@ -109,7 +110,8 @@ pub(crate) fn sandbox_arg(value: Value<'_>) -> Result<SandboxUse> {
             value.get_type(),
             value.to_str()
         ))
-        .hint("a sandbox is sandbox(…), or loaded: load(\"@clash//sandboxes.star\", \"project\")")),
+        .hint("a sandbox is sandbox(…), or loaded: load(\"@clash//sandboxes.star\", \"project\")")
+        .near(value.to_str())),
     }
 }
 

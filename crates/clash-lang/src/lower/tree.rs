@@ -110,7 +110,12 @@ fn entry(
     out: &mut Vec<Branch>,
 ) -> Result<()> {
     for Path { keys, below } in paths(key, at, scope)? {
-        let then = if DictRef::from_value(then).is_some() {
+        let then = if let Some(dict) = DictRef::from_value(then) {
+            if dict.iter().next().is_none() {
+                return Err(Mistake::new(format!("nothing stands below `{}`", key.to_str()))
+                    .hint("give an effect, or keys and their effects")
+                    .near(key.to_str()));
+            }
             Node::Tree(branches(then, below, scope)?)
         } else {
             Node::Rule(rule(then, scope)?)

@@ -10,11 +10,16 @@
 //! precedence first; TRUST is `trusted`, `untrusted` or the directory with the
 //! records of what the user trusts. After `--instead` standard input is a JSON
 //! object of files and the texts to take for them: what somebody is about to
-//! write is compiled before it is written. Standard output is the image. Standard error
+//! write is compiled before it is written. After `--claude USER PROJECT` come the
+//! directories with Claude Code's settings, for policies that take them over.
+//! Standard output is the image. Standard error
 //! is JSON, one object a line: `{"compiling": FILE}` before each layer, so that
 //! whoever has to stop this program can say where it was, and at the end the
 //! report: mistakes, warnings, and what the project's policy consists of. With a
 //! mistake there is no image and the exit status is 1.
+//!
+//! With `--docs [NAME]` standard output is what the language and its library offer,
+//! as JSON, and a name that nothing has is a message on standard error.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,10 +30,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clash_lang::{Diagnostic, Sources};
+use clash_import::{Base, Format, Keep, Source, import_as, module};
+use clash_lang::{BuilderDoc, Diagnostic, ModuleDoc, SandboxDoc, Sources};
 use clash_policy::Span;
 use clash_policy::ir::{self, Input};
 use clash_policy::rule::{Layer, LayerKind};
+use clash_syntax::edit::Key;
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
 
@@ -40,20 +47,45 @@ mod trust;
 fn main() -> ExitCode {
     bound();
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let Some(requests) = requests(&args) else {
+    if let [first, name @ ..] = args.as_slice()
+        && first == "--docs"
+    {
+        return show_docs(name.first().and_then(|name| name.to_str()));
+    }
+    let mut stack = Stack::default();
+    let Some(requests) = stack.watched.options(&args).and_then(requests) else {
         let _ = writeln!(io::stderr(), "clash-compile is called by clash with the policies");
         return ExitCode::from(2);
     };
-    let mut stack = Stack::default();
-    if args.first().is_some_and(|first| first == INSTEAD) {
-        match serde_json::from_reader(io::stdin()) {
-            Ok(texts) => stack.watched.instead = texts,
-            Err(_) => return ExitCode::from(2),
-        }
-    }
     stack.compile(&requests);
     match stack.finish() {
         Ok(code) => code,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn show_docs(name: Option<&str>) -> ExitCode {
+    let docs = match clash_lang::docs(name) {
+        Ok(docs) => docs,
+        Err(unknown) => {
+            let said = json!({"message": unknown.to_string(), "nearest": unknown.nearest});
+            let _ = writeln!(io::stderr(), "{said}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let builder =
+        |it: &BuilderDoc| json!({"name": it.name, "signature": it.signature, "doc": it.doc});
+    let sandbox = |it: &SandboxDoc| json!({"name": it.name, "doc": it.doc, "grants": it.grants});
+    let module = |it: &ModuleDoc| {
+        let sandboxes: Vec<Value> = it.sandboxes.iter().map(sandbox).collect();
+        json!({"name": it.name, "doc": it.doc, "sandboxes": sandboxes, "exports": it.exports})
+    };
+    let said = json!({
+        "builders": docs.builders.iter().map(builder).collect::<Vec<_>>(),
+        "modules": docs.modules.iter().map(module).collect::<Vec<_>>(),
+    });
+    match writeln!(io::stdout(), "{said}") {
+        Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
@@ -92,13 +124,7 @@ enum Trust {
     Recorded(PathBuf),
 }
 
-const INSTEAD: &str = "--instead";
-
 fn requests(args: &[OsString]) -> Option<Vec<Request>> {
-    let args = match args {
-        [first, args @ ..] if first == INSTEAD => args,
-        args => args,
-    };
     let (triples, rest) = args.as_chunks::<3>();
     let request = |[kind, trust, file]: &[OsString; 3]| {
         let kind = LayerKind::ALL.into_iter().find(|known| kind == known.word())?;
@@ -264,6 +290,8 @@ struct Watched {
     sources: RefCell<Vec<trust::Source>>,
     /// Texts to take in place of files.
     instead: HashMap<PathBuf, String>,
+    /// Where Claude Code's settings are: the user's and the project's.
+    claude: Option<(PathBuf, PathBuf)>,
 }
 
 /// The project of a `.clash/policy.star`.
@@ -272,6 +300,21 @@ fn project_of(file: &Path) -> Option<PathBuf> {
 }
 
 impl Watched {
+    /// Takes the options off the arguments.
+    fn options<'x>(&mut self, args: &'x [OsString]) -> Option<&'x [OsString]> {
+        match args {
+            [option, rest @ ..] if option == "--instead" => {
+                self.instead = serde_json::from_reader(io::stdin()).ok()?;
+                self.options(rest)
+            }
+            [option, user, project, rest @ ..] if option == "--claude" => {
+                self.claude = Some((user.into(), project.into()));
+                self.options(rest)
+            }
+            rest => Some(rest),
+        }
+    }
+
     /// Begins a layer: of a project, or of the user's own files.
     fn inside(&self, project: Option<PathBuf>) {
         self.beneath.replace(project);
@@ -304,6 +347,25 @@ impl Watched {
         let mut text = String::new();
         self.open(path)?.take(MAX_SOURCE).read_to_string(&mut text)?;
         Ok(text)
+    }
+
+    /// A file of Claude Code's settings as the policy that says the same.
+    fn settings(&self, file: &Path, base: Base<'_>, keep: Keep) -> io::Result<Option<String>> {
+        if self.note(file)? == 0 {
+            return Ok(None);
+        }
+        let name = file.to_string_lossy();
+        let text = self.read(file)?;
+        let source = Source { name: &name, bytes: text.as_bytes(), base };
+        let imported = import_as(Format::Claude, &source).map_err(io::Error::other)?;
+        // One name for each file, since sandboxes of a layer differ in theirs.
+        let own = format!("claude_{:016x}", stamp::sum(name.as_bytes()));
+        let made = module(&imported.source, &own, keep).map_err(io::Error::other)?;
+        if made.denies_by_default {
+            let text = "they deny by default; say settings(default = deny()) in the policy";
+            return Err(io::Error::other(text));
+        }
+        Ok(Some(made.text))
     }
 
     fn note(&self, path: &Path) -> io::Result<u64> {
@@ -352,5 +414,37 @@ impl Sources for Watched {
             sources.push(trust::Source { path, text: text.clone() });
         }
         Ok(text)
+    }
+
+    fn claude_settings(&self, user: bool, project: bool) -> Vec<(String, String)> {
+        let Some((home, root)) = &self.claude else { return Vec::new() };
+        let own = self.beneath.borrow().clone();
+        let mut found = Vec::new();
+        let mut add = |file: PathBuf, base, keep| {
+            let name = file.to_string_lossy().into_owned();
+            match self.settings(&file, base, keep) {
+                Ok(text) => found.extend(text.map(|text| (name, text))),
+                // Settings that cannot be read are no policy to go on with.
+                Err(error) => {
+                    let text = format!("cannot take over {name}: {error}");
+                    found.push((name, format!("fail({})\n", Key::str(text))));
+                }
+            }
+        };
+        // What came with the repository does not read the user's files, and its
+        // allows count as little in the user's policy as they do in its own.
+        let directory = home.to_string_lossy();
+        if user && own.is_none() {
+            add(home.join("settings.json"), Base::Directory(&directory), Keep::Everything);
+        }
+        if project {
+            let keep = if own.is_some() { Keep::Everything } else { Keep::Restrictions };
+            self.beneath.replace(Some(root.clone()));
+            for name in ["settings.json", "settings.local.json"] {
+                add(root.join(".claude").join(name), Base::Project, keep);
+            }
+            self.beneath.replace(own);
+        }
+        found
     }
 }

@@ -177,7 +177,19 @@ fn a_project_that_is_the_home_is_refused() {
 fn help_names_every_command() {
     let m = Machine::new(Who::Me);
     let help = m.clash(["--help"]).succeeds().stdout;
-    for verb in ["install", "uninstall", "doctor", "explain", "log", "sandbox", "exec", "hook"] {
+    for verb in [
+        "install",
+        "uninstall",
+        "doctor",
+        "explain",
+        "policy",
+        "fmt",
+        "trust",
+        "log",
+        "sandbox",
+        "exec",
+        "hook",
+    ] {
         assert!(help.contains(verb), "{verb}");
         m.clash([verb, "--help"]).succeeds().says("Usage:");
     }

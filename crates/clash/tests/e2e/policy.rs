@@ -311,3 +311,36 @@ fn a_session_s_own_policy_comes_before_the_project_s_and_the_user_s() {
     run(Some("test-session")).succeeds();
     run(None).exits(126);
 }
+
+#[test]
+fn the_language_documents_itself() {
+    let m = Machine::new(Who::Me);
+    let all = m.clash(["policy", "docs"]).succeeds().stdout;
+    for name in ["sandbox ", "when ", "@clash//rust.star", "rust_full"] {
+        assert!(all.contains(name), "{name} in {all}");
+    }
+    m.clash(["policy", "docs", "git_safe"]).succeeds().says("allow rwcdx $PWD/**");
+    m.clash(["policy", "docs", "rust_ful"]).exits(1).says("did you mean `rust_full`?");
+    let json = value(m.clash(["policy", "docs", "rust", "--json"]).succeeds());
+    assert_eq!(json["modules"][0]["name"], "@clash//rust.star");
+}
+
+#[test]
+fn settings_of_the_client_are_taken_over_and_a_project_s_only_restrict() {
+    let m = Machine::new(Who::Me).policy("from_claude_settings()\n");
+    m.bash("make").is("ask", "no rule");
+    m.write(".claude/settings.json", r#"{"permissions": {"allow": ["Bash(make:*)"]}}"#);
+    m.bash("make").is("allow", ".claude/settings.json");
+    let project = r#"{"permissions": {"allow": ["Bash(npm:*)"], "deny": ["Bash(make all:*)"]}}"#;
+    m.write("app/.claude/settings.json", project);
+    m.bash("npm test").is("ask", "no rule");
+    m.bash("make all").is("deny", "app/.claude/settings.json");
+    // What cannot be read is no policy to go on with.
+    m.write(".claude/settings.json", r#"{"permissions": "#);
+    m.bash("make").is("deny", "cannot take over");
+    // A project's policy has no business with the user's settings.
+    let m = Machine::new(Who::Me);
+    m.write(".claude/settings.json", r#"{"permissions": {"allow": ["Bash(make:*)"]}}"#);
+    m.write("app/.clash/policy.star", "from_claude_settings()\n");
+    m.bash("make").is("ask", "no rule");
+}

@@ -3,12 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use clash_import::{Base, Entry, Format, Imported, Source, detect, import_as};
+use clash_import::{
+    Base, EXPORT, Entry, Format, Imported, Keep, Module, Source, detect, import_as, module,
+};
 use clash_syntax::{File, StatementKind};
 use serde_json::{Value, json};
 
 use super::change::{Change, How, carry_out, read};
-use super::module::{EXPORT, Module, module};
 use crate::cmd::{project, unless_closed};
 use crate::dirs::Dirs;
 use crate::exit;
@@ -126,7 +127,8 @@ impl Args {
             report(out, import)?;
             let policy = policy_of(import, dirs, project);
             let name = free_name(&policy, import, &changes);
-            let Module { text, denies_by_default } = module(&import.imported.source, &name)?;
+            let Module { text, denies_by_default } =
+                module(&import.imported.source, &name, Keep::Everything)?;
             if denies_by_default && !denies(&read(&policy)?.unwrap_or_default())? {
                 let message = format!("{} denies by default", import.file.display());
                 return Err(Failure::new(message).hint(format!(
@@ -219,8 +221,8 @@ fn loading(policy: &str, name: &str) -> Result<String, Failure> {
         return Ok(policy.to_owned());
     }
     let file = File::parse(policy)?;
-    let loads = file.statements().iter().filter(|it| matches!(it.kind, StatementKind::Load(_)));
-    let last = loads.last().map(|statement| file.position(statement.span.end).0);
+    let mut loads = file.statements().iter().filter(|it| matches!(it.kind, StatementKind::Load(_)));
+    let last = loads.next_back().map(|statement| file.position(statement.span.end).0);
     let mut lines: Vec<&str> = policy.lines().collect();
     let at = last.map_or(0, |line| line.min(lines.len()));
     lines.insert(at, &line);

@@ -3,10 +3,10 @@
 mod change;
 mod check;
 pub(super) mod diff;
+mod docs;
 mod edit;
 pub(super) mod fmt;
 mod import;
-mod module;
 mod show;
 mod test;
 
@@ -50,6 +50,8 @@ enum What {
     Fmt(fmt::Args),
     /// Turn the permissions of other tools into a policy
     Import(import::Args),
+    /// Show what the language and its library offer
+    Docs(docs::Args),
     /// Say what would be decided about an action, and why; as `clash explain`
     Explain(explain::Args),
 }
@@ -67,6 +69,7 @@ impl Args {
             What::Undo(args) => args.run(out),
             What::Fmt(args) => args.run(out),
             What::Import(args) => args.run(out),
+            What::Docs(args) => args.run(out),
             What::Diff(args) => args.run(out),
             What::Explain(args) => args.run(out),
         }

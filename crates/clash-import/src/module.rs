@@ -6,18 +6,27 @@ use std::ops::Range;
 
 use clash_syntax::{Call, Expr, ExprKind, File, Span, StatementKind, SyntaxError};
 
+/// What of a policy goes into the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    Everything,
+    /// Denies and asks: for settings that are nobody's word.
+    Restrictions,
+}
+
 /// The text of a module, and whether what it was made from denies by default.
-pub(super) struct Module {
-    pub(super) text: String,
-    pub(super) denies_by_default: bool,
+#[derive(Clone, Debug)]
+pub struct Module {
+    pub text: String,
+    pub denies_by_default: bool,
 }
 
 /// What the policy that loads the module gets from it; a `load()` has to name
 /// something.
-pub(super) const EXPORT: &str = "imported";
+pub const EXPORT: &str = "imported";
 
 /// Turns a policy that stands on its own into the module `name`.
-pub(super) fn module(source: &str, name: &str) -> Result<Module, SyntaxError> {
+pub fn module(source: &str, name: &str, keep: Keep) -> Result<Module, SyntaxError> {
     let file = File::parse(source)?;
     let mut edits = Edits { name, sandboxes: Vec::new(), room: None, edits: Vec::new() };
     let mut denies_by_default = false;
@@ -47,6 +56,13 @@ pub(super) fn module(source: &str, name: &str) -> Result<Module, SyntaxError> {
                 edits.sandbox_name(value);
             }
             StatementKind::Expr(expr) => match expr.call() {
+                Some(call)
+                    if call.name() == Some("policy")
+                        && keep == Keep::Restrictions
+                        && is_allows(call) =>
+                {
+                    edits.replace(statement.span, String::new());
+                }
                 Some(call) if call.name() == Some("policy") => {
                     edits.policy_name(call);
                     edits.names(expr);
@@ -60,6 +76,12 @@ pub(super) fn module(source: &str, name: &str) -> Result<Module, SyntaxError> {
     let text = edits.apply(source);
     let text = clash_syntax::fmt::format(&format!("{}\n\n{EXPORT} = True\n", text.trim_end()))?;
     Ok(Module { text, denies_by_default })
+}
+
+/// The importers put every allow into one policy.
+fn is_allows(call: &Call) -> bool {
+    let name = call.positional().next().and_then(Expr::string);
+    name == Some(crate::draft::ALLOWS)
 }
 
 struct Edits<'a> {
@@ -154,7 +176,8 @@ policy("imported allows", {
     "Edit": deny(),
 })
 "#;
-        let Module { text, denies_by_default } = module(source, "imported_claude").unwrap();
+        let Module { text, denies_by_default } =
+            module(source, "imported_claude", Keep::Everything).unwrap();
         assert!(denies_by_default);
         insta::assert_snapshot!(text, @r#"
         # Imported from f.
@@ -171,5 +194,7 @@ policy("imported allows", {
 
         imported = True
         "#);
+        let restrictions = module(source, "x", Keep::Restrictions).unwrap().text;
+        assert!(!restrictions.contains("policy("), "{restrictions}");
     }
 }

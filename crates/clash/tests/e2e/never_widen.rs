@@ -1,0 +1,193 @@
+//! Imports and upgrades never permit more: what the original decides is compared
+//! with what the real evaluator decides about the new text.
+
+use std::io;
+use std::path::Path;
+
+use clash_import::oracle::{self, Action as Theirs, Dice, Places as TheirPlaces};
+use clash_import::{Base, Effect as TheirEffect, Format, Source, import_as};
+use clash_lang::{BUILT_IN, Sources, compile};
+use clash_policy::compare::compare;
+use clash_policy::ir::{self, Ir};
+use clash_policy::path::NoLinks;
+use clash_policy::rule::{Layer, LayerKind};
+use clash_policy::{Action, Caps, Effect, FileUse, HostUse, Input, Places, World, decide, witness};
+
+use crate::support::{Machine, Who};
+
+const PLACES: TheirPlaces<'_> =
+    TheirPlaces { project: "/home/u/proj", home: "/home/u", settings: "/home/u/proj" };
+
+struct Text<'a>(&'a str);
+
+impl Sources for Text<'_> {
+    fn read(&self, _: &Path) -> io::Result<String> {
+        Ok(self.0.to_owned())
+    }
+}
+
+/// A policy on its own above the built-in rules.
+struct Compiled {
+    layers: Vec<Layer>,
+    image: Vec<u8>,
+    places: Places,
+}
+
+impl Compiled {
+    fn of(text: &str) -> Self {
+        let layer = |file, kind| {
+            let compiled = compile(file, kind, true, &Text(text));
+            compiled.unwrap_or_else(|error| panic!("{error}\n{text}")).layer
+        };
+        let layers = vec![layer("/p.star", LayerKind::User), layer(BUILT_IN, LayerKind::BuiltIn)];
+        let image = ir::encode(&layers, &[], 0);
+        let places = Places {
+            project: PLACES.project.into(),
+            home: PLACES.home.into(),
+            ..Places::imagined()
+        };
+        Self { layers, image, places }
+    }
+
+    fn ir(&self) -> Ir<'_> {
+        Ir::open(&self.image, 0).unwrap()
+    }
+
+    fn world(&self) -> World<'_> {
+        World {
+            places: &self.places,
+            cwd: &self.places.project,
+            links: &NoLinks,
+            baseline: &[],
+            cage: &[],
+        }
+    }
+
+    fn decides(&self, action: &Theirs) -> TheirEffect {
+        let file = |path: &String, needs| {
+            Input::Files(vec![FileUse { path: path.into(), needs, caseless: false }])
+        };
+        let (tool, input) = match action {
+            Theirs::Command(words) => ("Bash", Input::Script(words.join(" "))),
+            Theirs::Read(path) => ("Read", file(path, Caps::READ)),
+            Theirs::Edit(path) => ("Edit", file(path, Caps::READ.union(Caps::WRITE))),
+            Theirs::Fetch(host) => {
+                ("WebFetch", Input::Hosts(vec![HostUse { host: host.clone(), port: 443 }]))
+            }
+            Theirs::Tool(name) => (name.as_str(), Input::Fields(Vec::new())),
+        };
+        let (agent, mode) = ("claude".to_owned(), "default".to_owned());
+        let action = Action { agent, mode, tool: tool.to_owned(), input };
+        match decide(self.ir(), &action, &self.world()).unwrap().effect {
+            Effect::Allow => TheirEffect::Allow,
+            Effect::Ask => TheirEffect::Ask,
+            Effect::Deny => TheirEffect::Deny,
+        }
+    }
+}
+
+fn imported(format: Format, text: &str) -> Compiled {
+    let source = Source { name: "f", bytes: text.as_bytes(), base: Base::Project };
+    Compiled::of(&import_as(format, &source).unwrap().source)
+}
+
+#[test]
+fn what_is_imported_from_claude_code_permits_no_more() {
+    let (mut allowed, mut restricted) = (0, 0);
+    for seed in 0..250 {
+        let mut dice = Dice::new(seed);
+        let claude = dice.claude();
+        let policy = imported(Format::Claude, &claude.settings());
+        for _ in 0..40 {
+            let action = dice.action(&PLACES);
+            let (theirs, ours) = (claude.decide(&action, &PLACES), policy.decides(&action));
+            allowed += usize::from(ours == TheirEffect::Allow);
+            restricted += usize::from(theirs == Some(TheirEffect::Deny));
+            // The same words in another order are the same command to clash.
+            let respelled = || match &action {
+                Theirs::Command(words) => oracle::respellings(words).into_iter().any(|words| {
+                    let other = Theirs::Command(words);
+                    claude.decide(&other, &PLACES) == Some(TheirEffect::Allow)
+                }),
+                _ => false,
+            };
+            let no_more =
+                ours >= theirs.unwrap_or(TheirEffect::Ask) || (theirs.is_none() && respelled());
+            assert!(no_more, "{action:?}: theirs {theirs:?}, ours {ours:?}\n{claude:?}");
+        }
+    }
+    assert!(allowed > 100 && restricted > 100, "{allowed} {restricted}");
+}
+
+#[test]
+fn what_is_imported_from_codex_permits_no_more() {
+    let mut allowed = 0;
+    for seed in 0..250 {
+        let mut dice = Dice::new(seed);
+        let rules = dice.prefix_rules();
+        let policy = imported(Format::CodexRules, &oracle::codex_rules(&rules));
+        let allows: Vec<_> =
+            rules.iter().filter(|rule| rule.decision == TheirEffect::Allow).cloned().collect();
+        for _ in 0..40 {
+            let words = dice.words(5);
+            let theirs = oracle::codex(&rules, &words);
+            let ours = policy.decides(&Theirs::Command(words.clone()));
+            allowed += usize::from(ours == TheirEffect::Allow);
+            let respelled =
+                || oracle::respellings(&words).iter().any(|w| oracle::codex(&allows, w).is_some());
+            let no_more =
+                ours >= theirs.unwrap_or(TheirEffect::Ask) || (theirs.is_none() && respelled());
+            assert!(no_more, "{words:?}: theirs {theirs:?}, ours {ours:?}\n{rules:?}");
+        }
+    }
+    assert!(allowed > 100, "{allowed}");
+}
+
+/// Policies with older forms in them.
+const OLDER: &[&str] = &[
+    r#"
+load("@clash//sandboxes.star", "project")
+policy("x", {
+    tool("Bash"): {"git": {"push": {("--force", "-f"): deny()}, glob("**"): allow(sandbox = project)}},
+    tool(["Read", "Glob"]): allow(sandbox = project),
+    mode("plan"): {tool("Write"): deny()},
+    tool(regex("mcp__.*")): ask(),
+})
+"#,
+    "when({tool((\"WebFetch\",)): {\"docs.rs\": allow(), domain(\"*.github.com\"): ask()}})\n",
+];
+
+#[test]
+fn an_upgrade_and_a_layout_decide_every_witness_alike() {
+    for old in OLDER {
+        let upgraded = clash_syntax::upgrade::upgrade(old).unwrap();
+        assert!(!upgraded.changes.is_empty(), "{old}");
+        let formatted = clash_syntax::fmt::format(old).unwrap();
+        for new in [&upgraded.source, &formatted] {
+            let (before, after) = (Compiled::of(old), Compiled::of(new));
+            let (witnesses, complete) = witness::actions(&before.layers, &before.places);
+            assert!(complete && witnesses.len() > 20);
+            let found = compare(
+                (before.ir(), &before.layers),
+                (after.ir(), &after.layers),
+                &before.world(),
+            );
+            assert!(found.unwrap().is_empty(), "{old}\n{new}");
+        }
+    }
+}
+
+#[test]
+fn the_command_upgrades_a_file_and_shows_it() {
+    let m = Machine::new(Who::Me).policy(OLDER[0]);
+    m.write("app/old.star", OLDER[0]);
+    m.clash(["fmt", "--upgrade", "--check"]).exits(1).says("policy.star");
+    m.clash(["policy", "fmt", "--upgrade"]).exits(1).says("nobody to ask");
+    m.clash(["fmt", "--upgrade", "--yes"]).succeeds().says("-    tool(\"Bash\"): {");
+    let new = m.home().join(".clash/policy.star");
+    let diff = m.clash(["policy", "diff", "old.star", new.to_str().unwrap()]).succeeds();
+    assert_eq!(diff.stdout, "");
+    m.clash(["fmt", "--upgrade", "--check"]).exits(0);
+    m.clash(["policy", "undo", "--yes"]).succeeds();
+    assert_eq!(std::fs::read_to_string(&new).unwrap(), OLDER[0]);
+}
