@@ -175,6 +175,7 @@ impl<'a> Compiler<'a> {
                 eval.extra = Some(self.collected);
                 eval.set_loader(&loader);
                 eval.eval_module(ast, &self.globals)?;
+                bounds::check_size(&eval)?;
                 // In older versions a policy file was a function to be called.
                 if name == self.root
                     && !self.collected.heard_from(name)

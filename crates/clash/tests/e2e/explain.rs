@@ -34,9 +34,14 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
 
     sandbox rust_full (@clash//rust.star:3): cargo, rustc and rustup: the project, the Rust toolchain, the network.
       allow rwcdx  $PWD/**
-      allow rwcdx  $CARGO_HOME/**
-      allow rwcdx  $RUSTUP_HOME/**
       allow rwcdx  $TMPDIR/**
+      allow rwcdx  $CARGO_HOME/registry/**
+      allow rwcdx  $CARGO_HOME/git/**
+      allow rwcdx  $CARGO_HOME/.package-cache
+      allow rx     $CARGO_HOME/bin/**
+      allow r      $CARGO_HOME/config.toml
+      allow rx     $RUSTUP_HOME/**
+      allow rwcdx  $XDG_CACHE_HOME/sccache/**
       allow r      $HOME/.gitconfig
       allow r      $HOME/.config/git/**
       ask   rwcdx  every other path (the system's programs stay readable)
@@ -52,7 +57,7 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
     ask: `echo $(date)` needs your approval: no rule matches it, the default is ask (it cannot be looked into: it holds a substitution)
 
     commands:
-      ask    echo $(date)  [default of the built-in policy at @clash//builtin.star:6, sandbox project, opaque: it holds a substitution]
+      ask    echo $(date)  [default of the built-in policy at @clash//default.star:6, sandbox project, opaque: it holds a substitution]
 
     sandbox project (@clash//sandboxes.star:8): The project and the temporary directory; no network.
       allow rwcdx  $PWD/**
@@ -104,9 +109,14 @@ fn sandboxes_can_be_looked_at() {
     insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust_full"]), @r#"
     sandbox rust_full (@clash//rust.star:3): cargo, rustc and rustup: the project, the Rust toolchain, the network.
       allow rwcdx  $PWD/**
-      allow rwcdx  $CARGO_HOME/**
-      allow rwcdx  $RUSTUP_HOME/**
       allow rwcdx  $TMPDIR/**
+      allow rwcdx  $CARGO_HOME/registry/**
+      allow rwcdx  $CARGO_HOME/git/**
+      allow rwcdx  $CARGO_HOME/.package-cache
+      allow rx     $CARGO_HOME/bin/**
+      allow r      $CARGO_HOME/config.toml
+      allow rx     $RUSTUP_HOME/**
+      allow rwcdx  $XDG_CACHE_HOME/sccache/**
       allow r      $HOME/.gitconfig
       allow r      $HOME/.config/git/**
       ask   rwcdx  every other path (the system's programs stay readable)
@@ -115,7 +125,7 @@ fn sandboxes_can_be_looked_at() {
     insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust"]), @r"
     clash: there is no sandbox `rust`
 
-    hint: known are git_full, git_safe, project, readonly, rust_full, unrestricted
+    hint: known are git_full, git_safe, project, readonly, rust_full, rust_safe, unrestricted, workspace
     ");
     m.clash(["sandbox", "plan", "project"]).succeeds().says("landlock").says("seccomp");
 }
