@@ -122,6 +122,11 @@ impl<'a> Compiler<'a> {
         if kind != LayerKind::BuiltIn {
             warnings.extend(lint::warnings(&layer, &collected.used(file)));
         }
+        // Only about what people wrote: not the library, not what was made of
+        // another program's settings.
+        let texts = self.texts.borrow();
+        warnings.retain(|w| !w.span.file.starts_with('@') && !texts.contains_key(&w.span.file));
+        drop(texts);
         Ok(Compiled { layer, warnings })
     }
 
