@@ -122,6 +122,11 @@ impl<'a> Compiler<'a> {
         if kind != LayerKind::BuiltIn {
             warnings.extend(lint::warnings(&layer, &collected.used(file)));
         }
+        // Only about what people wrote: not the library, not what was made of
+        // another program's settings.
+        let texts = self.texts.borrow();
+        warnings.retain(|w| !w.span.file.starts_with('@') && !texts.contains_key(&w.span.file));
+        drop(texts);
         Ok(Compiled { layer, warnings })
     }
 
@@ -175,6 +180,7 @@ impl<'a> Compiler<'a> {
                 eval.extra = Some(self.collected);
                 eval.set_loader(&loader);
                 eval.eval_module(ast, &self.globals)?;
+                bounds::check_size(&eval)?;
                 // In older versions a policy file was a function to be called.
                 if name == self.root
                     && !self.collected.heard_from(name)

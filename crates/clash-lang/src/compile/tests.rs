@@ -258,7 +258,7 @@ policy("p", {"Bash": {"a": {end(): allow(sandbox = s)}}, mode("plan"): ask(reaso
     let layer = layer(policy).unwrap();
     let image = ir::encode(std::slice::from_ref(&layer), &[], 7);
     let again = ir::Ir::open(&image, 7).unwrap().to_layers().unwrap();
-    assert_eq!(again, [layer.clone()]);
+    assert_eq!(again, std::slice::from_ref(&layer));
     let s = layer.sandboxes.iter().find(|sandbox| sandbox.name == "s").unwrap();
     let fs: Vec<_> =
         s.fs.iter().map(|r| format!("{} {} {} {}", r.effect, r.caps, r.pattern, r.cow)).collect();
