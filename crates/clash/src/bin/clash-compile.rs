@@ -27,6 +27,7 @@ mod stamp;
 
 fn main() -> ExitCode {
     bound();
+    report_panics();
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     let compiled = requests(&args).and_then(|requests| image(&requests));
     let written = match compiled {
@@ -49,6 +50,18 @@ fn bound() {
         let limit = before.maximum.map_or(most, |limit: u64| limit.min(most));
         let _ = setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) });
     }
+}
+
+/// What asks for more memory than there is ends the process; it shall still be
+/// known where that was.
+fn report_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = clash_lang::evaluating().map(|span| format!("{span}: ")).unwrap_or_default();
+        let why = panic.payload_as_str().unwrap_or("it cannot be evaluated");
+        let message = format!("the policy does not compile: {place}{why}");
+        let text = serde_json::json!({"message": message, "hint": null});
+        let _ = writeln!(io::stderr(), "{text}");
+    }));
 }
 
 /// A policy file that may exist.

@@ -145,6 +145,10 @@ fn a_policy_that_eats_all_memory_or_never_ends_is_stopped() {
     m.bash("ls").is("deny", "policy.star:2:3: the policy takes too long");
     let m = m.policy("x = \"a\" * 2000000000");
     m.bash("ls").is("deny", "was stopped");
+    let grows =
+        "def f(x):\n  for i in range(60):\n    x = x.replace(\"a\", x + x + \"a\" + x)\nf(\"a\")";
+    let m = m.policy(grows);
+    m.bash("ls").is("deny", "policy.star:3");
 }
 
 #[test]
