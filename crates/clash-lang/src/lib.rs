@@ -14,6 +14,7 @@ mod diagnostic;
 mod docs;
 mod draft;
 mod expect;
+mod leaves;
 mod library;
 mod lint;
 mod lower;
