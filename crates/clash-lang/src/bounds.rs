@@ -5,7 +5,6 @@
 //! has a limit of its own for that.
 
 use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 
 use clash_policy::Span;
@@ -23,18 +22,23 @@ const MAX_HEAP: usize = 64 << 20;
 /// Of the processor, so that a busy machine refuses no policy.
 const MAX_TIME: Duration = Duration::from_millis(800);
 
-/// The statement that is being evaluated.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Here(Rc<RefCell<Option<FileSpan>>>);
+thread_local! {
+    /// The statement that is being evaluated.
+    static HERE: RefCell<Option<FileSpan>> = const { RefCell::new(None) };
+}
 
-impl Here {
-    pub(crate) fn span(&self) -> Option<Span> {
-        self.0.borrow().as_ref().map(span_of)
-    }
+/// The statement that this thread evaluates, or evaluated last: for what ends a
+/// process without coming back, like a lack of memory.
+pub fn evaluating() -> Option<Span> {
+    HERE.with_borrow(|here| here.as_ref().map(span_of))
+}
+
+/// To be called before a policy is evaluated.
+pub(crate) fn forget() {
+    HERE.set(None);
 }
 
 struct Watch {
-    here: Here,
     started: Duration,
 }
 
@@ -50,7 +54,7 @@ impl<'e> BeforeStmtFuncDyn<'e> for Watch {
         _continued: bool,
         eval: &mut Evaluator<'v, '_, 'e>,
     ) -> starlark::Result<()> {
-        self.here.0.replace(Some(span.to_file_span()));
+        HERE.set(Some(span.to_file_span()));
         let late = used_time().saturating_sub(self.started) > MAX_TIME;
         if late || eval.get_total_tick_count() > MAX_TICKS {
             return Err(too_long().into());
@@ -74,10 +78,10 @@ fn too_big() -> Mistake {
         .hint("look for a list or string that grows in a loop")
 }
 
-pub(crate) fn set<'a, 'e>(eval: &mut Evaluator<'_, 'a, 'e>, here: &Here) -> starlark::Result<()> {
+pub(crate) fn set(eval: &mut Evaluator<'_, '_, '_>) -> starlark::Result<()> {
     let limits = eval.set_max_tick_count(MAX_TICKS).and_then(|()| eval.set_max_heap_size(MAX_HEAP));
     limits.map_err(starlark::Error::new_other)?;
-    let watch = Watch { here: here.clone(), started: used_time() };
+    let watch = Watch { started: used_time() };
     eval.before_stmt_for_dap(BeforeStmtFunc::from_dyn(Box::new(watch)));
     Ok(())
 }

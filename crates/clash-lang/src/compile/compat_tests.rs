@@ -40,7 +40,7 @@ def main():
             tempdir().allow(),
         ],
         net = [
-            domains({"github.com": allow(), "crates.io": allow(), "*.crates.io": allow()}),
+            domains({"github.com": allow(), "docs.rs": allow(), "*.docs.rs": allow()}),
         ],
     )
     return policy(default = ask(), rules = builtins + [
@@ -89,7 +89,7 @@ fn the_last_step_of_the_tutorial_with_cmd_and_path_builders() {
     allow r $HOME/.rustup/**
     allow rwcdx $TMPDIR/**
     ");
-    assert_eq!(dev.net.judge("static.crates.io", 443).0, Allow);
+    assert_eq!(dev.net.judge("static.docs.rs", 443).0, Allow);
     assert_eq!(dev.net.judge("evil.test", 443).0, Deny);
 }
 
@@ -329,7 +329,7 @@ policy("protected", {
     let layer = layer(policy).unwrap();
     let net = |name: &str| layer.sandboxes.iter().find(|s| s.name == name).unwrap().net.clone();
     assert_eq!(net("git_github").judge("github.com", 443).0, Allow);
-    assert_eq!(net("git_github").judge("crates.io", 443).0, Deny);
+    assert_eq!(net("git_github").judge("docs.rs", 443).0, Deny);
     assert_eq!(net("localhost_only").judge("localhost", 8080).0, Allow);
     assert_eq!(net("localhost_only").judge("localhost", 8081).0, Deny);
     assert_eq!(net("open"), Net::Allow);

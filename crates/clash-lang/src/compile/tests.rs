@@ -239,7 +239,7 @@ s = sandbox(
     },
     net = {
         "github.com": allow(),
-        exact("crates.io:443"): allow(),
+        exact("docs.rs:443"): allow(),
         "*.corp.test": ask(),
         "10.0.0.0/8": deny(),
         localhost(8080): allow(),
@@ -273,7 +273,7 @@ policy("p", {"Bash": {"a": {end(): allow(sandbox = s)}}, mode("plan"): ask(reaso
     let net: Vec<_> = rules.iter().map(|r| format!("{} {r}", r.effect)).collect();
     insta::assert_snapshot!(format!("{}\n{default}", net.join("\n")), @r"
     allow github.com
-    allow exactly crates.io:443
+    allow exactly docs.rs:443
     ask *.corp.test
     deny 10.0.0.0/8
     allow localhost:8080

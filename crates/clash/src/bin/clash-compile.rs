@@ -46,6 +46,7 @@ mod trust;
 
 fn main() -> ExitCode {
     bound();
+    report_panics();
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     if let [first, name @ ..] = args.as_slice()
         && first == "--docs"
@@ -108,6 +109,18 @@ fn bound() {
         std::thread::sleep(DEADLINE);
         std::process::exit(124)
     });
+}
+
+/// What asks for more memory than there is ends the process; it shall still be
+/// known where that was.
+fn report_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = clash_lang::evaluating().map(|span| format!("{span}: ")).unwrap_or_default();
+        let why = panic.payload_as_str().unwrap_or("it cannot be evaluated");
+        let message = format!("the policy does not compile: {place}{why}");
+        let text = serde_json::json!({"message": message, "hint": null});
+        let _ = writeln!(io::stderr(), "{text}");
+    }));
 }
 
 /// A policy file that may exist.
