@@ -5,6 +5,7 @@
 //! has a limit of its own for that.
 
 use std::cell::RefCell;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use clash_policy::Span;
@@ -25,6 +26,15 @@ const MAX_TIME: Duration = Duration::from_millis(800);
 thread_local! {
     /// The statement that is being evaluated.
     static HERE: RefCell<Option<FileSpan>> = const { RefCell::new(None) };
+}
+
+/// The same for the whole process, so that another thread can end it and still
+/// say where it was.
+static LATEST: Mutex<Option<FileSpan>> = Mutex::new(None);
+
+/// The statement that was begun last by any thread.
+pub fn latest() -> Option<Span> {
+    LATEST.lock().ok().and_then(|latest| latest.as_ref().map(span_of))
 }
 
 /// The statement that this thread evaluates, or evaluated last: for what ends a
@@ -54,7 +64,11 @@ impl<'e> BeforeStmtFuncDyn<'e> for Watch {
         _continued: bool,
         eval: &mut Evaluator<'v, '_, 'e>,
     ) -> starlark::Result<()> {
-        HERE.set(Some(span.to_file_span()));
+        let span = span.to_file_span();
+        if let Ok(mut latest) = LATEST.lock() {
+            *latest = Some(span.clone());
+        }
+        HERE.set(Some(span));
         let late = used_time().saturating_sub(self.started) > MAX_TIME;
         if late || eval.get_total_tick_count() > MAX_TICKS {
             return Err(too_long().into());

@@ -107,7 +107,12 @@ fn bound() {
     // Without it there is still the limit of processor time.
     let _ = std::thread::Builder::new().stack_size(64 << 10).spawn(|| {
         std::thread::sleep(DEADLINE);
-        std::process::exit(124)
+        let place = clash_lang::latest().map(|span| format!("{span}: ")).unwrap_or_default();
+        let message =
+            format!("the policy does not compile: {place}the policy takes too long to evaluate");
+        let hint = "a policy is a short program: look for a loop that does not end";
+        let _ = writeln!(io::stderr(), "{}", json!({"message": message, "hint": hint}));
+        std::process::exit(1)
     });
 }
 
