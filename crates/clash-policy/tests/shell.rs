@@ -122,6 +122,15 @@ fn a_nul_byte_and_a_very_long_script_are_opaque() {
 }
 
 #[test]
+fn functions_never_called_are_found_in_the_order_of_the_script() {
+    let names: Vec<String> = (0..40).map(|n| format!("program{}", n * 7 % 40)).collect();
+    let script: String = names.iter().map(|n| format!("f_{n}() {{ {n}; }}\n")).collect();
+    let found = shell::commands(&script);
+    let found: Vec<&str> = found.iter().filter_map(program).collect();
+    assert_eq!(found, names);
+}
+
+#[test]
 fn deep_nests_are_refused_and_do_not_overflow() {
     let nests: &[(&str, &str)] = &[
         ("(", ")"),

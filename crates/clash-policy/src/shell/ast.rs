@@ -17,6 +17,19 @@ pub(super) struct List {
     pub(super) chains: Vec<Chain>,
 }
 
+impl List {
+    /// The pipeline the list is, if it is no more than that.
+    pub(super) fn only_pipeline(&self) -> Option<&Pipeline> {
+        match self.chains.as_slice() {
+            [Chain { links, .. }] => match links.as_slice() {
+                [(_, pipeline)] => Some(pipeline),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
 /// Pipelines joined by `&&` and `||`.
 #[derive(Debug)]
 pub(super) struct Chain {

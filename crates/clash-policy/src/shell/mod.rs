@@ -19,25 +19,17 @@
 //! opaque.
 
 mod ast;
-mod builtins;
-mod elsewhere;
-mod expand;
 mod filters;
-mod git;
-mod heredoc;
-mod lex;
-mod parse;
+mod inert;
 mod programs;
+mod read;
 mod runners;
-mod scan;
-mod state;
 mod walk;
-mod wrappers;
 
 use std::ops::Range;
 
-pub use builtins::is_inert;
 pub use filters::is_filter;
+pub use inert::is_inert;
 pub use programs::{Next, next_significant, program_name};
 
 /// One program run inside a script.
@@ -98,6 +90,11 @@ impl Word {
     pub fn is_one(&self) -> bool {
         !matches!(self, Self::Unknown)
     }
+}
+
+/// The words as text, if all of them are known.
+fn all_known(words: &[Word]) -> Option<Vec<&str>> {
+    words.iter().map(Word::known).collect()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,6 +159,26 @@ pub enum Cwd {
     Unknown,
 }
 
+impl Cwd {
+    /// The directory reached from here.
+    fn join(&self, to: &Word) -> Self {
+        let path = match to {
+            Word::Known(path) => path,
+            Word::Home(rest) => return Self::Home(rest.clone()),
+            Word::Partial(_) | Word::Unknown => return Self::Unknown,
+        };
+        match self {
+            _ if path.starts_with('/') => Self::Absolute(path.clone()),
+            _ if path == "." => self.clone(),
+            Self::Start => Self::Relative(path.clone()),
+            Self::Relative(base) => Self::Relative(format!("{base}/{path}")),
+            Self::Absolute(base) => Self::Absolute(format!("{base}/{path}")),
+            Self::Home(base) => Self::Home(format!("{base}/{path}")),
+            Self::Unknown => Self::Unknown,
+        }
+    }
+}
+
 /// How a command was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
@@ -201,10 +218,8 @@ pub const MAX_SCRIPT: usize = 1024 * 1024;
 pub fn commands(script: &str) -> Vec<Command> {
     let why = if script.len() > MAX_SCRIPT {
         "the script is too long to analyse"
-    } else if script.contains('\0') {
-        "it holds a NUL byte"
     } else {
-        match parse::parse(script) {
+        match read::parse(script, 0) {
             Ok(parsed) => return walk::walk(&parsed),
             Err(why) => why,
         }

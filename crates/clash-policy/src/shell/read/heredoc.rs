@@ -3,8 +3,8 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use super::ast::Part;
-use super::lex::{Parsed, Parser};
+use super::super::ast::Part;
+use super::{Parsed, Parser};
 
 pub(super) struct Pending {
     pub(super) delimiter: String,

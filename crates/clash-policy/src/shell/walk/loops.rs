@@ -1,10 +1,10 @@
 //! What a loop may set before its body is reached a second time.
 
-use super::Cwd;
-use super::ast::{AssignValue, Compound, List, Node, Operation, Part, Raw, Simple};
-use super::lex::is_name;
-use super::state::Value;
-use super::walk::Walker;
+use super::super::Cwd;
+use super::super::ast::{AssignValue, Compound, List, Node, Operation, Part, Raw, Simple};
+use super::super::read::is_name;
+use super::Walker;
+use super::state::{Value, is_number};
 
 #[derive(Default)]
 struct Found {
@@ -25,6 +25,7 @@ impl Walker {
             self.scan_list(list, &mut found);
         }
         if found.defines {
+            self.functions.ahead = true;
             self.state.untrack();
         }
         if found.anything {
@@ -155,45 +156,17 @@ impl Walker {
                 found.anything = true;
             }
             Some(name) => {
-                found.anything |= self.is_function(name) || self.aliases.contains_key(name)
+                found.anything |= self.functions.contains(name) || self.aliases.contains_key(name)
             }
             None => found.anything = true,
         }
-    }
-
-    /// `{1..9}` or `$(seq 1 9)`.
-    pub(super) fn is_sequence(&self, raw: &Raw) -> bool {
-        use super::ast::Body;
-        let simple = match raw.parts.as_slice() {
-            [Part::Text(text)] => {
-                let range = text.strip_prefix('{').and_then(|t| t.strip_suffix('}'));
-                let range = range.unwrap_or(text);
-                return range.split("..").all(super::state::is_number);
-            }
-            [Part::Command { body: Body::Here(list), .. }] => match list.chains.as_slice() {
-                [chain] => match chain.links.as_slice() {
-                    [(_, pipeline)] => match pipeline.nodes.as_slice() {
-                        [Node::Simple(simple)] => simple,
-                        _ => return false,
-                    },
-                    _ => return false,
-                },
-                _ => return false,
-            },
-            _ => return false,
-        };
-        let words = simple.words.iter().enumerate();
-        words.into_iter().all(|(index, word)| match word.bare() {
-            Some(text) => (index == 0 && text == "seq") || super::state::is_number(text),
-            None => index > 0 && self.is_numeric(&word.parts),
-        })
     }
 }
 
 fn counts(raw: &Raw) -> bool {
     match raw.parts.as_slice() {
         [Part::Arith { .. }] => true,
-        [Part::Text(text) | Part::Quoted(text)] => super::state::is_number(text),
+        [Part::Text(text) | Part::Quoted(text)] => is_number(text),
         [Part::Expansion(it)] => matches!(it.operation, Operation::Length),
         _ => false,
     }

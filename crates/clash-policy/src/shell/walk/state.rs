@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use super::{Cwd, Word};
+use super::super::{Cwd, Word};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
@@ -73,7 +73,6 @@ pub(super) struct State {
 fn is_special(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "_",
-        "COMP_",
         "COPROC",
         "DIRSTACK",
         "EPOCHREALTIME",

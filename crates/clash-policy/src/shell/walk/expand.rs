@@ -1,11 +1,13 @@
 //! From words as written to words as the program gets them.
 
-use super::ast::{Body, Expansion, Node, Operation, Part, Raw};
-use super::state::{Value, is_number};
-use super::walk::{Source, Walker};
-use super::{Position, Word};
+use super::super::ast::{Body, Expansion, Operation, Part, Raw};
+use super::super::read::is_name;
+use super::super::{Position, Word};
+use super::braces::braces;
+use super::state::Value;
+use super::{Source, Walker};
 
-const EVALUATES: &str = "it evaluates a value that is not known";
+pub(super) const EVALUATES: &str = "it evaluates a value that is not known";
 
 /// A word under construction.
 #[derive(Default)]
@@ -45,7 +47,6 @@ impl Builder {
             });
         }
         (self.home, self.open, self.present) = (false, false, false);
-        self.text.clear();
     }
 
     fn finish(mut self) -> Vec<Word> {
@@ -94,35 +95,6 @@ impl Walker {
         match <[Word; 1]>::try_from(words) {
             Ok([word]) => word,
             Err(_) => Word::Unknown,
-        }
-    }
-
-    /// Whether the parts give a number and nothing else.
-    pub(super) fn is_numeric(&self, parts: &[Part]) -> bool {
-        match parts {
-            [Part::Arith { .. }] => true,
-            [Part::Text(text) | Part::Quoted(text)] => is_number(text),
-            [Part::Param { name, .. }] => match name.as_str() {
-                "?" | "#" | "$" | "!" => true,
-                "LINENO" | "SECONDS" | "RANDOM" => true,
-                name => self.state.class(name).is_some_and(Value::is_numeric),
-            },
-            [Part::Expansion(expansion)] => matches!(expansion.operation, Operation::Length),
-            [Part::Command { body: Body::Here(list), .. }] => {
-                let [chain] = list.chains.as_slice() else { return false };
-                let [(_, pipeline)] = chain.links.as_slice() else { return false };
-                let Some(Node::Simple(simple)) = pipeline.nodes.last() else { return false };
-                let mut words = simple.words.iter().map(|word| word.bare().unwrap_or("?"));
-                let options = |word: &str| word.starts_with('-') && !word.contains(['?', '=']);
-                match words.next() {
-                    Some("wc") => words.all(options),
-                    Some("nproc") => true,
-                    Some("date") => words.len() == 1 && words.all(|w| w.starts_with("+%s")),
-                    Some("grep") => simple.words.len() <= 4 && words.any(|w| w == "-c"),
-                    _ => false,
-                }
-            }
-            _ => false,
         }
     }
 
@@ -248,6 +220,11 @@ impl Walker {
             to.many |= !quoted && (!numeric || self.state.split_changed);
             return;
         };
+        self.spread(&words, quoted, to);
+    }
+
+    /// The words a parameter is, as far as quotes keep them together.
+    fn spread(&self, words: &[Word], quoted: bool, to: &mut Builder) {
         for (index, word) in words.iter().enumerate() {
             if index > 0 {
                 to.cut();
@@ -285,7 +262,7 @@ impl Walker {
             Operation::Transform(b'P') => self.cannot_see(source, EVALUATES),
             Operation::Transform(_) => {}
             Operation::Indirect => match self.state.get(&it.name).cloned() {
-                Some(Value::Known(name)) if super::lex::is_name(&name) => {
+                Some(Value::Known(name)) if is_name(&name) => {
                     return self.parameter(&name, quoted, to);
                 }
                 _ => self.cannot_see(source, EVALUATES),
@@ -322,71 +299,6 @@ impl Walker {
     pub(super) fn effects(&mut self, source: &Source, parts: &[Part]) {
         self.value(source, parts);
     }
-
-    /// An arithmetic expression: what its substitutions run, and whether a value
-    /// in it could be evaluated further (`x='a[$(cmd)]'; $((x))` runs cmd).
-    pub(super) fn arithmetic(&mut self, source: &Source, parts: &[Part]) {
-        let mut safe = true;
-        let mut names: Vec<String> = Vec::new();
-        let mut assigns = false;
-        for part in parts {
-            match part {
-                Part::Text(text) | Part::Quoted(text) => {
-                    assigns |= text.contains('=') || text.contains("++") || text.contains("--");
-                    let pieces = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-                    names.extend(pieces.filter(|n| super::lex::is_name(n)).map(str::to_owned));
-                    safe &= !text.contains(['$', '`', '\\', '\'']);
-                }
-                Part::Param { name, .. } => safe &= self.safe_number(name),
-                Part::Arith { parts } => self.arithmetic(source, parts),
-                Part::Command { .. } => {
-                    let one = std::slice::from_ref(part);
-                    safe &= self.is_numeric(one);
-                    self.effects(source, one);
-                }
-                Part::Expansion(it) => {
-                    safe &= matches!(it.operation, Operation::Length) || self.safe_number(&it.name);
-                    if let Operation::Default { word, .. } = &it.operation {
-                        safe &= self.is_numeric(word) || word.is_empty();
-                    }
-                    self.effects(source, std::slice::from_ref(part));
-                }
-                Part::Process(_) | Part::Pattern(_) | Part::Array(_) => {
-                    safe = false;
-                    self.effects(source, std::slice::from_ref(part));
-                }
-            }
-        }
-        safe &= names.iter().all(|name| self.safe_number(name));
-        if !safe {
-            self.cannot_see(source, EVALUATES);
-        }
-        if assigns {
-            for name in names {
-                self.state.set(&name, Value::Number);
-            }
-        }
-    }
-
-    fn safe_number(&self, name: &str) -> bool {
-        if name.bytes().all(|b| b.is_ascii_digit()) {
-            let index = name.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
-            return match (index, &self.state.positional) {
-                (Some(_), Some(words)) if !words.iter().all(Word::is_one) => false,
-                (Some(index), Some(words)) => match words.get(index) {
-                    Some(Word::Known(text)) => is_number(text),
-                    Some(_) => false,
-                    None => true,
-                },
-                (None, _) => true,
-                (Some(_), None) => !self.in_function() && !self.state.arguments_given,
-            };
-        }
-        match name {
-            "@" | "*" => false,
-            _ => self.state.class(name).is_none_or(Value::is_numeric),
-        }
-    }
 }
 
 /// Splits a value where a shell with its usual separators does.
@@ -400,78 +312,4 @@ fn split(text: &str, to: &mut Builder) {
             to.push(piece);
         }
     }
-}
-
-/// `{a,b}` in a plain word. `None` if it holds none, or anything that is not
-/// certainly what it seems.
-fn braces(text: &str) -> Option<Vec<Word>> {
-    const MOST: usize = 64;
-    if text.contains(['*', '?', '[', '~', '\\']) || text.contains("..") {
-        return None;
-    }
-    if !text.contains(',') {
-        // `{}` and `{x}` are text.
-        return Some(vec![Word::Known(text.to_owned())]);
-    }
-    let mut depth = 0i32;
-    for b in text.bytes() {
-        match b {
-            b'{' => depth += 1,
-            b'}' => depth -= 1,
-            _ => {}
-        }
-        if !(0..=8).contains(&depth) {
-            return None;
-        }
-    }
-    if depth != 0 || text.bytes().filter(|b| *b == b'{').count() > 16 {
-        return None;
-    }
-    let words = alternatives(text)?;
-    if words.len() > MOST {
-        return None;
-    }
-    Some(words.into_iter().filter(|w| !w.is_empty()).map(Word::Known).collect())
-}
-
-/// Every reading of a balanced text, at most a hundred.
-fn alternatives(text: &str) -> Option<Vec<String>> {
-    let Some(open) = text.find('{') else { return Some(vec![text.to_owned()]) };
-    let mut depth = 0usize;
-    let mut cuts = vec![open];
-    let mut close = None;
-    for (at, b) in text.bytes().enumerate().skip(open) {
-        match b {
-            b'{' => depth += 1,
-            b'}' => {
-                depth = depth.checked_sub(1)?;
-                if depth == 0 {
-                    close = Some(at);
-                    break;
-                }
-            }
-            b',' if depth == 1 => cuts.push(at),
-            _ => {}
-        }
-    }
-    let close = close?;
-    // Braces without a comma are text, with odd rules for what is around them.
-    if cuts.len() < 2 {
-        return None;
-    }
-    cuts.push(close);
-    let tails = alternatives(text.get(close + 1..)?)?;
-    let mut all = Vec::new();
-    for pair in cuts.windows(2) {
-        let &[from, to] = pair else { return None };
-        for middle in alternatives(text.get(from + 1..to)?)? {
-            for tail in &tails {
-                all.push(format!("{}{middle}{tail}", text.get(..open)?));
-                if all.len() > 100 {
-                    return None;
-                }
-            }
-        }
-    }
-    Some(all)
 }

@@ -1,8 +1,7 @@
 //! What git runs: aliases and programs named by options and settings.
 
-use super::Word;
-use super::runners::{command_text, programs, with_arguments};
-use super::wrappers::{Inner, Through};
+use super::super::Word;
+use super::{Inner, Through};
 
 const SETTING: &str = "a setting of git names a program";
 
@@ -56,6 +55,16 @@ const COMMANDS: &[&str] = &[
     "interactive.difffilter",
 ];
 
+fn command_text(text: &str) -> Inner {
+    Inner::Text { text: text.to_owned(), args: None, plain: true }
+}
+
+/// A text that git hands its own arguments to.
+fn text_with_arguments(text: &str, args: &[Word]) -> Inner {
+    let text = if args.is_empty() { text.to_owned() } else { format!("{text} \"$@\"") };
+    Inner::Text { text, args: Some(args.to_vec()), plain: true }
+}
+
 pub(super) fn through(args: &[Word]) -> Option<Through> {
     let mut through = Through::new("git");
     let mut aliases: Vec<(String, String)> = Vec::new();
@@ -96,7 +105,7 @@ pub(super) fn through(args: &[Word]) -> Option<Through> {
     let name = subcommand.known()?;
     if let Some((_, value)) = aliases.iter().rev().find(|(alias, _)| alias == name) {
         match value.strip_prefix('!') {
-            Some(command) => through.inner.push(with_arguments(command, rest)),
+            Some(command) => through.inner.push(text_with_arguments(command, rest)),
             None if value.contains(['"', '\'', '\\']) => {
                 through = through.hidden("an alias of git is not plain");
             }
@@ -104,7 +113,7 @@ pub(super) fn through(args: &[Word]) -> Option<Through> {
                 let mut words = vec![Word::Known("git".to_owned())];
                 words.extend(value.split_ascii_whitespace().map(|w| Word::Known(w.to_owned())));
                 words.extend_from_slice(rest);
-                through.inner.push(programs(&words));
+                through.inner.push(Inner::program(&words));
             }
         }
         return Some(through);
@@ -183,22 +192,13 @@ fn subcommand_runs(name: &str, args: &[Word], through: &mut Through) {
         }
         "bisect" => {
             if let Some(words) = rest_of("run").filter(|words| !words.is_empty()) {
-                through.inner.push(programs(words));
+                through.inner.push(Inner::program(words));
                 through.inner.push(Inner::Hidden("git runs a text through a shell"));
             }
         }
         "submodule" => {
             if let Some(words) = rest_of("foreach") {
-                let words: Vec<Word> = words
-                    .iter()
-                    .filter(|w| !matches!(w.known(), Some("--recursive" | "-q" | "--quiet")))
-                    .cloned()
-                    .collect();
-                match words.as_slice() {
-                    [Word::Known(text)] => through.inner.push(command_text(text)),
-                    [] => {}
-                    words => through.inner.push(programs(words)),
-                }
+                through.inner.extend(foreach(words));
             }
         }
         "difftool" if has("--extcmd") || short('x') => through.inner.push(Inner::Hidden(HIDDEN)),
@@ -218,6 +218,19 @@ fn subcommand_runs(name: &str, args: &[Word], through: &mut Through) {
         "init" if has("--template") => through.inner.push(Inner::Hidden(HIDDEN)),
         "config" => config(args, through),
         _ => {}
+    }
+}
+
+/// What `git submodule foreach` runs. What no program is called, git gives to a
+/// shell.
+fn foreach(words: &[Word]) -> Option<Inner> {
+    let option = |word: &&Word| matches!(word.known(), Some("--recursive" | "-q" | "--quiet"));
+    let words: Vec<Word> = words.iter().filter(|word| !option(word)).cloned().collect();
+    let (first, rest) = words.split_first()?;
+    let is_name = |text: &str| text.chars().all(|c| c.is_alphanumeric() || "./_-".contains(c));
+    match first.known() {
+        Some(text) if !is_name(text) => Some(text_with_arguments(text, rest)),
+        _ => Some(Inner::program(&words)),
     }
 }
 

@@ -1,0 +1,97 @@
+//! Commands that start no program of their own, and so need no decision of
+//! their own.
+
+use super::programs::program_name;
+use super::read::is_name;
+use super::{Command, Word};
+
+/// Whether a command starts no program of its own: a builtin that cannot
+/// evaluate what it is given, or a wrapper whose commands are all in the list.
+/// Without a rule of its own it needs no decision of its own either: what it
+/// touches, the room's shell touches.
+pub fn is_inert(command: &Command) -> bool {
+    // Take whatever the shell makes of their words as text.
+    const ANY_WORDS: &[&str] = &[
+        ":", "bg", "break", "cd", "continue", "dirs", "disown", "echo", "exit", "false", "fg",
+        "jobs", "kill", "popd", "pushd", "pwd", "return", "set", "shift", "times", "true", "type",
+        "ulimit", "umask",
+    ];
+    // Evaluate a subscript in a name, so only words that are known to have none.
+    const KNOWN_WORDS: &[&str] = &[
+        "alias", "declare", "export", "getopts", "hash", "local", "readonly", "shopt", "trap",
+        "typeset", "unalias", "unset", "wait",
+    ];
+    if command.opaque.is_some() {
+        return false;
+    }
+    let Some((first, rest)) = command.words.split_first() else { return true };
+    if command.transparent {
+        return first.known().and_then(program_name).is_some();
+    }
+    let Some(program) = first.known() else { return false };
+    match program {
+        "[" | "test" => compares_only(rest),
+        "printf" => prints_only(rest),
+        "read" | "mapfile" | "readarray" => reads_only(rest),
+        _ if ANY_WORDS.contains(&program) => true,
+        _ if KNOWN_WORDS.contains(&program) => rest.iter().all(|word| {
+            // A value behind a plain name is only a value.
+            let prefix = word.prefix();
+            let name = prefix.split_once('=').map_or(prefix, |(name, _)| name);
+            let assigns = prefix.contains('=') && is_name(name.trim_end_matches('+'));
+            (word.known().is_some() && !name.contains('[')) || (assigns && word.is_one())
+        }),
+        _ => false,
+    }
+}
+
+/// Only `-v` and `-R` evaluate. With a fixed number of words the operator is in
+/// a known place.
+fn compares_only(words: &[Word]) -> bool {
+    const BINARY: &[&str] =
+        &["=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef"];
+    let words = match words {
+        [rest @ .., Word::Known(end)] if end == "]" => rest,
+        words => words,
+    };
+    if words.iter().all(|word| word.known().is_some()) {
+        return !words.iter().any(|word| matches!(word.known(), Some("-v" | "-R")));
+    }
+    if !words.iter().all(Word::is_one) {
+        return false;
+    }
+    let words = match words {
+        [Word::Known(not), rest @ ..] if not == "!" => rest,
+        words => words,
+    };
+    words.split(|word| matches!(word.known(), Some("-a" | "-o"))).all(|test| match test {
+        [_] => true,
+        [Word::Known(operator), _] => !matches!(operator.as_str(), "-v" | "-R"),
+        [_, Word::Known(operator), _] => BINARY.contains(&operator.as_str()),
+        _ => false,
+    })
+}
+
+pub(super) fn prints_only(words: &[Word]) -> bool {
+    words.first().is_none_or(|format| {
+        let prefix = format.prefix();
+        let dashes = format.known() == Some("--");
+        dashes || format.known() == Some("-") || (!prefix.is_empty() && !prefix.starts_with('-'))
+    })
+}
+
+pub(super) fn reads_only(words: &[Word]) -> bool {
+    let mut value = false;
+    words.iter().all(|word| {
+        let was_value = std::mem::take(&mut value);
+        match word {
+            Word::Known(text) => {
+                let option = text.starts_with('-') && text.len() > 1;
+                value = option && text.ends_with(['p', 'd', 't', 'n', 'N', 'u', 'i']);
+                was_value || !text.contains('[')
+            }
+            Word::Home(_) | Word::Partial(_) => was_value,
+            Word::Unknown => false,
+        }
+    })
+}

@@ -1,0 +1,269 @@
+//! Compound commands, functions and coprocesses.
+
+use std::rc::Rc;
+
+use super::super::ast::{Compound, List, Node, Part, Raw};
+use super::grammar::{NOT_CLOSED, UNEXPECTED};
+use super::words::Place;
+use super::{Parsed, Parser, is_name};
+
+impl Parser<'_> {
+    /// A compound command with its redirections, if one starts here.
+    pub(super) fn compound(&mut self) -> Parsed<Option<Node>> {
+        self.enter()?;
+        let node = self.compound_here()?;
+        self.leave();
+        Ok(node)
+    }
+
+    fn compound_here(&mut self) -> Parsed<Option<Node>> {
+        self.peek();
+        let start = self.at;
+        let kind = if self.eat("(") {
+            self.parenthesis()?
+        } else {
+            let Some((word, end)) = self.reserved() else { return Ok(None) };
+            self.at = end;
+            self.bash_only |= matches!(word, "select" | "[[" | "function" | "coproc");
+            match word {
+                "{" => {
+                    let list = self.list()?;
+                    self.takes("}")?;
+                    Compound::Group(list)
+                }
+                "if" => self.if_command()?,
+                "while" | "until" => {
+                    let condition = self.list()?;
+                    Compound::Loop { condition, body: self.do_done()? }
+                }
+                "for" | "select" => self.for_command()?,
+                "case" => self.case_command()?,
+                "[[" => Compound::Test(self.test_command()?),
+                "function" => return self.function_keyword().map(Some),
+                "coproc" => return self.coproc().map(Some),
+                // Reserved only inside `for` and `case`.
+                "in" => {
+                    self.at = start;
+                    return Ok(None);
+                }
+                _ => return Err(UNEXPECTED),
+            }
+        };
+        let mut redirs = Vec::new();
+        loop {
+            self.blanks();
+            match self.redirection()? {
+                Some(redir) => redirs.push(redir),
+                None => return Ok(Some(Node::Compound { kind, redirs, start, end: self.at })),
+            }
+        }
+    }
+
+    fn parenthesis(&mut self) -> Parsed<Compound> {
+        if self.eat("(") {
+            return Ok(Compound::Arith(self.arithmetic()?));
+        }
+        let list = self.list()?;
+        self.newlines()?;
+        if !self.eat(")") {
+            return Err(NOT_CLOSED);
+        }
+        Ok(Compound::Subshell(list))
+    }
+
+    fn if_command(&mut self) -> Parsed<Compound> {
+        let mut arms = Vec::new();
+        loop {
+            let condition = self.list()?;
+            self.takes("then")?;
+            arms.push((condition, self.list()?));
+            self.newlines()?;
+            match self.reserved() {
+                Some(("elif", end)) => self.at = end,
+                Some(("else", end)) => {
+                    self.at = end;
+                    let otherwise = Some(self.list()?);
+                    self.takes("fi")?;
+                    return Ok(Compound::If { arms, otherwise });
+                }
+                Some(("fi", end)) => {
+                    self.at = end;
+                    return Ok(Compound::If { arms, otherwise: None });
+                }
+                _ => return Err(NOT_CLOSED),
+            }
+        }
+    }
+
+    fn do_done(&mut self) -> Parsed<List> {
+        self.takes("do")?;
+        let body = self.list()?;
+        self.takes("done")?;
+        Ok(body)
+    }
+
+    fn for_command(&mut self) -> Parsed<Compound> {
+        self.blanks();
+        if self.eat("((") {
+            let head = self.arithmetic()?;
+            self.blanks();
+            self.eat(";");
+            let body = self.do_done()?;
+            return Ok(Compound::ArithFor { head, body });
+        }
+        let name = self.word(Place::Argument)?;
+        let name = name.bare().filter(|n| is_name(n)).ok_or(UNEXPECTED)?.to_owned();
+        self.newlines()?;
+        let words = match self.reserved() {
+            Some(("in", end)) => {
+                self.at = end;
+                Some(self.for_words()?)
+            }
+            _ => {
+                self.eat(";");
+                None
+            }
+        };
+        let body = self.do_done()?;
+        Ok(Compound::For { name, words, body })
+    }
+
+    fn for_words(&mut self) -> Parsed<Vec<Raw>> {
+        let mut words = Vec::new();
+        loop {
+            self.blanks();
+            match self.peek() {
+                b';' => {
+                    self.at += 1;
+                    return Ok(words);
+                }
+                b'\n' => return Ok(words),
+                _ => words.push(self.word(Place::Argument)?),
+            }
+        }
+    }
+
+    fn case_command(&mut self) -> Parsed<Compound> {
+        self.blanks();
+        let word = self.word(Place::Argument)?;
+        self.takes("in")?;
+        let mut arms = Vec::new();
+        loop {
+            self.newlines()?;
+            if let Some(("esac", end)) = self.reserved() {
+                self.at = end;
+                return Ok(Compound::Case { word, arms });
+            }
+            if self.eat("(") {
+                self.blanks();
+            }
+            let patterns = self.patterns()?;
+            let body = self.list()?;
+            arms.push((patterns, body));
+            self.newlines()?;
+            if self.eat(";;") {
+                if self.eat("&") {
+                    self.bash_only = true;
+                }
+            } else if self.eat(";&") {
+                self.bash_only = true;
+            } else if !matches!(self.reserved(), Some(("esac", _))) {
+                return Err(NOT_CLOSED);
+            }
+        }
+    }
+
+    /// The patterns of an arm of `case`, with the closing parenthesis.
+    fn patterns(&mut self) -> Parsed<Vec<Raw>> {
+        let mut patterns = Vec::new();
+        loop {
+            self.blanks();
+            patterns.push(self.word(Place::Pattern)?);
+            self.blanks();
+            if self.eat(")") {
+                return Ok(patterns);
+            }
+            if !self.eat("|") {
+                return Err(UNEXPECTED);
+            }
+        }
+    }
+
+    fn test_command(&mut self) -> Parsed<Vec<Raw>> {
+        let mut words: Vec<Raw> = Vec::new();
+        let mut open = 0usize;
+        loop {
+            self.newlines()?;
+            let start = self.at;
+            let regex = words.last().and_then(Raw::bare) == Some("=~");
+            let operator = ["&&", "||", "(", ")", "<", ">"].into_iter().find(|operator| {
+                let process = matches!(*operator, "<" | ">") && self.sees_process();
+                !(process || (regex && *operator == "(")) && self.eat(operator)
+            });
+            if let Some(operator) = operator {
+                match operator {
+                    "(" => open += 1,
+                    ")" => open = open.checked_sub(1).ok_or(UNEXPECTED)?,
+                    _ => {}
+                }
+                let parts = vec![Part::Quoted(operator.to_owned())];
+                words.push(Raw { parts, start, end: self.at });
+                continue;
+            }
+            if matches!(self.peek(), b';' | b'&' | b'|') && !regex {
+                return Err(UNEXPECTED);
+            }
+            let word = self.word(if regex { Place::Regex } else { Place::Pattern })?;
+            if word.bare() == Some("]]") {
+                return if open == 0 { Ok(words) } else { Err(UNEXPECTED) };
+            }
+            words.push(word);
+        }
+    }
+
+    /// `function name`, with or without parentheses.
+    fn function_keyword(&mut self) -> Parsed<Node> {
+        self.blanks();
+        let name = self.word(Place::Program)?;
+        self.blanks();
+        if self.eat("(") {
+            self.blanks();
+            if !self.eat(")") {
+                return Err(UNEXPECTED);
+            }
+        }
+        self.function(&name)
+    }
+
+    /// The body of a function whose name has been read.
+    pub(super) fn function(&mut self, name: &Raw) -> Parsed<Node> {
+        let name = name.bare().ok_or("the name of a function is not plain")?.to_owned();
+        self.newlines()?;
+        match self.compound()? {
+            Some(body @ Node::Compound { .. }) => Ok(Node::Function { name, body: Rc::new(body) }),
+            _ => Err("the body of a function is no compound command"),
+        }
+    }
+
+    fn coproc(&mut self) -> Parsed<Node> {
+        self.blanks();
+        let start = self.at;
+        let mut name = "COPROC".to_owned();
+        if self.reserved().is_none() && self.peek() != b'(' {
+            let first = self.word(Place::Program)?;
+            self.blanks();
+            match (first.bare(), self.peek() == b'(' || self.reserved().is_some()) {
+                (Some(given), true) if is_name(given) => name = given.to_owned(),
+                (_, true) => return Err(UNEXPECTED),
+                (_, false) => {
+                    self.at = start;
+                    return Ok(Node::Coproc { name, body: Box::new(self.simple()?) });
+                }
+            }
+        }
+        match self.compound()? {
+            Some(body) => Ok(Node::Coproc { name, body: Box::new(body) }),
+            None => Err(UNEXPECTED),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The grammar above commands: lists, chains and pipelines, and the reserved
+//! words that begin and end them.
+
+use super::super::ast::{Chain, Join, List, Node, Pipeline};
+use super::{Parsed, Parser, is_meta};
+
+pub(super) const UNEXPECTED: &str = "a word or operator stands where none is expected";
+pub(super) const NOT_CLOSED: &str = "a compound command is not closed";
+
+pub(in super::super) const RESERVED: &[&str] = &[
+    "!", "{", "}", "[[", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for",
+    "function", "if", "select", "then", "time", "until", "while", "in",
+];
+
+impl Parser<'_> {
+    /// A list that goes on to the end of the text.
+    pub(super) fn whole(&mut self) -> Parsed<List> {
+        let list = self.list()?;
+        if self.at < self.text.len() {
+            return Err(UNEXPECTED);
+        }
+        if !self.pending.is_empty() {
+            return Err("a here-document is not closed");
+        }
+        Ok(list)
+    }
+
+    /// Blanks, comments and newlines, with the here-documents after them.
+    pub(super) fn newlines(&mut self) -> Parsed<()> {
+        loop {
+            self.blanks();
+            if self.peek() != b'\n' {
+                return Ok(());
+            }
+            self.at += 1;
+            self.read_heredocs()?;
+        }
+    }
+
+    /// The reserved word that stands here, with the place behind it.
+    pub(super) fn reserved(&mut self) -> Option<(&'static str, usize)> {
+        let first = self.peek();
+        if !(first.is_ascii_lowercase() || matches!(first, b'!' | b'{' | b'}' | b'[')) {
+            return None;
+        }
+        let start = self.at;
+        let likely = RESERVED.iter().filter(|word| word.as_bytes().first() == Some(&first));
+        let found = likely.into_iter().find_map(|word| {
+            self.at = start;
+            (self.eat(word) && self.ends_word()).then_some((*word, self.at))
+        });
+        self.at = start;
+        found
+    }
+
+    pub(super) fn ends_word(&mut self) -> bool {
+        let b = self.peek();
+        b == 0 || is_meta(b)
+    }
+
+    pub(super) fn takes(&mut self, word: &str) -> Parsed<()> {
+        self.newlines()?;
+        match self.reserved() {
+            Some((found, end)) if found == word => {
+                self.at = end;
+                Ok(())
+            }
+            _ => Err(NOT_CLOSED),
+        }
+    }
+
+    fn at_list_end(&mut self) -> bool {
+        if matches!(self.peek(), 0 | b')') || self.sees(";;") || self.sees(";&") {
+            return true;
+        }
+        let end = ["then", "do", "done", "fi", "elif", "else", "esac", "}"];
+        self.reserved().is_some_and(|(word, _)| end.contains(&word))
+    }
+
+    pub(super) fn list(&mut self) -> Parsed<List> {
+        let mut chains = Vec::new();
+        loop {
+            self.newlines()?;
+            if self.at_list_end() {
+                break;
+            }
+            let mut chain = self.chain()?;
+            self.blanks();
+            let b = self.peek();
+            let (ends, goes_on) = match b {
+                b';' if self.sees(";;") || self.sees(";&") => (true, false),
+                b';' => (false, true),
+                b'&' if self.sees("&&") => return Err(UNEXPECTED),
+                b'&' => {
+                    chain.background = true;
+                    (false, true)
+                }
+                b'\n' => (false, false),
+                _ => (true, false),
+            };
+            chains.push(chain);
+            if goes_on {
+                self.at += 1;
+            } else if ends {
+                break;
+            }
+        }
+        Ok(List { chains })
+    }
+
+    fn chain(&mut self) -> Parsed<Chain> {
+        let mut links = vec![(Join::First, self.pipeline()?)];
+        loop {
+            self.blanks();
+            let join = if self.eat("&&") {
+                Join::And
+            } else if self.eat("||") {
+                Join::Or
+            } else {
+                return Ok(Chain { links, background: false });
+            };
+            self.newlines()?;
+            links.push((join, self.pipeline()?));
+        }
+    }
+
+    fn pipeline(&mut self) -> Parsed<Pipeline> {
+        if self.prefixes()? && (self.at_list_end() || matches!(self.peek(), b'\n' | b';')) {
+            return Ok(Pipeline::default());
+        }
+        let mut nodes = vec![self.command()?];
+        loop {
+            self.blanks();
+            if self.sees("||") || !self.eat("|") {
+                return Ok(Pipeline { nodes });
+            }
+            if self.eat("&") {
+                self.bash_only = true;
+            }
+            self.newlines()?;
+            nodes.push(self.command()?);
+        }
+    }
+
+    /// Passes over `!` and `time` in front of a pipeline, and says whether there
+    /// were any.
+    fn prefixes(&mut self) -> Parsed<bool> {
+        let mut any = false;
+        loop {
+            self.blanks();
+            match self.reserved() {
+                Some(("!", end)) => {
+                    self.at = end;
+                    // With `extglob` it is a pattern.
+                    if self.peek() == b'(' {
+                        return Err("it could be a pattern or a subshell");
+                    }
+                }
+                Some(("time", end)) => {
+                    self.bash_only = true;
+                    self.at = end;
+                    for option in ["-p", "--"] {
+                        self.blanks();
+                        let start = self.at;
+                        if !(self.eat(option) && self.ends_word()) {
+                            self.at = start;
+                        }
+                    }
+                }
+                _ => return Ok(any),
+            }
+            any = true;
+        }
+    }
+
+    fn command(&mut self) -> Parsed<Node> {
+        self.enter()?;
+        self.blanks();
+        let node = match self.compound()? {
+            Some(node) => node,
+            None => self.simple()?,
+        };
+        self.leave();
+        Ok(node)
+    }
+}

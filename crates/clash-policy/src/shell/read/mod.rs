@@ -1,0 +1,210 @@
+//! From the text of a script to its tree, as bash reads it.
+//!
+//! What is not certainly what bash would make of it is an error, and the whole
+//! text is then opaque.
+//!
+//! A backslash before a newline joins two lines wherever it is not quoted, even
+//! inside an operator or a name, so every look at the text goes through
+//! [`Parser::peek`], which passes over it.
+
+mod compound;
+mod dollar;
+mod escapes;
+mod grammar;
+mod heredoc;
+mod redirect;
+mod simple;
+mod words;
+
+use std::rc::Rc;
+
+use super::ast::Script;
+use heredoc::Pending;
+
+pub(super) use grammar::RESERVED;
+
+const UNCLOSED: &str = "a quote, brace or parenthesis is not closed";
+
+pub(super) const NESTED: &str = "it is nested too deeply";
+
+/// Constructs inside each other beyond this are not followed: the analysis
+/// recurses, and no person nests like that.
+pub(super) const MAX_DEPTH: usize = 200;
+
+type Parsed<T> = Result<T, &'static str>;
+
+struct Parser<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    at: usize,
+    depth: usize,
+    /// Here-documents whose text begins after the next newline.
+    pending: Vec<Pending>,
+    bash_only: bool,
+    /// Whether lines are joined anywhere.
+    joins: bool,
+}
+
+/// Bytes that end a word.
+fn is_meta(b: u8) -> bool {
+    matches!(b, b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'<' | b'>' | b'(' | b')')
+}
+
+pub(super) fn is_name(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// Reads a text that stands inside `depth` constructs.
+pub(super) fn parse(text: &str, depth: usize) -> Result<Script, &'static str> {
+    if text.contains('\0') {
+        return Err("it holds a NUL byte");
+    }
+    let mut parser = Parser::new(text, depth);
+    let list = parser.whole()?;
+    Ok(Script { text: Rc::from(text), list, bash_only: parser.bash_only })
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str, depth: usize) -> Self {
+        Self {
+            text,
+            bytes: text.as_bytes(),
+            at: 0,
+            depth,
+            pending: Vec::new(),
+            bash_only: false,
+            joins: text.contains("\\\n"),
+        }
+    }
+
+    /// A parser for a part of the same text.
+    fn within(&self, start: usize, end: usize) -> Self {
+        let text = self.text.get(..end).unwrap_or_default();
+        Self {
+            text,
+            bytes: text.as_bytes(),
+            at: start,
+            depth: self.depth,
+            pending: Vec::new(),
+            bash_only: false,
+            joins: self.joins,
+        }
+    }
+
+    /// One construct deeper; every way in has a [`Parser::leave`] unless it fails.
+    fn enter(&mut self) -> Parsed<()> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH { Err(NESTED) } else { Ok(()) }
+    }
+
+    fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// The byte at a place, 0 behind the end: the text holds no NUL.
+    fn byte(&self, at: usize) -> u8 {
+        self.bytes.get(at).copied().unwrap_or(0)
+    }
+
+    /// The next byte, after joined lines.
+    fn peek(&mut self) -> u8 {
+        if self.joins {
+            self.at = self.joined(self.at);
+        }
+        self.byte(self.at)
+    }
+
+    fn joined(&self, mut at: usize) -> usize {
+        while self.byte(at) == b'\\' && self.byte(at + 1) == b'\n' {
+            at += 2;
+        }
+        at
+    }
+
+    /// Eats the text if it stands here, however its lines are joined.
+    fn eat(&mut self, text: &str) -> bool {
+        match self.matches(text) {
+            Some(end) => {
+                self.at = end;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn sees(&self, text: &str) -> bool {
+        self.matches(text).is_some()
+    }
+
+    fn matches(&self, text: &str) -> Option<usize> {
+        let mut at = self.at;
+        for wanted in text.bytes() {
+            if self.joins {
+                at = self.joined(at);
+            }
+            if self.byte(at) != wanted {
+                return None;
+            }
+            at += 1;
+        }
+        Some(at)
+    }
+
+    fn slice(&self, start: usize, end: usize) -> &'a str {
+        self.text.get(start..end).unwrap_or_default()
+    }
+
+    /// Takes bytes while they are ordinary; always whole characters, because
+    /// every byte that stops it is ASCII.
+    fn run(&mut self, ordinary: impl Fn(u8) -> bool) -> &'a str {
+        let start = self.at;
+        let rest = self.bytes.get(start..).unwrap_or_default();
+        self.at += rest.iter().position(|b| !ordinary(*b)).unwrap_or(rest.len());
+        self.slice(start, self.at)
+    }
+
+    fn blanks(&mut self) {
+        while matches!(self.peek(), b' ' | b'\t') {
+            self.at += 1;
+        }
+        if self.byte(self.at) == b'#' {
+            self.run(|b| b != b'\n');
+        }
+    }
+
+    fn closes(&mut self, with: u8) -> Parsed<()> {
+        if self.byte(self.at) != with {
+            return Err(UNCLOSED);
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// The character here, taken as it stands.
+    fn character(&mut self) -> Option<&'a str> {
+        let c = self.text.get(self.at..)?.chars().next()?;
+        let start = self.at;
+        self.at += c.len_utf8();
+        Some(self.slice(start, self.at))
+    }
+
+    /// Whether `<(` or `>(` begins here.
+    fn sees_process(&self) -> bool {
+        self.sees("<(") || self.sees(">(")
+    }
+
+    /// A name, which lines may be joined in.
+    fn name(&mut self) -> String {
+        let mut name = String::new();
+        loop {
+            match self.peek() {
+                b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'0'..=b'9' => {
+                    name += self.run(|b| b.is_ascii_alphanumeric() || b == b'_');
+                }
+                _ => return name,
+            }
+        }
+    }
+}

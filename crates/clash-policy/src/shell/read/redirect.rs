@@ -1,0 +1,114 @@
+//! Redirections. The text of a here-document is announced here and read by
+//! [`super::heredoc`].
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use super::super::ast::{Part, Raw, Redir, RedirKind};
+use super::grammar::UNEXPECTED;
+use super::heredoc::Pending;
+use super::words::Place;
+use super::{Parsed, Parser, is_name};
+
+/// Operators with the descriptor they change; a longer one comes before its
+/// beginning.
+const OPERATORS: &[(&str, RedirKind, Option<u32>)] = &[
+    ("&>>", RedirKind::Append, None),
+    ("&>", RedirKind::Write, None),
+    ("<<<", RedirKind::HereString, Some(0)),
+    ("<<-", RedirKind::HereDocument, Some(0)),
+    ("<<", RedirKind::HereDocument, Some(0)),
+    ("<>", RedirKind::ReadWrite, Some(0)),
+    ("<&", RedirKind::DupIn, Some(0)),
+    (">>", RedirKind::Append, Some(1)),
+    (">|", RedirKind::Clobber, Some(1)),
+    (">&", RedirKind::DupOut, Some(1)),
+    ("<", RedirKind::Read, Some(0)),
+    (">", RedirKind::Write, Some(1)),
+];
+
+impl Parser<'_> {
+    /// A redirection, if one starts here.
+    pub(super) fn redirection(&mut self) -> Parsed<Option<Redir>> {
+        self.peek();
+        let start = self.at;
+        let fd = self.descriptor()?;
+        let numbered = self.at > start;
+        let both = !numbered && self.sees("&>");
+        if (!matches!(self.peek(), b'<' | b'>') && !both) || self.sees_process() {
+            self.at = start;
+            return Ok(None);
+        }
+        let found = OPERATORS.iter().find(|row| self.sees(row.0));
+        let &(operator, kind, default) = found.ok_or(UNEXPECTED)?;
+        self.eat(operator);
+        self.bash_only |= both || kind == RedirKind::HereString;
+        self.blanks();
+        if self.ends_word() && !self.sees_process() {
+            return Err("a redirection has no target");
+        }
+        let target = self.word(Place::Argument)?;
+        let mut body = None;
+        if kind == RedirKind::HereDocument {
+            let cell = Rc::new(OnceCell::new());
+            body = Some(Rc::clone(&cell));
+            let (delimiter, quoted) = delimiter(&target, self.slice(target.start, target.end))?;
+            self.pending.push(Pending {
+                delimiter,
+                quoted,
+                strip_tabs: operator == "<<-",
+                at: self.at,
+                body: cell,
+            });
+        }
+        Ok(Some(Redir { fd: if numbered { fd } else { default }, kind, target, body }))
+    }
+
+    /// The number in front of an operator. `{name}` is passed over: the shell
+    /// chooses the number.
+    fn descriptor(&mut self) -> Parsed<Option<u32>> {
+        let start = self.at;
+        if self.peek() == b'{' {
+            self.at += 1;
+            let name = self.name();
+            let names = is_name(&name) && self.eat("}") && matches!(self.peek(), b'<' | b'>');
+            if names && !self.sees_process() {
+                self.bash_only = true;
+            } else {
+                self.at = start;
+            }
+            return Ok(None);
+        }
+        let mut number = None;
+        while self.peek().is_ascii_digit() {
+            let digit = u32::from(self.byte(self.at) - b'0');
+            number = Some(number.unwrap_or(0u32).saturating_mul(10).saturating_add(digit));
+            self.at += 1;
+        }
+        if number.is_some_and(|n| n > 1 << 20) {
+            return Err("a descriptor is too large");
+        }
+        Ok(number)
+    }
+}
+
+/// The word that ends a here-document, and whether a part of it is quoted.
+fn delimiter(target: &Raw, source: &str) -> Parsed<(String, bool)> {
+    let mut text = String::new();
+    let mut quoted = false;
+    for part in &target.parts {
+        match part {
+            Part::Text(piece) => text.push_str(piece),
+            Part::Quoted(piece) => {
+                quoted = true;
+                text.push_str(piece);
+            }
+            _ => return Err("the end of a here-document is not plain"),
+        }
+    }
+    // `$` is text here, but a lone one came out quoted; the others are odd.
+    if source.contains(['$', '`', '\n']) {
+        return Err("the end of a here-document is not plain");
+    }
+    Ok((text, quoted))
+}

@@ -1,0 +1,220 @@
+//! Words: quotes and plain text, and which pieces a word is made of. What a `$`
+//! begins is read by [`super::dollar`].
+
+use super::super::ast::{List, Part, Raw};
+use super::{Parsed, Parser, UNCLOSED, is_meta};
+
+/// Where a word ends and what it may hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The program of a command, where `x(` defines a function.
+    Program,
+    Argument,
+    /// A pattern of `case` or an operand of `[[`.
+    Pattern,
+    /// The right side of `=~`, where parentheses and bars are text.
+    Regex,
+}
+
+impl Parser<'_> {
+    pub(super) fn word(&mut self, place: Place) -> Parsed<Raw> {
+        let start = self.at;
+        // Nearly every word has one part; a long script has many words.
+        let mut parts = Vec::with_capacity(1);
+        loop {
+            let b = self.peek();
+            match b {
+                0 => break,
+                b' ' | b'\t' | b'\n' => break,
+                b'|' if place == Place::Regex => self.literal(&mut parts),
+                b';' | b'&' | b'|' => break,
+                b'<' | b'>' => {
+                    if !(self.eat("<(") || self.eat(">(")) {
+                        break;
+                    }
+                    self.bash_only = true;
+                    parts.push(Part::Process(self.nested_list()?));
+                }
+                b'(' if place == Place::Regex => {
+                    self.literal(&mut parts);
+                    self.group(&mut parts)?;
+                }
+                b'(' => {
+                    let extended = matches!(parts.last(), Some(Part::Text(text))
+                        if text.ends_with(['?', '*', '+', '@', '!']));
+                    if !extended {
+                        break;
+                    }
+                    // Without `extglob`, `!(x)` runs x.
+                    if place == Place::Program {
+                        return Err("a pattern stands in the place of a program");
+                    }
+                    self.bash_only = true;
+                    self.at += 1;
+                    let mut inner = Vec::new();
+                    self.group(&mut inner)?;
+                    parts.push(Part::Pattern(inner));
+                }
+                b')' => break,
+                _ => self.piece(&mut parts)?,
+            }
+        }
+        if self.at == start {
+            return Err("a word is missing");
+        }
+        Ok(Raw { parts, start, end: self.at })
+    }
+
+    /// One byte, as text.
+    pub(super) fn literal(&mut self, parts: &mut Vec<Part>) {
+        push_text(parts, self.slice(self.at, self.at + 1));
+        self.at += 1;
+    }
+
+    /// Ordinary bytes as text, or the one that is not.
+    pub(super) fn plain(&mut self, parts: &mut Vec<Part>, ordinary: impl Fn(u8) -> bool) {
+        match self.run(ordinary) {
+            "" => self.literal(parts),
+            text => push_text(parts, text),
+        }
+    }
+
+    /// Up to the closing parenthesis of a pattern or regular expression.
+    fn group(&mut self, parts: &mut Vec<Part>) -> Parsed<()> {
+        self.enter()?;
+        loop {
+            match self.peek() {
+                0 => return Err(UNCLOSED),
+                b')' => {
+                    self.literal(parts);
+                    self.leave();
+                    return Ok(());
+                }
+                b'(' => {
+                    self.literal(parts);
+                    self.group(parts)?;
+                }
+                b if is_meta(b) => self.literal(parts),
+                _ => self.piece(parts)?,
+            }
+        }
+    }
+
+    /// One quoted, expanded or plain piece of a word.
+    pub(super) fn piece(&mut self, parts: &mut Vec<Part>) -> Parsed<()> {
+        match self.peek() {
+            b'\\' => {
+                self.at += 1;
+                push_quoted(parts, self.character().ok_or("it ends in a backslash")?);
+            }
+            b'\'' => {
+                self.at += 1;
+                let text = self.run(|b| b != b'\'');
+                self.closes(b'\'')?;
+                push_quoted(parts, text);
+            }
+            b'"' => {
+                self.at += 1;
+                self.double_quoted(parts)?;
+            }
+            b'$' => self.dollar(parts, false)?,
+            b'`' => self.backticks(parts, false)?,
+            _ => self.plain(parts, |b| {
+                !is_meta(b)
+                    && !matches!(b, b'\\' | b'\'' | b'"' | b'$' | b'`' | b'[' | b']' | b'{' | b'}')
+            }),
+        }
+        Ok(())
+    }
+
+    pub(super) fn double_quoted(&mut self, parts: &mut Vec<Part>) -> Parsed<()> {
+        self.enter()?;
+        push_quoted(parts, "");
+        loop {
+            match self.peek() {
+                0 => return Err(UNCLOSED),
+                b'"' => {
+                    self.at += 1;
+                    self.leave();
+                    return Ok(());
+                }
+                _ => self.quoted_piece(parts, b'"')?,
+            }
+        }
+    }
+
+    /// One piece of a text in which only `$`, backticks and backslashes count.
+    fn quoted_piece(&mut self, parts: &mut Vec<Part>, close: u8) -> Parsed<()> {
+        match self.peek() {
+            b'$' => self.dollar(parts, true),
+            b'`' => self.backticks(parts, true),
+            b'\\' => {
+                let next = self.byte(self.at + 1);
+                if matches!(next, b'$' | b'`' | b'\\') || (next == close && close == b'"') {
+                    self.at += 1;
+                    push_quoted(parts, self.slice(self.at, self.at + 1));
+                    self.at += 1;
+                } else {
+                    push_quoted(parts, "\\");
+                    self.at += 1;
+                }
+                Ok(())
+            }
+            _ => {
+                let start = self.at;
+                self.run(|b| !matches!(b, b'$' | b'`' | b'\\') && (b != close || close == 0));
+                if self.at == start {
+                    self.at += 1;
+                }
+                push_quoted(parts, self.slice(start, self.at));
+                Ok(())
+            }
+        }
+    }
+
+    /// The text of a here-document up to `end`.
+    pub(super) fn here_text(&mut self, end: usize) -> Parsed<Vec<Part>> {
+        let mut parts = Vec::new();
+        while self.at < end {
+            self.peek();
+            if self.at >= end {
+                break;
+            }
+            self.quoted_piece(&mut parts, 0)?;
+        }
+        if self.at > end { Err(UNCLOSED) } else { Ok(parts) }
+    }
+
+    /// A list up to its closing parenthesis, with here-documents of its own.
+    pub(super) fn nested_list(&mut self) -> Parsed<List> {
+        let outer = std::mem::take(&mut self.pending);
+        let start = self.at;
+        self.enter()?;
+        let list = self.list()?;
+        self.blanks();
+        self.closes(b')')?;
+        self.leave();
+        if !self.pending.is_empty() {
+            return Err("a here-document begins in a substitution and ends outside");
+        }
+        if !outer.is_empty() && self.slice(start, self.at).contains('\n') {
+            return Err("a substitution stands between a here-document and its text");
+        }
+        self.pending = outer;
+        Ok(list)
+    }
+}
+
+fn push_text(parts: &mut Vec<Part>, text: &str) {
+    match parts.last_mut() {
+        Some(Part::Text(last)) => last.push_str(text),
+        _ => parts.push(Part::Text(text.to_owned())),
+    }
+}
+
+pub(super) fn push_quoted(parts: &mut Vec<Part>, text: &str) {
+    match parts.last_mut() {
+        Some(Part::Quoted(last)) => last.push_str(text),
+        _ => parts.push(Part::Quoted(text.to_owned())),
+    }
+}

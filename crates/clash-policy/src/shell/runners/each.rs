@@ -1,0 +1,145 @@
+//! Programs that run a command for each of the things they find or are given.
+
+use super::super::{Word, all_known};
+use super::options::{Options, Taken, without_dashes};
+use super::{Through, UNKNOWN_OPTION, UNKNOWN_PROGRAM, UNKNOWN_TEXT, shells};
+
+/// A word with something put in the place of a mark.
+fn replaced(word: &Word, mark: &str) -> Word {
+    match word.known().and_then(|text| text.split_once(mark)) {
+        Some((before, _)) => Word::Partial(before.to_owned()),
+        None => word.clone(),
+    }
+}
+
+pub(super) fn find(args: &[Word]) -> Through {
+    let mut through = Through::new("find");
+    if args.iter().any(|word| !word.is_one()) {
+        through = through.hidden("its arguments may run programs");
+    }
+    let mut rest = args;
+    while let Some((word, after)) = rest.split_first() {
+        rest = after;
+        if !matches!(word.known(), Some("-exec" | "-execdir" | "-ok" | "-okdir")) {
+            continue;
+        }
+        let end = rest.iter().position(|word| matches!(word.known(), Some(";" | "+")));
+        let Some(end) = end else { return through.hidden(UNKNOWN_PROGRAM) };
+        let words: Vec<Word> = rest.iter().take(end).map(|word| replaced(word, "{}")).collect();
+        through = through.program(&words);
+        rest = rest.get(end + 1..).unwrap_or_default();
+    }
+    // A word that is not known may be `-exec` itself.
+    let ends = args.iter().any(|word| matches!(word.known(), Some(";" | "+")));
+    if ends && args.iter().any(|word| word.known().is_none() && word.prefix().is_empty()) {
+        through = through.hidden("its arguments may run programs");
+    }
+    through
+}
+
+pub(super) fn xargs(args: &[Word]) -> Through {
+    #[rustfmt::skip]
+    const OPTIONS: Options = Options {
+        flags: "0rtpxo",
+        valued: "nPLsdaEIJR",
+        long: &[
+            "null", "no-run-if-empty", "verbose", "interactive", "exit", "open-tty", "show-limits",
+        ],
+        long_valued: &[
+            "max-args", "max-procs", "max-lines", "max-chars", "delimiter", "arg-file", "eof",
+            "process-slot-var",
+        ],
+    };
+    let mut through = Through { feeds: true, ..Through::transparent("xargs") };
+    let mut args = args;
+    let mut mark: Option<String> = None;
+    loop {
+        // Options whose value can only be attached.
+        if let [Word::Known(first), rest @ ..] = args {
+            let replace = first.strip_prefix("-i").or_else(|| first.strip_prefix("--replace"));
+            if let Some(given) = replace {
+                let given = given.trim_start_matches('=');
+                mark = Some(if given.is_empty() { "{}" } else { given }.to_owned());
+            }
+            if replace.is_some() || first.starts_with("-e") || first.starts_with("-l") {
+                args = rest;
+                continue;
+            }
+        }
+        let (found, rest) = match OPTIONS.take(args) {
+            Taken::Operand => break,
+            Taken::Options(found, rest) => (found, rest),
+            Taken::Unknown if args.first().is_some_and(|w| w.known().is_none()) => {
+                return through.hidden(UNKNOWN_PROGRAM);
+            }
+            Taken::Unknown => return through.hidden(UNKNOWN_OPTION),
+        };
+        for (_, value) in found.into_iter().filter(|(name, _)| matches!(name.as_str(), "I" | "J")) {
+            match value {
+                Some(Word::Known(text)) => mark = Some(text),
+                _ => return through.hidden(UNKNOWN_PROGRAM),
+            }
+        }
+        args = rest;
+    }
+    args = without_dashes(args);
+    if args.is_empty() {
+        return through;
+    }
+    let words = match &mark {
+        Some(mark) => args.iter().map(|word| replaced(word, mark)).collect(),
+        None => [args, &[Word::Unknown]].concat(),
+    };
+    if words.first().and_then(Word::known).is_none() {
+        through = through.hidden(UNKNOWN_PROGRAM);
+    }
+    through.program(&words)
+}
+
+pub(super) fn parallel(args: &[Word]) -> Through {
+    #[rustfmt::skip]
+    const OPTIONS: Options = Options {
+        flags: "0krtuX",
+        valued: "jnaNPd",
+        long: &[
+            "keep-order", "null", "line-buffer", "lb", "ungroup", "verbose", "dry-run", "progress",
+            "bar", "eta", "no-notice", "will-cite", "halt-on-error", "no-run-if-empty",
+        ],
+        long_valued: &[
+            "jobs", "max-procs", "max-args", "delay", "timeout", "retries", "colsep", "joblog",
+            "halt", "arg-file", "delimiter",
+        ],
+    };
+    let through = Through { feeds: true, ..Through::transparent("parallel") };
+    let mut args = args;
+    loop {
+        match OPTIONS.take(args) {
+            Taken::Operand => break,
+            Taken::Options(_, rest) => args = rest,
+            Taken::Unknown => return through.hidden(UNKNOWN_OPTION),
+        }
+    }
+    let separator = |word: &Word| matches!(word.known(), Some(":::" | "::::" | ":::+" | "::::+"));
+    let end = args.iter().position(separator).unwrap_or(args.len());
+    let template = args.get(..end).unwrap_or_default();
+    if template.is_empty() {
+        return through.hidden("it runs lines that are not known");
+    }
+    let Some(known) = all_known(template) else { return through.hidden(UNKNOWN_PROGRAM) };
+    let plain = |w: &&str| {
+        let mark = w.starts_with('{') && w.ends_with('}');
+        mark || w.bytes().all(|b| b.is_ascii_alphanumeric() || b"_./=:,@%+-".contains(&b))
+    };
+    if known.iter().all(plain) {
+        let mut words: Vec<Word> = known
+            .iter()
+            .map(|w| if w.starts_with('{') { Word::Unknown } else { Word::Known((*w).to_owned()) })
+            .collect();
+        words.push(Word::Unknown);
+        through.program(&words)
+    } else if known.iter().any(|w| w.contains('{')) {
+        through.hidden(UNKNOWN_TEXT)
+    } else {
+        through.running(shells::joined(template))
+    }
+}

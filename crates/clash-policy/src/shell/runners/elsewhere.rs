@@ -1,0 +1,127 @@
+//! Commands that run on another machine or in a container, and programs that
+//! run the code of the project.
+
+use super::super::Word;
+use super::options::{Options, Taken};
+use super::{Inner, Through, base_name};
+
+fn elsewhere(by: &'static str, words: &[Word]) -> Option<Through> {
+    let inner = vec![Inner::program(words)];
+    (!words.is_empty()).then_some(Through { elsewhere: true, inner, ..Through::new(by) })
+}
+
+/// `ssh [options] host command…`. Options that run something here hide it.
+pub(super) fn ssh(args: &[Word]) -> Option<Through> {
+    const OPTIONS: Options = Options {
+        flags: "1246AaCfGgKkMNnqsTtVvXxYy",
+        valued: "BbcDEeFIiJLlmOopPQRSWw",
+        long: &[],
+        long_valued: &[],
+    };
+    let mut here = false;
+    let mut args = args;
+    loop {
+        match OPTIONS.take(args) {
+            Taken::Operand => break,
+            Taken::Options(found, rest) => {
+                here |= found.iter().any(|(name, value)| match name.as_str() {
+                    "o" => value.as_ref().and_then(Word::known).is_none_or(setting_runs),
+                    name => matches!(name, "F" | "I"),
+                });
+                args = rest;
+            }
+            Taken::Unknown => {
+                return Some(Through::new("ssh").hidden("ssh may run a program here"));
+            }
+        }
+    }
+    if here {
+        return Some(Through::new("ssh").hidden("ssh runs a program here"));
+    }
+    elsewhere("ssh", args.get(1..).unwrap_or_default())
+}
+
+/// Whether a setting of ssh names a program, or a file with settings.
+fn setting_runs(setting: &str) -> bool {
+    #[rustfmt::skip]
+    const RUN: &[&str] = &[
+        "proxycommand", "localcommand", "knownhostscommand", "match", "include", "pkcs11provider",
+        "securitykeyprovider", "xauthlocation", "proxyusefdpass",
+    ];
+    let setting = setting.to_ascii_lowercase();
+    RUN.iter().any(|name| setting.contains(name))
+}
+
+/// `docker run image command…`, `docker exec container command…`.
+pub(super) fn container(args: &[Word]) -> Option<Through> {
+    #[rustfmt::skip]
+    const OPTIONS: Options = Options {
+        flags: "itdP",
+        valued: "vepwulmhc",
+        long: &[
+            "rm", "interactive", "tty", "detach", "init", "privileged", "read-only",
+            "no-healthcheck",
+        ],
+        long_valued: &[
+            "name", "volume", "env", "publish", "workdir", "user", "network", "entrypoint", "mount",
+            "env-file", "platform", "memory", "cpus", "label", "hostname", "add-host", "restart",
+            "pull",
+        ],
+    };
+    let at = args.iter().position(|word| matches!(word.known(), Some("run" | "exec")))?;
+    let mut rest = args.get(at + 1..)?;
+    loop {
+        match OPTIONS.take(rest) {
+            Taken::Operand => break,
+            Taken::Options(_, after) => rest = after,
+            Taken::Unknown => return None,
+        }
+    }
+    elsewhere("docker", rest.get(1..)?)
+}
+
+/// `kubectl exec pod -- command…`.
+pub(super) fn kubectl(args: &[Word]) -> Option<Through> {
+    args.iter().position(|word| word.known() == Some("exec"))?;
+    let at = args.iter().position(|word| word.known() == Some("--"))?;
+    elsewhere("kubectl", args.get(at + 1..)?)
+}
+
+/// Whether a command runs code that is in the project or fetched for it.
+pub(in super::super) fn runs_project_code(words: &[Word]) -> bool {
+    let Some(program) = words.first().and_then(Word::known).map(base_name) else { return false };
+    let has = |subcommands: &[&str]| {
+        let mut rest = words.iter().skip(1).filter_map(Word::known);
+        rest.any(|word| subcommands.contains(&word))
+    };
+    match program {
+        "make" | "gmake" | "ninja" | "just" | "task" | "rake" | "npx" | "bunx" | "uvx"
+        | "pytest" | "tox" | "nox" | "gradle" | "gradlew" | "mvn" | "mvnw" | "sbt" | "bazel"
+        | "cmake" | "jest" | "vitest" | "phpunit" | "composer" => true,
+        "npm" | "pnpm" | "yarn" | "bun" => has(&[
+            "run",
+            "run-script",
+            "test",
+            "t",
+            "start",
+            "exec",
+            "x",
+            "dlx",
+            "install",
+            "i",
+            "ci",
+            "build",
+            "dev",
+        ]),
+        "cargo" => has(&[
+            "run", "r", "test", "t", "build", "b", "bench", "check", "c", "clippy", "doc",
+            "install",
+        ]),
+        "go" => has(&["run", "test", "generate"]),
+        "pipx" | "uv" | "poetry" | "pipenv" | "hatch" | "rye" => has(&["run"]),
+        "bundle" => has(&["exec"]),
+        "dotnet" => has(&["run", "test", "build"]),
+        "deno" => has(&["run", "test", "task"]),
+        _ => false,
+    }
+}

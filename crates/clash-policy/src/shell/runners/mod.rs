@@ -1,0 +1,134 @@
+//! Programs that run what they are given.
+//!
+//! [`look_through`] finds what a command runs besides itself. It is data plus a
+//! few programs with a syntax of their own; an option it does not know makes
+//! what is behind it hidden, never skipped.
+
+mod each;
+mod elsewhere;
+mod git;
+mod options;
+mod shells;
+mod wrappers;
+
+use super::Word;
+use super::walk::{Lookup, Stdin};
+
+pub(super) use elsewhere::runs_project_code;
+pub(super) use options::without_dashes;
+
+/// What a command runs.
+#[derive(Debug)]
+pub(super) struct Through {
+    pub(super) by: &'static str,
+    pub(super) inner: Vec<Inner>,
+    /// It does nothing else.
+    pub(super) transparent: bool,
+    pub(super) elsewhere: bool,
+    /// It reads its standard input itself.
+    pub(super) feeds: bool,
+    /// Variables it sets for what it runs.
+    pub(super) variables: Vec<(String, Word)>,
+    /// The directory it runs that in, if it is another.
+    pub(super) directory: Option<Word>,
+}
+
+#[derive(Debug)]
+pub(super) enum Inner {
+    Command {
+        words: Vec<Word>,
+        lookup: Lookup,
+    },
+    /// A script for another shell, which may know nothing beyond POSIX.
+    Text {
+        text: String,
+        args: Option<Vec<Word>>,
+        plain: bool,
+    },
+    /// A script for this shell.
+    Eval(String),
+    Trap(String),
+    Hidden(&'static str),
+}
+
+pub(super) const UNKNOWN_PROGRAM: &str = "it runs a program that is not known";
+
+pub(super) const UNKNOWN_OPTION: &str = "an option of a wrapper is not known";
+const UNKNOWN_TEXT: &str = "it runs a text that is not known";
+const STARTS_SHELL: &str = "it starts a shell";
+
+impl Through {
+    pub(super) fn new(by: &'static str) -> Self {
+        Self {
+            by,
+            inner: Vec::new(),
+            transparent: false,
+            elsewhere: false,
+            feeds: false,
+            variables: Vec::new(),
+            directory: None,
+        }
+    }
+
+    pub(super) fn transparent(by: &'static str) -> Self {
+        Self { transparent: true, ..Self::new(by) }
+    }
+
+    pub(super) fn running(mut self, inner: Inner) -> Self {
+        self.inner.push(inner);
+        self
+    }
+
+    pub(super) fn hidden(self, why: &'static str) -> Self {
+        self.running(Inner::Hidden(why))
+    }
+
+    fn program(self, words: &[Word]) -> Self {
+        if words.is_empty() { self } else { self.running(Inner::program(words)) }
+    }
+}
+
+impl Inner {
+    fn program(words: &[Word]) -> Self {
+        Self::Command { words: words.to_vec(), lookup: Lookup::Programs }
+    }
+
+    /// A text for `sh -c`.
+    fn text(word: Option<&Word>) -> Self {
+        match word {
+            Some(Word::Known(text)) => Self::Text { text: text.clone(), args: None, plain: true },
+            _ => Self::Hidden(UNKNOWN_TEXT),
+        }
+    }
+}
+
+fn base_name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
+}
+
+/// What the command runs besides itself; `None` if it is no runner.
+pub(super) fn look_through(words: &[Word], stdin: &Stdin) -> Option<Through> {
+    let (program, args) = words.split_first()?;
+    let name = base_name(program.known()?);
+    if let Some(through) = wrappers::through(name, args) {
+        return Some(through);
+    }
+    match name {
+        "env" => Some(wrappers::env(args)),
+        "git" => git::through(args),
+        "find" | "gfind" => Some(each::find(args)),
+        "xargs" => Some(each::xargs(args)),
+        "parallel" => Some(each::parallel(args)),
+        "flock" => Some(shells::flock(args)),
+        "watch" => Some(shells::watch(args)),
+        "script" => Some(shells::script(args)),
+        "su" | "runuser" => Some(shells::su(args)),
+        "sh" | "bash" | "dash" | "ash" | "ksh" | "mksh" | "zsh" | "fish" | "rbash" => {
+            Some(shells::shell(name, args, stdin))
+        }
+        "ssh" => elsewhere::ssh(args),
+        "docker" | "podman" | "nerdctl" => elsewhere::container(args),
+        "kubectl" | "oc" => elsewhere::kubectl(args),
+        _ => None,
+    }
+}

@@ -1,0 +1,211 @@
+//! Simple commands: from the tree to words, and from words to what they run.
+
+use super::super::ast::{Assign, AssignValue, Raw, Simple};
+use super::super::read::{MAX_DEPTH, NESTED};
+use super::super::runners::{self, Inner, Through};
+use super::super::{Assignment, Command, Position, Redirection, Word, shown};
+use super::expand::expands;
+use super::state::Value;
+use super::{Lookup, Source, Stdin, Walker, builtins};
+
+/// A command that is about to run.
+#[derive(Clone)]
+pub(super) struct Call {
+    pub(super) words: Vec<Word>,
+    pub(super) assignments: Vec<Assignment>,
+    pub(super) redirections: Vec<Redirection>,
+    pub(super) stdin: Stdin,
+    pub(super) lookup: Lookup,
+    pub(super) text: String,
+}
+
+impl Walker {
+    pub(super) fn simple(&mut self, source: &Source, simple: &Simple, stdin: &Stdin) {
+        self.here = Self::span(source, simple.start, simple.end);
+        let here = self.here.clone();
+        let text = shown(source.text.get(simple.start..simple.end).unwrap_or_default());
+        let mut words = Vec::with_capacity(simple.words.len());
+        for raw in &simple.words {
+            match raw.bare().filter(|text| !expands(text)) {
+                Some(text) => words.push(Word::Known(text.to_owned())),
+                None => words.append(&mut self.words(source, raw)),
+            }
+        }
+        let persists = words.is_empty();
+        let mut assignments = Vec::with_capacity(simple.assigns.len());
+        for assign in &simple.assigns {
+            let (assignment, value) = self.assigned(source, assign);
+            if persists {
+                self.steering(source, &assignment.name, &assignment.value);
+                self.state.set(&assignment.name, value);
+            }
+            assignments.push(assignment);
+        }
+        let (redirections, given) = self.redirections(source, &simple.redirs);
+        self.here = here;
+        if words.is_empty() {
+            return self.push(Command { assignments, redirections, text, ..Command::default() });
+        }
+        if let Some(name) = simple.words.first().and_then(Raw::bare) {
+            let rest = simple.words.first().map_or(simple.end, |word| word.end);
+            let rest = source.text.get(rest..simple.end).unwrap_or_default();
+            self.alias(source, name, rest, simple.redirs.is_empty());
+        }
+        let stdin = given.unwrap_or_else(|| stdin.clone());
+        let lookup = Lookup::Shell;
+        self.run(source, Call { words, assignments, redirections, stdin, lookup, text });
+    }
+
+    fn assigned(&mut self, source: &Source, assign: &Assign) -> (Assignment, Value) {
+        if let Some(subscript) = &assign.subscript {
+            self.arithmetic(source, subscript);
+        }
+        let name = assign.name.clone();
+        let (word, numeric) = match &assign.value {
+            AssignValue::Word(raw) => {
+                let numeric = self.is_numeric(&raw.parts);
+                (self.value(source, &raw.parts), numeric)
+            }
+            AssignValue::Array(words) => {
+                for raw in words {
+                    self.words(source, raw);
+                }
+                (Word::Unknown, false)
+            }
+        };
+        let old = self.state.get(&name).cloned();
+        let value = match (&word, assign.append, old) {
+            _ if assign.subscript.is_some() => Value::Unknown,
+            (Word::Known(text), false, _) => Value::Known(text.clone()),
+            (Word::Known(text), true, Some(Value::Known(old))) if old.len() < 4096 => {
+                Value::Known(old + text)
+            }
+            _ if numeric && !assign.append => Value::Number,
+            _ => Value::Unknown,
+        };
+        let word = if assign.append || assign.subscript.is_some() { Word::Unknown } else { word };
+        (Assignment { name, value: word }, value)
+    }
+
+    pub(super) fn run(&mut self, source: &Source, call: Call) {
+        if !self.spend(1 + call.words.len()) {
+            return;
+        }
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            self.cannot_see(source, NESTED);
+        } else {
+            let outer = self.steered_here;
+            for assignment in &call.assignments {
+                let why = self.steers(source, &assignment.name, &assignment.value);
+                self.steered_here = self.steered_here.or(why);
+            }
+            self.run_one(source, call);
+            self.steered_here = outer;
+        }
+        self.depth -= 1;
+    }
+
+    fn run_one(&mut self, source: &Source, call: Call) {
+        let shell = call.lookup != Lookup::Programs;
+        let Some(program) = call.words.first().and_then(Word::known).map(str::to_owned) else {
+            if shell {
+                // It may be a builtin or a function, or vanish.
+                self.state.steered = self.state.steered.or(self.steered_here);
+                self.anything_may_be_set();
+            }
+            return self.emit(call, None);
+        };
+        if call.lookup == Lookup::Shell && self.functions.contains(&program) {
+            self.state.steered = self.state.steered.or(self.steered_here);
+            let certain = self.call_functions(source, &program, &call);
+            if certain && !builtins::is_special(&program) {
+                let around = Call { words: Vec::new(), ..call };
+                if !around.redirections.is_empty() || !around.assignments.is_empty() {
+                    self.emit(around, None);
+                }
+                return;
+            }
+        }
+        let mut through = None;
+        if shell && builtins::is_builtin(&program) {
+            self.state.steered = self.state.steered.or(self.steered_here);
+            for assignment in &call.assignments {
+                self.state.set(&assignment.name, Value::Unknown);
+            }
+            through = self.builtin(source, &program, &call);
+        }
+        match through.or_else(|| runners::look_through(&call.words, &call.stdin)) {
+            Some(through) => self.run_through(source, call, through),
+            None => self.emit(call, None),
+        }
+    }
+
+    /// A command and what it runs.
+    fn run_through(&mut self, source: &Source, call: Call, through: Through) {
+        let (text, stdin) = (call.text.clone(), call.stdin.clone());
+        self.emit(call, Some(&through));
+        for (name, value) in &through.variables {
+            let why = self.steers(source, name, value);
+            self.steered_here = self.steered_here.or(why);
+        }
+        let stdin = if through.feeds { Stdin::Unknown } else { stdin };
+        let position = match through.by {
+            by if through.elsewhere => Position::Elsewhere(by),
+            "eval" => Position::Eval,
+            "trap" => Position::Trap,
+            by => Position::Wrapper(by),
+        };
+        let cwd = self.state.cwd.clone();
+        if let Some(directory) = &through.directory {
+            self.state.cwd = cwd.join(directory);
+        }
+        for inner in through.inner {
+            let here = self.here.clone();
+            self.inside(position, |walker| match inner {
+                Inner::Command { words, lookup } => {
+                    let (text, stdin) = (text.clone(), stdin.clone());
+                    let (assignments, redirections) = (Vec::new(), Vec::new());
+                    let inner = Call { words, assignments, redirections, stdin, lookup, text };
+                    if through.elsewhere {
+                        walker.emit(inner, None);
+                    } else {
+                        walker.run(source, inner);
+                    }
+                }
+                Inner::Text { text, args, plain } => {
+                    walker.apart(|walker| walker.other_shell(source, &text, args, plain));
+                }
+                Inner::Eval(text) => walker.text(source, &text),
+                Inner::Trap(text) => walker.apart(|walker| {
+                    walker.state.untrack();
+                    walker.text(source, &text);
+                }),
+                Inner::Hidden(why) => walker.cannot_see(source, why),
+            });
+            self.here = here;
+        }
+        if through.directory.is_some() {
+            self.state.cwd = cwd;
+        }
+    }
+
+    fn emit(&mut self, call: Call, through: Option<&Through>) {
+        let program = call.words.first().and_then(Word::known).unwrap_or_default();
+        let external = !call.words.is_empty()
+            && (call.lookup == Lookup::Programs || !builtins::is_builtin(program));
+        let steered = self.state.steered.or(self.steered_here).filter(|_| external);
+        let elsewhere = matches!(self.position.last(), Some(Position::Elsewhere(_)));
+        let runs_project_code = !elsewhere && runners::runs_project_code(&call.words);
+        self.push(Command {
+            transparent: through.is_some_and(|through| through.transparent),
+            opaque: steered,
+            runs_project_code,
+            words: call.words,
+            assignments: call.assignments,
+            redirections: call.redirections,
+            text: call.text,
+            ..Command::default()
+        });
+    }
+}

@@ -1,0 +1,97 @@
+//! Builtins that set variables they are given the names of.
+
+use super::super::Word;
+use super::super::inert::{prints_only, reads_only};
+use super::super::read::is_name;
+use super::state::Value;
+use super::{Source, Walker};
+
+impl Walker {
+    pub(super) fn declare(&mut self, source: &Source, program: &str, args: &[Word]) {
+        let mut odd = false;
+        let mut frozen = program == "readonly";
+        let mut functions = false;
+        for word in args {
+            let prefix = word.prefix();
+            if let Some(flags) = word.known().and_then(|w| w.strip_prefix(['-', '+'])) {
+                // Integers evaluate, references name others, case changes values.
+                odd |= flags.contains(['i', 'n', 'l', 'u', 'c']);
+                frozen |= flags.contains('r');
+                functions |= flags.contains(['f', 'F']);
+                continue;
+            }
+            let (name, value) = match prefix.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (prefix, None),
+            };
+            let append = name.ends_with('+');
+            let name = name.trim_end_matches('+').to_owned();
+            if functions && value.is_none() {
+                continue;
+            }
+            if !is_name(&name) || (value.is_none() && word.known().is_none()) {
+                self.state.untrack();
+                self.cannot_see(source, "it sets a variable that is not known");
+                continue;
+            }
+            let given = match (value, word) {
+                (Some(value), Word::Known(_)) if !append => Word::Known(value.to_owned()),
+                _ => Word::Unknown,
+            };
+            if value.is_some() || program != "export" {
+                self.steering(source, &name, &given);
+                let value = match given {
+                    // Outside a function `local` fails.
+                    _ if program == "local" && !self.in_function() => Value::Unknown,
+                    Word::Known(text) if value.is_some() => Value::Known(text),
+                    _ => Value::Unknown,
+                };
+                self.state.set(&name, value);
+            } else {
+                // A value it already has now reaches programs.
+                self.steering(source, &name, &Word::Unknown);
+            }
+            if frozen {
+                self.state.freeze(&name);
+            }
+        }
+        if odd {
+            self.state.untrack();
+            self.cannot_see(source, "it declares a variable that evaluates its value");
+        }
+    }
+
+    /// Builtins that set the variables they are given the names of.
+    pub(super) fn set_by(&mut self, source: &Source, program: &str, args: &[Word]) {
+        let names: Vec<&str> = match program {
+            "printf" => match args {
+                [Word::Known(v), name, ..] if v == "-v" => vec![name.known().unwrap_or("[")],
+                [Word::Known(v), ..] if v.starts_with("-v") => vec!["["],
+                [first, ..] if !prints_only(std::slice::from_ref(first)) => vec!["["],
+                _ => return,
+            },
+            "wait" if !args.iter().any(|w| w.known().is_none_or(|w| w.starts_with("-p"))) => return,
+            "read" | "mapfile" | "readarray" if !reads_only(args) => vec!["["],
+            "mapfile" | "readarray" if args.iter().any(|w| w.prefix().starts_with("-C")) => {
+                vec!["["]
+            }
+            "read" | "mapfile" | "readarray" => args.iter().filter_map(Word::known).collect(),
+            _ => args.iter().map(|word| word.known().unwrap_or("[")).collect(),
+        };
+        if names.iter().any(|name| name.contains('[')) {
+            self.state.untrack();
+            return self.cannot_see(source, "it evaluates a subscript");
+        }
+        if program == "unset" {
+            // Without a flag the name may be a function's.
+            self.functions.doubt();
+        }
+        for name in names.into_iter().filter(|name| is_name(name)) {
+            self.steering(source, name, &Word::Unknown);
+            self.state.set(name, Value::Unknown);
+        }
+        if matches!(program, "mapfile" | "readarray") {
+            self.state.set("MAPFILE", Value::Unknown);
+        }
+    }
+}

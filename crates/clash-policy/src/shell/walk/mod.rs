@@ -1,0 +1,279 @@
+//! From the tree of a script to its commands, in the order the shell takes.
+//!
+//! Nothing is run and no file is read. Where ways part and meet, only what holds
+//! on all of them is known afterwards; the work done is bounded by the length of
+//! the script, and what lies beyond is opaque.
+
+mod arithmetic;
+mod braces;
+mod builtins;
+mod calls;
+mod compound;
+mod declare;
+mod expand;
+mod functions;
+mod loops;
+mod state;
+mod steer;
+mod streams;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::ast::{Chain, Compound, Join, List, Node, Pipeline, Raw, Script};
+use super::read::{MAX_DEPTH, NESTED};
+use super::{Command, Cwd, Position, shown};
+use functions::Functions;
+use state::{State, Value};
+
+/// A text that commands are found in.
+#[derive(Clone)]
+struct Source {
+    text: Rc<str>,
+    /// Where the script has this text, if it is not the script.
+    origin: Option<Range<usize>>,
+}
+
+/// What a command can read from its standard input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stdin {
+    Inherited,
+    Text(String),
+    Unknown,
+}
+
+/// Which names a program is looked for among.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lookup {
+    Shell,
+    /// `command x`: no functions, no aliases.
+    NoFunctions,
+    /// Run by another program.
+    Programs,
+}
+
+struct Walker {
+    state: State,
+    out: Vec<Command>,
+    position: Vec<Position>,
+    functions: Functions,
+    aliases: HashMap<String, Option<String>>,
+    /// Names of the functions being called.
+    calls: Vec<String>,
+    depth: usize,
+    /// How many constructs around here may not happen in this shell.
+    unsure: usize,
+    /// Work left: expanding functions and texts must stay linear.
+    fuel: usize,
+    here: Range<usize>,
+    /// As [`State::steered`], for the command that is being looked at.
+    steered_here: Option<&'static str>,
+}
+
+const TOO_MUCH: &str = "it takes too long to follow";
+
+pub(super) fn walk(script: &Script) -> Vec<Command> {
+    let source = Source { text: Rc::clone(&script.text), origin: None };
+    let mut walker = Walker {
+        state: State::default(),
+        out: Vec::new(),
+        position: Vec::new(),
+        functions: Functions::default(),
+        aliases: HashMap::new(),
+        calls: Vec::new(),
+        depth: 0,
+        unsure: 0,
+        fuel: 50_000 + script.text.len() * 4,
+        here: 0..script.text.len(),
+        steered_here: None,
+    };
+    walker.list(&source, &script.list);
+    walker.functions_never_called();
+    let mut out = walker.out;
+    if walker.fuel == 0 {
+        out.push(Command {
+            opaque: Some(TOO_MUCH),
+            span: 0..script.text.len(),
+            text: shown(&script.text),
+            ..Command::default()
+        });
+    }
+    if out.is_empty() {
+        out.push(Command { span: 0..script.text.len(), ..Command::default() });
+    }
+    out
+}
+
+impl Walker {
+    /// Takes from the work that is left; false if there is none.
+    fn spend(&mut self, work: usize) -> bool {
+        self.fuel = self.fuel.saturating_sub(work);
+        self.fuel > 0
+    }
+
+    fn inner_source(&self, script: &Script) -> Source {
+        Source { text: Rc::clone(&script.text), origin: Some(self.here.clone()) }
+    }
+
+    fn span(source: &Source, start: usize, end: usize) -> Range<usize> {
+        source.origin.clone().unwrap_or(start..end)
+    }
+
+    /// With one more step in the way commands are reached.
+    fn inside(&mut self, position: Position, walk: impl FnOnce(&mut Self)) {
+        self.position.push(position);
+        walk(self);
+        self.position.pop();
+    }
+
+    /// In another process: nothing it sets stays.
+    fn apart(&mut self, walk: impl FnOnce(&mut Self)) {
+        let mark = self.state.mark();
+        self.unsure += 1;
+        walk(self);
+        self.unsure -= 1;
+        self.state.back_to(mark);
+    }
+
+    /// On one of several ways.
+    fn perhaps(&mut self, walk: impl FnOnce(&mut Self)) {
+        let mark = self.state.mark();
+        self.unsure += 1;
+        walk(self);
+        self.unsure -= 1;
+        self.state.perhaps_since(&mark);
+    }
+
+    /// Something here runs what cannot be seen.
+    fn cannot_see(&mut self, source: &Source, why: &'static str) {
+        let text = match &source.origin {
+            None => source.text.get(self.here.clone()).unwrap_or_default(),
+            Some(_) => &source.text,
+        };
+        let text = shown(text);
+        self.push(Command { opaque: Some(why), text, ..Command::default() });
+    }
+
+    fn push(&mut self, mut command: Command) {
+        if !self.spend(1) {
+            return;
+        }
+        command.span = self.here.clone();
+        command.cwd.clone_from(&self.state.cwd);
+        command.position.clone_from(&self.position);
+        self.out.push(command);
+    }
+
+    fn list(&mut self, source: &Source, list: &List) {
+        for chain in &list.chains {
+            if self.fuel == 0 {
+                return;
+            }
+            if chain.background {
+                self.inside(Position::Background, |walker| {
+                    walker.apart(|walker| walker.chain(source, chain));
+                });
+            } else {
+                self.chain(source, chain);
+            }
+        }
+    }
+
+    /// Behind `&&` everything before has happened; behind `||`, and after the
+    /// whole chain, only its first pipeline certainly has.
+    fn chain(&mut self, source: &Source, chain: &Chain) {
+        let before = self.state.cwd.clone();
+        let Some(((_, first), rest)) = chain.links.split_first() else { return };
+        self.pipeline(source, first);
+        if !rest.is_empty() {
+            let mark = self.state.mark();
+            self.unsure += 1;
+            for (index, (join, pipeline)) in rest.iter().enumerate() {
+                let position = if *join == Join::And { Position::And } else { Position::Or };
+                if *join == Join::Or {
+                    self.state.perhaps_since(&mark);
+                    if self.state.cwd != before {
+                        self.state.cwd = if index == 0 { before.clone() } else { Cwd::Unknown };
+                    }
+                }
+                self.inside(position, |walker| walker.pipeline(source, pipeline));
+            }
+            self.unsure -= 1;
+            let exits = matches!(rest, [(Join::Or, or_else)] if exits(or_else));
+            if exits {
+                self.state.back_to_cwd(&mark);
+            } else {
+                self.state.perhaps_since(&mark);
+            }
+            if self.state.cwd != before && !exits {
+                self.state.cwd = Cwd::Unknown;
+            }
+        } else if self.state.cwd != before && !self.state.errexit {
+            // `cd x` may have failed.
+            self.state.cwd = Cwd::Unknown;
+        }
+    }
+
+    fn pipeline(&mut self, source: &Source, pipeline: &Pipeline) {
+        if let [node] = pipeline.nodes.as_slice() {
+            return self.node(source, node, &Stdin::Inherited);
+        }
+        let mut stdin = Stdin::Inherited;
+        let last = pipeline.nodes.len().saturating_sub(1);
+        for (index, node) in pipeline.nodes.iter().enumerate() {
+            let found = self.out.len();
+            self.inside(Position::Pipeline, |walker| {
+                // The last one may run in the shell itself (`lastpipe`, zsh).
+                if index == last {
+                    walker.perhaps(|walker| walker.node(source, node, &stdin));
+                } else {
+                    walker.apart(|walker| walker.node(source, node, &stdin));
+                }
+            });
+            stdin = match (node, self.out.get(found..)) {
+                (Node::Simple(_), Some([only])) => streams::printed(only),
+                _ => Stdin::Unknown,
+            };
+        }
+    }
+
+    fn node(&mut self, source: &Source, node: &Node, stdin: &Stdin) {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            self.cannot_see(source, NESTED);
+        } else if self.spend(1) {
+            match node {
+                Node::Simple(simple) => self.simple(source, simple, stdin),
+                Node::Compound { kind, redirs, start, end } => {
+                    self.here = Self::span(source, *start, *end);
+                    self.compound(source, kind, redirs);
+                }
+                Node::Function { name, body } => self.define(source, name, body),
+                Node::Coproc { name, body } => {
+                    self.inside(Position::Coproc, |walker| {
+                        walker.apart(|walker| walker.node(source, body, &Stdin::Unknown));
+                    });
+                    self.state.set(name, Value::Unknown);
+                }
+            }
+        }
+        self.depth -= 1;
+    }
+}
+
+/// Whether the pipeline certainly leaves the shell.
+fn exits(pipeline: &Pipeline) -> bool {
+    match pipeline.nodes.as_slice() {
+        [Node::Simple(simple)] => {
+            matches!(simple.words.first().and_then(Raw::bare), Some("exit" | "return"))
+        }
+        [Node::Compound { kind: Compound::Group(list), .. }] => {
+            list.chains.last().is_some_and(|chain| {
+                !chain.background
+                    && matches!(chain.links.as_slice(), [(Join::First, last)] if exits(last))
+            })
+        }
+        _ => false,
+    }
+}
