@@ -1,8 +1,6 @@
 //! What two policies decide differently: witnesses of both are decided by both,
 //! and sandboxes are compared by what they grant and not by how they are written.
 
-use std::collections::BTreeSet;
-
 use crate::action::{FileUse, Input};
 use crate::decide::{Cause, DecideError, Decision, decide};
 use crate::effect::{Caps, Effect};
@@ -123,11 +121,7 @@ pub fn compare(
     new: (Ir<'_>, &[Layer]),
     world: &World<'_>,
 ) -> Result<Comparison, DecideError> {
-    let (mut witnesses, mut complete) = witness::actions(old.1, world.places);
-    let (others, all) = witness::actions(new.1, world.places);
-    complete &= all;
-    let known: BTreeSet<String> = witnesses.iter().map(|one| one.shown.clone()).collect();
-    witnesses.extend(others.into_iter().filter(|one| !known.contains(&one.shown)));
+    let (witnesses, complete) = witness::actions(old.1.iter().chain(new.1), world.places);
     let mut known = Pairs::default();
     let mut actions = Vec::new();
     for witness in witnesses {
@@ -448,5 +442,103 @@ mod tests {
     fn without_confinement_nothing_else_matters() {
         let none = Sandbox { unrestricted: true, ..Sandbox::named("none") };
         assert_eq!(shown(&Sandbox::named("s"), &none), ["more Confinement confined→none"]);
+    }
+
+    use crate::action::Action;
+    use crate::ir;
+    use crate::rule::{Branch, Group, Key, LayerKind, Node, Pattern, Rule, Settings, Subject};
+    use proptest::prelude::*;
+
+    fn effect() -> impl Strategy<Value = Effect> {
+        prop_oneof![Just(Effect::Allow), Just(Effect::Ask), Just(Effect::Deny)]
+    }
+
+    fn key() -> impl Strategy<Value = Key> {
+        let literal = |text: &str| Pattern::Literal(text.to_owned());
+        let word = Subject::Word;
+        prop_oneof![
+            Just(Key { subject: word, patterns: vec![literal("a")] }),
+            Just(Key { subject: word, patterns: vec![literal("b")] }),
+            Just(Key { subject: word, patterns: vec![literal("a"), literal("b")] }),
+            Just(Key { subject: word, patterns: vec![Pattern::Glob("a*".into())] }),
+            Just(Key { subject: word, patterns: vec![Pattern::Any] }),
+            Just(Key { subject: Subject::Option, patterns: vec![literal("--c")] }),
+        ]
+    }
+
+    fn tree() -> impl Strategy<Value = Vec<Branch>> {
+        let rule = |effect| {
+            Node::Rule(Rule { effect, sandbox: None, reason: None, span: Span::default() })
+        };
+        let leaf = effect().prop_map(rule);
+        let node = leaf.prop_recursive(3, 12, 3, |inner| {
+            prop::collection::vec((key(), inner), 1..3).prop_map(branches)
+        });
+        prop::collection::vec((key(), node), 1..4).prop_map(|it| match branches(it) {
+            Node::Tree(tree) => tree,
+            Node::Rule(_) => Vec::new(),
+        })
+    }
+
+    /// A dict has each key once.
+    fn branches(entries: Vec<(Key, Node)>) -> Node {
+        let mut tree: Vec<Branch> = Vec::new();
+        for (key, then) in entries {
+            // Behind whatever remains there is nothing more to match.
+            let dead = key.patterns.contains(&Pattern::Any) && matches!(then, Node::Tree(_));
+            if !dead && tree.iter().all(|branch| branch.key != key) {
+                tree.push(Branch { key, then });
+            }
+        }
+        Node::Tree(tree)
+    }
+
+    fn stack(tree: Vec<Branch>) -> Vec<Layer> {
+        let bash = Key { subject: Subject::Tool, patterns: vec![Pattern::Literal("Bash".into())] };
+        let branches = vec![Branch { key: bash, then: Node::Tree(tree) }];
+        let default = Rule {
+            effect: Effect::Ask,
+            sandbox: None,
+            reason: None,
+            span: Span { file: "default".into(), line: 1, column: 1 },
+        };
+        vec![Layer {
+            kind: LayerKind::User,
+            origin: "p".into(),
+            trusted: true,
+            settings: Settings {
+                default: Some(default),
+                default_sandbox: Some("s".into()),
+                ..Settings::default()
+            },
+            groups: vec![Group { branches, ..Group::default() }],
+            sandboxes: vec![Sandbox::named("s")],
+        }]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn what_no_witness_shows_no_short_command_shows(old in tree(), new in tree()) {
+            let (old, new) = (stack(old), stack(new));
+            let images = (ir::encode(&old, &[], 0), ir::encode(&new, &[], 0));
+            let (before, after) = (Ir::open(&images.0, 0).unwrap(), Ir::open(&images.1, 0).unwrap());
+            let places = Places::imagined();
+            let world = World {
+                places: &places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[],
+            };
+            prop_assert!(compare((before, &old), (before, &old), &world).unwrap().is_empty());
+            let found = compare((before, &old), (after, &new), &world).unwrap();
+            let words = ["", " a", " b", " --c", " z"];
+            for at in 1..125_usize {
+                let word = |digit: usize| words[digit % 5];
+                let script = [word(at), word(at / 5), word(at / 25)].concat();
+                let action = Action::script("claude", "default", script.trim());
+                let old = decide(before, &action, &world).unwrap().effect;
+                let new = decide(after, &action, &world).unwrap().effect;
+                prop_assert!(old == new || !found.is_empty(), "{script}");
+                prop_assert!(new >= old || found.widens(), "{script}");
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! are some that no policy names. Two policies that decide all witnesses of both
 //! alike may still differ; where they differ on one, it is an example.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
 use regex_automata::dfa::Automaton;
@@ -44,15 +44,87 @@ pub struct Witness {
 /// More than this no policy needs; behind it tuples multiplied each other.
 const MOST: usize = 50_000;
 
-/// The witnesses of a policy, each once. `false`: there would be more of them.
-pub fn actions(layers: &[Layer], places: &Places) -> (Vec<Witness>, bool) {
-    let mut found = Found { places, seen: BTreeSet::new(), witnesses: Vec::new() };
+/// The witnesses of policies, each once. `false`: there would be more of them.
+pub fn actions<'l>(
+    layers: impl Iterator<Item = &'l Layer> + Clone,
+    places: &Places,
+) -> (Vec<Witness>, bool) {
+    let groups = layers.flat_map(|layer| &layer.groups);
+    let mut named = Named::default();
+    groups.clone().for_each(|group| named.literals(&group.branches));
+    groups.clone().for_each(|group| named.options(&group.branches, &[]));
+    let mut found = Found { places, named, seen: BTreeSet::new(), witnesses: Vec::new() };
     found.emit(&Draft::default());
-    for group in layers.iter().flat_map(|layer| &layer.groups) {
-        found.walk(&group.branches, &Draft::default());
-    }
+    groups.for_each(|group| found.walk(&group.branches, &Draft::default()));
     let complete = found.witnesses.len() < MOST;
     (found.witnesses, complete)
+}
+
+/// What policies name: a pattern of one may cover a literal of another.
+#[derive(Default)]
+struct Named {
+    literals: BTreeSet<String>,
+    /// By program, the options that any key below it tells apart: they may stand
+    /// behind any of its words.
+    options: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Named {
+    /// More of them are told apart only by keys of their own.
+    const MOST: usize = 30;
+
+    fn literals(&mut self, branches: &[Branch]) {
+        for Branch { key, then } in branches {
+            self.literals.extend(key.patterns.iter().filter_map(|pattern| match pattern {
+                Pattern::Literal(text) => Some(text.clone()),
+                _ => None,
+            }));
+            if let Node::Tree(tree) = then {
+                self.literals(tree);
+            }
+        }
+    }
+
+    /// Texts a pattern matches, among them what is named elsewhere.
+    fn texts(&self, pattern: &Pattern) -> Vec<String> {
+        let covers = |text: &&String| match pattern {
+            Pattern::Glob(glob) => glob_matches(glob, text),
+            Pattern::Regex(regex) => regex.matches(text) == Some(true),
+            _ => false,
+        };
+        let named = self.literals.iter().filter(covers).take(Self::MOST).cloned();
+        texts(pattern).into_iter().chain(named).collect()
+    }
+
+    fn options(&mut self, branches: &[Branch], programs: &[String]) {
+        for Branch { key, then } in branches {
+            let texts: Vec<String> = key.patterns.iter().flat_map(|it| self.texts(it)).collect();
+            let mut below = programs.to_vec();
+            match key.subject {
+                Subject::Option => {
+                    let programs = if programs.is_empty() { &[String::new()] } else { programs };
+                    for program in programs {
+                        let known = self.options.entry(program.clone()).or_default();
+                        let room = Self::MOST.saturating_sub(known.len());
+                        known.extend(texts.iter().take(room).cloned());
+                    }
+                }
+                Subject::Word if programs.is_empty() => below = texts,
+                _ => {}
+            }
+            if let Node::Tree(tree) = then {
+                self.options(tree, &below);
+            }
+        }
+    }
+
+    /// Those that a command may have besides its own.
+    fn further_options(&self, draft: &Draft) -> Vec<String> {
+        let program = draft.words.iter().find(|(_, option)| !option).map(|(word, _)| word.as_str());
+        let programs = [program, Some("")].into_iter().flatten();
+        let known = programs.filter_map(|program| self.options.get(program)).flatten();
+        known.filter(|option| !draft.has(option)).cloned().collect()
+    }
 }
 
 /// An action as far as the keys of a tree say.
@@ -61,14 +133,22 @@ struct Draft {
     tool: Option<String>,
     mode: Option<String>,
     agent: Option<String>,
-    words: Vec<String>,
+    /// Words of a command and whether they are options.
+    words: Vec<(String, bool)>,
     host: Option<String>,
     path: Option<String>,
     fields: Vec<(String, Option<String>)>,
 }
 
+impl Draft {
+    fn has(&self, option: &str) -> bool {
+        self.words.iter().any(|(word, _)| word == option)
+    }
+}
+
 struct Found<'a> {
     places: &'a Places,
+    named: Named,
     seen: BTreeSet<String>,
     witnesses: Vec<Witness>,
 }
@@ -76,11 +156,19 @@ struct Found<'a> {
 impl Found<'_> {
     fn walk(&mut self, branches: &[Branch], above: &Draft) {
         for Branch { key, then } in branches {
-            for draft in key.patterns.iter().flat_map(|it| drafts(above, key.subject, it)) {
+            let patterns = key.patterns.iter();
+            let drafts: Vec<Draft> =
+                patterns.flat_map(|it| drafts(above, key.subject, it, &self.named)).collect();
+            for draft in drafts {
                 if self.witnesses.len() >= MOST {
                     return;
                 }
                 self.emit(&draft);
+                for option in self.named.further_options(&draft) {
+                    let mut with = draft.clone();
+                    with.words.push((option, true));
+                    self.emit(&with);
+                }
                 if let Node::Tree(below) = then {
                     self.walk(below, &draft);
                 }
@@ -101,9 +189,10 @@ impl Found<'_> {
                 UNNAMED_SCRIPTS.iter().for_each(|script| self.script(draft, (*script).to_owned()));
             }
             Kind::Shell => {
-                let words: Vec<String> = draft.words.iter().map(|word| quoted(word)).collect();
-                self.script(draft, words.join(" "));
-                self.script(draft, format!("{} {UNNAMED}", words.join(" ")));
+                for words in orders(&draft.words) {
+                    self.script(draft, words.clone());
+                    self.script(draft, format!("{words} {UNNAMED}"));
+                }
             }
             Kind::File => match &draft.path {
                 Some(path) => self.file(draft, path),
@@ -161,21 +250,22 @@ impl Found<'_> {
 }
 
 /// What an action has to be for one more key to match, and nearly to match.
-fn drafts(above: &Draft, subject: Subject, pattern: &Pattern) -> Vec<Draft> {
+fn drafts(above: &Draft, subject: Subject, pattern: &Pattern, named: &Named) -> Vec<Draft> {
     let one = |change: &dyn Fn(&mut Draft, String)| {
         let change = |text: String| {
             let mut draft = above.clone();
             change(&mut draft, text);
             draft
         };
-        texts(pattern).into_iter().map(change).collect::<Vec<Draft>>()
+        named.texts(pattern).into_iter().map(change).collect::<Vec<Draft>>()
     };
     match (subject, pattern) {
         (Subject::End, _) | (_, Pattern::Any) => vec![above.clone()],
         (Subject::Tool, _) => one(&|draft, text| draft.tool = Some(text)),
         (Subject::Mode, _) => one(&|draft, text| draft.mode = Some(text)),
         (Subject::Agent, _) => one(&|draft, text| draft.agent = Some(text)),
-        (Subject::Word | Subject::Option, _) => one(&|draft, text| draft.words.push(text)),
+        (Subject::Word, _) => one(&|draft, text| draft.words.push((text, false))),
+        (Subject::Option, _) => one(&|draft, text| draft.words.push((text, true))),
         (Subject::Host, _) => one(&|draft, text| draft.host = Some(text)),
         (Subject::Path, _) => one(&|draft, text| draft.path = Some(text)),
         (Subject::Field, _) => one(&|draft, text| draft.fields.push((text, None))),
@@ -284,6 +374,27 @@ fn example(regex: &Regex) -> Option<String> {
     None
 }
 
+/// The words as the keys stand, with the options last (one in between may have the
+/// next word for its value), and with an option no key names in front of the last.
+fn orders(words: &[(String, bool)]) -> Vec<String> {
+    let (options, plain): (Vec<_>, Vec<_>) = words.iter().cloned().partition(|(_, option)| *option);
+    let mut orders = vec![words.to_vec(), [plain.clone(), options].concat()];
+    if let [before @ .., last] = plain.as_slice()
+        && !before.is_empty()
+    {
+        let unnamed = (format!("--{UNNAMED}"), true);
+        orders.push([before, &[unnamed, last.clone()]].concat());
+    }
+    orders.into_iter().map(command).collect()
+}
+
+/// A command begins with its program.
+fn command(mut words: Vec<(String, bool)>) -> String {
+    let program = words.iter().position(|(_, option)| !option).map(|at| words.remove(at));
+    words.insert(0, program.unwrap_or((UNNAMED.to_owned(), false)));
+    words.iter().map(|(word, _)| quoted(word)).collect::<Vec<String>>().join(" ")
+}
+
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -345,7 +456,7 @@ mod tests {
             groups: vec![Group { branches, ..Group::default() }],
             sandboxes: Vec::new(),
         };
-        let (all, complete) = actions(&[layer], &Places::imagined());
+        let (all, complete) = actions([layer].iter(), &Places::imagined());
         assert!(complete);
         all.into_iter().map(|witness| witness.shown).collect()
     }

@@ -165,7 +165,7 @@ fn an_upgrade_and_a_layout_decide_every_witness_alike() {
         let formatted = clash_syntax::fmt::format(old).unwrap();
         for new in [&upgraded.source, &formatted] {
             let (before, after) = (Compiled::of(old), Compiled::of(new));
-            let (witnesses, complete) = witness::actions(&before.layers, &before.places);
+            let (witnesses, complete) = witness::actions(before.layers.iter(), &before.places);
             assert!(complete && witnesses.len() > 20);
             let found = compare(
                 (before.ir(), &before.layers),
