@@ -37,6 +37,15 @@ pub(super) struct Step<'a> {
     pub(super) sure: bool,
 }
 
+impl Step<'_> {
+    /// The field of the input that the key names.
+    pub(super) fn field(&self) -> Option<usize> {
+        self.next
+            .field
+            .filter(|_| self.edge.subject == Subject::Field && self.edge.matcher != Matcher::Any)
+    }
+}
+
 /// A word that may come next, with the place behind it.
 struct Candidate<'x> {
     text: &'x str,

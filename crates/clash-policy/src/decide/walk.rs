@@ -122,7 +122,8 @@ const MOST: usize = 20_000;
 
 /// One walk finds both answers: keys are tried from the most specific to the
 /// least, up to the first rule that certainly applies. What comes before it may
-/// apply instead, and of that only what is stricter counts.
+/// apply instead, and of that only what is stricter counts. Keys about different
+/// fields of an input are about different things, so each field has its say.
 struct Walk<'x, 'a> {
     facts: &'x Facts<'x>,
     named_only: bool,
@@ -151,7 +152,7 @@ impl<'a> Walk<'_, 'a> {
             }
             let found = Found { rule, trail: self.trail.clone(), doubtful: !sure };
             if sure {
-                self.said.certain = Some(found);
+                self.said.certain = stricter(self.said.certain.take(), Some(found))?;
             } else if rule.effect()? > Effect::Allow {
                 self.said.doubtful = stricter(self.said.doubtful.take(), Some(found))?;
             }
@@ -160,17 +161,24 @@ impl<'a> Walk<'_, 'a> {
         if self.trail.len() >= DEEPEST {
             return Err(IrError::Damaged.into());
         }
+        let mut fields = Vec::new();
         for step in steps(node, self.facts, place)? {
+            let field = step.field();
+            if !fields.is_empty() && field.is_none_or(|field| fields.contains(&field)) {
+                continue;
+            }
             if only.is_some_and(|only| only != step.edge.subject) {
                 continue;
             }
             self.trail.push(step.edge);
             let decides = self.explore(&step.edge.node()?, step.next, None, sure && step.sure)?;
             self.trail.pop();
-            if decides && step.sure {
-                return Ok(true);
+            match field {
+                Some(field) if decides => fields.push(field),
+                _ if decides && step.sure => return Ok(true),
+                _ => {}
             }
         }
-        Ok(false)
+        Ok(!fields.is_empty())
     }
 }
