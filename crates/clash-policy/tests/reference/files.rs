@@ -6,19 +6,19 @@ use clash_policy::pattern::path_glob_matches;
 use clash_policy::sandbox::{PathPattern, Sandbox};
 use clash_policy::{Caps, Effect, FileUse};
 
-pub struct Close {
+pub(crate) struct Close {
     /// Greater is closer: 2 for the path itself, 1 for a pattern, 0 for a
     /// directory around it; then the length.
-    pub rank: (u8, usize),
+    pub(crate) rank: (u8, usize),
     /// Only a directory around the file matches.
-    pub above: bool,
+    pub(crate) above: bool,
 }
 
 fn fold(path: &str, caseless: bool) -> String {
     if caseless { path.to_lowercase() } else { path.to_owned() }
 }
 
-pub fn close(pattern: &PathPattern, file: &FileUse, world: &World<'_>) -> Option<Close> {
+pub(crate) fn close(pattern: &PathPattern, file: &FileUse, world: &World<'_>) -> Option<Close> {
     let fixed = world.places.expand(pattern.fixed()).unwrap();
     let base = fold(fixed.to_str().unwrap(), file.caseless);
     let path = fold(file.path.to_str().unwrap(), file.caseless);
@@ -60,7 +60,7 @@ pub fn close(pattern: &PathPattern, file: &FileUse, world: &World<'_>) -> Option
 /// The closest key per capability, the stricter of two as close; what a
 /// directory allows by pattern is not allowed below it. The strictest answer of
 /// all capabilities.
-pub fn judge(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> (Effect, Option<u32>) {
+pub(crate) fn judge(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> (Effect, Option<u32>) {
     let mut answers = Vec::new();
     for cap in Caps::each().filter(|cap| file.needs.contains(*cap)) {
         let mut keys = Vec::new();
@@ -86,7 +86,7 @@ pub fn judge(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> (Effect, O
     named.or(equal().next()).copied().unwrap_or((Effect::Allow, None))
 }
 
-pub fn host(sandbox: &Sandbox, host: &str, port: u16) -> (Effect, Option<u32>) {
+pub(crate) fn host(sandbox: &Sandbox, host: &str, port: u16) -> (Effect, Option<u32>) {
     let (effect, rule) = match &sandbox.net {
         Net::Deny => (Effect::Deny, None),
         Net::Allow => (Effect::Allow, None),
@@ -115,7 +115,7 @@ pub fn host(sandbox: &Sandbox, host: &str, port: u16) -> (Effect, Option<u32>) {
 }
 
 /// Whether the file is clash's own, or steers an agent from inside the project.
-pub fn is_caged(file: &FileUse, world: &World<'_>) -> bool {
+pub(crate) fn is_caged(file: &FileUse, world: &World<'_>) -> bool {
     let path = fold(file.path.to_str().unwrap(), file.caseless);
     let below = |base: &str| {
         let base = fold(base, file.caseless);

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use regex_automata::dfa::{StartKind, dense};
 
-pub const TOOLS: [&str; 6] = ["Bash", "Read", "Write", "WebFetch", "mcp__x", "mcp__y"];
+pub(crate) const TOOLS: [&str; 6] = ["Bash", "Read", "Write", "WebFetch", "mcp__x", "mcp__y"];
 const MODES: [&str; 2] = ["default", "plan"];
 const AGENTS: [&str; 2] = ["claude", "codex"];
 const WORDS: [&str; 7] = ["git", "push", "a", "b", "ls", "echo", "cd"];
@@ -36,7 +36,7 @@ const PATHS: [&str; 12] = [
 ];
 
 /// As the compiler makes them.
-pub fn regex(pattern: &str) -> Regex {
+pub(crate) fn regex(pattern: &str) -> Regex {
     let config = dense::Config::new().start_kind(StartKind::Anchored);
     let automaton =
         dense::Builder::new().configure(config).build(&format!(r"\A(?:{pattern})\z")).unwrap();
@@ -47,7 +47,7 @@ pub fn regex(pattern: &str) -> Regex {
 fn regexes() -> impl Strategy<Value = Regex> + Clone {
     thread_local! {
         static MADE: Vec<Regex> =
-            ["g.*", "pu?s?h", "(push|a)", "-.*", "--f.*", "mcp__.", "on?e", ".*a.*", "b[.]a.*"]
+            ["g[a-z]*", "pu?s?h", "(push|a)", "-[a-z]*", "--f[a-z=]*", "mcp__[xy]", "on?e", "[a-z./]*a[a-z./]*", "b[.]a[a-z.]*"]
                 .map(regex)
                 .to_vec();
     }
@@ -115,7 +115,7 @@ fn word_key() -> BoxedStrategy<Key> {
     .boxed()
 }
 
-fn host_patterns() -> BoxedStrategy<HostPattern> {
+pub(crate) fn host_patterns() -> BoxedStrategy<HostPattern> {
     prop_oneof![
         select(HOSTS.to_vec()).prop_map(|name| HostPattern::Name(name.to_owned())),
         Just(HostPattern::Name("*.a.test".to_owned())),
@@ -144,7 +144,7 @@ fn host_key() -> BoxedStrategy<Key> {
     .boxed()
 }
 
-pub fn path_pattern() -> BoxedStrategy<PathPattern> {
+pub(crate) fn path_pattern() -> BoxedStrategy<PathPattern> {
     let bases = select(vec!["/", "$PWD", "$PWD/a", "$HOME", "/usr", "$PWD/a/secret", "/h/app/A"]);
     let text = str::to_owned;
     prop_oneof![
@@ -204,7 +204,7 @@ fn below(key: &Key, depth: u32, at: Below) -> BoxedStrategy<Node> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Below {
+pub(crate) enum Below {
     Top,
     Word,
     Host,
@@ -218,7 +218,7 @@ fn tree(depth: u32, at: Below, size: std::ops::Range<usize>) -> BoxedStrategy<Ve
 }
 
 /// One key with what is below it.
-pub fn branch(depth: u32, at: Below) -> BoxedStrategy<Branch> {
+pub(crate) fn branch(depth: u32, at: Below) -> BoxedStrategy<Branch> {
     let key = match at {
         Below::Top => return top_branch(depth),
         Below::Word => word_key(),
@@ -276,7 +276,7 @@ fn caps() -> impl Strategy<Value = Caps> + Clone {
     (1..32u8).prop_map(|bits| Caps::from_bits(bits).unwrap())
 }
 
-pub fn fs_rule() -> impl Strategy<Value = FsRule> {
+pub(crate) fn fs_rule() -> impl Strategy<Value = FsRule> {
     (path_pattern(), effect(), caps(), any::<bool>()).prop_map(|(pattern, effect, caps, cow)| {
         FsRule { pattern, effect, caps, cow, span: Span::default() }
     })
@@ -327,7 +327,7 @@ fn settings() -> impl Strategy<Value = Settings> {
         })
 }
 
-pub fn layer(kind: LayerKind) -> impl Strategy<Value = Layer> {
+pub(crate) fn layer(kind: LayerKind) -> impl Strategy<Value = Layer> {
     let group = (select(vec!["", "p"]), tree(3, Below::Top, 1..5))
         .prop_map(|(name, branches)| Group { name: name.to_owned(), doc: String::new(), branches });
     (settings(), vec(group, 1..3), vec(sandbox(), 3), any::<bool>()).prop_map(
@@ -343,7 +343,7 @@ pub fn layer(kind: LayerKind) -> impl Strategy<Value = Layer> {
 }
 
 /// One to five layers, the built-in one always among them.
-pub fn policy() -> impl Strategy<Value = Vec<Layer>> {
+pub(crate) fn policy() -> impl Strategy<Value = Vec<Layer>> {
     let maybe = |kind| weighted(0.45, layer(kind));
     (
         maybe(LayerKind::Managed),
@@ -369,7 +369,7 @@ pub fn policy() -> impl Strategy<Value = Vec<Layer>> {
 }
 
 /// Gives every rule a line of its own and every sandbox a name of its own.
-pub fn number(layers: &mut [Layer]) {
+pub(crate) fn number(layers: &mut [Layer]) {
     let mut line = 0;
     for layer in layers {
         let kind = layer.kind.word();
@@ -404,7 +404,7 @@ pub fn number(layers: &mut [Layer]) {
     }
 }
 
-pub fn each_rule(branches: &mut [Branch], to: &mut impl FnMut(&mut Rule)) {
+pub(crate) fn each_rule(branches: &mut [Branch], to: &mut impl FnMut(&mut Rule)) {
     for branch in branches {
         match &mut branch.then {
             Node::Rule(rule) => to(rule),
@@ -414,7 +414,7 @@ pub fn each_rule(branches: &mut [Branch], to: &mut impl FnMut(&mut Rule)) {
 }
 
 /// Words the shell leaves as they are, and some it decides.
-pub fn command() -> impl Strategy<Value = String> {
+pub(crate) fn command() -> impl Strategy<Value = String> {
     const PROGRAMS: [&str; 12] = [
         "git",
         "git",
@@ -460,7 +460,7 @@ fn script() -> impl Strategy<Value = String> {
     ]
 }
 
-pub fn action() -> impl Strategy<Value = Action> {
+pub(crate) fn action() -> impl Strategy<Value = Action> {
     let file = (select(PATHS.to_vec()), caps(), any::<bool>())
         .prop_map(|(path, needs, caseless)| FileUse { path: path.into(), needs, caseless });
     let host = (select(HOSTS.to_vec()), select(vec![443, 80, 8080]))

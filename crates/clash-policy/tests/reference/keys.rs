@@ -9,7 +9,7 @@ use super::files;
 
 /// How far the keys above have come.
 #[derive(Clone, Copy, Default)]
-pub struct State {
+pub(crate) struct State {
     /// Words used up.
     used: usize,
     /// Where the options that may still be named begin.
@@ -22,16 +22,16 @@ pub struct State {
 /// Smaller is more specific: the kind of key, how long it is (twice, for hosts
 /// and paths), whether it is one of several, its place in the source, and the
 /// place of the word it matches.
-pub type Rank = (u8, i64, i64, u8, usize, usize);
+pub(crate) type Rank = (u8, i64, i64, u8, usize, usize);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Step {
-    pub rank: Rank,
+pub(crate) struct Step {
+    pub(crate) rank: Rank,
     /// Which alternative of the key.
-    pub key: usize,
-    pub sure: bool,
+    pub(crate) key: usize,
+    pub(crate) sure: bool,
     /// The field of the input it names.
-    pub field: Option<usize>,
+    pub(crate) field: Option<usize>,
 }
 
 const LITERAL: u8 = 0;
@@ -41,12 +41,12 @@ const PATH: u8 = 3;
 const PATTERN: u8 = 4;
 const ANY: u8 = 5;
 
-pub fn names_a_command(key: &Key) -> bool {
+pub(crate) fn names_a_command(key: &Key) -> bool {
     let about = matches!(key.subject, Subject::Word | Subject::Option);
     about && key.patterns.iter().all(|pattern| *pattern != Pattern::Any)
 }
 
-pub fn ways(key: &Key, order: usize, state: State, thing: Thing<'_>) -> Vec<(Step, State)> {
+pub(crate) fn ways(key: &Key, order: usize, state: State, thing: Thing<'_>) -> Vec<(Step, State)> {
     let several = key.patterns.len() > 1;
     let mut found = Vec::new();
     for (alternative, pattern) in key.patterns.iter().enumerate() {

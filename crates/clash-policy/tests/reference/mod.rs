@@ -3,8 +3,8 @@
 //! policy and shares nothing with the engine but the analysis of scripts, the
 //! text matchers and the filling in of variables.
 
-pub mod files;
-pub mod generate;
+pub(crate) mod files;
+pub(crate) mod generate;
 mod keys;
 
 use clash_policy::judge::World;
@@ -15,17 +15,17 @@ use clash_policy::{Action, Caps, Effect, Field, FileUse, Input};
 
 /// What is decided about, in one piece.
 #[derive(Clone, Copy)]
-pub struct Thing<'a> {
-    pub action: &'a Action,
-    pub world: &'a World<'a>,
-    pub command: Option<&'a Command>,
-    pub host: Option<&'a str>,
-    pub file: Option<&'a FileUse>,
-    pub fields: &'a [Field],
+pub(crate) struct Thing<'a> {
+    pub(crate) action: &'a Action,
+    pub(crate) world: &'a World<'a>,
+    pub(crate) command: Option<&'a Command>,
+    pub(crate) host: Option<&'a str>,
+    pub(crate) file: Option<&'a FileUse>,
+    pub(crate) fields: &'a [Field],
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub(crate) enum Why {
     /// By the line of the rule.
     Rule(u32),
     Default(u32),
@@ -34,23 +34,23 @@ pub enum Why {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    pub effect: Effect,
-    pub sandbox: Option<String>,
-    pub why: Why,
+pub(crate) struct Part {
+    pub(crate) effect: Effect,
+    pub(crate) sandbox: Option<String>,
+    pub(crate) why: Why,
     /// What the sandbox says about the path or host, by the line of its rule.
-    pub judged: Option<(Effect, Option<u32>)>,
+    pub(crate) judged: Option<(Effect, Option<u32>)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    pub effect: Effect,
-    pub sandbox: Option<String>,
-    pub conflict: bool,
-    pub parts: Vec<Part>,
+pub(crate) struct Outcome {
+    pub(crate) effect: Effect,
+    pub(crate) sandbox: Option<String>,
+    pub(crate) conflict: bool,
+    pub(crate) parts: Vec<Part>,
 }
 
-pub fn decide(layers: &[Layer], action: &Action, world: &World<'_>) -> Outcome {
+pub(crate) fn decide(layers: &[Layer], action: &Action, world: &World<'_>) -> Outcome {
     let policy = Policy::new(layers);
     let thing = Thing { action, world, command: None, host: None, file: None, fields: &[] };
     match &action.input {
@@ -191,14 +191,17 @@ impl<'a> Policy<'a> {
     /// The strictest answer in all the worlds that the shell may make of it: in
     /// each, every layer says what is certain or what is possible instead.
     fn rule(&self, thing: Thing<'_>, named_only: bool) -> Option<(Part, bool)> {
-        let said: Vec<[Option<Claim<'a>>; 2]> = self
-            .layers
-            .iter()
-            .map(|layer| {
-                let claim = |rule| Claim { kind: layer.kind, trusted: layer.trusted, rule };
-                layer_says(layer, thing, named_only).map(|rule| rule.map(claim))
-            })
-            .collect();
+        let said = |trusted| -> Vec<[Option<Claim<'a>>; 2]> {
+            let layers = self.layers.iter().filter(move |layer| layer.trusted == trusted);
+            layers
+                .map(|layer| {
+                    let claim = |rule| Claim { kind: layer.kind, trusted, rule };
+                    layer_says(layer, thing, named_only).map(|rule| rule.map(claim))
+                })
+                .collect()
+        };
+        let untrusted = said(false);
+        let said = said(true);
         let doubtful: Vec<usize> = (0..said.len()).filter(|at| said[*at][1].is_some()).collect();
         let mut worlds: Vec<u32> = (0..1 << doubtful.len()).collect();
         worlds.sort_by_key(|world: &u32| (world.count_ones(), *world));
@@ -224,55 +227,43 @@ impl<'a> Policy<'a> {
                 strictest = Some(answer);
             }
         }
+        // What came with the repository can only tighten, and has no sandbox.
+        for claim in untrusted.into_iter().flatten().flatten() {
+            let known = strictest.as_ref().map(|(part, _)| part.effect);
+            if known.map_or(claim.effect() >= nothing, |known| claim.effect() > known) {
+                let (part, named) = strictest.unwrap_or_else(|| self.by_default());
+                let why = Why::Rule(claim.rule.span.line);
+                strictest = Some((Part { effect: claim.effect(), why, ..part }, named));
+            }
+        }
         strictest
     }
 
-    /// Managed denies and asks, and whatever an untrusted layer says, can only
-    /// tighten; then the session; then a deny of the user; then the project, the
-    /// user, the built-in rules; then what a managed policy allows.
+    /// Managed denies and asks cannot be relaxed; then the session; then a deny of
+    /// the user; then the project, the user, the built-in rules; then what a
+    /// managed policy allows.
     fn prevailing(&self, claims: &[Claim<'a>]) -> Option<(Part, bool)> {
-        let of = |kind| claims.iter().find(move |claim| claim.trusted && claim.kind == kind);
+        let of = |kind| claims.iter().find(move |claim| claim.kind == kind);
         let user_deny = of(LayerKind::User).filter(|claim| claim.rule.effect == Effect::Deny);
-        let managed_allow =
-            of(LayerKind::Managed).filter(|claim| claim.rule.effect == Effect::Allow);
+        let managed = of(LayerKind::Managed);
         let chosen = of(LayerKind::Session)
             .or(user_deny)
             .or(of(LayerKind::Project))
             .or(of(LayerKind::User))
             .or(of(LayerKind::BuiltIn))
-            .or(managed_allow);
-        let tightening = claims.iter().filter(|claim| {
-            !claim.trusted
-                || (claim.kind == LayerKind::Managed && claim.rule.effect > Effect::Allow)
-        });
-        let mut winner: Option<&Claim<'a>> = chosen;
-        for claim in tightening {
-            let known = winner.map(Claim::effect);
-            let default = if chosen.is_none() { Some(self.default.1) } else { None };
-            let tightens = match (known, default) {
-                (Some(known), _) => claim.effect() > known,
-                (None, Some(default)) => claim.effect() >= default,
-                (None, None) => true,
-            };
-            winner = if tightens { Some(claim) } else { winner };
-        }
-        let winner = winner?;
-        // A sandbox of an untrusted layer is not used.
-        let (sandbox, named) = match (winner.trusted, chosen) {
-            (true, _) => (winner.rule.sandbox.clone(), winner.rule.sandbox.is_some()),
-            (false, Some(chosen)) => (chosen.rule.sandbox.clone(), chosen.rule.sandbox.is_some()),
-            (false, None) => {
-                let (part, named) = self.by_default();
-                (part.sandbox, named)
-            }
+            .or(managed);
+        let relaxes = |managed: &&Claim<'_>| {
+            chosen.is_none_or(|chosen| managed.rule.effect > chosen.rule.effect)
         };
+        let winner = managed.filter(relaxes).or(chosen)?;
+        let sandbox = winner.rule.sandbox.as_deref();
         let part = Part {
             effect: winner.effect(),
-            sandbox: Some(sandbox.unwrap_or_else(|| self.default_sandbox.to_owned())),
+            sandbox: Some(sandbox.unwrap_or(self.default_sandbox).to_owned()),
             why: Why::Rule(winner.rule.span.line),
             judged: None,
         };
-        Some((part, named))
+        Some((part, sandbox.is_some()))
     }
 }
 
