@@ -2,14 +2,14 @@
 //! expanded its words, most specific first: single literals, tuples, globs and
 //! expressions by their literal prefix, then whatever-is-there.
 //!
-//! Literal keys are looked up, not scanned, as long as the words are known: the
-//! cost of a decision must not grow with the policy.
+//! Literal keys are looked up, not scanned: the cost of a decision must not grow
+//! with the policy. Where a word could be any, all literal keys could match; they
+//! are not steps of their own, see [`Wild`].
 
 use crate::ir::{EdgeRef, Matcher, NodeRef};
 use crate::judge::closeness;
 use crate::pattern::host_matches;
 use crate::rule::{ONLY_HOST, Subject};
-use crate::shell::Word;
 
 use super::DecideError;
 use super::facts::Facts;
@@ -38,12 +38,33 @@ pub(super) struct Step<'a> {
 }
 
 impl Step<'_> {
+    /// Where a literal key stands among the others of its node.
+    pub(super) fn order(&self) -> (u32, u32) {
+        (self.edge.rank, self.edge.order)
+    }
+
     /// The field of the input that the key names.
     pub(super) fn field(&self) -> Option<usize> {
         self.next
             .field
             .filter(|_| self.edge.subject == Subject::Field && self.edge.matcher != Matcher::Any)
     }
+}
+
+/// The keys of a node that match.
+pub(super) struct Steps<'a> {
+    /// Literal keys.
+    pub(super) literal: Vec<Step<'a>>,
+    /// Less specific than all of them.
+    pub(super) others: Vec<Step<'a>>,
+    pub(super) wild: [Option<Wild>; 2],
+}
+
+/// Every literal key about a subject could match.
+#[derive(Clone, Copy)]
+pub(super) struct Wild {
+    pub(super) subject: Subject,
+    pub(super) next: Place,
 }
 
 /// A word that may come next, with the place behind it.
@@ -64,15 +85,21 @@ enum Words<'x> {
 /// Beyond this many words a command is taken to hold any word.
 const LOOK_AHEAD: usize = 64;
 
-pub(super) fn steps<'a>(
-    node: &NodeRef<'a>,
-    facts: &Facts<'_>,
-    place: Place,
-) -> Result<Vec<Step<'a>>> {
+pub(super) fn steps<'a>(node: &NodeRef<'a>, facts: &Facts<'_>, place: Place) -> Result<Steps<'a>> {
     let mut steps = Vec::new();
     let words = next_words(facts, place);
-    words_steps(node, place, &words, &mut steps)?;
-    option_steps(node, facts, place, &mut steps)?;
+    if let Words::Known(known) = &words {
+        for Candidate { text, next, sure } in known {
+            let next = behind(place, *next);
+            let found = node.exact(Subject::Word, text)?;
+            steps.extend(found.into_iter().map(|edge| Step { edge, next, sure: *sure }));
+        }
+    }
+    let any_word = match words {
+        Words::Any(_, next) => Some(Place { wild: true, ..behind(place, next) }),
+        Words::Known(_) => None,
+    };
+    let any_option = option_steps(node, facts, place, &mut steps)?.then_some(place);
     if let Some(sure) = ends(facts, place) {
         let found = node.exact(Subject::End, "")?;
         steps.extend(found.into_iter().map(|edge| Step { edge, next: place, sure }));
@@ -84,37 +111,17 @@ pub(super) fn steps<'a>(
         }
     }
     field_steps(node, facts, place, &mut steps)?;
-    steps.sort_by_key(|step| (step.edge.rank, step.edge.order));
+    steps.sort_by_key(|step| step.order());
     let sure = |edge| Step { edge, next: place, sure: true };
-    steps.extend(host_edges(node, facts)?.into_iter().map(sure));
-    path_steps(node, facts, place, &mut steps)?;
+    let mut others: Vec<_> = host_edges(node, facts)?.into_iter().map(sure).collect();
+    path_steps(node, facts, place, &mut others)?;
     for edge in node.patterns()? {
         let edge = edge?;
-        pattern_steps(edge, facts, place, &words, &mut steps)?;
+        pattern_steps(edge, facts, place, &words, &mut others)?;
     }
-    Ok(steps)
-}
-
-fn words_steps<'a>(
-    node: &NodeRef<'a>,
-    place: Place,
-    words: &Words<'_>,
-    steps: &mut Vec<Step<'a>>,
-) -> Result<()> {
-    let (Words::Known(known) | Words::Any(known, _)) = words;
-    if let Words::Any(_, next) = words {
-        for edge in node.literals_of(Subject::Word)? {
-            let next = Place { wild: true, ..behind(place, *next) };
-            steps.push(Step { edge: edge?, next, sure: false });
-        }
-        return Ok(());
-    }
-    for Candidate { text, next, sure } in known {
-        let next = behind(place, *next);
-        let found = node.exact(Subject::Word, text)?;
-        steps.extend(found.into_iter().map(|edge| Step { edge, next, sure: *sure }));
-    }
-    Ok(())
+    let wild = |subject, next: Option<Place>| next.map(|next| Wild { subject, next });
+    let wild = [wild(Subject::Word, any_word), wild(Subject::Option, any_option)];
+    Ok(Steps { literal: steps, others, wild })
 }
 
 fn behind(place: Place, next: usize) -> Place {
@@ -168,54 +175,56 @@ fn program_name(program: &str) -> (&str, bool) {
     }
 }
 
+/// Returns whether any option at all could be among the words.
 fn option_steps<'a>(
     node: &NodeRef<'a>,
     facts: &Facts<'_>,
     place: Place,
     steps: &mut Vec<Step<'a>>,
-) -> Result<()> {
-    if facts.opaque {
-        return Ok(());
+) -> Result<bool> {
+    if facts.opaque || node.starting(Subject::Option, "")?.next().is_none() {
+        return Ok(false);
     }
-    let rest = facts.words.get(place.options..).unwrap_or_default();
-    for edge in node.literals_of(Subject::Option)? {
-        let edge = edge?;
-        if let Some(sure) = has_option(rest, place, |form| Ok(form == edge.text), edge.text)? {
-            steps.push(Step { edge, next: place, sure });
+    let mut found: Vec<(EdgeRef<'a>, bool)> = Vec::new();
+    let any = each_option(facts, place, |form, sure| {
+        for edge in node.exact(Subject::Option, form)? {
+            found.push((edge, sure));
         }
-    }
-    Ok(())
+        // Many programs take a long option abbreviated.
+        if form.len() > 2 && form.starts_with("--") {
+            for edge in node.starting(Subject::Option, form)? {
+                found.push((edge?, false));
+            }
+        }
+        Ok(())
+    })?;
+    // An option that stands there twice is there for certain if one of them is.
+    found.sort_by_key(|(edge, sure)| (edge.text, edge.order, !sure));
+    found.dedup_by_key(|(edge, _)| (edge.text, edge.order));
+    steps.extend(found.into_iter().map(|(edge, sure)| Step { edge, next: place, sure }));
+    Ok(any)
 }
 
-/// Whether an option is among the words: certainly, perhaps, or not.
-fn has_option(
-    rest: &[Word],
+/// Hands over the forms of every option among the remaining words, and whether
+/// it certainly is one. Returns whether there may be others.
+fn each_option(
+    facts: &Facts<'_>,
     place: Place,
-    is: impl Fn(&str) -> Result<bool>,
-    name: &str,
-) -> Result<Option<bool>> {
-    // Many programs take a long option abbreviated.
-    let abbreviates =
-        |form: &str| form.len() > 2 && name.starts_with("--") && name.starts_with(form);
-    let mut found = place.wild.then_some(false);
-    let mut ended = false;
+    mut form: impl FnMut(&str, bool) -> Result<()>,
+) -> Result<bool> {
+    let rest = facts.words.get(place.options..).unwrap_or_default();
+    let (mut any, mut ended) = (place.wild, false);
     for word in rest {
         let Some(word) = word.known() else {
-            found = found.or(Some(false));
+            any = true;
             continue;
         };
         if word.starts_with('-') && word.len() > 1 {
-            for form in option_forms(word) {
-                if is(&form)? {
-                    found = Some(!ended || found == Some(true));
-                } else if abbreviates(&form) {
-                    found = found.or(Some(false));
-                }
-            }
+            option_forms(word).iter().try_for_each(|one| form(one, !ended))?;
         }
         ended |= word == "--";
     }
-    Ok(found)
+    Ok(any)
 }
 
 /// `--opt=value` is `--opt`; `-uf` is `-u` and `-f` too.
@@ -227,6 +236,8 @@ fn option_forms(word: &str) -> Vec<String> {
     if !word.starts_with("--") {
         forms.extend(word.chars().skip(1).map(|letter| format!("-{letter}")));
     }
+    forms.sort_unstable();
+    forms.dedup();
     forms
 }
 
@@ -338,8 +349,14 @@ fn pattern_steps<'a>(
             }
         }
         (Subject::Option, _) if !facts.opaque => {
-            let rest = facts.words.get(place.options..).unwrap_or_default();
-            if let Some(sure) = has_option(rest, place, |form| Ok(edge.matches_text(form)?), "")? {
+            let mut found = None;
+            let any = each_option(facts, place, |form, sure| {
+                if edge.matches_text(form)? {
+                    found = Some(sure || found == Some(true));
+                }
+                Ok(())
+            })?;
+            if let Some(sure) = found.or(any.then_some(false)) {
                 step(place, sure);
             }
         }

@@ -10,7 +10,7 @@ use crate::ir::{EdgeRef, GroupRef, IrError, LayerRef, Matcher, NodeRef, RuleRef}
 use crate::rule::Subject;
 
 use super::DecideError;
-use super::edges::{Place, steps};
+use super::edges::{Place, Steps, Wild, steps};
 use super::facts::Facts;
 
 type Result<T> = std::result::Result<T, DecideError>;
@@ -161,17 +161,24 @@ impl<'a> Walk<'_, 'a> {
         if self.trail.len() >= DEEPEST {
             return Err(IrError::Damaged.into());
         }
+        let Steps { literal, others, wild } = steps(node, self.facts, place)?;
+        let mut passed = None;
         let mut fields = Vec::new();
-        for step in steps(node, self.facts, place)? {
+        let last = literal.len();
+        for (at, step) in literal.into_iter().chain(others).enumerate() {
             let field = step.field();
-            if !fields.is_empty() && field.is_none_or(|field| fields.contains(&field)) {
+            let other = only.is_some_and(|only| only != step.edge.subject);
+            if other || (!fields.is_empty() && field.is_none_or(|field| fields.contains(&field))) {
                 continue;
             }
-            if only.is_some_and(|only| only != step.edge.subject) {
+            let upto = (at < last).then_some(step.order());
+            self.explore_wild(node, &wild, &mut passed, upto)?;
+            let below = step.edge.node()?;
+            if !step.sure && below.strictest()? <= self.doubt()? {
                 continue;
             }
             self.trail.push(step.edge);
-            let decides = self.explore(&step.edge.node()?, step.next, None, sure && step.sure)?;
+            let decides = self.explore(&below, step.next, None, sure && step.sure)?;
             self.trail.pop();
             match field {
                 Some(field) if decides => fields.push(field),
@@ -179,6 +186,50 @@ impl<'a> Walk<'_, 'a> {
                 _ => {}
             }
         }
+        if fields.is_empty() {
+            self.explore_wild(node, &wild, &mut passed, None)?;
+        }
         Ok(!fields.is_empty())
+    }
+
+    /// The strictest effect that may apply, as far as is known.
+    fn doubt(&self) -> Result<Effect> {
+        let known = self.said.doubtful.as_ref().map(|found| found.rule.effect()).transpose()?;
+        Ok(known.unwrap_or(Effect::Allow))
+    }
+
+    /// Follows literal keys of which each could match, as far as something
+    /// stricter than what is known stands below them: those behind `passed`, and
+    /// before `upto` if there is an end.
+    fn explore_wild(
+        &mut self,
+        node: &NodeRef<'a>,
+        wild: &[Option<Wild>],
+        passed: &mut Option<(u32, u32)>,
+        upto: Option<(u32, u32)>,
+    ) -> Result<()> {
+        let before = |edge: &EdgeRef<'_>| upto.is_none_or(|upto| (edge.rank, edge.order) < upto);
+        loop {
+            let least = match self.doubt()? {
+                Effect::Allow => Effect::Ask,
+                Effect::Ask => Effect::Deny,
+                Effect::Deny => return Ok(()),
+            };
+            let mut nearest: Option<(EdgeRef<'a>, Place)> = None;
+            for Wild { subject, next } in wild.iter().flatten() {
+                let edge = node.doubt(*subject, least, *passed)?.filter(before);
+                let order = |edge: &EdgeRef<'_>| (edge.rank, edge.order);
+                if let Some(edge) = edge
+                    && nearest.is_none_or(|(known, _)| order(&edge) < order(&known))
+                {
+                    nearest = Some((edge, *next));
+                }
+            }
+            let Some((edge, next)) = nearest else { return Ok(()) };
+            *passed = Some((edge.rank, edge.order));
+            self.trail.push(edge);
+            self.explore(&edge.node()?, next, None, false)?;
+            self.trail.pop();
+        }
     }
 }
