@@ -32,8 +32,27 @@ pub(crate) struct Collected {
     pub(crate) settings_at: RefCell<Option<Span>>,
     sandboxes: RefCell<Vec<Arc<Draft>>>,
     uses: RefCell<Vec<(SandboxUse, Span)>>,
+    bases: RefCell<Vec<String>>,
+    /// The files that gave rules or settings.
+    heard: RefCell<Vec<String>>,
+    pub(crate) imports: RefCell<Vec<Import>>,
     pub(crate) expectations: RefCell<Vec<Expectation>>,
     pub(crate) warnings: RefCell<Vec<Warning>>,
+}
+
+/// A call of `from_claude_settings()`.
+#[derive(Debug)]
+pub(crate) struct Import {
+    pub(crate) user: bool,
+    pub(crate) project: bool,
+}
+
+/// What was said before an import, while that is read.
+pub(crate) struct Aside {
+    when: Group,
+    settings: Settings,
+    tree_default: Option<Rule>,
+    settings_at: Option<Span>,
 }
 
 impl Collected {
@@ -71,6 +90,21 @@ impl Collected {
         sandbox.name().to_owned()
     }
 
+    /// Notes that another sandbox is made from this one.
+    pub(crate) fn building_on(&self, sandbox: &Arc<Draft>) {
+        self.bases.borrow_mut().push(sandbox.sandbox.name.clone());
+    }
+
+    /// The sandboxes that something refers to. In a file without rules all of
+    /// them are there for others.
+    pub(crate) fn used(&self, file: &str) -> Vec<String> {
+        let rules = self.uses.borrow();
+        let named = rules.iter().map(|(sandbox, _)| sandbox.name().to_owned());
+        let known = self.sandboxes.borrow();
+        let all = known.iter().filter(|_| !self.heard_from(file)).map(|s| s.sandbox.name.clone());
+        named.chain(self.bases.borrow().iter().cloned()).chain(all).collect()
+    }
+
     /// The default of a tree or policy; of several the strictest.
     pub(crate) fn fall_back_to(&self, rule: Rule) {
         let mut known = self.tree_default.borrow_mut();
@@ -88,6 +122,36 @@ impl Collected {
         let known = std::mem::take(&mut self.when.borrow_mut().branches);
         let merged = merge::branches(known, branches, &|warning| self.warn(warning));
         self.when.borrow_mut().branches = merged;
+    }
+
+    pub(crate) fn hear(&self, span: &Span) {
+        self.heard.borrow_mut().push(span.file.clone());
+    }
+
+    /// Whether a file gave any rules or settings.
+    pub(crate) fn heard_from(&self, file: &str) -> bool {
+        self.heard.borrow().iter().any(|known| known == file)
+    }
+
+    pub(crate) fn set_aside(&self) -> Aside {
+        Aside {
+            when: self.when.take(),
+            settings: self.settings.take(),
+            tree_default: self.tree_default.take(),
+            settings_at: self.settings_at.take(),
+        }
+    }
+
+    /// Makes what an import said a policy of its own. Its rules hold; what it says
+    /// about everything else is left to the file it is imported into.
+    pub(crate) fn close_import(&self, origin: &str, before: Aside) {
+        let rules = self.when.replace(before.when);
+        if !rules.branches.is_empty() {
+            self.policies.borrow_mut().push(Group { name: origin.to_owned(), ..rules });
+        }
+        self.settings.replace(before.settings);
+        self.tree_default.replace(before.tree_default);
+        self.settings_at.replace(before.settings_at);
     }
 
     pub(crate) fn groups(&self) -> Vec<Group> {

@@ -7,27 +7,32 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::Span;
 use clash_policy::rule::{Layer, LayerKind};
-use starlark::environment::{FrozenModule, Globals, GlobalsBuilder, LibraryExtension, Module};
+use starlark::environment::{FrozenModule, Globals, Module};
 use starlark::eval::{Evaluator, FileLoader};
 use starlark::syntax::{AstModule, Dialect};
 use starlark::values::FrozenHeapName;
 
-use crate::builders::{names, span_of};
+use crate::bounds::{self, Here};
+use crate::builders::span_of;
 use crate::collected::Collected;
 use crate::diagnostic::{Diagnostic, Warning};
 use crate::mistake::Mistake;
-use crate::{expect, library};
+use crate::nearest::nearest;
+use crate::{expect, library, lint};
 
 /// Where policy files come from. The caller learns from it which files a
 /// policy depends on.
 pub trait Sources {
     fn read(&self, path: &Path) -> io::Result<String>;
+
+    /// The Claude Code settings as policies: for each file where it comes from, as
+    /// shown to people, and the policy that says the same.
+    fn claude_settings(&self, user: bool, project: bool) -> Vec<(String, String)> {
+        let _ = (user, project);
+        Vec::new()
+    }
 }
 
-/// A policy is short; these stop one that is not meant to end. A tick is about
-/// one loop round or call.
-const MAX_TICKS: u64 = 2_000_000;
-const MAX_HEAP: usize = 64 << 20;
 const MAX_LOAD_DEPTH: usize = 16;
 
 /// A policy that compiles, and what is probably wrong with it all the same.
@@ -35,6 +40,21 @@ const MAX_LOAD_DEPTH: usize = 16;
 pub struct Compiled {
     pub layer: Layer,
     pub warnings: Vec<Warning>,
+}
+
+/// A module of the library, evaluated on its own.
+pub(crate) fn library_module(name: &str) -> Result<FrozenModule, Diagnostic> {
+    let collected = Collected::default();
+    let compiler = Compiler::new(name, &NoFiles, &collected);
+    compiler.module(name).map_err(|error| compiler.diagnostic(name, &error))
+}
+
+struct NoFiles;
+
+impl Sources for NoFiles {
+    fn read(&self, _: &Path) -> io::Result<String> {
+        Err(io::ErrorKind::NotFound.into())
+    }
 }
 
 /// Compiles a policy file (or a library module by its `@clash//` name).
@@ -45,31 +65,40 @@ pub fn compile(
     sources: &dyn Sources,
 ) -> Result<Compiled, Diagnostic> {
     let collected = Collected::default();
-    let compiler = Compiler {
-        globals: globals(),
-        sources,
-        collected: &collected,
-        loaded: RefCell::default(),
-        loading: RefCell::default(),
-    };
+    let compiler = Compiler::new(file, sources, &collected);
     compiler.layer(file, kind, trusted).map_err(|error| compiler.diagnostic(file, &error))
-}
-
-fn globals() -> Globals {
-    GlobalsBuilder::extended_by(&[LibraryExtension::StructType]).with(names).build()
 }
 
 struct Compiler<'a> {
     globals: Globals,
+    /// The policy file itself.
+    root: &'a str,
+    here: Here,
+    /// Sources that are in no file.
+    texts: RefCell<HashMap<String, String>>,
     sources: &'a dyn Sources,
     collected: &'a Collected,
     loaded: RefCell<HashMap<String, FrozenModule>>,
     loading: RefCell<Vec<String>>,
 }
 
-impl Compiler<'_> {
+impl<'a> Compiler<'a> {
+    fn new(root: &'a str, sources: &'a dyn Sources, collected: &'a Collected) -> Self {
+        Self {
+            globals: library::globals(),
+            root,
+            here: Here::default(),
+            texts: RefCell::default(),
+            sources,
+            collected,
+            loaded: RefCell::default(),
+            loading: RefCell::default(),
+        }
+    }
+
     fn layer(&self, file: &str, kind: LayerKind, trusted: bool) -> starlark::Result<Compiled> {
         self.module(file)?;
+        self.imports()?;
         let collected = self.collected;
         let sandboxes = collected.sandboxes()?;
         let layer = Layer {
@@ -88,7 +117,11 @@ impl Compiler<'_> {
             };
             expect::check(&expectations, &layer, built_in.as_ref())?;
         }
-        Ok(Compiled { layer, warnings: collected.warnings.take() })
+        let mut warnings = collected.warnings.take();
+        if kind != LayerKind::BuiltIn {
+            warnings.extend(lint::warnings(&layer, &collected.used(file)));
+        }
+        Ok(Compiled { layer, warnings })
     }
 
     /// The layer below every other, compiled apart from this one.
@@ -98,7 +131,22 @@ impl Compiler<'_> {
             .map_err(|diagnostic| Mistake::new(diagnostic.to_string()).into())
     }
 
+    fn imports(&self) -> starlark::Result<()> {
+        for import in self.collected.imports.take() {
+            for (origin, text) in self.sources.claude_settings(import.user, import.project) {
+                self.texts.borrow_mut().insert(origin.clone(), text);
+                let before = self.collected.set_aside();
+                self.module(&origin)?;
+                self.collected.close_import(&origin, before);
+            }
+        }
+        Ok(())
+    }
+
     fn source(&self, name: &str) -> starlark::Result<String> {
+        if let Some(text) = self.texts.borrow().get(name) {
+            return Ok(text.clone());
+        }
         if name.starts_with('@') {
             let found = library::source(name).map(str::to_owned);
             return found.ok_or_else(|| unknown_module(name).into());
@@ -112,19 +160,28 @@ impl Compiler<'_> {
         if let Some(known) = self.loaded.borrow().get(name) {
             return Ok(known.clone());
         }
+        if let Some(module) = library::native(name) {
+            return module
+                .map_err(|error| starlark::Error::new_other(Mistake::new(format!("{error:?}"))));
+        }
         self.enter(name)?;
         let ast = AstModule::parse(name, self.source(name)?, &dialect())?;
         let loader = Relative { compiler: self, base: Path::new(name).parent() };
         let module = Module::with_temp_heap(|module| {
             {
                 let mut eval = Evaluator::new(&module);
-                let limits = eval
-                    .set_max_tick_count(MAX_TICKS)
-                    .and_then(|()| eval.set_max_heap_size(MAX_HEAP));
-                limits.map_err(starlark::Error::new_other)?;
+                bounds::set(&mut eval, &self.here)?;
                 eval.extra = Some(self.collected);
                 eval.set_loader(&loader);
                 eval.eval_module(ast, &self.globals)?;
+                // In older versions a policy file was a function to be called.
+                if name == self.root
+                    && !self.collected.heard_from(name)
+                    && let Some(main) = module.get("main")
+                    && main.get_type() == "function"
+                {
+                    eval.eval_function(main, &[], &[])?;
+                }
             }
             let heap = FrozenHeapName::User(Box::new(name.to_owned()));
             module
@@ -152,19 +209,27 @@ impl Compiler<'_> {
 
     /// Finds the best place and the hint in whatever went wrong.
     fn diagnostic(&self, file: &str, error: &starlark::Error) -> Diagnostic {
-        let mistake = find_mistake(error);
-        let place = mistake.and_then(|m| m.span.clone()).or_else(|| error.span().map(span_of));
+        let said = error.without_diagnostic().to_string();
+        let exceeded = bounds::exceeded(&said);
+        let mistake = find_mistake(error).or(exceeded.as_ref());
+        let place = mistake
+            .and_then(|m| m.span.clone())
+            .or_else(|| error.span().map(span_of))
+            .or_else(|| self.here.span());
         let span = place.unwrap_or_else(|| Span { file: file.to_owned(), line: 0, column: 0 });
         let source = self.source(&span.file).unwrap_or_default();
         let near = mistake.filter(|m| m.span.is_none()).and_then(|m| m.near.as_deref());
         let span = near.and_then(|text| found_after(&source, &span, text)).unwrap_or(span);
         let message = match mistake {
             Some(mistake) => mistake.message.clone(),
-            None => tidy(&error.without_diagnostic().to_string()),
+            None => tidy(&said),
         };
         let index = (span.line as usize).checked_sub(1);
         let line = index.and_then(|index| source.lines().nth(index)).map(str::to_owned);
-        let hint = mistake.and_then(|m| m.hint.clone());
+        let hint = match mistake {
+            Some(mistake) => mistake.hint.clone(),
+            None => foreign_syntax(&message).map(str::to_owned),
+        };
         Diagnostic { message, span, line, hint }
     }
 }
@@ -200,6 +265,12 @@ fn find_mistake(error: &starlark::Error) -> Option<&Mistake> {
     }
 }
 
+/// What Python knows and Starlark does not.
+fn foreign_syntax(message: &str) -> Option<&'static str> {
+    let found = message.strip_prefix("parse error: unexpected ")?;
+    found.starts_with("symbol '*'").then_some("lists are joined with +: rules = common + […]")
+}
+
 /// One line, lower case, no trailing full stop, as all our messages are.
 fn tidy(message: &str) -> String {
     let first =
@@ -209,9 +280,14 @@ fn tidy(message: &str) -> String {
 }
 
 fn unknown_module(name: &str) -> Mistake {
-    let known: Vec<&str> = library::modules().map(|(name, _)| name).collect();
-    Mistake::new(format!("there is no module `{name}`"))
-        .hint(format!("known are {}", known.join(", ")))
+    let mistake = Mistake::new(format!("there is no module `{name}`"));
+    match nearest(name, library::names()) {
+        Some(near) => mistake.hint(format!("did you mean `{near}`?")),
+        None => {
+            let known: Vec<&str> = library::names().collect();
+            mistake.hint(format!("known are {}", known.join(", ")))
+        }
+    }
 }
 
 /// Resolves `load()` paths against the file that holds them.
@@ -238,5 +314,7 @@ impl FileLoader for Relative<'_, '_> {
     }
 }
 
+#[cfg(test)]
+mod compat_tests;
 #[cfg(test)]
 mod tests;

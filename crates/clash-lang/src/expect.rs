@@ -133,7 +133,8 @@ pub(crate) fn check(
     let layers: Vec<Layer> = [layer].into_iter().chain(built_in.cloned()).collect();
     let image = ir::encode(&layers, &[], 0);
     let places = Places::imagined();
-    let world = World { places: &places, links: &NoLinks, baseline: &[], cage: &[] };
+    let world =
+        World { places: &places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[] };
     for expected in expectations {
         let opened = Ir::open(&image, 0).map_err(|error| Mistake::new(error.to_string()))?;
         let decision = decide(opened, &expected.action, &world)
@@ -174,7 +175,8 @@ fn why(decision: &Decision) -> String {
             format!("the rule {} at {span}{may} decides", trail.join(" > "))
         }
         Cause::Default { span, .. } => format!("no rule matches; the default is at {span}"),
-        Cause::Inert => "it runs no program".to_owned(),
+        Cause::Inert => "it needs no rule of its own".to_owned(),
+        Cause::Opened => "the shell opens it".to_owned(),
         Cause::Cage => "it is out of reach of every sandbox".to_owned(),
     }
 }

@@ -6,22 +6,27 @@
 //! and is never called while a hook has a warm cache. It reads no file and no
 //! environment itself: sources come through [`Sources`].
 
+mod bounds;
 mod builders;
 mod collected;
 mod compile;
 mod diagnostic;
+mod docs;
 mod draft;
 mod expect;
 mod library;
+mod lint;
 mod lower;
 mod merge;
 mod mistake;
 mod names;
 mod nearest;
+mod older;
 mod override_dict;
 mod regex;
 mod value;
 
 pub use compile::{Compiled, Sources, compile};
 pub use diagnostic::{Diagnostic, Warning};
+pub use docs::{BuilderDoc, Docs, ModuleDoc, SandboxDoc, UnknownName, docs};
 pub use library::{BUILT_IN, modules};

@@ -1,20 +1,65 @@
-//! The standard library: `.star` files that come with the program.
+//! The standard library: `.star` files that come with the program, and modules
+//! that only give names which are there without `load()` as well.
 
-/// The lowest layer of every stack: the default, and every preset by name.
-pub const BUILT_IN: &str = "@clash//builtin.star";
+use starlark::environment::{FrozenModule, Globals, GlobalsBuilder, LibraryExtension};
+use starlark::values::FreezeResult;
 
-const MODULES: &[(&str, &str)] = &[
+use crate::builders;
+use crate::older::match_tree_names;
+
+/// The lowest layer of every stack: the default, and the presets by name.
+pub const BUILT_IN: &str = "@clash//default.star";
+
+const SOURCES: &[(&str, &str)] = &[
     ("@clash//builtin.star", include_str!("../std/builtin.star")),
+    ("@clash//default.star", include_str!("../std/default.star")),
+    ("@clash//docker.star", include_str!("../std/docker.star")),
+    ("@clash//dotnet.star", include_str!("../std/dotnet.star")),
     ("@clash//git.star", include_str!("../std/git.star")),
+    ("@clash//go.star", include_str!("../std/go.star")),
+    ("@clash//java.star", include_str!("../std/java.star")),
+    ("@clash//make.star", include_str!("../std/make.star")),
+    ("@clash//node.star", include_str!("../std/node.star")),
+    ("@clash//python.star", include_str!("../std/python.star")),
+    ("@clash//ruby.star", include_str!("../std/ruby.star")),
     ("@clash//rust.star", include_str!("../std/rust.star")),
     ("@clash//sandboxes.star", include_str!("../std/sandboxes.star")),
+    ("@clash//swift.star", include_str!("../std/swift.star")),
 ];
 
-/// Names and sources of all modules.
+/// Modules without a source, and what they are for.
+pub(crate) const NATIVE: &[(&str, &str)] = &[
+    ("@clash//std.star", "Every name that is available without load()."),
+    ("@clash//match_tree.star", "The conditions of older policies, besides every other name."),
+    ("@clash//claude_compat.star", "The permissions of Claude Code's own settings."),
+];
+
+/// Names and sources of the modules that have one.
 pub fn modules() -> impl Iterator<Item = (&'static str, &'static str)> {
-    MODULES.iter().copied()
+    SOURCES.iter().copied()
+}
+
+/// The names of all modules that can be loaded.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    modules().map(|(name, _)| name).chain(NATIVE.iter().map(|(name, _)| *name))
 }
 
 pub(crate) fn source(name: &str) -> Option<&'static str> {
     modules().find(|(known, _)| *known == name).map(|(_, source)| source)
+}
+
+/// What a policy can use without `load()`.
+pub(crate) fn globals() -> Globals {
+    GlobalsBuilder::extended_by(&[LibraryExtension::StructType]).with(builders::names).build()
+}
+
+/// A module that gives names of the program itself.
+pub(crate) fn native(name: &str) -> Option<FreezeResult<FrozenModule>> {
+    let (name, doc) = NATIVE.iter().find(|(known, _)| *known == name)?;
+    let mut builder = GlobalsBuilder::new().with(builders::names);
+    if *name == "@clash//match_tree.star" {
+        builder = builder.with(match_tree_names);
+    }
+    builder.set_docstring(doc);
+    Some(FrozenModule::from_globals(&builder.build()))
 }

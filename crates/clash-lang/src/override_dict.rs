@@ -2,6 +2,7 @@
 
 use starlark::collections::SmallMap;
 use starlark::values::dict::{Dict, DictRef};
+use starlark::values::list::ListRef;
 use starlark::values::tuple::TupleRef;
 use starlark::values::{Heap, Value};
 
@@ -9,8 +10,13 @@ use crate::mistake::{Mistake, Result};
 
 pub(crate) fn merge<'v>(trees: &[Value<'v>], heap: Heap<'v>) -> Result<Value<'v>> {
     let mut merged = SmallMap::new();
-    for tree in trees {
-        let dict = DictRef::from_value(*tree).ok_or_else(|| {
+    // Older rules of the library are a list of trees.
+    let flat = trees.iter().flat_map(|tree| match ListRef::from_value(*tree) {
+        Some(list) => list.iter().collect(),
+        None => vec![*tree],
+    });
+    for tree in flat {
+        let dict = DictRef::from_value(tree).ok_or_else(|| {
             Mistake::new(format!("merge() takes dicts, found {}", tree.get_type()))
         })?;
         for (key, value) in dict.iter() {

@@ -124,8 +124,14 @@ pub(crate) enum KeyValue {
 }
 starlark_simple_value!(KeyValue);
 
+starlark::methods_static!(KEY_METHODS = crate::older::key_methods);
+
 #[starlark_value(type = "key")]
 impl<'v> StarlarkValue<'v> for KeyValue {
+    fn get_methods() -> Option<&'static Methods> {
+        Some(KEY_METHODS.methods())
+    }
+
     fn write_hash(&self, hasher: &mut StarlarkHasher) -> starlark::Result<()> {
         self.hash(hasher);
         Ok(())

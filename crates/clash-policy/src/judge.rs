@@ -15,6 +15,8 @@ use crate::sandbox::{PathPattern, Sandbox};
 #[derive(Clone, Copy, Debug)]
 pub struct World<'a> {
     pub places: &'a Places,
+    /// Where a script starts; what its `cd`s lead to is found from here.
+    pub cwd: &'a Path,
     pub links: &'a dyn Links,
     /// Paths every sandbox may read or execute unless denied.
     pub baseline: &'a [(&'a str, Caps)],
@@ -194,7 +196,13 @@ mod tests {
             vars: vec![],
         };
         let baseline = [("/usr", Caps::parse("rx").unwrap())];
-        let world = World { places: &places, links: &NoLinks, baseline: &baseline, cage: &[] };
+        let world = World {
+            places: &places,
+            cwd: &places.project,
+            links: &NoLinks,
+            baseline: &baseline,
+            cage: &[],
+        };
         let file = FileUse { path: path.into(), needs: Caps::parse(needs).unwrap(), caseless };
         judge(&sandbox, &file, &world).unwrap().effect
     }

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod action;
+pub mod compare;
 pub mod decide;
 pub mod effect;
 pub mod ir;
@@ -23,6 +24,7 @@ pub mod sandbox;
 pub mod shell;
 pub mod span;
 pub mod tool;
+pub mod witness;
 
 pub use action::{Action, Field, FileUse, HostUse, Input};
 pub use decide::{Decision, decide};

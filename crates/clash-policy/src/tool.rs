@@ -1,5 +1,7 @@
 //! Tools, under the one name policies use for what every agent calls differently.
 
+use crate::effect::Caps;
+
 /// Tools, by the name policies use and the names agents have for them.
 const TOOLS: &[(&str, Kind, &[&str])] = &[
     (
@@ -52,6 +54,17 @@ pub fn canonical(name: &str) -> (&str, Kind) {
     match TOOLS.iter().find(is) {
         Some((known, kind, _)) => (known, *kind),
         None => (name, Kind::Other),
+    }
+}
+
+/// What a tool that works on a file needs there, by its name in policies. An
+/// unknown one may do anything to it.
+pub fn needs(name: &str) -> Caps {
+    match name {
+        "Read" | "Glob" | "Grep" | "LS" => Caps::READ,
+        "Write" => Caps::WRITE.union(Caps::CREATE),
+        "Edit" | "MultiEdit" | "NotebookEdit" => Caps::READ.union(Caps::WRITE),
+        _ => Caps::ALL.without(Caps::EXECUTE),
     }
 }
 

@@ -17,28 +17,63 @@ pub(crate) enum DecisionError {
     Decide(#[from] DecideError),
 }
 
-/// Decides an action of a session in `project`.
+/// Where an action takes place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scene<'a> {
+    pub(crate) project: &'a Path,
+    /// The directory of the session's own state.
+    pub(crate) session: Option<&'a Path>,
+    pub(crate) cwd: &'a Path,
+}
+
+impl<'a> Scene<'a> {
+    /// In the root of a project, of no session.
+    pub(crate) fn of(project: &'a Path) -> Self {
+        Self { project, session: None, cwd: project }
+    }
+}
+
+/// Decides an action by the policy in force.
 pub(crate) fn decide(
     dirs: &Dirs,
-    project: &Path,
+    scene: Scene<'_>,
     action: &Action,
 ) -> Result<Decision, DecisionError> {
-    let policy = Policy::load(dirs, project)?;
+    decide_by(&Policy::load(dirs, scene.project, scene.session)?, dirs, scene, action)
+}
+
+/// Decides an action by a policy that is at hand.
+pub(crate) fn decide_by(
+    policy: &Policy,
+    dirs: &Dirs,
+    scene: Scene<'_>,
+    action: &Action,
+) -> Result<Decision, DecisionError> {
     let disk = Disk::default();
-    let places = dirs.places(project, &disk);
-    // Commands are confined by the kernel; only paths are judged here.
+    let places = dirs.places(scene.project, &disk);
+    // Commands are confined by the kernel; only the files of tools and of
+    // redirections are judged here.
     let (cage, baseline) = match &action.input {
-        Input::Files(_) => (dirs.cage(project, &disk), readable_by_tools()),
+        Input::Files(_) => (dirs.cage(scene.project, &disk), readable_by_tools()),
+        Input::Script(script) if script.contains(['<', '>']) => {
+            (dirs.cage(scene.project, &disk), readable_in_a_room())
+        }
         Input::Script(_) | Input::Hosts(_) | Input::Fields(_) => (Vec::new(), Vec::new()),
     };
-    let world = World { places: &places, links: &disk, baseline: &baseline, cage: &cage };
+    let world =
+        World { places: &places, cwd: scene.cwd, links: &disk, baseline: &baseline, cage: &cage };
     Ok(clash_policy::decide(policy.ir().map_err(PolicyError::from)?, action, &world)?)
+}
+
+/// The system baseline as the kernel grants it.
+fn readable_in_a_room() -> Vec<(&'static str, Caps)> {
+    clash_sandbox::baseline::ENTRIES.iter().map(|entry| (entry.path, entry.caps)).collect()
 }
 
 /// The system baseline for tools that run in the agent's own process. Without
 /// /proc: what the kernel keeps from a sandboxed process there (environments,
 /// memory), it would show to the agent.
-fn readable_by_tools() -> Vec<(&'static str, Caps)> {
+pub(crate) fn readable_by_tools() -> Vec<(&'static str, Caps)> {
     let kept = |path: &str| !path.starts_with("/proc") && !path.starts_with("/dev");
     let entries = clash_sandbox::baseline::ENTRIES.iter().filter(|entry| kept(entry.path));
     entries.map(|entry| (entry.path, entry.caps)).collect()

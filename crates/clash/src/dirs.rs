@@ -56,6 +56,11 @@ impl Dirs {
         self.state.join("bin").join(name)
     }
 
+    /// The records of the projects whose policies the user trusts.
+    pub(crate) fn trust(&self) -> PathBuf {
+        self.state.join("trust")
+    }
+
     /// The program in front of the agent's shell.
     pub(crate) fn shell_launcher(&self) -> PathBuf {
         self.installed("clash-shell")
@@ -125,6 +130,19 @@ pub(crate) fn claude_dirs(project: &Path) -> Vec<PathBuf> {
         roots.extend(own.and_then(|own| own.ancestors().nth(3).map(Path::to_path_buf)));
     }
     roots.into_iter().map(|root| root.join(".claude")).collect()
+}
+
+/// Writes a file only its owner can read, whole or not at all, and its directory.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    create_private(path.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
+    let temp = path.with_extension(format!("{}.tmp", std::process::id()));
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
+    file.write_all(bytes)?;
+    drop(file);
+    std::fs::rename(&temp, path)
 }
 
 /// Creates a directory only its owner can enter.

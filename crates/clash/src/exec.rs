@@ -17,7 +17,7 @@ use clash_sandbox::plan::{Cage, Grant, Refusal, Request, Why, plan};
 
 use crate::agents::claude::{self, shell_prefix};
 use crate::approval::{Approval, ApprovalError};
-use crate::decision::{self, DecisionError};
+use crate::decision::{self, DecisionError, Scene};
 use crate::dirs::{Dirs, NoHome, project_of};
 use crate::hook::shell_quoted;
 use crate::policy::{Policy, PolicyError};
@@ -142,7 +142,7 @@ pub(crate) fn sandbox_main(args: &[OsString]) -> Option<u8> {
 pub(crate) fn in_named(dirs: Dirs, project: &Path, name: &str, command: &[OsString]) -> u8 {
     let run = || {
         let [program, args @ ..] = command else { return Err(ExecError::Usage) };
-        let sandbox = named(&Policy::load(&dirs, project)?, name)?;
+        let sandbox = named(&Policy::load(&dirs, project, None)?, name)?;
         let room = Room { dirs, session: None, project: project.to_path_buf() };
         room.launch("", &sandbox, &[], program, args)
     };
@@ -326,7 +326,11 @@ impl Room {
     fn decide(&self, script: &str) -> Result<Decision, ExecError> {
         let agent = if self.session.is_some() { "claude" } else { "terminal" };
         let action = Action::script(agent, "", script);
-        Ok(decision::decide(&self.dirs, &self.project, &action)?)
+        let session = self.session.as_ref().map(|session| session.dir.as_path());
+        // Without a working directory no relative name is resolved.
+        let cwd = std::env::current_dir().unwrap_or_default();
+        let scene = Scene { project: &self.project, session, cwd: &cwd };
+        Ok(decision::decide(&self.dirs, scene, &action)?)
     }
 
     /// The script a hook put behind `clash exec --approval ID`.

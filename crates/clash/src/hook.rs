@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clash_policy::decide::{Cause, Decision};
 use clash_policy::{Action, Effect, Input};
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::agents::claude::{self, Answer, Event, Message, MessageError};
 use crate::approval::{Approval, ApprovalError};
-use crate::decision::{self, DecisionError};
+use crate::decision::{self, DecisionError, Scene};
 use crate::dirs::{Dirs, NoHome};
 use crate::policy::Policy;
 use crate::session::{Session, SessionError};
@@ -137,7 +137,9 @@ fn decided(
     message: &Message,
 ) -> Result<(Action, Decision), HookError> {
     let action = claude::action(message, &dirs.home)?;
-    let decision = decision::decide(dirs, &session.project, &action)?;
+    let (project, session) = (session.project.as_path(), Some(session.dir.as_path()));
+    let scene = Scene { project, session, cwd: Path::new(&message.cwd) };
+    let decision = decision::decide(dirs, scene, &action)?;
     Ok((action, decision))
 }
 
@@ -330,7 +332,7 @@ fn at_start(dirs: &Dirs, session: &Session) -> Result<Answer, HookError> {
     };
     record.append(session)?;
     watch::remember(dirs, session);
-    Ok(match Policy::load(dirs, &session.project) {
+    Ok(match Policy::load(dirs, &session.project, Some(&session.dir)) {
         Ok(_) => Answer::Silent,
         Err(error) => Answer::Note(format!("clash: every action is denied: {error}")),
     })

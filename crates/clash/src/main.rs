@@ -15,11 +15,13 @@ mod exec;
 mod exit;
 mod hook;
 mod policy;
+mod replace_file;
 mod say;
 mod session;
 mod stamp;
 mod tool_input;
 mod trace;
+mod trust;
 mod ui;
 mod watch;
 

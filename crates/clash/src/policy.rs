@@ -5,19 +5,20 @@
 //! those that did not exist; a warm start compares them and runs no Starlark.
 //! A cold start calls `clash-compile`, which lies beside clash.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
 use clash_policy::ir::{Ir, IrError, SandboxRef};
 use clash_policy::rule::LayerKind;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use crate::dirs::{Dirs, MANAGED_POLICY, create_private};
+use crate::dirs::{Dirs, MANAGED_POLICY, write_private};
 use crate::stamp;
+use crate::trust::Source;
 
 /// An opened compiled policy.
 #[derive(Debug)]
@@ -30,8 +31,10 @@ pub(crate) enum PolicyError {
     /// What the compiler said, with its place.
     #[error("{message}")]
     Mistake { message: String, hint: Option<String> },
-    #[error("the policy took too long or too much memory to evaluate and was stopped ({0})")]
-    Stopped(std::process::ExitStatus),
+    #[error(
+        "the policy {file} took too long or too much memory to evaluate and was stopped ({status})"
+    )]
+    Stopped { file: String, status: std::process::ExitStatus },
     #[error("cannot run the policy compiler {}: {source}", path.display())]
     NoCompiler { path: PathBuf, source: io::Error },
     #[error("the compiled policy cannot be used: {0}")]
@@ -45,9 +48,49 @@ impl PolicyError {
             Self::NoCompiler { .. } => Some(
                 "clash and clash-compile belong in one directory; install clash again".to_owned(),
             ),
-            Self::Stopped(_) | Self::Ir(_) => None,
+            Self::Stopped { .. } | Self::Ir(_) => None,
         }
     }
+}
+
+/// What the compiler has to say.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) mistakes: Vec<Finding>,
+    pub(crate) warnings: Vec<Finding>,
+    pub(crate) project: Option<ProjectPolicy>,
+}
+
+/// Something wrong, or probably wrong, with a policy.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Finding {
+    /// A short name for scripts; `mistake` for what does not compile.
+    #[serde(default)]
+    pub(crate) kind: String,
+    #[serde(default)]
+    pub(crate) layer: String,
+    pub(crate) message: String,
+    #[serde(default)]
+    pub(crate) file: String,
+    /// From one; zero where there is no particular line.
+    #[serde(default)]
+    pub(crate) line: u32,
+    #[serde(default)]
+    pub(crate) column: u32,
+    #[serde(default)]
+    pub(crate) hint: Option<String>,
+    /// All of it as people read it.
+    #[serde(skip_serializing)]
+    pub(crate) text: String,
+}
+
+/// What a project's own policy consists of.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ProjectPolicy {
+    /// With every link resolved.
+    pub(crate) project: PathBuf,
+    pub(crate) digest: String,
+    pub(crate) sources: Vec<Source>,
 }
 
 /// A file changed this shortly before it was compiled could change again
@@ -55,9 +98,14 @@ impl PolicyError {
 const SETTLED: Duration = Duration::from_millis(100);
 
 impl Policy {
-    /// The policy for sessions in `project`.
-    pub(crate) fn load(dirs: &Dirs, project: &Path) -> Result<Self, PolicyError> {
-        let files = Files::of(dirs, project);
+    /// The policy for sessions in `project`; `session` is the session's own
+    /// directory, where it has one.
+    pub(crate) fn load(
+        dirs: &Dirs,
+        project: &Path,
+        session: Option<&Path>,
+    ) -> Result<Self, PolicyError> {
+        let files = Files::of(dirs, project, session);
         let cached = files.cache_file(dirs);
         if let Some(policy) = Self::warm(&cached, &files) {
             return Ok(policy);
@@ -66,14 +114,9 @@ impl Policy {
         let policy = files.compile()?;
         if settled(policy.ir()?, started)? {
             // A cache that cannot be written costs time and nothing else.
-            let _ = store(&cached, &policy.image);
+            let _ = write_private(&cached, &policy.image);
         }
         Ok(policy)
-    }
-
-    /// Compiles anew, without the cache; for commands that show mistakes.
-    pub(crate) fn compile_now(dirs: &Dirs, project: &Path) -> Result<Self, PolicyError> {
-        Files::of(dirs, project).compile()
     }
 
     pub(crate) fn ir(&self) -> Result<Ir<'_>, IrError> {
@@ -120,53 +163,148 @@ impl Policy {
 }
 
 /// The policy files that may exist, highest precedence first.
-struct Files {
+pub(crate) struct Files {
     candidates: Vec<(LayerKind, PathBuf)>,
+    trust: Trust,
+    /// Texts to take in place of files: what somebody is about to write.
+    instead: BTreeMap<PathBuf, String>,
 }
 
-/// A mistake as the compiler reports it.
+/// Whether what came with the repository is somebody's word.
+enum Trust {
+    /// As the records in this directory say.
+    Recorded(PathBuf),
+    /// As if it were, to see what it would permit.
+    Assumed,
+}
+
+/// One line of what the compiler says.
 #[derive(Deserialize)]
-struct Report {
-    message: String,
-    hint: Option<String>,
+struct Progress {
+    compiling: String,
 }
 
 impl Files {
-    fn of(dirs: &Dirs, project: &Path) -> Self {
+    /// Everything that holds for a session in `project`.
+    pub(crate) fn of(dirs: &Dirs, project: &Path, session: Option<&Path>) -> Self {
         let mut candidates = vec![(LayerKind::Managed, PathBuf::from(MANAGED_POLICY))];
+        // Asked here and not left to the compiler, so that sessions without a
+        // policy of their own share what was compiled.
+        let session = session.map(|dir| dir.join(SESSION_POLICY)).filter(|path| path.exists());
+        candidates.extend(session.map(|path| (LayerKind::Session, path)));
         candidates.extend(dirs.project_policy(project).map(|path| (LayerKind::Project, path)));
         candidates.extend(dirs.user_policies.iter().map(|path| (LayerKind::User, path.clone())));
-        Self { candidates }
+        let trust = Trust::Recorded(dirs.trust());
+        Self { candidates, trust, instead: BTreeMap::new() }
+    }
+
+    /// One file on its own, as if it were the user's.
+    pub(crate) fn only(file: &Path) -> Self {
+        let candidates = vec![(LayerKind::User, file.to_path_buf())];
+        Self { candidates, trust: Trust::Assumed, instead: BTreeMap::new() }
+    }
+
+    /// As if the user had trusted the project.
+    pub(crate) fn trusting(self) -> Self {
+        Self { trust: Trust::Assumed, ..self }
+    }
+
+    pub(crate) fn without(mut self, file: &Path) -> Self {
+        self.candidates.retain(|(_, known)| known != file);
+        self
+    }
+
+    /// As if a file held this text.
+    pub(crate) fn with_text(mut self, file: &Path, text: &str) -> Self {
+        self.instead.insert(file.to_path_buf(), text.to_owned());
+        self
+    }
+
+    /// With the policy of a session, which need not exist yet.
+    pub(crate) fn with_session(mut self, file: &Path) -> Self {
+        if self.candidates.iter().all(|(_, known)| known != file) {
+            self.candidates.insert(1, (LayerKind::Session, file.to_path_buf()));
+        }
+        self
     }
 
     fn cache_file(&self, dirs: &Dirs) -> PathBuf {
-        let mut hasher = DefaultHasher::new();
-        self.candidates.iter().for_each(|(_, path)| path.as_os_str().hash(&mut hasher));
-        dirs.cache.join(format!("policy/{:016x}.ir", hasher.finish()))
+        let mut names = Vec::new();
+        for (_, path) in &self.candidates {
+            names.extend(path.as_os_str().as_encoded_bytes());
+            names.push(0);
+        }
+        dirs.cache.join(format!("policy/{:016x}.ir", stamp::sum(&names)))
     }
 
-    fn compile(&self) -> Result<Policy, PolicyError> {
+    pub(crate) fn compile(&self) -> Result<Policy, PolicyError> {
+        let (policy, report) = self.check()?;
+        match policy {
+            Some(policy) => Ok(policy),
+            None => Err(report.mistakes.into_iter().next().map_or_else(
+                || PolicyError::Ir(IrError::NotIr),
+                |Finding { kind, text, hint, .. }| {
+                    let prefix =
+                        if kind == "mistake" { "the policy does not compile: " } else { "" };
+                    PolicyError::Mistake { message: format!("{prefix}{text}"), hint }
+                },
+            )),
+        }
+    }
+
+    /// Compiles without the cache; with mistakes there is no policy.
+    pub(crate) fn check(&self) -> Result<(Option<Policy>, Report), PolicyError> {
         let beside = |own: PathBuf| own.with_file_name("clash-compile");
         let compiler = std::env::current_exe().map(beside).unwrap_or_default();
-        let failed = |source| PolicyError::NoCompiler { path: compiler.clone(), source };
         let mut command = Command::new(&compiler);
+        if !self.instead.is_empty() {
+            command.arg("--instead");
+        }
         for (kind, path) in &self.candidates {
-            // A policy that arrived with the repository is nobody's word yet.
-            let trust = if *kind == LayerKind::Project { "untrusted" } else { "trusted" };
-            command.arg(kind.word()).arg(trust).arg(path);
+            command.arg(kind.word());
+            match &self.trust {
+                Trust::Recorded(dir) if *kind == LayerKind::Project => command.arg(dir),
+                _ => command.arg("trusted"),
+            };
+            command.arg(path);
         }
-        let output = command.stdin(Stdio::null()).output().map_err(failed)?;
-        if output.status.success() {
-            let policy = Policy { image: output.stdout };
-            policy.ir()?;
-            return Ok(policy);
-        }
-        match serde_json::from_slice(&output.stderr) {
-            Ok(Report { message, hint }) => Err(PolicyError::Mistake { message, hint }),
-            Err(_) => Err(PolicyError::Stopped(output.status)),
+        // What a policy means must not depend on who calls for it.
+        let output = fed(command.env_clear(), &self.instead);
+        let output = output.map_err(|source| PolicyError::NoCompiler { path: compiler, source })?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        match said.lines().last().map(serde_json::from_str::<Report>) {
+            Some(Ok(report)) if !report.mistakes.is_empty() => Ok((None, report)),
+            Some(Ok(report)) if output.status.success() => {
+                let policy = Policy { image: output.stdout };
+                policy.ir()?;
+                Ok((Some(policy), report))
+            }
+            _ => {
+                let mut progress =
+                    said.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
+                let file = progress.next().map_or_else(String::new, |p: Progress| p.compiling);
+                Err(PolicyError::Stopped { file, status: output.status })
+            }
         }
     }
 }
+
+/// Runs the compiler with the texts on its standard input.
+fn fed(command: &mut Command, texts: &BTreeMap<PathBuf, String>) -> io::Result<Output> {
+    if texts.is_empty() {
+        return command.stdin(Stdio::null()).output();
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    // It reads everything before it writes anything.
+    if let Some(mut input) = child.stdin.take() {
+        input.write_all(&serde_json::to_vec(texts)?)?;
+    }
+    child.wait_with_output()
+}
+
+/// A session's own policy, in its directory.
+pub(crate) const SESSION_POLICY: &str = "policy.star";
 
 fn settled(ir: Ir<'_>, started: SystemTime) -> Result<bool, IrError> {
     let now = started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -178,12 +316,4 @@ fn settled(ir: Ir<'_>, started: SystemTime) -> Result<bool, IrError> {
         }
     }
     Ok(true)
-}
-
-fn store(cached: &Path, image: &[u8]) -> io::Result<()> {
-    let dir = cached.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    create_private(dir)?;
-    let temp = cached.with_extension(format!("{}.tmp", std::process::id()));
-    fs::write(&temp, image)?;
-    fs::rename(&temp, cached)
 }

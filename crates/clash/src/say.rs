@@ -65,7 +65,8 @@ fn part(part: &Part) -> String {
             }
             text
         }
-        Cause::Inert => format!("`{what}` runs no program"),
+        Cause::Inert => format!("`{what}` needs no rule of its own"),
+        Cause::Opened => format!("`{what}` {verb}"),
         Cause::Cage => format!(
             "`{what}` {verb}: it steers the agent or clash itself, which no sandbox may change"
         ),
@@ -103,6 +104,9 @@ pub(crate) fn way_on(decision: &Decision, dirs: &Dirs) -> Option<String> {
     let policy =
         dirs.user_policies.iter().find(|path| path.exists()).unwrap_or(&dirs.user_policies[0]);
     match decision.decisive().map(|part| &part.cause) {
+        Some(Cause::Rule { untrusted: true, .. }) => Some(
+            "`clash trust`, run by the user, shows the project's policy and trusts it".to_owned(),
+        ),
         Some(Cause::Default { .. }) => {
             Some(format!("to decide it for good, add a rule to {}", policy.display()))
         }
@@ -125,6 +129,20 @@ pub(crate) fn brief(text: &str) -> String {
     out
 }
 
+/// A whole text to be looked at before it is trusted: whatever could hide or
+/// reorder a part of it is spelled out.
+pub(crate) fn in_full(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() || is_invisible(c) => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 /// Characters that reorder or hide text around them.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
@@ -137,6 +155,7 @@ mod tests {
     #[test]
     fn what_is_shown_cannot_steer_a_terminal() {
         assert_eq!(brief("ls\u{1b}[2J\n\u{202e}x"), "ls [2J  x");
+        assert_eq!(in_full("a\n\r\u{202e}b"), "a\n\\u{d}\\u{202e}b");
         assert_eq!(brief(&"x".repeat(200)).chars().count(), 121);
     }
 }

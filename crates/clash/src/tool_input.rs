@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clash_net::name::{self, NameError};
 use clash_policy::path::{Links, normalise};
-use clash_policy::tool::{Kind, canonical};
+use clash_policy::tool::{Kind, canonical, needs};
 use clash_policy::{Caps, Field, FileUse, HostUse, Input};
 use clash_sandbox::disk::Disk;
 use serde_json::{Map, Value};
@@ -138,22 +138,19 @@ fn file(
     if given.collect::<BTreeSet<_>>().len() > 1 {
         return Err(ToolError::SeveralPaths { tool: tool.to_owned() });
     }
-    let needs = match name {
-        "Read" | "LS" => Caps::READ,
-        "Write" => Caps::WRITE.union(Caps::CREATE),
-        "Edit" | "MultiEdit" | "NotebookEdit" => Caps::READ.union(Caps::WRITE),
+    let needs = needs(name);
+    let named = text("file_path").or(text("notebook_path"));
+    let path = match name {
         "Glob" | "Grep" => {
             let base = text("path").unwrap_or(".");
             let pattern = if name == "Glob" { text("pattern").unwrap_or_default() } else { "" };
-            return Ok(Some((under(base, fixed_part(pattern)), Caps::READ)));
+            return Ok(Some((under(base, fixed_part(pattern)), needs)));
         }
-        // An unknown tool that names a file may do anything to it.
-        _ => match text("file_path").or(text("notebook_path")) {
-            Some(path) => return Ok(Some((path.to_owned(), Caps::ALL.without(Caps::EXECUTE)))),
-            None => return Ok(None),
-        },
+        _ if canonical(name).1 == Kind::Other => {
+            return Ok(named.map(|path| (path.to_owned(), needs)));
+        }
+        _ => named.or(text("path")),
     };
-    let path = text("file_path").or(text("notebook_path")).or(text("path"));
     let missing = || ToolError::Field { tool: tool.to_owned(), field: "file_path" };
     Ok(Some((path.ok_or_else(missing)?.to_owned(), needs)))
 }

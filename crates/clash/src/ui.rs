@@ -58,6 +58,18 @@ impl Out {
     }
 }
 
+/// Asks the person at the terminal; without one there is nobody to say yes.
+pub(crate) fn confirm(question: &str) -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() {
+        return Err(Failure::new("there is nobody to ask: standard input is no terminal")
+            .hint("`--yes` answers yes"));
+    }
+    let _ = write!(io::stderr(), "{question} [y/N] ");
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
 /// A command's failure: what happened, then what to do.
 #[derive(Debug)]
 pub(crate) struct Failure {

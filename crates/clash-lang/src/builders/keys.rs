@@ -12,7 +12,7 @@ use crate::mistake::{Mistake, Result};
 use crate::value::{KeyValue, Text};
 
 /// A name, a pattern, or several of them.
-fn texts(value: Value<'_>) -> Result<Vec<Text>> {
+pub(crate) fn texts(value: Value<'_>) -> Result<Vec<Text>> {
     if value.is_none() {
         return Ok(vec![Text::Any]);
     }
@@ -24,13 +24,13 @@ fn texts(value: Value<'_>) -> Result<Vec<Text>> {
         (_, Some(KeyValue::Glob { pattern, .. })) => Ok(Text::Glob(pattern.clone())),
         (_, Some(KeyValue::Regex(pattern))) => Ok(Text::Regex(pattern.clone())),
         _ => Err(Mistake::new(format!(
-            "expected the name of a tool, found {} `{}`",
+            "expected a name or a pattern, found {} `{}`",
             value.get_type(),
             value.to_str()
         ))),
     };
     match several {
-        Some(several) if several.is_empty() => Err(Mistake::new("tool() is given no name")),
+        Some(several) if several.is_empty() => Err(Mistake::new("no name is given")),
         Some(several) => several.into_iter().map(one).collect(),
         None => Ok(vec![one(value)?]),
     }
@@ -48,6 +48,17 @@ fn ports(value: NoneOr<Value<'_>>) -> Result<Vec<u16>> {
     }
 }
 
+fn mode_key(name: &str) -> KeyValue {
+    KeyValue::Mode(name.to_owned())
+}
+
+fn tool_key(name: NoneOr<Value<'_>>) -> Result<KeyValue> {
+    Ok(KeyValue::Tool(match name {
+        NoneOr::None => vec![Text::Any],
+        NoneOr::Other(value) => texts(value)?,
+    }))
+}
+
 #[starlark_module]
 pub(super) fn names(builder: &mut GlobalsBuilder) {
     /// A tool by its name, several names, a pattern, or any tool if none is
@@ -55,16 +66,24 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
     fn tool<'v>(
         #[starlark(default = NoneOr::None)] name: NoneOr<Value<'v>>,
     ) -> starlark::Result<KeyValue> {
-        let names = match name {
-            NoneOr::None => vec![Text::Any],
-            NoneOr::Other(value) => texts(value)?,
-        };
-        Ok(KeyValue::Tool(names))
+        Ok(tool_key(name)?)
+    }
+
+    /// Another word for `tool()`.
+    fn Tool<'v>(
+        #[starlark(default = NoneOr::None)] name: NoneOr<Value<'v>>,
+    ) -> starlark::Result<KeyValue> {
+        Ok(tool_key(name)?)
     }
 
     /// A permission mode of the agent, such as `plan`.
     fn mode(name: &str) -> starlark::Result<KeyValue> {
-        Ok(KeyValue::Mode(name.to_owned()))
+        Ok(mode_key(name))
+    }
+
+    /// Another word for `mode()`.
+    fn Mode(name: &str) -> starlark::Result<KeyValue> {
+        Ok(mode_key(name))
     }
 
     /// An agent by its name, such as `claude` or `codex`.
@@ -115,12 +134,19 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         Ok(KeyValue::Subpath { path: path.to_owned(), follow_worktrees })
     }
 
-    /// A path and everything below it, like a plain string.
-    fn path(
-        path: &str,
+    /// A path and everything below it, like a plain string. `env` names a
+    /// variable instead: `path(env = "CARGO_HOME")` is `path("$CARGO_HOME")`.
+    fn path<'v>(
+        #[starlark(default = NoneOr::None)] path: NoneOr<&'v str>,
         #[starlark(require = named, default = false)] worktree: bool,
+        #[starlark(require = named, default = NoneOr::None)] env: NoneOr<&'v str>,
     ) -> starlark::Result<KeyValue> {
-        Ok(KeyValue::Subpath { path: path.to_owned(), follow_worktrees: worktree })
+        let path = match (path, env) {
+            (NoneOr::Other(path), NoneOr::None) => path.to_owned(),
+            (NoneOr::None, NoneOr::Other(name)) => format!("${name}"),
+            _ => return Err(Mistake::new("path() takes a path, or env = and a variable").into()),
+        };
+        Ok(KeyValue::Subpath { path, follow_worktrees: worktree })
     }
 
     /// A host and its subdomains.

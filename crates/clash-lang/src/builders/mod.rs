@@ -10,6 +10,7 @@ use clash_policy::Span;
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
 
+pub(crate) use keys::texts;
 pub(crate) use sandboxes::sandbox_methods;
 
 pub(crate) fn names(builder: &mut GlobalsBuilder) {
@@ -17,6 +18,7 @@ pub(crate) fn names(builder: &mut GlobalsBuilder) {
     keys::names(builder);
     rules::names(builder);
     sandboxes::names(builder);
+    crate::older::names(builder);
 }
 
 pub(crate) fn span_here(eval: &Evaluator<'_, '_, '_>) -> Span {

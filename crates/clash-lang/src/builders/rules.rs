@@ -14,6 +14,7 @@ use crate::collected::Collected;
 use crate::expect::Expectation;
 use crate::lower::{self, Scope};
 use crate::mistake::Mistake;
+use crate::older::PolicyValue;
 use crate::override_dict;
 
 #[starlark_module]
@@ -21,37 +22,51 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
     /// Rules: a tree of keys that ends in effects. Several calls are one tree.
     fn when<'v>(tree: Value<'v>, eval: &mut Evaluator<'v, '_, '_>) -> starlark::Result<NoneType> {
         let (span, collected) = (span_here(eval), Collected::of(eval)?);
-        let branches = lower::tree(tree, &Scope { span: &span, collected })?;
+        collected.hear(&span);
+        let branches = lower::rules(tree, &Scope { span: &span, collected })?;
         collected.add_when(branches);
         Ok(NoneType)
     }
 
     /// Rules that stand on their own: of several policies that match, the
-    /// strictest holds.
+    /// strictest holds. `rules` is an older form, a list of rules in order; without
+    /// a name it is one tree with the `when()` calls.
     fn policy<'v>(
         #[starlark(default = "")] name: &str,
         #[starlark(default = NoneOr::None)] tree: NoneOr<Value<'v>>,
         #[starlark(require = named, default = NoneOr::None)] default: NoneOr<Value<'v>>,
         #[starlark(require = named, default = NoneOr::None)] default_sandbox: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] rules: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] sandboxes: NoneOr<Value<'v>>,
         #[starlark(require = named, default = NoneOr::None)] doc: NoneOr<&'v str>,
         eval: &mut Evaluator<'v, '_, '_>,
-    ) -> starlark::Result<NoneType> {
+    ) -> starlark::Result<PolicyValue> {
         let (span, collected) = (span_here(eval), Collected::of(eval)?);
+        collected.hear(&span);
         let scope = Scope { span: &span, collected };
+        // Sandboxes are known from when they were made; the older list of them
+        // says no more.
+        let _ = sandboxes;
         if let NoneOr::Other(value) = default {
-            collected.fall_back_to(lower::rule(value, &scope)?);
+            collected.fall_back_to(lower::default_rule(value, &scope)?);
         }
         if let NoneOr::Other(value) = default_sandbox {
             let sandbox = lower::sandbox_arg(value)?;
             collected.settings.borrow_mut().default_sandbox =
                 Some(collected.using(&sandbox, &span));
         }
-        if let NoneOr::Other(tree) = tree {
-            let branches = lower::tree(tree, &scope)?;
-            let doc = doc.into_option().unwrap_or_default().to_owned();
-            collected.policies.borrow_mut().push(Group { name: name.to_owned(), doc, branches });
+        let doc = doc.into_option().unwrap_or_default().to_owned();
+        for value in [tree, rules] {
+            let NoneOr::Other(value) = value else { continue };
+            let branches = lower::rules(value, &scope)?;
+            if name.is_empty() {
+                collected.add_when(branches);
+            } else {
+                let (name, doc) = (name.to_owned(), doc.clone());
+                collected.policies.borrow_mut().push(Group { name, doc, branches });
+            }
         }
-        Ok(NoneType)
+        Ok(PolicyValue)
     }
 
     /// What holds where no rule matches: the effect, the sandbox of rules that
@@ -66,13 +81,14 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<NoneType> {
         let (span, collected) = (span_here(eval), Collected::of(eval)?);
+        collected.hear(&span);
         if let Some(first) = collected.settings_at.replace(Some(span.clone())) {
             return Err(Mistake::new("settings() is called twice")
                 .hint(format!("it was first called at {first}"))
                 .into());
         }
         if let NoneOr::Other(value) = default {
-            let rule = lower::rule(value, &Scope { span: &span, collected })?;
+            let rule = lower::default_rule(value, &Scope { span: &span, collected })?;
             collected.settings.borrow_mut().default = Some(rule);
         }
         if let NoneOr::Other(value) = default_sandbox {

@@ -24,9 +24,10 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
     /// `fs` matches, `net` the network, `serve` the ports the host may connect
     /// to, `env` the variables it sees, `limits` what it may use up. `protect`
     /// keeps paths that steer programs outside read-only, `unprotect` takes some
-    /// off that list. `extends` starts from another sandbox.
+    /// off that list. `extends` starts from another sandbox. Without a name it is
+    /// called after its line.
     fn sandbox<'v>(
-        name: &str,
+        #[starlark(default = NoneOr::None)] name: NoneOr<&'v str>,
         #[starlark(default = NoneOr::None)] tree: NoneOr<Value<'v>>,
         #[starlark(require = named, default = NoneOr::None)] default: NoneOr<Value<'v>>,
         #[starlark(require = named, default = NoneOr::None)] fs: NoneOr<Value<'v>>,
@@ -41,6 +42,10 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<SandboxValue> {
         let span = span_here(eval);
+        let name = match name {
+            NoneOr::Other(name) => name.to_owned(),
+            NoneOr::None => format!("sandbox_line_{}", span.line),
+        };
         if name.is_empty() {
             return Err(Mistake::new("a sandbox needs a name").into());
         }
@@ -81,7 +86,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
             draft.said.protect = true;
         }
         if let NoneOr::Other(value) = extends {
-            draft = based_on(value, &draft)?;
+            draft = based_on(value, &draft, Collected::of(eval)?)?;
         }
         let draft = Arc::new(draft);
         Collected::of(eval)?.define(&draft)?;
@@ -124,12 +129,19 @@ fn protection(
     Ok(said.then_some(result))
 }
 
-fn based_on(value: Value<'_>, draft: &Draft) -> crate::mistake::Result<Draft> {
+fn based_on(
+    value: Value<'_>,
+    draft: &Draft,
+    collected: &Collected,
+) -> crate::mistake::Result<Draft> {
     match lower::sandbox_arg(value)? {
         SandboxUse::Value(base) if base.sandbox.unrestricted => {
             Err(Mistake::new("a sandbox cannot extend `unrestricted`"))
         }
-        SandboxUse::Value(base) => Ok(base.overlaid(draft)),
+        SandboxUse::Value(base) => {
+            collected.building_on(&base);
+            Ok(base.overlaid(draft))
+        }
         SandboxUse::Named(name) => {
             Err(Mistake::new(format!("extends needs the sandbox itself, found its name `{name}`"))
                 .hint(format!("write extends = {name}"))
@@ -150,7 +162,9 @@ pub(crate) fn sandbox_methods(builder: &mut MethodsBuilder) {
         draft.sandbox.name = this.0.sandbox.name.clone();
         draft.sandbox.span = span_here(eval);
         let draft = Arc::new(draft);
-        Collected::of(eval)?.redefine(&draft);
+        let collected = Collected::of(eval)?;
+        collected.building_on(&other.0);
+        collected.redefine(&draft);
         Ok(SandboxValue(draft))
     }
 }

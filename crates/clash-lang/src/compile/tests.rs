@@ -5,7 +5,7 @@ use clash_policy::{Action, Effect, World, decide, ir};
 
 /// Files by name, as a policy's `load()` would find them.
 #[derive(Default)]
-struct Files(Vec<(&'static str, String)>);
+pub(super) struct Files(pub(super) Vec<(&'static str, String)>);
 
 impl Sources for Files {
     fn read(&self, path: &Path) -> io::Result<String> {
@@ -14,29 +14,59 @@ impl Sources for Files {
     }
 }
 
-fn layer(policy: &str) -> Result<Layer, Diagnostic> {
-    let files = Files(vec![("/p/policy.star", policy.to_owned())]);
-    compile("/p/policy.star", LayerKind::User, true, &files).map(|compiled| compiled.layer)
+pub(super) fn layer(policy: &str) -> Result<Layer, Diagnostic> {
+    layer_of(&Files(vec![("/p/policy.star", policy.to_owned())]))
 }
 
-fn mistake(policy: &str) -> String {
-    layer(policy).unwrap_err().to_string()
+pub(super) fn layer_of(files: &dyn Sources) -> Result<Layer, Diagnostic> {
+    compile("/p/policy.star", LayerKind::User, true, files).map(|compiled| compiled.layer)
 }
 
-fn decided(policy: &str, script: &str) -> (Effect, String, String) {
+/// What a layer says about `git push`, `plan: git push`, `Read $PWD/x`,
+/// `fetch https://x.test` or the name of any other tool.
+pub(super) fn on(layer: &Layer, what: &str) -> (Effect, String, String) {
+    let (mode, what) = what
+        .split_once(": ")
+        .filter(|(mode, _)| mode.chars().all(char::is_alphanumeric))
+        .unwrap_or(("default", what));
+    let (first, rest) = what.split_once(' ').unwrap_or((what, ""));
+    let tool = clash_policy::tool::canonical(first).0;
+    let about = |script, tool, path, url| {
+        let about = expect::About { script, tool, path, url, input: None, mode, agent: "claude" };
+        about.action().unwrap()
+    };
+    let is_tool = first.starts_with(char::is_uppercase) || first.starts_with("mcp__");
+    let action = match first {
+        "fetch" => about(None, None, None, Some(rest)),
+        _ if is_tool && rest.is_empty() => about(None, Some(tool), None, None),
+        _ if is_tool => about(None, Some(tool), Some(rest), None),
+        _ => about(Some(what), None, None, None),
+    };
+    decision(layer, &action)
+}
+
+fn decision(layer: &Layer, action: &Action) -> (Effect, String, String) {
     let built_in = compile(library::BUILT_IN, LayerKind::BuiltIn, true, &Files::default()).unwrap();
-    let bytes = ir::encode(&[layer(policy).unwrap(), built_in.layer], &[], 0);
+    let bytes = ir::encode(&[layer.clone(), built_in.layer], &[], 0);
     let places = Places::imagined();
-    let world = World { places: &places, links: &NoLinks, baseline: &[], cage: &[] };
-    let action = Action::script("claude", "default", script);
-    let decision = decide(ir::Ir::open(&bytes, 0).unwrap(), &action, &world).unwrap();
+    let world =
+        World { places: &places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[] };
+    let decision = decide(ir::Ir::open(&bytes, 0).unwrap(), action, &world).unwrap();
     let cause = match &decision.decisive().unwrap().cause {
         Cause::Rule { span, trail, .. } => {
             format!("{} {span}", trail.join(" > "))
         }
         other => format!("{other:?}"),
     };
-    (decision.effect, decision.sandbox.unwrap().name, cause)
+    (decision.effect, decision.sandbox.map(|s| s.name).unwrap_or_default(), cause)
+}
+
+pub(super) fn mistake(policy: &str) -> String {
+    layer(policy).unwrap_err().to_string()
+}
+
+fn decided(policy: &str, script: &str) -> (Effect, String, String) {
+    decision(&layer(policy).unwrap(), &Action::script("claude", "default", script))
 }
 
 /// The sandbox of the post that introduced ecosystem presets, as it stands there.

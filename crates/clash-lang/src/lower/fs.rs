@@ -3,19 +3,38 @@
 use clash_policy::{Caps, Effect, FsRule, PathPattern, Span};
 use starlark::values::Value;
 use starlark::values::dict::DictRef;
+use starlark::values::list::ListRef;
 
 use super::net::tree_entry;
-use super::{alternatives, dict_entries, effect};
+use super::{alternatives, dict_entries, effect, loose_effect};
 use crate::draft::Draft;
 use crate::mistake::{Mistake, Result};
 use crate::nearest::nearest;
+use crate::older::PathValue;
 use crate::value::{EffectValue, KeyValue};
 
 /// The `fs` of a sandbox.
 pub(crate) fn fs_rules(value: Value<'_>, place: &Span) -> Result<Vec<FsRule>> {
+    if let Some(list) = ListRef::from_value(value) {
+        return older_list(list);
+    }
     let mut rules = Vec::new();
     for (key, then) in dict_entries(value, "a dict of paths and effects")? {
         entry(key, then, "", place, &mut rules)?;
+    }
+    Ok(rules)
+}
+
+/// The older form: a list of paths, each with its effect.
+fn older_list(list: &ListRef<'_>) -> Result<Vec<FsRule>> {
+    let mut rules = Vec::new();
+    for item in list.iter() {
+        let path = PathValue::from_value(item).ok_or_else(|| {
+            Mistake::new(format!("`{}` is no path with an effect", item.to_str()))
+                .hint("a list holds cwd().allow(), home().child(\".cargo\").allow() and the like; otherwise write fs = {path: effect}")
+                .near(item.to_str())
+        })?;
+        rules.extend(path.fs_rules()?);
     }
     Ok(rules)
 }
@@ -34,7 +53,7 @@ pub(crate) fn sandbox_tree(value: Value<'_>, place: &Span, draft: &mut Draft) ->
 }
 
 pub(crate) fn sandbox_default(value: Value<'_>, place: &Span) -> Result<Effect> {
-    let effect = effect(value, place)?;
+    let effect = loose_effect(value, place)?;
     if effect.cow || effect.caps.is_some() {
         return Err(Mistake::new("the default of a sandbox is allow(), ask() or deny()")
             .at(&effect.span)
@@ -79,7 +98,8 @@ fn directory(key: Value<'_>) -> Result<&str> {
     }
 }
 
-fn join(base: &str, path: &str) -> Result<String> {
+/// A path below another, or one that stands alone.
+pub(crate) fn join(base: &str, path: &str) -> Result<String> {
     let rooted = path.starts_with(['/', '$', '~']);
     if path.split('/').any(|part| part == "..") {
         return Err(Mistake::new(format!("`{path}` climbs with `..`"))

@@ -3,6 +3,7 @@
 mod fs;
 mod limits;
 mod net;
+mod rules;
 mod tree;
 
 use clash_policy::rule::Rule;
@@ -15,10 +16,10 @@ use crate::collected::Collected;
 use crate::mistake::{Mistake, Result};
 use crate::value::{EffectValue, SandboxUse, SandboxValue};
 
-pub(crate) use fs::{fs_rules, sandbox_default, sandbox_tree};
+pub(crate) use fs::{fs_rules, join, sandbox_default, sandbox_tree};
 pub(crate) use limits::{env, limits, relative_paths};
 pub(crate) use net::{net, port};
-pub(crate) use tree::tree;
+pub(crate) use rules::rules;
 
 /// The call that is being read, and what the policy has said so far.
 pub(crate) struct Scope<'a> {
@@ -49,6 +50,17 @@ pub(crate) fn effect(value: Value<'_>, place: &Span) -> Result<EffectValue> {
     }
 }
 
+/// An effect where older policies also have its name as a string.
+pub(crate) fn loose_effect(value: Value<'_>, place: &Span) -> Result<EffectValue> {
+    let named = match value.unpack_str() {
+        Some("allow") => Effect::Allow,
+        Some("ask") => Effect::Ask,
+        Some("deny") => Effect::Deny,
+        _ => return effect(value, place),
+    };
+    Ok(EffectValue::bare(named, place))
+}
+
 fn not_an_effect(value: Value<'_>) -> Mistake {
     if value.is_none() {
         return Mistake::new("a key has no effect")
@@ -61,7 +73,15 @@ fn not_an_effect(value: Value<'_>) -> Mistake {
 
 /// A leaf of a tree.
 pub(crate) fn rule(value: Value<'_>, scope: &Scope<'_>) -> Result<Rule> {
-    let effect = effect(value, scope.span)?;
+    rule_of(effect(value, scope.span)?, scope)
+}
+
+/// What holds where no rule matches.
+pub(crate) fn default_rule(value: Value<'_>, scope: &Scope<'_>) -> Result<Rule> {
+    rule_of(loose_effect(value, scope.span)?, scope)
+}
+
+fn rule_of(effect: EffectValue, scope: &Scope<'_>) -> Result<Rule> {
     if effect.cow {
         return Err(Mistake::new("cow() belongs to the file rules of a sandbox")
             .at(&effect.span)

@@ -7,7 +7,7 @@ use starlark::values::Value;
 use starlark::values::dict::DictRef;
 use starlark::values::list::ListRef;
 
-use super::{alternatives, dict_entries, effect};
+use super::{alternatives, dict_entries, effect, loose_effect};
 use crate::draft::Draft;
 use crate::mistake::{Mistake, Result};
 use crate::value::KeyValue;
@@ -35,11 +35,12 @@ pub(crate) fn net(value: Value<'_>, place: &Span) -> Result<Net> {
         }
         return Ok(Net::Hosts { rules, default });
     }
-    if KeyValue::from_value(value).is_some() || value.unpack_str().is_some() {
+    let named = value.unpack_str().is_some_and(|text| !matches!(text, "allow" | "ask" | "deny"));
+    if KeyValue::from_value(value).is_some() || named {
         let rules = vec![net_rule(value, Effect::Allow, place).map_err(|m| m.hint(SHAPES))?];
         return Ok(Net::Hosts { rules, default: Effect::Deny });
     }
-    let effect = effect(value, place).map_err(|_| {
+    let effect = loose_effect(value, place).map_err(|_| {
         Mistake::new(format!("`{}` is nothing a network can be", value.to_str())).hint(SHAPES)
     })?;
     Ok(match effect.effect {

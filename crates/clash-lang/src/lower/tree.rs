@@ -65,12 +65,33 @@ pub(crate) fn tree(value: Value<'_>, scope: &Scope<'_>) -> Result<Vec<Branch>> {
     for (key, then) in dict_entries(value, "a dict of keys and effects")? {
         let is_default = matches!(KeyValue::from_value(key), Some(KeyValue::Default));
         if is_default && DictRef::from_value(then).is_none() {
-            scope.collected.fall_back_to(rule(then, scope)?);
+            scope.collected.fall_back_to(super::default_rule(then, scope)?);
         } else {
             entry(key, then, Place::Top, scope, &mut out)?;
         }
     }
     Ok(out)
+}
+
+/// Hosts among the rules of a policy are about what the agent itself fetches;
+/// a search has no host, so it is meant only by all of them.
+pub(super) fn host_rules(value: Value<'_>, scope: &Scope<'_>) -> Result<Vec<Branch>> {
+    let mut hosts = Vec::new();
+    let mut search = Vec::new();
+    for (key, then) in dict_entries(value, "a dict of hosts and effects")? {
+        if matches!(KeyValue::from_value(key), Some(KeyValue::Network)) {
+            let rest = Path::one(Subject::Host, Pattern::Any, Place::Nothing);
+            hosts.push(nest(rest.keys, Node::Rule(rule(then, scope)?))?);
+            let tool =
+                Path::one(Subject::Tool, Pattern::Literal("WebSearch".to_owned()), Place::Nothing);
+            search.push(nest(tool.keys, Node::Rule(rule(then, scope)?))?);
+        } else {
+            entry(key, then, Place::Hosts, scope, &mut hosts)?;
+        }
+    }
+    let tool = Path::one(Subject::Tool, Pattern::Literal("WebFetch".to_owned()), Place::Hosts);
+    search.insert(0, nest(tool.keys, Node::Tree(hosts))?);
+    Ok(search)
 }
 
 fn branches(value: Value<'_>, at: Place, scope: &Scope<'_>) -> Result<Vec<Branch>> {

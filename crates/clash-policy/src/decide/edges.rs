@@ -10,6 +10,7 @@ use crate::ir::{EdgeRef, Matcher, NodeRef};
 use crate::judge::closeness;
 use crate::pattern::host_matches;
 use crate::rule::{ONLY_HOST, Subject};
+use crate::shell::{Next, Word, next_significant};
 
 use super::DecideError;
 use super::facts::Facts;
@@ -74,12 +75,24 @@ struct Candidate<'x> {
     sure: bool,
 }
 
-/// The words that may come next.
-enum Words<'x> {
-    /// One of these.
-    Known(Vec<Candidate<'x>>),
-    /// One of these, or any word at all, going on at this place.
-    Any(Vec<Candidate<'x>>, usize),
+/// The words that may come next: one of the known, or one that the shell decides.
+struct Words<'x> {
+    known: Vec<Candidate<'x>>,
+    open: Option<Open<'x>>,
+}
+
+/// Any word that begins with this text.
+struct Open<'x> {
+    prefix: &'x str,
+    next: usize,
+    /// It may become any number of words.
+    wild: bool,
+}
+
+impl Open<'_> {
+    fn place(&self, place: Place) -> Place {
+        Place { wild: self.wild, ..behind(place, self.next) }
+    }
 }
 
 /// Beyond this many words a command is taken to hold any word.
@@ -88,17 +101,22 @@ const LOOK_AHEAD: usize = 64;
 pub(super) fn steps<'a>(node: &NodeRef<'a>, facts: &Facts<'_>, place: Place) -> Result<Steps<'a>> {
     let mut steps = Vec::new();
     let words = next_words(facts, place);
-    if let Words::Known(known) = &words {
-        for Candidate { text, next, sure } in known {
-            let next = behind(place, *next);
-            let found = node.exact(Subject::Word, text)?;
-            steps.extend(found.into_iter().map(|edge| Step { edge, next, sure: *sure }));
+    for Candidate { text, next, sure } in &words.known {
+        let next = behind(place, *next);
+        let found = node.exact(Subject::Word, text)?;
+        steps.extend(found.into_iter().map(|edge| Step { edge, next, sure: *sure }));
+    }
+    let mut any_word = None;
+    if let Some(open) = &words.open {
+        let next = open.place(place);
+        if open.prefix.is_empty() {
+            any_word = Some(next);
+        } else {
+            for edge in node.starting(Subject::Word, open.prefix)? {
+                steps.push(Step { edge: edge?, next, sure: false });
+            }
         }
     }
-    let any_word = match words {
-        Words::Any(_, next) => Some(Place { wild: true, ..behind(place, next) }),
-        Words::Known(_) => None,
-    };
     let any_option = option_steps(node, facts, place, &mut steps)?.then_some(place);
     if let Some(sure) = ends(facts, place) {
         let found = node.exact(Subject::End, "")?;
@@ -128,51 +146,68 @@ fn behind(place: Place, next: usize) -> Place {
     Place { at: next, options: next, ..place }
 }
 
-/// The next significant word stands behind options, each of which may have
-/// taken the word after it as its value.
 fn next_words<'x>(facts: &'x Facts<'_>, place: Place) -> Words<'x> {
-    let mut known = Vec::new();
+    let none = Words { known: Vec::new(), open: None };
     if facts.opaque {
-        return Words::Known(known);
+        return none;
     }
     if place.wild {
-        return Words::Any(known, place.at);
+        return Words { open: Some(Open { prefix: "", next: place.at, wild: true }), ..none };
     }
+    let mut words = match next_significant(facts.words, place.at) {
+        Next::End => none,
+        Next::Sure { index } => match facts.words.get(index).and_then(Word::known) {
+            Some(word) => {
+                let text = if index == 0 { base_name(word) } else { word };
+                Words { known: vec![Candidate { text, next: index + 1, sure: true }], open: None }
+            }
+            None => none,
+        },
+        Next::Unsure => possible_words(facts, place),
+    };
+    if place.at == 0 {
+        words.known.extend(program_by_path(facts));
+    }
+    words
+}
+
+/// A key may also name a program by its path, as it is written.
+fn program_by_path<'x>(facts: &'x Facts<'_>) -> Option<Candidate<'x>> {
+    let text = facts.words.first()?.known().filter(|word| word.contains('/'))?;
+    Some(Candidate { text, next: 1, sure: text.starts_with('/') || facts.at_start })
+}
+
+/// The next significant word stands behind options, each of which may have
+/// taken the word after it as its value.
+fn possible_words<'x>(facts: &'x Facts<'_>, place: Place) -> Words<'x> {
     let rest = facts.words.get(place.at..).unwrap_or_default();
+    let mut known = Vec::new();
     let mut after_option = false;
     for (offset, word) in rest.iter().enumerate() {
         let next = place.at + offset + 1;
-        match word.known() {
-            None => return Words::Any(known, next),
-            Some(_) if offset > LOOK_AHEAD => return Words::Any(known, next),
-            Some(program) if place.at == 0 => {
-                let (text, sure) = program_name(program);
-                known.push(Candidate { text, next, sure });
-                break;
-            }
-            Some(option) if option.starts_with(['-', '+']) => after_option = true,
-            Some(text) => {
-                known.push(Candidate { text, next, sure: offset == 0 });
-                if !after_option {
-                    break;
-                }
-                after_option = false;
-            }
+        let program = place.at + offset == 0;
+        let Some(text) = word.known().filter(|_| offset <= LOOK_AHEAD) else {
+            let prefix = if program { base_name(word.prefix()) } else { word.prefix() };
+            let open = Open { prefix, next, wild: !word.is_one() || after_option };
+            return Words { known, open: Some(open) };
+        };
+        if text.starts_with(['-', '+']) && !program {
+            after_option = true;
+            continue;
         }
+        let text = if program { base_name(text) } else { text };
+        known.push(Candidate { text, next, sure: false });
+        if !after_option {
+            break;
+        }
+        after_option = false;
     }
-    Words::Known(known)
+    Words { known, open: None }
 }
 
-/// A program is known by its name; elsewhere than in the system's directories
-/// it may be anything that merely has the name.
-fn program_name(program: &str) -> (&str, bool) {
-    match program.rsplit_once('/') {
-        None => (program, true),
-        Some(("/bin" | "/usr/bin" | "/sbin" | "/usr/sbin" | "/usr/local/bin", name)) => {
-            (name, true)
-        }
-        Some((_, name)) => (name, false),
-    }
+/// A program is known by its name, wherever it lies.
+fn base_name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
 }
 
 /// Returns whether any option at all could be among the words.
@@ -186,13 +221,25 @@ fn option_steps<'a>(
         return Ok(false);
     }
     let mut found: Vec<(EdgeRef<'a>, bool)> = Vec::new();
-    let any = each_option(facts, place, |form, sure| {
-        for edge in node.exact(Subject::Option, form)? {
+    let any = each_option(facts, place, |option| {
+        let (text, sure) = match option {
+            Form::Whole(text, sure) => (text, sure),
+            // What is known of it may be the option already, and a value.
+            Form::Start(start) => {
+                for (at, _) in start.char_indices().skip(3) {
+                    let leading = start.get(..at).unwrap_or_default();
+                    let edges = node.exact(Subject::Option, leading)?;
+                    found.extend(edges.into_iter().map(|edge| (edge, false)));
+                }
+                (start, false)
+            }
+        };
+        for edge in node.exact(Subject::Option, text)? {
             found.push((edge, sure));
         }
         // Many programs take a long option abbreviated.
-        if form.len() > 2 && form.starts_with("--") {
-            for edge in node.starting(Subject::Option, form)? {
+        if text.len() > 2 && text.starts_with("--") {
+            for edge in node.starting(Subject::Option, text)? {
                 found.push((edge?, false));
             }
         }
@@ -205,24 +252,42 @@ fn option_steps<'a>(
     Ok(any)
 }
 
-/// Hands over the forms of every option among the remaining words, and whether
-/// it certainly is one. Returns whether there may be others.
+/// An option among the words, as a key may name it.
+#[derive(Clone, Copy)]
+enum Form<'x> {
+    /// The option, and whether it certainly is one.
+    Whole(&'x str, bool),
+    /// A long option that begins like this.
+    Start(&'x str),
+}
+
+/// Hands over the forms of every option among the remaining words. Returns
+/// whether there may be others.
 fn each_option(
     facts: &Facts<'_>,
     place: Place,
-    mut form: impl FnMut(&str, bool) -> Result<()>,
+    mut form: impl FnMut(Form<'_>) -> Result<()>,
 ) -> Result<bool> {
     let rest = facts.words.get(place.options..).unwrap_or_default();
     let (mut any, mut ended) = (place.wild, false);
     for word in rest {
-        let Some(word) = word.known() else {
-            any = true;
-            continue;
-        };
-        if word.starts_with('-') && word.len() > 1 {
-            option_forms(word).iter().try_for_each(|one| form(one, !ended))?;
+        match (word, word.prefix()) {
+            (Word::Known(word), _) => {
+                if word.starts_with('-') && word.len() > 1 {
+                    let mut whole = |one: &String| form(Form::Whole(one, !ended));
+                    option_forms(word).iter().try_for_each(&mut whole)?;
+                }
+                ended |= word == "--";
+            }
+            (Word::Home(_), _) => {}
+            (_, start) if start.len() > 2 && start.starts_with("--") => match start.split_once('=')
+            {
+                Some((name, _)) => form(Form::Whole(name, false))?,
+                None => form(Form::Start(start))?,
+            },
+            // Short options may be bundled behind what is known of the word.
+            (_, start) => any |= start.is_empty() || start.starts_with('-'),
         }
-        ended |= word == "--";
     }
     Ok(any)
 }
@@ -338,21 +403,24 @@ fn pattern_steps<'a>(
             step(Place { at: facts.words.len(), ..place }, true);
         }
         (Subject::Word, _) => {
-            let (Words::Known(known) | Words::Any(known, _)) = words;
-            for Candidate { text, next, sure } in known {
+            for Candidate { text, next, sure } in &words.known {
                 if edge.matches_text(text)? {
                     step(behind(place, *next), *sure);
                 }
             }
-            if let Words::Any(_, next) = words {
-                step(Place { wild: true, ..behind(place, *next) }, false);
+            if let Some(open) = &words.open {
+                step(open.place(place), false);
             }
         }
         (Subject::Option, _) if !facts.opaque => {
             let mut found = None;
-            let any = each_option(facts, place, |form, sure| {
-                if edge.matches_text(form)? {
-                    found = Some(sure || found == Some(true));
+            let any = each_option(facts, place, |option| {
+                match option {
+                    Form::Whole(form, sure) if edge.matches_text(form)? => {
+                        found = Some(sure || found == Some(true));
+                    }
+                    Form::Whole(..) => {}
+                    Form::Start(_) => found = found.or(Some(false)),
                 }
                 Ok(())
             })?;

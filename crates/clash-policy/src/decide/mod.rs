@@ -9,17 +9,18 @@
 mod edges;
 mod facts;
 mod reach;
+mod redirections;
 mod stack;
 mod walk;
 
 use crate::action::{Action, FileUse, HostUse, Input};
 use crate::effect::{Caps, Effect};
-use crate::ir::{Ir, IrError};
+use crate::ir::{Ir, IrError, SandboxRef};
 use crate::judge::{Verdict, World, is_caged, judge};
 use crate::path::PathError;
 use crate::rule::LayerKind;
 use crate::sandbox::Sandbox;
-use crate::shell::{self, Command};
+use crate::shell::{self, Command, Position, Word};
 use crate::span::Span;
 
 use facts::Facts;
@@ -84,8 +85,10 @@ pub enum Cause {
         span: Span,
         reason: Option<String>,
     },
-    /// A shell builtin that starts no program.
+    /// It starts no program, or only passes on what it reads.
     Inert,
+    /// No rule is about the file the shell opens; the sandbox has the say.
+    Opened,
     /// The path is clash's own or steers the agent.
     Cage,
 }
@@ -157,28 +160,91 @@ impl<'a> Decider<'_, 'a> {
     }
 
     fn script(&self, commands: &[Command]) -> Result<Decision, DecideError> {
-        // A builtin that starts no program needs a decision only where a rule
-        // names it, or where there is nothing else to decide about.
-        let all_inert = commands.iter().all(shell::is_inert);
+        // What starts no program needs a decision only where a rule names it, or
+        // where there is nothing else to decide about.
+        let needs_none = |command: &Command| shell::is_inert(command) || shell::is_filter(command);
+        let nothing_else = commands.iter().all(needs_none);
         let mut parts = Vec::with_capacity(commands.len());
         for command in commands {
-            let facts = Facts::command(self.action, self.world, command);
-            let inert = shell::is_inert(command);
-            let ruling = match self.stack.rule(&facts, inert && !all_inert)? {
-                Some(ruling) => ruling,
-                None if inert => Ruling::inert(),
-                None => self.stack.by_default(),
+            let ruling = if runs_elsewhere(command) {
+                self.elsewhere(command)?
+            } else {
+                self.command(command, needs_none(command), nothing_else)?
             };
-            parts.push((ruling, command.text.clone()));
+            parts.push((ruling, shown(command)));
         }
         if parts.iter().all(|(ruling, _)| ruling.sandbox.is_none()) {
-            for (ruling, _) in &mut parts {
+            for (ruling, _) in parts.iter_mut().filter(|(r, _)| r.effect == Effect::Allow) {
                 *ruling = self.stack.by_default();
             }
         }
         let mut decision = combine(parts)?;
         for (part, command) in decision.parts.iter_mut().zip(commands) {
             part.opaque = command.opaque;
+        }
+        self.redirections(decision, commands)
+    }
+
+    fn command(
+        &self,
+        command: &Command,
+        needs_none: bool,
+        nothing_else: bool,
+    ) -> Result<Ruling<'a>, DecideError> {
+        let facts = Facts::command(self.action, self.world, command);
+        Ok(match self.stack.rule(&facts, needs_none && !nothing_else)? {
+            // It runs in the room of what it stands beside.
+            Some(ruling) if needs_none && !ruling.names_sandbox && !nothing_else => {
+                Ruling { sandbox: None, ..ruling }
+            }
+            Some(ruling) => ruling,
+            None if needs_none => Ruling::inert(),
+            None => self.stack.by_default(),
+        })
+    }
+
+    /// A command on another machine or in a container has no room here, and what
+    /// is allowed here is not allowed there: only what a rule refuses counts.
+    fn elsewhere(&self, command: &Command) -> Result<Ruling<'a>, DecideError> {
+        let facts = Facts::command(self.action, self.world, command);
+        let ruling = self.stack.rule(&facts, true)?;
+        Ok(match ruling.filter(|ruling| ruling.effect > Effect::Allow) {
+            Some(ruling) => Ruling { sandbox: None, ..ruling },
+            None => Ruling::inert(),
+        })
+    }
+
+    /// Adds the files that redirections open and that are not simply allowed.
+    fn redirections(
+        &self,
+        mut decision: Decision,
+        commands: &[Command],
+    ) -> Result<Decision, DecideError> {
+        for opened in commands.iter().flat_map(|c| redirections::opened(c, self.world)) {
+            let (file, what) = (&opened.file, opened.shown);
+            let mut part = if file.needs.intersects(Caps::CHANGE) && is_caged(file, self.world) {
+                Part::new(Ruling::caged(), what)?
+            } else {
+                let action = Action { tool: opened.tool.to_owned(), ..self.action.clone() };
+                let facts = Facts { file: Some(file), ..Facts::tool(&action, self.world) };
+                let ruling = self.stack.rule(&facts, false)?.unwrap_or_else(Ruling::opened);
+                let own = ruling.sandbox.map(|sandbox| sandbox.to_sandbox()).transpose()?;
+                let mut part = Part::new(ruling, what)?;
+                for sandbox in own.iter().chain(&decision.sandbox) {
+                    let judged = judge_file(sandbox, file, self.world)?;
+                    if judged.effect > part.effect {
+                        part.effect = judged.effect;
+                        part.sandbox = Some(sandbox.name.clone());
+                        part.judged = Some(judged);
+                    }
+                }
+                part
+            };
+            if part.effect > Effect::Allow {
+                part.opaque = None;
+                decision.effect = decision.effect.max(part.effect);
+                decision.parts.push(part);
+            }
         }
         Ok(decision)
     }
@@ -227,14 +293,50 @@ impl<'a> Decider<'_, 'a> {
     }
 }
 
+impl Part {
+    fn new(ruling: Ruling<'_>, what: String) -> Result<Self, DecideError> {
+        let sandbox = ruling.sandbox.map(|sandbox| sandbox.name()).transpose()?;
+        Ok(Self {
+            what,
+            effect: ruling.effect,
+            sandbox: sandbox.map(str::to_owned),
+            cause: ruling.cause,
+            overruled: ruling.overruled,
+            opaque: None,
+            judged: None,
+        })
+    }
+}
+
+/// A command that another one runs has the text of that one, so its own words
+/// are shown.
+fn shown(command: &Command) -> String {
+    if !matches!(command.position.last(), Some(Position::Wrapper(_) | Position::Elsewhere(_)))
+        || command.words.is_empty()
+    {
+        return command.text.clone();
+    }
+    let word = |word: &Word| match word {
+        Word::Known(text) if text.contains(char::is_whitespace) => format!("'{text}'"),
+        Word::Known(text) => text.clone(),
+        Word::Home(rest) => format!("~{rest}"),
+        Word::Partial(start) => format!("{start}…"),
+        Word::Unknown => "…".to_owned(),
+    };
+    command.words.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+fn runs_elsewhere(command: &Command) -> bool {
+    command.position.iter().any(|position| matches!(position, Position::Elsewhere(_)))
+}
+
 /// Puts the answers for all parts together.
 fn combine(rulings: Vec<(Ruling<'_>, String)>) -> Result<Decision, DecideError> {
     let effect = rulings.iter().map(|(r, _)| r.effect).max().unwrap_or(Effect::Deny);
-    let mut room: Option<(crate::ir::SandboxRef<'_>, String)> = None;
+    let mut room: Option<(SandboxRef<'_>, String)> = None;
     let mut conflict = None;
     let mut parts = Vec::with_capacity(rulings.len());
     for (ruling, what) in rulings {
-        let name = ruling.sandbox.map(|s| s.name()).transpose()?.map(str::to_owned);
         match (ruling.sandbox, &room) {
             (Some(sandbox), None) => room = Some((sandbox, what.clone())),
             (Some(sandbox), Some((first, first_what)))
@@ -247,15 +349,7 @@ fn combine(rulings: Vec<(Ruling<'_>, String)>) -> Result<Decision, DecideError> 
             }
             _ => {}
         }
-        parts.push(Part {
-            what,
-            effect: ruling.effect,
-            sandbox: name,
-            cause: ruling.cause,
-            overruled: ruling.overruled,
-            opaque: None,
-            judged: None,
-        });
+        parts.push(Part::new(ruling, what)?);
     }
     let sandbox = room.map(|(sandbox, _)| sandbox.to_sandbox()).transpose()?;
     // One room has one sandbox: running both commands in either would give

@@ -24,6 +24,10 @@ impl Ruling<'_> {
         Self::without_sandbox(Effect::Allow, Cause::Inert)
     }
 
+    pub(super) fn opened() -> Self {
+        Self::without_sandbox(Effect::Allow, Cause::Opened)
+    }
+
     pub(super) fn caged() -> Self {
         Self::without_sandbox(Effect::Deny, Cause::Cage)
     }

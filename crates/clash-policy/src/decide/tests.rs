@@ -1,5 +1,6 @@
 use super::*;
 use crate::ir::encode;
+use crate::net::{HostPattern, Net, NetRule};
 use crate::path::{NoLinks, Places};
 use crate::rule::{Branch, Group, Key, Layer, Node, Pattern, Rule, Settings, Subject};
 use crate::sandbox::{FsRule, PathPattern};
@@ -66,7 +67,13 @@ fn run(layers: &[Layer], action: &Action) -> Decision {
         vars: vec![],
     };
     let cage = ["/home/u/app/.claude/settings.json".into()];
-    let world = World { places: &places, links: &NoLinks, baseline: &[], cage: &cage };
+    let world = World {
+        places: &places,
+        cwd: &places.project,
+        links: &NoLinks,
+        baseline: &[],
+        cage: &cage,
+    };
     decide(ir, action, &world).unwrap()
 }
 
@@ -110,7 +117,8 @@ fn the_strictest_command_decides_for_the_script() {
     assert_eq!(bash(&p, "cargo build && sudo reboot").0, Effect::Deny);
     assert_eq!(bash(&p, "cd x && cargo build && echo done").0, Effect::Allow);
     assert_eq!(bash(&p, "echo hi").0, Effect::Ask);
-    assert_eq!(bash(&p, "echo $(cargo build)").0, Effect::Ask);
+    assert_eq!(bash(&p, "echo $(cargo build)").0, Effect::Allow);
+    assert_eq!(bash(&p, "echo $(sudo reboot)").0, Effect::Deny);
 }
 
 #[test]
@@ -239,4 +247,221 @@ fn an_untrusted_project_cannot_swap_the_sandbox_of_the_user() {
     let user = layer(LayerKind::User, npm(Effect::Allow, Some("rust")));
     let (effect, sandbox) = bash(&[untrusted, user, built_in()], "npm test");
     assert_eq!((effect, sandbox.as_deref()), (Effect::Ask, Some("rust")));
+}
+
+fn user(branches: Vec<Branch>) -> [Layer; 2] {
+    [layer(LayerKind::User, branches), built_in()]
+}
+
+fn bash_tree(below: Vec<Branch>) -> Vec<Branch> {
+    vec![tree(Subject::Tool, &["Bash"], below)]
+}
+
+fn tool(name: &str, input: Input) -> Action {
+    Action { tool: name.into(), input, ..Action::script("claude", "default", "") }
+}
+
+#[test]
+fn among_tools_the_most_specific_key_decides() {
+    let layers = user(vec![
+        leaf(Subject::Tool, &["**"], Effect::Deny, None),
+        leaf(Subject::Tool, &["mcp__*"], Effect::Ask, None),
+        leaf(Subject::Tool, &["mcp__db"], Effect::Allow, None),
+    ]);
+    let effect = |name| run(&layers, &tool(name, Input::Fields(vec![]))).effect;
+    assert_eq!(effect("mcp__db"), Effect::Allow);
+    assert_eq!(effect("mcp__other"), Effect::Ask);
+    assert_eq!(effect("Fancy"), Effect::Deny);
+}
+
+#[test]
+fn policies_are_independent_and_the_strictest_holds() {
+    let allows = Group {
+        branches: bash_tree(vec![leaf(Subject::Word, &["make"], Effect::Allow, None)]),
+        ..Group::default()
+    };
+    let asks = Group {
+        branches: bash_tree(vec![leaf(Subject::Word, &["**"], Effect::Ask, None)]),
+        ..Group::default()
+    };
+    let both = Layer { groups: vec![allows, asks], ..layer(LayerKind::User, vec![]) };
+    assert_eq!(bash(&[both, built_in()], "make").0, Effect::Ask);
+}
+
+#[test]
+fn an_option_below_whatever_remains_is_looked_for_everywhere() {
+    let layers = user(bash_tree(vec![tree(
+        Subject::Word,
+        &["git"],
+        vec![
+            tree(
+                Subject::Word,
+                &["**"],
+                vec![leaf(Subject::Option, &["--force"], Effect::Deny, None)],
+            ),
+            leaf(Subject::Word, &["**"], Effect::Allow, None),
+        ],
+    )]));
+    assert_eq!(bash(&layers, "git push origin --force").0, Effect::Deny);
+    assert_eq!(bash(&layers, "git push origin").0, Effect::Allow);
+}
+
+#[test]
+fn the_end_of_a_command_is_a_key() {
+    let test = vec![leaf(Subject::End, &[""], Effect::Allow, None)];
+    let layers = user(bash_tree(vec![tree(
+        Subject::Word,
+        &["npm"],
+        vec![tree(Subject::Word, &["test"], test)],
+    )]));
+    assert_eq!(bash(&layers, "npm test").0, Effect::Allow);
+    for longer in ["npm test x", "npm test --watch", "npm test $X", "npm"] {
+        assert_eq!(bash(&layers, longer).0, Effect::Ask, "{longer}");
+    }
+}
+
+#[test]
+fn something_more_specific_and_certain_leaves_no_doubt_about_the_rest() {
+    let layers = user(bash_tree(vec![
+        leaf(Subject::Word, &["pytest"], Effect::Allow, None),
+        leaf(Subject::Word, &["py*"], Effect::Deny, None),
+    ]));
+    assert_eq!(bash(&layers, "pytest -x tests").0, Effect::Allow);
+    assert_eq!(bash(&layers, "python -x").0, Effect::Deny);
+}
+
+#[test]
+fn modes_may_stand_below_a_tool() {
+    let layers = user(bash_tree(vec![
+        leaf(Subject::Mode, &["plan"], Effect::Deny, None),
+        leaf(Subject::Word, &["make"], Effect::Allow, None),
+    ]));
+    assert_eq!(bash(&layers, "make").0, Effect::Allow);
+    assert_eq!(run(&layers, &Action::script("claude", "plan", "ls")).effect, Effect::Deny);
+}
+
+#[test]
+fn paths_are_keys_below_file_tools() {
+    let path = |pattern, effect| Branch {
+        key: Key { subject: Subject::Path, patterns: vec![Pattern::Path(pattern)] },
+        then: Node::Rule(rule(effect, Some("project"))),
+    };
+    let subpath = |path: &str| PathPattern::Subpath { path: path.into(), follow_worktrees: false };
+    let lock = PathPattern::Glob { prefix: "$PWD".into(), pattern: "**/secrets".into() };
+    let layers = user(vec![tree(
+        Subject::Tool,
+        &["Read"],
+        vec![
+            path(subpath("$PWD"), Effect::Allow),
+            path(subpath("$PWD/private"), Effect::Deny),
+            path(lock, Effect::Deny),
+        ],
+    )]);
+    let effect = |path: &str| {
+        let file = FileUse { path: path.into(), needs: Caps::READ, caseless: false };
+        run(&layers, &tool("Read", Input::Files(vec![file]))).effect
+    };
+    assert_eq!(effect("/home/u/app/src/a.rs"), Effect::Allow);
+    assert_eq!(effect("/home/u/app/private/a"), Effect::Deny);
+    assert_eq!(effect("/home/u/app/a/secrets"), Effect::Deny);
+    assert_eq!(effect("/home/u/app/a/secrets/key"), Effect::Deny);
+    assert_eq!(effect("/home/u/app-evil/x"), Effect::Ask);
+}
+
+#[test]
+fn of_several_paths_the_strictest_answer_holds() {
+    let layers = user(vec![leaf(Subject::Tool, &["Edit"], Effect::Allow, Some("project"))]);
+    let file = |path: &str| FileUse { path: path.into(), needs: Caps::WRITE, caseless: false };
+    let files = vec![file("/home/u/app/a"), file("/home/u/app/.clash/policy.star")];
+    let decision = run(&layers, &tool("Edit", Input::Files(files)));
+    assert_eq!((decision.effect, decision.parts.len()), (Effect::Deny, 2));
+    assert_eq!(decision.decisive().unwrap().cause, Cause::Cage);
+}
+
+#[test]
+fn fields_of_a_tool_are_keys_and_a_list_is_refused_for_one_element() {
+    let below = vec![tree(
+        Subject::Field,
+        &["db.name"],
+        vec![
+            leaf(Subject::Value, &["prod"], Effect::Deny, None),
+            leaf(Subject::Value, &["test*"], Effect::Allow, None),
+        ],
+    )];
+    let layers = user(vec![tree(Subject::Tool, &["mcp__*"], below)]);
+    let effect = |values: &[&str]| {
+        let values = values.iter().map(|v| (*v).into()).collect();
+        let fields = vec![crate::action::Field { name: "db.name".into(), values }];
+        run(&layers, &tool("mcp__db__query", Input::Fields(fields))).effect
+    };
+    assert_eq!(effect(&["prod"]), Effect::Deny);
+    assert_eq!(effect(&["test1", "test2"]), Effect::Allow);
+    assert_eq!(effect(&["test1", "prod"]), Effect::Deny);
+    assert_eq!(effect(&["test1", "other"]), Effect::Ask);
+    assert_eq!(effect(&[]), Effect::Ask);
+}
+
+#[test]
+fn a_host_is_judged_by_a_sandbox_that_the_rule_names() {
+    let mut net = sandbox("net");
+    net.net = Net::Hosts {
+        rules: vec![NetRule {
+            host: HostPattern::Name("docs.rs".into()),
+            ports: vec![],
+            effect: Effect::Allow,
+            span: Span::default(),
+        }],
+        default: Effect::Deny,
+    };
+    let fetch = |sandbox| {
+        let mut layers = user(vec![leaf(Subject::Tool, &["WebFetch"], Effect::Allow, sandbox)]);
+        layers[0].sandboxes.push(net.clone());
+        let host = |host: &str| HostUse { host: host.into(), port: 443 };
+        let effect =
+            |name: &str| run(&layers, &tool("WebFetch", Input::Hosts(vec![host(name)]))).effect;
+        (effect("docs.rs"), effect("x.test"))
+    };
+    assert_eq!(fetch(Some("net")), (Effect::Allow, Effect::Deny));
+    assert_eq!(fetch(None), (Effect::Allow, Effect::Allow));
+}
+
+#[test]
+fn what_is_said_about_every_command_is_about_programs() {
+    let layers = user(bash_tree(vec![
+        leaf(Subject::Word, &["cargo"], Effect::Allow, None),
+        leaf(Subject::Word, &["**"], Effect::Deny, None),
+        leaf(Subject::Word, &["export"], Effect::Ask, None),
+    ]));
+    assert_eq!(bash(&layers, "cd x && cargo build").0, Effect::Allow);
+    assert_eq!(bash(&layers, "export A=1 && cargo build").0, Effect::Ask);
+    assert_eq!(bash(&layers, "cd x").0, Effect::Deny);
+    assert_eq!(bash(&layers, "cd x && make").0, Effect::Deny);
+}
+
+#[test]
+fn the_default_may_have_a_sandbox_and_the_harness_may_be_switched_off() {
+    let mut top = layer(LayerKind::User, vec![]);
+    top.settings.default = Some(rule(Effect::Allow, Some("rust")));
+    assert_eq!(bash(&[top.clone(), built_in()], "x"), (Effect::Allow, Some("rust".to_owned())));
+    let mut harness = built_in();
+    harness.groups[0].branches = vec![leaf(Subject::Tool, &["Task"], Effect::Deny, None)];
+    let task = tool("Task", Input::Fields(vec![]));
+    assert_eq!(run(&[top.clone(), harness.clone()], &task).effect, Effect::Deny);
+    top.settings.harness_defaults = Some(false);
+    assert_eq!(run(&[top, harness], &task).effect, Effect::Allow);
+}
+
+#[test]
+fn what_had_to_give_way_is_told() {
+    let make = |effect| bash_tree(vec![leaf(Subject::Word, &["make"], effect, None)]);
+    let layers = [
+        layer(LayerKind::Managed, make(Effect::Ask)),
+        layer(LayerKind::Project, make(Effect::Allow)),
+        layer(LayerKind::User, make(Effect::Deny)),
+        built_in(),
+    ];
+    let decision = run(&layers, &Action::script("claude", "default", "make"));
+    assert_eq!(decision.effect, Effect::Deny);
+    let told: Vec<_> = decision.parts[0].overruled.iter().map(|o| (o.layer, o.effect)).collect();
+    assert_eq!(told, [(LayerKind::Managed, Effect::Ask), (LayerKind::Project, Effect::Allow)]);
 }

@@ -415,7 +415,7 @@ pub(crate) fn each_rule(branches: &mut [Branch], to: &mut impl FnMut(&mut Rule))
 
 /// Words the shell leaves as they are, and some it decides.
 pub(crate) fn command() -> impl Strategy<Value = String> {
-    const PROGRAMS: [&str; 12] = [
+    const PROGRAMS: &[&str] = &[
         "git",
         "git",
         "a",
@@ -428,8 +428,10 @@ pub(crate) fn command() -> impl Strategy<Value = String> {
         "./git",
         "/opt/a",
         "A=1",
+        "cat",
+        "\"g$X\"",
     ];
-    const ARGUMENTS: [&str; 17] = [
+    const ARGUMENTS: &[&str] = &[
         "git",
         "push",
         "push",
@@ -447,6 +449,13 @@ pub(crate) fn command() -> impl Strategy<Value = String> {
         "-v",
         "--no-x",
         "*",
+        "-C",
+        "--no-pager",
+        "\"p$X\"",
+        "\"--fo$X\"",
+        "\"--no-x=$X\"",
+        "\"-v$X\"",
+        "~/x",
     ];
     let arguments = vec(select(ARGUMENTS.to_vec()), 0..5);
     (select(PROGRAMS.to_vec()), arguments)

@@ -2,7 +2,7 @@
 
 use clash_policy::pattern::{glob_matches, host_matches};
 use clash_policy::rule::{Key, Pattern, Subject};
-use clash_policy::shell::Word;
+use clash_policy::shell::{Cwd, Next, Word, next_significant};
 
 use super::Thing;
 use super::files;
@@ -145,37 +145,60 @@ fn word(pattern: &Pattern, state: State, thing: Thing<'_>) -> Ways {
         return vec![(true, State { used: all, ..state })];
     }
     let Some(words) = words(thing) else { return Vec::new() };
-    let anything = |used| (false, State { used, options: used, wild: true, ..state });
+    let behind = |at, wild| State { used: at + 1, options: at + 1, wild, ..state };
     if state.wild {
-        return vec![anything(state.used)];
+        let next = State { options: state.used, ..state };
+        return vec![(false, next)];
     }
+    let mut found = match next_significant(words, state.used) {
+        Next::End => Vec::new(),
+        Next::Sure { index } => {
+            let text = words[index].known().unwrap();
+            let text = if index == 0 { base_name(text) } else { text };
+            Vec::from_iter(is(pattern, text).then_some((true, behind(index, false))))
+        }
+        Next::Unsure => possible(pattern, words, state),
+    };
+    // A program may also be named by its path.
+    if let (0, Some(Word::Known(program))) = (state.used, words.first())
+        && program.contains('/')
+        && is(pattern, program)
+    {
+        let at_start = thing.command.is_some_and(|command| command.cwd == Cwd::Start);
+        found.push((program.starts_with('/') || at_start, behind(0, false)));
+    }
+    found
+}
+
+fn base_name(program: &str) -> &str {
+    program.split('/').next_back().unwrap()
+}
+
+fn possible(pattern: &Pattern, words: &[Word], state: State) -> Ways {
     let mut found = Vec::new();
     let mut may_be_value = false;
     for (at, word) in words.iter().enumerate().skip(state.used) {
-        let next = State { used: at + 1, options: at + 1, ..state };
-        match word {
-            // Any word, or none, or several: whatever comes next may be meant.
-            Word::Unknown => {
-                found.push(anything(at + 1));
-                break;
-            }
-            Word::Known(program) if at == 0 => {
-                let (place, name) = program.rsplit_once('/').unwrap_or(("/bin", program));
-                let system = ["/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin"];
-                found.extend(is(pattern, name).then_some((system.contains(&place), next)));
-                break;
-            }
-            Word::Known(option) if option.starts_with('-') || option.starts_with('+') => {
-                may_be_value = true;
-            }
-            Word::Known(text) => {
-                found.extend(is(pattern, text).then_some((at == state.used, next)));
-                if !may_be_value {
-                    break;
-                }
-                may_be_value = false;
-            }
+        let name = |text| if at == 0 { base_name(text) } else { text };
+        let behind = State { used: at + 1, options: at + 1, ..state };
+        let Word::Known(text) = word else {
+            // Any word that begins like this, and more than one if it is no one word.
+            let could = match pattern {
+                Pattern::Literal(literal) => literal.starts_with(name(word.prefix())),
+                _ => true,
+            };
+            let wild = may_be_value || *word == Word::Unknown;
+            found.extend(could.then_some((false, State { wild, ..behind })));
+            break;
+        };
+        if at > 0 && (text.starts_with('-') || text.starts_with('+')) {
+            may_be_value = true;
+            continue;
         }
+        found.extend(is(pattern, name(text)).then_some((false, behind)));
+        if !may_be_value {
+            break;
+        }
+        may_be_value = false;
     }
     found
 }
@@ -184,30 +207,42 @@ fn word(pattern: &Pattern, state: State, thing: Thing<'_>) -> Ways {
 fn option(pattern: &Pattern, state: State, thing: Thing<'_>) -> Ways {
     let Some(words) = words(thing) else { return Vec::new() };
     let rest = words.get(state.options..).unwrap_or_default();
+    let abbreviates = |form: &str| match pattern {
+        Pattern::Literal(long) => {
+            long.starts_with("--") && form.len() > 2 && long.starts_with(form)
+        }
+        _ => false,
+    };
     let (mut sure, mut possible, mut ended) = (false, state.wild, false);
     for word in rest {
-        let Word::Known(word) = word else {
-            possible = true;
-            continue;
-        };
-        if word.starts_with('-') && word.len() > 1 {
-            let name = word.split('=').next().unwrap();
-            let mut forms = vec![word.clone(), name.to_owned()];
-            if !word.starts_with("--") {
-                forms.extend(word.chars().skip(1).map(|letter| format!("-{letter}")));
-            }
-            let named = forms.iter().any(|form| is(pattern, form));
-            let short = forms.iter().any(|form| match pattern {
-                Pattern::Literal(long) => {
-                    long.starts_with("--") && form.len() > 2 && long.starts_with(form.as_str())
+        match word {
+            Word::Known(word) => {
+                if word.starts_with('-') && word.len() > 1 {
+                    let name = word.split('=').next().unwrap();
+                    let mut forms = vec![word.clone(), name.to_owned()];
+                    if !word.starts_with("--") {
+                        forms.extend(word.chars().skip(1).map(|letter| format!("-{letter}")));
+                    }
+                    let named = forms.iter().any(|form| is(pattern, form));
+                    // Behind `--` it is an operand for programs that keep the custom.
+                    sure |= named && !ended;
+                    possible |= named || forms.iter().any(|form| abbreviates(form));
                 }
-                _ => false,
-            });
-            // Behind `--` it is an operand for programs that keep the custom.
-            sure |= named && !ended;
-            possible |= named || short;
+                ended |= word == "--";
+            }
+            Word::Home(_) => {}
+            Word::Partial(start) if start.starts_with("--") && start.len() > 2 => {
+                possible |= match (start.split_once('='), pattern) {
+                    (Some((name, _)), _) => is(pattern, name) || abbreviates(name),
+                    (None, Pattern::Literal(name)) => {
+                        name.starts_with(start.as_str()) || start.starts_with(name.as_str())
+                    }
+                    (None, _) => true,
+                };
+            }
+            Word::Partial(start) => possible |= start.is_empty() || start.starts_with('-'),
+            Word::Unknown => possible = true,
         }
-        ended |= word == "--";
     }
     if sure || possible { vec![(sure, state)] } else { Vec::new() }
 }

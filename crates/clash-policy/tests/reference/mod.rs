@@ -2,6 +2,8 @@
 //! every tree is looked at, with every reading of the words. Works on the owned
 //! policy and shares nothing with the engine but the analysis of scripts, the
 //! text matchers and the filling in of variables.
+//!
+//! Not covered: files that redirections open, and commands run elsewhere.
 
 pub(crate) mod files;
 pub(crate) mod generate;
@@ -155,14 +157,17 @@ impl<'a> Policy<'a> {
     }
 
     fn script(&self, commands: &[Command], thing: Thing<'_>) -> Outcome {
-        let all_inert = commands.iter().all(shell::is_inert);
+        let needs_none = |command: &Command| shell::is_inert(command) || shell::is_filter(command);
+        let nothing_else = commands.iter().all(needs_none);
         let mut parts: Vec<Part> = Vec::new();
         for command in commands {
             let thing = Thing { command: Some(command), ..thing };
-            let inert = shell::is_inert(command);
-            parts.push(match self.rule(thing, inert && !all_inert) {
+            let beside = needs_none(command) && !nothing_else;
+            parts.push(match self.rule(thing, beside) {
+                // It runs in the room of what it stands beside.
+                Some((part, false)) if beside => Part { sandbox: None, ..part },
                 Some((part, _)) => part,
-                None if inert => {
+                None if needs_none(command) => {
                     let effect = Effect::Allow;
                     Part { effect, sandbox: None, why: Why::Inert, judged: None }
                 }
@@ -170,7 +175,9 @@ impl<'a> Policy<'a> {
             });
         }
         if parts.iter().all(|part| part.sandbox.is_none()) {
-            parts.fill(self.by_default().0);
+            for part in parts.iter_mut().filter(|part| part.effect == Effect::Allow) {
+                *part = self.by_default().0;
+            }
         }
         together(parts, true)
     }
@@ -316,12 +323,7 @@ impl Reading<'_> {
     /// possible: what is uncertain about it, they have in common. Keys about two
     /// fields are about different things, and neither stands in for the other.
     fn leaves_no(&self, other: &Self) -> bool {
-        let common = self
-            .steps
-            .iter()
-            .zip(&other.steps)
-            .take_while(|(a, b)| a.rank == b.rank && a.key == b.key)
-            .count();
+        let common = self.steps.iter().zip(&other.steps).take_while(|(a, b)| a == b).count();
         let field = |reading: &Self| reading.steps.get(common).and_then(|step| step.field);
         let independent =
             field(self).is_some() && field(other).is_some() && field(self) != field(other);

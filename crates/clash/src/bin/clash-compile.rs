@@ -6,38 +6,60 @@
 //! may have come with a repository, so it is evaluated in a process that may be
 //! killed by its own limits without taking the hook's answer along.
 //!
-//! Called by clash with `KIND TRUSTED|UNTRUSTED FILE` for each layer that may
-//! exist, highest precedence first. Standard output is the image; a mistake is
-//! one JSON object on standard error and exit status 1.
+//! Called by clash with `KIND TRUST FILE` for each layer that may exist, highest
+//! precedence first; TRUST is `trusted`, `untrusted` or the directory with the
+//! records of what the user trusts. After `--instead` standard input is a JSON
+//! object of files and the texts to take for them: what somebody is about to
+//! write is compiled before it is written. Standard output is the image. Standard error
+//! is JSON, one object a line: `{"compiling": FILE}` before each layer, so that
+//! whoever has to stop this program can say where it was, and at the end the
+//! report: mistakes, warnings, and what the project's policy consists of. With a
+//! mistake there is no image and the exit status is 1.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clash_lang::{Diagnostic, Sources};
+use clash_policy::Span;
 use clash_policy::ir::{self, Input};
 use clash_policy::rule::{Layer, LayerKind};
 use rustix::fs::{Mode, OFlags};
+use serde_json::{Value, json};
 
 #[path = "../stamp.rs"]
 mod stamp;
+#[path = "../trust.rs"]
+mod trust;
 
 fn main() -> ExitCode {
     bound();
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let compiled = requests(&args).and_then(|requests| image(&requests));
-    let written = match compiled {
-        Ok(image) => io::stdout().write_all(&image).map(|()| ExitCode::SUCCESS),
-        Err(mistake) => {
-            let text = serde_json::json!({"message": mistake.to_string(), "hint": mistake.hint()});
-            writeln!(io::stderr(), "{text}").map(|()| ExitCode::FAILURE)
-        }
+    let Some(requests) = requests(&args) else {
+        let _ = writeln!(io::stderr(), "clash-compile is called by clash with the policies");
+        return ExitCode::from(2);
     };
-    written.unwrap_or(ExitCode::FAILURE)
+    let mut stack = Stack::default();
+    if args.first().is_some_and(|first| first == INSTEAD) {
+        match serde_json::from_reader(io::stdin()) {
+            Ok(texts) => stack.watched.instead = texts,
+            Err(_) => return ExitCode::from(2),
+        }
+    }
+    stack.compile(&requests);
+    match stack.finish() {
+        Ok(code) => code,
+        Err(_) => ExitCode::FAILURE,
+    }
 }
+
+/// How long a stack may take, whatever it waits for.
+const DEADLINE: Duration = Duration::from_millis(1900);
 
 /// A policy that never ends, or asks for ever more memory, ends here. The
 /// evaluator has limits of its own but looks at them only now and then: a list
@@ -49,80 +71,187 @@ fn bound() {
         let limit = before.maximum.map_or(most, |limit: u64| limit.min(most));
         let _ = setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) });
     }
+    // Without it there is still the limit of processor time.
+    let _ = std::thread::Builder::new().stack_size(64 << 10).spawn(|| {
+        std::thread::sleep(DEADLINE);
+        std::process::exit(124)
+    });
 }
 
 /// A policy file that may exist.
 struct Request {
     kind: LayerKind,
-    trusted: bool,
+    trust: Trust,
     file: PathBuf,
 }
 
-fn requests(args: &[OsString]) -> Result<Vec<Request>, Mistake> {
+enum Trust {
+    Yes,
+    No,
+    /// As the records in this directory say.
+    Recorded(PathBuf),
+}
+
+const INSTEAD: &str = "--instead";
+
+fn requests(args: &[OsString]) -> Option<Vec<Request>> {
+    let args = match args {
+        [first, args @ ..] if first == INSTEAD => args,
+        args => args,
+    };
     let (triples, rest) = args.as_chunks::<3>();
-    let usage = || Mistake::Usage;
-    if !rest.is_empty() {
-        return Err(usage());
-    }
-    triples
-        .iter()
-        .map(|[kind, trust, file]| {
-            let kind = LayerKind::ALL.into_iter().find(|known| kind == known.word());
-            Ok(Request {
-                kind: kind.ok_or_else(usage)?,
-                trusted: trust == "trusted",
-                file: file.into(),
-            })
-        })
-        .collect()
+    let request = |[kind, trust, file]: &[OsString; 3]| {
+        let kind = LayerKind::ALL.into_iter().find(|known| kind == known.word())?;
+        let trust = match trust.to_str() {
+            Some("trusted") => Trust::Yes,
+            Some("untrusted") => Trust::No,
+            _ => Trust::Recorded(trust.into()),
+        };
+        Some(Request { kind, trust, file: file.into() })
+    };
+    rest.is_empty().then(|| triples.iter().map(request).collect()).flatten()
 }
 
-#[derive(Debug, thiserror::Error)]
-enum Mistake {
-    #[error("clash-compile is called by clash with the policy files to compile")]
-    Usage,
-    #[error("cannot read the policy {}: {source}", path.display())]
-    Unreadable { path: PathBuf, source: io::Error },
-    #[error("the policy does not compile: {0}")]
-    Policy(Diagnostic),
-    #[error("cannot find out where clash-compile itself is: {0}")]
-    OwnPath(io::Error),
+/// The layers compiled so far, and what is to be said about them.
+#[derive(Default)]
+struct Stack {
+    layers: Vec<Layer>,
+    watched: Watched,
+    mistakes: Vec<Value>,
+    warnings: Vec<Value>,
+    project: Value,
 }
 
-impl Mistake {
-    fn hint(&self) -> Option<&str> {
-        match self {
-            Self::Policy(diagnostic) => diagnostic.hint.as_deref(),
-            _ => None,
+impl Stack {
+    /// Every layer, also behind a mistake: who puts one right wants to know all.
+    fn compile(&mut self, requests: &[Request]) {
+        // A new compiler may read an old policy differently.
+        let own = std::env::current_exe();
+        if let Err(error) = own.and_then(|own| self.watched.note(&own)) {
+            let text = format!("cannot find out where clash-compile itself is: {error}");
+            self.mistakes.push(json!({"text": text, "message": text}));
         }
+        let mut user = false;
+        for request in requests {
+            // Of two user policies the first one counts.
+            let shadowed = user && request.kind == LayerKind::User;
+            match self.layer(request, shadowed) {
+                Ok(found) => user |= found && request.kind == LayerKind::User,
+                Err(source) => {
+                    let (file, layer) = (request.file.display().to_string(), request.kind.word());
+                    let message = format!("cannot read the policy {file}: {source}");
+                    self.mistakes.push(json!({
+                        "kind": "unreadable", "layer": layer, "file": file, "text": message,
+                        "message": message,
+                    }));
+                }
+            }
+        }
+        let built_in = Request {
+            kind: LayerKind::BuiltIn,
+            trust: Trust::Yes,
+            file: clash_lang::BUILT_IN.into(),
+        };
+        self.watched.inside(None);
+        self.evaluate(&built_in);
     }
-}
 
-fn image(requests: &[Request]) -> Result<Vec<u8>, Mistake> {
-    let watched = Watched::default();
-    // A new compiler may read an old policy differently.
-    let own = std::env::current_exe().map_err(Mistake::OwnPath)?;
-    watched.note(&own).map_err(Mistake::OwnPath)?;
-    let mut layers: Vec<Layer> = Vec::new();
-    for Request { kind, trusted, file } in requests {
-        let unreadable = |source| Mistake::Unreadable { path: file.clone(), source };
-        // Of two user policies the first one counts.
-        let shadowed = *kind == LayerKind::User && layers.iter().any(|layer| layer.kind == *kind);
-        if shadowed || stamp::of(file).map_err(unreadable)?.is_none() {
-            watched.note(file).map_err(unreadable)?;
-            continue;
+    /// Compiles a layer; `false` if there is no such file.
+    fn layer(&mut self, request: &Request, shadowed: bool) -> io::Result<bool> {
+        let file = &request.file;
+        let given = self.watched.instead.contains_key(file);
+        if shadowed || (!given && stamp::of(file)?.is_none()) {
+            self.watched.note(file)?;
+            return Ok(false);
         }
         // What came with the repository must not make the compiler, which is in no
         // sandbox, read and quote a file from elsewhere.
-        watched.beneath.replace(if *trusted { None } else { project_of(file) });
-        watched.open(file).map_err(unreadable)?;
-        let compiled = clash_lang::compile(&file.to_string_lossy(), *kind, *trusted, &watched);
-        layers.push(compiled.map_err(Mistake::Policy)?.layer);
+        let project = (request.kind == LayerKind::Project).then(|| project_of(file)).flatten();
+        self.watched.inside(project);
+        if !given {
+            self.watched.open(file)?;
+        }
+        self.evaluate(request);
+        Ok(true)
     }
-    watched.beneath.replace(None);
-    let built_in = clash_lang::compile(clash_lang::BUILT_IN, LayerKind::BuiltIn, true, &watched);
-    layers.push(built_in.map_err(Mistake::Policy)?.layer);
-    Ok(ir::encode(&layers, &watched.inputs.into_inner(), stamp::BUILD))
+
+    fn evaluate(&mut self, Request { kind, trust, file }: &Request) {
+        let file = file.to_string_lossy();
+        let _ = writeln!(io::stderr(), "{}", json!({"compiling": file}));
+        let compiled = clash_lang::compile(&file, *kind, true, &self.watched);
+        let trusted = if *kind == LayerKind::Project { self.is_trusted(trust) } else { true };
+        match compiled {
+            Ok(compiled) => {
+                for warning in compiled.warnings {
+                    let line = self.watched.line(&warning.span);
+                    let (message, span, hint) = (warning.message, warning.span, warning.hint);
+                    let shown = Diagnostic { message, span, line, hint };
+                    self.warnings.push(finding(*kind, warning.kind, &shown));
+                }
+                self.layers.push(Layer { trusted, ..compiled.layer });
+            }
+            Err(diagnostic) => self.mistakes.push(finding(*kind, "mistake", &diagnostic)),
+        }
+    }
+
+    /// Whether the user trusts the project's policy as it was just read.
+    fn is_trusted(&mut self, trust: &Trust) -> bool {
+        let Some(project) = self.watched.beneath.borrow().clone() else { return false };
+        let real = project.canonicalize().unwrap_or(project);
+        let sources = self.watched.sources.borrow();
+        let digest = digest(&sources);
+        let trusted = match trust {
+            Trust::Yes => true,
+            Trust::No => false,
+            Trust::Recorded(dir) => {
+                let file = trust::file_of(dir, &real);
+                let noted = self.watched.note(&file);
+                let record = noted.ok().and_then(|_| trust::read(&file, &real));
+                record.is_some_and(|record| record.digest == digest)
+            }
+        };
+        self.project = json!({"project": real, "digest": digest, "sources": &*sources});
+        trusted
+    }
+
+    fn finish(self) -> io::Result<ExitCode> {
+        let right = self.mistakes.is_empty();
+        let report = json!({
+            "mistakes": self.mistakes, "warnings": self.warnings, "project": self.project,
+        });
+        writeln!(io::stderr(), "{report}")?;
+        if !right {
+            return Ok(ExitCode::FAILURE);
+        }
+        let image = ir::encode(&self.layers, &self.watched.inputs.into_inner(), stamp::BUILD);
+        io::stdout().write_all(&image)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn finding(layer: LayerKind, kind: &str, shown: &Diagnostic) -> Value {
+    let Diagnostic { message, span, line, hint } = shown;
+    json!({
+        "kind": kind, "layer": layer.word(), "message": message, "file": span.file,
+        "line": span.line, "column": span.column, "source": line, "hint": hint,
+        "text": shown.to_string(),
+    })
+}
+
+/// What a project's policy consists of, as one number. Lengths go in as well, so
+/// that no file can pass for the end of another's name.
+fn digest(sources: &[trust::Source]) -> String {
+    let mut sorted: Vec<&trust::Source> = sources.iter().collect();
+    sorted.sort_by(|a, b| a.path.cmp(&b.path));
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(format!("clash project policy {}\n", trust::VERSION).as_bytes());
+    for trust::Source { path, text } in sorted {
+        for part in [path, text] {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part.as_bytes());
+        }
+    }
+    hasher.finalize().to_hex().to_string()
 }
 
 /// Reads sources and remembers in which state they were.
@@ -131,6 +260,10 @@ struct Watched {
     inputs: RefCell<Vec<Input>>,
     /// The project whose own policy is read: only files in it, and no links.
     beneath: RefCell<Option<PathBuf>>,
+    /// What the present layer was read from, relative to its project.
+    sources: RefCell<Vec<trust::Source>>,
+    /// Texts to take in place of files.
+    instead: HashMap<PathBuf, String>,
 }
 
 /// The project of a `.clash/policy.star`.
@@ -139,6 +272,40 @@ fn project_of(file: &Path) -> Option<PathBuf> {
 }
 
 impl Watched {
+    /// Begins a layer: of a project, or of the user's own files.
+    fn inside(&self, project: Option<PathBuf>) {
+        self.beneath.replace(project);
+        self.sources.take();
+    }
+
+    /// The line of a policy a span points at.
+    fn line(&self, span: &Span) -> Option<String> {
+        let path = self.relative(Path::new(&span.file));
+        let sources = self.sources.borrow();
+        let source = sources.iter().find(|source| source.path == path)?;
+        let index = (span.line as usize).checked_sub(1)?;
+        source.text.lines().nth(index).map(str::to_owned)
+    }
+
+    fn relative(&self, path: &Path) -> String {
+        let beneath = self.beneath.borrow();
+        let inside = beneath.as_ref().and_then(|project| path.strip_prefix(project).ok());
+        inside.unwrap_or(path).to_string_lossy().into_owned()
+    }
+
+    fn text(&self, path: &Path) -> io::Result<String> {
+        if let Some(text) = self.instead.get(path) {
+            return Ok(text.clone());
+        }
+        // Before reading: a change in between then shows as a stale cache.
+        if self.note(path)? > MAX_SOURCE {
+            return Err(io::Error::other("it is larger than 1 MiB"));
+        }
+        let mut text = String::new();
+        self.open(path)?.take(MAX_SOURCE).read_to_string(&mut text)?;
+        Ok(text)
+    }
+
     fn note(&self, path: &Path) -> io::Result<u64> {
         let stamp = stamp::of(path)?;
         let path = path.to_string_lossy().into_owned();
@@ -177,12 +344,13 @@ const MAX_SOURCE: u64 = 1 << 20;
 
 impl Sources for Watched {
     fn read(&self, path: &Path) -> io::Result<String> {
-        // Before reading: a change in between then shows as a stale cache.
-        if self.note(path)? > MAX_SOURCE {
-            return Err(io::Error::other("it is larger than 1 MiB"));
+        let text = self.text(path)?;
+        let path = self.relative(path);
+        let mut sources = self.sources.borrow_mut();
+        // Read again only to be quoted: what was evaluated is the first.
+        if sources.iter().all(|known| known.path != path) {
+            sources.push(trust::Source { path, text: text.clone() });
         }
-        let mut text = String::new();
-        self.open(path)?.take(MAX_SOURCE).read_to_string(&mut text)?;
         Ok(text)
     }
 }

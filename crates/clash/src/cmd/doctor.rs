@@ -13,7 +13,7 @@ use super::{project, unless_closed};
 use crate::agents::claude::settings::{self, Problem, Stale};
 use crate::dirs::{Dirs, MANAGED_POLICY};
 use crate::exit;
-use crate::policy::Policy;
+use crate::policy::Files;
 use crate::ui::{Failure, Out, Tone};
 
 #[derive(Debug, clap::Args)]
@@ -154,7 +154,7 @@ fn policy(dirs: &Dirs, project: &Path) -> Vec<Finding> {
         let fix = format!("write rules into {}", dirs.user_policies[0].display());
         findings.push(finding(Grade::Note, what.to_owned(), Some(fix)));
     }
-    match Policy::compile_now(dirs, project) {
+    match Files::of(dirs, project, None).compile() {
         Ok(_) => findings.push(finding(Grade::Good, "it compiles".to_owned(), None)),
         Err(error) => {
             let fix = error.hint();

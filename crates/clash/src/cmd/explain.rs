@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use clash_policy::decide::{Cause, Decision, Judged, Part};
+use clash_policy::rule::LayerKind;
 use clash_policy::{Action, Effect, Input, Net, Sandbox};
 use serde_json::{Value, json};
 
 use super::show_json::sandbox_json;
 use super::{project, unless_closed};
-use crate::decision;
+use crate::decision::{self, Scene};
+use crate::policy::Policy;
 use crate::say;
 use crate::tool_input::{self, From};
 use crate::ui::{Failure, Out, Tone};
@@ -61,13 +63,28 @@ impl Args {
         let (dirs, project) = project(self.project)?;
         let (tool, input) = input(self.what, &dirs.home)?;
         let action = Action { agent: self.agent, tool, mode: self.mode, input };
-        let decision = decision::decide(&dirs, &project, &action)?;
+        let policy = Policy::load(&dirs, &project, None)?;
+        let cwd = std::env::current_dir()?;
+        let scene = Scene { project: &project, session: None, cwd: &cwd };
+        let decision = decision::decide_by(&policy, &dirs, scene, &action)?;
         unless_closed(if self.json {
             out.json(&as_json(&decision))
         } else {
-            text(out, &action, &decision)
+            text(out, &action, &decision, &untrusted(&policy)?)
         })
     }
+}
+
+/// The layers whose allows count as ask.
+fn untrusted(policy: &Policy) -> Result<Vec<LayerKind>, Failure> {
+    let mut kinds = Vec::new();
+    for layer in policy.ir()?.layers() {
+        let layer = layer?;
+        if !layer.trusted()? {
+            kinds.push(layer.kind()?);
+        }
+    }
+    Ok(kinds)
 }
 
 fn input(what: What, home: &Path) -> Result<(String, Input), Failure> {
@@ -94,15 +111,21 @@ fn tone(effect: Effect) -> Tone {
     }
 }
 
-fn text(out: &mut Out, action: &Action, decision: &Decision) -> std::io::Result<()> {
+fn text(
+    out: &mut Out,
+    action: &Action,
+    decision: &Decision,
+    untrusted: &[LayerKind],
+) -> std::io::Result<()> {
     let word = out.tone(tone(decision.effect), decision.effect.word());
     out.line(format!("{word}: {}", say::reason(decision)))?;
-    if let Input::Script(_) = action.input {
-        out.line("")?;
-        out.line("commands:")?;
-        for part in &decision.parts {
-            let word = out.tone(tone(part.effect), &format!("{:<5}", part.effect.word()));
-            out.line(format!("  {word}  {}  [{}]", say::brief(&part.what), cause(part)))?;
+    out.line("")?;
+    out.line(if matches!(action.input, Input::Script(_)) { "commands:" } else { "because:" })?;
+    for part in &decision.parts {
+        let word = out.tone(tone(part.effect), &format!("{:<5}", part.effect.word()));
+        out.line(format!("  {word}  {}  [{}]", say::brief(&part.what), cause(part)))?;
+        for step in steps(part, untrusted) {
+            out.line(format!("         {step}"))?;
         }
     }
     // A refused action runs nowhere, and a page is fetched by the agent itself.
@@ -171,7 +194,8 @@ fn cause(part: &Part) -> String {
         Cause::Default { layer, span, .. } => {
             format!("default of the {} policy at {span}", layer.word())
         }
-        Cause::Inert => "runs no program".to_owned(),
+        Cause::Inert => "needs no rule of its own".to_owned(),
+        Cause::Opened => "opened by the shell".to_owned(),
         Cause::Cage => "clash's own".to_owned(),
     };
     if let Some(sandbox) = part.sandbox.as_ref().filter(|_| part.effect < Effect::Deny) {
@@ -181,6 +205,27 @@ fn cause(part: &Part) -> String {
         text.push_str(&format!(", opaque: {why}"));
     }
     text
+}
+
+/// What else had a say about a part: its sandbox, and layers that were overruled.
+fn steps(part: &Part, untrusted: &[LayerKind]) -> Vec<String> {
+    let mut steps = Vec::new();
+    if let Some(Judged { effect, caps, rule }) = &part.judged {
+        let sandbox = part.sandbox.as_deref().unwrap_or_default();
+        let about = if caps.is_empty() { String::new() } else { format!(" {}", say::words(*caps)) };
+        let by = match rule {
+            Some((rule, span)) => format!("{rule} at {span}"),
+            None => "its default".to_owned(),
+        };
+        steps.push(format!("sandbox {sandbox} says {effect}{about} by {by}"));
+    }
+    steps.extend(part.overruled.iter().map(|other| {
+        let trust = if untrusted.contains(&other.layer) { ", which is not trusted," } else { "" };
+        let (layer, effect) = (other.layer.word(), other.effect);
+        let trail = other.trail.join(" > ");
+        format!("overruled: the {layer} policy{trust} says {effect} by {trail} at {}", other.span)
+    }));
+    steps
 }
 
 fn as_json(decision: &Decision) -> Value {
@@ -202,7 +247,7 @@ fn part_json(part: &Part) -> Value {
         Cause::Default { layer, span, reason } => {
             json!({"layer": layer.word(), "default": true, "at": span.to_string(), "reason": reason})
         }
-        Cause::Inert | Cause::Cage => Value::Null,
+        Cause::Inert | Cause::Opened | Cause::Cage => Value::Null,
     };
     let overruled: Vec<Value> = part
         .overruled

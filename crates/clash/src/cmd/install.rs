@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 
 use super::unless_closed;
-use crate::agents::claude::replace_file::{BACKUP_SUFFIX, write_atomically};
 use crate::agents::claude::settings::{self, SettingsError, Wiring};
 use crate::dirs::{Dirs, create_private};
 use crate::hook::shell_quoted;
+use crate::replace_file::{BACKUP_SUFFIX, write_atomically};
 use crate::ui::{Failure, Out};
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

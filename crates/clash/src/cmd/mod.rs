@@ -5,8 +5,10 @@ mod doctor;
 mod explain;
 mod install;
 mod log;
+mod policy;
 mod sandbox;
 mod show_json;
+mod trust;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -42,6 +44,12 @@ enum Verb {
     Doctor(doctor::Args),
     /// Say what would be decided about an action, and why
     Explain(explain::Args),
+    /// Check, show, test, compare and change policies
+    Policy(policy::Args),
+    /// Put policies into the one layout; as `clash policy fmt`
+    Fmt(policy::fmt::Args),
+    /// Trust the policy that a project brings, or say which are trusted
+    Trust(trust::Args),
     /// Show what agents did
     Log(log::Args),
     /// Run a command in a named sandbox, or look at sandboxes
@@ -91,6 +99,9 @@ impl Verb {
             Self::Uninstall(args) => args.run(out),
             Self::Doctor(args) => args.run(out),
             Self::Explain(args) => args.run(out),
+            Self::Policy(args) => args.run(out),
+            Self::Fmt(args) => args.run(out),
+            Self::Trust(args) => args.run(out),
             Self::Log(args) => args.run(out),
             Self::Sandbox(args) => args.run(out),
             // Both are answered before the parser; what arrives here asked for

@@ -66,7 +66,7 @@ enum What {
 impl Args {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
         let (dirs, project) = project(self.project)?;
-        let known = || sandboxes(&Policy::load(&dirs, &project)?);
+        let known = || sandboxes(&Policy::load(&dirs, &project, None)?);
         match self.what {
             What::Exec { name, command } => Ok(exec::in_named(dirs, &project, &name, &command)),
             What::List { json } => unless_closed(list(out, &known()?, json)),

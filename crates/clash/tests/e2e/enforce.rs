@@ -20,6 +20,7 @@ fn files_outside_the_grants_are_out_of_reach() {
     as_each_user(|m| {
         with_secret(&m);
         let home = m.home().display().to_string();
+        m.make_dir(m.home().join(".cargo/registry"));
         let ran = m.inside(
             "rust_full",
             "cat ~/.ssh/id_*; cat ~/.ssh/id_ed25519; cd ~/.ssh && cat id_ed25519",
@@ -47,7 +48,7 @@ fn files_outside_the_grants_are_out_of_reach() {
             "echo x > new && rm new",
             "mkdir -p a/b && mv a c && rm -r c",
             "echo x > $TMPDIR/t",
-            &format!("echo x > {home}/.cargo/t"),
+            &format!("echo x > {home}/.cargo/registry/t"),
         ] {
             m.inside("rust_full", granted).succeeds();
         }

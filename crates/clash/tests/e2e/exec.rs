@@ -142,9 +142,9 @@ fn the_shell_prefix_runs_what_the_client_wraps_around_a_command() {
     // A link planted under the guessable name is not followed.
     let victim = m.write("other/victim", "keep");
     std::os::unix::fs::symlink(&victim, &cwd_file).unwrap();
-    let ran = run(&wrapper(r#"sh -c "echo snap=$SNAP; cat ~/.ssh/id || echo blocked""#), "x_agent")
-        .succeeds();
-    assert!(ran.stdout.contains("snap=") && ran.stdout.contains("blocked"), "{ran:?}");
+    m.bash("cat ~/.ssh/id").is("allow", "");
+    let ran = run(&wrapper("echo snap=$SNAP; cat ~/.ssh/id || echo blocked"), "x_agent").succeeds();
+    assert!(ran.stdout.contains("snap=1") && ran.stdout.contains("blocked"), "{ran:?}");
     assert_eq!(std::fs::read_to_string(&victim).unwrap(), "keep");
     assert_eq!(std::fs::read_to_string(&cwd_file).unwrap().trim(), m.project().to_str().unwrap());
     run(&wrapper("rm x"), "x_agent").exits(126).says("policy.star:4");

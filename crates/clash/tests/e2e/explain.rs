@@ -25,34 +25,50 @@ fn shown(m: &Machine, args: &[&str]) -> String {
 #[test]
 fn a_command_is_explained_with_its_rule_and_its_sandbox() {
     let m = Machine::new(Who::Me).policy(POLICY);
-    insta::assert_snapshot!(shown(&m, &["explain", "bash", "cd x && cargo build"]), @r#"
+    insta::assert_snapshot!(shown(&m, &["explain", "bash", "cd x && cargo build"]), @r"
     allow: `cargo build` is allowed by ~/.clash/policy.star:4
 
     commands:
-      allow  cd x  [runs no program]
+      allow  cd x  [needs no rule of its own]
       allow  cargo build  [user Bash > cargo at ~/.clash/policy.star:4, sandbox rust_full]
 
     sandbox rust_full (@clash//rust.star:3): cargo, rustc and rustup: the project, the Rust toolchain, the network.
       allow rwcdx  $PWD/**
-      allow rwcdx  $CARGO_HOME/**
-      allow rwcdx  $RUSTUP_HOME/**
       allow rwcdx  $TMPDIR/**
+      allow rwcdx  $CARGO_HOME/registry/**
+      allow rwcdx  $CARGO_HOME/git/**
+      allow rwcdx  $CARGO_HOME/.package-cache
+      allow rwcdx  $CARGO_HOME/.package-cache-mutate
+      allow rwcdx  $CARGO_HOME/.global-cache
+      allow rx     $CARGO_HOME/bin/**
+      allow r      $CARGO_HOME/config
+      allow r      $CARGO_HOME/config.toml
+      allow r      $CARGO_HOME/env
+      allow r      $CARGO_HOME/.crates.toml
+      allow r      $CARGO_HOME/.crates2.json
+      allow rwcdx  $RUSTUP_HOME/downloads/**
+      allow rwcdx  $RUSTUP_HOME/tmp/**
+      allow rwcdx  $RUSTUP_HOME/update-hashes/**
+      allow rx     $RUSTUP_HOME/toolchains/**
+      allow rx     $RUSTUP_HOME/settings.toml
+      allow rwcdx  $XDG_CACHE_HOME/sccache/**
       allow r      $HOME/.gitconfig
       allow r      $HOME/.config/git/**
       ask   rwcdx  every other path (the system's programs stay readable)
       allow        network
-    "#);
-    insta::assert_snapshot!(shown(&m, &["explain", "bash", "git -C . push --force"]), @r#"
-    deny: `git -C . push --force` is denied by ~/.clash/policy.star:5: rewriting shared history (it may match: the exact words are known only when it runs)
+    ");
+    insta::assert_snapshot!(shown(&m, &["explain", "bash", "git -C . push --force"]), @r"
+    deny: `git -C . push --force` is denied by ~/.clash/policy.star:5: rewriting shared history
 
     commands:
-      deny   git -C . push --force  [user Bash > git > push > --force at ~/.clash/policy.star:5, may match]
-    "#);
-    insta::assert_snapshot!(shown(&m, &["explain", "bash", "echo $(date)"]), @r#"
-    ask: `echo $(date)` needs your approval: no rule matches it, the default is ask (it cannot be looked into: it holds a substitution)
+      deny   git -C . push --force  [user Bash > git > push > --force at ~/.clash/policy.star:5]
+    ");
+    insta::assert_snapshot!(shown(&m, &["explain", "bash", "echo $(date)"]), @r"
+    ask: `date` needs your approval: no rule matches it, the default is ask
 
     commands:
-      ask    echo $(date)  [default of the built-in policy at @clash//builtin.star:6, sandbox project, opaque: it holds a substitution]
+      ask    date  [default of the built-in policy at @clash//default.star:6, sandbox project]
+      allow  echo $(date)  [needs no rule of its own]
 
     sandbox project (@clash//sandboxes.star:8): The project and the temporary directory; no network.
       allow rwcdx  $PWD/**
@@ -61,14 +77,18 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
       allow r      $HOME/.config/git/**
       ask   rwcdx  every other path (the system's programs stay readable)
       deny         network
-    "#);
+    ");
 }
 
 #[test]
 fn files_and_pages_are_explained_too() {
     let m = Machine::new(Who::Me).policy(POLICY);
-    insta::assert_snapshot!(shown(&m, &["explain", "read", "../.ssh/id_ed25519"]), @r#"
+    insta::assert_snapshot!(shown(&m, &["explain", "read", "../.ssh/id_ed25519"]), @r"
     ask: `~/.ssh/id_ed25519` needs your approval: sandbox project does not grant read there
+
+    because:
+      ask    ~/.ssh/id_ed25519  [default of the built-in policy at @clash//default.star:6, sandbox project]
+             sandbox project says ask read by its default
 
     sandbox project (@clash//sandboxes.star:8): The project and the temporary directory; no network.
       allow rwcdx  $PWD/**
@@ -77,9 +97,19 @@ fn files_and_pages_are_explained_too() {
       allow r      $HOME/.config/git/**
       ask   rwcdx  every other path (the system's programs stay readable)
       deny         network
-    "#);
-    insta::assert_snapshot!(shown(&m, &["explain", "webfetch", "https://docs.rs/serde"]), @r#"allow: `docs.rs` is allowed by ~/.clash/policy.star:7"#);
-    insta::assert_snapshot!(shown(&m, &["explain", "write", ".claude/settings.json"]), @r#"deny: `~/app/.claude/settings.json` is denied: it steers the agent or clash itself, which no sandbox may change"#);
+    ");
+    insta::assert_snapshot!(shown(&m, &["explain", "webfetch", "https://docs.rs/serde"]), @r"
+    allow: `docs.rs` is allowed by ~/.clash/policy.star:7
+
+    because:
+      allow  docs.rs  [user WebFetch > docs.rs at ~/.clash/policy.star:7, sandbox project]
+    ");
+    insta::assert_snapshot!(shown(&m, &["explain", "write", ".claude/settings.json"]), @r"
+    deny: `~/app/.claude/settings.json` is denied: it steers the agent or clash itself, which no sandbox may change
+
+    because:
+      deny   ~/app/.claude/settings.json  [clash's own]
+    ");
     insta::assert_snapshot!(shown(&m, &["explain", "webfetch", "ftp://x"]), @"clash: WebFetch: `ftp://x` is not an http or https URL");
 }
 
@@ -101,21 +131,36 @@ fn json_says_the_same() {
 #[test]
 fn sandboxes_can_be_looked_at() {
     let m = Machine::new(Who::Me);
-    insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust_full"]), @r#"
+    insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust_full"]), @r"
     sandbox rust_full (@clash//rust.star:3): cargo, rustc and rustup: the project, the Rust toolchain, the network.
       allow rwcdx  $PWD/**
-      allow rwcdx  $CARGO_HOME/**
-      allow rwcdx  $RUSTUP_HOME/**
       allow rwcdx  $TMPDIR/**
+      allow rwcdx  $CARGO_HOME/registry/**
+      allow rwcdx  $CARGO_HOME/git/**
+      allow rwcdx  $CARGO_HOME/.package-cache
+      allow rwcdx  $CARGO_HOME/.package-cache-mutate
+      allow rwcdx  $CARGO_HOME/.global-cache
+      allow rx     $CARGO_HOME/bin/**
+      allow r      $CARGO_HOME/config
+      allow r      $CARGO_HOME/config.toml
+      allow r      $CARGO_HOME/env
+      allow r      $CARGO_HOME/.crates.toml
+      allow r      $CARGO_HOME/.crates2.json
+      allow rwcdx  $RUSTUP_HOME/downloads/**
+      allow rwcdx  $RUSTUP_HOME/tmp/**
+      allow rwcdx  $RUSTUP_HOME/update-hashes/**
+      allow rx     $RUSTUP_HOME/toolchains/**
+      allow rx     $RUSTUP_HOME/settings.toml
+      allow rwcdx  $XDG_CACHE_HOME/sccache/**
       allow r      $HOME/.gitconfig
       allow r      $HOME/.config/git/**
       ask   rwcdx  every other path (the system's programs stay readable)
       allow        network
-    "#);
+    ");
     insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust"]), @r"
     clash: there is no sandbox `rust`
 
-    hint: known are git_full, git_safe, project, readonly, rust_full, unrestricted
+    hint: known are git_full, git_safe, project, readonly, rust_full, rust_safe, unrestricted, workspace
     ");
     m.clash(["sandbox", "plan", "project"]).succeeds().says("landlock").says("seccomp");
 }

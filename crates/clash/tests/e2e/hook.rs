@@ -140,9 +140,9 @@ fn a_policy_that_does_not_compile_denies_everything_and_says_where() {
 #[test]
 fn a_policy_that_eats_all_memory_or_never_ends_is_stopped() {
     let m = machine().policy("def f():\n  x = [1]\n  for i in range(60):\n    x = x + x\nf()");
-    m.bash("ls").is("deny", "was stopped");
+    m.bash("ls").is("deny", "policy.star:4:5: the policy needs too much memory");
     let m = m.policy("def f():\n  for i in range(1000000000):\n    pass\nf()");
-    m.bash("ls").is("deny", "policy");
+    m.bash("ls").is("deny", "policy.star:2");
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn questions_of_the_client_itself_pass() {
     let m = machine();
     let ran = m.hook(&m.message("PreToolUse", "AskUserQuestion", json!({"questions": []})));
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ""));
-    m.asks("TodoWrite", json!({"todos": []})).is("allow", "builtin.star");
+    m.asks("TodoWrite", json!({"todos": []})).is("allow", "@clash//default.star");
     m.asks("mcp__db__query", json!({"sql": "drop table x"})).is("ask", "no rule");
 }
 

@@ -1,6 +1,9 @@
 //! Bash is the oracle of the shell analysis: what it runs, the analysis has seen
 //! or has said that it does not know.
 
+use std::collections::HashSet;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clash_policy::shell::{self, Word};
@@ -14,13 +17,64 @@ const PIECES: &[&str] = &[
     "${b}", "$$", "$", "{", "}", "(", ")", "[", "]", "!", "`", "\"", "'", "\\", "\n", "\\\n",
     ";", "&&", "||", "|", "&", "|&", ";;", "<", ">", ">>", ">&", "<&", "2>&1", "2>", "<<",
     "<<<", "<(", ">(", "$(", "${", "$((", "))", "#", " #", " ", "\t", "*", "?", "~", "=", "+=",
-    "-", "--", "time", "if", "then", "fi", "do", "done", "for", "in", "while", "case", "esac",
+    "-", "--", "time", "if", "then", "fi", "do", "done", "for", "in", "case", "esac",
     "function", "coproc", "{a,b}", "$'", "$\"", "[[", "]]", "1", "2", "@", "^", ":", "true",
     "printf", "-v", "test", "read", "export", "set", "-x", "PS4=$(evil)", "a[$(evil)]", "exec",
     "eval", "command", "\r", "é", "&>", "&>>", "<>", ">|", "{evil,}", "$IFS", "./evil",
     "ev''il", "ev\\il", "e*l", "$0", "$@", "$#", "$?", "${#b}", "${b:0}", "${!b}", "\\;", "\\&",
-    "alias", "ls=evil", "trap", "PATH=.",
+    "alias", "ls=evil", "trap", "PATH=.", "f(){ evil; }", "f", "env", "nice", "local", "declare",
+    "-i", "readonly", "unset", "EOF", "<<EOF", "\nEOF\n", "((", "$[", "]=", "b[", "let", "xargs",
+    "IFS=x", "b=exvil", "${b/x}", "${b:-evil}", "${c:=evil}", "$c", "return", "break", "sh -c",
 ];
+
+/// Whole commands, with `@` for a program, `%` for a command, `&&&` for a list.
+#[rustfmt::skip]
+const SHAPES: &[&str] = &[
+    "@", "@", "@ x", "@ \"a b\" c", "% && %", "% || %", "% | %", "% & wait", "! %", "time %",
+    "(%)", "{ %; }", "(%; %)", "if %; then %; fi", "if %; then %; else %; fi",
+    "for i in a b; do %; done", "for i in @; do $i; done", "case a in a) %;; b) %;; esac",
+    "case $x in $(%)) ;; *) %;; esac", "f() { %; }; f", "f() { \"$@\"; }; f @",
+    "function g { %; }; g x", "f() { $1; }; f @ y", "echo $(%)", "echo \"$(%)\"", "echo `%`",
+    "x=$(%)", "x=`%` @", "cat <(%)", "% > >(cat)", "cat <<EOF\n$(%)\nEOF\n",
+    "cat <<'EOF'\n$(evil)\nEOF\n", "cat <<-EOF\n\t`%`\n\tEOF\n", "cat <<A <<B\n$(%)\nA\n$(%)\nB\n",
+    "cat <<< \"$(%)\"", "[[ -n $(%) ]]", "[[ a == b || -z $(%) ]] && %", "((1 + 1)) && %",
+    "echo $((1 + $(echo 1; %)))", "echo ${x:-$(%)}", "echo \"${x:-`%`}\"", "a=(1 $(%)); echo ${a[0]}",
+    "x=@; $x", "x='@ y'; $x", "x=@; y=$x; \"$y\"", "x=p; ${x}1", "x=@; eval \"$x\"", "eval '%'",
+    "x=@; if true; then x=p4; fi; $x", "x=@; (x=p5); $x", "x=p1; true && x=@; $x",
+    "x=p1; for i in 1 2; do $x; x=@; done", "f() { x=@; }; x=p1; f; $x",
+    "f() { local x=@; $x; }; x=p1; f; $x", "x=p1; read x <<< @; $x", "x=p1; printf -v x @; $x",
+    "x=@ eval '$x'", "readonly r=@; r=p1; $r", "env @", "env A=1 @ x", "env -i @", "nice @",
+    "nice -n 5 @", "timeout 5 @", "nohup @", "command @", "exec @", "(exec @)", "builtin eval '%'",
+    "sh -c '@ x'", "bash -c '%'", "bash -c '$0 x' @", "bash -c '\"$@\"' x @", "bash <<< '@'",
+    "echo '@' | sh", "echo @ | bash", "echo x | xargs @", "echo @ | xargs -I{} {} x",
+    "echo @ | xargs env", "find . -maxdepth 0 -exec @ {} \\;", "trap '@' EXIT", "trap '@' USR1; kill -USR1 $$",
+    "shopt -s expand_aliases\nalias q=@\nq x", "shopt -s expand_aliases\nalias q='@ y; @'\nq x",
+    "alias q=@\nq", "@() { p6; }; @", "@() { p6; }; command @", "(@() { p6; }); @", "unset -f f; @",
+    "coproc @; wait", "coproc N { %; }; wait", "% > out", "% 2>&1 | cat", "> out %", "A=1 B=2 @",
+    "p''1", "p\\1", "\"p1\"", "$'p1'", "p\\\n1", "{p1,x}", "{p1,p2}", "p?", "$(echo p1) x",
+    "set -- @ x; \"$@\"", "set -- @ x; $1", "while read -r l; do $l; done <<< @",
+    "while %; do break; done", "until %; do break; done", "select s in a; do %; break; done <<< 1",
+    "for ((i=0; i<2; i++)); do %; done", "y=(@ z); \"${y[@]}\"", "y=@; ${y:-p1}", "${u:-@} x",
+    "${u:=@}; $u", "v=@; w=v; ${!w}", "IFS=-; x=@-y; $x", "IFS=1; x=p1p1; $x", "x='$(evil)'; echo $x",
+    "x='$(@)'; eval echo $x", "x='a[$(@)]'; echo $((x))", "x='a[$(@)]'; [[ x -eq 1 ]]",
+    "x='a[$(@)]'; ((x))", "test -v 'a[$(@)]'", "x='a[$(@)]'; unset \"$x\"", "x='$(@)'; echo ${x@P}",
+    "declare -i n; n='a[$(@)]'", "let 'x=a[$(@)]'", "x='a[$(@)]'; y=abc; echo ${y:x}", "z[$(%)]=1",
+    "PS4='$(@)'; set -x; :", "printf -v 'a[$(@)]' x", "echo {$(%),x}", "echo \"a $(% \"q\") b\"",
+    "echo $(case a in a) %;; esac)", "echo $(% # c )\n)", "echo \"${x:+$(%)}\"", "x=1; echo \"${x:+$(%)}\"",
+    "f() { return; x=p1; }; x=@; f; $x", "f() { x=@; return; x=p1; }; x=p1; f; $x",
+    "for i in 1; do x=@; break; x=p1; done; $x", "x=@\ny=$x z=$y\n$z", "x=@; x=p1 $x", "x=p1; x+=\"\"; x=@; $x",
+    "false || { %; %; }", "true && (%) || %", "%; %", "%\n%", "% # %", "echo '%'", "\\\n%", ": \"$(%)\"",
+    "a=b; case $a in b) x=@;; esac; $x", "x=; $x @", "x=; \"$x\" @", "set -f; x='@ *'; $x",
+    "GIT_PAGER=@ git", "BASH_ENV=./be bash -c :", "PATH=.:$PATH; %", "exec 3< <(%)", "cat < <(%)",
+    "echo a | while read -r q; do %; done", "{ %; } | { %; }", "cat <<EOF | sh\n@\nEOF\n",
+    "cat <<'EOF' | bash\nif true; then @; fi\nEOF\n", "bash -s x <<'EOF'\n@ $1\nEOF\n", ". /dev/stdin <<< @",
+];
+
+/// Programs that write their name down and do nothing else.
+const STUBS: &[&str] = &["evil", "ls", "git", "p1", "p2", "p3", "p4", "p5", "p6"];
+/// Programs that run others, as they really are.
+const REAL: &[&str] =
+    &["sh", "bash", "env", "nice", "timeout", "nohup", "xargs", "find", "cat", "rm"];
 
 /// A small generator, so that a failure can be repeated from its seed.
 struct Random(u64);
@@ -33,6 +87,27 @@ impl Random {
     }
 
     fn script(&mut self) -> String {
+        match self.below(3) {
+            0 => self.soup(),
+            1 => self.shaped(2),
+            _ => {
+                let mut script = self.shaped(1);
+                for _ in 0..self.below(3) {
+                    script += ["; ", "\n", " && ", " | ", " || "][self.below(5)];
+                    script += &self.shaped(1);
+                }
+                // A little damage, anywhere.
+                if self.below(4) == 0 {
+                    let places: Vec<usize> = script.char_indices().map(|(at, _)| at).collect();
+                    let at = places[self.below(places.len())];
+                    script.insert_str(at, PIECES[self.below(PIECES.len())]);
+                }
+                script
+            }
+        }
+    }
+
+    fn soup(&mut self) -> String {
         let mut script = ["ls ", "git ", "echo ", ""][self.below(4)].to_owned();
         for _ in 0..1 + self.below(9) {
             script += PIECES[self.below(PIECES.len())];
@@ -40,56 +115,134 @@ impl Random {
         }
         script
     }
+
+    fn shaped(&mut self, depth: usize) -> String {
+        let shape = loop {
+            let shape = SHAPES[self.below(SHAPES.len())];
+            if depth > 0 || !shape.contains('%') {
+                break shape;
+            }
+        };
+        let mut script = String::new();
+        for c in shape.chars() {
+            match c {
+                '@' if !shape.contains("$@") && !shape.contains("[@]") && !shape.contains("@P") => {
+                    script += STUBS[3 + self.below(6)];
+                }
+                '@' if script.ends_with(['$', '[', 'x']) => script.push('@'),
+                '@' => script += STUBS[3 + self.below(6)],
+                '%' => script += &self.shaped(depth - 1),
+                c => script.push(c),
+            }
+        }
+        script
+    }
 }
 
-/// Whether the analysis says that nothing but other programs runs.
-fn says_harmless(script: &str) -> bool {
-    shell::commands(script).iter().all(|command| {
-        let program = command.words.first().map(Word::known);
-        let known = program.is_none_or(|p| p.is_some_and(|p| p.rsplit('/').next() != Some("evil")));
-        command.opaque.is_none() && (known || shell::is_inert(command))
-    })
+/// The programs the analysis has seen; `None` if it says that it does not know.
+fn seen(script: &str) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    for command in shell::commands(script) {
+        if command.opaque.is_some() {
+            return None;
+        }
+        match command.words.first().map(Word::known) {
+            None => {}
+            Some(None) => return None,
+            Some(Some(program)) => {
+                names.push(program.rsplit('/').next().unwrap_or(program).to_owned());
+            }
+        }
+    }
+    Some(names)
+}
+
+/// A directory for one thread, with its stubs and what they write.
+struct Place {
+    bin: PathBuf,
+    work: PathBuf,
+    ran: PathBuf,
+}
+
+impl Place {
+    fn new(m: &Machine, index: usize) -> Self {
+        let base = m.home().join(format!("t{index}"));
+        let ran = base.join("ran");
+        for name in STUBS {
+            let stub = format!("#!/bin/sh\necho {name} >> {}\n", ran.display());
+            let path = m.write(format!("t{index}/bin/{name}"), &stub);
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        for name in REAL {
+            let found = ["/usr/bin", "/bin"].map(|dir| Path::new(dir).join(name));
+            if let Some(real) = found.into_iter().find(|path| path.exists()) {
+                symlink(real, base.join("bin").join(name)).unwrap();
+            }
+        }
+        let work = base.join("work");
+        m.make_dir(&work);
+        Self { bin: base.join("bin"), work, ran }
+    }
+
+    /// What bash runs.
+    fn run(&self, oracle: &str, script: &str) -> Vec<String> {
+        let mut bash = Command::new("timeout");
+        bash.args(["-s", "KILL", "10", oracle, "-c", &format!("{script}\nwait")]);
+        bash.env("PATH", &self.bin).current_dir(&self.work).stdin(Stdio::null());
+        for name in ["BASH_ENV", "ENV", "IFS", "CDPATH", "x", "u", "b", "c"] {
+            bash.env_remove(name);
+        }
+        bash.output().unwrap();
+        let ran = std::fs::read_to_string(&self.ran).unwrap_or_default();
+        if !ran.is_empty() {
+            std::fs::remove_file(&self.ran).unwrap();
+        }
+        ran.lines().map(str::to_owned).collect()
+    }
 }
 
 #[test]
 fn bash_runs_nothing_that_the_analysis_has_not_seen() {
     let shells = ["/bin/bash", "/usr/bin/bash"];
-    let Some(oracle) = shells.into_iter().find(|path| std::path::Path::new(path).exists()) else {
+    let Some(oracle) = shells.into_iter().find(|path| Path::new(path).exists()) else {
         return skipped("the oracle of the shell analysis, because there is no bash");
     };
-    const SCRIPTS: usize = 6000;
+    let number = |name: &str| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
+    let scripts = number("CLASH_TEST_SCRIPTS").unwrap_or(20_000);
+    let seed = number("CLASH_TEST_SEED").unwrap_or(20_261_115);
     let m = Machine::new(Who::Me);
-    let (bin, work) = (m.home().join("bin"), m.home().join("work"));
-    let ran = m.home().join("ran");
-    for (name, body) in [
-        ("evil", format!("echo x >> {}", ran.display())),
-        ("ls", String::new()),
-        ("git", String::new()),
-        ("cat", String::new()),
-    ] {
-        let path = m.write(format!("bin/{name}"), &format!("#!/bin/sh\n{body}\n"));
-        use std::os::unix::fs::PermissionsExt;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    m.make_dir(&work);
-    let mut random = Random(
-        std::env::var("CLASH_TEST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(20_261_115),
-    );
-    let mut asked = 0;
-    for _ in 0..SCRIPTS {
-        let seed = random.0;
-        let script = random.script();
-        if !says_harmless(&script) {
-            continue;
-        }
-        asked += 1;
-        let mut bash = Command::new(oracle);
-        bash.env_clear().env("PATH", &bin).env("HOME", m.home()).current_dir(&work);
-        bash.args(["-c", &format!("{script}\nwait")]).stdin(Stdio::null()).output().unwrap();
-        assert!(
-            !ran.exists(),
-            "bash ran a program the analysis did not see in {script:?} (seed {seed})"
-        );
-    }
-    assert!(asked > SCRIPTS / 20, "only {asked} scripts reached bash");
+    let threads = std::thread::available_parallelism().map_or(2, |n| n.get().min(8)) as u64;
+    let misses: Vec<(u64, u64, Vec<String>)> = std::thread::scope(|scope| {
+        let run = |index: u64| {
+            let place = Place::new(&m, index as usize);
+            scope.spawn(move || {
+                let mut random = Random(seed.wrapping_add(index * 7_919));
+                let (mut asked, mut ran_any, mut misses) = (0, 0, Vec::new());
+                let mut different = HashSet::new();
+                for _ in 0..scripts / threads {
+                    let script = random.script();
+                    if !different.insert(script.clone()) {
+                        continue;
+                    }
+                    let Some(seen) = seen(&script) else { continue };
+                    asked += 1;
+                    let ran = place.run(oracle, &script);
+                    ran_any += u64::from(!ran.is_empty());
+                    if let Some(missed) = ran.iter().find(|name| !seen.contains(name)) {
+                        misses.push(format!("{missed} in {script:?}"));
+                    }
+                }
+                (asked, ran_any, misses)
+            })
+        };
+        let handles: Vec<_> = (0..threads).map(run).collect();
+        handles.into_iter().map(|handle| handle.join().unwrap()).collect()
+    });
+    let missed: Vec<&String> = misses.iter().flat_map(|(_, _, missed)| missed).collect();
+    let missed: Vec<&str> = missed.iter().map(|text| text.as_str()).collect();
+    assert!(missed.is_empty(), "not seen (seed {seed}):\n{}", missed.join("\n"));
+    let asked: u64 = misses.iter().map(|(asked, _, _)| asked).sum();
+    let ran: u64 = misses.iter().map(|(_, ran, _)| ran).sum();
+    assert!(asked > scripts / 5, "only {asked} of {scripts} scripts reached bash");
+    assert!(ran > scripts / 10, "only {ran} of {scripts} scripts ran a program");
 }

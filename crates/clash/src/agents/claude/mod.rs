@@ -6,7 +6,6 @@
 //! a text on standard error blocks whatever the event.
 
 mod json_edit;
-pub(crate) mod replace_file;
 pub(crate) mod settings;
 pub(crate) mod shell_prefix;
 mod tools;

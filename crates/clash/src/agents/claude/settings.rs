@@ -3,7 +3,7 @@
 //! Two things are wired: a hook for every event that carries a decision or a
 //! record, and `CLAUDE_CODE_SHELL_PREFIX`, through which the client starts its
 //! shells. [`install`] and [`uninstall`] turn text into text and keep every byte
-//! that is not clash's; [`inspect`] reads. [`super::replace_file`] puts the
+//! that is not clash's; [`inspect`] reads. [`crate::replace_file`] puts the
 //! result on disk.
 //!
 //! The hook is in exec form (`/bin/sh` with `args`), because the client runs

@@ -1,4 +1,4 @@
-//! Replacing a settings file whole or not at all.
+//! Replacing a settings or policy file whole or not at all.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -11,9 +11,27 @@ pub(crate) const BACKUP_SUFFIX: &str = ".clash-backup";
 
 /// Replaces the file at `path` in one step; a crash leaves the old or the new.
 ///
-/// A symbolic link stays and its target is replaced; mode and owner stay. The
-/// first change keeps the old text as `<path>.clash-backup`, which no later one
-/// overwrites. A text that is already there is not written again.
+/// A symbolic link stays and its target is replaced; mode and owner stay. A text
+/// that is already there is not written again.
+pub(crate) fn replace(path: &Path, expected: &str, new: &str) -> io::Result<()> {
+    let target = follow(path)?;
+    let meta = match fs::read(&target) {
+        Ok(old) if old == new.as_bytes() => return Ok(()),
+        Ok(_) => Some(fs::metadata(&target)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let temp = Temp::write(&target, new.as_bytes(), meta.as_ref())?;
+    // As late as can be: an editor may have saved in the meantime.
+    if fs::read(&target).unwrap_or_default() != expected.as_bytes() {
+        return Err(io::Error::other("another program changed it just now; try again"));
+    }
+    fs::rename(&temp.0, &target)?;
+    File::open(directory(&target))?.sync_all()
+}
+
+/// As [`replace`]; the first change keeps the old text as `<path>.clash-backup`,
+/// which no later one overwrites.
 pub(crate) fn write_atomically(path: &Path, expected: &str, new: &str) -> io::Result<()> {
     let target = follow(path)?;
     let old = match fs::read(&target) {
@@ -22,7 +40,6 @@ pub(crate) fn write_atomically(path: &Path, expected: &str, new: &str) -> io::Re
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    let meta = old.as_ref().map(|(_, meta)| meta);
     if let Some((old, meta)) = &old {
         let backup = with_suffix(path, BACKUP_SUFFIX);
         if fs::symlink_metadata(&backup).is_err() {
@@ -36,13 +53,7 @@ pub(crate) fn write_atomically(path: &Path, expected: &str, new: &str) -> io::Re
             }
         }
     }
-    let temp = Temp::write(&target, new.as_bytes(), meta)?;
-    // As late as can be: an editor may have saved in the meantime.
-    if fs::read(&target).unwrap_or_default() != expected.as_bytes() {
-        return Err(io::Error::other("another program changed it just now; try again"));
-    }
-    fs::rename(&temp.0, &target)?;
-    File::open(directory(&target))?.sync_all()
+    replace(path, expected, new)
 }
 
 /// A file beside the one it is to become; gone when dropped.

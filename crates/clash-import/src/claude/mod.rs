@@ -1,0 +1,136 @@
+//! Claude Code's `settings.json`: `permissions` and `sandbox`.
+//!
+//! Its rules are taken in the order deny, ask, allow, whatever their length; a
+//! rule about files also holds for the sandbox commands run in. Modes stay the
+//! agent's own: clash sees the mode of every action, so what a mode lets pass is
+//! imported for that mode only, and the modes that let everything pass are not.
+
+mod rules;
+mod sandbox;
+
+use crate::draft::{Draft, Origin};
+use crate::json::{self, Object};
+use crate::paths::{PathPattern, Root};
+use crate::room::{Net, Room};
+use crate::tree::{Key, Leaf};
+use crate::{Base, Effect, Result};
+
+const EDITORS: [&str; 4] = ["Edit", "Write", "MultiEdit", "NotebookEdit"];
+const READERS: [&str; 3] = ["Read", "Glob", "Grep"];
+
+/// What permission rules add to the sandbox.
+#[derive(Debug, Default)]
+struct Gathered {
+    reads: Vec<(PathPattern, Effect, Origin)>,
+    writes: Vec<(PathPattern, Effect, Origin)>,
+    hosts: Vec<(String, Effect, Origin)>,
+}
+
+pub(crate) fn read(content: &str, base: Base<'_>) -> Result<Draft> {
+    let settings = json::parse(content)?;
+    let mut draft = Draft::default();
+    let mut gathered = Gathered::default();
+    let empty = Object::new();
+    let permissions = json::object(&settings, "permissions", "")?.unwrap_or(&empty);
+    let asks_are_denied = modes(permissions, &mut draft)?;
+    for (key, effect) in [("deny", Effect::Deny), ("ask", Effect::Ask), ("allow", Effect::Allow)] {
+        for (at, text) in json::strings(permissions, key, "permissions")? {
+            let origin = Origin::new(at, text);
+            let effect = match effect {
+                Effect::Ask if asks_are_denied => Effect::Deny,
+                effect => effect,
+            };
+            rules::add(&origin, effect, base, &mut draft, &mut gathered);
+        }
+    }
+    for (at, text) in json::strings(permissions, "additionalDirectories", "permissions")? {
+        let why = "a directory is given to tools by rules: add Read and Edit rules for it";
+        draft.left_out(&Origin::new(at, text), Some(Effect::Allow), why);
+    }
+    known_keys(permissions, &mut draft);
+    let block = json::object(&settings, "sandbox", "")?.unwrap_or(&empty);
+    sandbox::add(block, base, gathered, &mut draft)?;
+    if settings.contains_key("autoMode") {
+        let why = "rules for a classifier are not rules for a policy";
+        draft.left_out(&Origin::new("autoMode", "{…}"), None, why);
+    }
+    Ok(draft)
+}
+
+fn known_keys(permissions: &Object, draft: &mut Draft) {
+    const KNOWN: [&str; 7] = [
+        "allow",
+        "ask",
+        "deny",
+        "defaultMode",
+        "additionalDirectories",
+        "disableBypassPermissionsMode",
+        "disableAutoMode",
+    ];
+    for key in permissions.keys().filter(|key| !KNOWN.contains(&key.as_str())) {
+        let origin = Origin::new("permissions", key.as_str());
+        draft.left_out(&origin, None, "this setting is not known");
+    }
+}
+
+/// The modes; returns whether asking is to be refusing.
+fn modes(permissions: &Object, draft: &mut Draft) -> Result<bool> {
+    let mut asks_are_denied = false;
+    if let Some(mode) = json::string(permissions, "defaultMode", "permissions")? {
+        let origin = Origin::new("permissions.defaultMode", mode);
+        match mode {
+            // A mode that permits no more than asking needs no rule.
+            "default" | "manual" | "plan" => {}
+            "acceptEdits" => accept_edits(&origin, draft),
+            "dontAsk" => {
+                asks_are_denied = true;
+                draft.deny_by_default = true;
+                draft.stricter(&origin, None, "what would ask is denied in every mode");
+            }
+            _ => {
+                let why = "a mode that lets actions pass unseen is not imported: they ask";
+                draft.left_out(&origin, Some(Effect::Allow), why);
+            }
+        }
+    }
+    let switches =
+        [("disableBypassPermissionsMode", "bypassPermissions"), ("disableAutoMode", "auto")];
+    for (key, mode) in switches {
+        if let Some(value) = json::string(permissions, key, "permissions")? {
+            let origin = Origin::new(format!("permissions.{key}"), value);
+            if value == "disable" {
+                let leaf = Leaf::from(origin.to_string());
+                draft.rule(Effect::Deny, &[Key::Mode(mode.to_owned())], leaf);
+            } else {
+                draft.left_out(&origin, Some(Effect::Deny), "the only known value is `disable`");
+            }
+        }
+    }
+    Ok(asks_are_denied)
+}
+
+fn accept_edits(origin: &Origin, draft: &mut Draft) {
+    let mode = Key::Mode("acceptEdits".to_owned());
+    let project = Key::text(PathPattern::all_of(Root::Project).text());
+    let leaf = || Leaf::from(origin.to_string());
+    draft.rule(Effect::Allow, &[mode.clone(), Key::names(&EDITORS), project], leaf());
+    // Files that steer what runs later still ask in that mode.
+    for name in [".git", ".claude", ".vscode", ".idea", ".husky"] {
+        let path = Key::text(PathPattern::below(Root::Project, &[name]).text());
+        draft.rule(Effect::Ask, &[mode.clone(), Key::names(&EDITORS), path], leaf());
+    }
+}
+
+/// A sandbox that adds what the rules say to the one clash has for projects.
+fn on_project() -> Room {
+    let mut room = Room::named("imported");
+    room.on_project = true;
+    room.net = Net::Unsaid;
+    let inherited = [Root::Project, Root::Tmp].map(PathPattern::all_of);
+    room.read.inherited = inherited.to_vec();
+    room.write.inherited = inherited.to_vec();
+    room
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! One permission rule: `Tool`, `Tool(specifier)`, `mcp__server__tool`.
+
+use super::{EDITORS, Gathered, READERS};
+use crate::draft::{Draft, Origin};
+use crate::hosts::{Host, Name};
+use crate::paths::{self, Side};
+use crate::tree::{Key, Leaf};
+use crate::words;
+use crate::{Base, Effect};
+
+/// Tools of the client that need no specifier to be meant.
+const TOOLS: [&str; 34] = [
+    "Agent",
+    "Artifact",
+    "AskUserQuestion",
+    "Bash",
+    "BashOutput",
+    "Cd",
+    "Edit",
+    "EnterPlanMode",
+    "EnterWorktree",
+    "ExitPlanMode",
+    "Glob",
+    "Grep",
+    "KillShell",
+    "LS",
+    "LSP",
+    "ListMcpResources",
+    "Monitor",
+    "MultiEdit",
+    "NotebookEdit",
+    "NotebookRead",
+    "PowerShell",
+    "Read",
+    "ReadMcpResource",
+    "Skill",
+    "SlashCommand",
+    "Task",
+    "TaskOutput",
+    "TodoWrite",
+    "ToolSearch",
+    "WebFetch",
+    "WebSearch",
+    "Workflow",
+    "Write",
+    "ExitWorktree",
+];
+
+/// Adds a rule, or says why not.
+pub(super) fn add(
+    origin: &Origin,
+    effect: Effect,
+    base: Base<'_>,
+    draft: &mut Draft,
+    gathered: &mut Gathered,
+) {
+    let Some((tool, specifier)) = split(&origin.what) else {
+        let why = "it is not `Tool` or `Tool(…)`";
+        draft.left_out(origin, Some(effect), why);
+        return;
+    };
+    let mut rule = Rule { origin, effect, draft, gathered };
+    match (tool, specifier) {
+        (tool, None) if tool.starts_with("mcp__") => rule.mcp(tool),
+        (tool, Some(_)) if tool.starts_with("mcp__") => {
+            rule.whole(tool, "a rule about the input of this tool cannot be read");
+        }
+        (tool, None) => rule.tool(tool),
+        ("Bash", Some(text)) => rule.command(text),
+        ("WebFetch", Some(text)) => rule.host(text),
+        (tool, Some(text)) if READERS.contains(&tool) || EDITORS.contains(&tool) => {
+            rule.path(tool, text, base);
+        }
+        (tool, Some(_)) => rule.whole(tool, "a rule about the input of this tool cannot be read"),
+    }
+}
+
+/// The tool and what stands between the brackets; `()` and `(*)` say nothing.
+fn split(text: &str) -> Option<(&str, Option<&str>)> {
+    let text = text.trim();
+    let (tool, specifier) = match text.split_once('(') {
+        None => (text, None),
+        Some((tool, rest)) => (tool, Some(rest.strip_suffix(')')?)),
+    };
+    let named = |c: char| c.is_ascii_alphanumeric() || "_-*".contains(c);
+    let mcp = tool.starts_with("mcp__");
+    let well = !tool.is_empty() && tool.chars().all(|c| named(c) || (mcp && ".:/@ ".contains(c)));
+    let specifier = specifier.filter(|text| !matches!(text.trim(), "*" | "**"));
+    if specifier.is_some_and(|text| text.trim().is_empty()) {
+        return None;
+    }
+    (well && !tool.starts_with(['-', '*'])).then_some((tool, specifier))
+}
+
+struct Rule<'r> {
+    origin: &'r Origin,
+    effect: Effect,
+    draft: &'r mut Draft,
+    gathered: &'r mut Gathered,
+}
+
+impl Rule<'_> {
+    fn is_allow(&self) -> bool {
+        self.effect == Effect::Allow
+    }
+
+    fn put(&mut self, path: &[Key]) {
+        self.draft.rule(self.effect, path, Leaf::from(self.origin.to_string()));
+    }
+
+    fn left_out(&mut self, why: &str) {
+        self.draft.left_out(self.origin, Some(self.effect), why);
+    }
+
+    fn stricter(&mut self, why: &str) {
+        self.draft.stricter(self.origin, Some(self.effect), why);
+    }
+
+    /// What cannot be said about a tool's input: an allow is left out, anything
+    /// else holds for the whole tool.
+    fn whole(&mut self, tool: &str, why: &str) {
+        if self.is_allow() {
+            self.left_out(why);
+        } else {
+            self.stricter(&format!("{why}, so it covers the whole tool"));
+            let key = self.tool_key(tool);
+            self.put(&[key]);
+        }
+    }
+
+    /// Rules about reading and editing hold for every tool that does it.
+    fn tool_key(&self, tool: &str) -> Key {
+        match tool {
+            "Read" => Key::names(&READERS),
+            "Edit" => Key::names(&EDITORS),
+            _ if self.is_allow() => Key::text(tool),
+            _ if READERS.contains(&tool) => Key::names(&READERS),
+            _ if EDITORS.contains(&tool) => Key::names(&EDITORS),
+            _ if tool.contains('*') => Key::Glob(tool.to_owned()),
+            _ => Key::text(tool),
+        }
+    }
+
+    fn tool(&mut self, tool: &str) {
+        if self.is_allow() && !TOOLS.contains(&tool) {
+            self.left_out("no tool of this name is known");
+            return;
+        }
+        let key = self.tool_key(tool);
+        self.put(&[key]);
+    }
+
+    fn mcp(&mut self, name: &str) {
+        let bare = name.strip_prefix("mcp__").unwrap_or(name);
+        let (server, tool) = match bare.split_once("__") {
+            Some((server, tool)) => (server, Some(tool)),
+            None => (bare, None),
+        };
+        if self.is_allow() && (server.is_empty() || server.contains('*')) {
+            return self.left_out("it allows tools of servers that are not named");
+        }
+        if name.contains('*') {
+            return self.put(&[Key::Glob(name.to_owned())]);
+        }
+        self.put(&[Key::text(name)]);
+        // A server by its name is all of its tools.
+        if tool.is_none() {
+            self.put(&[Key::Glob(format!("{name}__*"))]);
+        }
+    }
+
+    fn command(&mut self, text: &str) {
+        let pattern = words::read(text);
+        let keys = if self.is_allow() {
+            match words::allowed(&pattern) {
+                Ok(keys) if keys.path.is_empty() => return self.left_out("it names no command"),
+                Ok(keys) => keys,
+                Err(why) => return self.left_out(why),
+            }
+        } else {
+            words::restricted(&pattern)
+        };
+        if let Some(how) = keys.differs {
+            self.stricter(how);
+        }
+        let path: Vec<Key> = std::iter::once(Key::text("Bash")).chain(keys.path).collect();
+        self.put(&path);
+    }
+
+    fn host(&mut self, text: &str) {
+        let Some(domain) = text.strip_prefix("domain:") else {
+            return self.whole("WebFetch", "only `domain:…` can be read here");
+        };
+        let host = match Host::read(domain) {
+            Ok(host) if host.port.is_some() => Err("a port is not part of a fetched host"),
+            other => other,
+        };
+        let keys = match &host {
+            Err(why) => return self.whole("WebFetch", why),
+            Ok(Host { name: Name::All, .. }) => return self.put(&[Key::text("WebFetch")]),
+            Ok(Host { name: Name::Localhost, .. }) => vec![Key::Exact(domain.trim().to_owned())],
+            Ok(host) if self.is_allow() => host.allowed(&[]),
+            Ok(host) => host.restricted(),
+        };
+        for key in keys {
+            self.put(&[Key::text("WebFetch"), key]);
+        }
+        self.gathered.hosts.push((domain.to_owned(), self.effect, self.origin.clone()));
+    }
+
+    fn path(&mut self, tool: &str, text: &str, base: Base<'_>) {
+        let side = if self.is_allow() { Side::Allow } else { Side::Restrict };
+        let converted = match paths::in_rule(text, base, side) {
+            Ok(converted) => converted,
+            Err(why) if self.is_allow() => return self.left_out(why),
+            // Taking nothing back is the stricter reading.
+            Err(why) if text.contains('!') => return self.draft.left_out(self.origin, None, why),
+            Err(why) => return self.whole(tool, why),
+        };
+        if let Some(how) = converted.differs {
+            self.stricter(how);
+        }
+        let pattern = converted.pattern;
+        let key = self.tool_key(tool);
+        self.put(&[key, pattern.key()]);
+        let (origin, effect) = (self.origin.clone(), self.effect);
+        if READERS.contains(&tool) {
+            self.gathered.reads.push((pattern, effect, origin));
+        } else {
+            self.gathered.writes.push((pattern, effect, origin));
+        }
+    }
+}

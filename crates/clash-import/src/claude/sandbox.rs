@@ -1,0 +1,118 @@
+//! The `sandbox` block, joined with what permission rules say about files and
+//! hosts.
+
+use serde_json::Value;
+
+use super::{Gathered, on_project};
+use crate::draft::{Draft, Origin};
+use crate::json::{self, Object};
+use crate::paths::{PathPattern, Root};
+use crate::room::Room;
+use crate::srt;
+use crate::tree::{Key, Leaf};
+use crate::{Base, Effect, Result, words};
+
+/// Settings that say how the other sandbox works, not what it permits.
+const MECHANICS: [&str; 8] = [
+    "enabled",
+    "enabledPlatforms",
+    "failIfUnavailable",
+    "allowUnsandboxedCommands",
+    "bwrapPath",
+    "socatPath",
+    "ripgrep",
+    "ignoreViolations",
+];
+
+pub(super) fn add(
+    block: &Object,
+    base: Base<'_>,
+    gathered: Gathered,
+    draft: &mut Draft,
+) -> Result<()> {
+    let enabled = json::boolean(block, "enabled", "sandbox")?.unwrap_or(false);
+    let auto = json::boolean(block, "autoAllowBashIfSandboxed", "sandbox")?.unwrap_or(true);
+    let mut room = if enabled { of_its_own() } else { on_project() };
+    let options = srt::Options { at: "sandbox", base, in_force: enabled, asks: true };
+    srt::fill(block, &options, &mut room, draft)?;
+    join(gathered, enabled, &mut room);
+    if enabled && auto {
+        let origin = Origin::new("sandbox.autoAllowBashIfSandboxed", "true");
+        draft.rule(Effect::Allow, &[Key::text("Bash")], Leaf::from(origin.to_string()));
+    }
+    excluded(block, enabled && auto, draft)?;
+    for (key, value) in block {
+        let known = ["autoAllowBashIfSandboxed", "excludedCommands"].contains(&key.as_str())
+            || MECHANICS.contains(&key.as_str())
+            || srt::KEYS.contains(&key.as_str());
+        if !known && !matches!(value, Value::Null | Value::Bool(false)) {
+            let origin = Origin::new(format!("sandbox.{key}"), value.to_string());
+            draft.left_out(&origin, None, "there is nothing like it in a policy");
+        }
+    }
+    if !room.is_empty() {
+        draft.default_room = Some(room.name.clone());
+        draft.rooms.push(room);
+    }
+    Ok(())
+}
+
+/// All may be read; the project and the directory for temporary files written.
+fn of_its_own() -> Room {
+    let mut room = Room::named("imported");
+    let origin = |what: &str| Origin::new("sandbox.enabled", what);
+    room.read.allow(PathPattern::all_of(Root::Slash), origin("everything can be read"));
+    room.write.allow(PathPattern::all_of(Root::Project), origin("the project can be written"));
+    room.write.allow(PathPattern::all_of(Root::Tmp), origin("temporary files can be written"));
+    room
+}
+
+/// Rules about files also hold for the files a command opens.
+fn join(gathered: Gathered, enabled: bool, room: &mut Room) {
+    for (pattern, effect, origin) in gathered.reads {
+        match effect {
+            // A file that could be moved could be read elsewhere.
+            Effect::Deny => {
+                room.write.deny(pattern.clone(), true, origin.clone());
+                room.read.deny(pattern, true, origin);
+            }
+            Effect::Allow if !enabled => room.read.allow(pattern, origin),
+            Effect::Allow | Effect::Ask => {}
+        }
+    }
+    for (pattern, effect, origin) in gathered.writes {
+        match effect {
+            Effect::Deny => room.write.deny(pattern, true, origin),
+            Effect::Allow => {
+                if !enabled {
+                    room.read.allow(pattern.clone(), origin.clone());
+                }
+                room.write.allow(pattern, origin);
+            }
+            Effect::Ask => {}
+        }
+    }
+    if enabled {
+        srt::add_hosts(gathered.hosts, room);
+    }
+}
+
+/// Commands that run outside of the other sandbox: here they stay inside and
+/// ask, as they would there without a rule.
+fn excluded(block: &Object, auto: bool, draft: &mut Draft) -> Result<()> {
+    for (at, text) in json::strings(block, "excludedCommands", "sandbox")? {
+        let origin = Origin::new(at, text);
+        let why = "no command leaves the sandbox by an import";
+        if !auto {
+            draft.left_out(&origin, Some(Effect::Allow), why);
+            continue;
+        }
+        let mut pattern = words::read(text);
+        pattern.tail = words::Tail::Prefix;
+        let keys = words::restricted(&pattern);
+        let path: Vec<Key> = std::iter::once(Key::text("Bash")).chain(keys.path).collect();
+        draft.rule(Effect::Ask, &path, Leaf::from(origin.to_string()));
+        draft.stricter(&origin, Some(Effect::Allow), format!("{why}: it asks"));
+    }
+    Ok(())
+}

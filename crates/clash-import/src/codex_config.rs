@@ -1,0 +1,432 @@
+//! codex `config.toml`: permission profiles, and the older `sandbox_mode`.
+//!
+//! Every profile becomes a sandbox; the one in `default_permissions` becomes the
+//! default. Which commands run at all is not part of a profile, so everything
+//! asks unless `approval_policy` says that commands run in the sandbox unasked.
+
+use toml::de::{DeTable, DeValue};
+
+use crate::draft::{Draft, Origin};
+use crate::hosts::Host;
+use crate::json::{MOST_ENTRIES, shape};
+use crate::paths::{self, PathPattern, Root, Side};
+use crate::room::{Hosts, Net, Room};
+use crate::tree::{Key, Leaf};
+use crate::{Base, Effect, ImportError, Result};
+
+/// Profiles that extend one another; a longer chain is a circle.
+const LONGEST_CHAIN: usize = 8;
+
+pub(crate) fn recognises(content: &str) -> bool {
+    const KEYS: [&str; 5] = [
+        "permissions",
+        "default_permissions",
+        "sandbox_mode",
+        "sandbox_workspace_write",
+        "approval_policy",
+    ];
+    DeTable::parse(content)
+        .is_ok_and(|table| KEYS.iter().any(|key| table.get_ref().contains_key(*key)))
+}
+
+pub(crate) fn read(content: &str) -> Result<Draft> {
+    let table = DeTable::parse(content).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        let line = content.get(..at).unwrap_or_default().matches('\n').count() + 1;
+        ImportError::Toml { line, message: error.message().to_owned() }
+    })?;
+    let root = table.get_ref();
+    let mut reader = Reader { draft: Draft::default() };
+    let empty = DeTable::new();
+    let profiles = child(root, "permissions", "")?.unwrap_or(&empty);
+    if profiles.len() > 64 {
+        return Err(ImportError::TooMany { what: "profiles", limit: 64 });
+    }
+    let chosen = text(root, "default_permissions", "")?;
+    for (name, value) in profiles.iter() {
+        let name = name.get_ref().as_ref();
+        if value.get_ref().as_table().is_none() {
+            return Err(shape(format!("permissions.{name}"), "a table"));
+        }
+        let mut room = Room::named(&reader.room_name(name));
+        room.net = Net::Deny;
+        reader.profile(profiles, name, &mut room, LONGEST_CHAIN)?;
+        if chosen == Some(name) {
+            reader.draft.default_room = Some(room.name.clone());
+        }
+        reader.draft.rooms.push(room);
+    }
+    match chosen {
+        Some(name) if reader.draft.default_room.is_none() => {
+            let mut room = Room::named("imported");
+            room.net = Net::Deny;
+            let origin = Origin::new("default_permissions", name);
+            if reader.built_in(name, &origin, &mut room) {
+                reader.draft.default_room = Some(room.name.clone());
+                reader.draft.rooms.push(room);
+            }
+        }
+        Some(_) => {}
+        None => reader.legacy(root)?,
+    }
+    reader.approval(root)?;
+    Ok(reader.draft)
+}
+
+struct Reader {
+    draft: Draft,
+}
+
+impl Reader {
+    /// A name that is also a variable, whatever the profile is called.
+    fn room_name(&self, profile: &str) -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+        let stem: String = profile.chars().take(40).map(plain).collect();
+        let taken = |name: &String| self.draft.rooms.iter().any(|room| room.name == *name);
+        let first = format!("codex_{stem}");
+        let others = (2..=65).map(|number| format!("codex_{stem}_{number}"));
+        std::iter::once(first).chain(others).find(|name| !taken(name)).unwrap_or_default()
+    }
+
+    fn profile(
+        &mut self,
+        profiles: &DeTable<'_>,
+        name: &str,
+        room: &mut Room,
+        left: usize,
+    ) -> Result<()> {
+        let at = format!("permissions.{name}");
+        let Some(profile) = child(profiles, name, "permissions")? else {
+            let why = "there is no such profile, so what it restricts is not known";
+            self.draft.left_out(&Origin::new("permissions", name), Some(Effect::Deny), why);
+            return Ok(());
+        };
+        if let Some(parent) = text(profile, "extends", &at)? {
+            let origin = Origin::new(format!("{at}.extends"), parent);
+            if left == 0 {
+                return Err(shape(origin.at, "a profile that does not extend itself"));
+            }
+            if parent.starts_with(':') {
+                self.built_in(parent, &origin, room);
+            } else {
+                self.profile(profiles, parent, room, left - 1)?;
+            }
+        }
+        for (key, value) in profile.iter() {
+            let key = key.get_ref().as_ref();
+            match key {
+                "extends" => {}
+                "description" => {
+                    room.doc = text(profile, "description", &at)?.unwrap_or_default().to_owned();
+                }
+                "filesystem" => {
+                    let files = child(profile, key, &at)?;
+                    self.filesystem(files, &format!("{at}.filesystem"), room)?;
+                }
+                "network" => {
+                    let net = child(profile, key, &at)?;
+                    self.network(net, &format!("{at}.network"), room)?;
+                }
+                "workspace_roots" => {
+                    let roots = child(profile, key, &at)?;
+                    for (path, on) in roots.into_iter().flat_map(|roots| roots.iter()) {
+                        let origin = Origin::new(format!("{at}.{key}"), path.get_ref().as_ref());
+                        if on.get_ref().as_bool() != Some(false) {
+                            let why = "a further root gets no rights of the project";
+                            self.draft.left_out(&origin, Some(Effect::Allow), why);
+                        }
+                    }
+                }
+                _ => {
+                    let origin = Origin::new(format!("{at}.{key}"), value.get_ref().type_str());
+                    self.draft.left_out(&origin, None, "this setting is not known");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// codex's own profiles. Returns whether there is one.
+    fn built_in(&mut self, name: &str, origin: &Origin, room: &mut Room) -> bool {
+        match name {
+            ":read-only" => read_only(origin, room),
+            ":workspace" => {
+                read_only(origin, room);
+                let tmp = PathPattern::below(Root::Slash, &["tmp"]);
+                writable(&[PathPattern::all_of(Root::Tmp), tmp], origin, room);
+            }
+            _ => {
+                let why = "it is no profile that can be imported";
+                self.draft.left_out(origin, Some(Effect::Allow), why);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn filesystem(&mut self, files: Option<&DeTable<'_>>, at: &str, room: &mut Room) -> Result<()> {
+        let Some(files) = files else { return Ok(()) };
+        if files.len() > MOST_ENTRIES {
+            return Err(ImportError::TooMany { what: "paths", limit: MOST_ENTRIES });
+        }
+        for (path, value) in files.iter() {
+            let path = path.get_ref().as_ref();
+            let at = format!("{at}.{path}");
+            match value.get_ref() {
+                _ if path == "glob_scan_max_depth" => {}
+                DeValue::String(access) => self.access(path, "", access, &at, room)?,
+                DeValue::Table(scoped) if scoped.len() <= MOST_ENTRIES => {
+                    for (below, access) in scoped.iter() {
+                        let below = below.get_ref().as_ref();
+                        let at = format!("{at}.{below}");
+                        let access = access.get_ref().as_str();
+                        let access = access.ok_or_else(|| shape(&*at, "an access"))?;
+                        self.access(path, below, access, &at, room)?;
+                    }
+                }
+                _ => return Err(shape(at, "\"read\", \"write\", \"deny\" or a table of paths")),
+            }
+        }
+        Ok(())
+    }
+
+    fn access(
+        &mut self,
+        path: &str,
+        below: &str,
+        access: &str,
+        at: &str,
+        room: &mut Room,
+    ) -> Result<()> {
+        let origin = Origin::new(at, access);
+        let (effect, side) = match access {
+            "read" | "write" => (Effect::Allow, Side::Allow),
+            "deny" | "none" => (Effect::Deny, Side::Restrict),
+            _ => return Err(shape(at, "\"read\", \"write\" or \"deny\"")),
+        };
+        let start = match path {
+            ":root" => "/",
+            ":tmpdir" => "$TMPDIR",
+            ":slash_tmp" => "/tmp",
+            ":workspace_roots" | ":project_roots" => "$PWD",
+            // The system is readable anyway.
+            ":minimal" if access == "read" => return Ok(()),
+            _ if path.starts_with(':') => {
+                self.draft.left_out(&origin, Some(effect), "this place is not known");
+                return Ok(());
+            }
+            path => path,
+        };
+        let whole = format!("{}/{below}", start.trim_end_matches('/'));
+        let converted = match paths::in_list(&whole, Base::Project, side) {
+            Ok(converted) => converted,
+            Err(why) => {
+                self.draft.left_out(&origin, Some(effect), why);
+                return Ok(());
+            }
+        };
+        if let Some(how) = converted.differs {
+            self.draft.stricter(&origin, Some(effect), how);
+        }
+        let pattern = converted.pattern;
+        match access {
+            "write" => {
+                room.read.allow(pattern.clone(), origin.clone());
+                room.write.allow(pattern, origin);
+            }
+            "read" => {
+                // Inside a writable directory this takes writing away.
+                if pattern != PathPattern::all_of(Root::Slash) {
+                    room.write.deny(pattern.clone(), false, origin.clone());
+                }
+                room.read.allow(pattern, origin);
+            }
+            _ => {
+                room.read.deny(pattern.clone(), false, origin.clone());
+                room.write.deny(pattern, false, origin);
+            }
+        }
+        Ok(())
+    }
+
+    fn network(&mut self, net: Option<&DeTable<'_>>, at: &str, room: &mut Room) -> Result<()> {
+        let Some(net) = net else { return Ok(()) };
+        let enabled = boolean(net, "enabled", at)?.unwrap_or(false);
+        let limited = text(net, "mode", at)? == Some("limited");
+        let mut hosts = Hosts { rules: Vec::new(), addresses: Vec::new(), default: Effect::Deny };
+        let domains = child(net, "domains", at)?;
+        if domains.is_some_and(|domains| domains.len() > MOST_ENTRIES) {
+            return Err(ImportError::TooMany { what: "domains", limit: MOST_ENTRIES });
+        }
+        for (name, decision) in domains.into_iter().flat_map(|domains| domains.iter()) {
+            let name = name.get_ref().as_ref();
+            let at = format!("{at}.domains.{name}");
+            let decision = decision.get_ref().as_str();
+            let effect = match decision {
+                Some("allow") => Effect::Allow,
+                Some("deny" | "none") => Effect::Deny,
+                _ => return Err(shape(at, "\"allow\" or \"deny\"")),
+            };
+            let origin = Origin::new(at, decision.unwrap_or_default());
+            match Host::read(name) {
+                _ if effect == Effect::Allow && limited => {
+                    let why = "only reading is allowed there, which cannot be said of a host";
+                    self.draft.left_out(&origin, Some(effect), why);
+                }
+                Ok(host) if effect == Effect::Deny || !host.allowed(&[]).is_empty() => {
+                    hosts.rules.push((host, effect, origin));
+                }
+                Ok(_) => {
+                    let why = "it opens every host, or this machine with every port";
+                    self.draft.left_out(&origin, Some(effect), why);
+                }
+                // What no rule allows is denied anyway.
+                Err(why) if effect == Effect::Deny => self.draft.left_out(&origin, None, why),
+                Err(why) => self.draft.left_out(&origin, Some(effect), why),
+            }
+        }
+        room.net = if enabled { Net::Hosts(hosts) } else { Net::Deny };
+        if enabled && domains.is_none() {
+            let why = "no hosts are named, so none is opened";
+            let origin = Origin::new(format!("{at}.enabled"), "true");
+            self.draft.left_out(&origin, Some(Effect::Allow), why);
+        }
+        for (key, value) in net.iter() {
+            let key = key.get_ref().as_ref();
+            if ["enabled", "mode", "domains", "enable_socks5"].contains(&key)
+                || value.get_ref().as_bool() == Some(false)
+            {
+                continue;
+            }
+            let origin = Origin::new(format!("{at}.{key}"), value.get_ref().type_str());
+            // Hooks on the traffic take something away as well as adding to it.
+            let effect = if key == "mitm" { Effect::Deny } else { Effect::Allow };
+            let why = "there is nothing like it in a policy";
+            self.draft.left_out(&origin, Some(effect), why);
+        }
+        Ok(())
+    }
+
+    fn legacy(&mut self, root: &DeTable<'_>) -> Result<()> {
+        let Some(mode) = text(root, "sandbox_mode", "")? else { return Ok(()) };
+        let origin = Origin::new("sandbox_mode", mode);
+        let mut room = Room::named("imported");
+        room.net = Net::Deny;
+        match mode {
+            "read-only" => read_only(&origin, &mut room),
+            "workspace-write" => self.workspace_write(root, &origin, &mut room)?,
+            "danger-full-access" => {
+                let why = "running without a sandbox is not imported";
+                self.draft.left_out(&origin, Some(Effect::Allow), why);
+                return Ok(());
+            }
+            _ => return Err(shape("sandbox_mode", "a mode that is known")),
+        }
+        self.draft.default_room = Some(room.name.clone());
+        self.draft.rooms.push(room);
+        Ok(())
+    }
+
+    fn workspace_write(
+        &mut self,
+        root: &DeTable<'_>,
+        origin: &Origin,
+        room: &mut Room,
+    ) -> Result<()> {
+        const AT: &str = "sandbox_workspace_write";
+        let empty = DeTable::new();
+        let given = child(root, AT, "")?.unwrap_or(&empty);
+        let mut roots = Vec::new();
+        if boolean(given, "exclude_tmpdir_env_var", AT)? != Some(true) {
+            roots.push(PathPattern::all_of(Root::Tmp));
+        }
+        if boolean(given, "exclude_slash_tmp", AT)? != Some(true) {
+            roots.push(PathPattern::below(Root::Slash, &["tmp"]));
+        }
+        read_only(origin, room);
+        writable(&roots, origin, room);
+        if boolean(given, "network_access", AT)? == Some(true) {
+            room.net = Net::Allow;
+        }
+        let listed = match given.get("writable_roots").map(|value| value.get_ref()) {
+            None => return Ok(()),
+            Some(DeValue::Array(items)) if items.len() <= MOST_ENTRIES => items,
+            Some(_) => return Err(shape(format!("{AT}.writable_roots"), "a list of paths")),
+        };
+        for (index, item) in listed.iter().enumerate() {
+            let at = format!("{AT}.writable_roots[{index}]");
+            let path = item.get_ref().as_str().ok_or_else(|| shape(&*at, "a string"))?;
+            let origin = Origin::new(at, path);
+            match paths::in_list(path, Base::Project, Side::Allow) {
+                Ok(converted) => room.write.allow(converted.pattern, origin),
+                Err(why) => self.draft.left_out(&origin, Some(Effect::Allow), why),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether commands run in the sandbox without a question.
+    fn approval(&mut self, root: &DeTable<'_>) -> Result<()> {
+        let policy = match root.get("approval_policy").map(|value| value.get_ref()) {
+            None => return Ok(()),
+            Some(DeValue::String(policy)) => policy.as_ref(),
+            Some(_) => "{…}",
+        };
+        let origin = Origin::new("approval_policy", policy);
+        let unasked = ["on-request", "on-failure", "never"].contains(&policy);
+        if unasked && self.draft.default_room.is_some() {
+            let leaf = Leaf::from(origin.to_string());
+            self.draft.rule(Effect::Allow, &[Key::text("Bash")], leaf);
+        } else if policy != "untrusted" {
+            let why = "commands run unasked only in a sandbox that was imported: they ask";
+            self.draft.left_out(&origin, Some(Effect::Allow), why);
+        }
+        Ok(())
+    }
+}
+
+fn read_only(origin: &Origin, room: &mut Room) {
+    room.read.allow(PathPattern::all_of(Root::Slash), origin.clone());
+}
+
+/// The project and these; what steers git and the agent stays as it is.
+fn writable(roots: &[PathPattern], origin: &Origin, room: &mut Room) {
+    room.write.allow(PathPattern::all_of(Root::Project), origin.clone());
+    for root in roots {
+        room.write.allow(root.clone(), origin.clone());
+    }
+    for name in [".git", ".codex", ".agents"] {
+        room.write.deny(PathPattern::below(Root::Project, &[name]), true, origin.clone());
+    }
+}
+
+fn place(at: &str, key: &str) -> String {
+    if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") }
+}
+
+fn child<'t, 'i>(table: &'t DeTable<'i>, key: &str, at: &str) -> Result<Option<&'t DeTable<'i>>> {
+    match table.get(key).map(|value| value.get_ref()) {
+        None => Ok(None),
+        Some(DeValue::Table(table)) => Ok(Some(table)),
+        Some(_) => Err(shape(place(at, key), "a table")),
+    }
+}
+
+fn text<'t>(table: &'t DeTable<'_>, key: &str, at: &str) -> Result<Option<&'t str>> {
+    match table.get(key).map(|value| value.get_ref()) {
+        None => Ok(None),
+        Some(DeValue::String(text)) => Ok(Some(text.as_ref())),
+        Some(_) => Err(shape(place(at, key), "a string")),
+    }
+}
+
+fn boolean(table: &DeTable<'_>, key: &str, at: &str) -> Result<Option<bool>> {
+    match table.get(key).map(|value| value.get_ref()) {
+        None => Ok(None),
+        Some(DeValue::Boolean(value)) => Ok(Some(*value)),
+        Some(_) => Err(shape(place(at, key), "true or false")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,302 @@
+//! codex `*.rules`: calls of `prefix_rule`, `network_rule` and `host_executable`
+//! with arguments that are written out. The strictest of all matches wins there
+//! as among independent policies here. What has to be evaluated (a variable, a
+//! loop, a function) is reported with its line and not guessed.
+
+use clash_syntax::{Call, Expr, File, Literal, Statement, StatementKind};
+
+use crate::draft::{Draft, Origin};
+use crate::hosts::{Host, Name};
+use crate::room::{Hosts, Net, Room};
+use crate::tree::{Key, Leaf};
+use crate::words::{self, Pattern, Tail, Token};
+use crate::{Effect, ImportError, Result};
+
+/// More words, or alternatives of one, are an attack on the reader.
+const MOST_WORDS: usize = 256;
+
+pub(crate) fn recognises(content: &str) -> bool {
+    let names = ["prefix_rule", "network_rule", "host_executable"];
+    names.iter().any(|name| content.contains(name)) && File::parse(content).is_ok()
+}
+
+pub(crate) fn read(content: &str) -> Result<Draft> {
+    let file = File::parse(content).map_err(|error| ImportError::Starlark {
+        line: error.line,
+        message: error.problem.to_string(),
+    })?;
+    let mut reader = Reader { file: &file, draft: Draft::default(), hosts: Vec::new() };
+    for statement in file.statements() {
+        reader.statement(statement)?;
+    }
+    let Reader { mut draft, hosts, .. } = reader;
+    if !hosts.is_empty() {
+        let mut room = Room::named("imported");
+        room.on_project = true;
+        let rules = Hosts { rules: hosts, addresses: Vec::new(), default: Effect::Deny };
+        room.net = Net::Hosts(rules);
+        draft.default_room = Some(room.name.clone());
+        draft.rooms.push(room);
+    }
+    Ok(draft)
+}
+
+struct Reader<'f> {
+    file: &'f File,
+    draft: Draft,
+    hosts: Vec<(Host, Effect, Origin)>,
+}
+
+impl Reader<'_> {
+    fn line(&self, at: usize) -> usize {
+        self.file.position(at).0
+    }
+
+    fn statement(&mut self, statement: &Statement) -> Result<()> {
+        let line = self.line(statement.span.start);
+        let text = self.file.text(statement.span);
+        let origin = Origin::new(format!("line {line}"), first_line(text));
+        let call = match &statement.kind {
+            StatementKind::Expr(expr) => match &expr.kind {
+                // A text on its own is a comment.
+                clash_syntax::ExprKind::String(_) => return Ok(()),
+                _ => expr.call(),
+            },
+            StatementKind::Pass => return Ok(()),
+            // Whatever uses it is reported by itself.
+            StatementKind::Assign { .. } => {
+                self.draft.left_out(&origin, None, "names for values are not read");
+                return Ok(());
+            }
+            _ => None,
+        };
+        match call.map(|call| (call.name(), call)) {
+            Some((Some("prefix_rule"), call)) => self.prefix_rule(call, &origin, line),
+            Some((Some("network_rule"), call)) => self.network_rule(call, &origin),
+            Some((Some("host_executable"), _)) => {
+                let why = "a program is matched by what its name stands for on this machine";
+                self.draft.left_out(&origin, None, why);
+                Ok(())
+            }
+            // It may have made rules, of whatever kind.
+            _ => {
+                let why = "it would have to be evaluated; only calls with plain values are read";
+                self.draft.left_out(&origin, Some(Effect::Deny), why);
+                Ok(())
+            }
+        }
+    }
+
+    /// The named arguments, if all are written out.
+    fn arguments(&self, call: &Call, names: &[&str]) -> Option<Vec<Option<Literal>>> {
+        let mut values: Vec<Option<Literal>> = names.iter().map(|_| None).collect();
+        let mut next = 0;
+        for arg in &call.args {
+            let at = match &arg.kind {
+                clash_syntax::ArgKind::Positional => {
+                    next += 1;
+                    next - 1
+                }
+                clash_syntax::ArgKind::Named(name) => names.iter().position(|n| *n == name.text)?,
+                _ => return None,
+            };
+            let value = self.literal(&arg.value)?;
+            let slot = values.get_mut(at)?;
+            if slot.is_some() {
+                return None;
+            }
+            *slot = Some(value);
+        }
+        Some(values)
+    }
+
+    fn literal(&self, expr: &Expr) -> Option<Literal> {
+        expr.literal(self.file.source())
+    }
+
+    fn prefix_rule(&mut self, call: &Call, origin: &Origin, line: usize) -> Result<()> {
+        let names = ["pattern", "decision", "justification", "match", "not_match"];
+        let given = self.arguments(call, &names);
+        let Some([pattern, decision, reason, matching, others]) =
+            given.and_then(|values| <[Option<Literal>; 5]>::try_from(values).ok())
+        else {
+            return self.unreadable(call, origin);
+        };
+        let at = |expected| ImportError::Shape { at: format!("line {line}"), expected };
+        let effect = match text(&decision) {
+            None if decision.is_none() => Effect::Allow,
+            Some("allow") => Effect::Allow,
+            Some("prompt") => Effect::Ask,
+            Some("forbidden") => Effect::Deny,
+            _ => return Err(at("decision = \"allow\", \"prompt\" or \"forbidden\"")),
+        };
+        let tokens = pattern.as_ref().and_then(tokens);
+        let tokens = tokens.ok_or_else(|| at("pattern = a list of words"))?;
+        examples(&tokens, matching.as_ref(), true, line)?;
+        examples(&tokens, others.as_ref(), false, line)?;
+        let tokens = tokens.into_iter().map(Token::Word).collect();
+        let pattern = Pattern { tokens, tail: Tail::Prefix, unread: None };
+        let keys = if effect == Effect::Allow {
+            match words::allowed(&pattern) {
+                Ok(keys) => keys,
+                Err(why) => {
+                    self.draft.left_out(origin, Some(effect), why);
+                    return Ok(());
+                }
+            }
+        } else {
+            words::restricted(&pattern)
+        };
+        if let Some(how) = keys.differs {
+            self.draft.stricter(origin, Some(effect), how);
+        }
+        let path: Vec<Key> = std::iter::once(Key::text("Bash")).chain(keys.path).collect();
+        let mut leaf = Leaf::from(origin.to_string());
+        leaf.reason = text(&reason).map(str::to_owned);
+        self.draft.rule(effect, &path, leaf);
+        Ok(())
+    }
+
+    /// A rule with values that are computed. What it forbids is not known.
+    fn unreadable(&mut self, call: &Call, origin: &Origin) -> Result<()> {
+        let decision = call.named("decision").map(|expr| expr.string());
+        let effect = match decision {
+            None | Some(Some("allow")) if call.positional().count() < 2 => Effect::Allow,
+            Some(Some("prompt")) => Effect::Ask,
+            _ => Effect::Deny,
+        };
+        let why = "it has values that would have to be evaluated, or arguments that are not known";
+        self.draft.left_out(origin, Some(effect), why);
+        Ok(())
+    }
+
+    fn network_rule(&mut self, call: &Call, origin: &Origin) -> Result<()> {
+        let names = ["host", "protocol", "decision", "justification"];
+        let given = self.arguments(call, &names);
+        let Some([host, protocol, decision, _]) =
+            given.and_then(|values| <[Option<Literal>; 4]>::try_from(values).ok())
+        else {
+            return self.unreadable(call, origin);
+        };
+        let shape = |expected| ImportError::Shape { at: origin.at.clone(), expected };
+        let name = text(&host).ok_or_else(|| shape("host = a string"))?;
+        let effect = match text(&decision) {
+            Some("allow") => Effect::Allow,
+            Some("prompt") => Effect::Ask,
+            Some("deny" | "forbidden") => Effect::Deny,
+            _ => return Err(shape("decision = \"allow\", \"prompt\", \"deny\" or \"forbidden\"")),
+        };
+        let port = match text(&protocol) {
+            Some("https" | "https_connect") => Some(443),
+            Some("http") => Some(80),
+            Some("socks5_tcp") => None,
+            Some("socks5_udp") => {
+                if effect == Effect::Allow {
+                    self.draft.left_out(origin, Some(effect), "there is no way out for datagrams");
+                }
+                return Ok(());
+            }
+            _ => return Err(shape("a protocol: http, https, socks5_tcp or socks5_udp")),
+        };
+        let read = Host::one(name).and_then(|host| match host.name {
+            Name::One(_) | Name::Address(_) | Name::Localhost => Ok(host),
+            _ => Err("a rule here names one host"),
+        });
+        match read {
+            Ok(host) if effect == Effect::Allow => {
+                let host = Host { port, ..host };
+                if host.allowed(&[]).is_empty() {
+                    let why = "this machine is opened by its ports";
+                    self.draft.left_out(origin, Some(effect), why);
+                } else {
+                    self.hosts.push((host, effect, origin.clone()));
+                }
+            }
+            Ok(host) => self.hosts.push((host, effect, origin.clone())),
+            // Hosts that no rule names are denied, so nothing is lost.
+            Err(why) if effect > Effect::Allow => self.draft.left_out(origin, None, why),
+            Err(why) => self.draft.left_out(origin, Some(effect), why),
+        }
+        Ok(())
+    }
+}
+
+fn first_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ")
+}
+
+fn text(value: &Option<Literal>) -> Option<&str> {
+    match value {
+        Some(Literal::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// The words of a pattern, each with its alternatives.
+fn tokens(value: &Literal) -> Option<Vec<Vec<String>>> {
+    let items = items(value).filter(|items| !items.is_empty() && items.len() <= MOST_WORDS)?;
+    items
+        .iter()
+        .map(|item| match item {
+            Literal::String(word) => Some(vec![word.clone()]),
+            _ => strings(item).filter(|words| !words.is_empty() && words.len() <= MOST_WORDS),
+        })
+        .collect()
+}
+
+fn items(value: &Literal) -> Option<&[Literal]> {
+    match value {
+        Literal::List(items) | Literal::Tuple(items) => Some(items),
+        _ => None,
+    }
+}
+
+fn strings(value: &Literal) -> Option<Vec<String>> {
+    let word = |item: &Literal| match item {
+        Literal::String(text) => Some(text.clone()),
+        _ => None,
+    };
+    items(value)?.iter().map(word).collect()
+}
+
+/// codex refuses a file whose rules contradict their own examples, and so does
+/// an import. An example that is more than plain words is passed over.
+fn examples(
+    tokens: &[Vec<String>],
+    given: Option<&Literal>,
+    wanted: bool,
+    line: usize,
+) -> Result<()> {
+    let given = match given {
+        None | Some(Literal::None) => return Ok(()),
+        Some(given) => items(given).ok_or(ImportError::Shape {
+            at: format!("line {line}"),
+            expected: "examples as a list of commands",
+        })?,
+    };
+    for example in given {
+        let words = match example {
+            Literal::String(text) => {
+                let pattern = words::read(text);
+                let plain = pattern.tokens.into_iter().map(|token| match token {
+                    Token::Word(mut words) => words.pop(),
+                    Token::Part(_) | Token::Gap => None,
+                });
+                let words = plain.collect::<Option<Vec<String>>>();
+                words.filter(|_| pattern.unread.is_none() && !text.contains('*'))
+            }
+            other => strings(other),
+        };
+        let Some(words) = words else { continue };
+        let matches = words.len() >= tokens.len()
+            && tokens.iter().zip(&words).all(|(token, word)| token.contains(word));
+        if matches != wanted {
+            return Err(ImportError::Example { line, example: words.join(" ") });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! A policy in the making: what every importer fills and what becomes text.
+
+use std::fmt;
+
+use crate::room::Room;
+use crate::text::shown;
+use crate::tree::{Key, Leaf, Tree};
+use crate::{Effect, Entry, Format, Imported, Result};
+
+/// An entry of the imported file: what it says and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) what: String,
+    pub(crate) at: String,
+}
+
+impl Origin {
+    pub(crate) fn new(at: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { what: what.into(), at: at.into() }
+    }
+
+    fn entry(&self, effect: Option<Effect>, why: impl Into<String>) -> Entry {
+        Entry { what: self.what.clone(), where_: self.at.clone(), why: why.into(), effect }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.at, self.what)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    denies: Tree,
+    asks: Tree,
+    allows: Tree,
+    pub(crate) rooms: Vec<Room>,
+    /// The sandbox for whatever names none.
+    pub(crate) default_room: Option<String>,
+    /// What happens where no rule matches; ask unless the file is stricter.
+    pub(crate) deny_by_default: bool,
+    not_expressed: Vec<Entry>,
+    narrowed: Vec<Entry>,
+}
+
+impl Draft {
+    pub(crate) fn rule(&mut self, effect: Effect, path: &[Key], leaf: Leaf) {
+        let tree = match effect {
+            Effect::Deny => &mut self.denies,
+            Effect::Ask => &mut self.asks,
+            Effect::Allow => &mut self.allows,
+        };
+        tree.insert(path, leaf);
+    }
+
+    /// The entry has no place in the policy.
+    pub(crate) fn left_out(
+        &mut self,
+        origin: &Origin,
+        effect: Option<Effect>,
+        why: impl Into<String>,
+    ) {
+        self.not_expressed.push(origin.entry(effect, why));
+    }
+
+    /// The entry is in the policy, but stricter.
+    pub(crate) fn stricter(
+        &mut self,
+        origin: &Origin,
+        effect: Option<Effect>,
+        why: impl Into<String>,
+    ) {
+        self.narrowed.push(origin.entry(effect, why));
+    }
+
+    pub(crate) fn finish(mut self, name: &str, format: Format) -> Result<Imported> {
+        let mut rooms = String::new();
+        for room in &self.rooms {
+            let (text, lost) = room.write()?;
+            rooms.push_str(&text);
+            rooms.push('\n');
+            for origin in lost {
+                let why = "a deny covers it, which wins here whatever its length";
+                self.narrowed.push(origin.entry(Some(Effect::Allow), why));
+            }
+        }
+        // Restrictions that are missing first: that is what has to be read.
+        self.not_expressed.sort_by_key(|entry| !entry.restricts());
+        let mut out = format!("# Imported from {} ({}).\n", shown(name), format.describe());
+        self.head(&mut out);
+        out.push('\n');
+        if self.rooms.iter().any(|room| room.on_project) {
+            out.push_str("load(\"@clash//sandboxes.star\", \"project\")\n\n");
+        }
+        out.push_str(&rooms);
+        let default = if self.deny_by_default { Effect::Deny } else { Effect::Ask };
+        let sandbox = self.default_room.as_ref();
+        let sandbox = sandbox.map_or(String::new(), |name| format!(", default_sandbox = {name}"));
+        out.push_str(&format!("settings(default = {}(){sandbox})\n", default.word()));
+        let trees = [
+            ("imported denies", &self.denies, Effect::Deny),
+            ("imported asks", &self.asks, Effect::Ask),
+            ("imported allows", &self.allows, Effect::Allow),
+        ];
+        for (name, tree, effect) in trees.into_iter().filter(|(_, tree, _)| !tree.is_empty()) {
+            out.push_str(&format!("\npolicy(\"{name}\", {{\n"));
+            tree.write(effect, 1, &mut out);
+            out.push_str("})\n");
+        }
+        Ok(Imported { source: out, not_expressed: self.not_expressed, narrowed: self.narrowed })
+    }
+
+    fn head(&self, out: &mut String) {
+        let list = |out: &mut String, title: &str, entries: &[&Entry]| {
+            if !entries.is_empty() {
+                out.push_str(&format!("#\n# {title}\n"));
+                for entry in entries {
+                    out.push_str(&format!("#   {}\n", shown(&entry.to_string())));
+                }
+            }
+        };
+        let (restrictions, others): (Vec<&Entry>, Vec<&Entry>) =
+            self.not_expressed.iter().partition(|entry| entry.restricts());
+        list(out, "NOT ENFORCED: these restrictions could not be expressed.", &restrictions);
+        list(out, "Left out:", &others);
+        let narrowed: Vec<&Entry> = self.narrowed.iter().collect();
+        list(out, "Stricter than the original:", &narrowed);
+    }
+}

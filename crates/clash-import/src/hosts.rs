@@ -1,0 +1,198 @@
+//! Host lists of other tools. There, a plain name is that host alone; here a
+//! plain name is the domain with everything below it. So an allow becomes
+//! `exact("name")`, while a deny keeps the wider plain name.
+
+use crate::tree::Key;
+
+pub(crate) type Port = Option<u16>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Host {
+    pub(crate) name: Name,
+    pub(crate) port: Port,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Name {
+    /// `*`
+    All,
+    /// One host.
+    One(String),
+    /// `*.name`
+    Below(String),
+    /// `**.name`: the host and all below it.
+    Domain(String),
+    Localhost,
+    Address(String),
+}
+
+impl Host {
+    pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
+        let text = text.trim().to_ascii_lowercase();
+        if text.contains("://") || text.contains('/') {
+            return Err("it is an address of a page, not a host");
+        }
+        if text.starts_with('[') || text.matches(':').count() > 1 {
+            return Err("rules for IPv6 hosts cannot be written");
+        }
+        let (name, port) = match text.rsplit_once(':') {
+            Some((name, "*")) => (name, None),
+            Some((name, port)) => match port.parse() {
+                Ok(port) => (name, Some(port)),
+                Err(_) => return Err("its port is not a number"),
+            },
+            None => (text.as_str(), None),
+        };
+        Ok(Self { name: Name::read(name.trim_end_matches('.'))?, port })
+    }
+
+    pub(crate) fn one(name: &str) -> Result<Self, &'static str> {
+        Ok(Self { name: Name::read(name)?, port: None })
+    }
+
+    /// The port, if this is about one port of every host.
+    pub(crate) fn port_of_all(&self) -> Port {
+        self.port.filter(|_| self.name == Name::All)
+    }
+
+    /// Whether everything `other` stands for is part of this.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        let inside = |name: &str, domain: &str| {
+            name.strip_suffix(domain).is_some_and(|front| front.ends_with('.'))
+        };
+        let names = match (&self.name, &other.name) {
+            (Name::All, _) => true,
+            (Name::Domain(a), Name::One(b) | Name::Domain(b) | Name::Below(b)) => {
+                a == b || inside(b, a)
+            }
+            (Name::Below(a), Name::One(b) | Name::Domain(b)) => inside(b, a),
+            (Name::Below(a), Name::Below(b)) => a == b || inside(b, a),
+            (a, b) => a == b,
+        };
+        names && (self.port.is_none() || self.port == other.port)
+    }
+
+    /// Keys of an allow; `shut` are ports denied for every host. None: there is
+    /// no key for it.
+    pub(crate) fn allowed(&self, shut: &[u16]) -> Vec<Key> {
+        let ports: Vec<Port> = match self.port {
+            Some(port) if shut.contains(&port) => vec![],
+            Some(port) => vec![Some(port)],
+            None if shut.is_empty() => vec![None],
+            None => [443, 80].into_iter().filter(|port| !shut.contains(port)).map(Some).collect(),
+        };
+        let with = |name: &str, port: Port| match port {
+            None => name.to_owned(),
+            Some(port) => format!("{name}:{port}"),
+        };
+        ports
+            .into_iter()
+            .filter_map(|port| match &self.name {
+                Name::All => None,
+                Name::One(name) => Some(Key::Exact(with(name, port))),
+                Name::Below(name) => Some(Key::Text(with(&format!("*.{name}"), port))),
+                Name::Domain(name) | Name::Address(name) => Some(Key::Text(with(name, port))),
+                Name::Localhost => port.map(|port| Key::Localhost(vec![port])),
+            })
+            .collect()
+    }
+
+    /// Keys of a deny or an ask.
+    pub(crate) fn restricted(&self) -> Vec<Key> {
+        let with = |name: &str| match self.port {
+            None => name.to_owned(),
+            Some(port) => format!("{name}:{port}"),
+        };
+        match &self.name {
+            // Said by the default and by the ports of every allow.
+            Name::All => vec![],
+            Name::One(name) | Name::Domain(name) | Name::Address(name) => {
+                vec![Key::Text(with(name))]
+            }
+            Name::Below(name) => vec![Key::Text(with(&format!("*.{name}")))],
+            Name::Localhost => {
+                vec![Key::Text(with("localhost")), Key::Text(with("127.0.0.1"))]
+            }
+        }
+    }
+}
+
+impl Name {
+    fn read(text: &str) -> Result<Self, &'static str> {
+        if text == "*" || text == "**" {
+            return Ok(Self::All);
+        }
+        if text == "localhost" || text == "127.0.0.1" {
+            return Ok(Self::Localhost);
+        }
+        if text.parse::<std::net::Ipv4Addr>().is_ok() {
+            return Ok(Self::Address(text.to_owned()));
+        }
+        let (kind, name): (fn(String) -> Self, &str) = if let Some(name) = text.strip_prefix("**.")
+        {
+            (Self::Domain, name)
+        } else if let Some(name) = text.strip_prefix("*.") {
+            (Self::Below, name)
+        } else {
+            (Self::One, text)
+        };
+        let label = |label: &str| {
+            !label.is_empty() && label.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_')
+        };
+        if name.is_empty() || name.len() > 253 || !name.split('.').all(label) {
+            return Err("it is not a host name with `*.` at most in front");
+        }
+        if !matches!(kind(String::new()), Self::One(_)) && !name.contains('.') {
+            return Err("a wildcard over a whole top-level domain is too wide");
+        }
+        Ok(kind(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(text: &str) -> (String, String) {
+        let written = |keys: Vec<Key>| keys.iter().map(Key::written).collect::<Vec<_>>().join(" ");
+        Host::read(text).map_or_else(
+            |why| (why.to_owned(), String::new()),
+            |host| (written(host.allowed(&[])), written(host.restricted())),
+        )
+    }
+
+    #[test]
+    fn an_allow_is_the_host_alone_and_a_deny_everything_below() {
+        assert_eq!(keys("GitHub.com"), (r#"exact("github.com")"#.into(), r#""github.com""#.into()));
+        assert_eq!(keys("*.github.com"), (r#""*.github.com""#.into(), r#""*.github.com""#.into()));
+        assert_eq!(keys("x.org:8443").0, r#"exact("x.org:8443")"#);
+        assert_eq!(keys("localhost:3000").0, "localhost(ports = [3000])");
+        assert_eq!(keys("*").0, "");
+    }
+
+    #[test]
+    fn what_is_no_host_is_said_to_be_none() {
+        for text in
+            ["https://x.org", "x.org/path", "*.com", "a*b.org", "", "[::1]", "::1", "a b", "x..y"]
+        {
+            assert!(Host::read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_port_shut_for_all_is_not_opened_by_an_allow() {
+        let host = Host::read("github.com").unwrap();
+        let written: Vec<String> = host.allowed(&[22]).iter().map(Key::written).collect();
+        assert_eq!(written, [r#"exact("github.com:443")"#, r#"exact("github.com:80")"#]);
+        assert!(Host::read("x.org:22").unwrap().allowed(&[22]).is_empty());
+    }
+
+    #[test]
+    fn a_wider_name_covers_a_narrower_one() {
+        let covers = |a, b| Host::read(a).unwrap().covers(&Host::read(b).unwrap());
+        assert!(covers("*.github.com", "api.github.com") && covers("*", "x.org"));
+        assert!(covers("*.github.com", "*.api.github.com") && covers("x.org", "x.org:22"));
+        assert!(!covers("*.github.com", "github.com") && !covers("x.org:22", "x.org"));
+        assert!(!covers("hub.com", "github.com"));
+    }
+}

@@ -1,0 +1,78 @@
+//! Reading JSON that must have a certain shape. Anything else is an error with
+//! the place: half-understood settings are not imported.
+
+use serde_json::{Map, Value};
+
+use crate::{ImportError, Result};
+
+/// More entries in one list are an attack on the reader, not settings.
+pub(crate) const MOST_ENTRIES: usize = 2048;
+
+pub(crate) type Object = Map<String, Value>;
+
+pub(crate) fn parse(text: &str) -> Result<Object> {
+    match serde_json::from_str(text).map_err(ImportError::Json)? {
+        Value::Object(object) => Ok(object),
+        _ => Err(shape("the file", "an object")),
+    }
+}
+
+pub(crate) fn shape(at: impl Into<String>, expected: &'static str) -> ImportError {
+    ImportError::Shape { at: at.into(), expected }
+}
+
+/// An object below `key`; absent and `null` are the same.
+pub(crate) fn object<'v>(parent: &'v Object, key: &str, at: &str) -> Result<Option<&'v Object>> {
+    match parent.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Object(object)) => Ok(Some(object)),
+        Some(_) => Err(shape(join(at, key), "an object")),
+    }
+}
+
+pub(crate) fn boolean(parent: &Object, key: &str, at: &str) -> Result<Option<bool>> {
+    match parent.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Bool(value)) => Ok(Some(*value)),
+        Some(_) => Err(shape(join(at, key), "true or false")),
+    }
+}
+
+pub(crate) fn string<'v>(parent: &'v Object, key: &str, at: &str) -> Result<Option<&'v str>> {
+    match parent.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(value)) => Ok(Some(value)),
+        Some(_) => Err(shape(join(at, key), "a string")),
+    }
+}
+
+pub(crate) fn list<'v>(parent: &'v Object, key: &str, at: &str) -> Result<&'v [Value]> {
+    match parent.get(key) {
+        None | Some(Value::Null) => Ok(&[]),
+        Some(Value::Array(items)) if items.len() > MOST_ENTRIES => {
+            Err(ImportError::TooMany { what: "entries in one list", limit: MOST_ENTRIES })
+        }
+        Some(Value::Array(items)) => Ok(items),
+        Some(_) => Err(shape(join(at, key), "a list")),
+    }
+}
+
+/// A list of strings, each with its place.
+pub(crate) fn strings<'v>(
+    parent: &'v Object,
+    key: &str,
+    at: &str,
+) -> Result<Vec<(String, &'v str)>> {
+    let item = |(index, item): (usize, &'v Value)| {
+        let place = format!("{}[{index}]", join(at, key));
+        match item {
+            Value::String(text) => Ok((place, text.as_str())),
+            _ => Err(shape(place, "a string")),
+        }
+    };
+    list(parent, key, at)?.iter().enumerate().map(item).collect()
+}
+
+pub(crate) fn join(at: &str, key: &str) -> String {
+    if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") }
+}

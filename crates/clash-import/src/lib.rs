@@ -1,0 +1,219 @@
+//! Permission formats of other tools in, a clash policy as text out.
+//!
+//! A pure function of bytes: no file is opened and no variable is read. What a
+//! format says is carried over with one rule above all others: **an import
+//! never widens**. An allow that cannot be said exactly becomes narrower or is
+//! left out; a deny or an ask that cannot be said exactly becomes wider. Both
+//! are reported, and a restriction that could not be said at all is named first
+//! in the report and at the head of the text.
+//!
+//! Other tools let the strictest (or first) matching rule win whatever its
+//! length, while inside one tree of a clash policy the most specific key wins.
+//! So denies, asks and allows become three independent `policy()` calls, among
+//! which the strictest wins again.
+#![forbid(unsafe_code)]
+
+mod claude;
+mod codex_config;
+mod codex_rules;
+mod draft;
+mod hosts;
+mod json;
+#[doc(hidden)]
+pub mod oracle;
+mod paths;
+mod room;
+mod srt;
+mod text;
+mod tree;
+mod words;
+
+use std::fmt;
+
+/// What can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `settings.json` of Claude Code: `permissions` and `sandbox`.
+    Claude,
+    /// `srt-settings.json`, and the files of fence and greywall that share its shape.
+    Srt,
+    /// codex `*.rules`: calls of `prefix_rule`, `network_rule`, `host_executable`.
+    CodexRules,
+    /// codex `config.toml`: permission profiles and the older `sandbox_mode`.
+    CodexConfig,
+}
+
+impl Format {
+    /// For people: "imported from FILE (…)".
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Claude => "Claude Code settings",
+            Self::Srt => "sandbox runtime settings",
+            Self::CodexRules => "codex rules",
+            Self::CodexConfig => "codex configuration",
+        }
+    }
+}
+
+/// The directory that a path such as `/src` in the settings starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base<'a> {
+    /// Settings of a project: its root.
+    Project,
+    /// Settings below the home directory, by the path from there: `.claude`.
+    Home(&'a str),
+    /// Settings elsewhere, by an absolute path.
+    Directory(&'a str),
+}
+
+/// One file to import.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// Its name as people should see it in the text and the report.
+    pub name: &'a str,
+    pub bytes: &'a [u8],
+    pub base: Base<'a>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effect {
+    Allow,
+    Ask,
+    Deny,
+}
+
+impl Effect {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// One line of the report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The entry as it was written.
+    pub what: String,
+    /// Where: `permissions.deny[3]`, `line 12`.
+    pub where_: String,
+    pub why: String,
+    /// What the entry was to do; `None` for a setting that is neither.
+    pub effect: Option<Effect>,
+}
+
+impl Entry {
+    /// A restriction, so leaving it out matters.
+    pub fn restricts(&self) -> bool {
+        matches!(self.effect, Some(Effect::Deny | Effect::Ask))
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: `{}`: {}", self.where_, text::shown(&self.what), text::shown(&self.why))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// The policy, with a comment at every rule saying where it came from.
+    pub source: String,
+    /// What the policy does not say. Restrictions, which are then **not
+    /// enforced**, come first; each is also named at the head of the text.
+    pub not_expressed: Vec<Entry>,
+    /// What the policy says more strictly than the original: an allow that
+    /// covers less, a deny or an ask that covers more.
+    pub narrowed: Vec<Entry>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    #[error("`{name}` is in no format that can be imported")]
+    Unknown { name: String },
+    #[error("the file is larger than {limit} bytes")]
+    TooLarge { limit: usize },
+    #[error("the file holds more than {limit} {what}")]
+    TooMany { what: &'static str, limit: usize },
+    #[error("the file is not UTF-8 text")]
+    NotText,
+    #[error("not JSON: {0}")]
+    Json(serde_json::Error),
+    #[error("not TOML, line {line}: {message}")]
+    Toml { line: usize, message: String },
+    #[error("not Starlark, line {line}: {message}")]
+    Starlark { line: usize, message: String },
+    #[error("{at}: expected {expected}")]
+    Shape { at: String, expected: &'static str },
+    #[error("line {line}: the rule's own example `{example}` contradicts it")]
+    Example { line: usize, example: String },
+}
+
+pub(crate) type Result<T, E = ImportError> = std::result::Result<T, E>;
+
+/// Larger settings do not exist outside of attacks on the reader.
+const LARGEST: usize = 1 << 20;
+
+/// Which format this is, by its content; the name only decides between what the
+/// content leaves open.
+pub fn detect(name: &str, bytes: &[u8]) -> Option<Format> {
+    let source = content(bytes).ok()?;
+    let name = name.rsplit(['/', '\\']).next().unwrap_or(name);
+    let ends = |suffix: &str| name.to_ascii_lowercase().ends_with(suffix);
+    if let Ok(value) = serde_json::from_str::<serde_json::Value>(source) {
+        return json_format(&value, name);
+    }
+    if !ends(".rules") && codex_config::recognises(source) {
+        return Some(Format::CodexConfig);
+    }
+    (ends(".rules") || codex_rules::recognises(source)).then_some(Format::CodexRules)
+}
+
+fn json_format(value: &serde_json::Value, name: &str) -> Option<Format> {
+    let object = value.as_object()?;
+    let has = |key: &str| object.contains_key(key);
+    if has("permissions") || has("sandbox") {
+        return Some(Format::Claude);
+    }
+    if has("network") || has("filesystem") || has("command") {
+        return Some(Format::Srt);
+    }
+    matches!(name, "settings.json" | "settings.local.json" | "managed-settings.json")
+        .then_some(Format::Claude)
+}
+
+/// Imports a file whose format is found out from its content.
+pub fn import(source: &Source<'_>) -> Result<Imported> {
+    let format = detect(source.name, source.bytes);
+    match format {
+        Some(format) => import_as(format, source),
+        None => {
+            content(source.bytes)?;
+            Err(ImportError::Unknown { name: source.name.to_owned() })
+        }
+    }
+}
+
+pub fn import_as(format: Format, source: &Source<'_>) -> Result<Imported> {
+    let content = content(source.bytes)?;
+    let draft = match format {
+        Format::Claude => claude::read(content, source.base)?,
+        Format::Srt => srt::read(content)?,
+        Format::CodexRules => codex_rules::read(content)?,
+        Format::CodexConfig => codex_config::read(content)?,
+    };
+    draft.finish(source.name, format)
+}
+
+fn content(bytes: &[u8]) -> Result<&str> {
+    if bytes.len() > LARGEST {
+        return Err(ImportError::TooLarge { limit: LARGEST });
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| ImportError::NotText)?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+}
+
+#[cfg(test)]
+mod tests;

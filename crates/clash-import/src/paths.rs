@@ -1,0 +1,313 @@
+//! Path patterns of other tools, and the path keys that say the same.
+//!
+//! The source patterns are those of gitignore: one without a slash matches at
+//! any depth, and what matches a directory holds for everything in it. In keys,
+//! a bare string is the path and everything below, `*` stays within a name and
+//! `**` stands for any number of directories, also none.
+
+use crate::Base;
+use crate::tree::Key;
+
+/// Deeper paths are never written by hand.
+const DEEPEST: usize = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Root {
+    Project,
+    Home,
+    Tmp,
+    Slash,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    Name(String),
+    Glob(String),
+    /// `**`: any number of directories.
+    AnyDepth,
+}
+
+/// What the pattern is for: an allow may cover less than was written, a deny or
+/// an ask may cover more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Allow,
+    Restrict,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reach {
+    /// The path and everything below it.
+    Below,
+    /// Only what is below it.
+    Inside,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PathPattern {
+    pub(crate) root: Root,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) reach: Reach,
+}
+
+/// A pattern, and how it differs from what was written if it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Converted {
+    pub(crate) pattern: PathPattern,
+    pub(crate) differs: Option<&'static str>,
+}
+
+impl PathPattern {
+    pub(crate) fn all_of(root: Root) -> Self {
+        Self { root, parts: Vec::new(), reach: Reach::Below }
+    }
+
+    pub(crate) fn below(root: Root, names: &[&str]) -> Self {
+        let parts = names.iter().map(|name| Part::Name((*name).to_owned())).collect();
+        Self { root, parts, reach: Reach::Below }
+    }
+
+    pub(crate) fn is_wild(&self) -> bool {
+        self.parts.iter().any(|part| !matches!(part, Part::Name(_)))
+    }
+
+    /// The path as text, with its variable.
+    pub(crate) fn text(&self) -> String {
+        let root = match self.root {
+            Root::Project => "$PWD",
+            Root::Home => "$HOME",
+            Root::Tmp => "$TMPDIR",
+            Root::Slash => "",
+        };
+        let mut out = root.to_owned();
+        for part in &self.parts {
+            out.push('/');
+            out.push_str(match part {
+                Part::Name(text) | Part::Glob(text) => text,
+                Part::AnyDepth => "**",
+            });
+        }
+        if out.is_empty() { "/".to_owned() } else { out }
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        let text = self.text();
+        let inside = format!("{}/**", text.trim_end_matches('/'));
+        match (self.is_wild(), self.reach) {
+            (false, Reach::Below) => Key::Text(text),
+            (_, Reach::Inside) => Key::Glob(inside),
+            (true, Reach::Below) => Key::AnyOf(vec![Key::Glob(text), Key::Glob(inside)]),
+        }
+    }
+}
+
+const NOWHERE: &str = "the directory of the settings is not absolute";
+
+/// The path in a permission rule: `//abs`, `~/home`, `/from-the-settings`, or
+/// relative to the working directory.
+pub(crate) fn in_rule(text: &str, base: Base<'_>, side: Side) -> Result<Converted, &'static str> {
+    let (root, start, rest, anchored) = if let Some(rest) = text.strip_prefix("//") {
+        (Root::Slash, Vec::new(), rest, true)
+    } else if let Some(rest) = home(text) {
+        (Root::Home, Vec::new(), rest, true)
+    } else if let Some(rest) = text.strip_prefix('/') {
+        let (root, names) = based(base).ok_or(NOWHERE)?;
+        (root, names, rest, true)
+    } else {
+        (Root::Project, Vec::new(), text.strip_prefix("./").unwrap_or(text), false)
+    };
+    match (rest.chars().next(), side) {
+        (Some('!'), _) => return Err("it is a negation, which only takes back another rule"),
+        (Some('#'), Side::Allow) => return Err("it is a comment, which allows nothing"),
+        _ => {}
+    }
+    let one_name = !anchored && !rest.trim_end_matches('/').contains('/');
+    // `./x` looks bound to the directory, but is matched as `x` is: at any
+    // depth. An allow takes the narrower reading.
+    let any_depth = one_name && (side == Side::Restrict || !text.starts_with("./"));
+    build(root, start, any_depth, rest, side)
+}
+
+/// A path in the file lists of a sandbox: absolute, below the home, or relative
+/// to the project (to the settings' directory outside of one).
+pub(crate) fn in_list(text: &str, base: Base<'_>, side: Side) -> Result<Converted, &'static str> {
+    let (root, start, rest) = if let Some(rest) = text.strip_prefix('/') {
+        (Root::Slash, Vec::new(), rest)
+    } else if let Some(rest) = home(text) {
+        (Root::Home, Vec::new(), rest)
+    } else if let Some((root, rest)) = variable(text) {
+        (root, Vec::new(), rest)
+    } else if text.starts_with('$') {
+        return Err("the value of the variable is not known");
+    } else {
+        let (root, names) = based(base).ok_or(NOWHERE)?;
+        (root, names, text)
+    };
+    build(root, start, false, rest, side)
+}
+
+fn build(
+    root: Root,
+    start: Vec<Part>,
+    any_depth: bool,
+    rest: &str,
+    side: Side,
+) -> Result<Converted, &'static str> {
+    let (names, mut reach) = reach(rest);
+    let mut names: Vec<&str> =
+        names.split('/').filter(|name| !name.is_empty() && *name != ".").collect();
+    let (mut root, mut parts, mut differs) = (root, start, None);
+    if any_depth {
+        parts.push(Part::AnyDepth);
+    }
+    if let Some(at) = names.iter().rposition(|name| *name == "..") {
+        if side == Side::Allow {
+            return Err("`..` leads out of the place that is known");
+        }
+        // The parent is not known, so whatever is called like this is meant.
+        differs = Some("where `..` leads is not known, so the name is covered everywhere");
+        names.drain(..=at);
+        root = Root::Slash;
+        parts = vec![Part::AnyDepth];
+    }
+    for name in names {
+        let (part, exact) = part(name);
+        if !exact {
+            if side == Side::Allow {
+                return Err("no key has `[…]` or an escaped wildcard");
+            }
+            differs = Some("`[…]` or an escaped wildcard covers any character");
+        }
+        if !(part == Part::AnyDepth && parts.last() == Some(&Part::AnyDepth)) {
+            parts.push(part);
+        }
+    }
+    if parts.len() > DEEPEST {
+        if side == Side::Allow {
+            return Err("the path is too deep");
+        }
+        parts.truncate(DEEPEST);
+        differs = Some("the path is too deep, so its beginning is covered");
+    }
+    while parts.last() == Some(&Part::AnyDepth) {
+        parts.pop();
+        reach = Reach::Inside;
+    }
+    if side == Side::Restrict {
+        reach = Reach::Below;
+    }
+    Ok(Converted { pattern: PathPattern { root, parts, reach }, differs })
+}
+
+fn variable(text: &str) -> Option<(Root, &str)> {
+    let known = [("$PWD", Root::Project), ("$HOME", Root::Home), ("$TMPDIR", Root::Tmp)];
+    known.iter().find_map(|(name, root)| {
+        let rest = text.strip_prefix(name)?;
+        (rest.is_empty() || rest.starts_with('/')).then_some((*root, rest))
+    })
+}
+
+fn home(text: &str) -> Option<&str> {
+    text.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn based(base: Base<'_>) -> Option<(Root, Vec<Part>)> {
+    let (root, text) = match base {
+        Base::Project => (Root::Project, ""),
+        Base::Home(below) => (Root::Home, below),
+        Base::Directory(path) => (Root::Slash, path.strip_prefix('/')?),
+    };
+    let names = text.split('/').filter(|name| !name.is_empty() && *name != ".");
+    let plain = |name: &str| name != ".." && !name.contains(['*', '?', '[', '\\']);
+    let parts = names.map(|name| plain(name).then(|| Part::Name(name.to_owned())));
+    Some((root, parts.collect::<Option<_>>()?))
+}
+
+/// Takes the part off the end that only says how far down the pattern reaches.
+/// `dir/*` is every child and, a child being a directory, everything in it.
+fn reach(text: &str) -> (&str, Reach) {
+    let short = ["/**/*", "/**", "/*", "/"].iter().find_map(|end| text.strip_suffix(end));
+    match (short, text) {
+        (Some(names), _) => (names, Reach::Inside),
+        (None, "**" | "*") => ("", Reach::Inside),
+        (None, _) => (text, Reach::Below),
+    }
+}
+
+/// One name of a path, and whether it says exactly what was written.
+fn part(name: &str) -> (Part, bool) {
+    if name == "**" {
+        return (Part::AnyDepth, true);
+    }
+    let mut out = String::new();
+    let (mut wild, mut exact) = (false, true);
+    let mut rest = name;
+    while let Some(c) = rest.chars().next() {
+        rest = rest.get(c.len_utf8()..).unwrap_or_default();
+        match c {
+            '*' if out.ends_with('*') => {}
+            '*' | '?' => {
+                wild = true;
+                out.push(c);
+            }
+            '[' => {
+                (wild, exact) = (true, false);
+                out.push('?');
+                // A class that is not closed is a bracket; one that is, is
+                // closed at the second character at the earliest.
+                let class = rest.char_indices().skip(1).find(|(_, c)| *c == ']');
+                rest = class.and_then(|(at, _)| rest.get(at + 1..)).unwrap_or(rest);
+            }
+            '\\' => {
+                let escaped = rest.chars().next();
+                rest = rest.get(escaped.map_or(0, char::len_utf8)..).unwrap_or_default();
+                match escaped {
+                    Some(c) if !"*?[".contains(c) => out.push(c),
+                    _ => {
+                        (wild, exact) = (true, false);
+                        out.push('?');
+                    }
+                }
+            }
+            c => out.push(c),
+        }
+    }
+    (if wild { Part::Glob(out) } else { Part::Name(out) }, exact)
+}
+
+/// `*` is any run of characters of a name, `?` one.
+pub(crate) fn name_matches(glob: &str, name: &str) -> bool {
+    // The places in the pattern that can be reached after each character.
+    let pattern: Vec<char> = glob.chars().collect();
+    let open = |mut at: Vec<bool>| {
+        for (index, c) in pattern.iter().enumerate() {
+            if *c == '*' && at.get(index) == Some(&true) {
+                at.iter_mut().skip(index + 1).take(1).for_each(|next| *next = true);
+            }
+        }
+        at
+    };
+    let mut at = vec![false; pattern.len() + 1];
+    at.iter_mut().take(1).for_each(|first| *first = true);
+    at = open(at);
+    for c in name.chars() {
+        let mut next = vec![false; pattern.len() + 1];
+        for (index, wanted) in pattern.iter().enumerate() {
+            if at.get(index) != Some(&true) {
+                continue;
+            }
+            let to = match wanted {
+                '*' => index,
+                '?' => index + 1,
+                wanted if *wanted == c => index + 1,
+                _ => continue,
+            };
+            next.iter_mut().skip(to).take(1).for_each(|place| *place = true);
+        }
+        at = open(next);
+    }
+    at.last() == Some(&true)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+//! `srt-settings.json`, and the files of tools that share its shape: fence
+//! (`command`), greywall (`extends`, `ssh`, `defaultDenyRead`), and the
+//! `sandbox` block of Claude Code.
+//!
+//! Reading is open unless denied, and an `allowRead` opens a part of a denied
+//! directory again; writing is closed unless allowed, and a `denyWrite` wins
+//! over every `allowWrite`. A host is one host.
+
+use serde_json::Value;
+
+use crate::draft::{Draft, Origin};
+use crate::hosts::{Host, Name};
+use crate::json::{self, Object};
+use crate::paths::{self, Converted, PathPattern, Root, Side};
+use crate::room::{Hosts, Net, Room};
+use crate::tree::{Key, Leaf};
+use crate::{Base, Effect, Result, words};
+
+/// What [`fill`] reads.
+pub(crate) const KEYS: [&str; 3] = ["filesystem", "network", "credentials"];
+
+#[derive(Debug)]
+pub(crate) struct Options<'a> {
+    /// Where the block stands in the file.
+    pub(crate) at: &'a str,
+    pub(crate) base: Base<'a>,
+    /// Switched on: otherwise only its restrictions count.
+    pub(crate) in_force: bool,
+    /// Hosts that no list names are asked about.
+    pub(crate) asks: bool,
+}
+
+pub(crate) fn read(content: &str) -> Result<Draft> {
+    let settings = json::parse(content)?;
+    let mut draft = Draft::default();
+    let mut room = Room::named("imported");
+    let files = json::object(&settings, "filesystem", "")?;
+    let closed = match files {
+        Some(files) => json::boolean(files, "defaultDenyRead", "filesystem")?.unwrap_or(false),
+        None => false,
+    };
+    if !closed {
+        let origin = Origin::new("filesystem", "everything can be read unless denied");
+        room.read.allow(PathPattern::all_of(Root::Slash), origin);
+    }
+    let options = Options { at: "", base: Base::Project, in_force: true, asks: false };
+    fill(&settings, &options, &mut room, &mut draft)?;
+    commands(&settings, &mut draft)?;
+    for (key, value) in &settings {
+        let (effect, why) = match key.as_str() {
+            "filesystem" | "network" | "credentials" | "command" | "$schema" => continue,
+            "extends" => (Some(Effect::Deny), "what the other file restricts is not known"),
+            "ssh" => (Some(Effect::Deny), "rules for commands on other machines cannot be written"),
+            "ignoreViolations" => (None, "violations are reported, not ignored"),
+            _ if matches!(value, Value::Null | Value::Bool(false)) => continue,
+            _ => (None, "there is nothing like it in a policy"),
+        };
+        draft.left_out(&Origin::new(key.as_str(), value.to_string()), effect, why);
+    }
+    draft.default_room = Some(room.name.clone());
+    draft.rooms.push(room);
+    Ok(draft)
+}
+
+/// Adds the file, network and credential lists of a block to a sandbox.
+pub(crate) fn fill(
+    block: &Object,
+    options: &Options<'_>,
+    room: &mut Room,
+    draft: &mut Draft,
+) -> Result<()> {
+    if let Some(files) = json::object(block, "filesystem", options.at)? {
+        filesystem(files, options, room, draft)?;
+    }
+    network(json::object(block, "network", options.at)?, options, room, draft)?;
+    if let Some(given) = json::object(block, "credentials", options.at)? {
+        credentials(given, options, room, draft)?;
+    }
+    Ok(())
+}
+
+fn filesystem(
+    files: &Object,
+    options: &Options<'_>,
+    room: &mut Room,
+    draft: &mut Draft,
+) -> Result<()> {
+    let at = json::join(options.at, "filesystem");
+    for (key, effect) in [
+        ("allowRead", Effect::Allow),
+        ("allowWrite", Effect::Allow),
+        ("denyRead", Effect::Deny),
+        ("denyWrite", Effect::Deny),
+    ] {
+        for (at, text) in json::strings(files, key, &at)? {
+            let origin = Origin::new(at, text);
+            if effect == Effect::Allow && !options.in_force {
+                draft.left_out(&origin, Some(effect), "the sandbox is not switched on");
+                continue;
+            }
+            let Some(pattern) = listed(&origin, effect, options.base, draft) else { continue };
+            match key {
+                "allowRead" => room.read.allow(pattern, origin),
+                "allowWrite" => room.write.allow(pattern, origin),
+                "denyRead" => deny_read(pattern, false, origin, room),
+                _ => room.write.deny(pattern, true, origin),
+            }
+        }
+    }
+    for (key, value) in files {
+        let (effect, why) = match key.as_str() {
+            "allowRead" | "allowWrite" | "denyRead" | "denyWrite" | "defaultDenyRead" => continue,
+            _ if matches!(value, Value::Null | Value::Bool(false)) => continue,
+            "disabled" => (Some(Effect::Allow), "file rules are not switched off by an import"),
+            "allowManagedReadPathsOnly" => {
+                (Some(Effect::Deny), "which lists are managed is not known here")
+            }
+            _ => (None, "there is nothing like it in a policy"),
+        };
+        draft.left_out(&Origin::new(json::join(&at, key), value.to_string()), effect, why);
+    }
+    Ok(())
+}
+
+/// A file that could be moved could be read elsewhere, so neither is possible.
+fn deny_read(pattern: PathPattern, absolute: bool, origin: Origin, room: &mut Room) {
+    room.write.deny(pattern.clone(), absolute, origin.clone());
+    room.read.deny(pattern, absolute, origin);
+}
+
+fn listed(
+    origin: &Origin,
+    effect: Effect,
+    base: Base<'_>,
+    draft: &mut Draft,
+) -> Option<PathPattern> {
+    let side = if effect == Effect::Allow { Side::Allow } else { Side::Restrict };
+    match paths::in_list(&origin.what, base, side) {
+        Ok(Converted { pattern, differs }) => {
+            if let Some(how) = differs {
+                draft.stricter(origin, Some(effect), how);
+            }
+            Some(pattern)
+        }
+        Err(why) => {
+            draft.left_out(origin, Some(effect), why);
+            None
+        }
+    }
+}
+
+fn network(
+    given: Option<&Object>,
+    options: &Options<'_>,
+    room: &mut Room,
+    draft: &mut Draft,
+) -> Result<()> {
+    let at = json::join(options.at, "network");
+    let empty = Object::new();
+    let given = given.unwrap_or(&empty);
+    let strict = json::boolean(given, "strictAllowlist", &at)?.unwrap_or(false);
+    let managed = json::boolean(given, "allowManagedDomainsOnly", &at)?.unwrap_or(false);
+    let default = if options.asks && !strict && !managed { Effect::Ask } else { Effect::Deny };
+    let mut hosts = Hosts { rules: Vec::new(), addresses: Vec::new(), default };
+    for (key, effect) in [("deniedDomains", Effect::Deny), ("allowedDomains", Effect::Allow)] {
+        for (at, text) in json::strings(given, key, &at)? {
+            let origin = Origin::new(at, text);
+            if !options.in_force || (effect == Effect::Allow && managed) {
+                draft.left_out(&origin, Some(effect), "the sandbox does not put it in force");
+                continue;
+            }
+            host(text, effect, origin, &mut hosts, draft);
+        }
+    }
+    for (at, text) in json::strings(given, "deniedResolvedAddresses", &at)? {
+        let origin = Origin::new(at, text);
+        let plain = |c: char| c.is_ascii_hexdigit() || ".:/".contains(c);
+        if options.in_force && !text.is_empty() && text.chars().all(plain) {
+            hosts.addresses.push((text.to_owned(), origin));
+        } else {
+            draft.left_out(&origin, Some(Effect::Deny), "it is not a range of addresses");
+        }
+    }
+    if options.in_force {
+        room.net = Net::Hosts(hosts);
+    }
+    for (key, value) in given {
+        let (effect, why) = match key.as_str() {
+            "allowedDomains" | "deniedDomains" | "deniedResolvedAddresses" => continue,
+            "strictAllowlist" | "allowManagedDomainsOnly" | "deniedDomainReasons" => continue,
+            _ if matches!(value, Value::Null | Value::Bool(false)) => continue,
+            _ if value.as_array().is_some_and(Vec::is_empty) => continue,
+            "allowUnixSockets" | "allowAllUnixSockets" | "allowMachLookup" => {
+                (Some(Effect::Allow), "sockets of other programs are not opened by an import")
+            }
+            "allowLocalBinding" => {
+                (Some(Effect::Allow), "ports are published one by one: serve = [3000]")
+            }
+            _ => (None, "clash has no proxy to set up"),
+        };
+        draft.left_out(&Origin::new(json::join(&at, key), value.to_string()), effect, why);
+    }
+    Ok(())
+}
+
+fn host(text: &str, effect: Effect, origin: Origin, hosts: &mut Hosts, draft: &mut Draft) {
+    let read = Host::read(text);
+    let all = |host: &Host| host.name == Name::All && host.port.is_none();
+    match read {
+        Ok(host) if effect == Effect::Allow && host.allowed(&[]).is_empty() => {
+            let why = "it opens every host, or this machine with every port";
+            draft.left_out(&origin, Some(effect), why);
+        }
+        Ok(host) => {
+            if effect == Effect::Deny && all(&host) {
+                hosts.default = Effect::Deny;
+            }
+            hosts.rules.push((host, effect, origin));
+        }
+        // Where nothing is open but what a rule opens, nothing is lost.
+        Err(why) if effect == Effect::Deny && hosts.default == Effect::Deny => {
+            draft.left_out(&origin, None, format!("{why}; what is not allowed is denied anyway"));
+        }
+        Err(why) => draft.left_out(&origin, Some(effect), why),
+    }
+}
+
+/// Hosts that rules of the agent name, for a sandbox that has host rules.
+pub(crate) fn add_hosts(given: Vec<(String, Effect, Origin)>, room: &mut Room) {
+    let Net::Hosts(hosts) = &mut room.net else { return };
+    for (name, effect, origin) in given {
+        if let Ok(host) = Host::read(&name) {
+            hosts.rules.push((host, effect, origin));
+        }
+    }
+}
+
+fn credentials(
+    given: &Object,
+    options: &Options<'_>,
+    room: &mut Room,
+    draft: &mut Draft,
+) -> Result<()> {
+    let at = json::join(options.at, "credentials");
+    for (key, name) in [("files", "path"), ("envVars", "name")] {
+        for (index, item) in json::list(given, key, &at)?.iter().enumerate() {
+            let at = format!("{at}.{key}[{index}]");
+            let item = item.as_object().ok_or_else(|| json::shape(&*at, "an object"))?;
+            let what = json::string(item, name, &at)?;
+            let what = what.ok_or_else(|| json::shape(json::join(&at, name), "a string"))?;
+            let origin = Origin::new(&*at, what);
+            if json::string(item, "mode", &at)? != Some("deny") {
+                let why = "no stand-in is put in its place: it is denied";
+                draft.stricter(&origin, Some(Effect::Deny), why);
+            }
+            if key == "envVars" {
+                room.env.push((what.to_owned(), Effect::Deny, origin));
+            } else if let Some(pattern) = listed(&origin, Effect::Deny, options.base, draft) {
+                deny_read(pattern, true, origin, room);
+            }
+        }
+    }
+    for (key, value) in given {
+        let known = ["files", "envVars"].contains(&key.as_str());
+        if !known && !matches!(value, Value::Null | Value::Bool(false)) {
+            let origin = Origin::new(json::join(&at, key), value.to_string());
+            draft.left_out(&origin, None, "credentials are not put into traffic");
+        }
+    }
+    Ok(())
+}
+
+/// fence: commands by their first words.
+fn commands(settings: &Object, draft: &mut Draft) -> Result<()> {
+    let Some(given) = json::object(settings, "command", "")? else { return Ok(()) };
+    for (at, text) in json::strings(given, "deny", "command")? {
+        let origin = Origin::new(at, text);
+        let mut pattern = words::read(text);
+        pattern.tail = words::Tail::Prefix;
+        let keys = words::restricted(&pattern);
+        if let Some(how) = keys.differs {
+            draft.stricter(&origin, Some(Effect::Deny), how);
+        }
+        let path: Vec<Key> = std::iter::once(Key::text("Bash")).chain(keys.path).collect();
+        draft.rule(Effect::Deny, &path, Leaf::from(origin.to_string()));
+    }
+    for (at, text) in json::strings(given, "allow", "command")? {
+        let why = "it takes back a deny, which then stays";
+        draft.left_out(&Origin::new(at, text), Some(Effect::Allow), why);
+    }
+    if json::boolean(given, "useDefaults", "command")? != Some(false) {
+        let why = "the commands fence denies by itself are not part of the file";
+        draft.left_out(&Origin::new("command.useDefaults", "true"), Some(Effect::Deny), why);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

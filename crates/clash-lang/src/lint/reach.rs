@@ -1,0 +1,74 @@
+//! Rules that nothing comes to, because another rule always decides first.
+
+use clash_policy::decide::reached;
+use clash_policy::ir::{Ir, encode};
+use clash_policy::path::{NoLinks, Places};
+use clash_policy::rule::{Branch, Key, Layer, Node, Rule};
+use clash_policy::{Span, World};
+
+use super::own;
+use super::witness::actions;
+use crate::diagnostic::Warning;
+
+pub(super) fn warnings(layer: &Layer) -> Vec<Warning> {
+    let image = encode(std::slice::from_ref(layer), &[], 0);
+    let opened = Ir::open(&image, 0).ok().and_then(|ir| ir.layers().next()?.ok());
+    let Some(flat) = opened else { return Vec::new() };
+    let places = Places::imagined();
+    let world =
+        World { places: &places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[] };
+    let mut found = Vec::new();
+    for (number, group) in layer.groups.iter().enumerate() {
+        let mut leaves = Vec::new();
+        for branch in &group.branches {
+            collect(branch, &mut Vec::new(), &mut leaves);
+        }
+        for (keys, rule) in leaves.into_iter().filter(|(_, rule)| own(&rule.span)) {
+            let Some(subject) = keys.first().map(|key| key.subject) else { continue };
+            let mut first = None;
+            // One action that comes to the rule is enough; one that cannot be
+            // made up, or comes to nothing, tells nothing.
+            let comes = actions(&keys, &places).is_none_or(|mut actions| {
+                actions.any(|action| match reached(&flat, number, subject, &action, &world) {
+                    Ok(Some(span)) if span != rule.span => {
+                        first = first.take().or(Some(span));
+                        false
+                    }
+                    _ => true,
+                })
+            });
+            if let Some(decides) = first.filter(|_| !comes) {
+                found.push(never(&keys, rule, &decides));
+            }
+        }
+    }
+    found
+}
+
+fn never(keys: &[&Key], rule: &Rule, decides: &Span) -> Warning {
+    let names = |key: &&Key| {
+        let patterns: Vec<String> = key.patterns.iter().map(|p| format!("{p}")).collect();
+        patterns.join("|")
+    };
+    let trail: Vec<String> = keys.iter().map(names).collect();
+    let message = format!(
+        "never reached: for `{}` the rule at {decides} decides before this {}",
+        trail.join(" > "),
+        rule.effect
+    );
+    Warning::new("unreachable", message, &rule.span)
+        .hint("the more specific key decides, and of the same key the stricter rule")
+}
+
+fn collect<'a>(
+    branch: &'a Branch,
+    above: &mut Vec<&'a Key>,
+    leaves: &mut Vec<(Vec<&'a Key>, &'a Rule)>,
+) {
+    above.push(&branch.key);
+    match &branch.then {
+        Node::Rule(rule) => leaves.push((above.clone(), rule)),
+        Node::Tree(below) => below.iter().for_each(|inner| collect(inner, above, leaves)),
+    }
+    above.pop();
+}

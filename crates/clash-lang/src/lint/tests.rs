@@ -1,0 +1,188 @@
+use std::io;
+use std::path::Path;
+
+use clash_policy::rule::LayerKind;
+
+use crate::{Sources, compile};
+
+struct One(&'static str);
+
+impl Sources for One {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        let own = path == Path::new("/p/policy.star");
+        own.then(|| self.0.to_owned()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+fn warned(policy: &'static str) -> String {
+    let compiled = compile("/p/policy.star", LayerKind::User, true, &One(policy)).unwrap();
+    let shown = compiled.warnings.iter().map(|w| {
+        let hint = w.hint.as_deref().unwrap_or_default();
+        format!("{}:{} {}: {} / {hint}", w.span.line, w.span.column, w.kind, w.message)
+    });
+    shown.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_rule_that_another_always_decides_before_is_found() {
+    insta::assert_snapshot!(warned(r#"
+when({"Bash": {
+    "git": {
+        ("push", "fetch"): allow(),
+        "push": deny(),
+        "fetch": ask(),
+    },
+    ("cargo", "make"): allow(),
+    "make": deny(),
+}})
+"#), @"4:28 unreachable: never reached: for `Bash > git > push|fetch` the rule at /p/policy.star:5 decides before this allow / the more specific key decides, and of the same key the stricter rule");
+}
+
+#[test]
+fn a_sandbox_that_opens_credentials_is_found_with_the_rule_that_does() {
+    insta::assert_snapshot!(warned(r#"
+s = sandbox("s", fs = {"$HOME": allow("r"), "$HOME/.ssh": deny(), "$PWD": allow()})
+t = sandbox("t", fs = {"$HOME": {".aws": allow("r"), ".cargo/registry": allow()}})
+when({"Bash": {"a": allow(sandbox = s), "b": allow(sandbox = t)}})
+"#), @r#"
+    2:33 credentials: `$HOME/**` opens `~/.gnupg`, `~/.aws`, `~/.azure` and 27 more / grant a narrower path, or add "$HOME/.gnupg": deny()
+    3:42 credentials: `$HOME/.aws/**` opens `~/.aws` / grant a narrower path, or add "$HOME/.aws": deny()
+    "#);
+}
+
+#[test]
+fn a_deny_that_forbids_nothing_is_found() {
+    insta::assert_snapshot!(warned(r#"
+s = sandbox("s", fs = {
+    "$PWD": allow(),
+    "$PWD/.env": deny(),
+    "$HOME/.ssh": deny(),
+    "/etc": deny(),
+})
+when({"Bash": allow(sandbox = s)})
+"#), @"5:19 redundant-deny: this deny can never matter: sandbox `s` allows nothing at `$HOME/.ssh/**` / the default of the sandbox denies it already");
+}
+
+#[test]
+fn what_is_wide_open_or_of_no_use_is_found() {
+    insta::assert_snapshot!(warned(r#"
+s = sandbox("s", default = allow())
+base = sandbox("base", fs = {"$PWD": allow()})
+t = sandbox("t", extends = base)
+settings(default = allow(), default_sandbox = t)
+"#), @r"
+    5:20 open-default: whatever no rule names is allowed / default = ask() asks about it, and each answer can become a rule
+    2:5 open-sandbox: sandbox `s` allows every path that no key names / default = deny() or ask(), and a key for each path that is needed
+    2:5 unused-sandbox: sandbox `s` is never used / name it in a rule: allow(sandbox = s)
+    ");
+}
+
+#[test]
+fn two_whens_that_differ_are_found() {
+    insta::assert_snapshot!(warned(r#"
+when({"Bash": {"git": allow()}})
+when({"Bash": {"git": ask()}})
+"#), @"2:23 overlapping: allow is overruled by ask at /p/policy.star:3 / two when() calls say different things about the same key; the stricter holds");
+}
+
+/// The example of the specification.
+const EXAMPLE: &str = r#"
+load("@clash//sandboxes.star", "project", "git_safe", "git_full")
+load("@clash//rust.star", "rust_full")
+
+settings(default = ask(), default_sandbox = project)
+
+when({
+    "Bash": {
+        ("cargo", "rustc", "rustup"): allow(sandbox = rust_full),
+        "git": {
+            "push": {("--force", "-f", "--mirror"): deny(reason = "rewriting shared history")},
+            ("push", "fetch", "pull", "clone"): allow(sandbox = git_full),
+            glob("**"): allow(sandbox = git_safe),
+        },
+        "curl": allow(sandbox = sandbox(name = "local_only", net = localhost(ports = [8080]))),
+        "sudo": deny(),
+    },
+    ("Read", "Glob", "Grep"): allow(sandbox = project),
+    ("Write", "Edit"): allow(sandbox = project),
+    "WebFetch": {"docs.rs": allow(), "*.github.com": allow()},
+    mode("plan"): {("Write", "Edit", "Bash"): ask()},
+})
+"#;
+
+#[test]
+fn nothing_is_said_about_policies_that_are_fine() {
+    assert_eq!(warned(EXAMPLE), "");
+    assert_eq!(
+        warned(
+            r#"
+load("@clash//sandboxes.star", "project")
+load("@clash//rust.star", "rust_full")
+load("@clash//sandboxes.star", "git_safe", "git_full")
+when({"Bash": {
+("cargo", "rustc", "rustup"): allow(sandbox = rust_full),
+"git": allow(sandbox = git_full),
+}})
+"#
+        ),
+        ""
+    );
+    assert_eq!(
+        warned(
+            r#"
+when({
+    "Bash": {"rm": {("-r", "-f"): deny()}, "npm run": {"test*": allow()}, "x": {end(): allow()}},
+    "Read": {"$PWD": allow(), glob("**/.env"): deny(), "$HOME/.config": ask()},
+    "mcp__*": {"path": {"/tmp/*": allow()}},
+    tool(): ask(),
+    agent("codex"): {"Bash": {"git": deny(), glob("**"): ask()}},
+    "WebFetch": {exact("a.test"): allow(), "10.0.0.0/8": deny(), glob("**"): ask()},
+})
+"#
+        ),
+        ""
+    );
+}
+
+#[test]
+fn the_sandbox_of_the_post_opens_the_token_of_cargo_and_nothing_else() {
+    insta::assert_snapshot!(warned(r#"
+rust_full = sandbox(
+name = "rust_full",
+default = ask(),
+fs = {
+subpath("$PWD", follow_worktrees=True): allow(FULL),
+"$HOME": {
+glob(".cargo/**"): allow(),
+glob(".rustup/**"): allow(),
+},
+glob("$TMPDIR/**"): allow(),
+},
+net = allow(),
+)
+"#), @r#"8:20 credentials: `$HOME/.cargo/**` opens `~/.cargo/credentials.toml` / grant a narrower path, or add "$HOME/.cargo/credentials.toml": deny()"#);
+}
+
+#[test]
+fn nothing_is_said_about_the_library_itself_as_if_it_were_ones_own() {
+    for (name, source) in crate::library::modules() {
+        let files = Renamed(source);
+        let compiled = compile("/p/policy.star", LayerKind::User, true, &files);
+        let warnings = compiled.unwrap_or_else(|error| panic!("{name}: {error}")).warnings;
+        let kinds: Vec<_> = warnings
+            .iter()
+            // Keys are what git_full is for.
+            .filter(|w| !(name.ends_with("git.star") && w.kind == "credentials"))
+            .collect();
+        assert!(kinds.is_empty(), "{name}: {kinds:?}");
+    }
+}
+
+/// A module of the library as if it were a file of the user.
+struct Renamed(&'static str);
+
+impl Sources for Renamed {
+    fn read(&self, _: &Path) -> io::Result<String> {
+        Ok(self.0.to_owned())
+    }
+}

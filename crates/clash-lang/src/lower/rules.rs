@@ -1,0 +1,160 @@
+//! The rules of a policy: a tree, or the older list of rules in order.
+
+use std::sync::Arc;
+
+use clash_policy::rule::{Branch, Key, Node, Pattern, Rule, Subject};
+use clash_policy::{Caps, Effect, FsRule, Sandbox};
+use starlark::values::Value;
+use starlark::values::dict::DictRef;
+use starlark::values::list::ListRef;
+
+use super::Scope;
+use super::tree::{host_rules, tree};
+use crate::draft::{Draft, Said};
+use crate::merge;
+use crate::mistake::{Mistake, Result};
+use crate::older::{PathValue, PolicyValue, RuleStart};
+use crate::value::{KeyValue, SandboxUse};
+
+/// Reads a tree or a list of rules.
+pub(crate) fn rules(value: Value<'_>, scope: &Scope<'_>) -> Result<Vec<Branch>> {
+    let Some(list) = ListRef::from_value(value) else { return tree(value, scope) };
+    let mut items = Vec::new();
+    flatten(list, scope, &mut items)?;
+    in_order(&items)?;
+    let warn = |warning| scope.collected.warn(warning);
+    Ok(items.into_iter().fold(Vec::new(), |known, item| merge::branches(known, item, &warn)))
+}
+
+fn flatten(list: &ListRef<'_>, scope: &Scope<'_>, out: &mut Vec<Vec<Branch>>) -> Result<()> {
+    for item in list.iter() {
+        // A when() in a list has already been heard.
+        if item.is_none() || PolicyValue::from_value(item).is_some() {
+            continue;
+        }
+        if let Some(inner) = ListRef::from_value(item) {
+            flatten(inner, scope, out)?;
+        } else if let Some(path) = PathValue::from_value(item) {
+            out.push(file_tools(&path.fs_rules()?, scope)?);
+        } else if RuleStart::from_value(item).is_some() || KeyValue::from_value(item).is_some() {
+            return Err(Mistake::new(format!("`{}` has no effect", item.to_str()))
+                .hint("end it with .allow(), .deny() or .ask()"));
+        } else if is_hosts(item) {
+            out.push(host_rules(item, scope)?);
+        } else {
+            out.push(tree(item, scope)?);
+        }
+    }
+    Ok(())
+}
+
+/// What `domains()` returns.
+fn is_hosts(value: Value<'_>) -> bool {
+    let about_hosts = |key: Value<'_>| {
+        matches!(KeyValue::from_value(key), Some(KeyValue::Domain(_) | KeyValue::Network))
+    };
+    DictRef::from_value(value)
+        .is_some_and(|dict| dict.iter().next().is_some() && dict.keys().all(about_hosts))
+}
+
+const READING: [&str; 4] = ["Read", "Glob", "Grep", "LS"];
+const WRITING: [&str; 4] = ["Write", "Edit", "MultiEdit", "NotebookEdit"];
+
+/// A path among the rules is about the tools that work on files: it lets them
+/// work there whatever the default sandbox says.
+fn file_tools(rules: &[FsRule], scope: &Scope<'_>) -> Result<Vec<Branch>> {
+    let mut branches = Vec::new();
+    for rule in rules {
+        let sandbox = match rule.effect {
+            Effect::Deny => None,
+            _ => Some(room_for(rule, scope)?),
+        };
+        for (cap, tools) in [(Caps::READ, READING), (Caps::WRITE, WRITING)] {
+            for tool in tools.into_iter().filter(|_| rule.caps.contains(cap)) {
+                let leaf = Rule {
+                    effect: rule.effect,
+                    sandbox: sandbox.clone(),
+                    reason: None,
+                    span: rule.span.clone(),
+                };
+                let key = |subject, pattern| Key { subject, patterns: vec![pattern] };
+                let inner = Branch {
+                    key: key(Subject::Path, Pattern::Path(rule.pattern.clone())),
+                    then: Node::Rule(leaf),
+                };
+                let key = key(Subject::Tool, Pattern::Literal(tool.to_owned()));
+                branches.push(Branch { key, then: Node::Tree(vec![inner]) });
+            }
+        }
+    }
+    let warn = |warning| scope.collected.warn(warning);
+    Ok(merge::branches(Vec::new(), branches, &warn))
+}
+
+/// A sandbox that grants what the rule says. To edit is also to read.
+fn room_for(rule: &FsRule, scope: &Scope<'_>) -> Result<String> {
+    let name = format!("{} {} (line {})", rule.caps, rule.pattern, rule.span.line);
+    let sandbox = Sandbox {
+        doc: "What a path among the rules of a policy grants to file tools.".to_owned(),
+        fs: vec![FsRule {
+            effect: Effect::Allow,
+            caps: rule.caps.union(Caps::READ),
+            ..rule.clone()
+        }],
+        span: rule.span.clone(),
+        ..Sandbox::named(name)
+    };
+    let draft = Arc::new(Draft { sandbox, said: Said::default() });
+    scope.collected.redefine(&draft);
+    Ok(scope.collected.using(&SandboxUse::Value(draft), &rule.span))
+}
+
+/// In a list the first rule that matched used to hold. A specific rule behind a
+/// broader, stricter one was therefore dead; here it would come alive.
+fn in_order(items: &[Vec<Branch>]) -> Result<()> {
+    let mut earlier: Vec<(Vec<&Key>, &Rule)> = Vec::new();
+    for item in items {
+        let mut leaves = Vec::new();
+        for branch in item {
+            collect(branch, &mut Vec::new(), &mut leaves);
+        }
+        for (keys, rule) in &leaves {
+            let first = earlier
+                .iter()
+                .find(|(broad, known)| known.effect > rule.effect && covers(broad, keys));
+            if let Some((_, known)) = first {
+                return Err(Mistake::new(format!(
+                    "this {} comes after a broader {}, which decides first in a list",
+                    rule.effect, known.effect
+                ))
+                .hint(format!("put it before the rule at {}, or write one tree", known.span))
+                .at(&rule.span));
+            }
+        }
+        earlier.extend(leaves);
+    }
+    Ok(())
+}
+
+fn collect<'a>(
+    branch: &'a Branch,
+    above: &mut Vec<&'a Key>,
+    leaves: &mut Vec<(Vec<&'a Key>, &'a Rule)>,
+) {
+    above.push(&branch.key);
+    match &branch.then {
+        Node::Rule(rule) => leaves.push((above.clone(), rule)),
+        Node::Tree(below) => below.iter().for_each(|inner| collect(inner, above, leaves)),
+    }
+    above.pop();
+}
+
+/// Whether whatever matches `keys` matches `broad` too, and not the other way.
+fn covers(broad: &[&Key], keys: &[&Key]) -> bool {
+    let wider = |(broad, key): (&&Key, &&Key)| {
+        broad.subject == key.subject
+            && (broad.patterns.contains(&Pattern::Any)
+                || key.patterns.iter().all(|pattern| broad.patterns.contains(pattern)))
+    };
+    broad != keys && broad.len() <= keys.len() && broad.iter().zip(keys).all(wider)
+}

@@ -1,0 +1,241 @@
+//! `cwd()`, `home()`, `tempdir()` and what can be chained to them.
+//!
+//! The project, the temporary directory and a `.child()` are meant with
+//! everything below them, as their documentation says. `home()` and `path()`
+//! alone are that directory and no more until `.recurse()`; refused, they are
+//! refused with everything below.
+#![expect(
+    unsafe_code,
+    reason = "Starlark's derives implement its unsafe marker trait; none is written by hand"
+)]
+#![expect(unused_qualifications, clippy::panic, reason = "likewise in derived code")]
+#![expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the language")]
+
+use std::fmt;
+
+use allocative::Allocative;
+use clash_policy::{Caps, Effect, FsRule, PathPattern, Span};
+use starlark::environment::{GlobalsBuilder, Methods, MethodsBuilder};
+use starlark::eval::Evaluator;
+use starlark::values::none::NoneOr;
+use starlark::values::{
+    NoSerialize, ProvidesStaticType, StarlarkPagablePanic, StarlarkValue, Value, starlark_value,
+};
+use starlark::{starlark_module, starlark_simple_value};
+
+use super::endings::endings;
+use crate::builders::span_here;
+use crate::lower;
+use crate::mistake::{Mistake, Result};
+use crate::value::KeyValue;
+
+/// A path and, once `.allow()` and its kin were called, what holds there.
+#[derive(Clone, Debug, ProvidesStaticType, NoSerialize, StarlarkPagablePanic, Allocative)]
+#[allocative(skip)]
+pub(crate) struct PathValue {
+    path: String,
+    reach: Reach,
+    follow_worktrees: bool,
+    said: Vec<(Effect, Caps, Span)>,
+}
+starlark_simple_value!(PathValue);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Reach {
+    Subtree,
+    /// The directory alone.
+    Itself,
+    File,
+    Matching(String),
+}
+
+starlark::methods_static!(PATH_METHODS = path_methods);
+
+#[starlark_value(type = "path")]
+impl<'v> StarlarkValue<'v> for PathValue {
+    fn get_methods() -> Option<&'static Methods> {
+        Some(PATH_METHODS.methods())
+    }
+}
+
+impl fmt::Display for PathValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "path(\"{}\")", self.path)
+    }
+}
+
+impl PathValue {
+    fn new(path: &str, reach: Reach) -> Self {
+        Self { path: path.to_owned(), reach, follow_worktrees: false, said: Vec::new() }
+    }
+
+    fn below(&self, name: &str, reach: Reach) -> Result<Self> {
+        if matches!(self.reach, Reach::File | Reach::Matching(_)) || !self.said.is_empty() {
+            return Err(Mistake::new(format!("`{name}` cannot be below `{self}`")).near(name));
+        }
+        Ok(Self::new(&lower::join(&self.path, name)?, reach))
+    }
+
+    fn saying(&self, effect: Effect, caps: Caps, span: Span) -> Result<Self> {
+        if caps.is_empty() {
+            return Err(Mistake::new("no capability at all is named")
+                .hint("leave the arguments out for all, or write read = True"));
+        }
+        let mut said = self.said.clone();
+        said.push((effect, caps, span));
+        Ok(Self { said, ..self.clone() })
+    }
+
+    /// The form `cwd(read = allow, write = allow)`.
+    fn saying_each(self, each: [(NoneOr<Value<'_>>, Caps); 3], span: &Span) -> Result<Self> {
+        each.into_iter().try_fold(self, |path, (value, caps)| match value {
+            NoneOr::None => Ok(path),
+            NoneOr::Other(value) => {
+                path.saying(lower::loose_effect(value, span)?.effect, caps, span.clone())
+            }
+        })
+    }
+
+    fn pattern(&self, effect: Effect) -> Result<PathPattern> {
+        let path = self.path.clone();
+        Ok(match &self.reach {
+            Reach::Itself if effect == Effect::Allow => PathPattern::Literal(path),
+            Reach::File => PathPattern::Literal(path),
+            Reach::Subtree | Reach::Itself => {
+                PathPattern::Subpath { path, follow_worktrees: self.follow_worktrees }
+            }
+            Reach::Matching(pattern) => {
+                // What is refused was refused wherever the expression was found.
+                let pattern = match effect {
+                    Effect::Allow => pattern.clone(),
+                    _ => format!("(?s:.*)(?:{pattern})(?s:.*)"),
+                };
+                PathPattern::Regex { prefix: path, regex: crate::regex::compile(&pattern)? }
+            }
+        })
+    }
+
+    /// What it means in the `fs` of a sandbox.
+    pub(crate) fn fs_rules(&self) -> Result<Vec<FsRule>> {
+        if self.said.is_empty() {
+            return Err(Mistake::new(format!("`{}` has no effect", self.path))
+                .hint("end it with .allow(), .deny() or .ask()"));
+        }
+        self.said
+            .iter()
+            .map(|(effect, caps, span)| {
+                let pattern = self.pattern(*effect)?;
+                let (effect, caps, span) = (*effect, *caps, span.clone());
+                Ok(FsRule { pattern, effect, caps, cow: false, span })
+            })
+            .collect()
+    }
+}
+
+/// Writing a file was always allowed together with creating it.
+const WRITE: Caps = Caps::WRITE.union(Caps::CREATE);
+
+/// The capabilities of `.allow(read = True, …)`; nothing said is all of them.
+fn caps(read: NoneOr<bool>, write: NoneOr<bool>, execute: NoneOr<bool>) -> Caps {
+    let each = [(read, Caps::READ), (write, WRITE), (execute, Caps::EXECUTE)];
+    if each.iter().all(|(said, _)| matches!(said, NoneOr::None)) {
+        return Caps::ALL;
+    }
+    let on = each.into_iter().filter(|(said, _)| matches!(said, NoneOr::Other(true)));
+    on.fold(Caps::NONE, |all, (_, caps)| all.union(caps))
+}
+
+/// A chain can begin with `path()`, which is also a key.
+fn started(value: Value<'_>) -> Result<PathValue> {
+    if let Some(path) = PathValue::from_value(value) {
+        return Ok(path.clone());
+    }
+    match KeyValue::from_value(value) {
+        Some(KeyValue::Subpath { path, follow_worktrees }) => Ok(PathValue {
+            follow_worktrees: *follow_worktrees,
+            ..PathValue::new(
+                &lower::join("", path)?,
+                if *follow_worktrees { Reach::Subtree } else { Reach::Itself },
+            )
+        }),
+        _ => Err(Mistake::new(format!("`{}` is no path", value.to_str()))),
+    }
+}
+
+fn path_methods(builder: &mut MethodsBuilder) {
+    directories(builder);
+    endings(builder);
+}
+
+/// `.allow()`, `.deny()` and `.ask()` of a path.
+pub(super) fn end(
+    this: Value<'_>,
+    effect: Effect,
+    [read, write, execute]: [NoneOr<bool>; 3],
+    span: Span,
+) -> Result<PathValue> {
+    started(this)?.saying(effect, caps(read, write, execute), span)
+}
+
+#[starlark_module]
+pub(super) fn directories(builder: &mut MethodsBuilder) {
+    /// With everything below it.
+    fn recurse<'v>(this: Value<'v>) -> starlark::Result<PathValue> {
+        let path = started(this)?;
+        Ok(PathValue { reach: Reach::Subtree, ..path })
+    }
+
+    /// A directory inside it, with everything below.
+    fn child<'v>(
+        this: Value<'v>,
+        name: &str,
+        #[starlark(require = named, default = NoneOr::None)] read: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] write: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] execute: NoneOr<Value<'v>>,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<PathValue> {
+        let each = [(read, Caps::READ), (write, WRITE), (execute, Caps::EXECUTE)];
+        Ok(started(this)?.below(name, Reach::Subtree)?.saying_each(each, &span_here(eval))?)
+    }
+
+    /// Exactly this file in it.
+    fn file<'v>(this: Value<'v>, name: &str) -> starlark::Result<PathValue> {
+        Ok(started(this)?.below(name, Reach::File)?)
+    }
+
+    /// What is below it and matches an expression.
+    fn r#match<'v>(this: Value<'v>, pattern: &str) -> starlark::Result<PathValue> {
+        crate::regex::compile(pattern)?;
+        let path = started(this)?;
+        Ok(PathValue { reach: Reach::Matching(pattern.to_owned()), ..path })
+    }
+}
+
+#[starlark_module]
+pub(super) fn names(builder: &mut GlobalsBuilder) {
+    /// The project and everything below it (older form; today a path key is
+    /// written `subpath("$PWD")`).
+    fn cwd<'v>(
+        #[starlark(require = named, default = false)] follow_worktrees: bool,
+        #[starlark(require = named, default = NoneOr::None)] read: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] write: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] execute: NoneOr<Value<'v>>,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<PathValue> {
+        let each = [(read, Caps::READ), (write, WRITE), (execute, Caps::EXECUTE)];
+        let path = PathValue { follow_worktrees, ..PathValue::new("$PWD", Reach::Subtree) };
+        Ok(path.saying_each(each, &span_here(eval))?)
+    }
+
+    /// The home directory, with what is below it only after `.recurse()` (older
+    /// form; today a path key is written `"$HOME"`).
+    fn home() -> starlark::Result<PathValue> {
+        Ok(PathValue::new("$HOME", Reach::Itself))
+    }
+
+    /// The temporary directory and everything below it (older form; today a path
+    /// key is written `"$TMPDIR"`).
+    fn tempdir() -> starlark::Result<PathValue> {
+        Ok(PathValue::new("$TMPDIR", Reach::Subtree))
+    }
+}

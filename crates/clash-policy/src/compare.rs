@@ -1,0 +1,452 @@
+//! What two policies decide differently: witnesses of both are decided by both,
+//! and sandboxes are compared by what they grant and not by how they are written.
+
+use std::collections::BTreeSet;
+
+use crate::action::{FileUse, Input};
+use crate::decide::{Cause, DecideError, Decision, decide};
+use crate::effect::{Caps, Effect};
+use crate::ir::Ir;
+use crate::judge::{World, judge};
+use crate::rule::Layer;
+use crate::sandbox::Sandbox;
+use crate::span::Span;
+use crate::witness::{self, Witness};
+
+/// Which way something changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    More,
+    Less,
+    /// More in one respect and less in another.
+    Different,
+}
+
+impl Change {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::More => "more",
+            Self::Less => "less",
+            Self::Different => "different",
+        }
+    }
+
+    fn of(old: impl Into<u8>, new: impl Into<u8>) -> Option<Self> {
+        match new.into().cmp(&old.into()) {
+            std::cmp::Ordering::Less => Some(Self::More),
+            std::cmp::Ordering::Equal => None,
+            std::cmp::Ordering::Greater => Some(Self::Less),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Comparison {
+    pub actions: Vec<ActionChange>,
+    /// Of sandboxes with the same name.
+    pub sandboxes: Vec<SandboxChange>,
+    /// `false`: there were too many witnesses to look at all of them.
+    pub complete: bool,
+}
+
+impl Comparison {
+    pub fn is_empty(&self) -> bool {
+        self.actions.is_empty() && self.sandboxes.is_empty()
+    }
+
+    /// Whether anything is more permitted than before.
+    pub fn widens(&self) -> bool {
+        let grants = self.sandboxes.iter().flat_map(|sandbox| &sandbox.grants);
+        self.actions.iter().any(|action| action.change != Change::Less)
+            || grants.into_iter().any(|grant| grant.change != Change::Less)
+    }
+}
+
+/// An action that is decided differently.
+#[derive(Clone, Debug)]
+pub struct ActionChange {
+    pub witness: Witness,
+    pub change: Change,
+    pub old: Outcome,
+    pub new: Outcome,
+}
+
+/// What was decided, and where it says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub effect: Effect,
+    /// Where it runs, if it is a command that may run.
+    pub sandbox: Option<String>,
+    /// The rule that decided; `None` for what no rule is needed for.
+    pub place: Option<Span>,
+}
+
+#[derive(Clone, Debug)]
+pub struct SandboxChange {
+    pub name: String,
+    pub place: Span,
+    pub grants: Vec<GrantChange>,
+}
+
+/// Something a sandbox grants differently.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrantChange {
+    pub change: Change,
+    pub what: Grant,
+    pub old: &'static str,
+    pub new: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// A path as a policy writes it.
+    Path {
+        path: String,
+        caps: Caps,
+    },
+    Host {
+        host: String,
+        port: u16,
+    },
+    Variable(String),
+    Port(u16),
+    Limit(&'static str),
+    /// What runs later outside of every sandbox may be changed.
+    Protection(String),
+    /// Whether it confines at all.
+    Confinement,
+}
+
+/// Compares two policies in one world.
+pub fn compare(
+    old: (Ir<'_>, &[Layer]),
+    new: (Ir<'_>, &[Layer]),
+    world: &World<'_>,
+) -> Result<Comparison, DecideError> {
+    let (mut witnesses, mut complete) = witness::actions(old.1, world.places);
+    let (others, all) = witness::actions(new.1, world.places);
+    complete &= all;
+    let known: BTreeSet<String> = witnesses.iter().map(|one| one.shown.clone()).collect();
+    witnesses.extend(others.into_iter().filter(|one| !known.contains(&one.shown)));
+    let mut known = Pairs::default();
+    let mut actions = Vec::new();
+    for witness in witnesses {
+        let before = decide(old.0, &witness.action, world)?;
+        let after = decide(new.0, &witness.action, world)?;
+        let change = match Change::of(before.effect as u8, after.effect as u8) {
+            Some(change) => Some(change),
+            None => known.change_of_room(&witness, &before, &after, world)?,
+        };
+        if let Some(change) = change {
+            let (old, new) = (outcome(&witness, &before), outcome(&witness, &after));
+            actions.push(ActionChange { witness, change, old, new });
+        }
+    }
+    let mut sandboxes = Vec::new();
+    let named = nameable(new.1);
+    for before in nameable(old.1) {
+        let Some(after) = named.iter().find(|after| after.name == before.name) else { continue };
+        let grants = grants(before, after, world)?;
+        if !grants.is_empty() {
+            let (name, place) = (after.name.clone(), after.span.clone());
+            sandboxes.push(SandboxChange { name, place, grants });
+        }
+    }
+    Ok(Comparison { actions, sandboxes, complete })
+}
+
+/// The sandboxes that rules of the stack can mean by their name.
+fn nameable(layers: &[Layer]) -> Vec<&Sandbox> {
+    let mut known: Vec<&Sandbox> = Vec::new();
+    for sandbox in layers.iter().filter(|layer| layer.trusted).flat_map(|layer| &layer.sandboxes) {
+        if known.iter().all(|other| other.name != sandbox.name) {
+            known.push(sandbox);
+        }
+    }
+    known
+}
+
+fn room<'a>(witness: &Witness, decision: &'a Decision) -> Option<&'a Sandbox> {
+    // Files and hosts are judged by the sandbox, which shows in the effect.
+    let runs = matches!(witness.action.input, Input::Script(_)) && decision.effect < Effect::Deny;
+    decision.sandbox.as_ref().filter(|_| runs)
+}
+
+fn outcome(witness: &Witness, decision: &Decision) -> Outcome {
+    let part = decision.decisive();
+    let judged = part.and_then(|part| {
+        part.judged.as_ref().filter(|it| it.effect == part.effect && it.effect > Effect::Allow)
+    });
+    let by_sandbox = judged.and_then(|judged| judged.rule.as_ref()).map(|(_, span)| span.clone());
+    let place = match part.map(|part| &part.cause) {
+        Some(Cause::Rule { span, .. } | Cause::Default { span, .. }) => Some(span.clone()),
+        _ => None,
+    };
+    Outcome {
+        effect: decision.effect,
+        sandbox: room(witness, decision).map(|sandbox| sandbox.name.clone()),
+        place: by_sandbox.or(place),
+    }
+}
+
+/// Sandboxes that were compared before; a policy has few and actions many.
+#[derive(Default)]
+struct Pairs(Vec<(Sandbox, Sandbox, Option<Change>)>);
+
+impl Pairs {
+    /// How what a command may do changed with the sandbox it runs in. Of one with
+    /// the same name the change is shown once, and not for every command.
+    fn change_of_room(
+        &mut self,
+        witness: &Witness,
+        before: &Decision,
+        after: &Decision,
+        world: &World<'_>,
+    ) -> Result<Option<Change>, DecideError> {
+        let (Some(old), Some(new)) = (room(witness, before), room(witness, after)) else {
+            return Ok(None);
+        };
+        if old.name == new.name {
+            return Ok(None);
+        }
+        if let Some((_, _, change)) = self.0.iter().find(|(a, b, _)| a == old && b == new) {
+            return Ok(*change);
+        }
+        let changes = grants(old, new, world)?;
+        let has = |wanted| changes.iter().any(|grant| grant.change == wanted);
+        let change = match (has(Change::More), has(Change::Less)) {
+            (true, true) => Some(Change::Different),
+            (true, false) => Some(Change::More),
+            (false, true) => Some(Change::Less),
+            (false, false) => None,
+        };
+        self.0.push((old.clone(), new.clone(), change));
+        Ok(change)
+    }
+}
+
+/// What one sandbox grants and another does not.
+pub fn grants(
+    old: &Sandbox,
+    new: &Sandbox,
+    world: &World<'_>,
+) -> Result<Vec<GrantChange>, DecideError> {
+    if old.unrestricted || new.unrestricted {
+        let word = |sandbox: &Sandbox| if sandbox.unrestricted { "none" } else { "confined" };
+        let change = Change::of(!old.unrestricted, !new.unrestricted);
+        let what = Grant::Confinement;
+        return Ok(change
+            .map(|change| GrantChange { change, what, old: word(old), new: word(new) })
+            .into_iter()
+            .collect());
+    }
+    let mut changes = Vec::new();
+    let mut note = |what: Grant, old: Held, new: Held| {
+        if let Some(change) = Change::of(old as u8, new as u8) {
+            changes.push(GrantChange { change, what, old: old.word(), new: new.word() });
+        }
+    };
+    paths(old, new, world, &mut note)?;
+    for (host, port) in witness::hosts(&[old, new]) {
+        let held = |sandbox: &Sandbox| Held::from(sandbox.net.judge(&host, port).0);
+        note(Grant::Host { host: host.clone(), port }, held(old), held(new));
+    }
+    for rule in old.env.iter().chain(&new.env) {
+        // Without a rule the built-in scrubbing decides, which withholds secrets.
+        let held = |sandbox: &Sandbox| {
+            let found = sandbox.env.iter().find(|other| other.name == rule.name);
+            found.map_or(Held::Standard, |rule| rule.effect.into())
+        };
+        note(Grant::Variable(rule.name.clone()), held(old), held(new));
+    }
+    for port in old.serve.iter().chain(&new.serve) {
+        let held = |sandbox: &Sandbox| Held::yes(sandbox.serve.contains(port));
+        note(Grant::Port(*port), held(old), held(new));
+    }
+    protection(old, new, &mut note);
+    let mut changes = once(changes);
+    for ((name, before), (_, after)) in old.limits.named().into_iter().zip(new.limits.named()) {
+        let change = match (before.unwrap_or(u64::MAX), after.unwrap_or(u64::MAX)) {
+            (before, after) if after > before => Change::More,
+            (before, after) if after < before => Change::Less,
+            _ => continue,
+        };
+        let word = |limit: Option<u64>| if limit.is_some() { "limited" } else { "unlimited" };
+        let what = Grant::Limit(name);
+        changes.push(GrantChange { change, what, old: word(before), new: word(after) });
+    }
+    Ok(changes)
+}
+
+fn protection(old: &Sandbox, new: &Sandbox, note: &mut impl FnMut(Grant, Held, Held)) {
+    let standard = |sandbox: &Sandbox| Held::yes(!sandbox.protect.standard);
+    note(Grant::Protection("the standard list".to_owned()), standard(old), standard(new));
+    for name in old.protect.also.iter().chain(&new.protect.also) {
+        let held = |sandbox: &Sandbox| Held::yes(!sandbox.protect.also.contains(name));
+        note(Grant::Protection(name.clone()), held(old), held(new));
+    }
+    for name in old.protect.except.iter().chain(&new.protect.except) {
+        let held = |sandbox: &Sandbox| Held::yes(sandbox.protect.except.contains(name));
+        note(Grant::Protection(name.clone()), held(old), held(new));
+    }
+}
+
+/// How something is held, in order of strictness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    Allow,
+    /// Allowed, but what is written goes to an overlay.
+    Cow,
+    /// As it is where no rule says anything.
+    Standard,
+    Ask,
+    Deny,
+}
+
+impl Held {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Cow => "cow",
+            Self::Standard => "standard",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+
+    const fn yes(on: bool) -> Self {
+        if on { Self::Allow } else { Self::Deny }
+    }
+}
+
+impl From<Effect> for Held {
+    fn from(effect: Effect) -> Self {
+        match effect {
+            Effect::Allow => Self::Allow,
+            Effect::Ask => Self::Ask,
+            Effect::Deny => Self::Deny,
+        }
+    }
+}
+
+/// Paths that are granted differently. One example for each pair of rules that
+/// decide, with all capabilities that change alike.
+fn paths(
+    old: &Sandbox,
+    new: &Sandbox,
+    world: &World<'_>,
+    note: &mut impl FnMut(Grant, Held, Held),
+) -> Result<(), DecideError> {
+    type Alike = (Option<usize>, Option<usize>, Held, Held);
+    let mut shown: Vec<(Alike, Caps)> = Vec::new();
+    for (text, path) in witness::paths(&[old, new], world.places) {
+        let mut found: Vec<(Alike, Caps)> = Vec::new();
+        for cap in Caps::each() {
+            let file = FileUse { path: path.clone(), needs: cap, caseless: false };
+            let (old_rule, before) = held(old, &file, world)?;
+            let (new_rule, after) = held(new, &file, world)?;
+            let alike = (old_rule, new_rule, before, after);
+            match found.iter_mut().find(|(known, _)| *known == alike) {
+                _ if before == after => {}
+                Some((_, caps)) => *caps = caps.union(cap),
+                None => found.push((alike, cap)),
+            }
+        }
+        for entry in found {
+            if !shown.contains(&entry) {
+                let ((_, _, before, after), caps) = entry;
+                note(Grant::Path { path: text.clone(), caps }, before, after);
+                shown.push(entry);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn held(
+    sandbox: &Sandbox,
+    file: &FileUse,
+    world: &World<'_>,
+) -> Result<(Option<usize>, Held), DecideError> {
+    let verdict = judge(sandbox, file, world).map_err(|source| DecideError::Path {
+        sandbox: sandbox.name.clone(),
+        span: sandbox.span.clone(),
+        source,
+    })?;
+    let cow = verdict.rule.and_then(|index| sandbox.fs.get(index)).is_some_and(|rule| rule.cow);
+    let cow = cow && file.needs.intersects(Caps::CHANGE) && verdict.effect == Effect::Allow;
+    Ok((verdict.rule, if cow { Held::Cow } else { verdict.effect.into() }))
+}
+
+fn once(changes: Vec<GrantChange>) -> Vec<GrantChange> {
+    let mut kept: Vec<GrantChange> = Vec::new();
+    for change in changes {
+        if !kept.contains(&change) {
+            kept.push(change);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::Net;
+    use crate::path::{NoLinks, Places};
+    use crate::sandbox::{FsRule, PathPattern};
+
+    fn rule(path: &str, effect: Effect, caps: &str) -> FsRule {
+        let pattern = PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false };
+        let caps = Caps::parse(caps).unwrap();
+        FsRule { pattern, effect, caps, cow: false, span: Span::default() }
+    }
+
+    fn shown(old: &Sandbox, new: &Sandbox) -> Vec<String> {
+        let places = Places::imagined();
+        let world = World {
+            places: &places,
+            cwd: &places.project,
+            links: &NoLinks,
+            baseline: &[],
+            cage: &[],
+        };
+        let text = |grant: GrantChange| {
+            let GrantChange { change, what, old, new } = grant;
+            format!("{} {what:?} {old}→{new}", change.word())
+        };
+        grants(old, new, &world).unwrap().into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_sandbox_is_compared_by_what_it_grants() {
+        let old = Sandbox { fs: vec![rule("$PWD", Effect::Allow, "rwcdx")], ..Sandbox::named("s") };
+        let other = Sandbox { doc: "words".into(), ..old.clone() };
+        assert_eq!(shown(&old, &other), Vec::<String>::new());
+        let mut wider = old.clone();
+        wider.fs.push(rule("$HOME/.ssh", Effect::Allow, "r"));
+        wider.net = Net::Allow;
+        let found = shown(&old, &wider);
+        assert!(
+            found.contains(
+                &"more Path { path: \"$HOME/.ssh/id_ed25519\", caps: Caps(1) } deny→allow".into()
+            ),
+            "{found:#?}"
+        );
+        assert!(found.iter().any(|text| text.starts_with("more Host")), "{found:#?}");
+        assert!(shown(&wider, &old).iter().all(|text| text.starts_with("less")));
+    }
+
+    #[test]
+    fn a_right_that_is_written_twice_is_no_difference() {
+        let old = Sandbox { fs: vec![rule("$PWD", Effect::Allow, "rwcdx")], ..Sandbox::named("s") };
+        let mut twice = old.clone();
+        twice.fs.push(rule("$PWD/src", Effect::Allow, "r"));
+        assert_eq!(shown(&old, &twice), Vec::<String>::new());
+    }
+
+    #[test]
+    fn without_confinement_nothing_else_matters() {
+        let none = Sandbox { unrestricted: true, ..Sandbox::named("none") };
+        assert_eq!(shown(&Sandbox::named("s"), &none), ["more Confinement confined→none"]);
+    }
+}

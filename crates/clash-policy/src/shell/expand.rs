@@ -1,0 +1,477 @@
+//! From words as written to words as the program gets them.
+
+use super::ast::{Body, Expansion, Node, Operation, Part, Raw};
+use super::state::{Value, is_number};
+use super::walk::{Source, Walker};
+use super::{Position, Word};
+
+const EVALUATES: &str = "it evaluates a value that is not known";
+
+/// A word under construction.
+#[derive(Default)]
+struct Builder {
+    done: Vec<Word>,
+    text: String,
+    home: bool,
+    /// Nothing behind `text` is known.
+    open: bool,
+    /// Any number of words.
+    many: bool,
+    /// There is a word even if it is empty.
+    present: bool,
+}
+
+impl Builder {
+    fn push(&mut self, text: &str) {
+        if !self.open {
+            self.text.push_str(text);
+        }
+        self.present = true;
+    }
+
+    fn unknown(&mut self) {
+        self.open = true;
+        self.present = true;
+    }
+
+    fn cut(&mut self) {
+        if self.present {
+            let text = std::mem::take(&mut self.text);
+            self.done.push(match (self.home, self.open) {
+                (true, false) => Word::Home(text),
+                (false, false) => Word::Known(text),
+                (true, true) => Word::Partial(String::new()),
+                (false, true) => Word::Partial(text),
+            });
+        }
+        (self.home, self.open, self.present) = (false, false, false);
+        self.text.clear();
+    }
+
+    fn finish(mut self) -> Vec<Word> {
+        if self.many {
+            return vec![Word::Unknown];
+        }
+        self.cut();
+        self.done
+    }
+}
+
+/// How a word is used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// Split into words and matched against files.
+    Words,
+    /// One text: the value of a variable, a pattern, a here-document.
+    Text,
+}
+
+/// Whether unquoted text could become something else.
+pub(super) fn expands(text: &str) -> bool {
+    text.bytes().any(|b| matches!(b, b'{' | b'*' | b'?' | b'[' | b'~' | b'\\'))
+}
+
+impl Walker {
+    pub(super) fn words(&mut self, source: &Source, raw: &Raw) -> Vec<Word> {
+        if let [Part::Text(text)] = raw.parts.as_slice() {
+            if !expands(text) {
+                return vec![Word::Known(text.clone())];
+            }
+            if let Some(words) = braces(text) {
+                return words;
+            }
+        }
+        let mut builder = Builder::default();
+        self.build(source, &raw.parts, Use::Words, &mut builder);
+        builder.finish()
+    }
+
+    /// As one text, the way a value or a redirection's here-string is read.
+    pub(super) fn value(&mut self, source: &Source, parts: &[Part]) -> Word {
+        let mut builder = Builder { present: true, ..Builder::default() };
+        self.build(source, parts, Use::Text, &mut builder);
+        let words = builder.finish();
+        match <[Word; 1]>::try_from(words) {
+            Ok([word]) => word,
+            Err(_) => Word::Unknown,
+        }
+    }
+
+    /// Whether the parts give a number and nothing else.
+    pub(super) fn is_numeric(&self, parts: &[Part]) -> bool {
+        match parts {
+            [Part::Arith { .. }] => true,
+            [Part::Text(text) | Part::Quoted(text)] => is_number(text),
+            [Part::Param { name, .. }] => match name.as_str() {
+                "?" | "#" | "$" | "!" => true,
+                "LINENO" | "SECONDS" | "RANDOM" => true,
+                name => self.state.class(name).is_some_and(Value::is_numeric),
+            },
+            [Part::Expansion(expansion)] => matches!(expansion.operation, Operation::Length),
+            [Part::Command { body: Body::Here(list), .. }] => {
+                let [chain] = list.chains.as_slice() else { return false };
+                let [(_, pipeline)] = chain.links.as_slice() else { return false };
+                let Some(Node::Simple(simple)) = pipeline.nodes.last() else { return false };
+                let mut words = simple.words.iter().map(|word| word.bare().unwrap_or("?"));
+                let options = |word: &str| word.starts_with('-') && !word.contains(['?', '=']);
+                match words.next() {
+                    Some("wc") => words.all(options),
+                    Some("nproc") => true,
+                    Some("date") => words.len() == 1 && words.all(|w| w.starts_with("+%s")),
+                    Some("grep") => simple.words.len() <= 4 && words.any(|w| w == "-c"),
+                    _ => false,
+                }
+            }
+            _ => false,
+        }
+    }
+
+    fn build(&mut self, source: &Source, parts: &[Part], used: Use, to: &mut Builder) {
+        let split = used == Use::Words;
+        let bracket = parts.iter().any(|part| matches!(part, Part::Text(t) if t.contains(']')));
+        for (index, part) in parts.iter().enumerate() {
+            match part {
+                Part::Text(text) => {
+                    let mut text = text.as_str();
+                    if split {
+                        to.many |= text.contains(['*', '?', '\\'])
+                            || (text.contains('[') && bracket && parts.len() + text.len() > 2)
+                            || text.contains('{');
+                    }
+                    if index == 0 && text.starts_with('~') {
+                        let rest = text.get(1..).unwrap_or_default();
+                        let ends = rest.is_empty() && parts.len() == 1;
+                        if (ends || rest.starts_with('/')) && self.state.inherited("HOME") {
+                            to.home = true;
+                            text = rest;
+                        } else {
+                            to.unknown();
+                        }
+                    } else if let Some(at) = text.find("=~").or_else(|| text.find(":~")) {
+                        to.push(text.get(..=at).unwrap_or_default());
+                        to.unknown();
+                        continue;
+                    }
+                    to.push(text);
+                }
+                Part::Quoted(text) => to.push(text),
+                Part::Param { name, quoted } => self.parameter(name, *quoted || !split, to),
+                Part::Expansion(expansion) => self.expansion(source, expansion, split, to),
+                Part::Command { body, quoted } => {
+                    self.substitution(source, body);
+                    to.unknown();
+                    to.many |= !quoted && split;
+                }
+                Part::Process(list) => {
+                    self.inside(Position::ProcessSubstitution, |walker| {
+                        walker.apart(|walker| walker.list(source, list));
+                    });
+                    to.unknown();
+                }
+                Part::Arith { parts } => {
+                    self.arithmetic(source, parts);
+                    to.unknown();
+                }
+                Part::Array(words) => {
+                    for raw in words {
+                        self.words(source, raw);
+                    }
+                    to.unknown();
+                }
+                Part::Pattern(parts) => {
+                    self.effects(source, parts);
+                    to.unknown();
+                    to.many |= split;
+                }
+            }
+        }
+    }
+
+    pub(super) fn substitution(&mut self, source: &Source, body: &Body) {
+        self.inside(Position::Substitution, |walker| {
+            walker.apart(|walker| match body {
+                Body::Here(list) => walker.list(source, list),
+                Body::Unescaped(script) => {
+                    let inner = walker.inner_source(script);
+                    walker.list(&inner, &script.list);
+                }
+            });
+        });
+    }
+
+    fn parameter(&mut self, name: &str, quoted: bool, to: &mut Builder) {
+        let numeric = matches!(name, "?" | "#" | "$" | "!");
+        let words = match name {
+            "@" | "*" => match self.state.positional.clone() {
+                Some(words) if !words.is_empty() && (name == "@" || !quoted) => {
+                    Some(words.to_vec())
+                }
+                _ => {
+                    to.many |= !(quoted && name == "*");
+                    to.unknown();
+                    return;
+                }
+            },
+            _ if name.bytes().all(|b| b.is_ascii_digit()) => {
+                let index = name.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
+                match (index, self.state.positional.clone()) {
+                    (Some(index), Some(words)) => {
+                        let sure = words.iter().take(index + 1).all(Word::is_one);
+                        let word = words.get(index).cloned();
+                        Some(if sure { word.into_iter().collect() } else { vec![Word::Unknown] })
+                    }
+                    _ => None,
+                }
+            }
+            _ => match self.state.get(name) {
+                Some(Value::Known(text)) => Some(vec![Word::Known(text.clone())]),
+                Some(Value::Number) => {
+                    to.unknown();
+                    to.many |= !quoted && self.state.split_changed;
+                    return;
+                }
+                None if name == "HOME"
+                    && self.state.inherited("HOME")
+                    && to.text.is_empty()
+                    && !to.open
+                    && !to.home =>
+                {
+                    to.home = true;
+                    to.present = true;
+                    return;
+                }
+                _ => None,
+            },
+        };
+        let Some(words) = words else {
+            to.unknown();
+            to.many |= !quoted && (!numeric || self.state.split_changed);
+            return;
+        };
+        for (index, word) in words.iter().enumerate() {
+            if index > 0 {
+                to.cut();
+            }
+            match word {
+                Word::Known(text) if quoted => to.push(text),
+                Word::Known(text) => {
+                    if self.state.split_changed || text.contains(['*', '?', '[', '\\']) {
+                        to.many = true;
+                    }
+                    split(text, to);
+                }
+                Word::Unknown => to.many = true,
+                Word::Home(_) | Word::Partial(_) => {
+                    to.push(word.prefix());
+                    to.unknown();
+                    to.many |= !quoted;
+                }
+            }
+        }
+    }
+
+    fn expansion(&mut self, source: &Source, it: &Expansion, split: bool, to: &mut Builder) {
+        let quoted = it.quoted || !split;
+        if let Some(subscript) = &it.subscript {
+            self.arithmetic(source, subscript);
+        }
+        let mut many = !quoted || matches!(it.name.as_str(), "@" | "*");
+        if let Some([Part::Text(all)]) = it.subscript.as_deref() {
+            many |= matches!(all.as_str(), "@" | "*");
+        }
+        match &it.operation {
+            Operation::Length => many = false,
+            Operation::None | Operation::Names => {}
+            Operation::Transform(b'P') => self.cannot_see(source, EVALUATES),
+            Operation::Transform(_) => {}
+            Operation::Indirect => match self.state.get(&it.name).cloned() {
+                Some(Value::Known(name)) if super::lex::is_name(&name) => {
+                    return self.parameter(&name, quoted, to);
+                }
+                _ => self.cannot_see(source, EVALUATES),
+            },
+            Operation::Default { test, empty_too, word } => {
+                let known = match self.state.get(&it.name) {
+                    Some(Value::Known(text)) if it.subscript.is_none() => Some(text.clone()),
+                    _ => None,
+                };
+                let set = known.as_ref().map(|text| !(*empty_too && text.is_empty()));
+                match (test, set) {
+                    (b'-', Some(true)) => return self.parameter(&it.name, quoted, to),
+                    (b'-', Some(false)) | (b'+', Some(true)) => {
+                        let used = if split { Use::Words } else { Use::Text };
+                        return self.build(source, word, used, to);
+                    }
+                    (b'+', Some(false)) => return,
+                    _ => self.effects(source, word),
+                }
+            }
+            Operation::Assign { word } => {
+                self.effects(source, word);
+                self.steering(source, &it.name, &Word::Unknown);
+                self.state.set(&it.name, Value::Unknown);
+            }
+            Operation::Edit(word) => self.effects(source, word),
+            Operation::Slice(word) => self.arithmetic(source, word),
+        }
+        to.unknown();
+        to.many |= many;
+    }
+
+    /// Only what the expansions in it do.
+    pub(super) fn effects(&mut self, source: &Source, parts: &[Part]) {
+        self.value(source, parts);
+    }
+
+    /// An arithmetic expression: what its substitutions run, and whether a value
+    /// in it could be evaluated further (`x='a[$(cmd)]'; $((x))` runs cmd).
+    pub(super) fn arithmetic(&mut self, source: &Source, parts: &[Part]) {
+        let mut safe = true;
+        let mut names: Vec<String> = Vec::new();
+        let mut assigns = false;
+        for part in parts {
+            match part {
+                Part::Text(text) | Part::Quoted(text) => {
+                    assigns |= text.contains('=') || text.contains("++") || text.contains("--");
+                    let pieces = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+                    names.extend(pieces.filter(|n| super::lex::is_name(n)).map(str::to_owned));
+                    safe &= !text.contains(['$', '`', '\\', '\'']);
+                }
+                Part::Param { name, .. } => safe &= self.safe_number(name),
+                Part::Arith { parts } => self.arithmetic(source, parts),
+                Part::Command { .. } => {
+                    let one = std::slice::from_ref(part);
+                    safe &= self.is_numeric(one);
+                    self.effects(source, one);
+                }
+                Part::Expansion(it) => {
+                    safe &= matches!(it.operation, Operation::Length) || self.safe_number(&it.name);
+                    if let Operation::Default { word, .. } = &it.operation {
+                        safe &= self.is_numeric(word) || word.is_empty();
+                    }
+                    self.effects(source, std::slice::from_ref(part));
+                }
+                Part::Process(_) | Part::Pattern(_) | Part::Array(_) => {
+                    safe = false;
+                    self.effects(source, std::slice::from_ref(part));
+                }
+            }
+        }
+        safe &= names.iter().all(|name| self.safe_number(name));
+        if !safe {
+            self.cannot_see(source, EVALUATES);
+        }
+        if assigns {
+            for name in names {
+                self.state.set(&name, Value::Number);
+            }
+        }
+    }
+
+    fn safe_number(&self, name: &str) -> bool {
+        if name.bytes().all(|b| b.is_ascii_digit()) {
+            let index = name.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
+            return match (index, &self.state.positional) {
+                (Some(_), Some(words)) if !words.iter().all(Word::is_one) => false,
+                (Some(index), Some(words)) => match words.get(index) {
+                    Some(Word::Known(text)) => is_number(text),
+                    Some(_) => false,
+                    None => true,
+                },
+                (None, _) => true,
+                (Some(_), None) => !self.in_function() && !self.state.arguments_given,
+            };
+        }
+        match name {
+            "@" | "*" => false,
+            _ => self.state.class(name).is_none_or(Value::is_numeric),
+        }
+    }
+}
+
+/// Splits a value where a shell with its usual separators does.
+fn split(text: &str, to: &mut Builder) {
+    let blank = |c: char| matches!(c, ' ' | '\t' | '\n');
+    for (index, piece) in text.split(blank).enumerate() {
+        if index > 0 {
+            to.cut();
+        }
+        if !piece.is_empty() {
+            to.push(piece);
+        }
+    }
+}
+
+/// `{a,b}` in a plain word. `None` if it holds none, or anything that is not
+/// certainly what it seems.
+fn braces(text: &str) -> Option<Vec<Word>> {
+    const MOST: usize = 64;
+    if text.contains(['*', '?', '[', '~', '\\']) || text.contains("..") {
+        return None;
+    }
+    if !text.contains(',') {
+        // `{}` and `{x}` are text.
+        return Some(vec![Word::Known(text.to_owned())]);
+    }
+    let mut depth = 0i32;
+    for b in text.bytes() {
+        match b {
+            b'{' => depth += 1,
+            b'}' => depth -= 1,
+            _ => {}
+        }
+        if !(0..=8).contains(&depth) {
+            return None;
+        }
+    }
+    if depth != 0 || text.bytes().filter(|b| *b == b'{').count() > 16 {
+        return None;
+    }
+    let words = alternatives(text)?;
+    if words.len() > MOST {
+        return None;
+    }
+    Some(words.into_iter().filter(|w| !w.is_empty()).map(Word::Known).collect())
+}
+
+/// Every reading of a balanced text, at most a hundred.
+fn alternatives(text: &str) -> Option<Vec<String>> {
+    let Some(open) = text.find('{') else { return Some(vec![text.to_owned()]) };
+    let mut depth = 0usize;
+    let mut cuts = vec![open];
+    let mut close = None;
+    for (at, b) in text.bytes().enumerate().skip(open) {
+        match b {
+            b'{' => depth += 1,
+            b'}' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    close = Some(at);
+                    break;
+                }
+            }
+            b',' if depth == 1 => cuts.push(at),
+            _ => {}
+        }
+    }
+    let close = close?;
+    // Braces without a comma are text, with odd rules for what is around them.
+    if cuts.len() < 2 {
+        return None;
+    }
+    cuts.push(close);
+    let tails = alternatives(text.get(close + 1..)?)?;
+    let mut all = Vec::new();
+    for pair in cuts.windows(2) {
+        let &[from, to] = pair else { return None };
+        for middle in alternatives(text.get(from + 1..to)?)? {
+            for tail in &tails {
+                all.push(format!("{}{middle}{tail}", text.get(..open)?));
+                if all.len() > 100 {
+                    return None;
+                }
+            }
+        }
+    }
+    Some(all)
+}

@@ -1,0 +1,243 @@
+//! What git runs: aliases and programs named by options and settings.
+
+use super::Word;
+use super::runners::{command_text, programs, with_arguments};
+use super::wrappers::{Inner, Through};
+
+const SETTING: &str = "a setting of git names a program";
+
+/// Subcommands git has itself; everything else is an alias or another program.
+/// Those that reach a remote in a way of their own are left out on purpose.
+#[rustfmt::skip]
+const SUBCOMMANDS: &[&str] = &[
+    "add", "am", "annotate", "apply", "archive", "bisect", "blame", "branch", "bundle", "cat-file",
+    "check-attr", "check-ignore", "check-mailmap", "check-ref-format", "checkout",
+    "checkout-index", "cherry", "cherry-pick", "clean", "clone", "column", "commit",
+    "commit-graph", "commit-tree", "config", "count-objects", "describe", "diff", "diff-files",
+    "diff-index", "diff-tree", "difftool", "fetch", "fmt-merge-msg", "for-each-ref",
+    "format-patch", "fsck", "gc", "get-tar-commit-id", "grep", "hash-object", "help", "index-pack",
+    "init", "interpret-trailers", "log", "ls-files", "ls-remote", "ls-tree", "mailinfo",
+    "maintenance", "merge", "merge-base", "merge-file", "merge-tree", "mktag", "mktree",
+    "multi-pack-index", "mv", "name-rev", "notes", "pack-objects", "pack-refs", "patch-id",
+    "prune", "pull", "push", "range-diff", "read-tree", "rebase", "reflog", "remote", "repack",
+    "replace", "request-pull", "rerere", "reset", "restore", "rev-list", "rev-parse", "revert",
+    "rm", "shortlog", "show", "show-branch", "show-index", "show-ref", "sparse-checkout", "stage",
+    "stash", "status", "stripspace", "submodule", "switch", "symbolic-ref", "tag", "unpack-file",
+    "unpack-objects", "update-index", "update-ref", "update-server-info", "var", "verify-commit",
+    "verify-pack", "verify-tag", "version", "whatchanged", "worktree", "write-tree",
+];
+
+/// Settings that name no program, by their section or whole name.
+#[rustfmt::skip]
+const PLAIN_SECTIONS: &[&str] = &[
+    "advice", "apply", "blame", "branch", "checkout", "color", "column", "commit", "feature",
+    "fetch", "gc", "grep", "help", "index", "log", "pack", "pull", "push", "rebase", "receive",
+    "rerere", "safe", "stash", "status", "tag", "transfer", "user", "versionsort", "worktree",
+];
+#[rustfmt::skip]
+const PLAIN_SETTINGS: &[&str] = &[
+    "core.abbrev", "core.autocrlf", "core.bare", "core.commentchar", "core.compression",
+    "core.eol", "core.filemode", "core.ignorecase", "core.longpaths", "core.precomposeunicode",
+    "core.preloadindex", "core.quotepath", "core.safecrlf", "core.symlinks", "core.untrackedcache",
+    "core.whitespace", "diff.algorithm", "diff.colormoved", "diff.context", "diff.ignoresubmodules",
+    "diff.mnemonicprefix", "diff.noprefix", "diff.renamelimit", "diff.renames", "diff.submodule",
+    "format.pretty", "http.lowspeedlimit", "http.lowspeedtime", "http.postbuffer", "http.version",
+    "init.defaultbranch", "merge.conflictstyle", "merge.ff", "merge.renamelimit",
+    "protocol.version", "submodule.recurse", "tag.gpgsign",
+];
+/// Settings whose value is a command.
+const COMMANDS: &[&str] = &[
+    "core.askpass",
+    "core.editor",
+    "core.pager",
+    "core.sshcommand",
+    "diff.external",
+    "sequence.editor",
+    "interactive.difffilter",
+];
+
+pub(super) fn through(args: &[Word]) -> Option<Through> {
+    let mut through = Through::new("git");
+    let mut aliases: Vec<(String, String)> = Vec::new();
+    let mut args = args;
+    loop {
+        let Some((word, rest)) = args.split_first() else { return some(through) };
+        let Some(option) = word.known() else {
+            // A value may stand where a subcommand or option does.
+            return some(through);
+        };
+        let value = rest.first();
+        let mut taken = 1;
+        match option {
+            "-c" => {
+                taken = 2;
+                setting(value, &mut through, &mut aliases);
+            }
+            "-C" => {
+                taken = 2;
+                through.directory = value.cloned();
+            }
+            "--git-dir" | "--work-tree" | "--namespace" | "--super-prefix" | "--attr-source" => {
+                taken = 2;
+            }
+            "--config-env" => return Some(through.hidden(SETTING)),
+            _ if !option.starts_with('-') => break,
+            _ if option.starts_with("--exec-path=") || option.starts_with("--config-env=") => {
+                return Some(through.hidden(SETTING));
+            }
+            _ => {}
+        }
+        if taken == 2 && !value.is_some_and(Word::is_one) {
+            return Some(through.hidden("an option of git is not known"));
+        }
+        args = rest.get(taken - 1..).unwrap_or_default();
+    }
+    let (subcommand, rest) = args.split_first()?;
+    let name = subcommand.known()?;
+    if let Some((_, value)) = aliases.iter().rev().find(|(alias, _)| alias == name) {
+        match value.strip_prefix('!') {
+            Some(command) => through.inner.push(with_arguments(command, rest)),
+            None if value.contains(['"', '\'', '\\']) => {
+                through = through.hidden("an alias of git is not plain");
+            }
+            None => {
+                let mut words = vec![Word::Known("git".to_owned())];
+                words.extend(value.split_ascii_whitespace().map(|w| Word::Known(w.to_owned())));
+                words.extend_from_slice(rest);
+                through.inner.push(programs(&words));
+            }
+        }
+        return Some(through);
+    }
+    if SUBCOMMANDS.binary_search(&name).is_err() {
+        return Some(through.hidden("git runs an alias or another program"));
+    }
+    subcommand_runs(name, rest, &mut through);
+    some(through)
+}
+
+fn some(through: Through) -> Option<Through> {
+    (!through.inner.is_empty() || through.directory.is_some()).then_some(through)
+}
+
+/// `name=value` as given with `-c`.
+fn setting(word: Option<&Word>, through: &mut Through, aliases: &mut Vec<(String, String)>) {
+    let prefix = word.map(Word::prefix).unwrap_or_default();
+    let (name, value) = match (prefix.split_once('='), word) {
+        (Some((name, value)), Some(Word::Known(_))) => (name, Some(value)),
+        (Some((name, _)), _) => (name, None),
+        (None, Some(Word::Known(name))) => (name.as_str(), Some("true")),
+        (None, _) => return through.inner.push(Inner::Hidden(SETTING)),
+    };
+    let name = name.to_ascii_lowercase();
+    match (name.strip_prefix("alias."), value) {
+        (Some(alias), Some(value)) => return aliases.push((alias.to_owned(), value.to_owned())),
+        (Some(_), None) => return through.inner.push(Inner::Hidden(SETTING)),
+        (None, _) => {}
+    }
+    if is_plain(&name) {
+        return;
+    }
+    let command = COMMANDS.contains(&name.as_str()) || name.starts_with("pager.");
+    match value {
+        Some("" | "true" | "false") if command || name == "core.fsmonitor" => {}
+        Some(value) if command => through.inner.push(command_text(value)),
+        _ => through.inner.push(Inner::Hidden(SETTING)),
+    }
+}
+
+fn is_plain(name: &str) -> bool {
+    let section = name.split('.').next().unwrap_or_default();
+    PLAIN_SETTINGS.contains(&name) || PLAIN_SECTIONS.contains(&section)
+}
+
+/// Whether a word is a long option, which git lets be abbreviated.
+fn is_option(word: &Word, option: &str) -> bool {
+    let name = word.prefix().split('=').next().unwrap_or_default();
+    name.len() > 2 && name.starts_with("--") && option.starts_with(name)
+}
+
+fn subcommand_runs(name: &str, args: &[Word], through: &mut Through) {
+    const HIDDEN: &str = "an option of git names a program";
+    let has = |option: &str| args.iter().any(|word| is_option(word, option));
+    let short = |letter: char| {
+        args.iter().any(|word| {
+            let text = word.prefix();
+            text.starts_with('-') && !text.starts_with("--") && text.contains(letter)
+        })
+    };
+    let rest_of = |word: &str| {
+        let at = args.iter().position(|arg| arg.known() == Some(word))?;
+        args.get(at + 1..)
+    };
+    match name {
+        "rebase" if has("--exec") || short('x') => {
+            let exact = args.iter().position(|w| matches!(w.known(), Some("--exec" | "-x")));
+            let value = exact.and_then(|at| args.get(at + 1)).and_then(Word::known);
+            let only =
+                args.iter().filter(|w| is_option(w, "--exec") || w.prefix().starts_with("-x"));
+            match value {
+                Some(text) if only.count() == 1 => through.inner.push(command_text(text)),
+                _ => through.inner.push(Inner::Hidden(HIDDEN)),
+            }
+        }
+        "bisect" => {
+            if let Some(words) = rest_of("run").filter(|words| !words.is_empty()) {
+                through.inner.push(programs(words));
+                through.inner.push(Inner::Hidden("git runs a text through a shell"));
+            }
+        }
+        "submodule" => {
+            if let Some(words) = rest_of("foreach") {
+                let words: Vec<Word> = words
+                    .iter()
+                    .filter(|w| !matches!(w.known(), Some("--recursive" | "-q" | "--quiet")))
+                    .cloned()
+                    .collect();
+                match words.as_slice() {
+                    [Word::Known(text)] => through.inner.push(command_text(text)),
+                    [] => {}
+                    words => through.inner.push(programs(words)),
+                }
+            }
+        }
+        "difftool" if has("--extcmd") || short('x') => through.inner.push(Inner::Hidden(HIDDEN)),
+        "grep" if has("--open-files-in-pager") || short('O') => {
+            through.inner.push(Inner::Hidden(HIDDEN));
+        }
+        "fetch" | "pull" | "ls-remote" | "clone" | "archive" | "push" | "fetch-pack" | "remote" => {
+            let options = ["--upload-pack", "--receive-pack", "--exec"];
+            let named = options.iter().any(|option| has(option));
+            let clone = name == "clone"
+                && (has("--config") || has("--template") || short('u') || short('c'));
+            let remote = args.iter().any(|word| word.prefix().contains("::"));
+            if named || clone || remote {
+                through.inner.push(Inner::Hidden(HIDDEN));
+            }
+        }
+        "init" if has("--template") => through.inner.push(Inner::Hidden(HIDDEN)),
+        "config" => config(args, through),
+        _ => {}
+    }
+}
+
+/// `git config name value` stays for every git that comes after.
+fn config(args: &[Word], through: &mut Through) {
+    #[rustfmt::skip]
+    const READS: &[&str] = &[
+        "-l", "--list", "--get", "--get-all", "--get-regexp", "--get-urlmatch", "--unset",
+        "--unset-all", "--remove-section", "list", "get", "unset", "--show-origin",
+    ];
+    if args.iter().any(|word| word.known().is_some_and(|word| READS.contains(&word))) {
+        return;
+    }
+    let operand = |word: &&Word| !word.prefix().starts_with('-') && word.known() != Some("set");
+    let mut operands = args.iter().filter(operand);
+    let name =
+        operands.next().map(|word| (word.known().map(str::to_ascii_lowercase), operands.next()));
+    match name {
+        None | Some((Some(_), None)) => {}
+        Some((Some(name), Some(_))) if is_plain(&name) => {}
+        _ => through.inner.push(Inner::Hidden(SETTING)),
+    }
+}

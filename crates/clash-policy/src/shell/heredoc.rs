@@ -1,0 +1,101 @@
+//! Here-documents: found where they are announced, read after the next newline.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use super::ast::Part;
+use super::lex::{Parsed, Parser};
+
+pub(super) struct Pending {
+    pub(super) delimiter: String,
+    pub(super) quoted: bool,
+    pub(super) strip_tabs: bool,
+    /// Where it was announced.
+    pub(super) at: usize,
+    pub(super) body: Rc<OnceCell<Vec<Part>>>,
+}
+
+impl Parser<'_> {
+    /// Reads the texts of the pending here-documents. Called right behind a
+    /// newline.
+    pub(super) fn read_heredocs(&mut self) -> Parsed<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let newline = self.at - 1;
+        for pending in std::mem::take(&mut self.pending) {
+            // Shells disagree where the text begins if a quoted newline comes
+            // before the one that ends the line.
+            let line = self.slice(pending.at, newline).replace("\\\n", "");
+            if line.contains('\n') {
+                return Err("a newline stands between a here-document and its text");
+            }
+            let start = self.at;
+            let (end, next) = self.heredoc_end(&pending, start)?;
+            let parts = if pending.quoted {
+                vec![Part::Quoted(stripped(self.slice(start, end), pending.strip_tabs))]
+            } else {
+                let mut inner = self.within(start, end);
+                inner.enter()?;
+                let mut parts = inner.here_text(end)?;
+                self.bash_only |= inner.bash_only;
+                if pending.strip_tabs {
+                    for part in &mut parts {
+                        if let Part::Quoted(text) = part {
+                            *text = stripped(text, true);
+                        }
+                    }
+                }
+                parts
+            };
+            let _ = pending.body.set(parts);
+            self.at = next;
+        }
+        Ok(())
+    }
+
+    /// Where the text ends and where the script goes on.
+    fn heredoc_end(&self, pending: &Pending, start: usize) -> Parsed<(usize, usize)> {
+        let mut at = start;
+        while at < self.text.len() {
+            let line_start = at;
+            let mut line = String::new();
+            loop {
+                let rest = self.text.get(at..).unwrap_or_default();
+                let len = rest.find('\n').unwrap_or(rest.len());
+                let piece = rest.get(..len).unwrap_or_default();
+                at += len + 1;
+                let joins = !pending.quoted
+                    && piece.bytes().rev().take_while(|b| *b == b'\\').count() % 2 == 1
+                    && at <= self.text.len();
+                line.push_str(if joins {
+                    piece.strip_suffix('\\').unwrap_or(piece)
+                } else {
+                    piece
+                });
+                if !joins {
+                    break;
+                }
+            }
+            let shown = if pending.strip_tabs { line.trim_start_matches('\t') } else { &line };
+            if shown == pending.delimiter {
+                return Ok((line_start, at.min(self.text.len())));
+            }
+            // Inside a substitution some versions of bash end the text here.
+            if shown.starts_with(&pending.delimiter)
+                && shown.contains([')', '`'])
+                && !pending.delimiter.is_empty()
+            {
+                return Err("a here-document ends in an unclear place");
+            }
+        }
+        Err("a here-document is not closed")
+    }
+}
+
+fn stripped(text: &str, tabs: bool) -> String {
+    if !tabs {
+        return text.to_owned();
+    }
+    text.split_inclusive('\n').map(|line| line.trim_start_matches('\t')).collect()
+}

@@ -1,0 +1,181 @@
+//! Where the subcommand of a program stands: which options come before it, and
+//! which of them take the next word as their value.
+//!
+//! Data only; a program is one row. Options are given as they are written, `-x`
+//! or `--long`. An option in neither list is not skipped but makes the place of
+//! the subcommand unsure.
+
+use super::Word;
+
+/// The next word that means something to a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// `words[index]` certainly is it.
+    Sure { index: usize },
+    /// There certainly is none.
+    End,
+    /// An unknown word, or an option that may take a value, stands in the way.
+    Unsure,
+}
+
+struct Program {
+    names: &'static [&'static str],
+    /// Options without a value.
+    flags: &'static [&'static str],
+    /// Options that take the next word, or `--option=value`, `-xvalue`.
+    valued: &'static [&'static str],
+    /// They may also stand behind the subcommand.
+    anywhere: bool,
+    /// A word that starts with this is an option (`+nightly`).
+    plus: bool,
+    /// Flags that may have a value attached (`-j8`).
+    attached: &'static [&'static str],
+}
+
+const fn program(
+    names: &'static [&'static str],
+    anywhere: bool,
+    flags: &'static [&'static str],
+    valued: &'static [&'static str],
+) -> Program {
+    Program { names, flags, valued, anywhere, plus: false, attached: &[] }
+}
+
+#[rustfmt::skip]
+const PROGRAMS: &[Program] = &[
+    program(&["git"], false,
+        &["-P", "--no-pager", "-p", "--paginate", "--bare", "--no-replace-objects", "--no-lazy-fetch", "--no-optional-locks", "--no-advice", "--literal-pathspecs", "--glob-pathspecs", "--noglob-pathspecs", "--icase-pathspecs"],
+        &["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env", "--attr-source"]),
+    Program { plus: true, ..program(&["cargo"], false,
+        &["-q", "--quiet", "-v", "-vv", "--verbose", "--locked", "--offline", "--frozen"],
+        &["--color", "--config", "-Z", "-C"]) },
+    program(&["npm", "pnpm"], true,
+        &["-g", "--global", "-s", "--silent", "-q", "--quiet", "-d", "--verbose", "--workspaces", "--include-workspace-root", "-r", "--recursive", "--yes", "-y", "--no-audit", "--no-fund", "--if-present"],
+        &["--prefix", "-C", "--dir", "-w", "--workspace", "-F", "--filter", "--registry", "--cache", "--userconfig", "--loglevel"]),
+    program(&["yarn"], false, &["-s", "--silent", "--offline", "--frozen-lockfile", "--verbose"], &["--cwd", "--cache-folder", "--registry"]),
+    program(&["bun"], false, &["--silent", "--bun", "--hot", "--watch"], &["--cwd", "--config", "-c", "--filter", "-F"]),
+    program(&["docker", "podman"], false,
+        &["-D", "--debug", "--tls", "--tlsverify"],
+        &["-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--tlscacert", "--tlscert", "--tlskey", "--url", "--connection"]),
+    program(&["kubectl"], true,
+        &["--insecure-skip-tls-verify", "--match-server-version", "--warnings-as-errors"],
+        &["-n", "--namespace", "--context", "--cluster", "--user", "--kubeconfig", "-s", "--server", "--token", "--as", "--as-group", "--request-timeout", "-v", "--v", "--cache-dir", "--certificate-authority", "--client-certificate", "--client-key", "--profile"]),
+    program(&["gh"], true, &[], &["-R", "--repo", "--hostname"]),
+    program(&["terraform", "tofu"], false, &["-no-color"], &["-chdir"]),
+    program(&["aws"], true,
+        &["--debug", "--no-verify-ssl", "--no-paginate", "--no-sign-request", "--no-cli-pager", "--no-cli-auto-prompt"],
+        &["--endpoint-url", "--output", "--query", "--profile", "--region", "--color", "--ca-bundle", "--cli-read-timeout", "--cli-connect-timeout"]),
+    program(&["gcloud"], true,
+        &["-q", "--quiet", "--no-user-output-enabled"],
+        &["--account", "--project", "--configuration", "--format", "--verbosity", "--billing-project", "--impersonate-service-account", "--flags-file"]),
+    program(&["az"], true, &["--debug", "--verbose", "--only-show-errors"], &["-o", "--output", "--query", "--subscription"]),
+    program(&["go"], false, &[], &["-C"]),
+    program(&["pip", "pip3"], false,
+        &["-v", "--verbose", "-q", "--quiet", "--isolated", "--no-input", "--require-virtualenv", "--no-cache-dir", "--disable-pip-version-check", "--no-color", "--debug"],
+        &["--python", "--log", "--proxy", "--retries", "--timeout", "--exists-action", "--trusted-host", "--cert", "--client-cert", "--cache-dir", "--use-feature"]),
+    program(&["uv"], false,
+        &["-q", "--quiet", "-v", "--verbose", "--offline", "--no-progress", "--no-config", "-n", "--no-cache", "--native-tls"],
+        &["--directory", "--project", "--config-file", "--cache-dir", "--color", "--python-preference", "--allow-insecure-host"]),
+    program(&["poetry"], false,
+        &["-q", "--quiet", "-n", "--no-interaction", "-v", "-vv", "-vvv", "--verbose", "--ansi", "--no-ansi", "--no-plugins", "--no-cache"],
+        &["-C", "--directory", "-P", "--project"]),
+    program(&["systemctl"], true,
+        &["--user", "--system", "--global", "-q", "--quiet", "--no-pager", "--now", "--no-block", "--no-legend", "-a", "--all", "-l", "--full", "--no-ask-password", "-f", "--force", "--runtime", "--failed", "--plain"],
+        &["-t", "--type", "--state", "-p", "--property", "-H", "--host", "-M", "--machine", "-n", "--lines", "-o", "--output", "--root", "-s", "--signal", "--job-mode"]),
+    Program { attached: &["-j", "-l"], ..program(&["make", "gmake"], true,
+        &["-s", "--silent", "--quiet", "-k", "--keep-going", "-B", "--always-make", "-n", "--dry-run", "-i", "-r", "-R", "-q", "-t", "-w", "-d", "-e", "-b", "-p", "--no-print-directory", "--print-directory", "-S", "-v", "--version", "-j", "--jobs", "-l"],
+        &["-C", "--directory", "-f", "--file", "--makefile", "-I", "--include-dir", "-o", "-W", "--eval"]) },
+    program(&["ssh"], false,
+        &["-1", "-2", "-4", "-6", "-A", "-a", "-C", "-f", "-G", "-g", "-K", "-k", "-M", "-N", "-n", "-q", "-s", "-T", "-t", "-tt", "-V", "-v", "-vv", "-vvv", "-X", "-x", "-Y", "-y"],
+        &["-B", "-b", "-c", "-D", "-E", "-e", "-F", "-I", "-i", "-J", "-L", "-l", "-m", "-O", "-o", "-P", "-p", "-Q", "-R", "-S", "-W", "-w"]),
+];
+
+/// The name a program is found by, if it is certainly the system's: a bare name,
+/// or a path in a directory only an administrator writes to.
+pub fn program_name(word: &str) -> Option<&str> {
+    match word.rsplit_once('/') {
+        None => Some(word),
+        Some(("/bin" | "/usr/bin" | "/sbin" | "/usr/sbin" | "/usr/local/bin", name)) => Some(name),
+        Some(_) => None,
+    }
+}
+
+/// The next significant word at or behind `at`: the program for 0, then its
+/// subcommand, then what follows. Options, with the values of those that take
+/// one, are passed over for the programs of the table; behind `--` every word is
+/// significant.
+///
+/// It is never sure of a word that could be the value of an option it does not
+/// know, nor of one behind a word the shell decides.
+pub fn next_significant(words: &[Word], at: usize) -> Next {
+    let Some(first) = words.first() else { return Next::End };
+    let Some(name) = first.known().and_then(program_name) else { return Next::Unsure };
+    if at == 0 {
+        return Next::Sure { index: 0 };
+    }
+    let base = PROGRAMS.iter().find(|program| program.names.contains(&name));
+    let mut index = 1;
+    let mut subcommand = false;
+    let mut plain = false;
+    loop {
+        let found = index;
+        let Some(word) = words.get(index) else { return Next::End };
+        let Some(text) = word.known() else { return Next::Unsure };
+        index += 1;
+        if !plain {
+            if text == "--" {
+                plain = true;
+                continue;
+            }
+            let plus =
+                base.is_some_and(|program| program.plus) && text.starts_with('+') && found == 1;
+            if plus {
+                continue;
+            }
+            if text.len() > 1 && text.starts_with('-') {
+                let table = base.filter(|program| program.anywhere || !subcommand);
+                match table.and_then(|program| program.option(text)) {
+                    Some(values) => index += values,
+                    // Before the place that was asked for it does not matter
+                    // what it took, as long as a word beyond is asked for.
+                    None if index < at => {}
+                    None => return Next::Unsure,
+                }
+                if index > at
+                    && words.get(found + 1..index).is_some_and(|v| v.iter().any(|w| !w.is_one()))
+                {
+                    return Next::Unsure;
+                }
+                continue;
+            }
+        }
+        subcommand = true;
+        if found >= at {
+            return Next::Sure { index: found };
+        }
+    }
+}
+
+impl Program {
+    /// How many words behind it the option takes; `None` if it is not known.
+    fn option(&self, text: &str) -> Option<usize> {
+        if self.flags.contains(&text) {
+            return Some(0);
+        }
+        if self.valued.contains(&text) {
+            return Some(1);
+        }
+        // `--option=value` never takes the next word.
+        if let Some((name, _)) = text.split_once('=')
+            && (self.valued.contains(&name) || self.flags.contains(&name))
+        {
+            return Some(0);
+        }
+        if text.starts_with("--") {
+            return None;
+        }
+        // `-Cdir`, `-j8`
+        let short = text.get(..2)?;
+        (self.valued.contains(&short) || self.attached.contains(&short)).then_some(0)
+    }
+}

@@ -1,0 +1,239 @@
+//! What a loop may set before its body is reached a second time.
+
+use super::Cwd;
+use super::ast::{AssignValue, Compound, List, Node, Operation, Part, Raw, Simple};
+use super::lex::is_name;
+use super::state::Value;
+use super::walk::Walker;
+
+#[derive(Default)]
+struct Found {
+    /// Names with whether each value given is a number.
+    names: Vec<(String, bool)>,
+    anything: bool,
+    defines: bool,
+    moves: bool,
+    shifts: bool,
+    work: usize,
+}
+
+impl Walker {
+    /// Forgets what the lists set, before they are walked as a loop.
+    pub(super) fn before_loop(&mut self, lists: &[&List]) {
+        let mut found = Found::default();
+        for list in lists {
+            self.scan_list(list, &mut found);
+        }
+        if found.defines {
+            self.state.untrack();
+        }
+        if found.anything {
+            found.work += self.state.forget_all();
+        }
+        for (name, numeric) in found.names {
+            let numeric = numeric && self.state.class(&name).is_none_or(Value::is_numeric);
+            self.state.set(&name, if numeric { Value::Number } else { Value::Unknown });
+        }
+        if found.shifts || found.anything {
+            self.state.positional = None;
+        }
+        if found.moves || found.anything {
+            self.state.cwd = Cwd::Unknown;
+        }
+        self.spend(found.work);
+    }
+
+    fn scan_list(&self, list: &List, found: &mut Found) {
+        for (_, pipeline) in list.chains.iter().flat_map(|chain| &chain.links) {
+            for node in &pipeline.nodes {
+                found.work += 1;
+                self.scan_node(node, found);
+            }
+        }
+    }
+
+    fn scan_node(&self, node: &Node, found: &mut Found) {
+        match node {
+            Node::Simple(simple) => self.scan_simple(simple, found),
+            Node::Function { .. } => found.defines = true,
+            Node::Coproc { name, .. } => found.names.push((name.clone(), false)),
+            Node::Compound { kind, redirs, .. } => {
+                for redir in redirs {
+                    scan_parts(&redir.target.parts, found);
+                }
+                match kind {
+                    // What it sets stays there.
+                    Compound::Subshell(_) => {}
+                    Compound::Group(list) => self.scan_list(list, found),
+                    Compound::If { arms, otherwise } => {
+                        for (condition, body) in arms {
+                            self.scan_list(condition, found);
+                            self.scan_list(body, found);
+                        }
+                        if let Some(body) = otherwise {
+                            self.scan_list(body, found);
+                        }
+                    }
+                    Compound::Loop { condition, body } => {
+                        self.scan_list(condition, found);
+                        self.scan_list(body, found);
+                    }
+                    Compound::For { name, words, body } => {
+                        let sequence = |words: &Vec<Raw>| words.iter().all(|w| self.is_sequence(w));
+                        let numeric = words.as_ref().is_some_and(sequence);
+                        found.names.push((name.clone(), numeric));
+                        words.iter().flatten().for_each(|word| scan_parts(&word.parts, found));
+                        self.scan_list(body, found);
+                    }
+                    Compound::ArithFor { head, body } => {
+                        scan_arithmetic(head, found);
+                        self.scan_list(body, found);
+                    }
+                    Compound::Case { word, arms } => {
+                        scan_parts(&word.parts, found);
+                        for (patterns, body) in arms {
+                            patterns.iter().for_each(|word| scan_parts(&word.parts, found));
+                            self.scan_list(body, found);
+                        }
+                    }
+                    Compound::Test(words) => {
+                        words.iter().for_each(|word| scan_parts(&word.parts, found));
+                    }
+                    Compound::Arith(parts) => scan_arithmetic(parts, found),
+                }
+            }
+        }
+    }
+
+    fn scan_simple(&self, simple: &Simple, found: &mut Found) {
+        found.work += simple.words.len();
+        for assign in &simple.assigns {
+            let numeric = match &assign.value {
+                AssignValue::Word(raw) => {
+                    scan_parts(&raw.parts, found);
+                    !assign.append && assign.subscript.is_none() && counts(raw)
+                }
+                AssignValue::Array(_) => false,
+            };
+            found.names.push((assign.name.clone(), numeric));
+        }
+        for word in &simple.words {
+            scan_parts(&word.parts, found);
+        }
+        for redir in &simple.redirs {
+            scan_parts(&redir.target.parts, found);
+        }
+        let Some((program, args)) = simple.words.split_first() else { return };
+        match program.bare() {
+            Some("cd" | "pushd" | "popd") => found.moves = true,
+            Some("shift" | "set") => found.shifts = true,
+            Some(
+                "read" | "mapfile" | "readarray" | "export" | "local" | "declare" | "typeset"
+                | "readonly" | "getopts" | "unset" | "let",
+            ) => {
+                for arg in args {
+                    match arg.parts.as_slice() {
+                        [Part::Text(name)] | [Part::Quoted(name), ..] => {
+                            let name = name.split(['=', '+', '[']).next().unwrap_or_default();
+                            if is_name(name) {
+                                found.names.push((name.to_owned(), false));
+                            }
+                        }
+                        [] => {}
+                        _ => found.anything = true,
+                    }
+                }
+            }
+            Some("printf") => {
+                let sets = |arg: &Raw| arg.bare().is_none_or(|text| text.starts_with("-v"));
+                let plain = |arg: &Raw| matches!(arg.parts.as_slice(), [Part::Quoted(_), ..]);
+                if args.first().is_some_and(|arg| sets(arg) && !plain(arg)) {
+                    found.anything = true;
+                }
+            }
+            Some("eval" | "." | "source" | "trap" | "alias" | "builtin" | "command" | "wait") => {
+                found.anything = true;
+            }
+            Some(name) => {
+                found.anything |= self.is_function(name) || self.aliases.contains_key(name)
+            }
+            None => found.anything = true,
+        }
+    }
+
+    /// `{1..9}` or `$(seq 1 9)`.
+    pub(super) fn is_sequence(&self, raw: &Raw) -> bool {
+        use super::ast::Body;
+        let simple = match raw.parts.as_slice() {
+            [Part::Text(text)] => {
+                let range = text.strip_prefix('{').and_then(|t| t.strip_suffix('}'));
+                let range = range.unwrap_or(text);
+                return range.split("..").all(super::state::is_number);
+            }
+            [Part::Command { body: Body::Here(list), .. }] => match list.chains.as_slice() {
+                [chain] => match chain.links.as_slice() {
+                    [(_, pipeline)] => match pipeline.nodes.as_slice() {
+                        [Node::Simple(simple)] => simple,
+                        _ => return false,
+                    },
+                    _ => return false,
+                },
+                _ => return false,
+            },
+            _ => return false,
+        };
+        let words = simple.words.iter().enumerate();
+        words.into_iter().all(|(index, word)| match word.bare() {
+            Some(text) => (index == 0 && text == "seq") || super::state::is_number(text),
+            None => index > 0 && self.is_numeric(&word.parts),
+        })
+    }
+}
+
+fn counts(raw: &Raw) -> bool {
+    match raw.parts.as_slice() {
+        [Part::Arith { .. }] => true,
+        [Part::Text(text) | Part::Quoted(text)] => super::state::is_number(text),
+        [Part::Expansion(it)] => matches!(it.operation, Operation::Length),
+        _ => false,
+    }
+}
+
+/// Assignments inside expansions.
+fn scan_parts(parts: &[Part], found: &mut Found) {
+    for part in parts {
+        match part {
+            Part::Expansion(it) => {
+                if let Some(subscript) = &it.subscript {
+                    scan_arithmetic(subscript, found);
+                }
+                match &it.operation {
+                    Operation::Assign { word } => {
+                        found.names.push((it.name.clone(), false));
+                        scan_parts(word, found);
+                    }
+                    Operation::Default { word, .. } | Operation::Edit(word) => {
+                        scan_parts(word, found);
+                    }
+                    Operation::Slice(word) => scan_arithmetic(word, found),
+                    _ => {}
+                }
+            }
+            Part::Arith { parts } => scan_arithmetic(parts, found),
+            Part::Pattern(parts) => scan_parts(parts, found),
+            _ => {}
+        }
+    }
+}
+
+fn scan_arithmetic(parts: &[Part], found: &mut Found) {
+    scan_parts(parts, found);
+    for part in parts {
+        if let Part::Text(text) | Part::Quoted(text) = part
+            && (text.contains('=') || text.contains("++") || text.contains("--"))
+        {
+            let names = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+            found.names.extend(names.filter(|n| is_name(n)).map(|n| (n.to_owned(), true)));
+        }
+    }
+}

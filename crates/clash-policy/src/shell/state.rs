@@ -1,0 +1,231 @@
+//! What a script has set so far: variables, directory, positional parameters.
+//!
+//! Only what certainly holds is known. A value set on one of several ways to a
+//! place is forgotten where the ways meet.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use super::{Cwd, Word};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Known(String),
+    /// Some number: harmless in arithmetic and never split.
+    Number,
+    Unknown,
+}
+
+impl Value {
+    pub(super) fn is_numeric(&self) -> bool {
+        match self {
+            Self::Known(text) => is_number(text),
+            Self::Number => true,
+            Self::Unknown => false,
+        }
+    }
+
+    fn join(a: &Self, b: &Self) -> Self {
+        if a == b {
+            a.clone()
+        } else if a.is_numeric() && b.is_numeric() {
+            Self::Number
+        } else {
+            Self::Unknown
+        }
+    }
+}
+
+pub(super) fn is_number(text: &str) -> bool {
+    let digits = text.trim_start_matches(['-', '+']);
+    digits.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// A place to come back to.
+pub(super) struct Mark {
+    journal: usize,
+    cwd: Cwd,
+    positional: Option<Rc<[Word]>>,
+    steered: Option<&'static str>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    variables: HashMap<String, Value>,
+    /// Every change with what was there before, so that going back and joining
+    /// cost only what changed.
+    journal: Vec<(String, Option<Value>)>,
+    /// Names whose assignments do not simply give them a value.
+    frozen: HashSet<String>,
+    /// Something may have set any variable.
+    untracked: bool,
+    pub(super) cwd: Cwd,
+    pub(super) positional: Option<Rc<[Word]>>,
+    /// The script itself sets the positional parameters.
+    pub(super) arguments_given: bool,
+    /// A variable that decides what programs run was set.
+    pub(super) steered: Option<&'static str>,
+    pub(super) split_changed: bool,
+    pub(super) errexit: bool,
+}
+
+/// Names bash gives a value itself, or does not let be set.
+fn is_special(name: &str) -> bool {
+    const NAMES: &[&str] = &[
+        "_",
+        "COMP_",
+        "COPROC",
+        "DIRSTACK",
+        "EPOCHREALTIME",
+        "EPOCHSECONDS",
+        "EUID",
+        "FUNCNAME",
+        "GROUPS",
+        "HISTCMD",
+        "LINENO",
+        "MAPFILE",
+        "OLDPWD",
+        "OPTARG",
+        "OPTIND",
+        "OPTERR",
+        "PIPESTATUS",
+        "PPID",
+        "PWD",
+        "RANDOM",
+        "READLINE_LINE",
+        "REPLY",
+        "SECONDS",
+        "SHLVL",
+        "SRANDOM",
+        "UID",
+        "HOSTNAME",
+        "HOSTTYPE",
+        "MACHTYPE",
+        "OSTYPE",
+    ];
+    NAMES.contains(&name) || name.starts_with("BASH") || name.starts_with("COMP_")
+}
+
+impl State {
+    /// What is known about a variable; `None` if the script never set it.
+    pub(super) fn get(&self, name: &str) -> Option<&Value> {
+        let value = self.variables.get(name)?;
+        if self.untracked { Some(&Value::Unknown) } else { Some(value) }
+    }
+
+    /// As [`State::get`], but what anything unknown may have set is passed over.
+    pub(super) fn class(&self, name: &str) -> Option<&Value> {
+        self.variables.get(name)
+    }
+
+    /// Whether the environment's own value holds.
+    pub(super) fn inherited(&self, name: &str) -> bool {
+        !self.untracked && !self.variables.contains_key(name)
+    }
+
+    pub(super) fn set(&mut self, name: &str, value: Value) {
+        let old = self.variables.get(name).cloned();
+        let value = if self.frozen.contains(name) || is_special(name) {
+            match &old {
+                Some(old) if old.is_numeric() && value.is_numeric() => Value::Number,
+                _ => Value::Unknown,
+            }
+        } else {
+            value
+        };
+        if name == "IFS" {
+            self.split_changed = true;
+        }
+        self.journal.push((name.to_owned(), old));
+        self.variables.insert(name.to_owned(), value);
+    }
+
+    /// From now on no assignment to the name can be relied on.
+    pub(super) fn freeze(&mut self, name: &str) {
+        if let Some(value) = self.variables.get(name) {
+            let class = if value.is_numeric() { Value::Number } else { Value::Unknown };
+            self.set(name, class);
+        }
+        self.frozen.insert(name.to_owned());
+    }
+
+    pub(super) fn untrack(&mut self) {
+        self.untracked = true;
+        self.split_changed = true;
+        self.positional = None;
+        self.cwd = Cwd::Unknown;
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            journal: self.journal.len(),
+            cwd: self.cwd.clone(),
+            positional: self.positional.clone(),
+            steered: self.steered,
+        }
+    }
+
+    /// What happened since was in another process.
+    pub(super) fn back_to(&mut self, mark: Mark) {
+        while self.journal.len() > mark.journal {
+            let Some((name, old)) = self.journal.pop() else { break };
+            match old {
+                Some(value) => self.variables.insert(name, value),
+                None => self.variables.remove(&name),
+            };
+        }
+        self.cwd = mark.cwd;
+        self.positional = mark.positional;
+        self.steered = mark.steered;
+    }
+
+    /// The directory is the one it was then.
+    pub(super) fn back_to_cwd(&mut self, mark: &Mark) {
+        self.cwd.clone_from(&mark.cwd);
+    }
+
+    /// Any variable may have any value.
+    pub(super) fn forget_all(&mut self) -> usize {
+        let names: Vec<String> = self.variables.keys().cloned().collect();
+        for name in &names {
+            self.set(name, Value::Unknown);
+        }
+        names.len()
+    }
+
+    /// What happened since may not have happened.
+    pub(super) fn perhaps_since(&mut self, mark: &Mark) {
+        // A way may end anywhere, so every value a name had counts.
+        let mut joined: HashMap<String, Value> = HashMap::new();
+        for (name, before) in self.journal.get(mark.journal..).unwrap_or_default() {
+            let value = match joined.get(name) {
+                Some(value) => Value::join(value, before.as_ref().unwrap_or(&Value::Unknown)),
+                // Never set: the environment's value, which arithmetic may use.
+                None => before.clone().unwrap_or(Value::Number),
+            };
+            joined.insert(name.clone(), value);
+        }
+        for (name, value) in joined {
+            let now = self.variables.get(&name).unwrap_or(&Value::Unknown);
+            let value = Value::join(&value, now);
+            self.set(&name, value);
+        }
+        if self.cwd != mark.cwd {
+            self.cwd = Cwd::Unknown;
+        }
+        let same = match (&self.positional, &mark.positional) {
+            (Some(now), Some(then)) => Rc::ptr_eq(now, then),
+            (now, then) => now.is_none() && then.is_none(),
+        };
+        if !same {
+            self.positional = None;
+            self.arguments_given = true;
+        }
+    }
+
+    /// `set -- …`
+    pub(super) fn give_arguments(&mut self, words: &[Word]) {
+        self.positional = Some(Rc::from(words));
+        self.arguments_given = true;
+    }
+}

@@ -1,0 +1,414 @@
+//! Witnesses: actions that stand for what a policy tells apart. For every key of
+//! every tree there is one that matches it and one that nearly does, and there
+//! are some that no policy names. Two policies that decide all witnesses of both
+//! alike may still differ; where they differ on one, it is an example.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+
+use regex_automata::dfa::Automaton;
+use regex_automata::dfa::sparse::DFA;
+use regex_automata::{Anchored, Input as Search};
+
+use crate::action::{Action, Field, FileUse, HostUse, Input};
+use crate::net::{HostPattern, Net};
+use crate::path::Places;
+use crate::pattern::{glob_matches, path_glob_matches};
+use crate::regex::Regex;
+use crate::rule::{Branch, Layer, Node, ONLY_HOST, Pattern, Subject};
+use crate::sandbox::{PathPattern, Sandbox};
+use crate::tool::{self, Kind};
+
+/// What stands for whatever a policy does not name.
+const UNNAMED: &str = "clash-example";
+const UNNAMED_HOST: &str = "clash-example.test";
+const UNNAMED_PATHS: [&str; 6] = [
+    "$PWD/clash-example",
+    "$PWD/.git/config",
+    "$HOME/clash-example",
+    "$HOME/.ssh/id_ed25519",
+    "$TMPDIR/clash-example",
+    "/etc/passwd",
+];
+/// The last cannot be looked into.
+const UNNAMED_SCRIPTS: [&str; 2] = [UNNAMED, "eval \"$CLASH_EXAMPLE\""];
+
+/// An action and how to show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Witness {
+    pub action: Action,
+    /// What it is about, with the variables a policy would use.
+    pub shown: String,
+}
+
+/// More than this no policy needs; behind it tuples multiplied each other.
+const MOST: usize = 50_000;
+
+/// The witnesses of a policy, each once. `false`: there would be more of them.
+pub fn actions(layers: &[Layer], places: &Places) -> (Vec<Witness>, bool) {
+    let mut found = Found { places, seen: BTreeSet::new(), witnesses: Vec::new() };
+    found.emit(&Draft::default());
+    for group in layers.iter().flat_map(|layer| &layer.groups) {
+        found.walk(&group.branches, &Draft::default());
+    }
+    let complete = found.witnesses.len() < MOST;
+    (found.witnesses, complete)
+}
+
+/// An action as far as the keys of a tree say.
+#[derive(Clone, Debug, Default)]
+struct Draft {
+    tool: Option<String>,
+    mode: Option<String>,
+    agent: Option<String>,
+    words: Vec<String>,
+    host: Option<String>,
+    path: Option<String>,
+    fields: Vec<(String, Option<String>)>,
+}
+
+struct Found<'a> {
+    places: &'a Places,
+    seen: BTreeSet<String>,
+    witnesses: Vec<Witness>,
+}
+
+impl Found<'_> {
+    fn walk(&mut self, branches: &[Branch], above: &Draft) {
+        for Branch { key, then } in branches {
+            for draft in key.patterns.iter().flat_map(|it| drafts(above, key.subject, it)) {
+                if self.witnesses.len() >= MOST {
+                    return;
+                }
+                self.emit(&draft);
+                if let Node::Tree(below) = then {
+                    self.walk(below, &draft);
+                }
+            }
+        }
+    }
+
+    /// The actions a draft stands for; what it leaves open is filled in.
+    fn emit(&mut self, draft: &Draft) {
+        let Some(tool) = &draft.tool else {
+            for tool in ["Bash", "Read", "Write", "WebFetch", "clash_example_tool"] {
+                self.emit(&Draft { tool: Some(tool.to_owned()), ..draft.clone() });
+            }
+            return;
+        };
+        match tool::canonical(tool).1 {
+            Kind::Shell if draft.words.is_empty() => {
+                UNNAMED_SCRIPTS.iter().for_each(|script| self.script(draft, (*script).to_owned()));
+            }
+            Kind::Shell => {
+                let words: Vec<String> = draft.words.iter().map(|word| quoted(word)).collect();
+                self.script(draft, words.join(" "));
+                self.script(draft, format!("{} {UNNAMED}", words.join(" ")));
+            }
+            Kind::File => match &draft.path {
+                Some(path) => self.file(draft, path),
+                None => UNNAMED_PATHS.iter().for_each(|path| self.file(draft, path)),
+            },
+            Kind::Host => {
+                let host = draft.host.clone().unwrap_or_else(|| UNNAMED_HOST.to_owned());
+                let hosts = Input::Hosts(vec![HostUse { host: host.clone(), port: 443 }]);
+                self.add(draft, hosts, host);
+            }
+            Kind::Other => {
+                let field = |(name, value): &(String, Option<String>)| Field {
+                    name: name.clone(),
+                    values: vec![value.clone().unwrap_or_else(|| UNNAMED.to_owned())],
+                };
+                let fields: Vec<Field> = draft.fields.iter().map(field).collect();
+                let texts: Vec<String> = fields
+                    .iter()
+                    .map(|field| format!("{}={}", field.name, field.values.join(",")))
+                    .collect();
+                self.add(draft, Input::Fields(fields), texts.join(" "));
+            }
+        }
+    }
+
+    fn script(&mut self, draft: &Draft, script: String) {
+        self.add(draft, Input::Script(script.clone()), script);
+    }
+
+    fn file(&mut self, draft: &Draft, path: &str) {
+        // Without such a place there is no such action.
+        let Ok(expanded) = self.places.expand(path) else { return };
+        let needs = tool::needs(draft.tool.as_deref().unwrap_or_default());
+        let file = FileUse { path: expanded, needs, caseless: false };
+        self.add(draft, Input::Files(vec![file]), path.to_owned());
+    }
+
+    fn add(&mut self, draft: &Draft, input: Input, shown: String) {
+        let (agent, mode) = (draft.agent.as_deref(), draft.mode.as_deref());
+        let tool = draft.tool.clone().unwrap_or_default();
+        let mut text = format!("{tool} {shown}").trim_end().to_owned();
+        if let Some(mode) = mode {
+            text.push_str(&format!(" (mode {mode})"));
+        }
+        if let Some(agent) = agent {
+            text.push_str(&format!(" (agent {agent})"));
+        }
+        if self.seen.insert(text.clone()) {
+            let agent = agent.unwrap_or("claude").to_owned();
+            let mode = mode.unwrap_or("default").to_owned();
+            let action = Action { agent, tool, mode, input };
+            self.witnesses.push(Witness { action, shown: text });
+        }
+    }
+}
+
+/// What an action has to be for one more key to match, and nearly to match.
+fn drafts(above: &Draft, subject: Subject, pattern: &Pattern) -> Vec<Draft> {
+    let one = |change: &dyn Fn(&mut Draft, String)| {
+        let change = |text: String| {
+            let mut draft = above.clone();
+            change(&mut draft, text);
+            draft
+        };
+        texts(pattern).into_iter().map(change).collect::<Vec<Draft>>()
+    };
+    match (subject, pattern) {
+        (Subject::End, _) | (_, Pattern::Any) => vec![above.clone()],
+        (Subject::Tool, _) => one(&|draft, text| draft.tool = Some(text)),
+        (Subject::Mode, _) => one(&|draft, text| draft.mode = Some(text)),
+        (Subject::Agent, _) => one(&|draft, text| draft.agent = Some(text)),
+        (Subject::Word | Subject::Option, _) => one(&|draft, text| draft.words.push(text)),
+        (Subject::Host, _) => one(&|draft, text| draft.host = Some(text)),
+        (Subject::Path, _) => one(&|draft, text| draft.path = Some(text)),
+        (Subject::Field, _) => one(&|draft, text| draft.fields.push((text, None))),
+        (Subject::Value, _) => one(&|draft, text| {
+            if let Some((_, value)) = draft.fields.last_mut() {
+                *value = Some(text);
+            }
+        })
+        .into_iter()
+        .chain([above.clone()])
+        .collect(),
+    }
+}
+
+/// Texts a pattern matches; none if no simple one is found.
+fn texts(pattern: &Pattern) -> Vec<String> {
+    match pattern {
+        Pattern::Literal(text) => match text.strip_prefix(ONLY_HOST) {
+            Some(host) if !host.is_empty() => vec![host.to_owned(), format!("sub.{host}")],
+            _ => name_texts(text),
+        },
+        Pattern::Glob(glob) => {
+            let filled = glob.replace("**", "*").replace(['*', '?'], "x");
+            glob_matches(glob, &filled).then_some(filled).into_iter().collect()
+        }
+        Pattern::Regex(regex) => example(regex).into_iter().collect(),
+        Pattern::Path(path) => path_texts(path),
+        Pattern::Host(host) => host_texts(host),
+        Pattern::Any => Vec::new(),
+    }
+}
+
+fn name_texts(name: &str) -> Vec<String> {
+    match name.strip_prefix("*.") {
+        Some(domain) => vec![format!("sub.{domain}"), domain.to_owned()],
+        None => vec![name.to_owned()],
+    }
+}
+
+fn host_texts(host: &HostPattern) -> Vec<String> {
+    match host {
+        HostPattern::Name(name) if name.starts_with("*.") => name_texts(name),
+        HostPattern::Name(name) | HostPattern::Exact(name) => {
+            vec![name.clone(), format!("sub.{name}")]
+        }
+        HostPattern::Addresses { base, .. } => vec![base.to_string()],
+        HostPattern::Localhost => vec!["localhost".to_owned()],
+    }
+}
+
+fn path_texts(pattern: &PathPattern) -> Vec<String> {
+    let below = |base: &str, rest: &str| format!("{}/{rest}", base.trim_end_matches('/'));
+    match pattern {
+        PathPattern::Subpath { path, .. } | PathPattern::Literal(path) => {
+            vec![path.clone(), below(path, UNNAMED)]
+        }
+        PathPattern::Children(path) => {
+            vec![below(path, UNNAMED), below(path, &format!("{UNNAMED}/{UNNAMED}"))]
+        }
+        PathPattern::Glob { prefix, pattern } => {
+            let filled = pattern.replace("**", "x").replace(['*', '?'], "x");
+            let matches = path_glob_matches(pattern, &filled);
+            matches.then(|| below(prefix, &filled)).into_iter().collect()
+        }
+        PathPattern::Regex { prefix, regex } => {
+            let text = example(regex).into_iter();
+            text.map(|text| below(prefix, text.trim_start_matches('/'))).collect()
+        }
+    }
+}
+
+/// A shortest text the expression matches, found by walking its automaton; none
+/// if every one needs more than plain characters.
+fn example(regex: &Regex) -> Option<String> {
+    const STATES: usize = 10_000;
+    let (automaton, _) = DFA::from_bytes(&regex.automaton).ok()?;
+    let start = automaton.start_state_forward(&Search::new("").anchored(Anchored::Yes)).ok()?;
+    let letters = (b'a'..=b'z').chain(b'0'..=b'9');
+    let alphabet: Vec<u8> = letters.chain((b' '..=b'~').filter(|b| !b.is_ascii_digit())).collect();
+    // How each state was first reached.
+    let mut reached = HashMap::from([(start, None)]);
+    let mut waiting = std::collections::VecDeque::from([start]);
+    while let Some(state) = waiting.pop_front() {
+        if automaton.is_match_state(automaton.next_eoi_state(state)) {
+            let mut text = Vec::new();
+            let mut at = state;
+            while let Some(Some((before, byte))) = reached.get(&at) {
+                text.push(*byte);
+                at = *before;
+            }
+            text.reverse();
+            return String::from_utf8(text).ok();
+        }
+        for byte in &alphabet {
+            let next = automaton.next_state(state, *byte);
+            if automaton.is_dead_state(next) || reached.contains_key(&next) {
+                continue;
+            }
+            if reached.len() >= STATES {
+                return None;
+            }
+            reached.insert(next, Some((state, *byte)));
+            waiting.push_back(next);
+        }
+    }
+    None
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Paths that sandboxes tell apart, as a policy writes them and expanded.
+pub fn paths(sandboxes: &[&Sandbox], places: &Places) -> Vec<(String, PathBuf)> {
+    let rules = sandboxes.iter().flat_map(|sandbox| &sandbox.fs);
+    let named = rules.flat_map(|rule| path_texts(&rule.pattern));
+    let mut seen = BTreeSet::new();
+    let all = UNNAMED_PATHS.iter().map(|path| (*path).to_owned()).chain(named);
+    all.filter_map(|path| places.expand(&path).ok().map(|expanded| (path, expanded)))
+        .filter(|(_, expanded)| seen.insert(expanded.clone()))
+        .collect()
+}
+
+/// Hosts and ports that sandboxes tell apart.
+pub fn hosts(sandboxes: &[&Sandbox]) -> Vec<(String, u16)> {
+    let mut found =
+        BTreeSet::from([(UNNAMED_HOST.to_owned(), 443), ("localhost".to_owned(), 8080)]);
+    for sandbox in sandboxes {
+        let Net::Hosts { rules, .. } = &sandbox.net else { continue };
+        for rule in rules {
+            let ports = rule.ports.iter().copied().chain([443, 8080]);
+            let ports: Vec<u16> = ports.collect();
+            for host in host_texts(&rule.host) {
+                found.extend(ports.iter().map(|port| (host.clone(), *port)));
+            }
+        }
+    }
+    found.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::Effect;
+    use crate::rule::{Group, Key, LayerKind, Rule, Settings};
+    use crate::span::Span;
+
+    fn leaf() -> Node {
+        let span = Span::default();
+        Node::Rule(Rule { effect: Effect::Allow, sandbox: None, reason: None, span })
+    }
+
+    fn branch(subject: Subject, pattern: Pattern, then: Node) -> Branch {
+        Branch { key: Key { subject, patterns: vec![pattern] }, then }
+    }
+
+    fn shown(branches: Vec<Branch>) -> Vec<String> {
+        let layer = Layer {
+            kind: LayerKind::User,
+            origin: String::new(),
+            trusted: true,
+            settings: Settings::default(),
+            groups: vec![Group { branches, ..Group::default() }],
+            sandboxes: Vec::new(),
+        };
+        let (all, complete) = actions(&[layer], &Places::imagined());
+        assert!(complete);
+        all.into_iter().map(|witness| witness.shown).collect()
+    }
+
+    fn literal(text: &str) -> Pattern {
+        Pattern::Literal(text.to_owned())
+    }
+
+    #[test]
+    fn every_key_has_a_witness_and_one_that_goes_on() {
+        let force = branch(Subject::Option, literal("--force"), leaf());
+        let push = branch(Subject::Word, literal("push"), Node::Tree(vec![force]));
+        let git = branch(Subject::Word, literal("git"), Node::Tree(vec![push]));
+        let all = shown(vec![branch(Subject::Tool, literal("Bash"), Node::Tree(vec![git]))]);
+        for expected in [
+            "Bash clash-example",
+            "Bash git",
+            "Bash git clash-example",
+            "Bash git push",
+            "Bash git push --force",
+            "Bash git push --force clash-example",
+            "Read /etc/passwd",
+            "WebFetch clash-example.test",
+            "clash_example_tool",
+        ] {
+            assert!(all.iter().any(|text| text == expected), "{expected} in {all:#?}");
+        }
+    }
+
+    #[test]
+    fn modes_fields_hosts_and_paths_are_filled_in() {
+        let value = branch(Subject::Value, Pattern::Glob("drop *".into()), leaf());
+        let sql = branch(Subject::Field, literal("sql"), Node::Tree(vec![value]));
+        let path = PathPattern::Glob { prefix: "$HOME".into(), pattern: "**/*.pem".into() };
+        let all = shown(vec![
+            branch(Subject::Tool, Pattern::Glob("mcp__*".into()), Node::Tree(vec![sql])),
+            branch(
+                Subject::Tool,
+                literal("Read"),
+                Node::Tree(vec![branch(Subject::Path, Pattern::Path(path), leaf())]),
+            ),
+            branch(
+                Subject::Tool,
+                literal("WebFetch"),
+                Node::Tree(vec![branch(Subject::Host, literal("=docs.rs"), leaf())]),
+            ),
+            branch(Subject::Mode, literal("plan"), leaf()),
+        ]);
+        for expected in [
+            "mcp__x sql=drop x",
+            "mcp__x sql=clash-example",
+            "Read $HOME/x/x.pem",
+            "WebFetch docs.rs",
+            "WebFetch sub.docs.rs",
+            "Bash clash-example (mode plan)",
+        ] {
+            assert!(all.iter().any(|text| text == expected), "{expected} in {all:#?}");
+        }
+    }
+
+    #[test]
+    fn a_word_with_a_space_stays_one_word() {
+        assert_eq!(quoted("a b's"), r"'a b'\''s'");
+        assert_eq!(quoted("--x=y"), "--x=y");
+    }
+}

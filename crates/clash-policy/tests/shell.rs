@@ -1,0 +1,423 @@
+//! The shell analysis as a whole: ways to hide a program, hostile texts, the
+//! table of programs.
+
+use std::time::{Duration, Instant};
+
+use clash_policy::shell::{self, Command, Next, Word, next_significant, program_name};
+use proptest::prelude::*;
+
+fn program(command: &Command) -> Option<&str> {
+    let word = command.words.first()?.known()?;
+    word.rsplit('/').next()
+}
+
+/// Whether a rule that denies `git push` would apply, or the command is not
+/// known to be something else.
+fn may_push(command: &Command) -> bool {
+    if command.opaque.is_some() {
+        return true;
+    }
+    let Some(first) = command.words.first() else { return false };
+    match first.known().map(|_| program(command)) {
+        None => true,
+        Some(Some("git")) => {
+            command.words.iter().skip(1).any(|word| word.known().is_none_or(|word| word == "push"))
+        }
+        Some(_) => false,
+    }
+}
+
+/// Forms in which another program pushes: it needs a rule of its own, and none
+/// of these is a shell's or git's.
+const OTHERS: &[&str] = &["python3", "perl", "awk", "make", "node", "x.sh", "g", "test", "kill"];
+
+#[test]
+fn no_way_to_push_looks_harmless() {
+    let forms = include_str!("shell_push_forms.txt");
+    let mut count = 0;
+    for form in forms.lines() {
+        count += 1;
+        let script = form.replace("\\n", "\n");
+        let found = shell::commands(&script);
+        let other = found.iter().any(|command| {
+            !shell::is_inert(command) && program(command).is_some_and(|p| OTHERS.contains(&p))
+        });
+        assert!(found.iter().any(may_push) || other, "{form}: {found:#?}");
+    }
+    assert!(count >= 105, "only {count} forms");
+}
+
+#[test]
+fn builtins_are_inert_only_where_they_evaluate_nothing() {
+    let inert = |script: &str| shell::commands(script).iter().all(shell::is_inert);
+    for script in [
+        "echo $x",
+        "cd $dir",
+        "[ -f x ]",
+        "test -n y",
+        "export A=1",
+        "X=1",
+        ": > f",
+        "[ -n \"$x\" ]",
+        "[ \"$a\" = \"$b\" ]",
+        "printf '%s\\n' \"$x\"",
+        "read -r x",
+        "export A=\"$b\"",
+        "[[ -f x ]]",
+        "set -euo pipefail",
+        "command -v git",
+        "[ $? -eq 0 ]",
+        "wait",
+        "kill %1",
+        "exit 1",
+        "timeout 5 echo hi",
+        "bash -c 'echo hi'",
+    ] {
+        assert!(inert(script), "{script}");
+    }
+    for script in [
+        "printf -v 'a[$(evil)]' x",
+        "test -v 'a[$(evil)]'",
+        "[ -v $x ]",
+        "read 'a[$(evil)]'",
+        "unset $x",
+        "eval \"$x\"",
+        "ls",
+        "$x",
+        "./env echo hi",
+        "timeout 5 ls",
+        "source x",
+        "sudo true",
+        "[ \"$a\" \"$b\" ]",
+        "export $x",
+        "printf \"$x\"",
+    ] {
+        assert!(!inert(script), "{script}");
+    }
+}
+
+/// Bash runs `evil` in each of these: every one was tried.
+#[test]
+fn no_spelling_hides_a_command() {
+    let scripts = include_str!("shell_evasions.txt");
+    for script in scripts.lines().map(|line| line.replace('⏎', "\n")) {
+        let found = shell::commands(&script);
+        let seen = found.iter().any(|command| {
+            let unknown = command.words.first().is_some_and(|word| word.known().is_none());
+            command.opaque.is_some() || unknown || program(command) == Some("evil")
+        });
+        assert!(seen, "{script}: {found:#?}");
+    }
+    assert!(scripts.lines().count() > 350);
+}
+
+#[test]
+fn a_nul_byte_and_a_very_long_script_are_opaque() {
+    let long = "a;".repeat(shell::MAX_SCRIPT);
+    for script in ["ls\0evil", long.as_str()] {
+        let found = shell::commands(script);
+        assert!(matches!(found.as_slice(), [one] if one.opaque.is_some()));
+        assert!(found[0].text.len() < 3000);
+    }
+}
+
+#[test]
+fn deep_nests_are_refused_and_do_not_overflow() {
+    let nests: &[(&str, &str)] = &[
+        ("(", ")"),
+        ("{ ", "; }"),
+        ("$(", ")"),
+        ("echo \"$(", ")\""),
+        ("if a; then ", "; fi"),
+        ("while a; do ", "; done"),
+        ("${x:-", "}"),
+        ("$((", "))"),
+        ("case a in a) ", ";; esac"),
+        ("f() { ", "; }"),
+        ("<(", ")"),
+        ("a=(", ")"),
+        ("x[", "]=1"),
+        ("[[ ( ", " ) ]]"),
+        ("echo @(", ")"),
+        ("`", "`"),
+        ("a && (", ")"),
+        ("((", "))"),
+        ("${x[", "]}"),
+        ("{a,", "}"),
+        ("eval ", ""),
+        ("env ", ""),
+        ("bash -c '", "'"),
+        ("! ", ""),
+        ("coproc ", ""),
+        ("function f ", ""),
+        ("\"", "\""),
+        ("function f { ", "; }"),
+        ("cat <<< $(", ")"),
+        ("echo ${x/$(", ")}"),
+        ("find -exec ", " \\;"),
+        ("time ", ""),
+        ("xargs ", ""),
+        ("sudo ", ""),
+        ("for i in a; do ", "; done"),
+    ];
+    for (open, close) in nests {
+        for depth in [150, 190, 210, 10_000] {
+            let script = format!("{}evil{}", open.repeat(depth), close.repeat(depth));
+            assert!(!shell::commands(&script).is_empty());
+        }
+        let unclosed = open.repeat(10_000);
+        assert!(!shell::commands(&unclosed).is_empty());
+    }
+    for nest in ["(", "$(", "if a; then ", "{ "] {
+        let script = format!("{}evil", nest.repeat(10_000));
+        assert!(shell::commands(&script)[0].opaque.is_some());
+    }
+}
+
+fn time(script: &str) -> Duration {
+    let start = Instant::now();
+    assert!(!shell::commands(script).is_empty());
+    start.elapsed()
+}
+
+/// Sixteen times the text takes about sixteen times as long, and nowhere near the
+/// two hundred and fifty-six times of a quadratic analysis.
+#[test]
+fn time_grows_with_the_length_and_no_faster() {
+    for unit in [
+        "ls -la | grep x; git status && echo \"$(date)\"\n",
+        "nice ",
+        "eval ",
+        "(a);",
+        "x=1 ",
+        "`a`",
+        "$(a)",
+        "${x}",
+        "a <<E\nb\nE\n",
+        "\"$x\"",
+        "'q'",
+        "if a; then b; fi;",
+        "a=b; $a; ",
+        "f() { g; }; f; ",
+        "f() { f; f; }; f;",
+        "{a,b}",
+        "a[1]=2;",
+        "for i in a; do b; done;",
+        "\\\n",
+        "case x in a) b;; esac;",
+        ">a ",
+        "&& a ",
+        "| a ",
+        "x=$x$x;",
+        "alias l='l l';l;",
+        "f(){ g;g; };g(){ f;f; };f;",
+        "a+=aaaa;",
+        "while x; do y=1; done;",
+        "$((1))",
+        "((a++));",
+        "a\\\n",
+        "env A=1 ",
+        "xargs ",
+        "bash -c a;",
+        "echo a | sh;",
+        "[[ a ]];",
+        "<(a)",
+        "#\n",
+        "cat <<E $(",
+        "`\\`",
+        "git -c alias.x=y ",
+        "trap 'a' INT;",
+        "export a=1 b=2;",
+        "~",
+        "*",
+        "a;b&",
+    ] {
+        let short = unit.repeat(2048 / unit.len() + 1);
+        let long = unit.repeat(16 * (2048 / unit.len() + 1));
+        // Beneath a millisecond the clock says nothing, and on a busy machine it
+        // may say too much, so the best of some tries counts.
+        let linear = (0..5).any(|_| {
+            let allowed = time(&short).max(Duration::from_millis(1)) * 80;
+            time(&long) < allowed
+        });
+        assert!(linear, "{unit:?}: {:?} for one, {:?} for sixteen", time(&short), time(&long));
+    }
+}
+
+#[test]
+fn functions_that_double_do_not_take_for_ever() {
+    let mut script = "f0() { a; }\n".to_owned();
+    for i in 1..60 {
+        script += &format!("f{i}() {{ f{0}; f{0}; }}\n", i - 1);
+    }
+    script += "f59";
+    let found = shell::commands(&script);
+    assert!(found.iter().any(|command| command.opaque.is_some()));
+}
+
+fn words(text: &str) -> Vec<Word> {
+    let word = |w: &str| match w {
+        "?" => Word::Unknown,
+        w => Word::Known(w.to_owned()),
+    };
+    text.split(' ').map(word).collect()
+}
+
+/// The subcommand each line has, or `?` where it is unsure, `-` where there is none.
+#[test]
+fn the_table_finds_the_subcommand_of_each_program() {
+    for (line, expected) in [
+        ("git push", "push"),
+        ("git -C dir -c k=v push", "push"),
+        ("git --no-pager push", "push"),
+        ("git -P push", "push"),
+        ("git --git-dir=.git push", "push"),
+        ("git --git-dir .git push", "push"),
+        ("git --weird push", "?"),
+        ("git ? push", "?"),
+        ("git", "-"),
+        ("git -C", "-"),
+        ("git -- push", "push"),
+        ("/usr/bin/git push", "push"),
+        ("./git push", "?"),
+        ("? push", "?"),
+        ("cargo +nightly build", "build"),
+        ("cargo --locked -q test", "test"),
+        ("cargo -Z x build", "build"),
+        ("cargo --config x=y build", "build"),
+        ("npm --prefix d run", "run"),
+        ("npm -w x test", "test"),
+        ("pnpm -C d install", "install"),
+        ("pnpm --filter x build", "build"),
+        ("yarn --cwd d add", "add"),
+        ("bun --cwd d run", "run"),
+        ("docker --host x run", "run"),
+        ("docker -H x ps", "ps"),
+        ("podman --log-level debug rm", "rm"),
+        ("kubectl -n ns delete", "delete"),
+        ("kubectl --context=c get", "get"),
+        ("gh -R a/b pr", "pr"),
+        ("terraform -chdir=d apply", "apply"),
+        ("aws --profile p s3", "s3"),
+        ("aws --region=r s3", "s3"),
+        ("gcloud --project p compute", "compute"),
+        ("az -o json vm", "vm"),
+        ("go -C d build", "build"),
+        ("pip --quiet install", "install"),
+        ("pip3 --log f install", "install"),
+        ("uv --directory d run", "run"),
+        ("poetry -C d run", "run"),
+        ("systemctl --user restart", "restart"),
+        ("systemctl -H h stop", "stop"),
+        ("make -C d all", "all"),
+        ("make -s pp", "pp"),
+        ("make -j8 all", "all"),
+        ("make -f x y", "y"),
+        ("ssh -p 22 host", "host"),
+        ("ssh -v -i k host", "host"),
+        ("ssh -p22 host", "host"),
+        ("ls -l x", "?"),
+        ("ls x", "x"),
+        ("git -Cdir push", "push"),
+    ] {
+        let words = words(line);
+        let found = match next_significant(&words, 1) {
+            Next::Sure { index } => words[index].known().unwrap_or("?").to_owned(),
+            Next::End => "-".to_owned(),
+            Next::Unsure => "?".to_owned(),
+        };
+        assert_eq!(found, expected, "{line}");
+    }
+}
+
+#[test]
+fn words_behind_the_subcommand_are_sure_only_without_unknown_options() {
+    let sure = |line: &str, at| next_significant(&words(line), at);
+    assert_eq!(sure("git push origin", 2), Next::Sure { index: 2 });
+    assert_eq!(sure("git push --force origin", 2), Next::Unsure);
+    assert_eq!(sure("git push -- --force", 2), Next::Sure { index: 3 });
+    assert_eq!(sure("git push", 2), Next::End);
+    assert_eq!(sure("git -C d push origin", 4), Next::Sure { index: 4 });
+    assert_eq!(sure("kubectl get -n ns pods", 2), Next::Sure { index: 4 });
+    assert_eq!(sure("git stash -C push", 2), Next::Unsure);
+    assert_eq!(sure("docker run -c x y", 2), Next::Unsure);
+    assert_eq!(sure("git push ?", 2), Next::Unsure);
+    assert_eq!(sure("git", 0), Next::Sure { index: 0 });
+    assert_eq!(next_significant(&[], 0), Next::End);
+}
+
+#[test]
+fn a_program_is_known_by_name_only_where_an_administrator_put_it() {
+    assert_eq!(program_name("git"), Some("git"));
+    assert_eq!(program_name("/usr/bin/git"), Some("git"));
+    for other in ["./git", "/tmp/git", "bin/git", "/home/me/bin/git", "/usr/bin/../../tmp/git"] {
+        assert_eq!(program_name(other), None, "{other}");
+    }
+}
+
+fn shellish() -> impl Strategy<Value = String> {
+    let pieces = prop::sample::select(vec![
+        "a", "b ", "$(", ")", "`", "\"", "'", "\\", "\n", ";", "&&", "|", "<<E\n", "E\n", "${",
+        "}", "((", "))", "if ", "then ", "fi ", "for ", "in ", "do ", "done ", "case ", "esac ",
+        "{ ", "f() ", "[[ ", "]] ", "<(", "=", "$x", "*", "{a,b}", "é", "\u{a0}", "\r", "#",
+        "eval ", "bash -c ", "env ", "-", "!", "\\\n", "git -c ", "xargs ", "find ", "-exec ",
+        ":-", "@P", "[", "]", "<<<", ">&", "alias q=", "trap ", "$'",
+    ]);
+    prop::collection::vec(pieces, 0..40).prop_map(|pieces| pieces.concat())
+}
+
+/// Scripts of the corpus.
+fn corpus() -> impl Strategy<Value = &'static str> {
+    let cases = include_str!("shell_corpus.txt").split("====\n");
+    let scripts: Vec<_> = cases.filter_map(|case| Some(case.split_once("\n---\n")?.0)).collect();
+    prop::sample::select(scripts)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_text_is_analysed_without_panic(script in any::<String>()) {
+        prop_assert!(!shell::commands(&script).is_empty());
+    }
+
+    #[test]
+    fn any_text_of_shell_pieces_is_analysed_and_spans_lie_in_it(script in shellish()) {
+        let found = shell::commands(&script);
+        prop_assert!(!found.is_empty());
+        for command in &found {
+            prop_assert!(script.get(command.span.clone()).is_some(), "{:?}", command);
+        }
+    }
+
+    #[test]
+    fn what_is_seen_alone_is_seen_in_front_and_behind(one in corpus(), two in corpus()) {
+        let opaque = |found: &[Command]| found.iter().any(|c| c.opaque.is_some());
+        let both = shell::commands(&format!("{one}\n{two}"));
+        let programs = |found: &[Command]| -> Vec<String> {
+            found.iter().filter_map(|c| program(c).map(str::to_owned)).collect()
+        };
+        // The second may be read otherwise behind the first (an alias, a
+        // function); the first may not.
+        for name in programs(&shell::commands(one)) {
+            prop_assert!(opaque(&both) || programs(&both).contains(&name), "{name}");
+        }
+    }
+
+    #[test]
+    fn quoting_a_program_hides_nothing(quoted in "[a-z]{1,6}", at in 0usize..6, how in 0usize..4) {
+        let at = at.min(quoted.len() - 1);
+        let (before, after) = quoted.split_at(at);
+        let script = match how {
+            0 => format!("{before}''{after} x"),
+            1 => format!("{before}\"\"{after} x"),
+            2 => format!("\"{before}\"'{after}' x"),
+            _ => format!("{before}\\\n{after} x"),
+        };
+        let found = shell::commands(&script);
+        let reserved = ["if", "do", "fi", "for", "in", "case", "esac", "then", "else", "done", "time", "until", "while", "coproc", "select", "elif"];
+        prop_assume!(!reserved.contains(&quoted.as_str()));
+        prop_assert!(found.iter().any(|c| c.opaque.is_some()
+            || c.words.first().and_then(Word::known) == Some(quoted.as_str())), "{script:?} {found:?}");
+    }
+}

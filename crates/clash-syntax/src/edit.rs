@@ -1,0 +1,306 @@
+//! Rules added, changed and removed in a policy's text. Only the lines of the rule
+//! change; comments, spelling and order of everything else stay.
+//!
+//! The editor reads the dicts that are written out in `when({…})` and
+//! `policy(name, {…})`. What a policy computes it does not see: it adds a `when`
+//! of its own then, and says where to look when asked to remove.
+
+use crate::diff::{Line, compare};
+use crate::error::SyntaxError;
+use crate::fmt::format;
+use crate::lex::{Span, TokenKind};
+use crate::splice::{Items, Place, Splices};
+use crate::tree::{Entry, Expr, ExprKind, File, Statement, StatementKind};
+
+mod find;
+mod key;
+mod load;
+#[cfg(test)]
+mod tests;
+
+use find::{End, Found, Step, Trees};
+pub use key::Key;
+pub(crate) use key::quote;
+pub(crate) use load::binds;
+pub use load::module_of;
+
+/// A policy's source after a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edited {
+    pub source: String,
+    /// Lines of the new source that are new or different, from one.
+    pub added: Vec<usize>,
+    /// Lines of the old source that are gone or different, from one.
+    pub removed: Vec<usize>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    #[error("the policy does not parse: {0}")]
+    Policy(#[source] SyntaxError),
+    #[error("`{effect}` is not an effect like `allow()` or `deny(reason = \"…\")`")]
+    Effect { effect: String },
+    #[error("a rule needs at least a tool")]
+    NoPath,
+    #[error("the sandbox `{name}` is not defined in this policy, and no module of clash offers it")]
+    Sandbox { name: String },
+    #[error("there is no rule for {rule}")]
+    NotFound { rule: String },
+    #[error("line {line}: {rule} has no rule of its own, only rules below it")]
+    OnlyBelow { rule: String, line: usize },
+    #[error("line {line}: this rule is shared with others; edit it by hand")]
+    Shared { line: usize },
+    #[error("line {line}: `{what}` is computed, so {rule} may come from there; edit it by hand")]
+    Computed { rule: String, what: String, line: usize },
+    #[error("the change would leave a policy that does not parse: {0}")]
+    Result(#[source] SyntaxError),
+}
+
+/// Gives the rule at `path` the effect, replacing what it had.
+///
+/// The effect is source text like `deny(reason = "…")`. A sandbox it names is
+/// loaded from the module of clash that offers it, unless the policy has it.
+pub fn set(source: &str, path: &[Key], effect: &str) -> Result<Edited, EditError> {
+    let path = checked(path)?;
+    let effect = Effect::parse(effect)?;
+    let file = File::parse(source).map_err(EditError::Policy)?;
+    let place = Place { file: &file };
+    let trees = Trees::of(&file);
+    let mut out = Splices::default();
+    let found: Vec<Found<'_>> = trees.visible.iter().map(|tree| tree.find(path)).collect();
+    let exact: Vec<_> = found.iter().filter(|found| found.is_exact()).collect();
+    if exact.is_empty() {
+        let best = found.iter().filter(|found| !found.is_closed(&place)).max_by_key(|f| f.score());
+        match best {
+            Some(found) => put(&place, found, path, &effect.text, &mut out),
+            None => append(&place, path, &effect.text, &mut out),
+        }
+    } else {
+        exact.into_iter().for_each(|found| put(&place, found, path, &effect.text, &mut out));
+    }
+    if !out.is_empty() {
+        load::bind(&place, &effect.sandboxes, &mut out)?;
+    }
+    finish(source, out)
+}
+
+/// Takes the rule at `path` out, and what it leaves empty.
+pub fn remove(source: &str, path: &[Key]) -> Result<Edited, EditError> {
+    let path = checked(path)?;
+    let file = File::parse(source).map_err(EditError::Policy)?;
+    let place = Place { file: &file };
+    let trees = Trees::of(&file);
+    let line = |span: Span| file.position(span.start).0;
+    let mut leaves = Vec::new();
+    for tree in &trees.visible {
+        tree.leaves(path, &mut leaves);
+    }
+    if let Some(shared) = leaves.iter().find_map(|leaf| leaf.shared()) {
+        return Err(EditError::Shared { line: line(shared) });
+    }
+    let mut out = Splices::default();
+    for leaf in &leaves {
+        take(&place, &leaf.steps, leaf.statement, &mut out);
+    }
+    if !leaves.is_empty() {
+        return finish(source, out);
+    }
+    let rule = key::spell(path);
+    let found: Vec<_> = trees.visible.iter().map(|tree| tree.find(path)).collect();
+    let computed = found.iter().filter_map(|found| found.computed());
+    if let Some(span) = trees.computed.iter().copied().chain(computed).min() {
+        let text = file.text(span);
+        let what = text.lines().next().unwrap_or_default().trim_end().to_owned();
+        return Err(EditError::Computed { rule, what, line: line(span) });
+    }
+    let below = found.iter().find_map(|found| match found.end {
+        End::Branch(dict) => Some(dict.span),
+        _ => None,
+    });
+    Err(match below {
+        Some(span) => EditError::OnlyBelow { rule, line: line(span) },
+        None => EditError::NotFound { rule },
+    })
+}
+
+/// A trailing `glob("**")` is the rule of what stands before it.
+fn checked(path: &[Key]) -> Result<&[Key], EditError> {
+    match path {
+        [] => Err(EditError::NoPath),
+        [before @ .., last] if last.is_wildcard() && !before.is_empty() => checked(before),
+        _ => Ok(path),
+    }
+}
+
+struct Effect {
+    text: String,
+    sandboxes: Vec<String>,
+}
+
+impl Effect {
+    fn parse(text: &str) -> Result<Self, EditError> {
+        let wrong = || EditError::Effect { effect: text.to_owned() };
+        let text = format(text).map_err(|_| wrong())?;
+        let text = text.trim_end();
+        let file = File::parse(text).map_err(|_| wrong())?;
+        let commented = file.tokens().iter().any(|token| token.kind == TokenKind::Comment);
+        match file.statements() {
+            [Statement { kind: StatementKind::Expr(expr), semicolon: false, .. }]
+                if find::is_effect(expr) && !commented && !text.contains('\n') =>
+            {
+                let named = expr.call().and_then(|call| call.named("sandbox"));
+                let sandboxes = named.and_then(Expr::name).map(str::to_owned);
+                Ok(Self { text: text.to_owned(), sandboxes: sandboxes.into_iter().collect() })
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+fn finish(source: &str, out: Splices) -> Result<Edited, EditError> {
+    let new = out.apply(source);
+    File::parse(&new).map_err(EditError::Result)?;
+    let (mut added, mut removed) = (Vec::new(), Vec::new());
+    for line in compare(source, &new) {
+        match line {
+            Line::Same(..) => {}
+            Line::Added(number) => added.push(number),
+            Line::Removed(number) => removed.push(number),
+        }
+    }
+    Ok(Edited { source: new, added, removed })
+}
+
+/// `"git": {"push": deny()}`
+fn entry(keys: &[Key], effect: &str) -> String {
+    match keys {
+        [] => effect.to_owned(),
+        [last] => format!("{last}: {effect}"),
+        [first, rest @ ..] => format!("{first}: {{{}}}", entry(rest, effect)),
+    }
+}
+
+fn items(entries: &[Entry], dict: &Expr) -> Option<Items> {
+    match &dict.kind {
+        ExprKind::Dict(_, brackets) => {
+            let spans = entries.iter().map(|entry| entry.span).collect();
+            Some(Items { brackets: *brackets, spans })
+        }
+        _ => None,
+    }
+}
+
+fn put(place: &Place<'_>, found: &Found<'_>, path: &[Key], effect: &str, out: &mut Splices) {
+    let rest = path.get(found.consumed..).unwrap_or_default();
+    match &found.end {
+        End::Insert(dict) => put_entry(place, dict, &entry(rest, effect), out),
+        End::Branch(dict) => match find::wildcard(dict) {
+            Some(old) => replace(place, &old.value, effect, out),
+            None => put_entry(place, dict, &format!("{}: {effect}", Key::wildcard()), out),
+        },
+        End::Leaf(value) if rest.is_empty() => match found.steps.last() {
+            Some(step) if step.alternatives > 1 => split(place, step, value, effect, out),
+            _ => replace(place, value, effect, out),
+        },
+        End::Leaf(value) => {
+            let old = place.file.text(value.span);
+            let both = format!("{{{}, {}: {old}}}", entry(rest, effect), Key::wildcard());
+            out.replace(value.span, both);
+        }
+        End::Computed(_) => {}
+    }
+}
+
+fn replace(place: &Place<'_>, value: &Expr, effect: &str, out: &mut Splices) {
+    if place.file.text(value.span) != effect {
+        out.replace(value.span, effect);
+    }
+}
+
+/// Rules for everything else stay last, where people look for them.
+fn put_entry(place: &Place<'_>, dict: &Expr, text: &str, out: &mut Splices) {
+    let ExprKind::Dict(entries, _) = &dict.kind else { return };
+    let Some(items) = items(entries, dict) else { return };
+    let ends_general = entries.last().is_some_and(|entry| find::is_general(&entry.key));
+    let at = entries.len() - usize::from(ends_general);
+    place.put(&items, at, text, out);
+}
+
+/// Gives one alternative of a tuple an entry of its own.
+fn split(place: &Place<'_>, step: &Step<'_>, value: &Expr, effect: &str, out: &mut Splices) {
+    if place.file.text(value.span) == effect {
+        return;
+    }
+    let Some(items) = items(step.entries, step.dict) else { return };
+    let text = format!("{}: {effect}", place.file.text(step.alternative));
+    place.put(&items, step.entry, &text, out);
+    take_alternative(place, step, out);
+}
+
+fn take_alternative(place: &Place<'_>, step: &Step<'_>, out: &mut Splices) {
+    let Some((key, list)) = &step.list else { return };
+    let at = list.spans.iter().position(|span| *span == step.alternative);
+    let other = list.spans.iter().find(|span| **span != step.alternative);
+    match (list.spans.len(), other, key) {
+        (2, Some(other), Some(tuple)) if !place.has_comments(*tuple) => {
+            out.replace(*tuple, place.file.text(*other));
+        }
+        _ => place.take(list, at.unwrap_or(usize::MAX), out),
+    }
+}
+
+/// Takes out the innermost entry, or the outermost one that would be left empty.
+fn take(place: &Place<'_>, steps: &[Step<'_>], statement: &Statement, out: &mut Splices) {
+    let Some((step, outer)) = steps.split_last() else { return };
+    if step.alternatives > 1 {
+        return take_alternative(place, step, out);
+    }
+    let Some(items) = items(step.entries, step.dict) else { return };
+    let inner = items.brackets.inner;
+    let kept = step.entries.len() - 1;
+    // A comment that is not the entry's own keeps the dict.
+    let first = place.comments_above(inner.start.max(step.alternative.start));
+    let stays = place.has_comments(Span::new(inner.start, first.max(inner.start)))
+        || place.has_comments(Span::new(place.line_end(items.last_end()), inner.end));
+    if kept == 0 && !stays && (!outer.is_empty() || step.removable) {
+        return match outer.is_empty() {
+            true => take_statement(place, statement, out),
+            false => take(place, outer, statement, out),
+        };
+    }
+    let other = step.entries.iter().enumerate().find(|(at, _)| *at != step.entry);
+    match other {
+        Some((_, other))
+            if kept == 1
+                && !outer.is_empty()
+                && find::is_wildcard(&other.key)
+                && !place.has_comments(inner) =>
+        {
+            out.replace(step.dict.span, place.file.text(other.value.span));
+        }
+        _ => place.take(&items, step.entry, out),
+    }
+}
+
+fn take_statement(place: &Place<'_>, statement: &Statement, out: &mut Splices) {
+    let from = place.comments_above(statement.span.start);
+    let to = place.next_line(statement.span.end);
+    let above = place.line_start(from.saturating_sub(1));
+    let blank =
+        |at: usize| Span::new(at, place.line_end(at)).of(place.file.source()).trim().is_empty();
+    let from = if from > 0 && blank(above) && blank(to) { above } else { from };
+    out.replace(Span::new(from, to), "");
+}
+
+fn append(place: &Place<'_>, path: &[Key], effect: &str, out: &mut Splices) {
+    let source = place.file.source();
+    let call = format!("when({{\n{},\n}})\n", entry(path, effect));
+    let call = format(&call).unwrap_or(call);
+    let before = match source {
+        "" => "",
+        _ if source.ends_with("\n\n") => "",
+        _ if source.ends_with('\n') => "\n",
+        _ => "\n\n",
+    };
+    out.insert(source.len(), format!("{before}{call}"));
+}

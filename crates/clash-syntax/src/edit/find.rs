@@ -1,0 +1,331 @@
+//! Where a rule is, or would be, in the trees a policy writes out.
+
+use super::key::{Context, Key, read};
+use crate::lex::Span;
+use crate::splice::{Items, Place};
+use crate::tree::{Arg, ArgKind, Call, Entry, Expr, ExprKind, File, Statement, StatementKind};
+
+/// The trees of a policy.
+pub(super) struct Trees<'a> {
+    pub(super) visible: Vec<Tree<'a>>,
+    /// Trees, or statements that may make some, that are not written out.
+    pub(super) computed: Vec<Span>,
+}
+
+/// A tree written out at the top level.
+pub(super) struct Tree<'a> {
+    statement: &'a Statement,
+    dict: &'a Expr,
+    /// `when`, not `policy`: it is nothing but its tree.
+    bare: bool,
+    number: usize,
+}
+
+/// A way down a tree, as far as it goes along the path of a rule.
+pub(super) struct Found<'a> {
+    pub(super) steps: Vec<Step<'a>>,
+    /// How many keys of the path are behind.
+    pub(super) consumed: usize,
+    pub(super) end: End<'a>,
+    /// How many more keys a tuple here has, whose entry is not gone down.
+    near: usize,
+    /// The whole path is behind.
+    whole: bool,
+    bare: bool,
+    number: usize,
+}
+
+pub(super) enum End<'a> {
+    /// The rest of the path belongs into this dict.
+    Insert(&'a Expr),
+    /// The whole path leads to this dict.
+    Branch(&'a Expr),
+    /// The path, or a part of it, leads to this effect.
+    Leaf(&'a Expr),
+    /// Nobody can see what follows.
+    Computed(Span),
+}
+
+/// One entry on the way down.
+#[derive(Clone)]
+pub(super) struct Step<'a> {
+    pub(super) dict: &'a Expr,
+    pub(super) entries: &'a [Entry],
+    pub(super) entry: usize,
+    /// Which of the key's alternatives was taken, and of how many.
+    pub(super) alternative: Span,
+    pub(super) alternatives: usize,
+    pub(super) list: Option<(Option<Span>, std::rc::Rc<Items>)>,
+    /// The statement may go when this dict becomes empty.
+    pub(super) removable: bool,
+}
+
+/// An entry that is exactly the rule.
+pub(super) struct Leaf<'a> {
+    pub(super) steps: Vec<Step<'a>>,
+    pub(super) statement: &'a Statement,
+}
+
+impl Leaf<'_> {
+    /// A key on the way that stands for others too.
+    pub(super) fn shared(&self) -> Option<Span> {
+        let (_, outer) = self.steps.split_last()?;
+        outer.iter().find(|step| step.alternatives > 1).map(|step| step.alternative)
+    }
+}
+
+impl<'a> Trees<'a> {
+    pub(super) fn of(file: &'a File) -> Self {
+        let mut trees = Self { visible: Vec::new(), computed: Vec::new() };
+        for statement in file.statements() {
+            match &statement.kind {
+                StatementKind::Expr(expr) => match expr.call().and_then(tree_of) {
+                    Some((dict, bare)) if matches!(dict.kind, ExprKind::Dict(..)) => {
+                        let number = trees.visible.len();
+                        trees.visible.push(Tree { statement, dict, bare, number });
+                    }
+                    Some((tree, _)) => trees.computed.push(tree.span),
+                    None => trees.hidden(expr),
+                },
+                _ => trees.hidden_in(statement),
+            }
+        }
+        trees
+    }
+
+    fn hidden_in(&mut self, statement: &Statement) {
+        match &statement.kind {
+            StatementKind::Expr(expr) | StatementKind::Return(Some(expr)) => self.hidden(expr),
+            StatementKind::Assign { value, .. } => self.hidden(value),
+            StatementKind::Def { body, .. } | StatementKind::For { body, .. } => {
+                body.iter().for_each(|statement| self.hidden_in(statement));
+            }
+            StatementKind::If(branches) => {
+                let bodies = branches.iter().flat_map(|branch| &branch.body);
+                bodies.for_each(|statement| self.hidden_in(statement));
+            }
+            _ => {}
+        }
+    }
+
+    fn hidden(&mut self, expr: &Expr) {
+        if expr.call().and_then(tree_of).is_some() {
+            self.computed.push(expr.span);
+        } else {
+            expr.children().into_iter().for_each(|child| self.hidden(child));
+        }
+    }
+}
+
+/// The tree given to `when` or `policy`, and whether it is a `when`.
+fn tree_of(call: &Call) -> Option<(&Expr, bool)> {
+    let bare = match call.name()? {
+        "when" => true,
+        "policy" => false,
+        _ => return None,
+    };
+    let at = usize::from(!bare);
+    let positional = |arg: &&Arg| arg.kind == ArgKind::Positional;
+    let given = call.args.iter().filter(positional).nth(at).map(|arg| &arg.value);
+    Some((given.or_else(|| call.named("tree"))?, bare))
+}
+
+pub(super) fn is_effect(expr: &Expr) -> bool {
+    let name = expr.call().map_or_else(|| expr.name(), |call| call.name());
+    matches!(name, Some("allow" | "deny" | "ask" | "cow"))
+}
+
+pub(super) fn is_wildcard(key: &Expr) -> bool {
+    match read(key, Context::Other).alternatives.as_slice() {
+        [only] => only.keys.as_slice() == [Key::wildcard()],
+        _ => false,
+    }
+}
+
+/// A key for everything not named: `glob("**")` or `default()`.
+pub(super) fn is_general(key: &Expr) -> bool {
+    is_wildcard(key) || key.call().is_some_and(|call| call.name() == Some("default"))
+}
+
+pub(super) fn wildcard(dict: &Expr) -> Option<&Entry> {
+    match &dict.kind {
+        ExprKind::Dict(entries, _) => entries.iter().find(|entry| is_wildcard(&entry.key)),
+        _ => None,
+    }
+}
+
+fn context(path: &[Key], depth: usize) -> Context {
+    let bash = path.iter().take(depth).any(|key| *key == Key::str("Bash"));
+    match depth {
+        0 => Context::Root,
+        // Below `mode(…)` or `agent(…)` stand tools again.
+        _ if matches!(path.get(depth - 1), Some(Key::Call { name, .. })
+            if matches!(name.as_str(), "mode" | "agent")) =>
+        {
+            Context::Root
+        }
+        _ if bash => Context::Command,
+        _ => Context::Other,
+    }
+}
+
+impl<'a> Tree<'a> {
+    /// The way to where the rule is or belongs, by the most specific keys.
+    pub(super) fn find(&self, path: &[Key]) -> Found<'a> {
+        let mut found = Found {
+            steps: Vec::new(),
+            consumed: 0,
+            end: End::Insert(self.dict),
+            near: 0,
+            whole: false,
+            bare: self.bare,
+            number: self.number,
+        };
+        let mut dict = self.dict;
+        loop {
+            let rest = path.get(found.consumed..).unwrap_or_default();
+            let (steps, computed) = self.steps(dict, path, found.consumed);
+            let literal = steps.iter().filter(|(step, _)| step.alternatives == 1);
+            let literal = literal.max_by_key(|(_, length)| *length);
+            let exact = steps.iter().find(|(step, length)| {
+                *length == rest.len() && value_of(step).is_some_and(is_effect)
+            });
+            let Some((step, length)) = literal.or(exact) else {
+                found.near = steps.iter().map(|(_, length)| *length).max().unwrap_or(0);
+                found.end = computed.map_or(End::Insert(dict), End::Computed);
+                return found;
+            };
+            let Some(value) = value_of(step) else { return found };
+            found.consumed += length;
+            found.steps.push(step.clone());
+            found.whole = found.consumed == path.len();
+            match &value.kind {
+                ExprKind::Dict(..) if !found.whole => dict = value,
+                ExprKind::Dict(..) => {
+                    found.end = End::Branch(value);
+                    return found;
+                }
+                _ => {
+                    let leaf = is_effect(value);
+                    found.end = if leaf { End::Leaf(value) } else { End::Computed(value.span) };
+                    return found;
+                }
+            }
+        }
+    }
+
+    /// The entries of a dict whose keys begin the rest of the path, with how many
+    /// keys they take; and a key that is computed.
+    fn steps(
+        &self,
+        dict: &'a Expr,
+        path: &[Key],
+        depth: usize,
+    ) -> (Vec<(Step<'a>, usize)>, Option<Span>) {
+        let mut steps = Vec::new();
+        let mut computed = None;
+        let ExprKind::Dict(entries, _) = &dict.kind else { return (steps, computed) };
+        let rest = path.get(depth..).unwrap_or_default();
+        for (entry, given) in entries.iter().enumerate() {
+            let reading = read(&given.key, context(path, depth));
+            computed = computed.or(reading.computed);
+            let list = reading.list.map(|(whole, items)| (whole, std::rc::Rc::new(items)));
+            let alternatives = list.as_ref().map_or(1, |(_, items)| items.spans.len());
+            for alternative in reading.alternatives {
+                let length = alternative.keys.len();
+                if length > 0 && rest.starts_with(&alternative.keys) {
+                    let step = Step {
+                        dict,
+                        entries,
+                        entry,
+                        alternative: alternative.span,
+                        alternatives,
+                        list: list.clone(),
+                        removable: self.bare,
+                    };
+                    steps.push((step, length));
+                }
+            }
+        }
+        (steps, computed)
+    }
+
+    /// Every entry that is exactly the rule.
+    pub(super) fn leaves(&self, path: &[Key], into: &mut Vec<Leaf<'a>>) {
+        let mut open = vec![(self.dict, 0, Vec::new())];
+        while let Some((dict, depth, above)) = open.pop() {
+            for (step, length) in self.steps(dict, path, depth).0 {
+                let Some(value) = value_of(&step) else { continue };
+                let mut steps: Vec<Step<'a>> = above.clone();
+                steps.push(step);
+                let done = depth + length == path.len();
+                match &value.kind {
+                    ExprKind::Dict(..) if !done => open.push((value, depth + length, steps)),
+                    ExprKind::Dict(entries, _) => {
+                        let general = entries.iter().position(|entry| is_wildcard(&entry.key));
+                        let Some(entry) = general else { continue };
+                        let alternative = entries.get(entry).map_or(dict.span, |e| e.key.span);
+                        steps.push(Step {
+                            dict: value,
+                            entries,
+                            entry,
+                            alternative,
+                            alternatives: 1,
+                            list: None,
+                            removable: false,
+                        });
+                        into.push(Leaf { steps, statement: self.statement });
+                    }
+                    _ if done && is_effect(value) => {
+                        into.push(Leaf { steps, statement: self.statement });
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+fn value_of<'a>(step: &Step<'a>) -> Option<&'a Expr> {
+    step.entries.get(step.entry).map(|entry| &entry.value)
+}
+
+impl Found<'_> {
+    /// Whether the rule exists here, so that its effect is replaced.
+    pub(super) fn is_exact(&self) -> bool {
+        match self.end {
+            End::Leaf(_) => self.whole,
+            End::Branch(dict) => wildcard(dict).is_some(),
+            End::Insert(_) | End::Computed(_) => false,
+        }
+    }
+
+    /// Whether nothing can be put here.
+    pub(super) fn is_closed(&self, place: &Place<'_>) -> bool {
+        match self.end {
+            End::Computed(_) => true,
+            // `when({"Bash": {` … `}})`: an entry more would need its lines changed.
+            End::Insert(dict) if self.steps.is_empty() => match &dict.kind {
+                ExprKind::Dict(entries, brackets) => {
+                    let spans = entries.iter().map(|entry| entry.span).collect();
+                    let items = Items { brackets: *brackets, spans };
+                    place.file.text(dict.span).contains('\n') && !place.is_spread(&items)
+                }
+                _ => true,
+            },
+            _ => false,
+        }
+    }
+
+    pub(super) fn computed(&self) -> Option<Span> {
+        match self.end {
+            End::Computed(span) => Some(span),
+            _ => None,
+        }
+    }
+
+    /// The further down the better; then a `when`; then the last.
+    pub(super) fn score(&self) -> (usize, bool, usize) {
+        (self.consumed + self.near, self.bare, self.number)
+    }
+}

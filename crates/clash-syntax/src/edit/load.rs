@@ -1,0 +1,130 @@
+//! Names an effect needs: what the policy binds, and where clash offers the rest.
+
+use super::EditError;
+use super::key::quote;
+use crate::splice::{Items, Place, Splices};
+use crate::tree::{Expr, ExprKind, Load, Statement, StatementKind};
+
+/// The sandboxes of the standard library and their modules. A test compares it
+/// with the library.
+const SANDBOXES: &[(&str, &[&str])] = &[
+    (
+        "@clash//sandboxes.star",
+        &["git_full", "git_safe", "project", "readonly", "unrestricted", "workspace"],
+    ),
+    ("@clash//docker.star", &["docker_full", "docker_safe"]),
+    ("@clash//dotnet.star", &["dotnet_full"]),
+    ("@clash//go.star", &["go_full", "go_safe"]),
+    ("@clash//java.star", &["java_full"]),
+    ("@clash//make.star", &["make_full"]),
+    ("@clash//node.star", &["node_full"]),
+    ("@clash//python.star", &["python_full"]),
+    ("@clash//ruby.star", &["ruby_full"]),
+    ("@clash//rust.star", &["rust_full", "rust_safe"]),
+    ("@clash//swift.star", &["swift_full"]),
+];
+
+/// The module of clash that offers a sandbox.
+pub fn module_of(sandbox: &str) -> Option<&'static str> {
+    SANDBOXES.iter().find(|(_, names)| names.contains(&sandbox)).map(|(module, _)| *module)
+}
+
+/// Loads the sandboxes the file does not have.
+pub(super) fn bind(
+    place: &Place<'_>,
+    sandboxes: &[String],
+    out: &mut Splices,
+) -> Result<(), EditError> {
+    for name in sandboxes {
+        if binds(place.file.statements(), name) {
+            continue;
+        }
+        let unknown = || EditError::Sandbox { name: name.clone() };
+        load(place, module_of(name).ok_or_else(unknown)?, name, out);
+    }
+    Ok(())
+}
+
+/// Whether the statements, or those in their blocks, give the name a meaning.
+pub(crate) fn binds(statements: &[Statement], name: &str) -> bool {
+    statements.iter().any(|statement| match &statement.kind {
+        StatementKind::Load(load) => load.symbols.iter().any(|s| s.bound() == Some(name)),
+        StatementKind::Assign { target, .. } => names(target, name),
+        StatementKind::Def { name: def, .. } => def.text == name,
+        StatementKind::For { target, body, .. } => names(target, name) || binds(body, name),
+        StatementKind::If(branches) => branches.iter().any(|branch| binds(&branch.body, name)),
+        _ => false,
+    })
+}
+
+fn names(target: &Expr, name: &str) -> bool {
+    match &target.kind {
+        ExprKind::Name(given) => given == name,
+        ExprKind::Tuple(items, _) | ExprKind::List(items, _) => {
+            items.iter().any(|item| names(item, name))
+        }
+        ExprKind::Paren(inner) => names(inner, name),
+        _ => false,
+    }
+}
+
+fn load(place: &Place<'_>, module: &str, name: &str, out: &mut Splices) {
+    let statements = place.file.statements();
+    let loads = || {
+        statements.iter().filter_map(|statement| match &statement.kind {
+            StatementKind::Load(load) => Some((statement, load)),
+            _ => None,
+        })
+    };
+    if let Some((_, load)) = loads().find(|(_, load)| load.path() == Some(module)) {
+        return extend(place, load, name, out);
+    }
+    let line = format!("load({}, {})", quote(module), quote(name));
+    if let Some((last, _)) = loads().next_back() {
+        out.insert(place.line_end(last.span.end), format!("\n{line}"));
+        return;
+    }
+    match statements.first() {
+        Some(Statement { kind: StatementKind::Expr(doc), span, .. }) if doc.string().is_some() => {
+            out.insert(place.line_end(span.end), format!("\n\n{line}"));
+        }
+        Some(first) => {
+            // A comment at the head of the file is about the file.
+            let at = place.comments_above(first.span.start);
+            out.insert(at, format!("{line}\n\n"));
+        }
+        None => out.insert_first(0, format!("{line}\n\n")),
+    }
+}
+
+fn extend(place: &Place<'_>, load: &Load, name: &str, out: &mut Splices) {
+    let symbols = load.symbols.iter().map(|symbol| symbol.span);
+    let spans = [load.module.span].into_iter().chain(symbols).collect();
+    let after = load.symbols.iter().position(|symbol| {
+        symbol.local.is_some() || symbol.bound().is_some_and(|bound| bound > name)
+    });
+    let at = 1 + after.unwrap_or(load.symbols.len());
+    place.put(&Items { brackets: load.brackets, spans }, at, &quote(name), out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::module_of;
+    use crate::testing::library;
+    use crate::{ExprKind, File, StatementKind};
+
+    #[test]
+    fn every_sandbox_of_the_library_can_be_loaded() {
+        for source in &library() {
+            let file = File::parse(source).unwrap();
+            for statement in file.statements() {
+                let StatementKind::Assign { target, value, .. } = &statement.kind else { continue };
+                if let (ExprKind::Name(name), Some(call)) = (&target.kind, value.call())
+                    && call.name() == Some("sandbox")
+                {
+                    assert!(module_of(name).is_some(), "{name}");
+                }
+            }
+        }
+    }
+}

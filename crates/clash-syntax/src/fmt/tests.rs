@@ -1,0 +1,169 @@
+use proptest::prelude::*;
+
+use super::format;
+use crate::testing::{POSTS, PROGRAM, comments, library, program, tokens};
+
+fn formatted(source: &str) -> String {
+    format(source).unwrap_or_else(|error| panic!("{error}\n{source}"))
+}
+
+/// Formats, and checks everything formatting promises.
+fn checked(source: &str) -> String {
+    let once = formatted(source);
+    assert_eq!(formatted(&once), once, "not idempotent, from:\n{source}");
+    assert_eq!(tokens(&once), tokens(source), "tokens changed:\n{source}\n---\n{once}");
+    assert_eq!(comments(&once), comments(source), "comments changed:\n{source}\n---\n{once}");
+    assert!(once.lines().all(|line| line.trim_end() == line) || once.contains("\"\"\""));
+    once
+}
+
+#[test]
+fn the_library_is_written_in_the_style() {
+    for source in &library() {
+        assert_eq!(&checked(source), source);
+    }
+}
+
+#[test]
+fn the_example_of_the_specification_keeps_its_shape() {
+    let source = r#"load("@clash//rust.star", "rust_full")
+load("@clash//sandboxes.star", "git_full", "git_safe", "project")
+
+settings(default = ask(), default_sandbox = project)
+
+when({
+    "Bash": {
+        ("cargo", "rustc", "rustup"): allow(sandbox = rust_full),
+        "git": {
+            "push": {("--force", "-f", "--mirror"): deny(reason = "rewriting shared history")},
+            ("push", "fetch", "pull", "clone"): allow(sandbox = git_full),
+            glob("**"): allow(sandbox = git_safe),
+        },
+        "curl": allow(sandbox = sandbox(name = "local_only", net = localhost(ports = [8080]))),
+        "sudo": deny(),
+    },
+    ("Read", "Glob", "Grep"): allow(sandbox = project),
+    "WebFetch": {"docs.rs": allow(), "*.github.com": allow()},
+    mode("plan"): {("Write", "Edit", "Bash"): ask()},
+})
+"#;
+    assert_eq!(checked(source), source);
+}
+
+#[test]
+fn what_people_write_by_hand_is_put_in_order() {
+    let source = "load('@clash//sandboxes.star', \"project\",\"git_safe\",  'git_full')\r\nwhen( {\"Bash\":{\n(\"cargo\",'rustc') : allow( sandbox=rust_full ),   # toolchain\n\n\n\n    # hooks\n'git':allow(sandbox = git_full)\n}} )\n\n\n\nx=1\ndef f(a,b=2):\n  '''Doc.'''\n\n  if a: return b   # early\n  # end\ny = 2   \n";
+    insta::assert_snapshot!(checked(source), @r#"
+    load("@clash//sandboxes.star", "git_full", "git_safe", "project")
+    when({
+        "Bash": {
+            ("cargo", "rustc"): allow(sandbox = rust_full),  # toolchain
+
+            # hooks
+            "git": allow(sandbox = git_full),
+        },
+    })
+
+    x = 1
+
+
+    def f(a, b = 2):
+        """Doc."""
+
+        if a:
+            return b  # early
+        # end
+
+
+    y = 2
+    "#);
+}
+
+#[test]
+fn what_the_posts_show_is_formatted_readably() {
+    insta::assert_snapshot!(checked(&POSTS.concat()), @r#"
+    rust_full = sandbox(
+        name = "rust_full",
+        default = ask(),
+        fs = {
+            subpath("$PWD", follow_worktrees = True): allow(FULL),
+            "$HOME": {
+                glob(".cargo/**"): allow(),
+                glob(".rustup/**"): allow(),
+            },
+            glob("$TMPDIR/**"): allow(),
+        },
+        net = allow(),
+    )
+    load("@clash//sandboxes.star", "project")
+    load("@clash//rust.star", "rust_full")
+    load("@clash//sandboxes.star", "git_full", "git_safe")
+    when({
+        "Bash": {
+            ("cargo", "rustc", "rustup"): allow(sandbox = rust_full),
+            "git": allow(sandbox = git_full),
+        },
+    })
+    "#);
+}
+
+#[test]
+fn long_brackets_break_one_item_per_line() {
+    let source = format!(
+        "x = f({}, k = [1, 2])\ny = (aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa + bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb)\n",
+        "\"0123456789\", ".repeat(8).trim_end_matches(", ")
+    );
+    insta::assert_snapshot!(checked(&source), @r#"
+    x = f(
+        "0123456789",
+        "0123456789",
+        "0123456789",
+        "0123456789",
+        "0123456789",
+        "0123456789",
+        "0123456789",
+        "0123456789",
+        k = [1, 2],
+    )
+    y = (
+        aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa +
+        bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb
+    )
+    "#);
+}
+
+#[test]
+fn a_comment_without_a_place_keeps_its_expression_as_written() {
+    let source = "when({\n  \"a\":  # odd\n     allow( ),\n  \"b\":allow( ),\n})\nx = {  # after\n  # dangling\n}\n";
+    insta::assert_snapshot!(checked(source), @r#"
+    when({
+        "a":  # odd
+         allow( ),
+        "b": allow(),
+    })
+    x = {  # after
+        # dangling
+    }
+    "#);
+}
+
+#[test]
+fn quotes_change_only_where_nothing_else_must() {
+    insta::assert_snapshot!(checked("x = ['a', 'say \"hi\"', 'it\\'s', r'\\d', b'x', '', '''t''', f'{a}']\n"), @r#"x = ["a", 'say "hi"', "it\'s", r'\d', b'x', "", """t""", f'{a}']"#);
+}
+
+#[test]
+fn one_of_everything_keeps_its_tokens() {
+    checked(PROGRAM);
+    for source in ["", "#", "# only\n\n\n# comments\n", "x", "x;", "x; y;  # c\n", "(1,)", "x = 1,"]
+    {
+        checked(source);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_program_keeps_its_tokens_and_comments(source in program()) {
+        checked(&source);
+    }
+}

@@ -1,0 +1,149 @@
+//! Lays out pieces of text on lines: a group stands on one line if it fits, or
+//! breaks at all of its lines. A comment breaks every group around it.
+
+/// The widest line the layout makes when it has a choice.
+pub(crate) const WIDTH: usize = 100;
+pub(crate) const INDENT: usize = 4;
+
+#[derive(Debug)]
+pub(crate) enum Doc {
+    /// May span lines (a long string): it is never broken or indented.
+    Text(String),
+    /// A possible line end: `flat` where the group stands on one line.
+    Line {
+        flat: &'static str,
+        /// Keep an empty line before the new one.
+        blank: bool,
+    },
+    /// A line end that is always one.
+    Hard {
+        blank: bool,
+    },
+    /// Only written where the group is broken.
+    WhenBroken(&'static str),
+    /// Runs to the end of its line.
+    Comment(String),
+    Indent(Vec<Doc>),
+    Group {
+        docs: Vec<Doc>,
+        broken: bool,
+    },
+    Concat(Vec<Doc>),
+}
+
+impl Doc {
+    pub(crate) fn text(text: impl Into<String>) -> Self {
+        Self::Text(text.into())
+    }
+
+    pub(crate) fn soft() -> Self {
+        Self::Line { flat: "", blank: false }
+    }
+
+    pub(crate) fn group(docs: Vec<Doc>) -> Self {
+        let broken = docs.iter().any(Self::forces);
+        Self::Group { docs, broken }
+    }
+
+    fn forces(&self) -> bool {
+        match self {
+            Self::Hard { .. } | Self::Comment(_) => true,
+            Self::Group { broken, .. } => *broken,
+            Self::Indent(docs) | Self::Concat(docs) => docs.iter().any(Self::forces),
+            Self::Text(_) | Self::Line { .. } | Self::WhenBroken(_) => false,
+        }
+    }
+}
+
+/// Appends the layout of `doc` to `out`, whose last line stands at `indent`.
+pub(crate) fn render(doc: &Doc, indent: usize, out: &mut String) {
+    let mut column = last_width(out);
+    let mut stack = vec![(indent, true, doc)];
+    while let Some((indent, broken, doc)) = stack.pop() {
+        match doc {
+            Doc::Text(text) => {
+                out.push_str(text);
+                column = if text.contains('\n') { last_width(out) } else { column + width(text) };
+            }
+            Doc::Line { flat, .. } if !broken => {
+                out.push_str(flat);
+                column += flat.len();
+            }
+            Doc::Line { blank, .. } | Doc::Hard { blank } => {
+                out.push_str(if *blank { "\n\n" } else { "\n" });
+                out.extend(std::iter::repeat_n(' ', indent));
+                column = indent;
+            }
+            Doc::WhenBroken(text) => {
+                if broken {
+                    out.push_str(text);
+                    column += text.len();
+                }
+            }
+            Doc::Comment(text) => {
+                out.push_str("  ");
+                out.push_str(text);
+            }
+            Doc::Indent(docs) => {
+                stack.extend(docs.iter().rev().map(|doc| (indent + INDENT, broken, doc)));
+            }
+            Doc::Concat(docs) => stack.extend(docs.iter().rev().map(|doc| (indent, broken, doc))),
+            Doc::Group { docs, broken } => {
+                let broken = *broken || !fits(docs, WIDTH.saturating_sub(column), &stack);
+                stack.extend(docs.iter().rev().map(|doc| (indent, broken, doc)));
+            }
+        }
+    }
+}
+
+/// Whether `docs` on one line, and what follows up to the next line end, fit.
+fn fits(docs: &[Doc], room: usize, after: &[(usize, bool, &Doc)]) -> bool {
+    let mut room = room;
+    let mut after = after.iter().rev();
+    let mut stack: Vec<(bool, &Doc)> = docs.iter().rev().map(|doc| (false, doc)).collect();
+    loop {
+        let Some((broken, doc)) = stack.pop().or_else(|| after.next().map(|(_, b, d)| (*b, *d)))
+        else {
+            return true;
+        };
+        let used = match doc {
+            Doc::Text(text) => {
+                // A long string brings its own line ends: each line counts.
+                let mut lines = text.split('\n');
+                let first = width(lines.next().unwrap_or_default());
+                match lines.next_back().map(width) {
+                    Some(_) if first > room => return false,
+                    Some(last) => {
+                        room = WIDTH;
+                        last
+                    }
+                    None => first,
+                }
+            }
+            Doc::Line { flat, .. } if !broken => flat.len(),
+            Doc::Line { .. } | Doc::Hard { .. } | Doc::Comment(_) => return true,
+            Doc::WhenBroken(text) => usize::from(broken) * text.len(),
+            Doc::Indent(docs) | Doc::Concat(docs) => {
+                stack.extend(docs.iter().rev().map(|doc| (broken, doc)));
+                0
+            }
+            // What follows may still break, but only if it must.
+            Doc::Group { docs, broken } => {
+                stack.extend(docs.iter().rev().map(|doc| (*broken, doc)));
+                0
+            }
+        };
+        match room.checked_sub(used) {
+            Some(left) => room = left,
+            None => return false,
+        }
+    }
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn last_width(out: &str) -> usize {
+    width(out.rsplit('\n').next().unwrap_or_default())
+}

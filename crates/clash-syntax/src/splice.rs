@@ -1,0 +1,265 @@
+//! Changes to a text in place: pieces replaced, and items put into or taken out
+//! of brackets the way the items around them are written.
+
+use crate::layout::{INDENT, WIDTH};
+use crate::lex::{Span, TokenKind};
+use crate::tree::{Brackets, File};
+
+/// Replacements of ranges of one source, none overlapping another.
+#[derive(Debug, Default)]
+pub(crate) struct Splices(Vec<(Span, String)>);
+
+impl Splices {
+    pub(crate) fn replace(&mut self, span: Span, text: impl Into<String>) {
+        self.0.push((span, text.into()));
+    }
+
+    pub(crate) fn insert(&mut self, at: usize, text: impl Into<String>) {
+        self.replace(Span::new(at, at), text);
+    }
+
+    /// As `insert`, before whatever else is put at the same place.
+    pub(crate) fn insert_first(&mut self, at: usize, text: impl Into<String>) {
+        self.0.insert(0, (Span::new(at, at), text.into()));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn apply(mut self, source: &str) -> String {
+        self.0.sort_by_key(|(span, _)| *span);
+        let mut out = String::with_capacity(source.len() + 64);
+        let mut end = 0;
+        for (span, text) in &self.0 {
+            out.push_str(Span::new(end, span.start.max(end)).of(source));
+            out.push_str(text);
+            end = span.end.max(end);
+        }
+        out.push_str(source.get(end..).unwrap_or_default());
+        out
+    }
+}
+
+/// The items in a pair of brackets, by place.
+pub(crate) struct Items {
+    pub(crate) brackets: Brackets,
+    pub(crate) spans: Vec<Span>,
+}
+
+impl Items {
+    pub(crate) fn last_end(&self) -> usize {
+        self.spans.last().map_or(self.brackets.inner.start, |span| span.end)
+    }
+}
+
+/// What stands around a place in a file.
+pub(crate) struct Place<'a> {
+    pub(crate) file: &'a File,
+}
+
+impl Place<'_> {
+    fn text(&self, from: usize, to: usize) -> &str {
+        Span::new(from, to).of(self.file.source())
+    }
+
+    pub(crate) fn line_start(&self, at: usize) -> usize {
+        self.text(0, at).rfind('\n').map_or(0, |newline| newline + 1)
+    }
+
+    /// Before the line end of the line of `at`.
+    pub(crate) fn line_end(&self, at: usize) -> usize {
+        let rest = self.file.source().get(at..).unwrap_or_default();
+        let line = rest.split('\n').next().unwrap_or_default();
+        at + line.strip_suffix('\r').unwrap_or(line).len()
+    }
+
+    /// The start of the line after the one of `at`.
+    pub(crate) fn next_line(&self, at: usize) -> usize {
+        let rest = self.file.source().get(at..).unwrap_or_default();
+        rest.find('\n').map_or(self.file.source().len(), |newline| at + newline + 1)
+    }
+
+    /// The spaces the line of `at` begins with.
+    pub(crate) fn indent(&self, at: usize) -> &str {
+        let start = self.line_start(at);
+        let line = self.text(start, self.line_end(at));
+        let spaces = line.len() - line.trim_start_matches([' ', '\t']).len();
+        self.text(start, start + spaces)
+    }
+
+    /// Whether only spaces stand before `at` on its line.
+    pub(crate) fn begins_line(&self, at: usize) -> bool {
+        self.text(self.line_start(at), at).trim().is_empty()
+    }
+
+    /// The start of the first line of the comments right above the line of `at`.
+    pub(crate) fn comments_above(&self, at: usize) -> usize {
+        let mut start = self.line_start(at);
+        while start > 0 {
+            let above = self.line_start(start - 1);
+            let first = above + self.indent(above).len();
+            if !self.is_comment(first) {
+                break;
+            }
+            start = above;
+        }
+        start
+    }
+
+    fn is_comment(&self, at: usize) -> bool {
+        let tokens = self.file.tokens();
+        let next = tokens.partition_point(|token| token.span.start < at);
+        let token =
+            tokens.get(next..).unwrap_or_default().iter().find(|t| t.span.start < t.span.end);
+        token.is_some_and(|t| t.kind == TokenKind::Comment && t.span.start == at)
+    }
+
+    /// After the comment that ends the line of `at`, if one does; `at` otherwise.
+    fn after_comment(&self, at: usize) -> usize {
+        let spaces = self.text(at, self.line_end(at));
+        let comment = at + spaces.len() - spaces.trim_start_matches([' ', '\t']).len();
+        if self.is_comment(comment) { self.line_end(at) } else { at }
+    }
+
+    fn at_line_end(&self, at: usize) -> bool {
+        self.text(at, self.line_end(at)).trim().is_empty()
+    }
+
+    /// Whether the items of the brackets are spread over lines.
+    pub(crate) fn is_spread(&self, items: &Items) -> bool {
+        let mut end = items.brackets.inner.start;
+        for span in &items.spans {
+            if self.text(end, span.start).contains('\n') {
+                return true;
+            }
+            end = span.end;
+        }
+        self.text(end, items.brackets.inner.end).contains('\n')
+    }
+
+    /// Whether something in the brackets is a comment.
+    pub(crate) fn has_comments(&self, within: Span) -> bool {
+        let tokens = self.file.tokens();
+        let first = tokens.partition_point(|token| token.span.start < within.start);
+        let inside = tokens.get(first..).unwrap_or_default();
+        let mut inside = inside.iter().take_while(|token| token.span.start < within.end);
+        inside.any(|token| token.kind == TokenKind::Comment)
+    }
+
+    /// After the comma that follows an item, or after the item.
+    fn after_comma(&self, span: Span, limit: usize) -> usize {
+        let tokens = self.file.tokens();
+        let first = tokens.partition_point(|token| token.span.start < span.end);
+        let mut rest = tokens.get(first..).unwrap_or_default().iter();
+        let next = rest.find(|token| !token.kind.is_trivia());
+        match next {
+            Some(t) if t.span.start < limit && self.file.text(t.span) == "," => t.span.end,
+            _ => span.end,
+        }
+    }
+
+    /// Puts an item into brackets, before the item numbered `at` or at the end.
+    pub(crate) fn put(&self, items: &Items, at: usize, text: &str, out: &mut Splices) {
+        if self.is_spread(items) {
+            self.put_on_line(items, at, text, out);
+        } else {
+            self.put_inline(items, at, text, out);
+        }
+    }
+
+    fn put_inline(&self, items: &Items, at: usize, text: &str, out: &mut Splices) {
+        let inner = items.brackets.inner;
+        let width = |text: &str| text.chars().count();
+        let line = self.text(self.line_start(inner.start), self.line_end(inner.start));
+        let breakable = !self.text(inner.start, inner.end).contains('\n');
+        if breakable && width(line) + width(text) + 2 > WIDTH {
+            let indent = self.indent(inner.start);
+            let mut texts: Vec<&str> = items.spans.iter().map(|s| self.file.text(*s)).collect();
+            texts.insert(at.min(texts.len()), text);
+            let step = " ".repeat(INDENT);
+            let lines: String = texts.iter().map(|t| format!("\n{indent}{step}{t},")).collect();
+            out.replace(inner, format!("{lines}\n{indent}"));
+            return;
+        }
+        match (items.spans.get(at), items.spans.last()) {
+            (Some(next), _) => out.insert(next.start, format!("{text}, ")),
+            (None, Some(last)) => out.insert(last.end, format!(", {text}")),
+            (None, None) => out.insert(inner.start, text),
+        }
+    }
+
+    fn put_on_line(&self, items: &Items, at: usize, text: &str, out: &mut Splices) {
+        let inner = items.brackets.inner;
+        let own_line = items.spans.iter().find(|span| self.begins_line(span.start));
+        let step = " ".repeat(INDENT);
+        let indent = match own_line {
+            Some(span) => self.indent(span.start).to_owned(),
+            None => format!("{}{step}", self.indent(inner.start)),
+        };
+        if let Some(next) = items.spans.get(at) {
+            match self.begins_line(next.start) {
+                true => {
+                    let line = self.comments_above(next.start).max(self.next_line(inner.start));
+                    out.insert(line, format!("{indent}{text},\n"));
+                }
+                false => out.insert(next.start, format!("{text}, ")),
+            }
+            return;
+        }
+        let Some(last) = items.spans.last() else {
+            out.insert(self.line_start(inner.end), format!("{indent}{text},\n"));
+            return;
+        };
+        let comma = self.after_comma(*last, inner.end);
+        let end = self.after_comment(comma);
+        let missing = if items.brackets.trailing_comma { "" } else { "," };
+        if !self.at_line_end(end) {
+            let again = if items.brackets.trailing_comma { "," } else { "" };
+            out.insert(comma, format!("{missing}\n{indent}{text}{again}"));
+        } else if comma == end {
+            out.insert(end, format!("{missing}\n{indent}{text},"));
+        } else {
+            out.insert(comma, missing);
+            out.insert(end, format!("\n{indent}{text},"));
+        }
+    }
+
+    /// Takes an item out of its brackets, with the comments that are its own.
+    pub(crate) fn take(&self, items: &Items, at: usize, out: &mut Splices) {
+        let inner = items.brackets.inner;
+        let Some(span) = items.spans.get(at).copied() else { return };
+        let comma = self.after_comma(span, inner.end);
+        let end = self.after_comment(comma);
+        if self.begins_line(span.start) && self.at_line_end(end) && self.line_end(end) < inner.end {
+            let first = self.comments_above(span.start).max(self.next_line(inner.start));
+            let from = first.min(self.line_start(span.start));
+            let to = self.next_line(end);
+            out.replace(Span::new(self.without_blank(from, to, inner.end), to), "");
+            return;
+        }
+        let before = at.checked_sub(1).and_then(|before| items.spans.get(before));
+        match before {
+            Some(before) if at + 1 == items.spans.len() => {
+                let gap = Span::new(before.end, span.start);
+                let from = if self.has_comments(gap) { span.start } else { before.end };
+                let to = if from == span.start { comma } else { span.end };
+                out.replace(Span::new(from, to), "");
+            }
+            _ => {
+                let rest = self.text(comma, self.line_end(comma));
+                let spaces = rest.len() - rest.trim_start_matches([' ', '\t']).len();
+                out.replace(Span::new(span.start, comma + spaces), "");
+            }
+        }
+    }
+
+    /// Of two empty lines that would meet, or one before the closing bracket, one
+    /// goes too.
+    fn without_blank(&self, from: usize, to: usize, close: usize) -> usize {
+        let above = self.line_start(from.saturating_sub(1));
+        let blank = |start: usize| self.text(start, self.line_end(start)).trim().is_empty();
+        let follows = blank(to) || self.line_start(close) == to;
+        if from > 0 && blank(above) && follows { above } else { from }
+    }
+}

@@ -1,0 +1,370 @@
+//! Older forms of the language rewritten into the present ones.
+//!
+//! A form is only rewritten when all of it is written out; what is computed, or
+//! could mean more than its new form, stays and is reported. A comment is never
+//! dropped: a form with one in an odd place stays too.
+
+use crate::edit::binds;
+use crate::error::SyntaxError;
+use crate::fmt::format;
+use crate::lex::Span;
+use crate::splice::{Place, Splices};
+use crate::tree::{ArgKind, Call, Expr, ExprKind, File, Statement, StatementKind};
+
+mod rules;
+mod sandbox;
+#[cfg(test)]
+mod tests;
+
+/// A policy in the present language, as far as that was certain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upgraded {
+    /// Formatted if anything changed, else the source as it was.
+    pub source: String,
+    pub changes: Vec<Change>,
+    pub left: Vec<Left>,
+}
+
+/// Something rewritten, with its line in the source given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    pub line: usize,
+    pub what: &'static str,
+}
+
+/// Something older that stays, with its line in the new source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    pub line: usize,
+    pub why: &'static str,
+}
+
+pub fn upgrade(source: &str) -> Result<Upgraded, SyntaxError> {
+    let (new, changes, left) = pass(source)?;
+    if changes.is_empty() {
+        return Ok(Upgraded { source: source.to_owned(), changes, left });
+    }
+    let new = format(&new)?;
+    let (_, _, left) = pass(&new)?;
+    Ok(Upgraded { source: new, changes, left })
+}
+
+fn pass(source: &str) -> Result<(String, Vec<Change>, Vec<Left>), SyntaxError> {
+    let file = File::parse(source)?;
+    let own = OLDER.iter().copied().filter(|name| binds(file.statements(), name)).collect();
+    let mut pass = Pass { file: &file, own, changes: Vec::new(), left: Vec::new() };
+    let mut out = Splices::default();
+    pass.statements(file.statements(), &mut out);
+    let Pass { mut changes, mut left, .. } = pass;
+    changes.sort_by_key(|change| change.line);
+    left.sort_by_key(|left| left.line);
+    left.dedup();
+    Ok((out.apply(source), changes, left))
+}
+
+/// What an expression is part of, which decides what its parts mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Plain,
+    /// The tree of a policy, whose keys are tools.
+    Tree,
+    TreeKey,
+    /// The file rules of a sandbox, whose keys are paths.
+    Fs,
+    FsKey,
+    Net,
+    Callee,
+}
+
+struct Pass<'a> {
+    file: &'a File,
+    /// Names of older forms that the policy gives a meaning of its own.
+    own: Vec<&'static str>,
+    changes: Vec<Change>,
+    left: Vec<Left>,
+}
+
+const OLDER: &[&str] = &[
+    "Mode", "Tool", "allow", "ask", "deny", "domains", "match", "path", "policy", "sandbox", "tool",
+];
+
+/// The new text, or why the old one stays.
+type Rewritten = Result<String, &'static str>;
+
+const COMMENT: &str = "a comment stands inside it";
+
+impl<'a> Pass<'a> {
+    fn line(&self, span: Span) -> usize {
+        self.file.position(span.start).0
+    }
+
+    fn source(&self, expr: &Expr) -> String {
+        self.file.text(expr.span).to_owned()
+    }
+
+    fn statements(&mut self, statements: &'a [Statement], out: &mut Splices) {
+        for statement in statements {
+            match &statement.kind {
+                StatementKind::Expr(expr) => {
+                    let new = match rules::is_chain(expr) {
+                        true => self.attempt(expr, "a rule in builder form", |p| p.rule(expr)),
+                        false => None,
+                    };
+                    let new = new.unwrap_or_else(|| self.text(expr, Role::Plain));
+                    self.splice(expr, new, out);
+                }
+                StatementKind::Assign { value, .. } | StatementKind::Return(Some(value)) => {
+                    let new = self.text(value, Role::Plain);
+                    self.splice(value, new, out);
+                }
+                StatementKind::Def { body, .. } | StatementKind::For { body, .. } => {
+                    self.statements(body, out);
+                }
+                StatementKind::If(branches) => {
+                    branches.iter().for_each(|branch| self.statements(&branch.body, out));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn splice(&self, expr: &Expr, new: String, out: &mut Splices) {
+        if new != self.file.text(expr.span) {
+            out.replace(expr.span, new);
+        }
+    }
+
+    /// Rewrites, or notes why not and forgets what was rewritten inside.
+    fn attempt(
+        &mut self,
+        expr: &Expr,
+        what: &'static str,
+        rewrite: impl FnOnce(&mut Self) -> Rewritten,
+    ) -> Option<String> {
+        let (changes, left) = (self.changes.len(), self.left.len());
+        let line = self.line(expr.span);
+        self.changes.push(Change { line, what });
+        match rewrite(self) {
+            Ok(text) => Some(text),
+            Err(why) => {
+                self.changes.truncate(changes);
+                self.left.truncate(left);
+                self.left.push(Left { line, why });
+                None
+            }
+        }
+    }
+
+    /// Like [`Self::attempt`], for forms that would drop a comment in them.
+    fn whole(
+        &mut self,
+        expr: &Expr,
+        what: &'static str,
+        rewrite: impl FnOnce(&mut Self) -> Rewritten,
+    ) -> Option<String> {
+        let commented = Place { file: self.file }.has_comments(expr.span);
+        self.attempt(expr, what, |p| if commented { Err(COMMENT) } else { rewrite(p) })
+    }
+
+    /// The expression with everything older in it rewritten.
+    fn text(&mut self, expr: &'a Expr, role: Role) -> String {
+        if let Some(new) = self.rewritten(expr, role) {
+            return new;
+        }
+        let mut text = String::new();
+        let mut end = expr.span.start;
+        for (part, role) in parts(expr, role) {
+            text.push_str(Span::new(end, part.span.start).of(self.file.source()));
+            text.push_str(&self.text(part, role));
+            end = part.span.end;
+        }
+        text.push_str(Span::new(end, expr.span.end).of(self.file.source()));
+        text
+    }
+
+    fn rewritten(&mut self, expr: &'a Expr, role: Role) -> Option<String> {
+        match (&expr.kind, role) {
+            (ExprKind::Name(name), Role::Callee) => match name.as_str() {
+                "Tool" => self.attempt(expr, "`Tool` is `tool`", |_| Ok("tool".to_owned())),
+                "Mode" => self.attempt(expr, "`Mode` is `mode`", |_| Ok("mode".to_owned())),
+                "exe" | "cwd" | "home" | "tempdir" => {
+                    let line = self.line(expr.span);
+                    let why = "an older builder that could not be rewritten";
+                    if self.left.iter().all(|left| left.line != line) {
+                        self.left.push(Left { line, why });
+                    }
+                    None
+                }
+                _ => None,
+            },
+            (ExprKind::List(items, brackets), Role::Fs) => {
+                let what = "file rules as a list are a dict";
+                self.attempt(expr, what, |p| p.fs_list(items, *brackets))
+            }
+            (ExprKind::Call(call), _) => self.call(expr, call, role),
+            _ => None,
+        }
+    }
+
+    fn call(&mut self, expr: &'a Expr, call: &'a Call, role: Role) -> Option<String> {
+        let one_dict = match call.args.as_slice() {
+            [arg] if arg.kind == ArgKind::Positional => {
+                matches!(arg.value.kind, ExprKind::Dict(..)).then_some(&arg.value)
+            }
+            _ => None,
+        };
+        let no_comment_around = |p: &Self, dict: &Expr| {
+            let place = Place { file: p.file };
+            !place.has_comments(Span::new(expr.span.start, dict.span.start))
+                && !place.has_comments(Span::new(dict.span.end, expr.span.end))
+        };
+        let name = call.name().filter(|name| !self.own.contains(name))?;
+        match (name, role) {
+            ("tool" | "Tool", Role::TreeKey) => {
+                rules::tool_names(call)?;
+                self.whole(expr, "`tool(…)` at the root is the bare name", |p| p.tool_key(call))
+            }
+            ("allow" | "deny" | "ask", _) => {
+                let older = |arg: &crate::tree::Arg| matches!(&arg.kind, ArgKind::Named(name) if capability(&name.text).is_some());
+                call.args.iter().any(older).then_some(())?;
+                self.whole(expr, "capabilities are letters", |p| p.effect(call, None))
+            }
+            ("match", _) => self.attempt(expr, "`match({…})` is the dict", |p| match one_dict {
+                Some(dict) if no_comment_around(p, dict) => Ok(p.text(dict, role)),
+                Some(_) => Err(COMMENT),
+                None => Err("`match` of something other than a dict that is written out"),
+            }),
+            ("domains", _) => self.attempt(expr, "`domains({…})` is the dict", |p| match one_dict
+            {
+                Some(dict) if role == Role::Net && no_comment_around(p, dict) => {
+                    Ok(p.text(dict, Role::Plain))
+                }
+                Some(_) if role == Role::Net => Err(COMMENT),
+                _ => Err("`domains` that is not the whole network rule"),
+            }),
+            ("path", Role::FsKey) => {
+                self.whole(expr, "`path(…)` in file rules is the bare string", |p| {
+                    p.path_key(call)
+                })
+            }
+            ("sandbox", _) => {
+                let tree = sandbox::tree_form(call)?;
+                let what = "a sandbox as a tree has keyword arguments";
+                self.attempt(expr, what, |p| p.sandbox(call, tree))
+            }
+            ("policy", _) if call.named("rules").is_some() => {
+                let line = self.line(expr.span);
+                let why = "rules in a list are tried in order, which a tree does not say";
+                self.left.push(Left { line, why });
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// An effect with its capabilities as letters, and the sandbox of a builder.
+    fn effect(&mut self, call: &'a Call, sandbox: Option<&'a Expr>) -> Rewritten {
+        let name = match &call.callee.kind {
+            ExprKind::Name(name) => name,
+            ExprKind::Dot { name, .. } => &name.text,
+            _ => return Err("an effect that is computed"),
+        };
+        let mut letters = Vec::new();
+        let mut args = Vec::new();
+        let mut given = false;
+        for arg in &call.args {
+            match &arg.kind {
+                ArgKind::Named(keyword) if let Some(letter) = capability(&keyword.text) => {
+                    given = true;
+                    match arg.value.name() {
+                        Some("True") => letters.push(letter),
+                        Some("False") => {}
+                        _ => return Err("a capability that is computed"),
+                    }
+                }
+                ArgKind::Named(keyword) => {
+                    let value = self.text(&arg.value, Role::Plain);
+                    args.push(format!("{} = {value}", keyword.text));
+                }
+                ArgKind::Positional if args.is_empty() => {
+                    args.push(self.text(&arg.value, Role::Plain));
+                }
+                _ => return Err("an effect whose arguments are computed"),
+            }
+        }
+        if given {
+            if letters.is_empty() || call.positional().next().is_some() {
+                return Err("capabilities that are given twice or not at all");
+            }
+            letters.sort_by_key(|letter| "rwcdx".find(*letter));
+            letters.dedup();
+            args.insert(0, format!("\"{}\"", String::from_iter(letters)));
+        }
+        if let Some(sandbox) = sandbox {
+            args.push(format!("sandbox = {}", self.text(sandbox, Role::Plain)));
+        }
+        Ok(format!("{name}({})", args.join(", ")))
+    }
+}
+
+fn capability(keyword: &str) -> Option<char> {
+    match keyword {
+        "read" => Some('r'),
+        "write" => Some('w'),
+        "create" => Some('c'),
+        "delete" => Some('d'),
+        "execute" => Some('x'),
+        _ => None,
+    }
+}
+
+/// The expressions below one, in source order, with what they are part of.
+fn parts(expr: &Expr, role: Role) -> Vec<(&Expr, Role)> {
+    match (&expr.kind, role) {
+        (ExprKind::Dict(entries, _), Role::Tree) => {
+            let value = |key: &Expr| match key.call().and_then(Call::name) {
+                Some("mode" | "Mode" | "agent") => Role::Tree,
+                _ => Role::Plain,
+            };
+            let both = |e: &'_ crate::tree::Entry| value(&e.key);
+            entries.iter().flat_map(|e| [(&e.key, Role::TreeKey), (&e.value, both(e))]).collect()
+        }
+        (ExprKind::Dict(entries, _), Role::Fs) => {
+            let value = |value: &Expr| match value.kind {
+                ExprKind::Dict(..) => Role::Fs,
+                _ => Role::Plain,
+            };
+            entries
+                .iter()
+                .flat_map(|e| [(&e.key, Role::FsKey), (&e.value, value(&e.value))])
+                .collect()
+        }
+        (ExprKind::Tuple(items, _), Role::TreeKey | Role::FsKey) => {
+            items.iter().map(|item| (item, role)).collect()
+        }
+        (ExprKind::Call(call), _) => {
+            let name = call.name();
+            let mut position = 0;
+            let args = call.args.iter().map(|arg| {
+                let place = position;
+                position += usize::from(arg.kind == ArgKind::Positional);
+                let named = match &arg.kind {
+                    ArgKind::Named(keyword) => keyword.text.as_str(),
+                    ArgKind::Positional => "",
+                    _ => return (&arg.value, Role::Plain),
+                };
+                let role = match (name, named, place) {
+                    (Some("when"), "", 0) | (Some("policy"), "", 1) => Role::Tree,
+                    (Some("when" | "policy"), "tree", _) => Role::Tree,
+                    (Some("merge"), "", _) if role == Role::Tree => Role::Tree,
+                    (Some("sandbox"), "fs", _) => Role::Fs,
+                    (Some("sandbox"), "net", _) => Role::Net,
+                    _ => Role::Plain,
+                };
+                (&arg.value, role)
+            });
+            [(call.callee.as_ref(), Role::Callee)].into_iter().chain(args).collect()
+        }
+        _ => expr.children().into_iter().map(|child| (child, Role::Plain)).collect(),
+    }
+}

@@ -1,0 +1,118 @@
+//! Rules in builder form: `exe("git", args = ["push"]).deny()`.
+
+use super::{Pass, Rewritten};
+use crate::tree::{ArgKind, Call, Expr, ExprKind, Name};
+
+/// `base(…).a(…).b(…)`: the call at the base, and the calls on it in order.
+pub(super) struct Chain<'a> {
+    pub(super) base: &'a Call,
+    pub(super) calls: Vec<(&'a Name, &'a Call)>,
+}
+
+pub(super) fn chain(expr: &Expr) -> Option<Chain<'_>> {
+    let mut calls = Vec::new();
+    let mut call = expr.call()?;
+    while let ExprKind::Dot { object, name } = &call.callee.kind {
+        calls.push((name, call));
+        call = object.call()?;
+    }
+    call.name()?;
+    calls.reverse();
+    Some(Chain { base: call, calls })
+}
+
+/// Whether a statement is a rule in builder form.
+pub(super) fn is_chain(expr: &Expr) -> bool {
+    chain(expr).is_some_and(|chain| {
+        matches!(chain.base.name(), Some("exe" | "tool" | "Tool")) && !chain.calls.is_empty()
+    })
+}
+
+/// The names given to `tool`, as expressions.
+pub(super) fn tool_names(call: &Call) -> Option<Vec<&Expr>> {
+    let [arg] = call.args.as_slice() else { return None };
+    if arg.kind != ArgKind::Positional {
+        return None;
+    }
+    alternatives(&arg.value)
+}
+
+fn alternatives(expr: &Expr) -> Option<Vec<&Expr>> {
+    let names: Vec<&Expr> = match &expr.kind {
+        ExprKind::String(_) => vec![expr],
+        ExprKind::List(items, _) | ExprKind::Tuple(items, _) => items.iter().collect(),
+        _ => return None,
+    };
+    let all = !names.is_empty() && names.iter().all(|name| name.string().is_some());
+    all.then_some(names)
+}
+
+impl<'a> Pass<'a> {
+    pub(super) fn tool_key(&mut self, call: &'a Call) -> Rewritten {
+        let names = tool_names(call).ok_or("a tool that is computed")?;
+        Ok(self.key(&names))
+    }
+
+    fn key(&self, names: &[&Expr]) -> String {
+        let texts: Vec<String> = names.iter().map(|name| self.source(name)).collect();
+        match texts.as_slice() {
+            [only] => only.clone(),
+            _ => format!("({})", texts.join(", ")),
+        }
+    }
+
+    pub(super) fn rule(&mut self, expr: &'a Expr) -> Rewritten {
+        let place = crate::splice::Place { file: self.file };
+        if place.has_comments(expr.span) {
+            return Err(super::COMMENT);
+        }
+        let Chain { base, calls } = chain(expr).ok_or("a rule that is computed")?;
+        let ((effect, call), before) = calls.split_last().ok_or("a rule without an effect")?;
+        if !matches!(effect.text.as_str(), "allow" | "deny" | "ask") {
+            return Err("a rule that does not end in an effect");
+        }
+        let sandbox = match before {
+            [] => None,
+            [(name, call)] if name.text == "sandbox" => match call.args.as_slice() {
+                [arg] if arg.kind == ArgKind::Positional => Some(&arg.value),
+                _ => return Err("`sandbox` takes one sandbox"),
+            },
+            _ => return Err("a builder that is not known"),
+        };
+        let mut text = self.effect(call, sandbox)?;
+        for key in self.keys(base)?.iter().rev() {
+            text = format!("{{{key}: {text}}}");
+        }
+        Ok(format!("when({text})"))
+    }
+
+    fn keys(&mut self, base: &'a Call) -> Result<Vec<String>, &'static str> {
+        if base.name() != Some("exe") {
+            let names = tool_names(base).ok_or("a tool that is not named")?;
+            return Ok(vec![self.key(&names)]);
+        }
+        let mut keys = vec!["\"Bash\"".to_owned()];
+        let mut programs = base.positional();
+        let named = programs.next().and_then(alternatives);
+        keys.push(self.key(&named.ok_or("a program that is not named")?));
+        if programs.next().is_some() {
+            return Err("a program with positional arguments");
+        }
+        for arg in &base.args {
+            match &arg.kind {
+                ArgKind::Positional => {}
+                ArgKind::Named(name) if name.text == "args" => {
+                    let ExprKind::List(items, _) = &arg.value.kind else {
+                        return Err("arguments that are computed");
+                    };
+                    for item in items {
+                        let words = alternatives(item).ok_or("an argument that is not a word")?;
+                        keys.push(self.key(&words));
+                    }
+                }
+                _ => return Err("an option of `exe` that is not known"),
+            }
+        }
+        Ok(keys)
+    }
+}

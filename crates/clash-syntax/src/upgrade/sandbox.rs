@@ -1,0 +1,266 @@
+//! Sandboxes in older forms: paths as builder chains, and the tree form.
+
+use super::rules::{Chain, chain};
+use super::{Pass, Rewritten, Role};
+use crate::edit::quote;
+use crate::lex::{Span, TokenKind};
+use crate::tree::{ArgKind, Brackets, Call, Entry, Expr, ExprKind};
+
+/// The name and tree of `sandbox("n", {default(): …, path(p): …})`.
+pub(super) fn tree_form(call: &Call) -> Option<(&Expr, &Expr)> {
+    let mut positional = call.positional();
+    let (name, tree) = (positional.next()?, positional.next()?);
+    positional.next().is_none().then_some((name, tree))
+}
+
+impl<'a> Pass<'a> {
+    pub(super) fn path_key(&mut self, call: &'a Call) -> Rewritten {
+        const ODD: &str = "`path` with more than a path that is written out";
+        match call.args.as_slice() {
+            [path] if path.value.string().is_some() && path.kind == ArgKind::Positional => {
+                Ok(self.source(&path.value))
+            }
+            [path, option] if path.value.string().is_some() => {
+                match (&option.kind, option.value.name()) {
+                    (ArgKind::Named(name), Some("True")) if name.text == "worktree" => Ok(format!(
+                        "subpath({}, follow_worktrees = True)",
+                        self.source(&path.value)
+                    )),
+                    _ => Err(ODD),
+                }
+            }
+            _ => Err(ODD),
+        }
+    }
+
+    /// The comments before each item on lines of their own, the one behind it,
+    /// and those at the end.
+    fn around(&self, inner: Span, spans: &[Span]) -> (Vec<(String, String)>, String) {
+        let mut around = vec![(String::new(), String::new()); spans.len()];
+        let mut end = String::new();
+        let mut alone = false;
+        let tokens = self.file.tokens();
+        let first = tokens.partition_point(|token| token.span.start < inner.start);
+        let inside = tokens.get(first..).unwrap_or_default();
+        for token in inside.iter().take_while(|token| token.span.start < inner.end) {
+            if spans.iter().any(|span| span.contains(token.span)) {
+                alone = false;
+                continue;
+            }
+            match token.kind {
+                TokenKind::Comment => {
+                    let text = self.file.text(token.span).trim_end();
+                    let next = spans.partition_point(|span| span.start < token.span.start);
+                    let before = next.checked_sub(1).and_then(|at| around.get_mut(at));
+                    match before {
+                        Some((_, behind)) if !alone && behind.is_empty() => {
+                            behind.push_str(&format!("  {text}"));
+                        }
+                        _ => match around.get_mut(next) {
+                            Some((above, _)) => above.push_str(&format!("{text}\n")),
+                            None => end.push_str(&format!("{text}\n")),
+                        },
+                    }
+                }
+                TokenKind::Break => alone = true,
+                TokenKind::Space => {}
+                _ => alone = false,
+            }
+        }
+        (around, end)
+    }
+
+    /// File rules as a list of builder chains, as a dict.
+    pub(super) fn fs_list(&mut self, items: &'a [Expr], brackets: Brackets) -> Rewritten {
+        let spans: Vec<Span> = items.iter().map(|item| item.span).collect();
+        let (around, end) = self.around(brackets.inner, &spans);
+        let mut keys: Vec<String> = Vec::new();
+        let mut text = "{\n".to_owned();
+        for (item, (above, behind)) in items.iter().zip(around) {
+            if (crate::splice::Place { file: self.file }).has_comments(item.span) {
+                return Err(super::COMMENT);
+            }
+            let (key, effect) = self.fs_chain(item)?;
+            if keys.contains(&key) {
+                return Err("two rules for the same path");
+            }
+            text.push_str(&format!("{above}{key}: {effect},{behind}\n"));
+            keys.push(key);
+        }
+        Ok(format!("{text}{end}}}"))
+    }
+
+    fn fs_chain(&mut self, expr: &'a Expr) -> Result<(String, String), &'static str> {
+        let Chain { base, calls } = chain(expr).ok_or("a file rule that is computed")?;
+        let mut path = match base.name() {
+            Some("cwd") => "$PWD".to_owned(),
+            Some("home") => "$HOME".to_owned(),
+            Some("tempdir") => "$TMPDIR".to_owned(),
+            _ => return Err("a file rule that does not begin with a known directory"),
+        };
+        let worktrees = match base.args.as_slice() {
+            [] => false,
+            [arg] => match (&arg.kind, arg.value.name()) {
+                (ArgKind::Named(name), Some(value @ ("True" | "False")))
+                    if name.text == "follow_worktrees" =>
+                {
+                    value == "True"
+                }
+                _ => return Err("an option of the directory that is not known"),
+            },
+            _ => return Err("options of the directory that are not known"),
+        };
+        let ((effect, call), steps) = calls.split_last().ok_or("a path without an effect")?;
+        if !matches!(effect.text.as_str(), "allow" | "deny" | "ask") {
+            return Err("a file rule that does not end in an effect");
+        }
+        let mut kind = None;
+        for (step, call) in steps {
+            if kind.is_some() {
+                return Err("a path that goes on after it has ended");
+            }
+            let arg = match call.args.as_slice() {
+                [] => None,
+                [arg] if arg.kind == ArgKind::Positional => {
+                    Some(arg.value.string().ok_or("a path that is computed")?)
+                }
+                _ => return Err("a path that is computed"),
+            };
+            match (step.text.as_str(), arg) {
+                ("child", Some(name)) => join(&mut path, name)?,
+                ("child", None) => kind = Some("children"),
+                ("recurse", None) => kind = Some("below"),
+                ("file", name) => {
+                    join(&mut path, name.unwrap_or_default())?;
+                    kind = Some("file");
+                }
+                // Whether a pattern is meant below the directory is only certain
+                // when it names the whole path.
+                ("match", Some(pattern)) if pattern.starts_with('/') => {
+                    path = pattern.to_owned();
+                    kind = Some("match");
+                }
+                ("match", _) => return Err("a pattern that does not name the whole path"),
+                _ => return Err("a step of the path that is not known"),
+            }
+        }
+        let joined = steps.iter().any(|(step, _)| step.text == "child");
+        let key = match kind {
+            Some("below") if worktrees => {
+                format!("subpath({}, follow_worktrees = True)", quote(&path))
+            }
+            _ if worktrees => return Err("worktrees of something other than a whole directory"),
+            Some("below") => format!("subpath({})", quote(&path)),
+            Some("file") => format!("literal({})", quote(&path)),
+            Some("match") => format!("regex({})", quote(&path)),
+            Some(_) => format!("glob({})", quote(&format!("{path}/*"))),
+            None if joined => format!("glob({})", quote(&format!("{path}/*"))),
+            None => return Err("a directory that does not say what in it is meant"),
+        };
+        Ok((key, self.effect(call, None)?))
+    }
+
+    /// The tree form with keyword arguments.
+    pub(super) fn sandbox(&mut self, call: &'a Call, form: (&'a Expr, &'a Expr)) -> Rewritten {
+        let (name, tree) = form;
+        let ExprKind::Dict(entries, brackets) = &tree.kind else {
+            return Err("a sandbox whose tree is computed");
+        };
+        let place = crate::splice::Place { file: self.file };
+        let inner = call.brackets.inner;
+        if place.has_comments(Span::new(inner.start, tree.span.start))
+            || place.has_comments(Span::new(tree.span.end, inner.end))
+        {
+            return Err(super::COMMENT);
+        }
+        let spans: Vec<Span> = entries.iter().map(|entry| entry.span).collect();
+        let (around, end) = self.around(brackets.inner, &spans);
+        let (mut fs, mut net) = (String::new(), String::new());
+        let (mut default, mut network) = (None, None);
+        for (entry, (above, behind)) in entries.iter().zip(around) {
+            let line = |text: String| format!("{above}{text},{behind}\n");
+            match entry.key.call().map(|call| (call.name(), call.args.len())) {
+                Some((Some("default"), 0)) => {
+                    let text = format!("default = {}", self.text(&entry.value, Role::Plain));
+                    default = Some(line(text));
+                }
+                Some((Some("network"), 0)) => {
+                    let value = self.text(&entry.value, Role::Plain);
+                    network =
+                        Some((line(format!("net = {value}")), line(format!("default(): {value}"))));
+                }
+                Some((Some("domain" | "localhost"), _)) => {
+                    net.push_str(&line(self.host(entry)?));
+                }
+                _ => fs.push_str(&line(self.file_rule(entry)?)),
+            }
+        }
+        let mut args = format!("name = {},\n{}", self.source(name), default.unwrap_or_default());
+        if !fs.is_empty() || !end.is_empty() {
+            args.push_str(&format!("fs = {{\n{fs}{end}}},\n"));
+        }
+        match network {
+            Some((alone, _)) if net.is_empty() => args.push_str(&alone),
+            Some((_, rest)) => args.push_str(&format!("net = {{\n{net}{rest}}},\n")),
+            None if net.is_empty() => {}
+            None => args.push_str(&format!("net = {{\n{net}}},\n")),
+        }
+        for arg in call.args.iter().filter(|arg| arg.kind != ArgKind::Positional) {
+            match &arg.kind {
+                ArgKind::Named(given) if given.text == "doc" => {
+                    args.push_str(&format!("doc = {},\n", self.text(&arg.value, Role::Plain)));
+                }
+                _ => return Err("a sandbox as a tree with more arguments"),
+            }
+        }
+        Ok(format!("sandbox(\n{args})"))
+    }
+
+    fn host(&mut self, entry: &'a Entry) -> Rewritten {
+        let value = self.text(&entry.value, Role::Plain);
+        let call = entry.key.call().ok_or("a host that is computed")?;
+        let key = match (call.name(), call.args.as_slice()) {
+            (Some("domain"), [arg]) if arg.value.string().is_some() => self.source(&arg.value),
+            (Some("localhost"), _) => self.source(&entry.key),
+            _ => return Err("a host that is computed"),
+        };
+        Ok(format!("{key}: {value}"))
+    }
+
+    fn file_rule(&mut self, entry: &'a Entry) -> Rewritten {
+        let known = |key: &Expr| {
+            let name = key.call().and_then(Call::name);
+            let plain = key.call().is_some_and(|call| call.args.len() == 1);
+            key.string().is_some()
+                || matches!(name, Some("path" | "subpath"))
+                || plain && matches!(name, Some("glob" | "literal" | "regex"))
+        };
+        let all = match &entry.key.kind {
+            ExprKind::Tuple(items, _) => items.iter().all(known),
+            _ => known(&entry.key),
+        };
+        if !all {
+            return Err("a key that is neither a path nor a host");
+        }
+        let key = match entry.key.call() {
+            Some(call) if call.name() == Some("path") => self.path_key(call)?,
+            _ => self.text(&entry.key, Role::FsKey),
+        };
+        let role = match entry.value.kind {
+            ExprKind::Dict(..) => Role::Fs,
+            _ => Role::Plain,
+        };
+        Ok(format!("{key}: {}", self.text(&entry.value, role)))
+    }
+}
+
+fn join(path: &mut String, name: &str) -> Result<(), &'static str> {
+    if name.starts_with('/') || name.contains('$') || name.split('/').any(|part| part == "..") {
+        return Err("a path that leaves its directory");
+    }
+    if !name.is_empty() {
+        path.push('/');
+        path.push_str(name.trim_matches('/'));
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! Changing policy files: shown first, written whole or not at all, and kept so
+//! that they can be taken back.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cmd::unless_closed;
+use crate::dirs::{Dirs, write_private};
+use crate::replace_file::replace;
+use crate::say;
+use crate::ui::{Failure, Out, confirm};
+
+/// A file that is to hold another text. `None`: there is no such file.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Change {
+    pub(super) file: PathBuf,
+    pub(super) before: Option<String>,
+    pub(super) after: Option<String>,
+}
+
+/// What one command changed.
+#[derive(Debug, Deserialize, Serialize)]
+struct Edit {
+    v: u32,
+    changes: Vec<Change>,
+}
+
+const VERSION: u32 = 1;
+/// As many edits can be taken back.
+const KEPT: usize = 50;
+
+/// How a command that changes policies is to be carried out.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct How {
+    /// Do not ask
+    #[arg(long, short)]
+    pub(super) yes: bool,
+    /// Only show what would change
+    #[arg(long, conflicts_with = "yes")]
+    pub(super) dry_run: bool,
+}
+
+impl Change {
+    /// A change of a file as it is now.
+    pub(super) fn of(file: &Path, after: String) -> Result<Self, Failure> {
+        let before = read(file)?;
+        Ok(Self { file: file.to_path_buf(), before, after: Some(after) })
+    }
+
+    fn is_none(&self) -> bool {
+        self.before == self.after
+    }
+
+    fn diff(&self) -> String {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let name = self.file.display().to_string();
+        say::in_full(&clash_syntax::diff(&text(&self.before), &text(&self.after), &name))
+    }
+
+    fn apply(&self) -> io::Result<()> {
+        let before = self.before.as_deref().unwrap_or_default();
+        match &self.after {
+            Some(after) => {
+                if let Some(dir) = self.file.parent() {
+                    fs::create_dir_all(dir)?;
+                }
+                replace(&self.file, before, after)
+            }
+            None if fs::read_to_string(&self.file)? == before => fs::remove_file(&self.file),
+            None => Err(io::Error::other("another program changed it just now; try again")),
+        }
+    }
+}
+
+/// The text of a policy; `None` if there is no such file.
+pub(super) fn read(file: &Path) -> Result<Option<String>, Failure> {
+    match fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::new(format!("cannot read {}: {error}", file.display()))),
+    }
+}
+
+/// Shows changes, asks, makes them and remembers them. `false`: only shown.
+pub(super) fn carry_out(
+    out: &mut Out,
+    dirs: &Dirs,
+    mut changes: Vec<Change>,
+    how: How,
+) -> Result<bool, Failure> {
+    changes.retain(|change| !change.is_none());
+    if changes.is_empty() {
+        out.line("nothing to change")?;
+        return Ok(false);
+    }
+    if !agreed(out, &changes, how)? {
+        return Ok(false);
+    }
+    make(&changes)?;
+    remember(dirs, changes)?;
+    Ok(true)
+}
+
+fn agreed(out: &mut Out, changes: &[Change], how: How) -> Result<bool, Failure> {
+    for change in changes {
+        unless_closed(out.line(change.diff().trim_end()))?;
+    }
+    if how.dry_run {
+        return Ok(false);
+    }
+    if !how.yes && !confirm("Make this change?")? {
+        return Err(Failure::new("nothing was changed"));
+    }
+    Ok(true)
+}
+
+fn make(changes: &[Change]) -> Result<(), Failure> {
+    changes.iter().try_for_each(|change| {
+        change.apply().map_err(|error| {
+            Failure::new(format!("cannot change {}: {error}", change.file.display()))
+        })
+    })
+}
+
+fn edits(dirs: &Dirs) -> PathBuf {
+    dirs.state.join("edits")
+}
+
+/// The files of all edits, the oldest first: their names are times.
+fn recorded(dirs: &Dirs) -> Vec<PathBuf> {
+    let entries = fs::read_dir(edits(dirs)).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .collect();
+    files.sort();
+    files
+}
+
+fn remember(dirs: &Dirs, changes: Vec<Change>) -> Result<(), Failure> {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let name = format!("{:020}-{:010}.json", since.as_nanos(), std::process::id());
+    let text = serde_json::to_vec(&Edit { v: VERSION, changes })?;
+    write_private(&edits(dirs).join(name), &text)?;
+    let recorded = recorded(dirs);
+    let old = recorded.len().saturating_sub(KEPT);
+    recorded.iter().take(old).try_for_each(fs::remove_file)?;
+    Ok(())
+}
+
+/// Puts back what the last `clash policy` command changed. Refuses if the file was
+/// changed since then.
+#[derive(Debug, clap::Args)]
+pub(crate) struct UndoArgs {
+    #[command(flatten)]
+    how: How,
+}
+
+impl UndoArgs {
+    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        let dirs = Dirs::from_env()?;
+        let Some(file) = recorded(&dirs).pop() else {
+            return Err(Failure::new("there is no change to take back"));
+        };
+        let edit: Edit = serde_json::from_slice(&fs::read(&file)?)?;
+        if edit.v != VERSION {
+            return Err(Failure::new("the last change was made by another version of clash"));
+        }
+        let mut back = Vec::new();
+        for Change { file, before, after } in edit.changes.into_iter().rev() {
+            if read(&file)? != after {
+                let message = format!("{} was changed since; edit it by hand", file.display());
+                return Err(Failure::new(message));
+            }
+            back.push(Change { file, before: after, after: before });
+        }
+        if agreed(out, &back, self.how)? {
+            make(&back)?;
+            fs::remove_file(&file)?;
+            unless_closed(out.line("taken back"))?;
+        }
+        Ok(crate::exit::OK)
+    }
+}

@@ -1,0 +1,70 @@
+//! `clash policy check`: every mistake and every warning, with its place.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::files;
+use crate::cmd::unless_closed;
+use crate::exit;
+use crate::policy::{Finding, Report};
+use crate::ui::{Failure, Out, Tone};
+
+/// Compiles every layer anew and shows what the compiler says.
+///
+/// A mistake is what does not compile, a failing expect() among them: until it is
+/// put right, every action is denied. A warning is what compiles and is probably
+/// not what was meant. Exit status: 0 without mistakes, 1 with one.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// This file on its own, as if it were the user's policy
+    file: Option<PathBuf>,
+    /// Warnings fail as well
+    #[arg(long)]
+    strict: bool,
+    /// Everything as JSON
+    #[arg(long)]
+    json: bool,
+    /// The project; found from the working directory if not given
+    #[arg(long, value_name = "DIR", conflicts_with = "file")]
+    project: Option<PathBuf>,
+}
+
+impl Args {
+    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        let (_, report) = files(self.file.as_deref(), self.project)?.check()?;
+        let Report { mistakes, warnings, .. } = &report;
+        let ok = mistakes.is_empty() && (!self.strict || warnings.is_empty());
+        unless_closed(if self.json {
+            out.json(&json!({"ok": ok, "mistakes": mistakes, "warnings": warnings}))
+        } else {
+            text(out, &report)
+        })?;
+        Ok(if ok { exit::OK } else { exit::FAILED })
+    }
+}
+
+fn text(out: &mut Out, Report { mistakes, warnings, .. }: &Report) -> std::io::Result<()> {
+    let all = mistakes.iter().map(|found| ("mistake", Tone::Bad, found));
+    let all = all.chain(warnings.iter().map(|found| ("warning", Tone::Care, found)));
+    for (word, tone, Finding { text, .. }) in all {
+        let word = out.tone(tone, word);
+        out.line(format!("{word}: {text}\n"))?;
+    }
+    let count = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    };
+    out.line(match (mistakes.len(), warnings.len()) {
+        (0, 0) => "no mistakes, no warnings".to_owned(),
+        (0, found) => format!("no mistakes, {}", count(found, "warning")),
+        (found, 0) => format!("{}: every action is denied", count(found, "mistake")),
+        (found, more) => {
+            format!(
+                "{}, {}: every action is denied",
+                count(found, "mistake"),
+                count(more, "warning")
+            )
+        }
+    })
+}

@@ -1,0 +1,168 @@
+//! `clash policy diff`: what becomes more or less permitted, with an example of
+//! each.
+
+use std::io;
+use std::path::PathBuf;
+
+use clash_policy::compare::{
+    ActionChange, Change, Comparison, Grant, GrantChange, Outcome, SandboxChange, compare,
+};
+use clash_policy::path::NoLinks;
+use clash_policy::{Places, World};
+use serde_json::{Value, json};
+
+use super::alone;
+use crate::cmd::unless_closed;
+use crate::decision::readable_by_tools;
+use crate::policy::Policy;
+use crate::say;
+use crate::ui::{Failure, Out, Tone};
+
+/// Compares what two policies decide, not how they are written.
+///
+/// Each file is compiled on its own above the built-in rules. Actions that stand
+/// for everything either of them names, and for what neither names, are decided by
+/// both; sandboxes of the same name are compared by what they grant. Paths are
+/// those of an imagined machine. Prints nothing if no difference is found.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    old: PathBuf,
+    new: PathBuf,
+    /// Everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        let (old, new) = (alone(&self.old)?.compile()?, alone(&self.new)?.compile()?);
+        let found = differences(&old, &new)?;
+        unless_closed(if self.json { out.json(&as_json(&found)) } else { text(out, &found) })
+    }
+}
+
+/// What two policies decide differently on an imagined machine.
+pub(in crate::cmd) fn differences(old: &Policy, new: &Policy) -> Result<Comparison, Failure> {
+    let (places, baseline) = (Places::imagined(), readable_by_tools());
+    let world = World {
+        places: &places,
+        cwd: &places.project,
+        links: &NoLinks,
+        baseline: &baseline,
+        cage: &[],
+    };
+    let (old, new) = (old.ir()?, new.ir()?);
+    Ok(compare((old, &old.to_layers()?), (new, &new.to_layers()?), &world)?)
+}
+
+pub(in crate::cmd) fn text(out: &mut Out, found: &Comparison) -> io::Result<()> {
+    let titles = [
+        (Change::More, "more permitted", Tone::Care),
+        (Change::Less, "less permitted", Tone::Good),
+        (Change::Different, "in another sandbox, which grants more and less", Tone::Care),
+    ];
+    for (change, title, tone) in titles {
+        let changed: Vec<&ActionChange> =
+            found.actions.iter().filter(|action| action.change == change).collect();
+        if !changed.is_empty() {
+            out.line(out.tone(tone, title))?;
+            actions(out, &changed)?;
+        }
+    }
+    for sandbox in &found.sandboxes {
+        grants(out, sandbox)?;
+    }
+    if !found.complete {
+        out.line("these policies tell more actions apart than were looked at")?;
+    }
+    Ok(())
+}
+
+/// One example for all actions that the same rules decide alike.
+fn actions(out: &mut Out, changed: &[&ActionChange]) -> io::Result<()> {
+    let mut alike: Vec<(&ActionChange, usize)> = Vec::new();
+    for action in changed {
+        let same = |(known, _): &&mut (&ActionChange, usize)| {
+            (&known.old, &known.new, &known.witness.action.tool)
+                == (&action.old, &action.new, &action.witness.action.tool)
+        };
+        match alike.iter_mut().find(same) {
+            Some((_, count)) => *count += 1,
+            None => alike.push((action, 0)),
+        }
+    }
+    for (ActionChange { witness, old, new, .. }, others) in alike {
+        let more = match others {
+            0 => String::new(),
+            1 => ", and 1 like it".to_owned(),
+            others => format!(", and {others} like it"),
+        };
+        out.line(format!(
+            "  {}: {} → {}{more}",
+            say::brief(&witness.shown),
+            outcome(old),
+            outcome(new)
+        ))?;
+    }
+    Ok(())
+}
+
+fn outcome(Outcome { effect, sandbox, place }: &Outcome) -> String {
+    let sandbox = sandbox.as_ref().map_or_else(String::new, |name| format!(" in {name}"));
+    let place = place.as_ref().map_or_else(String::new, |span| format!(" ({span})"));
+    format!("{effect}{sandbox}{place}")
+}
+
+fn grants(out: &mut Out, sandbox: &SandboxChange) -> io::Result<()> {
+    out.line(format!("sandbox {} ({})", out.tone(Tone::Strong, &sandbox.name), sandbox.place))?;
+    sandbox.grants.iter().try_for_each(|GrantChange { change, what, old, new }| {
+        out.line(format!("  {}: {}: {old} → {new}", change.word(), say::brief(&grant(what))))
+    })
+}
+
+fn grant(what: &Grant) -> String {
+    match what {
+        Grant::Path { path, caps } => format!("{path} ({})", say::words(*caps)),
+        Grant::Host { host, port } => format!("host {host}:{port}"),
+        Grant::Variable(name) => format!("variable ${name}"),
+        Grant::Port(port) => format!("serving port {port}"),
+        Grant::Limit(name) => format!("limit {name}"),
+        Grant::Protection(name) => format!("changing protected paths ({name})"),
+        Grant::Confinement => "confinement".to_owned(),
+    }
+}
+
+pub(in crate::cmd) fn as_json(found: &Comparison) -> Value {
+    let outcome = |it: &Outcome| {
+        let at = it.place.as_ref().map(ToString::to_string);
+        json!({"effect": it.effect.word(), "sandbox": it.sandbox, "at": at})
+    };
+    let actions: Vec<Value> = found
+        .actions
+        .iter()
+        .map(|it| {
+            let (action, what) = (&it.witness.action, &it.witness.shown);
+            json!({
+                "change": it.change.word(), "what": what, "tool": action.tool,
+                "mode": action.mode, "agent": action.agent,
+                "old": outcome(&it.old), "new": outcome(&it.new),
+            })
+        })
+        .collect();
+    let sandboxes: Vec<Value> = found
+        .sandboxes
+        .iter()
+        .map(|it| {
+            let grants = it.grants.iter().map(|one| {
+                json!({
+                    "change": one.change.word(), "what": grant(&one.what),
+                    "old": one.old, "new": one.new,
+                })
+            });
+            json!({
+                "name": it.name, "at": it.place.to_string(), "grants": grants.collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    json!({"actions": actions, "sandboxes": sandboxes, "complete": found.complete})
+}

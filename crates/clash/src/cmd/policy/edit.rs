@@ -1,0 +1,269 @@
+//! `clash policy allow|ask|deny|remove`: a rule changed in a policy's text. What
+//! would be written is compiled first, and refused if the rule would not hold.
+
+use std::path::{Path, PathBuf};
+
+use clash_policy::decide::Decision;
+use clash_policy::tool::{Kind, canonical};
+use clash_policy::{Action, Effect};
+use clash_syntax::edit::{self, Key};
+use serde_json::{Map, Value};
+
+use super::change::{Change, How, carry_out, read};
+use crate::cmd::project;
+use crate::decision::{Scene, decide_by};
+use crate::dirs::Dirs;
+use crate::policy::{Files, Policy, SESSION_POLICY};
+use crate::session::Session;
+use crate::tool_input::{self, From};
+use crate::ui::{Failure, Out};
+use crate::{env, exit, say};
+
+/// The rule, by the words that lead to it.
+#[derive(Debug, clap::Args)]
+struct Rule {
+    /// The command's words; for another tool a path, a host, or a field and its value
+    ///
+    /// Words that begin with a dash stand behind `--`. A `*` in a word stands for any
+    /// characters, the word `**` for whatever follows.
+    #[arg(required_unless_present = "tool")]
+    words: Vec<String>,
+    /// The tool the rule is about
+    #[arg(long, value_name = "NAME", default_value = "Bash")]
+    tool: String,
+    /// Whose policy: user, project or session
+    #[arg(long, value_name = "SCOPE", default_value = "user", value_parser = ["user", "project", "session"])]
+    scope: String,
+    /// The session of `--scope session`; the one of the environment if not given
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    /// The project; found from the working directory if not given
+    #[arg(long, value_name = "DIR")]
+    project: Option<PathBuf>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// Adds the rule where it belongs, keeping comments and layout. The change is shown
+/// first; it is not made if the policy would not compile or the rule would not hold.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AllowArgs {
+    #[command(flatten)]
+    rule: Rule,
+    /// The sandbox it runs in; the default sandbox if not given
+    #[arg(long, value_name = "NAME")]
+    sandbox: Option<String>,
+    /// Shown with every decision of the rule
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+/// Adds the rule where it belongs, keeping comments and layout. The change is shown
+/// first; it is not made if the policy would not compile or the rule would not hold.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DenyArgs {
+    #[command(flatten)]
+    rule: Rule,
+    /// Shown with every decision of the rule
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+/// Takes the rule out, and whatever it leaves empty. Says what holds then.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RemoveArgs {
+    #[command(flatten)]
+    rule: Rule,
+}
+
+impl AllowArgs {
+    pub(crate) fn run(self, effect: Effect, out: &mut Out) -> Result<u8, Failure> {
+        let wanted = Wanted { effect, sandbox: self.sandbox, reason: self.reason };
+        self.rule.change(Some(&wanted), out)
+    }
+}
+
+impl DenyArgs {
+    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        let wanted = Wanted { effect: Effect::Deny, sandbox: None, reason: self.reason };
+        self.rule.change(Some(&wanted), out)
+    }
+}
+
+impl RemoveArgs {
+    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        self.rule.change(None, out)
+    }
+}
+
+struct Wanted {
+    effect: Effect,
+    sandbox: Option<String>,
+    reason: Option<String>,
+}
+
+impl Wanted {
+    /// As it is written in a policy.
+    fn source(&self) -> String {
+        let sandbox = self.sandbox.as_ref().map(|name| format!("sandbox = {name}"));
+        let reason = self.reason.as_ref().map(|text| format!("reason = {}", Key::str(text)));
+        let args: Vec<String> = sandbox.into_iter().chain(reason).collect();
+        format!("{}({})", self.effect, args.join(", "))
+    }
+
+    /// Why the rule does not hold, if it does not.
+    fn unmet(&self, decision: &Decision) -> Option<String> {
+        if decision.effect != self.effect {
+            return Some(format!("it would be {}", decision.effect));
+        }
+        let found = decision.sandbox.as_ref().map_or("none", |sandbox| sandbox.name.as_str());
+        let other = self.sandbox.as_ref().filter(|wanted| *wanted != found);
+        other.map(|wanted| format!("it would run in sandbox {found} and not in {wanted}"))
+    }
+}
+
+impl Rule {
+    fn change(self, wanted: Option<&Wanted>, out: &mut Out) -> Result<u8, Failure> {
+        let (dirs, project) = project(self.project.clone())?;
+        let words = self.words()?;
+        let (file, files) = self.place(&dirs, &project)?;
+        let before = read(&file)?.unwrap_or_default();
+        let path = self.path(&words);
+        let edited = match wanted {
+            Some(wanted) => edit::set(&before, &path, &wanted.source())?,
+            None => edit::remove(&before, &path)?,
+        };
+        // What the compiler says about the text that is not written yet.
+        let policy = files
+            .with_text(&file, &edited.source)
+            .compile()
+            .map_err(|error| Failure::new(format!("nothing was changed, because then {error}")))?;
+        let decision = self.decided(&policy, &words, &dirs, &project)?;
+        if let Some(unmet) = wanted.and_then(|wanted| wanted.unmet(&decision)) {
+            let reason = say::reason(&decision);
+            let message = format!("nothing was changed: {unmet} all the same: {reason}");
+            return Err(Failure::new(message));
+        }
+        if !carry_out(out, &dirs, vec![Change::of(&file, edited.source)?], self.how)? {
+            return Ok(exit::OK);
+        }
+        out.line(format!("now {}: {}", decision.effect, say::reason(&decision)))?;
+        if self.scope == "project" && !trusts_project(&dirs, &project)? {
+            out.line("the project's policy is not trusted: `clash trust` makes it count")?;
+        }
+        Ok(exit::OK)
+    }
+
+    /// A command may be given as one word as well.
+    fn words(&self) -> Result<Vec<String>, Failure> {
+        if canonical(&self.tool).1 != Kind::Shell {
+            return Ok(self.words.clone());
+        }
+        const SHELL: &str = "|&;<>()$`\\\"'\n{}!";
+        if let Some(word) = self.words.iter().find(|word| word.contains(|c| SHELL.contains(c))) {
+            return Err(Failure::new(format!(
+                "`{}` needs a shell to be read, and a rule is about plain words",
+                say::brief(word)
+            ))
+            .hint("give the words the command begins with"));
+        }
+        Ok(self.words.iter().flat_map(|word| word.split_whitespace()).map(str::to_owned).collect())
+    }
+
+    /// The policy to change, and everything that holds with it.
+    fn place(&self, dirs: &Dirs, project: &Path) -> Result<(PathBuf, Files), Failure> {
+        let files = Files::of(dirs, project, None);
+        Ok(match self.scope.as_str() {
+            "project" => {
+                let file = dirs.project_policy(project).ok_or_else(|| {
+                    Failure::new("the policy in the home directory is the user's own")
+                })?;
+                (file, files.trusting())
+            }
+            "session" => {
+                let id = self.session.clone().or_else(|| env::text(env::CLAUDE_CODE_SESSION_ID));
+                let id = id.ok_or_else(|| {
+                    Failure::new("which session is meant is not known")
+                        .hint("name it with --session; `clash log` shows them")
+                })?;
+                let session = Session::open(dirs, &id)?;
+                let file = session.dir.join(SESSION_POLICY);
+                let files = Files::of(dirs, &session.project, None).with_session(&file);
+                (file, files)
+            }
+            _ => {
+                let [first, _] = &dirs.user_policies;
+                let present = dirs.user_policies.iter().find(|path| path.exists());
+                (present.unwrap_or(first).clone(), files)
+            }
+        })
+    }
+
+    fn path(&self, words: &[String]) -> Vec<Key> {
+        let (tool, kind) = canonical(&self.tool);
+        let wild = |word: &String| match word.as_str() {
+            "**" => Key::wildcard(),
+            word if word.contains(['*', '?']) => Key::call("glob", word),
+            word => Key::str(word),
+        };
+        let key = |word: &String| match kind {
+            Kind::File => match wild(word) {
+                Key::Str(path) => Key::call("path", path),
+                glob => glob,
+            },
+            Kind::Host => Key::str(word),
+            Kind::Shell | Kind::Other => wild(word),
+        };
+        [Key::str(tool)].into_iter().chain(words.iter().map(key)).collect()
+    }
+
+    /// What would be decided about an action the rule is about.
+    fn decided(
+        &self,
+        policy: &Policy,
+        words: &[String],
+        dirs: &Dirs,
+        project: &Path,
+    ) -> Result<Decision, Failure> {
+        let filled: Vec<String> =
+            words.iter().map(|word| word.replace("**", "*").replace(['*', '?'], "x")).collect();
+        let first = filled.first().cloned();
+        let mut fields = Map::new();
+        let mut put = |name: &str, value: String| fields.insert(name.to_owned(), value.into());
+        let (tool, kind) = canonical(&self.tool);
+        match (kind, first) {
+            (Kind::Shell, Some(_)) => put("command", filled.join(" ")),
+            (Kind::Shell, None) => put("command", "clash-example".to_owned()),
+            (Kind::File, path) => {
+                let places = dirs.places(project, &clash_sandbox::disk::Disk::default());
+                let path = path.unwrap_or_else(|| "$PWD/clash-example".to_owned());
+                let path = places.expand(&path).unwrap_or_else(|_| path.into());
+                let name = if matches!(tool, "Glob" | "Grep") { "path" } else { "file_path" };
+                put(name, path.to_string_lossy().into_owned())
+            }
+            (Kind::Host, host) => {
+                let host = host.unwrap_or_else(|| "clash-example.test".to_owned());
+                let host = host.trim_start_matches("x.");
+                put("url", format!("https://{host}/"))
+            }
+            (Kind::Other, Some(name)) => {
+                put(&name, filled.get(1).cloned().unwrap_or_else(|| "clash-example".to_owned()))
+            }
+            (Kind::Other, None) => None::<Value>,
+        };
+        let from = From { cwd: project, home: &dirs.home };
+        let (tool, input) = tool_input::read(tool, &fields, &from)?;
+        let (agent, mode) = ("claude".to_owned(), "default".to_owned());
+        Ok(decide_by(policy, dirs, Scene::of(project), &Action { agent, tool, mode, input })?)
+    }
+}
+
+fn trusts_project(dirs: &Dirs, project: &Path) -> Result<bool, Failure> {
+    let policy = Files::of(dirs, project, None).compile()?;
+    for layer in policy.ir()?.layers() {
+        if !layer?.trusted()? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,109 @@
+//! `clash policy fmt`: one layout for all policies, and the present language for
+//! older ones.
+
+use std::path::{Path, PathBuf};
+
+use clash_policy::compare::Comparison;
+use clash_syntax::upgrade::{Upgraded, upgrade};
+
+use super::change::{Change, How, carry_out, read};
+use super::diff::{self, differences};
+use super::whole;
+use crate::cmd::project;
+use crate::dirs::Dirs;
+use crate::exit;
+use crate::policy::Files;
+use crate::ui::{Failure, Out};
+
+/// Comments, blank lines between paragraphs and the order of everything stay.
+///
+/// With `--upgrade` older forms of the language are rewritten as well; what is not
+/// certain to mean the same stays and is listed, and nothing is written if any
+/// action would become more permitted. Exit status with `--check`: 0 if nothing
+/// would change, 1 otherwise.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Policies; without one, the user's and the project's
+    files: Vec<PathBuf>,
+    /// Only say which files would change
+    #[arg(long)]
+    check: bool,
+    /// Rewrite older forms into the present language, after showing the change
+    #[arg(long)]
+    upgrade: bool,
+    /// Do not ask before upgrading
+    #[arg(long, short, requires = "upgrade")]
+    yes: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        let (dirs, project) = project(None)?;
+        let files = if self.files.is_empty() {
+            in_force(&dirs, &project)
+        } else {
+            self.files.iter().map(|file| whole(file)).collect::<Result<_, _>>()?
+        };
+        let mut changes = Vec::new();
+        for file in &files {
+            changes.extend(self.change(out, file)?);
+        }
+        if self.check {
+            for change in &changes {
+                out.line(change.file.display().to_string())?;
+            }
+            return Ok(if changes.is_empty() { exit::OK } else { exit::FAILED });
+        }
+        if changes.is_empty() {
+            return Ok(exit::OK);
+        }
+        // A layout is not worth a question.
+        let how = How { yes: self.yes || !self.upgrade, dry_run: false };
+        carry_out(out, &dirs, changes, how)?;
+        Ok(exit::OK)
+    }
+
+    fn change(&self, out: &mut Out, file: &Path) -> Result<Option<Change>, Failure> {
+        let name = file.display();
+        let Some(before) = read(file)? else {
+            return Err(Failure::new(format!("there is no policy {name}")));
+        };
+        let wrong = |error| Failure::new(format!("{name} cannot be formatted: {error}"));
+        let mut after = before.clone();
+        if self.upgrade {
+            let Upgraded { source, left, .. } = upgrade(&before).map_err(wrong)?;
+            for left in left {
+                out.line(format!("{name}:{} stays: {}", left.line, left.why))?;
+            }
+            if source != before {
+                never_widen(out, file, &before, &source)?;
+            }
+            after = source;
+        }
+        let after = clash_syntax::fmt::format(&after).map_err(wrong)?;
+        Ok((after != before).then(|| Change {
+            file: file.to_path_buf(),
+            before: Some(before),
+            after: Some(after),
+        }))
+    }
+}
+
+/// Compares what the texts decide, each on its own.
+fn never_widen(out: &mut Out, file: &Path, old: &str, new: &str) -> Result<(), Failure> {
+    let compiled = |text| Files::only(file).with_text(file, text).compile();
+    let found: Comparison = differences(&compiled(old)?, &compiled(new)?)?;
+    if found.widens() {
+        diff::text(out, &found)?;
+        let message = format!("{} would permit more, so it stays as it is", file.display());
+        return Err(Failure::new(message));
+    }
+    Ok(())
+}
+
+/// The user's policy and the project's, where they exist.
+fn in_force(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
+    let user = dirs.user_policies.iter().find(|path| path.exists()).cloned();
+    let project = dirs.project_policy(project).filter(|path| path.exists());
+    user.into_iter().chain(project).collect()
+}

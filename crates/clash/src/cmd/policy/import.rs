@@ -1,0 +1,276 @@
+//! `clash policy import`: the permissions of other tools as a policy, and what of
+//! them could not be said.
+
+use std::path::{Path, PathBuf};
+
+use clash_import::{Base, Entry, Format, Imported, Source, detect, import_as};
+use clash_syntax::{File, StatementKind};
+use serde_json::{Value, json};
+
+use super::change::{Change, How, carry_out, read};
+use super::module::{EXPORT, Module, module};
+use crate::cmd::{project, unless_closed};
+use crate::dirs::Dirs;
+use crate::exit;
+use crate::policy::Files;
+use crate::say;
+use crate::ui::{Failure, Out, Tone};
+
+/// Prints the policy and everything that it does not say.
+///
+/// An import never permits more than the original: what cannot be said exactly
+/// becomes stricter or is left out, and both are reported. Without a file, the
+/// settings of the agents in the home directory and in the project are imported.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file; its format is found out from its content
+    file: Option<PathBuf>,
+    /// Only what this tool wrote: claude, srt or codex
+    #[arg(long, value_name = "TOOL", value_parser = ["claude", "srt", "codex"])]
+    from: Option<String>,
+    /// Write it beside the policy and load it there, after showing the change
+    #[arg(long)]
+    write: bool,
+    /// Everything as JSON
+    #[arg(long, conflicts_with = "write")]
+    json: bool,
+    /// The project; found from the working directory if not given
+    #[arg(long, value_name = "DIR")]
+    project: Option<PathBuf>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// One file and what became of it.
+struct Import {
+    file: PathBuf,
+    format: Format,
+    of_project: bool,
+    imported: Imported,
+}
+
+impl Args {
+    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        let (dirs, project) = project(self.project.clone())?;
+        let mut imports = Vec::new();
+        match &self.file {
+            Some(file) => {
+                let found = self.import(file, &dirs, &project)?;
+                imports.extend(found);
+                if imports.is_empty() {
+                    let name = file.display();
+                    return Err(Failure::new(format!(
+                        "`{name}` is in no format that can be imported"
+                    )));
+                }
+            }
+            None => {
+                for file in candidates(&dirs, &project) {
+                    imports.extend(self.import(&file, &dirs, &project)?);
+                }
+            }
+        }
+        if imports.is_empty() {
+            return Err(Failure::new("there are no settings to import")
+                .hint("name a file: clash policy import FILE"));
+        }
+        if self.write {
+            return self.write(out, &dirs, &project, imports);
+        }
+        unless_closed(if self.json {
+            out.json(&Value::Array(imports.iter().map(as_json).collect()))
+        } else {
+            imports.iter().try_for_each(|import| text(out, import))
+        })
+    }
+
+    fn import(&self, file: &Path, dirs: &Dirs, project: &Path) -> Result<Option<Import>, Failure> {
+        let name = file.display().to_string();
+        let unreadable = |error| Failure::new(format!("cannot read {name}: {error}"));
+        let bytes = std::fs::read(file).map_err(unreadable)?;
+        let Some(format) = self.format(&name, &bytes) else { return Ok(None) };
+        let whole = file.canonicalize()?;
+        let (home, root) = (dirs.home.canonicalize()?, project.canonicalize()?);
+        let dir = whole.parent().unwrap_or(&whole);
+        let of_project = whole.starts_with(&root);
+        let directory = dir.to_string_lossy().into_owned();
+        let below_home = dir.strip_prefix(&home).map(|dir| dir.to_string_lossy().into_owned());
+        let base = match &below_home {
+            _ if of_project => Base::Project,
+            Ok(below) => Base::Home(below),
+            Err(_) => Base::Directory(&directory),
+        };
+        let source = Source { name: &name, bytes: &bytes, base };
+        let imported = import_as(format, &source)
+            .map_err(|error| Failure::new(format!("cannot import {name}: {error}")))?;
+        Ok(Some(Import { file: file.to_path_buf(), format, of_project, imported }))
+    }
+
+    /// The format of a file, if it is one that was asked for.
+    fn format(&self, name: &str, bytes: &[u8]) -> Option<Format> {
+        let found = detect(name, bytes)?;
+        self.from.as_ref().is_none_or(|from| from == tool(found)).then_some(found)
+    }
+
+    fn write(
+        &self,
+        out: &mut Out,
+        dirs: &Dirs,
+        project: &Path,
+        imports: Vec<Import>,
+    ) -> Result<u8, Failure> {
+        let mut changes: Vec<Change> = Vec::new();
+        let mut policies: Vec<(PathBuf, String)> = Vec::new();
+        let mut files = Files::of(dirs, project, None).trusting();
+        for import in &imports {
+            report(out, import)?;
+            let policy = policy_of(import, dirs, project);
+            let name = free_name(&policy, import, &changes);
+            let Module { text, denies_by_default } = module(&import.imported.source, &name)?;
+            if denies_by_default && !denies(&read(&policy)?.unwrap_or_default())? {
+                let message = format!("{} denies by default", import.file.display());
+                return Err(Failure::new(message).hint(format!(
+                    "say settings(default = deny()) in {} first",
+                    policy.display()
+                )));
+            }
+            let file = policy.with_file_name(format!("{name}.star"));
+            files = files.with_text(&file, &text);
+            changes.push(Change::of(&file, text)?);
+            if policies.iter().all(|(known, _)| *known != policy) {
+                policies.push((policy.clone(), read(&policy)?.unwrap_or_default()));
+            }
+            for (_, text) in policies.iter_mut().filter(|(known, _)| *known == policy) {
+                *text = loading(text, &name)?;
+            }
+        }
+        for (policy, text) in policies {
+            files = files.with_text(&policy, &text);
+            changes.push(Change::of(&policy, text)?);
+        }
+        files
+            .compile()
+            .map_err(|error| Failure::new(format!("nothing was changed, because then {error}")))?;
+        carry_out(out, dirs, changes, self.how)?;
+        Ok(exit::OK)
+    }
+}
+
+const fn tool(format: Format) -> &'static str {
+    match format {
+        Format::Claude => "claude",
+        Format::Srt => "srt",
+        Format::CodexRules | Format::CodexConfig => "codex",
+    }
+}
+
+/// Where the tools keep their settings, as far as the files exist.
+fn candidates(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
+    let mut files = vec![
+        dirs.claude.join("settings.json"),
+        project.join(".claude/settings.json"),
+        project.join(".claude/settings.local.json"),
+        dirs.home.join(".srt-settings.json"),
+        dirs.home.join(".codex/config.toml"),
+        project.join(".codex/config.toml"),
+    ];
+    for dir in [dirs.home.join(".codex/rules"), project.join(".codex/rules")] {
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        let mut rules: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        rules.retain(|path| path.extension().is_some_and(|extension| extension == "rules"));
+        rules.sort();
+        files.extend(rules);
+    }
+    files.retain(|file| file.is_file());
+    files
+}
+
+/// The policy an import belongs to.
+fn policy_of(import: &Import, dirs: &Dirs, project: &Path) -> PathBuf {
+    let [first, _] = &dirs.user_policies;
+    let user = dirs.user_policies.iter().find(|path| path.exists()).unwrap_or(first);
+    let own = dirs.project_policy(project).filter(|_| import.of_project);
+    own.unwrap_or_else(|| user.clone())
+}
+
+/// A name for the module that no other import of this call has.
+fn free_name(policy: &Path, import: &Import, changes: &[Change]) -> String {
+    let base = format!("imported_{}", tool(import.format));
+    let taken = |name: &String| {
+        let file = policy.with_file_name(format!("{name}.star"));
+        changes.iter().any(|change| change.file == file)
+    };
+    let numbered = (2..).map(|number| format!("{base}_{number}"));
+    [base.clone()].into_iter().chain(numbered).find(|name| !taken(name)).unwrap_or(base)
+}
+
+/// Whether a policy denies what no rule matches.
+fn denies(policy: &str) -> Result<bool, Failure> {
+    let file = File::parse(policy)?;
+    let default = file.calls().filter(|(_, call)| call.name() == Some("settings"));
+    let mut default = default.filter_map(|(_, call)| call.named("default"));
+    Ok(default.any(|value| value.call().and_then(|call| call.name()) == Some("deny")))
+}
+
+/// The policy with one more module loaded: behind the others, else at the head.
+fn loading(policy: &str, name: &str) -> Result<String, Failure> {
+    let line = format!("load(\"{name}.star\", {name} = \"{EXPORT}\")");
+    if policy.lines().any(|known| known.trim() == line) {
+        return Ok(policy.to_owned());
+    }
+    let file = File::parse(policy)?;
+    let loads = file.statements().iter().filter(|it| matches!(it.kind, StatementKind::Load(_)));
+    let last = loads.last().map(|statement| file.position(statement.span.end).0);
+    let mut lines: Vec<&str> = policy.lines().collect();
+    let at = last.map_or(0, |line| line.min(lines.len()));
+    lines.insert(at, &line);
+    if at == 0 && lines.len() > 1 {
+        lines.insert(1, "");
+    }
+    Ok(format!("{}\n", lines.join("\n")))
+}
+
+fn text(out: &mut Out, import: &Import) -> std::io::Result<()> {
+    out.line(say::in_full(&import.imported.source))?;
+    report(out, import)
+}
+
+/// What the policy does not say, or says more strictly.
+fn report(out: &mut Out, Import { file, format, imported, .. }: &Import) -> std::io::Result<()> {
+    let name = file.display();
+    let Imported { not_expressed, narrowed, .. } = imported;
+    let (lost, left): (Vec<&Entry>, Vec<&Entry>) =
+        not_expressed.iter().partition(|entry| entry.restricts());
+    out.line(format!(
+        "# {name} ({}): {} not enforced, {} left out, {} stricter",
+        format.describe(),
+        lost.len(),
+        left.len(),
+        narrowed.len()
+    ))?;
+    let narrowed: Vec<&Entry> = narrowed.iter().collect();
+    for (title, tone, entries) in [
+        ("NOT ENFORCED", Tone::Bad, lost),
+        ("left out", Tone::Care, left),
+        ("stricter", Tone::Faint, narrowed),
+    ] {
+        for entry in entries {
+            out.line(format!("#   {}: {entry}", out.tone(tone, title)))?;
+        }
+    }
+    Ok(())
+}
+
+fn as_json(Import { file, format, imported, .. }: &Import) -> Value {
+    let entries = |entries: &[Entry]| -> Vec<Value> {
+        let entry = |it: &Entry| {
+            let effect = it.effect.map(|effect| effect.word());
+            json!({"what": it.what, "where": it.where_, "why": it.why, "effect": effect})
+        };
+        entries.iter().map(entry).collect()
+    };
+    json!({
+        "file": file, "from": tool(*format), "policy": imported.source,
+        "not_expressed": entries(&imported.not_expressed), "narrowed": entries(&imported.narrowed),
+    })
+}

@@ -1,0 +1,110 @@
+//! `clash policy`: looking at policies, testing, comparing and changing them.
+
+mod change;
+mod check;
+pub(super) mod diff;
+mod edit;
+pub(super) mod fmt;
+mod import;
+mod module;
+mod show;
+mod test;
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use clash_policy::Effect;
+use clash_policy::rule::LayerKind;
+
+use super::explain;
+use crate::policy::Files;
+use crate::ui::{Failure, Out};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Say what is wrong, or probably wrong, with the policies in force
+    Check(check::Args),
+    /// Show the policies in force: layers, rules, settings, sandboxes
+    Show(show::Args),
+    /// Run the expectations of policies, and a table of actions
+    Test(test::Args),
+    /// Say what becomes more or less permitted from one policy to another
+    Diff(diff::Args),
+    /// Let an action happen: adds a rule to a policy, or changes the one it has
+    Allow(edit::AllowArgs),
+    /// Refuse an action
+    Deny(edit::DenyArgs),
+    /// Have an action asked about
+    Ask(edit::AllowArgs),
+    /// Take the rule about an action out
+    Remove(edit::RemoveArgs),
+    /// Take the last change of a policy back
+    Undo(change::UndoArgs),
+    /// Put policies into the one layout, or into the present language
+    Fmt(fmt::Args),
+    /// Turn the permissions of other tools into a policy
+    Import(import::Args),
+    /// Say what would be decided about an action, and why; as `clash explain`
+    Explain(explain::Args),
+}
+
+impl Args {
+    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        match self.what {
+            What::Check(args) => args.run(out),
+            What::Show(args) => args.run(out),
+            What::Test(args) => args.run(out),
+            What::Allow(args) => args.run(Effect::Allow, out),
+            What::Deny(args) => args.run(out),
+            What::Ask(args) => args.run(Effect::Ask, out),
+            What::Remove(args) => args.run(out),
+            What::Undo(args) => args.run(out),
+            What::Fmt(args) => args.run(out),
+            What::Import(args) => args.run(out),
+            What::Diff(args) => args.run(out),
+            What::Explain(args) => args.run(out),
+        }
+    }
+}
+
+/// A policy file that was named; messages and `load()` need its whole path.
+fn alone(file: &Path) -> Result<Files, Failure> {
+    let unreadable =
+        |error| Failure::new(format!("cannot read the policy {}: {error}", file.display()));
+    std::fs::metadata(file).map_err(unreadable)?;
+    Ok(Files::only(&whole(file).map_err(unreadable)?))
+}
+
+/// The path with its directory resolved; a link at its end stays one.
+fn whole(file: &Path) -> std::io::Result<PathBuf> {
+    let whole = std::path::absolute(file)?;
+    match (whole.parent(), whole.file_name()) {
+        (Some(dir), Some(name)) => Ok(dir.canonicalize()?.join(name)),
+        _ => Ok(whole),
+    }
+}
+
+/// The policies in force for a project, or one file on its own.
+fn files(file: Option<&Path>, project: Option<PathBuf>) -> Result<Files, Failure> {
+    match file {
+        Some(file) => alone(file),
+        None => {
+            let (dirs, project) = super::project(project)?;
+            Ok(Files::of(&dirs, &project, None))
+        }
+    }
+}
+
+fn layer_kind(word: &str) -> Result<LayerKind, String> {
+    let known = LayerKind::ALL.into_iter().find(|kind| kind.word() == word);
+    known.ok_or_else(|| {
+        let words: Vec<&str> = LayerKind::ALL.iter().map(|kind| kind.word()).collect();
+        format!("layers are {}", words.join(", "))
+    })
+}

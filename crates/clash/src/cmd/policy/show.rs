@@ -1,0 +1,160 @@
+//! `clash policy show`: the policies in force, as a tree and as JSON.
+
+use std::io;
+use std::path::PathBuf;
+
+use clash_policy::ir;
+use clash_policy::rule::{
+    Branch, Key, Layer, LayerKind, Node, ONLY_HOST, Pattern, Rule, Settings, Subject,
+};
+use clash_policy::{Net, Sandbox};
+use serde_json::{Value, json};
+
+use super::{files, layer_kind};
+use crate::cmd::show_json::layer_json;
+use crate::cmd::unless_closed;
+use crate::ui::{Failure, Out, Tone};
+
+/// Shows the compiled layers, the highest first.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// This file on its own, as if it were the user's policy
+    file: Option<PathBuf>,
+    /// Only this layer: managed, session, project, user or built-in
+    #[arg(long, value_name = "KIND", value_parser = layer_kind)]
+    layer: Option<LayerKind>,
+    /// Everything as JSON, in the shape docs/formats.md describes
+    #[arg(long)]
+    json: bool,
+    /// The project; found from the working directory if not given
+    #[arg(long, value_name = "DIR", conflicts_with = "file")]
+    project: Option<PathBuf>,
+}
+
+impl Args {
+    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        let policy = files(self.file.as_deref(), self.project)?.compile()?;
+        let mut layers = policy.ir()?.to_layers()?;
+        layers.retain(|layer| self.layer.is_none_or(|kind| kind == layer.kind));
+        unless_closed(if self.json {
+            let layers: Vec<Value> = layers.iter().map(layer_json).collect();
+            out.json(&json!({"ir": ir::VERSION, "layers": layers}))
+        } else {
+            layers.iter().try_for_each(|layer| show(out, layer))
+        })
+    }
+}
+
+fn show(out: &mut Out, layer: &Layer) -> io::Result<()> {
+    let kind = out.tone(Tone::Strong, layer.kind.word());
+    let trust = if layer.trusted { "" } else { ", not trusted: it can only tighten" };
+    out.line(format!("{kind} ({}{trust})", layer.origin))?;
+    settings(out, &layer.settings)?;
+    for group in &layer.groups {
+        if group.branches.is_empty() {
+            continue;
+        }
+        let doc = if group.doc.is_empty() { String::new() } else { format!(": {}", group.doc) };
+        match group.name.as_str() {
+            "" => out.line("  rules")?,
+            name => out.line(format!("  policy {name}{doc}"))?,
+        }
+        tree(out, &group.branches, 2)?;
+    }
+    let own: Vec<&Sandbox> = layer.sandboxes.iter().filter(|it| is_own(layer, it)).collect();
+    if !own.is_empty() {
+        out.line("  sandboxes")?;
+    }
+    own.into_iter().try_for_each(|it| {
+        let place = out.tone(Tone::Faint, &format!("({})", it.span));
+        out.line(format!("    {}: {} {place}", it.name, summary(it)))
+    })
+}
+
+/// A module of clash brings more sandboxes along than a policy uses.
+fn is_own(layer: &Layer, sandbox: &Sandbox) -> bool {
+    fn names(branches: &[Branch], name: &str) -> bool {
+        branches.iter().any(|branch| match &branch.then {
+            Node::Rule(rule) => rule.sandbox.as_deref() == Some(name),
+            Node::Tree(below) => names(below, name),
+        })
+    }
+    let Settings { default, default_sandbox, .. } = &layer.settings;
+    let by_default = default.as_ref().and_then(|rule| rule.sandbox.as_ref());
+    layer.kind == LayerKind::BuiltIn
+        || !sandbox.span.file.starts_with('@')
+        || [default_sandbox.as_ref(), by_default].contains(&Some(&sandbox.name))
+        || layer.groups.iter().any(|group| names(&group.branches, &sandbox.name))
+}
+
+fn settings(out: &mut Out, settings: &Settings) -> io::Result<()> {
+    let Settings { default, default_sandbox, on_sandbox_violation, harness_defaults } = settings;
+    let lines = [
+        default.as_ref().map(|rule| format!("default: {}", said(out, rule))),
+        default_sandbox.as_ref().map(|name| format!("default sandbox: {name}")),
+        on_sandbox_violation.map(|on| format!("on sandbox violation: {}", on.word())),
+        harness_defaults.map(|on| format!("built-in rules: {}", if on { "on" } else { "off" })),
+    ];
+    if lines.iter().any(Option::is_some) {
+        out.line("  settings")?;
+    }
+    lines.into_iter().flatten().try_for_each(|line| out.line(format!("    {line}")))
+}
+
+fn tree(out: &mut Out, branches: &[Branch], depth: usize) -> io::Result<()> {
+    let indent = "  ".repeat(depth);
+    for Branch { key, then } in branches {
+        match then {
+            Node::Rule(rule) => {
+                out.line(format!("{indent}{}: {}", key_text(key), said(out, rule)))?;
+            }
+            Node::Tree(below) => {
+                out.line(format!("{indent}{}", key_text(key)))?;
+                tree(out, below, depth + 1)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn key_text(Key { subject, patterns }: &Key) -> String {
+    let texts: Vec<String> =
+        patterns.iter().map(|pattern| pattern_text(pattern, *subject)).collect();
+    let text = texts.join(", ");
+    match subject {
+        Subject::Mode => format!("mode {text}"),
+        Subject::Agent => format!("agent {text}"),
+        Subject::Field => format!("field {text}"),
+        Subject::End => "nothing more".to_owned(),
+        _ => text,
+    }
+}
+
+fn pattern_text(pattern: &Pattern, subject: Subject) -> String {
+    let text = pattern.to_string();
+    match text.strip_prefix(ONLY_HOST) {
+        Some(name) if subject == Subject::Host => format!("exactly {name}"),
+        _ => text,
+    }
+}
+
+fn said(out: &Out, rule: &Rule) -> String {
+    let sandbox = rule.sandbox.as_ref().map_or_else(String::new, |name| format!(" in {name}"));
+    let reason = rule.reason.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+    let place = out.tone(Tone::Faint, &format!("({})", rule.span));
+    format!("{}{sandbox}{reason} {place}", rule.effect)
+}
+
+/// A sandbox in a few words; `clash sandbox show` has all of it.
+fn summary(sandbox: &Sandbox) -> String {
+    if sandbox.unrestricted {
+        return "no confinement at all".to_owned();
+    }
+    let net = match &sandbox.net {
+        Net::Allow => "any network".to_owned(),
+        Net::Ask => "network asks".to_owned(),
+        Net::Deny => "no network".to_owned(),
+        Net::Hosts { rules, default } => format!("{} host rules, others {default}", rules.len()),
+    };
+    format!("{} path rules, others {}; {net}", sandbox.fs.len(), sandbox.default)
+}

@@ -1,0 +1,229 @@
+//! `clash policy test`: whether policies decide as somebody wrote down.
+//!
+//! A table has one action a line: the effect, the tool, and what it works on.
+//! Between effect and tool `sandbox=`, `mode=` and `agent=` say more.
+
+use std::path::{Path, PathBuf};
+
+use clash_policy::tool::{Kind, canonical};
+use clash_policy::{Action, Effect};
+use clash_sandbox::disk::Disk;
+use serde_json::{Map, Value, json};
+
+use super::alone;
+use crate::cmd::{project, unless_closed};
+use crate::decision::{Scene, decide_by};
+use crate::dirs::Dirs;
+use crate::exit;
+use crate::policy::{Files, Policy};
+use crate::say;
+use crate::tool_input::{self, From};
+use crate::ui::{Failure, Out, Tone};
+
+/// Compiles the policies, which checks every expect() in them, and decides every
+/// action of the tables.
+///
+/// A line of a table is `EFFECT [sandbox=NAME] [mode=NAME] [agent=NAME] TOOL INPUT`:
+/// a script for Bash, a path for file tools ($PWD, $HOME and ~ may stand in front),
+/// a URL for WebFetch, JSON for any other tool. `#` begins a comment. Exit status: 0
+/// if everything is as expected, 1 if not.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Policies, each on its own; without one, the policies in force
+    files: Vec<PathBuf>,
+    /// A table of actions; may be repeated
+    #[arg(long, value_name = "FILE")]
+    table: Vec<PathBuf>,
+    /// Everything as JSON
+    #[arg(long)]
+    json: bool,
+    /// The project; found from the working directory if not given
+    #[arg(long, value_name = "DIR")]
+    project: Option<PathBuf>,
+}
+
+/// What did not turn out as expected.
+struct Unexpected {
+    policy: String,
+    /// Where the expectation stands.
+    at: String,
+    text: String,
+}
+
+impl Args {
+    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        let (dirs, project) = project(self.project)?;
+        let mut cases = Vec::new();
+        for table in &self.table {
+            cases.extend(read_table(table, &dirs, &project)?);
+        }
+        let mut policies = Vec::new();
+        for file in &self.files {
+            policies.push((file.display().to_string(), alone(file)?));
+        }
+        if policies.is_empty() {
+            let name = "the policies in force".to_owned();
+            policies.push((name, Files::of(&dirs, &project, None)));
+        }
+        let mut failed = Vec::new();
+        for (policy, files) in &policies {
+            let (compiled, report) = files.check()?;
+            failed.extend(report.mistakes.into_iter().map(|mistake| {
+                let at = format!("{}:{}", mistake.file, mistake.line);
+                Unexpected { policy: policy.clone(), at, text: mistake.text }
+            }));
+            let Some(compiled) = compiled else { continue };
+            for case in &cases {
+                if let Some(text) = case.fails(&compiled, &dirs, &project)? {
+                    failed.push(Unexpected { policy: policy.clone(), at: case.at.clone(), text });
+                }
+            }
+        }
+        let ran = cases.len() * policies.len();
+        unless_closed(if self.json {
+            out.json(&as_json(ran, &failed))
+        } else {
+            text(out, ran, &policies, &failed)
+        })?;
+        Ok(if failed.is_empty() { exit::OK } else { exit::FAILED })
+    }
+}
+
+/// One line of a table.
+struct Case {
+    at: String,
+    effect: Effect,
+    sandbox: Option<String>,
+    action: Action,
+}
+
+impl Case {
+    fn fails(
+        &self,
+        policy: &Policy,
+        dirs: &Dirs,
+        project: &Path,
+    ) -> Result<Option<String>, Failure> {
+        let decision = decide_by(policy, dirs, Scene::of(project), &self.action)?;
+        let reason = || say::reason(&decision);
+        if decision.effect != self.effect {
+            let (wanted, found) = (self.effect, decision.effect);
+            return Ok(Some(format!("expected {wanted}, but it is {found}: {}", reason())));
+        }
+        let found = decision.sandbox.as_ref().map_or("none", |sandbox| sandbox.name.as_str());
+        let other = self.sandbox.as_ref().filter(|wanted| *wanted != found);
+        Ok(other.map(|name| format!("expected sandbox {name}, but it is {found}: {}", reason())))
+    }
+}
+
+fn read_table(file: &Path, dirs: &Dirs, project: &Path) -> Result<Vec<Case>, Failure> {
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::new(format!("cannot read the table {name}: {error}")))?;
+    let mut cases = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let at = format!("{name}:{}", number + 1);
+        let case = read_line(line, at.clone(), dirs, project).map_err(|failure| Failure {
+            message: format!("{at}: {}", failure.message),
+            ..failure
+        })?;
+        cases.push(case);
+    }
+    Ok(cases)
+}
+
+fn read_line(line: &str, at: String, dirs: &Dirs, project: &Path) -> Result<Case, Failure> {
+    let word = |text: &str| {
+        let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        (word.to_owned(), rest.trim_start().to_owned())
+    };
+    let (first, mut rest) = word(line);
+    let effects = [Effect::Allow, Effect::Ask, Effect::Deny];
+    let effect = effects.into_iter().find(|effect| effect.word() == first).ok_or_else(|| {
+        Failure::new(format!("`{}` is no effect", say::brief(&first)))
+            .hint("a line is an effect, a tool and its input: deny Bash git push --force")
+    })?;
+    let (mut sandbox, mut mode, mut agent) = (None, "default".to_owned(), "claude".to_owned());
+    let tool = loop {
+        let (next, after) = word(&rest);
+        rest = after;
+        match next.split_once('=') {
+            Some(("sandbox", name)) => sandbox = Some(name.to_owned()),
+            Some(("mode", name)) => name.clone_into(&mut mode),
+            Some(("agent", name)) => name.clone_into(&mut agent),
+            _ if next.is_empty() => return Err(Failure::new("there is no tool")),
+            _ => break next,
+        }
+    };
+    let input = input(&tool, &rest, dirs, project)?;
+    let from = From { cwd: project, home: &dirs.home };
+    let (tool, input) = tool_input::read(&tool, &input, &from)?;
+    Ok(Case { at, effect, sandbox, action: Action { agent, tool, mode, input } })
+}
+
+/// The rest of a line as the tool's input.
+fn input(
+    tool: &str,
+    rest: &str,
+    dirs: &Dirs,
+    project: &Path,
+) -> Result<Map<String, Value>, Failure> {
+    let field = |name: &str, value: String| Map::from_iter([(name.to_owned(), value.into())]);
+    let (name, kind) = canonical(tool);
+    Ok(match kind {
+        Kind::Shell => field("command", rest.to_owned()),
+        Kind::Host if name == "WebFetch" => field("url", rest.to_owned()),
+        Kind::File => {
+            let path = match rest.strip_prefix('$') {
+                Some(_) => {
+                    let places = dirs.places(project, &Disk::default());
+                    places.expand(rest)?.to_string_lossy().into_owned()
+                }
+                None => rest.to_owned(),
+            };
+            // These call it differently.
+            let name = if matches!(name, "Glob" | "Grep") { "path" } else { "file_path" };
+            field(name, path)
+        }
+        Kind::Host | Kind::Other if rest.is_empty() => Map::new(),
+        Kind::Host | Kind::Other => serde_json::from_str(rest).map_err(|error| {
+            Failure::new(format!("the input of {tool} is a JSON object: {error}"))
+        })?,
+    })
+}
+
+fn text(
+    out: &mut Out,
+    ran: usize,
+    policies: &[(String, Files)],
+    failed: &[Unexpected],
+) -> std::io::Result<()> {
+    for Unexpected { policy, at, text } in failed {
+        let word = out.tone(Tone::Bad, "failed");
+        let policy = if policies.len() > 1 { format!(" ({policy})") } else { String::new() };
+        // A mistake of the compiler says itself where it is.
+        let at = if text.starts_with(at.as_str()) { String::new() } else { format!("{at}: ") };
+        out.line(format!("{word}: {at}{text}{policy}"))?;
+    }
+    let (policies, failed) = (policies.len(), failed.len());
+    let plural = |count: usize, one: &str, many: &str| {
+        format!("{count} {}", if count == 1 { one } else { many })
+    };
+    out.line(format!(
+        "{} with expectations, {}: {failed} failed",
+        plural(policies, "policy", "policies"),
+        plural(ran, "action", "actions"),
+    ))
+}
+
+fn as_json(ran: usize, failed: &[Unexpected]) -> Value {
+    let failures: Vec<Value> = failed
+        .iter()
+        .map(|it| json!({"policy": it.policy, "at": it.at, "message": it.text}))
+        .collect();
+    json!({"ok": failed.is_empty(), "actions": ran, "failures": failures})
+}

@@ -1,0 +1,206 @@
+//! `clash trust`: making a policy that came with a repository the user's word.
+//!
+//! What is recorded is the digest of the very text that was shown, so nothing
+//! that changes in between is trusted along. The records are out of reach of
+//! every sandbox: an agent cannot do this.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+use super::policy::diff;
+use super::{project, unless_closed};
+use crate::dirs::{Dirs, write_private};
+use crate::exit;
+use crate::policy::{Files, Policy, ProjectPolicy};
+use crate::say;
+use crate::trust::{self, Record, Source};
+use crate::ui::{self, Failure, Out, Tone, confirm};
+
+/// Until it is trusted, a project's policy can deny and ask, but its allows count
+/// as ask and its sandboxes are not used. Trust is in what the policy and the files
+/// it loads say now: a change of any of them ends it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The project; found from the working directory if not given
+    dir: Option<PathBuf>,
+    /// Trust it no longer
+    #[arg(long, conflicts_with_all = ["list", "yes"])]
+    revoke: bool,
+    /// Which projects are trusted
+    #[arg(long, conflicts_with_all = ["dir", "yes"])]
+    list: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+    /// The list as JSON
+    #[arg(long, requires = "list")]
+    json: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        if self.list {
+            return list(out, &Dirs::from_env()?, self.json);
+        }
+        if self.revoke {
+            return revoke(out, self.dir);
+        }
+        let (dirs, project) = project(self.dir)?;
+        let project = project.canonicalize()?;
+        let (policy, trusted, without) = look_at(&dirs, &project)?;
+        let file = trust::file_of(&dirs.trust(), &policy.project);
+        let before = trust::read(&file, &policy.project);
+        if before.as_ref().is_some_and(|before| before.digest == policy.digest) {
+            return unless_closed(out.line(format!("{} is trusted already", project.display())));
+        }
+        show(out, &policy, before.as_ref())?;
+        effect(out, &without, &trusted)?;
+        if !self.yes && !confirm(&format!("Trust this policy for {}?", project.display()))? {
+            return Err(Failure::new("nothing was trusted"));
+        }
+        let record = Record {
+            v: trust::VERSION,
+            project: policy.project.to_string_lossy().into_owned(),
+            digest: policy.digest,
+            time: now_ms(),
+            sources: policy.sources,
+        };
+        write_private(&file, &serde_json::to_vec(&record)?).map_err(|error| {
+            Failure::new(format!("cannot write {}: {error}", file.display()))
+                .hint("inside a sandbox nothing can be trusted; run it in a terminal of your own")
+        })?;
+        unless_closed(out.line(format!("{} is trusted", project.display())))
+    }
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The project's policy, what would hold with it trusted, and what without it.
+fn look_at(dirs: &Dirs, project: &Path) -> Result<(ProjectPolicy, Policy, Policy), Failure> {
+    let Some(file) = dirs.project_policy(project) else {
+        return Err(Failure::new("the policy in the home directory is the user's own"));
+    };
+    if std::fs::symlink_metadata(&file).is_err() {
+        return Err(Failure::new(format!("there is no policy {}", file.display()))
+            .hint("`clash trust` is about policies that a project brings"));
+    }
+    let (trusted, report) = Files::of(dirs, project, None).trusting().check()?;
+    match (trusted, report.project) {
+        (Some(trusted), Some(policy)) => {
+            let without = Files::of(dirs, project, None).without(&file).compile()?;
+            Ok((policy, trusted, without))
+        }
+        _ => {
+            let text = report.mistakes.first().map_or("", |mistake| &mistake.text);
+            Err(Failure::new(format!("this cannot be trusted: {text}")))
+        }
+    }
+}
+
+/// The policy, or how it differs from what was trusted before.
+fn show(out: &mut Out, policy: &ProjectPolicy, before: Option<&Record>) -> Result<(), Failure> {
+    let old = |path: &str| {
+        let sources = before.iter().flat_map(|before| &before.sources);
+        sources.into_iter().find(|source| source.path == path).map(|source| source.text.as_str())
+    };
+    let gone = before
+        .iter()
+        .flat_map(|before| &before.sources)
+        .filter(|old| policy.sources.iter().all(|source| source.path != old.path));
+    for Source { path, text } in &policy.sources {
+        let (old, path) = (old(path), say::brief(path));
+        let shown = match old {
+            Some(old) if old == text => continue,
+            Some(old) => clash_syntax::diff(old, text, &path),
+            None => {
+                out.line(out.tone(Tone::Strong, &format!("{path}:")))?;
+                text.lines().map(|line| format!("  {line}\n")).collect()
+            }
+        };
+        out.line(say::in_full(&shown))?;
+    }
+    gone.into_iter()
+        .try_for_each(|source| out.line(format!("{} is gone\n", say::brief(&source.path))))?;
+    Ok(())
+}
+
+fn effect(out: &mut Out, without: &Policy, trusted: &Policy) -> Result<(), Failure> {
+    let found = diff::differences(without, trusted)?;
+    if found.is_empty() {
+        out.line("Trusted, it would change nothing.")?;
+    } else {
+        out.line("Trusted, it would change what is permitted:")?;
+        diff::text(out, &found)?;
+    }
+    out.line("")?;
+    Ok(())
+}
+
+fn revoke(out: &mut Out, dir: Option<PathBuf>) -> Result<u8, Failure> {
+    let dirs = Dirs::from_env()?;
+    let project = match dir {
+        // What is gone can be revoked as well.
+        Some(dir) => dir.canonicalize().or_else(|_| std::path::absolute(&dir))?,
+        None => project(None)?.1.canonicalize()?,
+    };
+    match std::fs::remove_file(trust::file_of(&dirs.trust(), &project)) {
+        Ok(()) => unless_closed(out.line(format!("{} is no longer trusted", project.display()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(Failure::new(format!("{} is not trusted", project.display())))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn list(out: &mut Out, dirs: &Dirs, json: bool) -> Result<u8, Failure> {
+    let mut records = Vec::new();
+    for entry in std::fs::read_dir(dirs.trust()).into_iter().flatten().flatten() {
+        let text = std::fs::read(entry.path()).unwrap_or_default();
+        if let Ok(record) = serde_json::from_slice::<Record>(&text)
+            && record.v == trust::VERSION
+        {
+            records.push(record);
+        }
+    }
+    records.sort_by(|a, b| a.project.cmp(&b.project));
+    let states: Vec<(&Record, &str)> = records.iter().map(|one| (one, state(dirs, one))).collect();
+    let as_json = |(record, state): &(&Record, &str)| {
+        let files: Vec<&str> = record.sources.iter().map(|source| source.path.as_str()).collect();
+        json!({
+            "project": record.project, "digest": record.digest, "time": record.time,
+            "files": files, "state": state,
+        })
+    };
+    if json {
+        return unless_closed(out.json(&Value::Array(states.iter().map(as_json).collect())));
+    }
+    if states.is_empty() {
+        return unless_closed(out.line("no project is trusted"));
+    }
+    for (record, state) in states {
+        let tone = if state == "trusted" { Tone::Good } else { Tone::Care };
+        let state = out.tone(tone, &format!("{state:<8}"));
+        out.line(format!("{state}  {}  {}", ui::time(record.time), say::brief(&record.project)))?;
+    }
+    Ok(exit::OK)
+}
+
+/// Whether what was trusted is still what is there.
+fn state(dirs: &Dirs, record: &Record) -> &'static str {
+    let project = Path::new(&record.project);
+    let present = dirs.project_policy(project).is_some_and(|file| file.exists());
+    if !present {
+        return "gone";
+    }
+    let report = Files::of(dirs, project, None).check().map(|(_, report)| report.project);
+    match report {
+        Ok(Some(policy)) if policy.digest == record.digest => "trusted",
+        _ => "changed",
+    }
+}

@@ -1,0 +1,138 @@
+//! The compiled cache: every changed input is noticed, damage is ignored, and
+//! many processes at once get one of the policies that really were there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::{Machine, Ran, Who, clash, eventually};
+
+fn cached(m: &Machine) -> Vec<PathBuf> {
+    let dir = m.home().join(".cache/clash/policy");
+    fs::read_dir(dir).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+}
+
+/// Waits until what was just written is old enough to be cached, and is.
+fn warm(m: &Machine, script: &str) {
+    eventually("the policy is cached", || {
+        cached(m).iter().for_each(|file| fs::remove_file(file).unwrap());
+        m.clash(["explain", "bash", script]).succeeds();
+        !cached(m).is_empty()
+    });
+}
+
+fn effect(m: &Machine, script: &str) -> String {
+    let ran = m.clash(["explain", "bash", script]);
+    ran.stdout.split(':').next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_loaded_file_is_an_input() {
+    let m = Machine::new(Who::Me)
+        .policy("load(\"more.star\", \"what\")\nwhen({\"Bash\": {\"x\": what}})");
+    m.write(".clash/more.star", "what = allow()");
+    warm(&m, "x");
+    assert_eq!(effect(&m, "x"), "allow");
+    m.write(".clash/more.star", "what = deny()");
+    assert_eq!(effect(&m, "x"), "deny");
+}
+
+#[test]
+fn a_policy_that_appears_or_vanishes_is_noticed() {
+    let m = Machine::new(Who::Me);
+    warm(&m, "x");
+    m.write("app/.clash/policy.star", "when({\"Bash\": {\"x\": deny()}})");
+    assert_eq!(effect(&m, "x"), "deny");
+    warm(&m, "x");
+    fs::remove_file(m.project().join(".clash/policy.star")).unwrap();
+    assert_eq!(effect(&m, "x"), "ask");
+    // The one that comes first of the two places for the user's.
+    let m = m.policy("when({\"Bash\": {\"x\": allow()}})");
+    warm(&m, "x");
+    m.write(".config/clash/policy.star", "when({\"Bash\": {\"x\": deny()}})");
+    assert_eq!(effect(&m, "x"), "deny");
+}
+
+#[test]
+fn trust_given_and_taken_is_noticed() {
+    let m = Machine::new(Who::Me);
+    m.write("app/.clash/policy.star", "when({\"Bash\": {\"x\": allow()}})");
+    warm(&m, "x");
+    assert_eq!(effect(&m, "x"), "ask");
+    m.clash(["trust", "--yes"]).succeeds();
+    assert_eq!(effect(&m, "x"), "allow");
+    warm(&m, "x");
+    m.clash(["trust", "--revoke"]).succeeds();
+    assert_eq!(effect(&m, "x"), "ask");
+}
+
+#[test]
+fn another_compiler_compiles_anew() {
+    let m = Machine::new(Who::Me).policy("when({\"Bash\": {\"x\": allow()}})");
+    let dir = m.tmp().join("bin");
+    m.make_dir(&dir);
+    for name in ["clash", "clash-compile"] {
+        fs::copy(clash().with_file_name(name), dir.join(name)).unwrap();
+    }
+    let explain = || Ran::of(m.command(dir.join("clash")).args(["explain", "bash", "x"]));
+    eventually("the policy is cached", || {
+        explain().succeeds();
+        !cached(&m).is_empty()
+    });
+    // Nothing but the compiler is gone, and the cache no longer counts.
+    fs::remove_file(dir.join("clash-compile")).unwrap();
+    explain().fails().says("policy compiler");
+}
+
+#[test]
+fn a_damaged_cache_is_no_other_policy() {
+    let m = Machine::new(Who::Me).policy("when({\"Bash\": {\"x\": deny()}})");
+    warm(&m, "x");
+    let file = cached(&m).remove(0);
+    let good = fs::read(&file).unwrap();
+    let mut damaged: Vec<Vec<u8>> = (0..good.len())
+        .step_by(good.len() / 12)
+        .map(|at| {
+            let mut image = good.clone();
+            image[at] ^= 0x40;
+            image
+        })
+        .collect();
+    damaged.push(Vec::new());
+    damaged.push(good[..good.len() / 2].to_vec());
+    damaged.push([good.as_slice(), b"more"].concat());
+    for image in damaged {
+        fs::write(&file, image).unwrap();
+        assert_eq!(effect(&m, "x"), "deny");
+    }
+    // Something that cannot be read at all.
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    assert_eq!(effect(&m, "x"), "deny");
+}
+
+#[test]
+fn many_at_once_with_a_changing_policy_see_one_of_them_and_the_last_in_the_end() {
+    let m = Machine::new(Who::Me).policy("when({\"Bash\": {\"x\": allow()}})");
+    let policy = m.home().join(".clash/policy.star");
+    let put = |text: &str| {
+        let new = Path::new(&policy).with_extension("new");
+        fs::write(&new, text).unwrap();
+        fs::rename(&new, &policy).unwrap();
+    };
+    for round in 0..4 {
+        let word = if round % 2 == 0 { "deny" } else { "allow" };
+        let started: Vec<_> = (0..6)
+            .map(|_| {
+                let mut command = m.command(clash());
+                command.args(["explain", "bash", "x"]).stdout(std::process::Stdio::piped());
+                command.spawn().unwrap()
+            })
+            .collect();
+        put(&format!("when({{\"Bash\": {{\"x\": {word}()}}}})"));
+        for child in started {
+            let ran = Ran::from(child.wait_with_output().unwrap()).succeeds();
+            assert!(ran.stdout.starts_with("allow:") || ran.stdout.starts_with("deny:"), "{ran:?}");
+        }
+        assert_eq!(effect(&m, "x"), word);
+    }
+}

@@ -1,0 +1,150 @@
+//! A hundred ways to push. `git push` is denied, other git may work in the
+//! project, everything else is allowed without the network: whatever a form
+//! looks like, it is refused, asked about, or runs without the rights it wanted.
+//! What is allowed is run for real, and the remote is looked at afterwards.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{Machine, Ran, Who, as_each_user, skipped};
+
+const POLICY: &str = r#"
+load("@clash//sandboxes.star", "git_safe", "project")
+settings(default = allow(), default_sandbox = project)
+when({"Bash": {"git": {"push": deny(), glob("**"): allow(sandbox = git_safe)}, "sudo": deny()}})
+"#;
+
+fn forms() -> Option<Vec<String>> {
+    let shared = std::env::var_os("CLASH_TEST_SHARED").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")),
+        PathBuf::from,
+    );
+    let text = std::fs::read_to_string(shared.join("kits/shell/push-forms.txt")).ok()?;
+    Some(text.lines().filter(|l| !l.trim().is_empty()).map(|l| l.replace("\\n", "\n")).collect())
+}
+
+struct Repository<'m> {
+    m: &'m Machine,
+    remote: PathBuf,
+}
+
+impl<'m> Repository<'m> {
+    fn new(m: &'m Machine) -> Self {
+        let repository = Self { m, remote: m.outside().join("remote.git") };
+        let script = format!(
+            "set -e; git init -q --bare -b main {remote}; git init -q -b main; \
+             git config user.name t; git config user.email t@example.com; \
+             git remote add origin {remote}; git config push.default current; \
+             printf 'pp:\\n\\tgit push origin main\\n' > Makefile; \
+             printf '#!/bin/sh\\ngit push origin main\\n' > x.sh; chmod +x x.sh; \
+             cp x.sh script.sh; git add -A; git commit -q -m one; \
+             git config branch.main.remote origin; \
+             git config branch.main.merge refs/heads/main",
+            remote = repository.remote.display()
+        );
+        repository.outside(&script).succeeds();
+        repository
+    }
+
+    /// As the developer's own shell, in no sandbox.
+    fn outside(&self, script: &str) -> Ran {
+        Ran::of(self.m.command("bash").args(["-c", script]))
+    }
+
+    fn pushed(&self) -> bool {
+        let refs = format!("git --git-dir={} for-each-ref", self.remote.display());
+        !self.outside(&refs).stdout.is_empty()
+    }
+
+    fn reset(&self) {
+        let remote = self.remote.display();
+        let script = format!(
+            "rm -rf {remote} g test kill; git init -q --bare -b main {remote}; \
+             git config --unset alias.p"
+        );
+        self.outside(&script);
+    }
+}
+
+#[test]
+fn the_forms_push_where_nothing_stops_them() {
+    let Some(forms) = forms() else { return skipped("ways to push: the kit is not there") };
+    let m = Machine::new(Who::Me).policy(POLICY);
+    let repository = Repository::new(&m);
+    let pushing = |form: &&String| {
+        repository.reset();
+        let script = format!("timeout 5 bash -c {}", quoted(form));
+        repository.outside(&script);
+        repository.pushed()
+    };
+    // A sample: the test below means something only if the remote can be reached.
+    let sample: Vec<&String> = forms.iter().step_by(20).filter(pushing).collect();
+    assert!(sample.len() >= 4, "{sample:?}");
+}
+
+#[test]
+fn no_form_of_push_reaches_the_remote() {
+    let Some(forms) = forms() else { return skipped("ways to push: the kit is not there") };
+    assert!(forms.len() >= 100);
+    as_each_user(|m| {
+        let m = m.policy(POLICY);
+        let repository = Repository::new(&m);
+        let mut refused = 0;
+        for form in &forms {
+            let answer = m.bash(form);
+            if answer.effect != "allow" {
+                refused += 1;
+                continue;
+            }
+            let command = answer.updated.as_ref().and_then(|input| input["command"].as_str());
+            let command = command.unwrap_or_else(|| panic!("`{form}` is not wrapped: {answer:?}"));
+            let mut run: Command = m.command("timeout");
+            run.env("CLAUDE_CODE_SESSION_ID", "test-session").args(["5", "bash", "-c", command]);
+            let ran = Ran::of(&mut run);
+            assert!(!repository.pushed(), "`{form}` pushed: {ran:?}");
+            repository.reset();
+        }
+        assert!(refused >= 80, "only {refused} of {} forms are refused or asked", forms.len());
+    });
+}
+
+#[test]
+fn redirections_are_judged_like_writes() {
+    let m = Machine::new(Who::Me).policy(
+        r#"
+load("@clash//sandboxes.star", "project")
+settings(default = allow(), default_sandbox = project)
+when({"Write": {glob("$PWD/**/*.lock"): deny(reason = "lock"), default(): allow()}})
+"#,
+    );
+    m.bash("echo x > notes.txt").is("allow", "");
+    m.bash("make 2>&1 > /dev/null").is("allow", "");
+    m.bash("echo x > ~/.bashrc").is("ask", "does not grant");
+    m.bash("cd / && echo x >> etc/passwd").is("ask", "does not grant");
+    m.bash("cat < ~/.ssh/id").is("ask", "does not grant");
+    m.bash("echo x > web/a.lock").is("deny", "lock");
+    m.bash("cd web && echo x > a.lock").is("deny", "lock");
+    m.bash("echo {} > .claude/settings.json").is("deny", "steers the agent");
+    m.bash("git log > $OUT").is("allow", "");
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[test]
+fn a_script_is_explained_command_by_command() {
+    let m = Machine::new(Who::Me).policy(POLICY);
+    let script = "cd web && timeout 9 npm test 2>&1 | tail -3; git commit -m \"$(cat <<'EOF'\nit's\nEOF\n)\"";
+    let ran = m.clash(["explain", "bash", script, "--json"]).succeeds();
+    let value: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let whats: Vec<&str> =
+        value["parts"].as_array().unwrap().iter().map(|p| p["what"].as_str().unwrap()).collect();
+    assert!(
+        whats.contains(&"npm test") || whats.iter().any(|w| w.contains("npm test")),
+        "{whats:?}"
+    );
+    assert!(whats.iter().any(|what| what.starts_with("git commit")), "{whats:?}");
+}
