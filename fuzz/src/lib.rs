@@ -14,6 +14,8 @@ mod caseless;
 mod dirs;
 #[path = "../../crates/clash/src/env.rs"]
 mod env;
+#[path = "../../crates/clash/src/replace_file.rs"]
+mod replace_file;
 #[path = "../../crates/clash/src/say.rs"]
 mod say;
 #[path = "../../crates/clash/src/tool_input.rs"]
@@ -161,11 +163,37 @@ pub fn shell(data: &[u8]) {
     assert!(seen, "a program is hidden");
 }
 
+/// Settings of another tool, the first byte saying which: refused, or a policy
+/// that compiles.
+pub fn imports(data: &[u8]) {
+    use clash_import::{Base, Format, Source};
+    let Some((kind, bytes)) = data.split_first() else { return };
+    let formats = [Format::Claude, Format::Srt, Format::CodexRules, Format::CodexConfig];
+    let bases = [Base::Project, Base::Home(".claude"), Base::Directory("/srv/x")];
+    let format = formats[usize::from(*kind) % formats.len()];
+    let base = bases[usize::from(*kind) / formats.len() % bases.len()];
+    let source = Source { name: "settings", bytes, base };
+    let _ = clash_import::detect("settings.json", bytes);
+    let Ok(imported) = clash_import::import_as(format, &source) else { return };
+    let one = One(&imported.source);
+    if let Err(mistake) = clash_lang::compile("/p/policy.star", LayerKind::User, true, &one) {
+        panic!("an import does not compile: {mistake}\n{}", imported.source);
+    }
+}
+
+/// A policy's text as a tree: nothing of it is lost, and a format is its own.
+pub fn syntax(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(formatted) = clash_syntax::fmt::format(text) else { return };
+    let again = clash_syntax::fmt::format(&formatted).expect("formatted text is still text");
+    assert_eq!(again, formatted, "formatting what is formatted changes it");
+}
+
 fn decided(ir: Ir<'_>, action: &Action) -> Result<Decision, clash_policy::decide::DecideError> {
     let places = Places::imagined();
     let cage = ["/home/user/.claude".into()];
     let baseline = [("/usr", Caps::READ)];
-    let world = World { places: &places, links: &NoLinks, baseline: &baseline, cage: &cage };
+    let world = World { places: &places, cwd: &places.project, links: &NoLinks, baseline: &baseline, cage: &cage };
     let decision = clash_policy::decide(ir, action, &world)?;
     let strictest = decision.parts.iter().map(|part| part.effect).max();
     assert!(strictest.is_some_and(|strictest| decision.effect >= strictest));

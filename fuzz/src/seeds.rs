@@ -9,6 +9,8 @@ pub const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("policy_source", crate::policy_source),
     ("ir_image", crate::ir_image),
     ("shell", crate::shell),
+    ("imports", crate::imports),
+    ("syntax", crate::syntax),
 ];
 
 fn repository() -> PathBuf {
@@ -19,9 +21,13 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
     let bytes = |texts: Vec<String>| texts.into_iter().map(String::into_bytes).collect();
     match target {
         "hook_json" => bytes(messages()),
-        "policy_source" => bytes(policies()),
+        "policy_source" | "syntax" => bytes(policies()),
         "ir_image" => policies().iter().filter_map(|text| crate::image_of(text)).collect(),
         "shell" => bytes(SCRIPTS.iter().map(|script| (*script).to_owned()).collect()),
+        "imports" => {
+            let tagged = |(kind, text): &(u8, &str)| [&[*kind], text.as_bytes()].concat();
+            SETTINGS.iter().map(tagged).collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -97,4 +103,13 @@ settings(default = allow(), default_sandbox = t, on_sandbox_violation = "smart",
 when(merge({"Bash": {"git push": allow(sandbox = t)}}, {"Bash": {"git": {"push": deny(reason = "r")}}}))
 expect(deny, "git push")"#,
     "def f(x):\n    return {x: allow()}\nwhen({\"Bash\": f(\"ls\") | f(\"cat\")})\n[when({\"Bash\": {x: ask()}}) for x in [\"p\", \"q\"]]\n",
+];
+
+/// By the number of the format.
+const SETTINGS: &[(u8, &str)] = &[
+    (0, r#"{"permissions":{"allow":["Bash(git log:*)","Bash(npm run test)","Read(./src/**)","WebFetch(domain:docs.rs)","mcp__x__y"],"deny":["Bash(curl:*)","Read(./.env)","Read(~/.ssh/**)","Edit(//etc/*)"],"ask":["Bash(git push *)"],"defaultMode":"acceptEdits","additionalDirectories":["../x"]},"sandbox":{"enabled":true,"network":{"allowedDomains":["*.npmjs.org"],"allowLocalBinding":true},"filesystem":{"allowWrite":["/tmp/x"],"denyRead":["~/.aws"]},"excludedCommands":["docker"]}}"#),
+    (5, r#"{"permissions":{"allow":["Bash","Edit","Bash(ls)"],"deny":["WebSearch"]}}"#),
+    (1, r#"{"network":{"allowedDomains":["github.com","*.github.com"],"deniedDomains":["evil.com"],"allowUnixSockets":["/var/run/x"]},"filesystem":{"denyRead":["~/.ssh"],"allowWrite":[".","/tmp"],"denyWrite":[".env"]},"ignoreViolations":{"*":["/usr"]}}"#),
+    (2, "prefix_rule(pattern=[\"git\", [\"push\", \"fetch\"]], decision=\"prompt\", match=[\"git push\"])\nprefix_rule(pattern=[\"ls\"], decision=\"allow\")\nprefix_rule(pattern=[\"rm\"], decision=\"forbidden\", justification=\"no\")\nnetwork_rule(host=\"api.github.com\", protocol=\"https\", decision=\"allow\")\n"),
+    (3, "approval_policy = \"on-request\"\nsandbox_mode = \"workspace-write\"\n[sandbox_workspace_write]\nwritable_roots = [\"/x\"]\nnetwork_access = true\n[permissions.p.filesystem]\n\":project_roots\" = \"write\"\n\"/y\" = \"read\"\n"),
 ];

@@ -2,8 +2,11 @@
 //! expanded its words, most specific first: single literals, tuples, globs and
 //! expressions by their literal prefix, then whatever-is-there.
 //!
-//! Literal keys are looked up, not scanned, as long as the words are known: the
-//! cost of a decision must not grow with the policy.
+//! Literal keys are looked up, not scanned: the cost of a decision must not grow
+//! with the policy. Where a word could be any, all literal keys could match; they
+//! are not steps of their own, see [`Wild`].
+
+use std::collections::BTreeSet;
 
 use crate::ir::{EdgeRef, Matcher, NodeRef};
 use crate::judge::closeness;
@@ -37,6 +40,36 @@ pub(super) struct Step<'a> {
     pub(super) sure: bool,
 }
 
+impl Step<'_> {
+    /// Where a literal key stands among the others of its node.
+    pub(super) fn order(&self) -> (u32, u32) {
+        (self.edge.rank, self.edge.order)
+    }
+
+    /// The field of the input that the key names.
+    pub(super) fn field(&self) -> Option<usize> {
+        self.next
+            .field
+            .filter(|_| self.edge.subject == Subject::Field && self.edge.matcher != Matcher::Any)
+    }
+}
+
+/// The keys of a node that match.
+pub(super) struct Steps<'a> {
+    /// Literal keys.
+    pub(super) literal: Vec<Step<'a>>,
+    /// Less specific than all of them.
+    pub(super) others: Vec<Step<'a>>,
+    pub(super) wild: [Option<Wild>; 2],
+}
+
+/// Every literal key about a subject could match.
+#[derive(Clone, Copy)]
+pub(super) struct Wild {
+    pub(super) subject: Subject,
+    pub(super) next: Place,
+}
+
 /// A word that may come next, with the place behind it.
 struct Candidate<'x> {
     text: &'x str,
@@ -67,15 +100,26 @@ impl Open<'_> {
 /// Beyond this many words a command is taken to hold any word.
 const LOOK_AHEAD: usize = 64;
 
-pub(super) fn steps<'a>(
-    node: &NodeRef<'a>,
-    facts: &Facts<'_>,
-    place: Place,
-) -> Result<Vec<Step<'a>>> {
+pub(super) fn steps<'a>(node: &NodeRef<'a>, facts: &Facts<'_>, place: Place) -> Result<Steps<'a>> {
     let mut steps = Vec::new();
     let words = next_words(facts, place);
-    words_steps(node, place, &words, &mut steps)?;
-    option_steps(node, facts, place, &mut steps)?;
+    for Candidate { text, next, sure } in &words.known {
+        let next = behind(place, *next);
+        let found = node.exact(Subject::Word, text)?;
+        steps.extend(found.into_iter().map(|edge| Step { edge, next, sure: *sure }));
+    }
+    let mut any_word = None;
+    if let Some(open) = &words.open {
+        let next = open.place(place);
+        if open.prefix.is_empty() {
+            any_word = Some(next);
+        } else {
+            for edge in node.starting(Subject::Word, open.prefix)? {
+                steps.push(Step { edge: edge?, next, sure: false });
+            }
+        }
+    }
+    let any_option = option_steps(node, facts, place, &mut steps)?.then_some(place);
     if let Some(sure) = ends(facts, place) {
         let found = node.exact(Subject::End, "")?;
         steps.extend(found.into_iter().map(|edge| Step { edge, next: place, sure }));
@@ -87,37 +131,17 @@ pub(super) fn steps<'a>(
         }
     }
     field_steps(node, facts, place, &mut steps)?;
-    steps.sort_by_key(|step| (step.edge.rank, step.edge.order));
+    steps.sort_by_key(|step| step.order());
     let sure = |edge| Step { edge, next: place, sure: true };
-    steps.extend(host_edges(node, facts)?.into_iter().map(sure));
-    path_steps(node, facts, place, &mut steps)?;
+    let mut others: Vec<_> = host_edges(node, facts)?.into_iter().map(sure).collect();
+    path_steps(node, facts, place, &mut others)?;
     for edge in node.patterns()? {
         let edge = edge?;
-        pattern_steps(edge, facts, place, &words, &mut steps)?;
+        pattern_steps(edge, facts, place, &words, &mut others)?;
     }
-    Ok(steps)
-}
-
-fn words_steps<'a>(
-    node: &NodeRef<'a>,
-    place: Place,
-    words: &Words<'_>,
-    steps: &mut Vec<Step<'a>>,
-) -> Result<()> {
-    if let Some(open) = &words.open {
-        for edge in node.literals_of(Subject::Word)? {
-            let edge = edge?;
-            if edge.text.starts_with(open.prefix) {
-                steps.push(Step { edge, next: open.place(place), sure: false });
-            }
-        }
-    }
-    for Candidate { text, next, sure } in &words.known {
-        let next = behind(place, *next);
-        let found = node.exact(Subject::Word, text)?;
-        steps.extend(found.into_iter().map(|edge| Step { edge, next, sure: *sure }));
-    }
-    Ok(())
+    let wild = |subject, next: Option<Place>| next.map(|next| Wild { subject, next });
+    let wild = [wild(Subject::Word, any_word), wild(Subject::Option, any_option)];
+    Ok(Steps { literal: steps, others, wild })
 }
 
 fn behind(place: Place, next: usize) -> Place {
@@ -164,15 +188,24 @@ fn possible_words<'x>(facts: &'x Facts<'_>, place: Place) -> Words<'x> {
     for (offset, word) in rest.iter().enumerate() {
         let next = place.at + offset + 1;
         let program = place.at + offset == 0;
-        let Some(text) = word.known().filter(|_| offset <= LOOK_AHEAD) else {
-            let prefix = if program { base_name(word.prefix()) } else { word.prefix() };
-            let open = Open { prefix, next, wild: !word.is_one() || after_option };
-            return Words { known, open: Some(open) };
-        };
-        if text.starts_with(['-', '+']) && !program {
+        if !program && word.prefix().starts_with(['-', '+']) && offset <= LOOK_AHEAD {
             after_option = true;
             continue;
         }
+        let text = match word {
+            Word::Known(text) if offset <= LOOK_AHEAD => text,
+            // A program in the home is known by its last name all the same.
+            Word::Home(rest) if program => rest,
+            _ => {
+                let prefix = match word {
+                    Word::Home(_) => "/",
+                    other if program => base_name(other.prefix()),
+                    other => other.prefix(),
+                };
+                let open = Open { prefix, next, wild: !word.is_one() || after_option };
+                return Words { known, open: Some(open) };
+            }
+        };
         let text = if program { base_name(text) } else { text };
         known.push(Candidate { text, next, sure: false });
         if !after_option {
@@ -188,74 +221,107 @@ fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
+/// Returns whether any option at all could be among the words.
 fn option_steps<'a>(
     node: &NodeRef<'a>,
     facts: &Facts<'_>,
     place: Place,
     steps: &mut Vec<Step<'a>>,
-) -> Result<()> {
-    if facts.opaque {
-        return Ok(());
+) -> Result<bool> {
+    if facts.opaque || node.starting(Subject::Option, "")?.next().is_none() {
+        return Ok(false);
     }
-    let rest = facts.words.get(place.options..).unwrap_or_default();
-    for edge in node.literals_of(Subject::Option)? {
-        let edge = edge?;
-        if let Some(sure) = has_option(rest, place, |form| Ok(form == edge.text), edge.text)? {
-            steps.push(Step { edge, next: place, sure });
-        }
-    }
-    Ok(())
-}
-
-/// Whether an option is among the words: certainly, perhaps, or not.
-fn has_option(
-    rest: &[Word],
-    place: Place,
-    is: impl Fn(&str) -> Result<bool>,
-    name: &str,
-) -> Result<Option<bool>> {
-    // Many programs take a long option abbreviated.
-    let abbreviates =
-        |form: &str| form.len() > 2 && name.starts_with("--") && name.starts_with(form);
-    let mut found = place.wild.then_some(false);
-    if bundled_elsewhere(rest, name) {
-        found = Some(false);
-    }
-    let mut ended = false;
-    for word in rest {
-        let Some(word) = word.known() else {
-            // What begins with something else is no option.
-            let prefix = word.prefix();
-            let could_be = !matches!(word, Word::Home(_))
-                && (prefix.is_empty() || prefix.starts_with('-'))
-                && (name.is_empty() || name.starts_with(prefix) || prefix.starts_with(name));
-            found = found.or(could_be.then_some(false));
-            continue;
-        };
-        if word.starts_with('-') && word.len() > 1 {
-            for form in option_forms(word) {
-                if is(&form)? {
-                    found = Some(!ended || found == Some(true));
-                } else if abbreviates(&form) {
-                    found = found.or(Some(false));
+    let mut found: Vec<(EdgeRef<'a>, bool)> = Vec::new();
+    let any = each_option(facts, place, |option| {
+        let (text, sure) = match option {
+            Form::Whole(text, sure) => (text, sure),
+            // What is known of it may be the option already, and a value.
+            Form::Start(start) => {
+                for (at, _) in start.char_indices().skip(3) {
+                    let leading = start.get(..at).unwrap_or_default();
+                    let edges = node.exact(Subject::Option, leading)?;
+                    found.extend(edges.into_iter().map(|edge| (edge, false)));
                 }
+                (start, false)
+            }
+        };
+        for edge in node.exact(Subject::Option, text)? {
+            found.push((edge, sure));
+        }
+        // Many programs take a long option abbreviated.
+        if text.len() > 2 && text.starts_with("--") {
+            for edge in node.starting(Subject::Option, text)? {
+                found.push((edge?, false));
             }
         }
-        ended |= word == "--";
-    }
-    Ok(found)
+        Ok(())
+    })?;
+    found.extend(bundles(node, facts, place)?.into_iter().map(|edge| (edge, false)));
+    // An option that stands there twice is there for certain if one of them is.
+    found.sort_by_key(|(edge, sure)| (edge.text, edge.order, !sure));
+    found.dedup_by_key(|(edge, _)| (edge.text, edge.order));
+    steps.extend(found.into_iter().map(|(edge, sure)| Step { edge, next: place, sure }));
+    Ok(any)
 }
 
-/// `-rf` may be written `-fr` or `-r -f`. Where it is the name of one option, its
-/// letters are hardly all there.
-fn bundled_elsewhere(rest: &[Word], name: &str) -> bool {
-    let Some(letters) = name.strip_prefix('-').filter(|l| l.len() > 1 && !l.starts_with('-'))
-    else {
-        return false;
-    };
+/// An option among the words, as a key may name it.
+#[derive(Clone, Copy)]
+enum Form<'x> {
+    /// The option, and whether it certainly is one.
+    Whole(&'x str, bool),
+    /// A long option that begins like this.
+    Start(&'x str),
+}
+
+/// Hands over the forms of every option among the remaining words. Returns
+/// whether there may be others.
+fn each_option(
+    facts: &Facts<'_>,
+    place: Place,
+    mut form: impl FnMut(Form<'_>) -> Result<()>,
+) -> Result<bool> {
+    let rest = facts.words.get(place.options..).unwrap_or_default();
+    let (mut any, mut ended) = (place.wild, false);
+    for word in rest {
+        match (word, word.prefix()) {
+            (Word::Known(word), _) => {
+                if word.starts_with('-') && word.len() > 1 {
+                    let mut whole = |one: &String| form(Form::Whole(one, !ended));
+                    option_forms(word).iter().try_for_each(&mut whole)?;
+                }
+                ended |= word == "--";
+            }
+            (Word::Home(_), _) => {}
+            (_, start) if start.len() > 2 && start.starts_with("--") => match start.split_once('=')
+            {
+                Some((name, _)) => form(Form::Whole(name, false))?,
+                None => form(Form::Start(start))?,
+            },
+            // Short options may be bundled behind what is known of the word.
+            (_, start) => any |= start.is_empty() || start.starts_with('-'),
+        }
+    }
+    Ok(any)
+}
+
+/// Keys of several letters: `-rf` may be written `-fr` or `-r -f`. Where it is the
+/// name of one option, its letters are hardly all there.
+fn bundles<'a>(node: &NodeRef<'a>, facts: &Facts<'_>, place: Place) -> Result<Vec<EdgeRef<'a>>> {
+    let rest = facts.words.get(place.options..).unwrap_or_default();
     let short = |word: &&str| word.starts_with('-') && !word.starts_with("--");
-    let words: Vec<&str> = rest.iter().filter_map(Word::known).filter(short).collect();
-    letters.chars().all(|letter| words.iter().any(|word| word.contains(letter)))
+    let words = rest.iter().filter_map(Word::known).filter(short);
+    let letters: BTreeSet<char> = words.flat_map(|word| word.chars().skip(1)).collect();
+    let mut found = Vec::new();
+    for first in &letters {
+        for edge in node.starting(Subject::Option, &format!("-{first}"))? {
+            let edge = edge?;
+            let all = edge.text.chars().skip(1).all(|letter| letters.contains(&letter));
+            if all && edge.text.chars().count() > 2 {
+                found.push(edge);
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// `--opt=value` is `--opt`; `-uf` is `-u` and `-f` too.
@@ -267,6 +333,8 @@ fn option_forms(word: &str) -> Vec<String> {
     if !word.starts_with("--") {
         forms.extend(word.chars().skip(1).map(|letter| format!("-{letter}")));
     }
+    forms.sort_unstable();
+    forms.dedup();
     forms
 }
 
@@ -377,8 +445,18 @@ fn pattern_steps<'a>(
             }
         }
         (Subject::Option, _) if !facts.opaque => {
-            let rest = facts.words.get(place.options..).unwrap_or_default();
-            if let Some(sure) = has_option(rest, place, |form| Ok(edge.matches_text(form)?), "")? {
+            let mut found = None;
+            let any = each_option(facts, place, |option| {
+                match option {
+                    Form::Whole(form, sure) if edge.matches_text(form)? => {
+                        found = Some(sure || found == Some(true));
+                    }
+                    Form::Whole(..) => {}
+                    Form::Start(_) => found = found.or(Some(false)),
+                }
+                Ok(())
+            })?;
+            if let Some(sure) = found.or(any.then_some(false)) {
                 step(place, sure);
             }
         }

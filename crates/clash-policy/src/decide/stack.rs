@@ -101,108 +101,36 @@ impl<'a> Stack<'a> {
                 claims.push(Claim::new(at, layer, found)?);
             }
         }
-        let certain = claims.iter().filter(|claim| !claim.found.doubtful);
-        let mut best = self.prevailing(certain);
-        for doubtful in claims.iter().filter(|claim| claim.found.doubtful) {
-            let others = claims.iter().filter(|c| c.at != doubtful.at && !c.found.doubtful);
-            let mut outcome: Vec<&Claim<'a>> = others.chain([doubtful]).collect();
+        let nothing = if named_only { Effect::Allow } else { self.default.0 };
+        let trusted = || claims.iter().filter(|claim| claim.trusted);
+        let certain = || trusted().filter(|claim| !claim.found.doubtful);
+        let mut best = prevailing(certain());
+        for doubtful in trusted().filter(|claim| claim.found.doubtful) {
+            let mut outcome: Vec<&Claim<'a>> =
+                certain().filter(|claim| claim.at != doubtful.at).chain([doubtful]).collect();
             outcome.sort_by_key(|claim| claim.at);
-            let would = self.prevailing(outcome.into_iter());
-            let nothing = if named_only { Effect::Allow } else { self.default.0 };
-            let known = best.as_ref().map_or(nothing, |(claim, _)| claim.effect);
-            let stricter = |(claim, _): &(&Claim<'a>, _)| claim.effect > known;
-            let equal = |(claim, _): &(&Claim<'a>, _)| best.is_none() && claim.effect == known;
-            if would.as_ref().is_some_and(|would| stricter(would) || equal(would)) {
-                best = would;
-            }
+            let would = prevailing(outcome.into_iter());
+            best = would.filter(|would| tightens(would, best, nothing)).or(best);
         }
-        best.map(|(claim, sandbox)| self.ruling(claim, sandbox, &claims)).transpose()
+        // What came with the repository can only tighten. A sandbox of its own is
+        // no limit to rely on: the one that would hold without it stays.
+        let room = best.map_or_else(|| self.default_room(), |claim| self.room(claim));
+        for claim in claims.iter().filter(|claim| !claim.trusted) {
+            best = Some(claim).filter(|claim| tightens(claim, best, nothing)).or(best);
+        }
+        best.map(|claim| ruling(claim, room, &claims)).transpose()
     }
 
-    /// The claim that holds, given that all of these apply, and where it runs.
-    fn prevailing<'c>(
-        &self,
-        claims: impl Iterator<Item = &'c Claim<'a>>,
-    ) -> Option<(&'c Claim<'a>, Room<'a>)>
-    where
-        'a: 'c,
-    {
-        let mut floor: Option<&Claim<'a>> = None;
-        let mut chosen: Option<&Claim<'a>> = None;
-        // What a managed policy allows is what holds where nobody says more.
-        let mut managed_allow = None;
-        for claim in claims {
-            let managed = claim.kind == LayerKind::Managed;
-            if !claim.trusted || (managed && claim.effect > Effect::Allow) {
-                floor = stricter(floor, claim);
-            } else if managed {
-                managed_allow = Some(claim);
-            } else {
-                // A deny of the user is lifted by the session alone.
-                let user_deny = claim.kind == LayerKind::User && claim.effect == Effect::Deny;
-                let lifted = chosen.is_some_and(|c| !user_deny || c.kind == LayerKind::Session);
-                chosen = if lifted { chosen } else { Some(claim) };
-            }
-        }
-        let chosen = chosen.or(managed_allow);
-        let winner = match (floor, chosen) {
-            (Some(floor), Some(_)) => stricter(chosen, floor),
-            (Some(floor), None) => Some(floor).filter(|floor| floor.effect >= self.default.0),
-            (None, chosen) => chosen,
-        };
-        winner.map(|winner| (winner, self.room(winner, chosen)))
-    }
-
-    /// A sandbox that came with the repository is no limit to rely on: such a
-    /// rule has none, and the one that would hold without it stays.
-    fn room(&self, winner: &Claim<'a>, chosen: Option<&Claim<'a>>) -> Room<'a> {
-        let of = |claim: &Claim<'a>| Room {
+    fn room(&self, claim: &Claim<'a>) -> Room<'a> {
+        Room {
             sandbox: claim.sandbox.unwrap_or(self.default_sandbox),
             named: claim.sandbox.is_some(),
-        };
-        match (winner.trusted, chosen) {
-            (true, _) => of(winner),
-            (false, Some(chosen)) => of(chosen),
-            (false, None) => self.default_room(),
         }
     }
 
     fn default_room(&self) -> Room<'a> {
         let named = self.default.2.sandbox().ok().flatten();
         Room { sandbox: named.unwrap_or(self.default_sandbox), named: named.is_some() }
-    }
-
-    fn ruling(
-        &self,
-        claim: &Claim<'a>,
-        room: Room<'a>,
-        claims: &[Claim<'a>],
-    ) -> Result<Ruling<'a>, DecideError> {
-        let mut overruled: Vec<Overruled> = Vec::new();
-        for other in claims.iter().filter(|other| other.at != claim.at) {
-            // Of one layer what is stricter, which comes last.
-            overruled.retain(|known| known.layer != other.kind);
-            overruled.push(Overruled {
-                layer: other.kind,
-                effect: other.effect,
-                trail: other.found.shown(),
-                span: other.found.rule.span()?,
-            });
-        }
-        Ok(Ruling {
-            effect: claim.effect,
-            sandbox: Some(room.sandbox),
-            names_sandbox: room.named,
-            cause: Cause::Rule {
-                layer: claim.kind,
-                trail: claim.found.shown(),
-                span: claim.found.rule.span()?,
-                reason: claim.found.rule.reason()?.map(str::to_owned),
-                untrusted: claim.lowered,
-                doubtful: claim.found.doubtful,
-            },
-            overruled,
-        })
     }
 
     pub(super) fn by_default(&self) -> Ruling<'a> {
@@ -256,7 +184,62 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// The stricter of two, the earlier if they are equal.
-fn stricter<'c, 'a>(known: Option<&'c Claim<'a>>, other: &'c Claim<'a>) -> Option<&'c Claim<'a>> {
-    known.filter(|known| known.effect >= other.effect).or(Some(other))
+/// The trusted claim that holds, given that all of these apply.
+fn prevailing<'c, 'a: 'c>(claims: impl Iterator<Item = &'c Claim<'a>>) -> Option<&'c Claim<'a>> {
+    let mut floor: Option<&Claim<'a>> = None;
+    let mut chosen: Option<&Claim<'a>> = None;
+    // What a managed policy allows is what holds where nobody says more.
+    let mut managed_allow = None;
+    for claim in claims {
+        match (claim.kind, claim.effect) {
+            (LayerKind::Managed, Effect::Allow) => managed_allow = Some(claim),
+            (LayerKind::Managed, _) => floor = Some(claim),
+            // A deny of the user is lifted by the session alone.
+            (LayerKind::User, Effect::Deny)
+                if chosen.is_none_or(|known| known.kind != LayerKind::Session) =>
+            {
+                chosen = Some(claim);
+            }
+            _ => chosen = chosen.or(Some(claim)),
+        }
+    }
+    let chosen = chosen.or(managed_allow);
+    floor.filter(|floor| chosen.is_none_or(|chosen| floor.effect > chosen.effect)).or(chosen)
+}
+
+/// Whether a claim is stricter than what is known, or than nothing.
+fn tightens(claim: &Claim<'_>, known: Option<&Claim<'_>>, nothing: Effect) -> bool {
+    known.map_or(claim.effect >= nothing, |known| claim.effect > known.effect)
+}
+
+fn ruling<'a>(
+    claim: &Claim<'a>,
+    room: Room<'a>,
+    claims: &[Claim<'a>],
+) -> Result<Ruling<'a>, DecideError> {
+    let mut overruled: Vec<Overruled> = Vec::new();
+    for other in claims.iter().filter(|other| other.at != claim.at) {
+        // Of one layer what is stricter, which comes last.
+        overruled.retain(|known| known.layer != other.kind);
+        overruled.push(Overruled {
+            layer: other.kind,
+            effect: other.effect,
+            trail: other.found.shown(),
+            span: other.found.rule.span()?,
+        });
+    }
+    Ok(Ruling {
+        effect: claim.effect,
+        sandbox: Some(room.sandbox),
+        names_sandbox: room.named,
+        cause: Cause::Rule {
+            layer: claim.kind,
+            trail: claim.found.shown(),
+            span: claim.found.rule.span()?,
+            reason: claim.found.rule.reason()?.map(str::to_owned),
+            untrusted: claim.lowered,
+            doubtful: claim.found.doubtful,
+        },
+        overruled,
+    })
 }

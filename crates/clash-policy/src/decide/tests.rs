@@ -478,3 +478,99 @@ fn what_had_to_give_way_is_told() {
     let told: Vec<_> = decision.parts[0].overruled.iter().map(|o| (o.layer, o.effect)).collect();
     assert_eq!(told, [(LayerKind::Managed, Effect::Ask), (LayerKind::Project, Effect::Allow)]);
 }
+
+/// The shell decides whether the session's rule is the one; if it is not, the
+/// user's deny holds.
+#[test]
+fn a_rule_that_may_not_apply_lifts_nothing() {
+    let bash = |kind, words: &[&str], effect| {
+        layer(kind, bash_tree(vec![leaf(Subject::Word, words, effect, None)]))
+    };
+    let session = || bash(LayerKind::Session, &["make"], Effect::Ask);
+    let user = bash(LayerKind::User, &["**"], Effect::Deny);
+    let effect = |layers: &[Layer], script: &str| {
+        run(layers, &Action::script("claude", "default", script)).effect
+    };
+    let layers = [session(), user, built_in()];
+    assert_eq!(effect(&layers, "make"), Effect::Ask);
+    assert_eq!(effect(&layers, "$X"), Effect::Deny);
+    let mut denying = built_in();
+    denying.settings.default = Some(rule(Effect::Deny, None));
+    assert_eq!(effect(&[session(), denying], "$X"), Effect::Deny);
+}
+
+#[test]
+fn an_untrusted_project_leaves_the_sandbox_of_the_default() {
+    let untrusted = Layer {
+        trusted: false,
+        ..layer(LayerKind::Project, bash_tree(vec![leaf(Subject::Word, &["x"], Effect::Ask, None)]))
+    };
+    let mut narrow = built_in();
+    narrow.settings.default = Some(rule(Effect::Ask, Some("rust")));
+    let rust = (Effect::Ask, Some("rust".to_owned()));
+    assert_eq!(bash(&[narrow.clone()], "x"), rust);
+    assert_eq!(bash(&[untrusted, narrow], "x"), rust);
+}
+
+#[test]
+fn every_field_of_an_input_has_its_say() {
+    let values = || {
+        vec![
+            leaf(Subject::Value, &["*secret*"], Effect::Deny, None),
+            leaf(Subject::Value, &["**"], Effect::Allow, None),
+        ]
+    };
+    let both = vec![tree(Subject::Field, &["file", "path"], values())];
+    let each =
+        vec![tree(Subject::Field, &["path"], values()), tree(Subject::Field, &["file"], values())];
+    for below in [both, each] {
+        let layers = user(vec![tree(Subject::Tool, &["mcp__fs"], below)]);
+        let effect = |path: &str, file: &str| {
+            let field = |name: &str, v: &str| crate::Field {
+                name: name.into(),
+                values: vec![v.to_owned()],
+            };
+            let fields = vec![field("path", path), field("file", file)];
+            run(&layers, &tool("mcp__fs", Input::Fields(fields))).effect
+        };
+        assert_eq!(effect("a", "b"), Effect::Allow);
+        assert_eq!(effect("a", "secret"), Effect::Deny);
+        assert_eq!(effect("secret", "a"), Effect::Deny);
+    }
+}
+
+#[test]
+fn an_option_may_be_bundled_or_abbreviated_in_front_of_what_the_shell_decides() {
+    let push = vec![
+        leaf(Subject::Option, &["-f", "--force-with-lease"], Effect::Deny, None),
+        leaf(Subject::Word, &["**"], Effect::Allow, None),
+    ];
+    let layers = user(bash_tree(vec![tree(
+        Subject::Word,
+        &["git"],
+        vec![tree(Subject::Word, &["push"], push)],
+    )]));
+    assert_eq!(bash(&layers, r#"git push "-u$X""#).0, Effect::Deny);
+    assert_eq!(bash(&layers, r#"git push "--force-w=$X""#).0, Effect::Deny);
+    assert_eq!(bash(&layers, r#"git push "--force-w$X""#).0, Effect::Deny);
+    assert_eq!(bash(&layers, r#"git push "--dry$X""#).0, Effect::Allow);
+}
+
+/// Each option may or may not take the word behind it, so there are more ways to
+/// read this than can be tried.
+#[test]
+fn a_command_with_very_many_readings_is_refused_in_time() {
+    let mut below = leaf(Subject::Word, &["z*"], Effect::Deny, None);
+    for _ in 0..12 {
+        below = tree(Subject::Word, &["?*"], vec![below]);
+    }
+    let layers = user(bash_tree(vec![below]));
+    let bytes = encode(&layers, &[], 0);
+    let script = format!("x{}", " -o v".repeat(30));
+    let places = Places::imagined();
+    let cwd = &places.project;
+    let world = World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[] };
+    let action = Action::script("claude", "default", &script);
+    let decided = decide(Ir::open(&bytes, 0).unwrap(), &action, &world);
+    assert_eq!(decided.err(), Some(DecideError::TooManyReadings));
+}

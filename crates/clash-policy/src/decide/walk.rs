@@ -10,7 +10,7 @@ use crate::ir::{EdgeRef, GroupRef, IrError, LayerRef, Matcher, NodeRef, RuleRef}
 use crate::rule::Subject;
 
 use super::DecideError;
-use super::edges::{Place, steps};
+use super::edges::{Place, Steps, Wild, steps};
 use super::facts::Facts;
 
 type Result<T> = std::result::Result<T, DecideError>;
@@ -122,7 +122,8 @@ const MOST: usize = 20_000;
 
 /// One walk finds both answers: keys are tried from the most specific to the
 /// least, up to the first rule that certainly applies. What comes before it may
-/// apply instead, and of that only what is stricter counts.
+/// apply instead, and of that only what is stricter counts. Keys about different
+/// fields of an input are about different things, so each field has its say.
 struct Walk<'x, 'a> {
     facts: &'x Facts<'x>,
     named_only: bool,
@@ -151,7 +152,7 @@ impl<'a> Walk<'_, 'a> {
             }
             let found = Found { rule, trail: self.trail.clone(), doubtful: !sure };
             if sure {
-                self.said.certain = Some(found);
+                self.said.certain = stricter(self.said.certain.take(), Some(found))?;
             } else if rule.effect()? > Effect::Allow {
                 self.said.doubtful = stricter(self.said.doubtful.take(), Some(found))?;
             }
@@ -160,17 +161,75 @@ impl<'a> Walk<'_, 'a> {
         if self.trail.len() >= DEEPEST {
             return Err(IrError::Damaged.into());
         }
-        for step in steps(node, self.facts, place)? {
-            if only.is_some_and(|only| only != step.edge.subject) {
+        let Steps { literal, others, wild } = steps(node, self.facts, place)?;
+        let mut passed = None;
+        let mut fields = Vec::new();
+        let last = literal.len();
+        for (at, step) in literal.into_iter().chain(others).enumerate() {
+            let field = step.field();
+            let other = only.is_some_and(|only| only != step.edge.subject);
+            if other || (!fields.is_empty() && field.is_none_or(|field| fields.contains(&field))) {
+                continue;
+            }
+            let upto = (at < last).then_some(step.order());
+            self.explore_wild(node, &wild, &mut passed, upto)?;
+            let below = step.edge.node()?;
+            if !step.sure && below.strictest()? <= self.doubt()? {
                 continue;
             }
             self.trail.push(step.edge);
-            let decides = self.explore(&step.edge.node()?, step.next, None, sure && step.sure)?;
+            let decides = self.explore(&below, step.next, None, sure && step.sure)?;
             self.trail.pop();
-            if decides && step.sure {
-                return Ok(true);
+            match field {
+                Some(field) if decides => fields.push(field),
+                _ if decides && step.sure => return Ok(true),
+                _ => {}
             }
         }
-        Ok(false)
+        if fields.is_empty() {
+            self.explore_wild(node, &wild, &mut passed, None)?;
+        }
+        Ok(!fields.is_empty())
+    }
+
+    /// The strictest effect that may apply, as far as is known.
+    fn doubt(&self) -> Result<Effect> {
+        let known = self.said.doubtful.as_ref().map(|found| found.rule.effect()).transpose()?;
+        Ok(known.unwrap_or(Effect::Allow))
+    }
+
+    /// Follows literal keys of which each could match, as far as something
+    /// stricter than what is known stands below them: those behind `passed`, and
+    /// before `upto` if there is an end.
+    fn explore_wild(
+        &mut self,
+        node: &NodeRef<'a>,
+        wild: &[Option<Wild>],
+        passed: &mut Option<(u32, u32)>,
+        upto: Option<(u32, u32)>,
+    ) -> Result<()> {
+        let before = |edge: &EdgeRef<'_>| upto.is_none_or(|upto| (edge.rank, edge.order) < upto);
+        loop {
+            let least = match self.doubt()? {
+                Effect::Allow => Effect::Ask,
+                Effect::Ask => Effect::Deny,
+                Effect::Deny => return Ok(()),
+            };
+            let mut nearest: Option<(EdgeRef<'a>, Place)> = None;
+            for Wild { subject, next } in wild.iter().flatten() {
+                let edge = node.doubt(*subject, least, *passed)?.filter(before);
+                let order = |edge: &EdgeRef<'_>| (edge.rank, edge.order);
+                if let Some(edge) = edge
+                    && nearest.is_none_or(|(known, _)| order(&edge) < order(&known))
+                {
+                    nearest = Some((edge, *next));
+                }
+            }
+            let Some((edge, next)) = nearest else { return Ok(()) };
+            *passed = Some((edge.rank, edge.order));
+            self.trail.push(edge);
+            self.explore(&edge.node()?, next, None, false)?;
+            self.trail.pop();
+        }
     }
 }

@@ -136,8 +136,21 @@ record!(NetRule { host, ports, effect, span });
 record!(EnvRule { name, effect, span });
 record!(Limits { memory_bytes, processes, cpu_seconds, wall_seconds, file_size_bytes });
 record!(Protect { standard, also, except });
-record!(Regex { pattern, automaton });
 record!(Sandbox { name, unrestricted, default, fs, net, serve, env, limits, protect, doc, span });
+
+/// An automaton is long: read as one piece, not byte by byte.
+impl Blob for Regex {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.pattern.write(out);
+        (self.automaton.len() as u32).write(out);
+        out.extend(&self.automaton);
+    }
+    fn read(from: &mut Reader<'_>) -> Result<Self> {
+        let pattern = String::read(from)?;
+        let len = u32::read(from)?;
+        Ok(Self { pattern, automaton: from.take(len as usize)?.to_vec() })
+    }
+}
 
 impl Blob for Effect {
     fn write(&self, out: &mut Vec<u8>) {

@@ -27,7 +27,7 @@ pub use read::{EdgeRef, GroupRef, InputRef, Ir, LayerRef, Matcher, NodeRef, Rule
 pub use write::encode;
 
 /// Raised with every change of the layout or of what a field means.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 const MAGIC: &[u8; 8] = b"clashIR\0";
 const HEADER: usize = 32;
@@ -68,18 +68,20 @@ enum Section {
     Groups,
     Nodes,
     Edges,
+    Doubts,
     Rules,
     Sandboxes,
     Strings,
 }
 
 impl Section {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Inputs,
         Self::Layers,
         Self::Groups,
         Self::Nodes,
         Self::Edges,
+        Self::Doubts,
         Self::Rules,
         Self::Sandboxes,
         Self::Strings,
@@ -90,7 +92,8 @@ impl Section {
             Self::Inputs => 13,
             Self::Layers => 12,
             Self::Groups => 5,
-            Self::Nodes => 5,
+            Self::Nodes => 11,
+            Self::Doubts => 1,
             Self::Edges => 9,
             Self::Rules => 9,
             Self::Sandboxes => 4,

@@ -312,19 +312,10 @@ impl<'a> NodeRef<'a> {
     /// The literal keys equal to `text`, found by binary search.
     pub fn exact(&self, subject: Subject, text: &str) -> Result<Vec<EdgeRef<'a>>> {
         let (start, count) = (self.0.word(0)?, self.0.word(1)?);
-        let (mut low, mut high) = (0, count);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let edge = self.edge(start + middle)?;
-            if (edge.subject, edge.text) < (subject, text) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
+        let mut low = self.lower_bound(subject, text)?;
         let mut found = Vec::new();
         while low < count {
-            let edge = self.edge(start + low)?;
+            let edge = self.edge(start.saturating_add(low))?;
             if (edge.subject, edge.text) != (subject, text) {
                 break;
             }
@@ -346,23 +337,68 @@ impl<'a> NodeRef<'a> {
         Ok((start..start.saturating_add(count)).map(move |index| node.edge(index)))
     }
 
-    /// Every literal key about one subject.
-    pub fn literals_of(
+    /// The literal keys about a subject that begin with `start`.
+    pub fn starting(
         &self,
         subject: Subject,
+        start: &str,
     ) -> Result<impl Iterator<Item = Result<EdgeRef<'a>>>> {
-        let (node, start, count) = (*self, self.0.word(0)?, self.0.word(1)?);
+        let (node, first, count) = (*self, self.0.word(0)?, self.0.word(1)?);
+        let low = self.lower_bound(subject, start)?;
+        let begins = move |edge: &Result<EdgeRef<'a>>| {
+            edge.as_ref().map_or(true, |e| e.subject == subject && e.text.starts_with(start))
+        };
+        Ok((low..count).map(move |at| node.edge(first.saturating_add(at))).take_while(begins))
+    }
+
+    fn lower_bound(&self, subject: Subject, text: &str) -> Result<u32> {
+        let (start, count) = (self.0.word(0)?, self.0.word(1)?);
         let (mut low, mut high) = (0, count);
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.edge(start + middle)?.subject < subject {
+            let edge = self.edge(start.saturating_add(middle))?;
+            if (edge.subject, edge.text) < (subject, text) {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
-        let all = (low..count).map(move |index| node.edge(start + index));
-        Ok(all.take_while(move |edge| edge.as_ref().map_or(true, |e| e.subject == subject)))
+        Ok(low)
+    }
+
+    /// The strictest effect of the rules below.
+    pub fn strictest(&self) -> Result<Effect> {
+        self.0.effect(5)?.ok_or(IrError::Damaged)
+    }
+
+    /// Among the literal keys about words or options below which something is as
+    /// strict as `least`, the first that comes after a place in the order. Of a
+    /// tuple one alternative stands for all.
+    pub fn doubt(
+        &self,
+        subject: Subject,
+        least: Effect,
+        place: Option<(u32, u32)>,
+    ) -> Result<Option<EdgeRef<'a>>> {
+        let counts = [self.0.word(7)?, self.0.word(8)?, self.0.word(9)?, self.0.word(10)?];
+        let list = usize::from(subject == Subject::Option) * 2 + usize::from(least == Effect::Deny);
+        let start = counts.iter().take(list).fold(self.0.word(6)?, |a, b| a.saturating_add(*b));
+        let count = counts.get(list).copied().unwrap_or(0);
+        let edge = |at: u32| {
+            let record = self.0.ir.record(Section::Doubts, start.saturating_add(at))?;
+            self.edge(record.word(0)?)
+        };
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let one = edge(middle)?;
+            if place.is_some_and(|place| (one.rank, one.order) <= place) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        if low < count { edge(low).map(Some) } else { Ok(None) }
     }
 }
 

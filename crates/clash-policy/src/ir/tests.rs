@@ -147,7 +147,7 @@ fn literal_keys_are_looked_up_single_ones_first() {
     assert_eq!(git.iter().map(|edge| edge.rank).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(git[0].node().unwrap().rule().unwrap().unwrap().effect(), Ok(Effect::Deny));
     assert!(bash.exact(Subject::Word, "npm").unwrap().is_empty());
-    assert_eq!(bash.literals_of(Subject::Option).unwrap().count(), 2);
+    assert_eq!(bash.starting(Subject::Option, "").unwrap().count(), 2);
 }
 
 #[test]

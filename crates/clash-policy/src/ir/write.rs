@@ -44,7 +44,7 @@ pub(super) fn violation_code(on: OnViolation) -> u32 {
 
 #[derive(Default)]
 struct Image {
-    records: [Vec<u32>; 7],
+    records: [Vec<u32>; 8],
     strings: Vec<u8>,
     interned: HashMap<Vec<u8>, [u32; 2]>,
 }
@@ -65,7 +65,7 @@ impl Image {
     fn section(&mut self, section: Section) -> &mut Vec<u32> {
         #[expect(
             clippy::indexing_slicing,
-            reason = "seven record sections, Strings is never asked for"
+            reason = "eight record sections, Strings is never asked for"
         )]
         &mut self.records[section as usize]
     }
@@ -197,13 +197,57 @@ impl Image {
             self.push(Section::Edges, &words);
         }
         let middle = start + exact.len() as u32;
-        let words = [start, exact.len() as u32, middle, patterns.len() as u32, 0];
+        let strictest = exact.iter().chain(&patterns).map(|edge| self.strictest(edge.node)).max();
+        let doubts = self.count(Section::Doubts);
+        let words = self.doubts(&exact, start, Subject::Word);
+        let options = self.doubts(&exact, start, Subject::Option);
+        let words = [
+            start,
+            exact.len() as u32,
+            middle,
+            patterns.len() as u32,
+            0,
+            strictest.unwrap_or(effect_code(Effect::Allow)),
+            doubts,
+            words[0],
+            words[1],
+            options[0],
+            options[1],
+        ];
         self.push(Section::Nodes, &words)
     }
 
+    /// The code of the strictest effect below a node.
+    fn strictest(&mut self, node: u32) -> u32 {
+        let at = node as usize * Section::Nodes.words() + 5;
+        self.section(Section::Nodes).get(at).copied().unwrap_or(0)
+    }
+
+    /// Notes the literal keys about a subject below which something is denied or
+    /// asked, then those below which something is denied, each in their order: if
+    /// any word could be meant, these are looked at and the others are not. Of a
+    /// tuple one alternative stands for all. Returns how many of each.
+    fn doubts(&mut self, exact: &[Edge], start: u32, subject: Subject) -> [u32; 2] {
+        let about = |(_, edge): &(u32, &Edge)| edge.subject == subject_code(subject);
+        let mut edges: Vec<_> = (start..).zip(exact).filter(about).collect();
+        edges.sort_by_key(|(at, edge)| (edge.rank, edge.order, *at));
+        edges.dedup_by_key(|(_, edge)| edge.order);
+        [Effect::Ask, Effect::Deny].map(|least| {
+            let mut count = 0;
+            for (at, edge) in &edges {
+                if self.strictest(edge.node) >= effect_code(least) {
+                    self.push(Section::Doubts, &[*at]);
+                    count += 1;
+                }
+            }
+            count
+        })
+    }
+
     fn leaf(&mut self, rule: &Rule, sandbox_code: &dyn Fn(&Option<String>) -> u32) -> u32 {
+        let effect = effect_code(rule.effect);
         let rule = self.rule(rule, sandbox_code);
-        self.push(Section::Nodes, &[0, 0, 0, 0, rule + 1])
+        self.push(Section::Nodes, &[0, 0, 0, 0, rule + 1, effect, 0, 0, 0, 0, 0])
     }
 
     fn rule(&mut self, rule: &Rule, sandbox_code: &dyn Fn(&Option<String>) -> u32) -> u32 {

@@ -1,0 +1,299 @@
+//! The decision engine against the specification: a slow and obvious evaluator,
+//! and what must hold for any policy.
+
+mod reference;
+
+use clash_policy::decide::{Cause, Decision};
+use clash_policy::ir::{Ir, encode};
+use clash_policy::judge::World;
+use clash_policy::net::{Net, NetRule};
+use clash_policy::path::{NoLinks, Places};
+use clash_policy::rule::{Branch, Layer, LayerKind, Node};
+use clash_policy::sandbox::FsRule;
+use clash_policy::{Action, Caps, Effect};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use reference::generate::{self, Below, action, policy};
+use reference::{Outcome, Part, Why};
+
+fn in_world<T>(test: impl FnOnce(&World<'_>) -> T) -> T {
+    let places = Places {
+        project: "/h/app".into(),
+        home: "/h".into(),
+        tmp: "/tmp".into(),
+        vars: Vec::new(),
+    };
+    let cage = ["/h/.own".into()];
+    let baseline = [("/usr", Caps::READ.union(Caps::EXECUTE))];
+    let cwd = &places.project;
+    test(&World { places: &places, cwd, links: &NoLinks, baseline: &baseline, cage: &cage })
+}
+
+fn decided(ir: Ir<'_>, action: &Action) -> Decision {
+    in_world(|world| clash_policy::decide(ir, action, world).unwrap())
+}
+
+fn outcome(decision: &Decision) -> Outcome {
+    let part = |part: &clash_policy::decide::Part| Part {
+        effect: part.effect,
+        sandbox: part.sandbox.clone(),
+        why: match &part.cause {
+            Cause::Rule { span, .. } => Why::Rule(span.line),
+            Cause::Default { span, .. } => Why::Default(span.line),
+            Cause::Inert | Cause::Opened => Why::Inert,
+            Cause::Cage => Why::Cage,
+        },
+        judged: part
+            .judged
+            .as_ref()
+            .map(|judged| (judged.effect, judged.rule.as_ref().map(|(_, span)| span.line))),
+    };
+    Outcome {
+        effect: decision.effect,
+        sandbox: decision.sandbox.as_ref().map(|sandbox| sandbox.name.clone()),
+        conflict: decision.conflict.is_some(),
+        parts: decision.parts.iter().map(part).collect(),
+    }
+}
+
+fn cases(most: u32) -> ProptestConfig {
+    let asked = std::env::var("CLASH_CASES").ok().and_then(|n| n.parse().ok());
+    ProptestConfig { cases: asked.unwrap_or(most), failure_persistence: None, ..Default::default() }
+}
+
+fn image(layers: &[Layer]) -> Vec<u8> {
+    encode(layers, &[], 7)
+}
+
+proptest! {
+    #![proptest_config(cases(2_000))]
+
+    /// Effect, sandbox and the deciding rule of every part, on 120,000 pairs.
+    #[test]
+    fn the_engine_decides_what_the_specification_says(
+        layers in policy(),
+        actions in vec(action(), 60),
+    ) {
+        let image = image(&layers);
+        let ir = Ir::open(&image, 7).unwrap();
+        for action in &actions {
+            let expected = in_world(|world| reference::decide(&layers, action, world));
+            prop_assert_eq!(outcome(&decided(ir, action)), expected, "{:?}{}", action, shown(&layers));
+        }
+    }
+}
+
+/// A policy as one would read it, for what a failing test prints.
+fn shown(layers: &[Layer]) -> String {
+    fn tree(branches: &[Branch], above: &str, out: &mut String) {
+        for Branch { key, then } in branches {
+            let patterns: Vec<String> = key.patterns.iter().map(ToString::to_string).collect();
+            let here = format!("{above} {:?}({})", key.subject, patterns.join("|"));
+            match then {
+                Node::Tree(below) => tree(below, &here, out),
+                Node::Rule(rule) => {
+                    let at = rule.span.line;
+                    *out += &format!("  {at}: {here} -> {} {:?}\n", rule.effect, rule.sandbox);
+                }
+            }
+        }
+    }
+    let mut out = String::new();
+    for layer in layers {
+        let default = layer.settings.default.as_ref().map(|rule| (rule.effect, &rule.sandbox));
+        out += &format!("\n{:?} trusted {} default {default:?}\n", layer.kind, layer.trusted);
+        for group in &layer.groups {
+            tree(&group.branches, "", &mut out);
+        }
+    }
+    out
+}
+
+/// What each action comes to.
+fn effects(layers: &[Layer], actions: &[Action]) -> Vec<Effect> {
+    let image = image(layers);
+    let ir = Ir::open(&image, 7).unwrap();
+    actions.iter().map(|action| decided(ir, action).effect).collect()
+}
+
+/// A branch whose rules all deny.
+fn denying() -> impl Strategy<Value = Branch> {
+    let at = [Below::Top, Below::Word, Below::Host, Below::Path, Below::Field, Below::Value];
+    proptest::sample::select(at.to_vec()).prop_flat_map(|at| generate::branch(2, at)).prop_map(
+        |mut branch| {
+            generate::each_rule(std::slice::from_mut(&mut branch), &mut |rule| {
+                rule.effect = Effect::Deny;
+                rule.sandbox = None;
+            });
+            branch
+        },
+    )
+}
+
+/// Puts a branch somewhere into a tree, at some depth.
+fn insert(into: &mut Vec<Branch>, branch: Branch, way: &[Index]) {
+    let Some((here, deeper)) = way.split_first() else { return into.push(branch) };
+    let at = here.index(into.len() + 1);
+    match into.get_mut(at).map(|branch| &mut branch.then) {
+        Some(Node::Tree(below)) if !deeper.is_empty() => insert(below, branch, deeper),
+        _ => into.insert(at, branch),
+    }
+}
+
+/// Without the order of a tuple's alternatives, which means nothing.
+fn unordered(layers: &[Layer]) -> Vec<Layer> {
+    fn sort(branches: &mut [Branch]) {
+        for branch in branches {
+            branch.key.patterns.sort_by_key(|pattern| format!("{pattern:?}"));
+            if let Node::Tree(below) = &mut branch.then {
+                sort(below);
+            }
+        }
+    }
+    let mut layers = layers.to_vec();
+    for group in layers.iter_mut().flat_map(|layer| &mut layer.groups) {
+        sort(&mut group.branches);
+    }
+    layers
+}
+
+proptest! {
+    #![proptest_config(cases(600))]
+
+    #[test]
+    fn adding_a_deny_never_permits_more(
+        layers in policy(),
+        deny in denying(),
+        (layer, group) in any::<(Index, Index)>(),
+        way in vec(any::<Index>(), 1..4),
+        actions in vec(action(), 20),
+    ) {
+        let before = effects(&layers, &actions);
+        let mut more = layers.clone();
+        let groups = &mut layer.get_mut(&mut more).groups;
+        insert(&mut group.get_mut(groups).branches, deny, &way);
+        for (at, after) in effects(&more, &actions).into_iter().enumerate() {
+            prop_assert!(after >= before[at], "{:?}: {} -> {after}", actions[at], before[at]);
+        }
+    }
+
+    #[test]
+    fn adding_a_deny_to_a_sandbox_never_permits_more(
+        layers in policy(),
+        fs in generate::fs_rule(),
+        host in generate::host_patterns(),
+        (layer, sandbox, at) in any::<(Index, Index, Index)>(),
+        actions in vec(action(), 20),
+    ) {
+        let before = effects(&layers, &actions);
+        let mut more = layers.clone();
+        let sandbox = sandbox.get_mut(&mut layer.get_mut(&mut more).sandboxes);
+        let index = at.index(sandbox.fs.len() + 1);
+        sandbox.fs.insert(index, FsRule { effect: Effect::Deny, ..fs });
+        if let Net::Hosts { rules, .. } = &mut sandbox.net {
+            let (effect, ports) = (Effect::Deny, Vec::new());
+            let rule = NetRule { host, ports, effect, span: Default::default() };
+            rules.insert(at.index(rules.len() + 1), rule);
+        }
+        for (at, after) in effects(&more, &actions).into_iter().enumerate() {
+            prop_assert!(after >= before[at], "{:?}: {} -> {after}", actions[at], before[at]);
+        }
+    }
+
+    #[test]
+    fn an_untrusted_project_never_permits_more_nor_chooses_the_sandbox(
+        mut layers in policy(),
+        untrusted in generate::layer(LayerKind::Project),
+        actions in vec(action(), 20),
+    ) {
+        layers.retain(|layer| layer.kind != LayerKind::Project);
+        let mut more = layers.clone();
+        let at = more.iter().filter(|layer| layer.kind < LayerKind::Project).count();
+        more.insert(at, Layer { trusted: false, ..untrusted });
+        generate::number(&mut more);
+        let (before, after) = (image(&layers), image(&more));
+        let (before, after) = (Ir::open(&before, 7).unwrap(), Ir::open(&after, 7).unwrap());
+        for action in &actions {
+            let (before, after) = (decided(before, action), decided(after, action));
+            prop_assert!(
+                after.effect >= before.effect,
+                "{action:?}\n{before:#?}\n{after:#?}{}",
+                shown(&more)
+            );
+            if after.effect < Effect::Deny {
+                let name = |decision: Decision| decision.sandbox.map(|sandbox| sandbox.name);
+                prop_assert_eq!(name(before), name(after), "{:?}{}", action, shown(&more));
+            }
+        }
+    }
+
+    /// The shell may make any words, or none, of a word it decides.
+    #[test]
+    fn no_expansion_comes_to_a_stricter_rule_than_was_decided(
+        mut layers in policy(),
+        scripts in vec(vec(generate::command(), 1..3), 8),
+        words in vec(vec(proptest::sample::select(vec!["git", "push", "a", "ls", "-f", "--force"]), 0..3), 6),
+    ) {
+        // An allow that counts as ask is still no restriction anybody asked for.
+        layers.iter_mut().for_each(|layer| layer.trusted = true);
+        let image = image(&layers);
+        let ir = Ir::open(&image, 7).unwrap();
+        let strictest = |script: &str| {
+            let decision = decided(ir, &Action::script("claude", "plan", script));
+            decision.parts.iter().map(|part| part.effect).max().unwrap()
+        };
+        for script in scripts {
+            let script = script.join(" && ");
+            let undecided = strictest(&script);
+            for words in &words {
+                let words = words.join(" ");
+                let expanded = script.replace("$X", &words).replace('*', &words);
+                // A list needs a command on both sides.
+                let expanded = format!("{expanded} ").replace("&&  &&", "&&");
+                // What a script runs beside its commands (an alias, a hook) is known
+                // only where they are.
+                let count = |script: &str| clash_policy::shell::commands(script).len();
+                if count(&expanded) != count(&script) {
+                    continue;
+                }
+                let stricter = strictest(&expanded);
+                let why = || outcome(&decided(ir, &Action::script("claude", "plan", &expanded)));
+                prop_assert!(
+                    stricter <= undecided,
+                    "{script} ({undecided}): {expanded} ({stricter}){}{:?}",
+                    shown(&layers),
+                    why()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back(layers in policy()) {
+        let image = image(&layers);
+        let read = Ir::open(&image, 7).unwrap().to_layers().unwrap();
+        prop_assert_eq!(unordered(&read), unordered(&layers));
+    }
+
+    #[test]
+    fn damage_is_noticed_and_what_escapes_notice_ends_all_the_same(
+        layers in policy(),
+        damage in vec((any::<Index>(), any::<u8>()), 1..6),
+        actions in vec(action(), 6),
+    ) {
+        let whole = image(&layers);
+        let mut damaged = whole.clone();
+        for (at, byte) in damage {
+            let at = at.index(damaged.len());
+            damaged[at] = byte;
+        }
+        prop_assert!(damaged == whole || Ir::open(&damaged, 7).is_err());
+        clash_policy::ir::reseal(&mut damaged, 7);
+        let ir = Ir::open(&damaged, 7).unwrap();
+        let _ = ir.to_layers();
+        for action in &actions {
+            let _ = in_world(|world| clash_policy::decide(ir, action, world));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What a sandbox says about a path or a host.
+
+use clash_policy::judge::World;
+use clash_policy::net::{HostPattern, Net};
+use clash_policy::pattern::path_glob_matches;
+use clash_policy::sandbox::{PathPattern, Sandbox};
+use clash_policy::{Caps, Effect, FileUse};
+
+pub(crate) struct Close {
+    /// Greater is closer: 2 for the path itself, 1 for a pattern, 0 for a
+    /// directory around it; then the length.
+    pub(crate) rank: (u8, usize),
+    /// Only a directory around the file matches.
+    pub(crate) above: bool,
+}
+
+fn fold(path: &str, caseless: bool) -> String {
+    if caseless { path.to_lowercase() } else { path.to_owned() }
+}
+
+pub(crate) fn close(pattern: &PathPattern, file: &FileUse, world: &World<'_>) -> Option<Close> {
+    let fixed = world.places.expand(pattern.fixed()).unwrap();
+    let base = fold(fixed.to_str().unwrap(), file.caseless);
+    let path = fold(file.path.to_str().unwrap(), file.caseless);
+    let inside = if path == base {
+        ""
+    } else if base == "/" {
+        path.strip_prefix('/').unwrap()
+    } else {
+        path.strip_prefix(&base)?.strip_prefix('/')?
+    };
+    let here = |kind, length| Some(Close { rank: (kind, length), above: false });
+    // The file's own name below the fixed part, then the directories around it.
+    let names: Vec<&str> = inside.split('/').collect();
+    let tails = || (1..=names.len()).rev().map(|count| names[..count].join("/"));
+    let by_name = |text: &str, is: &dyn Fn(&str) -> bool| {
+        let plain = text.chars().filter(|c| *c != '*' && *c != '?').count();
+        let found =
+            tails().position(|tail| (!tail.is_empty() || tails().count() == 1) && is(&tail));
+        found.map(|at| Close { rank: (1, base.len() + plain), above: at > 0 })
+    };
+    match pattern {
+        PathPattern::Subpath { .. } if inside.is_empty() => here(2, base.len()),
+        PathPattern::Subpath { .. } => here(0, base.len()),
+        PathPattern::Literal(_) if inside.is_empty() => here(2, base.len() + 1),
+        PathPattern::Literal(_) => None,
+        PathPattern::Children(_) if inside.is_empty() || inside.contains('/') => None,
+        PathPattern::Children(_) => here(1, base.len()),
+        PathPattern::Glob { pattern, .. } => {
+            let pattern = fold(pattern, file.caseless);
+            by_name(&pattern, &|tail| path_glob_matches(&pattern, tail))
+        }
+        PathPattern::Regex { prefix, regex } => by_name(&regex.pattern, &|tail| {
+            let whole = if prefix == "/" { format!("/{tail}") } else { tail.to_owned() };
+            regex.matches(&whole).unwrap()
+        }),
+    }
+}
+
+/// The closest key per capability, the stricter of two as close; what a
+/// directory allows by pattern is not allowed below it. The strictest answer of
+/// all capabilities.
+pub(crate) fn judge(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> (Effect, Option<u32>) {
+    let mut answers = Vec::new();
+    for cap in Caps::each().filter(|cap| file.needs.contains(*cap)) {
+        let mut keys = Vec::new();
+        for (at, rule) in sandbox.fs.iter().enumerate().filter(|(_, r)| r.caps.contains(cap)) {
+            let close = close(&rule.pattern, file, world);
+            let close = close.filter(|close| !close.above || rule.effect > Effect::Allow);
+            keys.extend(close.map(|close| (close.rank, rule.effect, std::cmp::Reverse(at))));
+        }
+        let base = world
+            .baseline
+            .iter()
+            .any(|(base, caps)| caps.contains(cap) && (file.path.starts_with(base)));
+        answers.push(match keys.into_iter().max() {
+            Some((_, effect, std::cmp::Reverse(at))) => (effect, Some(sandbox.fs[at].span.line)),
+            None if base || sandbox.unrestricted => (Effect::Allow, None),
+            None => (sandbox.default, None),
+        });
+    }
+    let strictest = answers.iter().map(|(effect, _)| *effect).max().unwrap_or(Effect::Allow);
+    let equal = || answers.iter().filter(|(effect, _)| *effect == strictest);
+    // A rule rather than the default, to have something to point at.
+    let named = equal().find(|(_, rule)| rule.is_some());
+    named.or(equal().next()).copied().unwrap_or((Effect::Allow, None))
+}
+
+pub(crate) fn host(sandbox: &Sandbox, host: &str, port: u16) -> (Effect, Option<u32>) {
+    let (effect, rule) = match &sandbox.net {
+        Net::Deny => (Effect::Deny, None),
+        Net::Allow => (Effect::Allow, None),
+        Net::Ask => (Effect::Ask, None),
+        Net::Hosts { rules, default } => {
+            let covers = |ports: &[u16], effect, local| match ports {
+                [] if effect > Effect::Allow || local => true,
+                [] => [22, 80, 443].contains(&port),
+                ports => ports.contains(&port),
+            };
+            let length = |host: &HostPattern| match host {
+                HostPattern::Addresses { bits, .. } => usize::from(*bits),
+                HostPattern::Name(name) => 2 * name.len(),
+                HostPattern::Exact(name) => 2 * name.len() + 1,
+                HostPattern::Localhost => usize::MAX,
+            };
+            let matching = rules.iter().enumerate().filter(|(_, rule)| {
+                let local = rule.host == HostPattern::Localhost;
+                rule.host.matches(host) && covers(&rule.ports, rule.effect, local)
+            });
+            let best = matching.max_by_key(|(at, rule)| (length(&rule.host), rule.effect, *at));
+            best.map_or((*default, None), |(_, rule)| (rule.effect, Some(rule.span.line)))
+        }
+    };
+    (if sandbox.unrestricted { Effect::Allow } else { effect }, rule)
+}
+
+/// Whether the file is clash's own, or steers an agent from inside the project.
+pub(crate) fn is_caged(file: &FileUse, world: &World<'_>) -> bool {
+    let path = fold(file.path.to_str().unwrap(), file.caseless);
+    let below = |base: &str| {
+        let base = fold(base, file.caseless);
+        path == base || path.starts_with(&format!("{base}/"))
+    };
+    if world.cage.iter().any(|own| below(own.to_str().unwrap())) {
+        return true;
+    }
+    let project = world.places.project.to_str().unwrap();
+    let inside = below(project).then(|| path.get(project.len()..).unwrap_or_default());
+    let names: Vec<&str> = inside.unwrap_or_default().split('/').collect();
+    names.iter().enumerate().any(|(at, name)| {
+        let worktrees = names.get(at + 1) == Some(&"worktrees");
+        matches!(*name, ".clash" | ".mcp.json") || (*name == ".claude" && !worktrees)
+    })
+}

@@ -1,0 +1,496 @@
+//! Random policies and actions over a vocabulary small enough that keys collide.
+
+use clash_policy::net::{HostPattern, Net, NetRule};
+use clash_policy::rule::{
+    Branch, Group, Key, Layer, LayerKind, Node, OnViolation, Pattern, Rule, Settings, Subject,
+};
+use clash_policy::sandbox::{FsRule, PathPattern, Protect, Sandbox};
+use clash_policy::{Action, Caps, Effect, Field, FileUse, HostUse, Input, Regex, Span};
+use proptest::collection::vec;
+use proptest::option::weighted;
+use proptest::prelude::*;
+use proptest::sample::select;
+use regex_automata::dfa::{StartKind, dense};
+
+pub(crate) const TOOLS: [&str; 6] = ["Bash", "Read", "Write", "WebFetch", "mcp__x", "mcp__y"];
+const MODES: [&str; 2] = ["default", "plan"];
+const AGENTS: [&str; 2] = ["claude", "codex"];
+const WORDS: [&str; 7] = ["git", "push", "a", "b", "ls", "echo", "cd"];
+const OPTIONS: [&str; 4] = ["-f", "--force", "-v", "--no-x"];
+const HOSTS: [&str; 6] = ["a.test", "b.a.test", "c.b.a.test", "10.1.2.3", "localhost", "test"];
+const FIELDS: [&str; 3] = ["q", "r.s", "t"];
+const VALUES: [&str; 3] = ["one", "two", "onetwo"];
+const PATHS: [&str; 12] = [
+    "/h/app",
+    "/h/app/a",
+    "/h/app/A/.env",
+    "/h/app/a/.env",
+    "/h/app/a/secret/x",
+    "/h/app/secret",
+    "/h/app/.clash/policy.star",
+    "/h/app/.claude/worktrees/a",
+    "/h/k",
+    "/h/.own/x",
+    "/usr/a",
+    "/",
+];
+
+/// As the compiler makes them.
+pub(crate) fn regex(pattern: &str) -> Regex {
+    let config = dense::Config::new().start_kind(StartKind::Anchored);
+    let automaton =
+        dense::Builder::new().configure(config).build(&format!(r"\A(?:{pattern})\z")).unwrap();
+    let automaton = automaton.to_sparse().unwrap().to_bytes_native_endian();
+    Regex { pattern: pattern.to_owned(), automaton }
+}
+
+fn regexes() -> impl Strategy<Value = Regex> + Clone {
+    thread_local! {
+        static MADE: Vec<Regex> =
+            ["g[a-z]*", "pu?s?h", "(push|a)", "-[a-z]*", "--f[a-z=]*", "mcp__[xy]", "on?e", "[a-z./]*a[a-z./]*", "b[.]a[a-z.]*"]
+                .map(regex)
+                .to_vec();
+    }
+    (0..9usize).prop_map(|at| MADE.with(|made| made[at].clone()))
+}
+
+fn effect() -> impl Strategy<Value = Effect> + Clone {
+    select(vec![Effect::Allow, Effect::Allow, Effect::Ask, Effect::Deny])
+}
+
+fn rule() -> impl Strategy<Value = Rule> + Clone {
+    (effect(), prop_oneof![2 => Just(None), 1 => (0..3u8).prop_map(Some)]).prop_map(
+        |(effect, sandbox)| Rule {
+            effect,
+            // Named for its layer below; a deny needs no place to run in.
+            sandbox: sandbox.filter(|_| effect < Effect::Deny).map(|at| at.to_string()),
+            reason: None,
+            span: Span::default(),
+        },
+    )
+}
+
+fn literals(of: &'static [&'static str]) -> BoxedStrategy<Vec<Pattern>> {
+    let some = vec(select(of), 1..3);
+    some.prop_map(|mut texts| {
+        texts.dedup();
+        texts.iter().map(|text| Pattern::Literal((*text).to_owned())).collect()
+    })
+    .boxed()
+}
+
+fn globs(of: &'static [&'static str]) -> BoxedStrategy<Vec<Pattern>> {
+    select(of).prop_map(|glob| vec![Pattern::Glob(glob.to_owned())]).boxed()
+}
+
+fn any_key(subject: Subject) -> BoxedStrategy<Key> {
+    Just(Key { subject, patterns: vec![Pattern::Any] }).boxed()
+}
+
+fn keys(subject: Subject, patterns: BoxedStrategy<Vec<Pattern>>) -> BoxedStrategy<Key> {
+    patterns.prop_map(move |patterns| Key { subject, patterns }).boxed()
+}
+
+fn regex_keys(subject: Subject) -> BoxedStrategy<Key> {
+    regexes().prop_map(move |r| Key { subject, patterns: vec![Pattern::Regex(r)] }).boxed()
+}
+
+fn mode_or_agent() -> BoxedStrategy<Key> {
+    prop_oneof![keys(Subject::Mode, literals(&MODES)), keys(Subject::Agent, literals(&AGENTS)),]
+        .boxed()
+}
+
+fn word_key() -> BoxedStrategy<Key> {
+    prop_oneof![
+        6 => keys(Subject::Word, literals(&WORDS)),
+        3 => keys(Subject::Option, literals(&OPTIONS)),
+        1 => keys(Subject::Word, globs(&["g*", "p?sh", "*", "pu*", "*s*"])),
+        1 => keys(Subject::Option, globs(&["--*", "-?", "--f*"])),
+        1 => regex_keys(Subject::Word),
+        1 => regex_keys(Subject::Option),
+        2 => any_key(Subject::Word),
+        1 => keys(Subject::End, Just(vec![Pattern::Literal(String::new())]).boxed()),
+        1 => mode_or_agent(),
+    ]
+    .boxed()
+}
+
+pub(crate) fn host_patterns() -> BoxedStrategy<HostPattern> {
+    prop_oneof![
+        select(HOSTS.to_vec()).prop_map(|name| HostPattern::Name(name.to_owned())),
+        Just(HostPattern::Name("*.a.test".to_owned())),
+        select(HOSTS.to_vec()).prop_map(|name| HostPattern::Exact(name.to_owned())),
+        (0..33u8).prop_map(|bits| HostPattern::Addresses { base: [10, 1, 0, 0].into(), bits }),
+        Just(HostPattern::Localhost),
+    ]
+    .boxed()
+}
+
+fn host_key() -> BoxedStrategy<Key> {
+    const NAMES: [&str; 7] =
+        ["a.test", "*.a.test", "=a.test", "b.a.test", "*.test", "=c.b.a.test", "localhost"];
+    let host = |host| vec![Pattern::Host(host)];
+    let addresses = host_patterns().prop_filter("a literal is none", |host| {
+        !matches!(host, HostPattern::Name(_) | HostPattern::Exact(_))
+    });
+    prop_oneof![
+        5 => keys(Subject::Host, literals(&NAMES)),
+        1 => keys(Subject::Host, globs(&["*.test", "b*", "*"])),
+        1 => keys(Subject::Host, addresses.prop_map(host).boxed()),
+        1 => regex_keys(Subject::Host),
+        1 => any_key(Subject::Host),
+        1 => mode_or_agent(),
+    ]
+    .boxed()
+}
+
+pub(crate) fn path_pattern() -> BoxedStrategy<PathPattern> {
+    let bases = select(vec!["/", "$PWD", "$PWD/a", "$HOME", "/usr", "$PWD/a/secret", "/h/app/A"]);
+    let text = str::to_owned;
+    prop_oneof![
+        4 => bases.clone().prop_map(move |path| PathPattern::Subpath { path: text(path), follow_worktrees: false }),
+        2 => select(PATHS.to_vec()).prop_map(move |path| PathPattern::Literal(text(path))),
+        1 => bases.clone().prop_map(move |path| PathPattern::Children(text(path))),
+        3 => (bases.clone(), select(vec!["**/.env", "*/secret", "**/a", "a/**", "**/s*", "?"]))
+            .prop_map(move |(prefix, glob)| PathPattern::Glob { prefix: text(prefix), pattern: text(glob) }),
+        2 => (bases, regexes()).prop_map(move |(prefix, regex)| PathPattern::Regex { prefix: text(prefix), regex }),
+    ]
+    .boxed()
+}
+
+fn path_key() -> BoxedStrategy<Key> {
+    let paths = vec(path_pattern().prop_map(Pattern::Path), 1..3);
+    prop_oneof![
+        5 => keys(Subject::Path, paths.boxed()),
+        1 => any_key(Subject::Path),
+        1 => mode_or_agent(),
+    ]
+    .boxed()
+}
+
+fn field_key() -> BoxedStrategy<Key> {
+    prop_oneof![
+        6 => keys(Subject::Field, literals(&FIELDS)),
+        1 => any_key(Subject::Field),
+        1 => mode_or_agent(),
+    ]
+    .boxed()
+}
+
+fn value_key() -> BoxedStrategy<Key> {
+    prop_oneof![
+        4 => keys(Subject::Value, literals(&VALUES)),
+        2 => keys(Subject::Value, globs(&["one*", "*", "?wo"])),
+        1 => regex_keys(Subject::Value),
+        1 => any_key(Subject::Value),
+    ]
+    .boxed()
+}
+
+/// What may stand below a key, as deep as is left.
+fn below(key: &Key, depth: u32, at: Below) -> BoxedStrategy<Node> {
+    let leaf = rule().prop_map(Node::Rule).boxed();
+    let next = match (key.subject, at) {
+        (Subject::Mode | Subject::Agent, at) => at,
+        (Subject::Field, _) if key.patterns != [Pattern::Any] => Below::Value,
+        (Subject::Value, _) => Below::Field,
+        (Subject::Host | Subject::Path | Subject::End, _) => return leaf,
+        (_, at) => at,
+    };
+    if depth == 0 {
+        return leaf;
+    }
+    prop_oneof![2 => leaf, 3 => tree(depth - 1, next, 1..4).prop_map(Node::Tree)].boxed()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Below {
+    Top,
+    Word,
+    Host,
+    Path,
+    Field,
+    Value,
+}
+
+fn tree(depth: u32, at: Below, size: std::ops::Range<usize>) -> BoxedStrategy<Vec<Branch>> {
+    vec(branch(depth, at), size).boxed()
+}
+
+/// One key with what is below it.
+pub(crate) fn branch(depth: u32, at: Below) -> BoxedStrategy<Branch> {
+    let key = match at {
+        Below::Top => return top_branch(depth),
+        Below::Word => word_key(),
+        Below::Host => host_key(),
+        Below::Path => path_key(),
+        Below::Field => field_key(),
+        Below::Value => value_key(),
+    };
+    key.prop_flat_map(move |key| {
+        below(&key, depth, at).prop_map(move |then| Branch { key: key.clone(), then })
+    })
+    .boxed()
+}
+
+fn top_branch(depth: u32) -> BoxedStrategy<Branch> {
+    let tool = |name: &'static str, at| {
+        let key = Key { subject: Subject::Tool, patterns: vec![Pattern::Literal(name.into())] };
+        node(depth, at).prop_map(move |then| Branch { key: key.clone(), then }).boxed()
+    };
+    let several = |key: BoxedStrategy<Key>, at| {
+        (key, node(depth, at)).prop_map(|(key, then)| Branch { key, then }).boxed()
+    };
+    let mut kinds = vec![
+        (8, tool("Bash", Below::Word)),
+        (2, tool("Read", Below::Path)),
+        (2, several(keys(Subject::Tool, literals(&["Read", "Write"])), Below::Path)),
+        (3, tool("WebFetch", Below::Host)),
+        (2, tool("mcp__x", Below::Field)),
+        (1, several(keys(Subject::Tool, literals(&TOOLS)), Below::Field)),
+        (1, several(keys(Subject::Tool, globs(&["mcp__*", "B*", "*"])), Below::Field)),
+        (1, several(regex_keys(Subject::Tool), Below::Field)),
+        (1, leaf_branch(any_key(Subject::Tool))),
+    ];
+    if depth > 0 {
+        let inner = (mode_or_agent(), tree(depth - 1, Below::Top, 1..3))
+            .prop_map(|(key, below)| Branch { key, then: Node::Tree(below) });
+        kinds.push((3, inner.boxed()));
+    }
+    proptest::strategy::Union::new_weighted(kinds).boxed()
+}
+
+fn leaf_branch(key: BoxedStrategy<Key>) -> BoxedStrategy<Branch> {
+    (key, rule()).prop_map(|(key, rule)| Branch { key, then: Node::Rule(rule) }).boxed()
+}
+
+fn node(depth: u32, at: Below) -> BoxedStrategy<Node> {
+    let leaf = rule().prop_map(Node::Rule).boxed();
+    if depth == 0 {
+        return leaf;
+    }
+    prop_oneof![1 => leaf, 5 => tree(depth - 1, at, 1..5).prop_map(Node::Tree)].boxed()
+}
+
+fn caps() -> impl Strategy<Value = Caps> + Clone {
+    (1..32u8).prop_map(|bits| Caps::from_bits(bits).unwrap())
+}
+
+pub(crate) fn fs_rule() -> impl Strategy<Value = FsRule> {
+    (path_pattern(), effect(), caps(), any::<bool>()).prop_map(|(pattern, effect, caps, cow)| {
+        FsRule { pattern, effect, caps, cow, span: Span::default() }
+    })
+}
+
+fn net() -> BoxedStrategy<Net> {
+    let ports = select(vec![vec![], vec![443], vec![80, 8080]]);
+    let line = (host_patterns(), ports, effect()).prop_map(|(host, ports, effect)| NetRule {
+        host,
+        ports,
+        effect,
+        span: Span::default(),
+    });
+    prop_oneof![
+        Just(Net::Deny),
+        Just(Net::Allow),
+        Just(Net::Ask),
+        (vec(line, 0..4), effect()).prop_map(|(rules, default)| Net::Hosts { rules, default }),
+    ]
+    .boxed()
+}
+
+fn sandbox() -> impl Strategy<Value = Sandbox> {
+    (effect(), vec(fs_rule(), 0..5), net(), 0..8u8).prop_map(|(default, fs, net, unrestricted)| {
+        Sandbox {
+            default,
+            fs,
+            net,
+            unrestricted: unrestricted == 0,
+            protect: Protect { standard: unrestricted > 3, ..Protect::default() },
+            ..Sandbox::named("")
+        }
+    })
+}
+
+fn settings() -> impl Strategy<Value = Settings> {
+    (
+        weighted(0.3, rule()),
+        weighted(0.3, 0..3u8),
+        weighted(0.3, select(OnViolation::ALL.to_vec())),
+        weighted(0.2, any::<bool>()),
+    )
+        .prop_map(|(default, sandbox, on_sandbox_violation, harness_defaults)| Settings {
+            default,
+            default_sandbox: sandbox.map(|at| at.to_string()),
+            on_sandbox_violation,
+            harness_defaults,
+        })
+}
+
+pub(crate) fn layer(kind: LayerKind) -> impl Strategy<Value = Layer> {
+    let group = (select(vec!["", "p"]), tree(3, Below::Top, 1..5))
+        .prop_map(|(name, branches)| Group { name: name.to_owned(), doc: String::new(), branches });
+    (settings(), vec(group, 1..3), vec(sandbox(), 3), any::<bool>()).prop_map(
+        move |(settings, groups, sandboxes, trusted)| Layer {
+            kind,
+            origin: kind.word().to_owned(),
+            trusted: kind != LayerKind::Project || trusted,
+            settings,
+            groups,
+            sandboxes,
+        },
+    )
+}
+
+/// One to five layers, the built-in one always among them.
+pub(crate) fn policy() -> impl Strategy<Value = Vec<Layer>> {
+    let maybe = |kind| weighted(0.45, layer(kind));
+    (
+        maybe(LayerKind::Managed),
+        maybe(LayerKind::Session),
+        maybe(LayerKind::Project),
+        maybe(LayerKind::User),
+        (layer(LayerKind::BuiltIn), effect()),
+    )
+        .prop_map(|(managed, session, project, user, (mut built_in, effect))| {
+            built_in.settings.default.get_or_insert(Rule {
+                effect,
+                sandbox: None,
+                reason: None,
+                span: Span::default(),
+            });
+            built_in.settings.default_sandbox.get_or_insert("0".to_owned());
+            let mut layers: Vec<Layer> =
+                [managed, session, project, user].into_iter().flatten().collect();
+            layers.push(built_in);
+            number(&mut layers);
+            layers
+        })
+}
+
+/// Gives every rule a line of its own and every sandbox a name of its own.
+pub(crate) fn number(layers: &mut [Layer]) {
+    let mut line = 0;
+    for layer in layers {
+        let kind = layer.kind.word();
+        let name = |short: &mut Option<String>| {
+            if let Some(short) = short.as_mut().filter(|short| !short.starts_with(kind)) {
+                *short = format!("{kind}-{short}");
+            }
+        };
+        let mut next = |rule: &mut Rule| {
+            line += 1;
+            rule.span = Span { file: kind.to_owned(), line, column: 1 };
+            name(&mut rule.sandbox);
+        };
+        layer.settings.default.iter_mut().for_each(&mut next);
+        for group in &mut layer.groups {
+            each_rule(&mut group.branches, &mut next);
+        }
+        name(&mut layer.settings.default_sandbox);
+        for (at, sandbox) in layer.sandboxes.iter_mut().enumerate() {
+            sandbox.name = format!("{kind}-{at}");
+            for rule in &mut sandbox.fs {
+                line += 1;
+                rule.span.line = line;
+            }
+            if let Net::Hosts { rules, .. } = &mut sandbox.net {
+                for rule in rules {
+                    line += 1;
+                    rule.span.line = line;
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn each_rule(branches: &mut [Branch], to: &mut impl FnMut(&mut Rule)) {
+    for branch in branches {
+        match &mut branch.then {
+            Node::Rule(rule) => to(rule),
+            Node::Tree(below) => each_rule(below, to),
+        }
+    }
+}
+
+/// Words the shell leaves as they are, and some it decides.
+pub(crate) fn command() -> impl Strategy<Value = String> {
+    const PROGRAMS: &[&str] = &[
+        "git",
+        "git",
+        "a",
+        "b",
+        "ls",
+        "echo",
+        "cd",
+        "$X",
+        "/usr/bin/git",
+        "./git",
+        "/opt/a",
+        "A=1",
+        "cat",
+        "\"g$X\"",
+    ];
+    const ARGUMENTS: &[&str] = &[
+        "git",
+        "push",
+        "push",
+        "a",
+        "b",
+        "ls",
+        "-f",
+        "--force",
+        "--for",
+        "-vf",
+        "--force=x",
+        "--",
+        "+x",
+        "$X",
+        "-v",
+        "--no-x",
+        "*",
+        "-C",
+        "--no-pager",
+        "\"p$X\"",
+        "\"--fo$X\"",
+        "\"--no-x=$X\"",
+        "\"-v$X\"",
+        "~/x",
+    ];
+    let arguments = vec(select(ARGUMENTS.to_vec()), 0..5);
+    (select(PROGRAMS.to_vec()), arguments)
+        .prop_map(|(program, arguments)| [vec![program], arguments].concat().join(" "))
+}
+
+fn script() -> impl Strategy<Value = String> {
+    prop_oneof![
+        8 => vec(command(), 1..4).prop_map(|commands| commands.join(" && ")),
+        1 => command().prop_map(|command| format!("eval \"{command}\"")),
+    ]
+}
+
+pub(crate) fn action() -> impl Strategy<Value = Action> {
+    let file = (select(PATHS.to_vec()), caps(), any::<bool>())
+        .prop_map(|(path, needs, caseless)| FileUse { path: path.into(), needs, caseless });
+    let host = (select(HOSTS.to_vec()), select(vec![443, 80, 8080]))
+        .prop_map(|(host, port)| HostUse { host: host.to_owned(), port });
+    let values = vec(select(VALUES.to_vec()).prop_map(str::to_owned), 0..3);
+    let field = (select(FIELDS.to_vec()), values)
+        .prop_map(|(name, values)| Field { name: name.to_owned(), values });
+    let input = prop_oneof![
+        5 => script().prop_map(|script| ("Bash", Input::Script(script))),
+        2 => (select(vec!["Read", "Write"]), vec(file, 0..3))
+            .prop_map(|(tool, files)| (tool, Input::Files(files))),
+        1 => vec(host, 0..3).prop_map(|hosts| ("WebFetch", Input::Hosts(hosts))),
+        2 => (select(vec!["mcp__x", "mcp__y"]), vec(field, 0..3))
+            .prop_map(|(tool, fields)| (tool, Input::Fields(fields))),
+    ];
+    (input, select(MODES.to_vec()), select(AGENTS.to_vec())).prop_map(
+        |((tool, input), mode, agent)| Action {
+            agent: agent.to_owned(),
+            tool: tool.to_owned(),
+            mode: mode.to_owned(),
+            input,
+        },
+    )
+}

@@ -1,0 +1,385 @@
+//! What the specification says, done the slow and obvious way: every rule of
+//! every tree is looked at, with every reading of the words. Works on the owned
+//! policy and shares nothing with the engine but the analysis of scripts, the
+//! text matchers and the filling in of variables.
+//!
+//! Not covered: files that redirections open, and commands run elsewhere.
+
+pub(crate) mod files;
+pub(crate) mod generate;
+mod keys;
+
+use clash_policy::judge::World;
+use clash_policy::rule::{Branch, Key, Layer, LayerKind, Node, Rule, Subject};
+use clash_policy::sandbox::Sandbox;
+use clash_policy::shell::{self, Command};
+use clash_policy::{Action, Caps, Effect, Field, FileUse, Input};
+
+/// What is decided about, in one piece.
+#[derive(Clone, Copy)]
+pub(crate) struct Thing<'a> {
+    pub(crate) action: &'a Action,
+    pub(crate) world: &'a World<'a>,
+    pub(crate) command: Option<&'a Command>,
+    pub(crate) host: Option<&'a str>,
+    pub(crate) file: Option<&'a FileUse>,
+    pub(crate) fields: &'a [Field],
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// By the line of the rule.
+    Rule(u32),
+    Default(u32),
+    Inert,
+    Cage,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) effect: Effect,
+    pub(crate) sandbox: Option<String>,
+    pub(crate) why: Why,
+    /// What the sandbox says about the path or host, by the line of its rule.
+    pub(crate) judged: Option<(Effect, Option<u32>)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) effect: Effect,
+    pub(crate) sandbox: Option<String>,
+    pub(crate) conflict: bool,
+    pub(crate) parts: Vec<Part>,
+}
+
+pub(crate) fn decide(layers: &[Layer], action: &Action, world: &World<'_>) -> Outcome {
+    let policy = Policy::new(layers);
+    let thing = Thing { action, world, command: None, host: None, file: None, fields: &[] };
+    match &action.input {
+        Input::Script(script) => policy.script(&shell::commands(script), thing),
+        Input::Files(files) if !files.is_empty() => {
+            let one = |file| policy.file(file, Thing { file: Some(file), ..thing });
+            together(files.iter().map(one).collect(), false)
+        }
+        Input::Hosts(hosts) if !hosts.is_empty() => {
+            let parts = hosts.iter().map(|host| {
+                let thing = Thing { host: Some(&host.host), ..thing };
+                let (mut part, named) = policy.ruled(thing);
+                if named {
+                    let sandbox = policy.sandbox(&part);
+                    part.judged = sandbox.map(|s| files::host(s, &host.host, host.port));
+                }
+                part
+            });
+            together(parts.collect(), false)
+        }
+        Input::Fields(fields) => together(vec![policy.ruled(Thing { fields, ..thing }).0], true),
+        Input::Files(_) | Input::Hosts(_) => together(vec![policy.ruled(thing).0], true),
+    }
+}
+
+/// The strictest part decides. Commands share one room, so they must agree on
+/// its sandbox.
+fn together(mut parts: Vec<Part>, one_room: bool) -> Outcome {
+    for part in &mut parts {
+        if let Some((effect, _)) = part.judged {
+            part.effect = part.effect.max(effect);
+        }
+    }
+    let strictest = parts.iter().map(|part| part.effect).max().unwrap();
+    let rooms: Vec<&String> = parts.iter().filter_map(|part| part.sandbox.as_ref()).collect();
+    let sandbox = rooms.first().map(|room| (*room).clone());
+    let differ = rooms.iter().any(|room| Some(*room) != sandbox.as_ref());
+    let conflict = one_room && differ && strictest < Effect::Deny;
+    let effect = if conflict { Effect::Deny } else { strictest };
+    Outcome { effect, sandbox, conflict, parts }
+}
+
+/// A rule that applies, as it counts among the layers.
+#[derive(Clone, Copy)]
+struct Claim<'a> {
+    kind: LayerKind,
+    trusted: bool,
+    rule: &'a Rule,
+}
+
+impl Claim<'_> {
+    fn effect(&self) -> Effect {
+        if self.trusted { self.rule.effect } else { self.rule.effect.max(Effect::Ask) }
+    }
+}
+
+struct Policy<'a> {
+    layers: Vec<&'a Layer>,
+    /// The rule that holds where none matches, and how strict it is made by
+    /// layers that can only tighten.
+    default: (&'a Rule, Effect),
+    default_sandbox: &'a str,
+    all: &'a [Layer],
+}
+
+impl<'a> Policy<'a> {
+    fn new(all: &'a [Layer]) -> Self {
+        let trusted = || all.iter().filter(|layer| layer.trusted);
+        let default = trusted().find_map(|layer| layer.settings.default.as_ref()).unwrap();
+        let tightened = all
+            .iter()
+            .filter(|layer| !layer.trusted)
+            .filter_map(|layer| layer.settings.default.as_ref())
+            .map(|rule| rule.effect)
+            .fold(default.effect, Effect::max);
+        let harness = trusted().find_map(|layer| layer.settings.harness_defaults).unwrap_or(true);
+        Self {
+            layers: all.iter().filter(|l| harness || l.kind != LayerKind::BuiltIn).collect(),
+            default: (default, tightened),
+            default_sandbox: trusted()
+                .find_map(|layer| layer.settings.default_sandbox.as_deref())
+                .unwrap(),
+            all,
+        }
+    }
+
+    fn sandbox(&self, part: &Part) -> Option<&'a Sandbox> {
+        let name = part.sandbox.as_ref()?;
+        self.all.iter().flat_map(|layer| &layer.sandboxes).find(|s| s.name == *name)
+    }
+
+    fn by_default(&self) -> (Part, bool) {
+        let (rule, effect) = self.default;
+        let sandbox = rule.sandbox.as_deref();
+        let part = Part {
+            effect,
+            sandbox: Some(sandbox.unwrap_or(self.default_sandbox).to_owned()),
+            why: Why::Default(rule.span.line),
+            judged: None,
+        };
+        (part, sandbox.is_some())
+    }
+
+    fn script(&self, commands: &[Command], thing: Thing<'_>) -> Outcome {
+        let needs_none = |command: &Command| shell::is_inert(command) || shell::is_filter(command);
+        let nothing_else = commands.iter().all(needs_none);
+        let mut parts: Vec<Part> = Vec::new();
+        for command in commands {
+            let thing = Thing { command: Some(command), ..thing };
+            let beside = needs_none(command) && !nothing_else;
+            parts.push(match self.rule(thing, beside) {
+                // It runs in the room of what it stands beside.
+                Some((part, false)) if beside => Part { sandbox: None, ..part },
+                Some((part, _)) => part,
+                None if needs_none(command) => {
+                    let effect = Effect::Allow;
+                    Part { effect, sandbox: None, why: Why::Inert, judged: None }
+                }
+                None => self.by_default().0,
+            });
+        }
+        if parts.iter().all(|part| part.sandbox.is_none()) {
+            for part in parts.iter_mut().filter(|part| part.effect == Effect::Allow) {
+                *part = self.by_default().0;
+            }
+        }
+        together(parts, true)
+    }
+
+    fn file(&self, file: &FileUse, thing: Thing<'_>) -> Part {
+        if file.needs.intersects(Caps::CHANGE) && files::is_caged(file, thing.world) {
+            return Part { effect: Effect::Deny, sandbox: None, why: Why::Cage, judged: None };
+        }
+        let (mut part, _) = self.ruled(thing);
+        part.judged = self.sandbox(&part).map(|s| files::judge(s, file, thing.world));
+        part
+    }
+
+    fn ruled(&self, thing: Thing<'_>) -> (Part, bool) {
+        self.rule(thing, false).unwrap_or_else(|| self.by_default())
+    }
+
+    /// The strictest answer in all the worlds that the shell may make of it: in
+    /// each, every layer says what is certain or what is possible instead.
+    fn rule(&self, thing: Thing<'_>, named_only: bool) -> Option<(Part, bool)> {
+        let said = |trusted| -> Vec<[Option<Claim<'a>>; 2]> {
+            let layers = self.layers.iter().filter(move |layer| layer.trusted == trusted);
+            layers
+                .map(|layer| {
+                    let claim = |rule| Claim { kind: layer.kind, trusted, rule };
+                    layer_says(layer, thing, named_only).map(|rule| rule.map(claim))
+                })
+                .collect()
+        };
+        let untrusted = said(false);
+        let said = said(true);
+        let doubtful: Vec<usize> = (0..said.len()).filter(|at| said[*at][1].is_some()).collect();
+        let mut worlds: Vec<u32> = (0..1 << doubtful.len()).collect();
+        worlds.sort_by_key(|world: &u32| (world.count_ones(), *world));
+        let nothing = if named_only { Effect::Allow } else { self.default.1 };
+        let mut strictest: Option<(Part, bool)> = None;
+        for world in worlds {
+            let claims: Vec<Claim<'a>> = said
+                .iter()
+                .enumerate()
+                .filter_map(|(at, [certain, possible])| {
+                    let bit = doubtful.iter().position(|doubt| *doubt == at);
+                    let taken = bit.is_some_and(|bit| world & (1 << bit) != 0);
+                    if taken { *possible } else { *certain }
+                })
+                .collect();
+            let Some(answer) = self.prevailing(&claims) else { continue };
+            let stricter = match &strictest {
+                Some((known, _)) => answer.0.effect > known.effect,
+                // Where the first world has no answer, the default holds there.
+                None => world == 0 || answer.0.effect >= nothing,
+            };
+            if stricter {
+                strictest = Some(answer);
+            }
+        }
+        // What came with the repository can only tighten, and has no sandbox.
+        for claim in untrusted.into_iter().flatten().flatten() {
+            let known = strictest.as_ref().map(|(part, _)| part.effect);
+            if known.map_or(claim.effect() >= nothing, |known| claim.effect() > known) {
+                let (part, named) = strictest.unwrap_or_else(|| self.by_default());
+                let why = Why::Rule(claim.rule.span.line);
+                strictest = Some((Part { effect: claim.effect(), why, ..part }, named));
+            }
+        }
+        strictest
+    }
+
+    /// Managed denies and asks cannot be relaxed; then the session; then a deny of
+    /// the user; then the project, the user, the built-in rules; then what a
+    /// managed policy allows.
+    fn prevailing(&self, claims: &[Claim<'a>]) -> Option<(Part, bool)> {
+        let of = |kind| claims.iter().find(move |claim| claim.kind == kind);
+        let user_deny = of(LayerKind::User).filter(|claim| claim.rule.effect == Effect::Deny);
+        let managed = of(LayerKind::Managed);
+        let chosen = of(LayerKind::Session)
+            .or(user_deny)
+            .or(of(LayerKind::Project))
+            .or(of(LayerKind::User))
+            .or(of(LayerKind::BuiltIn))
+            .or(managed);
+        let relaxes = |managed: &&Claim<'_>| {
+            chosen.is_none_or(|chosen| managed.rule.effect > chosen.rule.effect)
+        };
+        let winner = managed.filter(relaxes).or(chosen)?;
+        let sandbox = winner.rule.sandbox.as_deref();
+        let part = Part {
+            effect: winner.effect(),
+            sandbox: Some(sandbox.unwrap_or(self.default_sandbox).to_owned()),
+            why: Why::Rule(winner.rule.span.line),
+            judged: None,
+        };
+        Some((part, sandbox.is_some()))
+    }
+}
+
+/// What a layer certainly says, and what it may say instead if that is stricter.
+fn layer_says<'a>(layer: &'a Layer, thing: Thing<'_>, named_only: bool) -> [Option<&'a Rule>; 2] {
+    let (mut certain, mut possible) = (Vec::new(), Vec::new());
+    for group in &layer.groups {
+        for subject in [Subject::Tool, Subject::Mode, Subject::Agent] {
+            // The most specific decide; what is less specific than a reading that
+            // decides wherever it applies, does not count.
+            let mut counting: Vec<Reading<'a>> = Vec::new();
+            for reading in readings(&group.branches, subject, thing, named_only) {
+                if !counting.iter().any(|earlier| earlier.leaves_no(&reading)) {
+                    counting.push(reading);
+                }
+            }
+            for reading in counting {
+                if reading.sure() {
+                    certain.push(reading.rule);
+                } else if reading.rule.effect > Effect::Allow {
+                    possible.push(reading.rule);
+                }
+            }
+        }
+    }
+    let certain = strictest(&certain);
+    let possible = strictest(&possible)
+        .filter(|rule| certain.is_none_or(|certain| rule.effect > certain.effect));
+    [certain, possible]
+}
+
+/// The first of the strictest.
+fn strictest<'a>(rules: &[&'a Rule]) -> Option<&'a Rule> {
+    let most = rules.iter().map(|rule| rule.effect).max()?;
+    rules.iter().find(|rule| rule.effect == most).copied()
+}
+
+/// One way in which a rule's keys match, outermost first.
+struct Reading<'a> {
+    steps: Vec<keys::Step>,
+    rule: &'a Rule,
+}
+
+impl Reading<'_> {
+    fn sure(&self) -> bool {
+        self.steps.iter().all(|step| step.sure)
+    }
+
+    /// Whether this more specific reading is certain wherever the other one is
+    /// possible: what is uncertain about it, they have in common. Keys about two
+    /// fields are about different things, and neither stands in for the other.
+    fn leaves_no(&self, other: &Self) -> bool {
+        let common = self.steps.iter().zip(&other.steps).take_while(|(a, b)| a == b).count();
+        let field = |reading: &Self| reading.steps.get(common).and_then(|step| step.field);
+        let independent =
+            field(self).is_some() && field(other).is_some() && field(self) != field(other);
+        !independent && self.steps[common..].iter().all(|step| step.sure)
+    }
+}
+
+/// All readings of all rules below root keys about one subject, the most
+/// specific first.
+fn readings<'a>(
+    root: &'a [Branch],
+    subject: Subject,
+    thing: Thing<'_>,
+    named_only: bool,
+) -> Vec<Reading<'a>> {
+    let mut rules: Vec<(Vec<(usize, &Key)>, &Rule)> = Vec::new();
+    collect(root, &mut Vec::new(), &mut rules);
+    let mut found = Vec::new();
+    for (path, rule) in rules {
+        let catch_all = !path.iter().any(|(_, key)| keys::names_a_command(key));
+        if path[0].1.subject != subject || (named_only && catch_all) {
+            continue;
+        }
+        let mut ways = vec![(Vec::new(), keys::State::default())];
+        for (order, key) in path {
+            ways = ways
+                .into_iter()
+                .flat_map(|(steps, state): (Vec<keys::Step>, _)| {
+                    keys::ways(key, order, state, thing).into_iter().map(move |(step, next)| {
+                        let mut steps = steps.clone();
+                        steps.push(step);
+                        (steps, next)
+                    })
+                })
+                .collect();
+        }
+        found.extend(ways.into_iter().map(|(steps, _)| Reading { steps, rule }));
+    }
+    found.sort_by(|a, b| {
+        let ranks = |r: &Reading<'_>| r.steps.iter().map(|s| s.rank).collect::<Vec<_>>();
+        ranks(a).cmp(&ranks(b))
+    });
+    found
+}
+
+fn collect<'a>(
+    branches: &'a [Branch],
+    above: &mut Vec<(usize, &'a Key)>,
+    out: &mut Vec<(Vec<(usize, &'a Key)>, &'a Rule)>,
+) {
+    for (order, branch) in branches.iter().enumerate() {
+        above.push((order, &branch.key));
+        match &branch.then {
+            Node::Rule(rule) => out.push((above.clone(), rule)),
+            Node::Tree(below) => collect(below, above, out),
+        }
+        above.pop();
+    }
+}

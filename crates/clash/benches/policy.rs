@@ -1,0 +1,221 @@
+//! How the cost of a decision grows with the policy, and what a cold one costs.
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a benchmark is a program for people"
+)]
+//!
+//! Compared side by side in one run: policies of 10 and of 5,000 rules, decided in
+//! this process on an opened image and by the whole program; and a hook that has to
+//! compile a policy of 500 rules with one that finds it compiled.
+//!
+//! ```text
+//! cargo bench -p clash --bench policy --target x86_64-unknown-linux-musl
+//! ```
+
+mod support;
+
+use std::fs;
+use std::hint::black_box;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use clash_lang::Sources;
+use clash_policy::ir::{Ir, encode};
+use clash_policy::path::{NoLinks, Places};
+use clash_policy::rule::LayerKind;
+use clash_policy::{Action, Field, HostUse, Input, World};
+use support::{Place, Variant, clear, compare};
+
+const CLASH: &str = env!("CARGO_BIN_EXE_clash");
+
+fn main() {
+    // `cargo test` builds and calls benches too; it is not the place to measure.
+    if std::env::args().any(|arg| arg == "--test") {
+        return;
+    }
+    let rounds =
+        std::env::var("CLASH_BENCH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
+    in_process(rounds);
+    whole_program(rounds);
+    cold(rounds.min(60));
+}
+
+/// A policy with this many rules, a multiple of ten: programs with subcommands and
+/// options, tools with fields, hosts, a mode.
+fn policy(rules: usize) -> String {
+    let (mut bash, mut tools, mut hosts, mut plan) = (vec![], vec![], vec![], vec![]);
+    for n in 0..rules / 10 {
+        bash.push(format!(
+            r#""prog{n}": {{"build": allow(), "push": {{("--force", "-f"): deny(), glob("**"): allow()}}, ("a{n}", "b{n}"): ask(), "x": allow()}},
+"simple{n}": allow(),"#
+        ));
+        tools.push(format!(r#""mcp__s{n}__t": {{"q": {{"v{n}": deny(), default(): allow()}}}},"#));
+        hosts.push(format!(r#""h{n}.test": allow(),"#));
+        plan.push(format!(r#""prog{n}": ask(),"#));
+    }
+    let [bash, tools, hosts, plan] = [bash, tools, hosts, plan].map(|lines| lines.join("\n"));
+    format!(
+        r#"when({{"Bash": {{{bash}}}, {tools} "WebFetch": {{{hosts}}}, mode("plan"): {{"Bash": {{{plan}}}}}}})"#
+    )
+}
+
+struct One(String);
+
+impl Sources for One {
+    fn read(&self, _: &Path) -> io::Result<String> {
+        Ok(self.0.clone())
+    }
+}
+
+fn image(rules: usize) -> Vec<u8> {
+    let sources = One(policy(rules));
+    let compiled = |file, kind| clash_lang::compile(file, kind, true, &sources).unwrap().layer;
+    let layers = [
+        compiled("/p/policy.star", LayerKind::User),
+        compiled(clash_lang::BUILT_IN, LayerKind::BuiltIn),
+    ];
+    encode(&layers, &[], 0)
+}
+
+fn actions() -> Vec<(&'static str, Action)> {
+    let script = |script: &str| Action::script("claude", "default", script);
+    let tool = |tool: &str, input| Action { tool: tool.to_owned(), input, ..script("") };
+    let host = |host: &str| Input::Hosts(vec![HostUse { host: host.to_owned(), port: 443 }]);
+    let field = |value: &str| {
+        Input::Fields(vec![Field { name: "q".to_owned(), values: vec![value.to_owned()] }])
+    };
+    vec![
+        ("prog0 build", script("prog0 build --release")),
+        ("prog0 push, options", script("prog0 -v --depth 3 push -uf origin main")),
+        ("a program no rule names", script("unknown build -f x")),
+        ("three commands", script("simple0 a && prog0 x | prog0 a0")),
+        ("$X build", script("$X build")),
+        ("prog0 $X", script("prog0 $X")),
+        ("prog0 push $X", script("prog0 push $X --dry-run")),
+        ("prog0 x, in plan mode", Action { mode: "plan".to_owned(), ..script("prog0 x") }),
+        ("WebFetch a.h0.test", tool("WebFetch", host("a.h0.test"))),
+        ("WebFetch other.example", tool("WebFetch", host("other.example"))),
+        ("mcp__s0__t", tool("mcp__s0__t", field("w"))),
+        ("mcp__other__t", tool("mcp__other__t", field("w"))),
+    ]
+}
+
+fn in_process(rounds: usize) {
+    let images = [10, 5000].map(image);
+    println!("images: {} and {} bytes", images[0].len(), images[1].len());
+    println!("{:<28} {:>10} {:>10} {:>7}", "in process, ns (p10)", "10 rules", "5000", "ratio");
+    let places = Places::imagined();
+    let cwd = &places.project;
+    let world = World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[] };
+    let row = |name: &str, times: [Duration; 2]| {
+        let [few, many] = times.map(|time| time.as_secs_f64() * 1e9);
+        println!("{name:<28} {few:>10.0} {many:>10.0} {:>7.2}", many / few);
+        [few, many]
+    };
+    row("open (checksum)", side_by_side(rounds, |at| drop(black_box(Ir::open(&images[at], 0)))));
+    let irs = [0, 1].map(|at: usize| Ir::open(&images[at], 0).unwrap());
+    let mut sums = [0.0, 0.0];
+    for (name, action) in actions() {
+        let decide = |at: usize| drop(black_box(clash_policy::decide(irs[at], &action, &world)));
+        let row = row(name, side_by_side(rounds, decide));
+        sums = [sums[0] + row[0], sums[1] + row[1]];
+    }
+    println!(
+        "{:<28} {:>10.0} {:>10.0} {:>7.2}\n",
+        "all decisions",
+        sums[0],
+        sums[1],
+        sums[1] / sums[0]
+    );
+}
+
+/// The tenth percentile of both, taken in turn.
+fn side_by_side(rounds: usize, run: impl Fn(usize)) -> [Duration; 2] {
+    const TIMES: u32 = 20;
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..rounds {
+        for (at, times) in times.iter_mut().enumerate() {
+            let start = Instant::now();
+            (0..TIMES).for_each(|_| run(at));
+            times.push(start.elapsed() / TIMES);
+        }
+    }
+    times.map(|mut times| {
+        times.sort();
+        times[times.len() / 10]
+    })
+}
+
+/// A hook call in a place of its own.
+struct Hook {
+    place: Place,
+}
+
+impl Hook {
+    fn new(rules: usize) -> Self {
+        let place = Place::new(&policy(rules));
+        let message = format!(
+            r#"{{"session_id":"bench","transcript_path":"/t","cwd":"{}","permission_mode":"default","hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{{"command":"prog0 build --release"}},"tool_use_id":"toolu_1"}}"#,
+            place.project().display()
+        );
+        fs::write(place.dir.path().join("message.json"), message).unwrap();
+        Self { place }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = self.place.command(CLASH, &["hook", "claude"]);
+        command.stdin(fs::File::open(self.place.dir.path().join("message.json")).unwrap());
+        command
+    }
+
+    fn forget(&self) {
+        let _ = fs::remove_dir_all(self.place.home().join(".cache/clash"));
+    }
+
+    fn tidy(&self) {
+        clear(&self.place.home().join(".local/state/clash/sessions/bench/approvals"));
+    }
+
+    /// That the measured calls were what they are said to be.
+    fn check(&self) {
+        let trace = self.place.home().join(".local/state/clash/sessions/bench/trace.jsonl");
+        let trace = fs::read_to_string(trace).unwrap();
+        let allowed = |line: &str| line.contains(r#""effect":"allow""#);
+        assert!(trace.lines().all(allowed), "not what was to be measured");
+    }
+}
+
+fn whole_program(rounds: usize) {
+    let (few, many) = (Hook::new(10), Hook::new(5000));
+    let variants = vec![
+        Variant::new("clash hook claude, 10 rules, warm", || few.command()),
+        Variant::new("clash hook claude, 5,000 rules, warm", || many.command()),
+    ];
+    compare("the policy grows", rounds, variants, || {
+        few.tidy();
+        many.tidy();
+    });
+    few.check();
+    many.check();
+}
+
+fn cold(rounds: usize) {
+    let (warm, cold) = (Hook::new(500), Hook::new(500));
+    let variants = vec![
+        Variant::new("clash hook claude, 500 rules, warm", || warm.command()),
+        Variant::new("clash hook claude, 500 rules, cold", || {
+            cold.forget();
+            cold.command()
+        }),
+    ];
+    compare("the policy is not compiled yet", rounds, variants, || {
+        warm.tidy();
+        cold.tidy();
+    });
+    warm.check();
+    cold.check();
+}
