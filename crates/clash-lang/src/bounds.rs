@@ -5,10 +5,11 @@
 //! has a limit of its own for that.
 
 use std::cell::RefCell;
-use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::sync::Mutex;
+use std::time::Duration;
 
 use clash_policy::Span;
+use rustix::time::{ClockId, clock_gettime};
 use starlark::codemap::{FileSpan, FileSpanRef};
 use starlark::eval::{BeforeStmtFunc, BeforeStmtFuncDyn, Evaluator};
 
@@ -17,25 +18,43 @@ use crate::mistake::Mistake;
 
 /// A policy is short; these stop one that is not meant to end. A tick is about
 /// one loop round or call.
-const MAX_TICKS: u64 = 400_000;
+const MAX_TICKS: u64 = 200_000;
 const MAX_HEAP: usize = 64 << 20;
-/// Only looked at after many ticks, so that a busy machine refuses no policy.
-const MAX_TIME: Duration = Duration::from_millis(600);
-const MANY_TICKS: u64 = 50_000;
+/// Of the processor, so that a busy machine refuses no policy.
+const MAX_TIME: Duration = Duration::from_millis(800);
 
-/// The statement that is being evaluated.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Here(Rc<RefCell<Option<FileSpan>>>);
+thread_local! {
+    /// The statement that is being evaluated.
+    static HERE: RefCell<Option<FileSpan>> = const { RefCell::new(None) };
+}
 
-impl Here {
-    pub(crate) fn span(&self) -> Option<Span> {
-        self.0.borrow().as_ref().map(span_of)
-    }
+/// The same for the whole process, so that another thread can end it and still
+/// say where it was.
+static LATEST: Mutex<Option<FileSpan>> = Mutex::new(None);
+
+/// The statement that was begun last by any thread.
+pub fn latest() -> Option<Span> {
+    LATEST.lock().ok().and_then(|latest| latest.as_ref().map(span_of))
+}
+
+/// The statement that this thread evaluates, or evaluated last: for what ends a
+/// process without coming back, like a lack of memory.
+pub fn evaluating() -> Option<Span> {
+    HERE.with_borrow(|here| here.as_ref().map(span_of))
+}
+
+/// To be called before a policy is evaluated.
+pub(crate) fn forget() {
+    HERE.set(None);
 }
 
 struct Watch {
-    here: Here,
-    started: Instant,
+    started: Duration,
+}
+
+fn used_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 impl<'e> BeforeStmtFuncDyn<'e> for Watch {
@@ -45,16 +64,22 @@ impl<'e> BeforeStmtFuncDyn<'e> for Watch {
         _continued: bool,
         eval: &mut Evaluator<'v, '_, 'e>,
     ) -> starlark::Result<()> {
-        self.here.0.replace(Some(span.to_file_span()));
-        if eval.heap().allocated_bytes() > MAX_HEAP {
-            return Err(too_big().into());
+        let span = span.to_file_span();
+        if let Ok(mut latest) = LATEST.lock() {
+            *latest = Some(span.clone());
         }
-        let ticks = eval.get_total_tick_count();
-        if ticks > MAX_TICKS || (ticks > MANY_TICKS && self.started.elapsed() > MAX_TIME) {
+        HERE.set(Some(span));
+        let late = used_time().saturating_sub(self.started) > MAX_TIME;
+        if late || eval.get_total_tick_count() > MAX_TICKS {
             return Err(too_long().into());
         }
-        Ok(())
+        check_size(eval)
     }
+}
+
+/// Also to be asked when the last statement is done.
+pub(crate) fn check_size(eval: &Evaluator<'_, '_, '_>) -> starlark::Result<()> {
+    if eval.heap().allocated_bytes() > MAX_HEAP { Err(too_big().into()) } else { Ok(()) }
 }
 
 fn too_long() -> Mistake {
@@ -67,13 +92,10 @@ fn too_big() -> Mistake {
         .hint("look for a list or string that grows in a loop")
 }
 
-pub(crate) fn set<'a, 'e>(eval: &mut Evaluator<'_, 'a, 'e>, here: &Here) -> starlark::Result<()> {
+pub(crate) fn set(eval: &mut Evaluator<'_, '_, '_>) -> starlark::Result<()> {
     let limits = eval.set_max_tick_count(MAX_TICKS).and_then(|()| eval.set_max_heap_size(MAX_HEAP));
     limits.map_err(starlark::Error::new_other)?;
-    let started = Instant::now();
-    // A loop with nothing in it has no statement to stop at.
-    eval.set_check_cancelled(Box::new(move || started.elapsed() > MAX_TIME));
-    let watch = Watch { here: here.clone(), started };
+    let watch = Watch { started: used_time() };
     eval.before_stmt_for_dap(BeforeStmtFunc::from_dyn(Box::new(watch)));
     Ok(())
 }
@@ -81,8 +103,7 @@ pub(crate) fn set<'a, 'e>(eval: &mut Evaluator<'_, 'a, 'e>, here: &Here) -> star
 /// The same in our words, when the evaluator itself noticed.
 pub(crate) fn exceeded(message: &str) -> Option<Mistake> {
     let message = message.to_lowercase();
-    let cancelled = message.contains("cancelled");
-    if cancelled || message.contains("tick") && message.contains("limit") {
+    if message.contains("tick") && message.contains("limit") {
         return Some(too_long());
     }
     if message.contains("heap") && message.contains("limit") {

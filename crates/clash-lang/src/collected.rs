@@ -33,7 +33,7 @@ pub(crate) struct Collected {
     sandboxes: RefCell<Vec<Arc<Draft>>>,
     uses: RefCell<Vec<(SandboxUse, Span)>>,
     bases: RefCell<Vec<String>>,
-    /// The files that gave rules or settings.
+    /// The files that gave rules.
     heard: RefCell<Vec<String>>,
     pub(crate) imports: RefCell<Vec<Import>>,
     pub(crate) expectations: RefCell<Vec<Expectation>>,
@@ -101,7 +101,8 @@ impl Collected {
         let rules = self.uses.borrow();
         let named = rules.iter().map(|(sandbox, _)| sandbox.name().to_owned());
         let known = self.sandboxes.borrow();
-        let all = known.iter().filter(|_| !self.heard_from(file)).map(|s| s.sandbox.name.clone());
+        let silent = !self.heard_from(file) && self.settings_at.borrow().is_none();
+        let all = known.iter().filter(|_| silent).map(|s| s.sandbox.name.clone());
         named.chain(self.bases.borrow().iter().cloned()).chain(all).collect()
     }
 
@@ -128,7 +129,7 @@ impl Collected {
         self.heard.borrow_mut().push(span.file.clone());
     }
 
-    /// Whether a file gave any rules or settings.
+    /// Whether a file gave any rules.
     pub(crate) fn heard_from(&self, file: &str) -> bool {
         self.heard.borrow().iter().any(|known| known == file)
     }

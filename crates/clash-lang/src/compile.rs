@@ -13,7 +13,7 @@ use starlark::eval::{Evaluator, FileLoader};
 use starlark::syntax::{AstModule, Dialect};
 use starlark::values::FrozenHeapName;
 
-use crate::bounds::{self, Here};
+use crate::bounds;
 use crate::builders::span_of;
 use crate::collected::Collected;
 use crate::diagnostic::{Diagnostic, Warning};
@@ -74,7 +74,6 @@ struct Compiler<'a> {
     globals: Globals,
     /// The policy file itself.
     root: &'a str,
-    here: Here,
     /// Sources that are in no file.
     texts: RefCell<HashMap<String, String>>,
     sources: &'a dyn Sources,
@@ -85,10 +84,10 @@ struct Compiler<'a> {
 
 impl<'a> Compiler<'a> {
     fn new(root: &'a str, sources: &'a dyn Sources, collected: &'a Collected) -> Self {
+        bounds::forget();
         Self {
             globals: library::globals(),
             root,
-            here: Here::default(),
             texts: RefCell::default(),
             sources,
             collected,
@@ -122,6 +121,11 @@ impl<'a> Compiler<'a> {
         if kind != LayerKind::BuiltIn {
             warnings.extend(lint::warnings(&layer, &collected.used(file)));
         }
+        // Only about what people wrote: not the library, not what was made of
+        // another program's settings.
+        let texts = self.texts.borrow();
+        warnings.retain(|w| !w.span.file.starts_with('@') && !texts.contains_key(&w.span.file));
+        drop(texts);
         Ok(Compiled { layer, warnings })
     }
 
@@ -171,10 +175,11 @@ impl<'a> Compiler<'a> {
         let module = Module::with_temp_heap(|module| {
             {
                 let mut eval = Evaluator::new(&module);
-                bounds::set(&mut eval, &self.here)?;
+                bounds::set(&mut eval)?;
                 eval.extra = Some(self.collected);
                 eval.set_loader(&loader);
                 eval.eval_module(ast, &self.globals)?;
+                bounds::check_size(&eval)?;
                 // In older versions a policy file was a function to be called.
                 if name == self.root
                     && !self.collected.heard_from(name)
@@ -240,7 +245,7 @@ impl<'a> Compiler<'a> {
         let place = mistake
             .and_then(|m| m.span.clone())
             .or_else(|| error.span().map(span_of))
-            .or_else(|| self.here.span());
+            .or_else(bounds::evaluating);
         let span = place.unwrap_or_else(|| Span { file: file.to_owned(), line: 0, column: 0 });
         let source = self.source(&span.file).unwrap_or_default();
         let near = mistake.filter(|m| m.span.is_none()).and_then(|m| m.near.as_deref());

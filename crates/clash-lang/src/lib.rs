@@ -14,6 +14,7 @@ mod diagnostic;
 mod docs;
 mod draft;
 mod expect;
+mod leaves;
 mod library;
 mod lint;
 mod lower;
@@ -26,6 +27,7 @@ mod override_dict;
 mod regex;
 mod value;
 
+pub use bounds::{evaluating, latest};
 pub use compile::{Compiled, Sources, compile};
 pub use diagnostic::{Diagnostic, Warning};
 pub use docs::{BuilderDoc, Docs, ModuleDoc, SandboxDoc, UnknownName, docs};

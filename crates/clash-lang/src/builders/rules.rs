@@ -81,7 +81,6 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<NoneType> {
         let (span, collected) = (span_here(eval), Collected::of(eval)?);
-        collected.hear(&span);
         if let Some(first) = collected.settings_at.replace(Some(span.clone())) {
             return Err(Mistake::new("settings() is called twice")
                 .hint(format!("it was first called at {first}"))

@@ -3,6 +3,7 @@
 
 use super::tests::{Files, layer, layer_of, mistake, on};
 use clash_policy::{Effect, HostPattern, Net, PathPattern};
+use proptest::prelude::*;
 
 use Effect::{Allow, Ask, Deny};
 
@@ -39,7 +40,7 @@ def main():
             tempdir().allow(),
         ],
         net = [
-            domains({"github.com": allow(), "crates.io": allow(), "*.crates.io": allow()}),
+            domains({"github.com": allow(), "docs.rs": allow(), "*.docs.rs": allow()}),
         ],
     )
     return policy(default = ask(), rules = builtins + [
@@ -88,7 +89,7 @@ fn the_last_step_of_the_tutorial_with_cmd_and_path_builders() {
     allow r $HOME/.rustup/**
     allow rwcdx $TMPDIR/**
     ");
-    assert_eq!(dev.net.judge("static.crates.io", 443).0, Allow);
+    assert_eq!(dev.net.judge("static.docs.rs", 443).0, Allow);
     assert_eq!(dev.net.judge("evil.test", 443).0, Deny);
 }
 
@@ -328,7 +329,7 @@ policy("protected", {
     let layer = layer(policy).unwrap();
     let net = |name: &str| layer.sandboxes.iter().find(|s| s.name == name).unwrap().net.clone();
     assert_eq!(net("git_github").judge("github.com", 443).0, Allow);
-    assert_eq!(net("git_github").judge("crates.io", 443).0, Deny);
+    assert_eq!(net("git_github").judge("docs.rs", 443).0, Deny);
     assert_eq!(net("localhost_only").judge("localhost", 8080).0, Allow);
     assert_eq!(net("localhost_only").judge("localhost", 8081).0, Deny);
     assert_eq!(net("open"), Net::Allow);
@@ -507,4 +508,130 @@ fn a_rule_without_an_effect_is_a_mistake() {
 
     hint: end it with .allow(), .deny() or .ask()
     "#);
+}
+
+#[test]
+fn the_small_examples() {
+    let permissive = r#"
+load("@clash//std.star", "match", "tool", "policy", "allow", "deny", "ask")
+def main():
+    return policy(
+        default = ask(),
+        rules = [
+            match({"Bash": {"git": {"push": {"--force": deny()}}}}),
+            match({"Bash": {("git", "cargo", "npm", "make", "just"): allow()}}),
+            tool("Read").allow(),
+            tool("Write").allow(),
+        ],
+    )
+"#;
+    decides(
+        permissive,
+        &[
+            ("git push --force", Deny),
+            ("git push", Allow),
+            ("cargo build", Allow),
+            ("curl x.test", Ask),
+            ("Write $PWD/x", Allow),
+        ],
+    );
+    let paranoid = r#"
+settings(default = deny())
+policy("paranoid", {
+    tool("Bash"): {"git": {("status", "diff", "log"): allow()}},
+    tool(("Read", "Glob", "Grep")): allow(),
+}, doc = "little")
+"#;
+    decides(
+        paranoid,
+        &[("git status", Allow), ("git push", Deny), ("ls", Deny), ("Write $PWD/x", Deny)],
+    );
+    let read_only = r#"
+sandbox(name = "repo_readonly", default = deny(), fs = {subpath("$PWD"): allow("r")})
+settings(default = deny())
+policy("read-only-repo",
+    rules = [
+        when({"Bash": allow(sandbox = "repo_readonly")}),
+        when({("Read", "Glob", "Grep"): allow()}),
+    ],
+)
+"#;
+    decides(read_only, &[("cat x", Allow), ("Read $PWD/x", Allow), ("Write $PWD/x", Deny)]);
+    assert_eq!(sandbox(read_only, "cat x"), "repo_readonly");
+    let spaced = r#"
+policy("default", {
+    "Bash": {"git push": deny(), "git": allow(), "rm": {"-rf": deny()}},
+    default(): ask(),
+})
+"#;
+    decides(spaced, &[("git push", Deny), ("git log", Allow), ("rm -rf /", Deny), ("x", Ask)]);
+}
+
+#[test]
+fn settings_beside_main_do_not_silence_it() {
+    let policy = r#"
+settings(default = ask())
+def main():
+    return policy(rules = [exe("git", args = ["push"]).deny()])
+"#;
+    decides(policy, &[("git push", Deny), ("git log", Ask)]);
+    let called = r#"
+def main():
+    when({"Bash": {"git": deny()}})
+main()
+"#;
+    assert_eq!(layer(called).unwrap().groups.len(), 1);
+}
+
+#[test]
+fn the_steps_of_the_tutorial_give_no_false_alarm() {
+    let files = Files(vec![("/p/policy.star", STEP.to_owned())]);
+    let compiled = super::compile("/p/policy.star", super::LayerKind::User, true, &files).unwrap();
+    let said: Vec<_> = compiled.warnings.iter().map(|w| (w.kind, w.message.as_str())).collect();
+    assert_eq!(said, [("credentials", "`$HOME/.cargo/**` opens `~/.cargo/credentials.toml`")]);
+}
+
+/// A rule of a list: the words it is about and what it says.
+type Listed = (Vec<&'static str>, Effect);
+
+fn listed() -> impl Strategy<Value = Vec<Listed>> {
+    let words = prop::sample::select(vec![
+        vec![],
+        vec!["git"],
+        vec!["git", "push"],
+        vec!["git", "push", "main"],
+        vec!["git", "log"],
+        vec!["make"],
+        vec!["make", "all"],
+    ]);
+    let effect = prop::sample::select(vec![Allow, Ask, Deny]);
+    prop::collection::vec((words, effect), 1..6)
+}
+
+fn written(rules: &[Listed]) -> String {
+    let rule = |(words, effect): &Listed| match words.split_first() {
+        None => format!("tool([\"Bash\"]).{effect}()"),
+        Some((program, args)) => format!("exe(\"{program}\", args = {args:?}).{effect}()"),
+    };
+    let rules: Vec<String> = rules.iter().map(rule).collect();
+    format!("policy(default = ask, rules = [{}])", rules.join(", "))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// In the versions these lists come from, the first rule that matched held.
+    #[test]
+    fn a_list_is_never_weaker_than_its_first_match(rules in listed()) {
+        let policy = written(&rules);
+        // A list that would have to be weaker does not compile.
+        let Ok(layer) = layer(&policy) else { return Ok(()) };
+        for command in ["git push main", "git push", "git log x", "git", "make all", "make"] {
+            let words: Vec<&str> = command.split(' ').collect();
+            let first = rules.iter().find(|(about, _)| words.starts_with(about));
+            let before = first.map_or(Ask, |(_, effect)| *effect);
+            let now = on(&layer, command);
+            prop_assert!(now.0 >= before, "{policy}\n{command}: {before} became {now:?}");
+        }
+    }
 }

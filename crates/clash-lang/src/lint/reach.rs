@@ -3,12 +3,13 @@
 use clash_policy::decide::reached;
 use clash_policy::ir::{Ir, encode};
 use clash_policy::path::{NoLinks, Places};
-use clash_policy::rule::{Branch, Key, Layer, Node, Rule};
+use clash_policy::rule::{Key, Layer, Rule};
 use clash_policy::{Span, World};
 
 use super::own;
 use super::witness::actions;
 use crate::diagnostic::Warning;
+use crate::leaves;
 
 pub(super) fn warnings(layer: &Layer) -> Vec<Warning> {
     let image = encode(std::slice::from_ref(layer), &[], 0);
@@ -19,11 +20,8 @@ pub(super) fn warnings(layer: &Layer) -> Vec<Warning> {
         World { places: &places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[] };
     let mut found = Vec::new();
     for (number, group) in layer.groups.iter().enumerate() {
-        let mut leaves = Vec::new();
-        for branch in &group.branches {
-            collect(branch, &mut Vec::new(), &mut leaves);
-        }
-        for (keys, rule) in leaves.into_iter().filter(|(_, rule)| own(&rule.span)) {
+        let leaves = leaves::of(&group.branches).into_iter();
+        for (keys, rule) in leaves.filter(|(_, rule)| own(&rule.span)) {
             let Some(subject) = keys.first().map(|key| key.subject) else { continue };
             let mut first = None;
             // One action that comes to the rule is enough; one that cannot be
@@ -58,17 +56,4 @@ fn never(keys: &[&Key], rule: &Rule, decides: &Span) -> Warning {
     );
     Warning::new("unreachable", message, &rule.span)
         .hint("the more specific key decides, and of the same key the stricter rule")
-}
-
-fn collect<'a>(
-    branch: &'a Branch,
-    above: &mut Vec<&'a Key>,
-    leaves: &mut Vec<(Vec<&'a Key>, &'a Rule)>,
-) {
-    above.push(&branch.key);
-    match &branch.then {
-        Node::Rule(rule) => leaves.push((above.clone(), rule)),
-        Node::Tree(below) => below.iter().for_each(|inner| collect(inner, above, leaves)),
-    }
-    above.pop();
 }

@@ -11,6 +11,7 @@ use starlark::values::list::ListRef;
 use super::Scope;
 use super::tree::{host_rules, tree};
 use crate::draft::{Draft, Said};
+use crate::leaves::{self, Leaf};
 use crate::merge;
 use crate::mistake::{Mistake, Result};
 use crate::older::{PathValue, PolicyValue, RuleStart};
@@ -112,12 +113,9 @@ fn room_for(rule: &FsRule, scope: &Scope<'_>) -> Result<String> {
 /// In a list the first rule that matched used to hold. A specific rule behind a
 /// broader, stricter one was therefore dead; here it would come alive.
 fn in_order(items: &[Vec<Branch>]) -> Result<()> {
-    let mut earlier: Vec<(Vec<&Key>, &Rule)> = Vec::new();
+    let mut earlier: Vec<Leaf<'_>> = Vec::new();
     for item in items {
-        let mut leaves = Vec::new();
-        for branch in item {
-            collect(branch, &mut Vec::new(), &mut leaves);
-        }
+        let leaves = leaves::of(item);
         for (keys, rule) in &leaves {
             let first = earlier
                 .iter()
@@ -134,19 +132,6 @@ fn in_order(items: &[Vec<Branch>]) -> Result<()> {
         earlier.extend(leaves);
     }
     Ok(())
-}
-
-fn collect<'a>(
-    branch: &'a Branch,
-    above: &mut Vec<&'a Key>,
-    leaves: &mut Vec<(Vec<&'a Key>, &'a Rule)>,
-) {
-    above.push(&branch.key);
-    match &branch.then {
-        Node::Rule(rule) => leaves.push((above.clone(), rule)),
-        Node::Tree(below) => below.iter().for_each(|inner| collect(inner, above, leaves)),
-    }
-    above.pop();
 }
 
 /// Whether whatever matches `keys` matches `broad` too, and not the other way.

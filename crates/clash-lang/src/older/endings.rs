@@ -1,5 +1,4 @@
 //! `.allow()`, `.deny()` and `.ask()`, with which a path or a rule ends.
-#![expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the language")]
 
 use clash_policy::Effect;
 use starlark::environment::MethodsBuilder;

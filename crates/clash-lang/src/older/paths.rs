@@ -9,7 +9,6 @@
     reason = "Starlark's derives implement its unsafe marker trait; none is written by hand"
 )]
 #![expect(unused_qualifications, clippy::panic, reason = "likewise in derived code")]
-#![expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the language")]
 
 use std::fmt;
 

@@ -218,6 +218,9 @@ fn has_option(
     let abbreviates =
         |form: &str| form.len() > 2 && name.starts_with("--") && name.starts_with(form);
     let mut found = place.wild.then_some(false);
+    if bundled_elsewhere(rest, name) {
+        found = Some(false);
+    }
     let mut ended = false;
     for word in rest {
         let Some(word) = word.known() else {
@@ -241,6 +244,18 @@ fn has_option(
         ended |= word == "--";
     }
     Ok(found)
+}
+
+/// `-rf` may be written `-fr` or `-r -f`. Where it is the name of one option, its
+/// letters are hardly all there.
+fn bundled_elsewhere(rest: &[Word], name: &str) -> bool {
+    let Some(letters) = name.strip_prefix('-').filter(|l| l.len() > 1 && !l.starts_with('-'))
+    else {
+        return false;
+    };
+    let short = |word: &&str| word.starts_with('-') && !word.starts_with("--");
+    let words: Vec<&str> = rest.iter().filter_map(Word::known).filter(short).collect();
+    letters.chars().all(|letter| words.iter().any(|word| word.contains(letter)))
 }
 
 /// `--opt=value` is `--opt`; `-uf` is `-u` and `-f` too.

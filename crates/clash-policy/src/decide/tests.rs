@@ -307,6 +307,19 @@ fn an_option_below_whatever_remains_is_looked_for_everywhere() {
 }
 
 #[test]
+fn bundled_options_are_found_in_any_order() {
+    let force = vec![leaf(Subject::Option, &["-rf"], Effect::Deny, None)];
+    let layers = user(bash_tree(vec![
+        tree(Subject::Word, &["rm"], force),
+        leaf(Subject::Word, &["rm"], Effect::Allow, None),
+    ]));
+    for script in ["rm -rf x", "rm -fr x", "rm -r -f x", "rm -rvf x"] {
+        assert_eq!(bash(&layers, script).0, Effect::Deny, "{script}");
+    }
+    assert_eq!(bash(&layers, "rm -r x").0, Effect::Allow);
+}
+
+#[test]
 fn the_end_of_a_command_is_a_key() {
     let test = vec![leaf(Subject::End, &[""], Effect::Allow, None)];
     let layers = user(bash_tree(vec![tree(

@@ -46,6 +46,7 @@ mod trust;
 
 fn main() -> ExitCode {
     bound();
+    report_panics();
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     if let [first, name @ ..] = args.as_slice()
         && first == "--docs"
@@ -106,8 +107,25 @@ fn bound() {
     // Without it there is still the limit of processor time.
     let _ = std::thread::Builder::new().stack_size(64 << 10).spawn(|| {
         std::thread::sleep(DEADLINE);
-        std::process::exit(124)
+        let place = clash_lang::latest().map(|span| format!("{span}: ")).unwrap_or_default();
+        let message =
+            format!("the policy does not compile: {place}the policy takes too long to evaluate");
+        let hint = "a policy is a short program: look for a loop that does not end";
+        let _ = writeln!(io::stderr(), "{}", json!({"message": message, "hint": hint}));
+        std::process::exit(1)
     });
+}
+
+/// What asks for more memory than there is ends the process; it shall still be
+/// known where that was.
+fn report_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = clash_lang::evaluating().map(|span| format!("{span}: ")).unwrap_or_default();
+        let why = panic.payload_as_str().unwrap_or("it cannot be evaluated");
+        let message = format!("the policy does not compile: {place}{why}");
+        let text = serde_json::json!({"message": message, "hint": null});
+        let _ = writeln!(io::stderr(), "{text}");
+    }));
 }
 
 /// A policy file that may exist.

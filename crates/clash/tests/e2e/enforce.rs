@@ -11,7 +11,8 @@ const SECRET: &str = "secret-key-material";
 fn with_secret(m: &Machine) {
     m.write(".ssh/id_ed25519", SECRET);
     m.write("other/file", "outside");
-    m.make_dir(m.home().join(".cargo"));
+    m.make_dir(m.home().join(".cargo/bin"));
+    m.make_dir(m.home().join(".cargo/registry"));
     m.make_dir(m.home().join(".rustup"));
 }
 
@@ -40,6 +41,8 @@ fn files_outside_the_grants_are_out_of_reach() {
             "echo x > ~/.local/state/clash/x",
             "echo x > /usr/local/clash-e2e",
             "echo x > /etc/clash-e2e",
+            "echo x > ~/.cargo/bin/cargo",
+            "echo x > ~/.cargo/config.toml",
         ] {
             m.inside("rust_full", write).fails();
         }

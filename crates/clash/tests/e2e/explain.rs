@@ -38,19 +38,9 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
       allow rwcdx  $CARGO_HOME/registry/**
       allow rwcdx  $CARGO_HOME/git/**
       allow rwcdx  $CARGO_HOME/.package-cache
-      allow rwcdx  $CARGO_HOME/.package-cache-mutate
-      allow rwcdx  $CARGO_HOME/.global-cache
       allow rx     $CARGO_HOME/bin/**
-      allow r      $CARGO_HOME/config
       allow r      $CARGO_HOME/config.toml
-      allow r      $CARGO_HOME/env
-      allow r      $CARGO_HOME/.crates.toml
-      allow r      $CARGO_HOME/.crates2.json
-      allow rwcdx  $RUSTUP_HOME/downloads/**
-      allow rwcdx  $RUSTUP_HOME/tmp/**
-      allow rwcdx  $RUSTUP_HOME/update-hashes/**
-      allow rx     $RUSTUP_HOME/toolchains/**
-      allow rx     $RUSTUP_HOME/settings.toml
+      allow rx     $RUSTUP_HOME/**
       allow rwcdx  $XDG_CACHE_HOME/sccache/**
       allow r      $HOME/.gitconfig
       allow r      $HOME/.config/git/**
@@ -138,19 +128,9 @@ fn sandboxes_can_be_looked_at() {
       allow rwcdx  $CARGO_HOME/registry/**
       allow rwcdx  $CARGO_HOME/git/**
       allow rwcdx  $CARGO_HOME/.package-cache
-      allow rwcdx  $CARGO_HOME/.package-cache-mutate
-      allow rwcdx  $CARGO_HOME/.global-cache
       allow rx     $CARGO_HOME/bin/**
-      allow r      $CARGO_HOME/config
       allow r      $CARGO_HOME/config.toml
-      allow r      $CARGO_HOME/env
-      allow r      $CARGO_HOME/.crates.toml
-      allow r      $CARGO_HOME/.crates2.json
-      allow rwcdx  $RUSTUP_HOME/downloads/**
-      allow rwcdx  $RUSTUP_HOME/tmp/**
-      allow rwcdx  $RUSTUP_HOME/update-hashes/**
-      allow rx     $RUSTUP_HOME/toolchains/**
-      allow rx     $RUSTUP_HOME/settings.toml
+      allow rx     $RUSTUP_HOME/**
       allow rwcdx  $XDG_CACHE_HOME/sccache/**
       allow r      $HOME/.gitconfig
       allow r      $HOME/.config/git/**

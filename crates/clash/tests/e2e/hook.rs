@@ -142,7 +142,13 @@ fn a_policy_that_eats_all_memory_or_never_ends_is_stopped() {
     let m = machine().policy("def f():\n  x = [1]\n  for i in range(60):\n    x = x + x\nf()");
     m.bash("ls").is("deny", "policy.star:4:5: the policy needs too much memory");
     let m = m.policy("def f():\n  for i in range(1000000000):\n    pass\nf()");
-    m.bash("ls").is("deny", "policy.star:2");
+    m.bash("ls").is("deny", "the policy takes too long").is("deny", "policy.star:2");
+    let m = m.policy("x = \"a\" * 2000000000");
+    m.bash("ls").is("deny", "was stopped");
+    let grows =
+        "def f(x):\n  for i in range(60):\n    x = x.replace(\"a\", x + x + \"a\" + x)\nf(\"a\")";
+    let m = m.policy(grows);
+    m.bash("ls").is("deny", "policy.star:3");
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn show_is_a_tree_with_the_place_of_every_rule() {
         Read
           $HOME/.ssh/**: deny (~/.clash/policy.star:12)
       sandboxes
-        rust_full: 21 path rules, others ask; any network (@clash//rust.star:3)
+        rust_full: 11 path rules, others ask; any network (@clash//rust.star:3)
         project: 4 path rules, others ask; no network (@clash//sandboxes.star:8)
     ");
     let user = shown(&m, &["policy", "show", "--layer", "user"]);
@@ -250,7 +250,7 @@ fn a_compiler_that_only_waits_ends_by_itself() {
     // Nobody reads what it writes, so it waits without using any time.
     let mut child = command.spawn().unwrap();
     let begun = std::time::Instant::now();
-    assert_eq!(child.wait().unwrap().code(), Some(124));
+    assert_eq!(child.wait().unwrap().code(), Some(1));
     assert!(begun.elapsed().as_secs() < 4, "{:?}", begun.elapsed());
 }
 
