@@ -224,6 +224,12 @@ impl Stack {
         let _ = writeln!(io::stderr(), "{}", json!({"compiling": file}));
         let compiled = clash_lang::compile(&file, *kind, true, &self.watched);
         let trusted = if *kind == LayerKind::Project { self.is_trusted(trust) } else { true };
+        for (file, entry) in self.watched.not_enforced.take() {
+            let message = format!("this restriction is not enforced: {entry}");
+            let span = Span { file, line: 0, column: 0 };
+            let shown = Diagnostic { message, span, line: None, hint: None };
+            self.warnings.push(finding(*kind, "not-enforced", &shown));
+        }
         match compiled {
             Ok(compiled) => {
                 for warning in compiled.warnings {
@@ -308,6 +314,8 @@ struct Watched {
     sources: RefCell<Vec<trust::Source>>,
     /// Texts to take in place of files.
     instead: HashMap<PathBuf, String>,
+    /// Restrictions of settings that are taken over and cannot be expressed.
+    not_enforced: RefCell<Vec<(String, String)>>,
     /// Where Claude Code's settings are: the user's and the project's.
     claude: Option<(PathBuf, PathBuf)>,
 }
@@ -376,6 +384,9 @@ impl Watched {
         let text = self.read(file)?;
         let source = Source { name: &name, bytes: text.as_bytes(), base };
         let imported = import_as(Format::Claude, &source).map_err(io::Error::other)?;
+        let lost = imported.not_expressed.iter().filter(|entry| entry.restricts());
+        let lost = lost.map(|entry| (name.clone().into_owned(), entry.to_string()));
+        self.not_enforced.borrow_mut().extend(lost);
         // One name for each file, since sandboxes of a layer differ in theirs.
         let own = format!("claude_{:016x}", stamp::sum(name.as_bytes()));
         let made = module(&imported.source, &own, keep).map_err(io::Error::other)?;

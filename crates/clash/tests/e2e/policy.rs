@@ -335,6 +335,10 @@ fn settings_of_the_client_are_taken_over_and_a_project_s_only_restrict() {
     m.write("app/.claude/settings.json", project);
     m.bash("npm test").is("ask", "no rule");
     m.bash("make all").is("deny", "app/.claude/settings.json");
+    m.write("app/.claude/settings.json", r#"{"permissions": {"deny": ["nonsense rule"]}}"#);
+    m.clash(["policy", "check"])
+        .exits(0)
+        .says("this restriction is not enforced: permissions.deny[0]");
     // What cannot be read is no policy to go on with.
     m.write(".claude/settings.json", r#"{"permissions": "#);
     m.bash("make").is("deny", "cannot take over");

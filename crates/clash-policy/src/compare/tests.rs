@@ -1,0 +1,151 @@
+use super::*;
+use crate::net::Net;
+use crate::path::{NoLinks, Places};
+use crate::sandbox::{FsRule, PathPattern};
+
+fn rule(path: &str, effect: Effect, caps: &str) -> FsRule {
+    let pattern = PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false };
+    let caps = Caps::parse(caps).unwrap();
+    FsRule { pattern, effect, caps, cow: false, span: Span::default() }
+}
+
+fn shown(old: &Sandbox, new: &Sandbox) -> Vec<String> {
+    let places = Places::imagined();
+    let world =
+        World { places: &places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[] };
+    let text = |grant: GrantChange| {
+        let GrantChange { change, what, old, new } = grant;
+        format!("{} {what:?} {old}→{new}", change.word())
+    };
+    grants(old, new, &world).unwrap().into_iter().map(text).collect()
+}
+
+#[test]
+fn a_sandbox_is_compared_by_what_it_grants() {
+    let old = Sandbox { fs: vec![rule("$PWD", Effect::Allow, "rwcdx")], ..Sandbox::named("s") };
+    let other = Sandbox { doc: "words".into(), ..old.clone() };
+    assert_eq!(shown(&old, &other), Vec::<String>::new());
+    let mut wider = old.clone();
+    wider.fs.push(rule("$HOME/.ssh", Effect::Allow, "r"));
+    wider.net = Net::Allow;
+    let found = shown(&old, &wider);
+    assert!(
+        found.contains(
+            &"more Path { path: \"$HOME/.ssh/id_ed25519\", caps: Caps(1) } deny→allow".into()
+        ),
+        "{found:#?}"
+    );
+    assert!(found.iter().any(|text| text.starts_with("more Host")), "{found:#?}");
+    assert!(shown(&wider, &old).iter().all(|text| text.starts_with("less")));
+}
+
+#[test]
+fn a_right_that_is_written_twice_is_no_difference() {
+    let old = Sandbox { fs: vec![rule("$PWD", Effect::Allow, "rwcdx")], ..Sandbox::named("s") };
+    let mut twice = old.clone();
+    twice.fs.push(rule("$PWD/src", Effect::Allow, "r"));
+    assert_eq!(shown(&old, &twice), Vec::<String>::new());
+}
+
+#[test]
+fn without_confinement_nothing_else_matters() {
+    let none = Sandbox { unrestricted: true, ..Sandbox::named("none") };
+    assert_eq!(shown(&Sandbox::named("s"), &none), ["more Confinement confined→none"]);
+}
+
+use crate::action::Action;
+use crate::ir;
+use crate::rule::{Branch, Group, Key, LayerKind, Node, Pattern, Rule, Settings, Subject};
+use proptest::prelude::*;
+
+fn effect() -> impl Strategy<Value = Effect> {
+    prop_oneof![Just(Effect::Allow), Just(Effect::Ask), Just(Effect::Deny)]
+}
+
+fn key() -> impl Strategy<Value = Key> {
+    let literal = |text: &str| Pattern::Literal(text.to_owned());
+    let word = Subject::Word;
+    prop_oneof![
+        Just(Key { subject: word, patterns: vec![literal("a")] }),
+        Just(Key { subject: word, patterns: vec![literal("b")] }),
+        Just(Key { subject: word, patterns: vec![literal("a"), literal("b")] }),
+        Just(Key { subject: word, patterns: vec![Pattern::Glob("a*".into())] }),
+        Just(Key { subject: word, patterns: vec![Pattern::Any] }),
+        Just(Key { subject: Subject::Option, patterns: vec![literal("--c")] }),
+    ]
+}
+
+fn tree() -> impl Strategy<Value = Vec<Branch>> {
+    let rule =
+        |effect| Node::Rule(Rule { effect, sandbox: None, reason: None, span: Span::default() });
+    let leaf = effect().prop_map(rule);
+    let node = leaf.prop_recursive(3, 12, 3, |inner| {
+        prop::collection::vec((key(), inner), 1..3).prop_map(branches)
+    });
+    prop::collection::vec((key(), node), 1..4).prop_map(|it| match branches(it) {
+        Node::Tree(tree) => tree,
+        Node::Rule(_) => Vec::new(),
+    })
+}
+
+/// A dict has each key once.
+fn branches(entries: Vec<(Key, Node)>) -> Node {
+    let mut tree: Vec<Branch> = Vec::new();
+    for (key, then) in entries {
+        // Behind whatever remains there is nothing more to match.
+        let dead = key.patterns.contains(&Pattern::Any) && matches!(then, Node::Tree(_));
+        if !dead && tree.iter().all(|branch| branch.key != key) {
+            tree.push(Branch { key, then });
+        }
+    }
+    Node::Tree(tree)
+}
+
+fn stack(tree: Vec<Branch>) -> Vec<Layer> {
+    let bash = Key { subject: Subject::Tool, patterns: vec![Pattern::Literal("Bash".into())] };
+    let branches = vec![Branch { key: bash, then: Node::Tree(tree) }];
+    let default = Rule {
+        effect: Effect::Ask,
+        sandbox: None,
+        reason: None,
+        span: Span { file: "default".into(), line: 1, column: 1 },
+    };
+    vec![Layer {
+        kind: LayerKind::User,
+        origin: "p".into(),
+        trusted: true,
+        settings: Settings {
+            default: Some(default),
+            default_sandbox: Some("s".into()),
+            ..Settings::default()
+        },
+        groups: vec![Group { branches, ..Group::default() }],
+        sandboxes: vec![Sandbox::named("s")],
+    }]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn what_no_witness_shows_no_short_command_shows(old in tree(), new in tree()) {
+        let (old, new) = (stack(old), stack(new));
+        let images = (ir::encode(&old, &[], 0), ir::encode(&new, &[], 0));
+        let (before, after) = (Ir::open(&images.0, 0).unwrap(), Ir::open(&images.1, 0).unwrap());
+        let places = Places::imagined();
+        let world = World {
+            places: &places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[],
+        };
+        prop_assert!(compare((before, &old), (before, &old), &world).unwrap().is_empty());
+        let found = compare((before, &old), (after, &new), &world).unwrap();
+        let words = ["", " a", " b", " --c", " z"];
+        for at in 1..125_usize {
+            let word = |digit: usize| words[digit % 5];
+            let script = [word(at), word(at / 5), word(at / 25)].concat();
+            let action = Action::script("claude", "default", script.trim());
+            let old = decide(before, &action, &world).unwrap().effect;
+            let new = decide(after, &action, &world).unwrap().effect;
+            prop_assert!(old == new || !found.is_empty(), "{script}");
+            prop_assert!(new >= old || found.widens(), "{script}");
+        }
+    }
+}
