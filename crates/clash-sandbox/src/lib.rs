@@ -32,6 +32,7 @@ pub mod launch;
 pub mod plan;
 pub mod probe;
 pub mod report;
+pub mod room;
 mod worktree;
 
 #[cfg(target_os = "linux")]

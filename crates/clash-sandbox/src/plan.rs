@@ -26,6 +26,7 @@ use crate::baseline;
 use crate::disk::Disk;
 use crate::host::Host;
 use crate::report::{Line, Report};
+use crate::room::Room;
 use crate::worktree::{self, Worktree};
 use overlap::{Region, is_below};
 pub use refusal::Refusal;
@@ -85,6 +86,22 @@ pub struct Plan {
     pub net: Net,
     pub landlock_abi: u32,
     pub root: bool,
+    /// The namespaced tier; `None` is the direct one.
+    pub room: Option<Room>,
+}
+
+#[cfg(target_os = "linux")]
+impl Plan {
+    pub(crate) fn surface(&self) -> crate::linux::seccomp::Surface {
+        let room = self.room.as_ref();
+        crate::linux::seccomp::Surface {
+            internet: self.net == Net::Allow || room.is_some_and(|room| room.own_network),
+            unix: room.is_some_and(|room| room.unix_sockets),
+            own_ipc: room.is_some(),
+            frozen: room.is_none()
+                && !self.grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE)),
+        }
+    }
 }
 
 /// The Landlock ABI the direct tier stands on: signal and abstract socket
@@ -129,6 +146,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
         net: sandbox.net,
         landlock_abi: host.landlock_abi,
         root: host.root,
+        room: None,
     })
 }
 

@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use clash_policy::Net;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -265,7 +264,7 @@ fn wait_for(reader: OwnedFd) -> Result<[u8; 5], String> {
 
 fn seccomp_filter() -> Result<(), Failed> {
     rustix::thread::set_no_new_privs(true).at(0)?;
-    let program = seccomp::filter(Net::Deny).map_err(|_| Failed { step: 1, errno: 0 })?;
+    let program = seccomp::filter(seccomp::Surface::default()).map_err(|_| Failed { step: 1, errno: 0 })?;
     sys::install_filter(&program, 0).at(2)?;
     match sys::unshare(libc::CLONE_NEWUSER) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(()),

@@ -7,15 +7,27 @@
 //!
 //! With no_new_privs set before, `execve` by uid 0 gives back no more than the
 //! permitted set (the kernel intersects the new set with the old one), so what
-//! is dropped stays dropped. The bounding set is left alone for that reason:
-//! lowering it changes nothing more and takes forty system calls.
+//! is dropped stays dropped. The bounding set goes too where this process may
+//! lower it: in a room, and as root.
 
 use rustix::io::Result;
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set,
+    set_capabilities,
+};
 
 /// Drops what this process must not hand to the command.
 pub(crate) fn drop_all(root: bool) -> Result<()> {
     let held = capabilities(None)?;
+    if held.effective.contains(CapabilitySet::SETPCAP) {
+        for capability in CapabilitySet::all().iter() {
+            match remove_capability_from_bounding_set(capability) {
+                // Newer than this kernel.
+                Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
     let keep = if root { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
     let permitted = held.permitted & keep;
     // Lowering permitted and inheritable lowers the ambient set with them.
