@@ -13,10 +13,10 @@ use starlark::syntax::{AstModule, Dialect};
 use starlark::values::FrozenHeapName;
 
 use crate::builders::{names, span_of};
-use crate::diagnostic::Diagnostic;
-use crate::library;
-use crate::lower::Mistake;
-use crate::value::Collected;
+use crate::collected::Collected;
+use crate::diagnostic::{Diagnostic, Warning};
+use crate::mistake::Mistake;
+use crate::{expect, library};
 
 /// Where policy files come from. The caller learns from it which files a
 /// policy depends on.
@@ -30,13 +30,20 @@ const MAX_TICKS: u64 = 2_000_000;
 const MAX_HEAP: usize = 64 << 20;
 const MAX_LOAD_DEPTH: usize = 16;
 
+/// A policy that compiles, and what is probably wrong with it all the same.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    pub layer: Layer,
+    pub warnings: Vec<Warning>,
+}
+
 /// Compiles a policy file (or a library module by its `@clash//` name).
 pub fn compile(
     file: &str,
     kind: LayerKind,
     trusted: bool,
     sources: &dyn Sources,
-) -> Result<Layer, Diagnostic> {
+) -> Result<Compiled, Diagnostic> {
     let collected = Collected::default();
     let compiler = Compiler {
         globals: globals(),
@@ -45,15 +52,7 @@ pub fn compile(
         loaded: RefCell::default(),
         loading: RefCell::default(),
     };
-    compiler.module(file).map_err(|error| compiler.diagnostic(file, &error))?;
-    Ok(Layer {
-        kind,
-        origin: file.to_owned(),
-        trusted,
-        settings: collected.settings.take(),
-        branches: collected.branches.take(),
-        sandboxes: collected.sandboxes.take().iter().map(|sandbox| (**sandbox).clone()).collect(),
-    })
+    compiler.layer(file, kind, trusted).map_err(|error| compiler.diagnostic(file, &error))
 }
 
 fn globals() -> Globals {
@@ -69,6 +68,36 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
+    fn layer(&self, file: &str, kind: LayerKind, trusted: bool) -> starlark::Result<Compiled> {
+        self.module(file)?;
+        let collected = self.collected;
+        let sandboxes = collected.sandboxes()?;
+        let layer = Layer {
+            kind,
+            origin: file.to_owned(),
+            trusted,
+            settings: collected.settings(),
+            groups: collected.groups(),
+            sandboxes,
+        };
+        let expectations = collected.expectations.take();
+        if !expectations.is_empty() {
+            let built_in = match kind {
+                LayerKind::BuiltIn => None,
+                _ => Some(self.built_in()?),
+            };
+            expect::check(&expectations, &layer, built_in.as_ref())?;
+        }
+        Ok(Compiled { layer, warnings: collected.warnings.take() })
+    }
+
+    /// The layer below every other, compiled apart from this one.
+    fn built_in(&self) -> starlark::Result<Layer> {
+        compile(library::BUILT_IN, LayerKind::BuiltIn, true, self.sources)
+            .map(|compiled| compiled.layer)
+            .map_err(|diagnostic| Mistake::new(diagnostic.to_string()).into())
+    }
+
     fn source(&self, name: &str) -> starlark::Result<String> {
         if name.starts_with('@') {
             let found = library::source(name).map(str::to_owned);
@@ -126,17 +155,35 @@ impl Compiler<'_> {
         let mistake = find_mistake(error);
         let place = mistake.and_then(|m| m.span.clone()).or_else(|| error.span().map(span_of));
         let span = place.unwrap_or_else(|| Span { file: file.to_owned(), line: 0, column: 0 });
+        let source = self.source(&span.file).unwrap_or_default();
+        let near = mistake.filter(|m| m.span.is_none()).and_then(|m| m.near.as_deref());
+        let span = near.and_then(|text| found_after(&source, &span, text)).unwrap_or(span);
         let message = match mistake {
             Some(mistake) => mistake.message.clone(),
             None => tidy(&error.without_diagnostic().to_string()),
         };
-        let line = self.source(&span.file).ok().and_then(|text| {
-            let index = (span.line as usize).checked_sub(1)?;
-            text.lines().nth(index).map(str::to_owned)
-        });
+        let index = (span.line as usize).checked_sub(1);
+        let line = index.and_then(|index| source.lines().nth(index)).map(str::to_owned);
         let hint = mistake.and_then(|m| m.hint.clone());
         Diagnostic { message, span, line, hint }
     }
+}
+
+/// Where a string stands in the source, at the place of the running call or
+/// after it: the call itself may begin many lines further up.
+fn found_after(source: &str, from: &Span, text: &str) -> Option<Span> {
+    let skipped = (from.line as usize).checked_sub(1)?;
+    source.lines().enumerate().skip(skipped).find_map(|(at, line)| {
+        let start = if at == skipped { (from.column as usize).saturating_sub(1) } else { 0 };
+        let rest: String = line.chars().skip(start).collect();
+        let found = rest.find(&format!("\"{text}\"")).or_else(|| rest.find(text))?;
+        let column = start + rest.get(..found)?.chars().count() + 1;
+        Some(Span {
+            file: from.file.clone(),
+            line: u32::try_from(at + 1).ok()?,
+            column: u32::try_from(column).ok()?,
+        })
+    })
 }
 
 fn dialect() -> Dialect {

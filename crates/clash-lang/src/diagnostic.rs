@@ -4,8 +4,9 @@ use std::fmt;
 
 use clash_policy::Span;
 
-/// One mistake. `Display` shows the line with a marker below it, as a person
-/// would want to see it in a terminal or in an agent's message.
+/// One mistake, for which the policy does not compile. `Display` shows the line
+/// with a marker below it, as a person would want to see it in a terminal or in
+/// an agent's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Diagnostic {
     pub message: String,
@@ -13,17 +14,6 @@ pub struct Diagnostic {
     /// The source line the span points at, when there is one.
     pub line: Option<String>,
     pub hint: Option<String>,
-}
-
-impl Diagnostic {
-    pub fn new(message: impl Into<String>, span: Span) -> Self {
-        Self { message: message.into(), span, line: None, hint: None }
-    }
-
-    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
-        self
-    }
 }
 
 impl fmt::Display for Diagnostic {
@@ -44,5 +34,26 @@ impl fmt::Display for Diagnostic {
             write!(f, "\n\nhint: {hint}")?;
         }
         Ok(())
+    }
+}
+
+/// Something that compiles and is probably not what was meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// A short name for the kind of warning, for scripts.
+    pub kind: &'static str,
+    pub message: String,
+    pub span: Span,
+    pub hint: Option<String>,
+}
+
+impl Warning {
+    pub(crate) fn new(kind: &'static str, message: impl Into<String>, span: &Span) -> Self {
+        Self { kind, message: message.into(), span: span.clone(), hint: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
     }
 }

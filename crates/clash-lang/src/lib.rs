@@ -7,13 +7,21 @@
 //! environment itself: sources come through [`Sources`].
 
 mod builders;
+mod collected;
 mod compile;
 mod diagnostic;
+mod draft;
+mod expect;
 mod library;
 mod lower;
 mod merge;
+mod mistake;
+mod names;
+mod nearest;
+mod override_dict;
+mod regex;
 mod value;
 
-pub use compile::{Sources, compile};
-pub use diagnostic::Diagnostic;
+pub use compile::{Compiled, Sources, compile};
+pub use diagnostic::{Diagnostic, Warning};
 pub use library::{BUILT_IN, modules};

@@ -6,43 +6,89 @@
 )]
 #![expect(unused_qualifications, clippy::panic, reason = "likewise in derived code")]
 
-use std::cell::RefCell;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
 use allocative::Allocative;
-use clash_policy::rule::{Branch, Settings};
-use clash_policy::{Caps, Effect, Sandbox, Span};
+use clash_policy::{Caps, Effect, Span};
 use starlark::collections::StarlarkHasher;
+use starlark::environment::Methods;
 use starlark::starlark_simple_value;
 use starlark::values::{
     NoSerialize, ProvidesStaticType, StarlarkPagablePanic, StarlarkValue, Value, starlark_value,
 };
 
-/// `allow(…)`, `deny(…)`, `ask(…)`.
+use crate::draft::Draft;
+
+/// `allow(…)`, `deny(…)`, `ask(…)`, `cow(…)`.
 #[derive(Clone, Debug, ProvidesStaticType, NoSerialize, StarlarkPagablePanic, Allocative)]
 #[allocative(skip)]
 pub(crate) struct EffectValue {
     pub(crate) effect: Effect,
+    pub(crate) cow: bool,
     /// `None`: not said, which means all.
     pub(crate) caps: Option<Caps>,
-    pub(crate) sandbox: Option<Arc<Sandbox>>,
+    pub(crate) sandbox: Option<SandboxUse>,
     pub(crate) reason: Option<String>,
     pub(crate) span: Span,
 }
 starlark_simple_value!(EffectValue);
+
+impl EffectValue {
+    pub(crate) fn bare(effect: Effect, span: &Span) -> Self {
+        let span = span.clone();
+        Self { effect, cow: false, caps: None, sandbox: None, reason: None, span }
+    }
+}
 
 #[starlark_value(type = "effect")]
 impl<'v> StarlarkValue<'v> for EffectValue {}
 
 impl fmt::Display for EffectValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}()", self.effect)
+        if self.cow { f.write_str("cow()") } else { write!(f, "{}()", self.effect) }
     }
 }
 
-/// A key of a match tree or of a sandbox's `fs` that is more than a string.
+/// A sandbox where a rule names one: as a value, or by the name it is given
+/// somewhere in the file.
+#[derive(Clone, Debug)]
+pub(crate) enum SandboxUse {
+    Value(Arc<Draft>),
+    Named(String),
+}
+
+impl SandboxUse {
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Value(draft) => &draft.sandbox.name,
+            Self::Named(name) => name,
+        }
+    }
+}
+
+/// Text to compare with, as a key constructor was given it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Allocative)]
+pub(crate) enum Text {
+    Literal(String),
+    Glob(String),
+    Regex(String),
+    Any,
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Literal(text) => write!(f, "\"{text}\""),
+            Self::Glob(pattern) => write!(f, "glob(\"{pattern}\")"),
+            Self::Regex(pattern) => write!(f, "regex(\"{pattern}\")"),
+            Self::Any => Ok(()),
+        }
+    }
+}
+
+/// A key of a match tree or of a sandbox that is more than a string.
 #[derive(
     Clone,
     Debug,
@@ -55,13 +101,26 @@ impl fmt::Display for EffectValue {
     Allocative,
 )]
 pub(crate) enum KeyValue {
-    Tool(String),
+    Tool(Vec<Text>),
     Mode(String),
     Agent(String),
     Default,
-    Glob(String),
+    /// No further word.
+    End,
+    Glob {
+        pattern: String,
+        follow_worktrees: bool,
+    },
+    Regex(String),
     Literal(String),
-    Subpath { path: String, follow_worktrees: bool },
+    Subpath {
+        path: String,
+        follow_worktrees: bool,
+    },
+    Domain(String),
+    Exact(String),
+    Localhost(Vec<u16>),
+    Network,
 }
 starlark_simple_value!(KeyValue);
 
@@ -77,46 +136,54 @@ impl<'v> StarlarkValue<'v> for KeyValue {
     }
 }
 
-impl KeyValue {
-    /// As it is written in a policy.
-    pub(crate) fn shown(&self) -> String {
-        match self {
-            Self::Tool(name) => format!("tool(\"{name}\")"),
-            Self::Mode(name) => format!("mode(\"{name}\")"),
-            Self::Agent(name) => format!("agent(\"{name}\")"),
-            Self::Default => "default()".to_owned(),
-            Self::Glob(pattern) => format!("glob(\"{pattern}\")"),
-            Self::Literal(text) => format!("literal(\"{text}\")"),
-            Self::Subpath { path, .. } => format!("subpath(\"{path}\")"),
-        }
-    }
-}
-
 impl fmt::Display for KeyValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown())
+        let follow = |on: &bool| if *on { ", follow_worktrees = True" } else { "" };
+        match self {
+            Self::Tool(names) => match names.as_slice() {
+                [one] => write!(f, "tool({one})"),
+                several => {
+                    let names: Vec<String> = several.iter().map(Text::to_string).collect();
+                    write!(f, "tool(({}))", names.join(", "))
+                }
+            },
+            Self::Mode(name) => write!(f, "mode(\"{name}\")"),
+            Self::Agent(name) => write!(f, "agent(\"{name}\")"),
+            Self::Default => f.write_str("default()"),
+            Self::End => f.write_str("end()"),
+            Self::Glob { pattern, follow_worktrees } => {
+                write!(f, "glob(\"{pattern}\"{})", follow(follow_worktrees))
+            }
+            Self::Regex(pattern) => write!(f, "regex(\"{pattern}\")"),
+            Self::Literal(text) => write!(f, "literal(\"{text}\")"),
+            Self::Subpath { path, follow_worktrees } => {
+                write!(f, "subpath(\"{path}\"{})", follow(follow_worktrees))
+            }
+            Self::Domain(name) => write!(f, "domain(\"{name}\")"),
+            Self::Exact(name) => write!(f, "exact(\"{name}\")"),
+            Self::Localhost(ports) => write!(f, "localhost(ports = {ports:?})"),
+            Self::Network => f.write_str("network()"),
+        }
     }
 }
 
 /// What `sandbox(…)` returns.
 #[derive(Clone, Debug, ProvidesStaticType, NoSerialize, StarlarkPagablePanic, Allocative)]
 #[allocative(skip)]
-pub(crate) struct SandboxValue(pub(crate) Arc<Sandbox>);
+pub(crate) struct SandboxValue(pub(crate) Arc<Draft>);
 starlark_simple_value!(SandboxValue);
 
-#[starlark_value(type = "sandbox")]
-impl<'v> StarlarkValue<'v> for SandboxValue {}
+starlark::methods_static!(SANDBOX_METHODS = crate::builders::sandbox_methods);
 
-impl fmt::Display for SandboxValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sandbox(name = \"{}\")", self.0.name)
+#[starlark_value(type = "sandbox")]
+impl<'v> StarlarkValue<'v> for SandboxValue {
+    fn get_methods() -> Option<&'static Methods> {
+        Some(SANDBOX_METHODS.methods())
     }
 }
 
-/// What evaluating a policy and everything it loads has said so far.
-#[derive(Debug, Default, ProvidesStaticType)]
-pub(crate) struct Collected {
-    pub(crate) branches: RefCell<Vec<Branch>>,
-    pub(crate) settings: RefCell<Settings>,
-    pub(crate) sandboxes: RefCell<Vec<Arc<Sandbox>>>,
+impl fmt::Display for SandboxValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sandbox(name = \"{}\")", self.0.sandbox.name)
+    }
 }

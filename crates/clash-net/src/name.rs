@@ -17,6 +17,11 @@ pub enum NameError {
 
 /// The normalised host of an http(s) URL.
 pub fn host_of_url(url: &str) -> Result<String, NameError> {
+    host_and_port_of_url(url).map(|(host, _)| host)
+}
+
+/// The normalised host of an http(s) URL and the port it is reached on.
+pub fn host_and_port_of_url(url: &str) -> Result<(String, u16), NameError> {
     let trimmed = url.trim();
     let (scheme, rest) =
         trimmed.split_once("://").ok_or_else(|| NameError::NotHttp(url.to_owned()))?;
@@ -28,7 +33,10 @@ pub fn host_of_url(url: &str) -> Result<String, NameError> {
     if authority.contains('@') {
         return Err(NameError::Credentials);
     }
-    host(authority)
+    let host = host(authority)?;
+    let port = authority.rsplit_once(':').map(|(_, port)| port).filter(|port| is_port(port));
+    let usual = if scheme.eq_ignore_ascii_case("http") { 80 } else { 443 };
+    Ok((host, port.and_then(|port| port.parse().ok()).unwrap_or(usual)))
 }
 
 /// Normalises `host`, `host:port` or `[v6]:port`.

@@ -19,12 +19,36 @@ pub struct Action {
 pub enum Input {
     /// A script for the shell; what it runs is found by [`crate::shell`].
     Script(String),
-    /// A file or directory, with every symlink already resolved.
-    File { path: PathBuf, needs: Caps },
-    /// A host to talk to, already normalised.
-    Host(String),
-    /// A tool whose input says nothing a rule can look at yet.
-    Other,
+    /// Files or directories; each is judged and the strictest answer holds.
+    Files(Vec<FileUse>),
+    /// Hosts to talk to. None: no particular one.
+    Hosts(Vec<HostUse>),
+    /// The input of any other tool.
+    Fields(Vec<Field>),
+}
+
+/// A path a tool works on, with every symlink already resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileUse {
+    pub path: PathBuf,
+    pub needs: Caps,
+    /// The volume takes `A` and `a` for the same name.
+    pub caseless: bool,
+}
+
+/// A host a tool talks to, its name already normalised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostUse {
+    pub host: String,
+    pub port: u16,
+}
+
+/// A field of a tool's input by its dotted name. The elements of a list are
+/// several values of one field; numbers and truth values are their JSON text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    pub name: String,
+    pub values: Vec<String>,
 }
 
 impl Action {

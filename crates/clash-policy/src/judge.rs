@@ -3,11 +3,12 @@
 //! The planner turns the same rules into kernel state; both read this module's
 //! order: the longest matching key wins, per capability.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use crate::action::FileUse;
 use crate::effect::{Caps, Effect};
 use crate::path::{Links, PathError, Places, is_below};
-use crate::pattern::glob_matches;
+use crate::pattern::path_glob_matches;
 use crate::sandbox::{PathPattern, Sandbox};
 
 /// What the judge needs to know of the machine, gathered by the binary.
@@ -18,13 +19,21 @@ pub struct World<'a> {
     /// Paths every sandbox may read or execute unless denied.
     pub baseline: &'a [(&'a str, Caps)],
     /// Paths no sandbox may change: clash's own and the agents' settings.
-    pub cage: &'a [std::path::PathBuf],
+    pub cage: &'a [PathBuf],
+}
+
+/// Whether no tool may change a file: it is clash's own, or steers an agent.
+pub(crate) fn is_caged(file: &FileUse, world: &World<'_>) -> bool {
+    let path = folded(&file.path, file.caseless);
+    let fold = |path: &Path| folded(path, file.caseless);
+    world.cage.iter().any(|own| is_below(&path, &fold(own)))
+        || steers_agent(&path, &fold(&world.places.project))
 }
 
 /// Whether a path below the project steers an agent or clash, at any depth: a
 /// nested repository has settings of its own. A worktree that the agent keeps
 /// below `.claude` is a project again.
-pub fn steers_agent(path: &Path, project: &Path) -> bool {
+fn steers_agent(path: &Path, project: &Path) -> bool {
     let Ok(inside) = path.strip_prefix(project) else { return false };
     let mut names = inside.components().map(|part| part.as_os_str()).peekable();
     while let Some(name) = names.next() {
@@ -37,6 +46,12 @@ pub fn steers_agent(path: &Path, project: &Path) -> bool {
     false
 }
 
+/// The form in which paths are compared: on a volume that does not tell cases
+/// apart, in lower case.
+fn folded(path: &Path, caseless: bool) -> PathBuf {
+    if caseless { path.to_string_lossy().to_lowercase().into() } else { path.to_path_buf() }
+}
+
 /// What holds for one path, and by which rule of the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
@@ -47,16 +62,11 @@ pub struct Verdict {
     pub caps: Caps,
 }
 
-/// Judges a real path (symlinks resolved) for all capabilities it `needs`.
-pub fn judge(
-    sandbox: &Sandbox,
-    path: &Path,
-    needs: Caps,
-    world: &World<'_>,
-) -> Result<Verdict, PathError> {
-    let mut verdict = Verdict { effect: Effect::Allow, rule: None, caps: needs };
-    for cap in Caps::each().filter(|cap| needs.contains(*cap)) {
-        let one = judge_one(sandbox, path, cap, world)?;
+/// Judges a file for all capabilities it needs.
+pub fn judge(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> Result<Verdict, PathError> {
+    let mut verdict = Verdict { effect: Effect::Allow, rule: None, caps: file.needs };
+    for cap in Caps::each().filter(|cap| file.needs.contains(*cap)) {
+        let one = judge_one(sandbox, file, cap, world)?;
         if one.effect > verdict.effect || (verdict.rule.is_none() && one.effect == verdict.effect) {
             verdict = one;
         }
@@ -66,86 +76,104 @@ pub fn judge(
 
 fn judge_one(
     sandbox: &Sandbox,
-    path: &Path,
+    file: &FileUse,
     cap: Caps,
     world: &World<'_>,
 ) -> Result<Verdict, PathError> {
-    let mut best: Option<(usize, usize)> = None;
+    let mut best: Option<(Closeness, Effect, usize)> = None;
     for (index, rule) in sandbox.fs.iter().enumerate().filter(|(_, r)| r.caps.contains(cap)) {
-        let length = match_length(&rule.pattern, path, world)?;
-        let stricter_tie =
-            |at: usize| sandbox.fs.get(at).is_some_and(|other| rule.effect > other.effect);
-        match (length, best) {
-            (Some(length), None) => best = Some((length, index)),
-            (Some(length), Some((known, at)))
-                if length > known || (length == known && stricter_tie(at)) =>
-            {
-                best = Some((length, index));
-            }
-            _ => {}
+        let Some(found) = closeness(&rule.pattern, file, world)? else { continue };
+        // What is refused is refused with everything below it; what is allowed
+        // by a pattern is only what the pattern matches.
+        if found.above && rule.effect == Effect::Allow {
+            continue;
+        }
+        let closer = |(known, effect, _): &(Closeness, Effect, usize)| {
+            (found.rank, rule.effect) > (known.rank, *effect)
+        };
+        if best.as_ref().is_none_or(closer) {
+            best = Some((found, rule.effect, index));
         }
     }
-    if let Some((_, index)) = best {
-        let effect = sandbox.fs.get(index).map_or(Effect::Deny, |rule| rule.effect);
+    if let Some((_, effect, index)) = best {
         return Ok(Verdict { effect, rule: Some(index), caps: cap });
     }
     let in_baseline = world
         .baseline
         .iter()
-        .any(|(base, caps)| caps.contains(cap) && is_below(path, Path::new(base)));
-    let effect = if in_baseline { Effect::Allow } else { sandbox.default };
+        .any(|(base, caps)| caps.contains(cap) && is_below(&file.path, Path::new(base)));
+    let effect = if in_baseline || sandbox.unrestricted { Effect::Allow } else { sandbox.default };
     Ok(Verdict { effect, rule: None, caps: cap })
 }
 
-/// How specific a match is: the length of the fixed part, with a wildcard
-/// below it counting a little more than the bare subtree. `None`: no match.
-fn match_length(
-    pattern: &PathPattern,
-    path: &Path,
-    world: &World<'_>,
-) -> Result<Option<usize>, PathError> {
-    let fixed = world.links.real(&world.places.expand(pattern.fixed())?);
-    let length = fixed.as_os_str().len() * 2;
-    let matches = match pattern {
-        PathPattern::Subpath { .. } => is_below(path, &fixed),
-        PathPattern::Literal(_) => path == fixed,
-        PathPattern::Children(_) => path.parent() == Some(fixed.as_path()),
-        PathPattern::Glob { pattern, .. } => {
-            path.strip_prefix(&fixed).is_ok_and(|rest| any_depth(pattern, &rest.to_string_lossy()))
-        }
-    };
-    let extra = usize::from(!matches!(pattern, PathPattern::Subpath { .. }));
-    Ok(matches.then_some(length + extra))
+/// How a path pattern matches a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Closeness {
+    /// Greater is more specific: the path itself before a pattern, a pattern
+    /// before the subtrees around it, and among these the longer.
+    pub(crate) rank: (u8, usize),
+    /// The pattern matches a directory around the file and not the file.
+    pub(crate) above: bool,
 }
 
-/// `**/x` matches `x` at any depth, also directly below the prefix.
-fn any_depth(pattern: &str, rest: &str) -> bool {
-    glob_matches(pattern, rest)
-        || pattern.strip_prefix("**/").is_some_and(|tail| glob_matches(tail, rest))
+pub(crate) fn closeness(
+    pattern: &PathPattern,
+    file: &FileUse,
+    world: &World<'_>,
+) -> Result<Option<Closeness>, PathError> {
+    let fixed = world.links.real(&world.places.expand(pattern.fixed())?);
+    let (fixed, path) = (folded(&fixed, file.caseless), folded(&file.path, file.caseless));
+    let Ok(rest) = path.strip_prefix(&fixed) else { return Ok(None) };
+    let length = fixed.as_os_str().len();
+    let here = |rank| Some(Closeness { rank, above: false });
+    let by_name = |text: &str, matches: &dyn Fn(&Path) -> bool| {
+        let rank = (1, length + text.chars().filter(|c| !matches!(c, '*' | '?')).count());
+        let above = rest.ancestors().skip(1).any(|dir| !dir.as_os_str().is_empty() && matches(dir));
+        if matches(rest) { here(rank) } else { above.then_some(Closeness { rank, above }) }
+    };
+    Ok(match pattern {
+        PathPattern::Subpath { .. } if rest.as_os_str().is_empty() => here((2, length)),
+        PathPattern::Subpath { .. } => here((0, length)),
+        PathPattern::Literal(_) if rest.as_os_str().is_empty() => here((2, length + 1)),
+        PathPattern::Literal(_) => None,
+        PathPattern::Children(_) => {
+            if rest.components().count() == 1 {
+                here((1, length))
+            } else {
+                None
+            }
+        }
+        PathPattern::Glob { pattern, .. } => {
+            let pattern = if file.caseless { pattern.to_lowercase() } else { pattern.clone() };
+            by_name(&pattern, &|path| path_glob_matches(&pattern, &path.to_string_lossy()))
+        }
+        PathPattern::Regex { regex, prefix } => by_name(&regex.pattern, &|path| {
+            // Without a directory in front, the expression is about whole paths.
+            let whole = if prefix == "/" { fixed.join(path) } else { path.to_path_buf() };
+            regex.matches(&whole.to_string_lossy()).unwrap_or(true)
+        }),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::path::NoLinks;
-    use crate::sandbox::{FsRule, Net};
+    use crate::sandbox::FsRule;
     use crate::span::Span;
 
     fn rule(pattern: PathPattern, effect: Effect, caps: &str) -> FsRule {
-        FsRule { pattern, effect, caps: Caps::parse(caps).unwrap(), span: Span::default() }
+        let caps = Caps::parse(caps).unwrap();
+        FsRule { pattern, effect, caps, cow: false, span: Span::default() }
     }
 
     fn below(path: &str) -> PathPattern {
         PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false }
     }
 
-    fn effect(path: &str, needs: &str) -> Effect {
+    fn judged(path: &str, needs: &str, caseless: bool) -> Effect {
         let sandbox = Sandbox {
-            name: "s".into(),
             default: Effect::Ask,
-            net: Net::Deny,
-            doc: String::new(),
-            span: Span::default(),
             fs: vec![
                 rule(below("$PWD"), Effect::Allow, "rwcdx"),
                 rule(below("$PWD/secret"), Effect::Deny, "rwcdx"),
@@ -157,6 +185,7 @@ mod tests {
                 ),
                 rule(PathPattern::Literal("$HOME/.gitconfig".into()), Effect::Allow, "r"),
             ],
+            ..Sandbox::named("s")
         };
         let places = Places {
             project: "/home/u/app".into(),
@@ -166,7 +195,26 @@ mod tests {
         };
         let baseline = [("/usr", Caps::parse("rx").unwrap())];
         let world = World { places: &places, links: &NoLinks, baseline: &baseline, cage: &[] };
-        judge(&sandbox, Path::new(path), Caps::parse(needs).unwrap(), &world).unwrap().effect
+        let file = FileUse { path: path.into(), needs: Caps::parse(needs).unwrap(), caseless };
+        judge(&sandbox, &file, &world).unwrap().effect
+    }
+
+    fn effect(path: &str, needs: &str) -> Effect {
+        judged(path, needs, false)
+    }
+
+    #[test]
+    fn a_refused_name_is_refused_wherever_it_stands_and_with_all_below_it() {
+        assert_eq!(effect("/home/u/app/secret/open/.env", "r"), Effect::Deny);
+        assert_eq!(effect("/home/u/app/.env/key", "r"), Effect::Deny);
+        assert_eq!(effect("/home/u/app/x.env", "r"), Effect::Allow);
+    }
+
+    #[test]
+    fn where_cases_are_one_the_rules_see_them_as_one() {
+        assert_eq!(judged("/home/u/app/SECRET/x", "r", false), Effect::Allow);
+        assert_eq!(judged("/home/u/app/SECRET/x", "r", true), Effect::Deny);
+        assert_eq!(judged("/home/u/APP/.Env", "r", true), Effect::Deny);
     }
 
     #[test]

@@ -16,6 +16,37 @@ pub struct Places {
     pub vars: Vec<(String, PathBuf)>,
 }
 
+/// Variables of policies besides `$PWD`, `$HOME` and `$TMPDIR`: where toolchains
+/// and desktops keep their files, with the documented place below the home when
+/// the environment does not say.
+pub const PLACES: &[(&str, &str)] = &[
+    ("BUN_INSTALL", ".bun"),
+    ("CARGO_HOME", ".cargo"),
+    ("DENO_DIR", ".cache/deno"),
+    ("GEM_HOME", ".gem"),
+    ("GOCACHE", ".cache/go-build"),
+    ("GOMODCACHE", "go/pkg/mod"),
+    ("GOPATH", "go"),
+    ("GRADLE_USER_HOME", ".gradle"),
+    ("NPM_CONFIG_CACHE", ".npm"),
+    ("NVM_DIR", ".nvm"),
+    ("PIP_CACHE_DIR", ".cache/pip"),
+    ("PNPM_HOME", ".local/share/pnpm"),
+    ("PYENV_ROOT", ".pyenv"),
+    ("RUSTUP_HOME", ".rustup"),
+    ("TRANSCRIPT_DIR", ".claude/projects"),
+    ("UV_CACHE_DIR", ".cache/uv"),
+    ("XDG_CACHE_HOME", ".cache"),
+    ("XDG_CONFIG_HOME", ".config"),
+    ("XDG_DATA_HOME", ".local/share"),
+    ("XDG_STATE_HOME", ".local/state"),
+];
+
+/// The names of all variables a path can start with.
+pub fn variables() -> impl Iterator<Item = &'static str> {
+    ["PWD", "HOME", "TMPDIR"].into_iter().chain(PLACES.iter().map(|(name, _)| *name))
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     #[error("unknown variable `${0}`")]
@@ -47,6 +78,19 @@ impl Links for NoLinks {
 }
 
 impl Places {
+    /// A person's machine as the documentation imagines it: for expectations and
+    /// lints, which must not depend on where a policy is compiled.
+    pub fn imagined() -> Self {
+        let home = PathBuf::from("/home/user");
+        let below = |(name, fallback): &(&str, &str)| ((*name).to_owned(), home.join(fallback));
+        Self {
+            project: home.join("project"),
+            tmp: "/tmp".into(),
+            vars: PLACES.iter().map(below).collect(),
+            home,
+        }
+    }
+
     /// Fills in a leading variable (`$HOME/.cargo`, `~/.cargo`) and normalises.
     pub fn expand(&self, text: &str) -> Result<PathBuf, PathError> {
         let (base, rest) = if let Some(named) = text.strip_prefix('$') {

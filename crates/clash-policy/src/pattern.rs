@@ -30,6 +30,42 @@ pub fn glob_matches(pattern: &str, text: &str) -> bool {
     pattern.get(p..).is_some_and(|rest| rest.iter().all(|c| *c == '*'))
 }
 
+/// A glob over a path: `*` and `?` stay within one name, `**` stands for any
+/// number of names. Both sides are relative and without doubled slashes.
+pub fn path_glob_matches(pattern: &str, path: &str) -> bool {
+    let pattern: Vec<&str> = pattern.split('/').collect();
+    // Which beginnings of the pattern the names so far can have used up.
+    let mut reached = vec![false; pattern.len() + 1];
+    reach(&pattern, &mut reached, 0);
+    for name in path.split('/').filter(|name| !name.is_empty()) {
+        let mut next = vec![false; reached.len()];
+        for (at, part) in pattern.iter().enumerate() {
+            match (reached.get(at), *part) {
+                (Some(true), "**") => reach(&pattern, &mut next, at),
+                (Some(true), part) if glob_matches(part, name) => {
+                    reach(&pattern, &mut next, at + 1)
+                }
+                _ => {}
+            }
+        }
+        reached = next;
+    }
+    reached.last() == Some(&true)
+}
+
+/// Marks a place in the pattern, and those behind it that need no name.
+fn reach(pattern: &[&str], reached: &mut [bool], mut at: usize) {
+    loop {
+        if let Some(place) = reached.get_mut(at) {
+            *place = true;
+        }
+        if pattern.get(at) != Some(&"**") {
+            return;
+        }
+        at += 1;
+    }
+}
+
 /// A bare name is that domain and its subdomains; `*.name` only the subdomains.
 /// Both sides are lower case and without a trailing dot.
 pub fn host_matches(pattern: &str, host: &str) -> bool {
@@ -52,6 +88,20 @@ mod tests {
         assert!(glob_matches("te*t", "test") && glob_matches("te*t", "tet"));
         assert!(glob_matches("**", "") && glob_matches("a?c", "abc"));
         assert!(!glob_matches("te*t", "tests") && !glob_matches("a?c", "ac"));
+    }
+
+    #[test]
+    fn in_a_path_one_star_stays_within_a_name() {
+        assert!(path_glob_matches("*.rs", "a.rs") && !path_glob_matches("*.rs", "src/a.rs"));
+        for path in [".env", "a/.env", "a/b/.env"] {
+            assert!(path_glob_matches("**/.env", path), "{path}");
+        }
+        assert!(
+            !path_glob_matches("**/.env", "a/.env/b") && !path_glob_matches("**/.env", "x.env")
+        );
+        assert!(path_glob_matches("a/**/z", "a/z") && path_glob_matches("a/**/z", "a/b/c/z"));
+        assert!(path_glob_matches("a/**", "a") && path_glob_matches("a/**", "a/b/c"));
+        assert!(!path_glob_matches("a/*", "a") && !path_glob_matches("a/*/c", "a/b/b/c"));
     }
 
     #[test]

@@ -2,8 +2,12 @@
 //! rules. This is the owned form; decisions are made on its flat image in
 //! [`crate::ir`].
 
+use std::fmt;
+
 use crate::effect::Effect;
-use crate::sandbox::Sandbox;
+use crate::net::HostPattern;
+use crate::regex::Regex;
+use crate::sandbox::{PathPattern, Sandbox};
 use crate::span::Span;
 
 /// Where a policy came from, in order of precedence.
@@ -41,16 +45,51 @@ pub struct Layer {
     /// Its allows count as ask and its sandboxes are not used.
     pub trusted: bool,
     pub settings: Settings,
-    /// Root branches: each that matches has its say, and the strictest holds.
-    pub branches: Vec<Branch>,
+    /// Independent of each other: each that matches has its say, and the
+    /// strictest holds.
+    pub groups: Vec<Group>,
     pub sandboxes: Vec<Sandbox>,
+}
+
+/// All `when()` calls of a file together, or one `policy()` call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// Empty for the `when()` calls.
+    pub name: String,
+    pub doc: String,
+    /// Keys about tools, modes and agents are independent of each other as well.
+    pub branches: Vec<Branch>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    pub default: Option<(Effect, Span)>,
+    /// What holds where no rule of any layer matches.
+    pub default: Option<Rule>,
     /// The name of a sandbox of the same layer.
     pub default_sandbox: Option<String>,
+    pub on_sandbox_violation: Option<OnViolation>,
+    /// `Some(false)` switches the built-in layer's rules off.
+    pub harness_defaults: Option<bool>,
+}
+
+/// What an agent is told to do when the sandbox blocked something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnViolation {
+    Stop,
+    Workaround,
+    Smart,
+}
+
+impl OnViolation {
+    pub const ALL: [Self; 3] = [Self::Stop, Self::Workaround, Self::Smart];
+
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Workaround => "workaround",
+            Self::Smart => "smart",
+        }
+    }
 }
 
 /// One key of a match tree and what is below it.
@@ -96,20 +135,60 @@ pub enum Subject {
     Word,
     /// An option anywhere among the remaining words of a command.
     Option,
+    /// That no word of a command remains.
+    End,
     /// The host of a fetched URL.
     Host,
+    /// The path a file tool works on.
+    Path,
+    /// A field of any other tool's input, by its dotted name.
+    Field,
+    /// The value of the field above it.
+    Value,
 }
 
 impl Subject {
-    pub const ALL: [Self; 6] =
-        [Self::Tool, Self::Mode, Self::Agent, Self::Word, Self::Option, Self::Host];
+    pub const ALL: [Self; 10] = [
+        Self::Tool,
+        Self::Mode,
+        Self::Agent,
+        Self::Word,
+        Self::Option,
+        Self::End,
+        Self::Host,
+        Self::Path,
+        Self::Field,
+        Self::Value,
+    ];
+
+    /// What the keys at the root of a tree look at.
+    pub const ROOT: [Self; 3] = [Self::Tool, Self::Mode, Self::Agent];
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
+    /// A host literal covers subdomains, unless it starts with [`ONLY_HOST`].
     Literal(String),
     /// `*` stands for any run of characters, `?` for one.
     Glob(String),
+    Regex(Regex),
+    Path(PathPattern),
+    Host(HostPattern),
     /// `glob("**")` and `default()`: whatever is there, including nothing.
     Any,
+}
+
+/// Marks a literal host that does not cover its subdomains.
+pub const ONLY_HOST: char = '=';
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Literal(text) | Self::Glob(text) => f.write_str(text),
+            Self::Regex(regex) => write!(f, "{regex}"),
+            Self::Path(path) => write!(f, "{path}"),
+            Self::Host(host) => write!(f, "{host}"),
+            Self::Any => f.write_str("**"),
+        }
+    }
 }

@@ -3,18 +3,46 @@
 //! fills them in when a sandbox is judged or planned.
 
 use crate::effect::{Caps, Effect};
+use crate::net::Net;
+use crate::regex::Regex;
 use crate::span::Span;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sandbox {
     pub name: String,
+    /// No confinement at all: the sandbox `unrestricted`, which has to be named.
+    pub unrestricted: bool,
     /// What holds for a path that no key of `fs` matches. The system baseline
     /// stays readable whatever this says.
     pub default: Effect,
     pub fs: Vec<FsRule>,
     pub net: Net,
+    /// Ports of the room that the host may connect to.
+    pub serve: Vec<u16>,
+    pub env: Vec<EnvRule>,
+    pub limits: Limits,
+    pub protect: Protect,
     pub doc: String,
     pub span: Span,
+}
+
+impl Sandbox {
+    /// A sandbox that grants nothing.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            unrestricted: false,
+            default: Effect::Deny,
+            fs: Vec::new(),
+            net: Net::Deny,
+            serve: Vec::new(),
+            env: Vec::new(),
+            limits: Limits::default(),
+            protect: Protect::default(),
+            doc: String::new(),
+            span: Span::default(),
+        }
+    }
 }
 
 /// One line of a sandbox's `fs`.
@@ -23,11 +51,13 @@ pub struct FsRule {
     pub pattern: PathPattern,
     pub effect: Effect,
     pub caps: Caps,
+    /// `cow()`: allowed, but what is written goes to the session's overlay.
+    pub cow: bool,
     pub span: Span,
 }
 
 /// Which paths a file rule is about. Text is as written, variables unexpanded.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathPattern {
     /// The path and everything below it.
     Subpath { path: String, follow_worktrees: bool },
@@ -37,6 +67,8 @@ pub enum PathPattern {
     Children(String),
     /// Names matched anywhere under a fixed prefix, also files created later.
     Glob { prefix: String, pattern: String },
+    /// As a glob, but the rest of the path is matched by an expression.
+    Regex { prefix: String, regex: Regex },
 }
 
 impl PathPattern {
@@ -44,26 +76,74 @@ impl PathPattern {
     pub fn fixed(&self) -> &str {
         match self {
             Self::Subpath { path, .. } | Self::Literal(path) | Self::Children(path) => path,
-            Self::Glob { prefix, .. } => prefix,
+            Self::Glob { prefix, .. } | Self::Regex { prefix, .. } => prefix,
         }
     }
 }
 
 impl std::fmt::Display for PathPattern {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Below the root there is no second slash.
+        let base = |path: &str| if path == "/" { String::new() } else { path.to_owned() };
         match self {
-            Self::Subpath { path, .. } => write!(f, "{path}/**"),
+            Self::Subpath { path, .. } => write!(f, "{}/**", base(path)),
             Self::Literal(path) => write!(f, "{path}"),
-            Self::Children(path) => write!(f, "{path}/*"),
-            Self::Glob { prefix, pattern } => write!(f, "{prefix}/{pattern}"),
+            Self::Children(path) => write!(f, "{}/*", base(path)),
+            Self::Glob { prefix, pattern } => write!(f, "{}/{pattern}", base(prefix)),
+            Self::Regex { prefix, regex } => write!(f, "{}/{regex}", base(prefix)),
         }
     }
 }
 
-/// A sandbox's network. Host rules will be a further variant; until they can be
-/// enforced there is no way to write them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Net {
-    Deny,
-    Allow,
+/// One line of a sandbox's `env`: a variable by name, `*` for any run of
+/// characters. The longest matching name wins over the built-in scrubbing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnvRule {
+    pub name: String,
+    pub effect: Effect,
+    pub span: Span,
+}
+
+/// What a room may use up; `None` is no limit of the policy's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    pub memory_bytes: Option<u64>,
+    pub processes: Option<u64>,
+    pub cpu_seconds: Option<u64>,
+    pub wall_seconds: Option<u64>,
+    pub file_size_bytes: Option<u64>,
+}
+
+impl Limits {
+    /// The limits by the names a policy gives them.
+    pub fn named(&self) -> [(&'static str, Option<u64>); 5] {
+        [
+            ("memory", self.memory_bytes),
+            ("processes", self.processes),
+            ("cpu", self.cpu_seconds),
+            ("wall", self.wall_seconds),
+            ("file_size", self.file_size_bytes),
+        ]
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.named().iter().all(|(_, limit)| limit.is_none())
+    }
+}
+
+/// Which persistence paths stay read-only inside writable trees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Protect {
+    /// The built-in list, `protect = True`.
+    pub standard: bool,
+    /// Paths or patterns relative to a writable tree, in addition.
+    pub also: Vec<String>,
+    /// Taken off the built-in list.
+    pub except: Vec<String>,
+}
+
+impl Default for Protect {
+    fn default() -> Self {
+        Self { standard: true, also: Vec::new(), except: Vec::new() }
+    }
 }

@@ -18,6 +18,7 @@ fn rule(path: &str, caps: Caps) -> FsRule {
         pattern: PathPattern::Subpath { path: path.to_owned(), follow_worktrees: true },
         effect: Effect::Allow,
         caps,
+        cow: false,
         span: Span { file: "room".to_owned(), line: 1, column: 1 },
     }
 }
@@ -50,14 +51,7 @@ fn main() -> ExitCode {
             }
         }
     }
-    let sandbox = Sandbox {
-        name: "room".to_owned(),
-        default: Effect::Deny,
-        fs,
-        net,
-        doc: String::new(),
-        span: Span::default(),
-    };
+    let sandbox = Sandbox { fs, net, ..Sandbox::named("room") };
     let places = Places { project, home, tmp: PathBuf::from("/tmp"), vars: Vec::new() };
     let request = Request {
         sandbox: &sandbox,

@@ -237,8 +237,8 @@ mod tests {
     /// process itself.
     #[test]
     fn a_directory_swapped_for_a_link_after_planning_is_not_granted() {
-        use crate::plan::{Grant, Why};
-        use clash_policy::{Caps, Net, Span};
+        use crate::plan::{Grant, Network, Why};
+        use clash_policy::{Caps, Span};
 
         let dir = tempfile::tempdir().unwrap();
         let path = std::fs::canonicalize(dir.path()).unwrap().join("public");
@@ -248,7 +248,7 @@ mod tests {
             sandbox: "t".into(),
             baseline: Vec::new(),
             grants: vec![grant],
-            net: Net::Deny,
+            net: Network::Deny,
             landlock_abi: crate::host::Host::quick().landlock_abi,
             root: false,
             room: None,

@@ -20,7 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
-use clash_policy::{Caps, Effect, FsRule, Net, PathPattern, Places, Sandbox, Span};
+use clash_policy::{Caps, Effect, FsRule, Net, NetRule, PathPattern, Places, Sandbox, Span};
 
 use crate::baseline;
 use crate::disk::Disk;
@@ -83,7 +83,7 @@ pub struct Plan {
     pub grants: Vec<Grant>,
     /// What every sandbox gets, as far as it exists and the policy leaves it.
     pub baseline: Vec<(&'static baseline::Entry, Caps)>,
-    pub net: Net,
+    pub net: Network,
     pub landlock_abi: u32,
     pub root: bool,
     /// The namespaced tier; `None` is the direct one.
@@ -95,13 +95,20 @@ impl Plan {
     pub(crate) fn surface(&self) -> crate::linux::seccomp::Surface {
         let room = self.room.as_ref();
         crate::linux::seccomp::Surface {
-            internet: self.net == Net::Allow || room.is_some_and(|room| room.own_network),
+            internet: self.net == Network::Allow || room.is_some_and(|room| room.own_network),
             unix: room.is_some_and(|room| room.unix_sockets),
             own_ipc: room.is_some(),
             frozen: room.is_none()
                 && !self.grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE)),
         }
     }
+}
+
+/// The network of a room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    Deny,
+    Allow,
 }
 
 /// The Landlock ABI the direct tier stands on: signal and abstract socket
@@ -128,6 +135,8 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
             span: sandbox.span.clone(),
         });
     }
+    let net = network(sandbox)?;
+    not_yet(sandbox)?;
     let rules = resolve(request)?;
     let mut grants = allowed(&rules, report)?;
     no_planted_links(request, &rules)?;
@@ -138,16 +147,45 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     }
     overlap::cage(request, &grants, report)?;
     let baseline = baseline_left(request.disk, &rules, report)?;
-    crate::report::direct_tier(report, sandbox, host);
+    crate::report::direct_tier(report, net, host);
     Ok(Plan {
         sandbox: sandbox.name.clone(),
         grants: reduce(grants),
         baseline,
-        net: sandbox.net,
+        net,
         landlock_abi: host.landlock_abi,
         root: host.root,
         room: None,
     })
+}
+
+fn network(sandbox: &Sandbox) -> Result<Network, Refusal> {
+    let rule = match &sandbox.net {
+        Net::Deny => return Ok(Network::Deny),
+        Net::Allow => return Ok(Network::Allow),
+        Net::Ask => "net = ask()".to_owned(),
+        Net::Hosts { rules, .. } => {
+            let hosts: Vec<String> = rules.iter().map(NetRule::to_string).collect();
+            format!("net: {}", hosts.join(", "))
+        }
+    };
+    Err(Refusal::NotYet { rule, span: sandbox.span.clone() })
+}
+
+/// What the language can say and this version cannot hold.
+fn not_yet(sandbox: &Sandbox) -> Result<(), Refusal> {
+    let limits = sandbox.limits.named().into_iter().find(|(_, limit)| limit.is_some());
+    let said = [
+        limits.map(|(name, _)| (format!("limits: {name}"), &sandbox.span)),
+        sandbox.env.first().map(|rule| (format!("env: {}", rule.name), &rule.span)),
+        sandbox.serve.first().map(|port| (format!("serve: {port}"), &sandbox.span)),
+        sandbox.protect.also.first().map(|path| (format!("protect: {path}"), &sandbox.span)),
+        sandbox.fs.iter().find(|r| r.cow).map(|r| (format!("cow() on {}", r.pattern), &r.span)),
+    ];
+    match said.into_iter().flatten().next() {
+        Some((rule, span)) => Err(Refusal::NotYet { rule, span: span.clone() }),
+        None => Ok(()),
+    }
 }
 
 fn check_host(host: &Host) -> Result<(), Refusal> {
@@ -181,7 +219,7 @@ enum Found {
 impl Rule<'_> {
     /// The rule as a policy's author would say it, with its place.
     fn text(&self) -> String {
-        let FsRule { pattern, effect, caps, span } = self.rule;
+        let FsRule { pattern, effect, caps, span, .. } = self.rule;
         format!("{effect} {caps} {pattern} ({span})")
     }
 
@@ -190,7 +228,7 @@ impl Rule<'_> {
             PathPattern::Subpath { .. } => Region::Below,
             PathPattern::Literal(_) => Region::Exactly,
             PathPattern::Children(_) => Region::Inside,
-            PathPattern::Glob { .. } => Region::Anywhere,
+            PathPattern::Glob { .. } | PathPattern::Regex { .. } => Region::Anywhere,
         }
     }
 }
@@ -232,7 +270,7 @@ fn allowed(rules: &[Rule<'_>], report: &mut Report) -> Result<Vec<Grant>, Refusa
     for allow in rules.iter().filter(|r| r.rule.effect == Effect::Allow) {
         let (pattern, span) = (&allow.rule.pattern, &allow.rule.span);
         match pattern {
-            PathPattern::Children(_) | PathPattern::Glob { .. } => {
+            PathPattern::Children(_) | PathPattern::Glob { .. } | PathPattern::Regex { .. } => {
                 return Err(Refusal::Pattern { rule: pattern.to_string(), span: span.clone() });
             }
             PathPattern::Literal(_) if allow.found == Found::Directory => {

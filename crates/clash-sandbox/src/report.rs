@@ -3,9 +3,8 @@
 
 use std::fmt;
 
-use clash_policy::{Net, Sandbox};
-
 use crate::host::Host;
+use crate::plan::Network;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -63,15 +62,17 @@ impl fmt::Display for Report {
 
 /// The lines that hold for every direct plan: what protects it besides its file
 /// rules, and what nothing protects.
-pub(crate) fn direct_tier(report: &mut Report, sandbox: &Sandbox, host: &Host) {
-    let network = match sandbox.net {
-        Net::Deny => "no internet socket can be made, and Landlock denies TCP on any other",
-        Net::Allow => "TCP, UDP and the routing socket only: no raw, MPTCP, SCTP or VSOCK sockets",
+pub(crate) fn direct_tier(report: &mut Report, net: Network, host: &Host) {
+    let network = match net {
+        Network::Deny => "no internet socket can be made, and Landlock denies TCP on any other",
+        Network::Allow => {
+            "TCP, UDP and the routing socket only: no raw, MPTCP, SCTP or VSOCK sockets"
+        }
     };
     report.say(|| {
         Line::new(
-            format!("network {}", if sandbox.net == Net::Deny { "deny" } else { "allow" }),
-            if sandbox.net == Net::Deny { "seccomp + landlock" } else { "seccomp" },
+            format!("network {}", if net == Network::Deny { "deny" } else { "allow" }),
+            if net == Network::Deny { "seccomp + landlock" } else { "seccomp" },
             network,
         )
     });

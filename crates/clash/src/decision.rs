@@ -28,8 +28,8 @@ pub(crate) fn decide(
     let places = dirs.places(project, &disk);
     // Commands are confined by the kernel; only paths are judged here.
     let (cage, baseline) = match &action.input {
-        Input::File { .. } => (dirs.cage(project, &disk), readable_by_tools()),
-        Input::Script(_) | Input::Host(_) | Input::Other => (Vec::new(), Vec::new()),
+        Input::Files(_) => (dirs.cage(project, &disk), readable_by_tools()),
+        Input::Script(_) | Input::Hosts(_) | Input::Fields(_) => (Vec::new(), Vec::new()),
     };
     let world = World { places: &places, links: &disk, baseline: &baseline, cage: &cage };
     Ok(clash_policy::decide(policy.ir().map_err(PolicyError::from)?, action, &world)?)

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clash_policy::path::{Links, Places};
+use clash_policy::path::{Links, PLACES, Places};
 use clash_sandbox::disk::Disk;
 
 use crate::env;
@@ -64,15 +64,15 @@ impl Dirs {
     /// What the variables of a policy mean for this project.
     pub(crate) fn places(&self, project: &Path, disk: &Disk) -> Places {
         let real = |path: &Path| disk.real(path);
-        let toolchain = |(name, fallback): (&str, &str)| {
+        let toolchain = |(name, fallback): &(&str, &str)| {
             let path = env::path(name).unwrap_or_else(|| self.home.join(fallback));
-            (name.to_owned(), real(&path))
+            ((*name).to_owned(), real(&path))
         };
         Places {
             project: real(project),
             home: real(&self.home),
             tmp: real(&self.tmp),
-            vars: env::TOOLCHAINS.into_iter().map(toolchain).collect(),
+            vars: PLACES.iter().map(toolchain).collect(),
         }
     }
 

@@ -36,11 +36,6 @@ pub(crate) const CLAUDE_CODE_EXECPATH: &str = "CLAUDE_CODE_EXECPATH";
 /// for what settings start (hooks, servers). A project cannot change it.
 pub(crate) const AI_AGENT: &str = "AI_AGENT";
 
-/// Toolchain variables that policies may use as `$NAME`, with their documented
-/// fallback below the home directory.
-pub(crate) const TOOLCHAINS: [(&str, &str); 2] =
-    [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")];
-
 /// An absolute path from the environment; empty and relative values count as
 /// unset, as the XDG specification asks.
 pub(crate) fn path(name: &str) -> Option<PathBuf> {

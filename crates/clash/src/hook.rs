@@ -36,7 +36,7 @@ pub(crate) enum HookError {
     #[error(transparent)]
     Message(#[from] MessageError),
     #[error(transparent)]
-    Tool(#[from] claude::ToolError),
+    Tool(#[from] crate::tool_input::ToolError),
     #[error(transparent)]
     NoHome(#[from] NoHome),
     #[error(transparent)]
@@ -231,9 +231,15 @@ fn record(
 ) -> Record {
     let what = match &action.input {
         Input::Script(script) => script.clone(),
-        Input::File { path, .. } => path.display().to_string(),
-        Input::Host(host) => host.clone(),
-        Input::Other => action.tool.clone(),
+        Input::Files(files) => {
+            let paths = files.iter().map(|file| file.path.display().to_string());
+            paths.collect::<Vec<_>>().join(", ")
+        }
+        Input::Hosts(hosts) if !hosts.is_empty() => {
+            let hosts = hosts.iter().map(|host| host.host.as_str());
+            hosts.collect::<Vec<_>>().join(", ")
+        }
+        Input::Hosts(_) | Input::Fields(_) => action.tool.clone(),
     };
     let rule = match decision.decisive().map(|part| &part.cause) {
         Some(Cause::Rule { span, .. } | Cause::Default { span, .. }) => Some(span.to_string()),

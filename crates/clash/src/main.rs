@@ -6,6 +6,7 @@
 
 mod agents;
 mod approval;
+mod caseless;
 mod cmd;
 mod decision;
 mod dirs;
@@ -17,6 +18,7 @@ mod policy;
 mod say;
 mod session;
 mod stamp;
+mod tool_input;
 mod trace;
 mod ui;
 mod watch;

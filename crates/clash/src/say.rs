@@ -26,17 +26,20 @@ fn part(part: &Part) -> String {
         Effect::Ask => "needs your approval",
         Effect::Deny => "is denied",
     };
-    let by_file =
-        part.file.as_ref().filter(|file| file.effect == part.effect && part.effect > Effect::Allow);
-    if let Some(file) = by_file {
+    let by_sandbox =
+        part.judged.as_ref().filter(|it| it.effect == part.effect && part.effect > Effect::Allow);
+    if let Some(judged) = by_sandbox {
         let sandbox = part.sandbox.as_deref().unwrap_or("the sandbox");
-        return match &file.rule {
+        return match &judged.rule {
             Some((pattern, span)) => {
                 format!("`{what}` {verb} by {pattern} of sandbox {sandbox} ({span})")
             }
+            None if judged.caps.is_empty() => {
+                format!("`{what}` {verb}: sandbox {sandbox} does not reach it")
+            }
             None => format!(
                 "`{what}` {verb}: sandbox {sandbox} does not grant {} there",
-                words(file.caps)
+                words(judged.caps)
             ),
         };
     }
@@ -54,10 +57,14 @@ fn part(part: &Part) -> String {
             }
             text
         }
-        Cause::Default { span, .. } => format!(
-            "`{what}` {verb}: no rule matches it, the default is {}",
-            default_place(part.effect, span)
-        ),
+        Cause::Default { span, reason, .. } => {
+            let place = default_place(part.effect, span);
+            let mut text = format!("`{what}` {verb}: no rule matches it, the default is {place}");
+            if let Some(reason) = reason {
+                text.push_str(&format!(": {reason}"));
+            }
+            text
+        }
         Cause::Inert => format!("`{what}` runs no program"),
         Cause::Cage => format!(
             "`{what}` {verb}: it steers the agent or clash itself, which no sandbox may change"

@@ -16,7 +16,7 @@ impl Sources for Files {
 
 fn layer(policy: &str) -> Result<Layer, Diagnostic> {
     let files = Files(vec![("/p/policy.star", policy.to_owned())]);
-    compile("/p/policy.star", LayerKind::User, true, &files)
+    compile("/p/policy.star", LayerKind::User, true, &files).map(|compiled| compiled.layer)
 }
 
 fn mistake(policy: &str) -> String {
@@ -25,13 +25,8 @@ fn mistake(policy: &str) -> String {
 
 fn decided(policy: &str, script: &str) -> (Effect, String, String) {
     let built_in = compile(library::BUILT_IN, LayerKind::BuiltIn, true, &Files::default()).unwrap();
-    let bytes = ir::encode(&[layer(policy).unwrap(), built_in], &[], 0);
-    let places = Places {
-        project: "/home/u/app".into(),
-        home: "/home/u".into(),
-        tmp: "/tmp".into(),
-        vars: vec![],
-    };
+    let bytes = ir::encode(&[layer(policy).unwrap(), built_in.layer], &[], 0);
+    let places = Places::imagined();
     let world = World { places: &places, links: &NoLinks, baseline: &[], cage: &[] };
     let action = Action::script("claude", "default", script);
     let decision = decide(ir::Ir::open(&bytes, 0).unwrap(), &action, &world).unwrap();
@@ -131,7 +126,7 @@ fn a_file_beside_the_policy_can_be_loaded_and_nothing_else() {
         ])
     };
     let try_load = |load: &str| compile("/p/policy.star", LayerKind::User, true, &files(load));
-    assert_eq!(try_load("team.star").unwrap().settings.default_sandbox.as_deref(), Some("x"));
+    assert_eq!(try_load("team.star").unwrap().layer.settings.default_sandbox.as_deref(), Some("x"));
     assert!(try_load("/etc/x.star").is_err() && try_load("../etc/x.star").is_err());
 }
 
@@ -144,18 +139,18 @@ fn mistakes_point_at_the_line_and_say_what_would_be_right() {
       |                       ^
     "#);
     insta::assert_snapshot!(mistake("when({\"Bash\": {\"git\": \"allow\"}})"), @r#"
-    /p/policy.star:1:1: expected an effect, found string `allow`
+    /p/policy.star:1:23: expected an effect, found string `allow`
       |
     1 | when({"Bash": {"git": "allow"}})
-      | ^
+      |                       ^
 
-    hint: an effect is allow(…), deny(…) or ask(…)
+    hint: without quotes: allow()
     "#);
     insta::assert_snapshot!(mistake("sandbox(name = \"x\", fs = {\"src\": allow()})"), @r#"
-    /p/policy.star:1:1: `src` is a relative path
+    /p/policy.star:1:27: `src` is a relative path
       |
     1 | sandbox(name = "x", fs = {"src": allow()})
-      | ^
+      |                           ^
 
     hint: start it with $PWD, $HOME, $TMPDIR or /: "$PWD/src"
     "#);
@@ -168,12 +163,12 @@ fn mistakes_point_at_the_line_and_say_what_would_be_right() {
     hint: the letters are r (read), w (write), c (create), d (delete), x (execute)
     "#);
     insta::assert_snapshot!(mistake("when({\"Bash\": allow(sandbox = \"project\")})"), @r#"
-    /p/policy.star:1:15: expected a sandbox, found string `project`
+    /p/policy.star:1:15: there is no sandbox `project`
       |
     1 | when({"Bash": allow(sandbox = "project")})
       |               ^
 
-    hint: without quotes, after load("@clash//sandboxes.star", "project") or project = sandbox(…)
+    hint: load("@clash//sandboxes.star", "project") or project = sandbox(…)
     "#);
     insta::assert_snapshot!(mistake("x = sandbox(name = \"x\")\ny = sandbox(name = \"x\")"), @r#"
     /p/policy.star:2:5: sandbox `x` is defined twice

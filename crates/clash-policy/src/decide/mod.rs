@@ -6,19 +6,25 @@
 //! then the built-in rules, then the default. An untrusted project layer can
 //! only make things stricter.
 
+mod edges;
+mod facts;
+mod reach;
+mod stack;
 mod walk;
 
-use crate::action::{Action, Input};
+use crate::action::{Action, FileUse, HostUse, Input};
 use crate::effect::{Caps, Effect};
-use crate::ir::{Ir, IrError, LayerRef, SandboxRef};
-use crate::judge::{Verdict, World, judge, steers_agent};
-use crate::path::{PathError, is_below};
+use crate::ir::{Ir, IrError};
+use crate::judge::{Verdict, World, is_caged, judge};
+use crate::path::PathError;
 use crate::rule::LayerKind;
 use crate::sandbox::Sandbox;
 use crate::shell::{self, Command};
 use crate::span::Span;
 
-use walk::{Facts, Found};
+use facts::Facts;
+pub use reach::reached;
+use stack::{Ruling, Stack};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecideError {
@@ -26,6 +32,8 @@ pub enum DecideError {
     Ir(#[from] IrError),
     #[error("sandbox `{sandbox}` ({span}): {source}")]
     Path { sandbox: String, span: Span, source: PathError },
+    #[error("the key `{key}` of a rule: {source}")]
+    PathKey { key: String, source: PathError },
 }
 
 /// The answer and how it was found.
@@ -34,7 +42,8 @@ pub struct Decision {
     pub effect: Effect,
     /// Where an allowed or approved action runs.
     pub sandbox: Option<Sandbox>,
-    /// One per command of a script; one for any other tool. Never empty.
+    /// One per command of a script, path or host; one for any other tool. Never
+    /// empty.
     pub parts: Vec<Part>,
     /// Commands of the script that belong in different sandboxes.
     pub conflict: Option<Conflict>,
@@ -48,10 +57,12 @@ pub struct Part {
     pub effect: Effect,
     pub sandbox: Option<String>,
     pub cause: Cause,
+    /// What other layers said, and did not prevail.
+    pub overruled: Vec<Overruled>,
     /// Why the command could not be looked into.
     pub opaque: Option<&'static str>,
-    /// What the sandbox said about the path of a file tool.
-    pub file: Option<FileVerdict>,
+    /// What the sandbox said about the path of a file tool, or about a host.
+    pub judged: Option<Judged>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +80,7 @@ pub enum Cause {
     Default {
         layer: LayerKind,
         span: Span,
+        reason: Option<String>,
     },
     /// A shell builtin that starts no program.
     Inert,
@@ -76,11 +88,22 @@ pub enum Cause {
     Cage,
 }
 
+/// A rule of a layer that had to give way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileVerdict {
+pub struct Overruled {
+    pub layer: LayerKind,
     pub effect: Effect,
+    pub trail: Vec<String>,
+    pub span: Span,
+}
+
+/// What a sandbox's own rules say about a path or host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judged {
+    pub effect: Effect,
+    /// What it was about; empty for a host.
     pub caps: Caps,
-    /// The sandbox rule that decided; `None` for the sandbox's default.
+    /// The rule of the sandbox that decided; `None` for its default.
     pub rule: Option<(String, Span)>,
 }
 
@@ -102,255 +125,171 @@ impl Decision {
 
 /// Decides an action against an opened policy.
 pub fn decide(ir: Ir<'_>, action: &Action, world: &World<'_>) -> Result<Decision, DecideError> {
-    let stack = Stack::read(ir)?;
+    let decider = Decider { stack: Stack::read(ir)?, action, world };
     match &action.input {
-        Input::Script(script) => stack.script(action, &shell::commands(script)),
-        Input::File { path, needs } => stack.file(action, path, *needs, world),
-        Input::Host(host) => stack.single(action, Some(host), host.clone()),
-        Input::Other => stack.single(action, None, action.tool.clone()),
+        Input::Script(script) => decider.script(&shell::commands(script)),
+        Input::Files(files) => decider.files(files),
+        Input::Hosts(hosts) => decider.hosts(hosts),
+        Input::Fields(fields) => decider.single(&Facts { fields, ..decider.tool() }),
     }
 }
 
-/// What one command or tool call came to, before it is shown.
-struct Ruling<'a> {
-    effect: Effect,
-    /// `None`: nothing said so, it runs where the rest of the script runs.
-    sandbox: Option<SandboxRef<'a>>,
-    cause: Cause,
+struct Decider<'x, 'a> {
+    stack: Stack<'a>,
+    action: &'x Action,
+    world: &'x World<'x>,
 }
 
-struct Stack<'a> {
-    layers: Vec<LayerRef<'a>>,
-    default: (Effect, LayerKind, Span),
-    default_sandbox: SandboxRef<'a>,
-}
-
-impl<'a> Stack<'a> {
-    fn read(ir: Ir<'a>) -> Result<Self, IrError> {
-        let layers = ir.layers().collect::<Result<Vec<_>, _>>()?;
-        let (mut default, mut default_sandbox) = (None, None);
-        let mut floor = Effect::Allow;
-        for layer in &layers {
-            let kind = layer.kind()?;
-            let trusted = layer.trusted()?;
-            if let Some((effect, span)) = layer.default()? {
-                if !trusted || kind == LayerKind::Managed {
-                    floor = floor.max(effect);
-                }
-                if trusted && default.is_none() {
-                    default = Some((effect, kind, span));
-                }
-            }
-            if trusted && default_sandbox.is_none() {
-                default_sandbox = layer.default_sandbox()?;
-            }
-        }
-        // The built-in layer always sets both; a stack without them is damaged.
-        let (effect, kind, span) = default.ok_or(IrError::Damaged)?;
-        Ok(Self {
-            layers,
-            default: (effect.max(floor), kind, span),
-            default_sandbox: default_sandbox.ok_or(IrError::Damaged)?,
-        })
+impl<'a> Decider<'_, 'a> {
+    fn tool(&self) -> Facts<'_> {
+        Facts::tool(self.action, self.world)
     }
 
-    /// Asks every layer and applies their precedence.
-    fn rule(&self, facts: &Facts<'_>) -> Result<Option<Ruling<'a>>, IrError> {
-        let mut floor: Option<Ruling<'a>> = None;
-        let mut chosen: Option<Ruling<'a>> = None;
-        let mut user_deny = None;
-        for layer in &self.layers {
-            let kind = layer.kind()?;
-            let Some(found) = walk::layer(layer, facts)? else { continue };
-            let ruling = self.ruling(kind, layer.trusted()?, found)?;
-            let binds = (kind == LayerKind::Managed && ruling.effect > Effect::Allow)
-                || !layer.trusted()?;
-            if binds {
-                floor = Some(stricter(floor, ruling));
-            } else if kind == LayerKind::User && ruling.effect == Effect::Deny {
-                user_deny = Some(ruling);
-            } else if chosen.is_none() && kind != LayerKind::Managed {
-                chosen = Some(ruling);
-            }
-        }
-        let session_chose = matches!(
-            &chosen,
-            Some(Ruling { cause: Cause::Rule { layer: LayerKind::Session, .. }, .. })
-        );
-        if !session_chose {
-            chosen = user_deny.or(chosen);
-        }
-        let chosen_sandbox = chosen.as_ref().and_then(|ruling| ruling.sandbox);
-        let ruling = match (floor, chosen) {
-            (None, chosen) => chosen,
-            (Some(floor), Some(chosen)) => Some(stricter(Some(chosen), floor)),
-            (Some(floor), None) if floor.effect >= self.default.0 => Some(floor),
-            (Some(_), None) => None,
-        };
-        Ok(ruling.map(|ruling| Ruling {
-            sandbox: ruling.sandbox.or(chosen_sandbox).or(Some(self.default_sandbox)),
-            ..ruling
-        }))
+    fn ruled(&self, facts: &Facts<'_>) -> Result<Ruling<'a>, DecideError> {
+        Ok(self.stack.rule(facts, false)?.unwrap_or_else(|| self.stack.by_default()))
     }
 
-    fn ruling(
-        &self,
-        layer: LayerKind,
-        trusted: bool,
-        found: Found<'a>,
-    ) -> Result<Ruling<'a>, IrError> {
-        let effect = found.rule.effect()?;
-        let untrusted = !trusted && effect == Effect::Allow;
-        // A sandbox that came with the repository is no limit to rely on: such a
-        // rule has none, and the one that would hold without it stays.
-        let named = if trusted {
-            Some(found.rule.sandbox()?.unwrap_or(self.default_sandbox))
-        } else {
-            None
-        };
-        Ok(Ruling {
-            effect: if untrusted { Effect::Ask } else { effect },
-            sandbox: named,
-            cause: Cause::Rule {
-                layer,
-                trail: found.trail,
-                span: found.rule.span()?,
-                reason: found.rule.reason()?.map(str::to_owned),
-                untrusted,
-                doubtful: found.doubtful,
-            },
-        })
+    fn single(&self, facts: &Facts<'_>) -> Result<Decision, DecideError> {
+        let part = (self.ruled(facts)?, self.action.tool.clone());
+        combine(vec![part])
     }
 
-    fn by_default(&self) -> Ruling<'a> {
-        let (effect, layer, span) = self.default.clone();
-        Ruling {
-            effect,
-            sandbox: Some(self.default_sandbox),
-            cause: Cause::Default { layer, span },
-        }
-    }
-
-    fn script(&self, action: &Action, commands: &[Command]) -> Result<Decision, DecideError> {
-        let mut rulings = Vec::with_capacity(commands.len());
+    fn script(&self, commands: &[Command]) -> Result<Decision, DecideError> {
+        // A builtin that starts no program needs a decision only where a rule
+        // names it, or where there is nothing else to decide about.
+        let all_inert = commands.iter().all(shell::is_inert);
+        let mut parts = Vec::with_capacity(commands.len());
         for command in commands {
-            let ruling = self.rule(&Facts::command(action, command))?;
-            rulings.push(ruling.unwrap_or_else(|| {
-                if shell::is_inert(command) {
-                    Ruling { effect: Effect::Allow, sandbox: None, cause: Cause::Inert }
-                } else {
-                    self.by_default()
-                }
-            }));
+            let facts = Facts::command(self.action, self.world, command);
+            let inert = shell::is_inert(command);
+            let ruling = match self.stack.rule(&facts, inert && !all_inert)? {
+                Some(ruling) => ruling,
+                None if inert => Ruling::inert(),
+                None => self.stack.by_default(),
+            };
+            parts.push((ruling, command.text.clone()));
         }
-        if rulings.iter().all(|ruling| ruling.sandbox.is_none()) {
-            rulings = commands.iter().map(|_| self.by_default()).collect();
+        if parts.iter().all(|(ruling, _)| ruling.sandbox.is_none()) {
+            for (ruling, _) in &mut parts {
+                *ruling = self.stack.by_default();
+            }
         }
-        let whats: Vec<String> = commands.iter().map(|c| c.text.clone()).collect();
-        let mut decision = self.combine(rulings, whats)?;
+        let mut decision = combine(parts)?;
         for (part, command) in decision.parts.iter_mut().zip(commands) {
             part.opaque = command.opaque;
         }
         Ok(decision)
     }
 
-    fn single(
-        &self,
-        action: &Action,
-        host: Option<&str>,
-        what: String,
-    ) -> Result<Decision, DecideError> {
-        let ruling = self.rule(&Facts::tool(action, host))?.unwrap_or_else(|| self.by_default());
-        self.combine(vec![ruling], vec![what])
-    }
-
-    fn combine(
-        &self,
-        rulings: Vec<Ruling<'a>>,
-        whats: Vec<String>,
-    ) -> Result<Decision, DecideError> {
-        let effect = rulings.iter().map(|r| r.effect).max().unwrap_or(Effect::Deny);
-        let mut room: Option<(SandboxRef<'a>, &String)> = None;
-        let mut conflict = None;
-        let mut parts = Vec::with_capacity(rulings.len());
-        for (ruling, what) in rulings.into_iter().zip(&whats) {
-            let name = ruling.sandbox.map(|s| s.name()).transpose()?.map(str::to_owned);
-            match (ruling.sandbox, room) {
-                (Some(sandbox), None) => room = Some((sandbox, what)),
-                (Some(sandbox), Some((first, first_what)))
-                    if sandbox != first && conflict.is_none() && effect < Effect::Deny =>
-                {
-                    conflict = Some(Conflict {
-                        first: (first_what.clone(), first.name()?.to_owned()),
-                        second: (what.clone(), sandbox.name()?.to_owned()),
-                    });
-                }
-                _ => {}
-            }
-            let (effect, cause) = (ruling.effect, ruling.cause);
-            parts.push(Part {
-                what: what.clone(),
-                effect,
-                sandbox: name,
-                cause,
-                opaque: None,
-                file: None,
+    fn hosts(&self, hosts: &[HostUse]) -> Result<Decision, DecideError> {
+        let mut parts = Vec::new();
+        let mut judged = Vec::new();
+        for HostUse { host, port } in hosts {
+            let ruling = self.ruled(&Facts { host: Some(host), ..self.tool() })?;
+            // Only a sandbox that the rule names is meant to have a say about
+            // what the agent itself fetches.
+            judged.push(match (&ruling.sandbox, ruling.names_sandbox) {
+                (Some(sandbox), true) => Some(judge_host(&sandbox.to_sandbox()?, host, *port)),
+                _ => None,
             });
+            parts.push((ruling, host.clone()));
         }
-        let sandbox = room.map(|(sandbox, _)| sandbox.to_sandbox()).transpose()?;
-        // One room has one sandbox: running both commands in either would give
-        // one of them rights that were not meant for it.
-        let effect = if conflict.is_some() { Effect::Deny } else { effect };
-        Ok(Decision { effect, sandbox, parts, conflict })
+        if parts.is_empty() {
+            return self.single(&self.tool());
+        }
+        Ok(with_judgements(combine(parts)?, judged))
     }
 
-    fn file(
-        &self,
-        action: &Action,
-        path: &std::path::Path,
-        needs: Caps,
-        world: &World<'_>,
-    ) -> Result<Decision, DecideError> {
-        let what = path.display().to_string();
-        let in_cage = world.cage.iter().any(|own| is_below(path, own))
-            || steers_agent(path, &world.places.project);
-        if in_cage && needs.intersects(Caps::CHANGE) {
-            let ruling = Ruling { effect: Effect::Deny, sandbox: None, cause: Cause::Cage };
-            return self.combine(vec![ruling], vec![what]);
-        }
-        let mut decision = self.single(action, None, what)?;
-        if let Some(sandbox) = &decision.sandbox {
-            let verdict =
-                judge(sandbox, path, needs, world).map_err(|source| DecideError::Path {
-                    sandbox: sandbox.name.clone(),
-                    span: sandbox.span.clone(),
-                    source,
-                })?;
-            let shown = file_verdict(sandbox, &verdict);
-            decision.effect = decision.effect.max(verdict.effect);
-            for part in &mut decision.parts {
-                part.effect = decision.effect;
-                part.file = Some(shown.clone());
+    fn files(&self, files: &[FileUse]) -> Result<Decision, DecideError> {
+        let mut parts = Vec::new();
+        let mut judged = Vec::new();
+        for file in files {
+            let what = file.path.display().to_string();
+            if file.needs.intersects(Caps::CHANGE) && is_caged(file, self.world) {
+                parts.push((Ruling::caged(), what));
+                judged.push(None);
+                continue;
             }
+            let ruling = self.ruled(&Facts { file: Some(file), ..self.tool() })?;
+            let sandbox = ruling.sandbox.map(|sandbox| sandbox.to_sandbox()).transpose()?;
+            judged.push(match sandbox {
+                Some(sandbox) => Some(judge_file(&sandbox, file, self.world)?),
+                None => None,
+            });
+            parts.push((ruling, what));
         }
-        Ok(decision)
+        if parts.is_empty() {
+            return self.single(&self.tool());
+        }
+        Ok(with_judgements(combine(parts)?, judged))
     }
 }
 
-fn file_verdict(sandbox: &Sandbox, verdict: &Verdict) -> FileVerdict {
-    let rule = verdict.rule.and_then(|index| sandbox.fs.get(index));
-    FileVerdict {
-        effect: verdict.effect,
-        caps: verdict.caps,
-        rule: rule.map(|rule| (rule.pattern.to_string(), rule.span.clone())),
+/// Puts the answers for all parts together.
+fn combine(rulings: Vec<(Ruling<'_>, String)>) -> Result<Decision, DecideError> {
+    let effect = rulings.iter().map(|(r, _)| r.effect).max().unwrap_or(Effect::Deny);
+    let mut room: Option<(crate::ir::SandboxRef<'_>, String)> = None;
+    let mut conflict = None;
+    let mut parts = Vec::with_capacity(rulings.len());
+    for (ruling, what) in rulings {
+        let name = ruling.sandbox.map(|s| s.name()).transpose()?.map(str::to_owned);
+        match (ruling.sandbox, &room) {
+            (Some(sandbox), None) => room = Some((sandbox, what.clone())),
+            (Some(sandbox), Some((first, first_what)))
+                if sandbox != *first && conflict.is_none() && effect < Effect::Deny =>
+            {
+                conflict = Some(Conflict {
+                    first: (first_what.clone(), first.name()?.to_owned()),
+                    second: (what.clone(), sandbox.name()?.to_owned()),
+                });
+            }
+            _ => {}
+        }
+        parts.push(Part {
+            what,
+            effect: ruling.effect,
+            sandbox: name,
+            cause: ruling.cause,
+            overruled: ruling.overruled,
+            opaque: None,
+            judged: None,
+        });
     }
+    let sandbox = room.map(|(sandbox, _)| sandbox.to_sandbox()).transpose()?;
+    // One room has one sandbox: running both commands in either would give
+    // one of them rights that were not meant for it.
+    let effect = if conflict.is_some() { Effect::Deny } else { effect };
+    Ok(Decision { effect, sandbox, parts, conflict })
 }
 
-fn stricter<'a>(known: Option<Ruling<'a>>, other: Ruling<'a>) -> Ruling<'a> {
-    match known {
-        Some(known) if known.effect >= other.effect => known,
-        _ => other,
+/// What a sandbox says can only make the answer stricter. Files and hosts run in
+/// no room, so they are judged each in its own sandbox and cannot conflict.
+fn with_judgements(mut decision: Decision, judged: Vec<Option<Judged>>) -> Decision {
+    decision.conflict = None;
+    for (part, judged) in decision.parts.iter_mut().zip(judged) {
+        if let Some(judged) = &judged {
+            part.effect = part.effect.max(judged.effect);
+        }
+        part.judged = judged;
     }
+    decision.effect = decision.parts.iter().map(|p| p.effect).max().unwrap_or(Effect::Deny);
+    decision
+}
+
+fn judge_file(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> Result<Judged, DecideError> {
+    let Verdict { effect, rule, caps } = judge(sandbox, file, world).map_err(|source| {
+        DecideError::Path { sandbox: sandbox.name.clone(), span: sandbox.span.clone(), source }
+    })?;
+    let rule = rule.and_then(|index| sandbox.fs.get(index));
+    let rule = rule.map(|rule| (rule.pattern.to_string(), rule.span.clone()));
+    Ok(Judged { effect, caps, rule })
+}
+
+fn judge_host(sandbox: &Sandbox, host: &str, port: u16) -> Judged {
+    let (effect, rule) = sandbox.net.judge(host, port);
+    let effect = if sandbox.unrestricted { Effect::Allow } else { effect };
+    let rule = rule.map(|rule| (rule.to_string(), rule.span.clone()));
+    Judged { effect, caps: Caps::NONE, rule }
 }
 
 #[cfg(test)]

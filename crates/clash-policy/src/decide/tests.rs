@@ -1,24 +1,18 @@
 use super::*;
 use crate::ir::encode;
 use crate::path::{NoLinks, Places};
-use crate::rule::{Branch, Key, Layer, Node, Pattern, Rule, Settings, Subject};
-use crate::sandbox::{FsRule, Net, PathPattern};
+use crate::rule::{Branch, Group, Key, Layer, Node, Pattern, Rule, Settings, Subject};
+use crate::sandbox::{FsRule, PathPattern};
 
 fn sandbox(name: &str) -> Sandbox {
     let rule = |path: &str, caps| FsRule {
         pattern: PathPattern::Subpath { path: path.into(), follow_worktrees: false },
         effect: Effect::Allow,
         caps,
+        cow: false,
         span: Span::default(),
     };
-    Sandbox {
-        name: name.into(),
-        default: Effect::Ask,
-        fs: vec![rule("$PWD", Caps::ALL)],
-        net: Net::Deny,
-        doc: String::new(),
-        span: Span::default(),
-    }
+    Sandbox { default: Effect::Ask, fs: vec![rule("$PWD", Caps::ALL)], ..Sandbox::named(name) }
 }
 
 fn key(subject: Subject, texts: &[&str]) -> Key {
@@ -31,9 +25,11 @@ fn key(subject: Subject, texts: &[&str]) -> Key {
 }
 
 fn leaf(subject: Subject, texts: &[&str], effect: Effect, sandbox: Option<&str>) -> Branch {
-    let rule =
-        Rule { effect, sandbox: sandbox.map(Into::into), reason: None, span: Span::default() };
-    Branch { key: key(subject, texts), then: Node::Rule(rule) }
+    Branch { key: key(subject, texts), then: Node::Rule(rule(effect, sandbox)) }
+}
+
+fn rule(effect: Effect, sandbox: Option<&str>) -> Rule {
+    Rule { effect, sandbox: sandbox.map(Into::into), reason: None, span: Span::default() }
 }
 
 fn tree(subject: Subject, texts: &[&str], below: Vec<Branch>) -> Branch {
@@ -46,15 +42,16 @@ fn layer(kind: LayerKind, branches: Vec<Branch>) -> Layer {
         origin: kind.word().into(),
         trusted: true,
         settings: Settings::default(),
-        branches,
+        groups: vec![Group { branches, ..Group::default() }],
         sandboxes: vec![sandbox("project"), sandbox("git"), sandbox("rust")],
     }
 }
 
 fn built_in() -> Layer {
     let settings = Settings {
-        default: Some((Effect::Ask, Span::default())),
+        default: Some(rule(Effect::Ask, None)),
         default_sandbox: Some("project".into()),
+        ..Settings::default()
     };
     Layer { settings, ..layer(LayerKind::BuiltIn, vec![]) }
 }
@@ -168,7 +165,7 @@ fn an_untrusted_project_cannot_relax_a_denying_default() {
     let allow = leaf(Subject::Tool, &["Bash"], Effect::Allow, None);
     let untrusted = Layer { trusted: false, ..layer(LayerKind::Project, vec![allow]) };
     let mut strict = built_in();
-    strict.settings.default = Some((Effect::Deny, Span::default()));
+    strict.settings.default = Some(rule(Effect::Deny, None));
     assert_eq!(bash(&[untrusted, strict], "make").0, Effect::Deny);
 }
 
@@ -177,7 +174,7 @@ fn file_tools_are_judged_by_the_sandbox_and_the_cage_is_closed() {
     let allow = leaf(Subject::Tool, &["Read", "Write"], Effect::Allow, Some("project"));
     let layers = [layer(LayerKind::User, vec![allow]), built_in()];
     let effect = |path: &str, needs| {
-        let input = Input::File { path: path.into(), needs };
+        let input = Input::Files(vec![FileUse { path: path.into(), needs, caseless: false }]);
         let action =
             Action { input, tool: "Write".into(), ..Action::script("claude", "default", "") };
         run(&layers, &action).effect
@@ -199,7 +196,7 @@ fn hosts_match_by_their_longest_name() {
         [layer(LayerKind::User, vec![tree(Subject::Tool, &["WebFetch"], below)]), built_in()];
     let effect = |host: &str| {
         let action = Action {
-            input: Input::Host(host.into()),
+            input: Input::Hosts(vec![HostUse { host: host.into(), port: 443 }]),
             tool: "WebFetch".into(),
             ..Action::script("claude", "default", "")
         };

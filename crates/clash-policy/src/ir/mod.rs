@@ -14,17 +14,20 @@
 //! string bytes
 //! ```
 //!
-//! Strings are (offset into the string bytes, length). The format is private to
-//! one build of clash: `build` names it, and another build compiles anew.
+//! Strings are (offset into the string bytes, length); what is only ever read
+//! whole (a sandbox, a pattern with structure) is a blob among them. The format
+//! is private to one build of clash: `build` names it, and another build
+//! compiles anew. docs/formats.md shows what it holds as JSON.
 
+mod blob;
 mod read;
 mod write;
 
-pub use read::{EdgeRef, InputRef, Ir, LayerRef, Matcher, NodeRef, RuleRef, SandboxRef};
+pub use read::{EdgeRef, GroupRef, InputRef, Ir, LayerRef, Matcher, NodeRef, RuleRef, SandboxRef};
 pub use write::encode;
 
 /// Raised with every change of the layout or of what a field means.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"clashIR\0";
 const HEADER: usize = 32;
@@ -62,11 +65,11 @@ pub struct Stamp {
 enum Section {
     Inputs,
     Layers,
+    Groups,
     Nodes,
     Edges,
     Rules,
     Sandboxes,
-    FsRules,
     Strings,
 }
 
@@ -74,23 +77,23 @@ impl Section {
     const ALL: [Self; 8] = [
         Self::Inputs,
         Self::Layers,
+        Self::Groups,
         Self::Nodes,
         Self::Edges,
         Self::Rules,
         Self::Sandboxes,
-        Self::FsRules,
         Self::Strings,
     ];
 
     const fn words(self) -> usize {
         match self {
             Self::Inputs => 13,
-            Self::Layers => 13,
+            Self::Layers => 12,
+            Self::Groups => 5,
             Self::Nodes => 5,
-            Self::Edges => 7,
+            Self::Edges => 9,
             Self::Rules => 9,
-            Self::Sandboxes => 12,
-            Self::FsRules => 12,
+            Self::Sandboxes => 4,
             Self::Strings => 0,
         }
     }

@@ -1,10 +1,16 @@
 //! Looking things up in a flat image without decoding it.
 
-use super::write::{ANY, GLOB, LITERAL, subject_code};
+use super::blob::Blob;
+use super::write::{ANY, GLOB, HOST, LITERAL, PATH, REGEX, subject_code};
 use super::{HEADER, Input, IrError, MAGIC, Section, Stamp, VERSION, checksum};
-use crate::effect::{Caps, Effect};
-use crate::rule::{LayerKind, Subject};
-use crate::sandbox::{FsRule, Net, PathPattern, Sandbox};
+use crate::effect::Effect;
+use crate::net::HostPattern;
+use crate::pattern::glob_matches;
+use crate::regex::{self, Regex};
+use crate::rule::{
+    Branch, Group, Key, Layer, LayerKind, Node, OnViolation, Pattern, Rule, Settings, Subject,
+};
+use crate::sandbox::{PathPattern, Sandbox};
 use crate::span::Span;
 
 type Result<T> = std::result::Result<T, IrError>;
@@ -65,11 +71,14 @@ impl<'a> Ir<'a> {
         Ok(Record { ir: *self, bytes })
     }
 
-    fn text(&self, at: u32, len: u32) -> Result<&'a str> {
+    fn blob(&self, at: u32, len: u32) -> Result<&'a [u8]> {
         let (start, _) = self.place(Section::Strings)?;
         let from = start + at as usize;
-        let bytes = self.bytes.get(from..from + len as usize).ok_or(IrError::Damaged)?;
-        std::str::from_utf8(bytes).map_err(|_| IrError::Damaged)
+        self.bytes.get(from..from + len as usize).ok_or(IrError::Damaged)
+    }
+
+    fn text(&self, at: u32, len: u32) -> Result<&'a str> {
+        std::str::from_utf8(self.blob(at, len)?).map_err(|_| IrError::Damaged)
     }
 
     fn all(self, section: Section) -> impl Iterator<Item = Result<Record<'a>>> {
@@ -84,6 +93,11 @@ impl<'a> Ir<'a> {
     /// Highest precedence first.
     pub fn layers(self) -> impl Iterator<Item = Result<LayerRef<'a>>> {
         self.all(Section::Layers).map(|record| record.map(LayerRef))
+    }
+
+    /// The whole stack in its owned form, to show it or to work on it.
+    pub fn to_layers(self) -> Result<Vec<Layer>> {
+        self.layers().map(|layer| layer?.to_layer()).collect()
     }
 }
 
@@ -122,6 +136,17 @@ impl<'a> Record<'a> {
     fn sandbox(&self, index: usize) -> Result<Option<SandboxRef<'a>>> {
         let code = self.word(index)?;
         code.checked_sub(1).map(|at| SandboxRef::at(self.ir, at)).transpose()
+    }
+
+    fn rule(&self, index: usize) -> Result<Option<RuleRef<'a>>> {
+        let code = self.word(index)?;
+        code.checked_sub(1).map(|at| self.ir.record(Section::Rules, at).map(RuleRef)).transpose()
+    }
+
+    /// The records of another section that this one owns: first and count.
+    fn owned(&self, section: Section, index: usize) -> Result<impl Iterator<Item = Result<Self>>> {
+        let (ir, start, count) = (self.ir, self.word(index)?, self.word(index + 1)?);
+        Ok((start..start.saturating_add(count)).map(move |at| ir.record(section, at)))
     }
 }
 
@@ -167,24 +192,80 @@ impl<'a> LayerRef<'a> {
         self.0.text(2)
     }
 
-    pub fn default(&self) -> Result<Option<(Effect, Span)>> {
-        self.0.effect(4)?.map(|effect| Ok((effect, self.0.span(5)?))).transpose()
+    pub fn default(&self) -> Result<Option<RuleRef<'a>>> {
+        self.0.rule(4)
     }
 
     pub fn default_sandbox(&self) -> Result<Option<SandboxRef<'a>>> {
-        self.0.sandbox(9)
+        self.0.sandbox(5)
     }
 
-    pub fn root(&self) -> Result<NodeRef<'a>> {
-        NodeRef::at(self.0.ir, self.0.word(10)?)
+    pub fn on_sandbox_violation(&self) -> Result<Option<OnViolation>> {
+        let code = self.0.word(6)? as usize;
+        let known = |at: usize| OnViolation::ALL.get(at).copied().ok_or(IrError::Damaged);
+        code.checked_sub(1).map(known).transpose()
+    }
+
+    pub fn harness_defaults(&self) -> Result<Option<bool>> {
+        match self.0.word(7)? {
+            0 => Ok(None),
+            1 => Ok(Some(false)),
+            2 => Ok(Some(true)),
+            _ => Err(IrError::Damaged),
+        }
+    }
+
+    pub fn groups(&self) -> Result<impl Iterator<Item = Result<GroupRef<'a>>>> {
+        Ok(self.0.owned(Section::Groups, 8)?.map(|record| record.map(GroupRef)))
     }
 
     /// The sandboxes the layer defines or loads.
     pub fn sandboxes(&self) -> Result<impl Iterator<Item = Result<SandboxRef<'a>>>> {
-        let (ir, start, count) = (self.0.ir, self.0.word(11)?, self.0.word(12)?);
+        let (ir, start, count) = (self.0.ir, self.0.word(10)?, self.0.word(11)?);
         Ok((start..start.saturating_add(count)).map(move |index| SandboxRef::at(ir, index)))
     }
+
+    fn to_layer(self) -> Result<Layer> {
+        let default_sandbox = self.default_sandbox()?.map(|s| s.name()).transpose()?;
+        Ok(Layer {
+            kind: self.kind()?,
+            origin: self.origin()?.to_owned(),
+            trusted: self.trusted()?,
+            settings: Settings {
+                default: self.default()?.map(|rule| rule.to_rule()).transpose()?,
+                default_sandbox: default_sandbox.map(str::to_owned),
+                on_sandbox_violation: self.on_sandbox_violation()?,
+                harness_defaults: self.harness_defaults()?,
+            },
+            groups: self.groups()?.map(|group| group?.to_group()).collect::<Result<_>>()?,
+            sandboxes: self.sandboxes()?.map(|s| s?.to_sandbox()).collect::<Result<_>>()?,
+        })
+    }
 }
+
+#[derive(Clone, Copy, Debug)]
+pub struct GroupRef<'a>(Record<'a>);
+
+impl<'a> GroupRef<'a> {
+    pub fn name(&self) -> Result<&'a str> {
+        self.0.text(0)
+    }
+
+    pub fn root(&self) -> Result<NodeRef<'a>> {
+        NodeRef::at(self.0.ir, self.0.word(4)?)
+    }
+
+    fn to_group(self) -> Result<Group> {
+        Ok(Group {
+            name: self.name()?.to_owned(),
+            doc: self.0.text(2)?.to_owned(),
+            branches: self.root()?.to_branches(MAX_DEPTH)?,
+        })
+    }
+}
+
+/// Deeper trees than this are not made by the compiler.
+const MAX_DEPTH: usize = 200;
 
 #[derive(Clone, Copy, Debug)]
 pub struct NodeRef<'a>(Record<'a>);
@@ -195,8 +276,33 @@ impl<'a> NodeRef<'a> {
     }
 
     pub fn rule(&self) -> Result<Option<RuleRef<'a>>> {
-        let code = self.0.word(4)?;
-        code.checked_sub(1).map(|at| self.0.ir.record(Section::Rules, at).map(RuleRef)).transpose()
+        self.0.rule(4)
+    }
+
+    /// The tree below in source order; the alternatives of a tuple are one key,
+    /// in the order of the image.
+    fn to_branches(self, depth: usize) -> Result<Vec<Branch>> {
+        let below = depth.checked_sub(1).ok_or(IrError::Damaged)?;
+        let mut edges =
+            self.literals()?.chain(self.patterns()?).collect::<Result<Vec<EdgeRef<'a>>>>()?;
+        edges.sort_by_key(|edge| edge.order);
+        let mut branches: Vec<(u32, Branch)> = Vec::new();
+        for edge in edges {
+            let pattern = edge.pattern()?;
+            match branches.last_mut() {
+                Some((order, branch)) if *order == edge.order => branch.key.patterns.push(pattern),
+                _ => {
+                    let node = edge.node()?;
+                    let then = match node.rule()? {
+                        Some(rule) => Node::Rule(rule.to_rule()?),
+                        None => Node::Tree(node.to_branches(below)?),
+                    };
+                    let key = Key { subject: edge.subject, patterns: vec![pattern] };
+                    branches.push((edge.order, Branch { key, then }));
+                }
+            }
+        }
+        Ok(branches.into_iter().map(|(_, branch)| branch).collect())
     }
 
     fn edge(&self, index: u32) -> Result<EdgeRef<'a>> {
@@ -234,25 +340,29 @@ impl<'a> NodeRef<'a> {
         Ok((start..start.saturating_add(count)).map(move |index| node.edge(index)))
     }
 
-    /// Every literal key, for when it is not known what will be compared.
+    /// Every literal key.
     pub fn literals(&self) -> Result<impl Iterator<Item = Result<EdgeRef<'a>>>> {
         let (node, start, count) = (*self, self.0.word(0)?, self.0.word(1)?);
         Ok((start..start.saturating_add(count)).map(move |index| node.edge(index)))
     }
 
-    /// Whether any literal key looks at `subject`.
-    pub fn looks_at(&self, subject: Subject) -> Result<bool> {
-        let (start, count) = (self.0.word(0)?, self.0.word(1)?);
+    /// Every literal key about one subject.
+    pub fn literals_of(
+        &self,
+        subject: Subject,
+    ) -> Result<impl Iterator<Item = Result<EdgeRef<'a>>>> {
+        let (node, start, count) = (*self, self.0.word(0)?, self.0.word(1)?);
         let (mut low, mut high) = (0, count);
         while low < high {
             let middle = low + (high - low) / 2;
             if self.edge(start + middle)?.subject < subject {
-                low = middle + 1
+                low = middle + 1;
             } else {
-                high = middle
+                high = middle;
             }
         }
-        Ok(low < count && self.edge(start + low)?.subject == subject)
+        let all = (low..count).map(move |index| node.edge(start + index));
+        Ok(all.take_while(move |edge| edge.as_ref().map_or(true, |e| e.subject == subject)))
     }
 }
 
@@ -262,6 +372,7 @@ pub struct EdgeRef<'a> {
     pub subject: Subject,
     pub matcher: Matcher,
     pub text: &'a str,
+    extra: &'a [u8],
     /// Among literal keys: 0 for one alone, 1 for a tuple's alternative.
     pub rank: u32,
     pub order: u32,
@@ -271,6 +382,9 @@ pub struct EdgeRef<'a> {
 pub enum Matcher {
     Literal,
     Glob,
+    Regex,
+    Path,
+    Host,
     Any,
 }
 
@@ -281,6 +395,9 @@ impl<'a> EdgeRef<'a> {
         let matcher = match record.word(1)? {
             LITERAL => Matcher::Literal,
             GLOB => Matcher::Glob,
+            REGEX => Matcher::Regex,
+            PATH => Matcher::Path,
+            HOST => Matcher::Host,
             ANY => Matcher::Any,
             _ => return Err(IrError::Damaged),
         };
@@ -289,8 +406,42 @@ impl<'a> EdgeRef<'a> {
             subject: subject.ok_or(IrError::Damaged)?,
             matcher,
             text: record.text(2)?,
+            extra: record.ir.blob(record.word(7)?, record.word(8)?)?,
             rank: record.word(5)?,
             order: record.word(6)?,
+        })
+    }
+
+    /// Whether the text is one this key is about.
+    pub fn matches_text(&self, text: &str) -> Result<bool> {
+        match self.matcher {
+            Matcher::Literal => Ok(self.text == text),
+            Matcher::Glob => Ok(glob_matches(self.text, text)),
+            Matcher::Regex => regex::matches(self.extra, text).ok_or(IrError::Damaged),
+            Matcher::Any => Ok(true),
+            Matcher::Path | Matcher::Host => Ok(false),
+        }
+    }
+
+    pub fn path(&self) -> Result<PathPattern> {
+        PathPattern::from_blob(self.extra)
+    }
+
+    pub fn host(&self) -> Result<HostPattern> {
+        HostPattern::from_blob(self.extra)
+    }
+
+    pub fn pattern(&self) -> Result<Pattern> {
+        let text = || self.text.to_owned();
+        Ok(match self.matcher {
+            Matcher::Literal => Pattern::Literal(text()),
+            Matcher::Glob => Pattern::Glob(text()),
+            Matcher::Regex => {
+                Pattern::Regex(Regex { pattern: text(), automaton: self.extra.to_vec() })
+            }
+            Matcher::Path => Pattern::Path(self.path()?),
+            Matcher::Host => Pattern::Host(self.host()?),
+            Matcher::Any => Pattern::Any,
         })
     }
 
@@ -317,6 +468,16 @@ impl<'a> RuleRef<'a> {
 
     pub fn span(&self) -> Result<Span> {
         self.0.span(5)
+    }
+
+    pub fn to_rule(self) -> Result<Rule> {
+        let sandbox = self.sandbox()?.map(|s| s.name()).transpose()?;
+        Ok(Rule {
+            effect: self.effect()?,
+            sandbox: sandbox.map(str::to_owned),
+            reason: self.reason()?.map(str::to_owned),
+            span: self.span()?,
+        })
     }
 }
 
@@ -349,39 +510,6 @@ impl<'a> SandboxRef<'a> {
 
     pub fn to_sandbox(&self) -> Result<Sandbox> {
         let record = &self.record;
-        let (start, count) = (record.word(10)?, record.word(11)?);
-        let rules = (start..start.saturating_add(count))
-            .map(|index| fs_rule(record.ir.record(Section::FsRules, index)?))
-            .collect::<Result<Vec<_>>>()?;
-        Ok(Sandbox {
-            name: self.name()?.to_owned(),
-            default: record.effect(2)?.ok_or(IrError::Damaged)?,
-            net: match record.word(3)? {
-                0 => Net::Deny,
-                1 => Net::Allow,
-                _ => return Err(IrError::Damaged),
-            },
-            doc: record.text(4)?.to_owned(),
-            span: record.span(6)?,
-            fs: rules,
-        })
+        Sandbox::from_blob(record.ir.blob(record.word(2)?, record.word(3)?)?)
     }
-}
-
-fn fs_rule(record: Record<'_>) -> Result<FsRule> {
-    let text = record.text(4)?.to_owned();
-    let pattern = match record.word(0)? {
-        0 => PathPattern::Subpath { path: text, follow_worktrees: record.word(1)? != 0 },
-        1 => PathPattern::Literal(text),
-        2 => PathPattern::Children(text),
-        3 => PathPattern::Glob { prefix: text, pattern: record.text(6)?.to_owned() },
-        _ => return Err(IrError::Damaged),
-    };
-    let caps = u8::try_from(record.word(3)?).ok().and_then(Caps::from_bits);
-    Ok(FsRule {
-        pattern,
-        effect: record.effect(2)?.ok_or(IrError::Damaged)?,
-        caps: caps.ok_or(IrError::Damaged)?,
-        span: record.span(8)?,
-    })
 }

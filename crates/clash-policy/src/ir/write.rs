@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
+use super::blob::Blob;
 use super::{HEADER, Input, MAGIC, Section, VERSION, checksum};
 use crate::effect::Effect;
-use crate::rule::{Branch, Layer, Node, Pattern, Rule, Subject};
-use crate::sandbox::{Net, PathPattern, Sandbox};
+use crate::rule::{Branch, Layer, Node, OnViolation, Pattern, Rule, Subject};
 use crate::span::Span;
 
 /// Lays out a stack of layers, highest precedence first. `build` identifies the
@@ -34,12 +34,19 @@ pub(super) fn subject_code(subject: Subject) -> u32 {
 pub(super) const LITERAL: u32 = 0;
 pub(super) const GLOB: u32 = 1;
 pub(super) const ANY: u32 = 2;
+pub(super) const REGEX: u32 = 3;
+pub(super) const PATH: u32 = 4;
+pub(super) const HOST: u32 = 5;
+
+pub(super) fn violation_code(on: OnViolation) -> u32 {
+    OnViolation::ALL.iter().position(|known| *known == on).map_or(0, |at| at as u32 + 1)
+}
 
 #[derive(Default)]
 struct Image {
     records: [Vec<u32>; 7],
     strings: Vec<u8>,
-    interned: HashMap<String, [u32; 2]>,
+    interned: HashMap<Vec<u8>, [u32; 2]>,
 }
 
 /// An edge before it is put in its place.
@@ -47,6 +54,8 @@ struct Edge {
     subject: u32,
     matcher: u32,
     text: String,
+    /// The automaton or the structure of the pattern.
+    extra: Vec<u8>,
     rank: u32,
     node: u32,
     order: u32,
@@ -73,12 +82,16 @@ impl Image {
     }
 
     fn text(&mut self, text: &str) -> [u32; 2] {
-        if let Some(known) = self.interned.get(text) {
+        self.bytes(text.as_bytes())
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> [u32; 2] {
+        if let Some(known) = self.interned.get(bytes) {
             return *known;
         }
-        let place = [self.strings.len() as u32, text.len() as u32];
-        self.strings.extend_from_slice(text.as_bytes());
-        self.interned.insert(text.to_owned(), place);
+        let place = [self.strings.len() as u32, bytes.len() as u32];
+        self.strings.extend_from_slice(bytes);
+        self.interned.insert(bytes.to_vec(), place);
         place
     }
 
@@ -100,24 +113,43 @@ impl Image {
     fn layer(&mut self, layer: &Layer) {
         let first = self.count(Section::Sandboxes);
         for sandbox in &layer.sandboxes {
-            self.sandbox(sandbox);
+            let [name, name_len] = self.text(&sandbox.name);
+            let [blob, blob_len] = self.bytes(&sandbox.to_blob());
+            self.push(Section::Sandboxes, &[name, name_len, blob, blob_len]);
         }
         let sandbox_code = |name: &Option<String>| {
             name.as_ref()
                 .and_then(|name| layer.sandboxes.iter().position(|s| s.name == *name))
                 .map_or(0, |at| first + at as u32 + 1)
         };
-        let root = self.tree(&layer.branches, &sandbox_code);
-        let [origin, origin_len] = self.text(&layer.origin);
-        let (default, span) = match &layer.settings.default {
-            Some((effect, span)) => (effect_code(*effect), self.span(span)),
-            None => (0, [0; 4]),
+        let roots: Vec<u32> =
+            layer.groups.iter().map(|group| self.tree(&group.branches, &sandbox_code)).collect();
+        let first_group = self.count(Section::Groups);
+        for (group, root) in layer.groups.iter().zip(roots) {
+            let [name, name_len] = self.text(&group.name);
+            let [doc, doc_len] = self.text(&group.doc);
+            self.push(Section::Groups, &[name, name_len, doc, doc_len, root]);
+        }
+        let settings = &layer.settings;
+        let default = match &settings.default {
+            Some(rule) => self.rule(rule, &sandbox_code) + 1,
+            None => 0,
         };
-        let mut words =
-            vec![layer.kind as u32, u32::from(layer.trusted), origin, origin_len, default];
-        words.extend(span);
-        let count = layer.sandboxes.len() as u32;
-        words.extend([sandbox_code(&layer.settings.default_sandbox), root, first, count]);
+        let [origin, origin_len] = self.text(&layer.origin);
+        let words = [
+            layer.kind as u32,
+            u32::from(layer.trusted),
+            origin,
+            origin_len,
+            default,
+            sandbox_code(&settings.default_sandbox),
+            settings.on_sandbox_violation.map_or(0, violation_code),
+            settings.harness_defaults.map_or(0, |on| u32::from(on) + 1),
+            first_group,
+            layer.groups.len() as u32,
+            first,
+            layer.sandboxes.len() as u32,
+        ];
         self.push(Section::Layers, &words);
     }
 
@@ -130,13 +162,23 @@ impl Image {
             };
             let several = u32::from(branch.key.patterns.len() > 1);
             edges.extend(branch.key.patterns.iter().map(|pattern| {
-                let (matcher, text, rank) = match pattern {
-                    Pattern::Literal(text) => (LITERAL, text.clone(), several),
-                    Pattern::Glob(text) => (GLOB, text.clone(), literal_prefix(text)),
-                    Pattern::Any => (ANY, String::new(), 0),
+                let (matcher, rank, extra) = match pattern {
+                    Pattern::Literal(_) => (LITERAL, several, Vec::new()),
+                    Pattern::Glob(text) => (GLOB, glob_prefix(text), Vec::new()),
+                    Pattern::Regex(regex) => {
+                        (REGEX, regex_prefix(&regex.pattern), regex.automaton.clone())
+                    }
+                    Pattern::Path(path) => (PATH, 0, path.to_blob()),
+                    Pattern::Host(host) => (HOST, 0, host.to_blob()),
+                    Pattern::Any => (ANY, 0, Vec::new()),
+                };
+                let text = match pattern {
+                    Pattern::Any => String::new(),
+                    Pattern::Regex(regex) => regex.pattern.clone(),
+                    other => other.to_string(),
                 };
                 let subject = subject_code(branch.key.subject);
-                Edge { subject, matcher, text, rank, node, order: order as u32 }
+                Edge { subject, matcher, text, extra, rank, node, order: order as u32 }
             }));
         }
         let (mut exact, mut patterns): (Vec<_>, Vec<_>) =
@@ -149,7 +191,9 @@ impl Image {
         let start = self.count(Section::Edges);
         for edge in exact.iter().chain(&patterns) {
             let [at, len] = self.text(&edge.text);
-            let words = [edge.subject, edge.matcher, at, len, edge.node, edge.rank, edge.order];
+            let [extra, extra_len] = self.bytes(&edge.extra);
+            let Edge { subject, matcher, node, rank, order, .. } = *edge;
+            let words = [subject, matcher, at, len, node, rank, order, extra, extra_len];
             self.push(Section::Edges, &words);
         }
         let middle = start + exact.len() as u32;
@@ -158,6 +202,11 @@ impl Image {
     }
 
     fn leaf(&mut self, rule: &Rule, sandbox_code: &dyn Fn(&Option<String>) -> u32) -> u32 {
+        let rule = self.rule(rule, sandbox_code);
+        self.push(Section::Nodes, &[0, 0, 0, 0, rule + 1])
+    }
+
+    fn rule(&mut self, rule: &Rule, sandbox_code: &dyn Fn(&Option<String>) -> u32) -> u32 {
         let [reason, reason_len] = self.text(rule.reason.as_deref().unwrap_or_default());
         let mut words = vec![
             effect_code(rule.effect),
@@ -167,38 +216,7 @@ impl Image {
             reason_len,
         ];
         words.extend(self.span(&rule.span));
-        let rule = self.push(Section::Rules, &words);
-        self.push(Section::Nodes, &[0, 0, 0, 0, rule + 1])
-    }
-
-    fn sandbox(&mut self, sandbox: &Sandbox) {
-        let start = self.count(Section::FsRules);
-        for rule in &sandbox.fs {
-            let (kind, flags, text, extra) = match &rule.pattern {
-                PathPattern::Subpath { path, follow_worktrees } => {
-                    (0, u32::from(*follow_worktrees), path, "")
-                }
-                PathPattern::Literal(path) => (1, 0, path, ""),
-                PathPattern::Children(path) => (2, 0, path, ""),
-                PathPattern::Glob { prefix, pattern } => (3, 0, prefix, pattern.as_str()),
-            };
-            let mut words =
-                vec![kind, flags, effect_code(rule.effect), u32::from(rule.caps.bits())];
-            words.extend(self.text(text));
-            words.extend(self.text(extra));
-            words.extend(self.span(&rule.span));
-            self.push(Section::FsRules, &words);
-        }
-        let net = match sandbox.net {
-            Net::Deny => 0,
-            Net::Allow => 1,
-        };
-        let mut words = self.text(&sandbox.name).to_vec();
-        words.extend([effect_code(sandbox.default), net]);
-        words.extend(self.text(&sandbox.doc));
-        words.extend(self.span(&sandbox.span));
-        words.extend([start, sandbox.fs.len() as u32]);
-        self.push(Section::Sandboxes, &words);
+        self.push(Section::Rules, &words)
     }
 
     fn finish(self, build: u64) -> Vec<u8> {
@@ -225,6 +243,15 @@ impl Image {
     }
 }
 
-fn literal_prefix(glob: &str) -> u32 {
+/// How much of a glob is plain text before the first wildcard.
+fn glob_prefix(glob: &str) -> u32 {
     glob.find(['*', '?']).unwrap_or(glob.len()) as u32
+}
+
+/// Likewise of an expression; a quantifier takes the character before it along.
+fn regex_prefix(pattern: &str) -> u32 {
+    const SPECIAL: &[char] = &['.', '[', '(', '\\', '|', '^', '$', '*', '+', '?', '{'];
+    let at = pattern.find(SPECIAL).unwrap_or(pattern.len());
+    let quantified = pattern.get(at..).is_some_and(|rest| rest.starts_with(['*', '+', '?', '{']));
+    at.saturating_sub(usize::from(quantified)) as u32
 }

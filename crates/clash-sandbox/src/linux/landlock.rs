@@ -22,7 +22,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use clash_policy::{Caps, Net};
+use clash_policy::Caps;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
@@ -33,7 +33,7 @@ use rustix::io::Errno;
 use crate::baseline::Entry;
 use super::mounts::View;
 use crate::launch::LaunchError;
-use crate::plan::{Grant, Plan};
+use crate::plan::{Grant, Network, Plan};
 use crate::room::{Room, Step};
 
 /// The newest ABI both sides know. Rights of a later kernel are closed by
@@ -86,7 +86,7 @@ fn rights(caps: Caps, directory: bool, device: bool) -> BitFlags<AccessFs> {
 pub(crate) fn ruleset(plan: &Plan) -> Result<RulesetCreated, LaunchError> {
     let abi = known(plan.landlock_abi);
     // A network of the room's own has nothing in it to keep anybody from.
-    let closed = plan.net == Net::Deny && !plan.room.as_ref().is_some_and(|r| r.own_network);
+    let closed = plan.net == Network::Deny && !plan.room.as_ref().is_some_and(|r| r.own_network);
     let mut ruleset = handled(abi, closed).map_err(LaunchError::Ruleset)?;
     let mut grant = |fd: OwnedFd, rights: BitFlags<AccessFs>| -> Result<(), LaunchError> {
         if !rights.is_empty() {

@@ -25,6 +25,8 @@ pub enum Refusal {
          which would open clash's own state and the agent's settings"
     )]
     OpenDefault { sandbox: String, span: Span },
+    #[error("{span}: `{rule}` cannot be enforced by this version")]
+    NotYet { rule: String, span: Span },
     #[error("{span}: `{rule}` names no path here")]
     Path { rule: String, span: Span, source: PathError },
     #[error("{span}: `{rule}` cannot be resolved")]
@@ -86,6 +88,9 @@ impl Refusal {
                  the seccomp system call"
             }
             Self::OpenDefault { .. } => "set `default = deny()` or `ask()` and allow paths by name",
+            Self::NotYet { .. } => {
+                "leave it out of the sandbox; until it can be enforced nothing runs in it"
+            }
             Self::Path { source: PathError::ProjectTooWide(_), .. } => {
                 "start the session in the project's own directory"
             }
@@ -130,6 +135,7 @@ impl Refusal {
             | Self::Replaced { .. }
             | Self::Extra { .. } => None,
             Self::OpenDefault { span, .. }
+            | Self::NotYet { span, .. }
             | Self::Path { span, .. }
             | Self::Unresolvable { span, .. }
             | Self::Narrower { span, .. }

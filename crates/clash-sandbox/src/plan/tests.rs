@@ -77,14 +77,7 @@ impl World {
 }
 
 fn sandbox(fs: Vec<FsRule>) -> Sandbox {
-    Sandbox {
-        name: "t".into(),
-        default: Effect::Deny,
-        fs,
-        net: Net::Deny,
-        doc: String::new(),
-        span: span(1),
-    }
+    Sandbox { fs, span: span(1), ..Sandbox::named("t") }
 }
 
 fn span(line: u32) -> Span {
@@ -92,7 +85,7 @@ fn span(line: u32) -> Span {
 }
 
 fn rule(effect: Effect, caps: &str, pattern: PathPattern) -> FsRule {
-    FsRule { pattern, effect, caps: Caps::parse(caps).unwrap(), span: span(7) }
+    FsRule { pattern, effect, caps: Caps::parse(caps).unwrap(), cow: false, span: span(7) }
 }
 
 fn below(path: &str) -> PathPattern {
@@ -409,6 +402,7 @@ fn any_rules() -> impl Strategy<Value = Vec<FsRule>> {
     ]);
     let effect = prop::sample::select(vec![Effect::Allow, Effect::Deny, Effect::Ask]);
     let one = (path, effect, 1u8..32, 0u8..4).prop_map(|(path, effect, caps, kind)| FsRule {
+        cow: false,
         pattern: match kind {
             0 => PathPattern::Children(path.into()),
             1 => PathPattern::Glob { prefix: path.into(), pattern: "**/x".into() },

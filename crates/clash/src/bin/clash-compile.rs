@@ -116,12 +116,12 @@ fn image(requests: &[Request]) -> Result<Vec<u8>, Mistake> {
         // sandbox, read and quote a file from elsewhere.
         watched.beneath.replace(if *trusted { None } else { project_of(file) });
         watched.open(file).map_err(unreadable)?;
-        let layer = clash_lang::compile(&file.to_string_lossy(), *kind, *trusted, &watched);
-        layers.push(layer.map_err(Mistake::Policy)?);
+        let compiled = clash_lang::compile(&file.to_string_lossy(), *kind, *trusted, &watched);
+        layers.push(compiled.map_err(Mistake::Policy)?.layer);
     }
     watched.beneath.replace(None);
     let built_in = clash_lang::compile(clash_lang::BUILT_IN, LayerKind::BuiltIn, true, &watched);
-    layers.push(built_in.map_err(Mistake::Policy)?);
+    layers.push(built_in.map_err(Mistake::Policy)?.layer);
     Ok(ir::encode(&layers, &watched.inputs.into_inner(), stamp::BUILD))
 }
 

@@ -1,17 +1,17 @@
 //! `clash explain`: what would be decided, by which rule, in which sandbox.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use clash_policy::decide::{Cause, Decision, Part};
-use clash_policy::path::Links;
-use clash_policy::{Action, Caps, Effect, Input, Net, Sandbox};
-use clash_sandbox::disk::Disk;
+use clash_policy::decide::{Cause, Decision, Judged, Part};
+use clash_policy::{Action, Effect, Input, Net, Sandbox};
 use serde_json::{Value, json};
 
+use super::show_json::sandbox_json;
 use super::{project, unless_closed};
 use crate::decision;
 use crate::say;
+use crate::tool_input::{self, From};
 use crate::ui::{Failure, Out, Tone};
 
 #[derive(Debug, clap::Args)]
@@ -48,13 +48,18 @@ enum What {
     /// Fetching a page
     Webfetch { url: String },
     /// Any other tool, by its name
-    Tool { name: String },
+    Tool {
+        name: String,
+        /// The tool's input as a JSON object
+        #[arg(long, value_name = "JSON", default_value = "{}")]
+        input: String,
+    },
 }
 
 impl Args {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
         let (dirs, project) = project(self.project)?;
-        let (tool, input) = input(self.what)?;
+        let (tool, input) = input(self.what, &dirs.home)?;
         let action = Action { agent: self.agent, tool, mode: self.mode, input };
         let decision = decision::decide(&dirs, &project, &action)?;
         unless_closed(if self.json {
@@ -65,21 +70,20 @@ impl Args {
     }
 }
 
-fn input(what: What) -> Result<(String, Input), Failure> {
-    let file = |tool: &str, path: PathBuf, needs| -> Result<_, Failure> {
-        let path = Disk::default().real(&std::env::current_dir()?.join(path));
-        Ok((tool.to_owned(), Input::File { path, needs }))
+fn input(what: What, home: &Path) -> Result<(String, Input), Failure> {
+    let (tool, input) = match what {
+        What::Bash { script } => ("Bash".to_owned(), json!({"command": script})),
+        What::Read { path } => ("Read".to_owned(), json!({"file_path": path})),
+        What::Write { path } => ("Write".to_owned(), json!({"file_path": path})),
+        What::Edit { path } => ("Edit".to_owned(), json!({"file_path": path})),
+        What::Webfetch { url } => ("WebFetch".to_owned(), json!({"url": url})),
+        What::Tool { name, input } => (name, serde_json::from_str(&input)?),
     };
-    match what {
-        What::Bash { script } => Ok(("Bash".to_owned(), Input::Script(script))),
-        What::Read { path } => file("Read", path, Caps::READ),
-        What::Write { path } => file("Write", path, Caps::WRITE.union(Caps::CREATE)),
-        What::Edit { path } => file("Edit", path, Caps::READ.union(Caps::WRITE)),
-        What::Webfetch { url } => {
-            Ok(("WebFetch".to_owned(), Input::Host(clash_net::name::host_of_url(&url)?)))
-        }
-        What::Tool { name } => Ok((name, Input::Other)),
-    }
+    let Value::Object(input) = input else {
+        return Err(Failure::new("the input of a tool is a JSON object")
+            .hint("for example --input '{\"path\": \"/etc/hosts\"}'"));
+    };
+    Ok(tool_input::read(&tool, &input, &From { cwd: &std::env::current_dir()?, home })?)
 }
 
 fn tone(effect: Effect) -> Tone {
@@ -102,7 +106,7 @@ fn text(out: &mut Out, action: &Action, decision: &Decision) -> std::io::Result<
         }
     }
     // A refused action runs nowhere, and a page is fetched by the agent itself.
-    let confined = matches!(action.input, Input::Script(_) | Input::File { .. });
+    let confined = matches!(action.input, Input::Script(_) | Input::Files(_));
     match &decision.sandbox {
         Some(sandbox) if confined && decision.effect < Effect::Deny => {
             out.line("")?;
@@ -129,11 +133,33 @@ pub(super) fn grants(out: &mut Out, sandbox: &Sandbox) -> std::io::Result<()> {
         sandbox.default.word(),
         "rwcdx"
     ))?;
-    let net = match sandbox.net {
-        Net::Allow => "allow",
-        Net::Deny => "deny",
+    network(out, &sandbox.net)?;
+    for rule in &sandbox.env {
+        out.line(format!("  {:<5}        ${}", rule.effect.word(), rule.name))?;
+    }
+    for port in &sandbox.serve {
+        out.line(format!("  serve        port {port}"))?;
+    }
+    for (name, limit) in sandbox.limits.named() {
+        if let Some(limit) = limit {
+            out.line(format!("  limit        {name} {limit}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn network(out: &mut Out, net: &Net) -> std::io::Result<()> {
+    let (rules, rest) = match net {
+        Net::Allow => (&[][..], Effect::Allow),
+        Net::Ask => (&[][..], Effect::Ask),
+        Net::Deny => (&[][..], Effect::Deny),
+        Net::Hosts { rules, default } => (rules.as_slice(), *default),
     };
-    out.line(format!("  {net:<5}        network"))
+    for rule in rules {
+        out.line(format!("  {:<5}        {rule}", rule.effect.word()))?;
+    }
+    let what = if rules.is_empty() { "network" } else { "every other host" };
+    out.line(format!("  {:<5}        {what}", rest.word()))
 }
 
 fn cause(part: &Part) -> String {
@@ -142,7 +168,7 @@ fn cause(part: &Part) -> String {
             let doubt = if *doubtful { ", may match" } else { "" };
             format!("{} {} at {span}{doubt}", layer.word(), trail.join(" > "))
         }
-        Cause::Default { layer, span } => {
+        Cause::Default { layer, span, .. } => {
             format!("default of the {} policy at {span}", layer.word())
         }
         Cause::Inert => "runs no program".to_owned(),
@@ -173,26 +199,24 @@ fn part_json(part: &Part) -> Value {
             "layer": layer.word(), "keys": trail, "at": span.to_string(), "reason": reason,
             "untrusted": untrusted, "doubtful": doubtful,
         }),
-        Cause::Default { layer, span } => {
-            json!({"layer": layer.word(), "default": true, "at": span.to_string()})
+        Cause::Default { layer, span, reason } => {
+            json!({"layer": layer.word(), "default": true, "at": span.to_string(), "reason": reason})
         }
         Cause::Inert | Cause::Cage => Value::Null,
     };
+    let overruled: Vec<Value> = part
+        .overruled
+        .iter()
+        .map(|other| json!({"layer": other.layer.word(), "effect": other.effect.word(), "keys": other.trail, "at": other.span.to_string()}))
+        .collect();
     json!({
         "what": part.what, "effect": part.effect.word(), "sandbox": part.sandbox,
-        "rule": rule, "opaque": part.opaque,
+        "rule": rule, "opaque": part.opaque, "overruled": overruled,
+        "judged": part.judged.as_ref().map(judged_json),
     })
 }
 
-pub(super) fn sandbox_json(sandbox: &Sandbox) -> Value {
-    let fs: Vec<Value> = sandbox
-        .fs
-        .iter()
-        .map(|rule| json!({"path": rule.pattern.to_string(), "effect": rule.effect.word(), "caps": rule.caps.to_string(), "at": rule.span.to_string()}))
-        .collect();
-    json!({
-        "name": sandbox.name, "doc": sandbox.doc, "at": sandbox.span.to_string(),
-        "default": sandbox.default.word(), "fs": fs,
-        "net": match sandbox.net { Net::Allow => "allow", Net::Deny => "deny" },
-    })
+fn judged_json(judged: &Judged) -> Value {
+    let (rule, at) = judged.rule.as_ref().map(|(rule, at)| (rule, at.to_string())).unzip();
+    json!({"effect": judged.effect.word(), "caps": judged.caps.to_string(), "rule": rule, "at": at})
 }

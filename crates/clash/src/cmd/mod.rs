@@ -6,6 +6,7 @@ mod explain;
 mod install;
 mod log;
 mod sandbox;
+mod show_json;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

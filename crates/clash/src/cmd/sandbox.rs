@@ -11,7 +11,8 @@ use clash_sandbox::plan::{Cage, Plan, Request, plan_with_report};
 use clash_sandbox::report::{Line, Report};
 use serde_json::{Value, json};
 
-use super::explain::{grants, sandbox_json};
+use super::explain::grants;
+use super::show_json::sandbox_json;
 use super::{project, unless_closed};
 use crate::dirs::Dirs;
 use crate::exec;

@@ -80,7 +80,7 @@ fn files_and_pages_are_explained_too() {
     "#);
     insta::assert_snapshot!(shown(&m, &["explain", "webfetch", "https://docs.rs/serde"]), @r#"allow: `docs.rs` is allowed by ~/.clash/policy.star:7"#);
     insta::assert_snapshot!(shown(&m, &["explain", "write", ".claude/settings.json"]), @r#"deny: `~/app/.claude/settings.json` is denied: it steers the agent or clash itself, which no sandbox may change"#);
-    insta::assert_snapshot!(shown(&m, &["explain", "webfetch", "ftp://x"]), @r#"clash: `ftp://x` is not an http or https URL"#);
+    insta::assert_snapshot!(shown(&m, &["explain", "webfetch", "ftp://x"]), @"clash: WebFetch: `ftp://x` is not an http or https URL");
 }
 
 #[test]
@@ -112,11 +112,11 @@ fn sandboxes_can_be_looked_at() {
       ask   rwcdx  every other path (the system's programs stay readable)
       allow        network
     "#);
-    insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust"]), @r#"
+    insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust"]), @r"
     clash: there is no sandbox `rust`
 
-    hint: known are git_full, git_safe, project, readonly, rust_full
-    "#);
+    hint: known are git_full, git_safe, project, readonly, rust_full, unrestricted
+    ");
     m.clash(["sandbox", "plan", "project"]).succeeds().says("landlock").says("seccomp");
 }
 

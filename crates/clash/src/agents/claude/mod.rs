@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::dirs::{Dirs, claude_dirs};
-pub(crate) use tools::{ToolError, action, is_prompt};
+pub(crate) use tools::{action, is_prompt};
 
 /// The events clash is installed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

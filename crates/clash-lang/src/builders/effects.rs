@@ -1,0 +1,115 @@
+//! `allow`, `deny`, `ask`, `cow` and the names of common capabilities.
+#![expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the language")]
+
+use clash_policy::{Caps, Effect};
+use starlark::environment::GlobalsBuilder;
+use starlark::eval::Evaluator;
+use starlark::starlark_module;
+use starlark::values::Value;
+use starlark::values::none::NoneOr;
+
+use super::span_here;
+use crate::lower::sandbox_arg;
+use crate::mistake::Mistake;
+use crate::value::EffectValue;
+
+/// The arguments the effects share.
+struct Args<'v> {
+    caps: NoneOr<&'v str>,
+    each: [bool; 5],
+    sandbox: NoneOr<Value<'v>>,
+    reason: NoneOr<&'v str>,
+}
+
+fn value(
+    effect: Effect,
+    args: Args<'_>,
+    eval: &Evaluator<'_, '_, '_>,
+) -> starlark::Result<EffectValue> {
+    let words = Caps::each().zip(args.each).filter(|(_, on)| *on);
+    let words = words.fold(Caps::NONE, |all, (cap, _)| all.union(cap));
+    let caps = match args.caps {
+        NoneOr::Other(letters) => Some(Caps::parse(letters).map_err(|letter| {
+            Mistake::new(format!("`{letter}` is not a capability"))
+                .hint("the letters are r (read), w (write), c (create), d (delete), x (execute)")
+        })?),
+        NoneOr::None => (!words.is_empty()).then_some(words),
+    };
+    if caps == Some(Caps::NONE) {
+        return Err(Mistake::new("no capability at all is named")
+            .hint("leave the argument out for all five, or write letters of \"rwcdx\"")
+            .into());
+    }
+    let sandbox = match args.sandbox {
+        NoneOr::None => None,
+        NoneOr::Other(value) => Some(sandbox_arg(value)?),
+    };
+    let reason = args.reason.into_option().map(str::to_owned);
+    Ok(EffectValue { effect, cow: false, caps, sandbox, reason, span: span_here(eval) })
+}
+
+#[starlark_module]
+pub(super) fn names(builder: &mut GlobalsBuilder) {
+    const FULL: &str = "rwcdx";
+    const RW: &str = "rwcx";
+    const RO: &str = "rx";
+    const OS: &str = std::env::consts::OS;
+    const ARCH: &str = std::env::consts::ARCH;
+
+    /// Lets it happen: as a rule in the sandbox given, or else in the default
+    /// sandbox; inside `fs` for the capabilities given as letters of `rwcdx`, or
+    /// else for all.
+    fn allow<'v>(
+        #[starlark(default = NoneOr::None)] caps: NoneOr<&'v str>,
+        #[starlark(require = named, default = false)] read: bool,
+        #[starlark(require = named, default = false)] write: bool,
+        #[starlark(require = named, default = false)] create: bool,
+        #[starlark(require = named, default = false)] delete: bool,
+        #[starlark(require = named, default = false)] execute: bool,
+        #[starlark(require = named, default = NoneOr::None)] sandbox: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] reason: NoneOr<&'v str>,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<EffectValue> {
+        let each = [read, write, create, delete, execute];
+        value(Effect::Allow, Args { caps, each, sandbox, reason }, eval)
+    }
+
+    /// Refuses it. The reason is shown to the agent and the user.
+    fn deny<'v>(
+        #[starlark(default = NoneOr::None)] caps: NoneOr<&'v str>,
+        #[starlark(require = named, default = false)] read: bool,
+        #[starlark(require = named, default = false)] write: bool,
+        #[starlark(require = named, default = false)] create: bool,
+        #[starlark(require = named, default = false)] delete: bool,
+        #[starlark(require = named, default = false)] execute: bool,
+        #[starlark(require = named, default = NoneOr::None)] sandbox: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] reason: NoneOr<&'v str>,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<EffectValue> {
+        let each = [read, write, create, delete, execute];
+        // What is refused runs nowhere, so a sandbox is checked and means nothing.
+        let value = value(Effect::Deny, Args { caps, each, sandbox, reason }, eval)?;
+        Ok(EffectValue { sandbox: None, ..value })
+    }
+
+    /// Asks the user; once approved it runs in the sandbox.
+    fn ask<'v>(
+        #[starlark(default = NoneOr::None)] caps: NoneOr<&'v str>,
+        #[starlark(require = named, default = false)] read: bool,
+        #[starlark(require = named, default = false)] write: bool,
+        #[starlark(require = named, default = false)] create: bool,
+        #[starlark(require = named, default = false)] delete: bool,
+        #[starlark(require = named, default = false)] execute: bool,
+        #[starlark(require = named, default = NoneOr::None)] sandbox: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] reason: NoneOr<&'v str>,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<EffectValue> {
+        let each = [read, write, create, delete, execute];
+        value(Effect::Ask, Args { caps, each, sandbox, reason }, eval)
+    }
+
+    /// Inside `fs`: reads see the real files, writes go to the session's overlay.
+    fn cow<'v>(eval: &mut Evaluator<'v, '_, '_>) -> starlark::Result<EffectValue> {
+        Ok(EffectValue { cow: true, ..EffectValue::bare(Effect::Allow, &span_here(eval)) })
+    }
+}

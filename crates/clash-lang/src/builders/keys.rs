@@ -1,0 +1,147 @@
+//! Keys: what a rule or a sandbox is about.
+
+use starlark::environment::GlobalsBuilder;
+use starlark::starlark_module;
+use starlark::values::Value;
+use starlark::values::list::ListRef;
+use starlark::values::none::NoneOr;
+use starlark::values::tuple::TupleRef;
+
+use crate::lower::port;
+use crate::mistake::{Mistake, Result};
+use crate::value::{KeyValue, Text};
+
+/// A name, a pattern, or several of them.
+fn texts(value: Value<'_>) -> Result<Vec<Text>> {
+    if value.is_none() {
+        return Ok(vec![Text::Any]);
+    }
+    let several: Option<Vec<Value<'_>>> = TupleRef::from_value(value)
+        .map(|tuple| tuple.iter().collect())
+        .or_else(|| ListRef::from_value(value).map(|list| list.iter().collect()));
+    let one = |value: Value<'_>| match (value.unpack_str(), KeyValue::from_value(value)) {
+        (Some(name), _) => Ok(Text::Literal(name.to_owned())),
+        (_, Some(KeyValue::Glob { pattern, .. })) => Ok(Text::Glob(pattern.clone())),
+        (_, Some(KeyValue::Regex(pattern))) => Ok(Text::Regex(pattern.clone())),
+        _ => Err(Mistake::new(format!(
+            "expected the name of a tool, found {} `{}`",
+            value.get_type(),
+            value.to_str()
+        ))),
+    };
+    match several {
+        Some(several) if several.is_empty() => Err(Mistake::new("tool() is given no name")),
+        Some(several) => several.into_iter().map(one).collect(),
+        None => Ok(vec![one(value)?]),
+    }
+}
+
+/// The ports of `localhost()`: one, several, or none given for all.
+fn ports(value: NoneOr<Value<'_>>) -> Result<Vec<u16>> {
+    let NoneOr::Other(value) = value else { return Ok(Vec::new()) };
+    match ListRef::from_value(value) {
+        Some(list) => list.iter().map(port).collect(),
+        None => match TupleRef::from_value(value) {
+            Some(tuple) => tuple.iter().map(port).collect(),
+            None => Ok(vec![port(value)?]),
+        },
+    }
+}
+
+#[starlark_module]
+pub(super) fn names(builder: &mut GlobalsBuilder) {
+    /// A tool by its name, several names, a pattern, or any tool if none is
+    /// given. At the root of a tree a plain string means the same.
+    fn tool<'v>(
+        #[starlark(default = NoneOr::None)] name: NoneOr<Value<'v>>,
+    ) -> starlark::Result<KeyValue> {
+        let names = match name {
+            NoneOr::None => vec![Text::Any],
+            NoneOr::Other(value) => texts(value)?,
+        };
+        Ok(KeyValue::Tool(names))
+    }
+
+    /// A permission mode of the agent, such as `plan`.
+    fn mode(name: &str) -> starlark::Result<KeyValue> {
+        Ok(KeyValue::Mode(name.to_owned()))
+    }
+
+    /// An agent by its name, such as `claude` or `codex`.
+    fn agent(name: &str) -> starlark::Result<KeyValue> {
+        Ok(KeyValue::Agent(name.to_owned()))
+    }
+
+    /// Whatever no other key matches.
+    fn default() -> starlark::Result<KeyValue> {
+        Ok(KeyValue::Default)
+    }
+
+    /// The end of a command: no further word follows.
+    fn end() -> starlark::Result<KeyValue> {
+        Ok(KeyValue::End)
+    }
+
+    /// A pattern. Among words, `*` is any part of one word and `glob("**")`
+    /// whatever remains. In a path, `*` is any part of one name and `**` any
+    /// number of directories, also for files created later.
+    fn glob(
+        pattern: &str,
+        #[starlark(require = named, default = false)] follow_worktrees: bool,
+        #[starlark(require = named, default = false)] worktree: bool,
+    ) -> starlark::Result<KeyValue> {
+        let follow_worktrees = follow_worktrees || worktree;
+        Ok(KeyValue::Glob { pattern: pattern.to_owned(), follow_worktrees })
+    }
+
+    /// A regular expression that has to match the whole word, or what remains of
+    /// the path.
+    fn regex(pattern: &str) -> starlark::Result<KeyValue> {
+        crate::regex::compile(pattern)?;
+        Ok(KeyValue::Regex(pattern.to_owned()))
+    }
+
+    /// Exactly this word or path, with no meaning of its own in any character.
+    fn literal(text: &str) -> starlark::Result<KeyValue> {
+        Ok(KeyValue::Literal(text.to_owned()))
+    }
+
+    /// A path and everything below it. `follow_worktrees` adds the directories
+    /// that git keeps elsewhere for a linked worktree.
+    fn subpath(
+        path: &str,
+        #[starlark(require = named, default = false)] follow_worktrees: bool,
+    ) -> starlark::Result<KeyValue> {
+        Ok(KeyValue::Subpath { path: path.to_owned(), follow_worktrees })
+    }
+
+    /// A path and everything below it, like a plain string.
+    fn path(
+        path: &str,
+        #[starlark(require = named, default = false)] worktree: bool,
+    ) -> starlark::Result<KeyValue> {
+        Ok(KeyValue::Subpath { path: path.to_owned(), follow_worktrees: worktree })
+    }
+
+    /// A host and its subdomains.
+    fn domain(name: &str) -> starlark::Result<KeyValue> {
+        Ok(KeyValue::Domain(name.to_owned()))
+    }
+
+    /// This host and none of its subdomains.
+    fn exact(host: &str) -> starlark::Result<KeyValue> {
+        Ok(KeyValue::Exact(host.to_owned()))
+    }
+
+    /// This machine, on the given ports or on any.
+    fn localhost<'v>(
+        #[starlark(default = NoneOr::None)] ports: NoneOr<Value<'v>>,
+    ) -> starlark::Result<KeyValue> {
+        Ok(KeyValue::Localhost(self::ports(ports)?))
+    }
+
+    /// Inside the tree form of a sandbox: every host no other key matches.
+    fn network() -> starlark::Result<KeyValue> {
+        Ok(KeyValue::Network)
+    }
+}

@@ -1,0 +1,33 @@
+//! The names a policy can use without `load()`. The doc comment of each is what
+//! `clash policy docs` shows.
+
+mod effects;
+mod keys;
+mod rules;
+mod sandboxes;
+
+use clash_policy::Span;
+use starlark::environment::GlobalsBuilder;
+use starlark::eval::Evaluator;
+
+pub(crate) use sandboxes::sandbox_methods;
+
+pub(crate) fn names(builder: &mut GlobalsBuilder) {
+    effects::names(builder);
+    keys::names(builder);
+    rules::names(builder);
+    sandboxes::names(builder);
+}
+
+pub(crate) fn span_here(eval: &Evaluator<'_, '_, '_>) -> Span {
+    eval.call_stack_top_location().map(|place| span_of(&place)).unwrap_or_default()
+}
+
+pub(crate) fn span_of(place: &starlark::codemap::FileSpan) -> Span {
+    let begin = place.resolve_span().begin;
+    Span {
+        file: place.filename().to_owned(),
+        line: u32::try_from(begin.line + 1).unwrap_or(u32::MAX),
+        column: u32::try_from(begin.column + 1).unwrap_or(u32::MAX),
+    }
+}

@@ -1,0 +1,146 @@
+//! `when`, `policy`, `settings`, `merge`, `expect`: what holds for which action.
+#![expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the language")]
+
+use clash_policy::rule::{Group, OnViolation};
+use starlark::environment::GlobalsBuilder;
+use starlark::eval::Evaluator;
+use starlark::starlark_module;
+use starlark::values::Value;
+use starlark::values::none::{NoneOr, NoneType};
+use starlark::values::tuple::UnpackTuple;
+
+use super::span_here;
+use crate::collected::Collected;
+use crate::expect::Expectation;
+use crate::lower::{self, Scope};
+use crate::mistake::Mistake;
+use crate::override_dict;
+
+#[starlark_module]
+pub(super) fn names(builder: &mut GlobalsBuilder) {
+    /// Rules: a tree of keys that ends in effects. Several calls are one tree.
+    fn when<'v>(tree: Value<'v>, eval: &mut Evaluator<'v, '_, '_>) -> starlark::Result<NoneType> {
+        let (span, collected) = (span_here(eval), Collected::of(eval)?);
+        let branches = lower::tree(tree, &Scope { span: &span, collected })?;
+        collected.add_when(branches);
+        Ok(NoneType)
+    }
+
+    /// Rules that stand on their own: of several policies that match, the
+    /// strictest holds.
+    fn policy<'v>(
+        #[starlark(default = "")] name: &str,
+        #[starlark(default = NoneOr::None)] tree: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] default: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] default_sandbox: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] doc: NoneOr<&'v str>,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<NoneType> {
+        let (span, collected) = (span_here(eval), Collected::of(eval)?);
+        let scope = Scope { span: &span, collected };
+        if let NoneOr::Other(value) = default {
+            collected.fall_back_to(lower::rule(value, &scope)?);
+        }
+        if let NoneOr::Other(value) = default_sandbox {
+            let sandbox = lower::sandbox_arg(value)?;
+            collected.settings.borrow_mut().default_sandbox =
+                Some(collected.using(&sandbox, &span));
+        }
+        if let NoneOr::Other(tree) = tree {
+            let branches = lower::tree(tree, &scope)?;
+            let doc = doc.into_option().unwrap_or_default().to_owned();
+            collected.policies.borrow_mut().push(Group { name: name.to_owned(), doc, branches });
+        }
+        Ok(NoneType)
+    }
+
+    /// What holds where no rule matches: the effect, the sandbox of rules that
+    /// name none, and what the agent is told when a sandbox blocked something
+    /// (`"stop"`, `"workaround"` or `"smart"`). `harness_defaults = False` leaves
+    /// out the built-in rules for tools that act only inside the agent.
+    fn settings<'v>(
+        #[starlark(require = named, default = NoneOr::None)] default: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] default_sandbox: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] on_sandbox_violation: NoneOr<&'v str>,
+        #[starlark(require = named, default = NoneOr::None)] harness_defaults: NoneOr<bool>,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<NoneType> {
+        let (span, collected) = (span_here(eval), Collected::of(eval)?);
+        if let Some(first) = collected.settings_at.replace(Some(span.clone())) {
+            return Err(Mistake::new("settings() is called twice")
+                .hint(format!("it was first called at {first}"))
+                .into());
+        }
+        if let NoneOr::Other(value) = default {
+            let rule = lower::rule(value, &Scope { span: &span, collected })?;
+            collected.settings.borrow_mut().default = Some(rule);
+        }
+        if let NoneOr::Other(value) = default_sandbox {
+            let sandbox = lower::sandbox_arg(value)?;
+            collected.settings.borrow_mut().default_sandbox =
+                Some(collected.using(&sandbox, &span));
+        }
+        if let NoneOr::Other(word) = on_sandbox_violation {
+            let known = OnViolation::ALL.into_iter().find(|on| on.word() == word);
+            let mistake = || {
+                Mistake::new(format!("`{word}` is nothing an agent can be told to do"))
+                    .hint("on_sandbox_violation is \"stop\", \"workaround\" or \"smart\"")
+                    .near(word)
+            };
+            let on = known.ok_or_else(mistake)?;
+            collected.settings.borrow_mut().on_sandbox_violation = Some(on);
+        }
+        if let NoneOr::Other(on) = harness_defaults {
+            collected.settings.borrow_mut().harness_defaults = Some(on);
+        }
+        Ok(NoneType)
+    }
+
+    /// Puts dicts on top of each other, deeply: where two say something about
+    /// the same key, the one further right holds.
+    fn merge<'v>(
+        #[starlark(args)] trees: UnpackTuple<Value<'v>>,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<Value<'v>> {
+        Ok(override_dict::merge(&trees.items, eval.heap())?)
+    }
+
+    /// States what must hold, and is checked whenever the policy is compiled:
+    /// `expect(deny, "git push --force")`. Besides a command it can be about a
+    /// `tool` with a `path`, a `url` or the fields of its `input`.
+    fn expect<'v>(
+        effect: Value<'v>,
+        #[starlark(default = NoneOr::None)] action: NoneOr<&'v str>,
+        #[starlark(require = named, default = NoneOr::None)] tool: NoneOr<&'v str>,
+        #[starlark(require = named, default = NoneOr::None)] path: NoneOr<&'v str>,
+        #[starlark(require = named, default = NoneOr::None)] url: NoneOr<&'v str>,
+        #[starlark(require = named, default = NoneOr::None)] input: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] sandbox: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = "default")] mode: &'v str,
+        #[starlark(require = named, default = "claude")] agent: &'v str,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<NoneType> {
+        let (span, collected) = (span_here(eval), Collected::of(eval)?);
+        let sandbox = match sandbox {
+            NoneOr::None => None,
+            NoneOr::Other(value) => Some(lower::sandbox_arg(value)?.name().to_owned()),
+        };
+        let about = crate::expect::About {
+            script: action.into_option(),
+            tool: tool.into_option(),
+            path: path.into_option(),
+            url: url.into_option(),
+            input: input.into_option(),
+            mode,
+            agent,
+        };
+        let expectation = Expectation {
+            effect: lower::effect(effect, &span)?.effect,
+            sandbox,
+            action: about.action()?,
+            span,
+        };
+        collected.expectations.borrow_mut().push(expectation);
+        Ok(NoneType)
+    }
+}

@@ -1,0 +1,156 @@
+//! `sandbox()`: what a command may touch.
+#![expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the language")]
+
+use std::sync::Arc;
+
+use clash_policy::{Effect, Net, Protect, Sandbox};
+use starlark::environment::{GlobalsBuilder, MethodsBuilder};
+use starlark::eval::Evaluator;
+use starlark::starlark_module;
+use starlark::values::Value;
+use starlark::values::list::UnpackList;
+use starlark::values::none::NoneOr;
+
+use super::span_here;
+use crate::collected::Collected;
+use crate::draft::{Draft, Said};
+use crate::lower;
+use crate::mistake::Mistake;
+use crate::value::{SandboxUse, SandboxValue};
+
+#[starlark_module]
+pub(super) fn names(builder: &mut GlobalsBuilder) {
+    /// Declares what a command may touch. `default` is for every path no key of
+    /// `fs` matches, `net` the network, `serve` the ports the host may connect
+    /// to, `env` the variables it sees, `limits` what it may use up. `protect`
+    /// keeps paths that steer programs outside read-only, `unprotect` takes some
+    /// off that list. `extends` starts from another sandbox.
+    fn sandbox<'v>(
+        name: &str,
+        #[starlark(default = NoneOr::None)] tree: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] default: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] fs: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] net: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] serve: NoneOr<UnpackList<Value<'v>>>,
+        #[starlark(require = named, default = NoneOr::None)] env: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] limits: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] protect: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] unprotect: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] doc: NoneOr<&'v str>,
+        #[starlark(require = named, default = NoneOr::None)] extends: NoneOr<Value<'v>>,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<SandboxValue> {
+        let span = span_here(eval);
+        if name.is_empty() {
+            return Err(Mistake::new("a sandbox needs a name").into());
+        }
+        let mut draft = Draft {
+            sandbox: Sandbox {
+                doc: doc.into_option().unwrap_or_default().to_owned(),
+                span: span.clone(),
+                ..Sandbox::named(name)
+            },
+            said: Said::default(),
+        };
+        if let NoneOr::Other(tree) = tree {
+            lower::sandbox_tree(tree, &span, &mut draft)?;
+        }
+        if let NoneOr::Other(value) = default {
+            draft.sandbox.default = lower::sandbox_default(value, &span)?;
+            draft.said.default = true;
+        }
+        if let NoneOr::Other(value) = fs {
+            draft.sandbox.fs.extend(lower::fs_rules(value, &span)?);
+        }
+        if let NoneOr::Other(value) = net {
+            draft.sandbox.net = lower::net(value, &span)?;
+            draft.said.net = true;
+        }
+        if let NoneOr::Other(ports) = serve {
+            let ports = ports.items.into_iter().map(lower::port).collect::<Result<Vec<_>, _>>();
+            draft.sandbox.serve = ports?;
+        }
+        if let NoneOr::Other(value) = env {
+            draft.sandbox.env = lower::env(value, &span)?;
+        }
+        if let NoneOr::Other(value) = limits {
+            draft.sandbox.limits = lower::limits(value)?;
+        }
+        if let Some(protect) = protection(protect, unprotect)? {
+            draft.sandbox.protect = protect;
+            draft.said.protect = true;
+        }
+        if let NoneOr::Other(value) = extends {
+            draft = based_on(value, &draft)?;
+        }
+        let draft = Arc::new(draft);
+        Collected::of(eval)?.define(&draft)?;
+        Ok(SandboxValue(draft))
+    }
+
+    /// No confinement at all. It has to be named where it is meant:
+    /// `allow(sandbox = unrestricted)`.
+    fn no_sandbox<'v>(eval: &mut Evaluator<'v, '_, '_>) -> starlark::Result<SandboxValue> {
+        let sandbox = Sandbox {
+            unrestricted: true,
+            default: Effect::Allow,
+            net: Net::Allow,
+            protect: Protect { standard: false, ..Protect::default() },
+            doc: "No sandbox: the command runs with all rights of the user.".to_owned(),
+            span: span_here(eval),
+            ..Sandbox::named("unrestricted")
+        };
+        let draft = Arc::new(Draft { sandbox, said: Said::default() });
+        Collected::of(eval)?.define(&draft)?;
+        Ok(SandboxValue(draft))
+    }
+}
+
+fn protection(
+    protect: NoneOr<Value<'_>>,
+    unprotect: NoneOr<Value<'_>>,
+) -> crate::mistake::Result<Option<Protect>> {
+    let mut result = Protect::default();
+    let said = !matches!((&protect, &unprotect), (NoneOr::None, NoneOr::None));
+    if let NoneOr::Other(value) = protect {
+        match value.unpack_bool() {
+            Some(on) => result.standard = on,
+            None => result.also = lower::relative_paths(value, "protect")?,
+        }
+    }
+    if let NoneOr::Other(value) = unprotect {
+        result.except = lower::relative_paths(value, "unprotect")?;
+    }
+    Ok(said.then_some(result))
+}
+
+fn based_on(value: Value<'_>, draft: &Draft) -> crate::mistake::Result<Draft> {
+    match lower::sandbox_arg(value)? {
+        SandboxUse::Value(base) if base.sandbox.unrestricted => {
+            Err(Mistake::new("a sandbox cannot extend `unrestricted`"))
+        }
+        SandboxUse::Value(base) => Ok(base.overlaid(draft)),
+        SandboxUse::Named(name) => {
+            Err(Mistake::new(format!("extends needs the sandbox itself, found its name `{name}`"))
+                .hint(format!("write extends = {name}"))
+                .near(name))
+        }
+    }
+}
+
+#[starlark_module]
+pub(crate) fn sandbox_methods(builder: &mut MethodsBuilder) {
+    /// The sandbox with what the other one says put on top, under its own name.
+    fn update<'v>(
+        this: &SandboxValue,
+        other: &SandboxValue,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<SandboxValue> {
+        let mut draft = this.0.overlaid(&other.0);
+        draft.sandbox.name = this.0.sandbox.name.clone();
+        draft.sandbox.span = span_here(eval);
+        let draft = Arc::new(draft);
+        Collected::of(eval)?.redefine(&draft);
+        Ok(SandboxValue(draft))
+    }
+}

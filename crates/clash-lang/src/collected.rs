@@ -1,0 +1,134 @@
+//! What evaluating a policy and everything it loads has said so far.
+#![expect(
+    unsafe_code,
+    reason = "Starlark's derive implements its unsafe marker trait; none is written by hand"
+)]
+#![expect(unused_qualifications, reason = "likewise in derived code")]
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use clash_policy::Span;
+use clash_policy::rule::{Branch, Group, Rule, Settings};
+use starlark::eval::Evaluator;
+use starlark::values::ProvidesStaticType;
+
+use crate::diagnostic::Warning;
+use crate::draft::Draft;
+use crate::expect::Expectation;
+use crate::merge;
+use crate::mistake::{Mistake, Result};
+use crate::nearest::nearest;
+use crate::value::SandboxUse;
+
+#[derive(Debug, Default, ProvidesStaticType)]
+pub(crate) struct Collected {
+    /// The `when()` calls, as one tree.
+    pub(crate) when: RefCell<Group>,
+    pub(crate) policies: RefCell<Vec<Group>>,
+    pub(crate) settings: RefCell<Settings>,
+    /// What trees and policies say themselves, closer to the rules.
+    tree_default: RefCell<Option<Rule>>,
+    pub(crate) settings_at: RefCell<Option<Span>>,
+    sandboxes: RefCell<Vec<Arc<Draft>>>,
+    uses: RefCell<Vec<(SandboxUse, Span)>>,
+    pub(crate) expectations: RefCell<Vec<Expectation>>,
+    pub(crate) warnings: RefCell<Vec<Warning>>,
+}
+
+impl Collected {
+    pub(crate) fn of<'a>(eval: &Evaluator<'_, 'a, '_>) -> Result<&'a Self> {
+        eval.extra
+            .and_then(|extra| extra.downcast_ref::<Self>())
+            .ok_or_else(|| Mistake::new("this can only be called while a policy is compiled"))
+    }
+
+    pub(crate) fn warn(&self, warning: Warning) {
+        self.warnings.borrow_mut().push(warning);
+    }
+
+    pub(crate) fn define(&self, draft: &Arc<Draft>) -> Result<()> {
+        let mut known = self.sandboxes.borrow_mut();
+        let name = &draft.sandbox.name;
+        if let Some(first) = known.iter().find(|s| s.sandbox.name == *name) {
+            return Err(Mistake::new(format!("sandbox `{name}` is defined twice"))
+                .hint(format!("it was first defined at {}", first.sandbox.span)));
+        }
+        known.push(draft.clone());
+        Ok(())
+    }
+
+    /// A changed sandbox takes the place of the one it was made from.
+    pub(crate) fn redefine(&self, draft: &Arc<Draft>) {
+        let mut known = self.sandboxes.borrow_mut();
+        known.retain(|other| other.sandbox.name != draft.sandbox.name);
+        known.push(draft.clone());
+    }
+
+    /// Notes that a rule runs things in a sandbox, and gives its name.
+    pub(crate) fn using(&self, sandbox: &SandboxUse, span: &Span) -> String {
+        self.uses.borrow_mut().push((sandbox.clone(), span.clone()));
+        sandbox.name().to_owned()
+    }
+
+    /// The default of a tree or policy; of several the strictest.
+    pub(crate) fn fall_back_to(&self, rule: Rule) {
+        let mut known = self.tree_default.borrow_mut();
+        if known.as_ref().is_none_or(|known| rule.effect > known.effect) {
+            *known = Some(rule);
+        }
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        let settings = self.settings.take();
+        Settings { default: self.tree_default.take().or(settings.default), ..settings }
+    }
+
+    pub(crate) fn add_when(&self, branches: Vec<Branch>) {
+        let known = std::mem::take(&mut self.when.borrow_mut().branches);
+        let merged = merge::branches(known, branches, &|warning| self.warn(warning));
+        self.when.borrow_mut().branches = merged;
+    }
+
+    pub(crate) fn groups(&self) -> Vec<Group> {
+        let when = self.when.take();
+        let mut groups = self.policies.take();
+        if !when.branches.is_empty() {
+            groups.insert(0, when);
+        }
+        groups
+    }
+
+    /// The sandboxes of the layer, each used one checked to be the defined one.
+    pub(crate) fn sandboxes(&self) -> Result<Vec<clash_policy::Sandbox>> {
+        let known = self.sandboxes.borrow();
+        for (used, span) in self.uses.borrow().iter() {
+            let name = used.name();
+            let defined = known.iter().find(|draft| draft.sandbox.name == name);
+            let same = match (used, defined) {
+                (_, None) => {
+                    let names = known.iter().map(|draft| draft.sandbox.name.as_str());
+                    let hint = match nearest(name, names) {
+                        Some(near) => format!("did you mean `{near}`?"),
+                        None => format!(
+                            "load(\"@clash//sandboxes.star\", \"{name}\") or {name} = sandbox(…)"
+                        ),
+                    };
+                    return Err(Mistake::new(format!("there is no sandbox `{name}`"))
+                        .hint(hint)
+                        .at(span));
+                }
+                (SandboxUse::Named(_), Some(_)) => true,
+                (SandboxUse::Value(used), Some(defined)) => Arc::ptr_eq(used, defined),
+            };
+            if !same {
+                return Err(Mistake::new(format!(
+                    "sandbox `{name}` was changed with update() after this rule was given it"
+                ))
+                .hint("use the sandbox that update() returns everywhere, or give it a new name")
+                .at(span));
+            }
+        }
+        Ok(known.iter().map(|draft| draft.sandbox.clone()).collect())
+    }
+}

@@ -1,0 +1,75 @@
+//! A sandbox while a policy is evaluated: what was said, and what was left to
+//! be filled in by the sandbox it extends or is updated with.
+
+use clash_policy::{Effect, EnvRule, FsRule, Limits, Net, Protect, Sandbox};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    pub(crate) sandbox: Sandbox,
+    /// Which parts were said and are not just how an empty sandbox is.
+    pub(crate) said: Said,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) default: bool,
+    pub(crate) net: bool,
+    pub(crate) protect: bool,
+}
+
+impl Draft {
+    /// What `over` says, and where it says nothing, what is said here. Both lists
+    /// of file rules hold; a rule about the same path replaces the one below.
+    pub(crate) fn overlaid(&self, over: &Self) -> Self {
+        let (base, top) = (&self.sandbox, &over.sandbox);
+        let pick = |said: bool| if said { top } else { base };
+        let said = Said {
+            default: self.said.default || over.said.default,
+            net: self.said.net || over.said.net,
+            protect: self.said.protect || over.said.protect,
+        };
+        let default: Effect = pick(over.said.default).default;
+        let net: Net = pick(over.said.net).net.clone();
+        let protect: Protect = pick(over.said.protect).protect.clone();
+        let doc = if top.doc.is_empty() { base.doc.clone() } else { top.doc.clone() };
+        let mut serve = base.serve.clone();
+        serve.extend(top.serve.iter().filter(|port| !base.serve.contains(port)));
+        let sandbox = Sandbox {
+            name: top.name.clone(),
+            unrestricted: base.unrestricted || top.unrestricted,
+            default,
+            fs: joined_fs(&base.fs, &top.fs),
+            net,
+            serve,
+            env: joined_env(&base.env, &top.env),
+            limits: joined_limits(base.limits, top.limits),
+            protect,
+            doc,
+            span: top.span.clone(),
+        };
+        Self { sandbox, said }
+    }
+}
+
+/// A rule about the same paths and the same capabilities is replaced.
+fn joined_fs(base: &[FsRule], top: &[FsRule]) -> Vec<FsRule> {
+    let replaced = |rule: &FsRule| {
+        top.iter().any(|other| other.pattern == rule.pattern && other.caps.contains(rule.caps))
+    };
+    base.iter().filter(|rule| !replaced(rule)).chain(top).cloned().collect()
+}
+
+fn joined_env(base: &[EnvRule], top: &[EnvRule]) -> Vec<EnvRule> {
+    let replaced = |rule: &EnvRule| top.iter().any(|other| other.name == rule.name);
+    base.iter().filter(|rule| !replaced(rule)).chain(top).cloned().collect()
+}
+
+fn joined_limits(base: Limits, top: Limits) -> Limits {
+    Limits {
+        memory_bytes: top.memory_bytes.or(base.memory_bytes),
+        processes: top.processes.or(base.processes),
+        cpu_seconds: top.cpu_seconds.or(base.cpu_seconds),
+        wall_seconds: top.wall_seconds.or(base.wall_seconds),
+        file_size_bytes: top.file_size_bytes.or(base.file_size_bytes),
+    }
+}

@@ -1,0 +1,180 @@
+//! `expect()`: what a policy promises about itself, checked whenever it is
+//! compiled, on its own with only the built-in rules below it and on an imagined
+//! machine, so that the answer depends on nothing but the policy.
+
+use clash_policy::decide::{Cause, Decision};
+use clash_policy::ir::{self, Ir};
+use clash_policy::path::NoLinks;
+use clash_policy::rule::Layer;
+use clash_policy::tool;
+use clash_policy::{
+    Action, Caps, Effect, Field, FileUse, HostUse, Input, Places, Span, World, decide,
+};
+use starlark::values::Value;
+use starlark::values::dict::DictRef;
+use starlark::values::list::ListRef;
+
+use crate::mistake::{Mistake, Result};
+
+#[derive(Debug)]
+pub(crate) struct Expectation {
+    pub(crate) effect: Effect,
+    pub(crate) sandbox: Option<String>,
+    pub(crate) action: Action,
+    pub(crate) span: Span,
+}
+
+/// What an expectation is about, as it was written.
+pub(crate) struct About<'v> {
+    pub(crate) script: Option<&'v str>,
+    pub(crate) tool: Option<&'v str>,
+    pub(crate) path: Option<&'v str>,
+    pub(crate) url: Option<&'v str>,
+    pub(crate) input: Option<Value<'v>>,
+    pub(crate) mode: &'v str,
+    pub(crate) agent: &'v str,
+}
+
+impl About<'_> {
+    pub(crate) fn action(&self) -> Result<Action> {
+        let input = match (self.script, self.path, self.url, self.input) {
+            (Some(script), None, None, None) => Input::Script(script.to_owned()),
+            (None, Some(path), None, None) => self.file(path)?,
+            (None, None, Some(url), None) => Input::Hosts(vec![host(url)]),
+            (None, None, None, Some(input)) => Input::Fields(fields(input)?),
+            (None, None, None, None) if self.tool.is_some() => Input::Fields(Vec::new()),
+            _ => {
+                return Err(Mistake::new("expect() is about one action")
+                    .hint("give a command, or a tool with its path, url or input"));
+            }
+        };
+        let fallback = match &input {
+            Input::Script(_) => "Bash",
+            Input::Files(_) => "Read",
+            Input::Hosts(_) => "WebFetch",
+            Input::Fields(_) => "",
+        };
+        let (tool, _) = tool::canonical(self.tool.unwrap_or(fallback));
+        if tool.is_empty() {
+            return Err(Mistake::new("expect() with an input needs the name of the tool"));
+        }
+        let (agent, mode) = (self.agent.to_owned(), self.mode.to_owned());
+        Ok(Action { agent, tool: tool.to_owned(), mode, input })
+    }
+
+    fn file(&self, path: &str) -> Result<Input> {
+        let places = Places::imagined();
+        let path = if path.starts_with(['/', '$', '~']) {
+            places.expand(path)
+        } else {
+            places.expand(&format!("$PWD/{path}"))
+        };
+        let path = path.map_err(|error| Mistake::new(error.to_string()))?;
+        let needs = match tool::canonical(self.tool.unwrap_or("Read")).0 {
+            "Read" | "Glob" | "Grep" | "LS" => Caps::READ,
+            "Write" => Caps::WRITE.union(Caps::CREATE),
+            _ => Caps::READ.union(Caps::WRITE),
+        };
+        Ok(Input::Files(vec![FileUse { path, needs, caseless: false }]))
+    }
+}
+
+fn host(url: &str) -> HostUse {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
+    let host = rest.split(['/', '?', '#', ':']).next().unwrap_or(rest).to_ascii_lowercase();
+    HostUse { host, port: if scheme == "http" { 80 } else { 443 } }
+}
+
+fn fields(value: Value<'_>) -> Result<Vec<Field>> {
+    let mut fields = Vec::new();
+    flatten("", value, &mut fields)?;
+    Ok(fields)
+}
+
+fn flatten(name: &str, value: Value<'_>, fields: &mut Vec<Field>) -> Result<()> {
+    if let Some(dict) = DictRef::from_value(value) {
+        for (key, value) in dict.iter() {
+            let key = key
+                .unpack_str()
+                .ok_or_else(|| Mistake::new(format!("`{}` is no name of a field", key.to_str())))?;
+            let name = if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") };
+            flatten(&name, value, fields)?;
+        }
+        return Ok(());
+    }
+    if name.is_empty() {
+        return Err(Mistake::new(format!("input is a dict of fields, found {}", value.get_type())));
+    }
+    if let Some(list) = ListRef::from_value(value) {
+        return list.iter().try_for_each(|item| flatten(name, item, fields));
+    }
+    let text = match value.unpack_bool() {
+        Some(on) => on.to_string(),
+        None => value.to_str(),
+    };
+    match fields.iter_mut().find(|field| field.name == name) {
+        Some(field) => field.values.push(text),
+        None => fields.push(Field { name: name.to_owned(), values: vec![text] }),
+    }
+    Ok(())
+}
+
+/// Checks what a layer expects of itself.
+pub(crate) fn check(
+    expectations: &[Expectation],
+    layer: &Layer,
+    built_in: Option<&Layer>,
+) -> Result<()> {
+    if expectations.is_empty() {
+        return Ok(());
+    }
+    // What a policy means is what it means to those who trust it.
+    let layer = Layer { trusted: true, ..layer.clone() };
+    let layers: Vec<Layer> = [layer].into_iter().chain(built_in.cloned()).collect();
+    let image = ir::encode(&layers, &[], 0);
+    let places = Places::imagined();
+    let world = World { places: &places, links: &NoLinks, baseline: &[], cage: &[] };
+    for expected in expectations {
+        let opened = Ir::open(&image, 0).map_err(|error| Mistake::new(error.to_string()))?;
+        let decision = decide(opened, &expected.action, &world)
+            .map_err(|error| Mistake::new(error.to_string()).at(&expected.span))?;
+        compare(expected, &decision)?;
+    }
+    Ok(())
+}
+
+fn compare(expected: &Expectation, decision: &Decision) -> Result<()> {
+    let failed = |what: String| Err(Mistake::new(what).hint(why(decision)).at(&expected.span));
+    if decision.effect != expected.effect {
+        return failed(format!("expected {}, but it is {}", expected.effect, decision.effect));
+    }
+    let sandbox = decision.sandbox.as_ref().map(|sandbox| sandbox.name.as_str());
+    match &expected.sandbox {
+        Some(name) if sandbox != Some(name) => {
+            failed(format!("expected sandbox {name}, but it is {}", sandbox.unwrap_or("none")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn why(decision: &Decision) -> String {
+    if let Some(conflict) = &decision.conflict {
+        let (first, second) = (&conflict.first, &conflict.second);
+        return format!("`{}` and `{}` belong in different sandboxes", first.0, second.0);
+    }
+    let Some(part) = decision.decisive() else { return String::new() };
+    if let Some(judged) = part.judged.as_ref().filter(|judged| judged.effect == part.effect)
+        && let Some((pattern, span)) = &judged.rule
+    {
+        return format!("{pattern} at {span} decides");
+    }
+    match &part.cause {
+        Cause::Rule { span, trail, doubtful, .. } => {
+            let may = if *doubtful { ", which may match," } else { "" };
+            format!("the rule {} at {span}{may} decides", trail.join(" > "))
+        }
+        Cause::Default { span, .. } => format!("no rule matches; the default is at {span}"),
+        Cause::Inert => "it runs no program".to_owned(),
+        Cause::Cage => "it is out of reach of every sandbox".to_owned(),
+    }
+}

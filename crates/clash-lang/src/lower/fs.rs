@@ -1,0 +1,238 @@
+//! The file rules of a sandbox: path keys and what they mean.
+
+use clash_policy::{Caps, Effect, FsRule, PathPattern, Span};
+use starlark::values::Value;
+use starlark::values::dict::DictRef;
+
+use super::net::tree_entry;
+use super::{alternatives, dict_entries, effect};
+use crate::draft::Draft;
+use crate::mistake::{Mistake, Result};
+use crate::nearest::nearest;
+use crate::value::{EffectValue, KeyValue};
+
+/// The `fs` of a sandbox.
+pub(crate) fn fs_rules(value: Value<'_>, place: &Span) -> Result<Vec<FsRule>> {
+    let mut rules = Vec::new();
+    for (key, then) in dict_entries(value, "a dict of paths and effects")? {
+        entry(key, then, "", place, &mut rules)?;
+    }
+    Ok(rules)
+}
+
+/// The older form of a sandbox: files, hosts and the default in one dict.
+pub(crate) fn sandbox_tree(value: Value<'_>, place: &Span, draft: &mut Draft) -> Result<()> {
+    for (key, then) in dict_entries(value, "a dict of paths, hosts and effects")? {
+        if matches!(KeyValue::from_value(key), Some(KeyValue::Default)) {
+            draft.sandbox.default = sandbox_default(then, place)?;
+            draft.said.default = true;
+        } else if !tree_entry(key, then, place, draft)? {
+            entry(key, then, "", place, &mut draft.sandbox.fs)?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn sandbox_default(value: Value<'_>, place: &Span) -> Result<Effect> {
+    let effect = effect(value, place)?;
+    if effect.cow || effect.caps.is_some() {
+        return Err(Mistake::new("the default of a sandbox is allow(), ask() or deny()")
+            .at(&effect.span)
+            .hint("for single capabilities name a path: fs = {\"/\": allow(\"r\")}"));
+    }
+    Ok(effect.effect)
+}
+
+fn entry(
+    key: Value<'_>,
+    then: Value<'_>,
+    base: &str,
+    place: &Span,
+    rules: &mut Vec<FsRule>,
+) -> Result<()> {
+    for key in alternatives(key)? {
+        if DictRef::from_value(then).is_some() {
+            let inner = join(base, directory(key)?)?;
+            for (key, then) in dict_entries(then, "a dict of paths and effects")? {
+                entry(key, then, &inner, place, rules)?;
+            }
+            continue;
+        }
+        let EffectValue { effect, cow, caps, sandbox, span, .. } = effect(then, place)?;
+        if sandbox.is_some() {
+            return Err(Mistake::new("a file rule has no sandbox of its own").at(&span));
+        }
+        let caps = caps.unwrap_or(Caps::ALL);
+        rules.push(FsRule { pattern: path_pattern(key, base)?, effect, caps, cow, span });
+    }
+    Ok(())
+}
+
+/// A key that other paths are written below.
+fn directory(key: Value<'_>) -> Result<&str> {
+    match (key.unpack_str(), KeyValue::from_value(key)) {
+        (Some(path), _) => Ok(path),
+        (_, Some(KeyValue::Subpath { path, follow_worktrees: false })) => Ok(path),
+        _ => Err(Mistake::new(format!("`{}` cannot have paths below it", key.to_str()))
+            .hint("only a plain path can: \"$HOME\": {…}")
+            .near(key.to_str())),
+    }
+}
+
+fn join(base: &str, path: &str) -> Result<String> {
+    let rooted = path.starts_with(['/', '$', '~']);
+    if path.split('/').any(|part| part == "..") {
+        return Err(Mistake::new(format!("`{path}` climbs with `..`"))
+            .hint("write where it leads")
+            .near(path));
+    }
+    let joined = match (base.is_empty(), rooted) {
+        (true, true) if path.trim_end_matches('/').is_empty() => "/".to_owned(),
+        (true, true) => path.trim_end_matches('/').to_owned(),
+        (false, false) => {
+            format!("{}/{}", base.trim_end_matches('/'), path.trim_end_matches('/'))
+        }
+        (true, false) => {
+            return Err(Mistake::new(format!("`{path}` is a relative path"))
+                .hint(format!("start it with $PWD, $HOME, $TMPDIR or /: \"$PWD/{path}\""))
+                .near(path));
+        }
+        (false, true) => {
+            return Err(Mistake::new(format!(
+                "`{path}` is absolute, but it is written below `{base}`"
+            ))
+            .near(path));
+        }
+    };
+    check_variable(&joined)?;
+    Ok(joined)
+}
+
+/// A path can start with a variable that clash knows, and hold no other.
+fn check_variable(path: &str) -> Result<()> {
+    let Some(named) = path.strip_prefix('$') else { return Ok(()) };
+    let end = named.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(named.len());
+    let (name, rest) = named.split_at_checked(end).unwrap_or((named, ""));
+    let known: Vec<&str> = clash_policy::path::variables().collect();
+    if !known.contains(&name) {
+        let mistake = Mistake::new(format!("`${name}` is no variable of a policy")).near(path);
+        return Err(match nearest(name, known.iter().copied()) {
+            Some(near) => mistake.hint(format!("did you mean `${near}`?")),
+            None => mistake.hint(format!("known are ${}", known.join(", $"))),
+        });
+    }
+    if !rest.is_empty() && !rest.starts_with('/') {
+        return Err(Mistake::new(format!("`${name}` is followed by `{rest}`"))
+            .hint("a slash comes after a variable")
+            .near(path));
+    }
+    Ok(())
+}
+
+/// A path key of a sandbox or below a file tool.
+pub(super) fn path_pattern(key: Value<'_>, base: &str) -> Result<PathPattern> {
+    if let Some(path) = key.unpack_str() {
+        return string_pattern(path, base);
+    }
+    match KeyValue::from_value(key) {
+        Some(KeyValue::Subpath { path, follow_worktrees }) => Ok(PathPattern::Subpath {
+            path: join(base, path)?,
+            follow_worktrees: *follow_worktrees,
+        }),
+        Some(KeyValue::Literal(path)) => Ok(PathPattern::Literal(join(base, path)?)),
+        Some(KeyValue::Glob { pattern, follow_worktrees }) => {
+            glob_pattern(pattern, base, *follow_worktrees)
+        }
+        Some(KeyValue::Regex(pattern)) => {
+            let regex = crate::regex::compile(pattern)?;
+            let prefix = if base.is_empty() { "/".to_owned() } else { base.to_owned() };
+            Ok(PathPattern::Regex { prefix, regex })
+        }
+        _ => Err(Mistake::new(format!("`{}` cannot be a path key", key.to_str()))
+            .hint("path keys are strings, subpath(), literal(), glob() and regex()")
+            .near(key.to_str())),
+    }
+}
+
+/// A plain string is the path and everything below it.
+pub(super) fn string_pattern(path: &str, base: &str) -> Result<PathPattern> {
+    if path.contains(['*', '?']) {
+        return Err(Mistake::new(format!("`{path}` holds a wildcard but is a plain string"))
+            .hint(format!("write glob(\"{path}\"), or literal(\"{path}\")"))
+            .near(path));
+    }
+    Ok(PathPattern::Subpath { path: join(base, path)?, follow_worktrees: false })
+}
+
+/// `x/**` is the subtree, `x/*` the children; anything else stays a pattern
+/// below its last fixed directory.
+fn glob_pattern(pattern: &str, base: &str, follow_worktrees: bool) -> Result<PathPattern> {
+    possible(pattern)?;
+    let subtree = |path: String| Ok(PathPattern::Subpath { path, follow_worktrees });
+    match pattern {
+        "**" | "**/*" if !base.is_empty() => return subtree(base.to_owned()),
+        "*" if !base.is_empty() => return Ok(PathPattern::Children(base.to_owned())),
+        "*/**" | "**" | "/**" if base.is_empty() => return subtree("/".to_owned()),
+        _ => {}
+    }
+    let wild = |text: &str| text.contains(['*', '?']);
+    let pattern =
+        pattern.strip_suffix("/**/*").map_or(pattern.to_owned(), |dir| format!("{dir}/**"));
+    match pattern.rsplit_once('/') {
+        Some((dir, "**")) if !wild(dir) => return subtree(join(base, dir)?),
+        Some((dir, "*")) if !wild(dir) => return Ok(PathPattern::Children(join(base, dir)?)),
+        _ if !wild(&pattern) => return Ok(PathPattern::Literal(join(base, &pattern)?)),
+        _ => {}
+    }
+    if follow_worktrees {
+        return Err(Mistake::new(format!("`{pattern}` is no directory that could be a worktree"))
+            .near(pattern));
+    }
+    let mut fixed: Vec<&str> = Vec::new();
+    let mut rest = pattern.as_str();
+    while let Some((first, tail)) = rest.split_once('/')
+        && !wild(first)
+    {
+        fixed.push(first);
+        rest = tail;
+    }
+    let prefix = match (fixed.as_slice(), base.is_empty()) {
+        ([], false) => base.to_owned(),
+        // A pattern for names alone is meant anywhere.
+        ([], true) if rest.starts_with("**/") => "/".to_owned(),
+        ([""], true) => "/".to_owned(),
+        _ => join(base, &fixed.join("/"))?,
+    };
+    Ok(PathPattern::Glob { prefix, pattern: rest.to_owned() })
+}
+
+/// A glob that no path can match is a mistake.
+fn possible(pattern: &str) -> Result<()> {
+    let wrong = |why: &str| {
+        Err(Mistake::new(format!("`{pattern}` can match no path: {why}")).near(pattern))
+    };
+    let inner = pattern.strip_prefix('/').unwrap_or(pattern);
+    let inner = inner.strip_suffix('/').unwrap_or(inner);
+    if inner.is_empty() {
+        return wrong("it is empty");
+    }
+    for part in inner.split('/') {
+        match part {
+            "" => return wrong("it holds an empty name"),
+            "." | ".." => return wrong("it holds `.` or `..`"),
+            "**" => {}
+            _ if part.contains("**") => {
+                return wrong("`**` stands alone between slashes; within a name use `*`");
+            }
+            _ => {}
+        }
+    }
+    if pattern.contains(['[', '{']) {
+        return Err(Mistake::new(format!(
+            "`{pattern}` holds brackets, which globs here do not know"
+        ))
+        .hint("write a tuple of globs, or regex()")
+        .near(pattern));
+    }
+    Ok(())
+}

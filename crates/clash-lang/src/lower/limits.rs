@@ -1,0 +1,140 @@
+//! `env`, `limits`, `protect` of a sandbox.
+
+use clash_policy::{Effect, EnvRule, Limits, Span};
+use starlark::values::Value;
+use starlark::values::list::ListRef;
+
+use super::{alternatives, dict_entries, effect};
+use crate::mistake::{Mistake, Result};
+use crate::nearest::nearest;
+use crate::value::KeyValue;
+
+pub(crate) fn env(value: Value<'_>, place: &Span) -> Result<Vec<EnvRule>> {
+    let mut rules = Vec::new();
+    for (key, then) in dict_entries(value, "a dict of variables and effects")? {
+        let effect = effect(then, place)?;
+        if effect.effect == Effect::Ask {
+            return Err(Mistake::new("a variable is passed on or not: ask() cannot be answered")
+                .at(&effect.span)
+                .hint("use allow() or deny()"));
+        }
+        for key in alternatives(key)? {
+            let name = match (key.unpack_str(), KeyValue::from_value(key)) {
+                (Some(name), _) => name.to_owned(),
+                (_, Some(KeyValue::Glob { pattern, .. })) => pattern.clone(),
+                (_, Some(KeyValue::Default)) => "*".to_owned(),
+                _ => {
+                    return Err(Mistake::new(format!("`{}` is no variable", key.to_str()))
+                        .hint("write its name, with * for any part of it: \"AWS_*\""));
+                }
+            };
+            let usable = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '*' | '?');
+            if name.is_empty() || !name.chars().all(usable) {
+                return Err(Mistake::new(format!("`{name}` is no name of a variable")).near(name));
+            }
+            rules.push(EnvRule { name, effect: effect.effect, span: effect.span.clone() });
+        }
+    }
+    Ok(rules)
+}
+
+pub(crate) fn limits(value: Value<'_>) -> Result<Limits> {
+    let mut limits = Limits::default();
+    for (key, then) in dict_entries(value, "a dict of limits")? {
+        let name = key.unpack_str().unwrap_or_default();
+        let place = match name {
+            "memory" => &mut limits.memory_bytes,
+            "processes" => &mut limits.processes,
+            "cpu" => &mut limits.cpu_seconds,
+            "wall" => &mut limits.wall_seconds,
+            "file_size" => &mut limits.file_size_bytes,
+            _ => return Err(unknown_limit(&key.to_str())),
+        };
+        let amount = match (then.unpack_i32(), then.unpack_str()) {
+            (Some(number), _) => u64::try_from(number).ok().filter(|number| *number > 0),
+            (None, Some(text)) => amount(name, text),
+            (None, None) => None,
+        };
+        *place = Some(amount.ok_or_else(|| {
+            let hint = match name {
+                "memory" | "file_size" => "a size is \"512M\", \"4G\" or a number of bytes",
+                "processes" => "a number of processes is 500",
+                _ => "a time is \"30s\", \"10m\", \"2h\" or a number of seconds",
+            };
+            let text = then.to_str();
+            Mistake::new(format!("`{text}` is no limit for {name}")).hint(hint).near(text)
+        })?);
+    }
+    Ok(limits)
+}
+
+fn unknown_limit(name: &str) -> Mistake {
+    let known = Limits::default().named().map(|(name, _)| name);
+    let mistake = Mistake::new(format!("there is no limit `{name}`")).near(name);
+    match nearest(name, known) {
+        Some(near) => mistake.hint(format!("did you mean `{near}`?")),
+        None => mistake.hint(format!("limits are {}", known.join(", "))),
+    }
+}
+
+fn amount(limit: &str, text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at_checked(digits)?;
+    let unit: u64 = match (limit, unit) {
+        (_, "") => 1,
+        ("memory" | "file_size", "K" | "k") => 1 << 10,
+        ("memory" | "file_size", "M") => 1 << 20,
+        ("memory" | "file_size", "G") => 1 << 30,
+        ("memory" | "file_size", "T") => 1 << 40,
+        ("cpu" | "wall", "s") => 1,
+        ("cpu" | "wall", "m") => 60,
+        ("cpu" | "wall", "h") => 3600,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit).filter(|amount| *amount > 0)
+}
+
+/// The paths of `protect` and `unprotect`: names inside writable trees.
+pub(crate) fn relative_paths(value: Value<'_>, argument: &str) -> Result<Vec<String>> {
+    let list = ListRef::from_value(value).ok_or_else(|| {
+        Mistake::new(format!("{argument} takes a list of paths, found `{}`", value.to_str()))
+            .hint(format!("{argument} = [\".husky\", \"scripts/deploy.sh\"]"))
+    })?;
+    list.iter()
+        .map(|item| {
+            let text = item.unpack_str().unwrap_or_default();
+            let inside = !text.is_empty()
+                && !text.starts_with(['/', '$', '~'])
+                && text.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
+            inside.then(|| text.to_owned()).ok_or_else(|| {
+                Mistake::new(format!("`{}` is no path inside a project", item.to_str()))
+                    .hint("write it relative to the tree it is in: \".husky\"")
+                    .near(item.to_str())
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_have_their_units() {
+        assert_eq!(amount("memory", "4G"), Some(4 << 30));
+        assert_eq!(amount("cpu", "10m"), Some(600));
+        assert_eq!(amount("processes", "500"), Some(500));
+        for (limit, text) in [
+            ("memory", "4m"),
+            ("memory", "G"),
+            ("cpu", "10G"),
+            ("wall", "-1"),
+            ("processes", "5k"),
+            ("memory", "99999999999G"),
+            ("memory", "0"),
+            ("cpu", "é"),
+        ] {
+            assert_eq!(amount(limit, text), None, "{limit} {text}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! From Starlark values to rules: which key means what in which place.
+
+mod fs;
+mod limits;
+mod net;
+mod tree;
+
+use clash_policy::rule::Rule;
+use clash_policy::{Effect, Span};
+use starlark::values::Value;
+use starlark::values::dict::DictRef;
+use starlark::values::tuple::TupleRef;
+
+use crate::collected::Collected;
+use crate::mistake::{Mistake, Result};
+use crate::value::{EffectValue, SandboxUse, SandboxValue};
+
+pub(crate) use fs::{fs_rules, sandbox_default, sandbox_tree};
+pub(crate) use limits::{env, limits, relative_paths};
+pub(crate) use net::{net, port};
+pub(crate) use tree::tree;
+
+/// The call that is being read, and what the policy has said so far.
+pub(crate) struct Scope<'a> {
+    pub(crate) span: &'a Span,
+    pub(crate) collected: &'a Collected,
+}
+
+/// An effect, called (`allow()`) or as the bare name (`allow`).
+pub(crate) fn effect(value: Value<'_>, place: &Span) -> Result<EffectValue> {
+    if let Some(effect) = EffectValue::from_value(value) {
+        return Ok(effect.clone());
+    }
+    let text = value.to_str();
+    let named = match text.as_str() {
+        "allow" => Some(Effect::Allow),
+        "ask" => Some(Effect::Ask),
+        "deny" => Some(Effect::Deny),
+        _ => None,
+    };
+    let is_function = value.get_type() == "function";
+    match named {
+        Some(effect) if is_function => Ok(EffectValue::bare(effect, place)),
+        Some(_) => Err(not_an_effect(value).hint(format!("without quotes: {text}()")).near(text)),
+        None if is_function && text == "cow" => {
+            Ok(EffectValue { cow: true, ..EffectValue::bare(Effect::Allow, place) })
+        }
+        None => Err(not_an_effect(value)),
+    }
+}
+
+fn not_an_effect(value: Value<'_>) -> Mistake {
+    if value.is_none() {
+        return Mistake::new("a key has no effect")
+            .hint("an effect is allow(…), deny(…) or ask(…)");
+    }
+    Mistake::new(format!("expected an effect, found {} `{}`", value.get_type(), value.to_str()))
+        .hint("an effect is allow(…), deny(…) or ask(…)")
+        .near(value.to_str())
+}
+
+/// A leaf of a tree.
+pub(crate) fn rule(value: Value<'_>, scope: &Scope<'_>) -> Result<Rule> {
+    let effect = effect(value, scope.span)?;
+    if effect.cow {
+        return Err(Mistake::new("cow() belongs to the file rules of a sandbox")
+            .at(&effect.span)
+            .hint("write allow(sandbox = …) here and cow() inside sandbox(fs = {…})"));
+    }
+    if effect.caps.is_some() {
+        return Err(Mistake::new(
+            "capabilities belong to the file rules of a sandbox, not to a rule",
+        )
+        .at(&effect.span)
+        .hint("write allow(sandbox = …) here and allow(\"rx\") inside sandbox(fs = {…})"));
+    }
+    let sandbox = effect.sandbox.as_ref().map(|used| scope.collected.using(used, &effect.span));
+    Ok(Rule { effect: effect.effect, sandbox, reason: effect.reason, span: effect.span })
+}
+
+pub(crate) fn sandbox_arg(value: Value<'_>) -> Result<SandboxUse> {
+    if let Some(sandbox) = SandboxValue::from_value(value) {
+        return Ok(SandboxUse::Value(sandbox.0.clone()));
+    }
+    match value.unpack_str() {
+        Some(name) => Ok(SandboxUse::Named(name.to_owned())),
+        None => Err(Mistake::new(format!(
+            "expected a sandbox, found {} `{}`",
+            value.get_type(),
+            value.to_str()
+        ))
+        .hint("a sandbox is sandbox(…), or loaded: load(\"@clash//sandboxes.star\", \"project\")")),
+    }
+}
+
+fn dict_entries<'v>(value: Value<'v>, what: &str) -> Result<Vec<(Value<'v>, Value<'v>)>> {
+    let dict = DictRef::from_value(value).ok_or_else(|| {
+        Mistake::new(format!("expected {what}, found {} `{}`", value.get_type(), value.to_str()))
+            .near(value.to_str())
+    })?;
+    Ok(dict.iter().collect())
+}
+
+/// The alternatives of a tuple key, or the key itself.
+fn alternatives(key: Value<'_>) -> Result<Vec<Value<'_>>> {
+    let Some(tuple) = TupleRef::from_value(key) else { return Ok(vec![key]) };
+    let several: Vec<Value<'_>> = tuple.iter().collect();
+    if several.is_empty() {
+        return Err(Mistake::new("an empty tuple matches nothing"));
+    }
+    Ok(several)
+}

@@ -1,0 +1,371 @@
+//! The tree given to `when()` and `policy()`.
+
+use clash_policy::HostPattern;
+use clash_policy::rule::{Branch, Key, Node, ONLY_HOST, Pattern, Subject};
+use clash_policy::tool::{self, Kind};
+use starlark::values::Value;
+use starlark::values::dict::DictRef;
+
+use super::fs::{path_pattern, string_pattern};
+use super::net::host_pattern;
+use super::{Scope, alternatives, dict_entries, rule};
+use crate::diagnostic::Warning;
+use crate::merge;
+use crate::mistake::{Mistake, Result};
+use crate::names;
+use crate::nearest::nearest;
+use crate::value::{KeyValue, Text};
+
+/// What the keys of a tree are compared with at one depth.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Tools, modes and agents.
+    Top,
+    /// Below `Bash`: the words of a command.
+    Words,
+    /// Below `WebFetch`: host names.
+    Hosts,
+    /// Below `Read`, `Write`, …: paths.
+    Paths,
+    /// Below any other tool: the fields of its input.
+    Fields,
+    /// Below a field: its values.
+    Values,
+    /// Below a value: nothing more to compare but another field.
+    Nothing,
+}
+
+impl Place {
+    fn below(kind: Kind) -> Self {
+        match kind {
+            Kind::Shell => Self::Words,
+            Kind::File => Self::Paths,
+            Kind::Host => Self::Hosts,
+            Kind::Other => Self::Fields,
+        }
+    }
+}
+
+/// The keys one entry stands for, outermost first, and what comes below them.
+struct Path {
+    keys: Vec<Key>,
+    below: Place,
+}
+
+impl Path {
+    fn one(subject: Subject, pattern: Pattern, below: Place) -> Self {
+        Self { keys: vec![Key { subject, patterns: vec![pattern] }], below }
+    }
+}
+
+/// Reads a whole tree. `default()` at its root is what holds where no rule
+/// matches, and no rule.
+pub(crate) fn tree(value: Value<'_>, scope: &Scope<'_>) -> Result<Vec<Branch>> {
+    let mut out = Vec::new();
+    for (key, then) in dict_entries(value, "a dict of keys and effects")? {
+        let is_default = matches!(KeyValue::from_value(key), Some(KeyValue::Default));
+        if is_default && DictRef::from_value(then).is_none() {
+            scope.collected.fall_back_to(rule(then, scope)?);
+        } else {
+            entry(key, then, Place::Top, scope, &mut out)?;
+        }
+    }
+    Ok(out)
+}
+
+fn branches(value: Value<'_>, at: Place, scope: &Scope<'_>) -> Result<Vec<Branch>> {
+    let mut out = Vec::new();
+    for (key, then) in dict_entries(value, "a dict of keys and effects")? {
+        entry(key, then, at, scope, &mut out)?;
+    }
+    Ok(out)
+}
+
+fn entry(
+    key: Value<'_>,
+    then: Value<'_>,
+    at: Place,
+    scope: &Scope<'_>,
+    out: &mut Vec<Branch>,
+) -> Result<()> {
+    for Path { keys, below } in paths(key, at, scope)? {
+        let then = if DictRef::from_value(then).is_some() {
+            Node::Tree(branches(then, below, scope)?)
+        } else {
+            Node::Rule(rule(then, scope)?)
+        };
+        let known = std::mem::take(out);
+        let warn = |warning| scope.collected.warn(warning);
+        *out = merge::branches(known, vec![nest(keys, then)?], &warn);
+    }
+    Ok(())
+}
+
+/// Wraps a node in its keys, innermost last.
+fn nest(keys: Vec<Key>, then: Node) -> Result<Branch> {
+    let mut keys = keys.into_iter().rev();
+    let last = keys.next().ok_or_else(|| Mistake::new("a key is empty"))?;
+    let inner = Branch { key: last, then };
+    Ok(keys.fold(inner, |below, key| Branch { key, then: Node::Tree(vec![below]) }))
+}
+
+/// A string with spaces is several keys deep, and a tuple of such strings is
+/// several entries; alternatives of one word stay one key.
+fn paths(key: Value<'_>, at: Place, scope: &Scope<'_>) -> Result<Vec<Path>> {
+    let mut together: Vec<Path> = Vec::new();
+    for alternative in alternatives(key)? {
+        for path in path(alternative, at, scope)? {
+            let alike = |known: &&mut Path| match (known.keys.as_slice(), path.keys.as_slice()) {
+                ([known_key], [key]) => {
+                    known_key.subject == key.subject && known.below == path.below
+                }
+                _ => false,
+            };
+            match together.iter_mut().find(alike) {
+                Some(known) => {
+                    for (known, key) in known.keys.iter_mut().zip(path.keys) {
+                        known.patterns.extend(key.patterns);
+                    }
+                }
+                None => together.push(path),
+            }
+        }
+    }
+    Ok(together)
+}
+
+fn path(key: Value<'_>, at: Place, scope: &Scope<'_>) -> Result<Vec<Path>> {
+    if let Some(text) = key.unpack_str() {
+        return string_path(text, at, scope).map(|path| vec![path]);
+    }
+    let Some(named) = KeyValue::from_value(key) else {
+        return Err(Mistake::new(format!("`{}` cannot be a key here", key.to_str()))
+            .hint(
+                "keys are strings, tuples of strings, tool(), mode(), agent(), glob(), regex(), \
+                 default()",
+            )
+            .near(key.to_str()));
+    };
+    let one = |subject, pattern, below| Ok(vec![Path::one(subject, pattern, below)]);
+    match (named, at) {
+        (KeyValue::Mode(name), _) => mode(name, at, scope),
+        (KeyValue::Agent(name), _) => one(Subject::Agent, agent(name, scope), at),
+        (KeyValue::Tool(names), Place::Top) => {
+            names.iter().map(|name| tool_key(name, scope)).collect()
+        }
+        (KeyValue::Tool(_), _) => Err(Mistake::new("tool() is a key of the root of a tree")),
+        (KeyValue::Default, _) => one(rest_of(at)?, Pattern::Any, at),
+        (KeyValue::Glob { pattern, .. }, _) if pattern == "**" => {
+            one(rest_of(at)?, Pattern::Any, at)
+        }
+        (KeyValue::Glob { pattern, .. }, Place::Top) => {
+            tool_key(&Text::Glob(pattern.clone()), scope).map(|path| vec![path])
+        }
+        (KeyValue::Regex(pattern), Place::Top) => {
+            tool_key(&Text::Regex(pattern.clone()), scope).map(|path| vec![path])
+        }
+        (KeyValue::Literal(name), Place::Top) => {
+            tool_key(&Text::Literal(name.clone()), scope).map(|path| vec![path])
+        }
+        (KeyValue::End, Place::Words) => {
+            one(Subject::End, Pattern::Literal(String::new()), Place::Nothing)
+        }
+        (KeyValue::Glob { pattern, .. }, Place::Words) => {
+            one(word_subject(pattern), wildcard(pattern)?, at)
+        }
+        (KeyValue::Regex(pattern), Place::Words) => {
+            one(word_subject(pattern), Pattern::Regex(crate::regex::compile(pattern)?), at)
+        }
+        (KeyValue::Literal(text), Place::Words) => {
+            one(word_subject(text), Pattern::Literal(text.clone()), at)
+        }
+        (KeyValue::Domain(name), Place::Hosts) => {
+            one(Subject::Host, host(name, false)?, Place::Nothing)
+        }
+        (KeyValue::Exact(name) | KeyValue::Literal(name), Place::Hosts) => {
+            one(Subject::Host, host(name, true)?, Place::Nothing)
+        }
+        (KeyValue::Glob { pattern, .. }, Place::Hosts) => {
+            one(Subject::Host, wildcard(&pattern.to_ascii_lowercase())?, Place::Nothing)
+        }
+        (KeyValue::Regex(pattern), Place::Hosts) => {
+            one(Subject::Host, Pattern::Regex(crate::regex::compile(pattern)?), Place::Nothing)
+        }
+        (KeyValue::Localhost(ports), Place::Hosts) if ports.is_empty() => {
+            one(Subject::Host, Pattern::Host(HostPattern::Localhost), Place::Nothing)
+        }
+        (
+            KeyValue::Subpath { .. }
+            | KeyValue::Literal(_)
+            | KeyValue::Glob { .. }
+            | KeyValue::Regex(_),
+            Place::Paths,
+        ) => one(Subject::Path, Pattern::Path(path_pattern(key, "")?), Place::Nothing),
+        (KeyValue::Glob { pattern, .. }, Place::Values) => {
+            one(Subject::Value, wildcard(pattern)?, Place::Fields)
+        }
+        (KeyValue::Regex(pattern), Place::Values) => {
+            one(Subject::Value, Pattern::Regex(crate::regex::compile(pattern)?), Place::Fields)
+        }
+        (KeyValue::Literal(text), Place::Values) => {
+            one(Subject::Value, Pattern::Literal(text.clone()), Place::Fields)
+        }
+        (key, _) => Err(misplaced(&key.to_string(), at)),
+    }
+}
+
+/// What `default()` and `glob("**")` stand for at a place.
+fn rest_of(at: Place) -> Result<Subject> {
+    match at {
+        Place::Top => Ok(Subject::Tool),
+        Place::Words => Ok(Subject::Word),
+        Place::Hosts => Ok(Subject::Host),
+        Place::Paths => Ok(Subject::Path),
+        Place::Fields => Ok(Subject::Field),
+        Place::Values => Ok(Subject::Value),
+        Place::Nothing => Err(Mistake::new("nothing more is compared here: give an effect")),
+    }
+}
+
+fn misplaced(key: &str, at: Place) -> Mistake {
+    let hint = match at {
+        Place::Top => "at the root of a tree stand tools, mode() and agent()",
+        Place::Words => "below Bash stand words of commands: strings, glob(), regex(), end()",
+        Place::Hosts => "below WebFetch stand hosts: strings, exact(), domain(), localhost()",
+        Place::Paths => "below a file tool stand paths: strings, subpath(), literal(), glob()",
+        Place::Fields => "below this tool stand the names of fields of its input",
+        Place::Values => "below a field stand its values: strings, glob(), regex()",
+        Place::Nothing => "nothing more is compared here: give an effect",
+    };
+    Mistake::new(format!("`{key}` cannot be a key here")).hint(hint).near(key)
+}
+
+fn string_path(text: &str, at: Place, scope: &Scope<'_>) -> Result<Path> {
+    let one = |subject, pattern, below| Ok(Path::one(subject, pattern, below));
+    if text.trim().is_empty() && at != Place::Values {
+        return Err(Mistake::new("a key is empty"));
+    }
+    match at {
+        Place::Top => tool_key(&Text::Literal(text.to_owned()), scope),
+        Place::Words => words(text),
+        Place::Hosts => one(Subject::Host, host(text, false)?, Place::Nothing),
+        Place::Paths => {
+            one(Subject::Path, Pattern::Path(string_pattern(text, "")?), Place::Nothing)
+        }
+        Place::Fields => one(Subject::Field, Pattern::Literal(text.to_owned()), Place::Values),
+        Place::Values => one(Subject::Value, wildcard(text)?, Place::Fields),
+        Place::Nothing => Err(misplaced(text, at)),
+    }
+}
+
+/// The words of a key, each one level deep.
+fn words(text: &str) -> Result<Path> {
+    let mut keys = Vec::new();
+    for (at, word) in text.split_whitespace().enumerate() {
+        if let Some(operator) = ["&&", "||", ";", "|", "&", ">", "<"].iter().find(|o| **o == word) {
+            return Err(Mistake::new(format!("`{operator}` in `{text}` joins commands"))
+                .hint("a key is about one command; each command of a script is decided on its own")
+                .near(text));
+        }
+        if at == 0 && word.contains('/') && !word.contains('*') {
+            let name = word.rsplit('/').next().unwrap_or(word);
+            return Err(Mistake::new(format!("`{word}` can match no command"))
+                .hint(format!("a program is matched by its name: \"{name}\""))
+                .near(text));
+        }
+        let pattern = match word {
+            "**" => Pattern::Any,
+            _ => wildcard(word)?,
+        };
+        keys.push(Key { subject: word_subject(word), patterns: vec![pattern] });
+    }
+    Ok(Path { keys, below: Place::Words })
+}
+
+fn word_subject(word: &str) -> Subject {
+    if word.starts_with('-') && word.len() > 1 { Subject::Option } else { Subject::Word }
+}
+
+fn wildcard(text: &str) -> Result<Pattern> {
+    if text.contains("**") {
+        return Err(Mistake::new(format!("`{text}` holds `**`, which stands alone"))
+            .hint("use `*` within a word, or glob(\"**\") for whatever remains")
+            .near(text));
+    }
+    Ok(if text.contains(['*', '?']) {
+        Pattern::Glob(text.to_owned())
+    } else {
+        Pattern::Literal(text.to_owned())
+    })
+}
+
+fn host(name: &str, only: bool) -> Result<Pattern> {
+    if name.contains(':') && !name.starts_with('[') && !name.contains("://") {
+        return Err(Mistake::new(format!("`{name}` names a port"))
+            .hint("what an agent fetches is decided by its host; ports belong to net = {…}")
+            .near(name));
+    }
+    Ok(match host_pattern(name, name)? {
+        HostPattern::Name(name) if only => Pattern::Literal(format!("{ONLY_HOST}{name}")),
+        HostPattern::Name(name) => Pattern::Literal(name),
+        other => Pattern::Host(other),
+    })
+}
+
+fn tool_key(name: &Text, scope: &Scope<'_>) -> Result<Path> {
+    let one = |pattern, below| Ok(Path::one(Subject::Tool, pattern, below));
+    match name {
+        Text::Any => one(Pattern::Any, Place::Nothing),
+        Text::Glob(pattern) if pattern == "*" => one(Pattern::Any, Place::Nothing),
+        Text::Glob(pattern) => one(wildcard(pattern)?, Place::Fields),
+        Text::Regex(pattern) => one(Pattern::Regex(crate::regex::compile(pattern)?), Place::Fields),
+        Text::Literal(text) if text.contains(['*', '?']) => one(wildcard(text)?, Place::Fields),
+        Text::Literal(text) => {
+            if text.contains(char::is_whitespace) {
+                return Err(Mistake::new(format!("`{text}` is no tool"))
+                    .hint(format!("a command stands below Bash: {{\"Bash\": {{\"{text}\": …}}}}"))
+                    .near(text));
+            }
+            let (name, kind) = tool::canonical(text);
+            if kind == Kind::Other
+                && let Some(near) = nearest(text, tool::known())
+            {
+                let message = format!("`{text}` is a tool clash does not know");
+                scope.collected.warn(
+                    Warning::new("unknown-tool", message, scope.span)
+                        .hint(format!("did you mean `{near}`?")),
+                );
+            }
+            one(Pattern::Literal(name.to_owned()), Place::below(kind))
+        }
+    }
+}
+
+fn mode(name: &str, at: Place, scope: &Scope<'_>) -> Result<Vec<Path>> {
+    if !names::known_modes().any(|known| known == name) {
+        let warning = Warning::new(
+            "unknown-mode",
+            format!("no agent that clash knows has a mode `{name}`"),
+            scope.span,
+        );
+        scope.collected.warn(match nearest(name, names::known_modes()) {
+            Some(near) => warning.hint(format!("did you mean `{near}`?")),
+            None => warning,
+        });
+    }
+    let patterns = names::modes(name).into_iter().map(|name| Pattern::Literal(name.to_owned()));
+    let key = Key { subject: Subject::Mode, patterns: patterns.collect() };
+    Ok(vec![Path { keys: vec![key], below: at }])
+}
+
+fn agent(name: &str, scope: &Scope<'_>) -> Pattern {
+    if !names::AGENTS.contains(&name) {
+        let warning =
+            Warning::new("unknown-agent", format!("clash knows no agent `{name}`"), scope.span);
+        scope.collected.warn(match nearest(name, names::AGENTS.iter().copied()) {
+            Some(near) => warning.hint(format!("did you mean `{near}`?")),
+            None => warning.hint(format!("known are {}", names::AGENTS.join(", "))),
+        });
+    }
+    Pattern::Literal(name.to_owned())
+}

@@ -1,0 +1,43 @@
+//! Something a person wrote that cannot mean anything where it stands.
+
+use clash_policy::Span;
+
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Mistake {
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+    /// Where it is, when that is known better than by the running call.
+    pub(crate) span: Option<Span>,
+    /// A string of the source it is about, to be looked for from there on.
+    pub(crate) near: Option<String>,
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Mistake>;
+
+impl Mistake {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None, span: None, near: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn at(mut self, span: &Span) -> Self {
+        self.span = Some(span.clone());
+        self
+    }
+
+    pub(crate) fn near(mut self, text: impl Into<String>) -> Self {
+        self.near = Some(text.into());
+        self
+    }
+}
+
+impl From<Mistake> for starlark::Error {
+    fn from(mistake: Mistake) -> Self {
+        Self::new_other(mistake)
+    }
+}

@@ -1,0 +1,40 @@
+//! Names that mean something in a policy: agents and permission modes.
+
+pub(crate) const AGENTS: &[&str] = &[
+    "claude", "codex", "gemini", "opencode", "copilot", "amazonq", "kiro", "cursor", "qwen",
+    "droid", "cline", "kilo", "pi", "amp", "goose", "aider",
+];
+
+/// Permission modes as the agents themselves name them, with the words older
+/// policies have for groups of them.
+const MODES: &[(&str, &[&str])] = &[
+    ("default", &[]),
+    ("plan", &[]),
+    ("acceptEdits", &[]),
+    ("auto", &[]),
+    ("dontAsk", &[]),
+    ("bypassPermissions", &[]),
+    ("delegate", &[]),
+    ("manual", &[]),
+    ("autoEdit", &[]),
+    ("auto_edit", &[]),
+    ("yolo", &[]),
+    ("build", &[]),
+    ("edit", &["edit", "acceptEdits", "autoEdit", "auto_edit"]),
+    (
+        "unrestricted",
+        &["unrestricted", "bypassPermissions", "yolo", "dangerously_skip_permissions"],
+    ),
+];
+
+/// The modes a name in a policy stands for.
+pub(crate) fn modes(name: &str) -> Vec<&str> {
+    match MODES.iter().find(|(known, _)| *known == name) {
+        Some((_, [])) | None => vec![name],
+        Some((_, several)) => several.to_vec(),
+    }
+}
+
+pub(crate) fn known_modes() -> impl Iterator<Item = &'static str> {
+    MODES.iter().map(|(name, _)| *name)
+}

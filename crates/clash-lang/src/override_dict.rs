@@ -1,0 +1,49 @@
+//! `merge()`: dicts on top of each other, the rightmost on top.
+
+use starlark::collections::SmallMap;
+use starlark::values::dict::{Dict, DictRef};
+use starlark::values::tuple::TupleRef;
+use starlark::values::{Heap, Value};
+
+use crate::mistake::{Mistake, Result};
+
+pub(crate) fn merge<'v>(trees: &[Value<'v>], heap: Heap<'v>) -> Result<Value<'v>> {
+    let mut merged = SmallMap::new();
+    for tree in trees {
+        let dict = DictRef::from_value(*tree).ok_or_else(|| {
+            Mistake::new(format!("merge() takes dicts, found {}", tree.get_type()))
+        })?;
+        for (key, value) in dict.iter() {
+            for key in alternatives(key) {
+                put(&mut merged, key, value, heap)?;
+            }
+        }
+    }
+    Ok(heap.alloc(Dict::new(merged)))
+}
+
+/// A tuple is taken apart: another dict may say something about one of its
+/// alternatives only.
+fn alternatives(key: Value<'_>) -> Vec<Value<'_>> {
+    TupleRef::from_value(key).map_or_else(|| vec![key], |tuple| tuple.iter().collect())
+}
+
+fn put<'v>(
+    merged: &mut SmallMap<Value<'v>, Value<'v>>,
+    key: Value<'v>,
+    value: Value<'v>,
+    heap: Heap<'v>,
+) -> Result<()> {
+    let hashed = key.get_hashed().map_err(|_| {
+        Mistake::new(format!("{} `{}` cannot be a key", key.get_type(), key.to_str()))
+    })?;
+    let both_dicts = |known: &&Value<'v>| {
+        DictRef::from_value(**known).is_some() && DictRef::from_value(value).is_some()
+    };
+    let value = match merged.get_hashed(hashed.as_ref()).filter(both_dicts) {
+        Some(known) => merge(&[*known, value], heap)?,
+        None => value,
+    };
+    merged.insert_hashed(hashed, value);
+    Ok(())
+}

@@ -1,0 +1,228 @@
+//! The parts of an image that are read whole or not at all: sandboxes and
+//! patterns with structure. One byte for a small number, four for a length,
+//! strings with their length in front.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::IrError;
+use crate::effect::{Caps, Effect};
+use crate::net::{HostPattern, Net, NetRule};
+use crate::regex::Regex;
+use crate::sandbox::{EnvRule, FsRule, Limits, PathPattern, Protect, Sandbox};
+use crate::span::Span;
+
+type Result<T> = std::result::Result<T, IrError>;
+
+/// Something that is written to and read from a blob in the same order.
+pub(super) trait Blob: Sized {
+    fn write(&self, out: &mut Vec<u8>);
+    fn read(from: &mut Reader<'_>) -> Result<Self>;
+
+    fn to_blob(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.write(&mut out);
+        out
+    }
+
+    fn from_blob(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader(bytes);
+        let value = Self::read(&mut reader)?;
+        if reader.0.is_empty() { Ok(value) } else { Err(IrError::Damaged) }
+    }
+}
+
+pub(super) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len).ok_or(IrError::Damaged)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        self.take(N)?.try_into().map_err(|_| IrError::Damaged)
+    }
+}
+
+impl Blob for u8 {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(*self);
+    }
+    fn read(from: &mut Reader<'_>) -> Result<Self> {
+        from.array::<1>().map(|[byte]| byte)
+    }
+}
+
+macro_rules! number {
+    ($($type:ty),*) => {$(
+        impl Blob for $type {
+            fn write(&self, out: &mut Vec<u8>) {
+                out.extend(self.to_le_bytes());
+            }
+            fn read(from: &mut Reader<'_>) -> Result<Self> {
+                Ok(Self::from_le_bytes(from.array()?))
+            }
+        }
+    )*};
+}
+number!(u16, u32, u64);
+
+impl Blob for bool {
+    fn write(&self, out: &mut Vec<u8>) {
+        u8::from(*self).write(out);
+    }
+    fn read(from: &mut Reader<'_>) -> Result<Self> {
+        match u8::read(from)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(IrError::Damaged),
+        }
+    }
+}
+
+impl Blob for String {
+    fn write(&self, out: &mut Vec<u8>) {
+        (self.len() as u32).write(out);
+        out.extend(self.as_bytes());
+    }
+    fn read(from: &mut Reader<'_>) -> Result<Self> {
+        let len = u32::read(from)?;
+        let bytes = from.take(len as usize)?;
+        std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| IrError::Damaged)
+    }
+}
+
+impl<T: Blob> Blob for Option<T> {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.is_some().write(out);
+        if let Some(value) = self {
+            value.write(out);
+        }
+    }
+    fn read(from: &mut Reader<'_>) -> Result<Self> {
+        if bool::read(from)? { T::read(from).map(Some) } else { Ok(None) }
+    }
+}
+
+impl<T: Blob> Blob for Vec<T> {
+    fn write(&self, out: &mut Vec<u8>) {
+        (self.len() as u32).write(out);
+        self.iter().for_each(|item| item.write(out));
+    }
+    fn read(from: &mut Reader<'_>) -> Result<Self> {
+        let count = u32::read(from)?;
+        (0..count).map(|_| T::read(from)).collect()
+    }
+}
+
+/// A record: its fields in order.
+macro_rules! record {
+    ($type:ident { $($field:ident),* }) => {
+        impl Blob for $type {
+            fn write(&self, out: &mut Vec<u8>) {
+                $(self.$field.write(out);)*
+            }
+            fn read(from: &mut Reader<'_>) -> Result<Self> {
+                Ok(Self { $($field: Blob::read(from)?),* })
+            }
+        }
+    };
+}
+
+record!(Span { file, line, column });
+record!(FsRule { pattern, effect, caps, cow, span });
+record!(NetRule { host, ports, effect, span });
+record!(EnvRule { name, effect, span });
+record!(Limits { memory_bytes, processes, cpu_seconds, wall_seconds, file_size_bytes });
+record!(Protect { standard, also, except });
+record!(Regex { pattern, automaton });
+record!(Sandbox { name, unrestricted, default, fs, net, serve, env, limits, protect, doc, span });
+
+impl Blob for Effect {
+    fn write(&self, out: &mut Vec<u8>) {
+        let code: u8 = match self {
+            Self::Allow => 1,
+            Self::Ask => 2,
+            Self::Deny => 3,
+        };
+        code.write(out);
+    }
+    fn read(from: &mut Reader<'_>) -> Result<Self> {
+        match u8::read(from)? {
+            1 => Ok(Self::Allow),
+            2 => Ok(Self::Ask),
+            3 => Ok(Self::Deny),
+            _ => Err(IrError::Damaged),
+        }
+    }
+}
+
+impl Blob for Caps {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.bits().write(out);
+    }
+    fn read(from: &mut Reader<'_>) -> Result<Self> {
+        Self::from_bits(u8::read(from)?).ok_or(IrError::Damaged)
+    }
+}
+
+impl Blob for IpAddr {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.is_ipv4().write(out);
+        match self {
+            Self::V4(v4) => out.extend(v4.octets()),
+            Self::V6(v6) => out.extend(v6.octets()),
+        }
+    }
+    fn read(from: &mut Reader<'_>) -> Result<Self> {
+        Ok(if bool::read(from)? {
+            Self::V4(Ipv4Addr::from(from.array::<4>()?))
+        } else {
+            Self::V6(Ipv6Addr::from(from.array::<16>()?))
+        })
+    }
+}
+
+/// A choice: a tag and the fields of that variant.
+macro_rules! choice {
+    ($type:ident { $($tag:literal => $variant:ident { $($field:tt : $name:ident),* }),* }) => {
+        impl Blob for $type {
+            fn write(&self, out: &mut Vec<u8>) {
+                match self {
+                    $(Self::$variant { $($field: $name),* } => {
+                        let tag: u8 = $tag;
+                        tag.write(out);
+                        $($name.write(out);)*
+                    })*
+                }
+            }
+            fn read(from: &mut Reader<'_>) -> Result<Self> {
+                match u8::read(from)? {
+                    $($tag => Ok(Self::$variant { $($field: Blob::read(from)?),* }),)*
+                    _ => Err(IrError::Damaged),
+                }
+            }
+        }
+    };
+}
+
+choice!(PathPattern {
+    0 => Subpath { path: path, follow_worktrees: follow },
+    1 => Literal { 0: path },
+    2 => Children { 0: path },
+    3 => Glob { prefix: prefix, pattern: pattern },
+    4 => Regex { prefix: prefix, regex: regex }
+});
+choice!(HostPattern {
+    0 => Name { 0: name },
+    1 => Exact { 0: name },
+    2 => Addresses { base: base, bits: bits },
+    3 => Localhost {}
+});
+choice!(Net {
+    0 => Deny {},
+    1 => Allow {},
+    2 => Ask {},
+    3 => Hosts { rules: rules, default: default }
+});

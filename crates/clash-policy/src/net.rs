@@ -1,0 +1,171 @@
+//! A sandbox's network: nothing, everything, or rules about hosts. The gate
+//! enforces host rules; tools of the agent's own process are judged here.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::effect::Effect;
+use crate::pattern::host_matches;
+use crate::span::Span;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Net {
+    Deny,
+    Allow,
+    /// Every new host is a question to the user.
+    Ask,
+    Hosts {
+        rules: Vec<NetRule>,
+        /// For hosts that no rule matches.
+        default: Effect,
+    },
+}
+
+/// One line of a sandbox's `net`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetRule {
+    pub host: HostPattern,
+    /// Empty: 443 and 80, and 22 where git speaks ssh; for `localhost()` any.
+    pub ports: Vec<u16>,
+    pub effect: Effect,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostPattern {
+    /// The name and its subdomains; `*.name` for the subdomains only.
+    Name(String),
+    /// Only this name.
+    Exact(String),
+    /// Addresses, written `10.0.0.0/8` or as one address.
+    Addresses { base: IpAddr, bits: u8 },
+    /// The machine itself.
+    Localhost,
+}
+
+impl HostPattern {
+    pub fn matches(&self, host: &str) -> bool {
+        let address = || host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().ok();
+        match self {
+            Self::Name(pattern) => host_matches(pattern, host),
+            Self::Exact(name) => name == host,
+            Self::Addresses { base, bits } => {
+                address().is_some_and(|address| within(address, *base, *bits))
+            }
+            Self::Localhost => {
+                host == "localhost"
+                    || host.ends_with(".localhost")
+                    || address().is_some_and(|address| address.to_canonical().is_loopback())
+            }
+        }
+    }
+
+    /// Longer names are more specific, an exact one most.
+    fn specificity(&self) -> usize {
+        match self {
+            Self::Name(name) => name.len() * 2,
+            Self::Exact(name) => name.len() * 2 + 1,
+            Self::Addresses { bits, .. } => usize::from(*bits),
+            Self::Localhost => usize::MAX,
+        }
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Exact(name) => write!(f, "exactly {name}"),
+            Self::Addresses { base, bits } => write!(f, "{base}/{bits}"),
+            Self::Localhost => f.write_str("localhost"),
+        }
+    }
+}
+
+impl fmt::Display for NetRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.host)?;
+        let ports: Vec<String> = self.ports.iter().map(u16::to_string).collect();
+        if ports.is_empty() { Ok(()) } else { write!(f, ":{}", ports.join(",")) }
+    }
+}
+
+fn within(address: IpAddr, base: IpAddr, bits: u8) -> bool {
+    let number = |address: IpAddr| match address {
+        IpAddr::V4(v4) => (32_u32, u128::from(v4.to_bits())),
+        IpAddr::V6(v6) => (128, v6.to_bits()),
+    };
+    let ((width, address), (base_width, base)) =
+        (number(address.to_canonical()), number(base.to_canonical()));
+    let ignored = width.saturating_sub(u32::from(bits));
+    // A shift by the whole width leaves nothing to compare.
+    width == base_width && address.checked_shr(ignored) == base.checked_shr(ignored)
+}
+
+impl Net {
+    /// What holds for a host, and by which rule. The longest name wins and a
+    /// deny beats what is as long.
+    pub fn judge(&self, host: &str, port: u16) -> (Effect, Option<&NetRule>) {
+        let (rules, default) = match self {
+            Self::Deny => return (Effect::Deny, None),
+            Self::Allow => return (Effect::Allow, None),
+            Self::Ask => return (Effect::Ask, None),
+            Self::Hosts { rules, default } => (rules, default),
+        };
+        // A rule that restricts covers every port unless it names some.
+        let covers = |rule: &NetRule| match rule.ports.as_slice() {
+            [] if rule.effect > Effect::Allow || rule.host == HostPattern::Localhost => true,
+            [] => matches!(port, 22 | 80 | 443),
+            ports => ports.contains(&port),
+        };
+        let best = rules
+            .iter()
+            .filter(|rule| rule.host.matches(host) && covers(rule))
+            .max_by_key(|rule| (rule.host.specificity(), rule.effect));
+        best.map_or((*default, None), |rule| (rule.effect, Some(rule)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(host: HostPattern, ports: &[u16], effect: Effect) -> NetRule {
+        NetRule { host, ports: ports.to_vec(), effect, span: Span::default() }
+    }
+
+    #[test]
+    fn the_longest_name_wins_and_deny_beats_allow() {
+        let name = |text: &str| HostPattern::Name(text.into());
+        let net = Net::Hosts {
+            rules: vec![
+                rule(name("github.com"), &[], Effect::Allow),
+                rule(name("evil.github.com"), &[], Effect::Deny),
+                rule(HostPattern::Exact("crates.io".into()), &[443], Effect::Allow),
+                rule(name("both.test"), &[], Effect::Allow),
+                rule(name("both.test"), &[], Effect::Deny),
+            ],
+            default: Effect::Ask,
+        };
+        let effect = |host, port| net.judge(host, port).0;
+        assert_eq!(effect("api.github.com", 443), Effect::Allow);
+        assert_eq!(effect("api.github.com", 8443), Effect::Ask);
+        assert_eq!(effect("x.evil.github.com", 8443), Effect::Deny);
+        assert_eq!(effect("crates.io", 443), Effect::Allow);
+        assert_eq!(effect("crates.io", 80), Effect::Ask);
+        assert_eq!(effect("static.crates.io", 443), Effect::Ask);
+        assert_eq!(effect("both.test", 443), Effect::Deny);
+    }
+
+    #[test]
+    fn addresses_match_by_prefix_in_every_spelling() {
+        let ten = HostPattern::Addresses { base: "10.0.0.0".parse().unwrap(), bits: 8 };
+        assert!(ten.matches("10.1.2.3") && ten.matches("[::ffff:10.1.2.3]"));
+        assert!(!ten.matches("11.1.2.3") && !ten.matches("10.example"));
+        let all = HostPattern::Addresses { base: "0.0.0.0".parse().unwrap(), bits: 0 };
+        assert!(all.matches("8.8.8.8") && !all.matches("::1"));
+        assert!(HostPattern::Localhost.matches("127.0.0.2"));
+        assert!(HostPattern::Localhost.matches("[::1]"));
+        assert!(!HostPattern::Localhost.matches("localhost.evil.test"));
+    }
+}

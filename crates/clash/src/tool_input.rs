@@ -1,0 +1,273 @@
+//! A tool's input as clash judges it, whatever the agent: a script, paths,
+//! hosts, or fields. What a tool touches is read from its name and from the
+//! shape of its input: an unknown one with a `command` or a path is judged by it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use clash_net::name::{self, NameError};
+use clash_policy::path::{Links, normalise};
+use clash_policy::tool::{Kind, canonical};
+use clash_policy::{Caps, Field, FileUse, HostUse, Input};
+use clash_sandbox::disk::Disk;
+use serde_json::{Map, Value};
+
+use crate::caseless::is_caseless;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ToolError {
+    #[error("the input of {tool} has no text in `{field}`")]
+    Field { tool: String, field: &'static str },
+    #[error("the input of {tool} names several paths")]
+    SeveralPaths { tool: String },
+    #[error("{tool}: {source}")]
+    Url { tool: String, source: NameError },
+}
+
+/// Where relative paths and `~` of a tool's input lead.
+pub(crate) struct From<'a> {
+    pub(crate) cwd: &'a Path,
+    pub(crate) home: &'a Path,
+}
+
+/// The tool's name in policies, and what it works on.
+pub(crate) fn read(
+    tool: &str,
+    input: &Map<String, Value>,
+    from: &From<'_>,
+) -> Result<(String, Input), ToolError> {
+    let (name, kind) = canonical(tool);
+    // A server's tool is known by its fields, whatever they are called.
+    let server = tool.starts_with("mcp__");
+    // Whatever has a command runs it, like Bash.
+    if kind == Kind::Shell || (input.contains_key("command") && !server) {
+        let script = text(tool, input, "command")?;
+        return Ok(("Bash".to_owned(), Input::Script(script.to_owned())));
+    }
+    let input = match kind {
+        _ if server => Input::Fields(fields(input)),
+        Kind::Host => Input::Hosts(hosts(tool, name, input)?),
+        _ => match file(tool, name, input)? {
+            Some((path, needs)) => Input::Files(vec![file_use(tool, &path, needs, from)?]),
+            None => Input::Fields(fields(input)),
+        },
+    };
+    Ok((name.to_owned(), input))
+}
+
+/// A path as a tool was given it, resolved.
+pub(crate) fn file_use(
+    tool: &str,
+    path: &str,
+    needs: Caps,
+    from: &From<'_>,
+) -> Result<FileUse, ToolError> {
+    let path = absolute(path, from);
+    let (disk, tidied) = (Disk::default(), normalise(&path));
+    // The tool may drop a link together with the `..` behind it.
+    if disk.real(&path) != disk.real(&tidied) {
+        return Err(ToolError::SeveralPaths { tool: tool.to_owned() });
+    }
+    let path = disk.real(&path);
+    let caseless = is_caseless(&path);
+    Ok(FileUse { path, needs, caseless })
+}
+
+fn text<'a>(
+    tool: &str,
+    input: &'a Map<String, Value>,
+    field: &'static str,
+) -> Result<&'a str, ToolError> {
+    let text = input.get(field).and_then(Value::as_str);
+    text.ok_or_else(|| ToolError::Field { tool: tool.to_owned(), field })
+}
+
+/// The hosts a web tool talks to. A search is about the domains it is limited to.
+fn hosts(tool: &str, name: &str, input: &Map<String, Value>) -> Result<Vec<HostUse>, ToolError> {
+    let wrong = |source| ToolError::Url { tool: tool.to_owned(), source };
+    if name == "WebFetch" {
+        return Ok(vec![host(text(tool, input, "url")?).map_err(wrong)?]);
+    }
+    let domains = input.get("allowed_domains").and_then(Value::as_array);
+    let domains = domains.into_iter().flatten();
+    let texts = domains.map(|domain| domain.as_str().unwrap_or_default());
+    texts.map(|domain| host(&format!("https://{domain}")).map_err(wrong)).collect()
+}
+
+pub(crate) fn host(url: &str) -> Result<HostUse, NameError> {
+    let (host, port) = name::host_and_port_of_url(url)?;
+    Ok(HostUse { host, port })
+}
+
+/// The input as fields with dotted names; lists are several values of one.
+fn fields(input: &Map<String, Value>) -> Vec<Field> {
+    let mut found = Vec::new();
+    for (name, value) in input {
+        flatten(name, value, &mut found);
+    }
+    found
+}
+
+fn flatten(name: &str, value: &Value, found: &mut Vec<Field>) {
+    let text = match value {
+        Value::Object(inner) => {
+            inner.iter().for_each(|(key, v)| flatten(&format!("{name}.{key}"), v, found));
+            return;
+        }
+        Value::Array(items) => {
+            items.iter().for_each(|item| flatten(name, item, found));
+            return;
+        }
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    match found.iter_mut().find(|field| field.name == name) {
+        Some(field) => field.values.push(text),
+        None => found.push(Field { name: name.to_owned(), values: vec![text] }),
+    }
+}
+
+/// The path a file tool works on and what it needs there.
+fn file(
+    tool: &str,
+    name: &str,
+    input: &Map<String, Value>,
+) -> Result<Option<(String, Caps)>, ToolError> {
+    let text = |name| input.get(name).and_then(Value::as_str);
+    let given = ["file_path", "notebook_path", "path"].into_iter().filter_map(text);
+    if given.collect::<BTreeSet<_>>().len() > 1 {
+        return Err(ToolError::SeveralPaths { tool: tool.to_owned() });
+    }
+    let needs = match name {
+        "Read" | "LS" => Caps::READ,
+        "Write" => Caps::WRITE.union(Caps::CREATE),
+        "Edit" | "MultiEdit" | "NotebookEdit" => Caps::READ.union(Caps::WRITE),
+        "Glob" | "Grep" => {
+            let base = text("path").unwrap_or(".");
+            let pattern = if name == "Glob" { text("pattern").unwrap_or_default() } else { "" };
+            return Ok(Some((under(base, fixed_part(pattern)), Caps::READ)));
+        }
+        // An unknown tool that names a file may do anything to it.
+        _ => match text("file_path").or(text("notebook_path")) {
+            Some(path) => return Ok(Some((path.to_owned(), Caps::ALL.without(Caps::EXECUTE)))),
+            None => return Ok(None),
+        },
+    };
+    let path = text("file_path").or(text("notebook_path")).or(text("path"));
+    let missing = || ToolError::Field { tool: tool.to_owned(), field: "file_path" };
+    Ok(Some((path.ok_or_else(missing)?.to_owned(), needs)))
+}
+
+/// The directories of a glob before its first wildcard: `../x/*.rs` looks in
+/// `../x`, whatever its base.
+fn fixed_part(pattern: &str) -> &str {
+    // Behind a wildcard these could lead anywhere.
+    let climbs =
+        pattern.split('/').any(|part| part == "..") && pattern.contains(['*', '?', '[', '{']);
+    let leaps = pattern.contains('{')
+        && pattern.split_once('{').is_some_and(|(_, rest)| rest.contains('/'));
+    let plain_climb = pattern.trim_start_matches("../").split('/').all(|part| part != "..");
+    if (climbs && !plain_climb) || leaps {
+        return "/";
+    }
+    let wild = pattern.find(['*', '?', '[', '{']).unwrap_or(pattern.len());
+    let before = pattern.get(..wild).unwrap_or_default();
+    before.rfind('/').and_then(|slash| before.get(..=slash)).unwrap_or_default()
+}
+
+fn under(base: &str, rest: &str) -> String {
+    if rest.starts_with('/') || rest.starts_with('~') {
+        rest.to_owned()
+    } else {
+        format!("{base}/{rest}")
+    }
+}
+
+fn absolute(path: &str, from: &From<'_>) -> PathBuf {
+    match path.strip_prefix('~') {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+            from.home.join(rest.trim_start_matches('/'))
+        }
+        _ => from.cwd.join(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn input(tool: &str, input: Value) -> Result<Input, ToolError> {
+        let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
+        read(tool, input.as_object().unwrap(), &from).map(|(_, input)| input)
+    }
+
+    fn path(tool: &str, given: Value) -> String {
+        match input(tool, given).unwrap() {
+            Input::Files(files) => format!("{} {}", files[0].path.display(), files[0].needs),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn file_tools_name_the_resolved_path_and_what_they_need() {
+        assert_eq!(path("Read", json!({"file_path": "src/../a.rs"})), "/work/app/a.rs r");
+        assert_eq!(path("Write", json!({"file_path": "/x//y", "content": ""})), "/x/y wc");
+        assert_eq!(path("Edit", json!({"file_path": "~/.bashrc"})), "/home/u/.bashrc rw");
+        assert_eq!(
+            path("NotebookEdit", json!({"notebook_path": "n.ipynb"})),
+            "/work/app/n.ipynb rw"
+        );
+        assert_eq!(path("Glob", json!({"pattern": "**/*.rs"})), "/work/app r");
+        assert_eq!(path("Glob", json!({"pattern": "../../etc/*"})), "/etc r");
+        assert_eq!(path("Glob", json!({"pattern": "/home/u/.ssh/id_*"})), "/home/u/.ssh r");
+        assert_eq!(path("Glob", json!({"pattern": "c*/../../h/.ssh/*"})), "/ r");
+        assert_eq!(path("Glob", json!({"pattern": "{/etc,x}/*"})), "/ r");
+        assert_eq!(path("Grep", json!({"pattern": "x", "path": "/var"})), "/var r");
+        assert_eq!(path("FancyEdit", json!({"file_path": "z"})), "/work/app/z rwcd");
+    }
+
+    #[test]
+    fn anything_with_a_command_is_a_script() {
+        let script = Input::Script("make".into());
+        for tool in ["Bash", "Monitor", "Brandnew"] {
+            assert_eq!(input(tool, json!({"command": "make"})).unwrap(), script, "{tool}");
+        }
+        assert!(input("Bash", json!({"command": 7})).is_err());
+        assert!(input("Brandnew", json!({"command": ["make"]})).is_err());
+        assert!(input("Edit", json!({"file_path": "a", "notebook_path": "b"})).is_err());
+    }
+
+    #[test]
+    fn a_server_s_tool_is_known_by_its_fields() {
+        let given = json!({"command": "x", "opts": {"force": true, "n": 3}, "ids": ["a", "b"], "none": null});
+        let field = |name: &str, values: &[&str]| Field {
+            name: name.into(),
+            values: values.iter().map(|v| (*v).into()).collect(),
+        };
+        assert_eq!(
+            input("mcp__db__query", given).unwrap(),
+            Input::Fields(vec![
+                field("command", &["x"]),
+                field("ids", &["a", "b"]),
+                field("none", &["null"]),
+                field("opts.force", &["true"]),
+                field("opts.n", &["3"]),
+            ])
+        );
+    }
+
+    #[test]
+    fn web_tools_name_the_host() {
+        let host = |url: &str| input("WebFetch", json!({"url": url}));
+        let docs = |port| Input::Hosts(vec![HostUse { host: "docs.rs".into(), port }]);
+        assert_eq!(host("https://Docs.rs/x").unwrap(), docs(443));
+        assert_eq!(host("http://docs.rs:8080/x").unwrap(), docs(8080));
+        let search =
+            |domains: Value| input("WebSearch", json!({"query": "x", "allowed_domains": domains}));
+        assert_eq!(search(json!(["docs.rs"])).unwrap(), docs(443));
+        assert_eq!(search(Value::Null).unwrap(), Input::Hosts(vec![]));
+        assert!(search(json!([7])).is_err());
+        assert!(host("https://docs.rs@evil.test/").is_err());
+    }
+}
