@@ -163,8 +163,9 @@ struct Confined<'a> {
 impl Confined<'_> {
     /// Steps 7 to 12.
     fn become_command(self, ruleset: landlock::RulesetCreated) -> LaunchError {
-        use crate::linux::{caps, landlock, sys};
+        use crate::linux::{caps, landlock, limits, sys};
         let restrict = || {
+            limits::set(&self.plan.limits).map_err(|e| LaunchError::Limits(e.into()))?;
             rustix::thread::set_no_new_privs(true)
                 .map_err(|e| LaunchError::NoNewPrivs(e.into()))?;
             landlock::enter(ruleset)?;
@@ -223,7 +224,7 @@ fn in_room(
         });
     });
     match (started, failure) {
-        (Ok(child), None) => attend(keeper, child, None),
+        (Ok(child), None) => attend(keeper, child, confined.plan.limits.wall_seconds),
         (Ok(_), Some(error)) => error,
         (Err(error), _) => LaunchError::Process(error),
     }
@@ -252,6 +253,7 @@ mod tests {
             landlock_abi: crate::host::Host::quick().landlock_abi,
             root: false,
             room: None,
+            limits: clash_policy::Limits::default(),
         };
         let error = run(&plan, &Command { program: "true".into(), ..Command::default() });
         assert!(matches!(error, LaunchError::Grant { path: p, .. } if p == path));

@@ -31,6 +31,7 @@ pub mod host;
 pub mod launch;
 pub mod plan;
 pub mod probe;
+pub mod protect;
 pub mod report;
 pub mod room;
 mod worktree;

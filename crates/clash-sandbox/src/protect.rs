@@ -31,7 +31,7 @@ pub const STANDARD: &[Persistent] = &[
     each(".git/info", GIT),
     each(".git/modules", GIT),
     each(".git/commondir", GIT),
-    each(".git/objects/info", GIT),
+    each(".git/objects/info/alternates", GIT),
     each(".gitmodules", GIT),
     each(".husky", GIT),
     each(".pre-commit-config.yaml", GIT),

@@ -1,4 +1,5 @@
-//! The direct tier on the real kernel, as root and as a plain user.
+//! Sandboxes on the real kernel, as root and as a plain user: what holds in both
+//! tiers, and the direct tier's own cases. Rooms have `tests/rooms.rs`.
 //!
 //! Every refusal has its twin: the same script runs without the sandbox first,
 //! and where that does not succeed the test proves nothing and says so by
@@ -145,6 +146,11 @@ fn everyone(case: impl Fn(World)) {
     }
 }
 
+/// Without a room, as on a host that cannot make one.
+fn directly(case: impl Fn(World)) {
+    everyone(|world| case(world.option(&["--simulate", "no-userns", "--unprotected"])));
+}
+
 /// Prints the value of an expression, or minus the error number.
 const PRELUDE: &str = r"
 import os, sys, ctypes, socket, struct, fcntl, signal
@@ -224,7 +230,7 @@ fn a_broken_pipe_ends_the_writer() {
 
 #[test]
 fn a_missing_program_and_one_that_may_not_run_differ() {
-    everyone(|world| {
+    directly(|world| {
         assert_eq!(world.run(&["no-such-program"]).status.code(), Some(127));
         assert_eq!(world.run(&["./no-such-program"]).status.code(), Some(127));
         fs::write(world.path("home/app/data"), "").unwrap();
@@ -236,7 +242,7 @@ fn a_missing_program_and_one_that_may_not_run_differ() {
 
 #[test]
 fn files_outside_the_grants_cannot_be_read_or_written() {
-    everyone(|world| {
+    directly(|world| {
         let key = world.path("home/.ssh/id_ed25519").display().to_string();
         let home = world.path("home").display().to_string();
         for script in [
@@ -329,7 +335,7 @@ fn processes_outside_are_out_of_reach() {
     if python_is_missing() {
         return;
     }
-    everyone(|world| {
+    directly(|world| {
         let mut sleeper = Command::new("/bin/sleep");
         sleeper.arg("60").env("TOKEN", "SECRET");
         let mut sleeper = world.prepare(sleeper).spawn().unwrap();
@@ -373,7 +379,7 @@ fn no_sockets_without_network() {
     if python_is_missing() {
         return;
     }
-    everyone(|world| {
+    directly(|world| {
         for (family, kind, protocol) in [(2, 1, 0), (2, 2, 0), (10, 1, 0), (16, 3, 0), (1, 1, 0)] {
             let make = format!("sc({}, {family}, {kind}, {protocol})", libc_number("socket"));
             refused(&world, &make, EACCES);
@@ -392,7 +398,7 @@ fn with_network_tcp_works_and_the_rest_does_not() {
     if python_is_missing() {
         return;
     }
-    everyone(|world| {
+    directly(|world| {
         let world = world.option(&["--net", "allow"]);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -410,7 +416,7 @@ fn a_unix_socket_in_the_project_cannot_be_reached() {
     if python_is_missing() {
         return;
     }
-    everyone(|world| {
+    directly(|world| {
         let _listener = std::os::unix::net::UnixListener::bind(world.path("home/app/s")).unwrap();
         fs::set_permissions(world.path("home/app/s"), fs::Permissions::from_mode(0o777)).unwrap();
         refused(&world, "socket.socket(socket.AF_UNIX).connect('s')", EACCES);
@@ -493,7 +499,7 @@ fn the_kernel_surface_is_closed() {
     if python_is_missing() {
         return;
     }
-    everyone(|world| {
+    directly(|world| {
         let n = libc_number;
         refused(&world, &format!("child(lambda: sc({}, 0x10000000))", n("unshare")), EPERM);
         refused(&world, &format!("child(lambda: sc({}, 0x50020000))", n("unshare")), EPERM);
@@ -591,7 +597,8 @@ fn root_keeps_one_capability_and_a_user_none() {
         for set in ["CapPrm", "CapEff"] {
             assert_eq!(line(set), kept, "{set} as {:?}", world.who);
         }
-        for set in ["CapInh", "CapAmb"] {
+        assert_eq!(line("CapInh"), kept);
+        for set in ["CapAmb", "CapBnd"] {
             assert_eq!(line(set), "0000000000000000", "{set}");
         }
         assert_eq!((line("NoNewPrivs").as_str(), line("Seccomp:").as_str()), ("1", "2"));

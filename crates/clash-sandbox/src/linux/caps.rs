@@ -30,9 +30,9 @@ pub(crate) fn drop_all(root: bool) -> Result<()> {
     }
     let keep = if root { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
     let permitted = held.permitted & keep;
-    // Lowering permitted and inheritable lowers the ambient set with them.
-    let wanted =
-        CapabilitySets { effective: permitted, permitted, inheritable: CapabilitySet::empty() };
+    // Inheritable, because with an empty bounding set that is all that `execve`
+    // leaves to root. Lowering these lowers the ambient set with them.
+    let wanted = CapabilitySets { effective: permitted, permitted, inheritable: permitted };
     if held == wanted { Ok(()) } else { set_capabilities(None, wanted) }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod attempts;
 pub(crate) mod bpf;
 pub(crate) mod caps;
 pub(crate) mod landlock;
+pub(crate) mod limits;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
 pub(crate) mod seccomp;

@@ -21,8 +21,8 @@ use clash_policy::{Caps, Effect, PathPattern};
 
 use super::overlap::is_below;
 use super::{Found, Grant, Refusal, Request, Rule, Why};
-use crate::baseline::{self, Entry};
-use crate::host::Host;
+use crate::baseline::Entry;
+use crate::host::{Host, Rooms};
 use crate::room::{Access, Room, Shown, Step};
 
 /// Everything the view is made from.
@@ -63,7 +63,7 @@ pub(super) fn room(sources: &Sources<'_>, host: &Host, own_network: bool) -> Res
         view.mark(path, mark)?;
     }
     let unix_sockets = view.foreign_sockets.is_none() && (own_network || host.landlock_abi >= 6);
-    Ok(Room { user_namespace: !host.mounts, own_network, unix_sockets, steps: view.finish() })
+    Ok(Room { user_namespace: host.rooms != Rooms::Root, own_network, unix_sockets, steps: view.finish() })
 }
 
 impl Sources<'_> {
@@ -292,18 +292,12 @@ impl<'a> View<'a> {
         }
         let around = self.outer.last().map_or(Shape::Hidden, |outer| outer.shape);
         let caps = self.sources.caps(path, mark.file);
-        let shape = self.shape(path, mark, caps, around)?;
+        let shape = self.shape(path, mark, caps)?;
         self.sockets(path, mark, shape);
         let mut cover = None;
         match (around, shape) {
             (Shape::Hidden, Shape::Hidden) => return Ok(()),
-            (Shape::Seen(outer), Shape::Seen(inner)) if outer == inner => {
-                if !self.held(path) {
-                    return Ok(());
-                }
-                self.pin_above(path);
-                self.steps.push(Step::Rebind { path: path.to_path_buf(), access: inner });
-            }
+            (Shape::Seen(outer), Shape::Seen(inner)) if outer == inner => return Ok(()),
             (Shape::Hidden, Shape::Seen(access)) => {
                 self.show(path, mark.file);
                 self.steps.push(Step::Bind { path: path.to_path_buf(), access });
@@ -329,20 +323,8 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    /// Whether a name must stay where it is although its rights are those around
-    /// it: a persistence path that is read-only anyway needs nothing.
-    fn held(&self, _path: &Path) -> bool {
-        false
-    }
-
     /// What mounts can say about a mark, or why they cannot.
-    fn shape(
-        &self,
-        path: &Path,
-        mark: &Mark,
-        caps: Caps,
-        around: Shape,
-    ) -> Result<Shape, Refusal> {
+    fn shape(&self, path: &Path, mark: &Mark, caps: Caps) -> Result<Shape, Refusal> {
         if caps.is_empty() {
             return Ok(Shape::Hidden);
         }
@@ -365,7 +347,6 @@ impl<'a> View<'a> {
             landlock = Caps::ALL;
         }
         let more = landlock.intersect(through).without(caps);
-        let _ = around;
         if !more.is_empty() && path != Path::new("/etc") {
             let rule = Caps::each()
                 .filter(|cap| more.contains(*cap))
@@ -448,10 +429,4 @@ impl<'a> View<'a> {
         steps.push(Step::Cover { path: kallsyms, file: true, shows: Vec::new() });
         steps
     }
-}
-
-/// The entries of the baseline as the judge wants them.
-#[cfg(test)]
-pub(super) fn judged() -> Vec<(&'static str, Caps)> {
-    baseline::ENTRIES.iter().map(|entry| (entry.path, entry.caps)).collect()
 }
