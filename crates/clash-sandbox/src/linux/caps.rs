@@ -19,7 +19,13 @@ use rustix::thread::{
 /// Drops what this process must not hand to the command.
 pub(crate) fn drop_all(root: bool) -> Result<()> {
     let held = capabilities(None)?;
+    let keep = if root { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
+    let permitted = held.permitted & keep;
+    // With an empty bounding set, what is inheritable is all that `execve` leaves
+    // to root, and nothing can be made inheritable any more.
+    let inheritable = permitted;
     if held.effective.contains(CapabilitySet::SETPCAP) {
+        set_capabilities(None, CapabilitySets { inheritable, ..held })?;
         for capability in CapabilitySet::all().iter() {
             match remove_capability_from_bounding_set(capability) {
                 // Newer than this kernel.
@@ -28,11 +34,8 @@ pub(crate) fn drop_all(root: bool) -> Result<()> {
             }
         }
     }
-    let keep = if root { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
-    let permitted = held.permitted & keep;
-    // Inheritable, because with an empty bounding set that is all that `execve`
-    // leaves to root. Lowering these lowers the ambient set with them.
-    let wanted = CapabilitySets { effective: permitted, permitted, inheritable: permitted };
+    // Lowering permitted and inheritable lowers the ambient set with them.
+    let wanted = CapabilitySets { effective: permitted, permitted, inheritable };
     if held == wanted { Ok(()) } else { set_capabilities(None, wanted) }
 }
 
