@@ -121,13 +121,14 @@ fn main() -> ExitCode {
             eprintln!("{step}");
         }
     }
-    let (env, _) = clash_sandbox::environment::scrub(std::env::vars_os());
+    let (env, _) = clash_sandbox::environment::scrub(std::env::vars_os(), &[]);
     let program = args.next().unwrap_or_else(|| OsString::from("true"));
     let command = Command { program, args: args.collect(), env, cwd };
     let error = run(&plan, &command);
     let cause = std::error::Error::source(&error).map(|e| format!(": {e}")).unwrap_or_default();
     eprintln!("room: {error}{cause}");
     ExitCode::from(match error {
+        LaunchError::OutOfTime { .. } => 124,
         LaunchError::NotFound { .. } => 127,
         LaunchError::NotExecutable { .. } => 126,
         _ => 125,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::path::{Links, PLACES, Places};
 use clash_sandbox::disk::Disk;
+use clash_sandbox::host::Host;
 
 use crate::env;
 
@@ -54,6 +55,16 @@ impl Dirs {
     /// every sandbox.
     pub(crate) fn installed(&self, name: &str) -> PathBuf {
         self.state.join("bin").join(name)
+    }
+
+    /// What this machine can enforce, found out once per boot.
+    pub(crate) fn host(&self) -> Host {
+        let file = self.state.join("host");
+        if !file.exists() {
+            // Without the directory it is found out every time.
+            let _ = create_private(&self.state);
+        }
+        Host::remembered(&file)
     }
 
     /// The program in front of the agent's shell.

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, symlinkat};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
-    fsconfig_create, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags,
+    fsconfig_create, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
 use rustix::process::{fchdir, pivot_root};
 
@@ -29,6 +29,8 @@ const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// Where what covers other things is kept on the room's root.
 const COVERS: &str = ".covers";
+const OLD_ROOT: &str = ".covers/host";
+const NOTHING: &str = ".covers/nothing";
 
 /// A view under construction.
 #[derive(Debug)]
@@ -69,12 +71,20 @@ impl View {
         openat2(&self.root, relative(path), HOLD, Mode::empty(), NEVER_LINKS)
     }
 
-    /// Makes the view the root of every process of the room and drops the old one.
+    /// Makes the view the root of every process of the room.
+    ///
+    /// The old root is not unmounted, for which the kernel would make us wait
+    /// longer than for all the mounts together, but put where nothing leads: on
+    /// a directory that something empty is then mounted on. Without the right to
+    /// unmount, which the command will not have, no path gets below that.
     pub(crate) fn enter(self) -> Result<()> {
+        mkdirat(&self.root, OLD_ROOT, Mode::from_raw_mode(0o755))?;
+        mkdirat(&self.root, NOTHING, Mode::empty())?;
+        let nothing = clone(&self.root, NOTHING)?;
+        set(&nothing, Access { write: false, execute: false })?;
         fchdir(&self.root)?;
-        // The old root is then stacked on the new one, and comes off again.
-        pivot_root(".", ".")?;
-        unmount(".", UnmountFlags::DETACH)
+        pivot_root(".", OLD_ROOT)?;
+        attach(&nothing, CWD, Path::new("/").join(OLD_ROOT).as_path())
     }
 
     fn directory(&self, at: &Path, mode: u32) -> Result<()> {

@@ -332,7 +332,7 @@ pub(crate) fn next_signal(patience: Option<Duration>) -> Result<Option<Arrived>>
     let set = supervised();
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let timeout = patience.map(|left| libc::timespec {
-        tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: left.subsec_nanos().into(),
     });
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);

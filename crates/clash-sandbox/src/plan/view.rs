@@ -88,9 +88,11 @@ impl Sources<'_> {
             let path = Path::new(entry.path);
             if path.starts_with("/etc") {
                 add(Path::new("/etc"), Found::Directory, false);
-                let real = self.request.disk.real(path);
-                if LINKED.contains(&entry.path) && !real.starts_with("/etc") {
-                    add(&real, look(&real), false);
+                if LINKED.contains(&entry.path) {
+                    let real = self.request.disk.real(path);
+                    if !real.starts_with("/etc") {
+                        add(&real, look(&real), false);
+                    }
                 }
             } else if entry.directory && !OWN.iter().any(|own| path.starts_with(own)) {
                 add(path, look(path), false);
