@@ -187,6 +187,7 @@ fn in_room(
     confined: Confined<'_>,
     ruleset: landlock::RulesetCreated,
 ) -> LaunchError {
+    use crate::linux::stdio::Inherited;
     use crate::linux::supervisor::{Keeper, attend};
     use crate::linux::{landlock, mounts::View, namespaces, sys};
 
@@ -194,12 +195,13 @@ fn in_room(
         let cwd = rustix::process::getcwd(Vec::new())
             .map_err(|e| LaunchError::WorkingDirectory { path: ".".into(), source: e.into() })?;
         namespaces::leave_host(room)?;
+        let inherited = Inherited::guard();
         // Before anybody is there to look into this process.
         sys::undumpable().map_err(LaunchError::Namespaces)?;
         let mask = sys::hold_signals().map_err(LaunchError::Signals)?;
-        Ok((cwd, mask, Keeper::start()?))
+        Ok((cwd, mask, inherited, Keeper::start()?))
     };
-    let (cwd, mask, keeper) = match prepare() {
+    let (cwd, mask, inherited, keeper) = match prepare() {
         Ok(prepared) => prepared,
         Err(error) => return error,
     };
@@ -224,7 +226,7 @@ fn in_room(
         });
     });
     match (started, failure) {
-        (Ok(child), None) => attend(keeper, child, confined.plan.limits.wall_seconds),
+        (Ok(child), None) => attend(keeper, &inherited, child, confined.plan.limits.wall_seconds),
         (Ok(_), Some(error)) => error,
         (Err(error), _) => LaunchError::Process(error),
     }

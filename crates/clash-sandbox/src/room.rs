@@ -18,8 +18,8 @@ pub struct Room {
     pub user_namespace: bool,
     /// An empty network namespace with a loopback; otherwise the host's network.
     pub own_network: bool,
-    /// Whether `socket(AF_UNIX)` works: only where every socket that can be seen
-    /// lies in a tree the policy lets be written.
+    /// Whether `socket(AF_UNIX)` works: only where a rule grants a socket by name
+    /// and no other can be seen but in trees the policy lets be written.
     pub unix_sockets: bool,
     /// In the order in which they are carried out.
     pub steps: Vec<Step>,

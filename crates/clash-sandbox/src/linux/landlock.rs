@@ -8,12 +8,14 @@
 //! |---|---|
 //! | `r` | READ_FILE, READ_DIR |
 //! | `w` | WRITE_FILE, TRUNCATE, and IOCTL_DEV below /dev |
-//! | `c` | MAKE_REG, MAKE_DIR, MAKE_SYM, MAKE_FIFO, MAKE_SOCK, REFER |
+//! | `c` | MAKE_REG, MAKE_DIR, MAKE_SYM, MAKE_SOCK, REFER |
 //! | `d` | REMOVE_FILE, REMOVE_DIR, REFER |
 //! | `x` | EXECUTE |
 //!
 //! MAKE_CHAR and MAKE_BLOCK are never granted: a device node in a project is
 //! never wanted and a character device 0:0 deletes files in a later overlay.
+//! MAKE_FIFO only in temporary directories, a room's own or one with the sticky
+//! bit: elsewhere a fifo is there to hang whoever reads the tree.
 //! IOCTL_DEV only below /dev: terminals need it, and a device node elsewhere
 //! would be someone's plant. REFER goes with both `c` and `d`, since a rename
 //! across directories asks for it on both ends; the kernel lets a rename never
@@ -68,7 +70,6 @@ fn rights(caps: Caps, directory: bool, device: bool) -> BitFlags<AccessFs> {
         rights |= AccessFs::MakeReg
             | AccessFs::MakeDir
             | AccessFs::MakeSym
-            | AccessFs::MakeFifo
             | AccessFs::MakeSock
             | AccessFs::Refer;
     }
@@ -97,8 +98,13 @@ pub(crate) fn ruleset(plan: &Plan) -> Result<RulesetCreated, LaunchError> {
     let is_device = |path: &Path| path.starts_with("/dev");
     for Grant { path, caps, .. } in &plan.grants {
         let fd = open(path)?;
-        let kind = kind(&fd).map_err(|source| failed(path, source))?;
-        grant(fd, rights(*caps, kind == FileType::Directory, is_device(path)))?;
+        let mode = fstat(&fd).map_err(|source| failed(path, source))?.st_mode;
+        let directory = FileType::from_raw_mode(mode) == FileType::Directory;
+        let mut rights = rights(*caps, directory, is_device(path));
+        if directory && mode & 0o1000 != 0 && caps.contains(Caps::CREATE) {
+            rights |= AccessFs::MakeFifo;
+        }
+        grant(fd, rights)?;
     }
     let own = ["/proc", "/sys"];
     let shared = |entry: &Entry| plan.room.is_none() || !own.iter().any(|o| entry.path.starts_with(o));

@@ -8,6 +8,7 @@ pub(crate) mod limits;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
 pub(crate) mod seccomp;
+pub(crate) mod stdio;
 pub(crate) mod supervisor;
 pub(crate) mod sys;
 pub(crate) mod target;

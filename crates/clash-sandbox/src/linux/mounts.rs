@@ -179,6 +179,14 @@ impl View {
     }
 }
 
+/// A copy of the mount at `path` that nothing can be changed through.
+pub(crate) fn read_only(path: &Path) -> Result<OwnedFd> {
+    let source = openat2(CWD, path, HOLD, Mode::empty(), NEVER_LINKS)?;
+    let tree = clone(&source, "")?;
+    set(&tree, Access { write: false, execute: false })?;
+    Ok(tree)
+}
+
 /// Absolute paths of the plan are paths from the view's root.
 fn relative(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 
+use super::stdio::Inherited;
 use super::sys;
 use crate::launch::LaunchError;
 
@@ -43,6 +44,14 @@ impl Keeper {
         Ok(Self { pid: Pid::from_raw(pid), alive: Some(alive) })
     }
 
+    /// Ends the room although the command still runs. It is our child, so the
+    /// kernel would wait for us to take note of its death before process 1 can go.
+    fn end_with(&mut self, child: libc::pid_t) {
+        sys::kill(child, libc::SIGKILL);
+        while matches!(waitpid(Pid::from_raw(child), WaitOptions::empty()), Err(Errno::INTR)) {}
+        self.end();
+    }
+
     /// Ends the room: process 1 leaves, the kernel kills the others, and when
     /// this returns all of them are gone.
     fn end(&mut self) {
@@ -62,22 +71,29 @@ fn keep(wait: RawFd) {
 
 /// Waits for the command and then is what it was: exits as it did, dies as it
 /// died. Returns only if its time is up.
-pub(crate) fn attend(mut keeper: Keeper, child: libc::pid_t, wall: Option<u64>) -> LaunchError {
+pub(crate) fn attend(
+    mut keeper: Keeper,
+    inherited: &Inherited,
+    child: libc::pid_t,
+    wall: Option<u64>,
+) -> LaunchError {
     let deadline = wall.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     loop {
         if let Some(end) = look_after(child) {
             keeper.end();
+            inherited.put_back();
             end.repeat();
         }
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         match sys::next_signal(left) {
             Ok(Some(arrived)) => pass_on(arrived, child),
             Ok(None) => {
-                keeper.end();
+                keeper.end_with(child);
+                inherited.put_back();
                 return LaunchError::OutOfTime { seconds: wall.unwrap_or_default() };
             }
             Err(error) => {
-                keeper.end();
+                keeper.end_with(child);
                 return LaunchError::Waiting(error);
             }
         }

@@ -53,7 +53,7 @@ pub(super) fn tier(
         say(
             "unix sockets",
             "mount namespace",
-            "only sockets inside trees that may be written can be seen",
+            "a socket is granted by name; others can be seen only inside trees that may be written",
         );
     } else {
         say(

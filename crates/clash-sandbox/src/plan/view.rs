@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
@@ -62,7 +62,9 @@ pub(super) fn room(sources: &Sources<'_>, host: &Host, own_network: bool) -> Res
     for (path, mark) in &marks {
         view.mark(path, mark)?;
     }
-    let unix_sockets = view.foreign_sockets.is_none() && (own_network || host.landlock_abi >= 6);
+    let unix_sockets = view.granted_socket
+        && view.foreign_sockets.is_none()
+        && (own_network || host.landlock_abi >= 6);
     Ok(Room { user_namespace: host.rooms != Rooms::Root, own_network, unix_sockets, steps: view.finish() })
 }
 
@@ -222,6 +224,8 @@ struct View<'a> {
     steps: Vec<Step>,
     /// A place where sockets can be seen that the policy lets nobody write.
     foreign_sockets: Option<PathBuf>,
+    /// A rule names a socket and lets it be written.
+    granted_socket: bool,
 }
 
 impl<'a> View<'a> {
@@ -234,6 +238,7 @@ impl<'a> View<'a> {
             fences: Vec::new(),
             steps: Vec::with_capacity(32),
             foreign_sockets: None,
+            granted_socket: false,
         };
         view.links();
         view.scratch();
@@ -405,17 +410,20 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Notes places where a socket of somebody else could be seen: a tree that
-    /// is granted without the right to write, and a directory everybody shares.
+    /// Notes sockets that a rule grants by name, and places where a socket of
+    /// somebody else could be seen: a tree that is granted without the right to
+    /// write, and a directory everybody shares.
     fn sockets(&mut self, path: &Path, mark: &Mark, shape: Shape) {
         let Shape::Seen(access) = shape else { return };
-        if !mark.named || mark.file && access.write {
+        if !mark.named {
             return;
         }
-        let meta = fs::metadata(path).ok();
-        let shared = meta.as_ref().is_some_and(|meta| !mark.file && meta.mode() & 0o1002 == 0o1002);
-        let harmless = mark.file && meta.is_some_and(|meta| meta.is_file());
-        if shared || !access.write && !harmless {
+        let Ok(meta) = fs::metadata(path) else { return };
+        let socket = meta.file_type().is_socket();
+        self.granted_socket |= socket && access.write;
+        let shared = !mark.file && meta.mode() & 0o1002 == 0o1002;
+        let readable = !access.write && (socket || !mark.file);
+        if shared || readable {
             self.foreign_sockets = Some(path.to_path_buf());
         }
     }
