@@ -145,6 +145,11 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     }
     let net = network(sandbox)?;
     not_yet(sandbox)?;
+    if host.root && sandbox.limits.processes.is_some() {
+        // The kernel exempts root from the count of processes.
+        let rule = "limits: processes, as root".to_owned();
+        return Err(Refusal::NotYet { rule, span: sandbox.span.clone() });
+    }
     let rules = resolve(request)?;
     let mut grants = allowed(&rules, report)?;
     no_planted_links(request, &rules)?;
@@ -157,6 +162,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     let room = match need {
         None => None,
         Some(_) => {
+            overlap::missing_cage(request, &grants)?;
             tier::holds(&rules, &grants)?;
             let (grants, baseline, protected) = (&grants, &baseline, &protected);
             let sources = Sources { request, rules: &rules, grants, baseline, protected };

@@ -144,6 +144,25 @@ pub(super) fn inside_cage(request: &Request<'_>, grants: &[Grant]) -> Result<(),
     each_caged(request, grants, |_, above, within| within || above)
 }
 
+/// Refuses a grant in which a caged path could be made that is not there yet:
+/// there is nothing to mount on.
+pub(super) fn missing_cage(request: &Request<'_>, grants: &[Grant]) -> Result<(), Refusal> {
+    let project = request.disk.real(&request.places.project);
+    for caged in request.cage.paths.iter().filter(|path| !is_below(path, &project)) {
+        let makes = |g: &&Grant| g.caps.contains(Caps::CREATE) && is_below(caged, &g.path);
+        let Some(grant) = grants.iter().find(makes) else { continue };
+        if std::fs::symlink_metadata(caged).is_err() {
+            return Err(Refusal::Caged {
+                path: grant.path.clone(),
+                caps: grant.caps,
+                why: grant.why.clone(),
+                cage: caged.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
 /// What of the cage lies in the project and could be written there.
 pub(super) fn caged_inside(request: &Request<'_>, grants: &[Grant]) -> Vec<PathBuf> {
     let project = request.disk.real(&request.places.project);
