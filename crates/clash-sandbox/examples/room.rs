@@ -10,7 +10,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clash_policy::{Caps, Effect, FsRule, Limits, Net, PathPattern, Places, Protect, Sandbox, Span};
+use clash_policy::{
+    Caps, Effect, FsRule, Limits, Net, PathPattern, Places, Protect, Sandbox, Span,
+};
 use clash_sandbox::host::Host;
 use clash_sandbox::launch::{Command, LaunchError, run};
 use clash_sandbox::plan::{Cage, Request, plan_with_report};
@@ -59,7 +61,10 @@ fn main() -> ExitCode {
             Some("--literal") => {
                 let caps = caps(&value());
                 let path = value();
-                fs.push(FsRule { pattern: PathPattern::Literal(path.clone()), ..rule(&path, caps) });
+                fs.push(FsRule {
+                    pattern: PathPattern::Literal(path.clone()),
+                    ..rule(&path, caps)
+                });
             }
             Some("--simulate") => {
                 let mut known = host.take().unwrap_or_else(Host::quick);

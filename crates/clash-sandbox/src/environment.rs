@@ -407,7 +407,8 @@ mod tests {
 
     #[test]
     fn the_policys_longest_rule_decides_before_the_table() {
-        let rule = |name: &str, effect| EnvRule { name: name.into(), effect, span: Default::default() };
+        let rule =
+            |name: &str, effect| EnvRule { name: name.into(), effect, span: Default::default() };
         let rules = [
             rule("AWS_*", Effect::Deny),
             rule("AWS_REGION", Effect::Allow),

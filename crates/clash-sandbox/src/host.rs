@@ -126,7 +126,9 @@ impl Rooms {
         match lines.next()? {
             "unprivileged" => Some(Self::Unprivileged),
             "root" => Some(Self::Root),
-            other => other.strip_prefix("impossible ").map(|why| Self::Impossible { why: why.into() }),
+            other => {
+                other.strip_prefix("impossible ").map(|why| Self::Impossible { why: why.into() })
+            }
         }
     }
 }

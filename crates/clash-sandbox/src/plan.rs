@@ -23,7 +23,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
-use clash_policy::{Caps, Effect, FsRule, Limits, Net, NetRule, PathPattern, Places, Sandbox, Span};
+use clash_policy::{
+    Caps, Effect, FsRule, Limits, Net, NetRule, PathPattern, Places, Sandbox, Span,
+};
 
 use crate::baseline;
 use crate::disk::Disk;

@@ -117,9 +117,12 @@ fn a_tree_that_is_only_read_keeps_its_modes_times_and_owners() {
         let world = world.option(&["--r", &lib]);
         assert_eq!(works(&world, &format!("cat {file}")), "text");
         let before = fs::metadata(&file).unwrap();
-        for change in
-            ["os.chmod(f, 0o777)", "os.utime(f, (1, 1))", "os.chown(f, os.getuid(), -1)", "os.truncate(f, 0)"]
-        {
+        for change in [
+            "os.chmod(f, 0o777)",
+            "os.utime(f, (1, 1))",
+            "os.chown(f, os.getuid(), -1)",
+            "os.truncate(f, 0)",
+        ] {
             let script = format!("import os; f = {file:?}; {change}");
             let output = world.run(&[PYTHON, "-c", &script]);
             assert!(!output.status.success(), "{change} as {:?}", world.who);
@@ -181,7 +184,10 @@ fn persistence_paths_stay_as_they_are_and_git_works_around_them() {
         let commit = "git -c user.name=a -c user.email=a@b commit -qm";
         works(&world, &format!("echo 1 > f && git add f && {commit} one && git branch side"));
         works(&world, "git worktree add -q sub/wt side && cd sub/wt && echo 2 > g && git add g");
-        works(&world, &format!("echo 3 > f && git stash -q && git stash pop -q && {commit} two -a"));
+        works(
+            &world,
+            &format!("echo 3 > f && git stash -q && git stash pop -q && {commit} two -a"),
+        );
         assert_eq!(works(&world, "git log --oneline | wc -l"), "2");
         let status = world.bare(&["git", "status", "--short"]);
         let mut lines: Vec<String> = text(&status).lines().map(str::to_owned).collect();
@@ -242,7 +248,10 @@ fn other_processes_cannot_be_seen() {
 fn devices_shared_memory_and_temporary_files_are_the_rooms_own() {
     project(|world| {
         works(&world, "head -c4 /dev/urandom > /dev/null && : < /dev/zero && echo x > /dev/shm/f");
-        works(&world, "d=$(mktemp -d) && mkfifo $d/p && echo '#!/bin/sh' > $d/x && chmod +x $d/x && $d/x");
+        works(
+            &world,
+            "d=$(mktemp -d) && mkfifo $d/p && echo '#!/bin/sh' > $d/x && chmod +x $d/x && $d/x",
+        );
         for name in ["/dev/kmsg", "/dev/kvm", "/dev/vda", "/dev/fuse", "/sys/kernel", "/run"] {
             fails(&world, &format!("test -e {name}"));
         }
@@ -354,7 +363,11 @@ fn nothing_outlives_a_launcher_that_is_killed() {
     project(|world| {
         let prefix = world.prefix();
         let mut command = Command::new(&prefix[0]);
-        command.args(&prefix[1..]).args(["sh", "-c", "while :; do echo x >> beat; sleep 0.05; done"]);
+        command.args(&prefix[1..]).args([
+            "sh",
+            "-c",
+            "while :; do echo x >> beat; sleep 0.05; done",
+        ]);
         let mut launcher = world.prepare(command).spawn().unwrap();
         let beat = world.path("home/app/beat");
         let start = Instant::now();
@@ -377,7 +390,11 @@ fn signals_to_the_launcher_reach_the_command() {
         let mut command = Command::new(&prefix[0]);
         command
             .args(&prefix[1..])
-            .args(["sh", "-c", "trap 'echo got; exit 9' TERM; echo ready; while :; do sleep 0.05; done"])
+            .args([
+                "sh",
+                "-c",
+                "trap 'echo got; exit 9' TERM; echo ready; while :; do sleep 0.05; done",
+            ])
             .stdout(Stdio::piped());
         let mut launcher = world.prepare(command).spawn().unwrap();
         let mut output = std::io::BufReader::new(launcher.stdout.take().unwrap());
@@ -422,7 +439,8 @@ fn limits_hold() {
         let output = world.sh("sleep 30");
         assert_eq!(output.status.code(), Some(124), "{}", text(&output));
         assert!(start.elapsed() < Duration::from_secs(10));
-        let world = world.option(&["--limit", "file_size", "1000", "--limit", "memory", "400000000"]);
+        let world =
+            world.option(&["--limit", "file_size", "1000", "--limit", "memory", "400000000"]);
         fails(&world, "head -c 2000 /dev/zero > big");
         works(&world, "head -c 900 /dev/zero > small");
         let output = world.run(&[PYTHON, "-c", "import mmap; mmap.mmap(-1, 1 << 30)"]);

@@ -11,8 +11,8 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-use super::sys::{self, Fork};
 use super::mounts::View;
+use super::sys::{self, Fork};
 use super::{caps, seccomp};
 use crate::host::Rooms;
 use crate::launch::LaunchError;
@@ -268,7 +268,8 @@ fn wait_for(reader: OwnedFd) -> Result<[u8; 5], String> {
 
 fn seccomp_filter() -> Result<(), Failed> {
     rustix::thread::set_no_new_privs(true).at(0)?;
-    let program = seccomp::filter(seccomp::Surface::default()).map_err(|_| Failed { step: 1, errno: 0 })?;
+    let program =
+        seccomp::filter(seccomp::Surface::default()).map_err(|_| Failed { step: 1, errno: 0 })?;
     sys::install_filter(&program, 0).at(2)?;
     match sys::unshare(libc::CLONE_NEWUSER) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(()),

@@ -32,8 +32,8 @@ use landlock::{
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fcntl_getfl, fstat, openat, openat2};
 use rustix::io::Errno;
 
-use crate::baseline::Entry;
 use super::mounts::View;
+use crate::baseline::Entry;
 use crate::launch::LaunchError;
 use crate::plan::{Grant, Network, Plan};
 use crate::room::{Room, Step};
@@ -107,7 +107,8 @@ pub(crate) fn ruleset(plan: &Plan) -> Result<RulesetCreated, LaunchError> {
         grant(fd, rights)?;
     }
     let own = ["/proc", "/sys"];
-    let shared = |entry: &Entry| plan.room.is_none() || !own.iter().any(|o| entry.path.starts_with(o));
+    let shared =
+        |entry: &Entry| plan.room.is_none() || !own.iter().any(|o| entry.path.starts_with(o));
     for (entry, caps) in plan.baseline.iter().filter(|(entry, _)| shared(entry)) {
         if let Some(fd) = open_if_there(entry)? {
             grant(fd, rights(*caps, entry.directory, is_device(Path::new(entry.path))))?;

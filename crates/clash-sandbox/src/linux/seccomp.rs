@@ -101,7 +101,10 @@ enum Answer {
     /// No set-user-id bit in the mode, which is the argument with this index.
     Mode(u32),
     /// Of which families; at least one.
-    Socket { internet: bool, unix: bool },
+    Socket {
+        internet: bool,
+        unix: bool,
+    },
     Socketpair,
     SocketpairUnix,
 }

@@ -52,7 +52,8 @@ fn read_only_input() -> Option<OwnedFd> {
     }
     let name = std::fs::read_link("/proc/self/fd/0").ok()?;
     let tree = mounts::read_only(&name).ok()?;
-    let through = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&tree)));
+    let through =
+        PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&tree)));
     let again = open(&through, (flags & !OFlags::CREATE) | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let same = fstat(&again).ok()?;
     if (same.st_dev, same.st_ino) != (meta.st_dev, meta.st_ino) {

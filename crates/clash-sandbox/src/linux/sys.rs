@@ -230,7 +230,8 @@ pub(crate) fn run_until_exec(mut job: impl FnMut()) -> Result<libc::pid_t> {
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     // SAFETY: the child runs on a stack of its own while this thread, the only
     // one, stands still, so no memory is used by both at a time.
-    let pid = unsafe { libc::clone(start, stack(512 * 1024), flags, ptr::from_mut(&mut job).cast()) };
+    let pid =
+        unsafe { libc::clone(start, stack(512 * 1024), flags, ptr::from_mut(&mut job).cast()) };
     check(c_long::from(pid)).map(|_| pid)
 }
 

@@ -48,13 +48,7 @@ pub enum Refusal {
          cannot be taken apart like that",
         place(.rule, .span), path.display()
     )]
-    Partial {
-        path: PathBuf,
-        rule: Option<String>,
-        span: Option<Span>,
-        allowed: Caps,
-        denied: Caps,
-    },
+    Partial { path: PathBuf, rule: Option<String>, span: Option<Span>, allowed: Caps, denied: Caps },
     #[error(
         "{span}: `{effect}` on `{rule}` lies inside `{}` ({why}), which is allowed",
         outer.display()

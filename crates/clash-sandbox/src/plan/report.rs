@@ -36,7 +36,11 @@ pub(super) fn tier(
     };
     match (net, room) {
         (Network::Deny, Some(_)) => {
-            say("network deny", "network namespace", "it has a loopback of its own and nothing else");
+            say(
+                "network deny",
+                "network namespace",
+                "it has a loopback of its own and nothing else",
+            );
         }
         (Network::Deny, None) => say(
             "network deny",
@@ -126,9 +130,7 @@ fn denied(deny: &Rule<'_>, room: Option<&Room>) -> Line {
             Line::new(deny.text(), "mount", format!("a mount of its own: {access}"))
         }
         _ if room.is_some() => Line::new(deny.text(), "mount namespace", "it is not in the view"),
-        _ => {
-            Line::new(deny.text(), "landlock", "nothing grants it; what no rule grants is denied")
-        }
+        _ => Line::new(deny.text(), "landlock", "nothing grants it; what no rule grants is denied"),
     }
 }
 

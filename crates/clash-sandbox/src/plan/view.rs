@@ -65,7 +65,12 @@ pub(super) fn room(sources: &Sources<'_>, host: &Host, own_network: bool) -> Res
     let unix_sockets = view.granted_socket
         && view.foreign_sockets.is_none()
         && (own_network || host.landlock_abi >= 6);
-    Ok(Room { user_namespace: host.rooms != Rooms::Root, own_network, unix_sockets, steps: view.finish() })
+    Ok(Room {
+        user_namespace: host.rooms != Rooms::Root,
+        own_network,
+        unix_sockets,
+        steps: view.finish(),
+    })
 }
 
 impl Sources<'_> {
@@ -274,8 +279,7 @@ impl<'a> View<'a> {
 
     /// A directory on the room's own root, with those above it.
     fn directory(&mut self, path: &Path) {
-        let mut missing: Vec<&Path> =
-            path.ancestors().take_while(|dir| !self.has(dir)).collect();
+        let mut missing: Vec<&Path> = path.ancestors().take_while(|dir| !self.has(dir)).collect();
         while let Some(dir) = missing.pop() {
             let fence = self.scratch.iter().any(|scratch| dir.parent() == Some(scratch));
             if fence {
@@ -335,10 +339,8 @@ impl<'a> View<'a> {
         if caps.is_empty() {
             return Ok(Shape::Hidden);
         }
-        let access = Access {
-            write: caps.intersects(Caps::CHANGE),
-            execute: caps.contains(Caps::EXECUTE),
-        };
+        let access =
+            Access { write: caps.intersects(Caps::CHANGE), execute: caps.contains(Caps::EXECUTE) };
         let mut through = Caps::READ;
         if access.write {
             through = through.union(Caps::CHANGE);
