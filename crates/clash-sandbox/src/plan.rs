@@ -541,4 +541,6 @@ fn reduce(mut grants: Vec<Grant>) -> Vec<Grant> {
 }
 
 #[cfg(test)]
+mod room_tests;
+#[cfg(test)]
 mod tests;

@@ -36,6 +36,9 @@ pub enum Step {
     Link { at: PathBuf, to: PathBuf },
     /// A directory on the room's own root that the command may use as it likes.
     Scratch { at: PathBuf },
+    /// The same where the directories around it are not the command's to use: a
+    /// mount of its own.
+    ScratchMount { at: PathBuf },
     /// The host's `path` at the same place.
     Bind { path: PathBuf, access: Access },
     /// What can be seen at `path` already, once more with less access. With the
@@ -82,7 +85,9 @@ impl fmt::Display for Step {
             Self::Directory { at } => write!(f, "directory {}", at.display()),
             Self::File { at } => write!(f, "file {}", at.display()),
             Self::Link { at, to } => write!(f, "link {} to {}", at.display(), to.display()),
-            Self::Scratch { at } => write!(f, "scratch {}", at.display()),
+            Self::Scratch { at } | Self::ScratchMount { at } => {
+                write!(f, "scratch {}", at.display())
+            }
             Self::Bind { path, access } => write!(f, "bind {} {access}", path.display()),
             Self::Rebind { path, access } => write!(f, "rebind {} {access}", path.display()),
             Self::Cover { path, shows, .. } if shows.is_empty() => {

@@ -257,6 +257,10 @@ fn devices_shared_memory_and_temporary_files_are_the_rooms_own() {
         }
         fails(&world, "mknod /tmp/null c 1 3");
         fails(&world, "chmod 600 /dev/null");
+        let tmp = world.path("tmp").display().to_string();
+        let world = world.option(&["--tmp", &tmp]);
+        works(&world, &format!("echo x > {tmp}/f && cat {tmp}/f"));
+        assert!(!Path::new(&tmp).exists());
         let name = format!("/tmp/room-test-{}", std::process::id());
         works(&world, &format!("echo x > {name}"));
         assert!(!Path::new(&name).exists());

@@ -219,7 +219,7 @@ pub(crate) fn own_places(
     let scratch = rights(Caps::ALL, true, false) | AccessFs::MakeFifo;
     for step in &room.steps {
         match step {
-            Step::Scratch { at } => grant(at, scratch)?,
+            Step::Scratch { at } | Step::ScratchMount { at } => grant(at, scratch)?,
             Step::Devices => {
                 grant(Path::new("/dev/shm"), scratch & !AccessFs::Execute)?;
                 grant(Path::new("/dev/pts"), rights(Caps::READ.union(Caps::WRITE), true, true))?;

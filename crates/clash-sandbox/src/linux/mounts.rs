@@ -59,6 +59,7 @@ impl View {
             Step::File { at } => self.file(at),
             Step::Link { at, to } => symlinkat(to, &self.root, relative(at)),
             Step::Scratch { at } => self.directory(at, 0o1777),
+            Step::ScratchMount { at } => self.scratch_mount(at),
             Step::Bind { path, access } => self.bind(path, *access),
             Step::Rebind { path, access } => self.rebind(path, *access),
             Step::Cover { path, file, shows } => self.cover(path, *file, shows),
@@ -100,6 +101,20 @@ impl View {
         make_file(&self.root, relative(at))
     }
 
+    fn scratch_mount(&mut self, at: &Path) -> Result<()> {
+        let place = self.open(at)?;
+        let own = self.next_cover();
+        mkdirat(&self.root, &own, Mode::from_raw_mode(0o1777))?;
+        let tree = clone(&self.root, &own)?;
+        set(&tree, Access { write: true, execute: true })?;
+        attach_to(&tree, &place)
+    }
+
+    fn next_cover(&mut self) -> PathBuf {
+        self.covers += 1;
+        Path::new(COVERS).join(self.covers.to_string())
+    }
+
     fn bind(&self, path: &Path, access: Access) -> Result<()> {
         let source = openat2(CWD, path, HOLD, Mode::empty(), NEVER_LINKS)?;
         let tree = clone(&source, "")?;
@@ -116,8 +131,7 @@ impl View {
 
     fn cover(&mut self, path: &Path, file: bool, shows: &[Shown]) -> Result<()> {
         let place = self.open(path)?;
-        self.covers += 1;
-        let own = Path::new(COVERS).join(self.covers.to_string());
+        let own = self.next_cover();
         if file {
             // A device node on a mount without devices: nobody can open that, not
             // even root, and this one anybody may make.

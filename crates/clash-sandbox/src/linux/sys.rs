@@ -387,13 +387,12 @@ pub(crate) fn loopback_up() -> Result<()> {
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
     // SAFETY: SIOCSIFFLAGS reads an `ifreq`, which lives until the call returns;
     // the descriptor is ours and closed once.
-    let answer = unsafe {
+    unsafe {
         let answer = libc::ioctl(socket, libc::SIOCSIFFLAGS as _, ptr::from_ref(&request));
         let error = Error::last_os_error();
         libc::close(socket);
         if answer < 0 { Err(error) } else { Ok(()) }
-    };
-    answer
+    }
 }
 
 /// Closes every descriptor but one. Without `errno`.

@@ -115,7 +115,7 @@ impl Sources<'_> {
     }
 
     /// What the sandbox may do at a path.
-    fn caps(&self, path: &Path, file: bool) -> Caps {
+    pub(super) fn caps(&self, path: &Path, file: bool) -> Caps {
         let mut caps = Caps::NONE;
         for cap in Caps::each() {
             let rule = self.deciding(path, cap);
@@ -222,6 +222,8 @@ struct View<'a> {
     sources: &'a Sources<'a>,
     outer: Vec<Outer>,
     scratch: Vec<PathBuf>,
+    /// A scratch place inside another, whose directories are fenced.
+    nested: Vec<PathBuf>,
     /// Directories and files of the room's own root.
     skeleton: Vec<Step>,
     /// Top directories inside a scratch place that must not be scratch.
@@ -239,6 +241,7 @@ impl<'a> View<'a> {
             sources,
             outer: Vec::new(),
             scratch: Vec::new(),
+            nested: Vec::new(),
             skeleton: Vec::new(),
             fences: Vec::new(),
             steps: Vec::with_capacity(32),
@@ -265,8 +268,14 @@ impl<'a> View<'a> {
     fn scratch(&mut self) {
         let tmp = self.sources.request.disk.real(&self.sources.request.places.tmp);
         for place in [Path::new("/tmp"), Path::new("/var/tmp"), &tmp] {
-            let inside = self.scratch.iter().any(|other| is_below(place, other));
-            if inside || !self.sources.caps(place, false).is_empty() {
+            if self.scratch.iter().any(|other| other == place)
+                || !self.sources.caps(place, false).is_empty()
+            {
+                continue;
+            }
+            if self.scratch.iter().any(|other| is_below(place, other)) {
+                self.directory(place);
+                self.nested.push(place.to_path_buf());
                 continue;
             }
             if let Some(parent) = place.parent() {
@@ -434,6 +443,7 @@ impl<'a> View<'a> {
         let mut steps = self.skeleton;
         let fence = |path| Step::Rebind { path, access: Access { write: false, execute: false } };
         steps.extend(self.fences.into_iter().map(fence));
+        steps.extend(self.nested.into_iter().map(|at| Step::ScratchMount { at }));
         steps.extend(self.steps);
         steps.push(Step::Devices);
         steps.push(Step::Processes);
