@@ -165,7 +165,7 @@ impl Kit {
                 .arg(&self.runner)
                 .args(["--quiet", "--only", only, "--skip", NEEDS_NETWORK, "--wrap"])
                 .arg(format!(
-                    "env XDG_CONFIG_HOME={} {} sandbox exec {sandbox} --",
+                    "/usr/bin/env XDG_CONFIG_HOME={} {} sandbox exec {sandbox} --",
                     self.dir.path().join("config").display(),
                     program.display()
                 ))
