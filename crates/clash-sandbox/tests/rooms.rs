@@ -197,6 +197,43 @@ fn persistence_paths_stay_as_they_are_and_git_works_around_them() {
 }
 
 #[test]
+fn a_linked_worktree_stays_linked_to_its_repository() {
+    if !Path::new("/usr/bin/git").exists() && !Path::new("/usr/local/bin/git").exists() {
+        return eprintln!("SKIPPED (no git): worktrees");
+    }
+    everyone(|world| {
+        let commit = "git -c user.name=a -c user.email=a@b commit -qm x --allow-empty";
+        let worktree = world.path("wt").display().to_string();
+        let script = format!("git init -q . && {commit} && git worktree add -q {worktree}");
+        let made = world.bare(&["/bin/sh", "-c", &script]);
+        assert!(made.status.success(), "{}", text(&made));
+        let inside = |script: &str| {
+            let mut command = Command::new(world.path("room"));
+            let script = format!("cd {worktree} && {script}");
+            command.args(["--rw", &worktree, "--project", &worktree, "--cwd", &worktree]);
+            command.args(["--", "/bin/sh", "-c", &script]);
+            world.prepare(command).output().unwrap()
+        };
+        let output = inside(&format!("echo 2 > g && git add g && {commit}"));
+        assert!(output.status.success(), "{}", text(&output));
+        let own = world.path("home/app/.git/worktrees/wt").display().to_string();
+        for attack in [
+            "echo gitdir: /tmp > .git",
+            "mv .git x",
+            "rm .git",
+            &format!("echo /tmp > {own}/commondir"),
+            &format!("rm {own}/commondir"),
+            &format!("mv {own} {own}2"),
+            &format!("echo x > {own}/../../hooks/pre-commit"),
+            &format!("echo x >> {own}/../../config"),
+        ] {
+            let output = inside(attack);
+            assert!(!output.status.success(), "{attack}: {}", text(&output));
+        }
+    });
+}
+
+#[test]
 fn an_unprotected_sandbox_may_write_them() {
     project(|world| {
         write(&world, "home/app/.envrc", "echo mine");

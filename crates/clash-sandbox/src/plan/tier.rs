@@ -10,13 +10,13 @@
 //! write, if its file rules can be held there; the report then says that
 //! metadata outside the grants is not.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
 use clash_policy::{Caps, Effect};
 
 use super::overlap::{self, Region, is_below};
-use super::{Found, Grant, LANDLOCK_ABI_NEEDED, Refusal, Request, Rule};
+use super::{Found, Grant, LANDLOCK_ABI_NEEDED, Refusal, Request, Rule, Why};
 use crate::host::{Host, Rooms};
 use crate::protect::STANDARD;
 
@@ -84,7 +84,30 @@ pub(super) fn protected(request: &Request<'_>, grants: &[Grant]) -> Vec<PathBuf>
     let writable = |path: &PathBuf| {
         grants.iter().any(|g| g.caps.intersects(Caps::CHANGE) && is_below(path, &g.path))
     };
-    named.map(|name| project.join(name)).filter(writable).collect()
+    let mut paths: Vec<PathBuf> = named.map(|name| project.join(name)).collect();
+    if protect.standard {
+        paths.extend(links_of_worktrees(&project, grants));
+    }
+    paths.retain(writable);
+    paths
+}
+
+/// What ties a linked worktree to its repository: whoever may change that may
+/// put another repository, with hooks of its own, in its place.
+fn links_of_worktrees(project: &Path, grants: &[Grant]) -> Vec<PathBuf> {
+    let mut links = Vec::new();
+    let link = project.join(".git");
+    if std::fs::symlink_metadata(&link).is_ok_and(|meta| meta.is_file()) {
+        links.push(link);
+    }
+    let in_worktrees = |path: &Path| {
+        path.parent().and_then(Path::file_name).is_some_and(|name| name == "worktrees")
+    };
+    let own = grants.iter().filter(|g| g.why == Why::Worktree && in_worktrees(&g.path));
+    for grant in own {
+        links.extend(["commondir", "gitdir", "config.worktree"].map(|name| grant.path.join(name)));
+    }
+    links
 }
 
 /// Refuses what a room cannot hold either: rules about names that may be made
