@@ -133,7 +133,14 @@ const ATTEMPTS: &[Attempt] = &[
 pub(crate) fn all() -> Vec<Item> {
     let mut items = vec![landlock()];
     items.extend(ATTEMPTS.iter().map(attempt));
-    items.extend([cgroup(), not_in_container(), not_in_landlock(), no_new_privs(), root()]);
+    items.extend([
+        room_item(),
+        cgroup(),
+        not_in_container(),
+        not_in_landlock(),
+        no_new_privs(),
+        root(),
+    ]);
     items
 }
 
@@ -303,6 +310,16 @@ pub(crate) fn rooms() -> Rooms {
         Err(what) => what,
     };
     Rooms::Impossible { why }
+}
+
+fn room_item() -> Item {
+    let name = "room";
+    let purpose = "every sandbox that may write, or that denies inside what it allows";
+    match rooms() {
+        Rooms::Unprivileged => works(name, format!("{purpose}; in a user namespace")),
+        Rooms::Root => works(name, format!("{purpose}; made by root")),
+        Rooms::Impossible { why } => missing(name, why, Some(USERNS_HINT), purpose),
+    }
 }
 
 const ROOM_STEPS: [&str; 6] = [
