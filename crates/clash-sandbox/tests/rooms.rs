@@ -76,6 +76,28 @@ fn what_is_not_granted_is_not_there() {
 }
 
 #[test]
+fn no_way_leads_back_to_the_hosts_root() {
+    project(|world| {
+        let key = world.path("home/.ssh/id_ed25519").display().to_string();
+        for way in [
+            "/proc/1/root",
+            "/proc/1/cwd/../../../..",
+            "/proc/self/root/..",
+            "/.covers/host",
+            "/.covers/host/../host",
+            "/..",
+            "../../../../../..",
+        ] {
+            fails(&world, &format!("cat {way}{key}"));
+            fails(&world, &format!("cat {way}/etc/shadow"));
+        }
+        fails(&world, "umount /.covers/host");
+        fails(&world, "for f in /proc/1/fd/*; do readlink $f; done | grep .");
+        assert_eq!(works(&world, "cd /proc/self/fd && echo *"), "0 1 2 3");
+    });
+}
+
+#[test]
 fn rules_nest_to_any_depth() {
     project(|world| {
         let app = world.project().display().to_string();

@@ -74,6 +74,9 @@ fn alone() -> bool {
 /// Process 1: no `errno`, no allocation, nothing that could panic.
 fn keep(wait: RawFd) {
     sys::forget_children();
+    // Whose root becomes the room's when the view is entered: nothing of the
+    // host stays in anybody's hands.
+    let _ = rustix::process::chdir(c"/");
     // All but the pipe: whoever waits for the end of our output must not have to
     // wait for this process.
     sys::close_all_but(wait);
@@ -88,6 +91,7 @@ pub(crate) fn attend(
     child: libc::pid_t,
     wall: Option<u64>,
 ) -> LaunchError {
+    let _ = rustix::process::chdir(c"/");
     let deadline = wall.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     loop {
         if let Some(end) = look_after(child) {
