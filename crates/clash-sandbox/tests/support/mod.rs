@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::rc::Rc;
 use std::sync::OnceLock;
 
 pub(crate) const PYTHON: &str = "/usr/bin/python3";
@@ -47,7 +48,7 @@ pub(crate) fn room() -> &'static Path {
 
 /// A home with a key and a project, owned by whom the case runs as.
 pub(crate) struct World {
-    pub(crate) dir: tempfile::TempDir,
+    pub(crate) dir: Rc<tempfile::TempDir>,
     pub(crate) who: Option<u32>,
     pub(crate) options: Vec<String>,
 }
@@ -56,7 +57,7 @@ impl World {
     pub(crate) fn new(who: Option<u32>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let world = Self { dir, who, options: Vec::new() };
+        let world = Self { dir: Rc::new(dir), who, options: Vec::new() };
         for sub in ["home", "home/.ssh", "home/app"] {
             fs::create_dir(world.path(sub)).unwrap();
         }
@@ -71,6 +72,11 @@ impl World {
             }
         }
         world
+    }
+
+    /// The same files again, for other options.
+    pub(crate) fn beside(world: &Self) -> Self {
+        Self { dir: world.dir.clone(), who: world.who, options: Vec::new() }
     }
 
     pub(crate) fn option(mut self, option: &[&str]) -> Self {
