@@ -1,17 +1,25 @@
 //! Runs a command in a sandbox written on the command line; what the tests and
 //! the attack kit use in place of the clash binary.
 //!
-//! `room --rw DIR --r DIR --rx DIR --net deny|allow --cwd DIR --home DIR --project DIR -- cmd …`
+//! `room --rw DIR --r DIR --rx DIR --allow CAPS DIR --deny CAPS DIR --literal CAPS FILE
+//! --net deny|allow --cwd DIR --home DIR --project DIR --tmp DIR --cage PATH --host FILE
+//! --simulate HOST --unprotected --limit NAME N --show -- cmd …`
 #![expect(clippy::print_stderr, reason = "a program, not the library")]
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clash_policy::{Caps, Effect, FsRule, Net, PathPattern, Places, Sandbox, Span};
+use clash_policy::{
+    Caps, Effect, FsRule, Limits, Net, PathPattern, Places, Protect, Sandbox, Span,
+};
 use clash_sandbox::host::Host;
 use clash_sandbox::launch::{Command, LaunchError, run};
 use clash_sandbox::plan::{Cage, Request, plan_with_report};
+
+fn caps(letters: &str) -> Caps {
+    Caps::parse(letters).unwrap_or(Caps::NONE)
+}
 
 fn rule(path: &str, caps: Caps) -> FsRule {
     FsRule {
@@ -32,12 +40,53 @@ fn main() -> ExitCode {
     let mut project = PathBuf::from("/nonexistent/project");
     let mut cage = Cage::default();
     let mut show = false;
+    let mut host = None;
+    let mut tmp = PathBuf::from("/tmp");
+    let mut protect = Protect::default();
+    let mut limits = Limits::default();
     while let Some(flag) = args.next() {
         let mut value = || args.next().unwrap_or_default().into_string().unwrap_or_default();
         match flag.to_str() {
             Some("--rw") => fs.push(rule(&value(), Caps::ALL)),
             Some("--r") => fs.push(rule(&value(), Caps::READ)),
             Some("--rx") => fs.push(rule(&value(), Caps::READ.union(Caps::EXECUTE))),
+            Some("--allow") => {
+                let caps = caps(&value());
+                fs.push(rule(&value(), caps));
+            }
+            Some("--deny") => {
+                let caps = caps(&value());
+                fs.push(FsRule { effect: Effect::Deny, ..rule(&value(), caps) });
+            }
+            Some("--literal") => {
+                let caps = caps(&value());
+                let path = value();
+                fs.push(FsRule {
+                    pattern: PathPattern::Literal(path.clone()),
+                    ..rule(&path, caps)
+                });
+            }
+            Some("--simulate") => {
+                let mut known = host.take().unwrap_or_else(Host::quick);
+                if known.simulate(&value()).is_err() {
+                    return ExitCode::from(2);
+                }
+                host = Some(known);
+            }
+            Some("--host") => host = Some(Host::remembered(std::path::Path::new(&value()))),
+            Some("--unprotected") => protect.standard = false,
+            Some("--limit") => {
+                let name = value();
+                let limit = value().parse().ok();
+                match name.as_str() {
+                    "memory" => limits.memory_bytes = limit,
+                    "processes" => limits.processes = limit,
+                    "cpu" => limits.cpu_seconds = limit,
+                    "wall" => limits.wall_seconds = limit,
+                    _ => limits.file_size_bytes = limit,
+                }
+            }
+            Some("--tmp") => tmp = PathBuf::from(value()),
             Some("--net") => net = if value() == "allow" { Net::Allow } else { Net::Deny },
             Some("--cwd") => cwd = Some(PathBuf::from(value())),
             Some("--home") => home = PathBuf::from(value()),
@@ -51,8 +100,8 @@ fn main() -> ExitCode {
             }
         }
     }
-    let sandbox = Sandbox { fs, net, ..Sandbox::named("room") };
-    let places = Places { project, home, tmp: PathBuf::from("/tmp"), vars: Vec::new() };
+    let sandbox = Sandbox { fs, net, protect, limits, ..Sandbox::named("room") };
+    let places = Places { project, home, tmp, vars: Vec::new() };
     let request = Request {
         sandbox: &sandbox,
         places: &places,
@@ -60,10 +109,11 @@ fn main() -> ExitCode {
         disk: &clash_sandbox::disk::Disk::default(),
         extra: &[],
     };
-    let (plan, report) = match plan_with_report(&request, &Host::quick()) {
+    let (plan, report) = match plan_with_report(&request, &host.unwrap_or_else(Host::quick)) {
         Ok(planned) => planned,
         Err(refusal) => {
             eprintln!("room: {refusal}");
+            eprintln!("hint: {}", refusal.hint().unwrap_or_default());
             return ExitCode::from(3);
         }
     };
@@ -72,14 +122,18 @@ fn main() -> ExitCode {
         for grant in &plan.grants {
             eprintln!("{:5} {} ({})", grant.caps.to_string(), grant.path.display(), grant.why);
         }
+        for step in plan.room.iter().flat_map(|room| &room.steps) {
+            eprintln!("{step}");
+        }
     }
-    let (env, _) = clash_sandbox::environment::scrub(std::env::vars_os());
+    let (env, _) = clash_sandbox::environment::scrub(std::env::vars_os(), &[]);
     let program = args.next().unwrap_or_else(|| OsString::from("true"));
     let command = Command { program, args: args.collect(), env, cwd };
     let error = run(&plan, &command);
     let cause = std::error::Error::source(&error).map(|e| format!(": {e}")).unwrap_or_default();
     eprintln!("room: {error}{cause}");
     ExitCode::from(match error {
+        LaunchError::OutOfTime { .. } => 124,
         LaunchError::NotFound { .. } => 127,
         LaunchError::NotExecutable { .. } => 126,
         _ => 125,

@@ -5,12 +5,16 @@
 //! could send it away; and what steers a loader, shell or interpreter, because
 //! it changes what a judged command really runs. Search paths such as
 //! `PYTHONPATH` pass: projects depend on them and the sandbox bounds what they
-//! load. The policy's `env` overrides this per name, in the binary.
+//! load. The policy's `env` goes before this: of the rules that match a name the
+//! longest decides, the stricter of two equally long.
 //!
 //! Names are compared without regard to case. Where a name is only suspicious,
 //! like `*_TOKEN`, the value does not acquit it.
 
 use std::ffi::OsString;
+
+use clash_policy::pattern::glob_matches;
+use clash_policy::{Effect, EnvRule};
 
 /// How a line of the table matches a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,15 +259,24 @@ pub fn passes(name: &str, value: &str) -> bool {
     reason(name, value).is_none()
 }
 
+/// What the policy's rules say about a name; `ask` is `deny`, as for files.
+fn ruled(rules: &[EnvRule], name: &str) -> Option<bool> {
+    let matching = rules.iter().filter(|rule| glob_matches(&rule.name, name));
+    let rule = matching.max_by_key(|rule| (rule.name.len(), rule.effect))?;
+    Some(rule.effect == Effect::Allow)
+}
+
 /// Splits an environment into what passes and the names of what does not. A
 /// name or value that is not UTF-8 is judged by its readable part.
 pub fn scrub(
     vars: impl Iterator<Item = (OsString, OsString)>,
+    rules: &[EnvRule],
 ) -> (Vec<(OsString, OsString)>, Vec<OsString>) {
     let mut kept = Vec::with_capacity(64);
     let mut dropped = Vec::new();
     for (name, value) in vars {
-        if passes(&name.to_string_lossy(), &value.to_string_lossy()) {
+        let text = name.to_string_lossy();
+        if ruled(rules, &text).unwrap_or_else(|| passes(&text, &value.to_string_lossy())) {
             kept.push((name, value));
         } else {
             dropped.push(name);
@@ -393,6 +406,24 @@ mod tests {
     }
 
     #[test]
+    fn the_policys_longest_rule_decides_before_the_table() {
+        let rule =
+            |name: &str, effect| EnvRule { name: name.into(), effect, span: Default::default() };
+        let rules = [
+            rule("AWS_*", Effect::Deny),
+            rule("AWS_REGION", Effect::Allow),
+            rule("GITHUB_TOKEN", Effect::Allow),
+            rule("EDITOR", Effect::Ask),
+        ];
+        let vars = ["AWS_REGION", "AWS_PROFILE", "GITHUB_TOKEN", "GH_TOKEN", "EDITOR", "LANG"];
+        let pairs = vars.iter().map(|name| (OsString::from(name), OsString::from("x")));
+        let (kept, dropped) = scrub(pairs, &rules);
+        let kept: Vec<_> = kept.iter().map(|(name, _)| name.to_str().unwrap()).collect();
+        assert_eq!(kept, ["AWS_REGION", "GITHUB_TOKEN", "LANG"]);
+        assert_eq!(dropped, ["AWS_PROFILE", "GH_TOKEN", "EDITOR"]);
+    }
+
+    #[test]
     fn the_table_is_written_in_upper_case() {
         for (name, _) in TABLE {
             let (Is(text) | Starts(text) | Ends(text) | Has(text)) = name;
@@ -404,7 +435,7 @@ mod tests {
         #[test]
         fn scrubbing_keeps_or_names_every_variable(vars in prop::collection::vec(("[A-Z_]{1,12}", ".{0,30}"), 0..20)) {
             let pairs = vars.iter().map(|(n, v)| (OsString::from(n), OsString::from(v)));
-            let (kept, dropped) = scrub(pairs);
+            let (kept, dropped) = scrub(pairs, &[]);
             prop_assert_eq!(kept.len() + dropped.len(), vars.len());
             prop_assert!(kept.iter().all(|(n, v)| passes(&n.to_string_lossy(), &v.to_string_lossy())));
         }

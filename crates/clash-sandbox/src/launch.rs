@@ -1,23 +1,33 @@
-//! Carries a plan out on this very process and replaces it with the command.
+//! Carries a plan out and lets the command take over.
 //!
 //! The steps, in this order; `docs/launch.md` says the same and why, and each
 //! has its own error variant so that a failure names its step:
 //!
-//! 1. change to the working directory
-//! 2. take directories off stdin, stdout and stderr; open every granted path and
-//!    build the Landlock ruleset
-//! 3. mark every descriptor from 3 on close-on-exec
-//! 4. set no_new_privs
-//! 5. enter the Landlock domain
-//! 6. drop capabilities
-//! 7. install the seccomp filter
-//! 8. give SIGPIPE its default back and `execve`
+//!  1. change to the working directory
+//!  2. take directories off stdin, stdout and stderr; open every granted path and
+//!     build the Landlock ruleset
+//!  3. mark every descriptor from 3 on close-on-exec
+//!  4. leave the host's namespaces                      (rooms only)
+//!  5. start the room's process 1 and the command's own (rooms only)
+//!  6. build the room's view of the disk and enter it   (rooms only)
+//!  7. set limits
+//!  8. set no_new_privs
+//!  9. enter the Landlock domain
+//! 10. drop capabilities
+//! 11. install the seccomp filter
+//! 12. give signals back their meaning and `execve`
+//!
+//! Without a room all of it happens to the calling process, which becomes the
+//! command. With one, the steps from 6 on are the command's own process, and
+//! the caller stays as its parent until it ends, and ends the same way.
 //!
 //! Nothing is undone on failure: the process is then partly restricted and good
 //! for nothing but reporting the error and exiting.
 
 use std::ffi::OsString;
 use std::io;
+#[cfg(target_os = "linux")]
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use crate::plan::Plan;
@@ -49,21 +59,41 @@ pub enum LaunchError {
     Ruleset(#[source] landlock::RulesetError),
     #[error("step 3, closing inherited descriptors")]
     Descriptors(#[source] io::Error),
-    #[error("step 4, no_new_privs")]
+    #[error("step 4, new namespaces")]
+    Namespaces(#[source] io::Error),
+    #[error("step 4, the user's identity in the new namespace")]
+    Identity(#[source] io::Error),
+    #[error("step 4, the loopback interface")]
+    Loopback(#[source] io::Error),
+    #[error("step 5, starting the room's process 1")]
+    Keeper(#[source] io::Error),
+    #[error("step 5, starting the command's process")]
+    Process(#[source] io::Error),
+    #[error("step 6, the room's root")]
+    Root(#[source] io::Error),
+    #[error("step 6, {step}")]
+    View { step: String, source: io::Error },
+    #[error("step 6, entering the room")]
+    Enter(#[source] io::Error),
+    #[error("step 6, working directory `{}`, which is not part of the sandbox", path.display())]
+    NotInRoom { path: PathBuf, source: io::Error },
+    #[error("step 7, limits")]
+    Limits(#[source] io::Error),
+    #[error("step 8, no_new_privs")]
     NoNewPrivs(#[source] io::Error),
     #[cfg(target_os = "linux")]
-    #[error("step 5, entering the Landlock domain")]
+    #[error("step 9, entering the Landlock domain")]
     Landlock(#[source] landlock::RulesetError),
-    #[error("step 5, the kernel does not enforce the whole Landlock domain")]
+    #[error("step 9, the kernel does not enforce the whole Landlock domain")]
     NotFullyEnforced,
-    #[error("step 6, dropping capabilities")]
+    #[error("step 10, dropping capabilities")]
     Capabilities(#[source] io::Error),
     #[cfg(target_os = "linux")]
-    #[error("step 7, assembling the seccomp filter")]
+    #[error("step 11, assembling the seccomp filter")]
     Filter(#[source] BpfError),
-    #[error("step 7, installing the seccomp filter")]
+    #[error("step 11, installing the seccomp filter")]
     Seccomp(#[source] io::Error),
-    #[error("step 8, resetting SIGPIPE")]
+    #[error("step 12, signals")]
     Signals(#[source] io::Error),
     /// Shells report this as 127.
     #[error("`{}` not found", program.to_string_lossy())]
@@ -71,6 +101,12 @@ pub enum LaunchError {
     /// Shells report this as 126.
     #[error("`{}` cannot be executed", program.to_string_lossy())]
     NotExecutable { program: OsString, source: io::Error },
+    #[error("the command was ended after {seconds} s, the sandbox's limit")]
+    OutOfTime { seconds: u64 },
+    #[error("waiting for the command")]
+    Waiting(#[source] io::Error),
+    #[error("the process that was to become the command ended before it did")]
+    Vanished,
     #[error("this system has no sandbox that clash can use")]
     Unsupported,
 }
@@ -91,11 +127,11 @@ fn steps(_: &Plan, _: &Command) -> Result<std::convert::Infallible, LaunchError>
 #[cfg(target_os = "linux")]
 fn steps(plan: &Plan, command: &Command) -> Result<std::convert::Infallible, LaunchError> {
     use crate::linux::target::Target;
-    use crate::linux::{caps, landlock, seccomp, sys};
+    use crate::linux::{landlock, seccomp, sys};
 
     // Everything that allocates or can be wrong in the request comes first.
     let target = Target::new(command)?;
-    let filter = seccomp::filter(plan.net).map_err(LaunchError::Filter)?;
+    let filter = seccomp::filter(plan.surface()).map_err(LaunchError::Filter)?;
 
     if let Some(cwd) = &command.cwd {
         rustix::process::chdir(cwd).map_err(|source| LaunchError::WorkingDirectory {
@@ -107,12 +143,93 @@ fn steps(plan: &Plan, command: &Command) -> Result<std::convert::Infallible, Lau
     landlock::no_directory_as_stdio().map_err(|e| LaunchError::Descriptors(e.into()))?;
     let ruleset = landlock::ruleset(plan)?;
     sys::close_on_exec_from_3().map_err(LaunchError::Descriptors)?;
-    rustix::thread::set_no_new_privs(true).map_err(|e| LaunchError::NoNewPrivs(e.into()))?;
-    landlock::enter(ruleset)?;
-    caps::drop_all(plan.root).map_err(|e| LaunchError::Capabilities(e.into()))?;
-    sys::install_filter(&filter, 0).map_err(LaunchError::Seccomp)?;
-    sys::default_sigpipe().map_err(LaunchError::Signals)?;
-    Err(target.execute())
+    let confined = Confined { plan, target: &target, filter: &filter };
+    match &plan.room {
+        Some(room) => Err(in_room(room, confined, ruleset)),
+        None => Err(confined.become_command(ruleset)),
+    }
+}
+
+/// What is left to do once the command's view of the disk is right.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Copy)]
+struct Confined<'a> {
+    plan: &'a Plan,
+    target: &'a crate::linux::target::Target,
+    filter: &'a [crate::linux::bpf::Insn],
+}
+
+#[cfg(target_os = "linux")]
+impl Confined<'_> {
+    /// Steps 7 to 12.
+    fn become_command(self, ruleset: landlock::RulesetCreated) -> LaunchError {
+        use crate::linux::{caps, landlock, limits, sys};
+        let restrict = || {
+            limits::set(&self.plan.limits).map_err(|e| LaunchError::Limits(e.into()))?;
+            rustix::thread::set_no_new_privs(true)
+                .map_err(|e| LaunchError::NoNewPrivs(e.into()))?;
+            landlock::enter(ruleset)?;
+            caps::drop_all(self.plan.root).map_err(|e| LaunchError::Capabilities(e.into()))?;
+            sys::install_filter(self.filter, 0).map_err(LaunchError::Seccomp)?;
+            sys::default_sigpipe().map_err(LaunchError::Signals)
+        };
+        match restrict() {
+            Ok(()) => self.target.execute(),
+            Err(error) => error,
+        }
+    }
+}
+
+/// Steps 4 to 12 with a room around the command.
+#[cfg(target_os = "linux")]
+fn in_room(
+    room: &crate::room::Room,
+    confined: Confined<'_>,
+    ruleset: landlock::RulesetCreated,
+) -> LaunchError {
+    use crate::linux::stdio::Inherited;
+    use crate::linux::supervisor::{Keeper, attend};
+    use crate::linux::{landlock, mounts::View, namespaces, sys};
+
+    let prepare = || -> Result<_, LaunchError> {
+        let cwd = rustix::process::getcwd(Vec::new())
+            .map_err(|e| LaunchError::WorkingDirectory { path: ".".into(), source: e.into() })?;
+        namespaces::leave_host(room)?;
+        let inherited = Inherited::guard();
+        // Before anybody is there to look into this process.
+        sys::undumpable().map_err(LaunchError::Namespaces)?;
+        let mask = sys::hold_signals().map_err(LaunchError::Signals)?;
+        Ok((cwd, mask, inherited, Keeper::start()?))
+    };
+    let (cwd, mask, inherited, keeper) = match prepare() {
+        Ok(prepared) => prepared,
+        Err(error) => return error,
+    };
+    let view = |ruleset: &mut _| -> Result<(), LaunchError> {
+        let mut view = View::new().map_err(|e| LaunchError::Root(e.into()))?;
+        room.steps.iter().try_for_each(|step| view.step(step))?;
+        landlock::own_places(room, &view, ruleset)?;
+        view.enter().map_err(|e| LaunchError::Enter(e.into()))?;
+        rustix::process::chdir(&cwd).map_err(|source| LaunchError::NotInRoom {
+            path: PathBuf::from(std::ffi::OsStr::from_bytes(cwd.as_bytes())),
+            source: source.into(),
+        })?;
+        sys::set_mask(&mask).map_err(LaunchError::Signals)
+    };
+    let mut failure = None;
+    let mut ruleset = Some(ruleset);
+    let started = sys::run_until_exec(|| {
+        let Some(mut ruleset) = ruleset.take() else { return };
+        failure = Some(match view(&mut ruleset) {
+            Ok(()) => confined.become_command(ruleset),
+            Err(error) => error,
+        });
+    });
+    match (started, failure) {
+        (Ok(child), None) => attend(keeper, &inherited, child, confined.plan.limits.wall_seconds),
+        (Ok(_), Some(error)) => error,
+        (Err(error), _) => LaunchError::Process(error),
+    }
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -137,6 +254,8 @@ mod tests {
             net: Network::Deny,
             landlock_abi: crate::host::Host::quick().landlock_abi,
             root: false,
+            room: None,
+            limits: clash_policy::Limits::default(),
         };
         let error = run(&plan, &Command { program: "true".into(), ..Command::default() });
         assert!(matches!(error, LaunchError::Grant { path: p, .. } if p == path));

@@ -7,22 +7,18 @@
 //! can do. This is the only crate that may say `unsafe`, fork or exec, and the
 //! raw calls are all in `linux/sys.rs`.
 //!
-//! What exists is the *direct tier*: Landlock, seccomp, no_new_privs, dropped
+//! There are two tiers. *Direct*: Landlock, seccomp, no_new_privs, dropped
 //! capabilities, closed descriptors and a scrubbed environment, put on by the
 //! launcher itself before `execve`. No extra process stays, so exit status,
-//! signals and job control are the command's own.
+//! signals and job control are the command's own. A *room* ([`room`]) adds
+//! namespaces: a view of the disk in which what is not granted is not there,
+//! processes, devices, temporary files and, where the policy denies it, a network
+//! of its own. The launcher stays as the parent and ends as the command ended.
 //!
-//! What the direct tier does not do, by design of the kernel parts it uses:
-//! - deny inside allow, patterns over names: the planner refuses those;
-//! - metadata: `stat`, `chmod`, `chown`, `utimes` and `inotify` on paths
-//!   outside every grant are not mediated by Landlock (Linux 6.18);
-//! - other processes' command lines stay visible through /proc;
-//! - lifetime: a background process outlives the command, and no limit is put
-//!   on processes, memory or disk;
-//! - a file handed over as stdin, stdout or stderr can be changed through that
-//!   descriptor (`fchmod`, `ftruncate`) whatever the grants say.
-//!
-//! Each of these is a line of the plan's [`report::Report`] as well.
+//! The planner takes the direct tier where it holds every rule, a room
+//! otherwise, and refuses what neither can hold. What is not held is a line of
+//! the plan's [`report::Report`]: persistence paths that do not exist when the
+//! command starts, and in the direct tier what of the host can be seen.
 
 pub mod baseline;
 pub mod disk;
@@ -31,7 +27,9 @@ pub mod host;
 pub mod launch;
 pub mod plan;
 pub mod probe;
+pub mod protect;
 pub mod report;
+pub mod room;
 mod worktree;
 
 #[cfg(target_os = "linux")]

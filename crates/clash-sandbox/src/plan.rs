@@ -14,21 +14,28 @@
 
 mod overlap;
 mod refusal;
+mod report;
+mod tier;
+mod view;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
-use clash_policy::{Caps, Effect, FsRule, Net, NetRule, PathPattern, Places, Sandbox, Span};
+use clash_policy::{
+    Caps, Effect, FsRule, Limits, Net, NetRule, PathPattern, Places, Sandbox, Span,
+};
 
 use crate::baseline;
 use crate::disk::Disk;
 use crate::host::Host;
 use crate::report::{Line, Report};
+use crate::room::Room;
 use crate::worktree::{self, Worktree};
 use overlap::{Region, is_below};
 pub use refusal::Refusal;
+use view::Sources;
 
 /// clash's own state, policies and caches and the agents' settings: paths that
 /// no sandbox may change, whatever a policy says.
@@ -83,8 +90,25 @@ pub struct Plan {
     /// What every sandbox gets, as far as it exists and the policy leaves it.
     pub baseline: Vec<(&'static baseline::Entry, Caps)>,
     pub net: Network,
+    pub limits: Limits,
     pub landlock_abi: u32,
     pub root: bool,
+    /// The namespaced tier; `None` is the direct one.
+    pub room: Option<Room>,
+}
+
+#[cfg(target_os = "linux")]
+impl Plan {
+    pub(crate) fn surface(&self) -> crate::linux::seccomp::Surface {
+        let room = self.room.as_ref();
+        crate::linux::seccomp::Surface {
+            internet: self.net == Network::Allow || room.is_some_and(|room| room.own_network),
+            unix: room.is_some_and(|room| room.unix_sockets),
+            own_ipc: room.is_some(),
+            frozen: room.is_none()
+                && !self.grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE)),
+        }
+    }
 }
 
 /// The network of a room.
@@ -97,6 +121,9 @@ pub enum Network {
 /// The Landlock ABI the direct tier stands on: signal and abstract socket
 /// scopes came with 6, in Linux 6.12.
 pub const LANDLOCK_ABI_NEEDED: u32 = 6;
+
+/// In a room namespaces stand for what came later; truncating came with 3.
+const LANDLOCK_ABI_OF_ROOMS: u32 = 3;
 
 /// Finds the mechanisms that enforce every rule of the sandbox on this host.
 pub fn plan(request: &Request<'_>, host: &Host) -> Result<Plan, Refusal> {
@@ -120,24 +147,42 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     }
     let net = network(sandbox)?;
     not_yet(sandbox)?;
+    if host.root && sandbox.limits.processes.is_some() {
+        // The kernel exempts root from the count of processes.
+        let rule = "limits: processes, as root".to_owned();
+        return Err(Refusal::NotYet { rule, span: sandbox.span.clone() });
+    }
     let rules = resolve(request)?;
     let mut grants = allowed(&rules, report)?;
     no_planted_links(request, &rules)?;
     add_worktrees(&rules, &mut grants, report);
     add_extra(request, &mut grants, report)?;
-    for grant in &grants {
-        overlap::expressible(&rules, grant)?;
-    }
-    overlap::cage(request, &grants, report)?;
-    let baseline = baseline_left(request.disk, &rules, report)?;
-    crate::report::direct_tier(report, net, host);
+    overlap::inside_cage(request, &grants)?;
+    let protected = tier::protected(request, &grants);
+    let need = tier::choose(tier::need(request, &rules, &grants, &protected), host)?;
+    let baseline = baseline_left(request.disk, &rules, report);
+    let room = match need {
+        None => None,
+        Some(_) => {
+            overlap::missing_cage(request, &grants)?;
+            tier::holds(&rules, &grants)?;
+            let (grants, baseline, protected) = (&grants, &baseline, &protected);
+            let sources = Sources { request, rules: &rules, grants, baseline, protected };
+            Some(view::room(&sources, host, net == Network::Deny)?)
+        }
+    };
+    let mut held = protected;
+    held.extend(overlap::caged_inside(request, &grants));
+    report::tier(report, &rules, &held, room.as_ref(), net, host);
     Ok(Plan {
         sandbox: sandbox.name.clone(),
         grants: reduce(grants),
         baseline,
         net,
+        limits: sandbox.limits,
         landlock_abi: host.landlock_abi,
         root: host.root,
+        room,
     })
 }
 
@@ -156,12 +201,8 @@ fn network(sandbox: &Sandbox) -> Result<Network, Refusal> {
 
 /// What the language can say and this version cannot hold.
 fn not_yet(sandbox: &Sandbox) -> Result<(), Refusal> {
-    let limits = sandbox.limits.named().into_iter().find(|(_, limit)| limit.is_some());
     let said = [
-        limits.map(|(name, _)| (format!("limits: {name}"), &sandbox.span)),
-        sandbox.env.first().map(|rule| (format!("env: {}", rule.name), &rule.span)),
         sandbox.serve.first().map(|port| (format!("serve: {port}"), &sandbox.span)),
-        sandbox.protect.also.first().map(|path| (format!("protect: {path}"), &sandbox.span)),
         sandbox.fs.iter().find(|r| r.cow).map(|r| (format!("cow() on {}", r.pattern), &r.span)),
     ];
     match said.into_iter().flatten().next() {
@@ -173,7 +214,7 @@ fn not_yet(sandbox: &Sandbox) -> Result<(), Refusal> {
 fn check_host(host: &Host) -> Result<(), Refusal> {
     match host.landlock_abi {
         0 => Err(Refusal::NoLandlock),
-        abi if abi < LANDLOCK_ABI_NEEDED => Err(Refusal::LandlockTooOld { abi }),
+        abi if abi < LANDLOCK_ABI_OF_ROOMS => Err(Refusal::LandlockTooOld { abi }),
         _ if !host.seccomp => Err(Refusal::NoSeccomp),
         _ => Ok(()),
     }
@@ -315,11 +356,6 @@ fn allowed(rules: &[Rule<'_>], report: &mut Report) -> Result<Vec<Grant>, Refusa
             grants.push(Grant { path, caps, why: Why::Rule(span.clone()) });
         }
     }
-    for other in rules.iter().filter(|r| r.rule.effect != Effect::Allow) {
-        report.say(|| {
-            Line::new(other.text(), "landlock", "nothing grants it; what no rule grants is denied")
-        });
-    }
     Ok(grants)
 }
 
@@ -432,7 +468,7 @@ fn baseline_left(
     disk: &Disk,
     rules: &[Rule<'_>],
     report: &mut Report,
-) -> Result<Vec<(&'static baseline::Entry, Caps)>, Refusal> {
+) -> Vec<(&'static baseline::Entry, Caps)> {
     let mut dropped = Vec::new();
     let mut left = Vec::with_capacity(baseline::ENTRIES.len());
     // What an entry resolves to matters only to a rule that takes something
@@ -445,7 +481,7 @@ fn baseline_left(
             continue;
         }
         let caps = if look {
-            overlap::baseline_caps(rules, entry, named, &disk.real(named))?
+            overlap::baseline_caps(rules, entry, named, &disk.real(named)).0
         } else {
             entry.caps
         };
@@ -471,7 +507,7 @@ fn baseline_left(
         let why = format!("denied by the policy: {}", dropped.join(", "));
         report.say(|| Line::new("system baseline", "landlock", why));
     }
-    Ok(left)
+    left
 }
 
 /// /bin and its kin are links into /usr nearly everywhere, and /usr is granted:
@@ -504,5 +540,7 @@ fn reduce(mut grants: Vec<Grant>) -> Vec<Grant> {
     kept
 }
 
+#[cfg(test)]
+mod room_tests;
 #[cfg(test)]
 mod tests;

@@ -3,9 +3,6 @@
 
 use std::fmt;
 
-use crate::host::Host;
-use crate::plan::Network;
-
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub lines: Vec<Line>,
@@ -58,66 +55,4 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.lines.iter().try_for_each(|line| writeln!(f, "{line}"))
     }
-}
-
-/// The lines that hold for every direct plan: what protects it besides its file
-/// rules, and what nothing protects.
-pub(crate) fn direct_tier(report: &mut Report, net: Network, host: &Host) {
-    let network = match net {
-        Network::Deny => "no internet socket can be made, and Landlock denies TCP on any other",
-        Network::Allow => {
-            "TCP, UDP and the routing socket only: no raw, MPTCP, SCTP or VSOCK sockets"
-        }
-    };
-    report.say(|| {
-        Line::new(
-            format!("network {}", if net == Network::Deny { "deny" } else { "allow" }),
-            if net == Network::Deny { "seccomp + landlock" } else { "seccomp" },
-            network,
-        )
-    });
-    report.say(|| {
-        Line::new(
-            "unix sockets",
-            "seccomp",
-            "none can be made, whatever the network rule: docker, ssh agent, session bus and X11 \
-         listen on paths that Landlock cannot guard before ABI 9; connected stream pairs stay",
-        )
-    });
-    report.say(|| {
-        Line::new(
-            "other processes",
-            "landlock",
-            "no signal, ptrace, memory, environment or descriptor of a process outside the sandbox",
-        )
-    });
-    report.say(|| Line::new(
-        "kernel surface",
-        "seccomp",
-        "no namespaces, mounts, io_uring, bpf, keys, System V IPC, foreign or x32 system calls; \
-         nothing typed into the terminal"));
-    let privileges = if host.root {
-        "no set-user-id gain; of root's capabilities only CAP_DAC_OVERRIDE stays, within the grants"
-    } else {
-        "no set-user-id gain, no capabilities"
-    };
-    report.say(|| Line::new("privileges", "no_new_privs + capset", privileges));
-    report.say(|| {
-        Line::new(
-            "inherited descriptors",
-            "close_range",
-            "only stdin, stdout and stderr get through",
-        )
-    });
-    report.say(|| {
-        Line::new(
-            "metadata outside the grants",
-            Line::NOTHING,
-            "names, sizes, modes and times can be seen, and those of the user's own files changed",
-        )
-    });
-    report.say(|| Line::new(
-        "process list, background processes, resource limits",
-        Line::NOTHING,
-        "the process list is visible, a daemon outlives the command, nothing limits memory or disk"));
 }

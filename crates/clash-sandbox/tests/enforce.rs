@@ -1,4 +1,5 @@
-//! The direct tier on the real kernel, as root and as a plain user.
+//! Sandboxes on the real kernel, as root and as a plain user: what holds in both
+//! tiers, and the direct tier's own cases. Rooms have `tests/rooms.rs`.
 //!
 //! Every refusal has its twin: the same script runs without the sandbox first,
 //! and where that does not succeed the test proves nothing and says so by
@@ -13,183 +14,15 @@
     reason = "helpers of tests"
 )]
 
+mod support;
+
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
 
-const PYTHON: &str = "/usr/bin/python3";
-const NOBODY: u32 = 65534;
-
-/// Whom a case runs as: `None` is whoever runs the tests.
-fn identities() -> Vec<Option<u32>> {
-    match fs::metadata("/proc/self").unwrap().uid() {
-        0 => vec![None, Some(NOBODY)],
-        _ => {
-            eprintln!("SKIPPED (not root): the half of each case that runs as root");
-            vec![None]
-        }
-    }
-}
-
-fn python_is_missing() -> bool {
-    let missing = !Path::new(PYTHON).exists();
-    if missing {
-        eprintln!("SKIPPED (no {PYTHON}): raw system calls");
-    }
-    missing
-}
-
-/// The example `room`, built if the test runner did not.
-fn room() -> &'static Path {
-    static ROOM: OnceLock<PathBuf> = OnceLock::new();
-    ROOM.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        let room = test.parent().unwrap().parent().unwrap().join("examples/room");
-        if !room.exists() {
-            let build = ["build", "-q", "-p", "clash-sandbox", "--example", "room"];
-            assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
-        }
-        room
-    })
-}
-
-/// A home with a key and a project, owned by whom the case runs as.
-struct World {
-    dir: tempfile::TempDir,
-    who: Option<u32>,
-    options: Vec<String>,
-}
-
-impl World {
-    fn new(who: Option<u32>) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let world = Self { dir, who, options: Vec::new() };
-        for sub in ["home", "home/.ssh", "home/app"] {
-            fs::create_dir(world.path(sub)).unwrap();
-        }
-        fs::write(world.path("home/.ssh/id_ed25519"), "SECRET").unwrap();
-        // Not copied by this process: a test that forks meanwhile would keep the
-        // file open for writing, and then it cannot be executed.
-        let copied = Command::new("cp").arg(room()).arg(world.path("room")).status();
-        assert!(copied.unwrap().success());
-        for sub in ["", "home", "home/.ssh", "home/app", "home/.ssh/id_ed25519"] {
-            if who.is_some() {
-                chown(world.path(sub), who, who).unwrap();
-            }
-        }
-        world
-    }
-
-    fn option(mut self, option: &[&str]) -> Self {
-        self.options.extend(option.iter().map(ToString::to_string));
-        self
-    }
-
-    fn path(&self, below: &str) -> PathBuf {
-        self.dir.path().join(below)
-    }
-
-    fn project(&self) -> PathBuf {
-        self.path("home/app")
-    }
-
-    fn prepare(&self, mut command: Command) -> Command {
-        command.current_dir(self.project()).stdin(Stdio::null());
-        command.env("HOME", self.path("home")).env("GIT_CONFIG_GLOBAL", "/dev/null");
-        command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
-        if let Some(id) = self.who {
-            command.uid(id).gid(id);
-        }
-        command
-    }
-
-    /// The words before the command that put it into the sandbox.
-    fn prefix(&self) -> Vec<String> {
-        let text = |p: PathBuf| p.display().to_string();
-        let mut words = vec![text(self.path("room")), "--rw".into(), text(self.project())];
-        words.extend(self.options.iter().cloned());
-        words.push("--".into());
-        words
-    }
-
-    fn run(&self, argv: &[&str]) -> Output {
-        let prefix = self.prefix();
-        let mut command = Command::new(&prefix[0]);
-        command.args(&prefix[1..]).args(argv);
-        self.prepare(command).output().unwrap()
-    }
-
-    fn bare(&self, argv: &[&str]) -> Output {
-        let mut command = Command::new(argv[0]);
-        command.args(&argv[1..]);
-        self.prepare(command).output().unwrap()
-    }
-
-    fn sh(&self, script: &str) -> Output {
-        self.run(&["/bin/sh", "-c", script])
-    }
-}
-
-fn text(output: &Output) -> String {
-    let [out, err] = [&output.stdout, &output.stderr].map(|b| String::from_utf8_lossy(b));
-    format!("{out}{err}").trim().to_owned()
-}
-
-fn everyone(case: impl Fn(World)) {
-    for who in identities() {
-        case(World::new(who));
-    }
-}
-
-/// Prints the value of an expression, or minus the error number.
-const PRELUDE: &str = r"
-import os, sys, ctypes, socket, struct, fcntl, signal
-libc = ctypes.CDLL(None, use_errno=True)
-def sc(*a):
-    r = libc.syscall(*[ctypes.c_long(x) if isinstance(x, int) else x for x in a])
-    return r if r >= 0 else -ctypes.get_errno()
-def call(f, *a):
-    r = f(*a)
-    return r if r >= 0 else -ctypes.get_errno()
-def child(f):
-    r, w = os.pipe()
-    if os.fork() == 0:
-        os.write(w, str(f()).encode()); os._exit(0)
-    os.wait()
-    return int(os.read(r, 20))
-def show(f):
-    try: v = f()
-    except OSError as e: v = -e.errno
-    print(v if isinstance(v, int) else 0, flush=True)
-";
-
-const EPERM: i32 = -1;
-const EACCES: i32 = -13;
-const ENOSYS: i32 = -38;
-const EOPNOTSUPP: i32 = -95;
-
-fn python(world: &World, expression: &str, inside: bool) -> i32 {
-    let script = format!("{PRELUDE}\nshow(lambda: {expression})");
-    let argv = [PYTHON, "-c", script.as_str()];
-    let output = if inside { world.run(&argv) } else { world.bare(&argv) };
-    text(&output).parse().unwrap_or_else(|_| panic!("{expression}: {}", text(&output)))
-}
-
-/// Fails with `errno` inside and works outside.
-fn refused(world: &World, expression: &str, errno: i32) {
-    let outside = python(world, expression, false);
-    assert!(outside >= 0, "does not work without a sandbox either: {expression}: {outside}");
-    assert_eq!(python(world, expression, true), errno, "{expression} as {:?}", world.who);
-}
-
-/// Fails with `errno` inside, whatever it does outside (some need root).
-fn refused_inside(world: &World, expression: &str, errno: i32) {
-    assert_eq!(python(world, expression, true), errno, "{expression} as {:?}", world.who);
-}
+use support::*;
 
 #[test]
 fn the_project_can_be_written_and_programs_run() {
@@ -224,7 +57,7 @@ fn a_broken_pipe_ends_the_writer() {
 
 #[test]
 fn a_missing_program_and_one_that_may_not_run_differ() {
-    everyone(|world| {
+    directly(|world| {
         assert_eq!(world.run(&["no-such-program"]).status.code(), Some(127));
         assert_eq!(world.run(&["./no-such-program"]).status.code(), Some(127));
         fs::write(world.path("home/app/data"), "").unwrap();
@@ -236,7 +69,7 @@ fn a_missing_program_and_one_that_may_not_run_differ() {
 
 #[test]
 fn files_outside_the_grants_cannot_be_read_or_written() {
-    everyone(|world| {
+    directly(|world| {
         let key = world.path("home/.ssh/id_ed25519").display().to_string();
         let home = world.path("home").display().to_string();
         for script in [
@@ -329,7 +162,7 @@ fn processes_outside_are_out_of_reach() {
     if python_is_missing() {
         return;
     }
-    everyone(|world| {
+    directly(|world| {
         let mut sleeper = Command::new("/bin/sleep");
         sleeper.arg("60").env("TOKEN", "SECRET");
         let mut sleeper = world.prepare(sleeper).spawn().unwrap();
@@ -373,7 +206,7 @@ fn no_sockets_without_network() {
     if python_is_missing() {
         return;
     }
-    everyone(|world| {
+    directly(|world| {
         for (family, kind, protocol) in [(2, 1, 0), (2, 2, 0), (10, 1, 0), (16, 3, 0), (1, 1, 0)] {
             let make = format!("sc({}, {family}, {kind}, {protocol})", libc_number("socket"));
             refused(&world, &make, EACCES);
@@ -392,7 +225,7 @@ fn with_network_tcp_works_and_the_rest_does_not() {
     if python_is_missing() {
         return;
     }
-    everyone(|world| {
+    directly(|world| {
         let world = world.option(&["--net", "allow"]);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -410,7 +243,7 @@ fn a_unix_socket_in_the_project_cannot_be_reached() {
     if python_is_missing() {
         return;
     }
-    everyone(|world| {
+    directly(|world| {
         let _listener = std::os::unix::net::UnixListener::bind(world.path("home/app/s")).unwrap();
         fs::set_permissions(world.path("home/app/s"), fs::Permissions::from_mode(0o777)).unwrap();
         refused(&world, "socket.socket(socket.AF_UNIX).connect('s')", EACCES);
@@ -493,7 +326,7 @@ fn the_kernel_surface_is_closed() {
     if python_is_missing() {
         return;
     }
-    everyone(|world| {
+    directly(|world| {
         let n = libc_number;
         refused(&world, &format!("child(lambda: sc({}, 0x10000000))", n("unshare")), EPERM);
         refused(&world, &format!("child(lambda: sc({}, 0x50020000))", n("unshare")), EPERM);
@@ -591,7 +424,8 @@ fn root_keeps_one_capability_and_a_user_none() {
         for set in ["CapPrm", "CapEff"] {
             assert_eq!(line(set), kept, "{set} as {:?}", world.who);
         }
-        for set in ["CapInh", "CapAmb"] {
+        assert_eq!(line("CapInh"), kept);
+        for set in ["CapAmb", "CapBnd"] {
             assert_eq!(line(set), "0000000000000000", "{set}");
         }
         assert_eq!((line("NoNewPrivs").as_str(), line("Seccomp:").as_str()), ("1", "2"));

@@ -75,11 +75,14 @@ fn launch(place: &Place, rounds: usize) {
     let project = place.project().display().to_string();
     let mut variants = vec![
         Variant::new("/bin/true", || place.command(TRUE, &[])),
-        Variant::new("clash sandbox exec project, direct tier", || {
-            place.command(CLASH, &["sandbox", "exec", "project", "--", TRUE])
+        Variant::new("clash sandbox exec readonly, direct tier", || {
+            place.command(CLASH, &["sandbox", "exec", "readonly", "--", TRUE])
         }),
-        Variant::new("clash sandbox exec rust_full, direct tier", || {
+        Variant::new("clash sandbox exec rust_full, room", || {
             place.command(CLASH, &["sandbox", "exec", "rust_full", "--", TRUE])
+        }),
+        Variant::new("clash sandbox exec project, room, own network", || {
+            place.command(CLASH, &["sandbox", "exec", "project", "--", TRUE])
         }),
         Variant::new("clash exec (decided by the policy)", || {
             place.command(CLASH, &["exec", "--", TRUE])

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::path::{Links, PLACES, Places};
 use clash_sandbox::disk::Disk;
+use clash_sandbox::host::Host;
 
 use crate::env;
 
@@ -59,6 +60,16 @@ impl Dirs {
     /// The records of the projects whose policies the user trusts.
     pub(crate) fn trust(&self) -> PathBuf {
         self.state.join("trust")
+    }
+
+    /// What this machine can enforce, found out once per boot.
+    pub(crate) fn host(&self) -> Host {
+        let file = self.state.join("host");
+        if !file.exists() {
+            // Without the directory it is found out every time.
+            let _ = create_private(&self.state);
+        }
+        Host::remembered(&file)
     }
 
     /// The program in front of the agent's shell.

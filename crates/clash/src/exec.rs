@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use clash_policy::decide::Decision;
 use clash_policy::{Action, Caps, Effect, Sandbox};
 use clash_sandbox::disk::Disk;
-use clash_sandbox::host::Host;
 use clash_sandbox::launch::{self, LaunchError};
 use clash_sandbox::plan::{Cage, Grant, Refusal, Request, Why, plan};
 
@@ -64,6 +63,7 @@ impl ExecError {
         match self {
             Self::Usage => exit::USAGE,
             Self::Refused(_) | Self::Approval(_) | Self::NoSession => exit::REFUSED,
+            Self::Launch { error: LaunchError::OutOfTime { .. }, .. } => exit::OUT_OF_TIME,
             Self::Launch { error: LaunchError::NotFound { .. }, .. } => exit::NOT_FOUND,
             Self::Launch { error: LaunchError::NotExecutable { .. }, .. } => exit::REFUSED,
             _ => exit::NO_SANDBOX,
@@ -401,11 +401,11 @@ impl Room {
         let places = self.dirs.places(&self.project, &disk);
         let cage = Cage { paths: self.dirs.cage(&self.project, &disk) };
         let request = Request { sandbox, places: &places, cage: &cage, disk: &disk, extra };
-        let plan = plan(&request, &Host::quick()).map_err(|refusal| ExecError::NoPlan {
+        let plan = plan(&request, &self.dirs.host()).map_err(|refusal| ExecError::NoPlan {
             sandbox: sandbox.name.clone(),
             refusal: Box::new(refusal),
         })?;
-        let (env, _) = clash_sandbox::environment::scrub(env::all());
+        let (env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
         self.trace(trace::Event::Launch, what, None, Some(&sandbox.name))?;
         let command =
             launch::Command { program: program.to_owned(), args: args.to_vec(), env, cwd: None };

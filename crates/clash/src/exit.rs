@@ -9,6 +9,8 @@ pub(crate) const FAILED: u8 = 1;
 /// the reason is on standard error, which every agent we know honours.
 pub(crate) const USAGE: u8 = 2;
 pub(crate) const BLOCKED: u8 = 2;
+/// The command ran longer than its sandbox allows, and was ended.
+pub(crate) const OUT_OF_TIME: u8 = 124;
 /// The sandbox could not be set up, so the command was not started.
 pub(crate) const NO_SANDBOX: u8 = 125;
 /// The policy refused the command, or the program cannot be executed.

@@ -11,10 +11,14 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
+use super::mounts::View;
 use super::sys::{self, Fork};
 use super::{caps, seccomp};
-use crate::plan::{LANDLOCK_ABI_NEEDED, Network};
+use crate::host::Rooms;
+use crate::launch::LaunchError;
+use crate::plan::LANDLOCK_ABI_NEEDED;
 use crate::probe::{Item, Outcome};
+use crate::room::{Room, Step};
 
 /// A step that failed in a child: its index into the attempt's list of step
 /// names, and the error number.
@@ -129,7 +133,14 @@ const ATTEMPTS: &[Attempt] = &[
 pub(crate) fn all() -> Vec<Item> {
     let mut items = vec![landlock()];
     items.extend(ATTEMPTS.iter().map(attempt));
-    items.extend([cgroup(), not_in_container(), not_in_landlock(), no_new_privs(), root()]);
+    items.extend([
+        room_item(),
+        cgroup(),
+        not_in_container(),
+        not_in_landlock(),
+        no_new_privs(),
+        root(),
+    ]);
     items
 }
 
@@ -264,7 +275,8 @@ fn wait_for(reader: OwnedFd) -> Result<[u8; 5], String> {
 
 fn seccomp_filter() -> Result<(), Failed> {
     rustix::thread::set_no_new_privs(true).at(0)?;
-    let program = seccomp::filter(Network::Deny).map_err(|_| Failed { step: 1, errno: 0 })?;
+    let program =
+        seccomp::filter(seccomp::Surface::default()).map_err(|_| Failed { step: 1, errno: 0 })?;
     sys::install_filter(&program, 0).at(2)?;
     match sys::unshare(libc::CLONE_NEWUSER) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(()),
@@ -280,6 +292,83 @@ fn seccomp_listener() -> Result<(), Failed> {
     )
     .at(1)
     .map(drop)
+}
+
+/// Whether and how a room can be made: by making one, with its own network and
+/// processes, and taking nothing from it.
+pub(crate) fn rooms() -> Rooms {
+    let root = rustix::process::geteuid().is_root();
+    if root && matches!(in_child(room_of_root), Ok(Ok(()))) {
+        return Rooms::Root;
+    }
+    let why = match in_child(room) {
+        Ok(Ok(())) => return Rooms::Unprivileged,
+        Ok(Err(Failed { step, errno })) => {
+            let step = ROOM_STEPS.get(usize::from(step)).copied().unwrap_or("unknown step");
+            format!("{step}: {}", io::Error::from_raw_os_error(errno))
+        }
+        Err(what) => what,
+    };
+    Rooms::Impossible { why }
+}
+
+fn room_item() -> Item {
+    let name = "room";
+    let purpose = "every sandbox that may write, or that denies inside what it allows";
+    match rooms() {
+        Rooms::Unprivileged => works(name, format!("{purpose}; in a user namespace")),
+        Rooms::Root => works(name, format!("{purpose}; made by root")),
+        Rooms::Impossible { why } => missing(name, why, Some(USERNS_HINT), purpose),
+    }
+}
+
+const ROOM_STEPS: [&str; 6] = [
+    "new namespaces",
+    "the user's identity in the new namespace",
+    "the loopback interface",
+    "a process of the room",
+    "a root of the room's own",
+    "devices and processes of the room",
+];
+
+fn room() -> Result<(), Failed> {
+    make_room(true)
+}
+
+fn room_of_root() -> Result<(), Failed> {
+    make_room(false)
+}
+
+fn make_room(user_namespace: bool) -> Result<(), Failed> {
+    let room = Room { user_namespace, own_network: true, unix_sockets: false, steps: Vec::new() };
+    super::namespaces::leave_host(&room).map_err(|error| match error {
+        LaunchError::Identity(e) => Failed { step: 1, errno: e.raw_os_error().unwrap_or(0) },
+        LaunchError::Loopback(e) => Failed { step: 2, errno: e.raw_os_error().unwrap_or(0) },
+        LaunchError::Namespaces(e) => Failed { step: 0, errno: e.raw_os_error().unwrap_or(0) },
+        _ => Failed { step: 0, errno: 0 },
+    })?;
+    match sys::fork().at(3)? {
+        Fork::Child => {
+            let steps = || -> Result<(), u8> {
+                let mut view = View::new().map_err(|_| 4)?;
+                for step in [Step::Devices, Step::Processes] {
+                    view.step(&step).map_err(|_| 5)?;
+                }
+                view.enter().map_err(|_| 4)
+            };
+            sys::exit_now(steps().err().map_or(0, i32::from))
+        }
+        Fork::Parent(pid) => {
+            let status = waitpid(Pid::from_raw(pid), WaitOptions::empty()).at(3)?;
+            match status.and_then(|(_, status)| status.exit_status()) {
+                Some(0) => Ok(()),
+                Some(step @ 4..=5) => {
+                    Err(Failed { step: u8::try_from(step).unwrap_or(3), errno: libc::EPERM })
+                }
+                _ => Err(Failed { step: 3, errno: 0 }),
+            }
+        }
+    }
 }
 
 /// The steps 0 to 3 that every namespace attempt starts with.

@@ -7,20 +7,35 @@
 //!
 //! With no_new_privs set before, `execve` by uid 0 gives back no more than the
 //! permitted set (the kernel intersects the new set with the old one), so what
-//! is dropped stays dropped. The bounding set is left alone for that reason:
-//! lowering it changes nothing more and takes forty system calls.
+//! is dropped stays dropped. The bounding set goes too where this process may
+//! lower it: in a room, and as root.
 
 use rustix::io::Result;
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set,
+    set_capabilities,
+};
 
 /// Drops what this process must not hand to the command.
 pub(crate) fn drop_all(root: bool) -> Result<()> {
     let held = capabilities(None)?;
     let keep = if root { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
     let permitted = held.permitted & keep;
+    // With an empty bounding set, what is inheritable is all that `execve` leaves
+    // to root, and nothing can be made inheritable any more.
+    let inheritable = permitted;
+    if held.effective.contains(CapabilitySet::SETPCAP) {
+        set_capabilities(None, CapabilitySets { inheritable, ..held })?;
+        for capability in CapabilitySet::all().iter() {
+            match remove_capability_from_bounding_set(capability) {
+                // Newer than this kernel.
+                Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
     // Lowering permitted and inheritable lowers the ambient set with them.
-    let wanted =
-        CapabilitySets { effective: permitted, permitted, inheritable: CapabilitySet::empty() };
+    let wanted = CapabilitySets { effective: permitted, permitted, inheritable };
     if held == wanted { Ok(()) } else { set_capabilities(None, wanted) }
 }
 

@@ -8,12 +8,14 @@
 //! |---|---|
 //! | `r` | READ_FILE, READ_DIR |
 //! | `w` | WRITE_FILE, TRUNCATE, and IOCTL_DEV below /dev |
-//! | `c` | MAKE_REG, MAKE_DIR, MAKE_SYM, MAKE_FIFO, MAKE_SOCK, REFER |
+//! | `c` | MAKE_REG, MAKE_DIR, MAKE_SYM, MAKE_SOCK, REFER |
 //! | `d` | REMOVE_FILE, REMOVE_DIR, REFER |
 //! | `x` | EXECUTE |
 //!
 //! MAKE_CHAR and MAKE_BLOCK are never granted: a device node in a project is
 //! never wanted and a character device 0:0 deletes files in a later overlay.
+//! MAKE_FIFO only in temporary directories, a room's own or one with the sticky
+//! bit: elsewhere a fifo is there to hang whoever reads the tree.
 //! IOCTL_DEV only below /dev: terminals need it, and a device node elsewhere
 //! would be someone's plant. REFER goes with both `c` and `d`, since a rename
 //! across directories asks for it on both ends; the kernel lets a rename never
@@ -30,9 +32,11 @@ use landlock::{
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fcntl_getfl, fstat, openat, openat2};
 use rustix::io::Errno;
 
+use super::mounts::View;
 use crate::baseline::Entry;
 use crate::launch::LaunchError;
 use crate::plan::{Grant, Network, Plan};
+use crate::room::{Room, Step};
 
 /// The newest ABI both sides know. Rights of a later kernel are closed by
 /// seccomp (UDP) or do not exist for programs built against this one.
@@ -66,7 +70,6 @@ fn rights(caps: Caps, directory: bool, device: bool) -> BitFlags<AccessFs> {
         rights |= AccessFs::MakeReg
             | AccessFs::MakeDir
             | AccessFs::MakeSym
-            | AccessFs::MakeFifo
             | AccessFs::MakeSock
             | AccessFs::Refer;
     }
@@ -83,7 +86,9 @@ fn rights(caps: Caps, directory: bool, device: bool) -> BitFlags<AccessFs> {
 /// anything about the process has changed.
 pub(crate) fn ruleset(plan: &Plan) -> Result<RulesetCreated, LaunchError> {
     let abi = known(plan.landlock_abi);
-    let mut ruleset = handled(abi, plan.net).map_err(LaunchError::Ruleset)?;
+    // A network of the room's own has nothing in it to keep anybody from.
+    let closed = plan.net == Network::Deny && !plan.room.as_ref().is_some_and(|r| r.own_network);
+    let mut ruleset = handled(abi, closed).map_err(LaunchError::Ruleset)?;
     let mut grant = |fd: OwnedFd, rights: BitFlags<AccessFs>| -> Result<(), LaunchError> {
         if !rights.is_empty() {
             (&mut ruleset).add_rule(PathBeneath::new(fd, rights)).map_err(LaunchError::Ruleset)?;
@@ -93,10 +98,18 @@ pub(crate) fn ruleset(plan: &Plan) -> Result<RulesetCreated, LaunchError> {
     let is_device = |path: &Path| path.starts_with("/dev");
     for Grant { path, caps, .. } in &plan.grants {
         let fd = open(path)?;
-        let kind = kind(&fd).map_err(|source| failed(path, source))?;
-        grant(fd, rights(*caps, kind == FileType::Directory, is_device(path)))?;
+        let mode = fstat(&fd).map_err(|source| failed(path, source))?.st_mode;
+        let directory = FileType::from_raw_mode(mode) == FileType::Directory;
+        let mut rights = rights(*caps, directory, is_device(path));
+        if directory && mode & 0o1000 != 0 && caps.contains(Caps::CREATE) {
+            rights |= AccessFs::MakeFifo;
+        }
+        grant(fd, rights)?;
     }
-    for (entry, caps) in &plan.baseline {
+    let own = ["/proc", "/sys"];
+    let shared =
+        |entry: &Entry| plan.room.is_none() || !own.iter().any(|o| entry.path.starts_with(o));
+    for (entry, caps) in plan.baseline.iter().filter(|(entry, _)| shared(entry)) {
         if let Some(fd) = open_if_there(entry)? {
             grant(fd, rights(*caps, entry.directory, is_device(Path::new(entry.path))))?;
         }
@@ -105,12 +118,12 @@ pub(crate) fn ruleset(plan: &Plan) -> Result<RulesetCreated, LaunchError> {
     Ok(ruleset)
 }
 
-fn handled(abi: ABI, net: Network) -> Result<RulesetCreated, RulesetError> {
+fn handled(abi: ABI, no_tcp: bool) -> Result<RulesetCreated, RulesetError> {
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(abi))?
         .scope(Scope::from_all(abi))?;
-    if net == Network::Deny {
+    if no_tcp {
         ruleset = ruleset.handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?;
     }
     // The launcher sets no_new_privs itself, one step earlier.
@@ -193,6 +206,31 @@ pub(crate) fn no_directory_as_stdio() -> Result<(), Errno> {
     Ok(())
 }
 
+/// Rules for what a room has of its own and the plan cannot open beforehand.
+pub(crate) fn own_places(
+    room: &Room,
+    view: &View,
+    ruleset: &mut RulesetCreated,
+) -> Result<(), LaunchError> {
+    let mut grant = |path: &Path, rights: BitFlags<AccessFs>| {
+        let fd = view.open(path).map_err(|source| failed(path, source))?;
+        ruleset.add_rule(PathBeneath::new(fd, rights)).map(drop).map_err(LaunchError::Ruleset)
+    };
+    let scratch = rights(Caps::ALL, true, false) | AccessFs::MakeFifo;
+    for step in &room.steps {
+        match step {
+            Step::Scratch { at } | Step::ScratchMount { at } => grant(at, scratch)?,
+            Step::Devices => {
+                grant(Path::new("/dev/shm"), scratch & !AccessFs::Execute)?;
+                grant(Path::new("/dev/pts"), rights(Caps::READ.union(Caps::WRITE), true, true))?;
+            }
+            Step::Processes => grant(Path::new("/proc"), rights(Caps::READ, true, false))?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Enters the domain.
 pub(crate) fn enter(ruleset: RulesetCreated) -> Result<(), LaunchError> {
     let status = ruleset.restrict_self().map_err(LaunchError::Landlock)?;
@@ -207,7 +245,7 @@ pub(crate) fn enter(ruleset: RulesetCreated) -> Result<(), LaunchError> {
 /// Enters a domain at the needed ABI that grants nothing, to see it work.
 pub(crate) fn enter_empty() -> Result<(), LaunchError> {
     let abi = known(crate::plan::LANDLOCK_ABI_NEEDED);
-    enter(handled(abi, Network::Deny).map_err(LaunchError::Ruleset)?)
+    enter(handled(abi, true).map_err(LaunchError::Ruleset)?)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The seccomp filter of the direct tier: what no command in a sandbox needs
+//! The seccomp filter of every sandbox: what no command in a sandbox needs
 //! and attackers like, and the parts of the policy Landlock cannot say.
 //!
 //! It is a deny list: an unknown syscall number is allowed, because a kernel
@@ -27,8 +27,6 @@
 //!   honest copies clean and is no promise: `openat2` can still create one.
 //! - `sched_setaffinity` and kin stay: threads are named by ids there, so the
 //!   caller's own and another process's cannot be told apart.
-
-use crate::plan::Network;
 
 use super::bpf::{Assembler, BpfError, Insn, Label, Test, To};
 
@@ -69,6 +67,20 @@ const S_ISUID: u32 = 0o4000;
 /// The same numbers on x86_64 and aarch64.
 const TERMINAL_IOCTLS: [u32; 4] = [0x5412, 0x541c, 0x5423, 0x541d];
 
+/// What differs from sandbox to sandbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Surface {
+    /// TCP, UDP and the routing socket can be made.
+    pub(crate) internet: bool,
+    /// Unix sockets can be made.
+    pub(crate) unix: bool,
+    /// System V objects are the room's own.
+    pub(crate) own_ipc: bool,
+    /// Nothing may be changed anywhere, so neither may modes, owners and times,
+    /// which Landlock does not mediate.
+    pub(crate) frozen: bool,
+}
+
 /// What happens to a listed syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Answer {
@@ -88,8 +100,13 @@ enum Answer {
     Personality,
     /// No set-user-id bit in the mode, which is the argument with this index.
     Mode(u32),
-    Socket,
+    /// Of which families; at least one.
+    Socket {
+        internet: bool,
+        unix: bool,
+    },
     Socketpair,
+    SocketpairUnix,
 }
 
 /// One line of the table: number, name, answer.
@@ -101,7 +118,7 @@ macro_rules! rows {
     };
 }
 
-fn table(net: Network) -> Vec<Row> {
+fn table(surface: Surface) -> Vec<Row> {
     use Answer::*;
     let mut rows: Vec<Row> = Vec::with_capacity(128);
     // New namespaces give a full set of capabilities over themselves and with
@@ -134,36 +151,52 @@ fn table(net: Network) -> Vec<Row> {
         SYS_settimeofday SYS_clock_settime SYS_adjtimex SYS_clock_adjtime SYS_syslog]);
     // System V objects are shared by the whole user account and have no path,
     // so nothing else can confine them.
-    rows.extend(rows![Eperm; SYS_shmget SYS_shmat SYS_shmctl SYS_shmdt SYS_semget SYS_semop
-        SYS_semctl SYS_semtimedop SYS_msgget SYS_msgsnd SYS_msgrcv SYS_msgctl]);
+    if !surface.own_ipc {
+        rows.extend(rows![Eperm; SYS_shmget SYS_shmat SYS_shmctl SYS_shmdt SYS_semget SYS_semop
+            SYS_semctl SYS_semtimedop SYS_msgget SYS_msgsnd SYS_msgrcv SYS_msgctl]);
+    }
     rows.extend(rows![Enotsup; SYS_setxattr SYS_lsetxattr SYS_fsetxattr SYS_removexattr
         SYS_lremovexattr SYS_fremovexattr]);
     rows.push((SYS_SETXATTRAT, "SYS_setxattrat", Enotsup));
     rows.push((SYS_REMOVEXATTRAT, "SYS_removexattrat", Enotsup));
     rows.push((SYS_FILE_SETATTR, "SYS_file_setattr", Enotsup));
-    rows.push((libc::SYS_fchmod, "SYS_fchmod", Mode(1)));
-    rows.push((libc::SYS_fchmodat, "SYS_fchmodat", Mode(2)));
-    rows.push((SYS_FCHMODAT2, "SYS_fchmodat2", Mode(2)));
+    let mode = |argument| if surface.frozen { Eperm } else { Mode(argument) };
+    rows.push((libc::SYS_fchmod, "SYS_fchmod", mode(1)));
+    rows.push((libc::SYS_fchmodat, "SYS_fchmodat", mode(2)));
+    rows.push((SYS_FCHMODAT2, "SYS_fchmodat2", mode(2)));
+    if surface.frozen {
+        rows.extend(rows![Eperm; SYS_fchown SYS_fchownat SYS_utimensat]);
+    }
     rows.push((libc::SYS_ioctl, "SYS_ioctl", Ioctl));
     rows.push((libc::SYS_personality, "SYS_personality", Personality));
-    rows.push((libc::SYS_socketpair, "SYS_socketpair", Socketpair));
-    rows.push((libc::SYS_socket, "SYS_socket", if net == Network::Deny { Eacces } else { Socket }));
-    rows.extend(only_here());
+    let pair = if surface.unix { SocketpairUnix } else { Socketpair };
+    rows.push((libc::SYS_socketpair, "SYS_socketpair", pair));
+    let socket = match surface {
+        Surface { internet: false, unix: false, .. } => Eacces,
+        Surface { internet, unix, .. } => Socket { internet, unix },
+    };
+    rows.push((libc::SYS_socket, "SYS_socket", socket));
+    rows.extend(only_here(surface));
     rows
 }
 
 #[cfg(target_arch = "x86_64")]
-fn only_here() -> Vec<Row> {
+fn only_here(surface: Surface) -> Vec<Row> {
     use Answer::*;
     let mut rows = Vec::with_capacity(12);
     rows.extend(rows![Eperm; SYS_iopl SYS_ioperm SYS_modify_ldt SYS_uselib]);
     rows.push((320, "SYS_kexec_file_load", Eperm));
-    rows.push((libc::SYS_chmod, "SYS_chmod", Mode(1)));
+    if surface.frozen {
+        rows.extend(rows![Eperm; SYS_chmod SYS_chown SYS_lchown SYS_utime SYS_utimes
+            SYS_futimesat]);
+    } else {
+        rows.push((libc::SYS_chmod, "SYS_chmod", Mode(1)));
+    }
     rows
 }
 
 #[cfg(target_arch = "aarch64")]
-fn only_here() -> Vec<Row> {
+fn only_here(_: Surface) -> Vec<Row> {
     vec![(294, "SYS_kexec_file_load", Answer::Eperm)]
 }
 
@@ -188,9 +221,9 @@ fn spans(mut rows: Vec<Row>) -> Vec<Span> {
     spans
 }
 
-/// Builds the filter for a sandbox with this network.
-pub(crate) fn filter(net: Network) -> Result<Vec<Insn>, BpfError> {
-    let spans = spans(table(net));
+/// Builds the filter for a sandbox.
+pub(crate) fn filter(surface: Surface) -> Result<Vec<Insn>, BpfError> {
+    let spans = spans(table(surface));
     let mut asm = Assembler::default();
     let mut exits = Exits::new(&mut asm);
     asm.load(data::ARCH);
@@ -343,6 +376,10 @@ fn check(asm: &mut Assembler, exits: &Exits, answer: Answer) {
                 asm.jump(Test::Equal(request), eperm, if left == 0 { allow } else { To::Next });
             }
         }
+        Answer::SocketpairUnix => {
+            asm.load(data::low(0));
+            asm.jump(Test::Equal(libc::AF_UNIX.cast_unsigned()), allow, eacces);
+        }
         Answer::Socketpair => {
             asm.load(data::low(0));
             asm.jump(Test::Equal(libc::AF_UNIX.cast_unsigned()), To::Next, eacces);
@@ -351,7 +388,7 @@ fn check(asm: &mut Assembler, exits: &Exits, answer: Answer) {
             asm.jump(Test::Equal(libc::SOCK_STREAM.cast_unsigned()), allow, To::Next);
             asm.jump(Test::Equal(libc::SOCK_SEQPACKET.cast_unsigned()), allow, eacces);
         }
-        Answer::Socket => socket(asm, allow, eacces),
+        Answer::Socket { internet, unix } => socket(asm, internet, unix, allow, eacces),
     }
 }
 
@@ -360,12 +397,20 @@ const SOCK_TYPE_MASK: u32 = 0xf;
 
 /// TCP, UDP and the routing netlink socket that name lookup uses. MPTCP, SCTP
 /// and SMC are out because Landlock's TCP rights do not cover them, raw sockets
-/// because nobody needs them, AF_UNIX because a pathname socket (docker, ssh
-/// agent, session bus, X11) is somebody else's authority and Landlock cannot
-/// confine `connect` to it before ABI 9 (7.1).
-fn socket(asm: &mut Assembler, allow: To, refuse: To) {
+/// because nobody needs them. AF_UNIX only in a room that sees no foreign
+/// socket: a pathname socket (docker, ssh agent, session bus, X11) is somebody
+/// else's authority and Landlock cannot confine `connect` to it before ABI 9
+/// (7.1).
+fn socket(asm: &mut Assembler, with_internet: bool, unix: bool, allow: To, refuse: To) {
     let [internet, datagram, netlink] = [asm.label(), asm.label(), asm.label()];
     asm.load(data::low(0));
+    if unix {
+        let other = if with_internet { To::Next } else { refuse };
+        asm.jump(Test::Equal(libc::AF_UNIX.cast_unsigned()), allow, other);
+    }
+    if !with_internet {
+        return;
+    }
     asm.jump(Test::Equal(libc::AF_INET.cast_unsigned()), To::Label(internet), To::Next);
     asm.jump(Test::Equal(libc::AF_INET6.cast_unsigned()), To::Label(internet), To::Next);
     asm.jump(Test::Equal(libc::AF_NETLINK.cast_unsigned()), To::Label(netlink), refuse);

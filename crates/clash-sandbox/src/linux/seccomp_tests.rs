@@ -5,11 +5,11 @@ use super::super::bpf::interpret;
 use super::*;
 use proptest::prelude::*;
 
-fn ask(net: Network, number: i64, args: [u64; 6]) -> u32 {
-    ask_arch(net, ARCH, u32::try_from(number).unwrap(), args)
+fn ask(surface: Surface, number: i64, args: [u64; 6]) -> u32 {
+    ask_arch(surface, ARCH, u32::try_from(number).unwrap(), args)
 }
 
-fn ask_arch(net: Network, arch: u32, number: u32, args: [u64; 6]) -> u32 {
+fn ask_arch(surface: Surface, arch: u32, number: u32, args: [u64; 6]) -> u32 {
     let mut data = [0u32; 16];
     data[0] = number;
     data[1] = arch;
@@ -17,19 +17,28 @@ fn ask_arch(net: Network, arch: u32, number: u32, args: [u64; 6]) -> u32 {
         data[4 + 2 * at] = *arg as u32;
         data[5 + 2 * at] = (*arg >> 32) as u32;
     }
-    interpret(&filter(net).unwrap(), &data)
+    interpret(&filter(surface).unwrap(), &data)
 }
 
 fn errno(number: i32) -> u32 {
     RET_ERRNO | number as u32
 }
 
-const NETS: [Network; 2] = [Network::Deny, Network::Allow];
+const CLOSED: Surface = Surface { internet: false, unix: false, own_ipc: false, frozen: false };
+const INTERNET: Surface = Surface { internet: true, ..CLOSED };
+const ROOM: Surface = Surface { internet: true, unix: true, own_ipc: true, frozen: false };
+const SURFACES: [Surface; 5] = [
+    CLOSED,
+    INTERNET,
+    ROOM,
+    Surface { internet: false, ..ROOM },
+    Surface { frozen: true, ..CLOSED },
+];
 
 #[test]
 fn every_row_gets_its_answer_and_no_number_is_listed_twice() {
-    for net in NETS {
-        let rows = table(net);
+    for surface in SURFACES {
+        let rows = table(surface);
         for (number, name, answer) in &rows {
             let twins = rows.iter().filter(|(other, ..)| other == number).count();
             assert_eq!(twins, 1, "{name}");
@@ -40,15 +49,15 @@ fn every_row_gets_its_answer_and_no_number_is_listed_twice() {
                 Answer::Enotsup => errno(libc::EOPNOTSUPP),
                 _ => continue, // by arguments, below
             };
-            assert_eq!(ask(net, *number, [0; 6]), expected, "{name}");
+            assert_eq!(ask(surface, *number, [0; 6]), expected, "{name}");
         }
     }
 }
 
 #[test]
 fn the_filter_stays_small() {
-    for net in NETS {
-        let size = filter(net).unwrap().len();
+    for surface in SURFACES {
+        let size = filter(surface).unwrap().len();
         assert!(size < 160, "{size} instructions");
     }
 }
@@ -56,11 +65,11 @@ fn the_filter_stays_small() {
 #[test]
 fn a_foreign_architecture_kills_and_x32_does_not_exist() {
     for arch in [0x4000_0003, 0xc000_00b7 ^ ARCH, 0] {
-        assert_eq!(ask_arch(Network::Deny, arch, 1, [0; 6]), RET_KILL_PROCESS);
+        assert_eq!(ask_arch(CLOSED, arch, 1, [0; 6]), RET_KILL_PROCESS);
     }
     if cfg!(target_arch = "x86_64") {
         for number in [X32, X32 + 41, X32 + 512, u32::MAX] {
-            assert_eq!(ask_arch(Network::Deny, ARCH, number, [0; 6]), errno(libc::ENOSYS));
+            assert_eq!(ask_arch(CLOSED, ARCH, number, [0; 6]), errno(libc::ENOSYS));
         }
     }
 }
@@ -69,26 +78,26 @@ fn a_foreign_architecture_kills_and_x32_does_not_exist() {
 fn new_namespaces_are_refused_and_threads_are_not() {
     let thread = 0x3d0f00; // what pthread_create passes
     let fork = 0x0120_0011; // what fork passes
-    assert_eq!(ask(Network::Deny, libc::SYS_clone, [thread, 0, 0, 0, 0, 0]), RET_ALLOW);
-    assert_eq!(ask(Network::Deny, libc::SYS_clone, [fork, 0, 0, 0, 0, 0]), RET_ALLOW);
+    assert_eq!(ask(CLOSED, libc::SYS_clone, [thread, 0, 0, 0, 0, 0]), RET_ALLOW);
+    assert_eq!(ask(CLOSED, libc::SYS_clone, [fork, 0, 0, 0, 0, 0]), RET_ALLOW);
     for bit in [0x20000u64, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000] {
-        let clone = ask(Network::Deny, libc::SYS_clone, [fork | bit, 0, 0, 0, 0, 0]);
-        let unshare = ask(Network::Deny, libc::SYS_unshare, [bit, 0, 0, 0, 0, 0]);
+        let clone = ask(CLOSED, libc::SYS_clone, [fork | bit, 0, 0, 0, 0, 0]);
+        let unshare = ask(CLOSED, libc::SYS_unshare, [bit, 0, 0, 0, 0, 0]);
         assert_eq!((clone, unshare), (errno(libc::EPERM), errno(libc::EPERM)), "{bit:#x}");
     }
-    assert_eq!(ask(Network::Deny, libc::SYS_unshare, [0x80, 0, 0, 0, 0, 0]), errno(libc::EPERM));
-    assert_eq!(ask(Network::Deny, libc::SYS_unshare, [0x400, 0, 0, 0, 0, 0]), RET_ALLOW);
-    assert_eq!(ask(Network::Allow, libc::SYS_clone3, [0; 6]), errno(libc::ENOSYS));
+    assert_eq!(ask(CLOSED, libc::SYS_unshare, [0x80, 0, 0, 0, 0, 0]), errno(libc::EPERM));
+    assert_eq!(ask(CLOSED, libc::SYS_unshare, [0x400, 0, 0, 0, 0, 0]), RET_ALLOW);
+    assert_eq!(ask(INTERNET, libc::SYS_clone3, [0; 6]), errno(libc::ENOSYS));
 }
 
 #[test]
 fn terminal_ioctls_are_compared_on_the_low_half() {
     for request in [0x5412u64, 0x541c, 0x5423, 0x1_0000_5412, 0xffff_ffff_0000_541c] {
-        let answer = ask(Network::Deny, libc::SYS_ioctl, [0, request, 0, 0, 0, 0]);
+        let answer = ask(CLOSED, libc::SYS_ioctl, [0, request, 0, 0, 0, 0]);
         assert_eq!(answer, errno(libc::EPERM), "{request:#x}");
     }
     for request in [0x5401u64, 0x5402, 0x5413, 0x5414, 0x5421, 0x540f] {
-        let answer = ask(Network::Deny, libc::SYS_ioctl, [0, request, 0, 0, 0, 0]);
+        let answer = ask(CLOSED, libc::SYS_ioctl, [0, request, 0, 0, 0, 0]);
         assert_eq!(answer, RET_ALLOW, "{request:#x}");
     }
 }
@@ -96,7 +105,7 @@ fn terminal_ioctls_are_compared_on_the_low_half() {
 #[test]
 fn limits_and_priorities_only_of_the_caller() {
     let [deny, allow] = [errno(libc::EPERM), RET_ALLOW];
-    let ask = |number, a, b| ask(Network::Deny, number, [a, b, 0, 0, 0, 0]);
+    let ask = |number, a, b| ask(CLOSED, number, [a, b, 0, 0, 0, 0]);
     assert_eq!(ask(libc::SYS_prlimit64, 0, 7), allow);
     assert_eq!(ask(libc::SYS_prlimit64, 1, 7), deny);
     assert_eq!(ask(libc::SYS_setpriority, 0, 0), allow);
@@ -110,7 +119,7 @@ fn limits_and_priorities_only_of_the_caller() {
 
 #[test]
 fn personality_cannot_make_data_executable() {
-    let ask = |persona| ask(Network::Deny, libc::SYS_personality, [persona, 0, 0, 0, 0, 0]);
+    let ask = |persona| ask(CLOSED, libc::SYS_personality, [persona, 0, 0, 0, 0, 0]);
     assert_eq!(ask(0xffff_ffff), RET_ALLOW);
     assert_eq!(ask(0x0040000), RET_ALLOW); // setarch -R, debuggers
     assert_eq!(ask(0x0400000), errno(libc::EPERM));
@@ -121,9 +130,9 @@ fn the_set_user_id_bit_cannot_be_set() {
     for (number, at) in [(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (SYS_FCHMODAT2, 2)] {
         let mut args = [0u64; 6];
         args[at] = 0o4755;
-        assert_eq!(ask(Network::Deny, number, args), errno(libc::EPERM));
+        assert_eq!(ask(CLOSED, number, args), errno(libc::EPERM));
         args[at] = 0o2775;
-        assert_eq!(ask(Network::Deny, number, args), RET_ALLOW);
+        assert_eq!(ask(CLOSED, number, args), RET_ALLOW);
     }
 }
 
@@ -143,7 +152,7 @@ const SOCKETS: [(i32, i32, i32); 9] = [
 #[test]
 fn sockets_when_the_network_is_allowed() {
     let ask = |f: i32, t: i32, p: i32| {
-        ask(Network::Allow, libc::SYS_socket, [f as u64, t as u64, p as u64, 0, 0, 0])
+        ask(INTERNET, libc::SYS_socket, [f as u64, t as u64, p as u64, 0, 0, 0])
     };
     for (family, kind, protocol) in SOCKETS {
         assert_eq!(ask(family, kind, protocol), RET_ALLOW, "{family} {kind} {protocol}");
@@ -172,7 +181,7 @@ fn sockets_when_the_network_is_allowed() {
 
 #[test]
 fn datagram_pairs_could_reach_pathname_sockets() {
-    let ask = |f: u64, t: u64| ask(Network::Deny, libc::SYS_socketpair, [f, t, 0, 0, 0, 0]);
+    let ask = |f: u64, t: u64| ask(CLOSED, libc::SYS_socketpair, [f, t, 0, 0, 0, 0]);
     assert_eq!(ask(1, 1), RET_ALLOW);
     assert_eq!(ask(1, 1 | 0o2000000), RET_ALLOW);
     assert_eq!(ask(1, 5), RET_ALLOW);
@@ -184,21 +193,21 @@ fn datagram_pairs_could_reach_pathname_sockets() {
 proptest! {
     #[test]
     fn what_is_not_listed_is_allowed(number in 0u32..1000, args: [u64; 6]) {
-        for net in NETS {
-            if !table(net).iter().any(|(listed, ..)| *listed == i64::from(number)) {
-                prop_assert_eq!(ask_arch(net, ARCH, number, args), RET_ALLOW);
+        for surface in SURFACES {
+            if !table(surface).iter().any(|(listed, ..)| *listed == i64::from(number)) {
+                prop_assert_eq!(ask_arch(surface, ARCH, number, args), RET_ALLOW);
             }
         }
     }
 
     #[test]
     fn without_network_no_arguments_make_a_socket(args: [u64; 6]) {
-        prop_assert_eq!(ask(Network::Deny, libc::SYS_socket, args), errno(libc::EACCES));
+        prop_assert_eq!(ask(CLOSED, libc::SYS_socket, args), errno(libc::EACCES));
     }
 
     #[test]
     fn with_network_only_the_listed_triples_make_a_socket(f in 0i32..50, t in 0i32..12, p in 0i32..300) {
-        let answer = ask(Network::Allow, libc::SYS_socket, [f as u64, t as u64, p as u64, 0, 0, 0]);
+        let answer = ask(INTERNET, libc::SYS_socket, [f as u64, t as u64, p as u64, 0, 0, 0]);
         let listed = SOCKETS.contains(&(f, t, p)) || (f, t, p) == (10, 2, 0)
             || (f == 16 && p == 0); // any netlink type: the kernel takes two and refuses the rest
         prop_assert_eq!(answer == RET_ALLOW, listed);

@@ -2,9 +2,12 @@
 //! be misused: callers pass owned or borrowed values, never pointers.
 #![expect(unsafe_code, reason = "the one place where system calls without a safe wrapper are made")]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_long};
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::io::{Error, Result};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::time::Duration;
 
 use super::bpf::Insn;
 
@@ -159,4 +162,268 @@ pub(crate) fn mount(
 pub(crate) fn alarm(seconds: u32) {
     // SAFETY: takes an integer; SIGALRM has its default action here.
     unsafe { libc::alarm(seconds) };
+}
+
+pub(crate) const ATTR_RDONLY: u64 = 1;
+pub(crate) const ATTR_NOSUID: u64 = 2;
+pub(crate) const ATTR_NODEV: u64 = 4;
+pub(crate) const ATTR_NOEXEC: u64 = 8;
+
+/// `struct mount_attr`, Linux 5.12.
+#[repr(C)]
+struct MountAttr {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    userns: u64,
+}
+
+fn mount_setattr(dir: RawFd, path: &CStr, flags: c_int, attr: &MountAttr) -> Result<()> {
+    // SAFETY: `path` ends in NUL and `attr` is a whole `struct mount_attr` whose
+    // size is passed; both outlive the call.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            dir,
+            path.as_ptr(),
+            flags | libc::AT_RECURSIVE,
+            ptr::from_ref(attr),
+            size_of::<MountAttr>(),
+        )
+    })
+    .map(drop)
+}
+
+/// Keeps mounts made below `path` from the outside, and the outside's from here.
+pub(crate) fn make_private(path: &CStr) -> Result<()> {
+    let attr = MountAttr { set: 0, clear: 0, propagation: libc::MS_PRIVATE, userns: 0 };
+    mount_setattr(libc::AT_FDCWD, path, 0, &attr)
+}
+
+/// Gives every mount of a tree these attributes.
+pub(crate) fn set_mount(tree: &OwnedFd, set: u64) -> Result<()> {
+    let attr = MountAttr { set, clear: 0, propagation: libc::MS_PRIVATE, userns: 0 };
+    mount_setattr(tree.as_raw_fd(), c"", libc::AT_EMPTY_PATH, &attr)
+}
+
+/// The stack of a process that shares our memory. Never freed: such a process
+/// may still run when the value that made it is gone.
+fn stack(bytes: usize) -> *mut c_void {
+    let stack = Box::leak(vec![0_u128; bytes / size_of::<u128>()].into_boxed_slice());
+    stack.as_mut_ptr_range().end.cast()
+}
+
+/// Runs `job` in a new process that has our memory and our descriptors' copies,
+/// and waits until it has ended or become another program. What `job` writes to
+/// memory is seen here.
+pub(crate) fn run_until_exec(mut job: impl FnMut()) -> Result<libc::pid_t> {
+    extern "C" fn start(job: *mut c_void) -> c_int {
+        // SAFETY: `job` is the pointer passed below; its target lives in the
+        // frame of the process that waits for this one.
+        let job = unsafe { &mut *job.cast::<&mut dyn FnMut()>() };
+        job();
+        // SAFETY: _exit has no preconditions; nothing of the parent's memory is
+        // torn down.
+        unsafe { libc::_exit(126) }
+    }
+    let mut job: &mut dyn FnMut() = &mut job;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the child runs on a stack of its own while this thread, the only
+    // one, stands still, so no memory is used by both at a time.
+    let pid =
+        unsafe { libc::clone(start, stack(512 * 1024), flags, ptr::from_mut(&mut job).cast()) };
+    check(c_long::from(pid)).map(|_| pid)
+}
+
+/// Starts a process that shares our memory and runs on beside us. `job` must
+/// keep to system calls without `errno` and its own stack: it has our
+/// thread-local storage.
+pub(crate) fn run_beside(job: fn(RawFd), fd: RawFd) -> Result<libc::pid_t> {
+    struct Start(fn(RawFd), RawFd);
+    extern "C" fn start(start: *mut c_void) -> c_int {
+        // SAFETY: `start` was leaked below and is never written again.
+        let Start(job, fd) = unsafe { &*start.cast::<Start>() };
+        job(*fd);
+        // SAFETY: _exit has no preconditions.
+        unsafe { libc::_exit(0) }
+    }
+    let job = Box::leak(Box::new(Start(job, fd)));
+    // SAFETY: the child has its own stack and, by the contract above, touches no
+    // memory of ours but the two words it is given.
+    let pid = unsafe {
+        libc::clone(
+            start,
+            stack(64 * 1024),
+            libc::CLONE_VM | libc::SIGCHLD,
+            ptr::from_mut(job).cast(),
+        )
+    };
+    check(c_long::from(pid)).map(|_| pid)
+}
+
+/// Children that end are forgotten at once.
+pub(crate) fn forget_children() {
+    // SAFETY: SIG_IGN installs no handler.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+}
+
+/// Hides our memory and environment from everybody without CAP_SYS_PTRACE.
+pub(crate) fn undumpable() -> Result<()> {
+    // SAFETY: takes integers.
+    check(c_long::from(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })).map(drop)
+}
+
+/// A signal mask as it was.
+#[derive(Clone, Copy)]
+pub(crate) struct Mask(libc::sigset_t);
+
+impl std::fmt::Debug for Mask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Mask")
+    }
+}
+
+/// Signals that the kernel sends for what the program itself did.
+const SYNCHRONOUS: [c_int; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+
+fn supervised() -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigfillset initialises the set; sigdelset changes an initialised one.
+    unsafe {
+        libc::sigfillset(set.as_mut_ptr());
+        for signal in SYNCHRONOUS {
+            libc::sigdelset(set.as_mut_ptr(), signal);
+        }
+        set.assume_init()
+    }
+}
+
+/// Holds back every signal that can be waited for.
+pub(crate) fn hold_signals() -> Result<Mask> {
+    let set = supervised();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: both point at signal sets; the kernel fills in the second.
+    check(c_long::from(unsafe {
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, before.as_mut_ptr())
+    }))?;
+    // SAFETY: filled in by the call that succeeded.
+    Ok(Mask(unsafe { before.assume_init() }))
+}
+
+pub(crate) fn set_mask(mask: &Mask) -> Result<()> {
+    // SAFETY: points at an initialised set; nothing is written back.
+    check(c_long::from(unsafe {
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const mask.0, ptr::null_mut())
+    }))
+    .map(drop)
+}
+
+/// A signal that was held back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    pub(crate) signal: c_int,
+    /// Somebody called `kill` on us; otherwise the kernel or the terminal sent
+    /// it, and to the whole process group.
+    pub(crate) from_process: bool,
+}
+
+/// Waits for the next held signal; `None` when the time is up.
+pub(crate) fn next_signal(patience: Option<Duration>) -> Result<Option<Arrived>> {
+    let set = supervised();
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let timeout = patience.map(|left| libc::timespec {
+        tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    });
+    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    loop {
+        // SAFETY: the set is initialised, `info` has room for the answer and the
+        // timeout is null or lives until the call returns.
+        let signal = unsafe { libc::sigtimedwait(&raw const set, info.as_mut_ptr(), timeout) };
+        if signal >= 0 {
+            // SAFETY: zeroed to begin with and filled in by the kernel.
+            let code = unsafe { info.assume_init_ref() }.si_code;
+            let from_process = code == libc::SI_USER || code == libc::SI_QUEUE || code == SI_TKILL;
+            return Ok(Some(Arrived { signal, from_process }));
+        }
+        match Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::EAGAIN) => return Ok(None),
+            error if error.raw_os_error() == Some(libc::EINTR) => {}
+            error => return Err(error),
+        }
+    }
+}
+
+const SI_TKILL: c_int = -6;
+
+/// Sends ourselves a signal with its default action and lets it through: ends or
+/// stops the process as if it had never been held.
+pub(crate) fn take(signal: c_int) {
+    let mut only = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: SIG_DFL installs no handler; the sets are initialised by
+    // sigemptyset and sigprocmask before they are read.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::sigemptyset(only.as_mut_ptr());
+        libc::sigaddset(only.as_mut_ptr(), signal);
+        libc::raise(signal);
+        libc::sigprocmask(libc::SIG_UNBLOCK, only.as_ptr(), before.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
+    }
+}
+
+/// Switches the loopback interface of our network namespace on.
+pub(crate) fn loopback_up() -> Result<()> {
+    // SAFETY: plain integers.
+    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    check(c_long::from(socket))?;
+    // SAFETY: all zeroes is a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(*b"lo") {
+        *to = c_char::from_ne_bytes([from]);
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
+    // SAFETY: SIOCSIFFLAGS reads an `ifreq`, which lives until the call returns;
+    // the descriptor is ours and closed once.
+    unsafe {
+        let answer = libc::ioctl(socket, libc::SIOCSIFFLAGS as _, ptr::from_ref(&request));
+        let error = Error::last_os_error();
+        libc::close(socket);
+        if answer < 0 { Err(error) } else { Ok(()) }
+    }
+}
+
+/// Closes every descriptor but one. Without `errno`.
+pub(crate) fn close_all_but(fd: RawFd) {
+    let fd = fd.cast_unsigned();
+    for (first, last) in [(0, fd.saturating_sub(1)), (fd.saturating_add(1), u32::MAX)] {
+        // SAFETY: takes integers. Only called in a process whose descriptors are
+        // nobody else's; a raw call, so that no thread-local memory is touched on
+        // success.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0_u32) };
+    }
+}
+
+/// Waits until the other end of a pipe is closed.
+pub(crate) fn wait_for_end(fd: RawFd) {
+    // SAFETY: the descriptor stays open for the whole call, since this process
+    // does nothing else.
+    let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
+    let mut byte = [0_u8; 1];
+    while let Ok(1..) | Err(rustix::io::Errno::INTR) = rustix::io::read(fd, &mut byte) {}
+}
+
+/// Sends a signal to a child of ours; one that is gone needs none.
+pub(crate) fn kill(pid: libc::pid_t, signal: c_int) {
+    // SAFETY: takes integers; the child is not reaped yet, so the id is its own.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// Whoever dies of the command's signal in its place leaves no second core.
+pub(crate) fn no_core_dump() {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: reads one `rlimit`.
+    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
 }

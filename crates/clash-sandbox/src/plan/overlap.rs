@@ -1,14 +1,14 @@
 //! Where rules meet: denies inside allows, the baseline and the cage.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
 use clash_policy::{Caps, Effect};
 
 use super::{Grant, Refusal, Request, Rule, Why};
-use crate::baseline::Entry;
-use crate::report::{Line, Report};
+use crate::baseline::{ENTRIES, Entry};
+use crate::disk::Disk;
 
 /// Whether `path` is `base` or inside it. For paths that are already normal, as
 /// all are here; by bytes, because walking components made this the better half
@@ -75,15 +75,28 @@ pub(super) fn expressible(rules: &[Rule<'_>], grant: &Grant) -> Result<(), Refus
     Ok(())
 }
 
+/// The first rule that denies something inside an entry of the baseline.
+pub(super) fn inside_baseline(disk: &Disk, rules: &[Rule<'_>]) -> Option<Refusal> {
+    if rules.iter().all(|rule| rule.rule.effect == Effect::Allow) {
+        return None;
+    }
+    ENTRIES.iter().find_map(|entry| {
+        let named = Path::new(entry.path);
+        baseline_caps(rules, entry, named, &disk.real(named)).1
+    })
+}
+
 /// What remains of a baseline entry under the policy's denies: all of it, part,
-/// or nothing when the deny names the entry or a directory above it.
+/// or nothing when the deny names the entry or a directory above it. A deny
+/// inside the entry takes nothing from it as a whole, and is returned.
 pub(super) fn baseline_caps(
     rules: &[Rule<'_>],
     entry: &Entry,
     named: &Path,
     path: &Path,
-) -> Result<Caps, Refusal> {
+) -> (Caps, Option<Refusal>) {
     let mut caps = entry.caps;
+    let mut inside = None;
     for deny in rules.iter().filter(|r| r.rule.effect != Effect::Allow) {
         if !deny.rule.caps.intersects(entry.caps) {
             continue;
@@ -106,32 +119,73 @@ pub(super) fn baseline_caps(
                 || (region == Region::Exactly && path == **f)
         });
         if cut {
-            return Err(Refusal::InsideBaseline {
-                effect: deny.rule.effect,
-                rule: deny.rule.pattern.to_string(),
-                span: deny.rule.span.clone(),
-                entry: entry.path,
+            inside = inside.or_else(|| {
+                Some(Refusal::InsideBaseline {
+                    effect: deny.rule.effect,
+                    rule: deny.rule.pattern.to_string(),
+                    span: deny.rule.span.clone(),
+                    entry: entry.path,
+                })
             });
         }
     }
-    Ok(caps)
+    (caps, inside)
 }
 
-/// Keeps grants away from what clash and the agents live on.
-///
-/// Settings inside the project cannot be kept apart from it in this tier: the
-/// project is one subtree. The report says so, and only a grant that names such
-/// a path itself is refused.
-pub(super) fn cage(
+/// Keeps grants away from what clash and the agents live on, where nothing can
+/// be taken out of a granted tree: only settings inside the project are let be,
+/// which the list of persistence paths is about.
+pub(super) fn cage(request: &Request<'_>, grants: &[Grant]) -> Result<(), Refusal> {
+    each_caged(request, grants, |local, above, within| within || local && above)
+}
+
+/// The same for a room, which takes the cage out of what is granted around it.
+pub(super) fn inside_cage(request: &Request<'_>, grants: &[Grant]) -> Result<(), Refusal> {
+    each_caged(request, grants, |_, above, within| within || above)
+}
+
+/// Refuses a grant in which a caged path could be made that is not there yet:
+/// there is nothing to mount on.
+pub(super) fn missing_cage(request: &Request<'_>, grants: &[Grant]) -> Result<(), Refusal> {
+    let project = request.disk.real(&request.places.project);
+    for caged in request.cage.paths.iter().filter(|path| !is_below(path, &project)) {
+        let makes = |g: &&Grant| g.caps.contains(Caps::CREATE) && is_below(caged, &g.path);
+        let Some(grant) = grants.iter().find(makes) else { continue };
+        if std::fs::symlink_metadata(caged).is_err() {
+            return Err(Refusal::Caged {
+                path: grant.path.clone(),
+                caps: grant.caps,
+                why: grant.why.clone(),
+                cage: caged.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// What of the cage lies in the project and could be written there.
+pub(super) fn caged_inside(request: &Request<'_>, grants: &[Grant]) -> Vec<PathBuf> {
+    let project = request.disk.real(&request.places.project);
+    let changes = |path: &Path| {
+        grants.iter().any(|g| g.caps.intersects(Caps::CHANGE) && is_below(path, &g.path))
+    };
+    let caged = request.cage.paths.iter().filter(|path| is_below(path, &project) && changes(path));
+    caged.cloned().collect()
+}
+
+/// Asks for every grant that touches a caged path whether it may: with whether
+/// that lies in the project, whether the grant is strictly around it and whether
+/// it is the launcher's own and strictly inside it.
+fn each_caged(
     request: &Request<'_>,
     grants: &[Grant],
-    report: &mut Report,
+    permitted: impl Fn(bool, bool, bool) -> bool,
 ) -> Result<(), Refusal> {
     let project = request.disk.real(&request.places.project);
     for caged in &request.cage.paths {
-        let place = request.disk.real(caged);
+        let real = request.disk.real(caged);
         // Both spellings: the link itself must not be replaced either.
-        for place in [&place, caged] {
+        for place in [&real, caged] {
             let local = is_below(place, &project) && *place != project;
             for grant in grants {
                 let above = is_below(place, &grant.path);
@@ -139,10 +193,9 @@ pub(super) fn cage(
                 if !above && !inside {
                     continue;
                 }
-                let within = inside && !above;
-                let permitted = (grant.why == Why::Launcher && within)
-                    || (local && (above && !inside || !grant.caps.intersects(Caps::CHANGE)));
-                if !permitted {
+                let within = grant.why == Why::Launcher && inside && !above;
+                let reads = local && !grant.caps.intersects(Caps::CHANGE);
+                if !reads && !permitted(local, above && !inside, within) {
                     return Err(Refusal::Caged {
                         path: grant.path.clone(),
                         caps: grant.caps,
@@ -151,15 +204,6 @@ pub(super) fn cage(
                     });
                 }
             }
-        }
-        if is_below(&place, &project) && grants.iter().any(|g| is_below(&place, &g.path)) {
-            report.say(|| {
-                Line::new(
-                    caged.display().to_string(),
-                    Line::NOTHING,
-                    "not protected in the direct tier: it lies inside the granted project tree",
-                )
-            });
         }
     }
     Ok(())

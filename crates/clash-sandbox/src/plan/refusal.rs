@@ -31,16 +31,30 @@ pub enum Refusal {
     Path { rule: String, span: Span, source: PathError },
     #[error("{span}: `{rule}` cannot be resolved")]
     Unresolvable { rule: String, span: Span, source: io::Error },
+    #[error("{rule}; holding that takes a room, and none can be made here: {why}")]
+    NoRoom { rule: Box<Refusal>, why: String },
+    #[error("`{}` inside a tree that may be written has to stay as it is", path.display())]
+    Unprotected { path: PathBuf },
+    #[error("{span}: the limit `{name}` is for all of a command's processes")]
+    Limit { name: &'static str, span: Span },
     #[error(
-        "{span}: `{effect}` on `{rule}` lies inside `{}` ({why}), which is allowed; \
-         it needs the namespaced tier, which this version does not have",
+        "{span}: `{effect}` on `{rule}` is about names inside `{}`, which is allowed, \
+         that could be made while a command runs",
+        outer.display()
+    )]
+    Names { effect: Effect, rule: String, span: Span, outer: PathBuf },
+    #[error(
+        "{}`{}` may be used for `{allowed}` but not for `{denied}`, and what is allowed around it \
+         cannot be taken apart like that",
+        place(.rule, .span), path.display()
+    )]
+    Partial { path: PathBuf, rule: Option<String>, span: Option<Span>, allowed: Caps, denied: Caps },
+    #[error(
+        "{span}: `{effect}` on `{rule}` lies inside `{}` ({why}), which is allowed",
         outer.display()
     )]
     Narrower { effect: Effect, rule: String, span: Span, outer: PathBuf, why: Why },
-    #[error(
-        "{span}: `{effect}` on `{rule}` lies inside `{entry}` of the system baseline; \
-         it needs the namespaced tier, which this version does not have"
-    )]
+    #[error("{span}: `{effect}` on `{rule}` lies inside `{entry}` of the system baseline")]
     InsideBaseline { effect: Effect, rule: String, span: Span, entry: &'static str },
     #[error("{span}: Landlock grants subtrees and files, it cannot grant the pattern `{rule}`")]
     Pattern { rule: String, span: Span },
@@ -63,6 +77,13 @@ pub enum Refusal {
     Caged { path: PathBuf, caps: Caps, why: Why, cage: PathBuf },
 }
 
+fn place(rule: &Option<String>, span: &Option<Span>) -> String {
+    match (rule, span) {
+        (Some(rule), Some(span)) => format!("{span}: `{rule}`: "),
+        _ => String::new(),
+    }
+}
+
 /// What a sandbox at this ABI could do that the direct tier promises it cannot.
 fn unprotected(abi: u32) -> &'static str {
     match abi {
@@ -73,6 +94,10 @@ fn unprotected(abi: u32) -> &'static str {
         _ => "processes outside the sandbox could be signalled and abstract sockets reached",
     }
 }
+
+const NO_ROOM: &str = "let this user make namespaces: on Ubuntu an AppArmor profile for clash \
+     with `userns,` (see `clash doctor`), elsewhere `sysctl user.max_user_namespaces` or the \
+     container's security options";
 
 impl Refusal {
     /// The fix, as a sentence for `hint:`.
@@ -96,6 +121,20 @@ impl Refusal {
             }
             Self::Path { .. } => "write an absolute path, or start with `$PWD`, `$HOME` or `~`",
             Self::Unresolvable { .. } => "look at the path's links with `namei -l`",
+            Self::NoRoom { rule, .. } => {
+                let other = rule.hint().unwrap_or_default();
+                return Some(format!("{NO_ROOM}; or {other}"));
+            }
+            Self::Unprotected { .. } => {
+                "say `protect = False` in the sandbox if it need not be protected"
+            }
+            Self::Limit { .. } => "leave the limit out",
+            Self::Names { .. } => {
+                "deny a directory that exists, or keep such files outside of what is allowed"
+            }
+            Self::Partial { .. } => {
+                "allow or deny writing, creating and deleting together there, or all of it"
+            }
             Self::Narrower { .. } => {
                 "allow the parts that are wanted one by one instead of the directory around them"
             }
@@ -133,9 +172,14 @@ impl Refusal {
             | Self::LandlockTooOld { .. }
             | Self::NoSeccomp
             | Self::Replaced { .. }
+            | Self::Unprotected { .. }
             | Self::Extra { .. } => None,
+            Self::NoRoom { rule, .. } => rule.span(),
+            Self::Partial { span, .. } => span.as_ref(),
             Self::OpenDefault { span, .. }
             | Self::NotYet { span, .. }
+            | Self::Limit { span, .. }
+            | Self::Names { span, .. }
             | Self::Path { span, .. }
             | Self::Unresolvable { span, .. }
             | Self::Narrower { span, .. }

@@ -1,4 +1,6 @@
 use super::*;
+use crate::host::Rooms;
+use clash_policy::Protect;
 use insta::assert_snapshot;
 use proptest::prelude::*;
 use std::os::unix::fs::symlink;
@@ -11,7 +13,10 @@ struct World {
     _dir: tempfile::TempDir,
 }
 
-const HOST: Host = Host { landlock_abi: 7, seccomp: true, root: false };
+fn host() -> Host {
+    let rooms = Rooms::Impossible { why: "it is a test".into() };
+    Host { landlock_abi: 7, seccomp: true, root: false, rooms }
+}
 
 impl World {
     fn new() -> Self {
@@ -33,11 +38,11 @@ impl World {
     }
 
     fn plan(&self, fs: Vec<FsRule>) -> Result<Plan, Refusal> {
-        self.plan_for(&sandbox(fs), &HOST)
+        self.plan_for(&sandbox(fs), &host())
     }
 
     fn plan_for(&self, sandbox: &Sandbox, host: &Host) -> Result<Plan, Refusal> {
-        self.reported(sandbox, host).map(|(plan, _)| plan)
+        self.reported(sandbox, host).map(|(plan, _)| plan).map_err(direct)
     }
 
     fn reported(&self, sandbox: &Sandbox, host: &Host) -> Result<(Plan, Report), Refusal> {
@@ -56,7 +61,7 @@ impl World {
     /// The plan's own grants and remarks, or the refusal and its hint, with the
     /// temporary directory called `/W`.
     fn show(&self, fs: Vec<FsRule>) -> String {
-        let text = match self.reported(&sandbox(fs), &HOST) {
+        let text = match self.reported(&sandbox(fs), &host()) {
             Ok((plan, report)) => {
                 let mut text = String::new();
                 for grant in &plan.grants {
@@ -67,7 +72,10 @@ impl World {
                 }
                 text
             }
-            Err(refusal) => format!("{refusal}\nhint: {}", refusal.hint().unwrap_or_default()),
+            Err(refusal) => {
+                let refusal = direct(refusal);
+                format!("{refusal}\nhint: {}", refusal.hint().unwrap_or_default())
+            }
         };
         let text = text.replace(&self.base.display().to_string(), "/W");
         let limits = ["metadata outside", "process list"];
@@ -76,8 +84,17 @@ impl World {
     }
 }
 
+/// What the direct tier alone says.
+fn direct(refusal: Refusal) -> Refusal {
+    match refusal {
+        Refusal::NoRoom { rule, .. } => *rule,
+        other => other,
+    }
+}
+
 fn sandbox(fs: Vec<FsRule>) -> Sandbox {
-    Sandbox { fs, span: span(1), ..Sandbox::named("t") }
+    let protect = Protect { standard: false, ..Protect::default() };
+    Sandbox { fs, protect, span: span(1), ..Sandbox::named("t") }
 }
 
 fn span(line: u32) -> Span {
@@ -124,7 +141,7 @@ fn what_does_not_exist_gets_nothing_and_is_not_created() {
 fn a_deny_inside_an_allow_is_refused_also_for_names_that_do_not_exist() {
     let world = World::new();
     assert_snapshot!(world.show(vec![allow("rwcdx", "$PWD"), deny("w", "$PWD/src")]), @r"
-    policy.star:7: `deny` on `$PWD/src/**` lies inside `/W/home/app` (policy.star:7), which is allowed; it needs the namespaced tier, which this version does not have
+    policy.star:7: `deny` on `$PWD/src/**` lies inside `/W/home/app` (policy.star:7), which is allowed
     hint: allow the parts that are wanted one by one instead of the directory around them
     ");
     let ask = rule(Effect::Ask, "rwcdx", PathPattern::Literal("$PWD/.env".into()));
@@ -195,7 +212,7 @@ fn a_literal_is_one_file() {
 fn a_default_of_allow_is_refused() {
     let world = World::new();
     let open = Sandbox { default: Effect::Allow, ..sandbox(vec![]) };
-    let refusal = world.plan_for(&open, &HOST).unwrap_err();
+    let refusal = world.plan_for(&open, &host()).unwrap_err();
     assert_snapshot!(refusal, @"policy.star:1: sandbox `t` allows every path by default, which would open clash's own state and the agent's settings");
 }
 
@@ -249,7 +266,7 @@ fn settings_in_the_project_are_said_to_be_unprotected() {
     let world = World::new().caged("home/app/.claude");
     assert_snapshot!(world.show(vec![allow("rwcdx", "$PWD")]), @r"
     rwcdx /W/home/app (policy.star:7)
-    /W/home/app/.claude | none | not protected in the direct tier: it lies inside the granted project tree
+    /W/home/app/.claude | none | not there now, or links: they could be made
     ");
     let named = vec![allow("rw", "$PWD/.claude")];
     assert!(matches!(world.plan(named), Err(Refusal::Caged { .. })));
@@ -284,7 +301,7 @@ fn the_launcher_may_reach_inside_the_cage_but_not_over_it() {
             disk: &Disk::default(),
             extra,
         };
-        plan(&request, &HOST)
+        plan(&request, &host())
     };
     plan_with(&extra("home/.clash/snapshot")).unwrap();
     assert!(matches!(plan_with(&extra("home/.clash")), Err(Refusal::Caged { .. })));
@@ -303,7 +320,7 @@ fn a_deny_on_what_the_launcher_needs_is_not_overridden() {
         disk: &Disk::default(),
         extra: &extra,
     };
-    assert!(matches!(plan(&request, &HOST), Err(Refusal::Narrower { .. })));
+    assert!(matches!(plan(&request, &host()).map_err(direct), Err(Refusal::Narrower { .. })));
 }
 
 /// A command that still runs can replace the file the launcher has just made.
@@ -322,7 +339,7 @@ fn a_file_of_the_launcher_that_became_a_link_is_refused() {
         disk: &Disk::default(),
         extra: &extra,
     };
-    assert!(matches!(plan(&request, &HOST), Err(Refusal::Replaced { path }) if path == trap));
+    assert!(matches!(plan(&request, &host()), Err(Refusal::Replaced { path }) if path == trap));
 }
 
 #[test]
@@ -336,7 +353,7 @@ fn the_baseline_gives_way_to_a_deny_that_covers_an_entry() {
     let plan = world.plan(vec![deny("w", "/usr")]).unwrap();
     assert!(has(&plan, "/usr"));
     assert_snapshot!(world.show(vec![deny("r", "/usr/share")]), @r"
-    policy.star:7: `deny` on `/usr/share/**` lies inside `/usr` of the system baseline; it needs the namespaced tier, which this version does not have
+    policy.star:7: `deny` on `/usr/share/**` lies inside `/usr` of the system baseline
     hint: deny `/usr` as a whole and allow the parts of it that are wanted
     ");
 }
@@ -345,7 +362,7 @@ fn the_baseline_gives_way_to_a_deny_that_covers_an_entry() {
 fn an_old_host_is_refused_with_what_would_be_open() {
     let world = World::new();
     let refusal = |abi, seccomp| {
-        let host = Host { landlock_abi: abi, seccomp, root: false };
+        let host = Host { landlock_abi: abi, seccomp, ..host() };
         world.plan_for(&sandbox(vec![]), &host).unwrap_err().to_string()
     };
     assert_snapshot!(refusal(0, true), @"this kernel offers no Landlock, which every sandbox needs for its file rules");
@@ -383,7 +400,7 @@ fn a_grant_on_a_baseline_path_is_the_policys() {
 fn the_report_names_every_rule_and_the_limits() {
     let world = World::new();
     let rules = sandbox(vec![allow("r", "$PWD"), deny("r", "~/.ssh")]);
-    let text = world.reported(&rules, &HOST).unwrap().1.to_string();
+    let text = world.reported(&rules, &host()).unwrap().1.to_string();
     for part in ["allow r $PWD", "deny r ~/.ssh", "network deny", "unix sockets", "metadata"] {
         assert!(text.contains(part), "{part}");
     }

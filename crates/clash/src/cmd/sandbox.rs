@@ -60,6 +60,9 @@ enum What {
         name: String,
         #[arg(long)]
         json: bool,
+        /// Plan for another host: no-userns, container, root, abi=N
+        #[arg(long, value_name = "HOST")]
+        simulate: Vec<String>,
     },
 }
 
@@ -79,8 +82,14 @@ impl Args {
                     grants(out, sandbox)
                 })
             }
-            What::Plan { name, json } => {
-                let (plan, report) = make_plan(&dirs, &project, find(&known()?, &name)?)?;
+            What::Plan { name, json, simulate } => {
+                let mut host = dirs.host();
+                for what in simulate {
+                    host.simulate(&what).map_err(|error| {
+                        Failure::from(error).hint("known are no-userns, container, root and abi=N")
+                    })?;
+                }
+                let (plan, report) = make_plan(&dirs, &project, find(&known()?, &name)?, &host)?;
                 unless_closed(if json {
                     out.json(&plan_json(&plan, &report))
                 } else {
@@ -123,12 +132,13 @@ fn make_plan(
     dirs: &Dirs,
     project: &std::path::Path,
     sandbox: &Sandbox,
+    host: &Host,
 ) -> Result<(Plan, Report), Failure> {
     let disk = Disk::default();
     let places = dirs.places(project, &disk);
     let cage = Cage { paths: dirs.cage(project, &disk) };
     let request = Request { sandbox, places: &places, cage: &cage, disk: &disk, extra: &[] };
-    plan_with_report(&request, &Host::quick()).map_err(|refusal| {
+    plan_with_report(&request, host).map_err(|refusal| {
         let hint = refusal.hint();
         let failure = Failure { hint, status: crate::exit::NO_SANDBOX, ..Failure::from(refusal) };
         Failure {
@@ -139,10 +149,13 @@ fn make_plan(
 }
 
 fn show_plan(out: &mut Out, plan: &Plan, report: &Report) -> std::io::Result<()> {
-    out.line(format!(
-        "sandbox {}, direct tier: Landlock ABI {} and seccomp",
-        plan.sandbox, plan.landlock_abi
-    ))?;
+    let tier = match &plan.room {
+        None => "direct tier",
+        Some(room) if room.user_namespace => "in a room of its own",
+        Some(_) => "in a room of its own, made by root",
+    };
+    let abi = plan.landlock_abi;
+    out.line(format!("sandbox {}, {tier}: Landlock ABI {abi} and seccomp", plan.sandbox))?;
     out.line("")?;
     for line in &report.lines {
         let tone = if line.mechanism == Line::NOTHING { Tone::Care } else { Tone::Good };
@@ -170,5 +183,12 @@ fn plan_json(plan: &Plan, report: &Report) -> Value {
             |(entry, caps)| json!({"path": entry.path, "caps": caps.to_string(), "why": entry.why}),
         )
         .collect();
-    json!({"sandbox": plan.sandbox, "baseline": baseline, "landlock_abi": plan.landlock_abi, "grants": grants, "report": lines})
+    let room = plan.room.as_ref().map(|room| {
+        let steps: Vec<String> = room.steps.iter().map(ToString::to_string).collect();
+        json!({
+            "user_namespace": room.user_namespace, "own_network": room.own_network,
+            "unix_sockets": room.unix_sockets, "steps": steps,
+        })
+    });
+    json!({"sandbox": plan.sandbox, "room": room, "baseline": baseline, "landlock_abi": plan.landlock_abi, "grants": grants, "report": lines})
 }

@@ -22,7 +22,7 @@ load("@clash//sandboxes.star", "project")
 settings(default = ask(), default_sandbox = project)
 when({
     "Bash": {
-        ("cat", "cd", "echo", "grep", "mkdir", "pwd", "sleep", "true"): allow(),
+        ("cat", "cd", "cp", "echo", "grep", "mkdir", "pwd", "sleep", "true"): allow(),
         "rm": deny(reason = "nothing is deleted here"),
     },
     ("Read", "Write", "Skill"): allow(sandbox = project),
@@ -183,8 +183,15 @@ impl ToolResult {
     #[track_caller]
     fn was_sandboxed(&self) -> &Self {
         assert!(!self.text.contains(SECRET), "{self:?}");
-        self.says("Permission denied").says("NoNewPrivs:\t1").says("Seccomp:\t2")
+        assert!(out_of_reach(&self.text), "{self:?}");
+        self.says("NoNewPrivs:\t1").says("Seccomp:\t2")
     }
+}
+
+/// A room does not show what it does not grant; the direct tier refuses it.
+fn out_of_reach(text: &str) -> bool {
+    !text.contains(SECRET)
+        && ["Permission denied", "No such file"].iter().any(|said| text.contains(said))
 }
 
 fn bash(script: &str) -> Value {
@@ -231,7 +238,7 @@ fn an_allowed_command_runs_in_its_sandbox() {
         let talk = claude.run(&m, &[bash(WHERE_AM_I), bash(&format!("echo x > {outside}"))]);
         talk.results[0].was_sandboxed();
         assert_eq!(fs::read_to_string(m.project().join("made.txt")).unwrap(), "made\n");
-        talk.results[1].refused("Permission denied");
+        talk.results[1].refused("does not grant");
         assert!(!m.outside().join("x").exists());
         assert_eq!(records(&m, "alarm"), [] as [Value; 0]);
     }
@@ -247,7 +254,7 @@ fn a_command_in_the_background_runs_in_its_sandbox_too() {
     let talk = claude.run(&m, &[call, bash(wait)]);
     talk.results[1].says("over");
     let seen = fs::read_to_string(m.project().join("seen.txt")).unwrap();
-    assert!(seen.contains("Permission denied") && !seen.contains(SECRET), "{seen}");
+    assert!(out_of_reach(&seen), "{seen}");
     assert_eq!(records(&m, "alarm"), [] as [Value; 0]);
 }
 
@@ -339,7 +346,7 @@ fn a_skill_of_the_project_runs_its_commands_in_the_sandbox() {
     let talk = claude.run(&m, &[look, delete, ask]);
     assert!(made(&m));
     let seen = fs::read_to_string(m.project().join("seen.txt")).unwrap();
-    assert!(seen.contains("Permission denied") && !seen.contains(SECRET), "{seen}");
+    assert!(out_of_reach(&seen), "{seen}");
     talk.results[1].refused("nothing is deleted here");
     talk.results[2].refused("nobody to ask");
     assert!(m.project().join("keep.txt").exists() && !m.project().join("asked").exists());
@@ -358,10 +365,16 @@ fn hooks_stay_on_when_a_command_writes_the_switch_that_turns_them_off() {
     m.write(".claude/settings.json", &settings.to_string());
     m.clash(["install", "--agent", "claude"]).succeeds();
     let local = m.write("app/.claude/settings.local.json", "{}");
-    // The client looks at its files every two seconds or so.
-    let off = r#"echo '{"disableAllHooks": true}' > .claude/settings.local.json; sleep 4"#;
     let steers = m.project().join(".mcp.json");
-    let talk = claude.run(&m, &[bash(off), write(&steers, "{}")]);
+    let talk = std::thread::scope(|scope| {
+        // Somebody else writes it: no command of the agent's can.
+        scope.spawn(|| {
+            eventually("the command to start", || m.project().join("started").exists());
+            fs::write(&local, r#"{"disableAllHooks": true}"#).unwrap();
+        });
+        // The client looks at its files every two seconds or so.
+        claude.run(&m, &[bash("echo x > started; sleep 5"), write(&steers, "{}")])
+    });
     talk.results[0].ran();
     assert!(fs::read_to_string(&local).unwrap().contains("disableAllHooks"));
     // Without the event the client has not looked, and the rest would say nothing.
@@ -390,9 +403,11 @@ fn a_hook_planted_by_a_command_does_not_come_into_force() {
     let Some(claude) = Claude::here() else { return };
     let m = installed(Who::Me);
     let settings = json!({"hooks": planted_hook()});
+    let file = m.write("app/planted.json", &settings.to_string());
     let plant =
-        format!("mkdir -p .claude; echo '{settings}' > .claude/settings.local.json; sleep 4");
-    claude.run(&m, &[bash(&plant), bash("true")]);
+        format!("mkdir -p .claude; cp {} .claude/settings.local.json; sleep 4", file.display());
+    let talk = claude.run(&m, &[bash(&plant), bash("true")]);
+    talk.results[0].ran();
     nothing_leaked(&m);
 }
 
@@ -400,7 +415,9 @@ fn a_hook_planted_by_a_command_does_not_come_into_force() {
 fn a_switch_written_by_a_command_is_announced_and_the_next_session_runs_nothing() {
     let Some(claude) = Claude::here() else { return };
     let m = installed(Who::Me);
-    let off = r#"mkdir -p .claude; echo '{"disableAllHooks": true}' > .claude/settings.local.json"#;
+    m.write("app/off.json", r#"{"disableAllHooks": true}"#);
+    // By a name that did not exist when the room was made.
+    let off = "mkdir -p .claude; cp off.json .claude/settings.local.json";
     let talk = claude.run(&m, &[bash(off), bash(WHERE_AM_I)]);
     assert!(
         records(&m, "alarm")[0]["reason"].as_str().unwrap().contains("switches every hook off")

@@ -1,4 +1,4 @@
-//! The threat probes of the shared kit against `clash sandbox exec project`, on
+//! The threat probes of the shared kit against a strict project sandbox, on
 //! a synthetic host that dies with the run: as a developer, and as root.
 //!
 //! `tests/expected/probes.json` holds what each probe came to when it was
@@ -9,9 +9,8 @@
 //! CLASH_RECORD_PROBES=1 cargo test -p clash --test e2e probes
 //! ```
 //!
-//! Not run: D, E, F and Q, which are about files inside the project. The direct
-//! tier grants the project whole, so they all get through by design, and they
-//! take a minute to say so. L and M need a network policy and the hook.
+//! Not run: E and Q, which are about files inside the project that a command is
+//! there to write. L and M need a network policy and the hook.
 //!
 //! Needs root (the runner makes namespaces and accounts) and the kit, which is
 //! found as in the tests with the real clients.
@@ -29,7 +28,33 @@ use serde::{Deserialize, Serialize};
 use crate::support::{clash, is_root, skipped};
 
 /// Run side by side: most of a probe's time is waiting.
-const SHARDS: [&str; 2] = ["A,B,C,I,N,U", "G,H,J,K"];
+const SHARDS: [&str; 3] = ["A,B,C,I,N,U", "G,H,J,K", "D,F"];
+
+/// The project, its own temporary files, no network.
+const POLICY: &str = r#"
+_fs = {
+    subpath("$PWD", follow_worktrees = True): allow(FULL),
+    literal("$PWD/.env"): deny(),
+    "$HOME": {literal(".gitconfig"): allow("r")},
+}
+
+sandbox(
+    name = "strict_user",
+    default = deny(),
+    fs = _fs,
+    net = deny(),
+    limits = {"memory": "4G", "processes": 400, "file_size": "2G"},
+)
+
+# The kernel does not count the processes of root.
+sandbox(
+    name = "strict_root",
+    default = deny(),
+    fs = _fs,
+    net = deny(),
+    limits = {"memory": "4G", "file_size": "2G"},
+)
+"#;
 
 /// The one utility that is about an allowed host.
 const NEEDS_NETWORK: &str = "U18";
@@ -121,18 +146,29 @@ impl Kit {
             let file = file.unwrap();
             fs::copy(file.path(), dir.path().join(file.file_name())).unwrap();
         }
+        let config = dir.path().join("config/clash");
+        fs::create_dir_all(&config).unwrap();
+        fs::write(config.join("policy.star"), POLICY).unwrap();
         Some(Self { runner, dir })
     }
 
     fn run(&self, who: Who, which: &[&str]) -> Vec<Row> {
         let program = self.dir.path().join("clash");
+        let sandbox = match who {
+            Who::User => "strict_user",
+            Who::Root => "strict_root",
+        };
         let start = |(at, only): (usize, &&str)| {
             let report = self.dir.path().join(format!("{at}.json"));
             let mut command = Command::new("python3");
             command
                 .arg(&self.runner)
                 .args(["--quiet", "--only", only, "--skip", NEEDS_NETWORK, "--wrap"])
-                .arg(format!("{} sandbox exec project --", program.display()))
+                .arg(format!(
+                    "/usr/bin/env XDG_CONFIG_HOME={} {} sandbox exec {sandbox} --",
+                    self.dir.path().join("config").display(),
+                    program.display()
+                ))
                 .arg("--json")
                 .arg(&report)
                 .stdin(Stdio::null())

@@ -1,0 +1,266 @@
+//! Carries out the steps of a room's view.
+//!
+//! Everything goes through descriptors and the mount API of Linux 5.12, so that
+//! nothing is parsed and no path is looked up twice: a tree is cloned, given its
+//! attributes while nobody can see it, and put in its place. The room's root is
+//! one tmpfs. It stays writable as a mount; Landlock lets only its scratch
+//! directories be written, and nothing on it outlives the room.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, mknodat, openat, openat2, symlinkat,
+};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
+    fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
+};
+use rustix::process::{fchdir, pivot_root};
+
+use super::sys::{self, ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY};
+use crate::launch::LaunchError;
+use crate::room::{Access, Shown, Step};
+
+type Result<T> = std::result::Result<T, Errno>;
+
+const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+const NEVER_LINKS: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Where what covers other things is kept on the room's root.
+const COVERS: &str = ".covers";
+const OLD_ROOT: &str = ".covers/host";
+const NOTHING: &str = ".covers/nothing";
+
+/// A view under construction.
+#[derive(Debug)]
+pub(crate) struct View {
+    root: OwnedFd,
+    covers: u32,
+}
+
+impl View {
+    /// A mount tree of our own and an empty root on top of it.
+    pub(crate) fn new() -> Result<Self> {
+        sys::make_private(c"/").map_err(errno)?;
+        let root = filesystem("tmpfs", &[("mode", "755")], MountAttrFlags::MOUNT_ATTR_NODEV)?;
+        // On top of the old root: lookups still start below it.
+        attach(&root, CWD, Path::new("/"))?;
+        mkdirat(&root, COVERS, Mode::from_raw_mode(0o711))?;
+        Ok(Self { root, covers: 0 })
+    }
+
+    /// Does one step.
+    pub(crate) fn step(&mut self, step: &Step) -> std::result::Result<(), LaunchError> {
+        let done = match step {
+            Step::Directory { at } => self.directory(at, 0o755),
+            Step::File { at } => self.file(at),
+            Step::Link { at, to } => symlinkat(to, &self.root, relative(at)),
+            Step::Scratch { at } => self.directory(at, 0o1777),
+            Step::ScratchMount { at } => self.scratch_mount(at),
+            Step::Bind { path, access } => self.bind(path, *access),
+            Step::Rebind { path, access } => self.rebind(path, *access),
+            Step::Cover { path, file, shows } => self.cover(path, *file, shows),
+            Step::Devices => self.devices(),
+            Step::Processes => self.processes(),
+        };
+        done.map_err(|error| LaunchError::View { step: step.to_string(), source: error.into() })
+    }
+
+    /// Opens a place in the view, to make a Landlock rule of it.
+    pub(crate) fn open(&self, path: &Path) -> Result<OwnedFd> {
+        openat2(&self.root, relative(path), HOLD, Mode::empty(), NEVER_LINKS)
+    }
+
+    /// Makes the view the root of every process of the room.
+    ///
+    /// The old root is not unmounted, for which the kernel would make us wait
+    /// longer than for all the mounts together, but put where nothing leads: on
+    /// a directory that something empty is then mounted on. Without the right to
+    /// unmount, which the command will not have, no path gets below that.
+    pub(crate) fn enter(self) -> Result<()> {
+        mkdirat(&self.root, OLD_ROOT, Mode::from_raw_mode(0o755))?;
+        mkdirat(&self.root, NOTHING, Mode::empty())?;
+        let nothing = clone(&self.root, NOTHING)?;
+        set(&nothing, Access { write: false, execute: false })?;
+        fchdir(&self.root)?;
+        pivot_root(".", OLD_ROOT)?;
+        attach(&nothing, CWD, Path::new("/").join(OLD_ROOT).as_path())
+    }
+
+    fn directory(&self, at: &Path, mode: u32) -> Result<()> {
+        match mkdirat(&self.root, relative(at), Mode::from_raw_mode(mode)) {
+            Err(Errno::EXIST) => Ok(()),
+            made => made,
+        }
+    }
+
+    fn file(&self, at: &Path) -> Result<()> {
+        make_file(&self.root, relative(at))
+    }
+
+    fn scratch_mount(&mut self, at: &Path) -> Result<()> {
+        let place = self.open(at)?;
+        let own = self.next_cover();
+        mkdirat(&self.root, &own, Mode::from_raw_mode(0o1777))?;
+        let tree = clone(&self.root, &own)?;
+        set(&tree, Access { write: true, execute: true })?;
+        attach_to(&tree, &place)
+    }
+
+    fn next_cover(&mut self) -> PathBuf {
+        self.covers += 1;
+        Path::new(COVERS).join(self.covers.to_string())
+    }
+
+    fn bind(&self, path: &Path, access: Access) -> Result<()> {
+        let source = openat2(CWD, path, HOLD, Mode::empty(), NEVER_LINKS)?;
+        let tree = clone(&source, "")?;
+        set(&tree, access)?;
+        attach(&tree, &self.root, relative(path))
+    }
+
+    fn rebind(&self, path: &Path, access: Access) -> Result<()> {
+        let place = self.open(path)?;
+        let tree = clone(&place, "")?;
+        set(&tree, access)?;
+        attach_to(&tree, &place)
+    }
+
+    fn cover(&mut self, path: &Path, file: bool, shows: &[Shown]) -> Result<()> {
+        let place = self.open(path)?;
+        let own = self.next_cover();
+        if file {
+            // A device node on a mount without devices: nobody can open that, not
+            // even root, and this one anybody may make.
+            mknodat(&self.root, &own, FileType::CharacterDevice, Mode::empty(), 0)?;
+        } else {
+            let mode = if shows.is_empty() { 0 } else { 0o711 };
+            mkdirat(&self.root, &own, Mode::from_raw_mode(mode))?;
+        }
+        for shown in shows {
+            let inner = own.join(&shown.below);
+            let above = shown.below.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty());
+            let mut above: Vec<PathBuf> = above.map(|dir| own.join(dir)).collect();
+            above.reverse();
+            for dir in above {
+                ignore_existing(mkdirat(&self.root, &dir, Mode::from_raw_mode(0o711)))?;
+            }
+            if shown.file {
+                make_file(&self.root, &inner)?;
+            } else {
+                ignore_existing(mkdirat(&self.root, &inner, Mode::from_raw_mode(0o711)))?;
+            }
+        }
+        let tree = clone(&self.root, &own)?;
+        set(&tree, Access { write: false, execute: false })?;
+        attach_to(&tree, &place)
+    }
+
+    fn devices(&self) -> Result<()> {
+        self.directory(Path::new("/dev"), 0o755)?;
+        let dev = openat(&self.root, "dev", HOLD, Mode::empty())?;
+        for name in DEVICES {
+            let Ok(tree) = clone(CWD, Path::new("/dev").join(name)) else { continue };
+            // A read-only mount does not keep a device from being written, but
+            // its node from being changed.
+            sys::set_mount(&tree, ATTR_RDONLY | ATTR_NOSUID | ATTR_NOEXEC).map_err(errno)?;
+            make_file(&dev, name)?;
+            attach(&tree, &dev, Path::new(name))?;
+        }
+        for (name, target) in [
+            ("fd", "/proc/self/fd"),
+            ("stdin", "/proc/self/fd/0"),
+            ("stdout", "/proc/self/fd/1"),
+            ("stderr", "/proc/self/fd/2"),
+            ("ptmx", "pts/ptmx"),
+        ] {
+            symlinkat(target, &dev, name)?;
+        }
+        mkdirat(&dev, "pts", Mode::from_raw_mode(0o755))?;
+        mkdirat(&dev, "shm", Mode::from_raw_mode(0o1777))?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        let options = [("mode", "620"), ("ptmxmode", "666")];
+        attach(&filesystem("devpts", &options, attributes)?, &dev, Path::new("pts"))
+    }
+
+    fn processes(&self) -> Result<()> {
+        self.directory(Path::new("/proc"), 0o555)?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
+            | MountAttrFlags::MOUNT_ATTR_NOSUID
+            | MountAttrFlags::MOUNT_ATTR_NODEV
+            | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        attach(&filesystem("proc", &[], attributes)?, &self.root, Path::new("proc"))
+    }
+}
+
+/// A copy of the mount at `path` that nothing can be changed through.
+pub(crate) fn read_only(path: &Path) -> Result<OwnedFd> {
+    let source = openat2(CWD, path, HOLD, Mode::empty(), NEVER_LINKS)?;
+    let tree = clone(&source, "")?;
+    set(&tree, Access { write: false, execute: false })?;
+    Ok(tree)
+}
+
+/// Absolute paths of the plan are paths from the view's root.
+fn relative(path: &Path) -> &Path {
+    path.strip_prefix("/").unwrap_or(path)
+}
+
+fn errno(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+fn ignore_existing(made: Result<()>) -> Result<()> {
+    match made {
+        Err(Errno::EXIST) => Ok(()),
+        other => other,
+    }
+}
+
+fn make_file(dir: impl AsFd, at: impl rustix::path::Arg) -> Result<()> {
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    openat(dir, at, flags, Mode::from_raw_mode(0o644)).map(drop)
+}
+
+fn filesystem(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Result<OwnedFd> {
+    let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        fsconfig_set_string(&context, *key, *value)?;
+    }
+    fsconfig_create(&context)?;
+    let attributes = attributes | MountAttrFlags::MOUNT_ATTR_NOSUID;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
+/// A copy of a mount tree, attached nowhere.
+fn clone(dir: impl AsFd, path: impl rustix::path::Arg) -> Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    open_tree(dir, path, flags)
+}
+
+fn set(tree: &OwnedFd, access: Access) -> Result<()> {
+    let mut attributes = ATTR_NOSUID | ATTR_NODEV;
+    if !access.write {
+        attributes |= ATTR_RDONLY;
+    }
+    if !access.execute {
+        attributes |= ATTR_NOEXEC;
+    }
+    sys::set_mount(tree, attributes).map_err(errno)
+}
+
+fn attach(tree: &OwnedFd, dir: impl AsFd, at: &Path) -> Result<()> {
+    move_mount(tree, "", dir, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+fn attach_to(tree: &OwnedFd, place: &OwnedFd) -> Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(tree, "", place, "", flags)
+}

@@ -1,0 +1,67 @@
+//! What a command inherits besides its rights: standard input and the terminal.
+//!
+//! A file that somebody hands over for reading can be changed through its
+//! descriptor all the same: `fchmod`, `futimens`. In a room the same file is
+//! opened once more through a read-only mount. The position in it is taken over
+//! before and given back afterwards, so that a script which goes on reading its
+//! input goes on where the command stopped.
+//!
+//! The settings of a terminal are put back as they were when the command ends.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use rustix::fs::{FileType, Mode, OFlags, SeekFrom, fcntl_getfl, fstat, open, seek};
+use rustix::stdio::{dup2_stdin, stdin};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+
+use super::mounts;
+
+/// What to put back when the command has ended.
+#[derive(Debug)]
+pub(crate) struct Inherited {
+    input: Option<OwnedFd>,
+    terminal: Option<Termios>,
+}
+
+impl Inherited {
+    /// To be called in the room's mount namespace, before its view is entered.
+    pub(crate) fn guard() -> Self {
+        Self { terminal: tcgetattr(stdin()).ok(), input: read_only_input() }
+    }
+
+    pub(crate) fn put_back(&self) {
+        if let Some(before) = &self.terminal {
+            let _ = tcsetattr(stdin(), OptionalActions::Now, before);
+        }
+        if let Some(input) = &self.input
+            && let Ok(at) = seek(stdin(), SeekFrom::Current(0))
+        {
+            let _ = seek(input, SeekFrom::Start(at));
+        }
+    }
+}
+
+/// Replaces a file on standard input that is open for reading only. What cannot
+/// be found under its name any more is left as it is.
+fn read_only_input() -> Option<OwnedFd> {
+    let (meta, flags) = (fstat(stdin()).ok()?, fcntl_getfl(stdin()).ok()?);
+    let file = FileType::from_raw_mode(meta.st_mode) == FileType::RegularFile;
+    if !file || flags & OFlags::RWMODE != OFlags::RDONLY || flags.contains(OFlags::PATH) {
+        return None;
+    }
+    let name = std::fs::read_link("/proc/self/fd/0").ok()?;
+    let tree = mounts::read_only(&name).ok()?;
+    let through =
+        PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&tree)));
+    let again = open(&through, (flags & !OFlags::CREATE) | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let same = fstat(&again).ok()?;
+    if (same.st_dev, same.st_ino) != (meta.st_dev, meta.st_ino) {
+        return None;
+    }
+    let at = seek(stdin(), SeekFrom::Current(0)).ok()?;
+    seek(&again, SeekFrom::Start(at)).ok()?;
+    let before = rustix::io::fcntl_dupfd_cloexec(stdin(), 3).ok()?;
+    dup2_stdin(&again).ok()?;
+    Some(before)
+}

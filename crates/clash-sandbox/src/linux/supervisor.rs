@@ -1,0 +1,169 @@
+//! The process that stays outside a room and answers for it.
+//!
+//! The launcher is the parent of the command itself, not of a go-between: it has
+//! made a process namespace for its children, so that its first child is the
+//! room's process 1, which does nothing but be there, and its second the
+//! command. So the exit status, a death by signal and a stop of the command
+//! arrive here as the kernel tells them, and are passed on by doing the same.
+//!
+//! The command stays in the launcher's process group and session: the terminal
+//! talks to it directly. Signals that somebody sends to the launcher alone are
+//! passed on; what the terminal or the kernel sends to the group has already
+//! arrived. `SIGSTOP` cannot be held, so stopping the launcher that way leaves
+//! the command running.
+//!
+//! When the command ends everything else in the room ends with it: process 1
+//! waits for a pipe that only the launcher holds, and the kernel kills the rest.
+//! That is also what happens when the launcher is killed.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
+
+use super::stdio::Inherited;
+use super::sys;
+use crate::launch::LaunchError;
+
+/// The room's process 1.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    pid: Option<Pid>,
+    /// Its other end is what process 1 waits for.
+    alive: Option<OwnedFd>,
+}
+
+impl Keeper {
+    /// Starts process 1 of the namespace that was made for our children.
+    pub(crate) fn start() -> Result<Self, LaunchError> {
+        let failed = |error: Errno| LaunchError::Keeper(error.into());
+        let (wait, alive) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed)?;
+        let pid = sys::run_beside(keep, wait.as_raw_fd()).map_err(LaunchError::Keeper)?;
+        Ok(Self { pid: Pid::from_raw(pid), alive: Some(alive) })
+    }
+
+    /// Ends the room although the command still runs. It is our child, so the
+    /// kernel would wait for us to take note of its death before process 1 can go.
+    fn end_with(&mut self, child: libc::pid_t) {
+        sys::kill(child, libc::SIGKILL);
+        while matches!(waitpid(Pid::from_raw(child), WaitOptions::empty()), Err(Errno::INTR)) {}
+        self.end();
+    }
+
+    /// Ends the room: process 1 leaves, the kernel kills the others, and when
+    /// this returns all of them are gone. Where nobody else is left there is
+    /// nothing to wait for: process 1 goes when we do, and takes the room down
+    /// while the caller already goes on.
+    fn end(&mut self) {
+        if alone() {
+            return;
+        }
+        self.alive = None;
+        while matches!(waitpid(self.pid, WaitOptions::empty()), Err(Errno::INTR)) {}
+    }
+}
+
+/// Whether process 1 has no children. Whoever outlives the command becomes one of
+/// them, or has an ancestor that did. Our own root is the room's by now.
+fn alone() -> bool {
+    std::fs::read("/proc/1/task/1/children").is_ok_and(|children| children.is_empty())
+}
+
+/// Process 1: no `errno`, no allocation, nothing that could panic.
+fn keep(wait: RawFd) {
+    sys::forget_children();
+    // Whose root becomes the room's when the view is entered: nothing of the
+    // host stays in anybody's hands.
+    let _ = rustix::process::chdir(c"/");
+    // All but the pipe: whoever waits for the end of our output must not have to
+    // wait for this process.
+    sys::close_all_but(wait);
+    sys::wait_for_end(wait);
+}
+
+/// Waits for the command and then is what it was: exits as it did, dies as it
+/// died. Returns only if its time is up.
+pub(crate) fn attend(
+    mut keeper: Keeper,
+    inherited: &Inherited,
+    child: libc::pid_t,
+    wall: Option<u64>,
+) -> LaunchError {
+    let _ = rustix::process::chdir(c"/");
+    let deadline = wall.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    loop {
+        if let Some(end) = look_after(child) {
+            keeper.end();
+            inherited.put_back();
+            end.repeat();
+        }
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        match sys::next_signal(left) {
+            Ok(Some(arrived)) => pass_on(arrived, child),
+            Ok(None) => {
+                keeper.end_with(child);
+                inherited.put_back();
+                return LaunchError::OutOfTime { seconds: wall.unwrap_or_default() };
+            }
+            Err(error) => {
+                keeper.end_with(child);
+                return LaunchError::Waiting(error);
+            }
+        }
+    }
+}
+
+/// How the command ended.
+enum End {
+    Exit(i32),
+    Signal(i32),
+}
+
+impl End {
+    fn repeat(self) -> ! {
+        match self {
+            Self::Exit(code) => sys::exit_now(code),
+            Self::Signal(signal) => {
+                sys::no_core_dump();
+                sys::take(signal);
+                // Ignored or without effect on us: what a shell would say.
+                sys::exit_now(128 + signal)
+            }
+        }
+    }
+}
+
+/// Takes note of what the command did; stops when it stops.
+fn look_after(child: libc::pid_t) -> Option<End> {
+    let options = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
+    loop {
+        match waitpid(Pid::from_raw(child), options) {
+            Ok(Some((_, status))) => {
+                if let Some(end) = ended(status) {
+                    return Some(end);
+                }
+                if let Some(signal) = status.stopping_signal() {
+                    sys::take(signal);
+                }
+            }
+            Ok(None) => return None,
+            Err(Errno::INTR) => {}
+            Err(_) => return Some(End::Exit(125)),
+        }
+    }
+}
+
+fn ended(status: WaitStatus) -> Option<End> {
+    let exit = status.exit_status().map(End::Exit);
+    exit.or_else(|| status.terminating_signal().map(End::Signal))
+}
+
+fn pass_on(arrived: sys::Arrived, child: libc::pid_t) {
+    let own_business = arrived.signal == libc::SIGCHLD;
+    if own_business || !arrived.from_process {
+        return;
+    }
+    sys::kill(child, arrived.signal);
+}

@@ -1,0 +1,217 @@
+//! Rooms as data: which steps a sandbox becomes. `tests/rooms.rs` checks on the
+//! kernel that the steps do what they say.
+
+use super::*;
+use crate::host::Rooms;
+use clash_policy::judge::{World as Judged, judge};
+use clash_policy::{FileUse, Protect};
+use insta::assert_snapshot;
+use proptest::prelude::*;
+
+struct World {
+    base: PathBuf,
+    places: Places,
+    cage: Cage,
+    _dir: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let base = fs::canonicalize(dir.path()).unwrap();
+        for sub in ["home/app/a/b/c", "home/app/.git/hooks", "home/.clash", "home/lib", "tmp"] {
+            fs::create_dir_all(base.join(sub)).unwrap();
+        }
+        fs::write(base.join("home/app/.env"), "").unwrap();
+        fs::write(base.join("home/.gitconfig"), "").unwrap();
+        let home = base.join("home");
+        let places =
+            Places { project: home.join("app"), home, tmp: base.join("tmp"), vars: vec![] };
+        Self { base, places, cage: Cage::default(), _dir: dir }
+    }
+
+    fn plan(&self, sandbox: &Sandbox, host: &Host) -> Result<Plan, Refusal> {
+        let disk = Disk::default();
+        let (places, cage) = (&self.places, &self.cage);
+        plan(&Request { sandbox, places, cage, disk: &disk, extra: &[] }, host)
+    }
+
+    /// The steps that are about this world's own files, or the refusal.
+    fn steps(&self, sandbox: &Sandbox) -> String {
+        let text = match self.plan(sandbox, &host()) {
+            Ok(plan) => match plan.room {
+                Some(room) => room.steps.iter().map(|step| format!("{step}\n")).collect(),
+                None => "direct".to_owned(),
+            },
+            Err(refusal) => refusal.to_string(),
+        };
+        let text = text.replace(&self.base.display().to_string(), "/W");
+        let own = |line: &&str| {
+            line.contains("/W") && !line.starts_with("directory") || *line == "direct"
+        };
+        text.lines().filter(own).collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn host() -> Host {
+    Host { landlock_abi: 7, seccomp: true, root: false, rooms: Rooms::Unprivileged }
+}
+
+fn rule(effect: Effect, caps: &str, path: &str) -> FsRule {
+    let span = Span { file: "policy.star".into(), line: 7, column: 1 };
+    let pattern = PathPattern::Subpath { path: path.into(), follow_worktrees: false };
+    FsRule { pattern, effect, caps: Caps::parse(caps).unwrap(), cow: false, span }
+}
+
+fn sandbox(fs: Vec<FsRule>) -> Sandbox {
+    Sandbox { fs, ..Sandbox::named("t") }
+}
+
+#[test]
+fn what_is_granted_is_bound_and_persistence_paths_are_held() {
+    let world = World::new();
+    let mut config = rule(Effect::Allow, "r", "");
+    config.pattern = PathPattern::Literal("$HOME/.gitconfig".into());
+    let fs =
+        vec![rule(Effect::Allow, "rwcdx", "$PWD"), config, rule(Effect::Allow, "r", "$HOME/lib")];
+    assert_snapshot!(world.steps(&sandbox(fs)), @r"
+    file /W/home/.gitconfig
+    rebind /W read-only, noexec
+    scratch /W/tmp
+    bind /W/home/.gitconfig read-only, noexec
+    bind /W/home/app writable
+    rebind /W/home/app/.git writable
+    rebind /W/home/app/.git/hooks read-only
+    bind /W/home/lib read-only, noexec
+    ");
+}
+
+#[test]
+fn rules_inside_rules_become_mounts_on_mounts() {
+    let world = World::new();
+    let fs = vec![
+        rule(Effect::Allow, "rwcdx", "$PWD"),
+        rule(Effect::Deny, "rwcdx", "$PWD/a/b"),
+        rule(Effect::Allow, "rx", "$PWD/a/b/c"),
+        rule(Effect::Deny, "wcd", "$PWD/.env"),
+    ];
+    let protect = Protect { standard: false, ..Protect::default() };
+    assert_snapshot!(world.steps(&Sandbox { protect, ..sandbox(fs) }), @r"
+    rebind /W read-only, noexec
+    scratch /W/tmp
+    bind /W/home/app writable
+    rebind /W/home/app/.env read-only
+    rebind /W/home/app/a writable
+    cover /W/home/app/a/b but for c
+    bind /W/home/app/a/b/c read-only
+    ");
+}
+
+#[test]
+fn a_sandbox_that_changes_nothing_needs_no_room() {
+    let world = World::new();
+    assert_eq!(world.steps(&sandbox(vec![rule(Effect::Allow, "rx", "$PWD")])), "direct");
+}
+
+#[test]
+fn the_cage_is_covered_where_it_exists_and_refused_where_it_could_be_made() {
+    let mut world = World::new();
+    world.cage.paths.push(world.base.join("home/.clash"));
+    let home = |caps| sandbox(vec![rule(Effect::Allow, caps, "$HOME")]);
+    assert_snapshot!(world.steps(&home("r")), @r"
+    rebind /W read-only, noexec
+    scratch /W/tmp
+    bind /W/home read-only, noexec
+    cover /W/home/.clash
+    ");
+    world.cage.paths.push(world.base.join("home/.claude.json"));
+    assert!(world.plan(&home("r"), &host()).is_ok());
+    assert!(matches!(world.plan(&home("rwcd"), &host()), Err(Refusal::Caged { .. })));
+}
+
+#[test]
+fn what_mounts_cannot_say_is_refused() {
+    let world = World::new();
+    let refused = |inner: FsRule| {
+        world.plan(&sandbox(vec![rule(Effect::Allow, "rwcdx", "$PWD"), inner]), &host())
+    };
+    assert!(matches!(refused(rule(Effect::Deny, "w", "$PWD/a")), Err(Refusal::Partial { .. })));
+    assert!(matches!(refused(rule(Effect::Deny, "r", "$PWD/a")), Err(Refusal::Partial { .. })));
+    assert!(matches!(refused(rule(Effect::Deny, "r", "$PWD/new")), Err(Refusal::Names { .. })));
+    let mut glob = rule(Effect::Deny, "r", "");
+    glob.pattern = PathPattern::Glob { prefix: "$PWD".into(), pattern: "**/.env".into() };
+    assert!(matches!(refused(glob), Err(Refusal::Names { .. })));
+    assert!(refused(rule(Effect::Deny, "wcd", "$PWD/a")).is_ok());
+}
+
+#[test]
+fn a_room_needs_less_of_landlock_and_a_host_for_it() {
+    let world = World::new();
+    let writes = sandbox(vec![rule(Effect::Allow, "rwcdx", "$PWD")]);
+    for (abi, fine) in [(1, false), (2, false), (3, true), (5, true), (7, true)] {
+        let host = Host { landlock_abi: abi, ..host() };
+        assert_eq!(world.plan(&writes, &host).is_ok(), fine, "ABI {abi}");
+    }
+    let mut container = host();
+    container.simulate("container").unwrap();
+    let refusal = world.plan(&writes, &container).unwrap_err();
+    assert!(
+        matches!(refusal, Refusal::NoRoom { .. }) && refusal.hint().unwrap().contains("AppArmor")
+    );
+    let mut root = host();
+    root.simulate("root").unwrap();
+    assert!(!world.plan(&writes, &root).unwrap().room.unwrap().user_namespace);
+}
+
+#[test]
+fn limits_on_all_of_a_command_need_a_room_and_root_cannot_count() {
+    let world = World::new();
+    let mut limited = sandbox(vec![rule(Effect::Allow, "r", "$PWD")]);
+    limited.limits.memory_bytes = Some(1);
+    assert!(world.plan(&limited, &host()).unwrap().room.is_none());
+    limited.limits.processes = Some(10);
+    assert!(world.plan(&limited, &host()).unwrap().room.is_some());
+    let root = Host { root: true, ..host() };
+    assert!(matches!(world.plan(&limited, &root), Err(Refusal::NotYet { .. })));
+}
+
+proptest! {
+    /// Marks take their rights from the same rules as the judge of file tools.
+    #[test]
+    fn the_view_says_what_the_judge_says(
+        rules in prop::collection::vec((0usize..4, any::<bool>(), 1u8..32), 1..6)
+    ) {
+        let world = World::new();
+        let paths = ["$PWD", "$PWD/a", "$PWD/a/b", "$PWD/a/b/c"];
+        let fs: Vec<FsRule> = rules
+            .into_iter()
+            .map(|(at, allow, caps)| {
+                let effect = if allow { Effect::Allow } else { Effect::Deny };
+                rule(effect, &Caps::from_bits(caps).unwrap().to_string(), paths[at])
+            })
+            .collect();
+        let sandbox = sandbox(fs);
+        let disk = Disk::default();
+        let (places, cage) = (&world.places, &world.cage);
+        let request = Request { sandbox: &sandbox, places, cage, disk: &disk, extra: &[] };
+        let resolved = resolve(&request).unwrap();
+        let grants = allowed(&resolved, &mut Report::default()).unwrap();
+        let sources = Sources {
+            request: &request,
+            rules: &resolved,
+            grants: &grants,
+            baseline: &[],
+            protected: &[],
+        };
+        let judged = Judged { places, cwd: &places.project, links: &disk, baseline: &[], cage: &[] };
+        for path in paths {
+            let path = places.expand(path).unwrap();
+            for cap in Caps::each() {
+                let file = FileUse { path: path.clone(), needs: cap, caseless: false };
+                let verdict = judge(&sandbox, &file, &judged).unwrap();
+                let seen = sources.caps(&path, false).contains(cap);
+                prop_assert_eq!(seen, verdict.effect == Effect::Allow, "{} {}", path.display(), cap);
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! A room as data: what a command of the namespaced tier sees of the disk, and
+//! which namespaces it gets.
+//!
+//! The planner writes the list, `linux/mounts.rs` carries it out in order; each
+//! step is one thing that can fail, and the error names it. Nothing here is ever
+//! made in a tree of the user: mount points inside a bound tree must exist
+//! already, everything else lives on the room's own root, which is a tmpfs that
+//! dies with the room.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// How a command of the namespaced tier is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Mounts are made in a user namespace of the room's own. Root that may
+    /// mount needs none.
+    pub user_namespace: bool,
+    /// An empty network namespace with a loopback; otherwise the host's network.
+    pub own_network: bool,
+    /// Whether `socket(AF_UNIX)` works: only where a rule grants a socket by name
+    /// and no other can be seen but in trees the policy lets be written.
+    pub unix_sockets: bool,
+    /// In the order in which they are carried out.
+    pub steps: Vec<Step>,
+}
+
+/// One operation on the room's view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A directory on the room's own root.
+    Directory { at: PathBuf },
+    /// An empty file on the room's own root, to mount on.
+    File { at: PathBuf },
+    /// A symbolic link on the room's own root.
+    Link { at: PathBuf, to: PathBuf },
+    /// A directory on the room's own root that the command may use as it likes.
+    Scratch { at: PathBuf },
+    /// The same where the directories around it are not the command's to use: a
+    /// mount of its own.
+    ScratchMount { at: PathBuf },
+    /// The host's `path` at the same place.
+    Bind { path: PathBuf, access: Access },
+    /// What can be seen at `path` already, once more with less access. With the
+    /// same access it pins the name: a mount point cannot be renamed or removed.
+    Rebind { path: PathBuf, access: Access },
+    /// Nothing, in the place of what can be seen at `path`. What later steps show
+    /// below it is named here, because it needs directories to be shown in.
+    Cover { path: PathBuf, file: bool, shows: Vec<Shown> },
+    /// The harmless devices, own pseudo-terminals and shared memory on /dev.
+    Devices,
+    /// The room's own processes on /proc, read-only.
+    Processes,
+}
+
+/// A place inside a covered directory, relative to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    pub below: PathBuf,
+    pub file: bool,
+}
+
+/// What a mount lets through besides reading. Set-user-id bits and device nodes
+/// never count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    pub write: bool,
+    pub execute: bool,
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.write, self.execute) {
+            (false, false) => "read-only, noexec",
+            (false, true) => "read-only",
+            (true, false) => "writable, noexec",
+            (true, true) => "writable",
+        })
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory { at } => write!(f, "directory {}", at.display()),
+            Self::File { at } => write!(f, "file {}", at.display()),
+            Self::Link { at, to } => write!(f, "link {} to {}", at.display(), to.display()),
+            Self::Scratch { at } | Self::ScratchMount { at } => {
+                write!(f, "scratch {}", at.display())
+            }
+            Self::Bind { path, access } => write!(f, "bind {} {access}", path.display()),
+            Self::Rebind { path, access } => write!(f, "rebind {} {access}", path.display()),
+            Self::Cover { path, shows, .. } if shows.is_empty() => {
+                write!(f, "cover {}", path.display())
+            }
+            Self::Cover { path, shows, .. } => {
+                write!(f, "cover {} but for", path.display())?;
+                shows.iter().try_for_each(|shown| write!(f, " {}", shown.below.display()))
+            }
+            Self::Devices => f.write_str("devices"),
+            Self::Processes => f.write_str("processes"),
+        }
+    }
+}

@@ -1,0 +1,537 @@
+//! Rooms on the real kernel, as root and as a plain user. Every refusal has its
+//! twin: what is granted beside it works, or the same works without the room.
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "helpers of tests"
+)]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use support::*;
+
+/// A world whose project is the project, so that its persistence paths count.
+fn project(case: impl Fn(World)) {
+    everyone(|world| {
+        let (app, home) = (world.project(), world.path("home"));
+        let options = ["--project", app.to_str().unwrap(), "--home", home.to_str().unwrap()];
+        case(world.option(&options));
+    });
+}
+
+fn write(world: &World, path: &str, text: &str) -> String {
+    let path = world.path(path);
+    for dir in path.parent().unwrap().ancestors().collect::<Vec<_>>().into_iter().rev() {
+        if !dir.exists() {
+            fs::create_dir(dir).unwrap();
+            own(world, dir);
+        }
+    }
+    fs::write(&path, text).unwrap();
+    own(world, &path);
+    path.display().to_string()
+}
+
+fn own(world: &World, path: &Path) {
+    if world.who.is_some() {
+        chown(path, world.who, world.who).unwrap();
+    }
+}
+
+#[track_caller]
+fn fails(world: &World, script: &str) {
+    let output = world.sh(script);
+    assert!(!output.status.success(), "{script} as {:?}: {}", world.who, text(&output));
+}
+
+#[track_caller]
+fn works(world: &World, script: &str) -> String {
+    let output = world.sh(script);
+    assert!(output.status.success(), "{script} as {:?}: {}", world.who, text(&output));
+    text(&output)
+}
+
+#[test]
+fn what_is_not_granted_is_not_there() {
+    project(|world| {
+        let key = world.path("home/.ssh/id_ed25519").display().to_string();
+        assert!(world.bare(&["stat", &key]).status.success());
+        for attempt in ["stat", "cat", "ls -d", "chmod 777", "touch"] {
+            fails(&world, &format!("{attempt} {key}"));
+        }
+        fails(&world, "ls ../.ssh");
+        assert_eq!(works(&world, "ls .."), "app");
+        assert_eq!(fs::read_to_string(&key).unwrap(), "SECRET");
+    });
+}
+
+#[test]
+fn no_way_leads_back_to_the_hosts_root() {
+    project(|world| {
+        let key = world.path("home/.ssh/id_ed25519").display().to_string();
+        for way in [
+            "/proc/1/root",
+            "/proc/1/cwd/../../../..",
+            "/proc/self/root/..",
+            "/.covers/host",
+            "/.covers/host/../host",
+            "/..",
+            "../../../../../..",
+        ] {
+            fails(&world, &format!("cat {way}{key}"));
+            fails(&world, &format!("cat {way}/etc/shadow"));
+        }
+        fails(&world, "umount /.covers/host");
+        fails(&world, "for f in /proc/1/fd/*; do readlink $f; done | grep .");
+        assert_eq!(works(&world, "cd /proc/self/fd && echo *"), "0 1 2 3");
+    });
+}
+
+#[test]
+fn rules_nest_to_any_depth() {
+    project(|world| {
+        let app = world.project().display().to_string();
+        write(&world, "home/app/a/top", "seen");
+        write(&world, "home/app/a/b/hidden", "HIDDEN");
+        write(&world, "home/app/a/b/c/shown", "shown");
+        write(&world, "home/app/a/b/c/d/gone", "HIDDEN");
+        write(&world, "home/app/a/b/c/d/file", "one file");
+        let world = world.option(&["--deny", "rwcdx", &format!("{app}/a/b")]);
+        let world = world.option(&["--allow", "rwcdx", &format!("{app}/a/b/c")]);
+        let world = world.option(&["--deny", "rwcdx", &format!("{app}/a/b/c/d")]);
+        let world = world.option(&["--literal", "r", &format!("{app}/a/b/c/d/file")]);
+        assert_eq!(works(&world, "cat a/top a/b/c/shown a/b/c/d/file"), "seenshownone file");
+        assert_eq!(works(&world, "echo new > a/b/c/new; cat a/b/c/new"), "new");
+        fails(&world, "cat a/b/hidden");
+        fails(&world, "cat a/b/c/d/gone");
+        fails(&world, "echo x > a/b/c/d/file");
+        fails(&world, "echo x > a/b/new");
+        fails(&world, "mv a z");
+        fails(&world, "rm -r a/b");
+        assert_eq!(fs::read_to_string(world.path("home/app/a/b/hidden")).unwrap(), "HIDDEN");
+        let mut names: Vec<_> = fs::read_dir(world.path("home/app/a/b"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["c", "hidden"], "nothing may be left behind");
+    });
+}
+
+#[test]
+fn a_tree_that_is_only_read_keeps_its_modes_times_and_owners() {
+    if python_is_missing() {
+        return;
+    }
+    project(|world| {
+        let file = write(&world, "home/lib/file", "text");
+        let lib = world.path("home/lib").display().to_string();
+        let world = world.option(&["--r", &lib]);
+        assert_eq!(works(&world, &format!("cat {file}")), "text");
+        let before = fs::metadata(&file).unwrap();
+        for change in [
+            "os.chmod(f, 0o777)",
+            "os.utime(f, (1, 1))",
+            "os.chown(f, os.getuid(), -1)",
+            "os.truncate(f, 0)",
+        ] {
+            let script = format!("import os; f = {file:?}; {change}");
+            let output = world.run(&[PYTHON, "-c", &script]);
+            assert!(!output.status.success(), "{change} as {:?}", world.who);
+        }
+        let after = fs::metadata(&file).unwrap();
+        assert_eq!(before.permissions(), after.permissions());
+        assert_eq!(before.modified().unwrap(), after.modified().unwrap());
+    });
+}
+
+#[test]
+fn without_the_right_to_execute_neither_execve_nor_the_loader_runs_a_file() {
+    project(|world| {
+        write(&world, "home/lib/prog", "");
+        let prog = world.path("home/lib/prog").display().to_string();
+        assert!(Command::new("cp").args(["/bin/true", &prog]).status().unwrap().success());
+        fs::set_permissions(&prog, fs::Permissions::from_mode(0o755)).unwrap();
+        let loader = "/lib64/ld-linux-x86-64.so.2";
+        let lib = world.path("home/lib").display().to_string();
+        let readable = world.option(&["--r", &lib]);
+        fails(&readable, &prog);
+        if Path::new(loader).exists() {
+            fails(&readable, &format!("{loader} {prog}"));
+        }
+        let runnable = readable.option(&["--rx", &lib]);
+        works(&runnable, &prog);
+    });
+}
+
+#[test]
+fn persistence_paths_stay_as_they_are_and_git_works_around_them() {
+    if !Path::new("/usr/bin/git").exists() && !Path::new("/usr/local/bin/git").exists() {
+        return eprintln!("SKIPPED (no git): persistence paths");
+    }
+    project(|world| {
+        let init = world.bare(&["git", "init", "-q", "."]);
+        assert!(init.status.success(), "{}", text(&init));
+        write(&world, "home/app/.envrc", "echo mine");
+        write(&world, "home/app/.vscode/tasks.json", "{}");
+        for attack in [
+            "echo x > .git/hooks/pre-commit",
+            "git config core.fsmonitor evil",
+            "echo x >> .git/info/exclude",
+            "mv .git .git2",
+            "rm -rf .git/hooks",
+            "mv .git/hooks .git/h2",
+            "echo x > .envrc",
+            "rm .envrc",
+            "mv .envrc other",
+            "ln -sf /etc/passwd .envrc",
+            "chmod 777 .envrc",
+            "echo x > .vscode/tasks.json",
+            "rm -r .vscode",
+            "mv .vscode v",
+        ] {
+            fails(&world, attack);
+        }
+        assert_eq!(fs::read_to_string(world.path("home/app/.envrc")).unwrap(), "echo mine");
+        let commit = "git -c user.name=a -c user.email=a@b commit -qm";
+        works(&world, &format!("echo 1 > f && git add f && {commit} one && git branch side"));
+        works(&world, "git worktree add -q sub/wt side && cd sub/wt && echo 2 > g && git add g");
+        works(
+            &world,
+            &format!("echo 3 > f && git stash -q && git stash pop -q && {commit} two -a"),
+        );
+        assert_eq!(works(&world, "git log --oneline | wc -l"), "2");
+        let status = world.bare(&["git", "status", "--short"]);
+        let mut lines: Vec<String> = text(&status).lines().map(str::to_owned).collect();
+        lines.sort();
+        assert_eq!(lines, ["?? .envrc", "?? .vscode/", "?? sub/"], "nothing may be left behind");
+    });
+}
+
+#[test]
+fn a_linked_worktree_stays_linked_to_its_repository() {
+    if !Path::new("/usr/bin/git").exists() && !Path::new("/usr/local/bin/git").exists() {
+        return eprintln!("SKIPPED (no git): worktrees");
+    }
+    everyone(|world| {
+        let commit = "git -c user.name=a -c user.email=a@b commit -qm x --allow-empty";
+        let worktree = world.path("wt").display().to_string();
+        let script = format!("git init -q . && {commit} && git worktree add -q {worktree}");
+        let made = world.bare(&["/bin/sh", "-c", &script]);
+        assert!(made.status.success(), "{}", text(&made));
+        let inside = |script: &str| {
+            let mut command = Command::new(world.path("room"));
+            let script = format!("cd {worktree} && {script}");
+            command.args(["--rw", &worktree, "--project", &worktree, "--cwd", &worktree]);
+            command.args(["--", "/bin/sh", "-c", &script]);
+            world.prepare(command).output().unwrap()
+        };
+        let output = inside(&format!("echo 2 > g && git add g && {commit}"));
+        assert!(output.status.success(), "{}", text(&output));
+        let own = world.path("home/app/.git/worktrees/wt").display().to_string();
+        for attack in [
+            "echo gitdir: /tmp > .git",
+            "mv .git x",
+            "rm .git",
+            &format!("echo /tmp > {own}/commondir"),
+            &format!("rm {own}/commondir"),
+            &format!("mv {own} {own}2"),
+            &format!("echo x > {own}/../../hooks/pre-commit"),
+            &format!("echo x >> {own}/../../config"),
+        ] {
+            let output = inside(attack);
+            assert!(!output.status.success(), "{attack}: {}", text(&output));
+        }
+    });
+}
+
+#[test]
+fn an_unprotected_sandbox_may_write_them() {
+    project(|world| {
+        write(&world, "home/app/.envrc", "echo mine");
+        let world = world.option(&["--unprotected"]);
+        works(&world, "echo x > .envrc");
+    });
+}
+
+#[test]
+fn the_cage_is_out_of_sight_in_a_tree_that_is_granted_around_it() {
+    project(|world| {
+        write(&world, "home/.local/state/clash/secret", "CAGED");
+        write(&world, "home/notes", "notes");
+        write(&world, "home/app/.claude/settings.json", "{}");
+        let home = world.path("home").display().to_string();
+        let cage = format!("{home}/.local/state/clash");
+        let settings = format!("{home}/app/.claude/settings.json");
+        let world = world.option(&["--r", &home, "--cage", &cage, "--cage", &settings]);
+        assert_eq!(works(&world, "cat ../notes"), "notes");
+        fails(&world, "cat ../.local/state/clash/secret");
+        assert_eq!(works(&world, "cat .claude/settings.json"), "{}");
+        fails(&world, "echo x > .claude/settings.json");
+        fails(&world, "mv .claude c");
+    });
+}
+
+#[test]
+fn other_processes_cannot_be_seen() {
+    project(|world| {
+        let mut sleeper = Command::new("/bin/sleep");
+        sleeper.arg("60").env("TOKEN", "SECRET");
+        let mut sleeper = world.prepare(sleeper).spawn().unwrap();
+        let pid = sleeper.id();
+        fails(&world, &format!("kill -0 {pid}"));
+        fails(&world, &format!("ls /proc/{pid}"));
+        fails(&world, "cat /proc/1/environ");
+        fails(&world, "kill -KILL 1");
+        fails(&world, "echo 1 > /proc/sys/kernel/core_uses_pid");
+        fails(&world, "test -w /proc/sys/kernel/core_pattern");
+        fails(&world, "cat /proc/kallsyms");
+        assert_eq!(works(&world, "echo $$"), "2");
+        assert!(sleeper.try_wait().unwrap().is_none());
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+    });
+}
+
+#[test]
+fn devices_shared_memory_and_temporary_files_are_the_rooms_own() {
+    project(|world| {
+        works(&world, "head -c4 /dev/urandom > /dev/null && : < /dev/zero && echo x > /dev/shm/f");
+        works(
+            &world,
+            "d=$(mktemp -d) && mkfifo $d/p && echo '#!/bin/sh' > $d/x && chmod +x $d/x && $d/x",
+        );
+        for name in ["/dev/kmsg", "/dev/kvm", "/dev/vda", "/dev/fuse", "/sys/kernel", "/run"] {
+            fails(&world, &format!("test -e {name}"));
+        }
+        fails(&world, "mknod /tmp/null c 1 3");
+        fails(&world, "chmod 600 /dev/null");
+        let tmp = world.path("tmp").display().to_string();
+        let world = world.option(&["--tmp", &tmp]);
+        works(&world, &format!("echo x > {tmp}/f && cat {tmp}/f"));
+        assert!(!Path::new(&tmp).exists());
+        let name = format!("/tmp/room-test-{}", std::process::id());
+        works(&world, &format!("echo x > {name}"));
+        assert!(!Path::new(&name).exists());
+    });
+}
+
+#[test]
+fn the_network_is_empty_but_for_its_own_loopback() {
+    if python_is_missing() {
+        return;
+    }
+    project(|world| {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let connect = format!("socket.create_connection(('127.0.0.1', {port})).fileno()");
+        assert!(python(&world, &connect, false) >= 0);
+        assert_eq!(python(&world, &connect, true), -111);
+        let own = "(lambda s: (s.bind(('127.0.0.1', 0)), s.listen(), \
+            socket.create_connection(s.getsockname()).fileno())[2])(socket.socket())";
+        assert!(python(&world, own, true) >= 0);
+        for refused in ["2, 1, 262", "2, 3, 255", "40, 1, 0", "16, 3, 15", "17, 3, 0"] {
+            assert_eq!(python(&world, &format!("socket.socket({refused}).fileno()"), true), EACCES);
+        }
+        let allowed = world.option(&["--net", "allow"]);
+        assert!(python(&allowed, &connect, true) >= 0);
+    });
+}
+
+#[test]
+fn a_unix_socket_is_reached_where_a_rule_names_it() {
+    if python_is_missing() {
+        return;
+    }
+    project(|world| {
+        let listen = |path: &str| {
+            let path = world.path(path);
+            let socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+            (socket, path.display().to_string())
+        };
+        let connect = |path: &str| format!("socket.socket(socket.AF_UNIX).connect({path:?})");
+        let (_own, own) = listen("home/app/s");
+        let (_other, other) = listen("home/agent.sock");
+        assert_eq!(python(&world, &connect(&other), false), 0);
+        assert_eq!(python(&world, &connect(&own), true), EACCES, "no rule names a socket");
+        let app = world.project().display().to_string();
+        let named = world.option(&["--literal", "rw", &other]);
+        assert_eq!(python(&named, &connect(&other), true), 0);
+        assert_eq!(python(&named, &connect("/run/docker.sock"), true), -2);
+        let lib = named.option(&["--deny", "wcd", &app]);
+        assert_eq!(python(&lib, &connect(&other), true), EACCES, "others could be seen");
+    });
+}
+
+#[test]
+fn a_file_on_standard_input_can_be_read_and_not_changed() {
+    if python_is_missing() {
+        return;
+    }
+    project(|world| {
+        let notes = write(&world, "home/notes", "one\ntwo\nthree\n");
+        let redirected = |inner: &str, after: &str| {
+            let script = format!("{{ \"$@\"; {after}; }} < {notes}");
+            let mut argv = vec!["/bin/bash".to_owned(), "-c".into(), script, "bash".into()];
+            argv.extend(world.prefix());
+            argv.extend(["/bin/bash".into(), "-c".into(), inner.into()]);
+            world.bare(&argv.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        let output = redirected("read a; echo \"[$a]\"", "cat");
+        assert_eq!(text(&output), "[one]\ntwo\nthree");
+        let change = format!("{PYTHON} -c 'import os; os.fchmod(0, 0o777)'");
+        assert!(!redirected(&change, "false").status.success());
+        assert_ne!(fs::metadata(&notes).unwrap().permissions().mode() & 0o777, 0o777);
+        redirected("chmod 777 /proc/self/fd/0", "true");
+        assert_ne!(fs::metadata(&notes).unwrap().permissions().mode() & 0o777, 0o777);
+    });
+}
+
+#[test]
+fn a_link_in_the_way_of_a_persistence_path_does_not_lead_out() {
+    project(|world| {
+        write(&world, "home/other/file", "other");
+        symlink(world.path("home/other"), world.path("home/app/.vscode")).unwrap();
+        fails(&world, "echo x > .vscode/file");
+        assert_eq!(fs::read_to_string(world.path("home/other/file")).unwrap(), "other");
+    });
+}
+
+#[test]
+fn nothing_outlives_the_command() {
+    project(|world| {
+        let script = "for i in 1 2 3; do setsid sh -c 'exec >/dev/null 2>&1 </dev/null; while :; do echo x >> beat; sleep 0.05; done' & done; sleep 0.3";
+        works(&world, script);
+        let size = || fs::metadata(world.path("home/app/beat")).unwrap().len();
+        let before = size();
+        assert!(before > 0);
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(size(), before);
+    });
+}
+
+#[test]
+fn nothing_outlives_a_launcher_that_is_killed() {
+    project(|world| {
+        let prefix = world.prefix();
+        let mut command = Command::new(&prefix[0]);
+        command.args(&prefix[1..]).args([
+            "sh",
+            "-c",
+            "while :; do echo x >> beat; sleep 0.05; done",
+        ]);
+        let mut launcher = world.prepare(command).spawn().unwrap();
+        let beat = world.path("home/app/beat");
+        let start = Instant::now();
+        while !beat.exists() && start.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        launcher.kill().unwrap();
+        launcher.wait().unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        let before = fs::metadata(&beat).unwrap().len();
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(fs::metadata(&beat).unwrap().len(), before);
+    });
+}
+
+#[test]
+fn signals_to_the_launcher_reach_the_command() {
+    project(|world| {
+        let prefix = world.prefix();
+        let mut command = Command::new(&prefix[0]);
+        command
+            .args(&prefix[1..])
+            .args([
+                "sh",
+                "-c",
+                "trap 'echo got; exit 9' TERM; echo ready; while :; do sleep 0.05; done",
+            ])
+            .stdout(Stdio::piped());
+        let mut launcher = world.prepare(command).spawn().unwrap();
+        let mut output = std::io::BufReader::new(launcher.stdout.take().unwrap());
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        let pid = launcher.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut output, &mut rest).unwrap();
+        assert_eq!((rest.as_str(), launcher.wait().unwrap().code()), ("got\n", Some(9)));
+    });
+}
+
+#[test]
+fn the_end_of_the_command_is_the_end_of_the_launcher() {
+    project(|world| {
+        for (script, code, signal) in [
+            ("exit 0", Some(0), None),
+            ("exit 42", Some(42), None),
+            ("kill -TERM $$", None, Some(15)),
+            ("kill -SEGV $$", None, Some(11)),
+            ("kill -KILL $$", None, Some(9)),
+        ] {
+            let status = world.sh(script).status;
+            assert_eq!((status.code(), status.signal()), (code, signal), "{script}");
+        }
+        assert_eq!(world.run(&["no-such-program"]).status.code(), Some(127));
+        write(&world, "home/app/data", "");
+        assert_eq!(world.run(&["./data"]).status.code(), Some(126));
+    });
+}
+
+#[test]
+fn limits_hold() {
+    if python_is_missing() {
+        return;
+    }
+    project(|world| {
+        let world = world.option(&["--limit", "wall", "1"]);
+        let start = Instant::now();
+        let output = world.sh("sleep 30");
+        assert_eq!(output.status.code(), Some(124), "{}", text(&output));
+        assert!(start.elapsed() < Duration::from_secs(10));
+        let world =
+            world.option(&["--limit", "file_size", "1000", "--limit", "memory", "400000000"]);
+        fails(&world, "head -c 2000 /dev/zero > big");
+        works(&world, "head -c 900 /dev/zero > small");
+        let output = world.run(&[PYTHON, "-c", "import mmap; mmap.mmap(-1, 1 << 30)"]);
+        assert!(!output.status.success());
+    });
+}
+
+#[test]
+fn a_plain_user_cannot_make_more_processes_than_allowed() {
+    project(|world| {
+        let root = world.who.is_none() && identities().len() == 2;
+        let world = world.option(&["--limit", "processes", "20"]);
+        if root {
+            // The kernel does not count root's, so nothing may run.
+            return assert_eq!(world.sh("true").status.code(), Some(3));
+        }
+        fails(&world, "for i in $(seq 40); do sleep 1 & done");
+        works(&world, "for i in $(seq 10); do sleep 0.1 & done; wait");
+    });
+}
+
+#[test]
+fn a_host_without_rooms_refuses_what_needs_one() {
+    project(|world| {
+        let world = world.option(&["--simulate", "no-userns"]);
+        let output = world.sh("touch ran");
+        assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+        assert!(text(&output).contains("holding that takes a room"), "{}", text(&output));
+        assert!(!world.path("home/app/ran").exists());
+    });
+}

@@ -1,0 +1,192 @@
+//! What the tests on the real kernel share: a home with a key and a project, run
+//! as root and as a plain user.
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::rc::Rc;
+use std::sync::OnceLock;
+
+pub(crate) const PYTHON: &str = "/usr/bin/python3";
+pub(crate) const NOBODY: u32 = 65534;
+
+/// Whom a case runs as: `None` is whoever runs the tests.
+pub(crate) fn identities() -> Vec<Option<u32>> {
+    match fs::metadata("/proc/self").unwrap().uid() {
+        0 => vec![None, Some(NOBODY)],
+        _ => {
+            eprintln!("SKIPPED (not root): the half of each case that runs as root");
+            vec![None]
+        }
+    }
+}
+
+pub(crate) fn python_is_missing() -> bool {
+    let missing = !Path::new(PYTHON).exists();
+    if missing {
+        eprintln!("SKIPPED (no {PYTHON}): raw system calls");
+    }
+    missing
+}
+
+/// The example `room`, built if the test runner did not.
+pub(crate) fn room() -> &'static Path {
+    static ROOM: OnceLock<PathBuf> = OnceLock::new();
+    ROOM.get_or_init(|| {
+        let test = std::env::current_exe().unwrap();
+        let room = test.parent().unwrap().parent().unwrap().join("examples/room");
+        if !room.exists() {
+            let build = ["build", "-q", "-p", "clash-sandbox", "--example", "room"];
+            assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+        }
+        room
+    })
+}
+
+/// A home with a key and a project, owned by whom the case runs as.
+pub(crate) struct World {
+    pub(crate) dir: Rc<tempfile::TempDir>,
+    pub(crate) who: Option<u32>,
+    pub(crate) options: Vec<String>,
+}
+
+impl World {
+    pub(crate) fn new(who: Option<u32>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let world = Self { dir: Rc::new(dir), who, options: Vec::new() };
+        for sub in ["home", "home/.ssh", "home/app"] {
+            fs::create_dir(world.path(sub)).unwrap();
+        }
+        fs::write(world.path("home/.ssh/id_ed25519"), "SECRET").unwrap();
+        // Not copied by this process: a test that forks meanwhile would keep the
+        // file open for writing, and then it cannot be executed.
+        let copied = Command::new("cp").arg(room()).arg(world.path("room")).status();
+        assert!(copied.unwrap().success());
+        for sub in ["", "home", "home/.ssh", "home/app", "home/.ssh/id_ed25519"] {
+            if who.is_some() {
+                chown(world.path(sub), who, who).unwrap();
+            }
+        }
+        world
+    }
+
+    /// The same files again, for other options.
+    pub(crate) fn beside(world: &Self) -> Self {
+        Self { dir: world.dir.clone(), who: world.who, options: Vec::new() }
+    }
+
+    pub(crate) fn option(mut self, option: &[&str]) -> Self {
+        self.options.extend(option.iter().map(ToString::to_string));
+        self
+    }
+
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
+        self.dir.path().join(below)
+    }
+
+    pub(crate) fn project(&self) -> PathBuf {
+        self.path("home/app")
+    }
+
+    pub(crate) fn prepare(&self, mut command: Command) -> Command {
+        command.current_dir(self.project()).stdin(Stdio::null());
+        command.env("HOME", self.path("home")).env("GIT_CONFIG_GLOBAL", "/dev/null");
+        command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        if let Some(id) = self.who {
+            command.uid(id).gid(id);
+        }
+        command
+    }
+
+    /// The words before the command that put it into the sandbox.
+    pub(crate) fn prefix(&self) -> Vec<String> {
+        let text = |p: PathBuf| p.display().to_string();
+        let mut words = vec![text(self.path("room")), "--rw".into(), text(self.project())];
+        words.extend(self.options.iter().cloned());
+        words.push("--".into());
+        words
+    }
+
+    pub(crate) fn run(&self, argv: &[&str]) -> Output {
+        let prefix = self.prefix();
+        let mut command = Command::new(&prefix[0]);
+        command.args(&prefix[1..]).args(argv);
+        self.prepare(command).output().unwrap()
+    }
+
+    pub(crate) fn bare(&self, argv: &[&str]) -> Output {
+        let mut command = Command::new(argv[0]);
+        command.args(&argv[1..]);
+        self.prepare(command).output().unwrap()
+    }
+
+    pub(crate) fn sh(&self, script: &str) -> Output {
+        self.run(&["/bin/sh", "-c", script])
+    }
+}
+
+pub(crate) fn text(output: &Output) -> String {
+    let [out, err] = [&output.stdout, &output.stderr].map(|b| String::from_utf8_lossy(b));
+    format!("{out}{err}").trim().to_owned()
+}
+
+pub(crate) fn everyone(case: impl Fn(World)) {
+    for who in identities() {
+        case(World::new(who));
+    }
+}
+
+/// Without a room, as on a host that cannot make one.
+pub(crate) fn directly(case: impl Fn(World)) {
+    everyone(|world| case(world.option(&["--simulate", "no-userns", "--unprotected"])));
+}
+
+/// Prints the value of an expression, or minus the error number.
+pub(crate) const PRELUDE: &str = r"
+import os, sys, ctypes, socket, struct, fcntl, signal
+libc = ctypes.CDLL(None, use_errno=True)
+def sc(*a):
+    r = libc.syscall(*[ctypes.c_long(x) if isinstance(x, int) else x for x in a])
+    return r if r >= 0 else -ctypes.get_errno()
+def call(f, *a):
+    r = f(*a)
+    return r if r >= 0 else -ctypes.get_errno()
+def child(f):
+    r, w = os.pipe()
+    if os.fork() == 0:
+        os.write(w, str(f()).encode()); os._exit(0)
+    os.wait()
+    return int(os.read(r, 20))
+def show(f):
+    try: v = f()
+    except OSError as e: v = -e.errno
+    print(v if isinstance(v, int) else 0, flush=True)
+";
+
+pub(crate) const EPERM: i32 = -1;
+pub(crate) const EACCES: i32 = -13;
+pub(crate) const ENOSYS: i32 = -38;
+pub(crate) const EOPNOTSUPP: i32 = -95;
+
+pub(crate) fn python(world: &World, expression: &str, inside: bool) -> i32 {
+    let script = format!("{PRELUDE}\nshow(lambda: {expression})");
+    let argv = [PYTHON, "-c", script.as_str()];
+    let output = if inside { world.run(&argv) } else { world.bare(&argv) };
+    text(&output).parse().unwrap_or_else(|_| panic!("{expression}: {}", text(&output)))
+}
+
+/// Fails with `errno` inside and works outside.
+pub(crate) fn refused(world: &World, expression: &str, errno: i32) {
+    let outside = python(world, expression, false);
+    assert!(outside >= 0, "does not work without a sandbox either: {expression}: {outside}");
+    assert_eq!(python(world, expression, true), errno, "{expression} as {:?}", world.who);
+}
+
+/// Fails with `errno` inside, whatever it does outside (some need root).
+pub(crate) fn refused_inside(world: &World, expression: &str, errno: i32) {
+    assert_eq!(python(world, expression, true), errno, "{expression} as {:?}", world.who);
+}
