@@ -186,15 +186,21 @@ fn possible_words<'x>(facts: &'x Facts<'_>, place: Place) -> Words<'x> {
     for (offset, word) in rest.iter().enumerate() {
         let next = place.at + offset + 1;
         let program = place.at + offset == 0;
-        let Some(text) = word.known().filter(|_| offset <= LOOK_AHEAD) else {
-            let prefix = if program { base_name(word.prefix()) } else { word.prefix() };
-            let open = Open { prefix, next, wild: !word.is_one() || after_option };
-            return Words { known, open: Some(open) };
-        };
-        if text.starts_with(['-', '+']) && !program {
+        let begins = word.prefix();
+        if offset > LOOK_AHEAD {
+            return Words { known, open: Some(Open { prefix: "", next, wild: true }) };
+        }
+        if begins.starts_with(['-', '+']) && !program {
             after_option = true;
             continue;
         }
+        let Some(text) = word.known() else {
+            let prefix = if program { base_name(begins) } else { begins };
+            // One word of which nothing is known may be an option.
+            let option = !program && begins.is_empty() && !matches!(word, Word::Home(_));
+            let wild = !word.is_one() || after_option || option;
+            return Words { known, open: Some(Open { prefix, next, wild }) };
+        };
         let text = if program { base_name(text) } else { text };
         known.push(Candidate { text, next, sure: false });
         if !after_option {
@@ -269,7 +275,9 @@ fn each_option(
     mut form: impl FnMut(Form<'_>) -> Result<()>,
 ) -> Result<bool> {
     let rest = facts.words.get(place.options..).unwrap_or_default();
-    let (mut any, mut ended) = (place.wild, false);
+    // Behind a word that may have become many, it is not known which options are
+    // left: the next word of a rule may be one that stands behind them.
+    let (mut any, mut ended) = (place.wild, place.wild);
     for word in rest {
         match (word, word.prefix()) {
             (Word::Known(word), _) => {

@@ -180,20 +180,26 @@ fn possible(pattern: &Pattern, words: &[Word], state: State) -> Ways {
     for (at, word) in words.iter().enumerate().skip(state.used) {
         let name = |text| if at == 0 { base_name(text) } else { text };
         let behind = State { used: at + 1, options: at + 1, ..state };
+        if at > 0 && (word.prefix().starts_with('-') || word.prefix().starts_with('+')) {
+            may_be_value = true;
+            continue;
+        }
         let Word::Known(text) = word else {
-            // Any word that begins like this, and more than one if it is no one word.
+            // Any word that begins like this. It may be an option, or none or many
+            // words, and then what follows is meant.
             let could = match pattern {
                 Pattern::Literal(literal) => literal.starts_with(name(word.prefix())),
                 _ => true,
             };
-            let wild = may_be_value || *word == Word::Unknown;
+            let one = match word {
+                Word::Unknown => false,
+                Word::Partial(start) => at == 0 || !start.is_empty(),
+                _ => true,
+            };
+            let wild = may_be_value || !one;
             found.extend(could.then_some((false, State { wild, ..behind })));
             break;
         };
-        if at > 0 && (text.starts_with('-') || text.starts_with('+')) {
-            may_be_value = true;
-            continue;
-        }
         found.extend(is(pattern, name(text)).then_some((false, behind)));
         if !may_be_value {
             break;
@@ -244,7 +250,8 @@ fn option(pattern: &Pattern, state: State, thing: Thing<'_>) -> Ways {
             Word::Unknown => possible = true,
         }
     }
-    if sure || possible { vec![(sure, state)] } else { Vec::new() }
+    // Behind a word that may be many, the option may stand before what is meant.
+    if sure || possible { vec![(sure && !state.wild, state)] } else { Vec::new() }
 }
 
 fn end(state: State, thing: Thing<'_>) -> Ways {
