@@ -151,8 +151,18 @@ pub(crate) fn closeness(
         }
         PathPattern::Regex { regex, prefix } => by_name(&regex.pattern, &|path| {
             // Without a directory in front, the expression is about whole paths.
-            let whole = if prefix == "/" { fixed.join(path) } else { path.to_path_buf() };
-            regex.matches(&whole.to_string_lossy()).unwrap_or(true)
+            let whole = |path: &Path| if prefix == "/" { fixed.join(path) } else { path.into() };
+            let is = |text: &str| regex.matches(text).unwrap_or(true);
+            let folded = whole(path).to_string_lossy().into_owned();
+            // An automaton tells cases apart, so where the volume does not, it is
+            // asked about every spelling that is likely written down.
+            let spelled = || {
+                let parts = file.path.components().skip(fixed.components().count());
+                whole(&parts.take(path.components().count()).collect::<PathBuf>())
+            };
+            is(&folded)
+                || (file.caseless
+                    && (is(&folded.to_uppercase()) || is(&spelled().to_string_lossy())))
         }),
     })
 }
@@ -223,6 +233,27 @@ mod tests {
         assert_eq!(judged("/home/u/app/SECRET/x", "r", false), Effect::Allow);
         assert_eq!(judged("/home/u/app/SECRET/x", "r", true), Effect::Deny);
         assert_eq!(judged("/home/u/APP/.Env", "r", true), Effect::Deny);
+    }
+
+    #[test]
+    fn an_expression_in_capitals_holds_where_cases_are_one() {
+        use regex_automata::dfa::{StartKind, dense};
+        let made = |pattern: &str| {
+            let anchored = dense::Config::new().start_kind(StartKind::Anchored);
+            let text = format!(r"\A(?:{pattern})\z");
+            let dfa = dense::Builder::new().configure(anchored).build(&text).unwrap();
+            let automaton = dfa.to_sparse().unwrap().to_bytes_native_endian();
+            crate::Regex { pattern: pattern.to_owned(), automaton }
+        };
+        let places = Places::imagined();
+        let cwd = &places.project;
+        let world = World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[] };
+        for pattern in ["SECRET[.]KEY", "Secret[.]key", "secret[.]key"] {
+            let pattern = PathPattern::Regex { prefix: "$PWD".into(), regex: made(pattern) };
+            let path = places.project.join("Secret.key");
+            let file = FileUse { path, needs: Caps::READ, caseless: true };
+            assert!(closeness(&pattern, &file, &world).unwrap().is_some(), "{pattern}");
+        }
     }
 
     #[test]

@@ -188,12 +188,15 @@ fn possible_words<'x>(facts: &'x Facts<'_>, place: Place) -> Words<'x> {
     for (offset, word) in rest.iter().enumerate() {
         let next = place.at + offset + 1;
         let program = place.at + offset == 0;
-        if !program && word.prefix().starts_with(['-', '+']) && offset <= LOOK_AHEAD {
+        if offset > LOOK_AHEAD {
+            return Words { known, open: Some(Open { prefix: "", next, wild: true }) };
+        }
+        if !program && word.prefix().starts_with(['-', '+']) {
             after_option = true;
             continue;
         }
         let text = match word {
-            Word::Known(text) if offset <= LOOK_AHEAD => text,
+            Word::Known(text) => text,
             // A program in the home is known by its last name all the same.
             Word::Home(rest) if program => rest,
             _ => {
@@ -202,7 +205,10 @@ fn possible_words<'x>(facts: &'x Facts<'_>, place: Place) -> Words<'x> {
                     other if program => base_name(other.prefix()),
                     other => other.prefix(),
                 };
-                let open = Open { prefix, next, wild: !word.is_one() || after_option };
+                // One word of which nothing is known may be an option.
+                let option = !program && prefix.is_empty();
+                let wild = !word.is_one() || after_option || option;
+                let open = Open { prefix, next, wild };
                 return Words { known, open: Some(open) };
             }
         };
@@ -281,7 +287,9 @@ fn each_option(
     mut form: impl FnMut(Form<'_>) -> Result<()>,
 ) -> Result<bool> {
     let rest = facts.words.get(place.options..).unwrap_or_default();
-    let (mut any, mut ended) = (place.wild, false);
+    // Behind a word that may have become many, it is not known which options are
+    // left: the next word of a rule may be one that stands behind them.
+    let (mut any, mut ended) = (place.wild, place.wild);
     for word in rest {
         match (word, word.prefix()) {
             (Word::Known(word), _) => {

@@ -574,3 +574,26 @@ fn a_command_with_very_many_readings_is_refused_in_time() {
     let decided = decide(Ir::open(&bytes, 0).unwrap(), &action, &world);
     assert_eq!(decided.err(), Some(DecideError::TooManyReadings));
 }
+
+/// Behind so many options that they are not all looked at, any word may be meant.
+#[test]
+fn no_number_of_options_hides_a_word() {
+    let push = || {
+        vec![tree(Subject::Word, &["push"], vec![leaf(Subject::Word, &["x"], Effect::Deny, None)])]
+    };
+    let layers = user(bash_tree(vec![tree(Subject::Word, &["tool"], push())]));
+    for options in [1, 20, 31, 32, 33, 34, 100] {
+        let script = format!("tool{} push x", " -o v".repeat(options));
+        assert_eq!(bash(&layers, &script).0, Effect::Deny, "{options}");
+    }
+}
+
+/// It may be an option itself, and then the word behind it is the one.
+#[test]
+fn a_quoted_word_of_which_nothing_is_known_does_not_stand_for_the_next_key() {
+    let push =
+        vec![tree(Subject::Word, &["push"], vec![leaf(Subject::Word, &["x"], Effect::Deny, None)])];
+    let layers = user(bash_tree(vec![tree(Subject::Word, &["git"], push)]));
+    assert_eq!(bash(&layers, r#"git "$X" push x"#).0, Effect::Deny);
+    assert_eq!(bash(&layers, r#"git "--no$X" push x"#).0, Effect::Deny);
+}

@@ -52,7 +52,15 @@ pub(crate) fn close(pattern: &PathPattern, file: &FileUse, world: &World<'_>) ->
         }
         PathPattern::Regex { prefix, regex } => by_name(&regex.pattern, &|tail| {
             let whole = if prefix == "/" { format!("/{tail}") } else { tail.to_owned() };
-            regex.matches(&whole).unwrap()
+            let is = |text: &str| regex.matches(text).unwrap();
+            if !file.caseless {
+                return is(&whole);
+            }
+            // Whatever the spelling: as it stands there, or in one case.
+            let end = base.trim_end_matches('/').len() + 1 + tail.len();
+            let spelled = &file.path.to_str().unwrap()[..end.min(path.len())];
+            let spelled = &spelled[spelled.len().saturating_sub(whole.len())..];
+            is(&whole) || is(&whole.to_uppercase()) || is(spelled)
         }),
     }
 }

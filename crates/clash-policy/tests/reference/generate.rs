@@ -47,11 +47,11 @@ pub(crate) fn regex(pattern: &str) -> Regex {
 fn regexes() -> impl Strategy<Value = Regex> + Clone {
     thread_local! {
         static MADE: Vec<Regex> =
-            ["g[a-z]*", "pu?s?h", "(push|a)", "-[a-z]*", "--f[a-z=]*", "mcp__[xy]", "on?e", "[a-z./]*a[a-z./]*", "b[.]a[a-z.]*"]
+            ["g[a-z]*", "pu?s?h", "(push|a)", "-[a-z]*", "--f[a-z=]*", "mcp__[xy]", "on?e", "[a-z./]*a[a-z./]*", "b[.]a[a-z.]*", "A[A-Z/.]*"]
                 .map(regex)
                 .to_vec();
     }
-    (0..9usize).prop_map(|at| MADE.with(|made| made[at].clone()))
+    (0..10usize).prop_map(|at| MADE.with(|made| made[at].clone()))
 }
 
 fn effect() -> impl Strategy<Value = Effect> + Clone {
@@ -453,6 +453,7 @@ pub(crate) fn command() -> impl Strategy<Value = String> {
         "--no-pager",
         "\"p$X\"",
         "\"--fo$X\"",
+        "\"$X\"",
         "\"--no-x=$X\"",
         "\"-v$X\"",
         "~/x",

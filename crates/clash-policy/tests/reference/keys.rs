@@ -190,7 +190,8 @@ fn possible(pattern: &Pattern, words: &[Word], state: State) -> Ways {
             _ => None,
         };
         let Some(text) = known else {
-            // Any word that begins like this, and more than one if it is no one word.
+            // Any word that begins like this. It may be an option, or none or many
+            // words, and then what follows is meant.
             let could = match pattern {
                 Pattern::Literal(literal) if matches!(word, Word::Home(_)) => {
                     literal.starts_with('/')
@@ -198,7 +199,12 @@ fn possible(pattern: &Pattern, words: &[Word], state: State) -> Ways {
                 Pattern::Literal(literal) => literal.starts_with(name(word.prefix())),
                 _ => true,
             };
-            let wild = may_be_value || *word == Word::Unknown;
+            let one = match word {
+                Word::Unknown => false,
+                Word::Partial(start) => at == 0 || !start.is_empty(),
+                _ => true,
+            };
+            let wild = may_be_value || !one;
             found.extend(could.then_some((false, State { wild, ..behind })));
             break;
         };
@@ -262,7 +268,8 @@ fn option(pattern: &Pattern, state: State, thing: Thing<'_>) -> Ways {
             Word::Unknown => possible = true,
         }
     }
-    if sure || possible { vec![(sure, state)] } else { Vec::new() }
+    // Behind a word that may be many, the option may stand before what is meant.
+    if sure || possible { vec![(sure && !state.wild, state)] } else { Vec::new() }
 }
 
 fn end(state: State, thing: Thing<'_>) -> Ways {
