@@ -24,6 +24,12 @@ use crate::{expect, library, lint};
 /// Where policy files come from. The caller learns from it which files a
 /// policy depends on.
 pub trait Sources {
+    /// Whether somebody reads the warnings: finding them all takes longer than
+    /// compiling.
+    fn wants_warnings(&self) -> bool {
+        true
+    }
+
     fn read(&self, path: &Path) -> io::Result<String>;
 
     /// The Claude Code settings as policies: for each file where it comes from, as
@@ -118,7 +124,7 @@ impl<'a> Compiler<'a> {
             expect::check(&expectations, &layer, built_in.as_ref())?;
         }
         let mut warnings = collected.warnings.take();
-        if kind != LayerKind::BuiltIn {
+        if kind != LayerKind::BuiltIn && self.sources.wants_warnings() {
             warnings.extend(lint::warnings(&layer, &collected.used(file)));
         }
         // Only about what people wrote: not the library, not what was made of

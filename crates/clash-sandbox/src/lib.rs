@@ -25,6 +25,7 @@ pub mod disk;
 pub mod environment;
 pub mod host;
 pub mod launch;
+pub mod mapped;
 pub mod plan;
 pub mod probe;
 pub mod protect;

@@ -6,7 +6,6 @@
 //! A cold start calls `clash-compile`, which lies beside clash.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -14,6 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use clash_policy::ir::{Ir, IrError, SandboxRef};
 use clash_policy::rule::LayerKind;
+use clash_sandbox::mapped::Mapped;
 use serde::{Deserialize, Serialize};
 
 use crate::dirs::{Dirs, MANAGED_POLICY, write_private};
@@ -23,7 +23,23 @@ use crate::trust::Source;
 /// An opened compiled policy.
 #[derive(Debug)]
 pub(crate) struct Policy {
-    image: Vec<u8>,
+    image: Image,
+}
+
+/// A compiled policy as it came from the compiler, or as it lies in the cache.
+#[derive(Debug)]
+enum Image {
+    Made(Vec<u8>),
+    Cached(Mapped),
+}
+
+impl Image {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Made(bytes) => bytes,
+            Self::Cached(mapped) => mapped.bytes(),
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -114,13 +130,13 @@ impl Policy {
         let policy = files.compile()?;
         if settled(policy.ir()?, started)? {
             // A cache that cannot be written costs time and nothing else.
-            let _ = write_private(&cached, &policy.image);
+            let _ = write_private(&cached, policy.image.bytes());
         }
         Ok(policy)
     }
 
     pub(crate) fn ir(&self) -> Result<Ir<'_>, IrError> {
-        Ir::open(&self.image, stamp::BUILD)
+        Ir::open(self.image.bytes(), stamp::BUILD)
     }
 
     /// The sandboxes that can be named, highest layer first. One that came with
@@ -147,8 +163,8 @@ impl Policy {
 
     /// The cached image, if it is intact and every input is as it was.
     fn warm(cached: &Path, files: &Files) -> Option<Self> {
-        let image = fs::read(cached).ok()?;
-        let ir = Ir::open(&image, stamp::BUILD).ok()?;
+        let image = Mapped::open(cached).ok()?;
+        let ir = Ir::open(image.bytes(), stamp::BUILD).ok()?;
         let mut seen = 0;
         for input in ir.inputs() {
             let input = input.ok()?;
@@ -158,7 +174,7 @@ impl Policy {
             }
             seen += usize::from(files.candidates.iter().any(|(_, known)| known == path));
         }
-        (seen == files.candidates.len()).then_some(Self { image })
+        (seen == files.candidates.len()).then_some(Self { image: Image::Cached(image) })
     }
 }
 
@@ -242,7 +258,7 @@ impl Files {
     }
 
     pub(crate) fn compile(&self) -> Result<Policy, PolicyError> {
-        let (policy, report) = self.check()?;
+        let (policy, report) = self.run(false)?;
         match policy {
             Some(policy) => Ok(policy),
             None => Err(report.mistakes.into_iter().next().map_or_else(
@@ -256,10 +272,18 @@ impl Files {
         }
     }
 
-    /// Compiles without the cache; with mistakes there is no policy.
+    /// Compiles without the cache and looks for what is probably not meant; with
+    /// mistakes there is no policy.
     pub(crate) fn check(&self) -> Result<(Option<Policy>, Report), PolicyError> {
+        self.run(true)
+    }
+
+    fn run(&self, warnings: bool) -> Result<(Option<Policy>, Report), PolicyError> {
         let compiler = compiler();
         let mut command = Command::new(&compiler);
+        if warnings {
+            command.arg("--warnings");
+        }
         if !self.instead.is_empty() {
             command.arg("--instead");
         }
@@ -281,7 +305,7 @@ impl Files {
         match said.lines().last().map(serde_json::from_str::<Report>) {
             Some(Ok(report)) if !report.mistakes.is_empty() => Ok((None, report)),
             Some(Ok(report)) if output.status.success() => {
-                let policy = Policy { image: output.stdout };
+                let policy = Policy { image: Image::Made(output.stdout) };
                 policy.ir()?;
                 Ok((Some(policy), report))
             }

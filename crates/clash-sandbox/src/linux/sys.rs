@@ -427,3 +427,50 @@ pub(crate) fn no_core_dump() {
     // SAFETY: reads one `rlimit`.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
 }
+
+/// Pages of a file, for reading.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: *mut c_void,
+    length: usize,
+}
+
+/// Maps a file that is replaced and never written to. If somebody cuts it short
+/// all the same, looking behind its end is a SIGBUS: the hook dies, and a hook
+/// that died blocks.
+pub(crate) fn map(file: &std::fs::File, length: usize) -> Result<Mapping> {
+    if length == 0 {
+        return Ok(Mapping { start: ptr::null_mut(), length });
+    }
+    let flags = libc::MAP_PRIVATE | libc::MAP_POPULATE;
+    // SAFETY: a new mapping at a place of the kernel's choice touches no memory of
+    // ours; the descriptor is open for the length of the call, and the mapping
+    // outlives it.
+    let start =
+        unsafe { libc::mmap(ptr::null_mut(), length, libc::PROT_READ, flags, file.as_raw_fd(), 0) };
+    if start == libc::MAP_FAILED {
+        Err(Error::last_os_error())
+    } else {
+        Ok(Mapping { start, length })
+    }
+}
+
+impl Mapping {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        if self.length == 0 {
+            return &[];
+        }
+        // SAFETY: `length` bytes from `start` are mapped for reading until drop, and
+        // a private mapping of a file nobody writes to does not change.
+        unsafe { std::slice::from_raw_parts(self.start.cast::<u8>(), self.length) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if self.length > 0 {
+            // SAFETY: the mapping is this value's own, and no slice of it outlives it.
+            unsafe { libc::munmap(self.start, self.length) };
+        }
+    }
+}

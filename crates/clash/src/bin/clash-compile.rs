@@ -12,7 +12,7 @@
 //! object of files and the texts to take for them: what somebody is about to
 //! write is compiled before it is written. After `--claude USER PROJECT` come the
 //! directories with Claude Code's settings, for policies that take them over.
-//! Standard output is the image. Standard error
+//! Without `--warnings` nobody looks for what is probably not meant. Standard output is the image. Standard error
 //! is JSON, one object a line: `{"compiling": FILE}` before each layer, so that
 //! whoever has to stop this program can say where it was, and at the end the
 //! report: mistakes, warnings, and what the project's policy consists of. With a
@@ -108,10 +108,12 @@ fn bound() {
     let _ = std::thread::Builder::new().stack_size(64 << 10).spawn(|| {
         std::thread::sleep(DEADLINE);
         let place = clash_lang::latest().map(|span| format!("{span}: ")).unwrap_or_default();
-        let message =
-            format!("the policy does not compile: {place}the policy takes too long to evaluate");
+        let message = "the policy takes too long to evaluate";
         let hint = "a policy is a short program: look for a loop that does not end";
-        let _ = writeln!(io::stderr(), "{}", json!({"message": message, "hint": hint}));
+        let text = format!("{place}{message}");
+        let stopped = json!({"kind": "mistake", "message": message, "text": text, "hint": hint});
+        let report = json!({"mistakes": [stopped], "warnings": [], "project": null});
+        let _ = writeln!(io::stderr(), "{report}");
         std::process::exit(1)
     });
 }
@@ -312,6 +314,8 @@ struct Watched {
     beneath: RefCell<Option<PathBuf>>,
     /// What the present layer was read from, relative to its project.
     sources: RefCell<Vec<trust::Source>>,
+    /// Whether somebody reads the warnings.
+    warnings: bool,
     /// Texts to take in place of files.
     instead: HashMap<PathBuf, String>,
     /// Restrictions of settings that are taken over and cannot be expressed.
@@ -331,6 +335,10 @@ impl Watched {
         match args {
             [option, rest @ ..] if option == "--instead" => {
                 self.instead = serde_json::from_reader(io::stdin()).ok()?;
+                self.options(rest)
+            }
+            [option, rest @ ..] if option == "--warnings" => {
+                self.warnings = true;
                 self.options(rest)
             }
             [option, user, project, rest @ ..] if option == "--claude" => {
@@ -434,6 +442,10 @@ fn open_beneath(_: &Path, _: &Path, _: OFlags) -> io::Result<File> {
 const MAX_SOURCE: u64 = 1 << 20;
 
 impl Sources for Watched {
+    fn wants_warnings(&self) -> bool {
+        self.warnings
+    }
+
     fn read(&self, path: &Path) -> io::Result<String> {
         let text = self.text(path)?;
         let path = self.relative(path);

@@ -1,0 +1,56 @@
+//! A file's content without a copy: the compiled policy is looked into at a few
+//! places by every hook call, and reading all of a large one would cost more than
+//! the rest of the call.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// The bytes of a file that is only ever replaced, never written to.
+#[derive(Debug)]
+pub struct Mapped {
+    #[cfg(target_os = "linux")]
+    bytes: crate::linux::sys::Mapping,
+    #[cfg(not(target_os = "linux"))]
+    bytes: Vec<u8>,
+}
+
+impl Mapped {
+    #[cfg(target_os = "linux")]
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        Ok(Self { bytes: crate::linux::sys::map(&file, length)? })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub fn open(path: &Path) -> io::Result<Self> {
+        use std::io::Read;
+        let mut bytes = Vec::new();
+        File::open(path)?.read_to_end(&mut bytes)?;
+        Ok(Self { bytes })
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        #[cfg(target_os = "linux")]
+        return self.bytes.bytes();
+        #[cfg(not(target_os = "linux"))]
+        return &self.bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_the_file_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        for text in ["", "a", &"b".repeat(10_000)] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(Mapped::open(&path).unwrap().bytes(), text.as_bytes());
+        }
+        assert!(Mapped::open(&dir.path().join("none")).is_err());
+    }
+}
