@@ -1,6 +1,11 @@
 //! The decision engine against the specification: a slow and obvious evaluator,
 //! and what must hold for any policy.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test fails by panicking"
+)]
 
 mod reference;
 
