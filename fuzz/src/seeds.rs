@@ -107,7 +107,7 @@ expect(deny, "git push")"#,
 
 /// By the number of the format.
 const SETTINGS: &[(u8, &str)] = &[
-    (0, r#"{"permissions":{"allow":["Bash(git log:*)","Bash(npm run test)","Read(./src/**)","WebFetch(domain:docs.rs)","mcp__x__y"],"deny":["Bash(curl:*)","Read(./.env)","Read(~/.ssh/**)","Edit(//etc/*)"],"ask":["Bash(git push *)"],"defaultMode":"acceptEdits","additionalDirectories":["../x"]},"sandbox":{"enabled":true,"network":{"allowedDomains":["*.npmjs.org"],"allowLocalBinding":true},"filesystem":{"allowWrite":["/tmp/x"],"denyRead":["~/.aws"]},"excludedCommands":["docker"]}}"#),
+    (0, r#"{"permissions":{"allow":["Bash(git log:*)","Bash(npm run test)","Read(./src/**)","WebFetch(domain:docs.rs)","mcp__x__y"],"deny":["Bash(curl:*)","Read(./.env)","Read(~/.ssh/**)","Edit(//etc/*)"],"ask":["Bash(git push *)"],"defaultMode":"acceptEdits","additionalDirectories":["../x"]},"sandbox":{"enabled":true,"network":{"allowedDomains":["*.example.org"],"allowLocalBinding":true},"filesystem":{"allowWrite":["/tmp/x"],"denyRead":["~/.aws"]},"excludedCommands":["docker"]}}"#),
     (5, r#"{"permissions":{"allow":["Bash","Edit","Bash(ls)"],"deny":["WebSearch"]}}"#),
     (1, r#"{"network":{"allowedDomains":["github.com","*.github.com"],"deniedDomains":["evil.com"],"allowUnixSockets":["/var/run/x"]},"filesystem":{"denyRead":["~/.ssh"],"allowWrite":[".","/tmp"],"denyWrite":[".env"]},"ignoreViolations":{"*":["/usr"]}}"#),
     (2, "prefix_rule(pattern=[\"git\", [\"push\", \"fetch\"]], decision=\"prompt\", match=[\"git push\"])\nprefix_rule(pattern=[\"ls\"], decision=\"allow\")\nprefix_rule(pattern=[\"rm\"], decision=\"forbidden\", justification=\"no\")\nnetwork_rule(host=\"api.github.com\", protocol=\"https\", decision=\"allow\")\n"),

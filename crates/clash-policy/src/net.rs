@@ -141,7 +141,7 @@ mod tests {
             rules: vec![
                 rule(name("github.com"), &[], Effect::Allow),
                 rule(name("evil.github.com"), &[], Effect::Deny),
-                rule(HostPattern::Exact("crates.io".into()), &[443], Effect::Allow),
+                rule(HostPattern::Exact("example.io".into()), &[443], Effect::Allow),
                 rule(name("both.test"), &[], Effect::Allow),
                 rule(name("both.test"), &[], Effect::Deny),
             ],
@@ -151,9 +151,9 @@ mod tests {
         assert_eq!(effect("api.github.com", 443), Effect::Allow);
         assert_eq!(effect("api.github.com", 8443), Effect::Ask);
         assert_eq!(effect("x.evil.github.com", 8443), Effect::Deny);
-        assert_eq!(effect("crates.io", 443), Effect::Allow);
-        assert_eq!(effect("crates.io", 80), Effect::Ask);
-        assert_eq!(effect("static.crates.io", 443), Effect::Ask);
+        assert_eq!(effect("example.io", 443), Effect::Allow);
+        assert_eq!(effect("example.io", 80), Effect::Ask);
+        assert_eq!(effect("static.example.io", 443), Effect::Ask);
         assert_eq!(effect("both.test", 443), Effect::Deny);
     }
 

@@ -149,13 +149,18 @@ fn what_is_just_not_too_deep_can_be_walked() {
 }
 
 #[test]
-fn long_files_take_linear_time() {
-    let source =
-        "when({\"Bash\": {\"git\": {\"push\": deny(reason = \"no\")}}})  # note\n".repeat(20_000);
-    let started = std::time::Instant::now();
-    File::parse(&source).unwrap();
-    crate::fmt::format(&source).unwrap();
-    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+fn time_grows_with_the_length_and_no_faster() {
+    let line = "when({\"Bash\": {\"git\": {\"push\": deny(reason = \"no\")}}})  # note\n";
+    let time = |lines: usize| {
+        let source = line.repeat(lines);
+        let started = std::time::Instant::now();
+        File::parse(&source).unwrap();
+        crate::fmt::format(&source).unwrap();
+        started.elapsed()
+    };
+    // On a busy machine the clock may say too much, so the best of some tries counts.
+    let linear = (0..5).any(|_| time(4_000) < time(500) * 40);
+    assert!(linear, "{:?} for one, {:?} for eight", time(500), time(4_000));
 }
 
 proptest! {

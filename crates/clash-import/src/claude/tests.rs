@@ -158,7 +158,7 @@ fn the_sandbox_block_becomes_a_sandbox() {
             "sandbox": {"enabled": true, "excludedCommands": ["docker"], "allowAppleEvents": true,
                 "filesystem": {"allowWrite": ["~/.cache", "/opt/log/app"], "denyWrite": ["~/.cache/keep", "/opt"],
                                "denyRead": ["~/"], "allowRead": ["."]},
-                "network": {"allowedDomains": ["github.com", "*.npmjs.org", "a.evil.org"],
+                "network": {"allowedDomains": ["github.com", "*.example.org", "a.evil.org"],
                             "deniedDomains": ["*.evil.org"], "allowUnixSockets": ["/run/x.sock"]}}}"#,
     );
     insta::assert_snapshot!(text, @r###"
@@ -204,8 +204,8 @@ fn the_sandbox_block_becomes_a_sandbox() {
             "*.evil.org": deny(),
             # sandbox.network.allowedDomains[0]: github.com
             exact("github.com"): allow(),
-            # sandbox.network.allowedDomains[1]: *.npmjs.org
-            "*.npmjs.org": allow(),
+            # sandbox.network.allowedDomains[1]: *.example.org
+            "*.example.org": allow(),
             # permissions.allow[1]: WebFetch(domain:docs.rs)
             exact("docs.rs"): allow(),
             default(): ask(),

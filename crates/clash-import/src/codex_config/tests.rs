@@ -21,7 +21,7 @@ extends = ":workspace"
 ":future" = "read"
 [permissions.work.network]
 enabled = true
-domains = {"crates.io" = "allow", "**.rust-lang.org" = "allow", "x.rust-lang.org" = "deny"}
+domains = {"example.io" = "allow", "**.rust-lang.org" = "allow", "x.rust-lang.org" = "deny"}
 unix_sockets = {"/run/x" = "allow"}
 "#,
     );
@@ -65,8 +65,8 @@ unix_sockets = {"/run/x" = "allow"}
         net = {
             # permissions.work.network.domains.**.rust-lang.org: allow
             "rust-lang.org": allow(),
-            # permissions.work.network.domains.crates.io: allow
-            exact("crates.io"): allow(),
+            # permissions.work.network.domains.example.io: allow
+            exact("example.io"): allow(),
             # permissions.work.network.domains.x.rust-lang.org: deny
             "x.rust-lang.org": deny(),
             default(): deny(),

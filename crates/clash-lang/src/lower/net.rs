@@ -229,12 +229,12 @@ mod tests {
     #[test]
     fn hosts_are_read_as_people_write_them() {
         insta::assert_snapshot!(
-            ["GitHub.com.", "*.crates.io:443", "10.0.0.0/8", "::1", "[::1]:80", "localhost:8080",
+            ["GitHub.com.", "*.example.io:443", "10.0.0.0/8", "::1", "[::1]:80", "localhost:8080",
              "https://x.test/a", "x.test/a", "*", "a*b.test", "x.test:0", "bücher.de", "10.0.0.0/99"]
                 .map(read).join("\n"),
             @r#"
         Name("github.com") []
-        Name("*.crates.io") [443]
+        Name("*.example.io") [443]
         Addresses { base: 10.0.0.0, bits: 8 } []
         Addresses { base: ::1, bits: 128 } []
         Addresses { base: ::1, bits: 128 } [80]

@@ -56,9 +56,9 @@ fn a_rule_goes_next_to_its_like() {
     insta::assert_snapshot!(setting(POLICY, "Bash/git/rebase", "ask()"), @r#"+            "rebase": ask(),"#);
     insta::assert_snapshot!(setting(POLICY, "Bash/docker", "deny(reason='no')"), @r#"+        "docker": deny(reason = "no"),"#);
     insta::assert_snapshot!(setting(POLICY, "Read", "allow()"), @r#"+    "Read": allow(),"#);
-    insta::assert_snapshot!(setting(POLICY, "WebFetch/crates.io", "allow()"), @r#"
+    insta::assert_snapshot!(setting(POLICY, "WebFetch/example.io", "allow()"), @r#"
     -    "WebFetch": {"docs.rs": allow()},
-    +    "WebFetch": {"docs.rs": allow(), "crates.io": allow()},
+    +    "WebFetch": {"docs.rs": allow(), "example.io": allow()},
     "#);
     insta::assert_snapshot!(setting(POLICY, "Bash/npm/run/test", "allow()"), @r#"
     -        "npm run": {"build": allow()},

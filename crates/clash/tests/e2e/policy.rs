@@ -226,14 +226,14 @@ fn diff_compares_sandboxes_of_one_name_by_what_they_grant() {
     m.write("app/old.star", &policy("fs = {\"$PWD\": allow()}, net = {\"github.com\": allow()}"));
     m.write(
         "app/new.star",
-        &policy("fs = {\"$PWD\": allow(\"rx\"), \"$HOME/.aws\": allow(\"r\")}, net = {\"github.com\": allow(), \"crates.io\": allow()}"),
+        &policy("fs = {\"$PWD\": allow(\"rx\"), \"$HOME/.aws\": allow(\"r\")}, net = {\"github.com\": allow(), \"example.io\": allow()}"),
     );
     insta::assert_snapshot!(shown(&m, &["policy", "diff", "old.star", "new.star"]), @r#"
     sandbox s (~/app/new.star:1)
       less: $PWD/clash-example (write, create, delete): allow → deny
       more: $HOME/.aws (read): deny → allow
-      more: host crates.io:443: deny → allow
-      more: host sub.crates.io:443: deny → allow
+      more: host example.io:443: deny → allow
+      more: host sub.example.io:443: deny → allow
     "#);
 }
 
