@@ -5,7 +5,7 @@
 //! has a limit of its own for that.
 
 use std::cell::RefCell;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use clash_policy::Span;
@@ -48,8 +48,22 @@ pub(crate) fn forget() {
     HERE.set(None);
 }
 
+/// Who wants to hear of statements before they are evaluated.
+static LISTENER: OnceLock<fn(&Span)> = OnceLock::new();
+
+/// Tells of the first statements of every policy before they are evaluated: one
+/// of them may ask for more memory than there is, and then nothing else can be
+/// told.
+pub fn before_statements(listener: fn(&Span)) {
+    let _ = LISTENER.set(listener);
+}
+
+/// After so many a policy has shown that it is no single monstrous expression.
+const TOLD: usize = 64;
+
 struct Watch {
     started: Duration,
+    seen: usize,
 }
 
 fn used_time() -> Duration {
@@ -67,6 +81,12 @@ impl<'e> BeforeStmtFuncDyn<'e> for Watch {
         let span = span.to_file_span();
         if let Ok(mut latest) = LATEST.lock() {
             *latest = Some(span.clone());
+        }
+        self.seen += 1;
+        if let Some(listener) = LISTENER.get().filter(|_| self.seen <= TOLD)
+            && !span.filename().starts_with('@')
+        {
+            listener(&span_of(&span));
         }
         HERE.set(Some(span));
         let late = used_time().saturating_sub(self.started) > MAX_TIME;
@@ -95,7 +115,7 @@ fn too_big() -> Mistake {
 pub(crate) fn set(eval: &mut Evaluator<'_, '_, '_>) -> starlark::Result<()> {
     let limits = eval.set_max_tick_count(MAX_TICKS).and_then(|()| eval.set_max_heap_size(MAX_HEAP));
     limits.map_err(starlark::Error::new_other)?;
-    let watch = Watch { started: used_time() };
+    let watch = Watch { started: used_time(), seen: 0 };
     eval.before_stmt_for_dap(BeforeStmtFunc::from_dyn(Box::new(watch)));
     Ok(())
 }

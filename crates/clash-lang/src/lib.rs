@@ -27,7 +27,7 @@ mod override_dict;
 mod regex;
 mod value;
 
-pub use bounds::{evaluating, latest};
+pub use bounds::{before_statements, evaluating, latest};
 pub use compile::{Compiled, Sources, compile};
 pub use diagnostic::{Diagnostic, Warning};
 pub use docs::{BuilderDoc, Docs, ModuleDoc, SandboxDoc, UnknownName, docs};

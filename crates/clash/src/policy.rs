@@ -48,7 +48,7 @@ pub(crate) enum PolicyError {
     #[error("{message}")]
     Mistake { message: String, hint: Option<String> },
     #[error(
-        "the policy {file} took too long or too much memory to evaluate and was stopped ({status})"
+        "the policy took too long or too much memory to evaluate and was stopped at {file} or just after ({status})"
     )]
     Stopped { file: String, status: std::process::ExitStatus },
     #[error("cannot run the policy compiler {}: {source}", path.display())]

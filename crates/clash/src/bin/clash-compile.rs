@@ -52,6 +52,9 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 fn main() -> ExitCode {
     bound();
     report_panics();
+    clash_lang::before_statements(|span| {
+        let _ = writeln!(io::stderr(), "{}", json!({"compiling": span.to_string()}));
+    });
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     if let [first, name @ ..] = args.as_slice()
         && first == "--docs"
