@@ -29,6 +29,11 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+/// musl's own allocator is slow with many small blocks, which a long script or a
+/// comparison of policies makes.
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     ExitCode::from(run(&args))
