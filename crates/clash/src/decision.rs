@@ -62,7 +62,7 @@ pub(crate) fn decide_by(
     };
     let world =
         World { places: &places, cwd: scene.cwd, links: &disk, baseline: &baseline, cage: &cage };
-    Ok(clash_policy::decide(policy.ir().map_err(PolicyError::from)?, action, &world)?)
+    Ok(clash_policy::decide(policy.ir(), action, &world)?)
 }
 
 /// The system baseline as the kernel grants it.

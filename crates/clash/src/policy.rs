@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
-use clash_policy::ir::{Ir, IrError, SandboxRef};
+use clash_policy::ir::{Checked, Ir, IrError, SandboxRef};
 use clash_policy::rule::LayerKind;
 use clash_sandbox::mapped::Mapped;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ use crate::trust::Source;
 /// An opened compiled policy.
 #[derive(Debug)]
 pub(crate) struct Policy {
-    image: Image,
+    image: Checked<Image>,
 }
 
 /// A compiled policy as it came from the compiler, or as it lies in the cache.
@@ -33,8 +33,8 @@ enum Image {
     Cached(Mapped),
 }
 
-impl Image {
-    fn bytes(&self) -> &[u8] {
+impl AsRef<[u8]> for Image {
+    fn as_ref(&self) -> &[u8] {
         match self {
             Self::Made(bytes) => bytes,
             Self::Cached(mapped) => mapped.bytes(),
@@ -128,22 +128,22 @@ impl Policy {
         }
         let started = SystemTime::now();
         let policy = files.compile()?;
-        if settled(policy.ir()?, started)? {
+        if settled(policy.ir(), started)? {
             // A cache that cannot be written costs time and nothing else.
             let _ = write_private(&cached, policy.image.bytes());
         }
         Ok(policy)
     }
 
-    pub(crate) fn ir(&self) -> Result<Ir<'_>, IrError> {
-        Ir::open(self.image.bytes(), stamp::BUILD)
+    pub(crate) fn ir(&self) -> Ir<'_> {
+        self.image.ir()
     }
 
     /// The sandboxes that can be named, highest layer first. One that came with
     /// the repository cannot: it could take the name of a preset and grant more.
     pub(crate) fn sandboxes(&self) -> Result<Vec<SandboxRef<'_>>, IrError> {
         let mut known: Vec<SandboxRef<'_>> = Vec::new();
-        for layer in self.ir()?.layers() {
+        for layer in self.ir().layers() {
             let layer = layer?;
             if !layer.trusted()? {
                 continue;
@@ -163,10 +163,10 @@ impl Policy {
 
     /// The cached image, if it is intact and every input is as it was.
     fn warm(cached: &Path, files: &Files) -> Option<Self> {
-        let image = Mapped::open(cached).ok()?;
-        let ir = Ir::open(image.bytes(), stamp::BUILD).ok()?;
+        let image = Image::Cached(Mapped::open(cached).ok()?);
+        let image = Checked::new(image, stamp::BUILD).ok()?;
         let mut seen = 0;
-        for input in ir.inputs() {
+        for input in image.ir().inputs() {
             let input = input.ok()?;
             let path = Path::new(input.path().ok()?);
             if input.stamp().ok()? != stamp::of(path).ok()? {
@@ -174,7 +174,7 @@ impl Policy {
             }
             seen += usize::from(files.candidates.iter().any(|(_, known)| known == path));
         }
-        (seen == files.candidates.len()).then_some(Self { image: Image::Cached(image) })
+        (seen == files.candidates.len()).then_some(Self { image })
     }
 }
 
@@ -305,9 +305,8 @@ impl Files {
         match said.lines().last().map(serde_json::from_str::<Report>) {
             Some(Ok(report)) if !report.mistakes.is_empty() => Ok((None, report)),
             Some(Ok(report)) if output.status.success() => {
-                let policy = Policy { image: Image::Made(output.stdout) };
-                policy.ir()?;
-                Ok((Some(policy), report))
+                let image = Checked::new(Image::Made(output.stdout), stamp::BUILD)?;
+                Ok((Some(Policy { image }), report))
             }
             _ => {
                 let mut progress =

@@ -222,7 +222,7 @@ impl<'a> Decider<'_, 'a> {
     ) -> Result<Decision, DecideError> {
         for opened in commands.iter().flat_map(|c| redirections::opened(c, self.world)) {
             let (file, what) = (&opened.file, opened.shown);
-            let mut part = if file.needs.intersects(Caps::CHANGE) && is_caged(file, self.world) {
+            let part = if file.needs.intersects(Caps::CHANGE) && is_caged(file, self.world) {
                 Part::new(Ruling::caged(), what)?
             } else {
                 let action = Action { tool: opened.tool.to_owned(), ..self.action.clone() };
@@ -241,7 +241,6 @@ impl<'a> Decider<'_, 'a> {
                 part
             };
             if part.effect > Effect::Allow {
-                part.opaque = None;
                 decision.effect = decision.effect.max(part.effect);
                 decision.parts.push(part);
             }

@@ -23,7 +23,9 @@ mod blob;
 mod read;
 mod write;
 
-pub use read::{EdgeRef, GroupRef, InputRef, Ir, LayerRef, Matcher, NodeRef, RuleRef, SandboxRef};
+pub use read::{
+    Checked, EdgeRef, GroupRef, InputRef, Ir, LayerRef, Matcher, NodeRef, RuleRef, SandboxRef,
+};
 pub use write::encode;
 
 /// Raised with every change of the layout or of what a field means.

@@ -21,6 +21,26 @@ pub struct Ir<'a> {
     bytes: &'a [u8],
 }
 
+/// Bytes that were found to be an image, so that nobody has to look again.
+#[derive(Debug)]
+pub struct Checked<B>(B);
+
+impl<B: AsRef<[u8]>> Checked<B> {
+    /// As [`Ir::open`].
+    pub fn new(bytes: B, build: u64) -> Result<Self> {
+        Ir::open(bytes.as_ref(), build)?;
+        Ok(Self(bytes))
+    }
+
+    pub fn ir(&self) -> Ir<'_> {
+        Ir { bytes: self.0.as_ref() }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        self.0.as_ref()
+    }
+}
+
 /// One fixed-size record.
 #[derive(Clone, Copy, Debug)]
 struct Record<'a> {

@@ -78,7 +78,7 @@ impl Args {
 /// The layers whose allows count as ask.
 fn untrusted(policy: &Policy) -> Result<Vec<LayerKind>, Failure> {
     let mut kinds = Vec::new();
-    for layer in policy.ir()?.layers() {
+    for layer in policy.ir().layers() {
         let layer = layer?;
         if !layer.trusted()? {
             kinds.push(layer.kind()?);

@@ -51,7 +51,7 @@ pub(in crate::cmd) fn differences(old: &Policy, new: &Policy) -> Result<Comparis
         baseline: &baseline,
         cage: &[],
     };
-    let (old, new) = (old.ir()?, new.ir()?);
+    let (old, new) = (old.ir(), new.ir());
     Ok(compare((old, &old.to_layers()?), (new, &new.to_layers()?), &world)?)
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
         let policy = files(self.file.as_deref(), self.project)?.compile()?;
-        let mut layers = policy.ir()?.to_layers()?;
+        let mut layers = policy.ir().to_layers()?;
         layers.retain(|layer| self.layer.is_none_or(|kind| kind == layer.kind));
         unless_closed(if self.json {
             let layers: Vec<Value> = layers.iter().map(layer_json).collect();
