@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{Machine, Ran, Who, clash, eventually, is_root, skipped};
+use crate::support::{Machine, Ran, Who, clash, eventually, is_root, shared, skipped};
 
 const POLICY: &str = r#"
 load("@clash//sandboxes.star", "project")
@@ -44,11 +44,7 @@ impl Claude {
             skipped("a test with the real Claude Code: CLASH_TEST_CLAUDE is not set");
             return None;
         };
-        let shared = std::env::var_os("CLASH_TEST_SHARED").map_or_else(
-            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-            PathBuf::from,
-        );
-        let model = shared.join("kits/agents/mockllm.py");
+        let model = shared().join("kits/agents/mockllm.py");
         for needed in [&program, &model] {
             if !needed.exists() {
                 skipped(&format!("a test with the real Claude Code: no {}", needed.display()));

@@ -25,7 +25,7 @@ use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
-use crate::support::{clash, is_root, skipped};
+use crate::support::{clash, is_root, shared, skipped};
 
 /// Run side by side: most of a probe's time is waiting.
 const SHARDS: [&str; 3] = ["A,B,C,I,N,U", "G,H,J,K", "D,F"];
@@ -120,11 +120,7 @@ impl Kit {
             skipped(&format!("the threat probes: {what}"));
             None
         };
-        let shared = std::env::var_os("CLASH_TEST_SHARED").map_or_else(
-            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-            PathBuf::from,
-        );
-        let runner = shared.join("kits/probes/run.py");
+        let runner = shared().join("kits/probes/run.py");
         if !runner.exists() {
             return missing(&format!("no {}", runner.display()));
         }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Machine, Ran, Who, as_each_user, skipped};
+use crate::support::{Machine, Ran, Who, as_each_user, shared, skipped};
 
 const POLICY: &str = r#"
 load("@clash//sandboxes.star", "git_safe", "project")
@@ -17,11 +17,7 @@ when({"Bash": {"git": {"push": deny(), glob("**"): allow(sandbox = git_safe)}, "
 "#;
 
 fn forms() -> Option<Vec<String>> {
-    let shared = std::env::var_os("CLASH_TEST_SHARED").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")),
-        PathBuf::from,
-    );
-    let text = std::fs::read_to_string(shared.join("kits/shell/push-forms.txt")).ok()?;
+    let text = std::fs::read_to_string(shared().join("kits/shell/push-forms.txt")).ok()?;
     Some(text.lines().filter(|l| !l.trim().is_empty()).map(|l| l.replace("\\n", "\n")).collect())
 }
 

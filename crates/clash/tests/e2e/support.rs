@@ -43,6 +43,14 @@ pub(crate) fn as_each_user(test: impl Fn(Machine)) {
     }
 }
 
+/// Where the kits are: `CLASH_TEST_SHARED`, or `shared` beside the checkout.
+pub(crate) fn shared() -> PathBuf {
+    std::env::var_os("CLASH_TEST_SHARED").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+        PathBuf::from,
+    )
+}
+
 pub(crate) fn is_root() -> bool {
     let probe = tempfile::tempdir().unwrap();
     std::os::unix::fs::MetadataExt::uid(&fs::metadata(probe.path()).unwrap()) == 0
