@@ -8,9 +8,10 @@ use std::process::{Command, Stdio};
 use clash_sandbox::probe::{Outcome, probe};
 use serde_json::{Value, json};
 
-use super::install::{is_current, read, settings_file, wiring};
+use super::install::{is_current, read};
 use super::{project, unless_closed};
-use crate::agents::claude::settings::{self, Problem, Stale};
+use crate::agents::wired::{Scope, State};
+use crate::agents::{AGENTS, Agent, Confines, Problem, guard};
 use crate::dirs::{Dirs, MANAGED_POLICY};
 use crate::exit;
 use crate::policy::Files;
@@ -55,14 +56,13 @@ struct Finding {
 
 const MACHINE: &str = "this machine";
 const POLICY: &str = "policy";
-const CLAUDE: &str = "claude code";
 
 impl Args {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
         let (dirs, project) = project(self.project)?;
         let mut findings = machine();
         findings.extend(policy(&dirs, &project));
-        findings.extend(claude(&dirs, &project)?);
+        findings.extend(agents(&dirs, &project)?);
         let shown = if self.json { out.json(&as_json(&findings)) } else { text(out, &findings) };
         unless_closed(shown)?;
         let wrong = findings.iter().any(|finding| finding.grade == Grade::Bad);
@@ -164,81 +164,66 @@ fn policy(dirs: &Dirs, project: &Path) -> Vec<Finding> {
     findings
 }
 
-fn claude(dirs: &Dirs, project: &Path) -> Result<Vec<Finding>, Failure> {
-    let file = settings_file(dirs);
+fn agents(dirs: &Dirs, project: &Path) -> Result<Vec<Finding>, Failure> {
+    let mut findings = Vec::new();
+    for agent in AGENTS {
+        findings.extend(agent_findings(dirs, project, agent)?);
+    }
+    Ok(findings)
+}
+
+fn agent_findings(dirs: &Dirs, project: &Path, agent: &Agent) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
     let mut say = |grade, what: String, fix: Option<String>| {
-        findings.push(Finding { section: CLAUDE, grade, what, fix })
+        findings.push(Finding { section: agent.title, grade, what, fix })
     };
-    let install = || Some("clash install --agent claude".to_owned());
-    match settings::inspect(&read(&file)?) {
-        Err(error) => {
-            say(Grade::Bad, format!("{}: {error}", file.display()), error.hint().map(str::to_owned))
-        }
-        Ok(installed) if installed.hooks.is_empty() && installed.prefix.is_none() => {
-            say(Grade::Note, format!("not installed in {}", file.display()), install());
-            return Ok(findings);
-        }
-        Ok(installed) => {
-            let wiring = wiring(dirs);
-            let stale = installed.stale(&wiring);
-            if installed.is_complete() && stale.is_empty() {
-                say(Grade::Good, format!("installed in {}", file.display()), None);
+    let install = || Some(format!("clash install --agent {}", agent.name));
+    let mut present = false;
+    for wired in (agent.files)(dirs, &Scope::User) {
+        let file = wired.file.display();
+        match wired.edit.state(&read(&wired.file)?) {
+            Err(error) => {
+                say(Grade::Bad, format!("{file}: {error}"), error.hint().map(str::to_owned));
             }
-            for one in stale {
-                let what = match one {
-                    Stale::Hook { event, found } => format!("the {event} hook runs `{found}`"),
-                    Stale::Prefix { found } => format!("the shell prefix is {}", found.display()),
-                };
-                say(Grade::Bad, format!("{what}, which is not this clash"), install());
-            }
-            for problem in installed.problems.iter().filter(|problem| !problem.is_users_own()) {
-                say(
-                    Grade::Bad,
-                    format!("{}: {}", file.display(), settings::describe(problem)),
-                    problem_fix(problem),
-                );
-            }
-            if !is_current(dirs) {
-                let what = "agents call another version of clash than this one".to_owned();
-                say(Grade::Note, what, install());
-            }
-            match self_test(&wiring.hook_command) {
-                Ok(()) => say(
-                    Grade::Good,
-                    "the installed hook answers, and blocks what it does not understand".to_owned(),
-                    None,
-                ),
-                Err(what) => say(Grade::Bad, what, install()),
+            Ok(State::Absent) => say(Grade::Note, format!("not installed in {file}"), install()),
+            Ok(State::Present(wrong)) => {
+                present = true;
+                if wrong.is_empty() {
+                    say(Grade::Good, format!("installed in {file}"), None);
+                }
+                for Problem { what, fix } in wrong {
+                    say(Grade::Bad, format!("{file}: {what}"), fix);
+                }
             }
         }
     }
+    if !present {
+        return Ok(findings);
+    }
+    if !is_current(dirs) {
+        let what = "agents call another version of clash than this one".to_owned();
+        say(Grade::Note, what, install());
+    }
+    match self_test(&guard::line(dirs, agent.name, &agent.abilities)) {
+        Ok(()) => say(
+            Grade::Good,
+            "the installed hook answers, and blocks what it does not understand".to_owned(),
+            None,
+        ),
+        Err(what) => say(Grade::Bad, what, install()),
+    }
     let launcher = dirs.shell_launcher();
-    if !launcher.exists() {
+    if agent.abilities.confines == Confines::ShellPrefix && !launcher.exists() {
         say(
             Grade::Bad,
             format!("the launcher {} is missing, so no command can run", launcher.display()),
             install(),
         );
     }
-    if let Some(problem) = crate::agents::claude::hostile_settings(dirs, project) {
+    if let Some(problem) = (agent.hostile)(dirs, project) {
         say(Grade::Bad, problem, Some("remove it from the project's settings".to_owned()));
     }
     Ok(findings)
-}
-
-fn problem_fix(problem: &Problem) -> Option<String> {
-    match problem {
-        Problem::HooksDisabled { .. } => Some("remove `disableAllHooks`".to_owned()),
-        Problem::ForeignPrefix { .. } => {
-            Some("remove `CLAUDE_CODE_SHELL_PREFIX` from `env`".to_owned())
-        }
-        Problem::GroundInEnv { name, .. } => Some(format!("remove `{name}` from `env`")),
-        Problem::MissingEvents(_) | Problem::MissingPrefix => {
-            Some("clash install --agent claude".to_owned())
-        }
-        Problem::Malformed(error) => error.hint().map(str::to_owned),
-    }
 }
 
 /// Runs the installed line the way the client does, with junk: it must block.
