@@ -74,7 +74,7 @@ impl Which {
 }
 
 /// Whether the agent's program is on the search path.
-fn is_here(agent: &Agent) -> bool {
+pub(super) fn is_here(agent: &Agent) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(agent.abilities.program).is_file())
 }
