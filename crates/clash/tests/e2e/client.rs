@@ -181,8 +181,8 @@ impl Here<'_> {
         let mut command = m.command("timeout");
         command.args(["-k", "5", "100"]).arg(&self.program).env("TERM", "dumb");
         if let Some(node) = std::env::var_os("CLASH_TEST_NODE").map(PathBuf::from) {
-            let path = format!("{}:/usr/local/bin:/usr/bin:/bin", node.display());
-            command.env("PATH", path);
+            let dir = node.parent().unwrap().display();
+            command.env("PATH", format!("{dir}:/usr/local/bin:/usr/bin:/bin"));
         }
         (self.client.start)(m, &mut command, &format!("http://127.0.0.1:{port}"));
         let ran = Ran::of(&mut command);
