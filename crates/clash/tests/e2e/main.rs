@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod agents;
 mod claude_client;
 mod client;
 mod codex_client;
