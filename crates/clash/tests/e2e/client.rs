@@ -44,6 +44,20 @@ impl Shows {
         Self::Mcp,
         Self::Web,
     ];
+
+    /// As the column is headed.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::Ask => "ask",
+            Self::Rewrite => "same output and status",
+            Self::FailClosed => "fail closed",
+            Self::Edit => "edit",
+            Self::Mcp => "MCP",
+            Self::Web => "web",
+        }
+    }
 }
 
 /// How one client is started and talked to.

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod abilities;
 mod agents;
 mod claude_client;
 mod client;
