@@ -16,6 +16,7 @@ use clash_sandbox::plan::{Cage, Grant, Refusal, Request, Why, plan};
 
 use crate::agents::claude::{self, shell_prefix};
 use crate::approval::{Approval, ApprovalError};
+use crate::cmd::no_such;
 use crate::decision::{self, DecisionError, Scene};
 use crate::dirs::{Dirs, NoHome, project_of};
 use crate::hook::shell_quoted;
@@ -76,7 +77,10 @@ impl ExecError {
             Self::NoSession => {
                 Some("something switches its hooks off; `clash doctor` says what".to_owned())
             }
-            Self::NoSandbox { known, .. } => Some(format!("known are {}", known.join(", "))),
+            Self::NoSandbox { name, known } => {
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                Some(no_such(name, &known))
+            }
             Self::Launch { error: LaunchError::NotExecutable { .. }, sandbox } => {
                 Some(format!("`clash sandbox show {sandbox}` lists what it may execute"))
             }

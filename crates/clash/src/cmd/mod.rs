@@ -10,6 +10,8 @@ mod sandbox;
 mod show_json;
 mod trust;
 
+pub(crate) use sandbox::no_such;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
