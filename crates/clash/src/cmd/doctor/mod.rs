@@ -5,7 +5,7 @@
 //! looks ([`Scene`]) to what it found. A new check is a file and a line in
 //! [`CHECKS`].
 
-mod claude;
+mod agents;
 mod machine;
 mod policy;
 
@@ -43,7 +43,6 @@ struct Check {
 const CHECKS: &[Check] = &[
     Check { section: "this machine", look: machine::look },
     Check { section: "policy", look: policy::look },
-    Check { section: "claude code", look: claude::look },
 ];
 
 /// How much a finding matters.
@@ -109,7 +108,8 @@ impl Args {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
         let (dirs, project) = project(self.project)?;
         let scene = Scene { dirs, project };
-        let page: Page = CHECKS.iter().map(|check| (check.section, (check.look)(&scene))).collect();
+        let found = CHECKS.iter().map(|check| (check.section, (check.look)(&scene)));
+        let page: Page = found.chain(agents::sections(&scene)).collect();
         let shown = if self.json { out.json(&as_json(&page)) } else { text(out, &page) };
         unless_closed(shown)?;
         Ok(if is_well(&page) { exit::OK } else { exit::FAILED })
