@@ -193,6 +193,16 @@ impl Host {
         Self::quick()
     }
 
+    #[cfg(not(target_os = "linux"))]
+    pub fn afresh(_: &Path) -> Self {
+        Self::quick()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub fn on_record(_: &Path) -> Option<Self> {
+        None
+    }
+
     /// Another host: `no-userns`, `abi=N`, `container` (no namespaces, as under
     /// the usual runtimes) or `root`.
     pub fn simulate(&mut self, what: &str) -> Result<(), UnknownHost> {

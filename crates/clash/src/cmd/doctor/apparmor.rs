@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -15,7 +16,7 @@ use clash_sandbox::host::{Host, Rooms};
 use super::super::unless_closed;
 use crate::dirs::Dirs;
 use crate::exit;
-use crate::replace_file::write_whole;
+use crate::replace_file::replace;
 use crate::ui::{Failure, Out, confirm};
 
 /// Where the system keeps what this is about; the tests have one of their own.
@@ -46,12 +47,11 @@ impl System {
     /// Writes the profile and has it loaded. The same again changes nothing.
     fn install(&self, text: &str) -> Result<(), Failure> {
         let file = self.profile();
-        let cannot = |error: io::Error| {
-            Failure::new(format!("cannot write {}: {error}", file.display()))
-        };
-        if !fs::read_to_string(&file).is_ok_and(|there| there == text) {
-            write_whole(&file, text).map_err(cannot)?;
-        }
+        let cannot =
+            |error: io::Error| Failure::new(format!("cannot write {}: {error}", file.display()));
+        let there = fs::read_to_string(&file).unwrap_or_default();
+        replace(&file, &there, text).map_err(cannot)?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).map_err(cannot)?;
         self.load(Command::new(&self.parser))
     }
 
@@ -107,9 +107,7 @@ fn profile(programs: &[PathBuf]) -> Result<String, Failure> {
     for (number, program) in programs.iter().enumerate() {
         let name = if number == 0 { "clash".to_owned() } else { format!("clash-{number}") };
         let path = attachment(program)?;
-        text.push_str(&format!(
-            "\nprofile {name} {path} flags=(unconfined) {{\n  userns,\n}}\n"
-        ));
+        text.push_str(&format!("\nprofile {name} {path} flags=(unconfined) {{\n  userns,\n}}\n"));
     }
     Ok(text)
 }
@@ -160,8 +158,9 @@ pub(super) fn fix(
         }
     };
     if !system.explains(host) {
-        return Err(Failure::new(format!("rooms cannot be made here: {why}"))
-            .hint("AppArmor is not the reason, so doctor cannot put it right; `clash doctor` says more"));
+        return Err(Failure::new(format!("rooms cannot be made here: {why}")).hint(
+            "AppArmor is not the reason, so doctor cannot put it right; `clash doctor` says more",
+        ));
     }
     let text = profile(programs)?;
     let file = system.profile();
@@ -200,7 +199,6 @@ fn explain(out: &mut Out, why: &str, file: &Path, text: &str) -> io::Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     fn system(restricted: &str, parser: &str) -> (tempfile::TempDir, System) {
         let dir = tempfile::tempdir().unwrap();

@@ -6,6 +6,8 @@ mod plan;
 mod test;
 mod trial;
 
+pub(super) use check::{Planned, plan_all};
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -156,7 +158,7 @@ impl Args {
     }
 }
 
-fn sandboxes(policy: &Policy) -> Result<Vec<Sandbox>, Failure> {
+pub(super) fn sandboxes(policy: &Policy) -> Result<Vec<Sandbox>, Failure> {
     let mut known = Vec::new();
     for sandbox in policy.sandboxes()? {
         known.push(sandbox.to_sandbox()?);
