@@ -420,7 +420,9 @@ impl Room {
             sandbox: sandbox.name.clone(),
             refusal: Box::new(refusal),
         })?;
-        let (env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
+        let (mut env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
+        env.retain(|(name, _)| name != env::CLASH_SANDBOX);
+        env.push((env::CLASH_SANDBOX.into(), sandbox.name.clone().into()));
         self.trace(trace::Event::Launch, what, None, Some(&sandbox.name))?;
         let command =
             launch::Command { program: program.to_owned(), args: args.to_vec(), env, cwd: None };

@@ -1,6 +1,7 @@
 //! What this process runs inside of: a container, a Landlock domain, a cgroup.
 
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 
 use super::attempts::{self, Domain};
@@ -56,7 +57,8 @@ fn delegated(within: &str) -> Result<(), String> {
     let trial = own.join(format!("clash-probe-{}", std::process::id()));
     fs::create_dir(&trial)
         .map_err(|error| format!("cannot make one in `{}`: {error}", own.display()))?;
-    let limited = fs::write(trial.join("pids.max"), "1").map_err(|error| match error.kind() {
+    let limit = || fs::File::options().write(true).open(trial.join("pids.max"))?.write_all(b"1");
+    let limited = limit().map_err(|error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             format!("`{}` does not pass on the pids controller", own.display())
         }

@@ -14,7 +14,7 @@ use crate::dirs::Dirs;
 use crate::policy::Policy;
 use crate::trace::{self, Event, Record};
 use crate::ui::{Failure, Out, Tone, time};
-use crate::{exit, say};
+use crate::{env, exit, say};
 
 /// Which policies hold, what happens where they say nothing, whether agents are
 /// wired and their commands confined, what this machine can enforce, and the last
@@ -216,8 +216,10 @@ fn machine(host: &Host) -> String {
             text.push_str(&format!(", {word}"));
         }
     }
-    if host.around.landlock == Some(true) {
-        text.push_str(", inside another sandbox");
+    match (env::inside_clash(), host.around.landlock) {
+        (Some(sandbox), _) => text.push_str(&format!(", inside clash's sandbox {sandbox}")),
+        (None, Some(true)) => text.push_str(", inside another sandbox"),
+        (None, _) => {}
     }
     text
 }
@@ -237,6 +239,7 @@ fn machine_json(host: &Host) -> Value {
         "rooms": rooms, "notify": facility(&host.notify), "overlay": facility(&host.overlay),
         "cgroup": facility(&host.cgroup.delegated), "reflink": facility(&host.reflink),
         "container": host.around.container, "landlock_domain": host.around.landlock,
+        "inside_clash": env::inside_clash(),
     })
 }
 

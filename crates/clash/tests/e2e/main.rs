@@ -9,6 +9,7 @@
 
 mod claude_client;
 mod docs;
+mod doctor;
 mod enforce;
 mod exec;
 mod explain;
@@ -20,7 +21,9 @@ mod policy_cache;
 mod policy_edit;
 mod probes;
 mod push_forms;
+mod sandboxes;
 mod shell;
+mod status;
 mod support;
 mod trace;
 mod trust;

@@ -1,10 +1,11 @@
 //! What this machine can enforce.
 
-use clash_sandbox::host::Rooms;
+use clash_sandbox::host::{Facility, Rooms};
 use clash_sandbox::probe::{Item, Outcome, probe};
 
 use super::apparmor::System;
 use super::{Finding, Scene};
+use crate::env;
 
 /// What every sandbox stands on; the rest is for some.
 const NEEDED: &[&str] = &["landlock", "seccomp filter"];
@@ -26,7 +27,20 @@ pub(super) fn look(scene: &Scene) -> Vec<Finding> {
     };
     let mut findings = vec![kernel(), tier(&scene.host.rooms)];
     findings.extend(probe().items.into_iter().map(finding));
+    findings.push(reflink(&scene.host.reflink));
+    findings.extend(env::inside_clash().map(|sandbox| {
+        let what = format!("this runs inside clash, in sandbox {sandbox}");
+        Finding::note(what).fix("run it in a terminal of your own".to_owned())
+    }));
     findings
+}
+
+fn reflink(found: &Facility) -> Finding {
+    let what = "reflink: copies of what is about to change cost no space";
+    match found {
+        Facility::Works => Finding::good(what),
+        Facility::Missing { why } => Finding::note(format!("{what} ({why})")),
+    }
 }
 
 fn kernel() -> Finding {

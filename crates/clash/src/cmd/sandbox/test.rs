@@ -14,6 +14,7 @@ use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use clap::Subcommand;
 use clash_policy::judge::judge;
@@ -156,6 +157,13 @@ struct Bench<'a> {
 /// Scratch directories are hidden, and nobody else's.
 const SCRATCH: &str = ".clash-test-";
 
+fn is_scratch(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(SCRATCH))
+}
+
+/// Nobody has to look through a whole directory to find a file in it.
+const ENOUGH: usize = 1000;
+
 impl<'a> Bench<'a> {
     fn new(dirs: &Dirs, project: &Path, sandbox: &'a Sandbox) -> Result<Self, Failure> {
         let disk = Disk::default();
@@ -207,33 +215,25 @@ impl<'a> Bench<'a> {
     fn rules(&mut self) -> Result<(), Failure> {
         let mut seen: Vec<PathBuf> = Vec::new();
         for rule in &self.sandbox.fs {
-            let Ok(written) = self.places.expand(rule.pattern.fixed()) else { continue };
-            let path = self.disk.real(&written);
+            let Some(path) = self.fixed(&rule.pattern).filter(|path| path.exists()) else {
+                continue;
+            };
             if seen.contains(&path) {
                 continue;
             }
             seen.push(path.clone());
             let name = path.display();
-            let directory = path.is_dir();
             let pattern =
                 !matches!(rule.pattern, PathPattern::Subpath { .. } | PathPattern::Literal(_));
-            if !path.exists() {
-                continue;
-            }
-            self.file(format!("read {name}"), Act::Read(path.clone()), &path, Caps::READ)?;
-            if !directory {
-                self.file(
-                    format!("open {name} to write"),
-                    Act::Open(path.clone()),
-                    &path,
-                    Caps::WRITE,
-                )?;
-                continue;
-            }
-            if rule.effect == Effect::Allow || pattern {
-                self.scratch(&path, &rule.pattern)?;
-            } else {
+            if path.is_dir() && (rule.effect == Effect::Allow || pattern) {
+                self.look(&path)?;
+                self.scratch(&path)?;
+            } else if path.is_dir() {
                 self.stray(&path)?;
+            } else {
+                let (read, open) = (Act::Read(path.clone()), Act::Open(path.clone()));
+                self.file(format!("read {name}"), read, &path, Caps::READ)?;
+                self.file(format!("open {name} to write"), open, &path, Caps::WRITE)?;
             }
         }
         // What lies beside a grant is the easiest mistake to make.
@@ -245,6 +245,25 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
+    /// Where a pattern begins on this disk.
+    fn fixed(&self, pattern: &PathPattern) -> Option<PathBuf> {
+        Some(self.disk.real(&self.places.expand(pattern.fixed()).ok()?))
+    }
+
+    /// Names that the sandbox's patterns below a directory are about.
+    fn names_below(&self, dir: &Path) -> Vec<String> {
+        let mut names = Vec::new();
+        for rule in &self.sandbox.fs {
+            let PathPattern::Glob { pattern, .. } = &rule.pattern else { continue };
+            let above = self.fixed(&rule.pattern).is_some_and(|fixed| is_below(dir, &fixed));
+            let name = pattern.rsplit('/').next().unwrap_or_default().replace(['*', '?'], "x");
+            if above && !name.is_empty() && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
     /// Whether a directory is one where a test may make a file: the user's own.
     fn is_users(&self, path: &Path) -> bool {
         [&self.places.project, &self.places.home, &self.places.tmp]
@@ -253,7 +272,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Tries every right in a directory made for it.
-    fn scratch(&mut self, path: &Path, pattern: &PathPattern) -> Result<(), Failure> {
+    fn scratch(&mut self, path: &Path) -> Result<(), Failure> {
         let dir = path.join(format!("{SCRATCH}{}", std::process::id()));
         if !self.is_users(path) || dir.exists() || !self.make(&dir)? {
             return Ok(());
@@ -288,15 +307,10 @@ impl<'a> Bench<'a> {
             &run,
             Caps::EXECUTE.union(Caps::READ),
         )?;
-        if let PathPattern::Glob { pattern, .. } = pattern {
-            let name = pattern.rsplit('/').next().unwrap_or_default().replace(['*', '?'], "x");
+        for name in self.names_below(&dir) {
             let named = dir.join(&name);
-            self.file(
-                format!("create {name} in {at}"),
-                Act::Create(named.clone()),
-                &named,
-                Caps::CREATE,
-            )?;
+            let act = Act::Create(named.clone());
+            self.file(format!("create {name} in {at}"), act, &named, Caps::CREATE)?;
         }
         Ok(())
     }
@@ -322,11 +336,10 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Tries to read something of a path. A room may have an empty directory of its
-    /// own under the same name, so of a directory it is a file that counts.
+    /// Tries to read something of a path. A room may have a directory of its own
+    /// under the same name, so of a directory it is a file in it that counts.
     fn look(&mut self, path: &Path) -> Result<(), Failure> {
-        let inside = || fs::read_dir(path).ok()?.flatten().find(|entry| entry.path().is_file());
-        let file = if path.is_dir() { inside().map(|entry| entry.path()) } else { None };
+        let file = if path.is_dir() { self.file_in(path)? } else { None };
         let (what, path) = match &file {
             Some(file) => (format!("read a file in {}", path.display()), file.as_path()),
             None => (format!("read {}", path.display()), path),
@@ -338,15 +351,24 @@ impl<'a> Bench<'a> {
         self.file(what, act, path, Caps::READ)
     }
 
+    /// A file that lies in a directory, if need be one made for it.
+    fn file_in(&mut self, dir: &Path) -> Result<Option<PathBuf>, Failure> {
+        let there = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+        let hidden = |path: &Path| {
+            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+        };
+        let found = there.take(ENOUGH).filter(|path| path.is_file() && !hidden(path)).min();
+        if found.is_some() || !self.is_users(dir) {
+            return Ok(found);
+        }
+        let canary = dir.join(format!("{SCRATCH}{}-c", std::process::id()));
+        self.leave(&canary)?;
+        Ok(fs::write(&canary, "text").is_ok().then_some(canary))
+    }
+
     /// What is nobody's business: credentials, clash's own files, the agents'.
     fn around(&mut self, dirs: &Dirs) -> Result<(), Failure> {
         let home = self.places.home.clone();
-        let canary = home.join(format!("{SCRATCH}{}-c", std::process::id()));
-        self.leave(&canary)?;
-        if fs::write(&canary, "text").is_ok() {
-            let what = format!("read a file in {}", home.display());
-            self.file(what, Act::Read(canary.clone()), &canary, Caps::READ)?;
-        }
         self.stray(&home)?;
         for path in SECRETS.iter().map(|name| home.join(name)).filter(|path| path.exists()) {
             self.look(&path)?;
@@ -506,7 +528,9 @@ fn on_disk(seen: Seen) -> Seen {
 impl Drop for Bench<'_> {
     fn drop(&mut self) {
         if let Some(mut tidier) = self.tidier.take() {
-            drop(tidier.stdin.take());
+            if let Some(mut stdin) = tidier.stdin.take() {
+                let _ = writeln!(stdin, "{DONE}");
+            }
             let _ = tidier.wait();
         }
     }
@@ -560,17 +584,26 @@ fn enter(dirs: &Dirs, project: &Path, name: &str) -> Failure {
     }
 }
 
-/// Waits until nobody can name anything any more, and removes what was named.
+/// The last line of who names what is to be removed, if it came to its end.
+const DONE: &str = "done";
+
+/// Waits until nobody can name anything any more, and removes what was named. If
+/// the one who named it was killed, a trial may still be going on.
 fn tidy() -> Result<u8, Failure> {
     let mut named = String::new();
     io::stdin().read_to_string(&mut named)?;
-    for line in named.lines() {
-        let Ok(path) = serde_json::from_str::<PathBuf>(line) else { continue };
-        let own = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(SCRATCH));
-        if !own {
-            continue;
+    let paths: Vec<PathBuf> =
+        named.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let rounds = if named.lines().last() == Some(DONE) { 1 } else { ROUNDS };
+    for round in 0..rounds {
+        if round > 0 {
+            std::thread::sleep(Duration::from_millis(100));
         }
-        let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        for path in paths.iter().filter(|path| is_scratch(path)) {
+            let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        }
     }
     Ok(exit::OK)
 }
+
+const ROUNDS: usize = 50;
