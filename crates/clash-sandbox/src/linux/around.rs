@@ -4,8 +4,10 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::attempts::{self, Domain};
+use super::attempts::{self, Domain, missing, works};
+use super::caps;
 use crate::host::{Around, Cgroup, Facility};
+use crate::probe::Item;
 
 pub(crate) fn look() -> Around {
     let landlock = match attempts::domain() {
@@ -78,6 +80,81 @@ fn cgroup_root() -> Result<PathBuf, String> {
         kind.starts_with("cgroup2 ").then(|| place.split(' ').nth(4)).flatten()
     });
     mounted.map(PathBuf::from).ok_or_else(|| "no cgroups of version 2 are mounted".to_owned())
+}
+
+/// The same in words.
+pub(crate) fn items() -> [Item; 5] {
+    [cgroup_item(), not_in_container(), not_in_landlock(), no_new_privs(), root()]
+}
+
+fn cgroup_item() -> Item {
+    let name = "cgroup delegation";
+    let purpose = "memory and process limits of a whole room";
+    match cgroup().delegated {
+        Facility::Works => works(name, purpose),
+        Facility::Missing { why } => {
+            let hint = "start the agent with `systemd-run --user --scope -p Delegate=yes`";
+            missing(name, why, Some(hint), purpose)
+        }
+    }
+}
+
+fn not_in_container() -> Item {
+    let name = "not in a container";
+    match container() {
+        Some(mark) => missing(
+            name,
+            mark,
+            Some("the container's own limits decide what works; see the lines above"),
+            "more may be forbidden than on the machine itself",
+        ),
+        None => works(name, "no container runtime left its mark"),
+    }
+}
+
+fn not_in_landlock() -> Item {
+    let name = "not in a Landlock domain";
+    let detail = "a sandbox inside a sandbox works, only mounts do not";
+    match attempts::domain() {
+        Domain::Outside => works(name, detail),
+        Domain::Inside => missing(
+            name,
+            "mounts are denied in a namespace of our own",
+            Some("start the agent outside other sandboxes for the namespaced tier"),
+            detail,
+        ),
+        Domain::Unknown => {
+            missing(name, "cannot be told without user namespaces and mounts", None, detail)
+        }
+    }
+}
+
+fn no_new_privs() -> Item {
+    let name = "no_new_privs unset";
+    match rustix::thread::no_new_privs() {
+        Ok(false) => works(name, "set-user-id programs work outside sandboxes"),
+        Ok(true) => missing(
+            name,
+            "already set when clash started",
+            None,
+            "an outer sandbox or service manager set it; sandboxes work all the same",
+        ),
+        Err(error) => missing(name, error.to_string(), None, ""),
+    }
+}
+
+fn root() -> Item {
+    let name = "plain user";
+    if !rustix::process::geteuid().is_root() {
+        return works(name, "no capabilities to drop");
+    }
+    let held = caps::count().map_or_else(|e| e.to_string(), |n| format!("{n} capabilities"));
+    missing(
+        name,
+        "running as root",
+        Some("run agents as a plain user where possible"),
+        format!("{held}; sandboxes keep CAP_DAC_OVERRIDE only"),
+    )
 }
 
 #[cfg(test)]

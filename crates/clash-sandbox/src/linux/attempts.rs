@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use super::bpf::{self, Insn};
 use super::mounts::View;
 use super::sys::{self, Fork};
-use super::{around, caps, seccomp};
+use super::{around, seccomp};
 use crate::host::{Facility, Rooms};
 use crate::launch::LaunchError;
 use crate::plan::LANDLOCK_ABI_NEEDED;
@@ -140,22 +140,16 @@ const ATTEMPTS: &[Attempt] = &[
 pub(crate) fn all() -> Vec<Item> {
     let mut items = vec![landlock()];
     items.extend(ATTEMPTS.iter().map(attempt));
-    items.extend([
-        room_item(),
-        cgroup_item(),
-        not_in_container(),
-        not_in_landlock(),
-        no_new_privs(),
-        root(),
-    ]);
+    items.push(room_item());
+    items.extend(around::items());
     items
 }
 
-fn works(name: &'static str, detail: impl Into<String>) -> Item {
+pub(super) fn works(name: &'static str, detail: impl Into<String>) -> Item {
     Item { name, outcome: Outcome::Works, detail: detail.into() }
 }
 
-fn missing(
+pub(super) fn missing(
     name: &'static str,
     what: impl Into<String>,
     hint: Option<&str>,
@@ -519,31 +513,6 @@ impl Map {
     }
 }
 
-fn cgroup_item() -> Item {
-    let name = "cgroup delegation";
-    let purpose = "memory and process limits of a whole room";
-    match around::cgroup().delegated {
-        Facility::Works => works(name, purpose),
-        Facility::Missing { why } => {
-            let hint = "start the agent with `systemd-run --user --scope -p Delegate=yes`";
-            missing(name, why, Some(hint), purpose)
-        }
-    }
-}
-
-fn not_in_container() -> Item {
-    let name = "not in a container";
-    match around::container() {
-        Some(mark) => missing(
-            name,
-            mark,
-            Some("the container's own limits decide what works; see the lines above"),
-            "more may be forbidden than on the machine itself",
-        ),
-        None => works(name, "no container runtime left its mark"),
-    }
-}
-
 /// Whether this process is in a Landlock domain already.
 pub(crate) enum Domain {
     Inside,
@@ -560,49 +529,4 @@ pub(crate) fn domain() -> Domain {
         Ok(Err(Failed { step: 5, errno })) if errno == libc::EPERM => Domain::Inside,
         _ => Domain::Unknown,
     }
-}
-
-fn not_in_landlock() -> Item {
-    let name = "not in a Landlock domain";
-    let detail = "a sandbox inside a sandbox works, only mounts do not";
-    match domain() {
-        Domain::Outside => works(name, detail),
-        Domain::Inside => missing(
-            name,
-            "mounts are denied in a namespace of our own",
-            Some("start the agent outside other sandboxes for the namespaced tier"),
-            detail,
-        ),
-        Domain::Unknown => {
-            missing(name, "cannot be told without user namespaces and mounts", None, detail)
-        }
-    }
-}
-
-fn no_new_privs() -> Item {
-    let name = "no_new_privs unset";
-    match rustix::thread::no_new_privs() {
-        Ok(false) => works(name, "set-user-id programs work outside sandboxes"),
-        Ok(true) => missing(
-            name,
-            "already set when clash started",
-            None,
-            "an outer sandbox or service manager set it; sandboxes work all the same",
-        ),
-        Err(error) => missing(name, error.to_string(), None, ""),
-    }
-}
-
-fn root() -> Item {
-    let name = "plain user";
-    if !rustix::process::geteuid().is_root() {
-        return works(name, "no capabilities to drop");
-    }
-    let held = caps::count().map_or_else(|e| e.to_string(), |n| format!("{n} capabilities"));
-    missing(
-        name,
-        "running as root",
-        Some("run agents as a plain user where possible"),
-        format!("{held}; sandboxes keep CAP_DAC_OVERRIDE only"),
-    )
 }

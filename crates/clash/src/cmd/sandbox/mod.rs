@@ -1,10 +1,12 @@
 //! `clash sandbox`: run a command in a named sandbox, look at sandboxes, and see
 //! whether this machine holds them.
 
+mod act;
 mod check;
+mod parts;
 mod plan;
 mod test;
-mod trial;
+mod trials;
 
 pub(super) use check::{Planned, plan_all};
 
@@ -94,7 +96,7 @@ enum What {
     #[command(hide = true)]
     Part {
         #[command(subcommand)]
-        part: test::Part,
+        part: parts::Part,
     },
 }
 
@@ -153,7 +155,7 @@ impl Args {
                 let known = known()?;
                 test::run(out, &dirs, &project, find(&known, &name)?, json)
             }
-            What::Part { part } => part.run(dirs, &project),
+            What::Part { part } => part.run(&dirs, &project),
         }
     }
 }
