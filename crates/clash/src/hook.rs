@@ -23,7 +23,7 @@ use crate::policy::Policy;
 use crate::session::{Session, SessionError};
 use crate::shell_quoted::shell_quoted;
 use crate::trace::{self, Record, TraceError};
-use crate::{env, exit, say, watch};
+use crate::{env, exit, say, tell, watch};
 
 /// No agent sends more; what does is not looked at.
 const MAX_INPUT: u64 = 1 << 20;
@@ -270,11 +270,22 @@ impl Call<'_> {
         }
         let own = std::env::current_exe().map_err(HookError::OwnPath)?;
         let Some((wrapped, inner)) = Wrapped::read(script, &own) else { return Ok(None) };
-        let known = wrapped.session == self.session.id
-            && Approval::is_for(self.session, wrapped.slip, &inner);
-        Ok(known.then(|| Answer::Allow {
-            reason: "clash: it runs in its sandbox".to_owned(),
-            updated_input: None,
+        if wrapped.session != self.session.id {
+            return Ok(None);
+        }
+        let Some(slip) = Approval::look(self.session, wrapped.slip, &inner) else {
+            return Ok(None);
+        };
+        Ok(Some(if slip.asked {
+            let reason = format!(
+                "clash: `{}` needs your approval, to run in sandbox {}",
+                say::brief(&inner),
+                slip.sandbox
+            );
+            Answer::Ask { reason, updated_input: None }
+        } else {
+            let reason = format!("clash: it runs in sandbox {}", slip.sandbox);
+            Answer::Allow { reason, updated_input: None }
         }))
     }
 
@@ -352,10 +363,32 @@ impl Call<'_> {
         let Ok(Some(Action { input: Input::Script(script), .. })) = action else {
             return Ok(Answer::Silent);
         };
-        let Some(text) = self.alarm(&script)? else { return Ok(Answer::Silent) };
+        let Some(text) = self.alarm(&script)? else {
+            return Ok(self.blocked(&script).map_or(Answer::Silent, Answer::Context));
+        };
         let alarm = Record { reason: Some(text.clone()), ..self.about(trace::Event::Alarm) };
         alarm.append(self.session)?;
         Ok(Answer::Note(text))
+    }
+
+    /// What the sandbox kept from a command, for the model. It is only a help:
+    /// whatever goes wrong here leaves it unsaid.
+    fn blocked(&self, ran: &str) -> Option<String> {
+        let failed = self.message.error.as_deref().unwrap_or_default();
+        let output = format!("{}\n{failed}", self.message.output);
+        if !tell::is_suspicious(&output) {
+            return None;
+        }
+        let own = std::env::current_exe().ok()?;
+        let inner = Wrapped::read(ran, &own).map(|(_, inner)| inner);
+        let action =
+            Action::script(self.agent.name, &self.message.mode, inner.as_deref().unwrap_or(ran));
+        let sandbox = self.decide(&action).ok()?.sandbox?;
+        let (project, cwd) = (&self.session.project, Path::new(&self.message.cwd));
+        let place = tell::Place { dirs: self.dirs, project, cwd, sandbox: &sandbox };
+        let policy = Policy::load(self.dirs, project, Some(&self.session.dir)).ok()?;
+        let on = policy.ir().layers().find_map(|layer| layer.ok()?.on_sandbox_violation().ok()?);
+        tell::after_command(&place, &output, on)
     }
 
     /// What the user has to know after a command, if anything.
@@ -409,7 +442,9 @@ impl Call<'_> {
         record.append(self.session)?;
         watch::remember(self.dirs, self.session);
         Ok(match Policy::load(self.dirs, &self.session.project, Some(&self.session.dir)) {
-            Ok(_) => Answer::Silent,
+            Ok(policy) => {
+                tell::at_start(&policy, self.agent).map_or(Answer::Silent, Answer::Context)
+            }
             Err(error) => Answer::Note(format!("clash: every action is denied: {error}")),
         })
     }

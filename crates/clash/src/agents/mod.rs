@@ -10,9 +10,14 @@
 pub(crate) mod attended;
 pub(crate) mod claude;
 pub(crate) mod claude_like;
+pub(crate) mod codex;
+mod droid;
+mod gemini;
 pub(crate) mod guard;
 pub(crate) mod hook_entries;
 mod json_edit;
+mod patch;
+mod qwen;
 pub(crate) mod wired;
 
 use std::path::{Path, PathBuf};
@@ -25,7 +30,8 @@ use crate::tool_input::{From, ToolError};
 use wired::{Scope, Wired};
 
 /// Every agent clash knows.
-pub(crate) static AGENTS: &[&Agent] = &[&claude::AGENT];
+pub(crate) static AGENTS: &[&Agent] =
+    &[&claude::AGENT, &codex::AGENT, &gemini::AGENT, &qwen::AGENT, &droid::AGENT];
 
 /// The agent of this name, as in `clash hook NAME`.
 pub(crate) fn named(name: &str) -> Option<&'static Agent> {

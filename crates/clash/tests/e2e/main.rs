@@ -7,12 +7,18 @@
     reason = "a test fails by panicking"
 )]
 
+mod abilities;
+mod agents;
 mod claude_client;
+mod client;
+mod codex_client;
 mod docs;
 mod doctor;
+mod droid_client;
 mod enforce;
 mod exec;
 mod explain;
+mod gemini_client;
 mod hook;
 mod install;
 mod never_widen;
@@ -21,6 +27,7 @@ mod policy_cache;
 mod policy_edit;
 mod probes;
 mod push_forms;
+mod qwen_client;
 mod sandboxes;
 mod shell;
 mod status;
