@@ -153,8 +153,8 @@ impl Host {
         Self { rooms: Rooms::Impossible { why: "not Linux".to_owned() }, ..Self::bare() }
     }
 
-    /// As [`Host::quick`], with what is costly to try kept in `file`, which must
-    /// be out of reach of every sandbox. A file that cannot be read or written
+    /// As [`Host::quick`], with what is costly to try kept in `file`, whose
+    /// directory is made for the owner alone and must be out of reach of every sandbox. A file that cannot be read or written
     /// only costs time.
     #[cfg(target_os = "linux")]
     pub fn remembered(file: &Path) -> Self {
@@ -170,7 +170,10 @@ impl Host {
     #[cfg(target_os = "linux")]
     pub fn afresh(file: &Path) -> Self {
         use crate::linux::{attempts, sys};
+        use std::os::unix::fs::DirBuilderExt;
         let directory = file.parent().unwrap_or(Path::new("/"));
+        // Without the directory it is found out every time.
+        let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
         let host = Self {
             reflink: attempts::reflink(directory),
             landlock_errata: sys::landlock_errata().unwrap_or(0),

@@ -69,12 +69,7 @@ impl Dirs {
 
     /// What this machine can enforce, found out once per boot.
     pub(crate) fn host(&self) -> Host {
-        let file = self.host_record();
-        if !file.exists() {
-            // Without the directory it is found out every time.
-            let _ = create_private(&self.state);
-        }
-        Host::remembered(&file)
+        Host::remembered(&self.host_record())
     }
 
     /// The program in front of the agent's shell.

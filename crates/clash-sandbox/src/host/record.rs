@@ -5,11 +5,12 @@
 //! line is word for word the present [`key`] and every line of it is understood;
 //! anything else is as if it were not there. Replaced as a whole, never changed.
 
+use std::ffi::CStr;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, stat};
 
 use super::{Around, Cgroup, Facility, Host, Rooms};
 
@@ -20,29 +21,37 @@ const FORMAT: &str = "clash host 2";
 const KEPT: usize = 4;
 
 /// Nobody writes more than this; what is longer is not ours.
-const LONGEST: u64 = 16 * 1024;
+const LONGEST: usize = 16 * 1024;
 
 /// Everything on which the answers depend, on one line: the boot, the user, the
 /// namespaces, what an outer sandbox has done to this process, what confines it
 /// and which program it is.
 pub(super) fn key() -> Option<String> {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    let inode = |name| fs::metadata(name).map(|meta| meta.ino()).ok();
-    let (user, mount) = (inode("/proc/self/ns/user")?, inode("/proc/self/ns/mnt")?);
+    let mut buffer = [0; 512];
+    let boot = line_of(c"/proc/sys/kernel/random/boot_id", &mut buffer)?.to_owned();
+    let (user, mount) = (stat("/proc/self/ns/user").ok()?, stat("/proc/self/ns/mnt").ok()?);
+    let (user, mount) = (user.st_ino, mount.st_ino);
     let filtered = rustix::thread::secure_computing_mode().ok()?;
     let no_new_privs = rustix::thread::no_new_privs().ok()?;
     let uid = rustix::process::geteuid().as_raw();
     // Without such a security module the kernel has nothing to read here.
-    let confined = fs::read_to_string("/proc/self/attr/current").unwrap_or_default();
-    let confined = confined.trim_end_matches(['\0', '\n']).escape_default();
-    let own = fs::metadata("/proc/self/exe").ok()?;
-    let (device, file, size, time) = (own.dev(), own.ino(), own.size(), own.mtime_nsec());
-    let seconds = own.mtime();
+    let confined = line_of(c"/proc/self/attr/current", &mut buffer).unwrap_or_default();
+    let confined = confined.escape_default();
+    let own = stat("/proc/self/exe").ok()?;
+    let (device, file, size) = (own.st_dev, own.st_ino, own.st_size);
+    let (seconds, time) = (own.st_mtime, own.st_mtime_nsec);
     Some(format!(
-        "{} user {uid} in {user}/{mount} {filtered:?} {no_new_privs} by {confined} \
-         program {device}/{file}/{size}/{seconds}.{time}",
-        boot.trim()
+        "{boot} user {uid} in {user}/{mount} {filtered:?} {no_new_privs} by {confined} \
+         program {device}/{file}/{size}/{seconds}.{time}"
     ))
+}
+
+/// The one line of a file of the kernel's, in one read.
+fn line_of<'a>(file: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
+    let fd = openat(CWD, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let length = rustix::io::read(&fd, &mut *buffer).ok()?;
+    let text = std::str::from_utf8(buffer.get(..length)?).ok()?;
+    Some(text.trim_end_matches(['\0', '\n']))
 }
 
 pub(super) fn read(file: &Path, key: &str) -> Option<Host> {
@@ -70,15 +79,20 @@ pub(super) fn write(file: &Path, key: &str, host: &Host) {
 
 /// The file, if it is the user's own.
 fn text(file: &Path) -> Option<String> {
-    let mut open = fs::File::open(file).ok()?;
-    let meta = open.metadata().ok()?;
-    let own = meta.uid() == rustix::process::geteuid().as_raw();
-    if !own || !meta.is_file() || meta.len() > LONGEST {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let fd = openat(CWD, file, flags, Mode::empty()).ok()?;
+    let meta = fstat(&fd).ok()?;
+    let own = meta.st_uid == rustix::process::geteuid().as_raw();
+    let plain = FileType::from_raw_mode(meta.st_mode) == FileType::RegularFile;
+    let length = usize::try_from(meta.st_size).ok().filter(|length| *length <= LONGEST)?;
+    if !own || !plain {
         return None;
     }
-    let mut text = String::new();
-    open.read_to_string(&mut text).ok()?;
-    Some(text)
+    let mut bytes = vec![0; length];
+    // It is replaced and never changed, so there is no more of it than that.
+    let read = rustix::io::read(&fd, &mut bytes).ok()?;
+    bytes.truncate(read);
+    String::from_utf8(bytes).ok()
 }
 
 fn show(key: &str, host: &Host) -> String {
@@ -165,6 +179,7 @@ fn facility(text: &str) -> Option<Facility> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::os::unix::fs::MetadataExt;
 
     fn dir() -> (tempfile::TempDir, std::path::PathBuf) {
         let dir = tempfile::tempdir().unwrap();

@@ -18,7 +18,7 @@ use clash_sandbox::host::Host;
 use serde_json::{Value, json};
 
 use super::{project, unless_closed};
-use crate::dirs::{Dirs, create_private};
+use crate::dirs::Dirs;
 use crate::exit;
 use crate::ui::{Failure, Out, Tone};
 
@@ -131,7 +131,6 @@ impl Args {
         let (dirs, project) = project(self.project)?;
         let record = dirs.host_record();
         let recorded = Host::on_record(&record);
-        let _ = create_private(&dirs.state);
         let host = Host::afresh(&record);
         if self.fix {
             let how = apparmor::How { dry_run: self.dry_run, yes: self.yes };
