@@ -52,20 +52,37 @@ struct Attempt {
     name: &'static str,
     purpose: &'static str,
     steps: &'static [&'static str],
-    hint: &'static str,
+    /// How to get it, and from which step on that helps. What takes a namespace
+    /// that cannot be had is said about rooms.
+    hint: Option<(u8, &'static str)>,
     run: fn() -> Result<(), Failed>,
 }
 
-const USERNS_HINT: &str = "allow unprivileged user namespaces: an AppArmor profile with \
-     `userns,` for clash on Ubuntu, `sysctl user.max_user_namespaces` or \
-     `kernel.unprivileged_userns_clone` elsewhere, or the container's security options";
+/// What stands in the way of a room, by how it failed.
+fn room_hint(step: u8, errno: i32) -> &'static str {
+    match (step, errno) {
+        (0, libc::ENOSPC) => {
+            "raise `sysctl user.max_user_namespaces`, or ask who set it to so little"
+        }
+        (0, libc::EPERM | libc::EACCES) => {
+            "let this user make user namespaces: the container's security options, or \
+             `sysctl kernel.unprivileged_userns_clone=1`"
+        }
+        (0, libc::ENOSYS | libc::EINVAL) => "use a kernel with user namespaces",
+        (_, libc::EPERM | libc::EACCES) => {
+            "a security module or an outer sandbox takes the rights of a new user namespace \
+             away; on Ubuntu `clash doctor --fix` puts that right"
+        }
+        _ => "look into the kernel's log",
+    }
+}
 
 const ATTEMPTS: &[Attempt] = &[
     Attempt {
         name: "seccomp filter",
         purpose: "network and kernel surface rules of every sandbox",
         steps: &["no_new_privs", "assemble the filter", "install the filter", "use it"],
-        hint: "let the container runtime permit the seccomp system call",
+        hint: Some((0, "let the container runtime permit the seccomp system call")),
         run: seccomp_filter,
     },
     Attempt {
@@ -78,14 +95,17 @@ const ATTEMPTS: &[Attempt] = &[
             "answer with a descriptor",
             "have the answer used",
         ],
-        hint: "an outer sandbox with its own listener (one is allowed per process) blocks this",
+        hint: Some((
+            0,
+            "an outer sandbox with its own listener (one is allowed per process) blocks this",
+        )),
         run: seccomp_listener,
     },
     Attempt {
         name: "user namespace",
         purpose: "the namespaced tier",
         steps: &["unshare(NEWUSER)", "write setgroups", "write uid_map", "write gid_map"],
-        hint: USERNS_HINT,
+        hint: None,
         run: user_namespace,
     },
     Attempt {
@@ -100,7 +120,7 @@ const ATTEMPTS: &[Attempt] = &[
             "make mounts private",
             "mount a tmpfs",
         ],
-        hint: USERNS_HINT,
+        hint: None,
         run: mount_namespace,
     },
     Attempt {
@@ -117,7 +137,7 @@ const ATTEMPTS: &[Attempt] = &[
             "make directories",
             "mount overlay with userxattr",
         ],
-        hint: "needs Linux 5.11 with overlayfs as a module or built in",
+        hint: Some((8, "needs Linux 5.11 with overlayfs as a module or built in")),
         run: overlay_mount,
     },
     Attempt {
@@ -132,7 +152,7 @@ const ATTEMPTS: &[Attempt] = &[
             "fork into it",
             "be process 1 there",
         ],
-        hint: USERNS_HINT,
+        hint: None,
         run: pid_namespace,
     },
 ];
@@ -203,14 +223,16 @@ fn landlock_domain() -> Result<(), Failed> {
 
 fn attempt(attempt: &Attempt) -> Item {
     let name = attempt.name;
+    let hint_at = |step: u8| attempt.hint.filter(|(from, _)| *from <= step).map(|(_, hint)| hint);
     match in_child(attempt.run) {
         Ok(Ok(())) => works(name, attempt.purpose),
         Ok(Err(Failed { step, errno })) => {
+            let hint = hint_at(step);
             let step = attempt.steps.get(usize::from(step)).copied().unwrap_or("unknown step");
             let what = format!("{step}: {}", io::Error::from_raw_os_error(errno));
-            missing(name, what, Some(attempt.hint), attempt.purpose)
+            missing(name, what, hint, attempt.purpose)
         }
-        Err(what) => missing(name, what, Some(attempt.hint), attempt.purpose),
+        Err(what) => missing(name, what, hint_at(0), attempt.purpose),
     }
 }
 
@@ -379,7 +401,11 @@ fn room_item() -> Item {
     match rooms() {
         Rooms::Unprivileged => works(name, format!("{purpose}; in a user namespace")),
         Rooms::Root => works(name, format!("{purpose}; made by root")),
-        Rooms::Impossible { why } => missing(name, why, Some(USERNS_HINT), purpose),
+        Rooms::Impossible { why } => {
+            let hint = in_child(room).ok().and_then(Result::err);
+            let hint = hint.map(|Failed { step, errno }| room_hint(step, errno));
+            missing(name, why, hint, purpose)
+        }
     }
 }
 

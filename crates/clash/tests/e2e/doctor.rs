@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
-use crate::support::{Machine, Who, as_each_user};
+use crate::support::{Machine, Ran, Who, as_each_user, clash, skipped};
 
 #[test]
 fn every_section_is_there_as_text_and_as_json() {
@@ -86,9 +86,38 @@ fn there_is_nothing_to_fix_where_rooms_can_be_made() {
             m.clash(["doctor", "--fix"]).exits(0).says("nothing to fix");
             m.clash(["doctor", "--fix", "--dry-run"]).exits(0).says("nothing to fix");
         } else {
-            crate::support::skipped("doctor --fix on a machine that needs no fix: it needs one");
+            skipped("doctor --fix on a machine that needs no fix: it needs one");
         }
         m.clash(["doctor", "--dry-run"]).exits(2);
         m.clash(["doctor", "--fix", "--json"]).exits(2);
+    });
+}
+
+/// A host where user namespaces are really forbidden, as a plain process there.
+#[test]
+fn a_machine_without_namespaces_is_found_out_by_trying() {
+    as_each_user(|m| {
+        let inside = |args: &str| {
+            let own = clash().display();
+            let script = format!(
+                "echo 0 > /proc/sys/user/max_user_namespaces || exit 77; \
+                 exec setpriv --bounding-set=-all --inh-caps=-all {own} {args}"
+            );
+            Ran::of(m.command("unshare").args(["--user", "--map-root-user", "sh", "-c", &script]))
+        };
+        m.clash(["status"]).exits(0);
+        let status = inside("status");
+        if status.code != Some(0) {
+            return skipped("a machine without user namespaces, because it cannot be made here");
+        }
+        status.says("machine   no rooms (new namespaces: No space left on device");
+        let doctor = inside("doctor").says("note   room: ").says("No space left on device");
+        doctor.says("fix: raise `sysctl user.max_user_namespaces`");
+        inside("doctor --fix").exits(1).says("AppArmor is not the reason");
+        inside("sandbox check readonly").exits(0).says("direct tier");
+        inside("sandbox test readonly").exits(0).says("all as the policy says");
+        // What was found there says nothing about here.
+        let here = m.clash(["status"]).exits(0);
+        assert!(!here.stdout.contains("No space left"), "{here:?}");
     });
 }

@@ -21,11 +21,15 @@ pub(super) fn look(scene: &Scene) -> Vec<Finding> {
     let held = planned.iter().filter(|one| one.outcome.is_ok()).count();
     let mut findings =
         vec![Finding::good(format!("{held} of {} can be enforced here", planned.len()))];
+    let mut shown: Vec<Option<String>> = Vec::new();
     for Planned { name, outcome } in planned {
         if let Err(refused) = outcome {
             let default = used.as_ref() == Some(&name);
             let grade = if default { Finding::bad } else { Finding::note };
-            findings.push(grade(format!("{name}: {}", refused.what)).fix(refused.fix));
+            let known = shown.contains(&refused.fix) && !default;
+            let fix = if known { None } else { refused.fix.clone() };
+            shown.push(refused.fix);
+            findings.push(grade(format!("{name}: {}", refused.what)).fix(fix));
         }
     }
     findings

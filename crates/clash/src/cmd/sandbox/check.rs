@@ -64,6 +64,7 @@ pub(super) fn run(
 
 fn show(out: &mut Out, planned: &[Planned]) -> std::io::Result<()> {
     let width = planned.iter().map(|one| one.name.len()).max().unwrap_or(0);
+    let mut shown = Vec::new();
     for Planned { name, outcome } in planned {
         match outcome {
             Ok(tier) => {
@@ -71,7 +72,9 @@ fn show(out: &mut Out, planned: &[Planned]) -> std::io::Result<()> {
             }
             Err(Refused { what, fix, .. }) => {
                 out.line(format!("{}  {name:<width$}  {what}", out.tone(Tone::Bad, "refused")))?;
-                if let Some(fix) = fix {
+                // One host lacks one thing, and many sandboxes need it.
+                if let Some(fix) = fix.as_ref().filter(|fix| !shown.contains(fix)) {
+                    shown.push(fix);
                     out.line(format!("         {}", out.tone(Tone::Care, &format!("fix: {fix}"))))?;
                 }
             }

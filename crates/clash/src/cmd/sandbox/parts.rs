@@ -42,10 +42,10 @@ impl Part {
     }
 }
 
-/// Another process of this program.
-fn part(name: &str, project: &Path) -> Result<Command, Failure> {
+/// Another process of this program, in a directory that nobody removes.
+fn part(name: &str) -> Result<Command, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["sandbox", "--project"]).arg(project).args(["part", name]);
+    command.current_dir("/").args(["sandbox", "part", name]);
     Ok(command)
 }
 
@@ -56,8 +56,8 @@ pub(super) fn ask(
     sandbox: &str,
     acts: &[&Act],
 ) -> Result<Vec<Option<String>>, Failure> {
-    let mut launcher = part("launch", project)?;
-    launcher.arg(sandbox).env(SECRET_VARIABLE, "secret");
+    let mut launcher = part("launch")?;
+    launcher.arg(sandbox).arg("--project").arg(project).env(SECRET_VARIABLE, "secret");
     launcher.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = launcher.spawn()?;
     let mut asked = String::new();
@@ -121,8 +121,8 @@ fn is_scratch(path: &Path) -> bool {
 pub(super) struct Tidier(Child);
 
 impl Tidier {
-    pub(super) fn start(project: &Path) -> Result<Self, Failure> {
-        let mut tidier = part("tidy", project)?;
+    pub(super) fn start() -> Result<Self, Failure> {
+        let mut tidier = part("tidy")?;
         // A key pressed at the terminal is not for it.
         Ok(Self(tidier.process_group(0).stdin(Stdio::piped()).spawn()?))
     }

@@ -47,7 +47,7 @@ impl<'a> Trials<'a> {
         let disk = Disk::default();
         let places = dirs.places(project, &disk);
         let cage = dirs.cage(project, &disk);
-        let tidier = Tidier::start(project)?;
+        let tidier = Tidier::start()?;
         let (list, listening) = (Vec::new(), Vec::new());
         let mut trials = Self { sandbox, places, disk, cage, list, tidier, listening };
         trials.rules()?;
