@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::{project, unless_closed};
 use crate::dirs::Dirs;
 use crate::exit;
-use crate::ui::{Failure, Out, Tone};
+use crate::ui::{Failure, Out, Progress, Tone};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -139,7 +139,10 @@ impl Args {
         }
         let scene = Scene { dirs, project, host, recorded };
         let found = CHECKS.iter().map(|check| (check.section, (check.look)(&scene)));
-        let page: Page = found.chain(agents::sections(&scene)).collect();
+        let mut page: Page = found.collect();
+        let progress = Progress::of("trying the agents' hooks");
+        page.extend(agents::sections(&scene));
+        drop(progress);
         let shown = if self.json { out.json(&as_json(&page)) } else { text(out, &page) };
         unless_closed(shown)?;
         Ok(if is_well(&page) { exit::OK } else { exit::FAILED })
