@@ -15,6 +15,7 @@ pub mod decide;
 pub mod effect;
 pub mod ir;
 pub mod judge;
+pub mod nearest;
 pub mod net;
 pub mod path;
 pub mod pattern;

@@ -5,7 +5,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::io::{Error, Result};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::time::Duration;
 
@@ -75,6 +75,52 @@ pub(crate) fn install_filter(program: &[Insn], flags: u64) -> Result<c_long> {
     check(unsafe {
         libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, ptr::from_ref(&prog))
     })
+}
+
+/// Installs a filter on the calling thread and returns its listener.
+pub(crate) fn install_listener(program: &[Insn]) -> Result<OwnedFd> {
+    let fd = install_filter(program, u64::from(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as u32))?;
+    let fd = RawFd::try_from(fd).map_err(|_| Error::from_raw_os_error(libc::EBADF))?;
+    // SAFETY: the kernel has just made this descriptor for us and nobody else
+    // knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Waits for one call on a listener and answers it with a descriptor, which the
+/// caller gets a copy of.
+pub(crate) fn answer_with(listener: &OwnedFd, fd: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: all zeroes is a valid notification, and what RECV wants to be given.
+    let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: RECV fills in one `seccomp_notif`, which lives until it returns.
+    check(c_long::from(unsafe {
+        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV as _, &raw mut call)
+    }))?;
+    let answer = libc::seccomp_notif_addfd {
+        id: call.id,
+        flags: libc::SECCOMP_ADDFD_FLAG_SEND as u32,
+        srcfd: fd.as_raw_fd().cast_unsigned(),
+        newfd: 0,
+        newfd_flags: libc::O_CLOEXEC.cast_unsigned(),
+    };
+    // SAFETY: ADDFD reads one `seccomp_notif_addfd`, which lives until it returns.
+    check(c_long::from(unsafe {
+        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD as _, &raw const answer)
+    }))
+    .map(drop)
+}
+
+/// Makes a call whose answer is a descriptor because somebody listens.
+pub(crate) fn trapped_call(number: c_long) -> Result<OwnedFd> {
+    // SAFETY: the arguments are integers; without a listener the call only asks
+    // for this process's priority.
+    let fd = check(unsafe { libc::syscall(number, 0, 0, 0) })?;
+    let fd = RawFd::try_from(fd).map_err(|_| Error::from_raw_os_error(libc::EBADF))?;
+    if fd < 3 {
+        return Err(Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: a number above the standard three that a listener answered with is a
+    // descriptor it has just put into our table; see `answer_with`.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Gives SIGPIPE its default back: Rust's start-up ignores it, and an ignored
@@ -410,7 +456,7 @@ pub(crate) fn close_all_but(fd: RawFd) {
 pub(crate) fn wait_for_end(fd: RawFd) {
     // SAFETY: the descriptor stays open for the whole call, since this process
     // does nothing else.
-    let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     let mut byte = [0_u8; 1];
     while let Ok(1..) | Err(rustix::io::Errno::INTR) = rustix::io::read(fd, &mut byte) {}
 }

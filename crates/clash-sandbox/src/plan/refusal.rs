@@ -96,7 +96,7 @@ fn unprotected(abi: u32) -> &'static str {
 }
 
 const NO_ROOM: &str = "let this user make namespaces: on Ubuntu an AppArmor profile for clash \
-     with `userns,` (see `clash doctor`), elsewhere `sysctl user.max_user_namespaces` or the \
+     with `userns,` (`clash doctor --fix`), elsewhere `sysctl user.max_user_namespaces` or the \
      container's security options";
 
 impl Refusal {

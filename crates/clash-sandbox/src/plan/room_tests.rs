@@ -54,7 +54,7 @@ impl World {
 }
 
 fn host() -> Host {
-    Host { landlock_abi: 7, seccomp: true, root: false, rooms: Rooms::Unprivileged }
+    Host { landlock_abi: 7, seccomp: true, rooms: Rooms::Unprivileged, ..Host::bare() }
 }
 
 fn rule(effect: Effect, caps: &str, path: &str) -> FsRule {

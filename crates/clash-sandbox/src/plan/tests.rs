@@ -15,7 +15,7 @@ struct World {
 
 fn host() -> Host {
     let rooms = Rooms::Impossible { why: "it is a test".into() };
-    Host { landlock_abi: 7, seccomp: true, root: false, rooms }
+    Host { landlock_abi: 7, seccomp: true, rooms, ..Host::bare() }
 }
 
 impl World {
