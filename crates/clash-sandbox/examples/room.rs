@@ -2,6 +2,8 @@
 //! the attack kit use in place of the clash binary.
 //!
 //! `room --rw DIR --r DIR --rx DIR --allow CAPS DIR --deny CAPS DIR --literal CAPS FILE
+//! --deny-literal CAPS FILE --glob CAPS DIR PATTERN --deny-glob CAPS DIR PATTERN
+//! --children CAPS DIR --deny-children CAPS DIR --default-allow --unprotect PATH
 //! --net deny|allow --cwd DIR --home DIR --project DIR --tmp DIR --cage PATH --host FILE
 //! --simulate HOST --unprotected --limit NAME N --show -- cmd …`
 #![expect(clippy::print_stderr, reason = "a program, not the library")]
@@ -31,6 +33,10 @@ fn rule(path: &str, caps: Caps) -> FsRule {
     }
 }
 
+fn effect(form: &str) -> Effect {
+    if form.starts_with("--deny") { Effect::Deny } else { Effect::Allow }
+}
+
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     let mut fs = Vec::new();
@@ -44,6 +50,7 @@ fn main() -> ExitCode {
     let mut tmp = PathBuf::from("/tmp");
     let mut protect = Protect::default();
     let mut limits = Limits::default();
+    let mut default = Effect::Deny;
     while let Some(flag) = args.next() {
         let mut value = || args.next().unwrap_or_default().into_string().unwrap_or_default();
         match flag.to_str() {
@@ -58,14 +65,24 @@ fn main() -> ExitCode {
                 let caps = caps(&value());
                 fs.push(FsRule { effect: Effect::Deny, ..rule(&value(), caps) });
             }
-            Some("--literal") => {
+            Some(form @ ("--literal" | "--deny-literal" | "--children" | "--deny-children")) => {
                 let caps = caps(&value());
                 let path = value();
-                fs.push(FsRule {
-                    pattern: PathPattern::Literal(path.clone()),
-                    ..rule(&path, caps)
-                });
+                let pattern = match form {
+                    "--literal" | "--deny-literal" => PathPattern::Literal(path.clone()),
+                    _ => PathPattern::Children(path.clone()),
+                };
+                fs.push(FsRule { pattern, effect: effect(form), ..rule(&path, caps) });
             }
+            Some(form @ ("--glob" | "--deny-glob")) => {
+                let caps = caps(&value());
+                let (prefix, pattern) = (value(), value());
+                let rule = rule(&prefix, caps);
+                let pattern = PathPattern::Glob { prefix, pattern };
+                fs.push(FsRule { pattern, effect: effect(form), ..rule });
+            }
+            Some("--default-allow") => default = Effect::Allow,
+            Some("--unprotect") => protect.except.push(value()),
             Some("--simulate") => {
                 let mut known = host.take().unwrap_or_else(Host::quick);
                 if known.simulate(&value()).is_err() {
@@ -100,7 +117,7 @@ fn main() -> ExitCode {
             }
         }
     }
-    let sandbox = Sandbox { fs, net, protect, limits, ..Sandbox::named("room") };
+    let sandbox = Sandbox { fs, net, protect, limits, default, ..Sandbox::named("room") };
     let places = Places { project, home, tmp, vars: Vec::new() };
     let request = Request {
         sandbox: &sandbox,
