@@ -175,6 +175,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     let tier = tier::choose(tier::beyond_landlock(request, &rules, &grants), host)?;
     tier::execute(&rules, &grants, host, tier == Tier::Room, report)?;
     let mut reads = tier::reads(request, &rules, &grants, tier == Tier::Room);
+    let mut overgiven = false;
     let room = match tier {
         Tier::Direct | Tier::Watched => None,
         Tier::Room => {
@@ -188,6 +189,12 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
             let (room, unreadable) = view::room(&sources, host, net == Network::Deny);
             reads |= unreadable;
             rights.own = room.own();
+            // Landlock adds up: inside a place of the room's own everything is given.
+            let wider = |grant: &&Grant| rights.own.iter().any(|own| is_below(&grant.path, own));
+            let inside = grants.iter().filter(wider).map(|grant| grant.caps);
+            let least = inside.fold(Caps::ALL, Caps::intersect);
+            reads |= !least.contains(Caps::READ);
+            overgiven = !least.contains(Caps::CHANGE);
             Some(room)
         }
     };
@@ -195,7 +202,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     let watched = match tier {
         Tier::Direct => false,
         Tier::Watched => true,
-        Tier::Room => reads || changes && !tier::plain(&rights),
+        Tier::Room => reads || overgiven || changes && !tier::plain(&rights),
     };
     let watch = watched.then_some(Watch { rights, reads });
     report::tier(report, &rules, watch.as_ref(), room.as_ref(), net, host);

@@ -90,6 +90,17 @@ impl Rights {
         Some((verdict.effect, verdict.rule))
     }
 
+    /// Whether a path is the room's own: not where something of the host is shown
+    /// inside such a place.
+    fn is_own(&self, path: &Path) -> bool {
+        let rules = self.sandbox.fs.iter().map(|rule| Path::new(rule.pattern.fixed()));
+        let mut shown = rules.chain(self.given.iter().map(|grant| grant.path.as_path()));
+        self.own.iter().any(|own| is_below(path, own))
+            && !shown.any(|shown| {
+                is_below(path, shown) && self.own.iter().any(|own| is_below(shown, own))
+            })
+    }
+
     fn permits_one(&self, path: &Path, cap: Caps) -> bool {
         let changes = cap.intersects(Caps::CHANGE);
         if changes && self.held.iter().any(|held| is_below(path, held)) {
@@ -109,10 +120,7 @@ impl Rights {
         }
         let in_baseline =
             |(base, caps): &(PathBuf, Caps)| caps.contains(cap) && is_below(path, base);
-        if fixed.is_none()
-            && (self.baseline.iter().any(in_baseline)
-                || self.own.iter().any(|own| is_below(path, own)))
-        {
+        if fixed.is_none() && (self.baseline.iter().any(in_baseline) || self.is_own(path)) {
             return true;
         }
         // What is needed holds unless a closer rule says otherwise.
