@@ -3,6 +3,7 @@
 //!
 //! `room --rw DIR --r DIR --rx DIR --allow CAPS DIR --deny CAPS DIR --literal CAPS FILE
 //! --deny-literal CAPS FILE --glob CAPS DIR PATTERN --deny-glob CAPS DIR PATTERN
+//! --regex CAPS DIR PATTERN --deny-regex CAPS DIR PATTERN
 //! --children CAPS DIR --deny-children CAPS DIR --default-allow --unprotect PATH
 //! --net deny|allow --cwd DIR --home DIR --project DIR --tmp DIR --cage PATH --host FILE
 //! --simulate HOST --unprotected --limit NAME N --show -- cmd …`
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clash_policy::{
-    Caps, Effect, FsRule, Limits, Net, PathPattern, Places, Protect, Sandbox, Span,
+    Caps, Effect, FsRule, Limits, Net, PathPattern, Places, Protect, Regex, Sandbox, Span,
 };
 use clash_sandbox::host::Host;
 use clash_sandbox::launch::{Command, LaunchError, run};
@@ -31,6 +32,15 @@ fn rule(path: &str, caps: Caps) -> FsRule {
         cow: false,
         span: Span { file: "room".to_owned(), line: 1, column: 1 },
     }
+}
+
+fn regex(pattern: String) -> Option<Regex> {
+    use regex_automata::dfa::{StartKind, dense};
+    let anchored = dense::Config::new().start_kind(StartKind::Anchored);
+    let whole = format!(r"\A(?:{pattern})\z");
+    let dfa = dense::Builder::new().configure(anchored).build(&whole).ok()?;
+    let automaton = dfa.to_sparse().ok()?.to_bytes_native_endian();
+    Some(Regex { pattern, automaton })
 }
 
 fn effect(form: &str) -> Effect {
@@ -74,11 +84,17 @@ fn main() -> ExitCode {
                 };
                 fs.push(FsRule { pattern, effect: effect(form), ..rule(&path, caps) });
             }
-            Some(form @ ("--glob" | "--deny-glob")) => {
+            Some(form @ ("--glob" | "--deny-glob" | "--regex" | "--deny-regex")) => {
                 let caps = caps(&value());
                 let (prefix, pattern) = (value(), value());
                 let rule = rule(&prefix, caps);
-                let pattern = PathPattern::Glob { prefix, pattern };
+                let pattern = match form {
+                    "--glob" | "--deny-glob" => PathPattern::Glob { prefix, pattern },
+                    _ => match regex(pattern) {
+                        Some(regex) => PathPattern::Regex { prefix, regex },
+                        None => return ExitCode::from(2),
+                    },
+                };
                 fs.push(FsRule { pattern, effect: effect(form), ..rule });
             }
             Some("--default-allow") => default = Effect::Allow,
