@@ -328,8 +328,15 @@ fn the_kernel_does_what_the_judge_says() {
                     sandbox.default = Effect::Allow;
                     options.push("--default-allow".to_owned());
                 }
-                for _ in 0..1 + random.below(6) {
-                    let (rule, words) = rule(&mut random, &base, in_a_room);
+                let wide = random.below(2) == 0;
+                for number in 0..1 + random.below(6) {
+                    let (mut rule, mut words) = rule(&mut random, &base, in_a_room);
+                    if number == 0 && wide {
+                        let path = base.join("a").display().to_string();
+                        words = vec!["--allow".to_owned(), "rwcdx".to_owned(), path.clone()];
+                        rule.pattern = PathPattern::Subpath { path, follow_worktrees: false };
+                        (rule.effect, rule.caps) = (Effect::Allow, Caps::ALL);
+                    }
                     sandbox.fs.push(rule);
                     options.extend(words);
                 }

@@ -68,6 +68,8 @@ const SET_USER_ID: u32 = libc::S_ISUID;
 const MEMORY_DEVICES: u32 = 1;
 /// Whoever opens it gets its own terminal.
 const OWN_TERMINAL: (u32, u32) = (5, 0);
+/// Opens that may wait for somebody at a time.
+const MOST_WAITING: usize = 200;
 /// Tries to make or open a name that keeps coming and going.
 const TRIES: u32 = 16;
 
@@ -280,14 +282,19 @@ impl Worker {
         match opened {
             Ok(Opening::Done(file)) => give(&self.shared, id, file, wish.flags),
             Ok(Opening::MayBlock(object)) => {
+                // Whoever waits holds on to what is shared.
+                if Arc::strong_count(&self.shared) > MOST_WAITING {
+                    return self.shared.refuse(id, Errno::AGAIN);
+                }
                 let shared = self.shared.clone();
                 let waiter = std::thread::Builder::new().stack_size(64 * 1024);
-                // Dropped where it cannot be started: the caller is not answered
-                // but by the end of the room, which is what it would wait for.
-                let _ = waiter.spawn(move || match reopen(&shared, &object, &wish) {
+                let waiting = waiter.spawn(move || match reopen(&shared, &object, &wish) {
                     Ok(file) => give(&shared, id, file, wish.flags),
                     Err(error) => shared.refuse(id, error),
                 });
+                if waiting.is_err() {
+                    self.shared.refuse(id, Errno::AGAIN);
+                }
             }
             Err(error) => self.shared.refuse(id, error),
         }
@@ -295,8 +302,11 @@ impl Worker {
 
     fn open_name(&mut self, at: Place, wish: &Wish) -> Result<Opening, Errno> {
         let at = self.name(at, Errno::INVAL)?;
+        // A slash behind a link would have it followed.
+        let bare = at.leaf.strip_suffix(b"/").unwrap_or(&at.leaf);
+        let hold = if bare == at.leaf { HOLD } else { HOLD | OFlags::DIRECTORY };
         for _ in 0..TRIES {
-            let held = openat(&at.dir, &at.leaf, HOLD | OFlags::NOFOLLOW, Mode::empty());
+            let held = openat(&at.dir, bare, hold | OFlags::NOFOLLOW, Mode::empty());
             match held {
                 Ok(_) if wish.has(libc::O_CREAT | libc::O_EXCL) => return Err(Errno::EXIST),
                 Ok(object) => {
@@ -325,6 +335,9 @@ impl Worker {
         let needs = Caps::CREATE.union(wish.needs());
         self.check_making(&at.path, needs, Caps::CREATE)?;
         umask(Mode::from_raw_mode(wish.umask));
+        if at.leaf.ends_with(b"/") {
+            return Err(Errno::ISDIR);
+        }
         let flags = wish.open_flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let file = openat(&at.dir, &at.leaf, flags, Mode::from_raw_mode(wish.mode))?;
         if self.watch.rights.keeps(&at.path, Caps::WRITE) {
