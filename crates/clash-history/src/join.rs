@@ -42,6 +42,11 @@ impl Waiting {
         }
     }
 
+    /// Whether the same call already waits.
+    pub(crate) fn has(&self, tool: &str, input: &Map<String, Value>) -> bool {
+        self.calls.iter().any(|(_, seen)| seen.tool == tool && seen.input == *input)
+    }
+
     /// Whatever nobody answered.
     pub(crate) fn end(self, each: &mut Each<'_>) -> ControlFlow<()> {
         self.calls.into_iter().try_for_each(|(_, seen)| each(seen))

@@ -67,7 +67,13 @@ pub(crate) fn read(
                     tool,
                     outcome: if refused { Outcome::Refused } else { Outcome::Unknown },
                 };
-                if refused || id.is_empty() { each(seen) } else { waiting.call(id, seen, each) }
+                // The client's own question about a call repeats its decision.
+                let repeated = id.is_empty() && waiting.has(&seen.tool, &seen.input);
+                match (refused || id.is_empty(), repeated) {
+                    (_, true) => ControlFlow::Continue(()),
+                    (true, false) => each(seen),
+                    (false, false) => waiting.call(id, seen, each),
+                }
             }
             ("exit", ..) => {
                 let outcome = if record.ok == Some(true) { Outcome::Ran } else { Outcome::Failed };
