@@ -108,7 +108,8 @@ pub(crate) fn read(
                     let input = without_texts(input);
                     let cwd = cwd.clone();
                     let outcome = Outcome::Unknown;
-                    let seen = Seen { when, agent: "claude", cwd, tool: block.name, input, outcome };
+                    let seen =
+                        Seen { when, agent: "claude", cwd, tool: block.name, input, outcome };
                     waiting.call(block.id, seen, each)?;
                 }
                 ("tool_result", _) => {

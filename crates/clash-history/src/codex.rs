@@ -107,10 +107,11 @@ pub(crate) fn read(
             }
             // With code mode there is no call of its own for a command.
             Some("item_completed") if in_code_mode => match payload.item {
-                Some(Value::Object(item)) => executed(item)
-                    .map_or(ControlFlow::Continue(()), |(input, cwd, outcome)| {
+                Some(Value::Object(item)) => {
+                    executed(item).map_or(ControlFlow::Continue(()), |(input, cwd, outcome)| {
                         each(Seen { outcome, ..call("Bash".to_owned(), input, cwd) })
-                    }),
+                    })
+                }
                 _ => ControlFlow::Continue(()),
             },
             _ => ControlFlow::Continue(()),
@@ -137,7 +138,9 @@ fn command(
     let cwd = cwd.and_then(directory);
     let script = match arguments.get("cmd").or_else(|| arguments.get("command")) {
         Some(Value::String(script)) => Some(script.clone()),
-        Some(Value::Array(argv)) => argv.iter().map(Value::as_str).collect::<Option<_>>().map(script),
+        Some(Value::Array(argv)) => {
+            argv.iter().map(Value::as_str).collect::<Option<_>>().map(script)
+        }
         _ => None,
     };
     match script {
@@ -153,7 +156,9 @@ fn command(
 fn script(argv: Vec<&str>) -> String {
     match argv.as_slice() {
         [shell, "-c" | "-lc", script]
-            if ["bash", "sh", "zsh"].iter().any(|known| shell.rsplit('/').next() == Some(known)) =>
+            if ["bash", "sh", "zsh"]
+                .iter()
+                .any(|known| shell.rsplit('/').next() == Some(known)) =>
         {
             (*script).to_owned()
         }
@@ -248,7 +253,8 @@ mod tests {
     #[test]
     fn a_patch_names_its_files() {
         let patch = "*** Begin Patch\n*** Add File: a.rs\n+x\n*** Update File: b.rs\n*** Move to: c.rs\n@@\n*** Delete File: d.rs\n*** End Patch";
-        let files: Vec<_> = patched(patch).into_iter().map(|(tool, f)| format!("{tool} {f}")).collect();
+        let files: Vec<_> =
+            patched(patch).into_iter().map(|(tool, f)| format!("{tool} {f}")).collect();
         assert_eq!(files, ["Write a.rs", "Edit b.rs", "Write c.rs", "Edit d.rs"]);
     }
 

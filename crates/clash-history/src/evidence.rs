@@ -293,7 +293,8 @@ mod tests {
 
     #[test]
     fn what_a_guard_asks_about_is_no_evidence_for_the_allow() {
-        let found = evidence(&[("git branch -D x", Outcome::Ran), ("find . -delete", Outcome::Ran)]);
+        let found =
+            evidence(&[("git branch -D x", Outcome::Ran), ("find . -delete", Outcome::Ran)]);
         assert_eq!(words(&found), [""; 0]);
     }
 }

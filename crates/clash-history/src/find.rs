@@ -59,7 +59,8 @@ impl History {
         let changed = fs::metadata(&path).and_then(|meta| meta.modified()).ok()?;
         let beside = path.with_extension("db-wal");
         let newer = fs::metadata(beside).and_then(|meta| meta.modified()).ok();
-        let changed = newer.filter(|_| kind == Kind::OpencodeDatabase).unwrap_or(changed).max(changed);
+        let changed =
+            newer.filter(|_| kind == Kind::OpencodeDatabase).unwrap_or(changed).max(changed);
         Some(Self { kind, path, changed })
     }
 
@@ -70,7 +71,8 @@ impl History {
     }
 
     fn open(&self, tally: &mut Tally, each: &mut Each<'_>) -> io::Result<ControlFlow<()>> {
-        let file = || Ok::<_, io::Error>(BufReader::with_capacity(1 << 16, File::open(&self.path)?));
+        let file =
+            || Ok::<_, io::Error>(BufReader::with_capacity(1 << 16, File::open(&self.path)?));
         match self.kind {
             Kind::Clash => own::read(&self.path, file()?, tally, each),
             Kind::Claude => claude::read(file()?, tally, each),
@@ -117,7 +119,9 @@ pub fn one(path: &Path) -> Result<History, Error> {
     fs::metadata(path).map_err(unreadable)?;
     let kind = match by_name(path) {
         Some(kind) => kind,
-        None => by_beginning(path).map_err(unreadable)?.ok_or(Error::Unknown(path.to_path_buf()))?,
+        None => {
+            by_beginning(path).map_err(unreadable)?.ok_or(Error::Unknown(path.to_path_buf()))?
+        }
     };
     History::at(kind, path.to_path_buf()).ok_or(Error::Unknown(path.to_path_buf()))
 }
@@ -158,9 +162,11 @@ fn by_name(path: &Path) -> Option<Kind> {
         },
         // A session's id, or an agent's it started.
         _ if name.ends_with(".jsonl")
-            && path.ancestors().skip(1).take(4).any(|dir| {
-                dir.parent().is_some_and(|above| above.ends_with("projects"))
-            }) =>
+            && path
+                .ancestors()
+                .skip(1)
+                .take(4)
+                .any(|dir| dir.parent().is_some_and(|above| above.ends_with("projects"))) =>
         {
             Kind::Claude
         }

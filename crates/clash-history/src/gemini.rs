@@ -65,7 +65,8 @@ pub(crate) fn read(
         let set = line.set.unwrap_or_default();
         let messages = line.messages.into_iter().chain(set.messages);
         for call in line.calls.into_iter().chain(messages.flat_map(|message| message.calls)) {
-            let ended = !matches!(call.status.as_str(), "" | "scheduled" | "executing" | "validating");
+            let ended =
+                !matches!(call.status.as_str(), "" | "scheduled" | "executing" | "validating");
             if !ended || !known.insert(call.id.clone()) {
                 continue;
             }
@@ -103,7 +104,8 @@ fn outcome(call: &Call) -> Outcome {
         "error" => return Outcome::Failed,
         _ => return Outcome::Unknown,
     }
-    let text = call.result.as_ref().and_then(|result| result.pointer("/0/functionResponse/response"));
+    let text =
+        call.result.as_ref().and_then(|result| result.pointer("/0/functionResponse/response"));
     let text = text.and_then(|response| response.get("output")).and_then(Value::as_str);
     let failed = text.is_some_and(|text| {
         let mut codes = text.lines().filter_map(|line| line.strip_prefix("Exit Code: "));

@@ -318,8 +318,8 @@ mod tests {
     fn nothing_that_runs_any_code_is_allowed() {
         let runners = [
             "python", "python3", "node", "ruby", "perl", "php", "bash", "sh", "zsh", "fish", "env",
-            "xargs", "awk", "sed", "npx", "uvx", "java", "lua", "deno", "bun", "busybox",
-            "ssh", "sudo", "eval", "exec", "source", "nohup", "timeout", "watch", "parallel",
+            "xargs", "awk", "sed", "npx", "uvx", "java", "lua", "deno", "bun", "busybox", "ssh",
+            "sudo", "eval", "exec", "source", "nohup", "timeout", "watch", "parallel",
         ];
         for program in runners {
             let found = look_up(&[program]);

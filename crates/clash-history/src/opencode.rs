@@ -168,7 +168,8 @@ fn outcome(state: &State) -> Outcome {
         },
         "error" => {
             let text = state.error.as_ref().and_then(Value::as_str).unwrap_or_default();
-            let refused = text.contains("rejected permission") || text.contains("prevents you from");
+            let refused =
+                text.contains("rejected permission") || text.contains("prevents you from");
             if refused { Outcome::Refused } else { Outcome::Failed }
         }
         _ => Outcome::Unknown,

@@ -30,6 +30,8 @@ pub struct Rule {
     pub example: String,
 }
 
+const GUARDED: &str = "with this option it destroys or runs something";
+
 const LOOKING: &[&str] = &["Read", "Glob", "Grep", "LS"];
 const CHANGING: &[&str] = &["Write", "Edit", "MultiEdit", "NotebookEdit"];
 
@@ -204,7 +206,7 @@ fn effect(effect: Effect, rule: &Rule) -> String {
         given.push(format!("sandbox = {}", room(rule.room)));
     }
     if effect != Effect::Allow {
-        let why = if rule.why.is_empty() { "destroys what was not saved" } else { rule.why };
+        let why = if rule.why.is_empty() { GUARDED } else { rule.why };
         given.push(format!("reason = \"{why}\""));
     }
     format!("{}({})", effect.word(), given.join(", "))
@@ -263,7 +265,8 @@ fn bash(out: &mut String, rules: &[Rule]) {
         let (deeper, flat): (Vec<&&Rule>, Vec<&&Rule>) =
             of_program.partition(|rule| !rule.third.is_empty());
         for rule in flat {
-            let key = if rule.second.is_empty() { "glob(\"**\")".to_owned() } else { key(&rule.second) };
+            let key =
+                if rule.second.is_empty() { "glob(\"**\")".to_owned() } else { key(&rule.second) };
             let _ = writeln!(out, "{}\n{key}: {},", because(rule), leaf(rule));
         }
         for rule in deeper {
@@ -296,7 +299,11 @@ fn files(out: &mut String, rules: &[Rule]) {
             (denied, allowed) => {
                 let _ = writeln!(out, "{}: {{", key(tools));
                 for rule in denied.iter().copied().chain(allowed.copied()) {
-                    let key = if rule.keys.is_empty() { "glob(\"**\")".to_owned() } else { key(&rule.keys) };
+                    let key = if rule.keys.is_empty() {
+                        "glob(\"**\")".to_owned()
+                    } else {
+                        key(&rule.keys)
+                    };
                     let _ = writeln!(out, "{}\n{key}: {},", because(rule), leaf(rule));
                 }
                 out.push_str("},\n");
@@ -315,4 +322,136 @@ fn hosts(out: &mut String, rules: &[Rule]) {
         let _ = writeln!(out, "{}\nexact({}): {},", because(rule), key(&rule.keys), leaf(rule));
     }
     out.push_str("},\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Outcome;
+    use crate::evidence::Scene;
+    use clash_policy::{Action, FileUse, HostUse, Input};
+    use proptest::prelude::*;
+    use std::path::Path;
+
+    fn learned(actions: &[Action]) -> String {
+        let mut evidence = Evidence::default();
+        for action in actions {
+            let scene = Scene {
+                when: Some(1_794_801_180_506),
+                agent: "claude",
+                project: Path::new("/work/app"),
+                cwd: Path::new("/work/app"),
+                home: Path::new("/home/u"),
+            };
+            evidence.note(action, Outcome::Ran, &scene);
+        }
+        write(&evidence).unwrap()
+    }
+
+    fn bash(script: &str) -> Action {
+        Action::script("claude", "", script)
+    }
+
+    #[test]
+    fn every_rule_says_what_it_is_based_on() {
+        let read = FileUse {
+            path: "/work/app/a".into(),
+            needs: clash_policy::Caps::READ,
+            caseless: false,
+        };
+        let fetch = HostUse { host: "docs.rs".into(), port: 443 };
+        let policy = learned(&[
+            bash("cargo build && cargo test"),
+            bash("git status; git push origin main"),
+            bash("ls; cat x; python3 x.py"),
+            bash("gh auth token"),
+            bash("cat ~/.ssh/id_ed25519"),
+            bash("hunter2 --now"),
+            Action { tool: "Read".into(), input: Input::Files(vec![read]), ..bash("") },
+            Action { tool: "WebFetch".into(), input: Input::Hosts(vec![fetch]), ..bash("") },
+        ]);
+        insta::assert_snapshot!(policy, @r##"
+        # Learned from 8 actions of claude, 2026-11-16.
+        # Not used, and so asked about: 1 of programs clash knows nothing about.
+
+        load("@clash//git.star", "git_full", "git_safe")
+        load("@clash//rust.star", "rust_safe")
+        load("@clash//sandboxes.star", "project")
+
+        settings(default = ask(), default_sandbox = project)
+
+        when({
+            "Bash": {
+                # seen 2 times, last on 2026-11-16, for example `cat`
+                ("cat", "ls"): allow(sandbox = project),
+                # seen 1 time, last on 2026-11-16, for example `python3`
+                "python3": ask(sandbox = project, reason = "runs any code it is given"),
+                "git": {
+                    # seen 1 time, last on 2026-11-16, for example `git status`
+                    "status": allow(sandbox = git_safe),
+                    # seen 1 time, last on 2026-11-16, for example `git push`
+                    "push": ask(sandbox = git_full, reason = "cannot be taken back once it is out"),
+                },
+                "cargo": {
+                    # seen 2 times, last on 2026-11-16, for example `cargo build`
+                    ("build", "test"): allow(sandbox = rust_safe),
+                },
+                "gh": {
+                    "auth": {
+                        # seen 1 time, last on 2026-11-16, for example `gh auth token`
+                        "token": deny(reason = "shows credentials"),
+                    },
+                },
+            },
+            ("Read", "Glob", "Grep", "LS"): {
+                # seen 1 time, last on 2026-11-16
+                "$HOME/.ssh": deny(reason = "holds credentials"),
+                # seen 1 time, last on 2026-11-16
+                glob("**"): allow(sandbox = project),
+            },
+            ("Write", "Edit", "MultiEdit", "NotebookEdit"): {
+                # seen 1 time, last on 2026-11-16
+                "$HOME/.ssh": deny(reason = "holds credentials"),
+            },
+            "WebFetch": {
+                # seen 1 time, last on 2026-11-16
+                exact("docs.rs"): allow(),
+            },
+        })
+        "##);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+        #[test]
+        fn nothing_anybody_typed_is_in_the_policy(
+            token in "[A-Z][A-Za-z0-9]{11,24}",
+            script in prop::sample::select(vec![
+                "@", "@ x", "git @", "git commit -m @", "cargo build --features @", "TOKEN=@ make",
+                "npm run @", "cat @", "cat ~/.ssh/@", "python3 -c '@'", "bash -c '@'", "@() { ls; }; @",
+                "gh auth token @", "kubectl get secret @", "ls \u{1b}]0;@", "make '\n\"@\n'", "ls > @",
+                "curl https://@.test/", "xargs @ < x", "$(@)", "git push https://u:@@x.test", "'ls\"): allow(), (\"@'",
+            ]),
+            tool in "[A-Za-z_\"#]{1,12}",
+        ) {
+            let script = script.replace('@', &token);
+            let host = HostUse { host: format!("{token}.docs.rs").to_lowercase(), port: 443 };
+            let file = FileUse { path: format!("/work/app/{token}").into(), needs: clash_policy::Caps::ALL, caseless: false };
+            let policy = learned(&[
+                bash(&script),
+                bash("ls"),
+                Action { tool: "WebFetch".into(), input: Input::Hosts(vec![host]), ..bash("") },
+                Action { tool: "Write".into(), input: Input::Files(vec![file]), ..bash("") },
+                Action { tool: format!("mcp__{tool}__{token}"), input: Input::Fields(Vec::new()), ..bash("") },
+            ]);
+            prop_assert!(!policy.to_lowercase().contains(&token.to_lowercase()), "{}", policy);
+            prop_assert!(!policy.contains('\u{1b}'), "a control character");
+            prop_assert_eq!(clash_syntax::fmt::format(&policy).unwrap(), policy);
+        }
+
+        #[test]
+        fn any_script_can_be_learned_from(script in any::<String>()) {
+            let _ = learned(&[bash(&script), bash("ls")]);
+        }
+    }
 }

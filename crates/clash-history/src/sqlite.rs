@@ -321,7 +321,8 @@ mod tests {
 
     #[test]
     fn columns_are_found_by_name() {
-        let sql = "CREATE TABLE `part` (\n `id` text PRIMARY KEY,\n x numeric(3, 4), \"data\" text)";
+        let sql =
+            "CREATE TABLE `part` (\n `id` text PRIMARY KEY,\n x numeric(3, 4), \"data\" text)";
         assert_eq!(places(sql, &["data", "id"]), Some(vec![2, 0]));
         assert_eq!(places(sql, &["no"]), None);
     }

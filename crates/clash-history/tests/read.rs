@@ -180,7 +180,13 @@ fn histories_are_found_where_the_agents_keep_them() {
     };
     assert_eq!(all(&roots).len(), 4);
     assert!(latest(&roots).is_ok());
-    let none = Roots { claude: PathBuf::new(), codex: PathBuf::new(), gemini: PathBuf::new(), opencode: PathBuf::new(), ..roots };
+    let none = Roots {
+        claude: PathBuf::new(),
+        codex: PathBuf::new(),
+        gemini: PathBuf::new(),
+        opencode: PathBuf::new(),
+        ..roots
+    };
     assert!(latest(&none).is_err());
 }
 
@@ -233,16 +239,50 @@ fn any_json() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         ".{0,12}".prop_map(Value::from),
-        prop_oneof!["assistant", "user", "tool_use", "tool_result", "tool", "function_call", "completed", "decision"]
-            .prop_map(Value::from),
+        prop_oneof![
+            "assistant",
+            "user",
+            "tool_use",
+            "tool_result",
+            "tool",
+            "function_call",
+            "completed",
+            "decision"
+        ]
+        .prop_map(Value::from),
     ];
     leaf.prop_recursive(5, 40, 6, |inner| {
         let key = prop_oneof![
             "[a-z]{1,6}",
             prop::sample::select(vec![
-                "type", "message", "content", "input", "name", "id", "tool_use_id", "payload", "call_id",
-                "arguments", "item", "toolCalls", "args", "status", "$set", "messages", "state", "metadata",
-                "event", "what", "tool", "v", "time", "timestamp", "cwd", "action", "output", "command",
+                "type",
+                "message",
+                "content",
+                "input",
+                "name",
+                "id",
+                "tool_use_id",
+                "payload",
+                "call_id",
+                "arguments",
+                "item",
+                "toolCalls",
+                "args",
+                "status",
+                "$set",
+                "messages",
+                "state",
+                "metadata",
+                "event",
+                "what",
+                "tool",
+                "v",
+                "time",
+                "timestamp",
+                "cwd",
+                "action",
+                "output",
+                "command",
             ])
             .prop_map(str::to_owned),
         ];
