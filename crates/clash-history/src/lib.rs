@@ -25,6 +25,7 @@ pub mod policy;
 pub mod secret;
 mod sqlite;
 mod time;
+pub mod touched;
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
