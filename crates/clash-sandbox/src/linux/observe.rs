@@ -143,7 +143,8 @@ pub(crate) fn run(
         }
         Fork::Parent(child) => {
             drop((say, ready));
-            attend(child, File::from(said), File::from(go), each)
+            let launcher = plan.and_then(|plan| plan.room.as_ref()).map(|_| child);
+            attend(child, launcher, File::from(said), File::from(go), each)
         }
     }
 }
@@ -196,6 +197,7 @@ const LISTENER: u64 = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
 
 fn attend(
     child: libc::pid_t,
+    launcher: Option<libc::pid_t>,
     mut said: File,
     mut go: File,
     each: &mut dyn FnMut(Observed),
@@ -218,7 +220,7 @@ fn attend(
     sys::ignore(libc::SIGQUIT);
     go.write_all(&[0]).map_err(ObserveError::Process)?;
     drop(go);
-    let mut observer = Observer { listener, started: false, known: HashSet::new(), each };
+    let mut observer = Observer { listener, launcher, started: false, known: HashSet::new(), each };
     let end = observer.until_the_end_of(pid, &pidfd)?;
     let mut message = String::new();
     // Whoever holds the other end has become the command, or is gone.
@@ -279,7 +281,9 @@ fn wait(listener: &OwnedFd, command: Option<&OwnedFd>) -> io::Result<bool> {
 
 struct Observer<'a> {
     listener: OwnedFd,
-    /// The launcher's own calls are over.
+    /// The process beside the command that looks after its room.
+    launcher: Option<libc::pid_t>,
+    /// Setting up is over: somebody became the command.
     started: bool,
     known: HashSet<Observed>,
     each: &'a mut dyn FnMut(Observed),
@@ -327,7 +331,8 @@ impl Observer<'_> {
         if !self.started {
             self.started = matches!(call.call, libc::SYS_execve | libc::SYS_execveat);
         }
-        if !self.started {
+        let launcher = self.launcher.map(libc::pid_t::cast_unsigned);
+        if !self.started || launcher == Some(call.thread) {
             return Ok(());
         }
         match *what {
