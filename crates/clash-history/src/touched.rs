@@ -78,6 +78,7 @@ pub fn propose(touched: &Touched, places: &Places, baseline: &[(&str, Caps)]) ->
     let mut proposal = Proposal { net: net(touched), ..Proposal::default() };
     let mut grants: BTreeMap<(String, bool), (Caps, usize)> = BTreeMap::new();
     let mut withheld: BTreeMap<String, &'static str> = BTreeMap::new();
+    let written = written(touched, places);
     for (path, caps) in &touched.files {
         let in_baseline = baseline
             .iter()
@@ -85,7 +86,13 @@ pub fn propose(touched: &Touched, places: &Places, baseline: &[(&str, Caps)]) ->
         if in_baseline || ["/proc", "/sys", "/dev"].iter().any(|dir| path.starts_with(dir)) {
             continue;
         }
+        let made = path.strip_prefix(&places.project).ok().filter(|made| written.contains(*made));
         let (place, alone, caps) = match folded(path, *caps, places) {
+            _ if made.is_some() => (format!("$PWD/{}", shown(made)), false, Caps::ALL),
+            // Which of them it was, no kernel can hold for everything in a directory.
+            Ok((place, false, caps)) if caps.intersects(Caps::CHANGE) => {
+                (place, false, caps.union(Caps::CHANGE))
+            }
             Ok(folded) => folded,
             Err((what, why)) => {
                 withheld.insert(what, why);
@@ -110,6 +117,23 @@ pub fn propose(touched: &Touched, places: &Places, baseline: &[(&str, Caps)]) ->
     proposal.grants = covered(grants);
     proposal.withheld = withheld.into_iter().map(|(what, why)| Withheld { what, why }).collect();
     proposal
+}
+
+/// Names in the project that hold something that was changed: whoever makes one of
+/// them need not be able to make others.
+fn written(touched: &Touched, places: &Places) -> BTreeSet<PathBuf> {
+    let changed = touched.files.iter().filter(|(_, caps)| caps.intersects(Caps::CHANGE));
+    let inside = changed.filter_map(|(path, _)| path.strip_prefix(&places.project).ok());
+    inside
+        .filter(|inside| inside.components().count() > 1)
+        .filter_map(|inside| {
+            inside.components().next().map(|first| PathBuf::from(first.as_os_str()))
+        })
+        .collect()
+}
+
+fn shown(path: Option<&Path>) -> String {
+    path.map(|path| path.display().to_string()).unwrap_or_default()
 }
 
 /// Without what a place above grants already.

@@ -12,6 +12,7 @@ mod docs;
 mod enforce;
 mod exec;
 mod explain;
+mod history;
 mod hook;
 mod install;
 mod never_widen;
