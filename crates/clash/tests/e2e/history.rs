@@ -7,7 +7,7 @@ use clash_history::known::ROWS;
 use clash_policy::Effect;
 use serde_json::{Value, json};
 
-use crate::support::{Machine, Ran, Who, as_each_user, skipped};
+use crate::support::{Answer, Machine, Ran, Who, as_each_user, skipped};
 
 /// A transcript of Claude Code: each call with whether it succeeded.
 fn transcript(m: &Machine, calls: &[(&str, Value, bool)]) -> PathBuf {
@@ -90,9 +90,30 @@ fn a_backtest_says_what_it_could_not_read_and_that_there_is_nothing() {
     let mut text = fs::read_to_string(&file).unwrap();
     text.push_str("\n{\"type\":\"assistant\",\"mess");
     fs::write(&file, text).unwrap();
-    m.clash(["policy", "backtest"]).succeeds().says("passed over: 1 broken lines");
+    m.clash(["policy", "backtest"]).succeeds().says("passed over: 1 broken line");
     m.clash(["policy", "backtest", "--since", "1h"]).succeeds().says("0 actions");
     m.clash(["policy", "backtest", "--since", "soon"]).exits(2);
+}
+
+#[test]
+fn what_both_clash_and_the_agent_recorded_counts_once() {
+    let m = Machine::new(Who::Me).policy(POLICY);
+    m.bash("make").is("allow", "");
+    let line = |kind: &str, block: Value| {
+        json!({
+            "type": kind, "timestamp": "2026-11-10T10:00:00Z", "cwd": m.project(),
+            "sessionId": "test-session", "message": {"content": [block]},
+        })
+    };
+    let call =
+        json!({"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "make"}});
+    let text = line("assistant", call).to_string();
+    m.write(".claude/projects/p/s.jsonl", &text);
+    // Resumed: the same line in another file.
+    m.write(".claude/projects/p/t.jsonl", &text.replace("test-session", "resumed"));
+    let found = m.clash(["policy", "backtest", "--json"]).succeeds().stdout;
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(found["actions"], 1, "{found}");
 }
 
 #[test]
@@ -100,7 +121,9 @@ fn what_clash_decided_itself_is_a_history_too() {
     let m = Machine::new(Who::Me).policy(POLICY);
     m.bash("make").is("allow", "");
     m.hook(&m.message("PostToolUse", "Bash", json!({"command": "make"}))).succeeds();
-    m.bash("rm x").is("deny", "nothing is deleted here");
+    let mut second = m.message("PreToolUse", "Bash", json!({"command": "rm x"}));
+    second["tool_use_id"] = json!("toolu_2");
+    Answer::of(&m.hook(&second)).is("deny", "nothing is deleted here");
     let found = m.clash(["policy", "backtest", "--json"]).succeeds().stdout;
     let found: Value = serde_json::from_str(&found).unwrap();
     assert_eq!((&found["allowed"], &found["denied"]), (&json!(1), &json!(1)), "{found}");
