@@ -19,6 +19,7 @@ pub mod nearest;
 pub mod net;
 pub mod path;
 pub mod pattern;
+pub mod protect;
 pub mod regex;
 pub mod rule;
 pub mod sandbox;

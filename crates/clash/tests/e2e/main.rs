@@ -21,6 +21,8 @@ mod explain;
 mod gemini_client;
 mod hook;
 mod install;
+mod install_agents;
+mod managed;
 mod never_widen;
 mod policy;
 mod policy_cache;
