@@ -3,6 +3,7 @@
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     reason = "a benchmark is a program for people"
 )]
 //!
