@@ -3,7 +3,8 @@
 //! The steps, in this order; `docs/launch.md` says the same and why, and each
 //! has its own error variant so that a failure names its step:
 //!
-//!  1. change to the working directory
+//!  1. take a terminal of one's own if the user's is on stdin, stdout or stderr;
+//!     change to the working directory
 //!  2. take directories off stdin, stdout and stderr; open every granted path and
 //!     build the Landlock ruleset
 //!  3. mark every descriptor from 3 on close-on-exec
@@ -50,6 +51,8 @@ pub struct Command {
 pub enum LaunchError {
     #[error("`{}` has a NUL byte in it", .0.to_string_lossy())]
     NulByte(OsString),
+    #[error("step 1, a terminal of its own")]
+    Terminal(#[source] io::Error),
     #[error("step 1, working directory `{}`", path.display())]
     WorkingDirectory { path: PathBuf, source: io::Error },
     #[error("step 2, opening the granted path `{}`", path.display())]
@@ -127,12 +130,13 @@ fn steps(_: &Plan, _: &Command) -> Result<std::convert::Infallible, LaunchError>
 #[cfg(target_os = "linux")]
 fn steps(plan: &Plan, command: &Command) -> Result<std::convert::Infallible, LaunchError> {
     use crate::linux::target::Target;
-    use crate::linux::{landlock, seccomp, sys};
+    use crate::linux::{landlock, seccomp, sys, terminal};
 
     // Everything that allocates or can be wrong in the request comes first.
     let target = Target::new(command)?;
     let filter = seccomp::filter(plan.surface()).map_err(LaunchError::Filter)?;
 
+    terminal::apart().map_err(LaunchError::Terminal)?;
     if let Some(cwd) = &command.cwd {
         rustix::process::chdir(cwd).map_err(|source| LaunchError::WorkingDirectory {
             path: cwd.clone(),

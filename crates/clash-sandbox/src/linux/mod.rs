@@ -12,3 +12,4 @@ pub(crate) mod stdio;
 pub(crate) mod supervisor;
 pub(crate) mod sys;
 pub(crate) mod target;
+pub(crate) mod terminal;

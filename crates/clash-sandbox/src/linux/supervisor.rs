@@ -116,13 +116,13 @@ pub(crate) fn attend(
 }
 
 /// How the command ended.
-enum End {
+pub(crate) enum End {
     Exit(i32),
     Signal(i32),
 }
 
 impl End {
-    fn repeat(self) -> ! {
+    pub(crate) fn repeat(self) -> ! {
         match self {
             Self::Exit(code) => sys::exit_now(code),
             Self::Signal(signal) => {
@@ -155,7 +155,7 @@ fn look_after(child: libc::pid_t) -> Option<End> {
     }
 }
 
-fn ended(status: WaitStatus) -> Option<End> {
+pub(crate) fn ended(status: WaitStatus) -> Option<End> {
     let exit = status.exit_status().map(End::Exit);
     exit.or_else(|| status.terminating_signal().map(End::Signal))
 }
