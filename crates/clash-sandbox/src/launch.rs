@@ -68,6 +68,10 @@ pub enum LaunchError {
     Identity(#[source] io::Error),
     #[error("step 4, the loopback interface")]
     Loopback(#[source] io::Error),
+    #[error("step 4, port {port} of the loopback interface")]
+    Port { port: u16, source: io::Error },
+    #[error("step 4, starting the process that forwards ports")]
+    Forwarder(#[source] io::Error),
     #[error("step 5, starting the room's process 1")]
     Keeper(#[source] io::Error),
     #[error("step 5, starting the command's process")]
@@ -191,25 +195,31 @@ fn in_room(
     confined: Confined<'_>,
     ruleset: landlock::RulesetCreated,
 ) -> LaunchError {
+    use crate::linux::ports::Crossing;
     use crate::linux::stdio::Inherited;
     use crate::linux::supervisor::{Keeper, attend};
-    use crate::linux::{landlock, mounts::View, namespaces, sys};
+    use crate::linux::{landlock, limits, mounts::View, namespaces, sys};
 
     let prepare = || -> Result<_, LaunchError> {
         let cwd = rustix::process::getcwd(Vec::new())
             .map_err(|e| LaunchError::WorkingDirectory { path: ".".into(), source: e.into() })?;
+        let ports = Crossing::start(&room.ports)?;
         namespaces::leave_host(room)?;
+        ports.listen(&room.ports)?;
         let inherited = Inherited::guard();
         // Before anybody is there to look into this process.
         sys::undumpable().map_err(LaunchError::Namespaces)?;
         let mask = sys::hold_signals().map_err(LaunchError::Signals)?;
-        Ok((cwd, mask, inherited, Keeper::start()?))
+        Ok((cwd, mask, inherited, Keeper::start(ports)?))
     };
     let (cwd, mask, inherited, keeper) = match prepare() {
         Ok(prepared) => prepared,
         Err(error) => return error,
     };
     let view = |ruleset: &mut _| -> Result<(), LaunchError> {
+        if let (true, Some(most)) = (confined.plan.root, confined.plan.limits.processes) {
+            limits::number_processes(most).map_err(|e| LaunchError::Limits(e.into()))?;
+        }
         let mut view = View::new().map_err(|e| LaunchError::Root(e.into()))?;
         room.steps.iter().try_for_each(|step| view.step(step))?;
         landlock::own_places(room, &view, ruleset)?;

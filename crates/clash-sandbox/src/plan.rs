@@ -24,14 +24,14 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
 use clash_policy::{
-    Caps, Effect, FsRule, Limits, Net, NetRule, PathPattern, Places, Sandbox, Span,
+    Caps, Effect, FsRule, HostPattern, Limits, Net, NetRule, PathPattern, Places, Sandbox, Span,
 };
 
 use crate::baseline;
 use crate::disk::Disk;
 use crate::host::Host;
 use crate::report::{Line, Report};
-use crate::room::Room;
+use crate::room::{Ports, Room};
 use crate::worktree::{self, Worktree};
 use overlap::{Region, is_below};
 pub use refusal::Refusal;
@@ -145,12 +145,10 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
             span: sandbox.span.clone(),
         });
     }
-    let net = network(sandbox)?;
+    let (net, ports) = network(sandbox)?;
     not_yet(sandbox)?;
     if host.root && sandbox.limits.processes.is_some() {
-        // The kernel exempts root from the count of processes.
-        let rule = "limits: processes, as root".to_owned();
-        return Err(Refusal::NotYet { rule, span: sandbox.span.clone() });
+        countable().map_err(|why| Refusal::Uncounted { why, span: sandbox.span.clone() })?;
     }
     let rules = resolve(request)?;
     let mut grants = allowed(&rules, report)?;
@@ -159,7 +157,8 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     add_extra(request, &mut grants, report)?;
     overlap::inside_cage(request, &grants)?;
     let protected = tier::protected(request, &grants);
-    let need = tier::choose(tier::need(request, &rules, &grants, &protected), host)?;
+    let need = tier::need(request, &rules, &grants, &protected);
+    let need = tier::choose(tier::crossing(request, &ports).or(need), host)?;
     let baseline = baseline_left(request.disk, &rules, report);
     let room = match need {
         None => None,
@@ -168,7 +167,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
             tier::holds(&rules, &grants)?;
             let (grants, baseline, protected) = (&grants, &baseline, &protected);
             let sources = Sources { request, rules: &rules, grants, baseline, protected };
-            Some(view::room(&sources, host, net == Network::Deny)?)
+            Some(view::room(&sources, host, net == Network::Deny, ports)?)
         }
     };
     let mut held = protected;
@@ -186,12 +185,26 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     })
 }
 
-fn network(sandbox: &Sandbox) -> Result<Network, Refusal> {
+/// The network, and which of the host's ports lead out of one that is denied.
+fn network(sandbox: &Sandbox) -> Result<(Network, Ports), Refusal> {
+    let served = sandbox.serve.clone();
     let rule = match &sandbox.net {
-        Net::Deny => return Ok(Network::Deny),
-        Net::Allow => return Ok(Network::Allow),
+        Net::Deny => return Ok((Network::Deny, Ports { reached: Vec::new(), served })),
+        // With the host's network what listens inside listens on the host.
+        Net::Allow => return Ok((Network::Allow, Ports::default())),
         Net::Ask => "net = ask()".to_owned(),
-        Net::Hosts { rules, .. } => {
+        Net::Hosts { rules, default } => {
+            let allowed = || rules.iter().filter(|rule| rule.effect == Effect::Allow);
+            let by_port =
+                |rule: &NetRule| rule.host == HostPattern::Localhost && !rule.ports.is_empty();
+            if *default != Effect::Allow && allowed().all(by_port) {
+                let judged = |port: &u16| sandbox.net.judge("localhost", *port).0 == Effect::Allow;
+                let mut reached: Vec<u16> =
+                    allowed().flat_map(|rule| rule.ports.iter().copied()).filter(judged).collect();
+                reached.sort_unstable();
+                reached.dedup();
+                return Ok((Network::Deny, Ports { reached, served }));
+            }
             let hosts: Vec<String> = rules.iter().map(NetRule::to_string).collect();
             format!("net: {}", hosts.join(", "))
         }
@@ -201,14 +214,24 @@ fn network(sandbox: &Sandbox) -> Result<Network, Refusal> {
 
 /// What the language can say and this version cannot hold.
 fn not_yet(sandbox: &Sandbox) -> Result<(), Refusal> {
-    let said = [
-        sandbox.serve.first().map(|port| (format!("serve: {port}"), &sandbox.span)),
-        sandbox.fs.iter().find(|r| r.cow).map(|r| (format!("cow() on {}", r.pattern), &r.span)),
-    ];
+    let said =
+        [sandbox.fs.iter().find(|r| r.cow).map(|r| (format!("cow() on {}", r.pattern), &r.span))];
     match said.into_iter().flatten().next() {
         Some((rule, span)) => Err(Refusal::NotYet { rule, span: span.clone() }),
         None => Ok(()),
     }
+}
+
+/// Whether the processes of root can be counted, which the kernel's own count
+/// leaves out. Tried, and only where it matters: it costs two processes.
+#[cfg(target_os = "linux")]
+fn countable() -> Result<(), String> {
+    crate::linux::attempts::process_numbers()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn countable() -> Result<(), String> {
+    Err("not Linux".to_owned())
 }
 
 fn check_host(host: &Host) -> Result<(), Refusal> {

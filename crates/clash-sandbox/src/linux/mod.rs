@@ -7,6 +7,7 @@ pub(crate) mod landlock;
 pub(crate) mod limits;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
+pub(crate) mod ports;
 pub(crate) mod seccomp;
 pub(crate) mod stdio;
 pub(crate) mod supervisor;

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 
+use super::ports::Crossing;
 use super::stdio::Inherited;
 use super::sys;
 use crate::launch::LaunchError;
@@ -32,16 +33,18 @@ pub(crate) struct Keeper {
     pid: Option<Pid>,
     /// Its other end is what process 1 waits for.
     alive: Option<OwnedFd>,
+    ports: Option<Crossing>,
 }
 
 impl Keeper {
     /// Starts process 1 of the namespace that was made for our children.
-    pub(crate) fn start() -> Result<Self, LaunchError> {
+    pub(crate) fn start(mut ports: Crossing) -> Result<Self, LaunchError> {
         let failed = |error: Errno| LaunchError::Keeper(error.into());
         let (wait, alive) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed)?;
         let pid = sys::run_beside(keep, wait.as_raw_fd()).map_err(LaunchError::Keeper)?;
-        Ok(Self { pid: Pid::from_raw(pid), alive: Some(alive) })
+        ports.serve()?;
+        Ok(Self { pid: Pid::from_raw(pid), alive: Some(alive), ports: Some(ports) })
     }
 
     /// Ends the room although the command still runs. It is our child, so the
@@ -57,11 +60,14 @@ impl Keeper {
     /// nothing to wait for: process 1 goes when we do, and takes the room down
     /// while the caller already goes on.
     fn end(&mut self) {
-        if alone() {
-            return;
+        if let Some(ports) = &mut self.ports {
+            ports.end_inside();
         }
-        self.alive = None;
-        while matches!(waitpid(self.pid, WaitOptions::empty()), Err(Errno::INTR)) {}
+        if !alone() {
+            self.alive = None;
+            while matches!(waitpid(self.pid, WaitOptions::empty()), Err(Errno::INTR)) {}
+        }
+        self.ports = None;
     }
 }
 

@@ -37,6 +37,12 @@ pub enum Refusal {
     Unprotected { path: PathBuf },
     #[error("{span}: the limit `{name}` is for all of a command's processes")]
     Limit { name: &'static str, span: Span },
+    #[error("{span}: the limit `processes` cannot be held for root here: {why}")]
+    Uncounted { why: String, span: Span },
+    #[error(
+        "{span}: port {port} of localhost is to be the only way out of a network that is denied"
+    )]
+    Port { port: u16, span: Span },
     #[error(
         "{span}: `{effect}` on `{rule}` is about names inside `{}`, which is allowed, \
          that could be made while a command runs",
@@ -129,6 +135,11 @@ impl Refusal {
                 "say `protect = False` in the sandbox if it need not be protected"
             }
             Self::Limit { .. } => "leave the limit out",
+            Self::Uncounted { .. } => {
+                "run as a plain user, whose processes every kernel counts, use Linux 6.14 or newer \
+                 with a writable /proc/sys, or leave the limit out"
+            }
+            Self::Port { .. } => "deny the network, or allow all of it",
             Self::Names { .. } => {
                 "deny a directory that exists, or keep such files outside of what is allowed"
             }
@@ -179,6 +190,8 @@ impl Refusal {
             Self::OpenDefault { span, .. }
             | Self::NotYet { span, .. }
             | Self::Limit { span, .. }
+            | Self::Port { span, .. }
+            | Self::Uncounted { span, .. }
             | Self::Names { span, .. }
             | Self::Path { span, .. }
             | Self::Unresolvable { span, .. }

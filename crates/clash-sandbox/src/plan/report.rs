@@ -53,6 +53,25 @@ pub(super) fn tier(
             "TCP, UDP and the routing socket only: no raw, MPTCP, SCTP or VSOCK sockets",
         ),
     }
+    if let Some(room) = room {
+        for (what, ports, why) in [
+            (
+                "localhost",
+                &room.ports.reached,
+                "taken inside by a process outside that connects to the host's loopback, this \
+                 port, and nothing else",
+            ),
+            (
+                "serve",
+                &room.ports.served,
+                "the host's loopback is listened on, and each connection is one to the room's own",
+            ),
+        ] {
+            for port in ports {
+                say(&format!("{what} {port}"), "forwarder", why);
+            }
+        }
+    }
     if room.is_some_and(|room| room.unix_sockets) {
         say(
             "unix sockets",

@@ -19,6 +19,7 @@ use super::overlap::{self, Region, is_below};
 use super::{Found, Grant, LANDLOCK_ABI_NEEDED, Refusal, Request, Rule, Why};
 use crate::host::{Host, Rooms};
 use crate::protect::STANDARD;
+use crate::room::Ports;
 
 /// Why Landlock alone is not enough.
 #[derive(Debug)]
@@ -72,6 +73,13 @@ pub(super) fn need(
     }
     let changes = grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE));
     changes.then_some(Need::Metadata)
+}
+
+/// Ports of the loopback lead through the wall of a network of the room's own.
+pub(super) fn crossing(request: &Request<'_>, ports: &Ports) -> Option<Need> {
+    let first = ports.reached.iter().chain(&ports.served).next()?;
+    let span = request.sandbox.span.clone();
+    Some(Need::Rule(Refusal::Port { port: *first, span }))
 }
 
 /// The persistence paths that this sandbox could otherwise write.

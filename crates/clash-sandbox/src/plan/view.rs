@@ -23,7 +23,7 @@ use super::overlap::is_below;
 use super::{Found, Grant, Refusal, Request, Rule, Why};
 use crate::baseline::Entry;
 use crate::host::{Host, Rooms};
-use crate::room::{Access, Room, Shown, Step};
+use crate::room::{Access, Ports, Room, Shown, Step};
 
 /// Everything the view is made from.
 pub(super) struct Sources<'a> {
@@ -56,7 +56,12 @@ struct Outer {
     cover: Option<usize>,
 }
 
-pub(super) fn room(sources: &Sources<'_>, host: &Host, own_network: bool) -> Result<Room, Refusal> {
+pub(super) fn room(
+    sources: &Sources<'_>,
+    host: &Host,
+    own_network: bool,
+    ports: Ports,
+) -> Result<Room, Refusal> {
     let marks = sources.marks();
     let mut view = View::new(sources);
     for (path, mark) in &marks {
@@ -68,6 +73,7 @@ pub(super) fn room(sources: &Sources<'_>, host: &Host, own_network: bool) -> Res
     Ok(Room {
         user_namespace: host.rooms != Rooms::Root,
         own_network,
+        ports,
         unix_sockets,
         steps: view.finish(),
     })
