@@ -173,7 +173,8 @@ impl Confined<'_> {
     fn become_command(self, ruleset: landlock::RulesetCreated) -> LaunchError {
         use crate::linux::{caps, landlock, limits, sys};
         let restrict = || {
-            limits::set(&self.plan.limits).map_err(|e| LaunchError::Limits(e.into()))?;
+            limits::set(&self.plan.limits, self.plan.group.is_some())
+                .map_err(|e| LaunchError::Limits(e.into()))?;
             rustix::thread::set_no_new_privs(true)
                 .map_err(|e| LaunchError::NoNewPrivs(e.into()))?;
             landlock::enter(ruleset)?;
@@ -195,6 +196,7 @@ fn in_room(
     confined: Confined<'_>,
     ruleset: landlock::RulesetCreated,
 ) -> LaunchError {
+    use crate::linux::cgroup::Group;
     use crate::linux::ports::Crossing;
     use crate::linux::stdio::Inherited;
     use crate::linux::supervisor::{Keeper, attend};
@@ -203,6 +205,9 @@ fn in_room(
     let prepare = || -> Result<_, LaunchError> {
         let cwd = rustix::process::getcwd(Vec::new())
             .map_err(|e| LaunchError::WorkingDirectory { path: ".".into(), source: e.into() })?;
+        let plan = confined.plan;
+        let group = plan.group.as_deref().map(|parent| Group::new(parent, &plan.limits));
+        let group = group.transpose().map_err(LaunchError::Limits)?;
         let ports = Crossing::start(&room.ports)?;
         namespaces::leave_host(room)?;
         ports.listen(&room.ports)?;
@@ -210,16 +215,19 @@ fn in_room(
         // Before anybody is there to look into this process.
         sys::undumpable().map_err(LaunchError::Namespaces)?;
         let mask = sys::hold_signals().map_err(LaunchError::Signals)?;
-        Ok((cwd, mask, inherited, Keeper::start(ports)?))
+        Ok((cwd, mask, inherited, Keeper::start(ports, group)?))
     };
     let (cwd, mask, inherited, keeper) = match prepare() {
         Ok(prepared) => prepared,
         Err(error) => return error,
     };
     let view = |ruleset: &mut _| -> Result<(), LaunchError> {
-        if let (true, Some(most)) = (confined.plan.root, confined.plan.limits.processes) {
-            limits::number_processes(most).map_err(|e| LaunchError::Limits(e.into()))?;
+        match (&keeper.group, confined.plan.limits.processes) {
+            (Some(group), _) => group.join(),
+            (None, Some(most)) if confined.plan.root => limits::number_processes(most),
+            (None, _) => Ok(()),
         }
+        .map_err(|e| LaunchError::Limits(e.into()))?;
         let mut view = View::new().map_err(|e| LaunchError::Root(e.into()))?;
         room.steps.iter().try_for_each(|step| view.step(step))?;
         landlock::own_places(room, &view, ruleset)?;
@@ -270,6 +278,7 @@ mod tests {
             root: false,
             room: None,
             limits: clash_policy::Limits::default(),
+            group: None,
         };
         let error = run(&plan, &Command { program: "true".into(), ..Command::default() });
         assert!(matches!(error, LaunchError::Grant { path: p, .. } if p == path));

@@ -91,6 +91,9 @@ pub struct Plan {
     pub baseline: Vec<(&'static baseline::Entry, Caps)>,
     pub net: Network,
     pub limits: Limits,
+    /// The cgroup in which a room gets one of its own; without one, limits are
+    /// those of each process.
+    pub group: Option<PathBuf>,
     pub landlock_abi: u32,
     pub root: bool,
     /// The namespaced tier; `None` is the direct one.
@@ -147,7 +150,8 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     }
     let (net, ports) = network(sandbox)?;
     not_yet(sandbox)?;
-    if host.root && sandbox.limits.processes.is_some() {
+    let group = group(sandbox);
+    if host.root && sandbox.limits.processes.is_some() && group.is_none() {
         countable().map_err(|why| Refusal::Uncounted { why, span: sandbox.span.clone() })?;
     }
     let rules = resolve(request)?;
@@ -172,6 +176,8 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     };
     let mut held = protected;
     held.extend(overlap::caged_inside(request, &grants));
+    let group = group.filter(|_| room.is_some());
+    report::limits(report, &sandbox.limits, group.as_deref(), host.root);
     report::tier(report, &rules, &held, room.as_ref(), net, host);
     Ok(Plan {
         sandbox: sandbox.name.clone(),
@@ -179,6 +185,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
         baseline,
         net,
         limits: sandbox.limits,
+        group,
         landlock_abi: host.landlock_abi,
         root: host.root,
         room,
@@ -220,6 +227,16 @@ fn not_yet(sandbox: &Sandbox) -> Result<(), Refusal> {
         Some((rule, span)) => Err(Refusal::NotYet { rule, span: span.clone() }),
         None => Ok(()),
     }
+}
+
+#[cfg(target_os = "linux")]
+fn group(sandbox: &Sandbox) -> Option<PathBuf> {
+    crate::linux::cgroup::home(&sandbox.limits)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn group(_: &Sandbox) -> Option<PathBuf> {
+    None
 }
 
 /// Whether the processes of root can be counted, which the kernel's own count

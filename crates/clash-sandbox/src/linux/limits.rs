@@ -9,9 +9,10 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Lowers the limits of the calling process and of what it starts.
-pub(crate) fn set(limits: &Limits) -> rustix::io::Result<()> {
+/// Memory only where no cgroup holds that limit better.
+pub(crate) fn set(limits: &Limits, grouped: bool) -> rustix::io::Result<()> {
     for (resource, limit) in [
-        (Resource::As, limits.memory_bytes),
+        (Resource::As, limits.memory_bytes.filter(|_| !grouped)),
         (Resource::Nproc, limits.processes),
         (Resource::Cpu, limits.cpu_seconds),
         (Resource::Fsize, limits.file_size_bytes),

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 
+use super::cgroup::Group;
 use super::ports::Crossing;
 use super::stdio::Inherited;
 use super::sys;
@@ -34,17 +35,18 @@ pub(crate) struct Keeper {
     /// Its other end is what process 1 waits for.
     alive: Option<OwnedFd>,
     ports: Option<Crossing>,
+    pub(crate) group: Option<Group>,
 }
 
 impl Keeper {
     /// Starts process 1 of the namespace that was made for our children.
-    pub(crate) fn start(mut ports: Crossing) -> Result<Self, LaunchError> {
+    pub(crate) fn start(mut ports: Crossing, group: Option<Group>) -> Result<Self, LaunchError> {
         let failed = |error: Errno| LaunchError::Keeper(error.into());
         let (wait, alive) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed)?;
         let pid = sys::run_beside(keep, wait.as_raw_fd()).map_err(LaunchError::Keeper)?;
         ports.serve()?;
-        Ok(Self { pid: Pid::from_raw(pid), alive: Some(alive), ports: Some(ports) })
+        Ok(Self { pid: Pid::from_raw(pid), alive: Some(alive), ports: Some(ports), group })
     }
 
     /// Ends the room although the command still runs. It is our child, so the
@@ -68,6 +70,7 @@ impl Keeper {
             while matches!(waitpid(self.pid, WaitOptions::empty()), Err(Errno::INTR)) {}
         }
         self.ports = None;
+        self.group = None;
     }
 }
 

@@ -3,12 +3,30 @@
 
 use std::path::{Path, PathBuf};
 
-use clash_policy::Effect;
+use clash_policy::{Effect, Limits};
 
 use super::{Network, Rule};
 use crate::host::Host;
 use crate::report::{Line, Report};
 use crate::room::{Room, Step};
+
+/// What holds each limit, and over what.
+pub(super) fn limits(report: &mut Report, limits: &Limits, group: Option<&Path>, root: bool) {
+    for (name, value) in limits.named() {
+        let Some(value) = value else { continue };
+        let (mechanism, why) = match name {
+            "memory" | "processes" if group.is_some() => {
+                ("cgroup", "for all of the room's processes together")
+            }
+            "memory" => ("rlimit", "address space, for each process"),
+            "processes" if root => ("process numbers", "those of the room's namespace run out"),
+            "processes" => ("rlimit", "the kernel counts them per user namespace"),
+            "wall" => ("launcher", "ends the room"),
+            _ => ("rlimit", "for each process"),
+        };
+        report.say(|| Line::new(format!("limit {name} {value}"), mechanism, why));
+    }
+}
 
 pub(super) fn tier(
     report: &mut Report,

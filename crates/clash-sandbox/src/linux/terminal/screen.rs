@@ -273,11 +273,7 @@ impl Screen {
                 self.down();
                 to.extend([ESC, byte]);
             }
-            b'M' => {
-                if self.up(1) > 0 {
-                    to.extend(b"\x1bM");
-                }
-            }
+            b'M' if self.up(1) > 0 => to.extend(b"\x1bM"),
             b'=' | b'>' | b'H' => to.extend([ESC, byte]),
             0x20..0x30 => {
                 self.begin(State::Designation);

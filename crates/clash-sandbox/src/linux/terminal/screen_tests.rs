@@ -181,7 +181,7 @@ impl Model {
         match kind {
             b'A' | b'F' => self.row = self.row.saturating_sub(first.max(1)),
             b'B' | b'E' | b'e' => self.row = (self.row + first.max(1)).min(ROWS - 1),
-            b'H' | b'f' | b'd' => self.row = first.max(1).min(ROWS) - 1,
+            b'H' | b'f' | b'd' => self.row = first.clamp(1, ROWS) - 1,
             b'J' => {
                 let rows = match first {
                     0 => self.row..ROWS,
