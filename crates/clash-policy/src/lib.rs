@@ -18,6 +18,7 @@ pub mod judge;
 pub mod net;
 pub mod path;
 pub mod pattern;
+pub mod protect;
 pub mod regex;
 pub mod rule;
 pub mod sandbox;

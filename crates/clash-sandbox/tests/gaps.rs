@@ -219,6 +219,49 @@ fn what_is_denied_stays_denied_when_its_parents_move() {
     });
 }
 
+/// As a project whose persistence paths are kept, so that what is made is watched.
+fn watched(world: World) -> World {
+    let (app, home) = (world.project(), world.path("home"));
+    world.option(&["--project", app.to_str().unwrap(), "--home", home.to_str().unwrap()])
+}
+
+#[test]
+fn names_made_to_be_misread_cannot_be_made() {
+    in_a_room(|world| {
+        let world = watched(world);
+        for name in ["invoice\\u202egpj.sh", "a\\x1b]52;c;eA==\\x07b\\nc", "\\u0440ackage.json"] {
+            for make in
+                ["open(n, 'w') and 0", "os.mkdir(n)", "os.symlink('x', n)", "os.rename('f', n)"]
+            {
+                let make = format!("[open('f', 'w'), (lambda n: {make})('{name}')][1]");
+                assert_eq!(python(&world, &make, true), -84, "{make} as {:?}", world.who);
+            }
+        }
+        for name in ["файл.txt", "grüße", "a b"] {
+            let make = format!("open('{name}', 'w') and 0");
+            assert_eq!(python(&world, &make, true), 0, "{name} as {:?}", world.who);
+        }
+        let in_own = "open('/tmp/two\\nlines', 'w') and 0";
+        assert_eq!(python(&world, in_own, true), 0, "the room's own as {:?}", world.who);
+    });
+}
+
+#[test]
+fn a_link_to_what_the_command_may_not_see_is_not_left_for_others_to_follow() {
+    in_a_room(|world| {
+        let world = watched(world);
+        // Not the key of this home, which lies in /tmp, and that is the room's own.
+        for target in ["/home/u/.ssh/id_ed25519", "../../../../etc/shadow", "/root", "/run/x"] {
+            let output = world.sh(&format!("ln -s {target} link"));
+            assert!(!output.status.success(), "{target} as {:?}", world.who);
+        }
+        for target in ["/usr/bin/env", "not-there-yet", "../app/f", "/dev/null", "."] {
+            let output = world.sh(&format!("ln -s {target} link && rm link"));
+            assert!(output.status.success(), "{target}: {}", text(&output));
+        }
+    });
+}
+
 #[test]
 fn a_file_handle_opens_nothing() {
     in_both_tiers(|world| {
@@ -294,8 +337,8 @@ os.execv(sys.argv[1], sys.argv[1:])";
         let seen = text(&inside(&direct, &format!("echo in > f; cat f {key}")));
         assert!(seen.starts_with("in") && !seen.contains("SECRET"), "{seen}");
         // And what it cannot hold is refused.
-        let timed = direct.option(&["--limit", "wall", "100"]);
-        let output = inside(&timed, "echo RAN");
+        let crossing = direct.option(&["--localhost", "8080"]);
+        let output = inside(&crossing, "echo RAN");
         assert_eq!(output.status.code(), Some(3), "{}", text(&output));
         assert!(text(&output).contains("none can be made here"), "{}", text(&output));
     });
@@ -312,8 +355,8 @@ fn inside_a_filter_that_denies_namespaces_it_stacks_or_refuses() {
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None)
 libc.prctl(38, 1, 0, 0, 0)
-code = [(0x20, 0, 0, 4), (0x15, 0, 4, {arch}), (0x20, 0, 0, 0), (0x15, 1, 0, {unshare}),
-    (0x15, 0, 1, 435), (6, 0, 0, 0x50001), (6, 0, 0, 0x7fff0000)]
+code = [(0x20, 0, 0, 4), (0x15, 0, 3, {arch}), (0x20, 0, 0, 0), (0x15, 2, 0, {unshare}),
+    (0x15, 2, 0, 435), (6, 0, 0, 0x7fff0000), (6, 0, 0, 0x50001), (6, 0, 0, 0x50026)]
 text = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *insn) for insn in code))
 prog = struct.pack('HxxxxxxQ', len(code), ctypes.addressof(text))
 assert libc.prctl(22, 2, prog) == 0
@@ -329,8 +372,8 @@ os.execv(sys.argv[1], sys.argv[1:])"
         let direct = World::beside(&world).option(&["--unprotected"]);
         let seen = text(&inside(&direct, &format!("echo in > f; cat f {key}")));
         assert!(seen.starts_with("in") && !seen.contains("SECRET"), "{seen}");
-        let timed = direct.option(&["--limit", "wall", "100"]);
-        let output = inside(&timed, "echo RAN");
+        let crossing = direct.option(&["--localhost", "8080"]);
+        let output = inside(&crossing, "echo RAN");
         assert_eq!(output.status.code(), Some(3), "{}", text(&output));
     });
 }

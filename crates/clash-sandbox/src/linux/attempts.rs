@@ -347,7 +347,8 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
         unix_sockets: false,
         steps: Vec::new(),
     };
-    super::namespaces::leave_host(&room).map_err(|error| match error {
+    let left = super::namespaces::leave_host(&room);
+    left.and_then(|()| super::namespaces::own_processes()).map_err(|error| match error {
         LaunchError::Identity(e) => Failed { step: 1, errno: e.raw_os_error().unwrap_or(0) },
         LaunchError::Loopback(e) => Failed { step: 2, errno: e.raw_os_error().unwrap_or(0) },
         LaunchError::Namespaces(e) => Failed { step: 0, errno: e.raw_os_error().unwrap_or(0) },

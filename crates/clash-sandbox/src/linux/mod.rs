@@ -6,6 +6,7 @@ pub(crate) mod caps;
 pub(crate) mod cgroup;
 pub(crate) mod landlock;
 pub(crate) mod limits;
+pub(crate) mod monitor;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
 pub(crate) mod ports;

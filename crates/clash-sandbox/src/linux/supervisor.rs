@@ -28,25 +28,44 @@ use super::stdio::Inherited;
 use super::sys;
 use crate::launch::LaunchError;
 
-/// The room's process 1.
+/// What ends everything that the command leaves behind.
 #[derive(Debug)]
 pub(crate) struct Keeper {
-    pid: Option<Pid>,
-    /// Its other end is what process 1 waits for.
-    alive: Option<OwnedFd>,
+    kind: Kind,
     ports: Option<Crossing>,
     pub(crate) group: Option<Group>,
 }
 
+#[derive(Debug)]
+enum Kind {
+    /// The room's process 1, and the pipe whose other end it waits for.
+    First { pid: Option<Pid>, alive: Option<OwnedFd> },
+    /// Without a room they become the launcher's own children.
+    Children,
+}
+
 impl Keeper {
     /// Starts process 1 of the namespace that was made for our children.
-    pub(crate) fn start(mut ports: Crossing, group: Option<Group>) -> Result<Self, LaunchError> {
+    pub(crate) fn start(
+        mut ports: Option<Crossing>,
+        group: Option<Group>,
+    ) -> Result<Self, LaunchError> {
         let failed = |error: Errno| LaunchError::Keeper(error.into());
         let (wait, alive) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed)?;
         let pid = sys::run_beside(keep, wait.as_raw_fd()).map_err(LaunchError::Keeper)?;
-        ports.serve()?;
-        Ok(Self { pid: Pid::from_raw(pid), alive: Some(alive), ports: Some(ports), group })
+        let kind = Kind::First { pid: Pid::from_raw(pid), alive: Some(alive) };
+        if let Some(ports) = &mut ports {
+            ports.serve()?;
+        }
+        Ok(Self { kind, ports, group })
+    }
+
+    /// Makes this process the one that orphans are given to.
+    pub(crate) fn of_children(group: Option<Group>) -> Result<Self, LaunchError> {
+        let own = Some(rustix::process::getpid());
+        rustix::process::set_child_subreaper(own).map_err(|e| LaunchError::Keeper(e.into()))?;
+        Ok(Self { kind: Kind::Children, ports: None, group })
     }
 
     /// Ends the room although the command still runs. It is our child, so the
@@ -65,9 +84,13 @@ impl Keeper {
         if let Some(ports) = &mut self.ports {
             ports.end_inside();
         }
-        if !alone() {
-            self.alive = None;
-            while matches!(waitpid(self.pid, WaitOptions::empty()), Err(Errno::INTR)) {}
+        match &mut self.kind {
+            Kind::First { .. } if alone() => {}
+            Kind::First { pid, alive } => {
+                *alive = None;
+                while matches!(waitpid(*pid, WaitOptions::empty()), Err(Errno::INTR)) {}
+            }
+            Kind::Children => end_children(),
         }
         self.ports = None;
         self.group = None;
@@ -78,6 +101,22 @@ impl Keeper {
 /// them, or has an ancestor that did. Our own root is the room's by now.
 fn alone() -> bool {
     std::fs::read("/proc/1/task/1/children").is_ok_and(|children| children.is_empty())
+}
+
+/// Kills and forgets children until there are none: each may leave its own to us.
+fn end_children() {
+    let own = rustix::process::getpid().as_raw_nonzero();
+    let list = format!("/proc/self/task/{own}/children");
+    while let Ok(children) = std::fs::read_to_string(&list) {
+        let children: Vec<i32> = children.split_whitespace().flat_map(str::parse).collect();
+        if children.is_empty() {
+            return;
+        }
+        for child in children {
+            sys::kill(child, libc::SIGKILL);
+            while matches!(waitpid(Pid::from_raw(child), WaitOptions::empty()), Err(Errno::INTR)) {}
+        }
+    }
 }
 
 /// Process 1: no `errno`, no allocation, nothing that could panic.
@@ -96,16 +135,18 @@ fn keep(wait: RawFd) {
 /// died. Returns only if its time is up.
 pub(crate) fn attend(
     mut keeper: Keeper,
-    inherited: &Inherited,
+    inherited: Option<&Inherited>,
     child: libc::pid_t,
     wall: Option<u64>,
 ) -> LaunchError {
-    let _ = rustix::process::chdir(c"/");
+    if matches!(keeper.kind, Kind::First { .. }) {
+        let _ = rustix::process::chdir(c"/");
+    }
     let deadline = wall.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     loop {
         if let Some(end) = look_after(child) {
             keeper.end();
-            inherited.put_back();
+            put_back(inherited);
             end.repeat();
         }
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
@@ -113,7 +154,7 @@ pub(crate) fn attend(
             Ok(Some(arrived)) => pass_on(arrived, child),
             Ok(None) => {
                 keeper.end_with(child);
-                inherited.put_back();
+                put_back(inherited);
                 return LaunchError::OutOfTime { seconds: wall.unwrap_or_default() };
             }
             Err(error) => {
@@ -121,6 +162,12 @@ pub(crate) fn attend(
                 return LaunchError::Waiting(error);
             }
         }
+    }
+}
+
+fn put_back(inherited: Option<&Inherited>) {
+    if let Some(inherited) = inherited {
+        inherited.put_back();
     }
 }
 

@@ -30,7 +30,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpgrp, getpid, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, waitpid};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stderr, stdin, stdout};
 use rustix::termios::{
@@ -257,7 +257,8 @@ impl Relay {
     /// Whether the user is talking to us: we are the terminal's foreground job, or
     /// it has no jobs.
     fn in_front(&self) -> bool {
-        tcgetpgrp(&self.outer).map_or(true, |group| group == getpgrp())
+        tcgetpgrp(&self.outer)
+            .map_or(true, |group| group.as_raw_nonzero().get() == sys::own_group())
     }
 
     /// Takes the keyboard if it is ours to take.
