@@ -28,6 +28,12 @@ pub enum Refusal {
     Unresolvable { rule: String, span: Span, source: io::Error },
     #[error("{rule}; holding that takes a room, and none can be made here: {why}")]
     NoRoom { rule: Box<Refusal>, why: String },
+    #[error("{span}: the limit `processes` cannot be held for root here: {why}")]
+    Uncounted { why: String, span: Span },
+    #[error(
+        "{span}: port {port} of localhost is to be the only way out of a network that is denied"
+    )]
+    Port { port: u16, span: Span },
     #[error(
         "{span}: `{effect}` on `{rule}` takes away the right to execute inside `{}`, \
          where that is allowed",
@@ -94,6 +100,11 @@ impl Refusal {
             Self::Execute { .. } => {
                 "deny reading there too, or allow the parts that may be executed one by one"
             }
+            Self::Uncounted { .. } => {
+                "run as a plain user, whose processes every kernel counts, use Linux 6.14 or newer \
+                 with a writable /proc/sys, or leave the limit out"
+            }
+            Self::Port { .. } => "deny the network, or allow all of it",
             Self::LeavesTree { target, .. } => {
                 return Some(format!(
                     "if the link is yours, allow `{}` by its own path",
@@ -125,6 +136,8 @@ impl Refusal {
             Self::NoRoom { rule, .. } => rule.span(),
             Self::NotYet { span, .. }
             | Self::Execute { span, .. }
+            | Self::Port { span, .. }
+            | Self::Uncounted { span, .. }
             | Self::Path { span, .. }
             | Self::Unresolvable { span, .. }
             | Self::LeavesTree { span, .. } => Some(span),
