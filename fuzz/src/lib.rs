@@ -116,7 +116,10 @@ pub fn agent_settings(data: &[u8]) {
         for wired in (agent.files)(&dirs, &agents::wired::Scope::User) {
             let Ok(installed) = wired.edit.install(text) else { continue };
             let without = wired.edit.uninstall(text).expect("what can be installed can go");
-            assert_eq!(wired.edit.uninstall(&installed).as_deref(), Ok(without.as_str()));
+            let back = wired.edit.uninstall(&installed).expect("what was installed can go");
+            // A file that was not there is taken away by who wrote it.
+            let gone = text.trim().is_empty() && back.trim() == "{}";
+            assert!(back == without || gone, "{back:?} and not {without:?}");
             assert_eq!(wired.edit.install(&installed).as_deref(), Ok(installed.as_str()));
             assert_ne!(wired.edit.state(&installed), Ok(agents::wired::State::Absent));
         }
@@ -210,6 +213,41 @@ pub fn imports(data: &[u8]) {
     let one = One(&imported.source);
     if let Err(mistake) = clash_lang::compile("/p/policy.star", LayerKind::User, true, &one) {
         panic!("an import does not compile: {mistake}\n{}", imported.source);
+    }
+}
+
+/// A history, the first byte saying whose: whatever it holds, what is learned from it
+/// is a policy that compiles and has no word of it.
+pub fn histories(data: &[u8]) {
+    use clash_history::evidence::{Evidence, Scene};
+    use clash_history::{History, Kind, Outcome, policy};
+    let Some((kind, bytes)) = data.split_first() else { return };
+    let kinds = [Kind::Clash, Kind::Claude, Kind::Codex, Kind::Gemini];
+    let kind = kinds[usize::from(*kind) % kinds.len()];
+    let path = "/none/chats/session-1.jsonl".into();
+    let history = History { kind, path, changed: std::time::SystemTime::UNIX_EPOCH };
+    let mut evidence = Evidence::default();
+    let places = Places::imagined();
+    let _ = history.read_bytes(bytes, &mut |seen| {
+        let from = tool_input::From { cwd: &places.project, home: &places.home };
+        if let Ok((tool, input)) = tool_input::read(&seen.tool, &seen.input, &from) {
+            let action = Action { agent: seen.agent.into(), tool, mode: String::new(), input };
+            let scene = Scene {
+                when: seen.when,
+                agent: seen.agent,
+                project: &places.project,
+                cwd: &places.project,
+                home: &places.home,
+            };
+            evidence.note(&action, Outcome::Ran, &scene);
+        }
+        std::ops::ControlFlow::Continue(())
+    });
+    let learned = policy::write(&evidence).expect("clash's own words are a policy");
+    if let Err(mistake) =
+        clash_lang::compile("/p/policy.star", LayerKind::User, true, &One(&learned))
+    {
+        panic!("what was learned does not compile: {mistake}\n{learned}");
     }
 }
 

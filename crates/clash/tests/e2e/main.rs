@@ -19,6 +19,7 @@ mod enforce;
 mod exec;
 mod explain;
 mod gemini_client;
+mod history;
 mod hook;
 mod install;
 mod install_agents;
