@@ -362,6 +362,7 @@ fn check_host(host: &Host) -> Result<(), Refusal> {
         0 => Err(Refusal::NoLandlock),
         abi if abi < LANDLOCK_ABI_OF_ROOMS => Err(Refusal::LandlockTooOld { abi }),
         _ if !host.seccomp => Err(Refusal::NoSeccomp),
+        _ if host.around.listener => Err(Refusal::OuterListener),
         _ => Ok(()),
     }
 }

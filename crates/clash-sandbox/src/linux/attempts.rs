@@ -342,6 +342,12 @@ fn seccomp_listener() -> Result<(), Failed> {
     }
 }
 
+/// The kernel lets one listener hear of a process, and says so.
+pub(crate) fn listened_to() -> bool {
+    let failed = in_child(seccomp_listener).ok().and_then(Result::err);
+    failed.is_some_and(|Failed { step, errno }| step == 1 && errno == libc::EBUSY)
+}
+
 pub(crate) fn notify() -> Facility {
     facility("seccomp listener")
 }

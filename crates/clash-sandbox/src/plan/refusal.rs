@@ -20,6 +20,11 @@ pub enum Refusal {
     LandlockTooOld { abi: u32 },
     #[error("this kernel offers no seccomp filters, which the network rule and io_uring need")]
     NoSeccomp,
+    #[error(
+        "a sandbox around this one answers for its system calls, and could carry out what an \
+         inner one denies"
+    )]
+    OuterListener,
     #[error("{span}: `{rule}` cannot be enforced by this version")]
     NotYet { rule: String, span: Span },
     #[error("{span}: `{rule}` names no path here")]
@@ -81,6 +86,9 @@ impl Refusal {
                  is missing there; `clash doctor` shows what this kernel offers"
             }
             Self::LandlockTooOld { .. } => "use Linux 6.12 or newer",
+            Self::OuterListener => {
+                "start the agent outside of it; one of the two can confine what it runs, not both"
+            }
             Self::NoSeccomp => {
                 "use a kernel with CONFIG_SECCOMP_FILTER, or let the container runtime permit \
                  the seccomp system call"
@@ -131,6 +139,7 @@ impl Refusal {
             Self::NoLandlock
             | Self::LandlockTooOld { .. }
             | Self::NoSeccomp
+            | Self::OuterListener
             | Self::Replaced { .. }
             | Self::Extra { .. } => None,
             Self::NoRoom { rule, .. } => rule.span(),
