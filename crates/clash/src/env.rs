@@ -16,6 +16,8 @@ pub(crate) const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
 pub(crate) const TMPDIR: &str = "TMPDIR";
 /// Shell that runs an agent's scripts; default `/bin/bash`, then `/bin/sh`.
 pub(crate) const SHELL: &str = "SHELL";
+/// Where programs are looked for.
+pub(crate) const PATH: &str = "PATH";
 /// Switches colour off in what people read.
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
 
@@ -48,4 +50,9 @@ pub(crate) fn text(name: &str) -> Option<String> {
 
 pub(crate) fn all() -> impl Iterator<Item = (OsString, OsString)> {
     env::vars_os()
+}
+
+/// The directories programs are looked for in.
+pub(crate) fn path_list() -> Vec<PathBuf> {
+    env::var_os(PATH).map(|list| env::split_paths(&list).collect()).unwrap_or_default()
 }

@@ -94,7 +94,7 @@ fn status(result: Result<Never, ExecError>) -> u8 {
 }
 
 /// Says what went wrong, with its cause, and gives the exit status.
-fn report(error: &ExecError) -> u8 {
+pub(crate) fn report(error: &ExecError) -> u8 {
     let mut text = format!("clash: {error}");
     let mut source = match error {
         ExecError::Launch { error, .. } => std::error::Error::source(error),
@@ -149,7 +149,7 @@ pub(crate) fn in_named(dirs: Dirs, project: &Path, name: &str, command: &[OsStri
     status(run())
 }
 
-fn named(policy: &Policy, name: &str) -> Result<Sandbox, ExecError> {
+pub(crate) fn named(policy: &Policy, name: &str) -> Result<Sandbox, ExecError> {
     let mut known = Vec::new();
     for sandbox in policy.sandboxes().map_err(PolicyError::from)? {
         let this = sandbox.name().map_err(PolicyError::from)?;

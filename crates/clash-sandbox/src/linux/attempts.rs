@@ -340,7 +340,13 @@ fn room_of_root() -> Result<(), Failed> {
 }
 
 fn make_room(user_namespace: bool) -> Result<(), Failed> {
-    let room = Room { user_namespace, own_network: true, unix_sockets: false, steps: Vec::new() };
+    let room = Room {
+        user_namespace,
+        own_network: true,
+        unix_sockets: false,
+        nesting: false,
+        steps: Vec::new(),
+    };
     super::namespaces::leave_host(&room).map_err(|error| match error {
         LaunchError::Identity(e) => Failed { step: 1, errno: e.raw_os_error().unwrap_or(0) },
         LaunchError::Loopback(e) => Failed { step: 2, errno: e.raw_os_error().unwrap_or(0) },
@@ -351,10 +357,10 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
         Fork::Child => {
             let steps = || -> Result<(), u8> {
                 let mut view = View::new().map_err(|_| 4)?;
-                for step in [Step::Devices, Step::Processes] {
+                for step in [Step::Devices, Step::Processes { maps: false }] {
                     view.step(&step).map_err(|_| 5)?;
                 }
-                view.enter().map_err(|_| 4)
+                view.enter(false).map_err(|_| 4)
             };
             sys::exit_now(steps().err().map_or(0, i32::from))
         }

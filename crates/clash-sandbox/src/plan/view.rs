@@ -69,6 +69,7 @@ pub(super) fn room(sources: &Sources<'_>, host: &Host, own_network: bool) -> Res
         user_namespace: host.rooms != Rooms::Root,
         own_network,
         unix_sockets,
+        nesting: false,
         steps: view.finish(),
     })
 }
@@ -446,7 +447,7 @@ impl<'a> View<'a> {
         steps.extend(self.nested.into_iter().map(|at| Step::ScratchMount { at }));
         steps.extend(self.steps);
         steps.push(Step::Devices);
-        steps.push(Step::Processes);
+        steps.push(Step::Processes { maps: false });
         let kallsyms = PathBuf::from("/proc/kallsyms");
         steps.push(Step::Cover { path: kallsyms, file: true, shows: Vec::new() });
         steps

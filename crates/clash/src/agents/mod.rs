@@ -2,3 +2,4 @@
 //! to its JSON.
 
 pub(crate) mod claude;
+pub(crate) mod homes;

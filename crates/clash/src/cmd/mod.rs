@@ -6,6 +6,7 @@ mod explain;
 mod install;
 mod log;
 mod policy;
+mod run;
 mod sandbox;
 mod show_json;
 mod trust;
@@ -54,6 +55,8 @@ enum Verb {
     Log(log::Args),
     /// Run a command in a named sandbox, or look at sandboxes
     Sandbox(sandbox::Args),
+    /// Run a whole agent in a room of its own
+    Run(run::Args),
     /// Run a command in the sandbox the policy gives it
     ///
     /// The command is decided by the policy like one an agent sends; what would
@@ -103,6 +106,7 @@ impl Verb {
             Self::Fmt(args) => args.run(out),
             Self::Trust(args) => args.run(out),
             Self::Log(args) => args.run(out),
+            Self::Run(args) => args.run(),
             Self::Sandbox(args) => args.run(out),
             // Both are answered before the parser; what arrives here asked for
             // help or was not understood.

@@ -20,6 +20,7 @@ mod policy_cache;
 mod policy_edit;
 mod probes;
 mod push_forms;
+mod run;
 mod shell;
 mod support;
 mod trace;
