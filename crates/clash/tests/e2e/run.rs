@@ -14,7 +14,7 @@ settings(default = ask(), default_sandbox = project)
 when({
     "Bash": {
         ("cat", "echo", "env", "ls"): allow(),
-        "sh": {glob("**"): allow()},
+
         "head": allow(sandbox = readonly),
         "rm": deny(reason = "nothing is deleted here"),
     },
@@ -123,7 +123,8 @@ fn every_action_has_a_room_inside_the_room() {
         let inner = "cat ~/.claude/token; echo x > /tmp/y; echo in > in.txt; ls /tmp/[xy]; env";
         m.write("app/inner.sh", inner);
         let outer = "echo outer > /tmp/x";
-        let script = format!("{outer}; {clash} exec -- sh inner.sh; echo $?; ls /tmp/[xy]");
+        let script =
+            format!("{outer}; {clash} sandbox exec project -- sh inner.sh; echo $?; ls /tmp/[xy]");
         let ran = run(&m, "claude", &script).succeeds();
         assert!(!ran.stdout.contains("token-of-the-agent"), "{ran:?}");
         if m.who == Who::Nobody {
