@@ -18,6 +18,7 @@ mod policy;
 mod replace_file;
 mod say;
 mod session;
+mod shell_quoted;
 mod stamp;
 mod tool_input;
 mod trace;
