@@ -21,6 +21,9 @@ pub(crate) const PATH: &str = "PATH";
 /// Switches colour off in what people read.
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
 
+/// Set by clash's own plugins for the commands of an agent: the session.
+pub(crate) const CLASH_SESSION: &str = "CLASH_SESSION";
+
 /// Where Claude Code keeps its settings; default `~/.claude`.
 pub(crate) const CLAUDE_CONFIG_DIR: &str = "CLAUDE_CONFIG_DIR";
 /// Set by Claude Code for hooks and servers: the project of the session.

@@ -250,7 +250,7 @@ impl Call<'_> {
         let has_prefix = env::path(env::CLAUDE_CODE_SHELL_PREFIX)
             .is_some_and(|prefix| prefix == self.dirs.shell_launcher());
         let confines = self.agent.abilities.confines;
-        if confines == Confines::ShellPrefix && has_prefix {
+        if confines == Confines::Shell || (confines == Confines::ShellPrefix && has_prefix) {
             return Ok(Launch::Itself);
         }
         let own = std::env::current_exe().map_err(HookError::OwnPath)?;
@@ -390,7 +390,7 @@ impl Call<'_> {
         // What goes on in the background may not have begun yet.
         let in_background = self.message.tool == "Monitor"
             || self.message.input.get("run_in_background") == Some(&Value::Bool(true));
-        if self.agent.abilities.confines == Confines::ShellPrefix {
+        if matches!(self.agent.abilities.confines, Confines::ShellPrefix | Confines::Shell) {
             let left = || Approval::left_over(self.session, &self.message.call);
             return Ok(in_background || !left()?);
         }

@@ -7,13 +7,22 @@
 //! way: who cannot ask is told no with the way on, who cannot be made to run a
 //! command in its sandbox is told no as well.
 
+mod amazon_q;
 pub(crate) mod attended;
 pub(crate) mod claude;
 pub(crate) mod claude_like;
+mod cline;
+mod copilot;
+mod cursor;
 pub(crate) mod guard;
 pub(crate) mod homes;
 pub(crate) mod hook_entries;
 mod json_edit;
+mod one_key;
+mod opencode;
+mod patch;
+mod pi;
+mod plugin;
 pub(crate) mod wired;
 
 use std::path::{Path, PathBuf};
@@ -26,7 +35,17 @@ use crate::tool_input::{From, ToolError};
 use wired::{Scope, Wired};
 
 /// Every agent clash knows.
-pub(crate) static AGENTS: &[&Agent] = &[&claude::AGENT];
+pub(crate) static AGENTS: &[&Agent] = &[
+    &claude::AGENT,
+    &opencode::OPENCODE,
+    &opencode::KILO,
+    &copilot::AGENT,
+    &cline::AGENT,
+    &pi::AGENT,
+    &amazon_q::Q,
+    &amazon_q::KIRO,
+    &cursor::AGENT,
+];
 
 /// The agent of this name, as in `clash hook NAME`.
 pub(crate) fn named(name: &str) -> Option<&'static Agent> {
@@ -116,6 +135,8 @@ pub(crate) enum Asks {
 pub(crate) enum Confines {
     /// The client starts every shell through clash.
     ShellPrefix,
+    /// Clash is the shell the client is set to.
+    Shell,
     /// The hook puts clash in front of the command.
     Rewrite,
     /// The client ignores a rewritten command: the hook refuses the bare one and
