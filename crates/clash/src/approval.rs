@@ -95,10 +95,10 @@ impl Approval {
         Ok(None)
     }
 
-    /// Whether a slip of this name lies there for this script.
-    pub(crate) fn is_for(session: &Session, name: &str, script: &str) -> bool {
+    /// The slip of this name, if it lies there for this script; it stays.
+    pub(crate) fn look(session: &Session, name: &str, script: &str) -> Option<Self> {
         let slip = is_name(name).then(|| read(&session.dir.join(DIR).join(name))).flatten();
-        slip.is_some_and(|approval| approval.script == script)
+        slip.filter(|approval| approval.script == script)
     }
 
     /// Whether the slip with this name still lies there; removes it.

@@ -270,11 +270,22 @@ impl Call<'_> {
         }
         let own = std::env::current_exe().map_err(HookError::OwnPath)?;
         let Some((wrapped, inner)) = Wrapped::read(script, &own) else { return Ok(None) };
-        let known = wrapped.session == self.session.id
-            && Approval::is_for(self.session, wrapped.slip, &inner);
-        Ok(known.then(|| Answer::Allow {
-            reason: "clash: it runs in its sandbox".to_owned(),
-            updated_input: None,
+        if wrapped.session != self.session.id {
+            return Ok(None);
+        }
+        let Some(slip) = Approval::look(self.session, wrapped.slip, &inner) else {
+            return Ok(None);
+        };
+        Ok(Some(if slip.asked {
+            let reason = format!(
+                "clash: `{}` needs your approval, to run in sandbox {}",
+                say::brief(&inner),
+                slip.sandbox
+            );
+            Answer::Ask { reason, updated_input: None }
+        } else {
+            let reason = format!("clash: it runs in sandbox {}", slip.sandbox);
+            Answer::Allow { reason, updated_input: None }
         }))
     }
 

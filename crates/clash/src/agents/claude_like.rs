@@ -34,7 +34,7 @@ struct Sent {
     tool_name: String,
     #[serde(default)]
     tool_input: Map<String, Value>,
-    #[serde(default, alias = "tool_call_id")]
+    #[serde(default)]
     tool_use_id: String,
     #[serde(default)]
     tool_response: Value,

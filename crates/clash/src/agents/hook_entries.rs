@@ -442,6 +442,32 @@ pub(crate) fn inspect(text: &str, shape: &Shape) -> Result<Installed, SettingsEr
     Ok(installed)
 }
 
+/// What a project's settings file does against clash. Where the home is the
+/// project, the user's own file is among them and not meant.
+pub(crate) fn hostile(file: &Path, users_own: &Path, shape: &Shape) -> Option<String> {
+    use std::io::ErrorKind;
+    if file.parent() == Some(users_own) {
+        return None;
+    }
+    let unreadable = |error: &dyn std::fmt::Display| {
+        Some(format!("{}: clash cannot read it and the client may: {error}", file.display()))
+    };
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return None;
+        }
+        Err(error) => return unreadable(&error),
+    };
+    match inspect(&text, shape) {
+        Ok(found) => {
+            let problem = found.problems.iter().find(|problem| problem.is_hostile())?;
+            Some(format!("{}: {}", file.display(), describe(problem)))
+        }
+        Err(error) => unreadable(&error),
+    }
+}
+
 /// The parts of a settings document that matter here.
 struct View<'a> {
     document: &'a Document<'a>,

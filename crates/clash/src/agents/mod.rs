@@ -12,8 +12,11 @@ pub(crate) mod attended;
 pub(crate) mod claude;
 pub(crate) mod claude_like;
 mod cline;
+pub(crate) mod codex;
 mod copilot;
 mod cursor;
+mod droid;
+mod gemini;
 pub(crate) mod guard;
 pub(crate) mod homes;
 pub(crate) mod hook_entries;
@@ -23,6 +26,7 @@ mod opencode;
 mod patch;
 mod pi;
 mod plugin;
+mod qwen;
 pub(crate) mod wired;
 
 use std::path::{Path, PathBuf};
@@ -37,6 +41,10 @@ use wired::{Scope, Wired};
 /// Every agent clash knows.
 pub(crate) static AGENTS: &[&Agent] = &[
     &claude::AGENT,
+    &codex::AGENT,
+    &gemini::AGENT,
+    &qwen::AGENT,
+    &droid::AGENT,
     &opencode::OPENCODE,
     &opencode::KILO,
     &copilot::AGENT,

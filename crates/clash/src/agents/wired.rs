@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use serde_json::{Map, Value};
+
 use super::Problem;
 pub(crate) use super::hook_entries::SettingsError;
+use super::hook_entries::Wiring;
 
 /// Where an installation holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +53,18 @@ pub(crate) struct WholeFile {
     pub(crate) text: String,
     /// Stands in every version of it and in no other file.
     pub(crate) mark: &'static str,
+}
+
+impl WholeFile {
+    /// The settings of a machine: our hooks, and what keeps them on.
+    pub(crate) fn managed(wiring: &Wiring, members: Value) -> Self {
+        let entries = wiring.install("").unwrap_or_default();
+        let mut settings: Map<String, Value> = serde_json::from_str(&entries).unwrap_or_default();
+        settings.extend(members.as_object().cloned().unwrap_or_default());
+        let text = serde_json::to_string_pretty(&settings).unwrap_or_default();
+        // JSON has no comments: the command line is what tells.
+        Self { agent: wiring.shape.agent, text: format!("{text}\n"), mark: "clash' hook " }
+    }
 }
 
 impl SettingsEdit for WholeFile {

@@ -9,9 +9,11 @@ pub(crate) mod shell_prefix;
 
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
+
 use super::claude_like::{self, Dialect};
 use super::hook_entries::{self, Form, Shape, Wiring};
-use super::wired::{Scope, Wired};
+use super::wired::{Scope, WholeFile, Wired};
 use super::{Abilities, Agent, Asks, Confines, Event, Message, Wanted, guard};
 use crate::dirs::{Dirs, claude_dirs};
 use crate::env;
@@ -75,14 +77,21 @@ fn call(message: &Message, from: &From<'_>) -> Wanted {
 }
 
 fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
-    let file = match scope {
-        Scope::User => dirs.claude.join("settings.json"),
-        Scope::Project(project) => project.join(".claude/settings.json"),
-        Scope::Managed => PathBuf::from("/etc/claude-code/managed-settings.json"),
-    };
     let hook_command = guard::line(dirs, AGENT.name, &AGENT.abilities);
     let prefix = Some(dirs.shell_launcher());
-    vec![Wired { file, edit: Box::new(Wiring { shape: &SHAPE, hook_command, prefix }) }]
+    let wiring = Wiring { shape: &SHAPE, hook_command, prefix };
+    let file = match scope {
+        Scope::User => dirs.claude.join("settings.json"),
+        // The launcher's path is the user's own, so it is not for the repository.
+        Scope::Project(project) => project.join(".claude/settings.local.json"),
+        Scope::Managed => {
+            let file = PathBuf::from("/etc/claude-code/managed-settings.json");
+            let members = json!({"allowManagedHooksOnly": true, "disableAllHooks": false});
+            let edit = WholeFile::managed(&wiring, members);
+            return vec![Wired { file, edit: Box::new(edit) }];
+        }
+    };
+    vec![Wired { file, edit: Box::new(wiring) }]
 }
 
 /// What the client reads settings, hooks, commands and servers from.
@@ -118,25 +127,15 @@ pub(crate) fn hostile_settings(dirs: &Dirs, project: &Path) -> Option<String> {
         .into_iter()
         .flat_map(|dir| ["settings.json", "settings.local.json"].map(|name| dir.join(name)));
     files.filter(|file| *file != users_own).find_map(|file| {
-        let what = hostile(&file)?;
-        Some(format!("{}: {what}", file.display()))
+        foreign_prefix(&file, dirs).or_else(|| hook_entries::hostile(&file, &dirs.claude, &SHAPE))
     })
 }
 
-fn hostile(file: &Path) -> Option<String> {
-    use std::io::ErrorKind;
-    let text = match std::fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return None;
-        }
-        Err(error) => return Some(format!("clash cannot read it and the client may: {error}")),
-    };
-    match hook_entries::inspect(&text, &SHAPE) {
-        Ok(found) if found.prefix.is_some() => Some("sets the shell prefix".to_owned()),
-        Ok(found) => found.problems.iter().find(|p| p.is_hostile()).map(hook_entries::describe),
-        Err(error) => Some(format!("clash cannot read it and the client may: {error}")),
-    }
+/// A project may bring clash's own prefix, and no other program of that name.
+fn foreign_prefix(file: &Path, dirs: &Dirs) -> Option<String> {
+    let found = hook_entries::inspect(&std::fs::read_to_string(file).ok()?, &SHAPE).ok()?;
+    let foreign = found.prefix.filter(|prefix| *prefix != dirs.shell_launcher())?;
+    Some(format!("{}: sets the shell prefix to {}", file.display(), foreign.display()))
 }
 
 /// What the user's own settings file, changed while a session runs, would do to
