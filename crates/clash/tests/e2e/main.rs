@@ -8,18 +8,24 @@
 )]
 
 mod claude_client;
+mod client;
+mod codex_client;
 mod docs;
+mod droid_client;
 mod enforce;
 mod exec;
 mod explain;
+mod gemini_client;
 mod hook;
 mod install;
 mod never_widen;
+mod plugin_clients;
 mod policy;
 mod policy_cache;
 mod policy_edit;
 mod probes;
 mod push_forms;
+mod qwen_client;
 mod run;
 mod shell;
 mod support;
