@@ -2,7 +2,7 @@
 //!
 //! Seen with version 3.0.65. Exit codes mean nothing to it: only `{"cancel": true}`
 //! stops a call, and it ends the task with it, so the user reads the reason and the
-//! model does not. What the program prints is therefore made in its own text where
+//! model does not; a refused command is therefore replaced by one that says why. What the program prints is therefore made in its own text where
 //! clash fails. Several commands in one call cannot be put behind one launcher and
 //! are refused.
 //!
@@ -31,7 +31,7 @@ pub(crate) static AGENT: Agent = Agent {
         program: "cline",
         oldest: [3, 0, 0],
         asks: Asks::No,
-        confines: Confines::Rewrite,
+        confines: Confines::RewriteAlways,
         project: None,
         session: None,
         openings: &["{\"cancel\":", "{\"contextModification\":"],

@@ -147,6 +147,9 @@ pub(crate) enum Confines {
     Shell,
     /// The hook puts clash in front of the command.
     Rewrite,
+    /// As before; and since a refusal ends the client's task, a refused command
+    /// becomes one that says why, which the model can read.
+    RewriteAlways,
     /// The client ignores a rewritten command: the hook refuses the bare one and
     /// tells the model the line to run instead.
     Instruct,

@@ -179,6 +179,13 @@ impl Here<'_> {
     /// Lets the model ask for one tool call per turn and gives back what became
     /// of them.
     pub(crate) fn run(&self, m: &Machine, calls: &[Value]) -> Talk {
+        let (talk, ran) = self.attempt(m, calls);
+        assert_eq!(talk.results.len(), calls.len(), "{:#?}\n{ran:?}", talk.results);
+        talk
+    }
+
+    /// The same where the client may end before the model has said everything.
+    pub(crate) fn attempt(&self, m: &Machine, calls: &[Value]) -> (Talk, Ran) {
         let model = Model::start(&self.model, m, calls);
         let port = model.port();
         let files: Vec<PathBuf> =
@@ -200,8 +207,7 @@ impl Here<'_> {
             fs::write(file, text).unwrap();
         }
         let results = model.results(&self.model);
-        assert_eq!(results.len(), calls.len(), "{results:#?}\n{ran:?}");
-        Talk { results }
+        (Talk { results }, ran)
     }
 
     /// One session with everything a client must do; then a second in which the
@@ -238,7 +244,8 @@ impl Here<'_> {
             .collect();
         let talk = self.run(&m, &calls);
         for (how, result) in BROKEN.iter().zip(&talk.results) {
-            assert!(result.text.contains("blocked"), "{how}: {result:?}");
+            let refused = ["blocked", "Denied"].iter().any(|word| result.text.contains(word));
+            assert!(refused, "{how}: {result:?}");
             assert!(!m.project().join(how).exists(), "{how}");
         }
     }

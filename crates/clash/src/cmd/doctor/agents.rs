@@ -44,7 +44,7 @@ fn look(scene: &Scene, agent: &Agent) -> Vec<Finding> {
     let launcher = match agent.abilities.confines {
         Confines::ShellPrefix => Some(dirs.shell_launcher()),
         Confines::Shell => Some(dirs.agents_shell()),
-        Confines::Rewrite | Confines::Instruct => None,
+        Confines::Rewrite | Confines::RewriteAlways | Confines::Instruct => None,
     };
     if let Some(launcher) = launcher.filter(|path| !path.exists()) {
         let missing =
