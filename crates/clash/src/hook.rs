@@ -24,7 +24,7 @@ use crate::session::{Session, SessionError};
 use crate::shell_quoted::shell_quoted;
 use crate::tool_input::ToolError;
 use crate::trace::{self, Record, TraceError};
-use crate::{env, exit, say, watch};
+use crate::{env, exit, say, tell, watch};
 
 /// No agent sends more; what does is not looked at.
 const MAX_INPUT: u64 = 1 << 20;
@@ -44,7 +44,7 @@ pub(crate) enum HookError {
     #[error(transparent)]
     Message(#[from] MessageError),
     #[error(transparent)]
-    Tool(#[from] crate::tool_input::ToolError),
+    Tool(#[from] ToolError),
     #[error(transparent)]
     NoHome(#[from] NoHome),
     #[error(transparent)]
@@ -401,10 +401,32 @@ impl Call<'_> {
         {
             return Ok(Answer::Silent);
         }
-        let Some(text) = self.alarm(&script)? else { return Ok(Answer::Silent) };
+        let Some(text) = self.alarm(&script)? else {
+            return Ok(self.blocked(&script).map_or(Answer::Silent, Answer::Context));
+        };
         let alarm = Record { reason: Some(text.clone()), ..self.about(trace::Event::Alarm) };
         alarm.append(self.session)?;
         Ok(Answer::Note(text))
+    }
+
+    /// What the sandbox kept from a command, for the model. It is only a help:
+    /// whatever goes wrong here leaves it unsaid.
+    fn blocked(&self, ran: &str) -> Option<String> {
+        let failed = self.message.error.as_deref().unwrap_or_default();
+        let output = format!("{}\n{failed}", self.message.output);
+        if !tell::is_suspicious(&output) {
+            return None;
+        }
+        let own = std::env::current_exe().ok()?;
+        let inner = Wrapped::read(ran, &own).map(|(_, inner)| inner);
+        let action =
+            Action::script(self.agent.name, &self.message.mode, inner.as_deref().unwrap_or(ran));
+        let sandbox = self.decide(&action).ok()?.sandbox?;
+        let (project, cwd) = (&self.session.project, Path::new(&self.message.cwd));
+        let place = tell::Place { dirs: self.dirs, project, cwd, sandbox: &sandbox };
+        let policy = Policy::load(self.dirs, project, Some(&self.session.dir)).ok()?;
+        let on = policy.ir().layers().find_map(|layer| layer.ok()?.on_sandbox_violation().ok()?);
+        tell::after_command(&place, &output, on)
     }
 
     /// What the user has to know after a command, if anything.
@@ -458,7 +480,9 @@ impl Call<'_> {
         record.append(self.session)?;
         watch::remember(self.dirs, self.session);
         Ok(match Policy::load(self.dirs, &self.session.project, Some(&self.session.dir)) {
-            Ok(_) => Answer::Silent,
+            Ok(policy) => {
+                tell::at_start(&policy, self.agent).map_or(Answer::Silent, Answer::Context)
+            }
             Err(error) => Answer::Note(format!("clash: every action is denied: {error}")),
         })
     }

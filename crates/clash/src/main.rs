@@ -20,6 +20,7 @@ mod say;
 mod session;
 mod shell_quoted;
 mod stamp;
+mod tell;
 mod tool_input;
 mod trace;
 mod trust;

@@ -12,13 +12,13 @@
 //! shows; the table in `docs/agents.md` is made from them.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{Machine, Ran, Who, eventually, shared, skipped};
+use crate::support::{Machine, Ran, Who, clash, eventually, shared, skipped};
 
 /// What a client is shown to do, in the order of the table's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,20 @@ impl Shows {
         Self::Mcp,
         Self::Web,
     ];
+
+    /// As the column is headed.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::Ask => "ask",
+            Self::Rewrite => "same output and status",
+            Self::FailClosed => "fail closed",
+            Self::Edit => "edit",
+            Self::Mcp => "MCP",
+            Self::Web => "web",
+        }
+    }
 }
 
 /// How one client is started and talked to.
@@ -198,8 +212,8 @@ impl Here<'_> {
         let mut command = m.command("timeout");
         command.args(["-k", "5", "100"]).arg(&self.program).env("TERM", "dumb");
         if let Some(node) = std::env::var_os("CLASH_TEST_NODE").map(PathBuf::from) {
-            let path = format!("{}:/usr/local/bin:/usr/bin:/bin", node.display());
-            command.env("PATH", path);
+            let dir = node.parent().unwrap().display();
+            command.env("PATH", format!("{dir}:/usr/local/bin:/usr/bin:/bin"));
         }
         (self.client.start)(m, &mut command, &format!("http://127.0.0.1:{port}"));
         let ran = Ran::of(&mut command);
@@ -210,11 +224,12 @@ impl Here<'_> {
         (Talk { results }, ran)
     }
 
-    /// One session with everything a client must do; then a second in which the
-    /// hook is broken in every way.
+    /// One session with everything a client must do, and at its end with a hook
+    /// that is broken in every way there is.
     pub(crate) fn keeps_its_promises(&self) {
         let m = self.client.installed(Who::Me);
         m.write("app/keep.txt", "keep");
+        breakable(&m);
         let steps = steps(self.client, &m);
         let calls: Vec<Value> = steps.iter().map(|step| step.call.clone()).collect();
         let talk = self.run(&m, &calls);
@@ -223,32 +238,28 @@ impl Here<'_> {
         }
         assert_eq!(records(&m, "alarm"), [] as [Value; 0]);
     }
+}
 
-    /// The hook fails in every way there is, in one session; nothing runs.
-    pub(crate) fn blocks_when_the_hook_is_broken(&self) {
-        let m = self.client.installed(Who::Me);
-        let own = m.state().join("bin/clash");
-        fs::remove_file(&own).unwrap();
-        let stub = format!(
-            "#!/bin/sh\ninput=$(cat)\ncase $input in *mode-fails*) exit 1;; *mode-crashes*) kill -SEGV $$;; \
-             *mode-is-killed*) kill -KILL $$;; *mode-hangs*) exec sleep 60;; *mode-chatters*) echo debug; echo '{{}}';; \
-             *mode-goes*) rm '{}'; exit 1;; esac\n",
-            own.display()
-        );
-        fs::write(&own, stub).unwrap();
-        fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
-        impatient(&m);
-        let calls: Vec<Value> = BROKEN
-            .iter()
-            .map(|how| (self.client.shell)(&format!("echo mode-{how} > {how}")))
-            .collect();
-        let talk = self.run(&m, &calls);
-        for (how, result) in BROKEN.iter().zip(&talk.results) {
-            let refused = ["blocked", "Denied"].iter().any(|word| result.text.contains(word));
-            assert!(refused, "{how}: {result:?}");
-            assert!(!m.project().join(how).exists(), "{how}");
-        }
+/// Puts a program in the place of the one that hooks call which fails as it is
+/// told by the command, and is clash otherwise. The launcher stays whole, so that
+/// what blocks is the hook's guard.
+fn breakable(m: &Machine) {
+    let own = m.state().join("bin/clash");
+    fs::remove_file(&own).unwrap();
+    for launcher in ["clash-sh", "clash-shell"].map(|name| m.state().join("bin").join(name)) {
+        fs::remove_file(&launcher).unwrap();
+        symlink(clash(), &launcher).unwrap();
     }
+    let stub = format!(
+        "#!/bin/sh\ninput=$(cat)\ncase $input in *mode-fails*) exit 1;; *mode-crashes*) kill -SEGV $$;; \
+         *mode-is-killed*) kill -KILL $$;; *mode-hangs*) exec sleep 60;; *mode-chatters*) echo debug; echo '{{}}'; exit;; \
+         *mode-goes*) rm '{}'; exit 1;; esac\nprintf %s \"$input\" | {} \"$@\"\n",
+        own.display(),
+        clash().display()
+    );
+    fs::write(&own, stub).unwrap();
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
+    impatient(m);
 }
 
 /// The last finds no program at all.
@@ -288,12 +299,12 @@ fn impatient(m: &Machine) {
 pub(crate) struct Step {
     pub(crate) shows: &'static [Shows],
     pub(crate) call: Value,
-    pub(crate) check: fn(&Machine, &ToolResult),
+    pub(crate) check: Check,
 }
 
-/// What every client must do. Commands that were only told how to run are
-/// repeated by a model that obeys; the scripted one cannot, so those clients have
-/// tests of their own for commands.
+type Check = fn(&Machine, &ToolResult);
+
+/// What every client must do.
 pub(crate) fn steps(client: &Client, m: &Machine) -> Vec<Step> {
     let mut steps = vec![
         Step {
@@ -348,38 +359,34 @@ pub(crate) fn steps(client: &Client, m: &Machine) -> Vec<Step> {
             },
         ]);
     }
-    if !client.instructed {
-        steps.extend([
-            Step {
-                shows: &[Shows::Allow, Shows::Rewrite],
-                call: (client.shell)(WHERE_AM_I),
-                check: |m, result| {
-                    result.was_sandboxed();
-                    assert_eq!(fs::read_to_string(m.project().join("made.txt")).unwrap(), "made\n");
-                },
-            },
-            Step {
-                shows: &[Shows::Rewrite],
-                call: (client.shell)("printf 'a  \"b\"\\n  $c\\n'; exit 7"),
-                check: if client.tells_status() {
-                    |_, result| {
-                        result.says("a  \"b\"\n  $c").says("7");
-                    }
-                } else {
-                    |_, result| {
-                        result.says("a  \"b\"\n  $c");
-                    }
-                },
-            },
-            Step {
-                shows: &[Shows::Ask],
-                call: (client.shell)("touch asked.txt"),
-                check: |m, result| {
-                    result.refused("needs your approval");
-                    assert!(!m.project().join("asked.txt").exists());
-                },
-            },
-        ]);
+    let commands: [(&'static [Shows], &str, Check); 3] = [
+        (&[Shows::Allow, Shows::Rewrite], WHERE_AM_I, |m, result| {
+            result.was_sandboxed();
+            assert_eq!(fs::read_to_string(m.project().join("made.txt")).unwrap(), "made\n");
+        }),
+        (
+            &[Shows::Rewrite],
+            "printf 'a  \"b\"\\n  $c\\n'; exit 7",
+            if client.tells_status() { output_and_status } else { output },
+        ),
+        (&[Shows::Ask], "touch asked.txt", |m, result| {
+            result.refused("needs your approval");
+            assert!(!m.project().join("asked.txt").exists());
+        }),
+    ];
+    for (shows, script, check) in commands {
+        let call = (client.shell)(script);
+        if client.instructed {
+            // The bare command never runs.
+            let told: Check = |m, result| {
+                result.refused("with exactly this command: ");
+                assert!(!m.project().join("asked.txt").exists());
+            };
+            steps.push(Step { shows: &[], call, check: told });
+            steps.push(Step { shows, call: (client.shell)("AS-TOLD"), check });
+        } else {
+            steps.push(Step { shows, call, check });
+        }
     }
     if let Some(fetch) = client.fetch {
         steps.push(Step {
@@ -390,7 +397,51 @@ pub(crate) fn steps(client: &Client, m: &Machine) -> Vec<Step> {
             },
         });
     }
+    for how in BROKEN {
+        steps.push(Step {
+            shows: &[Shows::FailClosed],
+            call: (client.shell)(&format!("echo mode-{how} > broken")),
+            check: |m, result| {
+                // Copilot has its own word for it.
+                let refused = ["blocked", "Denied"].iter().any(|said| result.text.contains(said));
+                assert!(refused && !m.project().join("broken").exists(), "{result:?}");
+            },
+        });
+    }
     steps
+}
+
+/// The scripted model, which obeys when it is told which command to run: where
+/// its script says so it gives the line it was told last.
+const OBEDIENT: &str = r#"
+import importlib.util, re, sys
+spec = importlib.util.spec_from_file_location("mockllm", sys.argv.pop(1))
+model = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(model)
+read, pick, told = model.read_chat, model.pick, [""]
+def read_chat(body):
+    seen = read(body)
+    for result in seen[2]:
+        found = re.search("with exactly this command: (.*)", result["text"])
+        if found:
+            told[0] = found.group(1)
+    return seen
+def obey(first, turn):
+    conversation, said = pick(first, turn)
+    for call in said.get("calls", []):
+        if call.get("input", {}).get("command") == "AS-TOLD":
+            call["input"]["command"] = told[0]
+    return conversation, said
+model.read_chat, model.pick = read_chat, obey
+model.main()
+"#;
+
+fn output(_: &Machine, result: &ToolResult) {
+    result.says("a  \"b\"\n  $c");
+}
+
+fn output_and_status(_: &Machine, result: &ToolResult) {
+    result.says("a  \"b\"\n  $c").says("7");
 }
 
 /// The scripted model, listening on the loopback until it is dropped.
@@ -406,6 +457,7 @@ impl Model {
         let script = dir.path().join("script.json");
         fs::write(&script, json!({"turns": turns}).to_string()).unwrap();
         let server = Command::new("python3")
+            .args(["-c", OBEDIENT])
             .arg(program)
             .arg("--script")
             .arg(script)

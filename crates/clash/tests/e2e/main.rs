@@ -7,9 +7,12 @@
     reason = "a test fails by panicking"
 )]
 
+mod abilities;
+mod agents;
 mod claude_client;
 mod client;
 mod codex_client;
+mod contracts;
 mod docs;
 mod droid_client;
 mod enforce;

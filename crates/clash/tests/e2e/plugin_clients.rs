@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use crate::client::{Client, Here, SECRET, ToolResult, WHERE_AM_I, made, records, server};
-use crate::support::{Machine, Ran, Who};
+use crate::support::{Machine, Ran, Who, skipped};
 
 /// Settings of OpenCode and what is made from it.
 fn opencode_settings(m: &Machine, name: &str) {
@@ -170,15 +170,14 @@ fn the_real_opencode_keeps_the_promises() {
     client.keeps_its_promises();
 }
 
-#[test]
-fn nothing_runs_in_opencode_when_the_hook_is_broken() {
-    let Some(client) = OPENCODE.here() else { return };
-    client.blocks_when_the_hook_is_broken();
-}
-
+/// It waits more than a minute for a package that does not exist.
 #[test]
 fn the_real_kilo_keeps_the_promises() {
     let Some(client) = KILO.here() else { return };
+    if std::env::var_os("CLASH_TEST_KILO_MODULES").is_none() {
+        skipped("a test with the real kilo: CLASH_TEST_KILO_MODULES is not set");
+        return;
+    }
     client.keeps_its_promises();
 }
 
@@ -189,21 +188,9 @@ fn the_real_copilot_keeps_the_promises() {
 }
 
 #[test]
-fn nothing_runs_in_copilot_when_the_hook_is_broken() {
-    let Some(client) = COPILOT.here() else { return };
-    client.blocks_when_the_hook_is_broken();
-}
-
-#[test]
 fn the_real_pi_keeps_the_promises() {
     let Some(client) = PI.here() else { return };
     client.keeps_its_promises();
-}
-
-#[test]
-fn nothing_runs_in_pi_when_the_hook_is_broken() {
-    let Some(client) = PI.here() else { return };
-    client.blocks_when_the_hook_is_broken();
 }
 
 /// Runs Cline, and ends the servers it leaves behind.

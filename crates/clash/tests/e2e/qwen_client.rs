@@ -3,8 +3,7 @@
 
 use serde_json::json;
 
-use crate::client::{Client, WHERE_AM_I, made, server};
-use crate::support::Who;
+use crate::client::{Client, server};
 
 pub(crate) const QWEN: Client = Client {
     name: "qwen",
@@ -41,28 +40,4 @@ pub(crate) const QWEN: Client = Client {
 fn the_real_qwen_keeps_the_promises() {
     let Some(qwen) = QWEN.here() else { return };
     qwen.keeps_its_promises();
-}
-
-#[test]
-fn nothing_runs_when_the_hook_is_broken() {
-    let Some(qwen) = QWEN.here() else { return };
-    qwen.blocks_when_the_hook_is_broken();
-}
-
-/// The scripted model cannot read the line it is told, so a second session gets
-/// it from the first: an approval is good for its session only, and so the line
-/// of another is refused too.
-#[test]
-fn a_bare_command_never_runs_and_the_model_is_told_the_line_that_does() {
-    let Some(qwen) = QWEN.here() else { return };
-    let m = QWEN.installed(Who::Me);
-    let talk = qwen.run(&m, &[(QWEN.shell)(WHERE_AM_I), (QWEN.shell)("touch asked.txt")]);
-    let told = talk.results[0].refused("with exactly this command: ").text.clone();
-    talk.results[1].refused("with exactly this command: ");
-    assert!(!made(&m));
-    let (_, line) = told.split_once("with exactly this command: ").unwrap();
-    let line = line.lines().next().unwrap();
-    let talk = qwen.run(&m, &[(QWEN.shell)(line)]);
-    talk.results[0].refused("calls clash itself");
-    assert!(!made(&m));
 }
