@@ -7,8 +7,10 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::client::{Client, Here, SECRET, ToolResult, WHERE_AM_I, made, records, server};
-use crate::support::{Machine, Ran, Who, skipped};
+use crate::client::{
+    Client, Here, SECRET, ToolResult, WHERE_AM_I, made, out_of_reach, records, server,
+};
+use crate::support::{Machine, Ran, Who, clash, is_root, skipped};
 
 /// Settings of OpenCode and what is made from it.
 fn opencode_settings(m: &Machine, name: &str) {
@@ -312,4 +314,45 @@ fn a_project_that_sets_another_shell_gets_no_commands_in_opencode() {
     let talk = client.run(&m, &[opencode_bash("echo made > made.txt")]);
     talk.results[0].says("sets the shell");
     assert!(!made(&m));
+}
+
+/// The whole agent in a room, as a plain user, who can make rooms in it.
+#[test]
+fn in_a_room_of_its_own_every_action_of_pi_is_still_judged_and_confined() {
+    let Some(mut client) = PI.here() else { return };
+    let m = PI.installed(if is_root() { Who::Nobody } else { Who::Me });
+    if !m.command(&client.program).arg("--version").output().is_ok_and(|o| o.status.success()) {
+        skipped("the real pi as a plain user, who cannot execute it here");
+        return;
+    }
+    let line = format!(
+        "#!/bin/sh\nexec '{}' run -- '{}' \"$@\"\n",
+        clash().display(),
+        client.program.display()
+    );
+    client.program = m.write("agents/pi", &line);
+    fs::set_permissions(&client.program, fs::Permissions::from_mode(0o755)).unwrap();
+    m.write("app/keep.txt", "keep");
+    let key = json!({"tool": "read", "input": {"path": m.home().join(".pi/agent/models.json")}});
+    let (talk, ran) = client.attempt(
+        &m,
+        &[
+            (PI.shell)(WHERE_AM_I),
+            (PI.shell)("rm keep.txt"),
+            (PI.shell)("cat ~/.pi/agent/models.json"),
+            (PI.write)(&m.outside().join("x"), "x"),
+            key,
+        ],
+    );
+    assert_eq!(talk.results.len(), 5, "{:?}\n{ran:?}", talk.results);
+    assert!(ran.stderr.contains("each action is judged and confined"), "{ran:?}");
+    talk.results[0].was_sandboxed();
+    talk.results[1].says("nothing is deleted here");
+    assert!(out_of_reach(&talk.results[2].text), "{:?}", talk.results);
+    for result in &talk.results[3..] {
+        result.says("does not grant");
+    }
+    assert!(made(&m) && !m.outside().join("x").exists());
+    assert_eq!(records(&m, "launch").len(), 2);
+    assert_eq!(records(&m, "alarm"), [] as [Value; 0]);
 }
