@@ -19,6 +19,7 @@ use clash_sandbox::disk::Disk;
 use clash_sandbox::launch;
 use clash_sandbox::plan::nesting::NoNesting;
 use clash_sandbox::plan::{Cage, Grant, Plan, Request, Why, plan};
+use clash_sandbox::protect::STANDARD;
 
 use super::project;
 use crate::agents::homes::{self, Home};
@@ -81,7 +82,7 @@ impl Args {
         let (env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
         let agent = homes::of(name);
         let room = Room::new(&dirs, &project, agent, &program)?;
-        let (plan, nesting) = match room.plan(sandbox, agent.is_some_and(|home| home.hooked)) {
+        let (plan, nesting) = match room.plan(&sandbox, agent.is_some_and(|home| home.hooked)) {
             Ok(planned) => planned,
             Err(error) => return Ok(exec::report(&error)),
         };
@@ -205,24 +206,49 @@ impl<'a> Room<'a> {
         Ok(())
     }
 
+    /// The plan, and for an agent with hooks whether rooms can be made inside.
     fn plan(
         mut self,
-        mut sandbox: Sandbox,
+        sandbox: &Sandbox,
         hooked: bool,
     ) -> Result<(Plan, Option<Result<(), NoNesting>>), ExecError> {
+        self.grants.retain(|grant| !grant.path.starts_with("/usr"));
+        if !hooked {
+            return Ok((self.plan_for(sandbox.clone())?, None));
+        }
+        let mut plan = self.plan_for(self.protected(sandbox.clone()))?;
+        match plan.with_rooms_inside() {
+            Ok(()) => Ok((plan, Some(Ok(())))),
+            Err(why) => Ok((self.plan_for(sandbox.clone())?, Some(Err(why)))),
+        }
+    }
+
+    /// Persistence paths as rules of their own, which mounts can hold: a room with
+    /// rooms inside has nothing else. Those that do not exist yet are held by the
+    /// rooms of the actions.
+    fn protected(&self, mut sandbox: Sandbox) -> Sandbox {
+        let protect = std::mem::take(&mut sandbox.protect);
+        sandbox.protect.standard = false;
+        let standard = STANDARD.iter().map(|entry| entry.path).filter(|_| protect.standard);
+        let named = standard.chain(protect.also.iter().map(String::as_str));
+        for name in named.filter(|name| !protect.except.iter().any(|except| except == name)) {
+            let path = self.project.join(name);
+            let linked = path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
+            if path.exists() && !linked {
+                hold(&mut sandbox, &path);
+            }
+        }
+        sandbox
+    }
+
+    fn plan_for(&self, mut sandbox: Sandbox) -> Result<Plan, ExecError> {
         let disk = Disk::default();
-        let span = sandbox.span.clone();
-        let mut rule = |path: &Path, effect, caps| {
-            let Some(path) = path.to_str() else { return };
-            let pattern = PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false };
-            sandbox.fs.push(FsRule { pattern, effect, caps, cow: false, span: span.clone() });
-        };
         for path in &self.state {
-            rule(path, Effect::Allow, Caps::ALL);
+            rule(&mut sandbox, path, Effect::Allow, Caps::ALL);
         }
         for path in &self.fixed {
-            rule(path, Effect::Allow, Caps::READ);
-            rule(path, Effect::Deny, Caps::CHANGE);
+            rule(&mut sandbox, path, Effect::Allow, Caps::READ);
+            hold(&mut sandbox, path);
         }
         // The cage of an action would hide the agent's own state from it.
         let mut cage = self.dirs.cage(self.project, &disk);
@@ -231,7 +257,6 @@ impl<'a> Room<'a> {
             !self.state.iter().any(|state| path.starts_with(state)) && !fixed.contains(path)
         });
         let places = self.dirs.places(self.project, &disk);
-        self.grants.retain(|grant| !grant.path.starts_with("/usr"));
         let request = Request {
             sandbox: &sandbox,
             places: &places,
@@ -239,13 +264,23 @@ impl<'a> Room<'a> {
             disk: &disk,
             extra: &self.grants,
         };
-        let mut plan = plan(&request, &self.dirs.host()).map_err(|refusal| ExecError::NoPlan {
+        plan(&request, &self.dirs.host()).map_err(|refusal| ExecError::NoPlan {
             sandbox: sandbox.name.clone(),
             refusal: Box::new(refusal),
-        })?;
-        let nesting = hooked.then(|| plan.with_rooms_inside());
-        Ok((plan, nesting))
+        })
     }
+}
+
+/// Nothing changes there.
+fn hold(sandbox: &mut Sandbox, path: &Path) {
+    rule(sandbox, path, Effect::Deny, Caps::CHANGE);
+}
+
+fn rule(sandbox: &mut Sandbox, path: &Path, effect: Effect, caps: Caps) {
+    let Some(path) = path.to_str() else { return };
+    let pattern = PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false };
+    let span = sandbox.span.clone();
+    sandbox.fs.push(FsRule { pattern, effect, caps, cow: false, span });
 }
 
 /// The program that a shell would start, with every link resolved.

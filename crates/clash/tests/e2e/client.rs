@@ -267,9 +267,9 @@ const BROKEN: [&str; 7] =
     ["fails", "crashes", "is-killed", "hangs", "chatters", "goes", "is-missing"];
 
 /// The limit in a command line made impatient.
-pub(crate) const IMPATIENT: &str = " -k 1 1 ";
+pub(crate) const IMPATIENT: &str = " -k 1 5 ";
 
-/// Makes every installed command line wait one second instead of twenty.
+/// Makes every installed command line wait five seconds instead of twenty.
 fn impatient(m: &Machine) {
     let mut found = 0;
     for file in [
@@ -286,7 +286,7 @@ fn impatient(m: &Machine) {
     ] {
         let file = m.home().join(file);
         let Ok(text) = fs::read_to_string(&file) else { continue };
-        let hasty = text.replace(" -k 1 20 ", IMPATIENT).replace("LIMIT = 20000", "LIMIT = 1000");
+        let hasty = text.replace(" -k 1 20 ", IMPATIENT).replace("LIMIT = 20000", "LIMIT = 5000");
         if hasty != text {
             fs::write(&file, hasty).unwrap();
             found += 1;
