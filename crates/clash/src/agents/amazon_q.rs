@@ -39,13 +39,7 @@ pub(crate) static Q: Agent = Agent {
         Scope::Project(project) => vec![agent_file(dirs, &Q, project.join(".amazonq/cli-agents"))],
         Scope::Managed => Vec::new(),
     },
-    steers: |dirs, project| {
-        let user = dirs.home.join(".aws/amazonq");
-        let names = ["cli-agents", "global_context.json", "mcp.json"];
-        let mut paths: Vec<PathBuf> = names.iter().map(|name| user.join(name)).collect();
-        paths.push(project.join(".amazonq"));
-        paths
-    },
+    steers: |dirs, project| vec![dirs.home.join(".aws/amazonq"), project.join(".amazonq")],
     hostile: |_, project| shadowed(&project.join(".amazonq/cli-agents/clash.json"), " hook q) ||"),
 };
 
@@ -74,11 +68,7 @@ pub(crate) static KIRO: Agent = Agent {
         Scope::Project(project) => vec![agent_file(dirs, &KIRO, project.join(".kiro/agents"))],
         Scope::Managed => Vec::new(),
     },
-    steers: |dirs, project| {
-        let names = ["agents", "hooks", "settings", "steering"];
-        let bases = [dirs.home.join(".kiro"), project.join(".kiro")];
-        bases.iter().flat_map(|base| names.iter().map(|name| base.join(name))).collect()
-    },
+    steers: |dirs, project| vec![dirs.home.join(".kiro"), project.join(".kiro")],
     hostile: |_, project| shadowed(&project.join(".kiro/agents/clash.json"), " hook kiro) ||"),
 };
 

@@ -217,11 +217,7 @@ fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
 }
 
 fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
-    let names = ["hooks", "plugins", "rules", "skills", "workflows"];
-    let mut paths: Vec<PathBuf> = names.iter().map(|name| home(dirs).join(name)).collect();
-    paths.push(home(dirs).join("data/settings"));
-    paths.extend([".cline", ".clinerules"].iter().map(|name| project.join(name)));
-    paths
+    vec![home(dirs), project.join(".cline"), project.join(".clinerules")]
 }
 
 #[cfg(test)]

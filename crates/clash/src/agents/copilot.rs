@@ -6,7 +6,7 @@
 //! question that nobody can answer is a no.
 //!
 //! The client looks for `--deny-tool shell(…)` in the rewritten command, where it
-//! no longer is: put such rules into the policy.
+//! no longer is. Started that way, nothing is done until the rule is in the policy.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use super::wired::{Scope, WholeFile, Wired};
 use super::{
     Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Wanted,
-    claude_like, guard, patch, plugin,
+    attended, claude_like, guard, patch, plugin,
 };
 use crate::dirs::Dirs;
 use crate::env;
@@ -195,16 +195,19 @@ fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
 }
 
 fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
-    let user = ["agents", "config.json", "hooks", "mcp-config.json", "settings.json", "skills"];
     let own = [".github/agents", ".github/copilot", ".github/hooks", ".github/skills", ".mcp.json"];
-    let mut paths: Vec<PathBuf> = user.iter().map(|name| home(dirs).join(name)).collect();
-    paths.extend(own.iter().map(|name| project.join(name)));
-    paths
+    let own = own.iter().map(|name| project.join(name));
+    std::iter::once(home(dirs)).chain(own).collect()
 }
 
 /// Settings of a project that switch every hook off; those of Claude Code count
 /// here too.
 fn hostile(_: &Dirs, project: &Path) -> Option<String> {
+    let started = attended::arguments(AGENT.abilities.program).unwrap_or_default();
+    if hides_rules(&started) {
+        let what = "--deny-tool shell(…) does not see commands in their sandboxes";
+        return Some(format!("{what}: put the rule into your policy instead"));
+    }
     let files = [".github/copilot", ".claude"]
         .iter()
         .flat_map(|dir| ["settings.json", "settings.local.json"].map(|name| (dir, name)));
@@ -214,6 +217,16 @@ fn hostile(_: &Dirs, project: &Path) -> Option<String> {
         text.contains("disableAllHooks")
             .then(|| format!("{}: may switch every hook off", file.display()))
     })
+}
+
+/// Whether the client was started with rules for commands.
+fn hides_rules(args: &[String]) -> bool {
+    let denies = |pair: &[String]| match pair {
+        [option, value] => option == "--deny-tool" && value.contains("shell"),
+        _ => false,
+    };
+    args.windows(2).any(denies)
+        || args.iter().any(|arg| arg.starts_with("--deny-tool=") && arg.contains("shell"))
 }
 
 #[cfg(test)]
@@ -275,6 +288,14 @@ mod tests {
         let paths = json!({"pattern": "x", "paths": ["a", "/etc"]});
         assert_eq!(wanted(&message("rg", paths)), "Grep /work/app/a r /etc r");
         assert_eq!(wanted(&message("brandnew", json!({"command": "make"}))), "Bash make");
+    }
+
+    #[test]
+    fn rules_of_the_command_line_are_noticed() {
+        let args = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert!(hides_rules(&args("copilot -p x --deny-tool shell(rm)")));
+        assert!(hides_rules(&args("copilot --deny-tool=write,shell(git:push)")));
+        assert!(!hides_rules(&args("copilot -p shell --deny-tool write --allow-tool shell(ls)")));
     }
 
     #[test]

@@ -168,10 +168,7 @@ fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
 }
 
 fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
-    let names =
-        ["agents", "cli-config.json", "cli.json", "commands", "hooks", "hooks.json", "mcp.json"];
-    let bases = [dirs.home.join(".cursor"), project.join(".cursor")];
-    bases.iter().flat_map(|base| names.iter().map(|name| base.join(name))).collect()
+    vec![dirs.home.join(".cursor"), project.join(".cursor")]
 }
 
 #[cfg(test)]

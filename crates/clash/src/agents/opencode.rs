@@ -138,19 +138,12 @@ fn files(dirs: &Dirs, scope: &Scope, names: &Names) -> Vec<Wired> {
 }
 
 fn steers(dirs: &Dirs, project: &Path, agent: &str) -> Vec<PathBuf> {
-    let names = ["json", "jsonc"].map(|ending| format!("{agent}.{ending}"));
-    let inner = [
-        "agent", "agents", "command", "commands", "plugin", "plugins", "skill", "skills", "tool",
-        "tools",
-    ];
-    let hidden = project.join(format!(".{agent}"));
-    let mut paths = vec![config(dirs, agent).join("config.json")];
-    for base in [config(dirs, agent), hidden] {
-        paths.extend(inner.iter().map(|name| base.join(name)));
-        paths.extend(names.iter().map(|name| base.join(name)));
-    }
-    paths.extend(names.iter().map(|name| project.join(name)));
-    paths
+    vec![
+        config(dirs, agent),
+        project.join(format!(".{agent}")),
+        project.join(format!("{agent}.json")),
+        project.join(format!("{agent}.jsonc")),
+    ]
 }
 
 /// A project that sets the shell means to run commands past clash.

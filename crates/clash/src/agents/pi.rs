@@ -65,12 +65,7 @@ fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
 }
 
 fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
-    let names = ["extensions", "prompts", "settings.json", "skills", "SYSTEM.md"];
-    let bases = [home(dirs), project.join(".pi")];
-    let mut paths: Vec<PathBuf> =
-        bases.iter().flat_map(|base| names.iter().map(|name| base.join(name))).collect();
-    paths.push(home(dirs).join("models.json"));
-    paths
+    vec![home(dirs), project.join(".pi")]
 }
 
 #[cfg(test)]

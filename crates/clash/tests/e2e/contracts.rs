@@ -211,3 +211,24 @@ fn a_file_of_somebody_else_is_left_alone() {
     assert_eq!(fs::read_to_string(shell).unwrap(), "{\"shell\": \"/bin/zsh\"}");
     assert!(!m.home().join(".config/opencode/plugins/clash.js").exists());
 }
+
+/// Seen with the real client: a folder that is trusted obeys these.
+#[test]
+fn copilot_does_nothing_in_a_project_that_switches_its_hooks_off() {
+    for file in ["app/.github/copilot/settings.json", "app/.claude/settings.json"] {
+        let m = Machine::new(Who::Me).policy(POLICY);
+        let message = json!({
+            "sessionId": "s1", "timestamp": 1, "cwd": m.project(), "toolName": "bash",
+            "toolArgs": {"command": "true"},
+        });
+        let hook = || {
+            let mut command = m.command(crate::support::clash());
+            command.args(["hook", "copilot"]);
+            Ran::from(feed(command, message.to_string().as_bytes()).wait_with_output().unwrap())
+        };
+        assert!(hook().succeeds().stdout.contains(r#""permissionDecision":"allow""#));
+        m.write(file, r#"{"disableAllHooks": true}"#);
+        let said = hook().succeeds().says("may switch every hook off");
+        assert!(said.stdout.contains(r#""permissionDecision":"deny""#));
+    }
+}

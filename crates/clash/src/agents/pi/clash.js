@@ -7,6 +7,13 @@ export default function (pi) {
     cwd: ctx.cwd,
     input: event.input,
   })
+  // What the session may do, for the model.
+  pi.on("before_agent_start", async (event, ctx) => {
+    const session = ctx.sessionManager.getSessionId()
+    const start = { event: "start", session, cwd: ctx.cwd }
+    const text = await ask(ctx.cwd, start).then((said) => said.note, (error) => error.message)
+    if (text) return { systemPrompt: `${event.systemPrompt}\n\n${text}` }
+  })
   // A handler that throws blocks the call, with its text.
   pi.on("tool_call", async (event, ctx) => {
     const said = await ask(ctx.cwd, message("before", event, ctx))
