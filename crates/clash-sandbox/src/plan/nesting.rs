@@ -7,10 +7,15 @@
 //! can neither be taken away nor be made writable again. It is not enough for
 //! root, to whom a writable /proc, which the maps of user namespaces need, is the
 //! kernel's settings; nor for rights that mounts do not know.
+//!
+//! Nor can it have a monitor: the kernel gives a process only one, and the rooms
+//! inside need theirs. What only a monitor holds, rules about names and about
+//! paths that do not exist, such a room cannot have.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clash_policy::Caps;
+use clash_policy::path::is_below;
+use clash_policy::{Caps, Effect, PathPattern};
 
 use super::{LANDLOCK_ABI_NEEDED, Plan};
 use crate::room::Step;
@@ -27,11 +32,40 @@ pub enum NoNesting {
     LandlockTooOld { abi: u32 },
     #[error("`{caps}` on {} is more than mounts can say", path.display())]
     Partial { path: PathBuf, caps: Caps },
+    #[error("the rule about `{0}` is about names, which mounts cannot hold")]
+    Names(String),
 }
 
 impl Plan {
+    /// Leaves the one monitor a process can have to the launchers inside.
+    pub fn without_monitor(&mut self) -> Result<(), NoNesting> {
+        if self.room.is_none() {
+            return Err(NoNesting::NoRoom);
+        }
+        if let Some(watch) = &self.watch {
+            let sandbox = &watch.rights.sandbox;
+            let makes = |path: &Path| {
+                let makes = |g: &&super::Grant| g.caps.contains(Caps::CREATE);
+                self.grants.iter().filter(makes).any(|g| is_below(path, &g.path))
+            };
+            let by_name = |rule: &&clash_policy::FsRule| match &rule.pattern {
+                PathPattern::Subpath { path, .. } | PathPattern::Literal(path) => {
+                    let path = Path::new(path);
+                    rule.effect != Effect::Allow && makes(path) && !path.exists()
+                }
+                _ => true,
+            };
+            if let Some(rule) = sandbox.fs.iter().find(by_name) {
+                return Err(NoNesting::Names(rule.pattern.to_string()));
+            }
+        }
+        self.watch = None;
+        Ok(())
+    }
+
     /// Lets launchers make rooms inside this one.
     pub fn with_rooms_inside(&mut self) -> Result<(), NoNesting> {
+        self.without_monitor()?;
         if self.root {
             return Err(NoNesting::Root);
         }

@@ -26,6 +26,8 @@ mod opencode;
 mod patch;
 mod pi;
 mod plugin;
+#[cfg(test)]
+mod properties;
 mod qwen;
 pub(crate) mod wired;
 

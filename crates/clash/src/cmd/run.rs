@@ -14,12 +14,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
+use clash_policy::protect::{Keep, entries};
 use clash_policy::{Caps, Effect, FsRule, PathPattern, Sandbox};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::launch;
 use clash_sandbox::plan::nesting::NoNesting;
 use clash_sandbox::plan::{Cage, Grant, Plan, Request, Why, plan};
-use clash_sandbox::protect::STANDARD;
 
 use super::project;
 use crate::agents::homes::{self, Home};
@@ -218,8 +218,12 @@ impl<'a> Room<'a> {
         }
         let mut plan = self.plan_for(self.protected(sandbox.clone()))?;
         match plan.with_rooms_inside() {
-            Ok(()) => Ok((plan, Some(Ok(())))),
-            Err(why) => Ok((self.plan_for(sandbox.clone())?, Some(Err(why)))),
+            // The plan as it was holds more, where launchers inside get nothing by
+            // its not doing so.
+            Err(why @ (NoNesting::NoRoom | NoNesting::Names(_))) => {
+                Ok((self.plan_for(sandbox.clone())?, Some(Err(why))))
+            }
+            nesting => Ok((plan, Some(nesting))),
         }
     }
 
@@ -229,10 +233,9 @@ impl<'a> Room<'a> {
     fn protected(&self, mut sandbox: Sandbox) -> Sandbox {
         let protect = std::mem::take(&mut sandbox.protect);
         sandbox.protect.standard = false;
-        let standard = STANDARD.iter().map(|entry| entry.path).filter(|_| protect.standard);
-        let named = standard.chain(protect.also.iter().map(String::as_str));
-        for name in named.filter(|name| !protect.except.iter().any(|except| except == name)) {
-            let path = self.project.join(name);
+        let plain = entries(&protect).filter(|entry| entry.keep != Keep::Name);
+        for entry in plain.filter(|entry| !entry.path.contains('*')) {
+            let path = self.project.join(entry.path);
             let linked = path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
             if path.exists() && !linked {
                 hold(&mut sandbox, &path);
