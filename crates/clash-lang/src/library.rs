@@ -11,6 +11,7 @@ use crate::older::match_tree_names;
 pub const BUILT_IN: &str = "@clash//default.star";
 
 const SOURCES: &[(&str, &str)] = &[
+    ("@clash//agent.star", include_str!("../std/agent.star")),
     ("@clash//builtin.star", include_str!("../std/builtin.star")),
     ("@clash//default.star", include_str!("../std/default.star")),
     ("@clash//docker.star", include_str!("../std/docker.star")),

@@ -77,6 +77,11 @@ impl Dirs {
         self.installed("clash-shell")
     }
 
+    /// Clash as the shell that agents are set to.
+    pub(crate) fn agents_shell(&self) -> PathBuf {
+        self.installed("clash-sh")
+    }
+
     /// What the variables of a policy mean for this project.
     pub(crate) fn places(&self, project: &Path, disk: &Disk) -> Places {
         let real = |path: &Path| disk.real(path);

@@ -12,6 +12,7 @@ const SANDBOXES: &[(&str, &[&str])] = &[
         "@clash//sandboxes.star",
         &["git_full", "git_safe", "project", "readonly", "unrestricted", "workspace"],
     ),
+    ("@clash//agent.star", &["agent"]),
     ("@clash//builtin.star", &["clashbox"]),
     ("@clash//docker.star", &["docker_full", "docker_safe"]),
     ("@clash//dotnet.star", &["dotnet_full", "dotnet_safe"]),
