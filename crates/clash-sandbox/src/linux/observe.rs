@@ -9,7 +9,6 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use clash_policy::Caps;
@@ -20,7 +19,7 @@ use rustix::process::{
 
 use super::bpf::{Assembler, BpfError, Insn, Test, To};
 use super::message;
-use super::sys::{self, Fork, Notification};
+use super::sys::{self, Fork, Notice};
 use super::target::Target;
 use crate::launch::{self, Command, LaunchError};
 use crate::observe::{End, ObserveError, Observed};
@@ -248,12 +247,21 @@ fn leave(listener: OwnedFd) {
     if let Ok(Fork::Child) = sys::fork() {
         sys::close_all_but(listener.as_raw_fd());
         while wait(&listener, None).is_ok_and(|waits| waits) {
-            let Ok(found) = sys::receive_notification(&listener) else { break };
-            if found.is_some_and(|found| sys::let_go_on(listener.as_raw_fd(), found.id).is_err()) {
+            let Ok(call) = next(&listener) else { break };
+            if call.is_some_and(|call| sys::let_go_on(&listener, call.id).is_err()) {
                 break;
             }
         }
         sys::exit_now(0);
+    }
+}
+
+/// The next call; `None` if whoever made it is gone.
+fn next(listener: &OwnedFd) -> io::Result<Option<Notice>> {
+    match sys::next_notice(listener) {
+        Ok(call) => Ok(Some(call)),
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -292,14 +300,10 @@ struct Observer<'a> {
 impl Observer<'_> {
     fn until_the_end_of(&mut self, pid: Pid, pidfd: &OwnedFd) -> Result<End, ObserveError> {
         while wait(&self.listener, Some(pidfd)).map_err(ObserveError::Lost)? {
-            let Some(call) =
-                sys::receive_notification(&self.listener).map_err(ObserveError::Lost)?
-            else {
-                continue;
-            };
+            let Some(call) = next(&self.listener).map_err(ObserveError::Lost)? else { continue };
             // What cannot be looked at goes on all the same.
             let _ = self.look_at(&call);
-            sys::let_go_on(self.listener.as_raw_fd(), call.id).map_err(ObserveError::Lost)?;
+            sys::let_go_on(&self.listener, call.id).map_err(|e| ObserveError::Lost(e.into()))?;
         }
         loop {
             match waitpid(Some(pid), WaitOptions::empty()) {
@@ -322,17 +326,16 @@ impl Observer<'_> {
         }
     }
 
-    fn look_at(&mut self, call: &Notification) -> io::Result<()> {
-        let Some((_, what)) = CALLS.iter().find(|(number, _)| *number == call.call) else {
+    fn look_at(&mut self, call: &Notice) -> io::Result<()> {
+        let Some((_, what)) = CALLS.iter().find(|(number, _)| *number == call.number) else {
             return Ok(());
         };
-        let caller = Caller { thread: call.thread };
+        let caller = Caller { thread: call.pid };
         let [first, second, third, fourth, ..] = call.args;
         if !self.started {
-            self.started = matches!(call.call, libc::SYS_execve | libc::SYS_execveat);
+            self.started = matches!(call.number, libc::SYS_execve | libc::SYS_execveat);
         }
-        let launcher = self.launcher.map(libc::pid_t::cast_unsigned);
-        if !self.started || launcher == Some(call.thread) {
+        if !self.started || self.launcher == Some(call.pid) {
             return Ok(());
         }
         match *what {
@@ -453,7 +456,7 @@ fn length(asked: u64) -> usize {
 
 /// The thread that waits, as `/proc` shows it.
 struct Caller {
-    thread: u32,
+    thread: libc::pid_t,
 }
 
 impl Caller {
@@ -464,7 +467,7 @@ impl Caller {
     /// Up to so many bytes of its memory; fewer where the mapping ends.
     fn memory(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];
-        let read = File::open(self.entry("mem"))?.read_at(&mut bytes, at)?;
+        let read = sys::read_memory(self.thread, at, &mut bytes)?;
         bytes.truncate(read);
         Ok(bytes)
     }

@@ -5,7 +5,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::io::{Error, Result};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::time::Duration;
 
@@ -75,6 +75,52 @@ pub(crate) fn install_filter(program: &[Insn], flags: u64) -> Result<c_long> {
     check(unsafe {
         libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, ptr::from_ref(&prog))
     })
+}
+
+/// Installs a filter on the calling thread and returns its listener.
+pub(crate) fn install_listener(program: &[Insn]) -> Result<OwnedFd> {
+    let fd = install_filter(program, u64::from(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as u32))?;
+    let fd = RawFd::try_from(fd).map_err(|_| Error::from_raw_os_error(libc::EBADF))?;
+    // SAFETY: the kernel has just made this descriptor for us and nobody else
+    // knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Waits for one call on a listener and answers it with a descriptor, which the
+/// caller gets a copy of.
+pub(crate) fn answer_with(listener: &OwnedFd, fd: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: all zeroes is a valid notification, and what RECV wants to be given.
+    let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: RECV fills in one `seccomp_notif`, which lives until it returns.
+    check(c_long::from(unsafe {
+        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV as _, &raw mut call)
+    }))?;
+    let answer = libc::seccomp_notif_addfd {
+        id: call.id,
+        flags: libc::SECCOMP_ADDFD_FLAG_SEND as u32,
+        srcfd: fd.as_raw_fd().cast_unsigned(),
+        newfd: 0,
+        newfd_flags: libc::O_CLOEXEC.cast_unsigned(),
+    };
+    // SAFETY: ADDFD reads one `seccomp_notif_addfd`, which lives until it returns.
+    check(c_long::from(unsafe {
+        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD as _, &raw const answer)
+    }))
+    .map(drop)
+}
+
+/// Makes a call whose answer is a descriptor because somebody listens.
+pub(crate) fn trapped_call(number: c_long) -> Result<OwnedFd> {
+    // SAFETY: the arguments are integers; without a listener the call only asks
+    // for this process's priority.
+    let fd = check(unsafe { libc::syscall(number, 0, 0, 0) })?;
+    let fd = RawFd::try_from(fd).map_err(|_| Error::from_raw_os_error(libc::EBADF))?;
+    if fd < 3 {
+        return Err(Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: a number above the standard three that a listener answered with is a
+    // descriptor it has just put into our table; see `answer_with`.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Gives SIGPIPE its default back: Rust's start-up ignores it, and an ignored
@@ -213,9 +259,9 @@ fn stack(bytes: usize) -> *mut c_void {
     stack.as_mut_ptr_range().end.cast()
 }
 
-/// Runs `job` in a new process that has our memory and our descriptors' copies,
-/// and waits until it has ended or become another program. What `job` writes to
-/// memory is seen here.
+/// Runs `job` in a new process that has our memory and our descriptors, and waits
+/// until it has ended or become another program. What `job` writes to memory and
+/// what it opens is seen here; a program gets a copy of the descriptors.
 pub(crate) fn run_until_exec(mut job: impl FnMut()) -> Result<libc::pid_t> {
     extern "C" fn start(job: *mut c_void) -> c_int {
         // SAFETY: `job` is the pointer passed below; its target lives in the
@@ -227,7 +273,7 @@ pub(crate) fn run_until_exec(mut job: impl FnMut()) -> Result<libc::pid_t> {
         unsafe { libc::_exit(126) }
     }
     let mut job: &mut dyn FnMut() = &mut job;
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::SIGCHLD;
     // SAFETY: the child runs on a stack of its own while this thread, the only
     // one, stands still, so no memory is used by both at a time.
     let pid =
@@ -410,7 +456,7 @@ pub(crate) fn close_all_but(fd: RawFd) {
 pub(crate) fn wait_for_end(fd: RawFd) {
     // SAFETY: the descriptor stays open for the whole call, since this process
     // does nothing else.
-    let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     let mut byte = [0_u8; 1];
     while let Ok(1..) | Err(rustix::io::Errno::INTR) = rustix::io::read(fd, &mut byte) {}
 }
@@ -419,6 +465,13 @@ pub(crate) fn wait_for_end(fd: RawFd) {
 pub(crate) fn kill(pid: libc::pid_t, signal: c_int) {
     // SAFETY: takes integers; the child is not reaped yet, so the id is its own.
     unsafe { libc::kill(pid, signal) };
+}
+
+/// Ends the calling process when the one that made it ends.
+pub(crate) fn die_with_parent() -> Result<()> {
+    // SAFETY: takes integers.
+    check(c_long::from(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) }))
+        .map(drop)
 }
 
 /// Whoever dies of the command's signal in its place leaves no second core.
@@ -475,61 +528,111 @@ impl Drop for Mapping {
     }
 }
 
-/// A system call that waits for an answer of the supervisor.
+/// A call that a filter handed over: `struct seccomp_notif`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Notification {
+pub(crate) struct Notice {
     pub(crate) id: u64,
-    /// The thread, by its id here.
-    pub(crate) thread: u32,
-    pub(crate) call: c_long,
+    pub(crate) pid: libc::pid_t,
+    pub(crate) number: c_long,
     pub(crate) args: [u64; 6],
 }
 
-/// The next system call that waits; `None` if whoever made it is gone.
-pub(crate) fn receive_notification(listener: &OwnedFd) -> Result<Option<Notification>> {
-    // SAFETY: all zeroes is a valid `seccomp_notif`, and what the kernel asks for.
-    let mut found: libc::seccomp_notif = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel fills in a whole `seccomp_notif`, which lives until the
-    // call returns.
-    let answer = unsafe {
-        libc::ioctl(
-            listener.as_raw_fd(),
-            libc::SECCOMP_IOCTL_NOTIF_RECV as _,
-            ptr::from_mut(&mut found),
-        )
-    };
-    match check(c_long::from(answer)) {
-        Ok(_) => Ok(Some(Notification {
-            id: found.id,
-            thread: found.pid,
-            call: c_long::from(found.data.nr),
-            args: found.data.args,
-        })),
-        Err(error) => match error.raw_os_error() {
-            Some(libc::ENOENT | libc::EINTR) => Ok(None),
-            _ => Err(error),
-        },
-    }
+#[repr(C)]
+#[derive(Default)]
+struct RawNotice {
+    id: u64,
+    pid: u32,
+    flags: u32,
+    number: i32,
+    arch: u32,
+    instruction: u64,
+    args: [u64; 6],
 }
 
-/// Lets a system call go on as it was made. The kernel reads its arguments anew,
-/// so nothing that was seen of them is a promise. Without `errno` on success.
-pub(crate) fn let_go_on(listener: RawFd, id: u64) -> Result<()> {
-    let response = libc::seccomp_notif_resp {
-        id,
-        val: 0,
-        error: 0,
-        flags: libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
-    };
-    // SAFETY: the kernel reads one `seccomp_notif_resp`, which lives until the call
-    // returns.
-    let answer = unsafe {
-        libc::ioctl(listener, libc::SECCOMP_IOCTL_NOTIF_SEND as _, ptr::from_ref(&response))
-    };
-    match check(c_long::from(answer)) {
+#[repr(C)]
+struct RawAnswer {
+    id: u64,
+    value: i64,
+    error: i32,
+    flags: u32,
+}
+
+#[repr(C)]
+struct RawGift {
+    id: u64,
+    flags: u32,
+    source: u32,
+    target: u32,
+    target_flags: u32,
+}
+
+const NOTICE_RECEIVE: libc::c_ulong = 0xc050_2100;
+const NOTICE_SEND: libc::c_ulong = 0xc018_2101;
+const NOTICE_ID_VALID: libc::c_ulong = 0x4008_2102;
+const NOTICE_ADD_FD: libc::c_ulong = 0x4018_2103;
+
+/// `NEW_LISTENER` and `WAIT_KILLABLE_RECV`: a caller that is being answered is
+/// only interrupted to die.
+pub(crate) const WITH_LISTENER: u64 = 1 << 3 | 1 << 5;
+
+type Raw<T> = std::result::Result<T, rustix::io::Errno>;
+
+fn raw(answer: c_long) -> Raw<c_long> {
+    check(answer)
+        .map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))
+}
+
+/// Takes ownership of a listener that another process sharing our descriptors made.
+pub(crate) fn listener(number: c_long) -> Option<OwnedFd> {
+    use std::os::fd::FromRawFd;
+    let number = RawFd::try_from(number).ok().filter(|number| *number > 2)?;
+    // SAFETY: the number is what the kernel answered to the request for a listener;
+    // nothing else knows it.
+    Some(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Waits for the next call.
+pub(crate) fn next_notice(listener: &OwnedFd) -> Raw<Notice> {
+    let mut notice = RawNotice::default();
+    // SAFETY: the kernel wants a zeroed `struct seccomp_notif` and fills it in.
+    raw(c_long::from(unsafe {
+        libc::ioctl(listener.as_raw_fd(), NOTICE_RECEIVE as _, ptr::from_mut(&mut notice))
+    }))?;
+    Ok(Notice {
+        id: notice.id,
+        pid: notice.pid.cast_signed(),
+        number: notice.number.into(),
+        args: notice.args,
+    })
+}
+
+/// Whether the caller still waits for its answer.
+pub(crate) fn is_valid(listener: &OwnedFd, id: u64) -> bool {
+    // SAFETY: the kernel reads one u64.
+    unsafe { libc::ioctl(listener.as_raw_fd(), NOTICE_ID_VALID as _, ptr::from_ref(&id)) == 0 }
+}
+
+/// Lets the caller go on: a value, or minus an error number. A caller that is gone
+/// needs no answer.
+pub(crate) fn answer(listener: &OwnedFd, id: u64, value: i64) {
+    let error = i32::try_from(value.min(0)).unwrap_or(-libc::EIO);
+    let answer = RawAnswer { id, value: value.max(0), error, flags: 0 };
+    // SAFETY: the kernel reads a `struct seccomp_notif_resp`.
+    unsafe { libc::ioctl(listener.as_raw_fd(), NOTICE_SEND as _, ptr::from_ref(&answer)) };
+}
+
+/// Lets a call go on as it was made. The kernel reads its arguments anew, so nothing
+/// that was seen of them is a promise.
+pub(crate) fn let_go_on(listener: &OwnedFd, id: u64) -> Raw<()> {
+    let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
+    let answer = RawAnswer { id, value: 0, error: 0, flags };
+    // SAFETY: the kernel reads a `struct seccomp_notif_resp`.
+    match raw(c_long::from(unsafe {
+        libc::ioctl(listener.as_raw_fd(), NOTICE_SEND as _, ptr::from_ref(&answer))
+    })) {
         // Whoever waited for it is gone.
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-        result => result.map(drop),
+        Err(rustix::io::Errno::NOENT) => Ok(()),
+        answer => answer.map(drop),
     }
 }
 
@@ -537,4 +640,40 @@ pub(crate) fn let_go_on(listener: RawFd, id: u64) -> Result<()> {
 pub(crate) fn ignore(signal: c_int) {
     // SAFETY: SIG_IGN installs no handler.
     unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
+/// Puts a descriptor into the caller's table and returns its number there.
+pub(crate) fn give(listener: &OwnedFd, id: u64, fd: &OwnedFd, close_on_exec: bool) -> Raw<c_int> {
+    let gift = RawGift {
+        id,
+        flags: 0,
+        source: fd.as_raw_fd().cast_unsigned(),
+        target: 0,
+        target_flags: if close_on_exec { libc::O_CLOEXEC.cast_unsigned() } else { 0 },
+    };
+    // SAFETY: the kernel reads a `struct seccomp_notif_addfd`.
+    raw(c_long::from(unsafe {
+        libc::ioctl(listener.as_raw_fd(), NOTICE_ADD_FD as _, ptr::from_ref(&gift))
+    }))
+    .map(|number| number as c_int)
+}
+
+/// Reads another process's memory; less than asked for where some of it is not there.
+pub(crate) fn read_memory(pid: libc::pid_t, at: u64, to: &mut [u8]) -> Raw<usize> {
+    let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+    let remote = libc::iovec { iov_base: at as *mut c_void, iov_len: to.len() };
+    // SAFETY: the kernel writes at most `to.len()` bytes to `to`; the other address
+    // is the other process's and never used here.
+    let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    raw(read as c_long).map(|read| read as usize)
+}
+
+/// How large the files may be that another process makes.
+pub(crate) fn file_size_limit(pid: libc::pid_t) -> Raw<Option<u64>> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: nothing is set, and the kernel fills in one `rlimit`.
+    raw(c_long::from(unsafe {
+        libc::prlimit(pid, libc::RLIMIT_FSIZE, ptr::null(), &raw mut limit)
+    }))?;
+    Ok((limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur))
 }

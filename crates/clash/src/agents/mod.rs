@@ -17,6 +17,8 @@ pub(crate) mod guard;
 pub(crate) mod hook_entries;
 mod json_edit;
 mod patch;
+#[cfg(test)]
+mod properties;
 mod qwen;
 pub(crate) mod wired;
 
