@@ -9,10 +9,12 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use clash_policy::Caps;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, PidfdGetfdFlags, WaitOptions, pidfd_getfd, pidfd_open, waitpid,
 };
@@ -247,21 +249,12 @@ fn leave(listener: OwnedFd) {
     if let Ok(Fork::Child) = sys::fork() {
         sys::close_all_but(listener.as_raw_fd());
         while wait(&listener, None).is_ok_and(|waits| waits) {
-            let Ok(call) = next(&listener) else { break };
-            if call.is_some_and(|call| sys::let_go_on(&listener, call.id).is_err()) {
+            let Ok(found) = next(&listener) else { break };
+            if found.is_some_and(|found| sys::let_go_on(listener.as_raw_fd(), found.id).is_err()) {
                 break;
             }
         }
         sys::exit_now(0);
-    }
-}
-
-/// The next call; `None` if whoever made it is gone.
-fn next(listener: &OwnedFd) -> io::Result<Option<Notice>> {
-    match sys::next_notice(listener) {
-        Ok(call) => Ok(Some(call)),
-        Err(rustix::io::Errno::NOENT | rustix::io::Errno::INTR) => Ok(None),
-        Err(error) => Err(error.into()),
     }
 }
 
@@ -273,7 +266,7 @@ fn wait(listener: &OwnedFd, command: Option<&OwnedFd>) -> io::Result<bool> {
         let mut look = vec![PollFd::new(listener, PollFlags::IN)];
         look.extend(command.map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
         match poll(&mut look, None) {
-            Err(rustix::io::Errno::INTR) => continue,
+            Err(Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
             Ok(_) => {}
         }
@@ -297,13 +290,23 @@ struct Observer<'a> {
     each: &'a mut dyn FnMut(Observed),
 }
 
+/// The next call that waits; `None` if whoever made it is gone.
+fn next(listener: &OwnedFd) -> Result<Option<Notice>, Errno> {
+    match sys::next_notice(listener) {
+        Ok(notice) => Ok(Some(notice)),
+        Err(Errno::NOENT | Errno::INTR) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 impl Observer<'_> {
     fn until_the_end_of(&mut self, pid: Pid, pidfd: &OwnedFd) -> Result<End, ObserveError> {
         while wait(&self.listener, Some(pidfd)).map_err(ObserveError::Lost)? {
-            let Some(call) = next(&self.listener).map_err(ObserveError::Lost)? else { continue };
+            let lost = |error: Errno| ObserveError::Lost(error.into());
+            let Some(call) = next(&self.listener).map_err(lost)? else { continue };
             // What cannot be looked at goes on all the same.
             let _ = self.look_at(&call);
-            sys::let_go_on(&self.listener, call.id).map_err(|e| ObserveError::Lost(e.into()))?;
+            sys::let_go_on(self.listener.as_raw_fd(), call.id).map_err(lost)?;
         }
         loop {
             match waitpid(Some(pid), WaitOptions::empty()) {
@@ -314,7 +317,7 @@ impl Observer<'_> {
                         return Ok(end);
                     }
                 }
-                Ok(None) | Err(rustix::io::Errno::INTR) => {}
+                Ok(None) | Err(Errno::INTR) => {}
                 Err(error) => return Err(ObserveError::Lost(error.into())),
             }
         }
@@ -330,7 +333,7 @@ impl Observer<'_> {
         let Some((_, what)) = CALLS.iter().find(|(number, _)| *number == call.number) else {
             return Ok(());
         };
-        let caller = Caller { thread: call.pid };
+        let caller = Caller { thread: call.pid.cast_unsigned() };
         let [first, second, third, fourth, ..] = call.args;
         if !self.started {
             self.started = matches!(call.number, libc::SYS_execve | libc::SYS_execveat);
@@ -456,7 +459,7 @@ fn length(asked: u64) -> usize {
 
 /// The thread that waits, as `/proc` shows it.
 struct Caller {
-    thread: libc::pid_t,
+    thread: u32,
 }
 
 impl Caller {
@@ -467,7 +470,7 @@ impl Caller {
     /// Up to so many bytes of its memory; fewer where the mapping ends.
     fn memory(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];
-        let read = sys::read_memory(self.thread, at, &mut bytes)?;
+        let read = File::open(self.entry("mem"))?.read_at(&mut bytes, at)?;
         bytes.truncate(read);
         Ok(bytes)
     }

@@ -236,3 +236,24 @@ fn a_command_knows_its_sandbox_by_name() {
         assert_eq!(Ran::of(command.env("CLASH_SANDBOX", "x").args(lying)).stdout, "readonly");
     });
 }
+
+#[test]
+fn clash_inside_clash_knows_it_and_stacks_what_can_be_stacked() {
+    as_each_user(|m| {
+        let own = clash().parent().unwrap().display().to_string();
+        let rules = format!("{{\"$PWD\": allow(FULL), \"{own}\": allow(\"rx\")}}");
+        let m = m.policy(&format!("sandbox(name = \"outer\", fs = {rules})\n"));
+        let inside = |args: &[&str]| {
+            let own = clash().to_str().unwrap();
+            let outer = ["sandbox", "exec", "outer", "--", own];
+            m.clash(outer.into_iter().chain(args.iter().copied()))
+        };
+        let status = inside(&["status"]).exits(0);
+        status.says("no rooms").says("inside clash's sandbox outer");
+        inside(&["sandbox", "check", "readonly"]).exits(0).says("direct tier");
+        let script = "printf %s $CLASH_SANDBOX; touch x";
+        let inner = inside(&["sandbox", "exec", "readonly", "--", "sh", "-c", script]).fails();
+        assert_eq!(inner.stdout, "readonly");
+        assert!(!m.project().join("x").exists());
+    });
+}
