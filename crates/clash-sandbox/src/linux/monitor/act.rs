@@ -99,13 +99,10 @@ impl Worker {
             Act::Unlink { at, directory } => self.unlink(at, directory),
             Act::Rename { from, to, flags } => self.rename(from, to, flags),
             Act::Link { from, to } => self.link(&from, to),
-            Act::Symlink { target, at } => {
-                let made = self.name(at, Errno::EXIST).and_then(|at| {
-                    self.check(&at.path, Caps::CREATE)?;
-                    symlinkat(target, &at.dir, at.leaf)
-                });
-                made
-            }
+            Act::Symlink { target, at } => self.name(at, Errno::EXIST).and_then(|at| {
+                self.check(&at.path, Caps::CREATE)?;
+                symlinkat(target, &at.dir, at.leaf)
+            }),
             Act::Truncate { at, length } => self.truncate(&at, length),
             Act::Chmod { mode, .. } if mode & SET_USER_ID != 0 => Err(Errno::PERM),
             Act::Chmod { at, mode } => self.change(&at).and_then(|()| {
