@@ -249,9 +249,9 @@ const BROKEN: [&str; 7] =
     ["fails", "crashes", "is-killed", "hangs", "chatters", "goes", "is-missing"];
 
 /// The limit in a command line made impatient.
-pub(crate) const IMPATIENT: &str = " -k 1 1 ";
+pub(crate) const IMPATIENT: &str = " -k 1 5 ";
 
-/// Makes every installed command line wait one second instead of twenty.
+/// Makes every installed command line wait five seconds instead of twenty.
 fn impatient(m: &Machine) {
     let patient = " -k 1 20 ";
     let mut found = 0;
