@@ -307,7 +307,7 @@ pub(crate) fn inspect(text: &str, shape: &Shape) -> Result<Installed, SettingsEr
 /// project, the user's own file is among them and not meant.
 pub(crate) fn hostile(file: &Path, users_own: &Path, shape: &Shape) -> Option<String> {
     use std::io::ErrorKind;
-    if file.parent() == Some(users_own) {
+    if file == users_own {
         return None;
     }
     let unreadable = |error: &dyn std::fmt::Display| {
