@@ -431,7 +431,7 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
         user_namespace,
         own_network: true,
         unix_sockets: false,
-        nesting: false,
+        inside: crate::room::Inside::Commands,
         steps: Vec::new(),
     };
     let left = super::namespaces::leave_host(&room);

@@ -29,6 +29,8 @@
 //! - `sched_setaffinity` and kin stay: threads are named by ids there, so the
 //!   caller's own and another process's cannot be told apart.
 
+use crate::room::Inside;
+
 use super::bpf::{Assembler, BpfError, Insn, Label, Test, To};
 
 // Newer than what the libc crate names on every target; these numbers are the
@@ -81,9 +83,8 @@ pub(crate) struct Surface {
     /// Nothing may be changed anywhere, so neither may modes, owners and times,
     /// which Landlock does not mediate.
     pub(crate) frozen: bool,
-    /// Rooms may be made inside: namespaces and mounts, and what their keepers
-    /// need to look after their own children.
-    pub(crate) nesting: bool,
+    /// What is left to launchers inside.
+    pub(crate) inside: Inside,
     /// What the monitor carries out.
     pub(crate) watched: Option<Watched>,
 }
@@ -150,7 +151,7 @@ fn table(surface: Surface) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::with_capacity(128);
     // New namespaces give a full set of capabilities over themselves and with
     // it most of the kernel's attack surface.
-    if !surface.nesting {
+    if surface.inside != Inside::Rooms {
         rows.push((libc::SYS_clone, "SYS_clone", Clone));
         rows.push((libc::SYS_unshare, "SYS_unshare", Unshare));
         rows.push((libc::SYS_pivot_root, "SYS_pivot_root", Eperm));
@@ -160,7 +161,7 @@ fn table(surface: Surface) -> Vec<Row> {
         rows![Enosys; SYS_clone3 SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register],
     );
     // The mount family, old and new.
-    if !surface.nesting {
+    if surface.inside != Inside::Rooms {
         rows.extend(rows![Eperm; SYS_mount SYS_umount2 SYS_open_tree SYS_move_mount SYS_fsopen
             SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr]);
         rows.push((SYS_OPEN_TREE_ATTR, "SYS_open_tree_attr", Eperm));
@@ -171,7 +172,7 @@ fn table(surface: Surface) -> Vec<Row> {
         SYS_lookup_dcookie SYS_nfsservctl SYS_vhangup]);
     // Other processes: Landlock already stops these across domains, kcmp and
     // the advice calls excepted. Tracers fall back from a missing process_vm_*.
-    if !surface.nesting {
+    if surface.inside == Inside::Commands {
         rows.extend(rows![Enosys; SYS_process_vm_readv]);
         rows.extend(rows![Eperm; SYS_pidfd_getfd]);
     }

@@ -184,6 +184,14 @@ pub(crate) fn exit_now(code: c_int) -> ! {
 }
 
 /// Makes new namespaces for the calling process.
+/// The session of a process, 0 for this one's. A session that began outside this
+/// namespace of processes is 0, which the safe wrapper takes for impossible.
+pub(crate) fn session_of(pid: i32) -> Result<i32> {
+    // SAFETY: takes and gives integers.
+    let session = unsafe { libc::getsid(pid) };
+    check(c_long::from(session)).map(|_| session)
+}
+
 pub(crate) fn unshare(flags: c_int) -> Result<()> {
     // SAFETY: takes an integer. CLONE_FILES is never passed, so Rust's view of
     // its descriptors stays right.

@@ -24,7 +24,7 @@ use super::{Found, Grant, Request, Rule, Why};
 use crate::baseline::Entry;
 use crate::host::{Host, Rooms};
 use crate::rights::Rights;
-use crate::room::{Access, Room, Shown, Step};
+use crate::room::{Access, Inside, Room, Shown, Step};
 
 /// Everything the view is made from.
 pub(super) struct Sources<'a> {
@@ -69,8 +69,13 @@ pub(super) fn room(sources: &Sources<'_>, host: &Host, own_network: bool) -> (Ro
         && view.foreign_sockets.is_none()
         && (own_network || host.landlock_abi >= 6);
     let user_namespace = host.rooms != Rooms::Root;
-    let room =
-        Room { user_namespace, own_network, unix_sockets, nesting: false, steps: view.finish() };
+    let room = Room {
+        user_namespace,
+        own_network,
+        unix_sockets,
+        inside: Inside::Commands,
+        steps: view.finish(),
+    };
     (room, unreadable)
 }
 

@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
-use rustix::process::{Pid, getsid};
 
 use super::super::sys;
 
@@ -101,8 +100,8 @@ impl<'a> Caller<'a> {
 
     /// Whether the caller has the launcher's terminal for its own.
     pub(super) fn shares_terminal(&self) -> bool {
-        let own = getsid(None);
-        own.is_ok() && getsid(Pid::from_raw(self.pid)) == own
+        let own = sys::session_of(0);
+        own.is_ok_and(|own| sys::session_of(self.pid).is_ok_and(|its| its == own))
     }
 }
 
