@@ -23,6 +23,7 @@ pub(crate) mod hook_entries;
 mod json_edit;
 mod one_key;
 mod opencode;
+pub(crate) mod own_rules;
 mod patch;
 mod pi;
 mod plugin;

@@ -100,8 +100,8 @@ impl<'a> Caller<'a> {
 
     /// Whether the caller has the launcher's terminal for its own.
     pub(super) fn shares_terminal(&self) -> bool {
-        let own = sys::session_of(0);
-        own.is_ok_and(|own| sys::session_of(self.pid).is_ok_and(|its| its == own))
+        let [own, theirs] = [0, self.pid].map(|pid| sys::session_of(pid).ok());
+        own.is_some() && own == theirs
     }
 }
 
