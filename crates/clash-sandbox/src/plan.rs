@@ -122,7 +122,7 @@ impl Plan {
             internet: self.net == Network::Allow || room.is_some_and(|room| room.own_network),
             unix: room.is_some_and(|room| room.unix_sockets),
             own_ipc: room.is_some(),
-            nesting: room.is_some_and(|room| room.nesting),
+            inside: room.map_or_else(Default::default, |room| room.inside),
             watched: self
                 .watch
                 .as_ref()

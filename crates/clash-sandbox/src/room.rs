@@ -23,10 +23,7 @@ pub struct Room {
     /// Whether `socket(AF_UNIX)` works: only where a rule grants a socket by name
     /// and no other can be seen but in trees the policy lets be written.
     pub unix_sockets: bool,
-    /// What runs in here makes rooms of its own: namespaces and mounts stay
-    /// allowed, and mounts alone hold the file rules, because the kernel lets
-    /// nobody in a Landlock domain with file rules mount anything.
-    pub nesting: bool,
+    pub inside: Inside,
     /// In the order in which they are carried out.
     pub steps: Vec<Step>,
 }
@@ -62,6 +59,20 @@ impl Room {
         }
         own
     }
+}
+
+/// What launchers of clash that work in a room find there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Inside {
+    /// Nothing is left to them: commands run here.
+    #[default]
+    Commands,
+    /// The monitor a process can have, and the calls it works with.
+    Monitors,
+    /// These, namespaces and mounts. Mounts alone hold the file rules of such a
+    /// room, because the kernel lets nobody in a Landlock domain with file rules
+    /// mount anything.
+    Rooms,
 }
 
 /// One operation on the room's view.

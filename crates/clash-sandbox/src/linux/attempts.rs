@@ -438,7 +438,7 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
         own_network: true,
         ports: Ports::default(),
         unix_sockets: false,
-        nesting: false,
+        inside: crate::room::Inside::Commands,
         steps: Vec::new(),
     };
     let left = super::namespaces::leave_host(&room);

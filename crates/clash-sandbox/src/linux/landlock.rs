@@ -36,7 +36,7 @@ use super::mounts::View;
 use crate::baseline::Entry;
 use crate::launch::LaunchError;
 use crate::plan::{Grant, Network, Plan};
-use crate::room::{Room, Step};
+use crate::room::{Inside, Room, Step};
 
 /// The newest ABI both sides know. Rights of a later kernel are closed by
 /// seccomp (UDP) or do not exist for programs built against this one.
@@ -86,7 +86,7 @@ fn rights(caps: Caps, directory: bool, device: bool) -> BitFlags<AccessFs> {
 /// anything about the process has changed.
 pub(crate) fn ruleset(plan: &Plan) -> Result<RulesetCreated, LaunchError> {
     let abi = known(plan.landlock_abi);
-    if plan.room.as_ref().is_some_and(|room| room.nesting) {
+    if plan.room.as_ref().is_some_and(|room| room.inside == Inside::Rooms) {
         return only_scopes(abi).map_err(LaunchError::Ruleset);
     }
     // A network of the room's own has nothing in it to keep anybody from.
@@ -238,7 +238,7 @@ pub(crate) fn own_places(
     view: &View,
     ruleset: &mut RulesetCreated,
 ) -> Result<(), LaunchError> {
-    if room.nesting {
+    if room.inside == Inside::Rooms {
         return Ok(());
     }
     let mut grant = |path: &Path, rights: BitFlags<AccessFs>| {

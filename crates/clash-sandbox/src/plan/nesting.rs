@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use clash_policy::path::is_below;
 use clash_policy::{Caps, Effect, PathPattern};
 
-use super::{LANDLOCK_ABI_NEEDED, Plan};
-use crate::room::Step;
+use super::{Grant, LANDLOCK_ABI_NEEDED, Plan};
+use crate::room::{Access, Inside, Room, Step};
 
 /// Why no rooms can be made inside. The plan holds as it is; what is launched
 /// inside has Landlock and seccomp to stack on it.
@@ -39,13 +39,11 @@ pub enum NoNesting {
 impl Plan {
     /// Leaves the one monitor a process can have to the launchers inside.
     pub fn without_monitor(&mut self) -> Result<(), NoNesting> {
-        if self.room.is_none() {
-            return Err(NoNesting::NoRoom);
-        }
+        let room = self.room.as_mut().ok_or(NoNesting::NoRoom)?;
         if let Some(watch) = &self.watch {
             let sandbox = &watch.rights.sandbox;
             let makes = |path: &Path| {
-                let makes = |g: &&super::Grant| g.caps.contains(Caps::CREATE);
+                let makes = |g: &&Grant| g.caps.contains(Caps::CREATE);
                 self.grants.iter().filter(makes).any(|g| is_below(path, &g.path))
             };
             let by_name = |rule: &&clash_policy::FsRule| match &rule.pattern {
@@ -60,6 +58,8 @@ impl Plan {
             }
         }
         self.watch = None;
+        room.inside = Inside::Monitors;
+        pin(room, &self.grants);
         Ok(())
     }
 
@@ -83,7 +83,7 @@ impl Plan {
             }
         }
         let room = self.room.as_mut().ok_or(NoNesting::NoRoom)?;
-        room.nesting = true;
+        room.inside = Inside::Rooms;
         // Where something is mounted on /proc the kernel lets no other be mounted
         // inside. What is covered there shows a user nothing.
         room.steps.retain(|step| {
@@ -97,4 +97,40 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// A directory that holds something mounted could be moved away together with it,
+/// which elsewhere the monitor prevents: a mount point of its own cannot.
+fn pin(room: &mut Room, grants: &[Grant]) {
+    let mut pinned: Vec<PathBuf> = Vec::new();
+    let mut steps = Vec::with_capacity(room.steps.len());
+    for step in room.steps.drain(..) {
+        let at = match &step {
+            Step::Bind { path, .. } | Step::Rebind { path, .. } | Step::Cover { path, .. } => {
+                Some(path.clone())
+            }
+            _ => None,
+        };
+        let around = |path: &PathBuf| {
+            let writable = grants.iter().filter(|g| g.caps.intersects(Caps::CHANGE));
+            let outer = writable.filter(|g| is_below(path, &g.path) && g.path != *path);
+            outer.max_by_key(|g| g.path.as_os_str().len())
+        };
+        if let Some((path, grant)) = at.and_then(|path| around(&path).map(|g| (path, g))) {
+            let between = path.ancestors().skip(1).take_while(|dir| *dir != grant.path);
+            let mut between: Vec<&Path> = between.collect();
+            between.reverse();
+            let execute = grant.caps.contains(Caps::EXECUTE);
+            for dir in between {
+                if !pinned.iter().any(|known| known == dir) {
+                    let access = Access { write: true, execute };
+                    steps.push(Step::Rebind { path: dir.to_path_buf(), access });
+                    pinned.push(dir.to_path_buf());
+                }
+            }
+            pinned.push(path);
+        }
+        steps.push(step);
+    }
+    room.steps = steps;
 }

@@ -24,7 +24,7 @@ use super::{Found, Grant, Request, Rule, Why};
 use crate::baseline::Entry;
 use crate::host::{Host, Rooms};
 use crate::rights::Rights;
-use crate::room::{Access, Ports, Room, Shown, Step};
+use crate::room::{Access, Inside, Ports, Room, Shown, Step};
 
 /// Everything the view is made from.
 pub(super) struct Sources<'a> {
@@ -75,8 +75,8 @@ pub(super) fn room(
         && (own_network || host.landlock_abi >= 6);
     let user_namespace = host.rooms != Rooms::Root;
     let steps = view.finish();
-    let room = Room { user_namespace, own_network, ports, unix_sockets, nesting: false, steps };
-    (room, unreadable)
+    let inside = Inside::Commands;
+    (Room { user_namespace, own_network, ports, unix_sockets, inside, steps }, unreadable)
 }
 
 impl Sources<'_> {
