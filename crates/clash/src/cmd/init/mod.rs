@@ -1,0 +1,3 @@
+//! `clash init`: from nothing to a policy that knows the project.
+
+mod generate;
