@@ -98,12 +98,13 @@ pub(crate) fn render(doc: &Doc, indent: usize, out: &mut String) {
 
 /// Whether `docs` on one line, and what follows up to the next line end, fit.
 fn fits(docs: &[Doc], room: usize, after: &[(usize, bool, &Doc)]) -> bool {
-    let mut room = room;
+    let (mut room, mut followed) = (room, false);
     let mut after = after.iter().rev();
     let mut stack: Vec<(bool, &Doc)> = docs.iter().rev().map(|doc| (false, doc)).collect();
     loop {
-        let Some((broken, doc)) = stack.pop().or_else(|| after.next().map(|(_, b, d)| (*b, *d)))
-        else {
+        let own = stack.pop();
+        followed |= own.is_none();
+        let Some((broken, doc)) = own.or_else(|| after.next().map(|(_, b, d)| (*b, *d))) else {
             return true;
         };
         let used = match doc {
@@ -127,9 +128,9 @@ fn fits(docs: &[Doc], room: usize, after: &[(usize, bool, &Doc)]) -> bool {
                 stack.extend(docs.iter().rev().map(|doc| (broken, doc)));
                 0
             }
-            // What follows may still break, but only if it must.
+            // What follows breaks rather than this.
             Doc::Group { docs, broken } => {
-                stack.extend(docs.iter().rev().map(|doc| (*broken, doc)));
+                stack.extend(docs.iter().rev().map(|doc| (*broken || followed, doc)));
                 0
             }
         };

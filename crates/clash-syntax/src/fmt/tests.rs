@@ -161,6 +161,18 @@ fn one_of_everything_keeps_its_tokens() {
     }
 }
 
+/// A value that breaks because it has to, and the second time because of its comma.
+#[test]
+fn what_stands_before_a_broken_value_does_not_move() {
+    let long = "\"a long string to make lines overflow sooner\"";
+    for key in ["a", "a.b(c)", "lambda # c\n p: a", "lambda p # c\n:\n\n a"] {
+        for value in [format!("({long}, {long}, 3)"), format!("f({long}, {long})[{long}]")] {
+            checked(&format!("x = {{ ({key}) : {value} }}\n"));
+            checked(&format!("x = ({key})({value})\n"));
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn any_program_keeps_its_tokens_and_comments(source in program()) {
