@@ -19,7 +19,8 @@
 //! mistake there is no image and the exit status is 1.
 //!
 //! With `--docs [NAME]` standard output is what the language and its library offer,
-//! as JSON, and a name that nothing has is a message on standard error.
+//! as JSON, and a name that nothing has is a message on standard error. With
+//! `--library` it is the library's modules and their sources, as a JSON object.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -56,6 +57,9 @@ fn main() -> ExitCode {
         let _ = writeln!(io::stderr(), "{}", json!({"compiling": span.to_string()}));
     });
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if args.first().is_some_and(|first| first == "--library") {
+        return show_library();
+    }
     if let [first, name @ ..] = args.as_slice()
         && first == "--docs"
     {
@@ -69,6 +73,15 @@ fn main() -> ExitCode {
     stack.compile(&requests);
     match stack.finish() {
         Ok(code) => code,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn show_library() -> ExitCode {
+    let sources: serde_json::Map<String, Value> =
+        clash_lang::modules().map(|(name, text)| (name.to_owned(), text.into())).collect();
+    match writeln!(io::stdout(), "{}", Value::Object(sources)) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }

@@ -3,6 +3,7 @@
 
 mod doctor;
 mod explain;
+mod init;
 mod install;
 mod log;
 mod policy;

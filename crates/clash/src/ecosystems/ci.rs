@@ -89,7 +89,11 @@ mod tests {
         std::fs::create_dir_all(&workflows).unwrap();
         let text = "name: make it\non: push\njobs:\n  a:\n    steps:\n      - uses: actions/checkout@v4\n      - run: CI=1 npm ci && npx tsc\n      - run: |\n          ./gradlew test\n          echo go\n      - name: cargo is not run\n";
         std::fs::write(workflows.join("ci.yml"), text).unwrap();
-        std::fs::write(dir.path().join(".gitlab-ci.yml"), "test:\n  script:\n    - bundle exec rake\n").unwrap();
+        std::fs::write(
+            dir.path().join(".gitlab-ci.yml"),
+            "test:\n  script:\n    - bundle exec rake\n",
+        )
+        .unwrap();
         let found = programs(dir.path());
         let names: Vec<(&str, &str)> = found.iter().map(|(e, _, p)| (e.name, *p)).collect();
         assert_eq!(names, [("ruby", "bundle"), ("node", "npm"), ("java", "gradlew")]);

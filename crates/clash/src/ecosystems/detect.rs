@@ -76,7 +76,8 @@ fn walk(root: &Path, most: usize) -> Found {
             found.complete = false;
             break;
         }
-        let listing = Listing::read(&root.join(&dir), depth == 0, most.saturating_sub(found.entries));
+        let listing =
+            Listing::read(&root.join(&dir), depth == 0, most.saturating_sub(found.entries));
         found.entries += listing.entries;
         found.complete &= listing.complete;
         let text = dir.to_string_lossy().into_owned();
@@ -84,7 +85,8 @@ fn walk(root: &Path, most: usize) -> Found {
             true => ignored.and(&text, &root.join(&dir).join(".gitignore")),
             false => ignored,
         };
-        let inside = |name: &str| if text.is_empty() { name.to_owned() } else { format!("{text}/{name}") };
+        let inside =
+            |name: &str| if text.is_empty() { name.to_owned() } else { format!("{text}/{name}") };
         for (name, ecosystem) in listing.markers {
             let path = inside(&name);
             if !ignored.covers(&path, false) {
@@ -242,10 +244,7 @@ mod tests {
     fn scripts_of_a_ci_service_show_what_no_file_does() {
         let tree = Tree::of(&[".github/workflows/ci.yml"])
             .with(".github/workflows/ci.yml", "jobs:\n  a:\n    - run: mix test\n");
-        assert_eq!(
-            tree.shows(),
-            ["elixir (mix in .github/workflows/ci.yml)", "github (.github)"]
-        );
+        assert_eq!(tree.shows(), ["elixir (mix in .github/workflows/ci.yml)", "github (.github)"]);
     }
 
     #[test]

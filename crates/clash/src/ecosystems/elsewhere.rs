@@ -42,11 +42,31 @@ const SETTINGS: &[Setting] = &[
     Setting { ecosystem: "node", file: "$HOME/.npmrc", key: "cache", use_: Use::Cache },
     Setting { ecosystem: "node", file: "$HOME/.npmrc", key: "prefix", use_: Use::Programs },
     Setting { ecosystem: "node", file: "$HOME/.npmrc", key: "store-dir", use_: Use::Cache },
-    Setting { ecosystem: "node", file: "$XDG_CONFIG_HOME/pnpm/rc", key: "store-dir", use_: Use::Cache },
-    Setting { ecosystem: "go", file: "$XDG_CONFIG_HOME/go/env", key: "GOMODCACHE", use_: Use::Cache },
+    Setting {
+        ecosystem: "node",
+        file: "$XDG_CONFIG_HOME/pnpm/rc",
+        key: "store-dir",
+        use_: Use::Cache,
+    },
+    Setting {
+        ecosystem: "go",
+        file: "$XDG_CONFIG_HOME/go/env",
+        key: "GOMODCACHE",
+        use_: Use::Cache,
+    },
     Setting { ecosystem: "go", file: "$XDG_CONFIG_HOME/go/env", key: "GOCACHE", use_: Use::Build },
-    Setting { ecosystem: "python", file: "$XDG_CONFIG_HOME/pip/pip.conf", key: "cache-dir", use_: Use::Cache },
-    Setting { ecosystem: "rust", file: "$CARGO_HOME/config.toml", key: "target-dir", use_: Use::Build },
+    Setting {
+        ecosystem: "python",
+        file: "$XDG_CONFIG_HOME/pip/pip.conf",
+        key: "cache-dir",
+        use_: Use::Cache,
+    },
+    Setting {
+        ecosystem: "rust",
+        file: "$CARGO_HOME/config.toml",
+        key: "target-dir",
+        use_: Use::Build,
+    },
 ];
 
 /// Variables that name a directory for one toolchain's output.
@@ -141,10 +161,12 @@ fn granted(sandbox: &Sandbox, places: &Places, it: &Elsewhere) -> bool {
         // A preset that grants parts of a place has drawn its line there.
         let place = path.split('/').next().unwrap_or(path);
         let place = if place == "$HOME" { path } else { place };
-        [path.as_str(), place].into_iter().filter_map(|text| places.expand(text).ok()).any(|known| {
-            let known_real = known.canonicalize().unwrap_or_else(|_| known.clone());
-            is_below(&it.path, &known) || is_below(&real, &known_real)
-        })
+        [path.as_str(), place].into_iter().filter_map(|text| places.expand(text).ok()).any(
+            |known| {
+                let known_real = known.canonicalize().unwrap_or_else(|_| known.clone());
+                is_below(&it.path, &known) || is_below(&real, &known_real)
+            },
+        )
     });
     system || by_rule
 }
@@ -155,7 +177,12 @@ mod tests {
     use crate::ecosystems::named;
     use clash_policy::{Caps, FsRule, Span};
 
-    fn found(name: &str, grants: &[&str], set_up: impl Fn(&Path), search: &[&str]) -> Vec<(String, Use)> {
+    fn found(
+        name: &str,
+        grants: &[&str],
+        set_up: impl Fn(&Path),
+        search: &[&str],
+    ) -> Vec<(String, Use)> {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         let home = base.join("home");
@@ -169,11 +196,12 @@ mod tests {
             cow: false,
             span: Span::default(),
         };
-        let sandbox = Sandbox { fs: grants.iter().map(rule).collect(), ..Sandbox::named("s".into()) };
+        let sandbox = Sandbox { fs: grants.iter().map(rule).collect(), ..Sandbox::named("s") };
         let search: Vec<PathBuf> = search.iter().map(|dir| base.join(dir)).collect();
         let said = |name: &str| (name == "CARGO_TARGET_DIR").then(|| base.join("out/target"));
         let found = elsewhere(named(name).unwrap(), &sandbox, &places, &said, &search);
-        let shown = |it: Elsewhere| (it.path.strip_prefix(&base).unwrap().display().to_string(), it.use_);
+        let shown =
+            |it: Elsewhere| (it.path.strip_prefix(&base).unwrap().display().to_string(), it.use_);
         found.into_iter().map(shown).collect()
     }
 
@@ -185,10 +213,12 @@ mod tests {
     #[test]
     fn what_a_tool_s_own_configuration_moved_is_found() {
         let npmrc = |base: &Path| {
-            let text = format!("cache={}/data/npm\nprefix=${{HOME}}/.npm-packages\n", base.display());
+            let text =
+                format!("cache={}/data/npm\nprefix=${{HOME}}/.npm-packages\n", base.display());
             std::fs::write(base.join("home/.npmrc"), text).unwrap();
         };
-        let expected = [("data/npm".to_owned(), Use::Cache), ("home/.npm-packages".to_owned(), Use::Programs)];
+        let expected =
+            [("data/npm".to_owned(), Use::Cache), ("home/.npm-packages".to_owned(), Use::Programs)];
         assert_eq!(found("node", &[], npmrc, &[]), expected);
         assert_eq!(found("node", &["$HOME/.npm-packages"], npmrc, &[]), expected[..1]);
     }

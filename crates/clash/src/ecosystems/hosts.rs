@@ -47,31 +47,96 @@ const BOOKS: &[Book] = &[
     },
     Book {
         ecosystem: "python",
-        beside: &["uv.lock", "poetry.lock", "Pipfile", "pyproject.toml", "requirements.txt", "uv.toml"],
-        of_user: &["$XDG_CONFIG_HOME/pip/pip.conf", "$HOME/.pip/pip.conf", "/etc/pip.conf", "$XDG_CONFIG_HOME/uv/uv.toml"],
+        beside: &[
+            "uv.lock",
+            "poetry.lock",
+            "Pipfile",
+            "pyproject.toml",
+            "requirements.txt",
+            "uv.toml",
+        ],
+        of_user: &[
+            "$XDG_CONFIG_HOME/pip/pip.conf",
+            "$HOME/.pip/pip.conf",
+            "/etc/pip.conf",
+            "$XDG_CONFIG_HOME/uv/uv.toml",
+        ],
         lines: &["index", "registry", "source", "find-links", "url ="],
     },
     Book {
         ecosystem: "node",
-        beside: &["package-lock.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock", ".npmrc", ".yarnrc.yml"],
+        beside: &[
+            "package-lock.json",
+            "pnpm-lock.yaml",
+            "yarn.lock",
+            "bun.lock",
+            ".npmrc",
+            ".yarnrc.yml",
+        ],
         of_user: &["$HOME/.npmrc", "$HOME/.yarnrc.yml", "$XDG_CONFIG_HOME/pnpm/rc"],
         lines: &["resolved", "registry", "Registry", "tarball"],
     },
-    Book { ecosystem: "ruby", beside: &["Gemfile.lock", ".bundle/config"], of_user: &["$HOME/.bundle/config"], lines: &["remote:", "MIRROR"] },
+    Book {
+        ecosystem: "ruby",
+        beside: &["Gemfile.lock", ".bundle/config"],
+        of_user: &["$HOME/.bundle/config"],
+        lines: &["remote:", "MIRROR"],
+    },
     Book {
         ecosystem: "java",
-        beside: &["pom.xml", "build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts", "gradle/wrapper/gradle-wrapper.properties"],
-        of_user: &["$HOME/.m2/settings.xml", "$GRADLE_USER_HOME/init.gradle", "/etc/maven/settings.xml"],
+        beside: &[
+            "pom.xml",
+            "build.gradle",
+            "build.gradle.kts",
+            "settings.gradle",
+            "settings.gradle.kts",
+            "gradle/wrapper/gradle-wrapper.properties",
+        ],
+        of_user: &[
+            "$HOME/.m2/settings.xml",
+            "$GRADLE_USER_HOME/init.gradle",
+            "/etc/maven/settings.xml",
+        ],
         lines: &["<url>", "url =", "url(", "uri(", "distributionUrl"],
     },
-    Book { ecosystem: "dotnet", beside: &["nuget.config", "NuGet.Config"], of_user: &["$HOME/.nuget/NuGet/NuGet.Config"], lines: &["<add "] },
-    Book { ecosystem: "php", beside: &["composer.lock"], of_user: &["$COMPOSER_HOME/config.json"], lines: &["\"url\""] },
+    Book {
+        ecosystem: "dotnet",
+        beside: &["nuget.config", "NuGet.Config"],
+        of_user: &["$HOME/.nuget/NuGet/NuGet.Config"],
+        lines: &["<add "],
+    },
+    Book {
+        ecosystem: "php",
+        beside: &["composer.lock"],
+        of_user: &["$COMPOSER_HOME/config.json"],
+        lines: &["\"url\""],
+    },
     Book { ecosystem: "elixir", beside: &["mix.exs"], of_user: &[], lines: &["repo", "git:"] },
-    Book { ecosystem: "swift", beside: &["Package.resolved"], of_user: &[], lines: &["location", "repositoryURL"] },
+    Book {
+        ecosystem: "swift",
+        beside: &["Package.resolved"],
+        of_user: &[],
+        lines: &["location", "repositoryURL"],
+    },
     Book { ecosystem: "zig", beside: &["build.zig.zon"], of_user: &[], lines: &[".url"] },
-    Book { ecosystem: "bazel", beside: &["MODULE.bazel.lock", ".bazelrc"], of_user: &[], lines: &["registry", "https"] },
-    Book { ecosystem: "nix", beside: &["flake.lock"], of_user: &["/etc/nix/nix.conf", "$XDG_CONFIG_HOME/nix/nix.conf"], lines: &["url", "substituters"] },
-    Book { ecosystem: "git", beside: &[".git/config", ".gitmodules"], of_user: &[], lines: &["url"] },
+    Book {
+        ecosystem: "bazel",
+        beside: &["MODULE.bazel.lock", ".bazelrc"],
+        of_user: &[],
+        lines: &["registry", "https"],
+    },
+    Book {
+        ecosystem: "nix",
+        beside: &["flake.lock"],
+        of_user: &["/etc/nix/nix.conf", "$XDG_CONFIG_HOME/nix/nix.conf"],
+        lines: &["url", "substituters"],
+    },
+    Book {
+        ecosystem: "git",
+        beside: &[".git/config", ".gitmodules"],
+        of_user: &[],
+        lines: &["url"],
+    },
 ];
 
 /// As much of a file is read, and as many hosts of a toolchain are kept.
@@ -106,22 +171,31 @@ pub(crate) fn hosts(root: &Path, places: &Places, detected: &[Detected]) -> Vec<
 impl Book {
     fn concerns(&self, line: &str) -> bool {
         // `registry=…` is about fetching, `//host/:_authToken=…` about secrets.
-        let secret = ["_auth", "password", "Token", "username"].iter().any(|word| line.contains(word));
+        let secret =
+            ["_auth", "password", "Token", "username"].iter().any(|word| line.contains(word));
         !secret && (self.lines.is_empty() || self.lines.iter().any(|word| line.contains(word)))
     }
 }
 
 /// The files of a toolchain: how people should see them, and where they are.
 fn files(root: &Path, places: &Places, found: &Detected, book: &Book) -> Vec<(String, PathBuf)> {
-    let mut dirs: Vec<PathBuf> =
-        found.files.iter().take(20).filter_map(|file| file.parent()).map(Path::to_path_buf).collect();
+    let mut dirs: Vec<PathBuf> = found
+        .files
+        .iter()
+        .take(20)
+        .filter_map(|file| file.parent())
+        .map(Path::to_path_buf)
+        .collect();
     dirs.push(PathBuf::new());
     dirs.sort();
     dirs.dedup();
     let beside = dirs.iter().flat_map(|dir| book.beside.iter().map(move |name| dir.join(name)));
     let mut files: Vec<(String, PathBuf)> =
         beside.map(|path| (path.display().to_string(), root.join(path))).collect();
-    let of_user = book.of_user.iter().filter_map(|text| Some(((*text).to_owned(), places.expand(text).ok()?)));
+    let of_user = book
+        .of_user
+        .iter()
+        .filter_map(|text| Some(((*text).to_owned(), places.expand(text).ok()?)));
     files.extend(of_user);
     files
 }
@@ -150,7 +224,8 @@ fn named(line: &str) -> Vec<String> {
 
 /// The host at the head of what follows `://`.
 fn host(rest: &str) -> Option<String> {
-    let authority = rest.split(|c: char| c.is_whitespace() || "/?#\"'<>,|)]}\\".contains(c)).next()?;
+    let authority =
+        rest.split(|c: char| c.is_whitespace() || "/?#\"'<>,|)]}\\".contains(c)).next()?;
     let name = authority.rsplit('@').next()?;
     let name = name.split(':').next()?.to_ascii_lowercase();
     let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.');
@@ -181,14 +256,32 @@ mod tests {
     fn lock_files_and_configuration_name_the_mirrors_in_use() {
         let found = learned(&[
             ("app/Cargo.toml", ""),
-            ("app/Cargo.lock", "source = \"registry+https://crates.example/index\"\nsource = \"git+ssh://git@forge.example:22/x\"\n"),
-            ("home/.cargo/config.toml", "[source.m]\nregistry = \"sparse+https://mirror.example/\"\n"),
+            (
+                "app/Cargo.lock",
+                "source = \"registry+https://crates.example/index\"\nsource = \"git+ssh://git@forge.example:22/x\"\n",
+            ),
+            (
+                "home/.cargo/config.toml",
+                "[source.m]\nregistry = \"sparse+https://mirror.example/\"\n",
+            ),
             ("app/.git/config", "[remote \"origin\"]\n\turl = git@code.example:me/app.git\n"),
             ("app/web/package.json", ""),
-            ("app/web/package-lock.json", "\"resolved\": \"https://npm.example/x.tgz\",\n\"homepage\": \"https://other.example\"\n"),
+            (
+                "app/web/package-lock.json",
+                "\"resolved\": \"https://npm.example/x.tgz\",\n\"homepage\": \"https://other.example\"\n",
+            ),
         ]);
         let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["rust crates.example", "rust forge.example", "rust mirror.example", "node npm.example", "git code.example"]);
+        assert_eq!(
+            names,
+            [
+                "rust crates.example",
+                "rust forge.example",
+                "rust mirror.example",
+                "node npm.example",
+                "git code.example"
+            ]
+        );
         assert_eq!(found[2].1, "$CARGO_HOME/config.toml");
     }
 
@@ -196,8 +289,14 @@ mod tests {
     fn no_secret_of_an_address_or_a_token_file_gets_out() {
         let found = learned(&[
             ("app/package.json", ""),
-            ("home/.npmrc", "registry=https://user:hunter2@npm.example/\n//npm.example/:_authToken=s3cr3t://x.y\n"),
-            ("app/pyproject.toml", "[[tool.uv.index]]\nurl = \"https://tok3n@pypi.example/simple\"\n"),
+            (
+                "home/.npmrc",
+                "registry=https://user:hunter2@npm.example/\n//npm.example/:_authToken=s3cr3t://x.y\n",
+            ),
+            (
+                "app/pyproject.toml",
+                "[[tool.uv.index]]\nurl = \"https://tok3n@pypi.example/simple\"\n",
+            ),
         ]);
         let all = format!("{found:?}");
         assert!(all.contains("npm.example") && all.contains("pypi.example"), "{all}");
@@ -208,9 +307,19 @@ mod tests {
 
     #[test]
     fn what_is_no_host_is_none() {
-        for text in ["https://", "https://localhost/x", "https://-\u{7f}.x", "file:///etc/passwd", "https://a..", "x@y"] {
+        for text in [
+            "https://",
+            "https://localhost/x",
+            "https://-\u{7f}.x",
+            "file:///etc/passwd",
+            "https://a..",
+            "x@y",
+        ] {
             assert_eq!(named(text), Vec::<String>::new(), "{text}");
         }
-        assert_eq!(named("a https://A.example:8443/x and http://b.example"), ["a.example", "b.example"]);
+        assert_eq!(
+            named("a https://A.example:8443/x and http://b.example"),
+            ["a.example", "b.example"]
+        );
     }
 }

@@ -71,8 +71,7 @@ impl Rule {
             return None;
         }
         let (keeps, line) = line.strip_prefix('!').map_or((false, line), |rest| (true, rest));
-        let (directories, line) =
-            line.strip_suffix('/').map_or((false, line), |rest| (true, rest));
+        let (directories, line) = line.strip_suffix('/').map_or((false, line), |rest| (true, rest));
         let anchored = line.contains('/');
         let mut parts: Vec<String> =
             line.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
@@ -108,7 +107,8 @@ fn across(parts: &[String], names: &[&str]) -> bool {
 /// `*` and `?` inside one name.
 fn within(pattern: &str, name: &str) -> bool {
     // The usual walk with one point to go back to: linear but for that.
-    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (pattern, name): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n, mut back) = (0, 0, None);
     while n < name.len() {
         match pattern.get(p) {

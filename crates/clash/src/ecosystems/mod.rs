@@ -113,11 +113,7 @@ pub(crate) const ECOSYSTEMS: &[Ecosystem] = &[
     fetching("swift", &["Package.swift"], &["swift", "swiftc", "xcodebuild"]),
     toolchain("php", &["composer.json", "composer.lock"], &["php", "composer", "phpunit"]),
     toolchain("elixir", &["mix.exs", "rebar.config"], &["mix", "elixir", "rebar3"]),
-    fetching(
-        "haskell",
-        &["*.cabal", "stack.yaml", "cabal.project"],
-        &["cabal", "stack", "ghc"],
-    ),
+    fetching("haskell", &["*.cabal", "stack.yaml", "cabal.project"], &["cabal", "stack", "ghc"]),
     fetching("zig", &["build.zig", "build.zig.zon"], &["zig"]),
     toolchain(
         "c",
@@ -148,11 +144,7 @@ pub(crate) const ECOSYSTEMS: &[Ecosystem] = &[
         ],
         &["make", "cmake", "ctest", "ninja", "meson", "just", "task"],
     ),
-    fetching(
-        "bazel",
-        &["MODULE.bazel", "WORKSPACE", "WORKSPACE.bazel"],
-        &["bazel", "bazelisk"],
-    ),
+    fetching("bazel", &["MODULE.bazel", "WORKSPACE", "WORKSPACE.bazel"], &["bazel", "bazelisk"]),
     fetching("nix", &["flake.nix", "shell.nix", "default.nix"], &["nix", "nix-build", "nix-shell"]),
     toolchain(
         "docker",

@@ -82,6 +82,9 @@ pub(crate) struct Leaf {
     pub(crate) reason: Option<String>,
 }
 
+/// The layout breaks lines longer than this.
+const WIDTH: usize = 100;
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GenerateError {
     #[error("no module offers the sandbox `{0}`")]
@@ -112,7 +115,7 @@ impl Leaf {
 }
 
 impl Key {
-    /// As it is written in a policy; `path` is how the rest is called there.
+    /// As it is written in a policy; `rest` is how everything else is called there.
     fn source(&self, rest: &str) -> String {
         match self {
             Self::Words(words) => match words.as_slice() {
@@ -126,6 +129,30 @@ impl Key {
             Self::Glob(pattern) => format!("glob({})", Quoted::str(pattern)),
             Self::Rest => rest.to_owned(),
         }
+    }
+}
+
+impl Key {
+    /// A long tuple as several that fit a line: the layout would give every word a
+    /// line of its own.
+    fn in_lines(&self, room: usize) -> Vec<Self> {
+        let Self::Words(words) = self else { return vec![self.clone()] };
+        let mut lines: Vec<Vec<String>> = Vec::new();
+        let mut used = usize::MAX;
+        for word in words {
+            let width = word.chars().count() + 4;
+            match lines.last_mut() {
+                Some(line) if used.saturating_add(width) <= room => {
+                    line.push(word.clone());
+                    used += width;
+                }
+                _ => {
+                    lines.push(vec![word.clone()]);
+                    used = width;
+                }
+            }
+        }
+        lines.into_iter().map(Self::Words).collect()
     }
 }
 
@@ -218,13 +245,15 @@ fn groups(out: &mut String, groups: &[Group], indent: &str, rest: &str) {
 
 fn rule(out: &mut String, Rule { comment: why, key, then }: &Rule, indent: &str, rest: &str) {
     comment(out, why, indent);
-    let key = key.source(rest);
     match then {
         Then::Leaf(leaf) => {
-            let _ = writeln!(out, "{indent}{key}: {},", leaf.source());
+            let leaf = leaf.source();
+            for key in key.in_lines(WIDTH.saturating_sub(indent.len() + leaf.len() + 3)) {
+                let _ = writeln!(out, "{indent}{}: {leaf},", key.source(rest));
+            }
         }
         Then::Below(rules) => {
-            let _ = writeln!(out, "{indent}{key}: {{");
+            let _ = writeln!(out, "{indent}{}: {{", key.source(rest));
             let inner = format!("{indent}    ");
             rules.iter().for_each(|each| rule(out, each, &inner, rest));
             let _ = writeln!(out, "{indent}}},");
@@ -269,7 +298,10 @@ mod tests {
                     }],
                 },
             ],
-            tools: vec![Group { comment: vec![], rules: vec![Rule::new(&["Read"], allow("project"))] }],
+            tools: vec![Group {
+                comment: vec![],
+                rules: vec![Rule::new(&["Read"], allow("project"))],
+            }],
             expectations: vec![(Effect::Ask, "git push".into())],
             ..Draft::default()
         };
@@ -310,7 +342,10 @@ mod tests {
                 source: "node_here = sandbox(name = \"node_here\", extends = node_safe)".into(),
                 loads: vec!["node_safe".into()],
             }],
-            commands: vec![Group { comment: vec![], rules: vec![Rule::new(&["npm"], allow("node_here"))] }],
+            commands: vec![Group {
+                comment: vec![],
+                rules: vec![Rule::new(&["npm"], allow("node_here"))],
+            }],
             ..Draft::default()
         };
         insta::assert_snapshot!(draft.text().unwrap(), @r#"
@@ -328,10 +363,23 @@ mod tests {
     }
 
     #[test]
+    fn many_words_are_a_few_lines_and_not_one_line_each() {
+        let words: Vec<String> = (0..30).map(|at| format!("program-{at}")).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let rules = vec![Rule::new(&words, allow("project"))];
+        let draft = Draft { commands: vec![Group { comment: vec![], rules }], ..Draft::default() };
+        let text = draft.text().unwrap();
+        assert_eq!(text.lines().filter(|line| line.contains("program-")).count(), 7, "{text}");
+        assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+    }
+
+    #[test]
     fn what_no_module_offers_is_refused() {
         let commands =
             vec![Group { comment: vec![], rules: vec![Rule::new(&["x"], allow("nowhere"))] }];
         let draft = Draft { commands, ..Draft::default() };
-        assert!(matches!(draft.text(), Err(GenerateError::UnknownSandbox(name)) if name == "nowhere"));
+        assert!(
+            matches!(draft.text(), Err(GenerateError::UnknownSandbox(name)) if name == "nowhere")
+        );
     }
 }
