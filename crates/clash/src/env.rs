@@ -12,6 +12,8 @@ pub(crate) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 pub(crate) const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
 /// Where compiled policies live; default `~/.cache`.
 pub(crate) const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
+/// Where OpenCode keeps its history; default `~/.local/share`.
+pub(crate) const XDG_DATA_HOME: &str = "XDG_DATA_HOME";
 /// `$TMPDIR` in policies; default `/tmp`.
 pub(crate) const TMPDIR: &str = "TMPDIR";
 /// Shell that runs an agent's scripts; default `/bin/bash`, then `/bin/sh`.
@@ -21,6 +23,8 @@ pub(crate) const NO_COLOR: &str = "NO_COLOR";
 
 /// Where Claude Code keeps its settings; default `~/.claude`.
 pub(crate) const CLAUDE_CONFIG_DIR: &str = "CLAUDE_CONFIG_DIR";
+/// Where Codex keeps its settings and history; default `~/.codex`.
+pub(crate) const CODEX_HOME: &str = "CODEX_HOME";
 /// Set by Claude Code for hooks and servers: the project of the session.
 pub(crate) const CLAUDE_PROJECT_DIR: &str = "CLAUDE_PROJECT_DIR";
 /// Set by Claude Code for everything it starts: the session.

@@ -15,6 +15,7 @@ mod ecosystems;
 mod env;
 mod exec;
 mod exit;
+mod history;
 mod hook;
 mod policy;
 mod replace_file;

@@ -37,6 +37,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Make a policy of what agents did
+    Init(init::Args),
     /// Put clash between an agent and what it does
     Install(install::InstallArgs),
     /// Take clash out of an agent's settings again
@@ -96,6 +98,7 @@ pub(crate) fn main(args: &[OsString]) -> u8 {
 impl Verb {
     fn run(self, out: &mut Out) -> Result<u8, Failure> {
         match self {
+            Self::Init(args) => args.run(out),
             Self::Install(args) => args.run(out),
             Self::Uninstall(args) => args.run(out),
             Self::Doctor(args) => args.run(out),

@@ -22,7 +22,7 @@ pub(crate) struct Found {
 }
 
 /// A toolchain and what shows it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Detected {
     pub(crate) ecosystem: &'static Ecosystem,
     /// Paths from the project's root, the nearest first.

@@ -121,7 +121,7 @@ impl Setting {
 }
 
 /// The directories a program lies in: where the search finds it, and where links
-/// lead from there; each by what holds its `bin`.
+/// lead from there.
 fn installed(program: &str, search: &[PathBuf]) -> Vec<PathBuf> {
     let Some(first) = search.iter().map(|dir| dir.join(program)).find(|path| path.is_file()) else {
         return Vec::new();
@@ -133,11 +133,16 @@ fn installed(program: &str, search: &[PathBuf]) -> Vec<PathBuf> {
     prefixes
 }
 
-/// `/x/node-20` for `/x/node-20/bin/node`, else the program's own directory.
+/// `/x/node-20` for `/x/node-20/bin/node` where that is an installation of its own,
+/// which has a `lib` beside its `bin`; else only the program's own directory: what
+/// lies beside it may be anything, `~/.cargo` holds tokens.
 fn prefix(program: &Path) -> Option<PathBuf> {
     let dir = program.parent()?;
-    let bin = dir.file_name().is_some_and(|name| name == "bin" || name == "shims");
-    Some(if bin { dir.parent()? } else { dir }.to_path_buf())
+    let above = dir.parent().filter(|above| {
+        let name = dir.file_name().and_then(|name| name.to_str());
+        name == Some("shims") || (name == Some("bin") && above.join("lib").is_dir())
+    });
+    Some(above.unwrap_or(dir).to_path_buf())
 }
 
 /// Never the home or what holds it, a directory every program shares, or the
@@ -232,12 +237,15 @@ mod tests {
     fn a_program_in_a_place_of_its_own_brings_what_links_lead_to() {
         let node = |base: &Path| {
             program(&base.join("opt-node/v20/bin/node"));
+            std::fs::create_dir_all(base.join("opt-node/v20/lib")).unwrap();
             std::fs::create_dir_all(base.join("home/links/bin")).unwrap();
             let link = base.join("home/links/bin/node");
             std::os::unix::fs::symlink(base.join("opt-node/v20/bin/node"), link).unwrap();
         };
-        let expected =
-            [("home/links".to_owned(), Use::Programs), ("opt-node/v20".to_owned(), Use::Programs)];
+        let expected = [
+            ("home/links/bin".to_owned(), Use::Programs),
+            ("opt-node/v20".to_owned(), Use::Programs),
+        ];
         assert_eq!(found("node", &[], node, &["home/links/bin"]), expected);
         assert_eq!(found("node", &["$HOME/links"], node, &["home/links/bin"]), expected[1..]);
     }

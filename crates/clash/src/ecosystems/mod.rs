@@ -12,7 +12,7 @@ mod hosts;
 mod ignore;
 
 pub(crate) use detect::{Detected, Found, detect};
-pub(crate) use elsewhere::{Elsewhere, elsewhere};
+pub(crate) use elsewhere::{Elsewhere, Use, elsewhere};
 pub(crate) use hosts::{Host, hosts};
 
 /// A toolchain.
@@ -178,6 +178,34 @@ pub(crate) fn named(name: &str) -> Option<&'static Ecosystem> {
     ECOSYSTEMS.iter().find(|ecosystem| ecosystem.name == name)
 }
 
+/// Files that show one program of several that do the same.
+const SHOWS: &[(&str, &str)] = &[
+    ("bun", "bun.lock*"),
+    ("bundle", "Gemfile"),
+    ("deno", "deno.*"),
+    ("gradle", "*.gradle*"),
+    ("gradlew", "gradlew"),
+    ("mvn", "pom.xml"),
+    ("mvnw", "mvnw"),
+    ("npm", "package-lock.json"),
+    ("pipenv", "Pipfile"),
+    ("pnpm", "pnpm-lock.yaml"),
+    ("poetry", "poetry.lock"),
+    ("sbt", "build.sbt"),
+    ("stack", "stack.yaml"),
+    ("uv", "uv.lock"),
+    ("yarn", "yarn.lock"),
+];
+
+/// Whether a project's files show that it is about this program.
+pub(crate) fn is_shown(program: &str, files: &[std::path::PathBuf]) -> bool {
+    let marks = |pattern: &str| {
+        let names = files.iter().filter_map(|file| file.file_name()?.to_str());
+        names.into_iter().any(|name| wild(pattern, name))
+    };
+    SHOWS.iter().any(|(shown, pattern)| *shown == program && marks(pattern))
+}
+
 impl Ecosystem {
     fn is_marked_by(&self, name: &str) -> bool {
         self.markers.iter().any(|marker| wild(marker, name))
@@ -204,6 +232,12 @@ mod tests {
         assert!(wild("requirements*.txt", "requirements.txt"));
         assert!(wild("compose*.y*ml", "compose.prod.yaml") && wild("*.tf", "a.b.tf"));
         assert!(!wild("*.tf", "a.tfvars") && !wild("*.c", "c"));
+    }
+
+    #[test]
+    fn a_lock_file_shows_its_package_manager() {
+        let files = ["web/pnpm-lock.yaml".into(), "web/package.json".into()];
+        assert!(is_shown("pnpm", &files) && !is_shown("yarn", &files) && !is_shown("npm", &files));
     }
 
     #[test]

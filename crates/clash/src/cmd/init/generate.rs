@@ -133,27 +133,34 @@ impl Key {
 }
 
 impl Key {
-    /// A long tuple as several that fit a line: the layout would give every word a
-    /// line of its own.
-    fn in_lines(&self, room: usize) -> Vec<Self> {
+    /// A long tuple as several, in as few lines as may be: each in one line with what
+    /// follows, or without it, which the layout then breaks into four.
+    fn in_lines(&self, indent: usize, then: &str) -> Vec<Self> {
         let Self::Words(words) = self else { return vec![self.clone()] };
-        let mut lines: Vec<Vec<String>> = Vec::new();
-        let mut used = usize::MAX;
-        for word in words {
-            let width = word.chars().count() + 4;
-            match lines.last_mut() {
-                Some(line) if used.saturating_add(width) <= room => {
-                    line.push(word.clone());
-                    used += width;
-                }
-                _ => {
-                    lines.push(vec![word.clone()]);
-                    used = width;
-                }
+        let beside = packed(words, WIDTH.saturating_sub(indent + then.len() + 3));
+        let above = packed(words, WIDTH.saturating_sub(indent + "(): ask(".len()));
+        if beside.len() <= above.len() * 4 { beside } else { above }
+    }
+}
+
+/// Words as tuples that fit.
+fn packed(words: &[String], room: usize) -> Vec<Key> {
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    let mut used = usize::MAX;
+    for word in words {
+        let width = word.chars().count() + 4;
+        match lines.last_mut() {
+            Some(line) if used.saturating_add(width) <= room => {
+                line.push(word.clone());
+                used += width;
+            }
+            _ => {
+                lines.push(vec![word.clone()]);
+                used = width;
             }
         }
-        lines.into_iter().map(Self::Words).collect()
     }
+    lines.into_iter().map(Key::Words).collect()
 }
 
 impl Draft {
@@ -248,7 +255,7 @@ fn rule(out: &mut String, Rule { comment: why, key, then }: &Rule, indent: &str,
     match then {
         Then::Leaf(leaf) => {
             let leaf = leaf.source();
-            for key in key.in_lines(WIDTH.saturating_sub(indent.len() + leaf.len() + 3)) {
+            for key in key.in_lines(indent.len(), &leaf) {
                 let _ = writeln!(out, "{indent}{}: {leaf},", key.source(rest));
             }
         }
