@@ -3,24 +3,23 @@
 
 use std::process::Command;
 
-use crate::dirs::Dirs;
+use crate::agents::{AGENTS, named};
+use crate::cmd::install::is_here;
 use crate::ui::Failure;
 
 /// The agents clash can be put in front of.
 pub(super) fn names() -> Vec<&'static str> {
-    vec!["claude"]
+    AGENTS.iter().map(|agent| agent.name).collect()
 }
 
 pub(super) fn is_known(agent: &str) -> bool {
-    names().contains(&agent)
+    named(agent).is_some()
 }
 
-/// The agents that show themselves: by settings or by a program.
-pub(super) fn found(dirs: &Dirs) -> Vec<String> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let program = std::env::split_paths(&path).any(|dir| dir.join("claude").is_file());
-    let there = program || dirs.claude.is_dir();
-    there.then(|| "claude".to_owned()).into_iter().collect()
+/// The agents whose programs are here.
+pub(super) fn found() -> Vec<String> {
+    let here = AGENTS.iter().filter(|agent| is_here(agent));
+    here.map(|agent| agent.name.to_owned()).collect()
 }
 
 /// Runs `clash install --agent NAME` and gives what it says.

@@ -168,7 +168,7 @@ impl Args {
             ecosystems = project.found.ecosystems.clone();
         }
         let agents = match self.agent.as_slice() {
-            [] => agents::found(&project.dirs),
+            [] => agents::found(),
             [none] if none == "none" => Vec::new(),
             named => named.to_vec(),
         };

@@ -13,7 +13,7 @@ pub(super) fn ask(out: &mut Out, project: &Project, wanted: &mut Wanted) -> Resu
         posture(out, wanted)?;
         toolchains(project, wanted)?;
     }
-    which_agents(project, wanted)?;
+    which_agents(wanted)?;
     imports(out, wanted)?;
     existing(project, wanted)
 }
@@ -53,9 +53,9 @@ fn toolchains(project: &Project, wanted: &mut Wanted) -> Result<(), Failure> {
     Ok(())
 }
 
-fn which_agents(project: &Project, wanted: &mut Wanted) -> Result<(), Failure> {
+fn which_agents(wanted: &mut Wanted) -> Result<(), Failure> {
     let known = agents::names();
-    let found = agents::found(&project.dirs);
+    let found = agents::found();
     let default =
         if wanted.agents.is_empty() { "none".to_owned() } else { wanted.agents.join(" ") };
     let what = if found.is_empty() {
