@@ -181,6 +181,41 @@ pub fn imports(data: &[u8]) {
     }
 }
 
+/// A history, the first byte saying whose: whatever it holds, what is learned from it
+/// is a policy that compiles and has no word of it.
+pub fn histories(data: &[u8]) {
+    use clash_history::evidence::{Evidence, Scene};
+    use clash_history::{History, Kind, Outcome, policy};
+    let Some((kind, bytes)) = data.split_first() else { return };
+    let kinds = [Kind::Clash, Kind::Claude, Kind::Codex, Kind::Gemini];
+    let kind = kinds[usize::from(*kind) % kinds.len()];
+    let path = "/none/chats/session-1.jsonl".into();
+    let history = History { kind, path, changed: std::time::SystemTime::UNIX_EPOCH };
+    let mut evidence = Evidence::default();
+    let places = Places::imagined();
+    let _ = history.read_bytes(bytes, &mut |seen| {
+        let from = tool_input::From { cwd: &places.project, home: &places.home };
+        if let Ok((tool, input)) = tool_input::read(&seen.tool, &seen.input, &from) {
+            let action = Action { agent: seen.agent.into(), tool, mode: String::new(), input };
+            let scene = Scene {
+                when: seen.when,
+                agent: seen.agent,
+                project: &places.project,
+                cwd: &places.project,
+                home: &places.home,
+            };
+            evidence.note(&action, Outcome::Ran, &scene);
+        }
+        std::ops::ControlFlow::Continue(())
+    });
+    let learned = policy::write(&evidence).expect("clash's own words are a policy");
+    if let Err(mistake) =
+        clash_lang::compile("/p/policy.star", LayerKind::User, true, &One(&learned))
+    {
+        panic!("what was learned does not compile: {mistake}\n{learned}");
+    }
+}
+
 /// A policy's text as a tree: nothing of it is lost, and a format is its own.
 pub fn syntax(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };

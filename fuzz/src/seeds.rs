@@ -10,6 +10,7 @@ pub const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("ir_image", crate::ir_image),
     ("shell", crate::shell),
     ("imports", crate::imports),
+    ("histories", crate::histories),
     ("syntax", crate::syntax),
 ];
 
@@ -28,8 +29,24 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             let tagged = |(kind, text): &(u8, &str)| [&[*kind], text.as_bytes()].concat();
             SETTINGS.iter().map(tagged).collect()
         }
+        "histories" => histories(),
         _ => Vec::new(),
     }
+}
+
+/// What the clients themselves wrote.
+fn histories() -> Vec<Vec<u8>> {
+    let samples = repository().join("crates/clash-history/tests/samples");
+    let files = [
+        (1, "claude/projects/-work-app/session.jsonl"),
+        (2, "codex/sessions/2026/11/16/rollout-2026-11-16T03-48-47.jsonl"),
+        (3, "gemini/tmp/proj/chats/session-2026-11-16T03-49.jsonl"),
+    ];
+    let tagged = |(kind, file): (u8, &str)| {
+        [&[kind], fs::read(samples.join(file)).expect("a file of ours").as_slice()].concat()
+    };
+    let trace = r#"{"v":1,"time":5,"session":"s","event":"decision","agent":"claude","call":"a","tool":"Bash","what":"git push; cargo test && gh auth token"}"#;
+    files.into_iter().map(tagged).chain([[&[0], trace.as_bytes()].concat()]).collect()
 }
 
 /// Every policy of the library and the fenced ones of the documentation.

@@ -14,7 +14,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::join::{Waiting, without_texts};
-use crate::{Each, Outcome, Seen, Tally, lines, time};
+use crate::{Call, Each, Outcome, Seen, Tally, lines, time};
 
 #[derive(Deserialize)]
 struct Line {
@@ -24,6 +24,8 @@ struct Line {
     timestamp: Option<String>,
     #[serde(default)]
     cwd: Option<String>,
+    #[serde(default, rename = "sessionId")]
+    session: Option<String>,
     #[serde(default)]
     message: Option<Message>,
 }
@@ -101,16 +103,21 @@ pub(crate) fn read(
             return ControlFlow::Continue(());
         };
         let when = line.timestamp.as_deref().and_then(time::parse);
-        let cwd = line.cwd.map(Into::into);
+        let (cwd, session) = (line.cwd.map(Into::into), line.session.unwrap_or_default());
         for block in message.content.0 {
             match (block.kind.as_str(), block.input) {
                 ("tool_use", Some(input)) => {
-                    let input = without_texts(input);
-                    let cwd = cwd.clone();
-                    let outcome = Outcome::Unknown;
-                    let seen =
-                        Seen { when, agent: "claude", cwd, tool: block.name, input, outcome };
-                    waiting.call(block.id, seen, each)?;
+                    let call = Call { session: session.clone(), id: block.id };
+                    let seen = Seen {
+                        when,
+                        agent: "claude",
+                        call,
+                        cwd: cwd.clone(),
+                        tool: block.name,
+                        input: without_texts(input),
+                        outcome: Outcome::Unknown,
+                    };
+                    waiting.call(seen, each)?;
                 }
                 ("tool_result", _) => {
                     let failed = block.is_error == Some(true);

@@ -13,12 +13,14 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::join::{Waiting, without_texts};
-use crate::{Each, Outcome, Seen, Tally, lines, time};
+use crate::{Call, Each, Outcome, Seen, Tally, lines, time};
 
 #[derive(Deserialize)]
 struct Line {
     #[serde(default)]
     timestamp: Option<String>,
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
     #[serde(default)]
     payload: Option<Payload>,
 }
@@ -28,6 +30,8 @@ struct Line {
 struct Payload {
     #[serde(rename = "type")]
     kind: Option<String>,
+    /// Of the session, in its first line.
+    id: Option<Value>,
     cwd: Option<Value>,
     call_id: Option<String>,
     name: Option<String>,
@@ -50,16 +54,21 @@ pub(crate) fn read(
     let mut waiting = Waiting::default();
     let mut session_cwd: Option<PathBuf> = None;
     let mut in_code_mode = false;
+    let mut session = String::new();
     let flow = lines::each(from, tally, |line: Line| {
         let Some(payload) = line.payload else { return ControlFlow::Continue(()) };
         let when = line.timestamp.as_deref().and_then(time::parse);
         if let Some(cwd) = payload.cwd.as_ref().and_then(directory) {
             session_cwd = Some(cwd);
         }
+        if line.kind.as_deref() == Some("session_meta") {
+            session = payload.id.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
+        }
         let id = payload.call_id.unwrap_or_default();
         let call = |tool: String, input, cwd: Option<PathBuf>| Seen {
             when,
             agent: AGENT,
+            call: Call { session: session.clone(), id: id.clone() },
             cwd: cwd.or_else(|| session_cwd.clone()),
             tool,
             input,
@@ -73,21 +82,22 @@ pub(crate) fn read(
                 };
                 let name = payload.name.unwrap_or_default();
                 let (tool, input, cwd) = command(name, arguments);
-                waiting.call(id, call(tool, input, cwd), each)
+                waiting.call(call(tool, input, cwd), each)
             }
             Some("local_shell_call") => {
                 let Some(Value::Object(action)) = payload.action else {
                     return ControlFlow::Continue(());
                 };
                 let (tool, input, cwd) = command("shell".to_owned(), action);
-                waiting.call(id, call(tool, input, cwd), each)
+                waiting.call(call(tool, input, cwd), each)
             }
             Some("custom_tool_call") => match (payload.name.as_deref(), payload.input) {
                 (Some("apply_patch"), Some(Value::String(patch))) => {
                     for (at, (tool, file)) in patched(&patch).into_iter().enumerate() {
                         let input = text("file_path", file);
-                        let seen = call(tool.to_owned(), input, None);
-                        waiting.call(format!("{id}#{at}"), seen, each)?;
+                        let mut seen = call(tool.to_owned(), input, None);
+                        seen.call.id = format!("{id}#{at}");
+                        waiting.call(seen, each)?;
                     }
                     ControlFlow::Continue(())
                 }

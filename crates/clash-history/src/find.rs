@@ -70,6 +70,20 @@ impl History {
         (result, tally)
     }
 
+    /// As if a file held these bytes. A database is read from a file only.
+    pub fn read_bytes(&self, bytes: &[u8], each: &mut Each<'_>) -> Tally {
+        let mut tally = Tally::default();
+        // Memory can be read to its end.
+        let _ = match self.kind {
+            Kind::Clash => own::read(&self.path, bytes, &mut tally, each),
+            Kind::Claude => claude::read(bytes, &mut tally, each),
+            Kind::Codex => codex::read(bytes, &mut tally, each),
+            Kind::Gemini => gemini::read(&self.path, bytes, &mut tally, each),
+            Kind::OpencodeDatabase | Kind::OpencodeStorage => Ok(ControlFlow::Continue(())),
+        };
+        tally
+    }
+
     fn open(&self, tally: &mut Tally, each: &mut Each<'_>) -> io::Result<ControlFlow<()>> {
         let file =
             || Ok::<_, io::Error>(BufReader::with_capacity(1 << 16, File::open(&self.path)?));
@@ -95,7 +109,7 @@ pub fn all(roots: &Roots) -> Vec<History> {
         roots.gemini.join("tmp"),
         roots.opencode.clone(),
     ] {
-        collect(&dir, 0, &mut found);
+        collect(&dir, 0, false, &mut found);
     }
     sorted(found)
 }
@@ -109,7 +123,7 @@ pub fn latest(roots: &Roots) -> Result<History, Error> {
 pub fn below(dir: &Path) -> Result<Vec<History>, Error> {
     fs::read_dir(dir).map_err(|source| Error::Unreadable { path: dir.to_path_buf(), source })?;
     let mut found = Vec::new();
-    collect(dir, 0, &mut found);
+    collect(dir, 0, true, &mut found);
     if found.is_empty() { Err(Error::None) } else { Ok(sorted(found)) }
 }
 
@@ -131,7 +145,9 @@ fn sorted(mut found: Vec<History>) -> Vec<History> {
     found
 }
 
-fn collect(dir: &Path, depth: usize, found: &mut Vec<History>) {
+/// Files that are histories by their name, or by how they begin where somebody
+/// put them.
+fn collect(dir: &Path, depth: usize, anywhere: bool, found: &mut Vec<History>) {
     if dir.file_name().is_some_and(|name| name == "storage") && dir.join("part").is_dir() {
         found.extend(History::at(Kind::OpencodeStorage, dir.to_path_buf()));
         return;
@@ -142,9 +158,14 @@ fn collect(dir: &Path, depth: usize, found: &mut Vec<History>) {
         let Ok(kind) = entry.file_type() else { continue };
         let path = entry.path();
         if kind.is_dir() && depth < DEEPEST {
-            collect(&path, depth + 1, found);
+            collect(&path, depth + 1, anywhere, found);
         } else if kind.is_file() {
-            found.extend(by_name(&path).and_then(|kind| History::at(kind, path)));
+            let looks = || {
+                let named = path.extension().is_some_and(|it| it == "jsonl");
+                if anywhere && named { by_beginning(&path).ok().flatten() } else { None }
+            };
+            let kind = by_name(&path).or_else(looks);
+            found.extend(kind.and_then(|kind| History::at(kind, path)));
         }
     }
 }

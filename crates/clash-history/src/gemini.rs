@@ -13,12 +13,14 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::join::without_texts;
-use crate::{Each, Outcome, Seen, Tally, lines, time};
+use crate::{Call as Id, Each, Outcome, Seen, Tally, lines, time};
 
 /// A line: a message, a change of the conversation, or its head.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Line {
+    #[serde(rename = "sessionId")]
+    session: Option<String>,
     #[serde(rename = "toolCalls")]
     calls: Vec<Call>,
     #[serde(rename = "$set")]
@@ -61,8 +63,10 @@ pub(crate) fn read(
     let root = root.and_then(|file| std::fs::read_to_string(file).ok());
     let cwd = root.map(|text| text.trim().to_owned()).filter(|text| text.starts_with('/'));
     let mut known = HashSet::new();
+    let mut session = String::new();
     let mut take = |line: Line| {
         let set = line.set.unwrap_or_default();
+        session = line.session.unwrap_or(std::mem::take(&mut session));
         let messages = line.messages.into_iter().chain(set.messages);
         for call in line.calls.into_iter().chain(messages.flat_map(|message| message.calls)) {
             let ended =
@@ -73,6 +77,7 @@ pub(crate) fn read(
             each(Seen {
                 when: call.timestamp.as_deref().and_then(time::parse),
                 agent: "gemini",
+                call: Id { session: session.clone(), id: call.id.clone() },
                 cwd: cwd.as_ref().map(Into::into),
                 outcome: outcome(&call),
                 tool: call.name,

@@ -13,16 +13,16 @@ const MOST: usize = 256;
 
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    calls: VecDeque<(String, Seen)>,
+    calls: VecDeque<Seen>,
 }
 
 impl Waiting {
-    pub(crate) fn call(&mut self, id: String, seen: Seen, each: &mut Each<'_>) -> ControlFlow<()> {
+    pub(crate) fn call(&mut self, seen: Seen, each: &mut Each<'_>) -> ControlFlow<()> {
         // A message may be written several times as it grows.
-        self.calls.retain(|(known, _)| *known != id);
-        self.calls.push_back((id, seen));
+        self.calls.retain(|known| known.call.id != seen.call.id);
+        self.calls.push_back(seen);
         if self.calls.len() > MOST
-            && let Some((_, seen)) = self.calls.pop_front()
+            && let Some(seen) = self.calls.pop_front()
         {
             return each(seen);
         }
@@ -35,21 +35,21 @@ impl Waiting {
         outcome: Outcome,
         each: &mut Each<'_>,
     ) -> ControlFlow<()> {
-        let at = self.calls.iter().position(|(known, _)| known == id);
+        let at = self.calls.iter().position(|known| known.call.id == id);
         match at.and_then(|at| self.calls.remove(at)) {
-            Some((_, seen)) => each(Seen { outcome, ..seen }),
+            Some(seen) => each(Seen { outcome, ..seen }),
             None => ControlFlow::Continue(()),
         }
     }
 
     /// Whether the same call already waits.
     pub(crate) fn has(&self, tool: &str, input: &Map<String, Value>) -> bool {
-        self.calls.iter().any(|(_, seen)| seen.tool == tool && seen.input == *input)
+        self.calls.iter().any(|seen| seen.tool == tool && seen.input == *input)
     }
 
     /// Whatever nobody answered.
     pub(crate) fn end(self, each: &mut Each<'_>) -> ControlFlow<()> {
-        self.calls.into_iter().try_for_each(|(_, seen)| each(seen))
+        self.calls.into_iter().try_for_each(each)
     }
 }
 

@@ -25,6 +25,7 @@ pub mod policy;
 pub mod secret;
 mod sqlite;
 mod time;
+pub mod touched;
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -41,11 +42,22 @@ pub struct Seen {
     pub when: Option<u64>,
     /// As policies name it.
     pub agent: &'static str,
+    /// What tells it from every other call.
+    pub call: Call,
     pub cwd: Option<PathBuf>,
     /// The tool as the agent calls it.
     pub tool: String,
     pub input: Map<String, Value>,
     pub outcome: Outcome,
+}
+
+/// The session of a call, and its id there; either may not be known. clash and an
+/// agent may both have recorded the same one, and a session that was resumed is
+/// often written down again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Call {
+    pub session: String,
+    pub id: String,
 }
 
 /// What became of a call.

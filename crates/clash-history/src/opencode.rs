@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use crate::join::without_texts;
 use crate::lines::LONGEST;
 use crate::sqlite::{Cell, Database};
-use crate::{Each, Outcome, Seen, Tally};
+use crate::{Call, Each, Outcome, Seen, Tally};
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -25,6 +25,8 @@ struct Part {
     tool: String,
     #[serde(rename = "sessionID")]
     session: String,
+    #[serde(rename = "callID")]
+    call: String,
     state: State,
 }
 
@@ -152,6 +154,7 @@ fn take(
     each(Seen {
         when: part.state.time.as_ref().and_then(|time| time.start),
         agent: "opencode",
+        call: Call { session: session.to_owned(), id: part.call },
         cwd: cwd.map(Into::into),
         outcome: outcome(&part.state),
         tool: part.tool,

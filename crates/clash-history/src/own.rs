@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::join::Waiting;
-use crate::{Each, Outcome, Seen, Tally, lines};
+use crate::{Call, Each, Outcome, Seen, Tally, lines};
 
 #[derive(Deserialize)]
 struct Record {
@@ -17,6 +17,8 @@ struct Record {
     v: u32,
     #[serde(default)]
     time: Option<u64>,
+    #[serde(default)]
+    session: String,
     #[serde(default)]
     event: String,
     #[serde(default)]
@@ -62,6 +64,7 @@ pub(crate) fn read(
                 let seen = Seen {
                     when: record.time,
                     agent: agent(record.agent.as_deref()),
+                    call: Call { session: record.session, id: id.clone() },
                     cwd: cwd.clone(),
                     input: input(&tool, what),
                     tool,
@@ -72,7 +75,7 @@ pub(crate) fn read(
                 match (refused || id.is_empty(), repeated) {
                     (_, true) => ControlFlow::Continue(()),
                     (true, false) => each(seen),
-                    (false, false) => waiting.call(id, seen, each),
+                    (false, false) => waiting.call(seen, each),
                 }
             }
             ("exit", ..) => {

@@ -264,6 +264,8 @@ fn bash(out: &mut String, rules: &[Rule]) {
         let of_program = rules.iter().filter(|rule| rule.keys.contains(&program));
         let (deeper, flat): (Vec<&&Rule>, Vec<&&Rule>) =
             of_program.partition(|rule| !rule.third.is_empty());
+        let any = flat.iter().any(|rule| rule.second.is_empty());
+        let rooms: Vec<Room> = flat.iter().map(|rule| rule.room).collect();
         for rule in flat {
             let key =
                 if rule.second.is_empty() { "glob(\"**\")".to_owned() } else { key(&rule.second) };
@@ -272,6 +274,15 @@ fn bash(out: &mut String, rules: &[Rule]) {
         for rule in deeper {
             let (second, third) = (key(&rule.second), key(&rule.third));
             let _ = writeln!(out, "{second}: {{\n{}\n{third}: {},\n}},", because(rule), leaf(rule));
+        }
+        // In the sandbox of the rest, or a script with both would fit in none.
+        let room = rooms.into_iter().find(|room| matches!(room, Room::Safe(_)));
+        if let Some(room) = room.filter(|_| !any) {
+            let _ = writeln!(
+                out,
+                "# anything else\nglob(\"**\"): ask(sandbox = {}),",
+                self::room(room)
+            );
         }
         out.push_str("},\n");
     }
@@ -391,10 +402,14 @@ mod tests {
                     "status": allow(sandbox = git_safe),
                     # seen 1 time, last on 2026-11-16, for example `git push`
                     "push": ask(sandbox = git_full, reason = "cannot be taken back once it is out"),
+                    # anything else
+                    glob("**"): ask(sandbox = git_safe),
                 },
                 "cargo": {
                     # seen 2 times, last on 2026-11-16, for example `cargo build`
                     ("build", "test"): allow(sandbox = rust_safe),
+                    # anything else
+                    glob("**"): ask(sandbox = rust_safe),
                 },
                 "gh": {
                     "auth": {

@@ -26,6 +26,7 @@ pub mod environment;
 pub mod host;
 pub mod launch;
 pub mod mapped;
+pub mod observe;
 pub mod plan;
 pub mod probe;
 pub mod protect;

@@ -34,8 +34,6 @@ pub(crate) const CLAUDE_ENV_FILE: &str = "CLAUDE_ENV_FILE";
 /// The launcher Claude Code puts in front of its shell.
 pub(crate) const CLAUDE_CODE_SHELL_PREFIX: &str = "CLAUDE_CODE_SHELL_PREFIX";
 
-/// Where Codex keeps its settings; default `~/.codex`.
-pub(crate) const CODEX_HOME: &str = "CODEX_HOME";
 /// Whose `.gemini` Gemini CLI reads instead of the home's.
 pub(crate) const GEMINI_CLI_HOME: &str = "GEMINI_CLI_HOME";
 /// Set by Gemini CLI for hooks: the project of the session.

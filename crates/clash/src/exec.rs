@@ -150,7 +150,8 @@ pub(crate) fn in_named(dirs: Dirs, project: &Path, name: &str, command: &[OsStri
     status(run())
 }
 
-fn named(policy: &Policy, name: &str) -> Result<Sandbox, ExecError> {
+/// A sandbox of the policy by its name.
+pub(crate) fn named(policy: &Policy, name: &str) -> Result<Sandbox, ExecError> {
     let mut known = Vec::new();
     for sandbox in policy.sandboxes().map_err(PolicyError::from)? {
         let this = sandbox.name().map_err(PolicyError::from)?;

@@ -1,6 +1,7 @@
 //! The histories on this machine as actions a policy can decide.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -104,10 +105,12 @@ pub(crate) fn replay(
         .collect();
     let mut projects: HashMap<PathBuf, PathBuf> = HashMap::new();
     let mut progress = Progress::new();
+    let mut told = Told::default();
     clash_history::read(&recent, &mut |seen| {
         progress.step();
         if since.is_some_and(|since| seen.when.is_none_or(|when| when < since))
-            || agents::claude::is_prompt(&seen.tool)
+            || agents::claude::PROMPTS.contains(&seen.tool.as_str())
+            || told.again(&seen)
         {
             return ControlFlow::Continue(());
         }
@@ -123,6 +126,31 @@ pub(crate) fn replay(
         };
         each(&Past { seen, cwd, project, home: dirs.home.clone() })
     })
+}
+
+/// Calls that were told already: clash and the agent both record them, and a
+/// session that is resumed is written down again.
+#[derive(Default)]
+struct Told {
+    known: HashSet<u64>,
+}
+
+impl Told {
+    fn again(&mut self, seen: &Seen) -> bool {
+        let (agent, call) = (seen.agent, &seen.call);
+        if call.id.is_empty() {
+            return false;
+        }
+        let mut key = |what: &dyn Fn(&mut DefaultHasher)| {
+            let mut hash = DefaultHasher::new();
+            (agent, &call.id).hash(&mut hash);
+            what(&mut hash);
+            !self.known.insert(hash.finish())
+        };
+        let same_session = !call.session.is_empty() && key(&|hash| (0, &call.session).hash(hash));
+        let same_time = seen.when.is_some() && key(&|hash| (1, seen.when).hash(hash));
+        same_session || same_time
+    }
 }
 
 /// Counts on standard error, if somebody is looking.
@@ -157,14 +185,14 @@ impl Drop for Progress {
 /// What could not be read, in words; nothing if everything could.
 pub(crate) fn not_understood(tally: &Tally) -> Option<String> {
     let parts: Vec<String> = [
-        (tally.broken, "broken lines"),
-        (tally.too_long, "lines of more than 8 MiB"),
-        (tally.foreign, "records of an unknown kind"),
-        (tally.unreadable, "files that could not be read"),
+        (tally.broken, "broken line", "broken lines"),
+        (tally.too_long, "line of more than 8 MiB", "lines of more than 8 MiB"),
+        (tally.foreign, "record of an unknown kind", "records of an unknown kind"),
+        (tally.unreadable, "file that could not be read", "files that could not be read"),
     ]
     .into_iter()
-    .filter(|(count, _)| *count > 0)
-    .map(|(count, what)| format!("{count} {what}"))
+    .filter(|(count, ..)| *count > 0)
+    .map(|(count, one, many)| format!("{count} {}", if count == 1 { one } else { many }))
     .collect();
     (!parts.is_empty()).then(|| format!("passed over: {}", parts.join(", ")))
 }

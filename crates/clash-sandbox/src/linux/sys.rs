@@ -474,3 +474,67 @@ impl Drop for Mapping {
         }
     }
 }
+
+/// A system call that waits for an answer of the supervisor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Notification {
+    pub(crate) id: u64,
+    /// The thread, by its id here.
+    pub(crate) thread: u32,
+    pub(crate) call: c_long,
+    pub(crate) args: [u64; 6],
+}
+
+/// The next system call that waits; `None` if whoever made it is gone.
+pub(crate) fn receive_notification(listener: &OwnedFd) -> Result<Option<Notification>> {
+    // SAFETY: all zeroes is a valid `seccomp_notif`, and what the kernel asks for.
+    let mut found: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel fills in a whole `seccomp_notif`, which lives until the
+    // call returns.
+    let answer = unsafe {
+        libc::ioctl(
+            listener.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_RECV as _,
+            ptr::from_mut(&mut found),
+        )
+    };
+    match check(c_long::from(answer)) {
+        Ok(_) => Ok(Some(Notification {
+            id: found.id,
+            thread: found.pid,
+            call: c_long::from(found.data.nr),
+            args: found.data.args,
+        })),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOENT | libc::EINTR) => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+/// Lets a system call go on as it was made. The kernel reads its arguments anew,
+/// so nothing that was seen of them is a promise. Without `errno` on success.
+pub(crate) fn let_go_on(listener: RawFd, id: u64) -> Result<()> {
+    let response = libc::seccomp_notif_resp {
+        id,
+        val: 0,
+        error: 0,
+        flags: libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
+    };
+    // SAFETY: the kernel reads one `seccomp_notif_resp`, which lives until the call
+    // returns.
+    let answer = unsafe {
+        libc::ioctl(listener, libc::SECCOMP_IOCTL_NOTIF_SEND as _, ptr::from_ref(&response))
+    };
+    match check(c_long::from(answer)) {
+        // Whoever waited for it is gone.
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        result => result.map(drop),
+    }
+}
+
+/// Leaves it to others what a signal does.
+pub(crate) fn ignore(signal: c_int) {
+    // SAFETY: SIG_IGN installs no handler.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}

@@ -5,6 +5,7 @@ mod doctor;
 mod explain;
 mod init;
 mod install;
+mod learn;
 mod log;
 mod policy;
 mod sandbox;
@@ -53,6 +54,8 @@ enum Verb {
     Fmt(policy::fmt::Args),
     /// Trust the policy that a project brings, or say which are trusted
     Trust(trust::Args),
+    /// Run a command observed and propose a sandbox for it
+    Learn(learn::Args),
     /// Show what agents did
     Log(log::Args),
     /// Run a command in a named sandbox, or look at sandboxes
@@ -106,6 +109,7 @@ impl Verb {
             Self::Policy(args) => args.run(out),
             Self::Fmt(args) => args.run(out),
             Self::Trust(args) => args.run(out),
+            Self::Learn(args) => args.run(out),
             Self::Log(args) => args.run(out),
             Self::Sandbox(args) => args.run(out),
             // Both are answered before the parser; what arrives here asked for

@@ -18,6 +18,7 @@ mod enforce;
 mod exec;
 mod explain;
 mod gemini_client;
+mod history;
 mod hook;
 mod init;
 mod install;

@@ -76,7 +76,7 @@ impl Args {
         });
         let found = test.found;
         unless_closed(if self.json {
-            out.json(&found.as_json(&tally))
+            out.json(&found.into_json(&tally))
         } else {
             found.text(out, &tally, against.is_some())
         })
@@ -361,7 +361,7 @@ impl Found {
         }
     }
 
-    fn as_json(self, tally: &Tally) -> Value {
+    fn into_json(self, tally: &Tally) -> Value {
         let Counts { allowed, asked, denied } = self.counts;
         let causes: Vec<Value> = by_times(self.causes)
             .into_iter()
