@@ -56,23 +56,90 @@ fn a_new_policy_reads_well() {
     Ran::of(m.command(clash()).args(["init", "--agent", "none"]).args(args).env("PATH", "/bin"))
         .succeeds();
     insta::assert_snapshot!(policy(&m), @r##"
+    # What coding agents may do, by `clash init` (moderate). It is yours to change.
+    # Each command runs in the sandbox named here: X_safe without network, X_full with it.
+    # `clash policy docs NAME` says what one grants, `clash explain bash "…"` what is decided.
+
+    load("@clash//rust.star", "rust_full")
+    load("@clash//sandboxes.star", "git_full", "git_safe", "online", "project")
+
+    # What no rule names is asked about, and runs in the project without network.
+    settings(default = ask(), default_sandbox = project)
+
+    when({
+        "Bash": {
+            # Looking at files and changing them, in the project.
+            ("awk", "basename", "cat", "chmod", "cmp", "column", "cp", "cut", "date", "df"): allow(),
+            ("diff", "dirname", "du", "fd", "file", "find", "grep", "gunzip", "gzip", "head"): allow(),
+            ("id", "jq", "ln", "ls", "md5sum", "mkdir", "mv", "nproc", "od", "patch"): allow(),
+            ("readlink", "realpath", "rg", "rmdir", "sed", "seq", "sha256sum", "sleep"): allow(),
+            ("sort", "stat", "strings", "tail", "tar", "tee", "touch", "tr", "tree", "uname"): allow(),
+            ("uniq", "unzip", "wc", "which", "whoami", "xxd", "xz", "yq", "zip"): allow(),
+            "rm": {
+                ("--recursive", "-R", "-r"): ask(),
+                glob("**"): allow(),
+            },
+
+            # rust (Cargo.toml)
+            "cargo": {
+                ("login", "logout", "owner"): ask(sandbox = rust_full, reason = "acts in your name"),
+                ("publish", "yank"): ask(sandbox = rust_full, reason = "acts in your name"),
+                "install": ask(sandbox = rust_full, reason = "programs for all projects"),
+                "uninstall": ask(sandbox = rust_full, reason = "programs for all projects"),
+                glob("**"): allow(sandbox = rust_full),
+            },
+            ("cargo-clippy", "cargo-fmt", "clippy-driver", "rust-analyzer"): allow(sandbox = rust_full),
+            ("rustc", "rustdoc", "rustfmt"): allow(sandbox = rust_full),
+            "rustup": {
+                ("show", "which"): allow(sandbox = rust_full),
+                glob("**"): ask(sandbox = rust_full, reason = "changes it for all projects"),
+            },
+
+            # git (.git)
+            "git": {
+                "push": ask(sandbox = git_full),
+                ("clone", "fetch", "ls-remote", "pull", "remote"): allow(sandbox = git_full),
+                "submodule": allow(sandbox = git_full),
+                "clean": ask(sandbox = git_safe, reason = "removes files that exist nowhere else"),
+                "reset": {
+                    "--hard": ask(sandbox = git_safe, reason = "drops work that is not committed"),
+                    glob("**"): allow(sandbox = git_safe),
+                },
+                "stash": {
+                    "clear": ask(sandbox = git_safe, reason = "drops work that is not committed"),
+                    "drop": ask(sandbox = git_safe, reason = "drops work that is not committed"),
+                    glob("**"): allow(sandbox = git_safe),
+                },
+                ("credential", "send-email"): ask(sandbox = git_full, reason = "acts in your name"),
+                glob("**"): allow(sandbox = git_safe),
+            },
+
+            # The network, when you say so.
+            ("curl", "wget"): ask(sandbox = online),
+        },
+        # The agent's own tools: files of the project; others are asked about.
+        ("Glob", "Grep", "LS", "Read"): allow(sandbox = project),
+        ("Edit", "MultiEdit", "NotebookEdit", "Write"): allow(sandbox = project),
+    })
+
+    expect(ask, "git push --force")
+    expect(ask, "git push origin main")
+    expect(ask, "cargo publish")
     "##);
 }
 
 #[test]
 fn every_generated_policy_is_formatted_and_without_warnings() {
-    for posture in ["strict", "moderate", "permissive"] {
-        let m = Machine::new(Who::Me);
-        let every: Vec<String> =
-            ALL.iter().flat_map(|name| ["--ecosystem".to_owned(), (*name).to_owned()]).collect();
-        let every: Vec<&str> = every.iter().map(String::as_str).collect();
-        init(&m, &["--quick", "--posture", posture]).succeeds();
-        let few = policy(&m).lines().count();
-        assert!(few < 60, "{few} lines for no toolchain");
-        init(&m, &[&["--replace", "--yes", "--posture", posture], every.as_slice()].concat())
-            .succeeds();
-        m.clash(["policy", "check", "--strict"]).succeeds().says("no mistakes, no warnings");
-        m.clash(["fmt", "--check"]).succeeds();
+    for (at, some) in ALL.chunks(6).enumerate() {
+        for posture in ["strict", "moderate", "permissive"].iter().skip(at % 2) {
+            let m = Machine::new(Who::Me);
+            let named = some.iter().flat_map(|name| ["--ecosystem", name]);
+            let args: Vec<&str> =
+                ["--quick", "--posture", posture].into_iter().chain(named).collect();
+            init(&m, &args).succeeds();
+            m.clash(["policy", "check", "--strict"]).succeeds().says("no mistakes, no warnings");
+            m.clash(["fmt", "--check"]).succeeds();
+        }
     }
 }
 
@@ -117,26 +184,18 @@ const PUBLISHING: &[&str] = &[
     "uv publish",
     "python3 -m twine upload dist/x",
     "twine upload dist/x",
-    "gem push x.gem",
-    "mvn deploy",
-    "dotnet nuget push x",
-    "mix hex.publish",
     "docker push x",
-    "terraform apply",
-    "kubectl apply -f x",
-    "gh pr create",
-    "gh release create v1",
-    "make publish",
 ];
 
-/// A machine with a policy for every toolchain.
+/// A machine with a policy for several toolchains.
 fn with_posture(who: Who, posture: &str) -> Machine {
     let m = Machine::new(who);
     m.write("app/.git/HEAD", "ref: refs/heads/main\n");
     m.make_dir(m.project().join(".git/hooks"));
     m.write(".ssh/id_ed25519", SECRET);
-    let every = ALL.iter().flat_map(|name| ["--ecosystem", name]);
-    let args: Vec<&str> = ["--quick", "--posture", posture].into_iter().chain(every).collect();
+    let some = ["rust", "python", "node", "docker", "git"];
+    let named = some.into_iter().flat_map(|name| ["--ecosystem", name]);
+    let args: Vec<&str> = ["--quick", "--posture", posture].into_iter().chain(named).collect();
     init(&m, &args).succeeds();
     m
 }
@@ -164,15 +223,7 @@ fn strict_lets_no_push_no_publishing_and_no_write_outside_go_unasked() {
     ] {
         assert_ne!(effect(&m, command), "allow", "{command}");
     }
-    for command in [
-        "cargo test",
-        "npm test",
-        "npm run build",
-        "pytest",
-        "go vet ./...",
-        "git commit -m x",
-        "ls",
-    ] {
+    for command in ["cargo test", "npm test", "npm run build", "pytest", "git commit -m x", "ls"] {
         assert_eq!(effect(&m, command), "allow", "{command}");
     }
     let write = |path: PathBuf| m.asks("Write", json!({"file_path": path, "content": "x"})).effect;
@@ -192,9 +243,14 @@ fn moderate_installs_without_asking_and_asks_before_a_push() {
     for command in PUBLISHING {
         assert_ne!(effect(&m, command), "allow", "{command}");
     }
-    for command in
-        ["cargo add x", "npm install", "pip install x", "git fetch", "go get x", "cargo build"]
-    {
+    for command in [
+        "cargo add x",
+        "npm install",
+        "pip install x",
+        "git fetch",
+        "cargo build",
+        ".venv/bin/pip install x",
+    ] {
         assert_eq!(effect(&m, command), "allow", "{command}");
     }
     assert_eq!(effect(&m, "unknown-program"), "ask");
@@ -264,7 +320,7 @@ fn a_policy_that_is_there_is_never_overwritten_unasked() {
     init(&m, &["--yes"]).succeeds().says("changed");
     let merged = policy(&m);
     assert!(merged.contains("# Mine.") && merged.contains("\"cargo\": deny()"), "{merged}");
-    assert!(merged.contains("node_safe") && !merged.contains("rust_full"), "{merged}");
+    assert!(merged.contains("node_safe") && !merged.contains("\"cargo\": {"), "{merged}");
     m.clash(["policy", "check"]).succeeds();
     // Again finds nothing to do, and after another toolchain only that.
     init(&m, &["--quick"]).succeeds().says("says all of this already");
@@ -373,6 +429,7 @@ fn a_cache_that_is_missing_is_there_for_the_first_build_and_the_project_stays_cl
     as_each_user(|m| {
         let before: Vec<_> =
             fs::read_dir(m.project()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let m = m.policy("load(\"@clash//go.star\", \"go\")\nwhen(go)\n");
         m.inside("go_safe", "echo x > ~/.cache/go-build/x").succeeds();
         m.inside("go_safe", "echo x > ~/go/pkg/mod/x").fails();
         m.inside("go_full", "echo x > ~/go/pkg/mod/x").succeeds();

@@ -151,12 +151,12 @@ fn python() {
             &[".venv/bin/python", "-m", "compileall", "-q", "app.py"],
         ],
         nightly: &[
-            &["python3", "-m", "venv", "env"],
-            &["env/bin/pip", "install", "-q", "pytest"],
-            &["env/bin/pytest", "-q"],
-            &["env/bin/pip", "install", "-q", "ruff"],
-            &["env/bin/ruff", "format", "app.py"],
-            &["env/bin/python", "-m", "pip", "list"],
+            &["python3", "-m", "venv", ".venv"],
+            &[".venv/bin/pip", "install", "-q", "pytest"],
+            &[".venv/bin/pytest", "-q"],
+            &[".venv/bin/pip", "install", "-q", "ruff"],
+            &[".venv/bin/ruff", "format", "app.py"],
+            &[".venv/bin/python", "-m", "pip", "list"],
         ],
     });
 }

@@ -43,7 +43,12 @@ pub(crate) fn toolchains(
     let mut all = Vec::new();
     for detected in &choices.ecosystems {
         let ecosystem = detected.ecosystem;
-        let rules = in_use(library.rules(ecosystem.name)?, &detected.files, has);
+        let mut rules = library.rules(ecosystem.name)?;
+        // Where the rest is let through, leaving a program out would let through all
+        // of what it does.
+        if choices.posture != Posture::Permissive {
+            rules = in_use(rules, &detected.files, has);
+        }
         let mut rules = choices.posture.applied(rules, Some(ecosystem));
         let elsewhere = needs(detected, &format!("{}_safe", ecosystem.name));
         let mut sandboxes = Vec::new();
@@ -74,15 +79,12 @@ pub(crate) fn toolchains(
 /// about. If nothing is left, nothing is left out.
 fn in_use(rules: Vec<Rule>, files: &[PathBuf], has: &dyn Fn(&str) -> bool) -> Vec<Rule> {
     let used = |program: &String| has(program) || ecosystems::is_shown(program, files);
-    let kept = |rule: &Rule| match (&rule.key, &rule.then) {
-        (Key::Words(words), Then::Below(_)) => {
-            let words: Vec<String> = words.iter().filter(|word| used(word)).cloned().collect();
-            (!words.is_empty()).then(|| Rule { key: Key::Words(words), ..rule.clone() })
-        }
-        _ => Some(rule.clone()),
+    let kept = |rule: &&Rule| match (&rule.key, &rule.then) {
+        (Key::Words(words), Then::Below(_)) => words.iter().any(used),
+        _ => true,
     };
     let is_long = |rule: &Rule| matches!(rule.then, Then::Below(_));
-    let left: Vec<Rule> = rules.iter().filter_map(kept).collect();
+    let left: Vec<Rule> = rules.iter().filter(kept).cloned().collect();
     if rules.iter().any(is_long) && !left.iter().any(is_long) { rules } else { left }
 }
 
@@ -163,7 +165,7 @@ pub(crate) fn draft(
         };
         let secret = |pattern: &str| Rule {
             comment: vec![],
-            key: Key::Glob(pattern.into()),
+            key: Key::Globs(vec![pattern.into()]),
             then: Then::Leaf(secret.clone()),
         };
         let rest = Rule { comment: vec![], key: Key::Rest, then: allow(Some("project")) };

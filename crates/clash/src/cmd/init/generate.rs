@@ -62,8 +62,8 @@ pub(crate) struct Rule {
 pub(crate) enum Key {
     /// A string, or a tuple of alternatives.
     Words(Vec<String>),
-    /// `glob("…")`
-    Glob(String),
+    /// `glob("…")`, or a tuple of them.
+    Globs(Vec<String>),
     /// `default()` among paths and hosts, `glob("**")` among words.
     Rest,
 }
@@ -117,16 +117,16 @@ impl Leaf {
 impl Key {
     /// As it is written in a policy; `rest` is how everything else is called there.
     fn source(&self, rest: &str) -> String {
+        let tuple = |items: Vec<String>| match items.as_slice() {
+            [one] => one.clone(),
+            several => format!("({})", several.join(", ")),
+        };
+        let quoted = |word: &String| Quoted::str(word).to_string();
         match self {
-            Self::Words(words) => match words.as_slice() {
-                [word] => Quoted::str(word).to_string(),
-                words => {
-                    let quoted: Vec<String> =
-                        words.iter().map(|word| Quoted::str(word).to_string()).collect();
-                    format!("({})", quoted.join(", "))
-                }
-            },
-            Self::Glob(pattern) => format!("glob({})", Quoted::str(pattern)),
+            Self::Words(words) => tuple(words.iter().map(quoted).collect()),
+            Self::Globs(patterns) => {
+                tuple(patterns.iter().map(|it| format!("glob({})", quoted(it))).collect())
+            }
             Self::Rest => rest.to_owned(),
         }
     }
@@ -171,9 +171,30 @@ impl Draft {
         if !self.head.is_empty() {
             out.push('\n');
         }
+        out.push_str(&self.load_lines(&BTreeSet::new())?);
+        out.push_str(&self.rules_text());
+        Ok(clash_syntax::fmt::format(&out)?)
+    }
+
+    /// What has to be loaded, but for names that are there already.
+    pub(super) fn load_lines(&self, bound: &BTreeSet<String>) -> Result<String, GenerateError> {
+        let mut out = String::new();
         for (module, names) in self.loads()? {
-            let _ = writeln!(out, "load(\"{module}\", {})", names.join(", "));
+            let names: Vec<String> = names
+                .into_iter()
+                .filter(|it| !bound.contains(it))
+                .map(|it| format!("\"{it}\""))
+                .collect();
+            if !names.is_empty() {
+                let _ = writeln!(out, "load(\"{module}\", {})", names.join(", "));
+            }
         }
+        Ok(out)
+    }
+
+    /// Everything but the head and the loads; not in the one layout yet.
+    pub(super) fn rules_text(&self) -> String {
+        let mut out = String::new();
         for own in &self.sandboxes {
             out.push('\n');
             comment(&mut out, &own.comment, "");
@@ -198,7 +219,7 @@ impl Draft {
             out.push_str(if at == 0 { "\n" } else { "" });
             let _ = writeln!(out, "expect({effect}, {})", Quoted::str(command));
         }
-        Ok(clash_syntax::fmt::format(&out)?)
+        out
     }
 
     /// The modules to load and what from each.
@@ -218,7 +239,7 @@ impl Draft {
         for name in named {
             let unknown = || GenerateError::UnknownSandbox(name.clone());
             let module = module_of(&name).ok_or_else(unknown)?;
-            loads.entry(module.to_owned()).or_default().push(format!("\"{name}\""));
+            loads.entry(module.to_owned()).or_default().push(name);
         }
         Ok(loads)
     }

@@ -24,7 +24,7 @@ use self::presets::Library;
 use super::policy::backtest::{self, Counts};
 use super::policy::change::{Change, make_all, read};
 use super::policy::import::{self, Import};
-use super::project;
+use super::{project, unless_closed};
 use crate::dirs::Dirs;
 use crate::ecosystems::{self, Detected, ECOSYSTEMS, Found};
 use crate::policy::{Files, Finding, Policy, Report};
@@ -138,8 +138,12 @@ impl Args {
         }
         let proposal = self.proposal(&project, &wanted)?;
         if self.json {
-            let done = !self.dry_run && self.carry_out(out, &project, &wanted, proposal, false)?;
-            return Ok(if done || self.dry_run { exit::OK } else { exit::FAILED });
+            if self.dry_run {
+                let said = as_json(&project, &wanted, &proposal, false, None);
+                return unless_closed(out.json(&said));
+            }
+            let done = self.carry_out(out, &project, &wanted, proposal, false)?;
+            return Ok(if done { exit::OK } else { exit::FAILED });
         }
         if !asks {
             out.line(format!("generating policy with: {}", wanted.described()))?;

@@ -6,11 +6,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clash_syntax::edit::{self, Key as Quoted, module_of};
-use clash_syntax::{Expr, ExprKind, File, StatementKind};
+use clash_syntax::{Expr, ExprKind, File, Statement, StatementKind};
 
 use super::draft::Toolchain;
-use super::generate::{Key, Leaf, OwnSandbox, Rule, Then};
+use super::generate::{Draft, Group, Key, Rule};
 use crate::dirs::Dirs;
 use crate::ui::Failure;
 
@@ -20,89 +19,88 @@ pub(super) fn user_policy(dirs: &Dirs) -> PathBuf {
     dirs.user_policies.iter().find(|path| path.exists()).unwrap_or(first).clone()
 }
 
-/// A policy with the toolchains it does not know yet, and their names.
+/// A policy with the toolchains it does not know yet, and their names. They come in a
+/// `when` of their own at its end: several are one tree, in which what is more
+/// specific or stricter holds.
 pub(super) fn merged(
     existing: &str,
     toolchains: &[Toolchain],
 ) -> Result<(String, Vec<&'static str>), Failure> {
-    let mut text = existing.to_owned();
+    let known = Known::of(existing)?;
+    let mut more = Draft::default();
     let mut added = Vec::new();
-    for toolchain in toolchains {
-        let known = Known::of(&text)?;
-        if known.loads(toolchain.name) {
-            continue;
-        }
-        let mut wanted: Vec<(Vec<Quoted>, Leaf)> = Vec::new();
-        for rule in &toolchain.group.rules {
-            let Key::Words(programs) = &rule.key else { continue };
-            for program in programs.iter().filter(|program| !known.names(program)) {
-                let path = vec![Quoted::str("Bash"), Quoted::str(program)];
-                leaves(&rule.then, &path, &mut wanted);
-            }
-        }
-        if wanted.is_empty() {
-            continue;
-        }
-        for own in &toolchain.sandboxes {
-            text = with_sandbox(&text, own)?;
-        }
-        for (path, leaf) in wanted {
-            text = edit::set(&text, &path, &leaf.source())?.source;
-        }
-        added.push(toolchain.name);
-    }
-    Ok((text, added))
-}
-
-/// Every path below a rule and where it ends.
-fn leaves(then: &Then, path: &[Quoted], wanted: &mut Vec<(Vec<Quoted>, Leaf)>) {
-    let below = match then {
-        Then::Leaf(leaf) => return wanted.push((path.to_vec(), leaf.clone())),
-        Then::Below(rules) => rules,
-    };
-    for Rule { key, then, .. } in below {
-        let keys = match key {
-            Key::Words(words) => words.iter().map(Quoted::str).collect(),
-            Key::Glob(pattern) => vec![Quoted::call("glob", pattern)],
-            Key::Rest => vec![Quoted::wildcard()],
-        };
-        for key in keys {
-            let path: Vec<Quoted> = path.iter().cloned().chain([key]).collect();
-            leaves(then, &path, wanted);
+    for toolchain in toolchains.iter().filter(|it| !known.bound.contains(it.name)) {
+        let rules: Vec<Rule> =
+            toolchain.group.rules.iter().filter_map(|rule| known.without(rule)).collect();
+        if !rules.is_empty() {
+            let sandboxes = toolchain.sandboxes.iter();
+            more.sandboxes.extend(sandboxes.filter(|it| !known.bound.contains(&it.name)).cloned());
+            more.commands.push(Group { comment: toolchain.group.comment.clone(), rules });
+            added.push(toolchain.name);
         }
     }
+    if added.is_empty() {
+        return Ok((existing.to_owned(), added));
+    }
+    let file = File::parse(existing)?;
+    let is_load = |it: &&Statement| matches!(it.kind, StatementKind::Load(_));
+    let end = file.statements().iter().filter(is_load).map(|it| it.span.end).max();
+    let (before, after) = existing.split_at_checked(end.unwrap_or(0)).unwrap_or((existing, ""));
+    let loads = more.load_lines(&known.bound)?;
+    let before = if before.is_empty() { loads } else { format!("{before}\n{loads}") };
+    let text = format!("{before}\n{after}\n{}", more.rules_text());
+    Ok((clash_syntax::fmt::format(&text)?, added))
 }
 
 /// What a policy has something to say about.
 struct Known {
-    strings: BTreeSet<String>,
-    loaded: BTreeSet<String>,
+    /// Words that stand in keys.
+    words: BTreeSet<String>,
+    /// Names it loads or defines.
+    bound: BTreeSet<String>,
 }
 
 impl Known {
     fn of(text: &str) -> Result<Self, Failure> {
         let file = File::parse(text)?;
-        let mut known = Self { strings: BTreeSet::new(), loaded: BTreeSet::new() };
+        let mut known = Self { words: BTreeSet::new(), bound: BTreeSet::new() };
         for statement in file.statements() {
             match &statement.kind {
                 StatementKind::Load(load) => {
-                    known.loaded.extend(
-                        load.symbols.iter().filter_map(|it| it.name.string()).map(str::to_owned),
-                    );
+                    known
+                        .bound
+                        .extend(load.symbols.iter().filter_map(|it| it.bound()).map(str::to_owned));
                 }
                 StatementKind::Expr(expr) => known.note(expr),
-                StatementKind::Assign { value, .. } => known.note(value),
+                StatementKind::Assign { target, value, .. } => {
+                    known.bound.extend(target.name().map(str::to_owned));
+                    known.note(value);
+                }
                 _ => {}
             }
         }
         Ok(known)
     }
 
+    /// A rule as far as it is about programs the policy says nothing about.
+    fn without(&self, rule: &Rule) -> Option<Rule> {
+        let left = |words: &[String]| -> Option<Vec<String>> {
+            let left = words.iter().filter(|word| !self.words.contains(*word)).cloned();
+            Some(left.collect::<Vec<_>>()).filter(|left| !left.is_empty())
+        };
+        let key = match &rule.key {
+            Key::Words(words) => Key::Words(left(words)?),
+            Key::Globs(patterns) => Key::Globs(left(patterns)?),
+            Key::Rest => return None,
+        };
+        Some(Rule { key, ..rule.clone() })
+    }
+
     /// Keys of dicts, and the words of older forms such as `exe("git")`.
     fn note(&mut self, expr: &Expr) {
         if let ExprKind::Dict(entries, _) = &expr.kind {
             for entry in entries {
-                self.words(&entry.key);
+                self.key(&entry.key);
                 self.note(&entry.value);
             }
             return;
@@ -110,47 +108,17 @@ impl Known {
         if let ExprKind::Call(call) = &expr.kind
             && matches!(call.name(), Some("exe"))
         {
-            call.positional().for_each(|argument| self.words(argument));
+            call.positional().for_each(|argument| self.key(argument));
         }
         expr.children().into_iter().for_each(|child| self.note(child));
     }
 
-    fn words(&mut self, key: &Expr) {
+    fn key(&mut self, key: &Expr) {
         if let Some(text) = key.string() {
-            self.strings.extend(text.split_whitespace().next().map(str::to_owned));
+            self.words.extend(text.split_whitespace().next().map(str::to_owned));
         }
-        key.children().into_iter().for_each(|child| self.words(child));
+        key.children().into_iter().for_each(|child| self.key(child));
     }
-
-    fn names(&self, program: &str) -> bool {
-        self.strings.contains(program)
-    }
-
-    /// Whether it takes the library's rules of a toolchain as they are.
-    fn loads(&self, toolchain: &str) -> bool {
-        self.loaded.contains(toolchain)
-    }
-}
-
-/// The policy with one more sandbox, behind its loads.
-fn with_sandbox(text: &str, own: &OwnSandbox) -> Result<String, Failure> {
-    if text.contains(&format!("\"{}\"", own.name)) {
-        return Ok(text.to_owned());
-    }
-    let file = File::parse(text)?;
-    let is_load = |it: &&clash_syntax::Statement| matches!(it.kind, StatementKind::Load(_));
-    let end = file.statements().iter().filter(is_load).map(|it| it.span.end).max().unwrap_or(0);
-    let known = Known::of(text)?;
-    let loads: String = own
-        .loads
-        .iter()
-        .filter(|name| !known.loaded.contains(*name))
-        .filter_map(|name| Some(format!("\nload(\"{}\", \"{name}\")", module_of(name)?)))
-        .collect();
-    let comment: String = own.comment.iter().map(|line| format!("# {line}\n")).collect();
-    let (before, after) = text.split_at_checked(end).unwrap_or((text, ""));
-    let text = format!("{before}{loads}\n\n{comment}{}\n{after}", own.source);
-    Ok(clash_syntax::fmt::format(text.trim_start())?)
 }
 
 /// Keeps the text of a policy beside it before it is replaced, under a name that
@@ -167,7 +135,7 @@ pub(super) fn keep(file: &Path, text: &str) -> Result<PathBuf, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::init::generate::Group;
+    use crate::cmd::init::generate::{Leaf, OwnSandbox, Then};
     use clash_policy::Effect;
 
     fn toolchain(name: &'static str, programs: &[&str]) -> Toolchain {
@@ -193,7 +161,15 @@ mod tests {
         when({
             "Bash": {
                 ("cargo", "x"): deny(),  # never
-                "go": {"fetch": allow(sandbox = go_full), glob("**"): allow(sandbox = go_safe)},
+            },
+        })
+
+        when({
+            "Bash": {
+                "go": {
+                    "fetch": allow(sandbox = go_full),
+                    glob("**"): allow(sandbox = go_safe),
+                },
             },
         })
         "#);

@@ -149,7 +149,7 @@ mod tests {
         for rule in rules {
             let words = match &rule.key {
                 Key::Words(words) => words.join("|"),
-                Key::Glob(pattern) => pattern.clone(),
+                Key::Globs(patterns) => patterns.join("|"),
                 Key::Rest => "**".to_owned(),
             };
             match &rule.then {
@@ -203,7 +203,7 @@ mod tests {
         let (word, more) = words.split_first()?;
         let names = |rule: &&Rule| match &rule.key {
             Key::Words(known) => known.iter().any(|known| known == word),
-            Key::Glob(pattern) => pattern == word,
+            Key::Globs(known) => known.iter().any(|known| known == word),
             Key::Rest => true,
         };
         rules.iter().filter(names).find_map(|rule| match &rule.then {

@@ -78,18 +78,22 @@ fn rules(expr: &Expr) -> Result<Vec<Rule>, String> {
 
 fn key(expr: &Expr) -> Result<Key, String> {
     let word = |item: &Expr| item.string().map(str::to_owned);
+    let words = |items: &[Expr]| items.iter().map(word).collect::<Option<_>>().map(Key::Words);
+    let globs = |items: &[Expr]| items.iter().map(glob).collect::<Option<_>>().map(Key::Globs);
     let found = match &expr.kind {
-        ExprKind::Tuple(items, _) => items.iter().map(word).collect::<Option<_>>().map(Key::Words),
-        ExprKind::String(Some(word)) => Some(Key::Words(vec![word.clone()])),
-        ExprKind::Call(call) if call.name() == Some("glob") => {
-            match call.positional().next().and_then(Expr::string) {
-                Some("**") => Some(Key::Rest),
-                pattern => pattern.map(|pattern| Key::Glob(pattern.to_owned())),
-            }
-        }
-        _ => None,
+        ExprKind::Tuple(items, _) => words(items).or_else(|| globs(items)),
+        _ => match (word(expr), glob(expr)) {
+            (Some(word), _) => Some(Key::Words(vec![word])),
+            (None, Some(pattern)) if pattern == "**" => Some(Key::Rest),
+            (None, pattern) => pattern.map(|pattern| Key::Globs(vec![pattern])),
+        },
     };
-    found.ok_or_else(|| "a key is neither words nor a glob".to_owned())
+    found.ok_or_else(|| "a key is neither words nor globs".to_owned())
+}
+
+fn glob(expr: &Expr) -> Option<String> {
+    let call = expr.call().filter(|call| call.name() == Some("glob"))?;
+    call.positional().next().and_then(Expr::string).map(str::to_owned)
 }
 
 fn leaf(call: &Call) -> Result<Leaf, String> {
