@@ -52,8 +52,9 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    // Who wants warnings is a person at a terminal and no hook that has to answer.
-    bound(if args.iter().any(|arg| arg == "--warnings") { PATIENT } else { DEADLINE });
+    // Who wants these is a person at a terminal and no hook that has to answer.
+    let patient = |arg: &OsString| arg == "--warnings" || arg == "--docs" || arg == "--library";
+    bound(if args.iter().any(patient) { PATIENT } else { DEADLINE });
     report_panics();
     clash_lang::before_statements(|span| {
         let _ = writeln!(io::stderr(), "{}", json!({"compiling": span.to_string()}));
