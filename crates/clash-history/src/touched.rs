@@ -170,7 +170,8 @@ fn folded(path: &Path, caps: Caps, places: &Places) -> Folded {
     if let Ok(inside) = path.strip_prefix(&places.project) {
         return Ok(in_project(inside, caps));
     }
-    if path.starts_with(&places.tmp) {
+    let own = path.starts_with(&places.home) && places.home.starts_with(&places.tmp);
+    if path.starts_with(&places.tmp) && !own {
         let caps = if caps.intersects(Caps::CHANGE) { Caps::ALL } else { caps };
         return Ok(("$TMPDIR".to_owned(), false, caps));
     }

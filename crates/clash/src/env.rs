@@ -21,6 +21,9 @@ pub(crate) const SHELL: &str = "SHELL";
 /// Switches colour off in what people read.
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
 
+/// Set by clash for every command it confines: the name of its sandbox.
+pub(crate) const CLASH_SANDBOX: &str = "CLASH_SANDBOX";
+
 /// Where Claude Code keeps its settings; default `~/.claude`.
 pub(crate) const CLAUDE_CONFIG_DIR: &str = "CLAUDE_CONFIG_DIR";
 /// Where Codex keeps its settings and history; default `~/.codex`.
@@ -62,6 +65,12 @@ pub(crate) fn path(name: &str) -> Option<PathBuf> {
 
 pub(crate) fn text(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The sandbox this process was put into by clash, if the kernel bears that out.
+pub(crate) fn inside_clash() -> Option<String> {
+    let bound = rustix::thread::no_new_privs().is_ok_and(|set| set);
+    text(CLASH_SANDBOX).filter(|_| bound)
 }
 
 pub(crate) fn all() -> impl Iterator<Item = (OsString, OsString)> {

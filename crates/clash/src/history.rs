@@ -11,11 +11,12 @@ use clash_history::{Error, History, Roots, Seen, Tally};
 use clash_policy::shell::{self, Word};
 use clash_policy::{Action, Input};
 
+use crate::agents::{self, Message};
 use crate::dirs::{Dirs, project_of};
+use crate::env;
 use crate::session::sessions_dir;
 use crate::tool_input::{self, From, ToolError};
 use crate::ui::Failure;
-use crate::{agents, env};
 
 /// Where agents keep their histories.
 pub(crate) fn roots(dirs: &Dirs) -> Roots {
@@ -64,13 +65,31 @@ impl Past {
     /// The action as a hook would have read it.
     pub(crate) fn action(&self) -> Result<Action, ToolError> {
         let from = From { cwd: &self.cwd, home: &self.home };
-        let (tool, input) = tool_input::read(&self.seen.tool, &self.seen.input, &from)?;
+        let wanted = match agents::named(self.seen.agent) {
+            Some(agent) => {
+                let (tool, input) = (self.seen.tool.clone(), self.seen.input.clone());
+                (agent.call)(&Message { tool, input, ..Message::default() }, &from)?
+            }
+            None => None,
+        };
+        let (tool, input) = match wanted {
+            Some(wanted) => wanted,
+            None => tool_input::read(&self.seen.tool, &self.seen.input, &from)?,
+        };
         let input = match input {
             Input::Script(script) => Input::Script(unwrapped(&script).unwrap_or(script)),
             other => other,
         };
         Ok(Action { agent: self.seen.agent.to_owned(), tool, mode: "default".to_owned(), input })
     }
+}
+
+/// Whether a tool is itself a question to the user, which no policy is about.
+fn is_question(seen: &Seen) -> bool {
+    let nowhere = From { cwd: Path::new("/"), home: Path::new("/") };
+    let message = Message { tool: seen.tool.clone(), ..Message::default() };
+    let call = agents::named(seen.agent).map(|agent| (agent.call)(&message, &nowhere));
+    matches!(call, Some(Ok(None)))
 }
 
 /// The script behind `clash exec --approval ID --`, which some agents keep in
@@ -106,10 +125,13 @@ pub(crate) fn replay(
     let mut projects: HashMap<PathBuf, PathBuf> = HashMap::new();
     let mut progress = Progress::new();
     let mut told = Told::default();
+    let mut questions: HashMap<(&'static str, String), bool> = HashMap::new();
     clash_history::read(&recent, &mut |seen| {
         progress.step();
         if since.is_some_and(|since| seen.when.is_none_or(|when| when < since))
-            || agents::claude::PROMPTS.contains(&seen.tool.as_str())
+            || *questions
+                .entry((seen.agent, seen.tool.clone()))
+                .or_insert_with(|| is_question(&seen))
             || told.again(&seen)
         {
             return ControlFlow::Continue(());

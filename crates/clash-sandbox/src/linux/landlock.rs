@@ -136,7 +136,24 @@ const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// on the way means somebody swapped a directory since then and is an error.
 fn open(path: &Path) -> Result<OwnedFd, LaunchError> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    openat2(CWD, path, HOLD, Mode::empty(), resolve).map_err(|source| failed(path, source))
+    let opened = match openat2(CWD, path, HOLD, Mode::empty(), resolve) {
+        // Inside a sandbox of ours.
+        Err(Errno::NOSYS) => name_by_name(path),
+        opened => opened,
+    };
+    opened.map_err(|source| failed(path, source))
+}
+
+/// The same where there is no `openat2`.
+fn name_by_name(path: &Path) -> Result<OwnedFd, Errno> {
+    let mut here = openat(CWD, "/", HOLD, Mode::empty())?;
+    for name in path.iter().skip(1) {
+        here = openat(&here, name, HOLD | OFlags::NOFOLLOW, Mode::empty())?;
+        if kind(&here)? == FileType::Symlink {
+            return Err(Errno::LOOP);
+        }
+    }
+    Ok(here)
 }
 
 /// The baseline belongs to the system: it may have links in it, and no system

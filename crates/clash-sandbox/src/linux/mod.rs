@@ -1,11 +1,13 @@
 //! Plan → kernel state on Linux, one file per kernel facility.
 
+pub(crate) mod around;
 pub(crate) mod attempts;
 pub(crate) mod bpf;
 pub(crate) mod caps;
 pub(crate) mod landlock;
 pub(crate) mod limits;
 pub(crate) mod message;
+pub(crate) mod monitor;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
 pub(crate) mod observe;

@@ -14,13 +14,14 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::Caps;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, PidfdGetfdFlags, WaitOptions, pidfd_getfd, pidfd_open, waitpid,
 };
 
 use super::bpf::{Assembler, BpfError, Insn, Test, To};
 use super::message;
-use super::sys::{self, Fork, Notification};
+use super::sys::{self, Fork, Notice};
 use super::target::Target;
 use crate::launch::{self, Command, LaunchError};
 use crate::observe::{End, ObserveError, Observed};
@@ -248,7 +249,7 @@ fn leave(listener: OwnedFd) {
     if let Ok(Fork::Child) = sys::fork() {
         sys::close_all_but(listener.as_raw_fd());
         while wait(&listener, None).is_ok_and(|waits| waits) {
-            let Ok(found) = sys::receive_notification(&listener) else { break };
+            let Ok(found) = next(&listener) else { break };
             if found.is_some_and(|found| sys::let_go_on(listener.as_raw_fd(), found.id).is_err()) {
                 break;
             }
@@ -265,7 +266,7 @@ fn wait(listener: &OwnedFd, command: Option<&OwnedFd>) -> io::Result<bool> {
         let mut look = vec![PollFd::new(listener, PollFlags::IN)];
         look.extend(command.map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
         match poll(&mut look, None) {
-            Err(rustix::io::Errno::INTR) => continue,
+            Err(Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
             Ok(_) => {}
         }
@@ -289,17 +290,23 @@ struct Observer<'a> {
     each: &'a mut dyn FnMut(Observed),
 }
 
+/// The next call that waits; `None` if whoever made it is gone.
+fn next(listener: &OwnedFd) -> Result<Option<Notice>, Errno> {
+    match sys::next_notice(listener) {
+        Ok(notice) => Ok(Some(notice)),
+        Err(Errno::NOENT | Errno::INTR) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 impl Observer<'_> {
     fn until_the_end_of(&mut self, pid: Pid, pidfd: &OwnedFd) -> Result<End, ObserveError> {
         while wait(&self.listener, Some(pidfd)).map_err(ObserveError::Lost)? {
-            let Some(call) =
-                sys::receive_notification(&self.listener).map_err(ObserveError::Lost)?
-            else {
-                continue;
-            };
+            let lost = |error: Errno| ObserveError::Lost(error.into());
+            let Some(call) = next(&self.listener).map_err(lost)? else { continue };
             // What cannot be looked at goes on all the same.
             let _ = self.look_at(&call);
-            sys::let_go_on(self.listener.as_raw_fd(), call.id).map_err(ObserveError::Lost)?;
+            sys::let_go_on(self.listener.as_raw_fd(), call.id).map_err(lost)?;
         }
         loop {
             match waitpid(Some(pid), WaitOptions::empty()) {
@@ -310,7 +317,7 @@ impl Observer<'_> {
                         return Ok(end);
                     }
                 }
-                Ok(None) | Err(rustix::io::Errno::INTR) => {}
+                Ok(None) | Err(Errno::INTR) => {}
                 Err(error) => return Err(ObserveError::Lost(error.into())),
             }
         }
@@ -322,17 +329,16 @@ impl Observer<'_> {
         }
     }
 
-    fn look_at(&mut self, call: &Notification) -> io::Result<()> {
-        let Some((_, what)) = CALLS.iter().find(|(number, _)| *number == call.call) else {
+    fn look_at(&mut self, call: &Notice) -> io::Result<()> {
+        let Some((_, what)) = CALLS.iter().find(|(number, _)| *number == call.number) else {
             return Ok(());
         };
-        let caller = Caller { thread: call.thread };
+        let caller = Caller { thread: call.pid.cast_unsigned() };
         let [first, second, third, fourth, ..] = call.args;
         if !self.started {
-            self.started = matches!(call.call, libc::SYS_execve | libc::SYS_execveat);
+            self.started = matches!(call.number, libc::SYS_execve | libc::SYS_execveat);
         }
-        let launcher = self.launcher.map(libc::pid_t::cast_unsigned);
-        if !self.started || launcher == Some(call.thread) {
+        if !self.started || self.launcher == Some(call.pid) {
             return Ok(());
         }
         match *what {

@@ -2,14 +2,17 @@
 //! be misused: callers pass owned or borrowed values, never pointers.
 #![expect(unsafe_code, reason = "the one place where system calls without a safe wrapper are made")]
 
+mod notices;
+
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::io::{Error, Result};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::time::Duration;
 
 use super::bpf::Insn;
+pub(crate) use notices::*;
 
 const LANDLOCK_CREATE_RULESET_VERSION: u32 = 1;
 const LANDLOCK_CREATE_RULESET_ERRATA: u32 = 2;
@@ -75,6 +78,52 @@ pub(crate) fn install_filter(program: &[Insn], flags: u64) -> Result<c_long> {
     check(unsafe {
         libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, ptr::from_ref(&prog))
     })
+}
+
+/// Installs a filter on the calling thread and returns its listener.
+pub(crate) fn install_listener(program: &[Insn]) -> Result<OwnedFd> {
+    let fd = install_filter(program, u64::from(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as u32))?;
+    let fd = RawFd::try_from(fd).map_err(|_| Error::from_raw_os_error(libc::EBADF))?;
+    // SAFETY: the kernel has just made this descriptor for us and nobody else
+    // knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Waits for one call on a listener and answers it with a descriptor, which the
+/// caller gets a copy of.
+pub(crate) fn answer_with(listener: &OwnedFd, fd: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: all zeroes is a valid notification, and what RECV wants to be given.
+    let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: RECV fills in one `seccomp_notif`, which lives until it returns.
+    check(c_long::from(unsafe {
+        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV as _, &raw mut call)
+    }))?;
+    let answer = libc::seccomp_notif_addfd {
+        id: call.id,
+        flags: libc::SECCOMP_ADDFD_FLAG_SEND as u32,
+        srcfd: fd.as_raw_fd().cast_unsigned(),
+        newfd: 0,
+        newfd_flags: libc::O_CLOEXEC.cast_unsigned(),
+    };
+    // SAFETY: ADDFD reads one `seccomp_notif_addfd`, which lives until it returns.
+    check(c_long::from(unsafe {
+        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD as _, &raw const answer)
+    }))
+    .map(drop)
+}
+
+/// Makes a call whose answer is a descriptor because somebody listens.
+pub(crate) fn trapped_call(number: c_long) -> Result<OwnedFd> {
+    // SAFETY: the arguments are integers; without a listener the call only asks
+    // for this process's priority.
+    let fd = check(unsafe { libc::syscall(number, 0, 0, 0) })?;
+    let fd = RawFd::try_from(fd).map_err(|_| Error::from_raw_os_error(libc::EBADF))?;
+    if fd < 3 {
+        return Err(Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: a number above the standard three that a listener answered with is a
+    // descriptor it has just put into our table; see `answer_with`.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Gives SIGPIPE its default back: Rust's start-up ignores it, and an ignored
@@ -213,9 +262,9 @@ fn stack(bytes: usize) -> *mut c_void {
     stack.as_mut_ptr_range().end.cast()
 }
 
-/// Runs `job` in a new process that has our memory and our descriptors' copies,
-/// and waits until it has ended or become another program. What `job` writes to
-/// memory is seen here.
+/// Runs `job` in a new process that has our memory and our descriptors, and waits
+/// until it has ended or become another program. What `job` writes to memory and
+/// what it opens is seen here; a program gets a copy of the descriptors.
 pub(crate) fn run_until_exec(mut job: impl FnMut()) -> Result<libc::pid_t> {
     extern "C" fn start(job: *mut c_void) -> c_int {
         // SAFETY: `job` is the pointer passed below; its target lives in the
@@ -227,7 +276,7 @@ pub(crate) fn run_until_exec(mut job: impl FnMut()) -> Result<libc::pid_t> {
         unsafe { libc::_exit(126) }
     }
     let mut job: &mut dyn FnMut() = &mut job;
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::SIGCHLD;
     // SAFETY: the child runs on a stack of its own while this thread, the only
     // one, stands still, so no memory is used by both at a time.
     let pid =
@@ -410,7 +459,7 @@ pub(crate) fn close_all_but(fd: RawFd) {
 pub(crate) fn wait_for_end(fd: RawFd) {
     // SAFETY: the descriptor stays open for the whole call, since this process
     // does nothing else.
-    let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     let mut byte = [0_u8; 1];
     while let Ok(1..) | Err(rustix::io::Errno::INTR) = rustix::io::read(fd, &mut byte) {}
 }
@@ -419,6 +468,13 @@ pub(crate) fn wait_for_end(fd: RawFd) {
 pub(crate) fn kill(pid: libc::pid_t, signal: c_int) {
     // SAFETY: takes integers; the child is not reaped yet, so the id is its own.
     unsafe { libc::kill(pid, signal) };
+}
+
+/// Ends the calling process when the one that made it ends.
+pub(crate) fn die_with_parent() -> Result<()> {
+    // SAFETY: takes integers.
+    check(c_long::from(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) }))
+        .map(drop)
 }
 
 /// Whoever dies of the command's signal in its place leaves no second core.
@@ -472,64 +528,6 @@ impl Drop for Mapping {
             // SAFETY: the mapping is this value's own, and no slice of it outlives it.
             unsafe { libc::munmap(self.start, self.length) };
         }
-    }
-}
-
-/// A system call that waits for an answer of the supervisor.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Notification {
-    pub(crate) id: u64,
-    /// The thread, by its id here.
-    pub(crate) thread: u32,
-    pub(crate) call: c_long,
-    pub(crate) args: [u64; 6],
-}
-
-/// The next system call that waits; `None` if whoever made it is gone.
-pub(crate) fn receive_notification(listener: &OwnedFd) -> Result<Option<Notification>> {
-    // SAFETY: all zeroes is a valid `seccomp_notif`, and what the kernel asks for.
-    let mut found: libc::seccomp_notif = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel fills in a whole `seccomp_notif`, which lives until the
-    // call returns.
-    let answer = unsafe {
-        libc::ioctl(
-            listener.as_raw_fd(),
-            libc::SECCOMP_IOCTL_NOTIF_RECV as _,
-            ptr::from_mut(&mut found),
-        )
-    };
-    match check(c_long::from(answer)) {
-        Ok(_) => Ok(Some(Notification {
-            id: found.id,
-            thread: found.pid,
-            call: c_long::from(found.data.nr),
-            args: found.data.args,
-        })),
-        Err(error) => match error.raw_os_error() {
-            Some(libc::ENOENT | libc::EINTR) => Ok(None),
-            _ => Err(error),
-        },
-    }
-}
-
-/// Lets a system call go on as it was made. The kernel reads its arguments anew,
-/// so nothing that was seen of them is a promise. Without `errno` on success.
-pub(crate) fn let_go_on(listener: RawFd, id: u64) -> Result<()> {
-    let response = libc::seccomp_notif_resp {
-        id,
-        val: 0,
-        error: 0,
-        flags: libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
-    };
-    // SAFETY: the kernel reads one `seccomp_notif_resp`, which lives until the call
-    // returns.
-    let answer = unsafe {
-        libc::ioctl(listener, libc::SECCOMP_IOCTL_NOTIF_SEND as _, ptr::from_ref(&response))
-    };
-    match check(c_long::from(answer)) {
-        // Whoever waited for it is gone.
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-        result => result.map(drop),
     }
 }
 

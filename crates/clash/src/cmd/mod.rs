@@ -10,7 +10,10 @@ mod log;
 mod policy;
 mod sandbox;
 mod show_json;
+mod status;
 mod trust;
+
+pub(crate) use sandbox::no_such;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -44,6 +47,8 @@ enum Verb {
     Install(install::InstallArgs),
     /// Take clash out of an agent's settings again
     Uninstall(install::UninstallArgs),
+    /// Show what holds here, and what was blocked lately
+    Status(status::Args),
     /// Show what this machine can enforce, what is installed and what is wrong
     Doctor(doctor::Args),
     /// Say what would be decided about an action, and why
@@ -104,6 +109,7 @@ impl Verb {
             Self::Init(args) => args.run(out),
             Self::Install(args) => args.run(out),
             Self::Uninstall(args) => args.run(out),
+            Self::Status(args) => args.run(out),
             Self::Doctor(args) => args.run(out),
             Self::Explain(args) => args.run(out),
             Self::Policy(args) => args.run(out),

@@ -32,7 +32,7 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
       allow  cd x  [needs no rule of its own]
       allow  cargo build  [user Bash > cargo at ~/.clash/policy.star:4, sandbox rust_full]
 
-    sandbox rust_full (@clash//rust.star:21): cargo, rustc and rustup: the project, the Rust toolchain, the network.
+    sandbox rust_full (@clash//rust.star:22): cargo, rustc and rustup: the project, the Rust toolchain, the network.
       allow rwcdx  $PWD/**
       allow rwcdx  $TMPDIR/**
       allow r      $HOME/.gitconfig
@@ -123,7 +123,7 @@ fn json_says_the_same() {
 fn sandboxes_can_be_looked_at() {
     let m = Machine::new(Who::Me);
     insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust_full"]), @r"
-    sandbox rust_full (@clash//rust.star:21): cargo, rustc and rustup: the project, the Rust toolchain, the network.
+    sandbox rust_full (@clash//rust.star:22): cargo, rustc and rustup: the project, the Rust toolchain, the network.
       allow rwcdx  $PWD/**
       allow rwcdx  $TMPDIR/**
       allow r      $HOME/.gitconfig
@@ -162,6 +162,7 @@ fn help_names_every_command() {
     for verb in [
         "install",
         "uninstall",
+        "status",
         "doctor",
         "explain",
         "policy",

@@ -67,7 +67,7 @@ pub(crate) static SHAPE: Shape = Shape {
 };
 
 /// Tools that are themselves a question to the user and touch nothing.
-pub(crate) const PROMPTS: &[&str] = &["AskUserQuestion", "EnterPlanMode", "ExitPlanMode"];
+const PROMPTS: &[&str] = &["AskUserQuestion", "EnterPlanMode", "ExitPlanMode"];
 
 fn call(message: &Message, from: &From<'_>) -> Wanted {
     if PROMPTS.contains(&message.tool.as_str()) {
