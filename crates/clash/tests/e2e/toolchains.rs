@@ -219,7 +219,7 @@ fn go() {
             &["go", "vet", "./..."],
             &["go", "run", "."],
             &["gofmt", "-w", "main.go"],
-            &["go", "get", "example.test/dep"],
+            &["go", "mod", "edit", "-require=example.test/dep@v0.0.0"],
             &["go", "build", "./..."],
             &["go", "mod", "tidy"],
         ],
