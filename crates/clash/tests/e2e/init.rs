@@ -456,3 +456,35 @@ fn a_tree_of_many_files_costs_a_bounded_look() {
     assert_eq!(said["ecosystems"], json!(["rust"]));
     assert_eq!(said["complete"], many <= 49);
 }
+
+#[test]
+fn the_way_of_a_new_user_is_two_commands_and_then_a_confined_action() {
+    as_each_user(|m| {
+        m.write("app/Makefile", "all:\n\t@echo built; cat ~/.ssh/id_ed25519 || echo kept\n");
+        m.write(".ssh/id_ed25519", SECRET);
+        let start = std::time::Instant::now();
+        m.clash(["init", "--quick", "--agent", "claude"]).succeeds().says("clash now decides");
+        m.bash("make").is("allow", "policy.star");
+        let ran = m.clash(["exec", "--", "make"]).succeeds().says("built").says("kept");
+        assert!(!ran.stdout.contains(SECRET), "{ran:?}");
+        println!("from nothing to the first confined action: {:?}", start.elapsed());
+    });
+}
+
+#[test]
+fn what_is_learned_from_a_history_is_written_with_a_yes_and_the_old_policy_kept() {
+    let m = rust_and_node(Who::Me);
+    let seen = r#"{"v":1,"time":1794776639000,"event":"decision","agent":"claude","call":"a","tool":"Bash","what":"cargo test"}
+{"v":1,"event":"exit","call":"a","ok":true}
+"#;
+    m.write("app/trace.jsonl", seen);
+    init(&m, &["--from-trace", "trace.jsonl"]).succeeds().says("cargo");
+    assert!(!policy_file(&m).exists());
+    init(&m, &["--quick"]).succeeds();
+    let before = policy(&m);
+    init(&m, &["--from-trace", "trace.jsonl", "--yes"]).succeeds().says("is kept as");
+    assert!(policy(&m).contains("cargo") && policy(&m) != before, "{}", policy(&m));
+    m.clash(["policy", "check"]).succeeds();
+    m.clash(["policy", "undo", "--yes"]).succeeds();
+    assert_eq!(policy(&m), before);
+}
