@@ -80,8 +80,7 @@ impl Dirs {
     /// What the variables of a policy mean for this project.
     pub(crate) fn places(&self, project: &Path, disk: &Disk) -> Places {
         let real = |path: &Path| disk.real(path);
-        let mut places =
-            Places::of(real(project), real(&self.home), real(&self.tmp), |name| env::path(name));
+        let mut places = Places::of(real(project), real(&self.home), real(&self.tmp), env::path);
         for (_, path) in &mut places.vars {
             *path = real(path);
         }
