@@ -18,11 +18,29 @@ pub struct Room {
     pub user_namespace: bool,
     /// An empty network namespace with a loopback; otherwise the host's network.
     pub own_network: bool,
+    /// Ports across its wall.
+    pub ports: Ports,
     /// Whether `socket(AF_UNIX)` works: only where a rule grants a socket by name
     /// and no other can be seen but in trees the policy lets be written.
     pub unix_sockets: bool,
     /// In the order in which they are carried out.
     pub steps: Vec<Step>,
+}
+
+/// TCP ports of the loopback that a room with a network of its own shares with
+/// the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ports {
+    /// The host's, reached from inside.
+    pub reached: Vec<u16>,
+    /// The room's, reached from the host.
+    pub served: Vec<u16>,
+}
+
+impl Ports {
+    pub fn is_empty(&self) -> bool {
+        self.reached.is_empty() && self.served.is_empty()
+    }
 }
 
 impl Room {

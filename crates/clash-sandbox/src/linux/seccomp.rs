@@ -13,9 +13,12 @@
 //! learn which are always allowed (since 5.11), so depth is what costs.
 //!
 //! Decisions worth knowing:
-//! - `ptrace` stays: debuggers and `strace` need it, Landlock confines it to
-//!   processes of the same or a deeper domain, and since 4.8 a tracer cannot
-//!   change a syscall after this filter has seen it.
+//! - `ptrace` is off. Landlock confines it to the sandbox's own processes and a
+//!   tracer cannot change a call after this filter has seen it (4.8), but a
+//!   debugger is rare and a compromised tool that rewrites its neighbours is not.
+//! - `memfd_create` only with `MFD_NOEXEC_SEAL`: Landlock lets what has no path be
+//!   executed, whatever the policy says about executing. `ENOSYS`, on which
+//!   libraries fall back to files.
 //! - `socketpair` gives only connected stream and seqpacket pairs: a datagram
 //!   pair may `sendto` any pathname socket and would be a way around the denied
 //!   `socket(AF_UNIX)`.
@@ -64,6 +67,7 @@ const CLONE_NEW: u32 = 0x7e02_0000;
 const CLONE_NEWTIME: u32 = 0x80;
 const READ_IMPLIES_EXEC: u32 = 0x0040_0000;
 const S_ISUID: u32 = 0o4000;
+const MFD_NOEXEC_SEAL: u32 = 8;
 /// TIOCSTI, TIOCLINUX, TIOCSETD and TIOCCONS: type into the terminal, paste the
 /// console's selection, change the line discipline, take the console's output.
 /// The same numbers on x86_64 and aarch64.
@@ -122,6 +126,8 @@ enum Answer {
     OwnPriority,
     OwnIoPriority,
     Personality,
+    /// Only of memory that can never be executed.
+    Memory,
     /// No set-user-id bit in the mode, which is the argument with this index.
     Mode(u32),
     /// Of which families; at least one.
@@ -164,7 +170,7 @@ fn table(surface: Surface) -> Vec<Row> {
     // Other processes: Landlock already stops these across domains, kcmp and
     // the advice calls excepted. Tracers fall back from a missing process_vm_*.
     rows.extend(rows![Enosys; SYS_process_vm_readv SYS_process_vm_writev]);
-    rows.extend(rows![Eperm; SYS_pidfd_getfd
+    rows.extend(rows![Eperm; SYS_ptrace SYS_pidfd_getfd
         SYS_process_madvise SYS_process_mrelease SYS_kcmp SYS_migrate_pages]);
     rows.push((libc::SYS_prlimit64, "SYS_prlimit64", OwnPid));
     rows.push((libc::SYS_setpriority, "SYS_setpriority", OwnPriority));
@@ -220,6 +226,7 @@ fn table(surface: Surface) -> Vec<Row> {
     }
     rows.push((libc::SYS_ioctl, "SYS_ioctl", Ioctl));
     rows.push((libc::SYS_personality, "SYS_personality", Personality));
+    rows.push((libc::SYS_memfd_create, "SYS_memfd_create", Memory));
     let pair = if surface.unix { SocketpairUnix } else { Socketpair };
     rows.push((libc::SYS_socketpair, "SYS_socketpair", pair));
     let socket = match surface {
@@ -415,6 +422,10 @@ fn check(asm: &mut Assembler, exits: &Exits, answer: Answer) {
         Answer::Clone => if_any_bit(0, CLONE_NEW),
         Answer::Unshare => if_any_bit(0, CLONE_NEW | CLONE_NEWTIME),
         Answer::Mode(argument) => if_any_bit(argument, S_ISUID),
+        Answer::Memory => {
+            asm.load(data::low(1));
+            asm.jump(Test::AnyBit(MFD_NOEXEC_SEAL), allow, To::Label(exits.enosys));
+        }
         Answer::OwnPid => {
             asm.load(data::low(0));
             asm.jump(Test::Equal(0), allow, eperm);

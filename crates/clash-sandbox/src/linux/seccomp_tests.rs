@@ -133,6 +133,16 @@ fn personality_cannot_make_data_executable() {
 }
 
 #[test]
+fn memory_becomes_no_program() {
+    let ask = |flags| ask(CLOSED, libc::SYS_memfd_create, [0, flags, 0, 0, 0, 0]);
+    for flags in [0, 1, 2, 3, 0x10, 0x11] {
+        assert_eq!(ask(flags), errno(libc::ENOSYS), "{flags:#x}");
+    }
+    // With both the kernel refuses.
+    assert_eq!((ask(8), ask(9)), (RET_ALLOW, RET_ALLOW));
+}
+
+#[test]
 fn the_set_user_id_bit_cannot_be_set() {
     for (number, at) in [(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (SYS_FCHMODAT2, 2)] {
         let mut args = [0u64; 6];
