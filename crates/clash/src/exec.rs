@@ -440,6 +440,7 @@ impl Room {
         }
         let disk = Disk::default();
         let places = self.dirs.places(&self.project, &disk);
+        crate::caches::make_missing(sandbox, &places, &disk);
         let cage = Cage { paths: self.dirs.cage(&self.project, &disk) };
         let request = Request { sandbox, places: &places, cage: &cage, disk: &disk, extra };
         let plan = plan(&request, &self.dirs.host()).map_err(|refusal| ExecError::NoPlan {

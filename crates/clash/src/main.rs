@@ -6,10 +6,12 @@
 
 mod agents;
 mod approval;
+mod caches;
 mod caseless;
 mod cmd;
 mod decision;
 mod dirs;
+mod ecosystems;
 mod env;
 mod exec;
 mod exit;

@@ -122,10 +122,9 @@ pub(crate) fn describe(problem: &Problem) -> String {
 /// the places that policies and clash itself stand on (seen for `CARGO_HOME` and
 /// `CLAUDE_ENV_FILE`).
 pub(super) fn is_ground(name: &str) -> bool {
-    const NAMES: [&str; 19] = [
+    const NAMES: [&str; 17] = [
         "AI_AGENT",
         "BUN_OPTIONS",
-        "CARGO_HOME",
         "CLAUDE_CODE_EXECPATH",
         "CLAUDE_CODE_SESSION_ID",
         "CLAUDE_CODE_SHELL",
@@ -138,11 +137,11 @@ pub(super) fn is_ground(name: &str) -> bool {
         "LOCPATH",
         "PATH",
         "PS4",
-        "RUSTUP_HOME",
         "SHELL",
         "SHELLOPTS",
         "TMPDIR",
     ];
     const STARTS: [&str; 6] = ["BASH", "DYLD_", "GLIBC_", "LD_", "XDG_", "ZDOTDIR"];
-    NAMES.contains(&name) || STARTS.iter().any(|start| name.starts_with(start))
+    let place = clash_policy::path::PLACES.iter().any(|(place, _)| *place == name);
+    place || NAMES.contains(&name) || STARTS.iter().any(|start| name.starts_with(start))
 }
