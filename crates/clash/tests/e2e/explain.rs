@@ -58,7 +58,7 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
     ask: `date` needs your approval: no rule matches it, the default is ask
 
     commands:
-      ask    date  [default of the built-in policy at @clash//default.star:6, sandbox project]
+      ask    date  [default of the built-in policy at @clash//default.star:7, sandbox project]
       allow  echo $(date)  [needs no rule of its own]
 
     sandbox project (@clash//sandboxes.star:8): The project and the temporary directory; no network.
@@ -78,7 +78,7 @@ fn files_and_pages_are_explained_too() {
     ask: `~/.ssh/id_ed25519` needs your approval: sandbox project does not grant read there
 
     because:
-      ask    ~/.ssh/id_ed25519  [default of the built-in policy at @clash//default.star:6, sandbox project]
+      ask    ~/.ssh/id_ed25519  [default of the built-in policy at @clash//default.star:7, sandbox project]
              sandbox project says ask read by its default
 
     sandbox project (@clash//sandboxes.star:8): The project and the temporary directory; no network.
@@ -142,7 +142,7 @@ fn sandboxes_can_be_looked_at() {
     insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust"]), @r"
     clash: there is no sandbox `rust`
 
-    hint: known are git_full, git_safe, online, project, readonly, rust_full, rust_safe, unrestricted, workspace
+    hint: known are agent, git_full, git_safe, online, project, readonly, rust_full, rust_safe, unrestricted, workspace
     ");
     m.clash(["sandbox", "plan", "project"]).succeeds().says("landlock").says("seccomp");
 }
