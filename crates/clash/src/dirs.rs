@@ -29,6 +29,9 @@ pub(crate) struct NoHome;
 
 pub(crate) const MANAGED_POLICY: &str = "/etc/clash/policy.star";
 
+/// Where the programs of a managed installation are.
+const MACHINE: &str = "/usr/local/lib/clash";
+
 impl Dirs {
     pub(crate) fn from_env() -> Result<Self, NoHome> {
         let home = env::path(env::HOME).ok_or(NoHome)?;
@@ -72,6 +75,18 @@ impl Dirs {
         Host::remembered(&self.host_record())
     }
 
+    /// As for a whole machine: the programs are where every user can run them and
+    /// only root can change them.
+    pub(crate) fn of_machine(self) -> Self {
+        Self { state: MACHINE.into(), ..self }
+    }
+
+    /// Whether this is the program in front of the agent's shell, the user's own or
+    /// the machine's.
+    pub(crate) fn is_shell_launcher(&self, path: &Path) -> bool {
+        path == self.shell_launcher() || path == Path::new(MACHINE).join("bin/clash-shell")
+    }
+
     /// The program in front of the agent's shell.
     pub(crate) fn shell_launcher(&self) -> PathBuf {
         self.installed("clash-shell")
@@ -95,7 +110,8 @@ impl Dirs {
     /// What every sandbox is kept from changing: clash's own files and whatever
     /// steers the agent or switches its hooks off.
     pub(crate) fn cage(&self, project: &Path, disk: &Disk) -> Vec<PathBuf> {
-        let mut paths = vec![self.state.clone(), self.cache.clone(), "/etc/clash".into()];
+        let mut paths =
+            vec![self.state.clone(), self.cache.clone(), "/etc/clash".into(), MACHINE.into()];
         paths.extend(self.user_policies.iter().filter_map(|p| p.parent()).map(Path::to_path_buf));
         paths.push(project.join(".clash"));
         paths.extend(agents::steering_paths(self, project));

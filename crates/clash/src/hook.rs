@@ -287,7 +287,7 @@ impl Call<'_> {
         };
         let slip = approval.leave(self.session)?;
         let has_prefix = env::path(env::CLAUDE_CODE_SHELL_PREFIX)
-            .is_some_and(|prefix| prefix == self.dirs.shell_launcher());
+            .is_some_and(|prefix| self.dirs.is_shell_launcher(&prefix));
         let confines = self.agent.abilities.confines;
         if confines == Confines::Shell || (confines == Confines::ShellPrefix && has_prefix) {
             return Ok(Launch::Itself);

@@ -83,6 +83,7 @@ impl InstallArgs {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
         let (agents, scope) = self.which.resolve(&dirs)?;
+        let dirs = if scope == Scope::Managed { dirs.of_machine() } else { dirs };
         for agent in agents {
             if !self.dry_run {
                 refuse_old(agent)?;
@@ -150,12 +151,13 @@ impl UninstallArgs {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
         let dirs = Dirs::from_env()?;
         let (agents, scope) = self.which.resolve(&dirs)?;
+        let dirs = if scope == Scope::Managed { dirs.of_machine() } else { dirs };
         for agent in agents {
             for wired in files(&dirs, agent, &scope)? {
                 uninstall(&wired, self.dry_run, out)?;
             }
         }
-        if !self.dry_run && !anything_left(&dirs) {
+        if !self.dry_run && !anything_left(&dirs, &scope) {
             // Sessions that still run with the old settings fail closed without them.
             for name in PROGRAMS.into_iter().chain(["clash-sh", "clash-shell"]) {
                 remove_if_there(&dirs.installed(name))?;
@@ -189,13 +191,11 @@ fn uninstall(wired: &Wired, dry_run: bool, out: &mut Out) -> Result<(), Failure>
     Ok(out.line(format!("clash is out of {}", file.display()))?)
 }
 
-/// Whether another agent of the user still calls the installed programs.
-fn anything_left(dirs: &Dirs) -> bool {
+/// Whether another agent still calls the installed programs.
+fn anything_left(dirs: &Dirs, scope: &Scope) -> bool {
     use crate::agents::wired::State;
-    let wired = [Scope::User, Scope::Managed]
-        .into_iter()
-        .flat_map(|scope| AGENTS.iter().flat_map(move |agent| (agent.files)(dirs, &scope)));
-    wired.into_iter().any(|wired| {
+    let scope = if *scope == Scope::Managed { Scope::Managed } else { Scope::User };
+    AGENTS.iter().flat_map(|agent| (agent.files)(dirs, &scope)).any(|wired| {
         let text = read(&wired.file).unwrap_or_default();
         !matches!(wired.edit.state(&text), Ok(State::Absent))
     })
@@ -251,7 +251,7 @@ fn place_programs(dirs: &Dirs) -> Result<(), Failure> {
     let own = std::env::current_exe()?;
     let link = dirs.shell_launcher();
     let dir = link.parent().unwrap_or(&dirs.state);
-    create_private(dir).map_err(|error| cannot_write(dir, &error))?;
+    make_dir(dirs, dir).map_err(|error| cannot_write(dir, &error))?;
     for name in PROGRAMS {
         let (from, to) = (own.with_file_name(name), dirs.installed(name));
         if (from == to && to.exists()) || same_content(&from, &to) {
@@ -272,6 +272,12 @@ fn place_programs(dirs: &Dirs) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// A machine's programs are for everybody.
+fn make_dir(dirs: &Dirs, dir: &Path) -> io::Result<()> {
+    let for_everybody = Dirs::from_env().is_ok_and(|own| own.state != dirs.state);
+    if for_everybody { fs::create_dir_all(dir) } else { create_private(dir) }
 }
 
 /// Whether the installed copy is the program that is running.

@@ -1,5 +1,6 @@
 //! The machine's own settings, which no project can switch off, with the real
-//! clients. `/etc` is an overlay in a mount namespace of the test's own.
+//! clients. `/etc` and `/usr/local` are overlays in a mount namespace of the test's
+//! own.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,14 +14,19 @@ use crate::support::{Machine, Ran, Who, clash, is_root, skipped};
 
 /// A script that runs a program with an `/etc` of its own.
 fn with_own_etc(m: &Machine, name: &str, program: &Path) -> PathBuf {
-    for dir in ["etc-upper", "etc-work"] {
-        m.make_dir(m.home().join(dir));
+    let home = m.home().display().to_string();
+    let mut mounts = String::new();
+    for (name, place) in [("etc", "/etc"), ("local", "/usr/local")] {
+        for part in ["upper", "work"] {
+            m.make_dir(m.home().join(format!("{name}-{part}")));
+        }
+        mounts.push_str(&format!(
+            "mount -t overlay overlay -o lowerdir={place},upperdir={home}/{name}-upper,\
+             workdir={home}/{name}-work {place} && "
+        ));
     }
-    let home = m.home();
     let text = format!(
-        "#!/bin/sh\nexec unshare -m sh -c 'mount -t overlay overlay \
-         -o lowerdir=/etc,upperdir={0}/etc-upper,workdir={0}/etc-work /etc && exec \"$0\" \"$@\"' {1} \"$@\"\n",
-        home.display(),
+        "#!/bin/sh\nexec unshare -m sh -c '{mounts}exec \"$0\" \"$@\"' {} \"$@\"\n",
         program.display()
     );
     let script = m.write(format!("bin/{name}"), &text);
@@ -43,6 +49,9 @@ fn survives(client: &Client, off: (&str, &str), written: &str) {
     let install = ["install", "--agent", client.name, "--managed"];
     Ran::of(m.command(&wrapped).args(install)).succeeds();
     assert!(m.home().join("etc-upper").join(written).exists());
+    let program = fs::metadata(m.home().join("local-upper/lib/clash/bin/clash")).unwrap();
+    assert_eq!(program.permissions().mode() & 0o555, 0o555, "everybody may run it");
+    assert!(!m.state().join("bin/clash").exists());
     Ran::of(m.command(&wrapped).args(install)).succeeds().says("already");
     m.write(format!("app/{}", off.0), off.1);
     here.program = with_own_etc(&m, client.name, &here.program);

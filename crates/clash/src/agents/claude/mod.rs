@@ -134,7 +134,7 @@ pub(crate) fn hostile_settings(dirs: &Dirs, project: &Path) -> Option<String> {
 /// A project may bring clash's own prefix, and no other program of that name.
 fn foreign_prefix(file: &Path, dirs: &Dirs) -> Option<String> {
     let found = hook_entries::inspect(&std::fs::read_to_string(file).ok()?, &SHAPE).ok()?;
-    let foreign = found.prefix.filter(|prefix| *prefix != dirs.shell_launcher())?;
+    let foreign = found.prefix.filter(|prefix| !dirs.is_shell_launcher(prefix))?;
     Some(format!("{}: sets the shell prefix to {}", file.display(), foreign.display()))
 }
 

@@ -28,6 +28,13 @@ fn look(scene: &Scene, agent: &Agent) -> Vec<Finding> {
     for wired in (agent.files)(dirs, &Scope::User) {
         present |= wiring(&wired, agent, &mut findings);
     }
+    let machine = dirs.clone().of_machine();
+    for wired in (agent.files)(&machine, &Scope::Managed) {
+        let text = read(&wired.file).unwrap_or_default();
+        if matches!(wired.edit.state(&text), Ok(State::Present(_))) {
+            wiring(&wired, agent, &mut findings);
+        }
+    }
     if !present {
         return findings;
     }
