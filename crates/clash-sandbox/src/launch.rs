@@ -31,6 +31,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use crate::plan::Plan;
+#[cfg(target_os = "linux")]
+use crate::{
+    linux::landlock::Ruleset,
+    room::{Room, Step},
+};
 
 #[cfg(target_os = "linux")]
 pub use crate::linux::bpf::BpfError;
@@ -54,9 +59,8 @@ pub enum LaunchError {
     WorkingDirectory { path: PathBuf, source: io::Error },
     #[error("step 2, opening the granted path `{}`", path.display())]
     Grant { path: PathBuf, source: io::Error },
-    #[cfg(target_os = "linux")]
     #[error("step 2, building the Landlock ruleset")]
-    Ruleset(#[source] landlock::RulesetError),
+    Ruleset(#[source] io::Error),
     #[error("step 3, closing inherited descriptors")]
     Descriptors(#[source] io::Error),
     #[error("step 4, new namespaces")]
@@ -81,11 +85,8 @@ pub enum LaunchError {
     Limits(#[source] io::Error),
     #[error("step 8, no_new_privs")]
     NoNewPrivs(#[source] io::Error),
-    #[cfg(target_os = "linux")]
     #[error("step 9, entering the Landlock domain")]
-    Landlock(#[source] landlock::RulesetError),
-    #[error("step 9, the kernel does not enforce the whole Landlock domain")]
-    NotFullyEnforced,
+    Landlock(#[source] io::Error),
     #[error("step 10, dropping capabilities")]
     Capabilities(#[source] io::Error),
     #[cfg(target_os = "linux")]
@@ -146,7 +147,7 @@ fn steps(plan: &Plan, command: &Command) -> Result<std::convert::Infallible, Lau
     let confined = Confined { plan, target: &target, filter: &filter };
     match &plan.room {
         Some(room) => Err(in_room(room, confined, ruleset)),
-        None => Err(confined.become_command(ruleset)),
+        None => Err(confined.become_command(&ruleset)),
     }
 }
 
@@ -162,7 +163,7 @@ struct Confined<'a> {
 #[cfg(target_os = "linux")]
 impl Confined<'_> {
     /// Steps 7 to 12.
-    fn become_command(self, ruleset: landlock::RulesetCreated) -> LaunchError {
+    fn become_command(self, ruleset: &Ruleset) -> LaunchError {
         use crate::linux::{caps, landlock, limits, sys};
         let restrict = || {
             limits::set(&self.plan.limits).map_err(|e| LaunchError::Limits(e.into()))?;
@@ -182,34 +183,34 @@ impl Confined<'_> {
 
 /// Steps 4 to 12 with a room around the command.
 #[cfg(target_os = "linux")]
-fn in_room(
-    room: &crate::room::Room,
-    confined: Confined<'_>,
-    ruleset: landlock::RulesetCreated,
-) -> LaunchError {
+fn in_room(room: &Room, confined: Confined<'_>, ruleset: Ruleset) -> LaunchError {
     use crate::linux::stdio::Inherited;
     use crate::linux::supervisor::{Keeper, attend};
     use crate::linux::{landlock, mounts::View, namespaces, sys};
 
+    // /proc shows the processes of whoever mounts it.
+    let of_processes = room.steps.iter().position(|step| *step == Step::Processes);
+    let (outside, inside) = room.steps.split_at(of_processes.unwrap_or(room.steps.len()));
     let prepare = || -> Result<_, LaunchError> {
         let cwd = rustix::process::getcwd(Vec::new())
             .map_err(|e| LaunchError::WorkingDirectory { path: ".".into(), source: e.into() })?;
         namespaces::leave_host(room)?;
         let inherited = Inherited::guard();
+        let mut view = View::new().map_err(|e| LaunchError::Root(e.into()))?;
+        outside.iter().try_for_each(|step| view.step(step))?;
+        view.enter().map_err(|e| LaunchError::Enter(e.into()))?;
         // Before anybody is there to look into this process.
         sys::undumpable().map_err(LaunchError::Namespaces)?;
         let mask = sys::hold_signals().map_err(LaunchError::Signals)?;
-        Ok((cwd, mask, inherited, Keeper::start()?))
+        Ok((cwd, mask, inherited, view, Keeper::start()?))
     };
-    let (cwd, mask, inherited, keeper) = match prepare() {
+    let (cwd, mask, inherited, mut view, keeper) = match prepare() {
         Ok(prepared) => prepared,
         Err(error) => return error,
     };
-    let view = |ruleset: &mut _| -> Result<(), LaunchError> {
-        let mut view = View::new().map_err(|e| LaunchError::Root(e.into()))?;
-        room.steps.iter().try_for_each(|step| view.step(step))?;
-        landlock::own_places(room, &view, ruleset)?;
-        view.enter().map_err(|e| LaunchError::Enter(e.into()))?;
+    let mut settle = || -> Result<(), LaunchError> {
+        inside.iter().try_for_each(|step| view.step(step))?;
+        landlock::own_places(room, &view, &ruleset)?;
         rustix::process::chdir(&cwd).map_err(|source| LaunchError::NotInRoom {
             path: PathBuf::from(std::ffi::OsStr::from_bytes(cwd.as_bytes())),
             source: source.into(),
@@ -217,11 +218,9 @@ fn in_room(
         sys::set_mask(&mask).map_err(LaunchError::Signals)
     };
     let mut failure = None;
-    let mut ruleset = Some(ruleset);
     let started = sys::run_until_exec(|| {
-        let Some(mut ruleset) = ruleset.take() else { return };
-        failure = Some(match view(&mut ruleset) {
-            Ok(()) => confined.become_command(ruleset),
+        failure = Some(match settle() {
+            Ok(()) => confined.become_command(&ruleset),
             Err(error) => error,
         });
     });

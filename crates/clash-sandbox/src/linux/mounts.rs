@@ -17,7 +17,7 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
     fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
-use rustix::process::{fchdir, pivot_root};
+use rustix::process::{chroot, fchdir};
 
 use super::sys::{self, ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY};
 use crate::launch::LaunchError;
@@ -31,8 +31,6 @@ const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// Where what covers other things is kept on the room's root.
 const COVERS: &str = ".covers";
-const OLD_ROOT: &str = ".covers/host";
-const NOTHING: &str = ".covers/nothing";
 
 /// A view under construction.
 #[derive(Debug)]
@@ -74,20 +72,16 @@ impl View {
         openat2(&self.root, relative(path), HOLD, Mode::empty(), NEVER_LINKS)
     }
 
-    /// Makes the view the root of every process of the room.
+    /// Makes the view our root, and that of every process we start.
     ///
-    /// The old root is not unmounted, for which the kernel would make us wait
-    /// longer than for all the mounts together, but put where nothing leads: on
-    /// a directory that something empty is then mounted on. Without the right to
-    /// unmount, which the command will not have, no path gets below that.
-    pub(crate) fn enter(self) -> Result<()> {
-        mkdirat(&self.root, OLD_ROOT, Mode::from_raw_mode(0o755))?;
-        mkdirat(&self.root, NOTHING, Mode::empty())?;
-        let nothing = clone(&self.root, NOTHING)?;
-        set(&nothing, Access { write: false, execute: false })?;
+    /// `pivot_root` would look at every process of the host for ones to take
+    /// along, and unmounting the old root would make us wait for the kernel, each
+    /// longer than all the mounts together. The old root stays below the new one,
+    /// where no path and no descriptor leads, and the command may neither unmount
+    /// nor change its root.
+    pub(crate) fn enter(&self) -> Result<()> {
         fchdir(&self.root)?;
-        pivot_root(".", OLD_ROOT)?;
-        attach(&nothing, CWD, Path::new("/").join(OLD_ROOT).as_path())
+        chroot(".")
     }
 
     fn directory(&self, at: &Path, mode: u32) -> Result<()> {
