@@ -23,6 +23,7 @@
 //! gain rights.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use clash_policy::Caps;
@@ -131,7 +132,9 @@ pub(crate) fn ruleset(plan: &Plan) -> Result<Ruleset, LaunchError> {
     // A network of the room's own has nothing in it to keep anybody from.
     let closed = plan.net == Network::Deny && !plan.room.as_ref().is_some_and(|r| r.own_network);
     let ruleset = Ruleset::new(plan.landlock_abi, closed)?;
-    let is_device = |path: &Path| path.starts_with("/dev");
+    let is_device = |path: &Path| {
+        matches!(path.as_os_str().as_bytes().strip_prefix(b"/dev"), Some([] | [b'/', ..]))
+    };
     for Grant { path, caps, .. } in &plan.grants {
         let fd = open(path)?;
         let mode = fstat(&fd).map_err(|source| failed(path, source))?.st_mode;

@@ -215,8 +215,7 @@ fn ignore_existing(made: Result<()>) -> Result<()> {
 }
 
 fn make_file(dir: impl AsFd, at: impl rustix::path::Arg) -> Result<()> {
-    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    openat(dir, at, flags, Mode::from_raw_mode(0o644)).map(drop)
+    ignore_existing(mknodat(dir, at, FileType::RegularFile, Mode::from_raw_mode(0o644), 0))
 }
 
 fn filesystem(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Result<OwnedFd> {

@@ -106,12 +106,26 @@ impl Sources<'_> {
             }
         }
         for caged in &self.request.cage.paths {
-            add(caged, look_at_link(caged), false);
+            add(caged, self.look_at_link(caged), false);
         }
         for path in self.protected {
-            add(path, look_at_link(path), false);
+            add(path, self.look_at_link(path), false);
         }
         marks
+    }
+
+    /// A link cannot be mounted on; whatever it leads to has a path of its own.
+    fn look_at_link(&self, path: &Path) -> Found {
+        // Most of what is caged or protected lies in few directories, and most of
+        // those are not there.
+        if !path.parent().is_some_and(|dir| self.request.disk.has(dir)) {
+            return Found::Missing;
+        }
+        match fs::symlink_metadata(path) {
+            Ok(meta) if meta.is_dir() => Found::Directory,
+            Ok(meta) if meta.is_file() => Found::Other,
+            _ => Found::Missing,
+        }
     }
 
     /// What the sandbox may do at a path.
@@ -206,15 +220,6 @@ fn look(path: &Path) -> Found {
         Ok(meta) if meta.is_dir() => Found::Directory,
         Ok(_) => Found::Other,
         Err(_) => Found::Missing,
-    }
-}
-
-/// A link cannot be mounted on; whatever it leads to has a path of its own.
-fn look_at_link(path: &Path) -> Found {
-    match fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_dir() => Found::Directory,
-        Ok(meta) if meta.is_file() => Found::Other,
-        _ => Found::Missing,
     }
 }
 
