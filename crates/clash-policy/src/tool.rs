@@ -16,6 +16,9 @@ const TOOLS: &[(&str, Kind, &[&str])] = &[
             "run_command",
             "run_terminal_cmd",
             "Monitor",
+            "monitor",
+            "bash",
+            "Execute",
         ],
     ),
     (
@@ -23,8 +26,12 @@ const TOOLS: &[(&str, Kind, &[&str])] = &[
         Kind::File,
         &["read", "read_file", "fs_read", "view", "NotebookRead", "read_many_files", "view_image"],
     ),
-    ("Write", Kind::File, &["write", "write_file", "fs_write", "create", "create_file"]),
-    ("Edit", Kind::File, &["edit", "replace", "str_replace", "edit_file", "apply_patch", "patch"]),
+    ("Write", Kind::File, &["write", "write_file", "fs_write", "create", "create_file", "Create"]),
+    (
+        "Edit",
+        Kind::File,
+        &["edit", "replace", "str_replace", "edit_file", "apply_patch", "patch", "ApplyPatch"],
+    ),
     ("MultiEdit", Kind::File, &["multiedit", "multi_edit"]),
     ("NotebookEdit", Kind::File, &["notebook_edit"]),
     ("Glob", Kind::File, &["glob", "find_files", "list_files"]),
@@ -34,7 +41,7 @@ const TOOLS: &[(&str, Kind, &[&str])] = &[
         &["grep", "grep_search", "search_file_content", "search_files", "ripgrep"],
     ),
     ("LS", Kind::File, &["ls", "list", "list_directory", "list_dir"]),
-    ("WebFetch", Kind::Host, &["web_fetch", "webfetch", "fetch", "fetch_url"]),
+    ("WebFetch", Kind::Host, &["web_fetch", "webfetch", "fetch", "fetch_url", "FetchUrl"]),
     ("WebSearch", Kind::Host, &["web_search", "websearch", "google_web_search"]),
 ];
 

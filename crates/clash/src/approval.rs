@@ -30,6 +30,8 @@ pub(crate) struct Approval {
     pub(crate) call: String,
     /// Whether the user was asked, and so may have said no.
     pub(crate) asked: bool,
+    /// The permission mode the decision was made in.
+    pub(crate) mode: String,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -66,9 +68,8 @@ impl Approval {
 
     /// Takes the slip with this name, if it is about this script.
     pub(crate) fn take(session: &Session, name: &str, script: &str) -> Result<Self, ApprovalError> {
-        let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_hexdigit());
         let unknown = || ApprovalError::Unknown(name.chars().take(40).collect());
-        if !plain {
+        if !is_name(name) {
             return Err(unknown());
         }
         let path = session.dir.join(DIR).join(name);
@@ -92,6 +93,17 @@ impl Approval {
             }
         }
         Ok(None)
+    }
+
+    /// The slip of this name, if it lies there for this script; it stays.
+    pub(crate) fn look(session: &Session, name: &str, script: &str) -> Option<Self> {
+        let slip = is_name(name).then(|| read(&session.dir.join(DIR).join(name))).flatten();
+        slip.filter(|approval| approval.script == script)
+    }
+
+    /// Whether the slip with this name still lies there; removes it.
+    pub(crate) fn is_left(session: &Session, name: &str) -> bool {
+        is_name(name) && fs::remove_file(session.dir.join(DIR).join(name)).is_ok()
     }
 
     /// Removes the slip of a finished tool call. `true`: it still lay there, so
@@ -121,6 +133,11 @@ impl Approval {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// What [`Approval::leave`] gives out, and nothing that leads elsewhere.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 fn slips(session: &Session) -> Result<Vec<PathBuf>, ApprovalError> {
@@ -154,8 +171,12 @@ mod tests {
     fn session() -> (tempfile::TempDir, Session) {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join(DIR)).unwrap();
-        let session =
-            Session { id: "s".into(), dir: dir.path().into(), project: dir.path().into() };
+        let session = Session {
+            id: "s".into(),
+            dir: dir.path().into(),
+            project: dir.path().into(),
+            agent: "a".into(),
+        };
         (dir, session)
     }
 
@@ -165,6 +186,7 @@ mod tests {
             sandbox: "project".into(),
             call: "call-1".into(),
             asked: true,
+            mode: String::new(),
         }
     }
 

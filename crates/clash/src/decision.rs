@@ -66,7 +66,7 @@ pub(crate) fn decide_by(
 }
 
 /// The system baseline as the kernel grants it.
-fn readable_in_a_room() -> Vec<(&'static str, Caps)> {
+pub(crate) fn readable_in_a_room() -> Vec<(&'static str, Caps)> {
     clash_sandbox::baseline::ENTRIES.iter().map(|entry| (entry.path, entry.caps)).collect()
 }
 

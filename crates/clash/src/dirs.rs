@@ -9,7 +9,7 @@ use clash_policy::path::{Links, PLACES, Places};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host::Host;
 
-use crate::env;
+use crate::{agents, env};
 
 /// clash's own places and the user's.
 #[derive(Clone, Debug)]
@@ -114,23 +114,7 @@ impl Dirs {
         let mut paths = vec![self.state.clone(), self.cache.clone(), "/etc/clash".into()];
         paths.extend(self.user_policies.iter().filter_map(|p| p.parent()).map(Path::to_path_buf));
         paths.push(project.join(".clash"));
-        let claude = [
-            "settings.json",
-            "settings.local.json",
-            "hooks",
-            "skills",
-            "commands",
-            "agents",
-            "plugins",
-        ];
-        for base in claude_dirs(project).into_iter().chain([self.claude.clone()]) {
-            paths.extend(claude.iter().map(|name| base.join(name)));
-        }
-        paths.extend([
-            self.home.join(".claude.json"),
-            self.claude.join(".claude.json"),
-            project.join(".mcp.json"),
-        ]);
+        paths.extend(agents::steering_paths(self, project));
         paths.iter().map(|path| disk.real(path)).collect()
     }
 }

@@ -30,6 +30,22 @@ pub(crate) const CLAUDE_ENV_FILE: &str = "CLAUDE_ENV_FILE";
 /// The launcher Claude Code puts in front of its shell.
 pub(crate) const CLAUDE_CODE_SHELL_PREFIX: &str = "CLAUDE_CODE_SHELL_PREFIX";
 
+/// Where Codex keeps its settings; default `~/.codex`.
+pub(crate) const CODEX_HOME: &str = "CODEX_HOME";
+/// Whose `.gemini` Gemini CLI reads instead of the home's.
+pub(crate) const GEMINI_CLI_HOME: &str = "GEMINI_CLI_HOME";
+/// Set by Gemini CLI for hooks: the project of the session.
+pub(crate) const GEMINI_PROJECT_DIR: &str = "GEMINI_PROJECT_DIR";
+
+/// Where Qwen Code keeps its settings; default `~/.qwen`.
+pub(crate) const QWEN_HOME: &str = "QWEN_HOME";
+/// Set by Qwen Code for hooks: the project of the session.
+pub(crate) const QWEN_PROJECT_DIR: &str = "QWEN_PROJECT_DIR";
+/// Whose `.factory` Droid reads instead of the home's.
+pub(crate) const FACTORY_HOME_OVERRIDE: &str = "FACTORY_HOME_OVERRIDE";
+/// Set by Droid for hooks: the project of the session.
+pub(crate) const FACTORY_PROJECT_DIR: &str = "FACTORY_PROJECT_DIR";
+
 /// The client's own program, which its shell functions `grep`, `rg` and `find` run.
 pub(crate) const CLAUDE_CODE_EXECPATH: &str = "CLAUDE_CODE_EXECPATH";
 /// Set by Claude Code: ends in `_agent` for commands of the agent, in `_harness`

@@ -14,13 +14,14 @@ use clash_sandbox::disk::Disk;
 use clash_sandbox::launch::{self, LaunchError};
 use clash_sandbox::plan::{Cage, Grant, Refusal, Request, Why, plan};
 
+use crate::agents;
 use crate::agents::claude::{self, shell_prefix};
 use crate::approval::{Approval, ApprovalError};
 use crate::decision::{self, DecisionError, Scene};
 use crate::dirs::{Dirs, NoHome, project_of};
-use crate::hook::shell_quoted;
 use crate::policy::{Policy, PolicyError};
 use crate::session::{Session, SessionError};
+use crate::shell_quoted::shell_quoted;
 use crate::trace::{self, Record, TraceError};
 use crate::{env, exit, say};
 
@@ -174,17 +175,17 @@ fn exec(args: &[OsString]) -> Result<Never, ExecError> {
         _ => return Err(ExecError::Usage),
     };
     let [program, arguments @ ..] = command else { return Err(ExecError::Usage) };
-    let room = Room::here()?;
     match approval {
         Some(id) => {
             let script =
                 program.to_str().filter(|_| arguments.is_empty()).ok_or(ExecError::Usage)?;
-            room.approved_script(id, script)
+            approved_script(id, script)
         }
         None => {
+            let room = Room::here()?;
             let words: Vec<String> =
                 command.iter().map(|word| shell_quoted(&word.to_string_lossy())).collect();
-            let decision = room.decide(&words.join(" "))?;
+            let decision = room.decide(&words.join(" "), "")?;
             let sandbox = room.settle(&words.join(" "), decision, None)?;
             room.launch(&words.join(" "), &sandbox, &[], program, arguments)
         }
@@ -212,11 +213,12 @@ fn shell(args: &[OsString]) -> Result<Never, ExecError> {
     };
     let call = if by_agent { parsed().filter(|call| is_in_place(call, &room.dirs)) } else { None };
     let script = call.as_ref().map_or(string, |call| call.script.as_str());
-    let mut decision = room.decide(script)?;
     let approval = match &room.session {
         Some(session) => Approval::take_any(session, script)?,
         None => None,
     };
+    let mode = approval.as_ref().map_or("", |approval| approval.mode.as_str());
+    let mut decision = room.decide(script, mode)?;
     if !by_agent && decision.effect == Effect::Ask {
         // A hook or a server from the settings: the user who wrote them there
         // has answered, and it still runs in the sandbox.
@@ -291,11 +293,31 @@ struct Room {
     project: PathBuf,
 }
 
+/// The script a hook put behind `clash exec --approval SESSION.SLIP`.
+fn approved_script(id: &str, script: &str) -> Result<Never, ExecError> {
+    let unknown = || ApprovalError::Unknown(id.chars().take(60).collect());
+    let (session, slip) = id.split_once('.').ok_or_else(unknown)?;
+    let room = Room::of(Some(session))?;
+    let session = room.session.as_ref().ok_or_else(unknown)?;
+    // Where the client says whose a command is, that must agree.
+    let told = agents::named(&session.agent).and_then(|agent| agent.abilities.session);
+    if told.is_some_and(|variable| env::text(variable).as_deref() != Some(&session.id)) {
+        return Err(unknown().into());
+    }
+    let approval = Approval::take(session, slip, script)?;
+    let decision = room.decide(script, &approval.mode)?;
+    let sandbox = room.settle(script, decision, Some(approval))?;
+    room.launch(script, &sandbox, &[], &shell_program(), &["-c".into(), script.into()])
+}
+
 impl Room {
     fn here() -> Result<Self, ExecError> {
+        Self::of(env::text(env::CLAUDE_CODE_SESSION_ID).as_deref())
+    }
+
+    fn of(session: Option<&str>) -> Result<Self, ExecError> {
         let dirs = Dirs::from_env()?;
-        let session =
-            env::text(env::CLAUDE_CODE_SESSION_ID).and_then(|id| Session::open(&dirs, &id).ok());
+        let session = session.and_then(|id| Session::open(&dirs, id).ok());
         let project = match &session {
             Some(session) => session.project.clone(),
             None => {
@@ -323,25 +345,14 @@ impl Room {
         texts.map(|text| text.trim().to_owned()).collect::<Vec<_>>().join("\n")
     }
 
-    fn decide(&self, script: &str) -> Result<Decision, ExecError> {
-        let agent = if self.session.is_some() { "claude" } else { "terminal" };
-        let action = Action::script(agent, "", script);
+    fn decide(&self, script: &str, mode: &str) -> Result<Decision, ExecError> {
+        let agent = self.session.as_ref().map_or("terminal", |session| session.agent.as_str());
+        let action = Action::script(agent, mode, script);
         let session = self.session.as_ref().map(|session| session.dir.as_path());
         // Without a working directory no relative name is resolved.
         let cwd = std::env::current_dir().unwrap_or_default();
         let scene = Scene { project: &self.project, session, cwd: &cwd };
         Ok(decision::decide(&self.dirs, scene, &action)?)
-    }
-
-    /// The script a hook put behind `clash exec --approval ID`.
-    fn approved_script(&self, id: &str, script: &str) -> Result<Never, ExecError> {
-        let session = self.session.as_ref();
-        let session =
-            session.ok_or_else(|| ApprovalError::Unknown(id.chars().take(40).collect()))?;
-        let approval = Approval::take(session, id, script)?;
-        let decision = self.decide(script)?;
-        let sandbox = self.settle(script, decision, Some(approval))?;
-        self.launch(script, &sandbox, &[], &shell_program(), &["-c".into(), script.into()])
     }
 
     /// The sandbox of a decision that lets the command run.

@@ -13,21 +13,28 @@ use clash_policy::decide::{Cause, Decision};
 use clash_policy::{Action, Effect, Input};
 use serde_json::Value;
 
-use crate::agents::claude::{self, Answer, Event, Message, MessageError};
+use crate::agents::{
+    self, Agent, Answer, Asks, Confines, Event, Message, MessageError, Reply, claude,
+};
 use crate::approval::{Approval, ApprovalError};
 use crate::decision::{self, DecisionError, Scene};
 use crate::dirs::{Dirs, NoHome};
 use crate::policy::Policy;
 use crate::session::{Session, SessionError};
+use crate::shell_quoted::shell_quoted;
 use crate::trace::{self, Record, TraceError};
-use crate::{env, exit, say, watch};
+use crate::{env, exit, say, tell, watch};
 
 /// No agent sends more; what does is not looked at.
 const MAX_INPUT: u64 = 1 << 20;
 
+/// The kernel takes no longer word than 128 KiB, and the launcher's line has
+/// quotes around it.
+const MAX_SCRIPT: usize = 100 << 10;
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HookError {
-    #[error("usage: clash hook AGENT; the only agent known is claude")]
+    #[error("usage: clash hook AGENT; known are {}", known())]
     Usage,
     #[error("cannot read the message: {0}")]
     Read(std::io::Error),
@@ -49,26 +56,39 @@ pub(crate) enum HookError {
     Trace(#[from] TraceError),
     #[error("nothing can be confined in this project: {0}")]
     HostileSettings(String),
+    #[error("the command is longer than 100 KiB: write it into a file and run that")]
+    TooLong,
+    #[error("the command calls clash itself: give the plain command, clash puts it in its sandbox")]
+    CallsLauncher,
     #[error("cannot find out where clash itself is: {0}")]
     OwnPath(std::io::Error),
 }
 
+fn known() -> String {
+    let names: Vec<&str> = agents::AGENTS.iter().map(|agent| agent.name).collect();
+    names.join(", ")
+}
+
 /// Answers one hook call; the value is the exit status.
 pub(crate) fn main(args: &[OsString]) -> u8 {
-    let (event, result) = match receive(args) {
-        Ok((event, message)) => (event, handle(event, &message)),
-        Err(error) => return blocked(&error),
+    let (agent, event, result) = match receive(args) {
+        Ok((agent, event, message)) => (agent, event, handle(agent, event, &message)),
+        Err(error) => return blocked(&format!("clash: blocked: {error}")),
     };
     let answer = result.unwrap_or_else(|error| Answer::Deny { reason: format!("clash: {error}") });
-    let Some(reply) = claude::reply(event, answer) else { return exit::OK };
-    match send(&reply) {
-        Ok(()) => exit::OK,
-        Err(_) => exit::BLOCKED,
+    match (agent.reply)(event, answer) {
+        Reply { blocks: Some(reason), .. } => blocked(&reason),
+        Reply { document: Some(document), .. } => match send(&document) {
+            Ok(()) => exit::OK,
+            Err(_) => exit::BLOCKED,
+        },
+        Reply { document: None, blocks: None } => exit::OK,
     }
 }
 
-fn blocked(error: &HookError) -> u8 {
-    let _ = writeln!(std::io::stderr(), "clash: blocked: {error}");
+/// Without a text some clients do not take the status for a refusal.
+fn blocked(reason: &str) -> u8 {
+    let _ = writeln!(std::io::stderr(), "{reason}");
     exit::BLOCKED
 }
 
@@ -80,269 +100,405 @@ fn send(reply: &Value) -> std::io::Result<()> {
     stdout.flush()
 }
 
-/// The message and its event. A further argument (the event) is accepted for
-/// those who write it into their settings; the message is what counts.
-fn receive(args: &[OsString]) -> Result<(Event, Message), HookError> {
-    let agent = args.first().and_then(|agent| agent.to_str());
-    if agent != Some("claude") || args.len() > 2 {
-        return Err(HookError::Usage);
-    }
+/// The agent, its message and what it is about. A further argument (the event)
+/// is accepted for those who write it into their settings; the message is what
+/// counts.
+fn receive(args: &[OsString]) -> Result<(&'static Agent, Event, Message), HookError> {
+    let agent = args.first().and_then(|name| name.to_str()).and_then(agents::named);
+    let agent = agent.filter(|_| args.len() <= 2).ok_or(HookError::Usage)?;
     let mut input = Vec::new();
     std::io::stdin().take(MAX_INPUT + 1).read_to_end(&mut input).map_err(HookError::Read)?;
     if input.len() as u64 > MAX_INPUT {
         return Err(HookError::TooLarge);
     }
-    Ok(claude::parse(&input)?)
+    let (event, message) = (agent.parse)(&input)?;
+    Ok((agent, event, message))
 }
 
-fn handle(event: Event, message: &Message) -> Result<Answer, HookError> {
+fn handle(agent: &'static Agent, event: Event, message: &Message) -> Result<Answer, HookError> {
     let dirs = Dirs::from_env()?;
-    let session = Session::enter(&dirs, &message.session_id, &project(message)?)?;
+    let session = Session::enter(&dirs, &message.session, agent.name, &project(agent, message)?)?;
+    let call = Call { agent, dirs: &dirs, session: &session, message };
     match event {
-        Event::PreToolUse => before_tool(&dirs, &session, message).or_else(|error| {
+        Event::BeforeTool => call.before().or_else(|error| {
             // On record like any other denial, unless that is what failed.
-            let what = message.tool_input.get("command").and_then(Value::as_str);
             let record = Record {
-                what: Some(what.unwrap_or(&message.tool_name).to_owned()),
+                what: Some(message.command().unwrap_or(&message.tool).to_owned()),
                 effect: Some(Effect::Deny.to_string()),
                 reason: Some(error.to_string()),
-                ..about(&session, message, trace::Event::Decision)
+                ..call.about(trace::Event::Decision)
             };
             record.append(&session)?;
             Err(error)
         }),
-        Event::PermissionRequest => on_question(&dirs, &session, message),
-        Event::PostToolUse | Event::PostToolUseFailure => {
-            after_tool(event, &dirs, &session, message)
-        }
-        Event::SessionStart => at_start(&dirs, &session),
+        Event::Question => call.question(),
+        Event::AfterTool | Event::AfterFailure => call.after(event),
+        Event::SessionStart => call.start(),
         Event::SessionEnd => {
             Approval::discard_all(&session);
             Record::new(&session, trace::Event::SessionEnd).append(&session)?;
             Ok(Answer::Silent)
         }
-        Event::ConfigChange => Ok(on_config_change(&dirs, message)),
+        Event::SettingsChange => Ok(on_settings_change(&dirs, message)),
     }
 }
 
 /// Only asked when the session is new: afterwards its record counts.
-fn project(message: &Message) -> Result<PathBuf, MessageError> {
+fn project(agent: &Agent, message: &Message) -> Result<PathBuf, MessageError> {
     let here = || Some(PathBuf::from(&message.cwd)).filter(|cwd| cwd.is_absolute());
-    env::path(env::CLAUDE_PROJECT_DIR).or_else(here).ok_or(MessageError::Missing("cwd"))
+    let told = agent.abilities.project.and_then(env::path);
+    told.or_else(here).ok_or(MessageError::Missing("cwd"))
 }
 
-fn decided(
-    dirs: &Dirs,
-    session: &Session,
-    message: &Message,
-) -> Result<(Action, Decision), HookError> {
-    let action = claude::action(message, &dirs.home)?;
-    let (project, session) = (session.project.as_path(), Some(session.dir.as_path()));
-    let scene = Scene { project, session, cwd: Path::new(&message.cwd) };
-    let decision = decision::decide(dirs, scene, &action)?;
-    Ok((action, decision))
+/// One call of a hook and what it is about.
+struct Call<'a> {
+    agent: &'static Agent,
+    dirs: &'a Dirs,
+    session: &'a Session,
+    message: &'a Message,
 }
 
-fn before_tool(dirs: &Dirs, session: &Session, message: &Message) -> Result<Answer, HookError> {
-    if claude::is_prompt(&message.tool_name) {
-        return Ok(Answer::Silent);
+impl Call<'_> {
+    fn decide(&self, action: &Action) -> Result<Decision, HookError> {
+        let scene = Scene {
+            project: &self.session.project,
+            session: Some(&self.session.dir),
+            cwd: Path::new(&self.message.cwd),
+        };
+        Ok(decision::decide(self.dirs, scene, action)?)
     }
-    // Not only for commands: a skill may start some of its own.
-    if let Some(problem) = claude::hostile_settings(dirs, &session.project) {
-        return Err(HookError::HostileSettings(problem));
-    }
-    let (action, decision) = decided(dirs, session, message)?;
-    if !matches!(action.input, Input::Script(_)) {
-        // A tool may run commands no hook sees; a question that was answered
-        // no must not turn into a yes there.
-        Approval::discard_asked(session);
-    }
-    let mut reason = say::reason(&decision);
-    if let Some(way_on) = say::way_on(&decision, dirs) {
-        reason = format!("{reason}; {way_on}");
-    }
-    record(session, message, &action, &decision, &reason).append(session)?;
-    let reason = format!("clash: {reason}");
-    let updated_input = match (&action.input, decision.effect) {
-        (_, Effect::Deny) => return Ok(Answer::Deny { reason }),
-        (Input::Script(script), _) => prepare_launch(dirs, session, message, script, &decision)?,
-        _ => None,
-    };
-    Ok(match decision.effect {
-        Effect::Allow => Answer::Allow { reason, updated_input },
-        Effect::Ask | Effect::Deny => Answer::Ask { reason, updated_input },
-    })
-}
 
-/// Leaves the approval for the launcher, and puts the launcher in front of the
-/// command where the client's own shell prefix does not.
-fn prepare_launch(
-    dirs: &Dirs,
-    session: &Session,
-    message: &Message,
-    script: &str,
-    decision: &Decision,
-) -> Result<Option<serde_json::Map<String, Value>>, HookError> {
-    let sandbox = decision.sandbox.as_ref().map(|s| s.name.clone()).unwrap_or_default();
-    let approval = Approval {
-        script: script.to_owned(),
-        sandbox,
-        call: message.tool_use_id.clone(),
-        asked: decision.effect == Effect::Ask,
-    };
-    let name = approval.leave(session)?;
-    if env::path(env::CLAUDE_CODE_SHELL_PREFIX)
-        .is_some_and(|prefix| prefix == dirs.shell_launcher())
-    {
-        return Ok(None);
-    }
-    let own = std::env::current_exe().map_err(HookError::OwnPath)?;
-    let own = shell_quoted(&own.to_string_lossy());
-    let command = format!("{own} exec --approval {name} -- {}", shell_quoted(script));
-    let mut input = message.tool_input.clone();
-    input.insert("command".to_owned(), Value::String(command));
-    Ok(Some(input))
-}
-
-pub(crate) fn shell_quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-/// The client is about to ask the user itself: decided rules answer for them.
-fn on_question(dirs: &Dirs, session: &Session, message: &Message) -> Result<Answer, HookError> {
-    if claude::is_prompt(&message.tool_name) {
-        return Ok(Answer::Silent);
-    }
-    let (action, decision) = decided(dirs, session, message)?;
-    let reason = say::reason(&decision);
-    record(session, message, &action, &decision, &reason).append(session)?;
-    Ok(match decision.effect {
-        Effect::Deny => Answer::Deny { reason: format!("clash: {reason}") },
-        // An allow was said before this question; the client asks for a
-        // reason of its own, which is the user's to answer.
-        Effect::Allow | Effect::Ask => Answer::Silent,
-    })
-}
-
-fn record(
-    session: &Session,
-    message: &Message,
-    action: &Action,
-    decision: &Decision,
-    reason: &str,
-) -> Record {
-    let what = match &action.input {
-        Input::Script(script) => script.clone(),
-        Input::Files(files) => {
-            let paths = files.iter().map(|file| file.path.display().to_string());
-            paths.collect::<Vec<_>>().join(", ")
+    fn before(&self) -> Result<Answer, HookError> {
+        let Some(action) = self.agent.action(self.message, &self.dirs.home)? else {
+            return Ok(Answer::Silent);
+        };
+        // Not only for commands: a skill may start some of its own.
+        if let Some(problem) = (self.agent.hostile)(self.dirs, &self.session.project) {
+            return Err(HookError::HostileSettings(problem));
         }
-        Input::Hosts(hosts) if !hosts.is_empty() => {
-            let hosts = hosts.iter().map(|host| host.host.as_str());
-            hosts.collect::<Vec<_>>().join(", ")
+        if let Input::Script(script) = &action.input {
+            if let Some(answer) = self.as_instructed(script)? {
+                return Ok(answer);
+            }
+            if calls_launcher(script) {
+                return Err(HookError::CallsLauncher);
+            }
+        } else {
+            // A tool may run commands no hook sees; a question that was answered
+            // no must not turn into a yes there.
+            Approval::discard_asked(self.session);
         }
-        Input::Hosts(_) | Input::Fields(_) => action.tool.clone(),
-    };
-    let rule = match decision.decisive().map(|part| &part.cause) {
-        Some(Cause::Rule { span, .. } | Cause::Default { span, .. }) => Some(span.to_string()),
-        _ => None,
-    };
-    Record {
-        what: Some(what),
-        effect: Some(decision.effect.to_string()),
-        sandbox: decision.sandbox.as_ref().map(|sandbox| sandbox.name.clone()),
-        rule,
-        reason: Some(reason.to_owned()),
-        ..about(session, message, trace::Event::Decision)
+        let decision = self.decide(&action)?;
+        let mut reason = say::reason(&decision);
+        if let Some(way_on) = say::way_on(&decision, self.dirs) {
+            reason = format!("{reason}; {way_on}");
+        }
+        let asks = self.can_ask();
+        if decision.effect == Effect::Ask && !asks {
+            reason = format!(
+                "{reason}; {} cannot ask here, so it is not done: tell the user and stop",
+                self.agent.title
+            );
+        }
+        self.record(&action, &decision, &reason).append(self.session)?;
+        let reason = format!("clash: {reason}");
+        let updated_input = match (&action.input, decision.effect) {
+            (_, Effect::Deny) => return Ok(Answer::Deny { reason }),
+            (_, Effect::Ask) if !asks => return Ok(Answer::Deny { reason }),
+            (Input::Script(script), _) => match self.launch(script, &decision)? {
+                Launch::Itself => None,
+                Launch::Rewritten(input) => Some(input),
+                Launch::Instructed(line) => {
+                    return Ok(Answer::Deny {
+                        reason: format!(
+                            "clash: run it in its sandbox, with exactly this command: {line}"
+                        ),
+                    });
+                }
+            },
+            _ => None,
+        };
+        Ok(match decision.effect {
+            Effect::Allow => Answer::Allow { reason, updated_input },
+            Effect::Ask | Effect::Deny => Answer::Ask { reason, updated_input },
+        })
+    }
+
+    fn can_ask(&self) -> bool {
+        match self.agent.abilities.asks {
+            Asks::Yes => true,
+            Asks::Attended => agents::attended::is_attended(self.agent.abilities.program),
+            Asks::No => false,
+        }
+    }
+
+    /// Leaves the approval for the launcher, and finds out how it gets in front
+    /// of the command.
+    fn launch(&self, script: &str, decision: &Decision) -> Result<Launch, HookError> {
+        if script.len() > MAX_SCRIPT {
+            return Err(HookError::TooLong);
+        }
+        let sandbox = decision.sandbox.as_ref().map(|s| s.name.clone()).unwrap_or_default();
+        let approval = Approval {
+            script: script.to_owned(),
+            sandbox,
+            call: self.message.call.clone(),
+            asked: decision.effect == Effect::Ask,
+            mode: self.message.mode.clone(),
+        };
+        let slip = approval.leave(self.session)?;
+        let has_prefix = env::path(env::CLAUDE_CODE_SHELL_PREFIX)
+            .is_some_and(|prefix| prefix == self.dirs.shell_launcher());
+        let confines = self.agent.abilities.confines;
+        if confines == Confines::ShellPrefix && has_prefix {
+            return Ok(Launch::Itself);
+        }
+        let own = std::env::current_exe().map_err(HookError::OwnPath)?;
+        let line = Wrapped { session: &self.session.id, slip: &slip }.line(&own, script);
+        if confines == Confines::Instruct {
+            return Ok(Launch::Instructed(line));
+        }
+        Ok((self.agent.rewrite)(self.message, &line)
+            .map_or_else(|| Launch::Instructed(line), Launch::Rewritten))
+    }
+
+    /// The line clash told the model to run, with its approval still lying
+    /// there: the launcher decides the rest.
+    fn as_instructed(&self, script: &str) -> Result<Option<Answer>, HookError> {
+        if self.agent.abilities.confines != Confines::Instruct {
+            return Ok(None);
+        }
+        let own = std::env::current_exe().map_err(HookError::OwnPath)?;
+        let Some((wrapped, inner)) = Wrapped::read(script, &own) else { return Ok(None) };
+        if wrapped.session != self.session.id {
+            return Ok(None);
+        }
+        let Some(slip) = Approval::look(self.session, wrapped.slip, &inner) else {
+            return Ok(None);
+        };
+        Ok(Some(if slip.asked {
+            let reason = format!(
+                "clash: `{}` needs your approval, to run in sandbox {}",
+                say::brief(&inner),
+                slip.sandbox
+            );
+            Answer::Ask { reason, updated_input: None }
+        } else {
+            let reason = format!("clash: it runs in sandbox {}", slip.sandbox);
+            Answer::Allow { reason, updated_input: None }
+        }))
+    }
+
+    /// The client is about to ask the user itself: decided rules answer for them.
+    fn question(&self) -> Result<Answer, HookError> {
+        let Some(action) = self.agent.action(self.message, &self.dirs.home)? else {
+            return Ok(Answer::Silent);
+        };
+        // What is asked about may be what the hook made of the command.
+        if let (Input::Script(script), Ok(own)) = (&action.input, std::env::current_exe())
+            && Wrapped::read(script, &own).is_some()
+        {
+            return Ok(Answer::Silent);
+        }
+        let decision = self.decide(&action)?;
+        let reason = say::reason(&decision);
+        self.record(&action, &decision, &reason).append(self.session)?;
+        Ok(match decision.effect {
+            Effect::Deny => Answer::Deny { reason: format!("clash: {reason}") },
+            // An allow was said before this question; the client asks for a
+            // reason of its own, which is the user's to answer.
+            Effect::Allow | Effect::Ask => Answer::Silent,
+        })
+    }
+
+    fn record(&self, action: &Action, decision: &Decision, reason: &str) -> Record {
+        let what = match &action.input {
+            Input::Script(script) => script.clone(),
+            Input::Files(files) => {
+                let paths = files.iter().map(|file| file.path.display().to_string());
+                paths.collect::<Vec<_>>().join(", ")
+            }
+            Input::Hosts(hosts) if !hosts.is_empty() => {
+                let hosts = hosts.iter().map(|host| host.host.as_str());
+                hosts.collect::<Vec<_>>().join(", ")
+            }
+            Input::Hosts(_) | Input::Fields(_) => action.tool.clone(),
+        };
+        let rule = match decision.decisive().map(|part| &part.cause) {
+            Some(Cause::Rule { span, .. } | Cause::Default { span, .. }) => Some(span.to_string()),
+            _ => None,
+        };
+        Record {
+            what: Some(what),
+            effect: Some(decision.effect.to_string()),
+            sandbox: decision.sandbox.as_ref().map(|sandbox| sandbox.name.clone()),
+            rule,
+            reason: Some(reason.to_owned()),
+            ..self.about(trace::Event::Decision)
+        }
+    }
+
+    /// A record that says which call of which tool it is about.
+    fn about(&self, event: trace::Event) -> Record {
+        let said = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+        Record {
+            agent: Some(self.agent.name.to_owned()),
+            call: said(&self.message.call),
+            tool: said(&self.message.tool),
+            ..Record::new(self.session, event)
+        }
+    }
+
+    /// Records how the tool call ended, and checks that a command that was let
+    /// through really went through the launcher.
+    fn after(&self, event: Event) -> Result<Answer, HookError> {
+        let record = Record {
+            ok: Some(event == Event::AfterTool),
+            reason: self.message.error.clone(),
+            duration_ms: self.message.duration_ms,
+            ..self.about(trace::Event::Exit)
+        };
+        record.append(self.session)?;
+        let action = self.agent.action(self.message, &self.dirs.home);
+        let Ok(Some(Action { input: Input::Script(script), .. })) = action else {
+            return Ok(Answer::Silent);
+        };
+        let Some(text) = self.alarm(&script)? else {
+            return Ok(self.blocked(&script).map_or(Answer::Silent, Answer::Context));
+        };
+        let alarm = Record { reason: Some(text.clone()), ..self.about(trace::Event::Alarm) };
+        alarm.append(self.session)?;
+        Ok(Answer::Note(text))
+    }
+
+    /// What the sandbox kept from a command, for the model. It is only a help:
+    /// whatever goes wrong here leaves it unsaid.
+    fn blocked(&self, ran: &str) -> Option<String> {
+        let failed = self.message.error.as_deref().unwrap_or_default();
+        let output = format!("{}\n{failed}", self.message.output);
+        if !tell::is_suspicious(&output) {
+            return None;
+        }
+        let own = std::env::current_exe().ok()?;
+        let inner = Wrapped::read(ran, &own).map(|(_, inner)| inner);
+        let action =
+            Action::script(self.agent.name, &self.message.mode, inner.as_deref().unwrap_or(ran));
+        let sandbox = self.decide(&action).ok()?.sandbox?;
+        let (project, cwd) = (&self.session.project, Path::new(&self.message.cwd));
+        let place = tell::Place { dirs: self.dirs, project, cwd, sandbox: &sandbox };
+        let policy = Policy::load(self.dirs, project, Some(&self.session.dir)).ok()?;
+        let on = policy.ir().layers().find_map(|layer| layer.ok()?.on_sandbox_violation().ok()?);
+        tell::after_command(&place, &output, on)
+    }
+
+    /// What the user has to know after a command, if anything.
+    fn alarm(&self, ran: &str) -> Result<Option<String>, HookError> {
+        if !self.went_through_launcher(ran)? {
+            let text = "clash: this command did not run in its sandbox: another hook or setting \
+                        replaced it, or it never started; run `clash doctor`";
+            return Ok(Some(text.to_owned()));
+        }
+        if let Some(problem) = (self.agent.hostile)(self.dirs, &self.session.project) {
+            return Ok(Some(format!(
+                "clash: settings in this project work against clash: {problem}; \
+                 remove that before the next session"
+            )));
+        }
+        let changed: Vec<String> = watch::changed(self.dirs, self.session)
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        Ok((!changed.is_empty()).then(|| {
+            format!(
+                "clash: {} changed during this command and will be obeyed by the next session: \
+                 look at it before you start one",
+                changed.join(", ")
+            )
+        }))
+    }
+
+    /// Whether the command that ran is the one that was decided, as far as the
+    /// client shows it.
+    fn went_through_launcher(&self, ran: &str) -> Result<bool, HookError> {
+        // What goes on in the background may not have begun yet.
+        let in_background = self.message.tool == "Monitor"
+            || self.message.input.get("run_in_background") == Some(&Value::Bool(true));
+        if self.agent.abilities.confines == Confines::ShellPrefix {
+            let left = || Approval::left_over(self.session, &self.message.call);
+            return Ok(in_background || !left()?);
+        }
+        let own = std::env::current_exe().map_err(HookError::OwnPath)?;
+        let Some((wrapped, _)) = Wrapped::read(ran, &own) else { return Ok(false) };
+        let ours = wrapped.session == self.session.id;
+        Ok(ours && (in_background || !Approval::is_left(self.session, wrapped.slip)))
+    }
+
+    fn start(&self) -> Result<Answer, HookError> {
+        let record = Record {
+            agent: Some(self.agent.name.to_owned()),
+            what: Some(self.session.project.display().to_string()),
+            ..Record::new(self.session, trace::Event::SessionStart)
+        };
+        record.append(self.session)?;
+        watch::remember(self.dirs, self.session);
+        Ok(match Policy::load(self.dirs, &self.session.project, Some(&self.session.dir)) {
+            Ok(policy) => {
+                tell::at_start(&policy, self.agent).map_or(Answer::Silent, Answer::Context)
+            }
+            Err(error) => Answer::Note(format!("clash: every action is denied: {error}")),
+        })
     }
 }
 
-/// A record that says which call of which tool it is about.
-fn about(session: &Session, message: &Message, event: trace::Event) -> Record {
-    let said = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
-    Record {
-        agent: Some("claude".to_owned()),
-        call: said(&message.tool_use_id),
-        tool: said(&message.tool_name),
-        ..Record::new(session, event)
-    }
+/// A model that has seen how clash wraps a command may try it itself.
+fn calls_launcher(script: &str) -> bool {
+    script.contains("--approval")
+        && clash_policy::shell::commands(script).iter().any(|command| {
+            let words = || command.words.iter().map(|word| word.known());
+            let program = words().next().flatten().and_then(|word| word.rsplit('/').next());
+            program == Some("clash") && words().any(|word| word == Some("--approval"))
+        })
 }
 
-/// Records how the tool call ended, and checks that a command that was let
-/// through really went through the launcher.
-fn after_tool(
-    event: Event,
-    dirs: &Dirs,
-    session: &Session,
-    message: &Message,
-) -> Result<Answer, HookError> {
-    let record = Record {
-        ok: Some(event == Event::PostToolUse),
-        reason: message.error.clone(),
-        duration_ms: message.duration_ms,
-        ..about(session, message, trace::Event::Exit)
-    };
-    record.append(session)?;
-    if !message.tool_input.contains_key("command") {
-        return Ok(Answer::Silent);
-    }
-    let Some(text) = alarm_after(dirs, session, message)? else { return Ok(Answer::Silent) };
-    let alarm =
-        Record { reason: Some(text.clone()), ..about(session, message, trace::Event::Alarm) };
-    alarm.append(session)?;
-    Ok(Answer::Note(text))
+/// How a command gets into its sandbox.
+enum Launch {
+    /// The client does it.
+    Itself,
+    Rewritten(serde_json::Map<String, Value>),
+    Instructed(String),
 }
 
-/// What the user has to know after a command, if anything.
-fn alarm_after(
-    dirs: &Dirs,
-    session: &Session,
-    message: &Message,
-) -> Result<Option<String>, HookError> {
-    // What goes on in the background may not have begun yet.
-    let in_background = message.tool_name == "Monitor"
-        || message.tool_input.get("run_in_background") == Some(&Value::Bool(true));
-    if !in_background && Approval::left_over(session, &message.tool_use_id)? {
-        let text = "clash: this command did not run in its sandbox: another hook or setting \
-                    replaced it, or it never started; run `clash doctor`";
-        return Ok(Some(text.to_owned()));
-    }
-    if let Some(problem) = claude::hostile_settings(dirs, &session.project) {
-        return Ok(Some(format!(
-            "clash: settings in this project work against clash: {problem}; \
-             remove that before the next session"
-        )));
-    }
-    let changed: Vec<String> =
-        watch::changed(dirs, session).iter().map(|path| path.display().to_string()).collect();
-    Ok((!changed.is_empty()).then(|| {
-        format!(
-            "clash: {} changed during this command and will be obeyed by the next session: \
-             look at it before you start one",
-            changed.join(", ")
-        )
-    }))
+/// The launcher's line around a command: short, because users see it when they
+/// are asked, and always the same, because it is recognised again afterwards.
+struct Wrapped<'a> {
+    session: &'a str,
+    slip: &'a str,
 }
 
-fn at_start(dirs: &Dirs, session: &Session) -> Result<Answer, HookError> {
-    let record = Record {
-        agent: Some("claude".to_owned()),
-        what: Some(session.project.display().to_string()),
-        ..Record::new(session, trace::Event::SessionStart)
-    };
-    record.append(session)?;
-    watch::remember(dirs, session);
-    Ok(match Policy::load(dirs, &session.project, Some(&session.dir)) {
-        Ok(_) => Answer::Silent,
-        Err(error) => Answer::Note(format!("clash: every action is denied: {error}")),
-    })
+impl<'a> Wrapped<'a> {
+    fn line(&self, own: &Path, script: &str) -> String {
+        let own = shell_quoted(&own.to_string_lossy());
+        let Self { session, slip } = self;
+        format!("{own} exec --approval {session}.{slip} -- {}", shell_quoted(script))
+    }
+
+    /// The line taken apart, and the command in it; nothing but the very line.
+    fn read(text: &'a str, own: &Path) -> Option<(Self, String)> {
+        let text = text.trim();
+        let rest = text.strip_prefix(&shell_quoted(&own.to_string_lossy()))?;
+        let (id, quoted) = rest.strip_prefix(" exec --approval ")?.split_once(" -- ")?;
+        let (session, slip) = id.split_once('.')?;
+        let inner = quoted.strip_prefix('\'')?.strip_suffix('\'')?.replace(r"'\''", "'");
+        let this = Self { session, slip };
+        (this.line(own, &inner) == text).then_some((this, inner))
+    }
 }
 
 /// Settings changed while the session runs. A project's come into force with the
 /// next session, because a command of this one may have written them (a hook in
 /// them would run outside every sandbox); the user's own unless they switch clash
 /// off.
-fn on_config_change(dirs: &Dirs, message: &Message) -> Answer {
+fn on_settings_change(dirs: &Dirs, message: &Message) -> Answer {
     match message.source.as_str() {
         "policy_settings" | "skills" => Answer::Silent,
         "user_settings" => match claude::off_switch(&dirs.claude.join("settings.json")) {

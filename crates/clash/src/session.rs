@@ -14,6 +14,8 @@ pub(crate) struct Session {
     /// `$PWD` of policies: fixed when the session starts, whatever the agent
     /// does with `cd`.
     pub(crate) project: PathBuf,
+    /// Whose session it is, in the word of `clash hook`.
+    pub(crate) agent: String,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -27,12 +29,18 @@ pub(crate) enum SessionError {
 }
 
 const PROJECT: &str = "project";
+const AGENT: &str = "agent";
 
 impl Session {
     /// Opens the session, creating its record on first sight.
-    pub(crate) fn enter(dirs: &Dirs, id: &str, project: &Path) -> Result<Self, SessionError> {
+    pub(crate) fn enter(
+        dirs: &Dirs,
+        id: &str,
+        agent: &str,
+        project: &Path,
+    ) -> Result<Self, SessionError> {
         match Self::open(dirs, id) {
-            Err(SessionError::Unknown(_)) => Self::create(dirs, id, project),
+            Err(SessionError::Unknown(_)) => Self::create(dirs, id, agent, project),
             known => known,
         }
     }
@@ -41,7 +49,10 @@ impl Session {
     pub(crate) fn open(dirs: &Dirs, id: &str) -> Result<Self, SessionError> {
         let dir = directory(dirs, id)?;
         match fs::read(dir.join(PROJECT)) {
-            Ok(path) => Ok(Self { id: id.to_owned(), dir, project: from_bytes(path) }),
+            Ok(path) => {
+                let agent = fs::read_to_string(dir.join(AGENT)).unwrap_or_default();
+                Ok(Self { id: id.to_owned(), dir, project: from_bytes(path), agent })
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(SessionError::Unknown(id.to_owned()))
             }
@@ -49,11 +60,12 @@ impl Session {
         }
     }
 
-    fn create(dirs: &Dirs, id: &str, project: &Path) -> Result<Self, SessionError> {
+    fn create(dirs: &Dirs, id: &str, agent: &str, project: &Path) -> Result<Self, SessionError> {
         use std::os::unix::ffi::OsStrExt;
         let dir = directory(dirs, id)?;
         let state = |source| SessionError::State { path: dir.clone(), source };
         create_private(&dir.join(crate::approval::DIR)).map_err(state)?;
+        fs::write(dir.join(AGENT), agent).map_err(state)?;
         // Two hooks may arrive at once: whoever links first decides, and both
         // read what stands there.
         let temp = dir.join(format!("{PROJECT}.{}", std::process::id()));

@@ -47,8 +47,12 @@ pub(crate) fn read(
     let input = match kind {
         _ if server => Input::Fields(fields(input)),
         Kind::Host => Input::Hosts(hosts(tool, name, input)?),
-        _ => match file(tool, name, input)? {
-            Some((path, needs)) => Input::Files(vec![file_use(tool, &path, needs, from)?]),
+        _ => match files(tool, name, input)? {
+            Some(paths) => {
+                let needs = needs(name);
+                let used = paths.iter().map(|path| file_use(tool, path, needs, from));
+                Input::Files(used.collect::<Result<_, _>>()?)
+            }
             None => Input::Fields(fields(input)),
         },
     };
@@ -99,6 +103,22 @@ pub(crate) fn host(url: &str) -> Result<HostUse, NameError> {
     Ok(HostUse { host, port })
 }
 
+/// Every host a text names by an address.
+pub(crate) fn hosts_in(tool: &str, text: &str) -> Result<Vec<HostUse>, ToolError> {
+    let wrong = |source| ToolError::Url { tool: tool.to_owned(), source };
+    let starts = text.match_indices("://").map(|(at, _)| {
+        let scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+        let before = text.get(..at).unwrap_or_default();
+        before.trim_end_matches(scheme).len()
+    });
+    let ends = |c: char| c.is_whitespace() || "\"'<>()[]{}|\\^`,".contains(c);
+    let urls = starts.map(|start| {
+        let rest = text.get(start..).unwrap_or_default();
+        rest.split(ends).next().unwrap_or_default()
+    });
+    urls.map(|url| host(url).map_err(wrong)).collect()
+}
+
 /// The input as fields with dotted names; lists are several values of one.
 fn fields(input: &Map<String, Value>) -> Vec<Field> {
     let mut found = Vec::new();
@@ -127,32 +147,69 @@ fn flatten(name: &str, value: &Value, found: &mut Vec<Field>) {
     }
 }
 
-/// The path a file tool works on and what it needs there.
-fn file(
+/// Whatever tools call the path they work on.
+const PATHS: [&str; 9] = [
+    "file_path",
+    "notebook_path",
+    "absolute_path",
+    "filePath",
+    "path",
+    "dir_path",
+    "directory_path",
+    "directory",
+    "folder",
+];
+
+/// Those of them that say of an unknown tool that it works on files.
+const TELLING: usize = 4;
+
+/// The paths a file tool works on. `None`: it is no file tool.
+fn files(
     tool: &str,
     name: &str,
     input: &Map<String, Value>,
-) -> Result<Option<(String, Caps)>, ToolError> {
-    let text = |name| input.get(name).and_then(Value::as_str);
-    let given = ["file_path", "notebook_path", "path"].into_iter().filter_map(text);
-    if given.collect::<BTreeSet<_>>().len() > 1 {
+) -> Result<Option<Vec<String>>, ToolError> {
+    let known = canonical(name).1 != Kind::Other;
+    let keys = PATHS.iter().take(if known { PATHS.len() } else { TELLING });
+    let given: BTreeSet<&str> =
+        keys.filter_map(|key| input.get(*key).and_then(Value::as_str)).collect();
+    if given.len() > 1 {
         return Err(ToolError::SeveralPaths { tool: tool.to_owned() });
     }
-    let needs = needs(name);
-    let named = text("file_path").or(text("notebook_path"));
-    let path = match name {
-        "Glob" | "Grep" => {
-            let base = text("path").unwrap_or(".");
-            let pattern = if name == "Glob" { text("pattern").unwrap_or_default() } else { "" };
-            return Ok(Some((under(base, fixed_part(pattern)), needs)));
-        }
-        _ if canonical(name).1 == Kind::Other => {
-            return Ok(named.map(|path| (path.to_owned(), needs)));
-        }
-        _ => named.or(text("path")),
-    };
+    let base = given.first().copied();
     let missing = || ToolError::Field { tool: tool.to_owned(), field: "file_path" };
-    Ok(Some((path.ok_or_else(missing)?.to_owned(), needs)))
+    let patterns = match name {
+        "Glob" => [list(input, "pattern"), list(input, "patterns")].concat(),
+        "Read" => [list(input, "paths"), list(input, "include")].concat(),
+        _ => Vec::new(),
+    };
+    let base = match name {
+        "Glob" | "Grep" | "LS" => base.or(Some(".")),
+        "Read" if !patterns.is_empty() => base.or(Some(".")),
+        _ => base,
+    };
+    match base {
+        Some(base) if patterns.is_empty() => Ok(Some(vec![base.to_owned()])),
+        Some(base) => {
+            let below = |pattern: &String| under(base, fixed_part(pattern));
+            Ok(Some(patterns.iter().map(below).collect()))
+        }
+        None if known => Err(missing()),
+        None => Ok(None),
+    }
+}
+
+/// One text or several.
+fn list(input: &Map<String, Value>, key: &str) -> Vec<String> {
+    match input.get(key) {
+        Some(Value::String(text)) => vec![text.clone()],
+        // What is no text leads anywhere.
+        Some(Value::Array(items)) => {
+            items.iter().map(|item| item.as_str().unwrap_or("/").to_owned()).collect()
+        }
+        Some(Value::Null) | None => Vec::new(),
+        Some(_) => vec!["/".to_owned()],
+    }
 }
 
 /// The directories of a glob before its first wildcard: `../x/*.rs` looks in
@@ -221,6 +278,10 @@ mod tests {
         assert_eq!(path("Glob", json!({"pattern": "c*/../../h/.ssh/*"})), "/ r");
         assert_eq!(path("Glob", json!({"pattern": "{/etc,x}/*"})), "/ r");
         assert_eq!(path("Grep", json!({"pattern": "x", "path": "/var"})), "/var r");
+        assert_eq!(path("glob", json!({"patterns": ["/etc/*"], "folder": "/var"})), "/etc r");
+        assert_eq!(path("list_directory", json!({"dir_path": "sub"})), "/work/app/sub r");
+        assert_eq!(path("LS", json!({})), "/work/app r");
+        assert_eq!(path("read_file", json!({"absolute_path": "/x"})), "/x r");
         assert_eq!(path("FancyEdit", json!({"file_path": "z"})), "/work/app/z rwcd");
     }
 

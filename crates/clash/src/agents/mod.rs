@@ -1,4 +1,239 @@
-//! One adapter per agent: its JSON to an [`clash_policy::Action`], a decision
-//! to its JSON.
+//! One adapter per agent: its JSON to what policies talk about, an answer to its
+//! JSON, and how it is wired.
+//!
+//! An adapter is data and pure functions, one file an agent, and a line in
+//! [`AGENTS`]. [`crate::hook`] drives it; nothing else knows an agent by name.
+//! What a client cannot do is said in its [`Abilities`], and clash goes the other
+//! way: who cannot ask is told no with the way on, who cannot be made to run a
+//! command in its sandbox is told no as well.
 
+pub(crate) mod attended;
 pub(crate) mod claude;
+pub(crate) mod claude_like;
+pub(crate) mod codex;
+mod droid;
+mod gemini;
+pub(crate) mod guard;
+pub(crate) mod hook_entries;
+mod json_edit;
+mod patch;
+mod qwen;
+pub(crate) mod wired;
+
+use std::path::{Path, PathBuf};
+
+use clash_policy::{Action, Input};
+use serde_json::{Map, Value};
+
+use crate::dirs::Dirs;
+use crate::tool_input::{From, ToolError};
+use wired::{Scope, Wired};
+
+/// Every agent clash knows.
+pub(crate) static AGENTS: &[&Agent] =
+    &[&claude::AGENT, &codex::AGENT, &gemini::AGENT, &qwen::AGENT, &droid::AGENT];
+
+/// The agent of this name, as in `clash hook NAME`.
+pub(crate) fn named(name: &str) -> Option<&'static Agent> {
+    AGENTS.iter().copied().find(|agent| agent.name == name)
+}
+
+/// A message and what it is about.
+pub(crate) type Parsed = Result<(Event, Message), MessageError>;
+
+/// The tool's name in policies and what the call works on. `None`: a question to
+/// the user, which touches nothing.
+pub(crate) type Wanted = Result<Option<(String, Input)>, ToolError>;
+
+/// One agent: what it can do, and the functions that speak for it.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    /// As in `clash hook NAME` and `--agent NAME`.
+    pub(crate) name: &'static str,
+    /// As people call it.
+    pub(crate) title: &'static str,
+    pub(crate) abilities: Abilities,
+    /// A message of the client. What it does not understand is an error, which
+    /// blocks.
+    pub(crate) parse: fn(&[u8]) -> Parsed,
+    pub(crate) call: fn(&Message, &From<'_>) -> Wanted,
+    /// The tool's input with another command in it. `None`: it cannot be changed.
+    pub(crate) rewrite: fn(&Message, &str) -> Option<Map<String, Value>>,
+    /// The answer in the client's words.
+    pub(crate) reply: fn(Event, Answer) -> Reply,
+    /// The files an installation consists of.
+    pub(crate) files: fn(&Dirs, &Scope) -> Vec<Wired>,
+    /// What steers this agent, for a project: no sandbox and no tool changes it.
+    pub(crate) steers: fn(&Dirs, &Path) -> Vec<PathBuf>,
+    /// What the files of a project do against clash, in one line.
+    pub(crate) hostile: fn(&Dirs, &Path) -> Option<String>,
+}
+
+impl Agent {
+    /// What the tool call wants; `None` where it is itself a question.
+    pub(crate) fn action(
+        &self,
+        message: &Message,
+        home: &Path,
+    ) -> Result<Option<Action>, ToolError> {
+        let from = From { cwd: Path::new(&message.cwd), home };
+        let call = (self.call)(message, &from)?;
+        Ok(call.map(|(tool, input)| Action {
+            agent: self.name.to_owned(),
+            tool,
+            mode: message.mode.clone(),
+            input,
+        }))
+    }
+}
+
+/// What a client can do, seen by running it; `docs/agents.md` shows it.
+#[derive(Debug)]
+pub(crate) struct Abilities {
+    /// Its program, as it is found on the search path.
+    pub(crate) program: &'static str,
+    /// The first version these facts hold for.
+    pub(crate) oldest: [u32; 3],
+    pub(crate) asks: Asks,
+    pub(crate) confines: Confines,
+    /// The variable that tells hooks the project of the session.
+    pub(crate) project: Option<&'static str>,
+    /// The variable that tells commands their session.
+    pub(crate) session: Option<&'static str>,
+    /// How answers on standard output begin: anything else is none.
+    pub(crate) openings: &'static [&'static str],
+}
+
+/// Whether the client can put a question of clash to the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// It asks, and takes a question that nobody can answer for a no.
+    Yes,
+    /// It asks where somebody sits in front of it, and must not be made to
+    /// elsewhere.
+    Attended,
+    /// It would run the tool.
+    No,
+}
+
+/// How a command gets into its sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Confines {
+    /// The client starts every shell through clash.
+    ShellPrefix,
+    /// The hook puts clash in front of the command.
+    Rewrite,
+    /// The client ignores a rewritten command: the hook refuses the bare one and
+    /// tells the model the line to run instead.
+    Instruct,
+}
+
+/// What a hook is called for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    BeforeTool,
+    /// The client is about to ask the user itself.
+    Question,
+    AfterTool,
+    AfterFailure,
+    SessionStart,
+    SessionEnd,
+    /// A settings file changed while the session runs.
+    SettingsChange,
+}
+
+/// One message of a client. Fields that an event does not have are empty.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Message {
+    pub(crate) session: String,
+    pub(crate) cwd: String,
+    /// The permission mode, in the client's word.
+    pub(crate) mode: String,
+    /// The tool in the client's word.
+    pub(crate) tool: String,
+    pub(crate) input: Map<String, Value>,
+    /// The client's id of the tool call; empty where it has none.
+    pub(crate) call: String,
+    /// What a tool call that ended said, as far as it is text.
+    pub(crate) output: String,
+    pub(crate) error: Option<String>,
+    pub(crate) duration_ms: Option<u64>,
+    /// What kind of settings changed.
+    pub(crate) source: String,
+}
+
+impl Message {
+    /// The command the tool runs, under the name most clients give it.
+    pub(crate) fn command(&self) -> Option<&str> {
+        ["command", "cmd"].iter().find_map(|key| self.input.get(*key)?.as_str())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MessageError {
+    #[error("the message is not valid JSON of a hook: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("`{0}` is not an event clash knows")]
+    UnknownEvent(String),
+    #[error("the message has no `{0}`")]
+    Missing(&'static str),
+}
+
+/// What clash answers, before it is put into the words of a client.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Answer {
+    Allow {
+        reason: String,
+        updated_input: Option<Map<String, Value>>,
+    },
+    Ask {
+        reason: String,
+        updated_input: Option<Map<String, Value>>,
+    },
+    Deny {
+        reason: String,
+    },
+    /// Nothing to say: the client goes on as if there were no hook.
+    Silent,
+    /// A word to the model, which changes nothing.
+    Context(String),
+    /// A word to the user and the model, which changes nothing.
+    Note(String),
+}
+
+/// What a hook leaves: at most one document on standard output.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Reply {
+    pub(crate) document: Option<Value>,
+    /// With this the exit status is 2, which blocks.
+    pub(crate) blocks: Option<String>,
+}
+
+impl Reply {
+    pub(crate) fn silent() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn document(document: Value) -> Self {
+        Self { document: Some(document), blocks: None }
+    }
+
+    /// Exit status 2, the reason on standard error and nothing on standard
+    /// output: the one refusal nearly every client honours in every mode.
+    pub(crate) fn blocked(reason: String) -> Self {
+        Self { document: None, blocks: Some(reason) }
+    }
+}
+
+/// Something that weakens an installation, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) what: String,
+    pub(crate) fix: Option<String>,
+}
+
+/// What works against clash in a project's files, for any agent: a session of
+/// one must not be able to prepare one of another.
+pub(crate) fn steering_paths(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
+    AGENTS.iter().flat_map(|agent| (agent.steers)(dirs, project)).collect()
+}

@@ -70,7 +70,7 @@ enum Verb {
     },
     /// Answer one hook call of an agent (called by the agent)
     Hook {
-        /// The agent; `claude` is known
+        /// The agent, as in `clash install --agent`
         agent: String,
         /// The event, which the message on standard input states anyway
         event: Option<String>,

@@ -1,194 +1,44 @@
-//! The real Claude Code, offline, against a scripted model: what it really runs
-//! with clash installed, and what it runs when something of clash is broken.
-//!
-//! Nothing here trusts a reply of clash. The tests look at files on the disk, at
-//! the tool results the client sent back to the model, and at the trace.
-//!
-//! Needs the client (`CLASH_TEST_CLAUDE`, the path of `claude`), the scripted
-//! model of the agents kit (`CLASH_TEST_SHARED`, or `shared` beside the
-//! checkout) and `python3`. What is missing is said, and the test skipped.
+//! The real Claude Code, offline: see [`crate::client`]. It is the client with the
+//! most ways around a hook, so it has the most tests.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{Machine, Ran, Who, clash, eventually, is_root, shared, skipped};
+use crate::client::{Client, POLICY, SECRET, WHERE_AM_I, made, out_of_reach, records};
+use crate::support::{Machine, Who, clash, eventually, is_root, skipped};
 
-const POLICY: &str = r#"
-load("@clash//sandboxes.star", "project")
-settings(default = ask(), default_sandbox = project)
-when({
-    "Bash": {
-        ("cat", "cd", "cp", "echo", "grep", "mkdir", "pwd", "sleep", "true"): allow(),
-        "rm": deny(reason = "nothing is deleted here"),
+pub(crate) const CLAUDE: Client = Client {
+    name: "claude",
+    configure: |m| {
+        m.write(
+            "servers.json",
+            &json!({"mcpServers": {"lab": crate::client::server(m)}}).to_string(),
+        );
     },
-    ("Read", "Write", "Skill"): allow(sandbox = project),
-})
-"#;
-
-const SECRET: &str = "secret-key-material";
-
-/// The client, the scripted model, and nothing of the network.
-struct Claude {
-    program: PathBuf,
-    model: PathBuf,
-}
-
-impl Claude {
-    /// `None`, and a word about it, where something is missing.
-    fn here() -> Option<Self> {
-        let Some(program) = std::env::var_os("CLASH_TEST_CLAUDE").map(PathBuf::from) else {
-            skipped("a test with the real Claude Code: CLASH_TEST_CLAUDE is not set");
-            return None;
-        };
-        let model = shared().join("kits/agents/mockllm.py");
-        for needed in [&program, &model] {
-            if !needed.exists() {
-                skipped(&format!("a test with the real Claude Code: no {}", needed.display()));
-                return None;
-            }
-        }
-        if !Command::new("python3").arg("--version").output().is_ok_and(|o| o.status.success()) {
-            skipped("a test with the real Claude Code: no python3");
-            return None;
-        }
-        Some(Self { program, model })
-    }
-
-    /// Lets the model ask for one tool call per turn and gives back what became
-    /// of them.
-    fn run(&self, m: &Machine, calls: &[Value]) -> Talk {
-        let model = Model::start(self, m, calls);
-        let mut command = m.command("timeout");
+    with_port: &[],
+    start: |m, command, url| {
         command
-            .args(["-k", "5", "100"])
-            .arg(&self.program)
             .args(["-p", "do it", "--output-format", "stream-json", "--verbose"])
             .arg("--dangerously-skip-permissions")
-            .env("TERM", "dumb")
-            .env("ANTHROPIC_BASE_URL", format!("http://127.0.0.1:{}", model.port()))
+            .env("ANTHROPIC_BASE_URL", url)
             .env("ANTHROPIC_API_KEY", "dummy")
             .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
             .env("DISABLE_AUTOUPDATER", "1")
             .env("DISABLE_TELEMETRY", "1")
             .env("IS_SANDBOX", "1"); // lets root skip the client's own permissions
-        let client = Ran::of(&mut command).succeeds();
-        let results = model.results(self);
-        assert_eq!(results.len(), calls.len(), "{results:#?}\n{client:?}");
-        Talk { results }
-    }
-}
-
-/// The scripted model, listening on the loopback until it is dropped.
-struct Model {
-    server: Child,
-    dir: tempfile::TempDir,
-}
-
-impl Model {
-    fn start(claude: &Claude, m: &Machine, calls: &[Value]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let turns: Vec<Value> = calls.iter().map(|call| json!({"calls": [call]})).collect();
-        let script = dir.path().join("script.json");
-        fs::write(&script, json!({"turns": turns}).to_string()).unwrap();
-        let server = Command::new("python3")
-            .arg(&claude.model)
-            .arg("--script")
-            .arg(script)
-            .arg("--log")
-            .arg(dir.path().join("log"))
-            .arg("--port-file")
-            .arg(dir.path().join("port"))
-            .arg("--cwd")
-            .arg(m.project())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let model = Self { server, dir };
-        eventually("the scripted model listens", || model.dir.path().join("port").exists());
-        model
-    }
-
-    fn port(&self) -> String {
-        fs::read_to_string(self.dir.path().join("port")).unwrap()
-    }
-
-    /// What the client answered to each call, in the model's order.
-    fn results(&self, claude: &Claude) -> Vec<ToolResult> {
-        let mut read = Command::new("python3");
-        read.arg(&claude.model).arg("--results").arg(self.dir.path().join("log"));
-        let mut seen: Vec<(String, ToolResult)> = Vec::new();
-        for line in Ran::of(&mut read).succeeds().stdout.lines() {
-            let value: Value = serde_json::from_str(line).unwrap();
-            let id = value["id"].as_str().unwrap().to_owned();
-            // The client may send a request twice.
-            if seen.iter().all(|(known, _)| *known != id) {
-                let error = value["error"].as_bool().unwrap();
-                let text = value["text"].as_str().unwrap().to_owned();
-                seen.push((id, ToolResult { error, text }));
-            }
+        if m.home().join("servers.json").exists() {
+            command.args(["--mcp-config", "../servers.json"]);
         }
-        seen.into_iter().map(|(_, result)| result).collect()
-    }
-}
-
-impl Drop for Model {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-}
-
-/// One run of the client.
-struct Talk {
-    results: Vec<ToolResult>,
-}
-
-/// What the model was told about one call.
-#[derive(Debug)]
-struct ToolResult {
-    error: bool,
-    text: String,
-}
-
-impl ToolResult {
-    #[track_caller]
-    fn ran(&self) -> &Self {
-        assert!(!self.error, "{self:?}");
-        self
-    }
-
-    #[track_caller]
-    fn refused(&self, reason: &str) -> &Self {
-        assert!(self.error, "{self:?}");
-        self.says(reason)
-    }
-
-    #[track_caller]
-    fn says(&self, text: &str) -> &Self {
-        assert!(self.text.contains(text), "no `{text}` in {self:?}");
-        self
-    }
-
-    /// The two marks of a sandbox that the kernel itself puts on a process. A
-    /// container may have set them too; the secret tells these apart.
-    #[track_caller]
-    fn was_sandboxed(&self) -> &Self {
-        assert!(!self.text.contains(SECRET), "{self:?}");
-        assert!(out_of_reach(&self.text), "{self:?}");
-        self.says("NoNewPrivs:\t1").says("Seccomp:\t2")
-    }
-}
-
-/// A room does not show what it does not grant; the direct tier refuses it.
-fn out_of_reach(text: &str) -> bool {
-    !text.contains(SECRET)
-        && ["Permission denied", "No such file"].iter().any(|said| text.contains(said))
-}
+    },
+    shell: bash,
+    write: |path, text| write(path, text),
+    shout: |text| json!({"tool": "mcp__lab__shout", "input": {"text": text}}),
+    fetch: Some(|url| json!({"tool": "WebFetch", "input": {"url": url, "prompt": "x"}})),
+    instructed: false,
+};
 
 fn bash(script: &str) -> Value {
     json!({"tool": "Bash", "input": {"command": script, "description": "a step"}})
@@ -198,29 +48,19 @@ fn write(path: impl AsRef<Path>, text: &str) -> Value {
     json!({"tool": "Write", "input": {"file_path": path.as_ref(), "content": text}})
 }
 
-/// Shows who is running: in a sandbox the key is out of reach.
-const WHERE_AM_I: &str = "echo made > made.txt; cat ~/.ssh/id_ed25519; grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status";
-
-/// A machine with a secret, the policy, and clash installed.
 fn installed(who: Who) -> Machine {
-    let m = Machine::new(who).policy(POLICY);
-    m.write(".ssh/id_ed25519", SECRET);
-    m.clash(["install", "--agent", "claude"]).succeeds();
-    m
+    CLAUDE.installed(who)
 }
 
-fn made(m: &Machine) -> bool {
-    m.project().join("made.txt").exists()
-}
-
-/// The records of one kind in the trace.
-fn records(m: &Machine, event: &str) -> Vec<Value> {
-    m.trace().into_iter().filter(|record| record["event"] == event).collect()
+#[test]
+fn the_real_claude_keeps_the_promises() {
+    let Some(claude) = CLAUDE.here() else { return };
+    claude.keeps_its_promises();
 }
 
 #[test]
 fn an_allowed_command_runs_in_its_sandbox() {
-    let Some(claude) = Claude::here() else { return };
+    let Some(claude) = CLAUDE.here() else { return };
     for who in [Who::Me, Who::Nobody] {
         if who == Who::Nobody && !is_root() {
             continue; // the tests are a plain user already
@@ -242,7 +82,7 @@ fn an_allowed_command_runs_in_its_sandbox() {
 
 #[test]
 fn a_command_in_the_background_runs_in_its_sandbox_too() {
-    let Some(claude) = Claude::here() else { return };
+    let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
     let mut call = bash("cat ~/.ssh/id_ed25519 > seen.txt 2>&1; echo over > over.txt");
     call["input"]["run_in_background"] = true.into();
@@ -256,7 +96,7 @@ fn a_command_in_the_background_runs_in_its_sandbox_too() {
 
 #[test]
 fn a_denied_command_does_not_run_and_the_model_learns_why() {
-    let Some(claude) = Claude::here() else { return };
+    let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
     m.write("app/keep.txt", "keep");
     let talk = claude.run(&m, &[bash("rm keep.txt"), bash("echo x > made.txt && rm keep.txt")]);
@@ -269,7 +109,7 @@ fn a_denied_command_does_not_run_and_the_model_learns_why() {
 
 #[test]
 fn a_question_nobody_can_answer_is_a_no() {
-    let Some(claude) = Claude::here() else { return };
+    let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
     let talk = claude.run(&m, &[bash("touch made.txt")]);
     talk.results[0].refused("`touch made.txt` needs your approval");
@@ -280,7 +120,7 @@ fn a_question_nobody_can_answer_is_a_no() {
 
 #[test]
 fn changing_directory_lasts_until_the_next_command() {
-    let Some(claude) = Claude::here() else { return };
+    let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
     m.make_dir(m.project().join("sub"));
     let talk = claude.run(&m, &[bash("cd sub"), bash("pwd; echo made > made.txt")]);
@@ -290,7 +130,7 @@ fn changing_directory_lasts_until_the_next_command() {
 
 #[test]
 fn file_tools_write_the_project_and_not_what_steers_the_agent() {
-    let Some(claude) = Claude::here() else { return };
+    let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
     let project = m.project();
     let before = fs::read_to_string(m.home().join(".claude/settings.json")).unwrap();
@@ -317,7 +157,7 @@ fn file_tools_write_the_project_and_not_what_steers_the_agent() {
 
 #[test]
 fn a_project_that_empties_the_shell_prefix_gets_no_commands() {
-    let Some(claude) = Claude::here() else { return };
+    let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
     m.write("app/.claude/settings.json", r#"{"env": {"CLAUDE_CODE_SHELL_PREFIX": ""}}"#);
     let talk = claude.run(&m, &[bash(WHERE_AM_I)]);
@@ -328,7 +168,7 @@ fn a_project_that_empties_the_shell_prefix_gets_no_commands() {
 
 #[test]
 fn a_skill_of_the_project_runs_its_commands_in_the_sandbox() {
-    let Some(claude) = Claude::here() else { return };
+    let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
     let skill = |name: &str, script: &str| {
         let text = format!("---\nname: {name}\ndescription: {name}\n---\nSeen: !`{script}`\n");
@@ -352,7 +192,7 @@ fn a_skill_of_the_project_runs_its_commands_in_the_sandbox() {
 /// and read by the client within seconds.
 #[test]
 fn hooks_stay_on_when_a_command_writes_the_switch_that_turns_them_off() {
-    let Some(claude) = Claude::here() else { return };
+    let Some(claude) = CLAUDE.here() else { return };
     let m = Machine::new(Who::Me).policy(POLICY);
     let witness = m.home().join("witness");
     let line = format!("/bin/cat >> '{}'", witness.display());
@@ -396,7 +236,7 @@ fn nothing_leaked(m: &Machine) {
 
 #[test]
 fn a_hook_planted_by_a_command_does_not_come_into_force() {
-    let Some(claude) = Claude::here() else { return };
+    let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
     let settings = json!({"hooks": planted_hook()});
     let file = m.write("app/planted.json", &settings.to_string());
@@ -409,7 +249,7 @@ fn a_hook_planted_by_a_command_does_not_come_into_force() {
 
 #[test]
 fn a_switch_written_by_a_command_is_announced_and_the_next_session_runs_nothing() {
-    let Some(claude) = Claude::here() else { return };
+    let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
     m.write("app/off.json", r#"{"disableAllHooks": true}"#);
     // By a name that did not exist when the room was made.
@@ -427,7 +267,7 @@ fn a_switch_written_by_a_command_is_announced_and_the_next_session_runs_nothing(
 
 #[test]
 fn a_project_that_empties_the_prefix_and_rewrites_commands_runs_nothing_outside() {
-    let Some(claude) = Claude::here() else { return };
+    let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
     let answer = json!({"hookSpecificOutput": {
         "hookEventName": "PreToolUse",
@@ -455,44 +295,11 @@ fn installed_to_break(m: &Machine) -> PathBuf {
     m.state().join("bin/clash")
 }
 
-#[test]
-fn nothing_runs_when_the_hook_is_broken() {
-    let Some(claude) = Claude::here() else { return };
-    let broken: [(&str, Option<&str>); 6] = [
-        ("missing", None),
-        ("fails", Some("exit 1")),
-        ("crashes", Some("kill -SEGV $$")),
-        ("is killed", Some("kill -KILL $$")),
-        ("hangs", Some("exec sleep 60")),
-        ("prints junk", Some("echo debug; echo '{}'")),
-    ];
-    for (how, script) in broken {
-        let m = Machine::new(Who::Me).policy(POLICY);
-        let own = installed_to_break(&m);
-        fs::remove_file(&own).unwrap();
-        if let Some(script) = script {
-            fs::write(&own, format!("#!/bin/sh\n{script}\n")).unwrap();
-            fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
-        }
-        let settings = m.home().join(".claude/settings.json");
-        let text = fs::read_to_string(&settings).unwrap();
-        let patient = " -k 1 20 ";
-        assert!(text.contains(patient), "{text}");
-        fs::write(&settings, text.replace(patient, " -k 1 1 ")).unwrap();
-        let talk =
-            claude.run(&m, &[bash(WHERE_AM_I), write(m.project().join("made.txt"), "written")]);
-        for result in &talk.results {
-            assert!(result.error && result.text.contains("blocked"), "{how}: {result:?}");
-        }
-        assert!(!made(&m), "{how}");
-    }
-}
-
 /// Hooks that never reached clash leave no session, and the launcher runs
 /// nothing of an agent it has not heard of.
 #[test]
 fn nothing_runs_when_the_hook_says_nothing() {
-    let Some(claude) = Claude::here() else { return };
+    let Some(claude) = CLAUDE.here() else { return };
     let m = Machine::new(Who::Me).policy(POLICY);
     let own = installed_to_break(&m);
     fs::remove_file(&own).unwrap();
@@ -505,7 +312,7 @@ fn nothing_runs_when_the_hook_says_nothing() {
 
 #[test]
 fn nothing_runs_without_the_launcher() {
-    let Some(claude) = Claude::here() else { return };
+    let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
     fs::remove_file(m.state().join("bin/clash-shell")).unwrap();
     let talk = claude.run(&m, &[bash(WHERE_AM_I)]);
@@ -515,7 +322,7 @@ fn nothing_runs_without_the_launcher() {
 
 #[test]
 fn the_trace_tells_the_whole_story_of_a_command() {
-    let Some(claude) = Claude::here() else { return };
+    let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
     claude.run(&m, &[bash("echo made > made.txt"), bash("rm made.txt")]);
     let trace = m.trace();
@@ -540,7 +347,7 @@ fn the_trace_tells_the_whole_story_of_a_command() {
 
 #[test]
 fn after_uninstalling_the_client_is_as_it_was() {
-    let Some(claude) = Claude::here() else { return };
+    let Some(claude) = CLAUDE.here() else { return };
     let m = Machine::new(Who::Me).policy(POLICY);
     m.write(".ssh/id_ed25519", SECRET);
     let before = "{\n\t\"cleanupPeriodDays\": 30,   \"env\": {\"A\": \"b\"}\n}";

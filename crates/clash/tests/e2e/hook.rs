@@ -127,7 +127,7 @@ fn whatever_is_not_a_message_is_blocked() {
         assert!(!answer.reason.trim().is_empty());
     }
     m.clash(["hook", "claude"]).exits(2).says("blocked");
-    m.clash(["hook", "nobody"]).exits(2).says("the only agent known is claude");
+    m.clash(["hook", "nobody"]).exits(2).says("known are claude");
 }
 
 #[test]

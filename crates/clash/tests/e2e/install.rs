@@ -133,7 +133,7 @@ fn the_guard_blocks_whatever_goes_wrong_with_the_program() {
 #[test]
 fn doctor_tells_what_is_wrong_and_how_to_put_it_right() {
     let m = Machine::new(Who::Me);
-    m.clash(["doctor"]).exits(0).says("not installed in").says("clash install --agent claude");
+    m.clash(["doctor"]).exits(0).says("no agent asks clash");
     install(&m).succeeds();
     m.clash(["doctor"]).exits(0).says("the installed hook answers").says("landlock");
     m.write("app/.claude/settings.local.json", "{\"disableAllHooks\": true}");

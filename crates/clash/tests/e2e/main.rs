@@ -7,11 +7,17 @@
     reason = "a test fails by panicking"
 )]
 
+mod abilities;
+mod agents;
 mod claude_client;
+mod client;
+mod codex_client;
 mod docs;
+mod droid_client;
 mod enforce;
 mod exec;
 mod explain;
+mod gemini_client;
 mod hook;
 mod install;
 mod never_widen;
@@ -20,6 +26,7 @@ mod policy_cache;
 mod policy_edit;
 mod probes;
 mod push_forms;
+mod qwen_client;
 mod shell;
 mod support;
 mod trace;

@@ -14,8 +14,10 @@
 //!   its own): it says that the container was there, and is to stay empty; one
 //!   without it was ours, and goes too.
 //!
-//! Limits: JSON as RFC 8259 has it, no comments, no trailing commas.
+//! Limits: JSON as RFC 8259 has it, with comments where the client takes them;
+//! no trailing commas.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use serde_json::Value;
@@ -24,27 +26,30 @@ use serde_json::Value;
 #[derive(Debug)]
 pub(super) struct Document<'a> {
     text: &'a str,
+    /// The same bytes with every comment blanked.
+    plain: Cow<'a, str>,
     pub(super) root: Node,
 }
 
 /// One value and its place in the text.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Node {
     span: Range<usize>,
     pub(super) kind: Kind,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Object(Vec<Member>),
     Array(Vec<Node>),
     String(String),
     True,
-    /// A number, `false` or `null`: of no interest here.
+    False,
+    /// A number or `null`: of no interest here.
     Other,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) key: String,
     start: usize,
@@ -70,24 +75,26 @@ pub(super) struct Twice {
 }
 
 impl<'a> Document<'a> {
-    pub(super) fn parse(text: &'a str) -> Result<Self, JsonError> {
-        let json = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    pub(super) fn parse(text: &'a str, comments: bool) -> Result<Self, JsonError> {
+        let plain = if comments { Cow::Owned(blanked(text)) } else { Cow::Borrowed(text) };
+        let json = plain.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&plain);
         if let Err(error) = serde_json::from_str::<Value>(json) {
             return Err(explain(json, &error));
         }
         // From here on the text is known to be JSON, nested at most 128 deep.
-        let mut scan = Scan { text, at: text.len() - json.len() };
+        let mut scan = Scan { text: &plain, at: plain.len() - json.len() };
         let root =
             scan.value().ok_or_else(|| JsonError::Syntax { message: "unreadable text".into() })?;
-        Ok(Self { text, root })
+        Ok(Self { text, plain, root })
     }
 
     pub(super) fn line(&self, offset: usize) -> usize {
         self.text.bytes().take(offset).filter(|b| *b == b'\n').count() + 1
     }
 
-    fn slice(&self, range: Range<usize>) -> &'a str {
-        self.text.get(range).unwrap_or_default()
+    /// What stands there, comments left out.
+    fn slice(&self, range: Range<usize>) -> &str {
+        self.plain.get(range).unwrap_or_default()
     }
 
     fn newline(&self) -> &'static str {
@@ -95,20 +102,20 @@ impl<'a> Document<'a> {
     }
 
     /// White space at the start of the line that `offset` is in.
-    fn indent_at(&self, offset: usize) -> &'a str {
+    fn indent_at(&self, offset: usize) -> &str {
         let line = self.slice(0..offset).rsplit('\n').next().unwrap_or_default();
         let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
         line.strip_suffix(line.trim_start_matches(is_space)).unwrap_or_default()
     }
 
     /// White space before the item that starts at `offset`.
-    fn space_before(&self, offset: usize) -> &'a str {
+    fn space_before(&self, offset: usize) -> &str {
         let before = self.slice(0..offset);
         before.strip_prefix(before.trim_end_matches(is_space)).unwrap_or_default()
     }
 
     /// One step of indentation, as the first item of the root shows it.
-    fn indent_unit(&self) -> &'a str {
+    fn indent_unit(&self) -> &str {
         let first = self.root.items().first().map(|item| item.start);
         let space = first.map(|start| self.space_before(start)).unwrap_or_default();
         match space.rsplit_once('\n') {
@@ -216,11 +223,11 @@ impl<'a> Document<'a> {
         let mut text = String::with_capacity(self.text.len());
         let mut at = 0;
         for edit in edits {
-            text.push_str(self.slice(at..edit.range.start));
+            text.push_str(self.text.get(at..edit.range.start).unwrap_or_default());
             text.push_str(&edit.text);
             at = edit.range.end;
         }
-        text.push_str(self.slice(at..self.text.len()));
+        text.push_str(self.text.get(at..).unwrap_or_default());
         text
     }
 }
@@ -381,6 +388,46 @@ fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r')
 }
 
+/// The text with `//` and `/* */` comments turned into as many spaces; line ends
+/// stay where they are.
+fn blanked(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let end = match c {
+            '"' => string_end(rest),
+            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
+            '/' if rest.starts_with("/*") => {
+                rest.get(2..).and_then(|in_it| in_it.find("*/")).map_or(rest.len(), |at| at + 4)
+            }
+            c => c.len_utf8(),
+        };
+        let (piece, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        if c == '/' && end > 1 {
+            let blank = |b: u8| if b == b'\n' || b == b'\r' { char::from(b) } else { ' ' };
+            out.extend(piece.bytes().map(blank));
+        } else {
+            out.push_str(piece);
+        }
+        rest = after;
+    }
+    out
+}
+
+/// Behind the closing quote of the string that starts the text.
+fn string_end(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate().skip(1) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
 /// Says what a text that looks like JSON has too much.
 fn explain(json: &str, error: &serde_json::Error) -> JsonError {
     let line = error.line();
@@ -429,7 +476,11 @@ impl Scan<'_> {
                 {
                     self.at += 1;
                 }
-                if first == b't' { Kind::True } else { Kind::Other }
+                match first {
+                    b't' => Kind::True,
+                    b'f' => Kind::False,
+                    _ => Kind::Other,
+                }
             }
         };
         Some(Node { span: start..self.at, kind })

@@ -1,11 +1,21 @@
 use serde_json::Value;
 
 use super::*;
+use crate::agents::claude::SHAPE;
+
+fn uninstall(text: &str) -> Result<String, SettingsError> {
+    super::uninstall(text, &SHAPE)
+}
+
+fn inspect(text: &str) -> Result<Installed, SettingsError> {
+    super::inspect(text, &SHAPE)
+}
 
 fn wiring() -> Wiring {
     Wiring {
+        shape: &SHAPE,
         hook_command: "/usr/bin/timeout -k 1 20 '/opt/my clash/clash' hook claude || { echo 'clash: hook failed, blocked' >&2; exit 2; }".into(),
-        prefix: "/opt/my clash/clash-shell".into(),
+        prefix: Some("/opt/my clash/clash-shell".into()),
     }
 }
 
@@ -17,7 +27,7 @@ fn json(text: &str) -> Value {
 fn there_and_back(text: &str) -> String {
     let installed = install(text, &wiring()).expect(text);
     let found = inspect(&installed).expect(&installed);
-    assert!(found.is_complete() && found.stale(&wiring()).is_empty(), "{installed}");
+    assert!(found.is_complete(&SHAPE) && found.stale(&wiring()).is_empty(), "{installed}");
     assert_eq!(install(&installed, &wiring()).as_deref(), Ok(installed.as_str()), "{text}");
     assert_only_added(text, &installed);
     uninstall(&installed).expect(&installed)
@@ -33,7 +43,7 @@ fn assert_only_added(before: &str, after: &str) {
     let (old, new) = (part(&before, "hooks"), part(&after, "hooks"));
     for (event, groups) in &new {
         let mut groups = groups.as_array().expect(event).clone();
-        if Event::ALL.iter().any(|(name, ..)| name == event) {
+        if SHAPE.events.iter().any(|(name, ..)| name == event) {
             let own = groups.pop().expect(event);
             assert_eq!(own["hooks"][0]["args"][1], wiring().hook_command.as_str());
             assert_eq!(own["hooks"][0]["onFailure"], "block");
@@ -119,12 +129,13 @@ fn entries_take_the_indentation_of_the_file() {
 fn a_new_path_replaces_the_old_entries() {
     let text = "{\n  \"hooks\": {\n    \"Stop\": []\n  }\n}\n";
     let old = Wiring {
+        shape: &SHAPE,
         hook_command: "/old/clash hook claude || exit 2".into(),
-        prefix: "/old/clash-shell".into(),
+        prefix: Some("/old/clash-shell".into()),
     };
     let once = install(text, &old).expect("old");
     let found = inspect(&once).expect("old");
-    assert_eq!(found.stale(&wiring()).len(), Event::ALL.len() + 1);
+    assert_eq!(found.stale(&wiring()).len(), SHAPE.events.len() + 1);
     assert_eq!(install(&once, &wiring()), install(text, &wiring()));
 }
 
@@ -197,7 +208,9 @@ fn refusals_name_what_and_where() {
         assert!(error.hint().is_some());
     }
     let odd = |hook: &str, prefix: &str| {
-        install("{}", &Wiring { hook_command: hook.into(), prefix: prefix.into() }).is_err()
+        let wiring =
+            Wiring { shape: &SHAPE, hook_command: hook.into(), prefix: Some(prefix.into()) };
+        install("{}", &wiring).is_err()
     };
     assert!(odd("clash hook claude", "/x/clash"));
     assert!(odd("/x/clash hook claude", "/x/shell"));
@@ -211,7 +224,7 @@ fn inspect_reports_what_works_against_clash() {
     let text = "{\"disableAllHooks\": true,\n\"env\":{\"CLAUDE_CODE_SHELL_PREFIX\":\"\",\n\"BASH_ENV\":\"./x\"},\"hooks\":{\"Stop\":3}}";
     let problems = inspect(text).expect(text).problems;
     assert_eq!(problems.len(), 4);
-    assert!(problems.contains(&Problem::HooksDisabled { line: 1 }));
+    assert!(problems.contains(&Problem::HooksDisabled { key: "disableAllHooks".into(), line: 1 }));
     assert!(problems.contains(&Problem::ForeignPrefix { value: String::new(), line: 2 }));
     assert!(problems.contains(&Problem::GroundInEnv { name: "BASH_ENV".into(), line: 3 }));
     let half = install("{}", &wiring()).expect("install").replace("SessionEnd", "Stop");

@@ -1,35 +1,100 @@
-//! Clash's entries in a Claude Code settings file.
+//! Clash's entries in a settings file that holds hooks as JSON.
 //!
-//! Two things are wired: a hook for every event that carries a decision or a
-//! record, and `CLAUDE_CODE_SHELL_PREFIX`, through which the client starts its
-//! shells. [`install`] and [`uninstall`] turn text into text and keep every byte
-//! that is not clash's; [`inspect`] reads. [`crate::replace_file`] puts the
-//! result on disk.
+//! Most agents write hooks the same way: `hooks` holds a list of groups for every
+//! event, each with a list of hooks. A [`Shape`] says what differs. [`Wiring`]
+//! turns text into text and keeps every byte that is not clash's; [`inspect`]
+//! reads. [`crate::replace_file`] puts the result on disk.
 //!
-//! The hook is in exec form (`/bin/sh` with `args`), because the client runs
-//! shell-form hooks through the shell prefix, which here is clash itself.
-//! `onFailure` makes the client block when the hook cannot answer; older
-//! clients ignore it and rely on the guard in the command line.
+//! For Claude Code a second thing is wired: `CLAUDE_CODE_SHELL_PREFIX`, through
+//! which it starts its shells. Its hooks are in exec form (`/bin/sh` with
+//! `args`), because the client runs shell-form hooks through the shell prefix,
+//! which here is clash itself.
 //!
 //! Limits: one file at a time. Whether another settings file overrides this one
 //! is for the caller to ask, by inspecting that file too.
 
 use std::path::{Path, PathBuf};
 
-use super::Event;
 pub(crate) use super::json_edit::JsonError;
 use super::json_edit::{Document, Edit, Item, Kind, New, Node, Removal, Twice};
+use super::wired::{SettingsEdit, State};
+use super::{Event, Problem as Wrong};
+
+/// How an agent writes its hooks.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) agent: &'static str,
+    /// Names as the client writes them, and whether the event takes a matcher.
+    pub(crate) events: &'static [(&'static str, Event, bool)],
+    pub(crate) form: Form,
+    /// In the client's own unit; the guard's own limit is shorter.
+    pub(crate) timeout: u32,
+    /// What else a hook says.
+    pub(crate) members: &'static [(&'static str, &'static str)],
+    /// Whether `env` takes the program the client starts its shells with.
+    pub(crate) prefix: bool,
+    /// Whether the client takes comments.
+    pub(crate) comments: bool,
+    /// Where a truth value switches every hook off, and which.
+    pub(crate) off: &'static [(&'static [&'static str], bool)],
+    /// Lists of hooks that are switched off, by name or command line.
+    pub(crate) off_lists: &'static [&'static [&'static str]],
+}
+
+/// How the command line of a hook is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `command` is run by a shell.
+    Shell,
+    /// `command` is a program, `args` its arguments.
+    Exec,
+}
 
 /// What to put into the settings file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wiring {
-    /// Shell line that runs `clash hook claude` and turns its failure into a
+    pub(crate) shape: &'static Shape,
+    /// Shell line that runs `clash hook AGENT` and turns its failure into a
     /// block. Must call clash by a path that ends in `clash`, and every other
     /// program by its full path: a project may set `PATH` for hooks.
     pub(crate) hook_command: String,
     /// The program the client starts its shells with; its name is `clash` or
     /// starts with `clash-`. No ` -` in it: the client splits there.
-    pub(crate) prefix: PathBuf,
+    pub(crate) prefix: Option<PathBuf>,
+}
+
+impl SettingsEdit for Wiring {
+    fn install(&self, text: &str) -> Result<String, SettingsError> {
+        install(text, self)
+    }
+
+    fn uninstall(&self, text: &str) -> Result<String, SettingsError> {
+        uninstall(text, self.shape)
+    }
+
+    fn state(&self, text: &str) -> Result<State, SettingsError> {
+        let found = inspect(text, self.shape)?;
+        if found.hooks.is_empty() && found.prefix.is_none() {
+            return Ok(State::Absent);
+        }
+        let install = || format!("clash install --agent {}", self.shape.agent);
+        let mut wrong: Vec<Wrong> = Vec::new();
+        for stale in found.stale(self) {
+            let what = match stale {
+                Stale::Hook { event, found } => format!("the {event} hook runs `{found}`"),
+                Stale::Prefix { found } => format!("the shell prefix is {}", found.display()),
+            };
+            wrong.push(Wrong {
+                what: format!("{what}, which is not this clash"),
+                fix: Some(install()),
+            });
+        }
+        for problem in found.problems.iter().filter(|problem| !problem.is_users_own()) {
+            let fix = problem.fix().unwrap_or_else(install);
+            wrong.push(Wrong { what: describe(problem), fix: Some(fix) });
+        }
+        Ok(State::Present(wrong))
+    }
 }
 
 /// Whether a variable is none of a project's business: it runs code in the
@@ -65,8 +130,6 @@ fn is_ground(name: &str) -> bool {
 
 const PREFIX: &str = "CLAUDE_CODE_SHELL_PREFIX";
 const SHELL: &str = "/bin/sh";
-/// Seconds; the guard's own limit is shorter.
-const TIMEOUT: u32 = 30;
 
 /// Why a settings file was left alone. Lines count from one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -79,6 +142,10 @@ pub(crate) enum SettingsError {
     DuplicateKey { what: String, line: usize },
     #[error("`{PREFIX}` in line {line} is already set to `{value}`")]
     ForeignPrefix { value: String, line: usize },
+    #[error("not TOML: {0}")]
+    Toml(String),
+    #[error("`{0}` is already there, and is not clash's")]
+    Taken(String),
     #[error("hook command `{0}` could not be recognised again")]
     UnknownHookCommand(String),
     #[error("shell prefix `{}` could not be recognised again", .0.display())]
@@ -90,18 +157,21 @@ impl SettingsError {
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Json(JsonError::Comment { .. } | JsonError::TrailingComma { .. }) => Some(
-                "claude reads strict JSON and ignores this file as it is: remove it and try again",
+                "the client reads strict JSON and ignores this file as it is: remove it and try again",
             ),
-            Self::Json(_) => Some("correct the file, or move it away, and try again"),
+            Self::Json(_) | Self::Toml(_) => {
+                Some("correct the file, or move it away, and try again")
+            }
             Self::WrongType { .. } => Some(
-                "claude ignores its hooks when one of them is malformed: correct it and try again",
+                "the client ignores its hooks when one of them is malformed: correct it and try again",
             ),
             Self::DuplicateKey { .. } => {
-                Some("claude uses only the last one: keep one and try again")
+                Some("the client uses only the last one: keep one and try again")
             }
             Self::ForeignPrefix { .. } => {
-                Some("claude has room for one shell prefix: remove it from `env` and try again")
+                Some("the client has room for one shell prefix: remove it from `env` and try again")
             }
+            Self::Taken(_) => Some("move it away and try again"),
             Self::UnknownHookCommand(_) | Self::UnknownPrefix(_) => None,
         }
     }
@@ -110,7 +180,7 @@ impl SettingsError {
 /// What a settings file has of clash.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Installed {
-    /// Events with a hook of clash, and the line it runs, in the order of [`Event::ALL`].
+    /// Events with a hook of clash, and the line it runs, in the order of the shape.
     pub(crate) hooks: Vec<(&'static str, String)>,
     /// The shell prefix, if it is clash's.
     pub(crate) prefix: Option<PathBuf>,
@@ -120,8 +190,8 @@ pub(crate) struct Installed {
 /// Something that weakens or breaks the wiring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// `disableAllHooks` is true.
-    HooksDisabled { line: usize },
+    /// A switch turns every hook off, or clash's.
+    HooksDisabled { key: String, line: usize },
     /// The prefix is somebody else's, or emptied.
     ForeignPrefix { value: String, line: usize },
     /// A variable that runs code or moves places is set.
@@ -141,6 +211,17 @@ impl Problem {
         matches!(self, Self::GroundInEnv { .. })
     }
 
+    /// What to do about it, where installing again is not enough.
+    fn fix(&self) -> Option<String> {
+        match self {
+            Self::HooksDisabled { key, .. } => Some(format!("remove `{key}`")),
+            Self::ForeignPrefix { .. } => Some(format!("remove `{PREFIX}` from `env`")),
+            Self::GroundInEnv { name, .. } => Some(format!("remove `{name}` from `env`")),
+            Self::MissingEvents(_) | Self::MissingPrefix => None,
+            Self::Malformed(error) => error.hint().map(str::to_owned),
+        }
+    }
+
     /// Whether a project that brings this works against clash, and not merely
     /// against itself.
     pub(crate) fn is_hostile(&self) -> bool {
@@ -156,7 +237,7 @@ impl Problem {
 /// A problem in words that follow the file's name.
 pub(crate) fn describe(problem: &Problem) -> String {
     match problem {
-        Problem::HooksDisabled { line } => format!("line {line} switches every hook off"),
+        Problem::HooksDisabled { line, .. } => format!("line {line} switches every hook off"),
         Problem::ForeignPrefix { value, line } if value.is_empty() => {
             format!("line {line} takes the shell prefix away")
         }
@@ -180,8 +261,9 @@ pub(crate) enum Stale {
 }
 
 impl Installed {
-    pub(crate) fn is_complete(&self) -> bool {
-        self.prefix.is_some() && Event::ALL.iter().all(|(event, ..)| self.has(event))
+    pub(crate) fn is_complete(&self, shape: &Shape) -> bool {
+        (self.prefix.is_some() || !shape.prefix)
+            && shape.events.iter().all(|(event, ..)| self.has(event))
     }
 
     fn has(&self, event: &str) -> bool {
@@ -192,7 +274,7 @@ impl Installed {
     pub(crate) fn stale(&self, wiring: &Wiring) -> Vec<Stale> {
         let hooks = self.hooks.iter().filter(|(_, line)| *line != wiring.hook_command);
         let hooks = hooks.map(|(event, line)| Stale::Hook { event, found: line.clone() });
-        let prefix = self.prefix.iter().filter(|prefix| **prefix != wiring.prefix);
+        let prefix = self.prefix.iter().filter(|prefix| Some(*prefix) != wiring.prefix.as_ref());
         hooks.chain(prefix.map(|prefix| Stale::Prefix { found: prefix.clone() })).collect()
     }
 }
@@ -202,41 +284,43 @@ impl Installed {
 /// Doing it twice changes nothing more. An empty text becomes a new file.
 pub(crate) fn install(text: &str, wiring: &Wiring) -> Result<String, SettingsError> {
     check(wiring)?;
+    let shape = wiring.shape;
     if text.trim().is_empty() {
-        let new = Document::parse("{}")?;
-        let filled = new.apply(new.append(&new.root, &[env_item(wiring), hooks_item(wiring)]));
+        let new = Document::parse("{}", false)?;
+        let items: Vec<Item> = env_item(wiring).into_iter().chain([hooks_item(wiring)]).collect();
+        let filled = new.apply(new.append(&new.root, &items));
         // Nothing of the user's to keep: no mark behind the bracket.
         return Ok(format!("{}\n", filled.replacen("{ ", "{", 1)));
     }
-    let document = Document::parse(text)?;
-    let view = View::of(&document)?;
+    let document = Document::parse(text, shape.comments)?;
+    let view = View::of(&document, shape)?;
     view.must_be_valid()?;
     if let Some((value, line)) = view.foreign_prefix()? {
         return Err(SettingsError::ForeignPrefix { value, line });
     }
-    let installed = inspect(text)?;
-    if installed.is_complete() && installed.stale(wiring).is_empty() && view.is_single()? {
+    let installed = inspect(text, shape)?;
+    if installed.is_complete(shape) && installed.stale(wiring).is_empty() && view.is_single()? {
         return Ok(text.to_owned());
     }
-    let without = uninstall(text)?;
-    let document = Document::parse(&without)?;
-    let view = View::of(&document)?;
+    let without = uninstall(text, shape)?;
+    let document = Document::parse(&without, shape.comments)?;
+    let view = View::of(&document, shape)?;
     let mut edits = Vec::new();
     let mut new = Vec::new();
-    match view.env {
-        Some(env) => edits.extend(document.append(env, &[prefix_item(wiring)])),
-        None => new.push(env_item(wiring)),
+    match (view.env, prefix_item(wiring)) {
+        (Some(env), Some(prefix)) => edits.extend(document.append(env, &[prefix])),
+        _ => new.extend(env_item(wiring)),
     }
     match view.hooks {
         Some(hooks) => {
             let mut events = Vec::new();
-            for (event, _, matcher) in Event::ALL {
+            for (event, _, matcher) in shape.events {
                 match view.get(hooks, event)? {
                     Some(groups) => {
-                        let group = Item { key: None, value: group(wiring, matcher) };
+                        let group = Item { key: None, value: group(wiring, *matcher) };
                         edits.extend(document.append(groups, &[group]));
                     }
-                    None => events.push(event_item(wiring, event, matcher)),
+                    None => events.push(event_item(wiring, event, *matcher)),
                 }
             }
             if !events.is_empty() {
@@ -252,21 +336,21 @@ pub(crate) fn install(text: &str, wiring: &Wiring) -> Result<String, SettingsErr
 }
 
 /// Takes clash's entries out of a settings text; without any, gives it back.
-pub(crate) fn uninstall(text: &str) -> Result<String, SettingsError> {
+pub(crate) fn uninstall(text: &str, shape: &Shape) -> Result<String, SettingsError> {
     if text.trim().is_empty() {
         return Ok(text.to_owned());
     }
-    let document = Document::parse(text)?;
+    let document = Document::parse(text, shape.comments)?;
     let mut edits = Vec::new();
     let mut gone = Vec::new();
     for (index, member) in document.root.members().iter().enumerate() {
         let inner = match member.key.as_str() {
-            "env" => {
+            "env" if shape.prefix => {
                 let own = |m: &super::json_edit::Member| m.key == PREFIX && is_own_prefix(&m.value);
                 let own = indices(member.value.members(), own);
                 document.remove(&member.value, &own)
             }
-            "hooks" => remove_hooks(&document, &member.value, &mut edits),
+            "hooks" => remove_hooks(&document, &member.value, shape, &mut edits),
             _ => continue,
         };
         keep_or_go(inner, index, &mut edits, &mut gone);
@@ -278,13 +362,18 @@ pub(crate) fn uninstall(text: &str) -> Result<String, SettingsError> {
     Ok(document.apply(edits))
 }
 
-fn remove_hooks(document: &Document<'_>, hooks: &Node, edits: &mut Vec<Edit>) -> Removal {
+fn remove_hooks(
+    document: &Document<'_>,
+    hooks: &Node,
+    shape: &Shape,
+    edits: &mut Vec<Edit>,
+) -> Removal {
     let mut events = Vec::new();
     for (index, event) in hooks.members().iter().enumerate() {
         let mut groups = Vec::new();
         for (at, group) in event.value.elements().iter().enumerate() {
             let Ok(Some(list)) = group.get("hooks") else { continue };
-            let own = indices(list.elements(), |hook| own_line(hook).is_some());
+            let own = indices(list.elements(), |hook| own_line(hook, shape).is_some());
             // A group whose every hook is ours is ours, however it is laid out.
             if !own.is_empty() && own.len() == list.elements().len() {
                 groups.push(at);
@@ -309,18 +398,14 @@ fn indices<T>(items: &[T], pick: impl Fn(&T) -> bool) -> Vec<usize> {
 }
 
 /// Reads what a settings text has of clash, and what works against it.
-pub(crate) fn inspect(text: &str) -> Result<Installed, SettingsError> {
+pub(crate) fn inspect(text: &str, shape: &Shape) -> Result<Installed, SettingsError> {
     let mut installed = Installed::default();
     if text.trim().is_empty() {
         return Ok(installed);
     }
-    let document = Document::parse(text)?;
-    let view = View::of(&document)?;
-    if let Some(off) = view.get(&document.root, "disableAllHooks")?
-        && matches!(off.kind, Kind::True)
-    {
-        installed.problems.push(Problem::HooksDisabled { line: document.line(off.offset()) });
-    }
+    let document = Document::parse(text, shape.comments)?;
+    let view = View::of(&document, shape)?;
+    installed.problems.extend(view.off_switches()?);
     if let Some((value, line)) = view.foreign_prefix()? {
         installed.problems.push(Problem::ForeignPrefix { value, line });
     }
@@ -331,10 +416,11 @@ pub(crate) fn inspect(text: &str) -> Result<Installed, SettingsError> {
         }
     }
     installed.prefix = view.prefix()?.filter(|node| is_own_prefix(node)).and_then(path);
-    for (event, ..) in Event::ALL {
+    for (event, ..) in shape.events {
         let groups = view.hooks.and_then(|hooks| hooks.get(event).ok().flatten());
         let mut hooks = groups.map(Node::elements).unwrap_or_default().iter().filter_map(|group| {
-            group.get("hooks").ok().flatten()?.elements().iter().find_map(own_line)
+            let hooks = group.get("hooks").ok().flatten()?.elements();
+            hooks.iter().find_map(|hook| own_line(hook, shape))
         });
         if let Some(line) = hooks.next() {
             installed.hooks.push((event, line.to_owned()));
@@ -344,31 +430,59 @@ pub(crate) fn inspect(text: &str) -> Result<Installed, SettingsError> {
         installed.problems.push(Problem::Malformed(error));
     }
     if !installed.hooks.is_empty() || installed.prefix.is_some() {
-        let missing =
-            Event::ALL.iter().map(|(event, ..)| *event).filter(|event| !installed.has(event));
-        let missing: Vec<_> = missing.collect();
+        let names = shape.events.iter().map(|(event, ..)| *event);
+        let missing: Vec<_> = names.filter(|event| !installed.has(event)).collect();
         if !missing.is_empty() {
             installed.problems.push(Problem::MissingEvents(missing));
         }
-        if installed.prefix.is_none() {
+        if installed.prefix.is_none() && shape.prefix {
             installed.problems.push(Problem::MissingPrefix);
         }
     }
     Ok(installed)
 }
 
+/// What a project's settings file does against clash. Where the home is the
+/// project, the user's own file is among them and not meant.
+pub(crate) fn hostile(file: &Path, users_own: &Path, shape: &Shape) -> Option<String> {
+    use std::io::ErrorKind;
+    if file.parent() == Some(users_own) {
+        return None;
+    }
+    let unreadable = |error: &dyn std::fmt::Display| {
+        Some(format!("{}: clash cannot read it and the client may: {error}", file.display()))
+    };
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return None;
+        }
+        Err(error) => return unreadable(&error),
+    };
+    match inspect(&text, shape) {
+        Ok(found) => {
+            let problem = found.problems.iter().find(|problem| problem.is_hostile())?;
+            Some(format!("{}: {}", file.display(), describe(problem)))
+        }
+        Err(error) => unreadable(&error),
+    }
+}
+
 /// The parts of a settings document that matter here.
 struct View<'a> {
     document: &'a Document<'a>,
+    shape: &'a Shape,
     env: Option<&'a Node>,
     hooks: Option<&'a Node>,
 }
 
 impl<'a> View<'a> {
-    fn of(document: &'a Document<'a>) -> Result<Self, SettingsError> {
-        let mut view = Self { document, env: None, hooks: None };
+    fn of(document: &'a Document<'a>, shape: &'a Shape) -> Result<Self, SettingsError> {
+        let mut view = Self { document, shape, env: None, hooks: None };
         view.must(&document.root, Node::is_object, "settings", "an object")?;
-        view.env = view.get(&document.root, "env")?;
+        if shape.prefix {
+            view.env = view.get(&document.root, "env")?;
+        }
         view.hooks = view.get(&document.root, "hooks")?;
         for (node, what) in [(view.env, "env"), (view.hooks, "hooks")] {
             if let Some(node) = node {
@@ -419,6 +533,38 @@ impl<'a> View<'a> {
         Ok(())
     }
 
+    /// Whatever keeps clash's hooks from running.
+    fn off_switches(&self) -> Result<Vec<Problem>, SettingsError> {
+        let mut found = Vec::new();
+        for (path, off) in self.shape.off {
+            let value = if *off { Kind::True } else { Kind::False };
+            if let Some(node) = self.at(path)?.filter(|node| node.kind == value) {
+                found.push(self.disabled(path, node));
+            }
+        }
+        for path in self.shape.off_lists {
+            let names = self.at(path)?.map(Node::elements).unwrap_or_default();
+            let ours = |node: &&Node| node.as_str().is_some_and(|name| name.contains("clash"));
+            found.extend(names.iter().find(ours).map(|node| self.disabled(path, node)));
+        }
+        Ok(found)
+    }
+
+    fn disabled(&self, path: &[&str], node: &Node) -> Problem {
+        Problem::HooksDisabled { key: path.join("."), line: self.document.line(node.offset()) }
+    }
+
+    fn at(&self, path: &[&str]) -> Result<Option<&'a Node>, SettingsError> {
+        let mut node = Some(&self.document.root);
+        for key in path {
+            node = match node {
+                Some(node) => self.get(node, key)?,
+                None => None,
+            };
+        }
+        Ok(node)
+    }
+
     fn prefix(&self) -> Result<Option<&'a Node>, SettingsError> {
         self.env.map_or(Ok(None), |env| self.get(env, PREFIX))
     }
@@ -436,7 +582,7 @@ impl<'a> View<'a> {
             let mut own = 0;
             for group in event.value.elements() {
                 let hooks = self.get(group, "hooks")?.map(Node::elements).unwrap_or_default();
-                own += hooks.iter().filter(|hook| own_line(hook).is_some()).count();
+                own += hooks.iter().filter(|hook| own_line(hook, self.shape).is_some()).count();
             }
             if own > 1 {
                 return Ok(false);
@@ -447,21 +593,27 @@ impl<'a> View<'a> {
 }
 
 /// The shell line of a hook entry that clash wrote.
-fn own_line(hook: &Node) -> Option<&str> {
+fn own_line<'a>(hook: &'a Node, shape: &Shape) -> Option<&'a str> {
     let text = |key| hook.get(key).ok().flatten().and_then(Node::as_str);
-    let args = hook.get("args").ok().flatten()?.elements();
-    let [option, line] = args else { return None };
-    let line = line.as_str().filter(|line| calls_clash(line))?;
-    let ours = text("type") == Some("command")
-        && text("command") == Some(SHELL)
-        && option.as_str() == Some("-c");
-    ours.then_some(line)
+    if text("type") != Some("command") {
+        return None;
+    }
+    let line = match shape.form {
+        Form::Shell => text("command")?,
+        Form::Exec => {
+            let [option, line] = hook.get("args").ok().flatten()?.elements() else { return None };
+            let ours = text("command") == Some(SHELL) && option.as_str() == Some("-c");
+            line.as_str().filter(|_| ours)?
+        }
+    };
+    calls_clash(line, shape.agent).then_some(line)
 }
 
-/// `…/clash hook claude` with the path bare or quoted, not a longer word.
-fn calls_clash(line: &str) -> bool {
-    ["clash hook claude", "clash' hook claude", "clash\" hook claude"].iter().any(|call| {
-        line.match_indices(call).any(|(at, found)| {
+/// `…/clash hook AGENT` with the path bare or quoted, not a longer word.
+pub(crate) fn calls_clash(line: &str, agent: &str) -> bool {
+    ["", "'", "\""].iter().any(|quote| {
+        let call = format!("clash{quote} hook {agent}");
+        line.match_indices(&call).any(|(at, found)| {
             let before = line.get(..at).unwrap_or_default();
             let after = line.get(at + found.len()..).unwrap_or_default();
             before.ends_with('/') && (after.is_empty() || after.starts_with([' ', ')', ';']))
@@ -485,28 +637,29 @@ fn path(node: &Node) -> Option<PathBuf> {
 
 /// Nothing is written that would not be found again.
 fn check(wiring: &Wiring) -> Result<(), SettingsError> {
-    if !calls_clash(&wiring.hook_command) {
+    if !calls_clash(&wiring.hook_command, wiring.shape.agent) {
         return Err(SettingsError::UnknownHookCommand(wiring.hook_command.clone()));
     }
-    if !is_own_path(&wiring.prefix) {
-        return Err(SettingsError::UnknownPrefix(wiring.prefix.clone()));
+    match &wiring.prefix {
+        Some(prefix) if !is_own_path(prefix) => Err(SettingsError::UnknownPrefix(prefix.clone())),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
-fn prefix_item(wiring: &Wiring) -> Item {
-    let path = wiring.prefix.to_string_lossy().into_owned();
-    Item { key: Some(PREFIX), value: New::String(path) }
+fn prefix_item(wiring: &Wiring) -> Option<Item> {
+    let path = wiring.prefix.as_ref()?.to_string_lossy().into_owned();
+    Some(Item { key: Some(PREFIX), value: New::String(path) })
 }
 
-fn env_item(wiring: &Wiring) -> Item {
-    Item { key: Some("env"), value: New::Object(vec![(PREFIX, prefix_item(wiring).value)]) }
+fn env_item(wiring: &Wiring) -> Option<Item> {
+    let prefix = prefix_item(wiring)?;
+    Some(Item { key: Some("env"), value: New::Object(vec![(PREFIX, prefix.value)]) })
 }
 
 fn hooks_item(wiring: &Wiring) -> Item {
-    let events = Event::ALL
-        .iter()
-        .map(|(event, _, matcher)| (*event, New::Array(vec![group(wiring, *matcher)])));
+    let events = wiring.shape.events.iter();
+    let events =
+        events.map(|(event, _, matcher)| (*event, New::Array(vec![group(wiring, *matcher)])));
     Item { key: Some("hooks"), value: New::Object(events.collect()) }
 }
 
@@ -516,14 +669,17 @@ fn event_item(wiring: &Wiring, event: &'static str, matcher: bool) -> Item {
 
 fn group(wiring: &Wiring, matcher: bool) -> New {
     let text = |text: &str| New::String(text.to_owned());
-    let hook = New::Object(vec![
-        ("type", text("command")),
-        ("command", text(SHELL)),
-        ("args", New::Array(vec![text("-c"), text(&wiring.hook_command)])),
-        ("timeout", New::Number(TIMEOUT)),
-        ("onFailure", text("block")),
-    ]);
-    let mut members = vec![("hooks", New::Array(vec![hook]))];
+    let mut hook = vec![("type", text("command"))];
+    match wiring.shape.form {
+        Form::Shell => hook.push(("command", text(&wiring.hook_command))),
+        Form::Exec => hook.extend([
+            ("command", text(SHELL)),
+            ("args", New::Array(vec![text("-c"), text(&wiring.hook_command)])),
+        ]),
+    }
+    hook.push(("timeout", New::Number(wiring.shape.timeout)));
+    hook.extend(wiring.shape.members.iter().map(|(key, value)| (*key, text(value))));
+    let mut members = vec![("hooks", New::Array(vec![New::Object(hook)]))];
     if matcher {
         members.insert(0, ("matcher", text("*")));
     }

@@ -1,0 +1,156 @@
+//! Codex CLI: what its hooks send and what they understand.
+//!
+//! Seen with version 0.166. Its words are Claude's with less forgiveness: an
+//! unknown field, a missing reason or an `ask` makes it run the tool. So a
+//! refusal is always the exit status, and nothing is ever asked. Commands get
+//! into their sandbox by rewriting. `apply_patch`, also as a lone heredoc in a
+//! shell command, is done by the client itself: there the paths are judged.
+//!
+//! What no hook sees: `write_stdin` into a running command, which stays in its
+//! sandbox, and searches that the model's server runs.
+
+mod config;
+mod sha256;
+
+use std::path::{Path, PathBuf};
+
+use super::claude_like::{self, Dialect};
+use super::wired::{Scope, WholeFile, Wired};
+use super::{Abilities, Agent, Asks, Confines, Event, Message, Wanted, guard, patch};
+use crate::dirs::Dirs;
+use crate::env;
+use crate::tool_input::From;
+
+pub(crate) static AGENT: Agent = Agent {
+    name: "codex",
+    title: "Codex CLI",
+    abilities: Abilities {
+        program: "codex",
+        oldest: [0, 160, 0],
+        asks: Asks::No,
+        confines: Confines::Rewrite,
+        project: None,
+        session: None,
+        openings: &["{\"hookSpecificOutput\":"],
+    },
+    parse: |input| DIALECT.parse(input),
+    call,
+    rewrite: claude_like::rewrite,
+    reply: |event, answer| DIALECT.reply(event, answer),
+    files,
+    steers,
+    hostile,
+};
+
+/// Without the end of a session: it is not told to `codex exec`.
+const EVENTS: &[(&str, Event, bool)] = &[
+    ("PreToolUse", Event::BeforeTool, false),
+    ("PostToolUse", Event::AfterTool, false),
+    ("PermissionRequest", Event::Question, false),
+    ("SessionStart", Event::SessionStart, false),
+];
+
+const DIALECT: Dialect = Dialect { events: EVENTS, deny_by_document: false, system_message: false };
+
+fn call(message: &Message, from: &From<'_>) -> Wanted {
+    let text = message.command().unwrap_or_default();
+    if message.tool == "apply_patch" {
+        return patch::touched(&message.tool, text, from).map(Some);
+    }
+    if let Some((dir, patch)) = patch::in_shell(text) {
+        let cwd = dir.map_or_else(|| from.cwd.to_path_buf(), |dir| from.cwd.join(dir));
+        return patch::touched("apply_patch", patch, &From { cwd: &cwd, home: from.home })
+            .map(Some);
+    }
+    if message.tool == "request_user_input" {
+        return Ok(None);
+    }
+    claude_like::call(message, from)
+}
+
+fn home(dirs: &Dirs) -> PathBuf {
+    env::path(env::CODEX_HOME).unwrap_or_else(|| dirs.home.join(".codex"))
+}
+
+fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
+    let line = guard::line(dirs, AGENT.name, &AGENT.abilities);
+    match scope {
+        Scope::User => {
+            let file = home(dirs).join("config.toml");
+            let edit = config::Hooks { file: file.clone(), line };
+            vec![Wired { file, edit: Box::new(edit) }]
+        }
+        // Its hooks would have to be trusted in the settings of each user.
+        Scope::Project(_) => Vec::new(),
+        Scope::Managed => {
+            let edit = WholeFile {
+                agent: AGENT.name,
+                text: config::requirements(&line, &dirs.state),
+                mark: config::MARK,
+            };
+            let file = PathBuf::from("/etc/codex/requirements.toml");
+            vec![Wired { file, edit: Box::new(edit) }]
+        }
+    }
+}
+
+fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
+    vec![home(dirs), project.join(".codex"), "/etc/codex".into()]
+}
+
+/// A project that is trusted, as one without an entry is in `codex exec`, can
+/// switch every hook off, also those of the machine.
+fn hostile(_: &Dirs, project: &Path) -> Option<String> {
+    let file = project.join(".codex/config.toml");
+    let what = config::against_clash(&file)?;
+    Some(format!("{}: {what}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agents::{Answer, Reply};
+    use clash_policy::Input;
+
+    const PRE: &str = r#"{"session_id":"01a1e287","turn_id":"t","transcript_path":"/t","cwd":"/p","hook_event_name":"PreToolUse","model":"m","permission_mode":"bypassPermissions","tool_name":"Bash","tool_input":{"command":"ls"},"tool_use_id":"call_1_0"}"#;
+
+    fn wanted(tool: &str, command: &str) -> Option<(String, Input)> {
+        let mut message = DIALECT.parse(PRE.as_bytes()).unwrap().1;
+        message.tool = tool.into();
+        message.input.insert("command".into(), command.into());
+        call(&message, &From { cwd: Path::new("/p"), home: Path::new("/h") }).unwrap()
+    }
+
+    fn files(wanted: Option<(String, Input)>) -> Vec<String> {
+        let Some((_, Input::Files(files))) = wanted else { return vec![format!("{wanted:?}")] };
+        files.iter().map(|file| file.path.display().to_string()).collect()
+    }
+
+    #[test]
+    fn a_patch_is_judged_by_its_paths_and_anything_else_is_a_script() {
+        let body = "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch";
+        assert_eq!(files(wanted("apply_patch", body)), ["/p/a"]);
+        assert_eq!(
+            files(wanted("Bash", &format!("cd sub && apply_patch <<'EOF'\n{body}\nEOF"))),
+            ["/p/sub/a"]
+        );
+        let other = format!("apply_patch <<'EOF'\n{body}\nEOF\nid");
+        assert_eq!(wanted("Bash", &other), Some(("Bash".into(), Input::Script(other.clone()))));
+    }
+
+    #[test]
+    fn a_question_is_never_put_and_a_refusal_is_the_exit_status() {
+        let reply = DIALECT.reply(Event::BeforeTool, Answer::Deny { reason: "no".into() });
+        assert_eq!(reply, Reply::blocked("no".into()));
+        assert_eq!(AGENT.abilities.asks, Asks::No);
+    }
+
+    #[test]
+    fn a_rewritten_command_comes_with_an_allow_and_nothing_the_client_does_not_know() {
+        let (_, message) = DIALECT.parse(PRE.as_bytes()).unwrap();
+        let updated_input = claude_like::rewrite(&message, "wrapped");
+        let allow = Answer::Allow { reason: "r".into(), updated_input };
+        let reply = DIALECT.reply(Event::BeforeTool, allow).document.unwrap().to_string();
+        insta::assert_snapshot!(reply, @r#"{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"allow","permissionDecisionReason":"r","updatedInput":{"command":"wrapped"}}}"#);
+    }
+}

@@ -1,0 +1,124 @@
+//! Factory Droid: what its hooks send and what they understand.
+//!
+//! Seen with version 0.215. Claude's words, with tools of its own; calls have no
+//! id, and a command that fails is not reported afterwards. It runs what it is
+//! told to ask about, so nothing is asked. A refusal is the exit status.
+
+use std::path::{Path, PathBuf};
+
+use super::claude_like::{self, Dialect};
+use super::hook_entries::{self, Form, Shape, Wiring};
+use super::wired::{Scope, Wired};
+use super::{Abilities, Agent, Asks, Confines, Event, Message, Wanted, guard, patch};
+use crate::dirs::Dirs;
+use crate::env;
+use crate::tool_input::{self, From};
+
+pub(crate) static AGENT: Agent = Agent {
+    name: "droid",
+    title: "Factory Droid",
+    abilities: Abilities {
+        program: "droid",
+        oldest: [0, 200, 0],
+        asks: Asks::No,
+        confines: Confines::Rewrite,
+        project: Some(env::FACTORY_PROJECT_DIR),
+        session: None,
+        openings: &["{\"hookSpecificOutput\":", "{\"systemMessage\":"],
+    },
+    parse: |input| DIALECT.parse(input),
+    call,
+    rewrite: claude_like::rewrite,
+    reply: |event, answer| DIALECT.reply(event, answer),
+    files,
+    steers,
+    hostile,
+};
+
+const EVENTS: &[(&str, Event, bool)] = &[
+    ("PreToolUse", Event::BeforeTool, true),
+    ("PostToolUse", Event::AfterTool, true),
+    ("SessionStart", Event::SessionStart, false),
+    ("SessionEnd", Event::SessionEnd, false),
+];
+
+const DIALECT: Dialect = Dialect { events: EVENTS, deny_by_document: false, system_message: true };
+
+static SHAPE: Shape = Shape {
+    agent: "droid",
+    events: EVENTS,
+    form: Form::Shell,
+    timeout: 30,
+    members: &[],
+    prefix: false,
+    comments: true,
+    off: &[(&["hooksDisabled"], true)],
+    off_lists: &[],
+};
+
+fn call(message: &Message, from: &From<'_>) -> Wanted {
+    if message.tool == "AskUser" {
+        return Ok(None);
+    }
+    let patch = ["input", "patch"].iter().find_map(|key| message.input.get(*key)?.as_str());
+    if let Some(patch) = patch.filter(|text| patch::is_patch(text)) {
+        return patch::touched(&message.tool, patch, from).map(Some);
+    }
+    match message.tool.split_once("___") {
+        Some((server, tool)) => {
+            tool_input::read(&format!("mcp__{server}__{tool}"), &message.input, from).map(Some)
+        }
+        None => claude_like::call(message, from),
+    }
+}
+
+fn home(dirs: &Dirs) -> PathBuf {
+    env::path(env::FACTORY_HOME_OVERRIDE).unwrap_or_else(|| dirs.home.clone()).join(".factory")
+}
+
+fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
+    let file = match scope {
+        Scope::User => home(dirs).join("settings.json"),
+        Scope::Project(project) => project.join(".factory/settings.json"),
+        Scope::Managed => return Vec::new(),
+    };
+    let hook_command = guard::line(dirs, AGENT.name, &AGENT.abilities);
+    let wiring = Wiring { shape: &SHAPE, hook_command, prefix: None };
+    vec![Wired { file, edit: Box::new(wiring) }]
+}
+
+fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
+    vec![home(dirs), project.join(".factory")]
+}
+
+fn hostile(dirs: &Dirs, project: &Path) -> Option<String> {
+    hook_entries::hostile(&project.join(".factory/settings.json"), &home(dirs), &SHAPE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clash_policy::Input;
+
+    const PRE: &str = r#"{"session_id":"d5b676a6-95e6","transcript_path":"/t","cwd":"/p","permission_mode":"auto-high","hook_event_name":"PreToolUse","tool_name":"Execute","tool_input":{"command":"ls","riskLevelReason":"t","riskLevel":"low"}}"#;
+
+    fn wanted(tool: &str, input: serde_json::Value) -> (String, Input) {
+        let mut message = DIALECT.parse(PRE.as_bytes()).unwrap().1;
+        message.tool = tool.into();
+        message.input = input.as_object().unwrap().clone();
+        call(&message, &From { cwd: Path::new("/p"), home: Path::new("/h") }).unwrap().unwrap()
+    }
+
+    #[test]
+    fn its_tools_are_known_by_the_names_of_policies() {
+        use serde_json::json;
+        let named = |tool: &str, input| wanted(tool, input).0;
+        assert_eq!(named("Execute", json!({"command": "ls"})), "Bash");
+        assert_eq!(named("Create", json!({"file_path": "/x", "content": ""})), "Write");
+        assert_eq!(named("LS", json!({"directory_path": "/x"})), "LS");
+        assert_eq!(named("FetchUrl", json!({"url": "https://docs.rs"})), "WebFetch");
+        assert_eq!(named("lab___shout", json!({"text": "a"})), "mcp__lab__shout");
+        let patch = "*** Begin Patch\n*** Delete File: /etc/x\n*** End Patch";
+        assert_eq!(named("ApplyPatch", json!({"input": patch})), "Edit");
+    }
+}

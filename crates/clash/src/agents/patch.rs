@@ -1,0 +1,133 @@
+//! The files a patch in the `*** Begin Patch` format touches.
+//!
+//! Several clients apply such a patch inside their own process, where no sandbox
+//! sees it: each of its paths is judged instead. Whatever could be a header
+//! counts as one, also where the client would take it for a line of a file: too
+//! many paths only make the answer stricter. A patch without any is an error.
+
+use clash_policy::{Caps, Input};
+
+use crate::tool_input::{From, ToolError, file_use};
+
+const BEGIN: &str = "*** Begin Patch";
+
+const HEADERS: [(&str, Caps); 4] = [
+    ("*** Add File:", Caps::WRITE.union(Caps::CREATE)),
+    ("*** Update File:", Caps::READ.union(Caps::WRITE)),
+    ("*** Delete File:", Caps::DELETE),
+    ("*** Move to:", Caps::WRITE.union(Caps::CREATE)),
+];
+
+pub(super) fn is_patch(text: &str) -> bool {
+    text.contains(BEGIN)
+}
+
+/// What the patch works on, under the name policies have for edits.
+pub(super) fn touched(
+    tool: &str,
+    patch: &str,
+    from: &From<'_>,
+) -> Result<(String, Input), ToolError> {
+    let mut files = Vec::new();
+    let mut updated = None;
+    for line in patch.lines().map(str::trim) {
+        for (header, needs) in HEADERS {
+            let Some(path) = line.strip_prefix(header).map(str::trim) else { continue };
+            files.push(file_use(tool, path, needs, from)?);
+            if header == "*** Move to:" {
+                // The file is gone from where it was.
+                files.extend(updated.take());
+            } else {
+                updated = Some(file_use(tool, path, Caps::DELETE, from)?);
+            }
+        }
+    }
+    if files.is_empty() {
+        return Err(ToolError::Field { tool: tool.to_owned(), field: "*** Add File" });
+    }
+    Ok(("Edit".to_owned(), Input::Files(files)))
+}
+
+/// The patch and the directory of a shell line that is nothing but
+/// `apply_patch <<'WORD'`, perhaps behind a `cd`: some clients take that for a
+/// call of their own tool and run no shell. Only the quoted form, in which a
+/// shell would expand nothing either.
+pub(super) fn in_shell(script: &str) -> Option<(Option<&str>, &str)> {
+    let (first, rest) = script.trim().split_once('\n')?;
+    let (dir, call) = match first.strip_prefix("cd ") {
+        Some(after) => {
+            let (dir, call) = after.split_once(" && ")?;
+            let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+            (Some(dir).filter(|dir| !dir.is_empty() && dir.chars().all(plain))?.into(), call)
+        }
+        None => (None, first),
+    };
+    let call = ["apply_patch", "applypatch"].iter().find_map(|name| call.strip_prefix(name))?;
+    let word = call.trim().strip_prefix("<<")?.trim();
+    let word = ['\'', '"'].iter().find_map(|q| word.strip_prefix(*q)?.strip_suffix(*q))?;
+    let plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let (patch, last) = rest.rsplit_once('\n')?;
+    let closed_once = rest.lines().filter(|line| *line == word).count() == 1;
+    (plain && last == word && closed_once && is_patch(patch)).then_some((dir, patch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn paths(patch: &str) -> Vec<String> {
+        let from = From { cwd: Path::new("/p"), home: Path::new("/h") };
+        match touched("apply_patch", patch, &from) {
+            Ok((_, Input::Files(files))) => {
+                files.iter().map(|file| format!("{} {}", file.path.display(), file.needs)).collect()
+            }
+            other => vec![format!("{other:?}")],
+        }
+    }
+
+    #[test]
+    fn every_path_of_a_patch_is_judged() {
+        let patch = "*** Begin Patch\n*** Add File: a/b.txt\n+x\n*** Update File: c\n*** Move to: /etc/d\n@@\n-x\n+y\n*** Delete File: ../e\n*** End Patch";
+        assert_eq!(paths(patch), ["/p/a/b.txt wc", "/p/c rw", "/etc/d wc", "/p/c d", "/e d"]);
+    }
+
+    #[test]
+    fn a_header_hidden_by_white_space_still_counts() {
+        assert_eq!(
+            paths("*** Begin Patch\n*** Add File: a\n+x\n\t*** Delete File: /etc/x\n"),
+            ["/p/a wc", "/etc/x d"]
+        );
+    }
+
+    #[test]
+    fn a_patch_that_touches_nothing_is_refused() {
+        assert!(paths("*** Begin Patch\n*** End Patch")[0].contains("Err"));
+        assert!(paths("")[0].contains("Err"));
+    }
+
+    #[test]
+    fn only_a_lone_quoted_heredoc_is_the_client_s_own() {
+        let body = "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch";
+        let heredoc = |start: &str| format!("{start}\n{body}\nEOF");
+        assert_eq!(in_shell(&heredoc("apply_patch <<'EOF'")), Some((None, body)));
+        assert_eq!(
+            in_shell(&heredoc("cd sub && applypatch << \"EOF\"")),
+            Some((Some("sub"), body))
+        );
+        for other in [
+            heredoc("apply_patch <<EOF"),
+            heredoc("echo a && apply_patch <<'EOF'"),
+            heredoc("cd $(id) && apply_patch <<'EOF'"),
+            heredoc("cd a;id && apply_patch <<'EOF'"),
+            heredoc("apply_patch <<'EOF' | sh"),
+            heredoc("apply_patch <<'EOF'; id"),
+            format!("{}\nid", heredoc("apply_patch <<'EOF'")),
+            format!("apply_patch <<'EOF'\n{body}\nEOF\nid\nEOF"),
+            format!("apply_patch '{body}'"),
+            "apply_patch <<'EOF'\nEOF".to_owned(),
+        ] {
+            assert_eq!(in_shell(&other), None, "{other}");
+        }
+    }
+}

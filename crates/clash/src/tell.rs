@@ -1,0 +1,241 @@
+//! What clash tells a model of its own accord: at the start of a session what it
+//! may do, and after a command what the sandbox kept from it.
+//!
+//! A model that is told nothing tries, fails, and tries around it. So the text
+//! says what is the case, which sandbox it is, and what to do. Whether a sandbox
+//! was the reason is judged by the sandbox itself: a message about a path it
+//! grants is none of ours.
+
+use std::path::{Path, PathBuf};
+
+use clash_policy::ir::IrError;
+use clash_policy::judge::judge;
+use clash_policy::rule::OnViolation;
+use clash_policy::{Caps, Effect, FileUse, Net, Sandbox, World};
+use clash_sandbox::disk::Disk;
+
+use crate::agents::{Agent, Asks};
+use crate::dirs::Dirs;
+use crate::policy::Policy;
+use crate::say::brief;
+
+/// What this session may do, for the model.
+pub(crate) fn at_start(policy: &Policy, agent: &Agent) -> Result<String, IrError> {
+    let mut default = None;
+    let mut sandbox = None;
+    for layer in policy.ir().layers() {
+        let layer = layer?;
+        if let (None, Some(rule)) = (default, layer.default()?) {
+            default = Some(rule.effect()?);
+        }
+        if let (None, Some(named)) = (&sandbox, layer.default_sandbox()?) {
+            sandbox = Some(named.to_sandbox()?);
+        }
+    }
+    let rest = match (default.unwrap_or(Effect::Ask), agent.abilities.asks) {
+        (Effect::Allow, _) => "is allowed",
+        (Effect::Deny, _) => "is refused",
+        (Effect::Ask, Asks::No) => "is refused, because nobody can be asked here",
+        (Effect::Ask, _) => "needs the user's approval",
+    };
+    let mut text = format!(
+        "clash confines this session: every command runs in a sandbox that the user's policy \
+         chooses and the operating system enforces; file and web tools are judged by the same \
+         policy. What no rule mentions {rest}."
+    );
+    if let Some(sandbox) = sandbox.filter(|sandbox| !sandbox.unrestricted) {
+        text.push_str(&format!(" {}", described(&sandbox)));
+    }
+    text.push_str(
+        " A refusal names its rule and is final for this session: do not look for another way to \
+         the same end, tell the user what you need and why.",
+    );
+    Ok(text)
+}
+
+fn described(sandbox: &Sandbox) -> String {
+    let writable = sandbox
+        .fs
+        .iter()
+        .filter(|rule| rule.effect == Effect::Allow && rule.caps.contains(Caps::WRITE));
+    let mut writable: Vec<String> = writable.map(|rule| rule.pattern.to_string()).collect();
+    if writable.len() > MOST {
+        let more = writable.len() - MOST;
+        writable.truncate(MOST);
+        writable.push(format!("{more} more places"));
+    }
+    let writes = match writable.as_slice() {
+        [] => "may change no file".to_owned(),
+        some => format!("may change only {}", some.join(", ")),
+    };
+    format!(
+        "Commands normally run in sandbox {}: it {writes}; {}.",
+        sandbox.name,
+        net(&sandbox.net)
+    )
+}
+
+/// More than these would not be read.
+const MOST: usize = 6;
+
+fn net(net: &Net) -> String {
+    match net {
+        Net::Deny => "it has no network".to_owned(),
+        Net::Allow => "it has network".to_owned(),
+        Net::Ask => "every new host needs the user's approval".to_owned(),
+        Net::Hosts { rules, .. } => {
+            let granted = rules.iter().filter(|rule| rule.effect == Effect::Allow);
+            let mut names: Vec<String> = granted.map(|rule| rule.host.to_string()).collect();
+            names.dedup();
+            names.truncate(MOST);
+            format!("it reaches only {}", names.join(", "))
+        }
+    }
+}
+
+/// Whether a sandbox may have had a hand in this output at all.
+pub(crate) fn is_suspicious(output: &str) -> bool {
+    REFUSALS.iter().chain(&NETWORK).any(|said| output.contains(said))
+}
+
+/// Where a command ran.
+pub(crate) struct Place<'a> {
+    pub(crate) dirs: &'a Dirs,
+    pub(crate) project: &'a Path,
+    pub(crate) cwd: &'a Path,
+    pub(crate) sandbox: &'a Sandbox,
+}
+
+/// What the sandbox kept from a command, as far as its output tells; and what to
+/// do about that.
+pub(crate) fn after_command(
+    place: &Place<'_>,
+    output: &str,
+    on: Option<OnViolation>,
+) -> Option<String> {
+    let Sandbox { name, unrestricted, .. } = place.sandbox;
+    if *unrestricted {
+        return None;
+    }
+    let what = output.lines().rev().take(LINES).find_map(|line| {
+        blocked_path(place, line).or_else(|| blocked_network(place.sandbox, line))
+    })?;
+    let then = match on.unwrap_or(OnViolation::Smart) {
+        OnViolation::Stop => {
+            "Stop here and do not try another way: tell the user what was blocked and what for."
+        }
+        OnViolation::Workaround => {
+            "It is no mistake of the command: go on in a way that needs less, without trying to \
+             get around the sandbox."
+        }
+        OnViolation::Smart => {
+            "Do not try to get around it: if the task can be done without, do that; otherwise stop, \
+             and tell the user what was blocked and what for."
+        }
+    };
+    Some(format!(
+        "clash: sandbox {name} blocked this: {what}. {then} \
+         (`clash sandbox show {name}` lists what it grants; only the user can change that.)"
+    ))
+}
+
+/// What went wrong stands at the end.
+const LINES: usize = 200;
+
+const REFUSALS: [&str; 4] = [
+    "Permission denied",
+    "Operation not permitted",
+    "Read-only file system",
+    "No such file or directory",
+];
+
+fn blocked_path(place: &Place<'_>, line: &str) -> Option<String> {
+    let (refusal, before) = REFUSALS.iter().find_map(|refusal| {
+        let (before, _) = line.split_once(refusal)?;
+        Some((*refusal, before))
+    })?;
+    let path = place.cwd.join(last_path(before)?);
+    let hidden = refusal == "No such file or directory";
+    // What is not there was not hidden.
+    if hidden && std::fs::symlink_metadata(&path).is_err() {
+        return None;
+    }
+    let shown = brief(&path.to_string_lossy());
+    if !granted(place, &path, Caps::READ)? {
+        return Some(format!("`{shown}` is out of its reach"));
+    }
+    let change = Caps::WRITE.union(Caps::CREATE).union(Caps::DELETE);
+    (!hidden && !granted(place, &path, change)?)
+        .then(|| format!("`{shown}` may be read there, not changed"))
+}
+
+/// `None`: it cannot be told.
+fn granted(place: &Place<'_>, path: &Path, needs: Caps) -> Option<bool> {
+    use clash_policy::Links;
+    let disk = Disk::default();
+    let places = place.dirs.places(place.project, &disk);
+    let baseline = crate::decision::readable_in_a_room();
+    let cage = place.dirs.cage(place.project, &disk);
+    let world =
+        World { places: &places, cwd: place.cwd, links: &disk, baseline: &baseline, cage: &cage };
+    let path = disk.real(path);
+    let caged = needs.contains(Caps::WRITE) && cage.iter().any(|caged| path.starts_with(caged));
+    let file = FileUse { path, needs, caseless: false };
+    let verdict = judge(place.sandbox, &file, &world).ok()?;
+    Some(verdict.effect == Effect::Allow && !caged)
+}
+
+/// The path an error message ends with: `cat: /x/y: `, `cannot open '/x/y': `.
+fn last_path(before: &str) -> Option<PathBuf> {
+    let text = before.trim_end_matches([' ', ':']);
+    let quotes = [('\'', '\''), ('"', '"'), ('‘', '’'), ('`', '\'')];
+    let inside = quotes.iter().find_map(|(open, close)| {
+        let inner = text.strip_suffix(*close)?;
+        inner.rsplit_once(*open).map(|(_, path)| path)
+    });
+    let path = inside.or_else(|| text.rsplit([' ', '(']).next())?.trim();
+    let is_path = !path.is_empty() && !path.ends_with(':') && path.len() < 4096;
+    is_path.then(|| PathBuf::from(path))
+}
+
+const NETWORK: [&str; 8] = [
+    "Could not resolve host",
+    "could not resolve host",
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "Network is unreachable",
+    "network is unreachable",
+    "getaddrinfo ENOTFOUND",
+    "getaddrinfo EAI_AGAIN",
+];
+
+fn blocked_network(sandbox: &Sandbox, line: &str) -> Option<String> {
+    if sandbox.net == Net::Allow || !NETWORK.iter().any(|said| line.contains(said)) {
+        return None;
+    }
+    Some(net(&sandbox.net))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_an_error_message_is_found() {
+        let path = |text: &str| last_path(text).map(|path| path.display().to_string());
+        assert_eq!(path("cat: /x/y: ").as_deref(), Some("/x/y"));
+        assert_eq!(path("cp: cannot create regular file '/x y/z': ").as_deref(), Some("/x y/z"));
+        assert_eq!(path("/bin/bash: line 1: out.txt: ").as_deref(), Some("out.txt"));
+        assert_eq!(path("error: could not open ‘a b’: ").as_deref(), Some("a b"));
+        assert_eq!(path(""), None);
+    }
+
+    #[test]
+    fn a_sandbox_with_network_is_not_blamed() {
+        let mut sandbox = Sandbox::named("s");
+        let line = "curl: (6) Could not resolve host: docs.rs";
+        assert_eq!(blocked_network(&sandbox, line).as_deref(), Some("it has no network"));
+        sandbox.net = Net::Allow;
+        assert_eq!(blocked_network(&sandbox, line), None);
+    }
+}

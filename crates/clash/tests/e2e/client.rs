@@ -1,0 +1,525 @@
+//! Real agent clients, offline, against a scripted model: what the tests of each
+//! client share.
+//!
+//! Nothing here trusts a reply of clash. The tests look at files on the disk, at
+//! the tool results the client sent back to the model, and at the trace.
+//!
+//! Needs the client (`CLASH_TEST_CODEX` and so on, the path of its program), the
+//! scripted model of the agents kit (`CLASH_TEST_SHARED`, or `shared` beside the
+//! checkout) and `python3`. What is missing is said, and the test skipped.
+//!
+//! One session of a client is a list of [`Step`]s, each with the abilities it
+//! shows; the table in `docs/agents.md` is made from them.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::support::{Machine, Ran, Who, clash, eventually, shared, skipped};
+
+/// What a client is shown to do, in the order of the table's columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shows {
+    Allow,
+    Deny,
+    Ask,
+    Rewrite,
+    FailClosed,
+    Edit,
+    Mcp,
+    Web,
+}
+
+impl Shows {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Allow,
+        Self::Deny,
+        Self::Ask,
+        Self::Rewrite,
+        Self::FailClosed,
+        Self::Edit,
+        Self::Mcp,
+        Self::Web,
+    ];
+
+    /// As the column is headed.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::Ask => "ask",
+            Self::Rewrite => "same output and status",
+            Self::FailClosed => "fail closed",
+            Self::Edit => "edit",
+            Self::Mcp => "MCP",
+            Self::Web => "web",
+        }
+    }
+}
+
+/// How one client is started and talked to.
+pub(crate) struct Client {
+    /// As in `clash install --agent NAME`.
+    pub(crate) name: &'static str,
+    /// Writes the settings the client needs apart from clash. The model's address
+    /// is not known yet: `127.0.0.1:PORT` stands for it.
+    pub(crate) configure: fn(&Machine),
+    /// The files in which [`Client::configure`] wrote the address.
+    pub(crate) with_port: &'static [&'static str],
+    /// Arguments and environment that make it do what the model says.
+    pub(crate) start: fn(&Machine, &mut Command, &str),
+    /// A call of the shell tool.
+    pub(crate) shell: fn(&str) -> Value,
+    /// A call that writes a file.
+    pub(crate) write: fn(&Path, &str) -> Value,
+    /// A call of the tool `shout` of the server `lab`.
+    pub(crate) shout: fn(&str) -> Value,
+    /// A call that fetches a page.
+    pub(crate) fetch: Option<fn(&str) -> Value>,
+    /// Whether the model must repeat a command in the form it was told.
+    pub(crate) instructed: bool,
+}
+
+/// A server with one tool, which notes every call.
+const SERVER: &str = r#"
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    method = message["method"]
+    if method == "initialize":
+        version = message["params"].get("protocolVersion", "2024-11-05")
+        result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "lab", "version": "1"}}
+    elif method == "tools/list":
+        schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+        result = {"tools": [{"name": "shout", "description": "shout", "inputSchema": schema}]}
+    elif method == "tools/call":
+        text = message["params"]["arguments"]["text"]
+        open(sys.argv[1], "a").write(text + "\n")
+        result = {"content": [{"type": "text", "text": text.upper()}]}
+    else:
+        result = {}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"#;
+
+pub(crate) const POLICY: &str = r#"
+load("@clash//sandboxes.star", "project")
+settings(default = ask(), default_sandbox = project)
+when({
+    "Bash": {
+        ("cat", "cd", "cp", "echo", "exit", "grep", "mkdir", "printf", "pwd", "sleep", "true"): allow(),
+        "rm": deny(reason = "nothing is deleted here"),
+    },
+    ("Read", "Write", "Edit", "Skill"): allow(sandbox = project),
+    "mcp__lab__shout": {"text": {"abc": allow(), glob("**"): deny(reason = "not that word")}},
+    "WebFetch": {"docs.rs": allow(), glob("**"): deny(reason = "not that host")},
+})
+"#;
+
+pub(crate) const SECRET: &str = "secret-key-material";
+
+/// Shows who is running: in a sandbox the key is out of reach.
+pub(crate) const WHERE_AM_I: &str = "echo made > made.txt; cat ~/.ssh/id_ed25519; grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status";
+
+/// The command of the server `lab`, for settings.
+pub(crate) fn server(m: &Machine) -> Value {
+    let log = m.project().join("shouted");
+    json!({"command": "python3", "args": [m.project().join("server.py"), log]})
+}
+
+impl Client {
+    /// The client's program. `None`, and a word about it, where something is
+    /// missing.
+    pub(crate) fn here(&self) -> Option<Here<'_>> {
+        let variable = format!("CLASH_TEST_{}", self.name.to_uppercase());
+        let missing = |what: &str| skipped(&format!("a test with the real {}: {what}", self.name));
+        let Some(program) = std::env::var_os(&variable).map(PathBuf::from) else {
+            missing(&format!("{variable} is not set"));
+            return None;
+        };
+        let model = shared().join("kits/agents/mockllm.py");
+        for needed in [&program, &model] {
+            if !needed.exists() {
+                missing(&format!("no {}", needed.display()));
+                return None;
+            }
+        }
+        if !Command::new("python3").arg("--version").output().is_ok_and(|o| o.status.success()) {
+            missing("no python3");
+            return None;
+        }
+        Some(Here { client: self, program, model })
+    }
+
+    /// A machine with a secret, the policy, a server, and clash installed.
+    pub(crate) fn installed(&self, who: Who) -> Machine {
+        let m = self.bare(who);
+        m.clash(["install", "--agent", self.name]).succeeds();
+        m
+    }
+
+    /// The same without clash.
+    pub(crate) fn bare(&self, who: Who) -> Machine {
+        let m = Machine::new(who).policy(POLICY);
+        m.write(".ssh/id_ed25519", SECRET);
+        m.write("app/server.py", SERVER);
+        (self.configure)(&m);
+        m
+    }
+}
+
+/// A client that is here.
+pub(crate) struct Here<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) program: PathBuf,
+    model: PathBuf,
+}
+
+impl Here<'_> {
+    /// Lets the model ask for one tool call per turn and gives back what became
+    /// of them.
+    pub(crate) fn run(&self, m: &Machine, calls: &[Value]) -> Talk {
+        let model = Model::start(&self.model, m, calls);
+        let port = model.port();
+        let files: Vec<PathBuf> =
+            self.client.with_port.iter().map(|file| m.home().join(file)).collect();
+        let before: Vec<String> =
+            files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+        for (file, text) in files.iter().zip(&before) {
+            fs::write(file, text.replace("127.0.0.1:PORT", &format!("127.0.0.1:{port}"))).unwrap();
+        }
+        let mut command = m.command("timeout");
+        command.args(["-k", "5", "100"]).arg(&self.program).env("TERM", "dumb");
+        if let Some(node) = std::env::var_os("CLASH_TEST_NODE").map(PathBuf::from) {
+            let dir = node.parent().unwrap().display();
+            command.env("PATH", format!("{dir}:/usr/local/bin:/usr/bin:/bin"));
+        }
+        (self.client.start)(m, &mut command, &format!("http://127.0.0.1:{port}"));
+        let ran = Ran::of(&mut command);
+        for (file, text) in files.iter().zip(&before) {
+            fs::write(file, text).unwrap();
+        }
+        let results = model.results(&self.model);
+        assert_eq!(results.len(), calls.len(), "{results:#?}\n{ran:?}");
+        Talk { results }
+    }
+
+    /// One session with everything a client must do, and at its end with a hook
+    /// that is broken in every way there is.
+    pub(crate) fn keeps_its_promises(&self) {
+        let m = self.client.installed(Who::Me);
+        m.write("app/keep.txt", "keep");
+        breakable(&m);
+        let steps = steps(self.client, &m);
+        let calls: Vec<Value> = steps.iter().map(|step| step.call.clone()).collect();
+        let talk = self.run(&m, &calls);
+        for (step, result) in steps.iter().zip(&talk.results) {
+            (step.check)(&m, result);
+        }
+        assert_eq!(records(&m, "alarm"), [] as [Value; 0]);
+    }
+}
+
+/// Puts a program in the place of the one that hooks call which fails as it is
+/// told by the command, and is clash otherwise. The launcher stays whole, so that
+/// what blocks is the hook's guard.
+fn breakable(m: &Machine) {
+    let (own, launcher) = (m.state().join("bin/clash"), m.state().join("bin/clash-shell"));
+    fs::remove_file(&own).unwrap();
+    fs::remove_file(&launcher).unwrap();
+    symlink(clash(), &launcher).unwrap();
+    let stub = format!(
+        "#!/bin/sh\ninput=$(cat)\ncase $input in *mode-fails*) exit 1;; *mode-crashes*) kill -SEGV $$;; \
+         *mode-is-killed*) kill -KILL $$;; *mode-hangs*) exec sleep 60;; *mode-chatters*) echo debug; echo '{{}}'; exit;; \
+         *mode-goes*) rm '{}'; exit 1;; esac\nprintf %s \"$input\" | {} \"$@\"\n",
+        own.display(),
+        clash().display()
+    );
+    fs::write(&own, stub).unwrap();
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
+    impatient(m);
+}
+
+/// The last finds no program at all.
+const BROKEN: [&str; 7] =
+    ["fails", "crashes", "is-killed", "hangs", "chatters", "goes", "is-missing"];
+
+/// The limit in a command line made impatient.
+pub(crate) const IMPATIENT: &str = " -k 1 1 ";
+
+/// Makes every installed command line wait one second instead of twenty.
+fn impatient(m: &Machine) {
+    let patient = " -k 1 20 ";
+    let mut found = 0;
+    for file in [
+        ".claude/settings.json",
+        ".codex/config.toml",
+        ".gemini/settings.json",
+        ".qwen/settings.json",
+        ".factory/settings.json",
+    ] {
+        let file = m.home().join(file);
+        let Ok(text) = fs::read_to_string(&file) else { continue };
+        if text.contains(patient) {
+            fs::write(&file, text.replace(patient, IMPATIENT)).unwrap();
+            found += 1;
+        }
+    }
+    assert!(found > 0);
+}
+
+/// One call of the session, what it shows, and how that is seen.
+pub(crate) struct Step {
+    pub(crate) shows: &'static [Shows],
+    pub(crate) call: Value,
+    pub(crate) check: Check,
+}
+
+type Check = fn(&Machine, &ToolResult);
+
+/// What every client must do.
+pub(crate) fn steps(client: &Client, m: &Machine) -> Vec<Step> {
+    let mut steps = vec![
+        Step {
+            shows: &[Shows::Deny],
+            call: (client.shell)("rm keep.txt"),
+            check: |m, result| {
+                result.refused("nothing is deleted here").refused("policy.star:7");
+                assert!(m.project().join("keep.txt").exists());
+            },
+        },
+        Step {
+            shows: &[Shows::Edit],
+            call: (client.write)(&m.outside().join("x"), "x"),
+            check: |m, result| {
+                result.refused("does not grant");
+                assert!(!m.outside().join("x").exists());
+            },
+        },
+        Step {
+            shows: &[Shows::Edit],
+            call: (client.write)(&m.project().join(".claude/settings.json"), "{}"),
+            check: |m, result| {
+                result.refused("steers the agent or clash itself");
+                assert!(!m.project().join(".claude").exists());
+            },
+        },
+        Step {
+            shows: &[Shows::Edit],
+            call: (client.write)(&m.project().join("written.txt"), "written"),
+            check: |m, result| {
+                let text = fs::read_to_string(m.project().join("written.txt"));
+                assert_eq!(text.unwrap_or_default().trim_end(), "written", "{result:?}");
+            },
+        },
+        Step {
+            shows: &[Shows::Mcp],
+            call: (client.shout)("abc"),
+            check: |_, result| {
+                result.says("ABC");
+            },
+        },
+        Step {
+            shows: &[Shows::Mcp],
+            call: (client.shout)("xyz"),
+            check: |m, result| {
+                result.refused("not that word");
+                assert_eq!(fs::read_to_string(m.project().join("shouted")).unwrap(), "abc\n");
+            },
+        },
+    ];
+    let commands: [(&'static [Shows], &str, Check); 3] = [
+        (&[Shows::Allow, Shows::Rewrite], WHERE_AM_I, |m, result| {
+            result.was_sandboxed();
+            assert_eq!(fs::read_to_string(m.project().join("made.txt")).unwrap(), "made\n");
+        }),
+        (&[Shows::Rewrite], "printf 'a  \"b\"\\n  $c\\n'; exit 7", |_, result| {
+            result.says("a  \"b\"\n  $c").says("7");
+        }),
+        (&[Shows::Ask], "touch asked.txt", |m, result| {
+            result.refused("needs your approval");
+            assert!(!m.project().join("asked.txt").exists());
+        }),
+    ];
+    for (shows, script, check) in commands {
+        let call = (client.shell)(script);
+        if client.instructed {
+            // The bare command never runs.
+            let told: Check = |m, result| {
+                result.refused("with exactly this command: ");
+                assert!(!m.project().join("asked.txt").exists());
+            };
+            steps.push(Step { shows: &[], call, check: told });
+            steps.push(Step { shows, call: (client.shell)("AS-TOLD"), check });
+        } else {
+            steps.push(Step { shows, call, check });
+        }
+    }
+    if let Some(fetch) = client.fetch {
+        steps.push(Step {
+            shows: &[Shows::Web],
+            call: fetch("http://evil.test/x"),
+            check: |_, result| {
+                result.refused("not that host");
+            },
+        });
+    }
+    for how in BROKEN {
+        steps.push(Step {
+            shows: &[Shows::FailClosed],
+            call: (client.shell)(&format!("echo mode-{how} > broken")),
+            check: |m, result| {
+                result.refused("blocked");
+                assert!(!m.project().join("broken").exists(), "{result:?}");
+            },
+        });
+    }
+    steps
+}
+
+/// The scripted model, which obeys when it is told which command to run: where
+/// its script says so it gives the line it was told last.
+const OBEDIENT: &str = r#"
+import importlib.util, re, sys
+spec = importlib.util.spec_from_file_location("mockllm", sys.argv.pop(1))
+model = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(model)
+read, pick, told = model.read_chat, model.pick, [""]
+def read_chat(body):
+    seen = read(body)
+    for result in seen[2]:
+        found = re.search("with exactly this command: (.*)", result["text"])
+        if found:
+            told[0] = found.group(1)
+    return seen
+def obey(first, turn):
+    conversation, said = pick(first, turn)
+    for call in said.get("calls", []):
+        if call.get("input", {}).get("command") == "AS-TOLD":
+            call["input"]["command"] = told[0]
+    return conversation, said
+model.read_chat, model.pick = read_chat, obey
+model.main()
+"#;
+
+/// The scripted model, listening on the loopback until it is dropped.
+struct Model {
+    server: Child,
+    dir: tempfile::TempDir,
+}
+
+impl Model {
+    fn start(program: &Path, m: &Machine, calls: &[Value]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let turns: Vec<Value> = calls.iter().map(|call| json!({"calls": [call]})).collect();
+        let script = dir.path().join("script.json");
+        fs::write(&script, json!({"turns": turns}).to_string()).unwrap();
+        let server = Command::new("python3")
+            .args(["-c", OBEDIENT])
+            .arg(program)
+            .arg("--script")
+            .arg(script)
+            .arg("--log")
+            .arg(dir.path().join("log"))
+            .arg("--port-file")
+            .arg(dir.path().join("port"))
+            .arg("--cwd")
+            .arg(m.project())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let model = Self { server, dir };
+        eventually("the scripted model listens", || !model.port().is_empty());
+        model
+    }
+
+    fn port(&self) -> String {
+        fs::read_to_string(self.dir.path().join("port")).unwrap_or_default()
+    }
+
+    /// What the client answered to each call, in the model's order.
+    fn results(&self, program: &Path) -> Vec<ToolResult> {
+        let mut read = Command::new("python3");
+        read.arg(program).arg("--results").arg(self.dir.path().join("log"));
+        let mut seen: Vec<(String, ToolResult)> = Vec::new();
+        for line in Ran::of(&mut read).succeeds().stdout.lines() {
+            let value: Value = serde_json::from_str(line).unwrap();
+            let id = value["id"].as_str().unwrap().to_owned();
+            // The client may send a request twice.
+            if seen.iter().all(|(known, _)| *known != id) {
+                let error = value["error"].as_bool();
+                let text = value["text"].as_str().unwrap().to_owned();
+                seen.push((id, ToolResult { error, text }));
+            }
+        }
+        seen.into_iter().map(|(_, result)| result).collect()
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// One run of the client.
+pub(crate) struct Talk {
+    pub(crate) results: Vec<ToolResult>,
+}
+
+/// What the model was told about one call.
+#[derive(Debug)]
+pub(crate) struct ToolResult {
+    /// Some protocols have no such mark.
+    pub(crate) error: Option<bool>,
+    pub(crate) text: String,
+}
+
+impl ToolResult {
+    #[track_caller]
+    pub(crate) fn ran(&self) -> &Self {
+        assert_ne!(self.error, Some(true), "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn refused(&self, reason: &str) -> &Self {
+        assert_ne!(self.error, Some(false), "{self:?}");
+        self.says(reason)
+    }
+
+    #[track_caller]
+    pub(crate) fn says(&self, text: &str) -> &Self {
+        assert!(self.text.contains(text), "no `{text}` in {self:?}");
+        self
+    }
+
+    /// The two marks of a sandbox that the kernel itself puts on a process. A
+    /// container may have set them too; the secret tells these apart.
+    #[track_caller]
+    pub(crate) fn was_sandboxed(&self) -> &Self {
+        assert!(out_of_reach(&self.text), "{self:?}");
+        self.says("NoNewPrivs:\t1").says("Seccomp:\t2")
+    }
+}
+
+/// A room does not show what it does not grant; the direct tier refuses it.
+pub(crate) fn out_of_reach(text: &str) -> bool {
+    !text.contains(SECRET)
+        && ["Permission denied", "No such file"].iter().any(|said| text.contains(said))
+}
+
+pub(crate) fn made(m: &Machine) -> bool {
+    m.project().join("made.txt").exists()
+}
+
+/// The records of one kind in the trace.
+pub(crate) fn records(m: &Machine, event: &str) -> Vec<Value> {
+    m.trace().into_iter().filter(|record| record["event"] == event).collect()
+}

@@ -1,0 +1,52 @@
+//! The real Codex CLI, offline: see [`crate::client`].
+
+use serde_json::json;
+
+use crate::client::{Client, IMPATIENT};
+
+pub(crate) const CODEX: Client = Client {
+    name: "codex",
+    configure: |m| {
+        let server = crate::client::server(m);
+        m.write(
+            ".codex/config.toml",
+            &format!(
+                "# mine\ncheck_for_update_on_startup = false\n[analytics]\nenabled = false\n\
+                 [mcp_servers.lab]\ncommand = {}\nargs = {}\n",
+                server["command"], server["args"]
+            ),
+        );
+    },
+    with_port: &[],
+    start: |m, command, url| {
+        let provider = format!(
+            "model_providers.mock={{name=\"mock\", base_url=\"{url}/v1\", env_key=\"MOCK_KEY\", wire_api=\"responses\"}}"
+        );
+        command
+            .args(["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"])
+            .args(["--json", "-c", "model_provider=\"mock\"", "-c"])
+            .arg(provider)
+            .args(["-c", "model=\"gpt-5.5\"", "do it"])
+            .env("MOCK_KEY", "dummy");
+        let config = std::fs::read_to_string(m.home().join(".codex/config.toml")).unwrap();
+        if config.contains(IMPATIENT) {
+            // The line is not the one that is trusted any more.
+            command.arg("--dangerously-bypass-hook-trust");
+        }
+    },
+    shell: |script| json!({"tool": "exec_command", "input": {"cmd": script}}),
+    write: |path, text| {
+        let patch =
+            format!("*** Begin Patch\n*** Add File: {}\n+{text}\n*** End Patch\n", path.display());
+        json!({"tool": "apply_patch", "raw": patch})
+    },
+    shout: |text| json!({"tool": "shout", "namespace": "mcp__lab", "input": {"text": text}}),
+    fetch: None,
+    instructed: false,
+};
+
+#[test]
+fn the_real_codex_keeps_the_promises() {
+    let Some(codex) = CODEX.here() else { return };
+    codex.keeps_its_promises();
+}

@@ -1,0 +1,43 @@
+//! The real Qwen Code, offline: see [`crate::client`]. It cannot be made to run
+//! another command than the model gave, so the model is told which one to give.
+
+use serde_json::json;
+
+use crate::client::{Client, server};
+
+pub(crate) const QWEN: Client = Client {
+    name: "qwen",
+    configure: |m| {
+        let settings = json!({
+            "security": {"auth": {"selectedType": "openai"}, "folderTrust": {"enabled": false}},
+            "telemetry": {"enabled": false},
+            "general": {"enableAutoUpdate": false, "disableAutoUpdate": true},
+            "privacy": {"usageStatisticsEnabled": false},
+            "mcpServers": {"lab": server(m)},
+        });
+        m.write(".qwen/settings.json", &format!("// mine\n{settings:#}\n"));
+    },
+    with_port: &[],
+    start: |_, command, url| {
+        command
+            .args(["do it", "--auth-type", "openai", "--approval-mode", "yolo"])
+            .args(["--output-format", "stream-json"])
+            .env("OPENAI_API_KEY", "dummy")
+            .env("OPENAI_BASE_URL", format!("{url}/v1"))
+            .env("OPENAI_MODEL", "mock-model");
+    },
+    shell: |script| {
+        let input = json!({"command": script, "description": "d", "is_background": false});
+        json!({"tool": "run_shell_command", "input": input})
+    },
+    write: |path, text| json!({"tool": "write_file", "input": {"file_path": path, "content": text}}),
+    shout: |text| json!({"tool": "mcp__lab__shout", "input": {"text": text}}),
+    fetch: Some(|url| json!({"tool": "web_fetch", "input": {"url": url, "prompt": "x"}})),
+    instructed: true,
+};
+
+#[test]
+fn the_real_qwen_keeps_the_promises() {
+    let Some(qwen) = QWEN.here() else { return };
+    qwen.keeps_its_promises();
+}
