@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clash_policy::{
-    Caps, Effect, FsRule, Limits, Net, PathPattern, Places, Protect, Sandbox, Span,
+    Caps, Effect, FsRule, Lifetime, Limits, Net, PathPattern, Places, Protect, Sandbox, Span,
 };
 use clash_sandbox::host::Host;
 use clash_sandbox::launch::{Command, LaunchError, run};
@@ -44,6 +44,7 @@ fn main() -> ExitCode {
     let mut tmp = PathBuf::from("/tmp");
     let mut protect = Protect::default();
     let mut limits = Limits::default();
+    let mut lifetime = None;
     while let Some(flag) = args.next() {
         let mut value = || args.next().unwrap_or_default().into_string().unwrap_or_default();
         match flag.to_str() {
@@ -75,6 +76,10 @@ fn main() -> ExitCode {
             }
             Some("--host") => host = Some(Host::remembered(std::path::Path::new(&value()))),
             Some("--unprotected") => protect.standard = false,
+            Some("--lifetime") => {
+                let word = value();
+                lifetime = Lifetime::ALL.into_iter().find(|known| known.word() == word);
+            }
             Some("--limit") => {
                 let name = value();
                 let limit = value().parse().ok();
@@ -100,7 +105,7 @@ fn main() -> ExitCode {
             }
         }
     }
-    let sandbox = Sandbox { fs, net, protect, limits, ..Sandbox::named("room") };
+    let sandbox = Sandbox { fs, net, protect, limits, lifetime, ..Sandbox::named("room") };
     let places = Places { project, home, tmp, vars: Vec::new() };
     let request = Request {
         sandbox: &sandbox,

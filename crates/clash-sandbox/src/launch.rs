@@ -225,7 +225,10 @@ fn in_room(room: &Room, confined: Confined<'_>, ruleset: Ruleset) -> LaunchError
         });
     });
     match (started, failure) {
-        (Ok(child), None) => attend(keeper, &inherited, child, confined.plan.limits.wall_seconds),
+        (Ok(child), None) => {
+            let wall = confined.plan.limits.wall_seconds;
+            attend(keeper, &inherited, child, room.lives_on, wall)
+        }
         (Ok(_), Some(error)) => error,
         (Err(error), _) => LaunchError::Process(error),
     }

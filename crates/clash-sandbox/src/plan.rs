@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
 use clash_policy::{
-    Caps, Effect, FsRule, Limits, Net, NetRule, PathPattern, Places, Sandbox, Span,
+    Caps, Effect, FsRule, Lifetime, Limits, Net, NetRule, PathPattern, Places, Sandbox, Span,
 };
 
 use crate::baseline;
@@ -203,6 +203,9 @@ fn network(sandbox: &Sandbox) -> Result<Network, Refusal> {
 fn not_yet(sandbox: &Sandbox) -> Result<(), Refusal> {
     let said = [
         sandbox.serve.first().map(|port| (format!("serve: {port}"), &sandbox.span)),
+        // Nobody is left to look at the clock.
+        (sandbox.lifetime == Some(Lifetime::Detached) && sandbox.limits.wall_seconds.is_some())
+            .then(|| ("lifetime: detached, with a wall limit".to_owned(), &sandbox.span)),
         sandbox.fs.iter().find(|r| r.cow).map(|r| (format!("cow() on {}", r.pattern), &r.span)),
     ];
     match said.into_iter().flatten().next() {

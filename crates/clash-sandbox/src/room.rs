@@ -21,6 +21,8 @@ pub struct Room {
     /// Whether `socket(AF_UNIX)` works: only where a rule grants a socket by name
     /// and no other can be seen but in trees the policy lets be written.
     pub unix_sockets: bool,
+    /// Whether processes that the command leaves running live on.
+    pub lives_on: bool,
     /// In the order in which they are carried out.
     pub steps: Vec<Step>,
 }

@@ -340,7 +340,13 @@ fn room_of_root() -> Result<(), Failed> {
 }
 
 fn make_room(user_namespace: bool) -> Result<(), Failed> {
-    let room = Room { user_namespace, own_network: true, unix_sockets: false, steps: Vec::new() };
+    let room = Room {
+        user_namespace,
+        own_network: true,
+        unix_sockets: false,
+        lives_on: false,
+        steps: Vec::new(),
+    };
     super::namespaces::leave_host(&room).map_err(|error| match error {
         LaunchError::Identity(e) => Failed { step: 1, errno: e.raw_os_error().unwrap_or(0) },
         LaunchError::Loopback(e) => Failed { step: 2, errno: e.raw_os_error().unwrap_or(0) },

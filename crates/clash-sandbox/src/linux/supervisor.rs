@@ -14,7 +14,9 @@
 //!
 //! When the command ends everything else in the room ends with it: process 1
 //! waits for a pipe that only the launcher holds, and the kernel kills the rest.
-//! That is also what happens when the launcher is killed.
+//! That is also what happens when the launcher is killed. Where the policy says
+//! that processes live on, the launcher tells process 1 before it leaves, and that
+//! one stays until it is alone.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
@@ -25,6 +27,9 @@ use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 use super::stdio::Inherited;
 use super::sys;
 use crate::launch::LaunchError;
+
+/// What the launcher tells process 1 when the room is to outlive it.
+const RELEASED: &[u8] = b"1";
 
 /// The room's process 1.
 #[derive(Debug)]
@@ -49,18 +54,23 @@ impl Keeper {
     fn end_with(&mut self, child: libc::pid_t) {
         sys::kill(child, libc::SIGKILL);
         while matches!(waitpid(Pid::from_raw(child), WaitOptions::empty()), Err(Errno::INTR)) {}
-        self.end();
+        self.end(false);
     }
 
     /// Ends the room: process 1 leaves, the kernel kills the others, and when
     /// this returns all of them are gone. Where nobody else is left there is
     /// nothing to wait for: process 1 goes when we do, and takes the room down
     /// while the caller already goes on.
-    fn end(&mut self) {
+    fn end(&mut self, lives_on: bool) {
         if alone() {
             return;
         }
-        self.alive = None;
+        if let Some(alive) = self.alive.take()
+            && lives_on
+            && rustix::io::write(alive, RELEASED) == Ok(RELEASED.len())
+        {
+            return;
+        }
         while matches!(waitpid(self.pid, WaitOptions::empty()), Err(Errno::INTR)) {}
     }
 }
@@ -80,7 +90,10 @@ fn keep(wait: RawFd) {
     // All but the pipe: whoever waits for the end of our output must not have to
     // wait for this process.
     sys::close_all_but(wait);
-    sys::wait_for_end(wait);
+    if sys::was_released(wait) {
+        // With SIGCHLD ignored this waits for all of them.
+        while let Ok(_) | Err(Errno::INTR) = waitpid(None, WaitOptions::empty()) {}
+    }
 }
 
 /// Waits for the command and then is what it was: exits as it did, dies as it
@@ -89,13 +102,14 @@ pub(crate) fn attend(
     mut keeper: Keeper,
     inherited: &Inherited,
     child: libc::pid_t,
+    lives_on: bool,
     wall: Option<u64>,
 ) -> LaunchError {
     let _ = rustix::process::chdir(c"/");
     let deadline = wall.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     loop {
         if let Some(end) = look_after(child) {
-            keeper.end();
+            keeper.end(lives_on);
             inherited.put_back();
             end.repeat();
         }

@@ -470,13 +470,19 @@ pub(crate) fn close_all_but(fd: RawFd) {
     }
 }
 
-/// Waits until the other end of a pipe is closed.
-pub(crate) fn wait_for_end(fd: RawFd) {
+/// Waits until the other end of a pipe is closed, and says whether something came
+/// through it before.
+pub(crate) fn was_released(fd: RawFd) -> bool {
     // SAFETY: the descriptor stays open for the whole call, since this process
     // does nothing else.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     let mut byte = [0_u8; 1];
-    while let Ok(1..) | Err(rustix::io::Errno::INTR) = rustix::io::read(fd, &mut byte) {}
+    loop {
+        match rustix::io::read(fd, &mut byte) {
+            Err(rustix::io::Errno::INTR) => {}
+            read => return read == Ok(1),
+        }
+    }
 }
 
 /// Sends a signal to a child of ours; one that is gone needs none.

@@ -102,6 +102,11 @@ pub(super) fn tier(
         ),
     }
     match room {
+        Some(Room { lives_on: true, .. }) => say(
+            "background processes",
+            "pid namespace",
+            "live on in the room, unless the launcher is killed",
+        ),
         Some(_) => say(
             "background processes",
             "pid namespace",

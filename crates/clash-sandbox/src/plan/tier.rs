@@ -13,7 +13,7 @@
 use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
-use clash_policy::{Caps, Effect};
+use clash_policy::{Caps, Effect, Lifetime};
 
 use super::overlap::{self, Region, is_below};
 use super::{Found, Grant, LANDLOCK_ABI_NEEDED, Refusal, Request, Rule, Why};
@@ -64,8 +64,12 @@ pub(super) fn need(
         return Some(Need::Rule(Refusal::Unprotected { path: path.clone() }));
     }
     let limits = &request.sandbox.limits;
-    for (name, limit) in [("processes", limits.processes), ("wall", limits.wall_seconds)] {
-        if limit.is_some() {
+    for (name, said) in [
+        ("processes", limits.processes.is_some()),
+        ("wall", limits.wall_seconds.is_some()),
+        ("lifetime", request.sandbox.lifetime == Some(Lifetime::Action)),
+    ] {
+        if said {
             let span = request.sandbox.span.clone();
             return Some(Need::Rule(Refusal::Limit { name, span }));
         }

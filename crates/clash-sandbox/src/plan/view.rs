@@ -17,7 +17,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
-use clash_policy::{Caps, Effect, PathPattern};
+use clash_policy::{Caps, Effect, Lifetime, PathPattern};
 
 use super::overlap::is_below;
 use super::{Found, Grant, Refusal, Request, Rule, Why};
@@ -69,6 +69,7 @@ pub(super) fn room(sources: &Sources<'_>, host: &Host, own_network: bool) -> Res
         user_namespace: host.rooms != Rooms::Root,
         own_network,
         unix_sockets,
+        lives_on: sources.request.sandbox.lifetime == Some(Lifetime::Detached),
         steps: view.finish(),
     })
 }
