@@ -8,8 +8,8 @@
 //!     build the Landlock ruleset
 //!  3. mark every descriptor from 3 on close-on-exec
 //!  4. leave the host's namespaces                      (rooms only)
-//!  5. start the room's process 1 and the command's own (rooms only)
-//!  6. build the room's view of the disk and enter it   (rooms only)
+//!  5. build the room's view of the disk and enter it   (rooms only)
+//!  6. start the room's process 1 and the command's own (rooms only)
 //!  7. set limits
 //!  8. set no_new_privs
 //!  9. enter the Landlock domain
@@ -18,7 +18,7 @@
 //! 12. give signals back their meaning and `execve`
 //!
 //! Without a room all of it happens to the calling process, which becomes the
-//! command. With one, the steps from 6 on are the command's own process, and
+//! command. With one, the steps from 7 on are the command's own process, and
 //! the caller stays as its parent until it ends, and ends the same way.
 //!
 //! Nothing is undone on failure: the process is then partly restricted and good
@@ -69,15 +69,15 @@ pub enum LaunchError {
     Identity(#[source] io::Error),
     #[error("step 4, the loopback interface")]
     Loopback(#[source] io::Error),
-    #[error("step 5, starting the room's process 1")]
+    #[error("step 6, starting the room's process 1")]
     Keeper(#[source] io::Error),
-    #[error("step 5, starting the command's process")]
+    #[error("step 6, starting the command's process")]
     Process(#[source] io::Error),
-    #[error("step 6, the room's root")]
+    #[error("step 5, the room's root")]
     Root(#[source] io::Error),
-    #[error("step 6, {step}")]
+    #[error("step 5, {step}")]
     View { step: String, source: io::Error },
-    #[error("step 6, entering the room")]
+    #[error("step 5, entering the room")]
     Enter(#[source] io::Error),
     #[error("step 6, working directory `{}`, which is not part of the sandbox", path.display())]
     NotInRoom { path: PathBuf, source: io::Error },
