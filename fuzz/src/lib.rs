@@ -18,6 +18,8 @@ mod env;
 mod replace_file;
 #[path = "../../crates/clash/src/say.rs"]
 mod say;
+#[path = "../../crates/clash/src/shell_quoted.rs"]
+mod shell_quoted;
 #[path = "../../crates/clash/src/tool_input.rs"]
 mod tool_input;
 
@@ -80,15 +82,48 @@ pub fn image_of(source: &str) -> Option<Vec<u8>> {
     layers_of(source).map(|layers| ir::encode(&layers, &[], 0))
 }
 
-/// A message of Claude Code: what it wants is understood or refused.
+/// A message of any agent: what it wants is understood or refused, and a refusal
+/// is one in that agent's words.
 pub fn hook_json(data: &[u8]) {
     static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
     let image = IMAGE.get_or_init(|| image_of(POLICY).expect("compiles"));
-    let Ok((event, message)) = agents::claude::parse(data) else { return };
-    let Ok(action) = agents::claude::action(&message, Path::new("/home/user")) else { return };
-    let decision = decided(Ir::open(image, 0).expect("ours"), &action).expect("a sound policy");
-    let reason = format!("{:?}", decision.effect);
-    let _ = agents::claude::reply(event, agents::claude::Answer::Deny { reason });
+    for agent in agents::AGENTS {
+        let Ok((event, message)) = (agent.parse)(data) else { continue };
+        let Ok(Some(action)) = agent.action(&message, Path::new("/home/user")) else { continue };
+        let decision = decided(Ir::open(image, 0).expect("ours"), &action).expect("a sound policy");
+        let reason = format!("{:?}", decision.effect);
+        let reply = (agent.reply)(event, agents::Answer::Deny { reason });
+        if event == agents::Event::BeforeTool {
+            let said = reply.document.unwrap_or_default().to_string();
+            assert!(reply.blocks.is_some() || said.contains("\"deny\""), "{}: {said}", agent.name);
+        }
+    }
+}
+
+/// An agent's settings: clash's entries come and go, and nothing else changes.
+pub fn agent_settings(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let home = Path::new("/home/user");
+    let dirs = dirs::Dirs {
+        home: home.into(),
+        tmp: "/tmp".into(),
+        user_policies: [home.join("a"), home.join("b")],
+        state: home.join("state/clash"),
+        cache: home.join("cache"),
+        claude: home.join(".claude"),
+    };
+    for agent in agents::AGENTS {
+        for wired in (agent.files)(&dirs, &agents::wired::Scope::User) {
+            let Ok(installed) = wired.edit.install(text) else { continue };
+            let without = wired.edit.uninstall(text).expect("what can be installed can go");
+            let back = wired.edit.uninstall(&installed).expect("what was installed can go");
+            // A file that was not there is taken away by who wrote it.
+            let gone = text.trim().is_empty() && back.trim() == "{}";
+            assert!(back == without || gone, "{back:?} and not {without:?}");
+            assert_eq!(wired.edit.install(&installed).as_deref(), Ok(installed.as_str()));
+            assert_ne!(wired.edit.state(&installed), Ok(agents::wired::State::Absent));
+        }
+    }
 }
 
 /// A policy's text: it compiles or is a mistake with a place, and what compiles
@@ -178,6 +213,41 @@ pub fn imports(data: &[u8]) {
     let one = One(&imported.source);
     if let Err(mistake) = clash_lang::compile("/p/policy.star", LayerKind::User, true, &one) {
         panic!("an import does not compile: {mistake}\n{}", imported.source);
+    }
+}
+
+/// A history, the first byte saying whose: whatever it holds, what is learned from it
+/// is a policy that compiles and has no word of it.
+pub fn histories(data: &[u8]) {
+    use clash_history::evidence::{Evidence, Scene};
+    use clash_history::{History, Kind, Outcome, policy};
+    let Some((kind, bytes)) = data.split_first() else { return };
+    let kinds = [Kind::Clash, Kind::Claude, Kind::Codex, Kind::Gemini];
+    let kind = kinds[usize::from(*kind) % kinds.len()];
+    let path = "/none/chats/session-1.jsonl".into();
+    let history = History { kind, path, changed: std::time::SystemTime::UNIX_EPOCH };
+    let mut evidence = Evidence::default();
+    let places = Places::imagined();
+    let _ = history.read_bytes(bytes, &mut |seen| {
+        let from = tool_input::From { cwd: &places.project, home: &places.home };
+        if let Ok((tool, input)) = tool_input::read(&seen.tool, &seen.input, &from) {
+            let action = Action { agent: seen.agent.into(), tool, mode: String::new(), input };
+            let scene = Scene {
+                when: seen.when,
+                agent: seen.agent,
+                project: &places.project,
+                cwd: &places.project,
+                home: &places.home,
+            };
+            evidence.note(&action, Outcome::Ran, &scene);
+        }
+        std::ops::ControlFlow::Continue(())
+    });
+    let learned = policy::write(&evidence).expect("clash's own words are a policy");
+    if let Err(mistake) =
+        clash_lang::compile("/p/policy.star", LayerKind::User, true, &One(&learned))
+    {
+        panic!("what was learned does not compile: {mistake}\n{learned}");
     }
 }
 

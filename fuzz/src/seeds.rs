@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 pub const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("hook_json", crate::hook_json),
+    ("agent_settings", crate::agent_settings),
     ("policy_source", crate::policy_source),
     ("ir_image", crate::ir_image),
     ("shell", crate::shell),
     ("imports", crate::imports),
+    ("histories", crate::histories),
     ("syntax", crate::syntax),
 ];
 
@@ -21,6 +23,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
     let bytes = |texts: Vec<String>| texts.into_iter().map(String::into_bytes).collect();
     match target {
         "hook_json" => bytes(messages()),
+        "agent_settings" => bytes(AGENT_SETTINGS.iter().map(|text| (*text).to_owned()).collect()),
         "policy_source" | "syntax" => bytes(policies()),
         "ir_image" => policies().iter().filter_map(|text| crate::image_of(text)).collect(),
         "shell" => bytes(SCRIPTS.iter().map(|script| (*script).to_owned()).collect()),
@@ -28,8 +31,24 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             let tagged = |(kind, text): &(u8, &str)| [&[*kind], text.as_bytes()].concat();
             SETTINGS.iter().map(tagged).collect()
         }
+        "histories" => histories(),
         _ => Vec::new(),
     }
+}
+
+/// What the clients themselves wrote.
+fn histories() -> Vec<Vec<u8>> {
+    let samples = repository().join("crates/clash-history/tests/samples");
+    let files = [
+        (1, "claude/projects/-work-app/session.jsonl"),
+        (2, "codex/sessions/2026/11/16/rollout-2026-11-16T03-48-47.jsonl"),
+        (3, "gemini/tmp/proj/chats/session-2026-11-16T03-49.jsonl"),
+    ];
+    let tagged = |(kind, file): (u8, &str)| {
+        [&[kind], fs::read(samples.join(file)).expect("a file of ours").as_slice()].concat()
+    };
+    let trace = r#"{"v":1,"time":5,"session":"s","event":"decision","agent":"claude","call":"a","tool":"Bash","what":"git push; cargo test && gh auth token"}"#;
+    files.into_iter().map(tagged).chain([[&[0], trace.as_bytes()].concat()]).collect()
 }
 
 /// Every policy of the library and the fenced ones of the documentation.
@@ -77,6 +96,14 @@ fn messages() -> Vec<String> {
     let events = ["PermissionRequest", "PostToolUse", "SessionStart", "ConfigChange"];
     let other = |event: &str| message("Bash", r#"{"command":"ls"}"#).replace("PreToolUse", event);
     found.extend(events.into_iter().map(other));
+    found.extend([
+        r#"{"session_id":"s","cwd":"/p","hook_event_name":"BeforeTool","tool_name":"mcp_lab_shout","tool_input":{"a":"b"},"mcp_context":{"server_name":"lab","tool_name":"shout"}}"#.to_owned(),
+        r#"{"session_id":"s","cwd":"/p","hook_event_name":"BeforeTool","tool_name":"web_fetch","tool_input":{"prompt":"read https://docs.rs/x and http://10.0.0.1"}}"#.to_owned(),
+        message("apply_patch", r#"{"command":"*** Begin Patch\n*** Update File: a\n*** Move to: b\n"}"#),
+        message("Bash", r#"{"command":"cd a && apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: x\n+y\n*** End Patch\nEOF"}"#),
+        message("lab___shout", r#"{"text":"a"}"#),
+        message("Glob", r#"{"patterns":["*.rs","/etc/*"],"folder":"src"}"#),
+    ]);
     found
 }
 
@@ -112,4 +139,13 @@ const SETTINGS: &[(u8, &str)] = &[
     (1, r#"{"network":{"allowedDomains":["github.com","*.github.com"],"deniedDomains":["evil.com"],"allowUnixSockets":["/var/run/x"]},"filesystem":{"denyRead":["~/.ssh"],"allowWrite":[".","/tmp"],"denyWrite":[".env"]},"ignoreViolations":{"*":["/usr"]}}"#),
     (2, "prefix_rule(pattern=[\"git\", [\"push\", \"fetch\"]], decision=\"prompt\", match=[\"git push\"])\nprefix_rule(pattern=[\"ls\"], decision=\"allow\")\nprefix_rule(pattern=[\"rm\"], decision=\"forbidden\", justification=\"no\")\nnetwork_rule(host=\"api.github.com\", protocol=\"https\", decision=\"allow\")\n"),
     (3, "approval_policy = \"on-request\"\nsandbox_mode = \"workspace-write\"\n[sandbox_workspace_write]\nwritable_roots = [\"/x\"]\nnetwork_access = true\n[permissions.p.filesystem]\n\":project_roots\" = \"write\"\n\"/y\" = \"read\"\n"),
+];
+
+const AGENT_SETTINGS: &[&str] = &[
+    "",
+    "{}",
+    "{ // mine\n  \"hooks\": {\"PreToolUse\": [{\"matcher\": \"*\", \"hooks\": []}]} /* too */\n}",
+    "{\"env\":{\"A\":\"b\"},\"hooks\":{\"BeforeTool\":[]},\"hooksConfig\":{\"enabled\":false}}",
+    "model = \"x\"\n[features]\nhooks = true\n[[hooks.PreToolUse]]\n[[hooks.PreToolUse.hooks]]\ncommand = 'x'\n",
+    "a = 1",
 ];

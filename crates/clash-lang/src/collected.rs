@@ -18,8 +18,8 @@ use crate::draft::Draft;
 use crate::expect::Expectation;
 use crate::merge;
 use crate::mistake::{Mistake, Result};
-use crate::nearest::nearest;
 use crate::value::SandboxUse;
+use clash_policy::nearest::nearest;
 
 #[derive(Debug, Default, ProvidesStaticType)]
 pub(crate) struct Collected {

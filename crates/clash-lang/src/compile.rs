@@ -18,8 +18,8 @@ use crate::builders::span_of;
 use crate::collected::Collected;
 use crate::diagnostic::{Diagnostic, Warning};
 use crate::mistake::Mistake;
-use crate::nearest::nearest;
 use crate::{expect, library, lint};
+use clash_policy::nearest::nearest;
 
 /// Where policy files come from. The caller learns from it which files a
 /// policy depends on.

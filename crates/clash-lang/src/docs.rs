@@ -6,8 +6,8 @@ use starlark::docs::{DocFunction, DocItem, DocMember, DocParam, DocString};
 
 use crate::compile::library_module;
 use crate::library;
-use crate::nearest::nearest;
 use crate::value::SandboxValue;
+use clash_policy::nearest::nearest;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Docs {

@@ -21,7 +21,6 @@ mod lower;
 mod merge;
 mod mistake;
 mod names;
-mod nearest;
 mod older;
 mod override_dict;
 mod regex;

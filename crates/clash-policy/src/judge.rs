@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use crate::action::FileUse;
 use crate::effect::{Caps, Effect};
 use crate::path::{Links, PathError, Places, is_below};
-use crate::pattern::path_glob_matches;
+use crate::pattern::{path_glob_matches, path_glob_reached};
+use crate::protect::{self, Persistent};
 use crate::sandbox::{PathPattern, Sandbox};
 
 /// What the judge needs to know of the machine, gathered by the binary.
@@ -62,13 +63,22 @@ pub struct Verdict {
     pub rule: Option<usize>,
     /// The capability that decided.
     pub caps: Caps,
+    /// The persistence path that decided, and why it is one.
+    pub kept: Option<(String, &'static str)>,
 }
 
-/// Judges a file for all capabilities it needs.
+/// Judges a file for all capabilities it needs. What the rules allow and the list
+/// of persistence paths keeps is for a person to decide.
 pub fn judge(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> Result<Verdict, PathError> {
-    let mut verdict = Verdict { effect: Effect::Allow, rule: None, caps: file.needs };
+    let mut verdict = Verdict { effect: Effect::Allow, rule: None, caps: file.needs, kept: None };
     for cap in Caps::each().filter(|cap| file.needs.contains(*cap)) {
-        let one = judge_one(sandbox, file, cap, world)?;
+        let mut one = by_rules(sandbox, file, cap, world)?;
+        if one.effect == Effect::Allow
+            && let Some(entry) = kept(sandbox, one.rule, &file.path, cap, world)?
+        {
+            one.effect = Effect::Ask;
+            one.kept = Some((entry.path.to_owned(), entry.why));
+        }
         if one.effect > verdict.effect || (verdict.rule.is_none() && one.effect == verdict.effect) {
             verdict = one;
         }
@@ -76,7 +86,97 @@ pub fn judge(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> Result<Ver
     Ok(verdict)
 }
 
-fn judge_one(
+/// The persistence path that a use of `path`, allowed by a rule, would change.
+pub fn kept<'a>(
+    sandbox: &'a Sandbox,
+    rule: Option<usize>,
+    path: &Path,
+    needs: Caps,
+    world: &World<'_>,
+) -> Result<Option<Persistent<'a>>, PathError> {
+    if !needs.intersects(Caps::CHANGE) || sandbox.unrestricted {
+        return Ok(None);
+    }
+    let tree = match rule.and_then(|index| sandbox.fs.get(index)) {
+        Some(rule) => world.links.real(&world.places.expand(rule.pattern.fixed())?),
+        None => PathBuf::from("/"),
+    };
+    let Places { project, home, .. } = world.places;
+    let root = if is_below(path, project) {
+        project
+    } else if is_below(path, home) && is_below(home, &tree) {
+        home
+    } else {
+        return Ok(None);
+    };
+    let Ok(below) = path.strip_prefix(root) else { return Ok(None) };
+    let named = tree.strip_prefix(root).map_or(0, |inside| inside.iter().count());
+    Ok(protect::kept(&sandbox.protect, below, named, needs))
+}
+
+/// Whether everything below the two directories is judged alike, so that one may
+/// become the other without anything in it gaining or losing a right. Errs on
+/// the side of no.
+pub fn alike_below(
+    sandbox: &Sandbox,
+    one: &Path,
+    other: &Path,
+    world: &World<'_>,
+) -> Result<bool, PathError> {
+    let strictly_below = |path: &Path, dir: &Path| path != dir && is_below(path, dir);
+    for rule in &sandbox.fs {
+        let fixed = world.links.real(&world.places.expand(rule.pattern.fixed())?);
+        if strictly_below(&fixed, one) || strictly_below(&fixed, other) {
+            return Ok(false);
+        }
+        let [first, second] = [one, other].map(|path| path.strip_prefix(&fixed).ok());
+        let alike = match (&rule.pattern, first, second) {
+            (PathPattern::Literal(_), ..) | (_, None, None) => true,
+            (PathPattern::Children(_), first, second) => {
+                let here = |rest: Option<&Path>| rest.is_some_and(|r| r.as_os_str().is_empty());
+                !here(first) && !here(second)
+            }
+            (_, None, _) | (_, _, None) => false,
+            (PathPattern::Subpath { .. }, ..) => true,
+            (PathPattern::Glob { pattern, .. }, Some(first), Some(second)) => {
+                let [first, second] = [first, second].map(|rest| {
+                    let reached = |dir: &Path| path_glob_reached(pattern, &dir.to_string_lossy());
+                    let above = rest
+                        .ancestors()
+                        .filter(|dir| !dir.as_os_str().is_empty())
+                        .any(|dir| reached(dir).last() == Some(&true));
+                    (above, reached(rest))
+                });
+                first == second
+            }
+            // Where an expression stands after two different beginnings is not told.
+            (PathPattern::Regex { .. }, ..) => false,
+        };
+        if !alike {
+            return Ok(false);
+        }
+    }
+    let places = world.places;
+    for root in [&places.project, &places.home] {
+        match [one, other].map(|path| path.strip_prefix(root).ok()) {
+            [None, None] => {}
+            [Some(first), Some(second)] => {
+                if !protect::alike_below(&sandbox.protect, first, second) {
+                    return Ok(false);
+                }
+            }
+            _ => return Ok(false),
+        }
+        if strictly_below(root, one) || strictly_below(root, other) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// What the rules say about one capability, whatever the list of persistence
+/// paths keeps.
+pub fn by_rules(
     sandbox: &Sandbox,
     file: &FileUse,
     cap: Caps,
@@ -98,14 +198,14 @@ fn judge_one(
         }
     }
     if let Some((_, effect, index)) = best {
-        return Ok(Verdict { effect, rule: Some(index), caps: cap });
+        return Ok(Verdict { effect, rule: Some(index), caps: cap, kept: None });
     }
     let in_baseline = world
         .baseline
         .iter()
         .any(|(base, caps)| caps.contains(cap) && is_below(&file.path, Path::new(base)));
     let effect = if in_baseline || sandbox.unrestricted { Effect::Allow } else { sandbox.default };
-    Ok(Verdict { effect, rule: None, caps: cap })
+    Ok(Verdict { effect, rule: None, caps: cap, kept: None })
 }
 
 /// How a path pattern matches a file.
@@ -184,6 +284,11 @@ mod tests {
     }
 
     fn judged(path: &str, needs: &str, caseless: bool) -> Effect {
+        let file = FileUse { path: path.into(), needs: Caps::parse(needs).unwrap(), caseless };
+        with_rules(|sandbox, world| judge(sandbox, &file, world).unwrap().effect)
+    }
+
+    fn with_rules<T>(test: impl Fn(&Sandbox, &World<'_>) -> T) -> T {
         let sandbox = Sandbox {
             default: Effect::Ask,
             fs: vec![
@@ -213,8 +318,7 @@ mod tests {
             baseline: &baseline,
             cage: &[],
         };
-        let file = FileUse { path: path.into(), needs: Caps::parse(needs).unwrap(), caseless };
-        judge(&sandbox, &file, &world).unwrap().effect
+        test(&sandbox, &world)
     }
 
     fn effect(path: &str, needs: &str) -> Effect {
@@ -264,6 +368,28 @@ mod tests {
         assert_eq!(effect("/home/u/app/secret/open/x", "rw"), Effect::Deny);
         assert_eq!(effect("/home/u/app/deep/.env", "r"), Effect::Deny);
         assert_eq!(effect("/home/u/app/.env", "r"), Effect::Deny);
+    }
+
+    #[test]
+    fn a_persistence_path_is_for_a_person_to_decide() {
+        assert_eq!(effect("/home/u/app/.vscode/tasks.json", "c"), Effect::Ask);
+        assert_eq!(effect("/home/u/app/sub/.git/hooks/pre-commit", "wc"), Effect::Ask);
+        assert_eq!(effect("/home/u/app/.vscode/tasks.json", "r"), Effect::Allow);
+        assert_eq!(effect("/home/u/app/secret/.vscode/x", "w"), Effect::Deny);
+    }
+
+    #[test]
+    fn a_directory_becomes_another_only_where_nothing_changes_below() {
+        let alike = |one: &str, other: &str| {
+            with_rules(|sandbox, world| {
+                let app = Path::new("/home/u/app");
+                alike_below(sandbox, &app.join(one), &app.join(other), world).unwrap()
+            })
+        };
+        assert!(alike("a", "b") && alike("a/b", "c"));
+        assert!(!alike("a", ".git") && !alike("secret", "a") && !alike("a", ".env"));
+        assert!(!alike("a", "/home/u/other"));
+        assert!(!alike("a", "secret/open") && !alike("secret/a", "a"));
     }
 
     #[test]

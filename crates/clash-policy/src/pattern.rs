@@ -33,8 +33,13 @@ pub fn glob_matches(pattern: &str, text: &str) -> bool {
 /// A glob over a path: `*` and `?` stay within one name, `**` stands for any
 /// number of names. Both sides are relative and without doubled slashes.
 pub fn path_glob_matches(pattern: &str, path: &str) -> bool {
+    path_glob_reached(pattern, path).last() == Some(&true)
+}
+
+/// Which beginnings of the pattern the path can have used up. Two paths that
+/// reach the same are matched alike with whatever follows.
+pub fn path_glob_reached(pattern: &str, path: &str) -> Vec<bool> {
     let pattern: Vec<&str> = pattern.split('/').collect();
-    // Which beginnings of the pattern the names so far can have used up.
     let mut reached = vec![false; pattern.len() + 1];
     reach(&pattern, &mut reached, 0);
     for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -50,7 +55,7 @@ pub fn path_glob_matches(pattern: &str, path: &str) -> bool {
         }
         reached = next;
     }
-    reached.last() == Some(&true)
+    reached
 }
 
 /// Marks a place in the pattern, and those behind it that need no name.

@@ -83,6 +83,17 @@ impl PathPattern {
             Self::Glob { prefix, .. } | Self::Regex { prefix, .. } => prefix,
         }
     }
+
+    /// The same with another fixed part.
+    pub fn at(&self, fixed: &str) -> Self {
+        let mut pattern = self.clone();
+        match &mut pattern {
+            Self::Subpath { path, .. } | Self::Literal(path) | Self::Children(path) => path,
+            Self::Glob { prefix, .. } | Self::Regex { prefix, .. } => prefix,
+        }
+        .replace_range(.., fixed);
+        pattern
+    }
 }
 
 impl std::fmt::Display for PathPattern {

@@ -181,26 +181,21 @@ fn deep_nests_are_refused_and_do_not_overflow() {
     }
 }
 
-/// Nanoseconds this thread has spent on a processor: what others do does not count.
-fn spent() -> u64 {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    stat.split(' ').next().unwrap().parse().unwrap()
-}
-
-/// The least of some tries.
-fn cost(script: &str) -> u64 {
-    let once = || {
-        let start = spent();
-        assert!(!shell::commands(script).is_empty());
-        spent() - start
-    };
-    (0..5).map(|_| once()).min().unwrap()
-}
-
 /// Sixteen times the text takes about sixteen times as long, and nowhere near the
 /// two hundred and fifty-six times of a quadratic analysis.
 #[test]
 fn time_grows_with_the_length_and_no_faster() {
+    // Of this thread on a processor: what others do does not count.
+    let spent = || -> u64 {
+        let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+        stat.split(' ').next().unwrap().parse().unwrap()
+    };
+    let once = |script: &str| {
+        let start = spent();
+        assert!(!shell::commands(script).is_empty());
+        spent() - start
+    };
+    let cost = |script: &str| (0..5).map(|_| once(script)).min().unwrap();
     for unit in [
         "ls -la | grep x; git status && echo \"$(date)\"\n",
         "nice ",

@@ -2,6 +2,9 @@
 //! the attack kit use in place of the clash binary.
 //!
 //! `room --rw DIR --r DIR --rx DIR --allow CAPS DIR --deny CAPS DIR --literal CAPS FILE
+//! --deny-literal CAPS FILE --glob CAPS DIR PATTERN --deny-glob CAPS DIR PATTERN
+//! --regex CAPS DIR PATTERN --deny-regex CAPS DIR PATTERN
+//! --children CAPS DIR --deny-children CAPS DIR --default-allow --unprotect PATH
 //! --net deny|allow --cwd DIR --home DIR --project DIR --tmp DIR --cage PATH --host FILE
 //! --simulate HOST --unprotected --limit NAME N --show -- cmd …`
 #![expect(clippy::print_stderr, reason = "a program, not the library")]
@@ -11,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clash_policy::{
-    Caps, Effect, FsRule, Lifetime, Limits, Net, PathPattern, Places, Protect, Sandbox, Span,
+    Caps, Effect, FsRule, Lifetime, Limits, Net, PathPattern, Places, Protect, Regex, Sandbox, Span,
 };
 use clash_sandbox::host::Host;
 use clash_sandbox::launch::{Command, LaunchError, run};
@@ -31,6 +34,19 @@ fn rule(path: &str, caps: Caps) -> FsRule {
     }
 }
 
+fn regex(pattern: String) -> Option<Regex> {
+    use regex_automata::dfa::{StartKind, dense};
+    let anchored = dense::Config::new().start_kind(StartKind::Anchored);
+    let whole = format!(r"\A(?:{pattern})\z");
+    let dfa = dense::Builder::new().configure(anchored).build(&whole).ok()?;
+    let automaton = dfa.to_sparse().ok()?.to_bytes_native_endian();
+    Some(Regex { pattern, automaton })
+}
+
+fn effect(form: &str) -> Effect {
+    if form.starts_with("--deny") { Effect::Deny } else { Effect::Allow }
+}
+
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     let mut fs = Vec::new();
@@ -45,6 +61,7 @@ fn main() -> ExitCode {
     let mut protect = Protect::default();
     let mut limits = Limits::default();
     let mut lifetime = None;
+    let mut default = Effect::Deny;
     while let Some(flag) = args.next() {
         let mut value = || args.next().unwrap_or_default().into_string().unwrap_or_default();
         match flag.to_str() {
@@ -59,14 +76,30 @@ fn main() -> ExitCode {
                 let caps = caps(&value());
                 fs.push(FsRule { effect: Effect::Deny, ..rule(&value(), caps) });
             }
-            Some("--literal") => {
+            Some(form @ ("--literal" | "--deny-literal" | "--children" | "--deny-children")) => {
                 let caps = caps(&value());
                 let path = value();
-                fs.push(FsRule {
-                    pattern: PathPattern::Literal(path.clone()),
-                    ..rule(&path, caps)
-                });
+                let pattern = match form {
+                    "--literal" | "--deny-literal" => PathPattern::Literal(path.clone()),
+                    _ => PathPattern::Children(path.clone()),
+                };
+                fs.push(FsRule { pattern, effect: effect(form), ..rule(&path, caps) });
             }
+            Some(form @ ("--glob" | "--deny-glob" | "--regex" | "--deny-regex")) => {
+                let caps = caps(&value());
+                let (prefix, pattern) = (value(), value());
+                let rule = rule(&prefix, caps);
+                let pattern = match form {
+                    "--glob" | "--deny-glob" => PathPattern::Glob { prefix, pattern },
+                    _ => match regex(pattern) {
+                        Some(regex) => PathPattern::Regex { prefix, regex },
+                        None => return ExitCode::from(2),
+                    },
+                };
+                fs.push(FsRule { pattern, effect: effect(form), ..rule });
+            }
+            Some("--default-allow") => default = Effect::Allow,
+            Some("--unprotect") => protect.except.push(value()),
             Some("--simulate") => {
                 let mut known = host.take().unwrap_or_else(Host::quick);
                 if known.simulate(&value()).is_err() {
@@ -105,7 +138,7 @@ fn main() -> ExitCode {
             }
         }
     }
-    let sandbox = Sandbox { fs, net, protect, limits, lifetime, ..Sandbox::named("room") };
+    let sandbox = Sandbox { fs, net, protect, limits, lifetime, default, ..Sandbox::named("room") };
     let places = Places { project, home, tmp, vars: Vec::new() };
     let request = Request {
         sandbox: &sandbox,

@@ -1,11 +1,14 @@
-//! What the planner has to know of this machine. [`crate::probe`] is the
-//! thorough sibling that people read.
+//! What the planner has to know of this machine, as typed facts. [`crate::probe`]
+//! is the same in words, for people.
 //!
-//! Landlock and seccomp are asked for at every launch: two system calls. Whether
-//! a room can be made is found out by making one, as this very user, which takes
-//! milliseconds; [`Host::remembered`] keeps the answer for as long as nothing
-//! that could change it has changed: the boot, the user, the user namespace and
-//! what an outer sandbox has done to this process.
+//! Nothing is concluded from a sysctl, a kernel version or a file's mere
+//! presence: what clash uses is used once, as this very user, which takes some
+//! milliseconds. [`Host::remembered`] keeps the answers for as long as nothing
+//! that could change them has changed (`host/record.rs`). Landlock and
+//! seccomp are asked for at every launch: two system calls.
+
+#[cfg(target_os = "linux")]
+mod record;
 
 use std::path::Path;
 
@@ -13,11 +16,42 @@ use std::path::Path;
 pub struct Host {
     /// The kernel's Landlock ABI; 0 means there is none.
     pub landlock_abi: u32,
+    /// Bit mask of Landlock bugs this kernel says it has fixed; 0 where it says
+    /// nothing (before Linux 6.15).
+    pub landlock_errata: u32,
     /// Whether seccomp filters that answer with an error number can be installed.
     pub seccomp: bool,
+    /// A seccomp listener that is told of a call and answers with a descriptor.
+    pub notify: Facility,
     /// Whether the effective user is root.
     pub root: bool,
     pub rooms: Rooms,
+    /// Overlays in a user namespace, for copy-on-write.
+    pub overlay: Facility,
+    pub cgroup: Cgroup,
+    /// Copies that share their blocks, in the directory of the record.
+    pub reflink: Facility,
+    pub around: Around,
+}
+
+/// Whether something was seen working.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Facility {
+    Works,
+    /// And which step failed.
+    Missing {
+        why: String,
+    },
+}
+
+impl Facility {
+    pub fn works(&self) -> bool {
+        *self == Self::Works
+    }
+
+    pub(crate) fn missing(why: impl Into<String>) -> Self {
+        Self::Missing { why: why.into() }
+    }
 }
 
 /// Whether namespaces with mounts of their own can be made here.
@@ -31,16 +65,75 @@ pub enum Rooms {
     Impossible { why: String },
 }
 
+/// Whether cgroups with limits can be made below the one this process is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroup {
+    /// The cgroup it was tried in, as `/proc/self/cgroup` names it.
+    pub within: String,
+    pub delegated: Facility,
+}
+
+impl Cgroup {
+    /// The answer for this process. Terminals and services have cgroups of their
+    /// own, so in another one it is tried again.
+    #[cfg(target_os = "linux")]
+    pub fn here(&self) -> Facility {
+        match crate::linux::around::own_cgroup() {
+            Ok(own) if own == self.within => self.delegated.clone(),
+            _ => crate::linux::around::cgroup().delegated,
+        }
+    }
+}
+
+/// What this process runs inside of. For messages, and for what an outer sandbox
+/// makes impossible; nothing is permitted because of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Around {
+    pub container: bool,
+    /// `None`: cannot be told without namespaces.
+    pub landlock: Option<bool>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no host that can be simulated")]
 pub struct UnknownHost(pub String);
 
+impl UnknownHost {
+    pub const KNOWN: &'static str = "no-userns, container, root, abi=0 to abi=9";
+}
+
+const NOT_TRIED: &str = "not tried";
+
 impl Host {
-    /// Tries everything now.
+    /// A host that can do nothing, for others to be made of.
+    pub fn bare() -> Self {
+        let not_tried = || Facility::missing(NOT_TRIED);
+        Self {
+            landlock_abi: 0,
+            landlock_errata: 0,
+            seccomp: false,
+            notify: not_tried(),
+            root: false,
+            rooms: Rooms::Impossible { why: NOT_TRIED.to_owned() },
+            overlay: not_tried(),
+            cgroup: Cgroup { within: String::new(), delegated: not_tried() },
+            reflink: not_tried(),
+            around: Around::default(),
+        }
+    }
+
+    /// Tries everything now, but reflinks, which are a matter of the directory.
     #[cfg(target_os = "linux")]
     pub fn quick() -> Self {
-        let rooms = crate::linux::attempts::rooms();
-        Self { rooms, ..Self::ask() }
+        use crate::linux::{around, attempts};
+        Self {
+            rooms: attempts::rooms(),
+            notify: attempts::notify(),
+            overlay: attempts::overlay(),
+            cgroup: around::cgroup(),
+            around: around::look(),
+            ..Self::ask()
+        }
     }
 
     /// What one system call each can tell.
@@ -50,34 +143,52 @@ impl Host {
             landlock_abi: crate::linux::sys::landlock_abi(),
             seccomp: crate::linux::sys::seccomp_errno_available(),
             root: rustix::process::geteuid().is_root(),
-            rooms: Rooms::Impossible { why: "not tried".to_owned() },
+            ..Self::bare()
         }
     }
 
     /// Nothing is enforced elsewhere yet, so the planner will refuse.
     #[cfg(not(target_os = "linux"))]
     pub fn quick() -> Self {
-        let rooms = Rooms::Impossible { why: "not Linux".to_owned() };
-        Self { landlock_abi: 0, seccomp: false, root: false, rooms }
+        Self { rooms: Rooms::Impossible { why: "not Linux".to_owned() }, ..Self::bare() }
     }
 
-    /// As [`Host::quick`], with what is costly to try kept in `file`, which must
-    /// be out of reach of every sandbox. A file that cannot be read or written
+    /// As [`Host::quick`], with what is costly to try kept in `file`, whose
+    /// directory is made for the owner alone and must be out of reach of every sandbox. A file that cannot be read or written
     /// only costs time.
     #[cfg(target_os = "linux")]
     pub fn remembered(file: &Path) -> Self {
-        let Some(key) = key() else { return Self::quick() };
-        let known = std::fs::read_to_string(file).ok();
-        if let Some(rooms) = known.and_then(|text| Rooms::read(&text, &key)) {
-            return Self { rooms, ..Self::ask() };
+        let Some(key) = record::key() else { return Self::quick() };
+        if let Some(known) = record::read(file, &key) {
+            let Self { landlock_abi, seccomp, root, .. } = Self::ask();
+            return Self { landlock_abi, seccomp, root, ..known };
         }
-        let host = Self::quick();
-        let fresh = file.with_extension(format!("{}.new", std::process::id()));
-        let written = std::fs::write(&fresh, host.rooms.write(&key));
-        if written.and_then(|()| std::fs::rename(&fresh, file)).is_err() {
-            let _ = std::fs::remove_file(&fresh);
+        Self::afresh(file)
+    }
+
+    /// Tries everything now and puts it on record.
+    #[cfg(target_os = "linux")]
+    pub fn afresh(file: &Path) -> Self {
+        use crate::linux::{attempts, sys};
+        use std::os::unix::fs::DirBuilderExt;
+        let directory = file.parent().unwrap_or(Path::new("/"));
+        // Without the directory it is found out every time.
+        let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        let host = Self {
+            reflink: attempts::reflink(directory),
+            landlock_errata: sys::landlock_errata().unwrap_or(0),
+            ..Self::quick()
+        };
+        if let Some(key) = record::key() {
+            record::write(file, &key, &host);
         }
         host
+    }
+
+    /// What is on record and still true, without trying anything.
+    #[cfg(target_os = "linux")]
+    pub fn on_record(file: &Path) -> Option<Self> {
+        record::read(file, &record::key()?)
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -85,64 +196,39 @@ impl Host {
         Self::quick()
     }
 
+    #[cfg(not(target_os = "linux"))]
+    pub fn afresh(_: &Path) -> Self {
+        Self::quick()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub fn on_record(_: &Path) -> Option<Self> {
+        None
+    }
+
     /// Another host: `no-userns`, `abi=N`, `container` (no namespaces, as under
     /// the usual runtimes) or `root`.
     pub fn simulate(&mut self, what: &str) -> Result<(), UnknownHost> {
-        let abi = what.strip_prefix("abi=").and_then(|n| n.parse().ok()).filter(|n| *n < 100);
+        let abi = what.strip_prefix("abi=").and_then(|n| n.parse().ok()).filter(|n| *n < 10);
         match (what, abi) {
             (_, Some(abi)) => self.landlock_abi = abi,
             ("no-userns", _) => {
-                self.rooms = Rooms::Impossible { why: "no user namespaces (simulated)".to_owned() };
+                self.without_namespaces("no user namespaces (simulated)");
             }
             ("container", _) => {
-                self.rooms = Rooms::Impossible {
-                    why: "the container's filter denies new namespaces (simulated)".to_owned(),
-                };
+                self.without_namespaces("the container's filter denies new namespaces (simulated)");
+                self.around.container = true;
             }
             ("root", _) => (self.root, self.rooms) = (true, Rooms::Root),
             _ => return Err(UnknownHost(what.to_owned())),
         }
         Ok(())
     }
-}
 
-const FORMAT: &str = "clash host 1";
-
-impl Rooms {
-    fn write(&self, key: &str) -> String {
-        let answer = match self {
-            Self::Unprivileged => "unprivileged".to_owned(),
-            Self::Root => "root".to_owned(),
-            Self::Impossible { why } => format!("impossible {why}"),
-        };
-        format!("{FORMAT}\n{key}\n{answer}\n")
+    fn without_namespaces(&mut self, why: &str) {
+        self.rooms = Rooms::Impossible { why: why.to_owned() };
+        self.overlay = Facility::missing(why);
     }
-
-    fn read(text: &str, key: &str) -> Option<Self> {
-        let mut lines = text.lines();
-        if lines.next() != Some(FORMAT) || lines.next() != Some(key) {
-            return None;
-        }
-        match lines.next()? {
-            "unprivileged" => Some(Self::Unprivileged),
-            "root" => Some(Self::Root),
-            other => {
-                other.strip_prefix("impossible ").map(|why| Self::Impossible { why: why.into() })
-            }
-        }
-    }
-}
-
-/// Everything on which the answer depends, on one line.
-#[cfg(target_os = "linux")]
-fn key() -> Option<String> {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    let namespace = std::fs::read_link("/proc/self/ns/user").ok()?;
-    let filtered = rustix::thread::secure_computing_mode().ok()?;
-    let no_new_privs = rustix::thread::no_new_privs().ok()?;
-    let user = rustix::process::geteuid().as_raw();
-    let namespace = namespace.display();
-    Some(format!("{} {user} {namespace} {filtered:?} {no_new_privs}", boot.trim()))
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -155,21 +241,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_is_remembered_until_something_changes() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("host");
-        let host = Host::remembered(&file);
-        assert_eq!(host, Host::quick());
-        let kept = std::fs::read_to_string(&file).unwrap();
-        let other = Rooms::Impossible { why: "so it says".into() };
-        std::fs::write(&file, other.write(&key().unwrap())).unwrap();
-        assert_eq!(Host::remembered(&file).rooms, other);
-        std::fs::write(&file, other.write("another boot")).unwrap();
-        assert_eq!(Host::remembered(&file), host);
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), kept);
-        std::fs::write(&file, "junk").unwrap();
-        assert_eq!(Host::remembered(&file), host);
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    fn a_cgroup_other_than_the_one_tried_is_tried_again() {
+        let elsewhere = Cgroup { within: "/nowhere".into(), delegated: Facility::Works };
+        assert_eq!(elsewhere.here(), crate::linux::around::cgroup().delegated);
     }
 
     #[test]
@@ -179,9 +253,13 @@ mod tests {
         host.simulate("no-userns").unwrap();
         assert_eq!(host.landlock_abi, 3);
         assert!(matches!(host.rooms, Rooms::Impossible { .. }));
+        assert!(!host.overlay.works());
         host.simulate("root").unwrap();
         assert_eq!((host.root, &host.rooms), (true, &Rooms::Root));
-        assert_eq!(host.simulate("abi=x"), Err(UnknownHost("abi=x".into())));
-        assert!(host.simulate("windows").is_err());
+        host.simulate("container").unwrap();
+        assert!(host.around.container && matches!(host.rooms, Rooms::Impossible { .. }));
+        for junk in ["abi=x", "abi=10", "abi=", "windows", ""] {
+            assert_eq!(host.simulate(junk), Err(UnknownHost(junk.into())));
+        }
     }
 }

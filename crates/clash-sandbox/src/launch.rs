@@ -9,17 +9,20 @@
 //!  3. mark every descriptor from 3 on close-on-exec
 //!  4. leave the host's namespaces                      (rooms only)
 //!  5. build the room's view of the disk and enter it   (rooms only)
-//!  6. start the room's process 1 and the command's own (rooms only)
+//!  6. start the room's process 1                       (rooms only)
+//!     and the command's own                            (rooms, or watched)
 //!  7. set limits
 //!  8. set no_new_privs
 //!  9. enter the Landlock domain
 //! 10. drop capabilities
-//! 11. install the seccomp filter
+//! 11. install the seccomp filter, with a listener if the plan is watched
 //! 12. give signals back their meaning and `execve`
+//! 13. answer for the command                           (if watched)
 //!
-//! Without a room all of it happens to the calling process, which becomes the
-//! command. With one, the steps from 7 on are the command's own process, and
-//! the caller stays as its parent until it ends, and ends the same way.
+//! Without a room or a monitor all of it happens to the calling process, which
+//! becomes the command. With either, the steps from 7 to 12 are the command's own
+//! process, and the caller stays as its parent until it ends, and ends the same
+//! way.
 //!
 //! Nothing is undone on failure: the process is then partly restricted and good
 //! for nothing but reporting the error and exiting.
@@ -94,6 +97,8 @@ pub enum LaunchError {
     Filter(#[source] BpfError),
     #[error("step 11, installing the seccomp filter")]
     Seccomp(#[source] io::Error),
+    #[error("step 11, watching the command's calls, which a sandbox around this one already does")]
+    AlreadyWatched,
     #[error("step 12, signals")]
     Signals(#[source] io::Error),
     /// Shells report this as 127.
@@ -104,6 +109,8 @@ pub enum LaunchError {
     NotExecutable { program: OsString, source: io::Error },
     #[error("the command was ended after {seconds} s, the sandbox's limit")]
     OutOfTime { seconds: u64 },
+    #[error("step 13, starting the monitor")]
+    Monitor(#[source] io::Error),
     #[error("waiting for the command")]
     Waiting(#[source] io::Error),
     #[error("the process that was to become the command ended before it did")]
@@ -145,9 +152,9 @@ fn steps(plan: &Plan, command: &Command) -> Result<std::convert::Infallible, Lau
     let ruleset = landlock::ruleset(plan)?;
     sys::close_on_exec_from_3().map_err(LaunchError::Descriptors)?;
     let confined = Confined { plan, target: &target, filter: &filter };
-    match &plan.room {
-        Some(room) => Err(in_room(room, confined, ruleset)),
-        None => Err(confined.become_command(&ruleset)),
+    match (&plan.room, &plan.watch) {
+        (None, None) => Err(confined.become_command(&ruleset, &mut 0)),
+        (room, _) => Err(as_parent(room.as_ref(), confined, &ruleset)),
     }
 }
 
@@ -162,16 +169,22 @@ struct Confined<'a> {
 
 #[cfg(target_os = "linux")]
 impl Confined<'_> {
-    /// Steps 7 to 12.
-    fn become_command(self, ruleset: &Ruleset) -> LaunchError {
+    /// Steps 7 to 12. What the kernel answers to the filter is the listener.
+    fn become_command(self, ruleset: &Ruleset, listener: &mut std::ffi::c_long) -> LaunchError {
         use crate::linux::{caps, landlock, limits, sys};
-        let restrict = || {
+        let mut restrict = || {
             limits::set(&self.plan.limits).map_err(|e| LaunchError::Limits(e.into()))?;
             rustix::thread::set_no_new_privs(true)
                 .map_err(|e| LaunchError::NoNewPrivs(e.into()))?;
             landlock::enter(ruleset)?;
             caps::drop_all(self.plan.root).map_err(|e| LaunchError::Capabilities(e.into()))?;
-            sys::install_filter(self.filter, 0).map_err(LaunchError::Seccomp)?;
+            let flags = if self.plan.watch.is_some() { sys::WITH_LISTENER } else { 0 };
+            *listener = sys::install_filter(self.filter, flags).map_err(|error| {
+                match error.raw_os_error() {
+                    Some(libc::EBUSY) => LaunchError::AlreadyWatched,
+                    _ => LaunchError::Seccomp(error),
+                }
+            })?;
             sys::default_sigpipe().map_err(LaunchError::Signals)
         };
         match restrict() {
@@ -181,57 +194,84 @@ impl Confined<'_> {
     }
 }
 
-/// Steps 4 to 12 with a room around the command.
+/// Steps 4 to 13 as the command's parent.
 #[cfg(target_os = "linux")]
-fn in_room(room: &Room, confined: Confined<'_>, ruleset: Ruleset) -> LaunchError {
+fn as_parent(room: Option<&Room>, confined: Confined<'_>, ruleset: &Ruleset) -> LaunchError {
+    use crate::linux::monitor::Monitor;
     use crate::linux::stdio::Inherited;
     use crate::linux::supervisor::{Keeper, attend};
     use crate::linux::{landlock, mounts::View, namespaces, sys};
 
+    let plan = confined.plan;
     // /proc shows the processes of whoever mounts it.
-    let of_processes = room.steps.iter().position(|step| *step == Step::Processes);
-    let (outside, inside) = room.steps.split_at(of_processes.unwrap_or(room.steps.len()));
+    let steps = room.map_or(&[][..], |room| &room.steps);
+    let of_processes = steps.iter().position(|step| *step == Step::Processes);
+    let (outside, inside) = steps.split_at(of_processes.unwrap_or(steps.len()));
     let prepare = || -> Result<_, LaunchError> {
         let cwd = rustix::process::getcwd(Vec::new())
             .map_err(|e| LaunchError::WorkingDirectory { path: ".".into(), source: e.into() })?;
-        namespaces::leave_host(room)?;
-        let inherited = Inherited::guard();
-        let mut view = View::new().map_err(|e| LaunchError::Root(e.into()))?;
-        outside.iter().try_for_each(|step| view.step(step))?;
-        view.enter().map_err(|e| LaunchError::Enter(e.into()))?;
+        let monitor = match &plan.watch {
+            None => None,
+            Some(watch) => {
+                let again = ruleset.try_clone().map_err(LaunchError::Monitor)?;
+                let monitor = Monitor::new(again, watch, plan.root);
+                Some(monitor.map_err(|e| LaunchError::Monitor(e.into()))?)
+            }
+        };
+        let (mut view, mut inherited) = (None, None);
+        if let Some(room) = room {
+            namespaces::leave_host(room)?;
+            inherited = Some(Inherited::guard());
+            let view = view.insert(View::new().map_err(|e| LaunchError::Root(e.into()))?);
+            outside.iter().try_for_each(|step| view.step(step))?;
+            view.enter().map_err(|e| LaunchError::Enter(e.into()))?;
+        }
         // Before anybody is there to look into this process.
         sys::undumpable().map_err(LaunchError::Namespaces)?;
         let mask = sys::hold_signals().map_err(LaunchError::Signals)?;
-        Ok((cwd, mask, inherited, view, Keeper::start()?))
+        let monitor = monitor.map(Monitor::wait).transpose().map_err(LaunchError::Monitor)?;
+        let keeper = if room.is_some() {
+            namespaces::own_processes()?;
+            Keeper::start()?
+        } else {
+            Keeper::of_children()?
+        };
+        Ok((cwd, view, monitor, mask, inherited, keeper))
     };
-    let (cwd, mask, inherited, mut view, keeper) = match prepare() {
+    let (cwd, mut view, monitor, mask, inherited, keeper) = match prepare() {
         Ok(prepared) => prepared,
         Err(error) => return error,
     };
     let mut settle = || -> Result<(), LaunchError> {
+        let (Some(room), Some(view)) = (room, &mut view) else {
+            return sys::die_with_parent().map_err(LaunchError::Process);
+        };
         inside.iter().try_for_each(|step| view.step(step))?;
-        landlock::own_places(room, &view, &ruleset)?;
+        landlock::own_places(room, view, ruleset)?;
         rustix::process::chdir(&cwd).map_err(|source| LaunchError::NotInRoom {
             path: PathBuf::from(std::ffi::OsStr::from_bytes(cwd.as_bytes())),
             source: source.into(),
-        })?;
-        sys::set_mask(&mask).map_err(LaunchError::Signals)
+        })
     };
     let mut failure = None;
+    let mut listener = 0;
     let started = sys::run_until_exec(|| {
-        failure = Some(match settle() {
-            Ok(()) => confined.become_command(&ruleset),
+        let ready = settle().and_then(|()| sys::set_mask(&mask).map_err(LaunchError::Signals));
+        failure = Some(match ready {
+            Ok(()) => confined.become_command(ruleset, &mut listener),
             Err(error) => error,
         });
     });
-    match (started, failure) {
-        (Ok(child), None) => {
-            let wall = confined.plan.limits.wall_seconds;
-            attend(keeper, &inherited, child, room.lives_on, wall)
-        }
-        (Ok(_), Some(error)) => error,
-        (Err(error), _) => LaunchError::Process(error),
+    let child = match (started, failure) {
+        (Ok(child), None) => child,
+        (Ok(_), Some(error)) => return error,
+        (Err(error), _) => return LaunchError::Process(error),
+    };
+    if let (Some(monitor), Some(listener)) = (monitor, sys::listener(listener)) {
+        monitor.start(listener);
     }
+    let lives_on = room.is_some_and(|room| room.lives_on);
+    attend(keeper, inherited.as_ref(), child, lives_on, plan.limits.wall_seconds)
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -257,6 +297,7 @@ mod tests {
             landlock_abi: crate::host::Host::quick().landlock_abi,
             root: false,
             room: None,
+            watch: None,
             limits: clash_policy::Limits::default(),
         };
         let error = run(&plan, &Command { program: "true".into(), ..Command::default() });

@@ -7,18 +7,23 @@
 //! can do. This is the only crate that may say `unsafe`, fork or exec, and the
 //! raw calls are all in `linux/sys.rs`.
 //!
-//! There are two tiers. *Direct*: Landlock, seccomp, no_new_privs, dropped
+//! There are three tiers. *Direct*: Landlock, seccomp, no_new_privs, dropped
 //! capabilities, closed descriptors and a scrubbed environment, put on by the
 //! launcher itself before `execve`. No extra process stays, so exit status,
 //! signals and job control are the command's own. A *room* ([`room`]) adds
 //! namespaces: a view of the disk in which what is not granted is not there,
 //! processes, devices, temporary files and, where the policy denies it, a network
 //! of its own. The launcher stays as the parent and ends as the command ended.
+//! *Watched* is the direct tier with such a parent, where no namespaces can be
+//! made.
 //!
-//! The planner takes the direct tier where it holds every rule, a room
-//! otherwise, and refuses what neither can hold. What is not held is a line of
-//! the plan's [`report::Report`]: persistence paths that do not exist when the
-//! command starts, and in the direct tier what of the host can be seen.
+//! In a room and in the watched tier the launcher is also the monitor: it carries
+//! out, in the command's place, the calls that change names and the opens that a
+//! rule might refuse, so that rules hold for names that do not exist yet.
+//!
+//! The planner takes the direct tier where it holds every rule, a room where one
+//! can be made, and refuses what cannot be held. What is not held is a line of
+//! the plan's [`report::Report`].
 
 pub mod baseline;
 pub mod disk;
@@ -26,10 +31,11 @@ pub mod environment;
 pub mod host;
 pub mod launch;
 pub mod mapped;
+pub mod observe;
 pub mod plan;
 pub mod probe;
-pub mod protect;
 pub mod report;
+pub mod rights;
 pub mod room;
 mod worktree;
 

@@ -1,11 +1,12 @@
-//! The planner of the direct tier: a Sandbox becomes a list of grants that
-//! Landlock can enforce, or a [`Refusal`] that names the rule it cannot.
+//! The planner: a Sandbox becomes what this host enforces to the last rule, or a
+//! [`Refusal`] that names the rule it cannot.
 //!
-//! Landlock only ever adds rights to a subtree. So a plan is the union of what
-//! the policy allows, what linked worktrees and the launcher need, and the
-//! system baseline; a rule that takes something away inside any of these has no
-//! translation and is refused, never dropped. `ask` is `deny` to the kernel: who
-//! asks the user is not this crate's business.
+//! Landlock only ever adds rights to a subtree. So the grants are the union of
+//! what the policy allows, what linked worktrees and the launcher need, and the
+//! system baseline: never less than the rules give. What the rules take away
+//! inside that is taken away by mounts, where a room can be made and the path is
+//! there, and by the monitor ([`Watch`]) everywhere else. `ask` is `deny` to the
+//! kernel: who asks the user is not this crate's business.
 //!
 //! Paths are resolved here, once. A path that does not exist gets nothing and
 //! the report says so; nothing is created for the sake of a grant. A symlink
@@ -31,6 +32,7 @@ use crate::baseline;
 use crate::disk::Disk;
 use crate::host::Host;
 use crate::report::{Line, Report};
+use crate::rights::Rights;
 use crate::room::Room;
 use crate::worktree::{self, Worktree};
 use overlap::{Region, is_below};
@@ -95,16 +97,31 @@ pub struct Plan {
     pub root: bool,
     /// The namespaced tier; `None` is the direct one.
     pub room: Option<Room>,
+    pub watch: Option<Watch>,
+}
+
+/// What the monitor answers for: the calls that change names, and opens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watch {
+    pub rights: Rights,
+    /// Opens for reading are watched too, because no mount can take away what the
+    /// rules do. Every open then costs some ten microseconds.
+    pub reads: bool,
 }
 
 #[cfg(target_os = "linux")]
 impl Plan {
     pub(crate) fn surface(&self) -> crate::linux::seccomp::Surface {
+        use crate::linux::seccomp::Watched;
         let room = self.room.as_ref();
         crate::linux::seccomp::Surface {
             internet: self.net == Network::Allow || room.is_some_and(|room| room.own_network),
             unix: room.is_some_and(|room| room.unix_sockets),
             own_ipc: room.is_some(),
+            watched: self
+                .watch
+                .as_ref()
+                .map(|watch| if watch.reads { Watched::Opens } else { Watched::Changes }),
             frozen: room.is_none()
                 && !self.grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE)),
         }
@@ -139,12 +156,6 @@ pub fn plan_with_report(request: &Request<'_>, host: &Host) -> Result<(Plan, Rep
 fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan, Refusal> {
     let sandbox = request.sandbox;
     check_host(host)?;
-    if sandbox.default == Effect::Allow {
-        return Err(Refusal::OpenDefault {
-            sandbox: sandbox.name.clone(),
-            span: sandbox.span.clone(),
-        });
-    }
     let net = network(sandbox)?;
     not_yet(sandbox)?;
     if host.root && sandbox.limits.processes.is_some() {
@@ -153,27 +164,53 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
         return Err(Refusal::NotYet { rule, span: sandbox.span.clone() });
     }
     let rules = resolve(request)?;
-    let mut grants = allowed(&rules, report)?;
+    let mut grants = allowed(&rules, report);
     no_planted_links(request, &rules)?;
     add_worktrees(&rules, &mut grants, report);
     add_extra(request, &mut grants, report)?;
     overlap::inside_cage(request, &grants)?;
-    let protected = tier::protected(request, &grants);
-    let need = tier::choose(tier::need(request, &rules, &grants, &protected), host)?;
+    add_default(request, &mut grants);
     let baseline = baseline_left(request.disk, &rules, report);
-    let room = match need {
-        None => None,
-        Some(_) => {
-            overlap::missing_cage(request, &grants)?;
-            tier::holds(&rules, &grants)?;
-            let (grants, baseline, protected) = (&grants, &baseline, &protected);
-            let sources = Sources { request, rules: &rules, grants, baseline, protected };
-            Some(view::room(&sources, host, net == Network::Deny)?)
+    let mut rights = rights(request, &rules, &grants, &baseline)?;
+    let tier = tier::choose(tier::beyond_landlock(request, &rules, &grants), host)?;
+    tier::execute(&rules, &grants, host, tier == Tier::Room, report)?;
+    let mut reads = tier::reads(request, &rules, &grants, tier == Tier::Room);
+    let mut overgiven = false;
+    let room = match tier {
+        Tier::Direct | Tier::Watched => None,
+        Tier::Room => {
+            let (grants, baseline) = (&grants, &baseline);
+            // Mounts are about trees and files; what is said of names alone must
+            // not hide the tree they are in.
+            let mut fixed = rights.clone();
+            let mut whole = rules.iter().map(|rule| !rule.wider());
+            fixed.sandbox.fs.retain(|_| whole.next().unwrap_or(false));
+            let sources = Sources { request, rules: &rules, grants, baseline, rights: &fixed };
+            let (room, unreadable) = view::room(&sources, host, net == Network::Deny);
+            reads |= unreadable;
+            rights.own = room.own();
+            // Landlock adds up: inside a place of the room's own everything is given.
+            let wider = |grant: &&Grant| rights.own.iter().any(|own| is_below(&grant.path, own));
+            let inside = grants.iter().filter(wider).map(|grant| grant.caps);
+            let least = inside.fold(Caps::ALL, Caps::intersect);
+            reads |= !least.contains(Caps::READ);
+            overgiven = !least.contains(Caps::CHANGE);
+            Some(room)
         }
     };
-    let mut held = protected;
-    held.extend(overlap::caged_inside(request, &grants));
-    report::tier(report, &rules, &held, room.as_ref(), net, host);
+    let changes = grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE));
+    let watched = match tier {
+        Tier::Direct => false,
+        Tier::Watched => true,
+        Tier::Room => reads || overgiven || changes && !tier::plain(&rights),
+    };
+    if watched && sandbox.lifetime == Some(Lifetime::Detached) {
+        // Nobody is left to answer for it.
+        let rule = "lifetime: detached, where calls are watched".to_owned();
+        return Err(Refusal::NotYet { rule, span: sandbox.span.clone() });
+    }
+    let watch = watched.then_some(Watch { rights, reads });
+    report::tier(report, &rules, watch.as_ref(), room.as_ref(), net, host);
     Ok(Plan {
         sandbox: sandbox.name.clone(),
         grants: reduce(grants),
@@ -183,7 +220,78 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
         landlock_abi: host.landlock_abi,
         root: host.root,
         room,
+        watch,
     })
+}
+
+/// Which mechanisms hold a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tier {
+    /// Landlock and seccomp alone.
+    Direct,
+    /// The same with the monitor: no namespaces can be made.
+    Watched,
+    Room,
+}
+
+/// The rules with their paths on this disk, and everything else that decides.
+fn rights(
+    request: &Request<'_>,
+    rules: &[Rule<'_>],
+    grants: &[Grant],
+    baseline: &[(&'static baseline::Entry, Caps)],
+) -> Result<Rights, Refusal> {
+    let disk = request.disk;
+    let mut sandbox = request.sandbox.clone();
+    sandbox.fs.clear();
+    for rule in rules {
+        let text = rule.real.to_str().ok_or_else(|| Refusal::Unresolvable {
+            rule: rule.rule.pattern.to_string(),
+            span: rule.rule.span.clone(),
+            source: io::Error::from(io::ErrorKind::InvalidFilename),
+        })?;
+        sandbox.fs.push(FsRule { pattern: rule.rule.pattern.at(text), ..rule.rule.clone() });
+    }
+    let [project, home] = [&request.places.project, &request.places.home].map(|p| disk.real(p));
+    // Both spellings: the link itself must not be replaced either.
+    let caged = request.cage.paths.iter().flat_map(|path| [path.clone(), disk.real(path)]);
+    let mut cage: Vec<PathBuf> = caged.collect();
+    cage.dedup();
+    let given = grants.iter().filter(|grant| !matches!(grant.why, Why::Rule(_)));
+    let given: Vec<Grant> = given.cloned().collect();
+    let held = match request.sandbox.protect.standard {
+        true => tier::links_of_worktrees(&project, &given),
+        false => Vec::new(),
+    };
+    let real = |(entry, caps): &(&'static baseline::Entry, Caps)| {
+        (disk.real(Path::new(entry.path)), *caps)
+    };
+    Ok(Rights {
+        sandbox,
+        places: Places { project, home, ..request.places.clone() },
+        cage,
+        baseline: baseline.iter().map(real).collect(),
+        given,
+        held,
+        own: Vec::new(),
+    })
+}
+
+/// Where the default allows, everything that lies in the root directory is
+/// granted, but for what a room has of its own and the kernel's settings.
+fn add_default(request: &Request<'_>, grants: &mut Vec<Grant>) {
+    if request.sandbox.default != Effect::Allow || request.sandbox.unrestricted {
+        return;
+    }
+    let Ok(entries) = fs::read_dir("/") else { return };
+    let kept = ["/proc", "/sys", "/dev"].map(Path::new);
+    for path in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {
+        let real_directory = fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir());
+        if real_directory && !kept.contains(&path.as_path()) {
+            let why = Why::Rule(request.sandbox.span.clone());
+            grants.push(Grant { path, caps: Caps::ALL, why });
+        }
+    }
 }
 
 fn network(sandbox: &Sandbox) -> Result<Network, Refusal> {
@@ -257,6 +365,38 @@ impl Rule<'_> {
             PathPattern::Glob { .. } | PathPattern::Regex { .. } => Region::Anywhere,
         }
     }
+
+    /// Whether a grant from the fixed part downwards is more than the rule says.
+    fn wider(&self) -> bool {
+        match self.region() {
+            Region::Below => false,
+            Region::Exactly => self.found == Found::Directory,
+            Region::Inside | Region::Anywhere => true,
+        }
+    }
+
+    /// What an allow gives to Landlock.
+    fn granted(&self, rules: &[Rule<'_>]) -> Caps {
+        if self.wider() {
+            // Nobody can look at what is executed before the kernel does.
+            return self.rule.caps.without(Caps::EXECUTE);
+        }
+        // On the very same path the stricter rule wins per capability.
+        let narrowed = rules
+            .iter()
+            .filter(|r| r.rule.effect != Effect::Allow && r.real == self.real)
+            .filter(|r| match r.region() {
+                Region::Below => true,
+                Region::Exactly => self.found == Found::Other,
+                Region::Inside | Region::Anywhere => false,
+            })
+            .fold(self.rule.caps, |caps, r| caps.without(r.rule.caps));
+        match self.found {
+            // Making and removing a name is a right over its directory.
+            Found::Other => narrowed.without(Caps::CREATE.union(Caps::DELETE)),
+            _ => narrowed,
+        }
+    }
 }
 
 fn resolve<'a>(request: &Request<'a>) -> Result<Vec<Rule<'a>>, Refusal> {
@@ -291,75 +431,58 @@ fn real(disk: &Disk, path: &Path) -> io::Result<(PathBuf, Found)> {
     Ok((real, found))
 }
 
-fn allowed(rules: &[Rule<'_>], report: &mut Report) -> Result<Vec<Grant>, Refusal> {
+/// What Landlock is to grant: for each rule that allows, its rights from its
+/// fixed part downwards, which for a pattern is more than it says.
+fn allowed(rules: &[Rule<'_>], report: &mut Report) -> Vec<Grant> {
     let mut grants = Vec::with_capacity(rules.len() + baseline::ENTRIES.len() + 16);
     for allow in rules.iter().filter(|r| r.rule.effect == Effect::Allow) {
-        let (pattern, span) = (&allow.rule.pattern, &allow.rule.span);
-        match pattern {
-            PathPattern::Children(_) | PathPattern::Glob { .. } | PathPattern::Regex { .. } => {
-                return Err(Refusal::Pattern { rule: pattern.to_string(), span: span.clone() });
-            }
-            PathPattern::Literal(_) if allow.found == Found::Directory => {
-                return Err(Refusal::LiteralDirectory {
-                    rule: pattern.to_string(),
-                    span: span.clone(),
-                });
-            }
-            PathPattern::Literal(_) | PathPattern::Subpath { .. } => {}
-        }
-        match allow.found {
-            Found::Directory | Found::Other => {}
-            Found::Missing => {
-                report.say(|| {
-                    Line::new(allow.text(), Line::NOTHING, "does not exist now; nothing granted")
-                });
-                continue;
-            }
-            Found::OutOfReach => {
-                report.say(|| {
-                    Line::new(
-                        allow.text(),
-                        Line::NOTHING,
-                        "this user cannot reach it; nothing granted",
-                    )
-                });
-                continue;
-            }
-        }
-        // On the very same path the stricter rule wins per capability.
-        let narrowed = rules
-            .iter()
-            .filter(|r| r.rule.effect != Effect::Allow && r.real == allow.real)
-            .filter(|r| match r.region() {
-                Region::Below => true,
-                Region::Exactly => allow.found == Found::Other,
-                Region::Inside | Region::Anywhere => false,
-            })
-            .fold(allow.rule.caps, |caps, r| caps.without(r.rule.caps));
-        let caps = match allow.found {
-            // Making and removing a name is a right over its directory.
-            Found::Other => narrowed.without(Caps::CREATE.union(Caps::DELETE)),
-            _ => narrowed,
+        let nothing = match allow.found {
+            Found::Directory | Found::Other => None,
+            Found::Missing => Some("does not exist now; nothing granted"),
+            Found::OutOfReach => Some("this user cannot reach it; nothing granted"),
         };
-        let why = if caps == allow.rule.caps {
-            format!(
-                "a rule on `{}` gives these rights there and nowhere else",
-                allow.real.display()
-            )
-        } else {
-            format!(
-                "only `{caps}` on `{}`: another rule takes the rest, or it is a single file, \
-                 which Landlock cannot let be created or deleted",
-                allow.real.display()
-            )
-        };
-        report.say(|| Line::new(allow.text(), "landlock", why));
+        if let Some(why) = nothing {
+            report.say(|| Line::new(allow.text(), Line::NOTHING, why));
+            continue;
+        }
+        let caps = allow.granted(rules);
+        report.say(|| {
+            let place = allow.real.display();
+            match (allow.wider(), caps == allow.rule.caps) {
+                (true, true) => Line::new(
+                    allow.text(),
+                    "landlock + monitor",
+                    format!("a rule on `{place}`, and each use below it is looked at"),
+                ),
+                (true, false) => Line::new(
+                    allow.text(),
+                    "landlock + monitor",
+                    format!(
+                        "only `{caps}` below `{place}`: the right to execute cannot be given to \
+                         names, and another rule may take the rest"
+                    ),
+                ),
+                (false, true) => Line::new(
+                    allow.text(),
+                    "landlock",
+                    format!("a rule on `{place}` gives these rights there and nowhere else"),
+                ),
+                (false, false) => Line::new(
+                    allow.text(),
+                    "landlock",
+                    format!(
+                        "only `{caps}` on `{place}`: another rule takes the rest, or it is a \
+                         single file, which Landlock cannot let be created or deleted"
+                    ),
+                ),
+            }
+        });
         if !caps.is_empty() {
             let path = allow.real.clone();
-            grants.push(Grant { path, caps, why: Why::Rule(span.clone()) });
+            grants.push(Grant { path, caps, why: Why::Rule(allow.rule.span.clone()) });
         }
     }
-    Ok(grants)
+    grants
 }
 
 /// Refuses a rule whose path runs through a symlink that an earlier command

@@ -27,6 +27,23 @@ pub struct Room {
     pub steps: Vec<Step>,
 }
 
+impl Room {
+    /// Places in the view that are the room's own, to be used as one likes.
+    pub fn own(&self) -> Vec<PathBuf> {
+        let mut own = Vec::new();
+        for step in &self.steps {
+            match step {
+                Step::Scratch { at } | Step::ScratchMount { at } => own.push(at.clone()),
+                Step::Devices => {
+                    own.extend(["/dev/shm", "/dev/pts", "/dev/ptmx"].map(PathBuf::from));
+                }
+                _ => {}
+            }
+        }
+        own
+    }
+}
+
 /// One operation on the room's view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -43,8 +60,7 @@ pub enum Step {
     ScratchMount { at: PathBuf },
     /// The host's `path` at the same place.
     Bind { path: PathBuf, access: Access },
-    /// What can be seen at `path` already, once more with less access. With the
-    /// same access it pins the name: a mount point cannot be renamed or removed.
+    /// What can be seen at `path` already, once more with less access.
     Rebind { path: PathBuf, access: Access },
     /// Nothing, in the place of what can be seen at `path`. What later steps show
     /// below it is named here, because it needs directories to be shown in.

@@ -1,5 +1,8 @@
-//! What the policy says and what the kernel does are the same: random sandboxes,
-//! every operation in every directory, the judge of file tools against a room.
+//! What the policy says and what the kernel does are the same: random sandboxes
+//! with every form of rule, random operations on files, the judge of file tools
+//! against a room, and against a host that can make none.
+//!
+//! The same every time; `CLASH_TEST_SEED=n` plays another round.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,
@@ -12,32 +15,51 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::chown;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::Path;
 
-use clash_policy::judge::{World as Judged, judge};
+use clash_policy::judge::{World as Judged, alike_below, judge};
 use clash_policy::path::NoLinks;
 use clash_policy::{Caps, Effect, FileUse, FsRule, PathPattern, Places, Sandbox, Span};
 use support::*;
 
 const DIRS: [&str; 7] = ["a", "a/b", "a/b/c", "a/b/c/d", "a/e", "a/e/f", "g"];
-const SANDBOXES: usize = 130;
+const SANDBOXES: usize = 32;
+const OPERATIONS: usize = 48;
 
-/// Prints one line per directory: list, read, write, create, delete.
+/// Does what each line of its input says and prints whether that worked.
 const SCRIPT: &str = r"
-import os, sys
-def tries(f):
-    try: f(); return '1'
-    except OSError: return '0'
-def shown(d):
-    # A directory on the way to what is granted is the room's own.
-    if 'read' not in os.listdir(d): raise OSError
-for d in sys.argv[1:]:
-    print(tries(lambda: shown(d))
-        + tries(lambda: open(d + '/read').read())
-        + tries(lambda: os.close(os.open(d + '/write', os.O_WRONLY)))
-        + tries(lambda: os.close(os.open(d + '/new', os.O_CREAT | os.O_EXCL | os.O_RDONLY)))
-        + tries(lambda: os.unlink(d + '/delete')))
+import os, subprocess, sys
+def op(kind, a, b):
+    if kind == 'list':
+        # A directory on the way to what is granted is the room's own.
+        if 'there' not in os.listdir(a): raise OSError
+    elif kind == 'read': open(a).read()
+    elif kind == 'write': os.close(os.open(a, os.O_WRONLY))
+    elif kind == 'both': os.close(os.open(a, os.O_RDWR))
+    elif kind == 'empty': os.close(os.open(a, os.O_WRONLY | os.O_TRUNC))
+    elif kind == 'truncate': os.truncate(a, 1)
+    elif kind == 'create': os.close(os.open(a, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    elif kind == 'make': os.close(os.open(a, os.O_CREAT | os.O_RDONLY, 0o600))
+    elif kind == 'mkdir': os.mkdir(a)
+    elif kind == 'unlink': os.unlink(a)
+    elif kind == 'rmdir': os.rmdir(a)
+    elif kind == 'symlink': os.symlink('x', a)
+    elif kind == 'chmod': os.chmod(a, 0o640)
+    elif kind == 'utime': os.utime(a, (1, 1))
+    elif kind == 'rename': os.rename(a, b)
+    elif kind == 'link': os.link(a, b)
+    elif kind == 'execute': subprocess.run([a], check=True)
+    elif kind == 'again':
+        held = os.open(a, os.O_PATH)
+        os.close(os.open('/proc/self/fd/%d' % held, os.O_WRONLY))
+    elif kind == 'inside':
+        held = os.open(a, os.O_PATH)
+        os.close(os.open('/proc/self/fd/%d/%s' % (held, b), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    else: sys.exit('unknown ' + kind)
+for line in sys.stdin:
+    try: op(*line.rstrip('\n').split('\t')); print('1', end='')
+    except (OSError, subprocess.CalledProcessError): print('0', end='')
 ";
 
 /// A small generator: the same seed gives the same sandboxes.
@@ -49,54 +71,234 @@ impl Random {
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % end
     }
+
+    fn of<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len())]
+    }
 }
 
-fn rules(random: &mut Random) -> Vec<(Effect, &'static str, &'static str)> {
-    (0..1 + random.below(5))
-        .map(|_| {
-            let dir = DIRS[random.below(DIRS.len())];
-            match random.below(3) {
-                0 => (Effect::Deny, ["rwcdx", "wcd", "wcdx", "x"][random.below(4)], dir),
-                _ => {
-                    (Effect::Allow, ["r", "rx", "rwcdx", "rwcd", "rw", "rc"][random.below(6)], dir)
-                }
+/// One rule, and how the example is told.
+fn rule(random: &mut Random, base: &Path, in_a_room: bool) -> (FsRule, Vec<String>) {
+    let dir = base.join(random.of(&DIRS)).display().to_string();
+    let deny = random.below(5) < 2;
+    let form = random.below(8);
+    let trees = ["r", "rx", "rwcdx", "rwcd", "rw", "rc", "rd", "w", "rwc"];
+    let mut caps = match (deny, form) {
+        (false, 0..=3) => random.of(&trees),
+        (false, _) => random.of(&["r", "rw", "rwcd", "wc"]),
+        (true, 0..=3) => random.of(&["rwcdx", "wcd", "w", "c", "d", "r", "wcdx", "x"]),
+        (true, _) => random.of(&["r", "w", "wcd", "rwcd", "d", "c"]),
+    };
+    if deny && !in_a_room {
+        // Without mounts the right to execute cannot be taken away.
+        caps = caps.strip_suffix('x').filter(|caps| !caps.is_empty()).unwrap_or("wcd");
+    }
+    let (word, pattern, more) = match form {
+        0..=3 => {
+            let path = dir.clone();
+            ("", PathPattern::Subpath { path, follow_worktrees: false }, None)
+        }
+        4 => ("literal", PathPattern::Literal(format!("{dir}/lit")), None),
+        5 => ("children", PathPattern::Children(dir.clone()), None),
+        6 => {
+            let pattern = random.of(&["**/*.key", "*.key", "**/.env*", "**/k*", "*/k*", "b/**"]);
+            let (prefix, pattern) = (dir.clone(), pattern.to_owned());
+            ("glob", PathPattern::Glob { prefix, pattern: pattern.clone() }, Some(pattern))
+        }
+        _ => {
+            let pattern = random.of(&[".*[.]key", "[^/]*", ".*/k[0-9]+", "(b|c)/.*"]).to_owned();
+            let regex = regex(&pattern);
+            ("regex", PathPattern::Regex { prefix: dir.clone(), regex }, Some(pattern))
+        }
+    };
+    let flag = match (deny, word) {
+        (false, "") => "--allow".to_owned(),
+        (true, "") => "--deny".to_owned(),
+        (false, word) => format!("--{word}"),
+        (true, word) => format!("--deny-{word}"),
+    };
+    let path = if word == "literal" { format!("{dir}/lit") } else { dir };
+    let mut options = vec![flag, caps.to_owned(), path];
+    options.extend(more);
+    let effect = if deny { Effect::Deny } else { Effect::Allow };
+    let caps = Caps::parse(caps).unwrap();
+    (FsRule { pattern, effect, caps, cow: false, span: Span::default() }, options)
+}
+
+/// What the judge says about a tree.
+struct Oracle {
+    sandbox: Sandbox,
+    places: Places,
+}
+
+impl Oracle {
+    fn world(&self) -> Judged<'_> {
+        Judged {
+            places: &self.places,
+            cwd: &self.places.project,
+            links: &NoLinks,
+            baseline: &[],
+            cage: &[],
+        }
+    }
+
+    fn caps(&self, path: &Path) -> Caps {
+        let may = |cap: &Caps| {
+            let file = FileUse { path: path.to_path_buf(), needs: *cap, caseless: false };
+            judge(&self.sandbox, &file, &self.world()).unwrap().effect == Effect::Allow
+        };
+        Caps::each().filter(may).fold(Caps::NONE, Caps::union)
+    }
+
+    fn may(&self, path: &Path, caps: &str) -> bool {
+        self.caps(path).contains(Caps::parse(caps).unwrap())
+    }
+
+    /// Whether a file under another name is good for no more.
+    fn no_gain(&self, from: &Path, to: &Path) -> bool {
+        let content = Caps::parse("rwx").unwrap();
+        self.caps(to).intersect(content).without(self.caps(from)).is_empty()
+    }
+}
+
+/// An operation, what the judge says to it, and whether the kernel may be
+/// stricter: a rename or link may end at another mount or at Landlock's own rule
+/// for other directories.
+struct Operation {
+    line: String,
+    allowed: bool,
+    at_most: bool,
+}
+
+/// Makes what an operation needs and says what should come of it.
+fn operation(
+    random: &mut Random,
+    world: &World,
+    oracle: &Oracle,
+    base: &Path,
+    number: usize,
+) -> Operation {
+    let own = |path: &Path| {
+        if world.who.is_some() {
+            chown(path, world.who, world.who).unwrap();
+        }
+    };
+    let file = |path: &Path| {
+        fs::write(path, "text").unwrap();
+        own(path);
+    };
+    let name = |random: &mut Random, extra: &str| {
+        let (front, back) = random.of(&[("f", ""), ("f", ".key"), ("k", ""), (".env", "")]);
+        format!("{front}{number}{extra}{back}")
+    };
+    let dir = base.join(random.of(&DIRS));
+    let at = dir.join(name(random, ""));
+    let line = |kind: &str, a: &Path, b: &Path| format!("{kind}\t{}\t{}", a.display(), b.display());
+    let simple = |kind: &str, path: &Path, caps: &str| Operation {
+        line: line(kind, path, Path::new("-")),
+        allowed: oracle.may(path, caps),
+        at_most: false,
+    };
+    match random.below(20) {
+        0 => simple("list", &dir, "r"),
+        kind @ 1..=7 => {
+            // Now and then the one file that rules name, and now and then by a link.
+            let at = if random.below(4) == 0 { dir.join("lit") } else { at };
+            if !at.exists() {
+                file(&at);
             }
-        })
-        .collect()
+            let (word, caps) = [
+                ("read", "r"),
+                ("write", "w"),
+                ("both", "rw"),
+                ("empty", "w"),
+                ("truncate", "w"),
+                ("chmod", "w"),
+                ("utime", "w"),
+            ][kind - 1];
+            let mut made = simple(word, &at, caps);
+            if random.below(3) == 0 {
+                let link = base.join("links").join(number.to_string());
+                symlink(&at, &link).unwrap();
+                made.line = line(word, &link, Path::new("-"));
+            }
+            made
+        }
+        8 => simple("create", &at, "wc"),
+        9 => simple("make", &at, "rc"),
+        10 => simple("mkdir", &at, "c"),
+        11 => simple("symlink", &at, "c"),
+        12 => {
+            file(&at);
+            simple("unlink", &at, "d")
+        }
+        13 => {
+            fs::create_dir(&at).unwrap();
+            own(&at);
+            simple("rmdir", &at, "d")
+        }
+        14 => {
+            file(&at);
+            simple("again", &at, "w")
+        }
+        15 => {
+            let allowed = oracle.may(&at, "wc");
+            let leaf = Path::new(at.file_name().unwrap());
+            Operation { line: line("inside", &dir, leaf), allowed, at_most: false }
+        }
+        16 => {
+            fs::hard_link(base.join("prog"), &at).unwrap();
+            simple("execute", &at, "x")
+        }
+        kind => {
+            let target =
+                if random.below(2) == 0 { dir.clone() } else { base.join(random.of(&DIRS)) };
+            let to = target.join(name(random, "to"));
+            let directory = kind == 17;
+            if directory {
+                fs::create_dir(&at).unwrap();
+                own(&at);
+            } else {
+                file(&at);
+            }
+            let over = kind == 18 && random.below(2) == 0;
+            if over {
+                file(&to);
+            }
+            let word = if kind == 19 { "link" } else { "rename" };
+            let alike = alike_below(&oracle.sandbox, &at, &to, &oracle.world()).unwrap();
+            let allowed = (word == "link" || oracle.may(&at, "d"))
+                && oracle.may(&to, if over { "cd" } else { "c" })
+                && oracle.no_gain(&at, &to)
+                && (!directory || alike);
+            Operation { line: line(word, &at, &to), allowed, at_most: target != dir }
+        }
+    }
 }
 
-/// What the judge says, as the script would print it.
-fn expected(sandbox: &Sandbox, base: &Path) -> Vec<String> {
-    let places = Places {
-        project: "/nonexistent/project".into(),
-        home: "/nonexistent/home".into(),
-        tmp: "/tmp".into(),
-        vars: vec![],
-    };
-    let world =
-        Judged { places: &places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[] };
-    let ask = |path: PathBuf, needs| {
-        let file = FileUse { path, needs, caseless: false };
-        let allowed = judge(sandbox, &file, &world).unwrap().effect == Effect::Allow;
-        if allowed { '1' } else { '0' }
-    };
-    let line = |dir: &&str| {
+/// The last operation of a round: a directory of the tree itself is renamed.
+fn rename_ancestor(random: &mut Random, oracle: &Oracle, base: &Path) -> Operation {
+    let from = base.join(random.of(&["a/b", "a/b/c", "a/e"]));
+    let to = from.with_file_name("renamed");
+    let alike = alike_below(&oracle.sandbox, &from, &to, &oracle.world()).unwrap();
+    let allowed = oracle.may(&from, "d") && oracle.may(&to, "c") && oracle.no_gain(&from, &to);
+    let line = format!("rename\t{}\t{}", from.display(), to.display());
+    Operation { line, allowed: allowed && alike, at_most: false }
+}
+
+fn tree(world: &World, base: &Path) {
+    let own = |path: &Path| chown(path, world.who, world.who).unwrap();
+    for dir in ["", "links"].iter().chain(&DIRS) {
         let dir = base.join(dir);
-        [
-            ask(dir.clone(), Caps::READ),
-            ask(dir.join("read"), Caps::READ),
-            ask(dir.join("write"), Caps::WRITE),
-            // Making a file opens it for reading here.
-            match (ask(dir.join("new"), Caps::CREATE), ask(dir.join("new"), Caps::READ)) {
-                ('1', '1') => '1',
-                _ => '0',
-            },
-            ask(dir.join("delete"), Caps::DELETE),
-        ]
-        .iter()
-        .collect()
-    };
-    DIRS.iter().map(line).collect()
+        fs::create_dir(&dir).unwrap();
+        own(&dir);
+        for name in ["lit", "there"] {
+            fs::write(dir.join(name), name).unwrap();
+            own(&dir.join(name));
+        }
+    }
+    fs::copy("/bin/true", base.join("prog")).unwrap();
+    fs::set_permissions(base.join("prog"), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]
@@ -105,56 +307,84 @@ fn the_kernel_does_what_the_judge_says() {
         return;
     }
     let seed = std::env::var("CLASH_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
+    let seed = seed.unwrap_or(20_261_116);
     eprintln!("CLASH_TEST_SEED={seed}");
     for who in identities() {
-        let mut random = Random(seed);
-        let (mut agreed, mut refused) = (0, 0);
-        let world = World::new(who);
-        for round in 0..SANDBOXES {
-            let base = world.path(&format!("tree{round}"));
-            fs::create_dir(&base).unwrap();
-            for dir in DIRS {
-                let dir = base.join(dir);
-                fs::create_dir(&dir).unwrap();
-                chown(&dir, who, who).unwrap();
-                for name in ["read", "write", "delete"] {
-                    fs::write(dir.join(name), "").unwrap();
-                    chown(dir.join(name), who, who).unwrap();
+        for in_a_room in [true, false] {
+            let mut random = Random(seed);
+            let (mut agreed, mut permitted, mut refused) = (0, 0, 0);
+            let world = World::new(who);
+            for round in 0..SANDBOXES {
+                let base = world.path(&format!("tree{round}"));
+                tree(&world, &base);
+                let links = base.join("links").display().to_string();
+                let mut options = vec!["--allow".to_owned(), "r".to_owned(), links.clone()];
+                let mut sandbox = Sandbox::named("room");
+                let path = PathPattern::Subpath { path: links, follow_worktrees: false };
+                let (effect, caps) = (Effect::Allow, Caps::READ);
+                let span = Span::default();
+                sandbox.fs.push(FsRule { pattern: path, effect, caps, cow: false, span });
+                if random.below(8) == 0 {
+                    sandbox.default = Effect::Allow;
+                    options.push("--default-allow".to_owned());
                 }
+                let wide = random.below(2) == 0;
+                for number in 0..1 + random.below(6) {
+                    let (mut rule, mut words) = rule(&mut random, &base, in_a_room);
+                    if number == 0 && wide {
+                        let path = base.join("a").display().to_string();
+                        words = vec!["--allow".to_owned(), "rwcdx".to_owned(), path.clone()];
+                        rule.pattern = PathPattern::Subpath { path, follow_worktrees: false };
+                        (rule.effect, rule.caps) = (Effect::Allow, Caps::ALL);
+                    }
+                    sandbox.fs.push(rule);
+                    options.extend(words);
+                }
+                if !in_a_room {
+                    options.extend(["--simulate".to_owned(), "no-userns".to_owned()]);
+                }
+                let places = Places {
+                    project: "/nonexistent/project".into(),
+                    home: "/nonexistent/home".into(),
+                    tmp: "/tmp".into(),
+                    vars: vec![],
+                };
+                let oracle = Oracle { sandbox, places };
+                let mut operations: Vec<Operation> = (0..OPERATIONS)
+                    .map(|number| operation(&mut random, &world, &oracle, &base, number))
+                    .collect();
+                operations.push(rename_ancestor(&mut random, &oracle, &base));
+                let input: String = operations.iter().map(|o| format!("{}\n", o.line)).collect();
+                let options: Vec<&str> = options.iter().map(String::as_str).collect();
+                let world = World::beside(&world).option(&options);
+                let output = world.run_with_input(&[PYTHON, "-c", SCRIPT], &input);
+                if output.status.code() == Some(3) {
+                    refused += 1;
+                    continue;
+                }
+                let answers = text(&output);
+                assert_eq!(answers.len(), operations.len(), "{answers} {options:?}");
+                for (operation, answer) in operations.iter().zip(answers.chars()) {
+                    let done = answer == '1';
+                    let agree = done == operation.allowed
+                        || operation.at_most && operation.allowed && !done;
+                    assert!(
+                        agree,
+                        "seed {seed}, round {round}, as {who:?}, room {in_a_room}: \
+                         {} is {answer}, {}\n{options:?}",
+                        operation.line, operation.allowed
+                    );
+                    permitted += usize::from(done);
+                }
+                agreed += operations.len();
             }
-            let rules = rules(&mut random);
-            let mut options = Vec::new();
-            let mut sandbox = Sandbox::named("room");
-            for (effect, caps, dir) in &rules {
-                let path = base.join(dir).display().to_string();
-                let flag = if *effect == Effect::Allow { "--allow" } else { "--deny" };
-                options.extend([flag.to_owned(), (*caps).to_owned(), path.clone()]);
-                sandbox.fs.push(FsRule {
-                    pattern: PathPattern::Subpath { path, follow_worktrees: false },
-                    effect: *effect,
-                    caps: Caps::parse(caps).unwrap(),
-                    cow: false,
-                    span: Span::default(),
-                });
-            }
-            let options: Vec<&str> = options.iter().map(String::as_str).collect();
-            let world = World::beside(&world).option(&options);
-            let dirs: Vec<String> =
-                DIRS.iter().map(|dir| base.join(dir).display().to_string()).collect();
-            let mut argv = vec![PYTHON, "-c", SCRIPT];
-            argv.extend(dirs.iter().map(String::as_str));
-            let output = world.run(&argv);
-            if output.status.code() == Some(3) {
-                refused += 1;
-                continue;
-            }
-            let lines: Vec<String> = text(&output).lines().map(str::to_owned).collect();
-            let wanted = expected(&sandbox, &base);
-            assert_eq!(lines, wanted, "seed {seed}, round {round}, as {who:?}: {rules:?}");
-            agreed += wanted.iter().map(String::len).sum::<usize>();
+            eprintln!(
+                "{agreed} operations agreed as {who:?}, {}, {permitted} of them permitted; \
+                 {refused} sandboxes were refused",
+                if in_a_room { "in rooms" } else { "without" }
+            );
+            assert!(refused * 4 < SANDBOXES, "hardly anything can be planned: {refused}");
+            assert!(permitted * 8 > agreed, "hardly anything is permitted: {permitted}");
         }
-        eprintln!("{agreed} operations agreed as {who:?}, {refused} sandboxes were refused");
-        assert!(refused * 2 < SANDBOXES, "hardly anything can be planned: {refused}");
     }
 }

@@ -477,8 +477,11 @@ fn rooms_nest() {
     everyone(|world| {
         let base = world.dir.path().display().to_string();
         let world = world.option(&["--rx", &base]);
-        let inner = format!("{base}/room --rw . -- sh -c 'echo deep > f; cat f'");
-        let inner = inner.replace("--rw .", &format!("--rw {base}/home/app"));
+        let inner = format!("echo deep > f; {base}/room --rx {base}/home/app -- cat f");
         assert_eq!(text(&world.sh(&inner)), "deep");
+        let watched = format!("{base}/room --rw {base}/home/app -- cat f");
+        let output = world.sh(&watched);
+        assert_eq!(output.status.code(), Some(125));
+        assert!(text(&output).contains("already does"), "{}", text(&output));
     });
 }

@@ -205,7 +205,10 @@ fn persistence_paths_stay_as_they_are_and_git_works_around_them() {
         assert_eq!(fs::read_to_string(world.path("home/app/.envrc")).unwrap(), "echo mine");
         let commit = "git -c user.name=a -c user.email=a@b commit -qm";
         works(&world, &format!("echo 1 > f && git add f && {commit} one && git branch side"));
-        works(&world, "git worktree add -q sub/wt side && cd sub/wt && echo 2 > g && git add g");
+        let made = "git worktree add -q sub/wt side && cd sub/wt && echo 2 > g && git add g";
+        fails(&world, made);
+        let world = world.option(&["--unprotect", ".git"]);
+        works(&world, &format!("git worktree prune; {made}"));
         works(
             &world,
             &format!("echo 3 > f && git stash -q && git stash pop -q && {commit} two -a"),
@@ -526,12 +529,27 @@ fn a_plain_user_cannot_make_more_processes_than_allowed() {
 }
 
 #[test]
-fn a_host_without_rooms_refuses_what_needs_one() {
+fn a_host_without_rooms_holds_the_same_rules() {
     project(|world| {
-        let world = world.option(&["--simulate", "no-userns"]);
-        let output = world.sh("touch ran");
-        assert_eq!(output.status.code(), Some(3), "{}", text(&output));
-        assert!(text(&output).contains("holding that takes a room"), "{}", text(&output));
-        assert!(!world.path("home/app/ran").exists());
+        write(&world, "home/app/secret/key", "SECRET");
+        let secret = world.path("home/app/secret").display().to_string();
+        let world = world.option(&["--simulate", "no-userns", "--deny", "rwcdx", &secret]);
+        works(&world, "touch ran && mkdir d && mv ran d/ran && rm -r d && touch ran");
+        assert!(world.path("home/app/ran").exists());
+        let key = world.path("home/.ssh/id_ed25519").display().to_string();
+        for attack in [
+            "cat secret/key",
+            "mv secret s",
+            "ln secret/key k",
+            "echo x > .envrc",
+            "mkdir -p sub/.vscode",
+            "git init -q sub",
+            &format!("chmod 777 {key}"),
+            &format!("touch {key}"),
+            &format!("cat {key}"),
+        ] {
+            fails(&world, attack);
+        }
+        assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o644);
     });
 }

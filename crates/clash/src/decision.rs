@@ -1,9 +1,9 @@
 //! What the policy says about an action, for hook, launcher and `explain` alike.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clash_policy::decide::{DecideError, Decision};
-use clash_policy::{Action, Caps, Input, World};
+use clash_policy::{Action, Caps, Input, Places, World};
 use clash_sandbox::disk::Disk;
 
 use crate::dirs::Dirs;
@@ -51,18 +51,51 @@ pub(crate) fn decide_by(
 ) -> Result<Decision, DecisionError> {
     let disk = Disk::default();
     let places = dirs.places(scene.project, &disk);
-    // Commands are confined by the kernel; only the files of tools and of
-    // redirections are judged here.
-    let (cage, baseline) = match &action.input {
-        Input::Files(_) => (dirs.cage(scene.project, &disk), readable_by_tools()),
-        Input::Script(script) if script.contains(['<', '>']) => {
-            (dirs.cage(scene.project, &disk), readable_in_a_room())
-        }
-        Input::Script(_) | Input::Hosts(_) | Input::Fields(_) => (Vec::new(), Vec::new()),
-    };
+    let baseline = baseline(&action.input);
+    let cage = baseline.as_ref().map(|_| dirs.cage(scene.project, &disk)).unwrap_or_default();
+    let baseline = baseline.unwrap_or_default();
     let world =
         World { places: &places, cwd: scene.cwd, links: &disk, baseline: &baseline, cage: &cage };
     Ok(clash_policy::decide(policy.ir(), action, &world)?)
+}
+
+/// What decisions about one project have in common, for those who make many.
+#[derive(Debug)]
+pub(crate) struct Grounds {
+    disk: Disk,
+    places: Places,
+    cage: Vec<PathBuf>,
+}
+
+impl Grounds {
+    pub(crate) fn of(dirs: &Dirs, project: &Path) -> Self {
+        let disk = Disk::default();
+        let (places, cage) = (dirs.places(project, &disk), dirs.cage(project, &disk));
+        Self { disk, places, cage }
+    }
+
+    pub(crate) fn decide(
+        &self,
+        policy: &Policy,
+        cwd: &Path,
+        action: &Action,
+    ) -> Result<Decision, DecisionError> {
+        let baseline = baseline(&action.input).unwrap_or_default();
+        let Self { disk, places, cage } = self;
+        let world = World { places, cwd, links: disk, baseline: &baseline, cage };
+        Ok(clash_policy::decide(policy.ir(), action, &world)?)
+    }
+}
+
+/// What is readable whatever the sandbox says, where files are judged at all:
+/// commands are confined by the kernel, and only the files of tools and of
+/// redirections are looked at here.
+fn baseline(input: &Input) -> Option<Vec<(&'static str, Caps)>> {
+    match input {
+        Input::Files(_) => Some(readable_by_tools()),
+        Input::Script(script) if script.contains(['<', '>']) => Some(readable_in_a_room()),
+        Input::Script(_) | Input::Hosts(_) | Input::Fields(_) => None,
+    }
 }
 
 /// The system baseline as the kernel grants it.

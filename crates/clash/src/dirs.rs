@@ -63,14 +63,14 @@ impl Dirs {
         self.state.join("trust")
     }
 
+    /// Where it is written down what this machine can enforce.
+    pub(crate) fn host_record(&self) -> PathBuf {
+        self.state.join("host")
+    }
+
     /// What this machine can enforce, found out once per boot.
     pub(crate) fn host(&self) -> Host {
-        let file = self.state.join("host");
-        if !file.exists() {
-            // Without the directory it is found out every time.
-            let _ = create_private(&self.state);
-        }
-        Host::remembered(&file)
+        Host::remembered(&self.host_record())
     }
 
     /// The program in front of the agent's shell.

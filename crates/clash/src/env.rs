@@ -12,6 +12,8 @@ pub(crate) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 pub(crate) const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
 /// Where compiled policies live; default `~/.cache`.
 pub(crate) const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
+/// Where OpenCode keeps its history; default `~/.local/share`.
+pub(crate) const XDG_DATA_HOME: &str = "XDG_DATA_HOME";
 /// `$TMPDIR` in policies; default `/tmp`.
 pub(crate) const TMPDIR: &str = "TMPDIR";
 /// Shell that runs an agent's scripts; default `/bin/bash`, then `/bin/sh`.
@@ -19,8 +21,13 @@ pub(crate) const SHELL: &str = "SHELL";
 /// Switches colour off in what people read.
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
 
+/// Set by clash for every command it confines: the name of its sandbox.
+pub(crate) const CLASH_SANDBOX: &str = "CLASH_SANDBOX";
+
 /// Where Claude Code keeps its settings; default `~/.claude`.
 pub(crate) const CLAUDE_CONFIG_DIR: &str = "CLAUDE_CONFIG_DIR";
+/// Where Codex keeps its settings and history; default `~/.codex`.
+pub(crate) const CODEX_HOME: &str = "CODEX_HOME";
 /// Set by Claude Code for hooks and servers: the project of the session.
 pub(crate) const CLAUDE_PROJECT_DIR: &str = "CLAUDE_PROJECT_DIR";
 /// Set by Claude Code for everything it starts: the session.
@@ -30,8 +37,6 @@ pub(crate) const CLAUDE_ENV_FILE: &str = "CLAUDE_ENV_FILE";
 /// The launcher Claude Code puts in front of its shell.
 pub(crate) const CLAUDE_CODE_SHELL_PREFIX: &str = "CLAUDE_CODE_SHELL_PREFIX";
 
-/// Where Codex keeps its settings; default `~/.codex`.
-pub(crate) const CODEX_HOME: &str = "CODEX_HOME";
 /// Whose `.gemini` Gemini CLI reads instead of the home's.
 pub(crate) const GEMINI_CLI_HOME: &str = "GEMINI_CLI_HOME";
 /// Set by Gemini CLI for hooks: the project of the session.
@@ -60,6 +65,12 @@ pub(crate) fn path(name: &str) -> Option<PathBuf> {
 
 pub(crate) fn text(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The sandbox this process was put into by clash, if the kernel bears that out.
+pub(crate) fn inside_clash() -> Option<String> {
+    let bound = rustix::thread::no_new_privs().is_ok_and(|set| set);
+    text(CLASH_SANDBOX).filter(|_| bound)
 }
 
 pub(crate) fn all() -> impl Iterator<Item = (OsString, OsString)> {

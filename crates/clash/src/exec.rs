@@ -17,6 +17,7 @@ use clash_sandbox::plan::{Cage, Grant, Refusal, Request, Why, plan};
 use crate::agents;
 use crate::agents::claude::{self, shell_prefix};
 use crate::approval::{Approval, ApprovalError};
+use crate::cmd::no_such;
 use crate::decision::{self, DecisionError, Scene};
 use crate::dirs::{Dirs, NoHome, project_of};
 use crate::policy::{Policy, PolicyError};
@@ -77,7 +78,10 @@ impl ExecError {
             Self::NoSession => {
                 Some("something switches its hooks off; `clash doctor` says what".to_owned())
             }
-            Self::NoSandbox { known, .. } => Some(format!("known are {}", known.join(", "))),
+            Self::NoSandbox { name, known } => {
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                Some(no_such(name, &known))
+            }
             Self::Launch { error: LaunchError::NotExecutable { .. }, sandbox } => {
                 Some(format!("`clash sandbox show {sandbox}` lists what it may execute"))
             }
@@ -150,7 +154,8 @@ pub(crate) fn in_named(dirs: Dirs, project: &Path, name: &str, command: &[OsStri
     status(run())
 }
 
-fn named(policy: &Policy, name: &str) -> Result<Sandbox, ExecError> {
+/// A sandbox of the policy by its name.
+pub(crate) fn named(policy: &Policy, name: &str) -> Result<Sandbox, ExecError> {
     let mut known = Vec::new();
     for sandbox in policy.sandboxes().map_err(PolicyError::from)? {
         let this = sandbox.name().map_err(PolicyError::from)?;
@@ -416,7 +421,9 @@ impl Room {
             sandbox: sandbox.name.clone(),
             refusal: Box::new(refusal),
         })?;
-        let (env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
+        let (mut env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
+        env.retain(|(name, _)| name != env::CLASH_SANDBOX);
+        env.push((env::CLASH_SANDBOX.into(), sandbox.name.clone().into()));
         self.trace(trace::Event::Launch, what, None, Some(&sandbox.name))?;
         let command =
             launch::Command { program: program.to_owned(), args: args.to_vec(), env, cwd: None };

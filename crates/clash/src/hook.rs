@@ -188,8 +188,14 @@ impl Call<'_> {
             // no must not turn into a yes there.
             Approval::discard_asked(self.session);
         }
-        let decision = self.decide(&action)?;
+        let mut decision = self.decide(&action)?;
         let mut reason = say::reason(&decision);
+        if let Some((effect, rule)) =
+            self.own_rule(&action).filter(|(own, _)| *own > decision.effect)
+        {
+            reason = format!("{} has a rule of its own, {rule}", self.agent.title);
+            decision.effect = effect;
+        }
         if let Some(way_on) = say::way_on(&decision, self.dirs) {
             reason = format!("{reason}; {way_on}");
         }
@@ -222,6 +228,12 @@ impl Call<'_> {
             Effect::Allow => Answer::Allow { reason, updated_input },
             Effect::Ask | Effect::Deny => Answer::Ask { reason, updated_input },
         })
+    }
+
+    /// What the client's own rules say, where they will not see the command.
+    fn own_rule(&self, action: &Action) -> Option<(Effect, String)> {
+        let Input::Script(script) = &action.input else { return None };
+        agents::own_rules::strictest(self.agent, self.dirs, &self.session.project, script)
     }
 
     fn can_ask(&self) -> bool {

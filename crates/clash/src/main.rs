@@ -13,6 +13,7 @@ mod dirs;
 mod env;
 mod exec;
 mod exit;
+mod history;
 mod hook;
 mod policy;
 mod replace_file;

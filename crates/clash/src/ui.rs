@@ -2,6 +2,9 @@
 //! without colour, a broken pipe is the reader's good right.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use crate::env;
 
@@ -54,6 +57,43 @@ impl Out {
             format!("\u{1b}[{}m{text}\u{1b}[0m", tone.code())
         } else {
             text.to_owned()
+        }
+    }
+}
+
+/// Says on a terminal what is going on once it takes more than a second, and
+/// takes it back when it is over. Elsewhere nobody is waiting.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    over: Option<(mpsc::Sender<()>, thread::JoinHandle<()>)>,
+}
+
+impl Progress {
+    pub(crate) fn of(what: &'static str) -> Self {
+        if !io::stderr().is_terminal() {
+            return Self { over: None };
+        }
+        let (over, wait) = mpsc::channel::<()>();
+        let show = move || {
+            let waits = |time| wait.recv_timeout(time) == Err(mpsc::RecvTimeoutError::Timeout);
+            let mut seconds = 0;
+            while waits(Duration::from_secs(1)) {
+                seconds += 1;
+                let _ = write!(io::stderr(), "\r{what} … {seconds} s");
+            }
+            if seconds > 0 {
+                let _ = write!(io::stderr(), "\r\u{1b}[K");
+            }
+        };
+        Self { over: Some((over, thread::spawn(show))) }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some((over, shown)) = self.over.take() {
+            drop(over);
+            let _ = shown.join();
         }
     }
 }

@@ -9,9 +9,9 @@ use super::net::tree_entry;
 use super::{alternatives, dict_entries, effect, loose_effect};
 use crate::draft::Draft;
 use crate::mistake::{Mistake, Result};
-use crate::nearest::nearest;
 use crate::older::PathValue;
 use crate::value::{EffectValue, KeyValue};
+use clash_policy::nearest::nearest;
 
 /// The `fs` of a sandbox.
 pub(crate) fn fs_rules(value: Value<'_>, place: &Span) -> Result<Vec<FsRule>> {

@@ -6,8 +6,8 @@ use starlark::values::list::ListRef;
 
 use super::{alternatives, dict_entries, effect};
 use crate::mistake::{Mistake, Result};
-use crate::nearest::nearest;
 use crate::value::KeyValue;
+use clash_policy::nearest::nearest;
 
 pub(crate) fn env(value: Value<'_>, place: &Span) -> Result<Vec<EnvRule>> {
     let mut rules = Vec::new();

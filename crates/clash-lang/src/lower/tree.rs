@@ -13,8 +13,8 @@ use crate::diagnostic::Warning;
 use crate::merge;
 use crate::mistake::{Mistake, Result};
 use crate::names;
-use crate::nearest::nearest;
 use crate::value::{KeyValue, Text};
+use clash_policy::nearest::nearest;
 
 /// What the keys of a tree are compared with at one depth.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -372,11 +372,14 @@ fn with_judgements(mut decision: Decision, judged: Vec<Option<Judged>>) -> Decis
 }
 
 fn judge_file(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> Result<Judged, DecideError> {
-    let Verdict { effect, rule, caps } = judge(sandbox, file, world).map_err(|source| {
+    let Verdict { effect, rule, caps, kept } = judge(sandbox, file, world).map_err(|source| {
         DecideError::Path { sandbox: sandbox.name.clone(), span: sandbox.span.clone(), source }
     })?;
     let rule = rule.and_then(|index| sandbox.fs.get(index));
-    let rule = rule.map(|rule| (rule.pattern.to_string(), rule.span.clone()));
+    let rule = match kept {
+        Some((entry, why)) => Some((format!("protect {entry}: {why}"), sandbox.span.clone())),
+        None => rule.map(|rule| (rule.pattern.to_string(), rule.span.clone())),
+    };
     Ok(Judged { effect, caps, rule })
 }
 

@@ -11,10 +11,11 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
+use super::bpf::{self, Insn};
 use super::mounts::View;
 use super::sys::{self, Fork};
-use super::{caps, seccomp};
-use crate::host::Rooms;
+use super::{around, seccomp};
+use crate::host::{Facility, Rooms};
 use crate::launch::LaunchError;
 use crate::plan::LANDLOCK_ABI_NEEDED;
 use crate::probe::{Item, Outcome};
@@ -51,34 +52,60 @@ struct Attempt {
     name: &'static str,
     purpose: &'static str,
     steps: &'static [&'static str],
-    hint: &'static str,
+    /// How to get it, and from which step on that helps. What takes a namespace
+    /// that cannot be had is said about rooms.
+    hint: Option<(u8, &'static str)>,
     run: fn() -> Result<(), Failed>,
 }
 
-const USERNS_HINT: &str = "allow unprivileged user namespaces: an AppArmor profile with \
-     `userns,` for clash on Ubuntu, `sysctl user.max_user_namespaces` or \
-     `kernel.unprivileged_userns_clone` elsewhere, or the container's security options";
+/// What stands in the way of a room, by how it failed.
+fn room_hint(step: u8, errno: i32) -> &'static str {
+    match (step, errno) {
+        (0, libc::ENOSPC) => {
+            "raise `sysctl user.max_user_namespaces`, or ask who set it to so little"
+        }
+        (0, libc::EPERM | libc::EACCES) => {
+            "let this user make user namespaces: the container's security options, or \
+             `sysctl kernel.unprivileged_userns_clone=1`"
+        }
+        (0, libc::ENOSYS | libc::EINVAL) => "use a kernel with user namespaces",
+        (_, libc::EPERM | libc::EACCES) => {
+            "a security module or an outer sandbox takes the rights of a new user namespace \
+             away; on Ubuntu `clash doctor --fix` puts that right"
+        }
+        _ => "look into the kernel's log",
+    }
+}
 
 const ATTEMPTS: &[Attempt] = &[
     Attempt {
         name: "seccomp filter",
         purpose: "network and kernel surface rules of every sandbox",
         steps: &["no_new_privs", "assemble the filter", "install the filter", "use it"],
-        hint: "let the container runtime permit the seccomp system call",
+        hint: Some((0, "let the container runtime permit the seccomp system call")),
         run: seccomp_filter,
     },
     Attempt {
         name: "seccomp listener",
-        purpose: "host rules, live asks and doors without namespaces",
-        steps: &["no_new_privs", "install a filter with a listener"],
-        hint: "an outer sandbox with its own listener (one is allowed per process) blocks this",
+        purpose: "what mounts cannot hold, and everything without namespaces",
+        steps: &[
+            "no_new_privs",
+            "install a filter with a listener",
+            "a process to listen to",
+            "answer with a descriptor",
+            "have the answer used",
+        ],
+        hint: Some((
+            0,
+            "an outer sandbox with its own listener (one is allowed per process) blocks this",
+        )),
         run: seccomp_listener,
     },
     Attempt {
         name: "user namespace",
         purpose: "the namespaced tier",
         steps: &["unshare(NEWUSER)", "write setgroups", "write uid_map", "write gid_map"],
-        hint: USERNS_HINT,
+        hint: None,
         run: user_namespace,
     },
     Attempt {
@@ -93,7 +120,7 @@ const ATTEMPTS: &[Attempt] = &[
             "make mounts private",
             "mount a tmpfs",
         ],
-        hint: USERNS_HINT,
+        hint: None,
         run: mount_namespace,
     },
     Attempt {
@@ -110,8 +137,8 @@ const ATTEMPTS: &[Attempt] = &[
             "make directories",
             "mount overlay with userxattr",
         ],
-        hint: "needs Linux 5.11 with overlayfs as a module or built in",
-        run: overlay,
+        hint: Some((8, "needs Linux 5.11 with overlayfs as a module or built in")),
+        run: overlay_mount,
     },
     Attempt {
         name: "pid namespace",
@@ -125,7 +152,7 @@ const ATTEMPTS: &[Attempt] = &[
             "fork into it",
             "be process 1 there",
         ],
-        hint: USERNS_HINT,
+        hint: None,
         run: pid_namespace,
     },
 ];
@@ -133,22 +160,16 @@ const ATTEMPTS: &[Attempt] = &[
 pub(crate) fn all() -> Vec<Item> {
     let mut items = vec![landlock()];
     items.extend(ATTEMPTS.iter().map(attempt));
-    items.extend([
-        room_item(),
-        cgroup(),
-        not_in_container(),
-        not_in_landlock(),
-        no_new_privs(),
-        root(),
-    ]);
+    items.push(room_item());
+    items.extend(around::items());
     items
 }
 
-fn works(name: &'static str, detail: impl Into<String>) -> Item {
+pub(super) fn works(name: &'static str, detail: impl Into<String>) -> Item {
     Item { name, outcome: Outcome::Works, detail: detail.into() }
 }
 
-fn missing(
+pub(super) fn missing(
     name: &'static str,
     what: impl Into<String>,
     hint: Option<&str>,
@@ -202,14 +223,16 @@ fn landlock_domain() -> Result<(), Failed> {
 
 fn attempt(attempt: &Attempt) -> Item {
     let name = attempt.name;
+    let hint_at = |step: u8| attempt.hint.filter(|(from, _)| *from <= step).map(|(_, hint)| hint);
     match in_child(attempt.run) {
         Ok(Ok(())) => works(name, attempt.purpose),
         Ok(Err(Failed { step, errno })) => {
+            let hint = hint_at(step);
             let step = attempt.steps.get(usize::from(step)).copied().unwrap_or("unknown step");
             let what = format!("{step}: {}", io::Error::from_raw_os_error(errno));
-            missing(name, what, Some(attempt.hint), attempt.purpose)
+            missing(name, what, hint, attempt.purpose)
         }
-        Err(what) => missing(name, what, Some(attempt.hint), attempt.purpose),
+        Err(what) => missing(name, what, hint_at(0), attempt.purpose),
     }
 }
 
@@ -284,14 +307,74 @@ fn seccomp_filter() -> Result<(), Failed> {
     }
 }
 
+/// The call that is trapped: harmless, and made by nothing else here.
+const TRAPPED: libc::c_long = libc::SYS_getpriority;
+
+/// Has a call of a process answered from outside with a descriptor, which is how
+/// a monitor performs it in the process's place.
 fn seccomp_listener() -> Result<(), Failed> {
     rustix::thread::set_no_new_privs(true).at(0)?;
-    sys::install_filter(
-        &[seccomp::ALLOW_ALL],
-        u64::from(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as u32),
-    )
-    .at(1)
-    .map(drop)
+    let trap = [
+        Insn { code: bpf::LOAD, jt: 0, jf: 0, k: 0 },
+        Insn { code: bpf::JEQ, jt: 0, jf: 1, k: u32::try_from(TRAPPED).unwrap_or(u32::MAX) },
+        Insn { code: bpf::RET, jt: 0, jf: 0, k: libc::SECCOMP_RET_USER_NOTIF },
+        seccomp::ALLOW_ALL,
+    ];
+    let listener = sys::install_listener(&trap).at(1)?;
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).at(2)?;
+    match sys::fork().at(2)? {
+        Fork::Child => {
+            drop((listener, writer));
+            let given = sys::trapped_call(TRAPPED);
+            let told = given.is_ok_and(|fd| rustix::io::write(fd, b"!") == Ok(1));
+            sys::exit_now(i32::from(!told))
+        }
+        Fork::Parent(pid) => {
+            let answered = sys::answer_with(&listener, writer.as_fd());
+            // With its listener gone nobody waits for an answer any more.
+            drop((listener, writer));
+            let mut said = [0; 1];
+            let heard = rustix::io::read(&reader, &mut said);
+            let _ = waitpid(Pid::from_raw(pid), WaitOptions::empty());
+            answered.at(3)?;
+            if heard == Ok(1) { Ok(()) } else { Err(Failed { step: 4, errno: 0 }) }
+        }
+    }
+}
+
+pub(crate) fn notify() -> Facility {
+    facility("seccomp listener")
+}
+
+pub(crate) fn overlay() -> Facility {
+    facility("overlayfs")
+}
+
+/// One of the list, for the planner.
+fn facility(name: &str) -> Facility {
+    let item = ATTEMPTS.iter().find(|attempt| attempt.name == name).map(attempt);
+    match item.map(|item| item.outcome) {
+        Some(Outcome::Works) => Facility::Works,
+        Some(Outcome::Missing { what_happened, .. }) => Facility::missing(what_happened),
+        None => Facility::missing("nobody knows how to try it"),
+    }
+}
+
+/// Whether a copy in this directory can share its blocks.
+pub(crate) fn reflink(directory: &Path) -> Facility {
+    let unnamed = || {
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        openat(CWD, directory, flags, Mode::RUSR | Mode::WUSR)
+    };
+    let copy = || {
+        let from = unnamed()?;
+        rustix::io::write(&from, &[1; 4096])?;
+        rustix::fs::ioctl_ficlone(unnamed()?, from)
+    };
+    match copy() {
+        Ok(()) => Facility::Works,
+        Err(error) => Facility::missing(format!("`{}`: {error}", directory.display())),
+    }
 }
 
 /// Whether and how a room can be made: by making one, with its own network and
@@ -318,7 +401,11 @@ fn room_item() -> Item {
     match rooms() {
         Rooms::Unprivileged => works(name, format!("{purpose}; in a user namespace")),
         Rooms::Root => works(name, format!("{purpose}; made by root")),
-        Rooms::Impossible { why } => missing(name, why, Some(USERNS_HINT), purpose),
+        Rooms::Impossible { why } => {
+            let hint = in_child(room).ok().and_then(Result::err);
+            let hint = hint.map(|Failed { step, errno }| room_hint(step, errno));
+            missing(name, why, hint, purpose)
+        }
     }
 }
 
@@ -347,7 +434,8 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
         lives_on: false,
         steps: Vec::new(),
     };
-    super::namespaces::leave_host(&room).map_err(|error| match error {
+    let left = super::namespaces::leave_host(&room);
+    left.and_then(|()| super::namespaces::own_processes()).map_err(|error| match error {
         LaunchError::Identity(e) => Failed { step: 1, errno: e.raw_os_error().unwrap_or(0) },
         LaunchError::Loopback(e) => Failed { step: 2, errno: e.raw_os_error().unwrap_or(0) },
         LaunchError::Namespaces(e) => Failed { step: 0, errno: e.raw_os_error().unwrap_or(0) },
@@ -393,7 +481,7 @@ fn mount_namespace() -> Result<(), Failed> {
     sys::mount(c"none", c"/tmp", Some(c"tmpfs"), 0, None).at(6)
 }
 
-fn overlay() -> Result<(), Failed> {
+fn overlay_mount() -> Result<(), Failed> {
     mount_namespace()?;
     for name in [c"/tmp/l", c"/tmp/u", c"/tmp/w", c"/tmp/m"] {
         rustix::fs::mkdir(name, Mode::RWXU).at(7)?;
@@ -458,90 +546,20 @@ impl Map {
     }
 }
 
-fn cgroup() -> Item {
-    let name = "cgroup delegation";
-    let purpose = "memory and process limits of a whole room";
-    let hint = Some("start the agent with `systemd-run --user --scope -p Delegate=yes`");
-    let Ok(text) = std::fs::read_to_string("/proc/self/cgroup") else {
-        return missing(name, "/proc/self/cgroup cannot be read", hint, purpose);
-    };
-    let Some(own) = text.lines().find_map(|line| line.strip_prefix("0::/")) else {
-        return missing(name, "this process is in no cgroup of version 2", hint, purpose);
-    };
-    let dir = Path::new("/sys/fs/cgroup").join(own);
-    if !dir.join("cgroup.procs").exists() {
-        return missing(name, format!("no cgroup at `{}`", dir.display()), hint, purpose);
-    }
-    // Making a cgroup is the only true test; it holds nothing and goes at once.
-    let trial = dir.join(format!("clash-probe-{}", std::process::id()));
-    match std::fs::create_dir(&trial) {
-        Ok(()) => match std::fs::remove_dir(&trial) {
-            Ok(()) => works(name, purpose),
-            Err(error) => missing(name, format!("cannot remove a cgroup: {error}"), hint, purpose),
-        },
-        Err(error) => {
-            missing(name, format!("cannot make one in `{}`: {error}", dir.display()), hint, purpose)
-        }
-    }
-}
-
-/// Containers leave these marks; none of them is a proof of absence.
-fn not_in_container() -> Item {
-    let name = "not in a container";
-    let marks = ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"];
-    match marks.iter().find(|mark| Path::new(mark).exists()) {
-        Some(mark) => missing(
-            name,
-            format!("`{mark}` exists"),
-            Some("the container's own limits decide what works; see the lines above"),
-            "",
-        ),
-        None => works(name, "no container runtime left its mark"),
-    }
+/// Whether this process is in a Landlock domain already.
+pub(crate) enum Domain {
+    Inside,
+    Outside,
+    Unknown,
 }
 
 /// No call tells a process that it is in a Landlock domain. But every domain
 /// denies changes of the mount tree, even to root in a new user namespace, with
 /// EPERM where `mount` itself is permitted.
-fn not_in_landlock() -> Item {
-    let name = "not in a Landlock domain";
-    let detail = "a sandbox inside a sandbox works, only mounts do not";
+pub(crate) fn domain() -> Domain {
     match in_child(mount_namespace) {
-        Ok(Ok(())) => works(name, detail),
-        Ok(Err(Failed { step: 5, errno })) if errno == libc::EPERM => missing(
-            name,
-            "mounts are denied in a namespace of our own",
-            Some("start the agent outside other sandboxes for the namespaced tier"),
-            detail,
-        ),
-        _ => missing(name, "cannot be told without user namespaces and mounts", None, detail),
+        Ok(Ok(())) => Domain::Outside,
+        Ok(Err(Failed { step: 5, errno })) if errno == libc::EPERM => Domain::Inside,
+        _ => Domain::Unknown,
     }
-}
-
-fn no_new_privs() -> Item {
-    let name = "no_new_privs unset";
-    match rustix::thread::no_new_privs() {
-        Ok(false) => works(name, "set-user-id programs work outside sandboxes"),
-        Ok(true) => missing(
-            name,
-            "already set when clash started",
-            None,
-            "an outer sandbox or service manager set it; sandboxes work all the same",
-        ),
-        Err(error) => missing(name, error.to_string(), None, ""),
-    }
-}
-
-fn root() -> Item {
-    let name = "plain user";
-    if !rustix::process::geteuid().is_root() {
-        return works(name, "no capabilities to drop");
-    }
-    let held = caps::count().map_or_else(|e| e.to_string(), |n| format!("{n} capabilities"));
-    missing(
-        name,
-        "running as root",
-        Some("run agents as a plain user where possible"),
-        format!("{held}; sandboxes keep CAP_DAC_OVERRIDE only"),
-    )
 }

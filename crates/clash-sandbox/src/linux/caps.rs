@@ -39,6 +39,17 @@ pub(crate) fn drop_all(root: bool) -> Result<()> {
     if held == wanted { Ok(()) } else { set_capabilities(None, wanted) }
 }
 
+/// Leaves what it takes to look into the command's processes, and what these have
+/// themselves. For the calling thread alone.
+pub(crate) fn keep_for_looking(root: bool) -> Result<()> {
+    let held = capabilities(None)?;
+    let own = if root { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
+    let permitted = held.permitted & (own | CapabilitySet::SYS_PTRACE);
+    let wanted =
+        CapabilitySets { effective: permitted, permitted, inheritable: CapabilitySet::empty() };
+    if held == wanted { Ok(()) } else { set_capabilities(None, wanted) }
+}
+
 /// How many capabilities this process may use.
 pub(crate) fn count() -> Result<u32> {
     Ok(capabilities(None)?.permitted.bits().count_ones())

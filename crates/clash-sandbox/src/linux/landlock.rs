@@ -93,6 +93,11 @@ impl Ruleset {
         Ok(Self { fd, handled: handled.files })
     }
 
+    /// Another handle on the same ruleset: rules added to one hold for both.
+    pub(crate) fn try_clone(&self) -> std::io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()?, handled: self.handled })
+    }
+
     /// Lets these rights be used on a place and everything below it. What is not
     /// handled is not restricted and must not be named.
     fn grant(&self, place: impl AsFd, rights: Rights) -> std::io::Result<()> {
@@ -164,7 +169,24 @@ const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// on the way means somebody swapped a directory since then and is an error.
 fn open(path: &Path) -> Result<OwnedFd, LaunchError> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    openat2(CWD, path, HOLD, Mode::empty(), resolve).map_err(|source| failed(path, source))
+    let opened = match openat2(CWD, path, HOLD, Mode::empty(), resolve) {
+        // Inside a sandbox of ours.
+        Err(Errno::NOSYS) => name_by_name(path),
+        opened => opened,
+    };
+    opened.map_err(|source| failed(path, source))
+}
+
+/// The same where there is no `openat2`.
+fn name_by_name(path: &Path) -> Result<OwnedFd, Errno> {
+    let mut here = openat(CWD, "/", HOLD, Mode::empty())?;
+    for name in path.iter().skip(1) {
+        here = openat(&here, name, HOLD | OFlags::NOFOLLOW, Mode::empty())?;
+        if kind(&here)? == FileType::Symlink {
+            return Err(Errno::LOOP);
+        }
+    }
+    Ok(here)
 }
 
 /// The baseline belongs to the system: it may have links in it, and no system

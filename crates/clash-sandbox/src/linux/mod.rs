@@ -1,12 +1,16 @@
 //! Plan → kernel state on Linux, one file per kernel facility.
 
+pub(crate) mod around;
 pub(crate) mod attempts;
 pub(crate) mod bpf;
 pub(crate) mod caps;
 pub(crate) mod landlock;
 pub(crate) mod limits;
+pub(crate) mod message;
+pub(crate) mod monitor;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
+pub(crate) mod observe;
 pub(crate) mod seccomp;
 pub(crate) mod stdio;
 pub(crate) mod supervisor;

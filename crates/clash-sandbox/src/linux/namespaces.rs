@@ -7,11 +7,10 @@ use super::sys;
 use crate::launch::LaunchError;
 use crate::room::Room;
 
-/// Leaves the host's namespaces. The process that calls this keeps its process
-/// id; its next child is the first process of the room.
+/// Leaves the host's namespaces, but for that of processes.
 pub(crate) fn leave_host(room: &Room) -> Result<(), LaunchError> {
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
-    let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC;
+    let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
     if room.user_namespace {
         flags |= libc::CLONE_NEWUSER;
     }
@@ -33,6 +32,12 @@ pub(crate) fn leave_host(room: &Room) -> Result<(), LaunchError> {
         sys::loopback_up().map_err(LaunchError::Loopback)?;
     }
     Ok(())
+}
+
+/// Makes a process namespace. Who calls this keeps its process id; its next child
+/// is the first process of the room.
+pub(crate) fn own_processes() -> Result<(), LaunchError> {
+    sys::unshare(libc::CLONE_NEWPID).map_err(LaunchError::Namespaces)
 }
 
 fn write(file: &std::ffi::CStr, text: &[u8]) -> rustix::io::Result<()> {

@@ -24,7 +24,8 @@
 //! - extended attributes cannot be set (`EOPNOTSUPP`, as on a filesystem without
 //!   them): Landlock does not mediate `setxattr` by path.
 //! - the set-user-id bit cannot be set through the `chmod` family. This keeps
-//!   honest copies clean and is no promise: `openat2` can still create one.
+//!   honest copies clean and is no promise: without a monitor `openat2` can still
+//!   create one.
 //! - `sched_setaffinity` and kin stay: threads are named by ids there, so the
 //!   caller's own and another process's cannot be told apart.
 
@@ -51,6 +52,7 @@ const X32: u32 = 0x4000_0000;
 const RET_ALLOW: u32 = 0x7fff_0000;
 const RET_KILL_PROCESS: u32 = 0x8000_0000;
 const RET_ERRNO: u32 = 0x0005_0000;
+const RET_USER_NOTIF: u32 = 0x7fc0_0000;
 
 /// A filter of one instruction that changes nothing.
 pub(crate) const ALLOW_ALL: Insn = Insn { code: super::bpf::RET, jt: 0, jf: 0, k: RET_ALLOW };
@@ -79,7 +81,22 @@ pub(crate) struct Surface {
     /// Nothing may be changed anywhere, so neither may modes, owners and times,
     /// which Landlock does not mediate.
     pub(crate) frozen: bool,
+    /// What the monitor carries out.
+    pub(crate) watched: Option<Watched>,
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// Opens for writing, and the calls that change names, modes, owners, times.
+    Changes,
+    /// These, and every open.
+    Opens,
+}
+
+/// Opens that may change something.
+const WRITING: u32 = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC | TMPFILE).cast_unsigned();
+/// Without O_DIRECTORY, which it contains.
+const TMPFILE: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
 /// What happens to a listed syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,6 +105,13 @@ enum Answer {
     Enosys,
     Eacces,
     Enotsup,
+    /// The monitor answers.
+    Watch,
+    /// The monitor answers, if the flags in this argument ask for more than
+    /// reading; with O_PATH they ask for nothing.
+    WatchWriting(u32),
+    /// The monitor answers, unless the flags in this argument have O_PATH.
+    WatchOpens(u32),
     /// Allowed unless the namespace flags in argument 0 say otherwise.
     Clone,
     Unshare,
@@ -160,7 +184,34 @@ fn table(surface: Surface) -> Vec<Row> {
     rows.push((SYS_SETXATTRAT, "SYS_setxattrat", Enotsup));
     rows.push((SYS_REMOVEXATTRAT, "SYS_removexattrat", Enotsup));
     rows.push((SYS_FILE_SETATTR, "SYS_file_setattr", Enotsup));
-    let mode = |argument| if surface.frozen { Eperm } else { Mode(argument) };
+    let mode = |argument| match surface {
+        Surface { frozen: true, .. } => Eperm,
+        Surface { watched: Some(_), .. } => Watch,
+        _ => Mode(argument),
+    };
+    if let Some(watched) = surface.watched {
+        // Its flags lie in memory. Who uses it has to do without on older kernels.
+        rows.extend(rows![Enosys; SYS_openat2]);
+        let opens = match watched {
+            Watched::Changes => WatchWriting,
+            Watched::Opens => WatchOpens,
+        };
+        rows.push((libc::SYS_openat, "SYS_openat", opens(2)));
+        rows.extend(rows![Watch; SYS_mkdirat SYS_mknodat SYS_unlinkat SYS_renameat SYS_renameat2
+            SYS_linkat SYS_symlinkat SYS_truncate]);
+        #[cfg(target_arch = "x86_64")]
+        {
+            rows.push((libc::SYS_open, "SYS_open", opens(1)));
+            rows.extend(rows![Watch; SYS_creat SYS_mkdir SYS_mknod SYS_unlink SYS_rmdir SYS_rename
+                SYS_link SYS_symlink]);
+        }
+        if !surface.frozen {
+            rows.extend(rows![Watch; SYS_fchown SYS_fchownat SYS_utimensat]);
+            #[cfg(target_arch = "x86_64")]
+            rows.extend(rows![Watch; SYS_chmod SYS_chown SYS_lchown SYS_utime SYS_utimes
+                SYS_futimesat]);
+        }
+    }
     rows.push((libc::SYS_fchmod, "SYS_fchmod", mode(1)));
     rows.push((libc::SYS_fchmodat, "SYS_fchmodat", mode(2)));
     rows.push((SYS_FCHMODAT2, "SYS_fchmodat2", mode(2)));
@@ -189,7 +240,7 @@ fn only_here(surface: Surface) -> Vec<Row> {
     if surface.frozen {
         rows.extend(rows![Eperm; SYS_chmod SYS_chown SYS_lchown SYS_utime SYS_utimes
             SYS_futimesat]);
-    } else {
+    } else if surface.watched.is_none() {
         rows.push((libc::SYS_chmod, "SYS_chmod", Mode(1)));
     }
     rows
@@ -260,6 +311,7 @@ struct Exits {
     enosys: Label,
     eacces: Label,
     enotsup: Label,
+    watch: Label,
     kill: Label,
     checks: Vec<(Answer, Label)>,
 }
@@ -272,6 +324,7 @@ impl Exits {
             enosys: asm.label(),
             eacces: asm.label(),
             enotsup: asm.label(),
+            watch: asm.label(),
             kill: asm.label(),
             checks: Vec::with_capacity(12),
         }
@@ -283,6 +336,7 @@ impl Exits {
             Answer::Enosys => self.enosys,
             Answer::Eacces => self.eacces,
             Answer::Enotsup => self.enotsup,
+            Answer::Watch => self.watch,
             _ => match self.checks.iter().find(|(known, _)| *known == answer) {
                 Some((_, label)) => *label,
                 None => {
@@ -302,6 +356,7 @@ impl Exits {
             (self.enosys, errno(libc::ENOSYS)),
             (self.eacces, errno(libc::EACCES)),
             (self.enotsup, errno(libc::EOPNOTSUPP)),
+            (self.watch, RET_USER_NOTIF),
             (self.kill, RET_KILL_PROCESS),
         ] {
             asm.place(label);
@@ -340,13 +395,23 @@ fn tree(asm: &mut Assembler, exits: &mut Exits, spans: &[Span]) {
 
 /// Emits one argument check; falls through nowhere.
 fn check(asm: &mut Assembler, exits: &Exits, answer: Answer) {
-    let [allow, eperm, eacces] = [exits.allow, exits.eperm, exits.eacces].map(To::Label);
+    let [allow, eperm, eacces, watch] =
+        [exits.allow, exits.eperm, exits.eacces, exits.watch].map(To::Label);
     let mut if_any_bit = |argument: u32, bits: u32| {
         asm.load(data::low(argument));
         asm.jump(Test::AnyBit(bits), eperm, allow);
     };
     match answer {
-        Answer::Eperm | Answer::Enosys | Answer::Eacces | Answer::Enotsup => {}
+        Answer::Eperm | Answer::Enosys | Answer::Eacces | Answer::Enotsup | Answer::Watch => {}
+        Answer::WatchWriting(argument) => {
+            asm.load(data::low(argument));
+            asm.jump(Test::AnyBit(libc::O_PATH.cast_unsigned()), allow, To::Next);
+            asm.jump(Test::AnyBit(WRITING), watch, allow);
+        }
+        Answer::WatchOpens(argument) => {
+            asm.load(data::low(argument));
+            asm.jump(Test::AnyBit(libc::O_PATH.cast_unsigned()), allow, watch);
+        }
         Answer::Clone => if_any_bit(0, CLONE_NEW),
         Answer::Unshare => if_any_bit(0, CLONE_NEW | CLONE_NEWTIME),
         Answer::Mode(argument) => if_any_bit(argument, S_ISUID),

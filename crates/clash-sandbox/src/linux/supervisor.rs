@@ -31,12 +31,13 @@ use crate::launch::LaunchError;
 /// What the launcher tells process 1 when the room is to outlive it.
 const RELEASED: &[u8] = b"1";
 
-/// The room's process 1.
+/// What ends everything that the command leaves behind.
 #[derive(Debug)]
-pub(crate) struct Keeper {
-    pid: Option<Pid>,
-    /// Its other end is what process 1 waits for.
-    alive: Option<OwnedFd>,
+pub(crate) enum Keeper {
+    /// The room's process 1, and the pipe whose other end it waits for.
+    First { pid: Option<Pid>, alive: Option<OwnedFd> },
+    /// Without a room they become the launcher's own children.
+    Children,
 }
 
 impl Keeper {
@@ -46,7 +47,14 @@ impl Keeper {
         let (wait, alive) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed)?;
         let pid = sys::run_beside(keep, wait.as_raw_fd()).map_err(LaunchError::Keeper)?;
-        Ok(Self { pid: Pid::from_raw(pid), alive: Some(alive) })
+        Ok(Self::First { pid: Pid::from_raw(pid), alive: Some(alive) })
+    }
+
+    /// Makes this process the one that orphans are given to.
+    pub(crate) fn of_children() -> Result<Self, LaunchError> {
+        let own = Some(rustix::process::getpid());
+        rustix::process::set_child_subreaper(own).map_err(|e| LaunchError::Keeper(e.into()))?;
+        Ok(Self::Children)
     }
 
     /// Ends the room although the command still runs. It is our child, so the
@@ -62,16 +70,21 @@ impl Keeper {
     /// nothing to wait for: process 1 goes when we do, and takes the room down
     /// while the caller already goes on.
     fn end(&mut self, lives_on: bool) {
-        if alone() {
-            return;
+        match self {
+            Self::First { pid, alive } => {
+                if alone() {
+                    return;
+                }
+                if let Some(alive) = alive.take()
+                    && lives_on
+                    && rustix::io::write(alive, RELEASED) == Ok(RELEASED.len())
+                {
+                    return;
+                }
+                while matches!(waitpid(*pid, WaitOptions::empty()), Err(Errno::INTR)) {}
+            }
+            Self::Children => end_children(),
         }
-        if let Some(alive) = self.alive.take()
-            && lives_on
-            && rustix::io::write(alive, RELEASED) == Ok(RELEASED.len())
-        {
-            return;
-        }
-        while matches!(waitpid(self.pid, WaitOptions::empty()), Err(Errno::INTR)) {}
     }
 }
 
@@ -81,11 +94,25 @@ fn alone() -> bool {
     std::fs::read("/proc/1/task/1/children").is_ok_and(|children| children.is_empty())
 }
 
+/// Kills and forgets children until there are none: each may leave its own to us.
+fn end_children() {
+    let own = rustix::process::getpid().as_raw_nonzero();
+    let list = format!("/proc/self/task/{own}/children");
+    while let Ok(children) = std::fs::read_to_string(&list) {
+        let children: Vec<i32> = children.split_whitespace().flat_map(str::parse).collect();
+        if children.is_empty() {
+            return;
+        }
+        for child in children {
+            sys::kill(child, libc::SIGKILL);
+            while matches!(waitpid(Pid::from_raw(child), WaitOptions::empty()), Err(Errno::INTR)) {}
+        }
+    }
+}
+
 /// Process 1: no `errno`, no allocation, nothing that could panic.
 fn keep(wait: RawFd) {
     sys::forget_children();
-    // Whose root becomes the room's when the view is entered: nothing of the
-    // host stays in anybody's hands.
     let _ = rustix::process::chdir(c"/");
     // All but the pipe: whoever waits for the end of our output must not have to
     // wait for this process.
@@ -100,17 +127,19 @@ fn keep(wait: RawFd) {
 /// died. Returns only if its time is up.
 pub(crate) fn attend(
     mut keeper: Keeper,
-    inherited: &Inherited,
+    inherited: Option<&Inherited>,
     child: libc::pid_t,
     lives_on: bool,
     wall: Option<u64>,
 ) -> LaunchError {
-    let _ = rustix::process::chdir(c"/");
+    if matches!(keeper, Keeper::First { .. }) {
+        let _ = rustix::process::chdir(c"/");
+    }
     let deadline = wall.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     loop {
         if let Some(end) = look_after(child) {
             keeper.end(lives_on);
-            inherited.put_back();
+            put_back(inherited);
             end.repeat();
         }
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
@@ -118,7 +147,7 @@ pub(crate) fn attend(
             Ok(Some(arrived)) => pass_on(arrived, child),
             Ok(None) => {
                 keeper.end_with(child);
-                inherited.put_back();
+                put_back(inherited);
                 return LaunchError::OutOfTime { seconds: wall.unwrap_or_default() };
             }
             Err(error) => {
@@ -126,6 +155,12 @@ pub(crate) fn attend(
                 return LaunchError::Waiting(error);
             }
         }
+    }
+}
+
+fn put_back(inherited: Option<&Inherited>) {
+    if let Some(inherited) = inherited {
+        inherited.put_back();
     }
 }
 

@@ -2,6 +2,8 @@
 //! be misused: callers pass owned or borrowed values, never pointers.
 #![expect(unsafe_code, reason = "the one place where system calls without a safe wrapper are made")]
 
+mod notices;
+
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::io::{Error, Result};
 use std::mem::MaybeUninit;
@@ -10,6 +12,7 @@ use std::ptr;
 use std::time::Duration;
 
 use super::bpf::Insn;
+pub(crate) use notices::*;
 
 const LANDLOCK_CREATE_RULESET_VERSION: u32 = 1;
 const LANDLOCK_CREATE_RULESET_ERRATA: u32 = 2;
@@ -134,6 +137,52 @@ pub(crate) fn install_filter(program: &[Insn], flags: u64) -> Result<c_long> {
     check(unsafe {
         libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, ptr::from_ref(&prog))
     })
+}
+
+/// Installs a filter on the calling thread and returns its listener.
+pub(crate) fn install_listener(program: &[Insn]) -> Result<OwnedFd> {
+    let fd = install_filter(program, u64::from(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as u32))?;
+    let fd = RawFd::try_from(fd).map_err(|_| Error::from_raw_os_error(libc::EBADF))?;
+    // SAFETY: the kernel has just made this descriptor for us and nobody else
+    // knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Waits for one call on a listener and answers it with a descriptor, which the
+/// caller gets a copy of.
+pub(crate) fn answer_with(listener: &OwnedFd, fd: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: all zeroes is a valid notification, and what RECV wants to be given.
+    let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: RECV fills in one `seccomp_notif`, which lives until it returns.
+    check(c_long::from(unsafe {
+        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV as _, &raw mut call)
+    }))?;
+    let answer = libc::seccomp_notif_addfd {
+        id: call.id,
+        flags: libc::SECCOMP_ADDFD_FLAG_SEND as u32,
+        srcfd: fd.as_raw_fd().cast_unsigned(),
+        newfd: 0,
+        newfd_flags: libc::O_CLOEXEC.cast_unsigned(),
+    };
+    // SAFETY: ADDFD reads one `seccomp_notif_addfd`, which lives until it returns.
+    check(c_long::from(unsafe {
+        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD as _, &raw const answer)
+    }))
+    .map(drop)
+}
+
+/// Makes a call whose answer is a descriptor because somebody listens.
+pub(crate) fn trapped_call(number: c_long) -> Result<OwnedFd> {
+    // SAFETY: the arguments are integers; without a listener the call only asks
+    // for this process's priority.
+    let fd = check(unsafe { libc::syscall(number, 0, 0, 0) })?;
+    let fd = RawFd::try_from(fd).map_err(|_| Error::from_raw_os_error(libc::EBADF))?;
+    if fd < 3 {
+        return Err(Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: a number above the standard three that a listener answered with is a
+    // descriptor it has just put into our table; see `answer_with`.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Gives SIGPIPE its default back: Rust's start-up ignores it, and an ignored
@@ -281,9 +330,9 @@ fn stack(bytes: usize) -> Result<*mut c_void> {
     Ok(unsafe { start.byte_add(bytes) })
 }
 
-/// Runs `job` in a new process that has our memory and our descriptors' copies,
-/// and waits until it has ended or become another program. What `job` writes to
-/// memory is seen here.
+/// Runs `job` in a new process that has our memory and our descriptors, and waits
+/// until it has ended or become another program. What `job` writes to memory and
+/// what it opens is seen here; a program gets a copy of the descriptors.
 pub(crate) fn run_until_exec(mut job: impl FnMut()) -> Result<libc::pid_t> {
     extern "C" fn start(job: *mut c_void) -> c_int {
         // SAFETY: `job` is the pointer passed below; its target lives in the
@@ -295,7 +344,7 @@ pub(crate) fn run_until_exec(mut job: impl FnMut()) -> Result<libc::pid_t> {
         unsafe { libc::_exit(126) }
     }
     let mut job: &mut dyn FnMut() = &mut job;
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::SIGCHLD;
     let stack = stack(512 * 1024)?;
     // SAFETY: the child runs on a stack of its own while this thread, the only
     // one, stands still, so no memory is used by both at a time.
@@ -491,6 +540,13 @@ pub(crate) fn kill(pid: libc::pid_t, signal: c_int) {
     unsafe { libc::kill(pid, signal) };
 }
 
+/// Ends the calling process when the one that made it ends.
+pub(crate) fn die_with_parent() -> Result<()> {
+    // SAFETY: takes integers.
+    check(c_long::from(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) }))
+        .map(drop)
+}
+
 /// Whoever dies of the command's signal in its place leaves no second core.
 pub(crate) fn no_core_dump() {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -543,4 +599,10 @@ impl Drop for Mapping {
             unsafe { libc::munmap(self.start, self.length) };
         }
     }
+}
+
+/// Leaves it to others what a signal does.
+pub(crate) fn ignore(signal: c_int) {
+    // SAFETY: SIG_IGN installs no handler.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
 }

@@ -1,7 +1,7 @@
 //! Where rules meet: denies inside allows, the baseline and the cage.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clash_policy::path::Links;
 use clash_policy::{Caps, Effect};
@@ -44,59 +44,49 @@ fn cuts_into(region: Region, fixed: &Path, granted: &Path) -> bool {
     }
 }
 
-/// Refuses if a deny or ask takes away part of what the grant gives.
-pub(super) fn expressible(rules: &[Rule<'_>], grant: &Grant) -> Result<(), Refusal> {
-    for deny in rules.iter().filter(|r| r.rule.effect != Effect::Allow) {
-        if !deny.rule.caps.intersects(grant.caps) {
-            continue;
-        }
-        let cut = [&deny.real, &deny.written]
-            .into_iter()
-            .any(|fixed| cuts_into(deny.region(), fixed, &grant.path));
+/// Whether a rule speaks of part of a granted tree.
+pub(super) fn cuts(rule: &Rule<'_>, granted: &Path) -> bool {
+    let fixed = [&rule.real, &rule.written];
+    fixed.into_iter().any(|fixed| cuts_into(rule.region(), fixed, granted))
         // A rule about one directory but not its content, on the grant's root.
-        let root_only = deny.region() == Region::Exactly
-            && deny.real == grant.path
-            && deny.found == super::Found::Directory;
-        // A policy's own allow has been narrowed by a rule on the same path; what
-        // worktrees and the launcher ask for has not.
-        let denied_outright = !matches!(grant.why, Why::Rule(_))
-            && matches!(deny.region(), Region::Below | Region::Exactly)
-            && deny.real == grant.path;
-        if cut || root_only || denied_outright {
-            return Err(Refusal::Narrower {
-                effect: deny.rule.effect,
-                rule: deny.rule.pattern.to_string(),
-                span: deny.rule.span.clone(),
-                outer: grant.path.clone(),
-                why: grant.why.clone(),
-            });
-        }
-    }
-    Ok(())
+        || rule.region() == Region::Exactly
+            && rule.real == granted
+            && rule.found == super::Found::Directory
 }
 
-/// The first rule that denies something inside an entry of the baseline.
-pub(super) fn inside_baseline(disk: &Disk, rules: &[Rule<'_>]) -> Option<Refusal> {
-    if rules.iter().all(|rule| rule.rule.effect == Effect::Allow) {
-        return None;
+/// Whether a deny or ask takes away part of what the grant gives.
+pub(super) fn takes_from(rule: &Rule<'_>, grant: &Grant) -> bool {
+    if rule.rule.effect == Effect::Allow || !rule.rule.caps.intersects(grant.caps) {
+        return false;
     }
-    ENTRIES.iter().find_map(|entry| {
-        let named = Path::new(entry.path);
-        baseline_caps(rules, entry, named, &disk.real(named)).1
-    })
+    // A policy's own allow has been narrowed by a rule on the same path; what
+    // worktrees and the launcher ask for has not.
+    let outright = !matches!(grant.why, Why::Rule(_))
+        && matches!(rule.region(), Region::Below | Region::Exactly)
+        && rule.real == grant.path;
+    outright || cuts(rule, &grant.path)
+}
+
+/// Whether a rule denies something inside an entry of the baseline.
+pub(super) fn inside_baseline(disk: &Disk, rules: &[Rule<'_>]) -> bool {
+    rules.iter().any(|rule| rule.rule.effect != Effect::Allow)
+        && ENTRIES.iter().any(|entry| {
+            let named = Path::new(entry.path);
+            baseline_caps(rules, entry, named, &disk.real(named)).1
+        })
 }
 
 /// What remains of a baseline entry under the policy's denies: all of it, part,
 /// or nothing when the deny names the entry or a directory above it. A deny
-/// inside the entry takes nothing from it as a whole, and is returned.
+/// inside the entry takes nothing from it as a whole; whether there is one is told.
 pub(super) fn baseline_caps(
     rules: &[Rule<'_>],
     entry: &Entry,
     named: &Path,
     path: &Path,
-) -> (Caps, Option<Refusal>) {
+) -> (Caps, bool) {
     let mut caps = entry.caps;
-    let mut inside = None;
+    let mut inside = false;
     for deny in rules.iter().filter(|r| r.rule.effect != Effect::Allow) {
         if !deny.rule.caps.intersects(entry.caps) {
             continue;
@@ -118,16 +108,7 @@ pub(super) fn baseline_caps(
                 || cuts_into(region, f, named)
                 || (region == Region::Exactly && path == **f)
         });
-        if cut {
-            inside = inside.or_else(|| {
-                Some(Refusal::InsideBaseline {
-                    effect: deny.rule.effect,
-                    rule: deny.rule.pattern.to_string(),
-                    span: deny.rule.span.clone(),
-                    entry: entry.path,
-                })
-            });
-        }
+        inside |= cut;
     }
     (caps, inside)
 }
@@ -139,38 +120,9 @@ pub(super) fn cage(request: &Request<'_>, grants: &[Grant]) -> Result<(), Refusa
     each_caged(request, grants, |local, above, within| within || local && above)
 }
 
-/// The same for a room, which takes the cage out of what is granted around it.
+/// The same where the cage is taken out of what is granted around it.
 pub(super) fn inside_cage(request: &Request<'_>, grants: &[Grant]) -> Result<(), Refusal> {
     each_caged(request, grants, |_, above, within| within || above)
-}
-
-/// Refuses a grant in which a caged path could be made that is not there yet:
-/// there is nothing to mount on.
-pub(super) fn missing_cage(request: &Request<'_>, grants: &[Grant]) -> Result<(), Refusal> {
-    let project = request.disk.real(&request.places.project);
-    for caged in request.cage.paths.iter().filter(|path| !is_below(path, &project)) {
-        let makes = |g: &&Grant| g.caps.contains(Caps::CREATE) && is_below(caged, &g.path);
-        let Some(grant) = grants.iter().find(makes) else { continue };
-        if std::fs::symlink_metadata(caged).is_err() {
-            return Err(Refusal::Caged {
-                path: grant.path.clone(),
-                caps: grant.caps,
-                why: grant.why.clone(),
-                cage: caged.clone(),
-            });
-        }
-    }
-    Ok(())
-}
-
-/// What of the cage lies in the project and could be written there.
-pub(super) fn caged_inside(request: &Request<'_>, grants: &[Grant]) -> Vec<PathBuf> {
-    let project = request.disk.real(&request.places.project);
-    let changes = |path: &Path| {
-        grants.iter().any(|g| g.caps.intersects(Caps::CHANGE) && is_below(path, &g.path))
-    };
-    let caged = request.cage.paths.iter().filter(|path| is_below(path, &project) && changes(path));
-    caged.cloned().collect()
 }
 
 /// Asks for every grant that touches a caged path whether it may: with whether

@@ -20,11 +20,6 @@ pub enum Refusal {
     LandlockTooOld { abi: u32 },
     #[error("this kernel offers no seccomp filters, which the network rule and io_uring need")]
     NoSeccomp,
-    #[error(
-        "{span}: sandbox `{sandbox}` allows every path by default, \
-         which would open clash's own state and the agent's settings"
-    )]
-    OpenDefault { sandbox: String, span: Span },
     #[error("{span}: `{rule}` cannot be enforced by this version")]
     NotYet { rule: String, span: Span },
     #[error("{span}: `{rule}` names no path here")]
@@ -33,33 +28,12 @@ pub enum Refusal {
     Unresolvable { rule: String, span: Span, source: io::Error },
     #[error("{rule}; holding that takes a room, and none can be made here: {why}")]
     NoRoom { rule: Box<Refusal>, why: String },
-    #[error("`{}` inside a tree that may be written has to stay as it is", path.display())]
-    Unprotected { path: PathBuf },
-    #[error("{span}: the limit `{name}` is for all of a command's processes")]
-    Limit { name: &'static str, span: Span },
     #[error(
-        "{span}: `{effect}` on `{rule}` is about names inside `{}`, which is allowed, \
-         that could be made while a command runs",
+        "{span}: `{effect}` on `{rule}` takes away the right to execute inside `{}`, \
+         where that is allowed",
         outer.display()
     )]
-    Names { effect: Effect, rule: String, span: Span, outer: PathBuf },
-    #[error(
-        "{}`{}` may be used for `{allowed}` but not for `{denied}`, and what is allowed around it \
-         cannot be taken apart like that",
-        place(.rule, .span), path.display()
-    )]
-    Partial { path: PathBuf, rule: Option<String>, span: Option<Span>, allowed: Caps, denied: Caps },
-    #[error(
-        "{span}: `{effect}` on `{rule}` lies inside `{}` ({why}), which is allowed",
-        outer.display()
-    )]
-    Narrower { effect: Effect, rule: String, span: Span, outer: PathBuf, why: Why },
-    #[error("{span}: `{effect}` on `{rule}` lies inside `{entry}` of the system baseline")]
-    InsideBaseline { effect: Effect, rule: String, span: Span, entry: &'static str },
-    #[error("{span}: Landlock grants subtrees and files, it cannot grant the pattern `{rule}`")]
-    Pattern { rule: String, span: Span },
-    #[error("{span}: `{rule}` is a directory, and Landlock cannot grant one without its content")]
-    LiteralDirectory { rule: String, span: Span },
+    Execute { effect: Effect, rule: String, span: Span, outer: PathBuf },
     #[error(
         "{span}: `{rule}` leads to `{}` by a link in `{}`, where commands may write: \
          an earlier one could have planted it",
@@ -77,13 +51,6 @@ pub enum Refusal {
     Caged { path: PathBuf, caps: Caps, why: Why, cage: PathBuf },
 }
 
-fn place(rule: &Option<String>, span: &Option<Span>) -> String {
-    match (rule, span) {
-        (Some(rule), Some(span)) => format!("{span}: `{rule}`: "),
-        _ => String::new(),
-    }
-}
-
 /// What a sandbox at this ABI could do that the direct tier promises it cannot.
 fn unprotected(abi: u32) -> &'static str {
     match abi {
@@ -96,7 +63,7 @@ fn unprotected(abi: u32) -> &'static str {
 }
 
 const NO_ROOM: &str = "let this user make namespaces: on Ubuntu an AppArmor profile for clash \
-     with `userns,` (see `clash doctor`), elsewhere `sysctl user.max_user_namespaces` or the \
+     with `userns,` (`clash doctor --fix`), elsewhere `sysctl user.max_user_namespaces` or the \
      container's security options";
 
 impl Refusal {
@@ -112,7 +79,6 @@ impl Refusal {
                 "use a kernel with CONFIG_SECCOMP_FILTER, or let the container runtime permit \
                  the seccomp system call"
             }
-            Self::OpenDefault { .. } => "set `default = deny()` or `ask()` and allow paths by name",
             Self::NotYet { .. } => {
                 "leave it out of the sandbox; until it can be enforced nothing runs in it"
             }
@@ -125,26 +91,9 @@ impl Refusal {
                 let other = rule.hint().unwrap_or_default();
                 return Some(format!("{NO_ROOM}; or {other}"));
             }
-            Self::Unprotected { .. } => {
-                "say `protect = False` in the sandbox if it need not be protected"
+            Self::Execute { .. } => {
+                "deny reading there too, or allow the parts that may be executed one by one"
             }
-            Self::Limit { .. } => "leave the limit out",
-            Self::Names { .. } => {
-                "deny a directory that exists, or keep such files outside of what is allowed"
-            }
-            Self::Partial { .. } => {
-                "allow or deny writing, creating and deleting together there, or all of it"
-            }
-            Self::Narrower { .. } => {
-                "allow the parts that are wanted one by one instead of the directory around them"
-            }
-            Self::InsideBaseline { entry, .. } => {
-                return Some(format!(
-                    "deny `{entry}` as a whole and allow the parts of it that are wanted"
-                ));
-            }
-            Self::Pattern { .. } => "allow the directory, or each file by name",
-            Self::LiteralDirectory { .. } => "write the path as a plain string or `subpath()`",
             Self::LeavesTree { target, .. } => {
                 return Some(format!(
                     "if the link is yours, allow `{}` by its own path",
@@ -172,20 +121,12 @@ impl Refusal {
             | Self::LandlockTooOld { .. }
             | Self::NoSeccomp
             | Self::Replaced { .. }
-            | Self::Unprotected { .. }
             | Self::Extra { .. } => None,
             Self::NoRoom { rule, .. } => rule.span(),
-            Self::Partial { span, .. } => span.as_ref(),
-            Self::OpenDefault { span, .. }
-            | Self::NotYet { span, .. }
-            | Self::Limit { span, .. }
-            | Self::Names { span, .. }
+            Self::NotYet { span, .. }
+            | Self::Execute { span, .. }
             | Self::Path { span, .. }
             | Self::Unresolvable { span, .. }
-            | Self::Narrower { span, .. }
-            | Self::InsideBaseline { span, .. }
-            | Self::Pattern { span, .. }
-            | Self::LiteralDirectory { span, .. }
             | Self::LeavesTree { span, .. } => Some(span),
             Self::Caged { why, .. } => match why {
                 Why::Rule(span) => Some(span),

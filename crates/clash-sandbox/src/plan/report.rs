@@ -1,11 +1,10 @@
 //! The lines of the report that come from the tier: what protects a sandbox
 //! besides its file rules, and what nothing protects.
 
-use std::path::{Path, PathBuf};
-
 use clash_policy::Effect;
+use clash_policy::protect::entries;
 
-use super::{Network, Rule};
+use super::{Found, Network, Rule, Watch};
 use crate::host::Host;
 use crate::report::{Line, Report};
 use crate::room::{Room, Step};
@@ -13,23 +12,36 @@ use crate::room::{Room, Step};
 pub(super) fn tier(
     report: &mut Report,
     rules: &[Rule<'_>],
-    protected: &[PathBuf],
+    watch: Option<&Watch>,
     room: Option<&Room>,
     net: Network,
     host: &Host,
 ) {
     for deny in rules.iter().filter(|rule| rule.rule.effect != Effect::Allow) {
-        report.say(|| denied(deny, room));
+        report.say(|| denied(deny, watch, room));
     }
-    let (held, missing): (Vec<&PathBuf>, _) = protected.iter().partition(|p| is_held(p, room));
-    for path in held {
-        let why = "read-only, and its directories cannot be renamed";
-        report.say(|| Line::new(path.display().to_string(), "mount", why));
-    }
-    if !missing.is_empty() {
-        let names: Vec<String> = missing.iter().map(|path| path.display().to_string()).collect();
-        let why = "not there now, or links: they could be made";
-        report.say(|| Line::new(names.join(", "), Line::NOTHING, why));
+    if let Some(watch) = watch {
+        let kept = entries(&watch.rights.sandbox.protect).count();
+        if kept > 0 {
+            let why = "neither made nor changed at any depth of the project, nor can a directory \
+                 be renamed so that one of them comes to be";
+            report.say(|| Line::new(format!("{kept} persistence paths"), "monitor", why));
+        }
+        for path in &watch.rights.held {
+            let why = "ties the worktree to its repository";
+            report.say(|| Line::new(path.display().to_string(), "monitor", why));
+        }
+        let why = match watch.reads {
+            false => {
+                "opens for writing and calls that change names, modes and times are carried \
+                 out by the launcher, inside the same Landlock rules"
+            }
+            true => {
+                "every open is carried out by the launcher, because a rule takes reading away \
+                 where no mount can: opening a file costs several times as much"
+            }
+        };
+        report.say(|| Line::new("names that do not exist yet", "monitor", why));
     }
     let mut say = |rule: &str, mechanism: &'static str, why: &str| {
         report.say(|| Line::new(rule, mechanism, why));
@@ -97,22 +109,27 @@ pub(super) fn tier(
         None => say(
             "metadata outside the grants",
             Line::NOTHING,
-            "names, sizes, modes and times can be seen, and those of the user's own files changed \
-             where the sandbox may write anything",
+            "names, sizes, modes and times can be seen; none of them can be changed",
         ),
     }
-    match room {
-        Some(Room { lives_on: true, .. }) => say(
+    match (room, watch) {
+        (Some(Room { lives_on: true, .. }), _) => say(
             "background processes",
             "pid namespace",
             "live on in the room, unless the launcher is killed",
         ),
-        Some(_) => say(
+        (Some(_), _) => say(
             "background processes",
             "pid namespace",
             "all of the room ends with the command, and with the launcher",
         ),
-        None => say(
+        (None, Some(_)) => say(
+            "process list, background processes",
+            Line::NOTHING,
+            "the process list is visible; what the command leaves behind ends with it, but not \
+             if the launcher is killed: it then lives on and can change nothing",
+        ),
+        (None, None) => say(
             "process list, background processes",
             Line::NOTHING,
             "the process list is visible, a daemon outlives the command",
@@ -120,27 +137,37 @@ pub(super) fn tier(
     }
 }
 
-fn denied(deny: &Rule<'_>, room: Option<&Room>) -> Line {
+fn denied(deny: &Rule<'_>, watch: Option<&Watch>, room: Option<&Room>) -> Line {
     let own = room.into_iter().flat_map(|room| &room.steps).find(|step| match step {
         Step::Cover { path, .. } | Step::Bind { path, .. } | Step::Rebind { path, .. } => {
             *path == deny.real
         }
         _ => false,
     });
+    let text = deny.text();
     match own {
-        Some(Step::Cover { .. }) => {
-            Line::new(deny.text(), "mount", "something empty is mounted over it")
+        Some(Step::Cover { .. }) if !deny.wider() => {
+            Line::new(text, "mount", "something empty is mounted over it")
         }
-        Some(Step::Bind { access, .. } | Step::Rebind { access, .. }) => {
-            Line::new(deny.text(), "mount", format!("a mount of its own: {access}"))
+        Some(Step::Bind { access, .. } | Step::Rebind { access, .. }) if !deny.wider() => {
+            Line::new(text, "mount", format!("a mount of its own: {access}"))
         }
-        _ if room.is_some() => Line::new(deny.text(), "mount namespace", "it is not in the view"),
-        _ => Line::new(deny.text(), "landlock", "nothing grants it; what no rule grants is denied"),
+        _ if watch.is_some() && deny.wider() => {
+            Line::new(text, "monitor", "each name is looked at when it is used, also new ones")
+        }
+        _ if watch.is_some() && deny.found == Found::Missing => Line::new(
+            text,
+            "monitor",
+            "it is not there, and cannot be made from inside; what others make meanwhile can be \
+             read, unless reading is watched",
+        ),
+        _ if room.is_some() => Line::new(text, "mount namespace", "it is not in the view"),
+        _ if watch.is_some() => Line::new(
+            text,
+            "landlock + monitor",
+            "each use is looked at where something around \
+             it is granted",
+        ),
+        _ => Line::new(text, "landlock", "nothing grants it; what no rule grants is denied"),
     }
-}
-
-fn is_held(path: &Path, room: Option<&Room>) -> bool {
-    room.into_iter().flat_map(|room| &room.steps).any(|step| {
-        matches!(step, Step::Rebind { path: at, access } if path.starts_with(at) && !access.write)
-    })
 }

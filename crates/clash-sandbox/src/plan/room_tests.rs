@@ -54,7 +54,7 @@ impl World {
 }
 
 fn host() -> Host {
-    Host { landlock_abi: 7, seccomp: true, root: false, rooms: Rooms::Unprivileged }
+    Host { landlock_abi: 7, seccomp: true, rooms: Rooms::Unprivileged, ..Host::bare() }
 }
 
 fn rule(effect: Effect, caps: &str, path: &str) -> FsRule {
@@ -68,7 +68,7 @@ fn sandbox(fs: Vec<FsRule>) -> Sandbox {
 }
 
 #[test]
-fn what_is_granted_is_bound_and_persistence_paths_are_held() {
+fn what_is_granted_is_bound_and_persistence_paths_cost_no_mounts() {
     let world = World::new();
     let mut config = rule(Effect::Allow, "r", "");
     config.pattern = PathPattern::Literal("$HOME/.gitconfig".into());
@@ -80,8 +80,6 @@ fn what_is_granted_is_bound_and_persistence_paths_are_held() {
     scratch /W/tmp
     bind /W/home/.gitconfig read-only, noexec
     bind /W/home/app writable
-    rebind /W/home/app/.git writable
-    rebind /W/home/app/.git/hooks read-only
     bind /W/home/lib read-only, noexec
     ");
 }
@@ -101,7 +99,6 @@ fn rules_inside_rules_become_mounts_on_mounts() {
     scratch /W/tmp
     bind /W/home/app writable
     rebind /W/home/app/.env read-only
-    rebind /W/home/app/a writable
     cover /W/home/app/a/b but for c
     bind /W/home/app/a/b/c read-only
     ");
@@ -114,7 +111,7 @@ fn a_sandbox_that_changes_nothing_needs_no_room() {
 }
 
 #[test]
-fn the_cage_is_covered_where_it_exists_and_refused_where_it_could_be_made() {
+fn the_cage_is_covered_where_it_exists_and_watched_where_it_could_be_made() {
     let mut world = World::new();
     world.cage.paths.push(world.base.join("home/.clash"));
     let home = |caps| sandbox(vec![rule(Effect::Allow, caps, "$HOME")]);
@@ -124,24 +121,50 @@ fn the_cage_is_covered_where_it_exists_and_refused_where_it_could_be_made() {
     bind /W/home read-only, noexec
     cover /W/home/.clash
     ");
-    world.cage.paths.push(world.base.join("home/.claude.json"));
-    assert!(world.plan(&home("r"), &host()).is_ok());
-    assert!(matches!(world.plan(&home("rwcd"), &host()), Err(Refusal::Caged { .. })));
+    let missing = world.base.join("home/.claude.json");
+    world.cage.paths.push(missing.clone());
+    let plan = world.plan(&home("rwcd"), &host()).unwrap();
+    assert_eq!(plan.watch.unwrap().rights.caps(&missing), Caps::NONE);
 }
 
 #[test]
-fn what_mounts_cannot_say_is_refused() {
+fn what_mounts_cannot_say_is_watched() {
     let world = World::new();
-    let refused = |inner: FsRule| {
-        world.plan(&sandbox(vec![rule(Effect::Allow, "rwcdx", "$PWD"), inner]), &host())
+    let protect = Protect { standard: false, ..Protect::default() };
+    let watched = |inner: Vec<FsRule>| {
+        let mut fs = vec![rule(Effect::Allow, "rwcdx", "$PWD")];
+        fs.extend(inner);
+        let sandbox = Sandbox { protect: protect.clone(), ..sandbox(fs) };
+        world.plan(&sandbox, &host()).unwrap().watch.map(|watch| watch.reads)
     };
-    assert!(matches!(refused(rule(Effect::Deny, "w", "$PWD/a")), Err(Refusal::Partial { .. })));
-    assert!(matches!(refused(rule(Effect::Deny, "r", "$PWD/a")), Err(Refusal::Partial { .. })));
-    assert!(matches!(refused(rule(Effect::Deny, "r", "$PWD/new")), Err(Refusal::Names { .. })));
-    let mut glob = rule(Effect::Deny, "r", "");
+    assert_eq!(watched(vec![]), None);
+    assert_eq!(watched(vec![rule(Effect::Deny, "w", "$PWD/a")]), Some(false));
+    assert_eq!(watched(vec![rule(Effect::Deny, "r", "$PWD/a")]), Some(true));
+    assert_eq!(watched(vec![rule(Effect::Deny, "rwcdx", "$PWD/a")]), Some(false));
+    assert_eq!(watched(vec![rule(Effect::Deny, "rwcd", "$PWD/new")]), Some(false));
+    let mut glob = rule(Effect::Deny, "rwcd", "");
     glob.pattern = PathPattern::Glob { prefix: "$PWD".into(), pattern: "**/.env".into() };
-    assert!(matches!(refused(glob), Err(Refusal::Names { .. })));
-    assert!(refused(rule(Effect::Deny, "wcd", "$PWD/a")).is_ok());
+    assert_eq!(watched(vec![glob]), Some(true));
+}
+
+#[test]
+fn execution_alone_cannot_be_taken_from_names() {
+    let world = World::new();
+    let mut glob = rule(Effect::Deny, "x", "");
+    glob.pattern = PathPattern::Glob { prefix: "$PWD".into(), pattern: "**/*.sh".into() };
+    let fs = vec![rule(Effect::Allow, "rwcdx", "$PWD"), glob.clone()];
+    assert!(matches!(world.plan(&sandbox(fs), &host()), Err(Refusal::Execute { .. })));
+    glob.caps = Caps::parse("rx").unwrap();
+    let fs = vec![rule(Effect::Allow, "rwcdx", "$PWD"), glob];
+    assert!(world.plan(&sandbox(fs), &host()).is_ok());
+    let fs = vec![rule(Effect::Allow, "rwcdx", "$PWD"), rule(Effect::Deny, "x", "$PWD/a")];
+    assert!(world.plan(&sandbox(fs.clone()), &host()).is_ok());
+    let mut container = host();
+    container.simulate("container").unwrap();
+    let refusal = world.plan(&sandbox(fs), &container).unwrap_err();
+    assert!(
+        matches!(refusal, Refusal::NoRoom { .. }) && refusal.hint().unwrap().contains("AppArmor")
+    );
 }
 
 #[test]
@@ -154,10 +177,8 @@ fn a_room_needs_less_of_landlock_and_a_host_for_it() {
     }
     let mut container = host();
     container.simulate("container").unwrap();
-    let refusal = world.plan(&writes, &container).unwrap_err();
-    assert!(
-        matches!(refusal, Refusal::NoRoom { .. }) && refusal.hint().unwrap().contains("AppArmor")
-    );
+    let plan = world.plan(&writes, &container).unwrap();
+    assert!(plan.room.is_none() && plan.watch.is_some());
     let mut root = host();
     root.simulate("root").unwrap();
     assert!(!world.plan(&writes, &root).unwrap().room.unwrap().user_namespace);
@@ -195,14 +216,10 @@ proptest! {
         let (places, cage) = (&world.places, &world.cage);
         let request = Request { sandbox: &sandbox, places, cage, disk: &disk, extra: &[] };
         let resolved = resolve(&request).unwrap();
-        let grants = allowed(&resolved, &mut Report::default()).unwrap();
-        let sources = Sources {
-            request: &request,
-            rules: &resolved,
-            grants: &grants,
-            baseline: &[],
-            protected: &[],
-        };
+        let grants = allowed(&resolved, &mut Report::default());
+        let rights = rights(&request, &resolved, &grants, &[]).unwrap();
+        let (request, rules, grants) = (&request, &resolved, &grants);
+        let sources = Sources { request, rules, grants, baseline: &[], rights: &rights };
         let judged = Judged { places, cwd: &places.project, links: &disk, baseline: &[], cage: &[] };
         for path in paths {
             let path = places.expand(path).unwrap();

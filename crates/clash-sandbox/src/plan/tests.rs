@@ -15,7 +15,7 @@ struct World {
 
 fn host() -> Host {
     let rooms = Rooms::Impossible { why: "it is a test".into() };
-    Host { landlock_abi: 7, seccomp: true, root: false, rooms }
+    Host { landlock_abi: 7, seccomp: true, rooms, ..Host::bare() }
 }
 
 impl World {
@@ -78,7 +78,7 @@ impl World {
             }
         };
         let text = text.replace(&self.base.display().to_string(), "/W");
-        let limits = ["metadata outside", "process list"];
+        let limits = ["metadata outside", "process list", "x of "];
         let own = |line: &&str| !limits.iter().any(|limit| line.starts_with(limit));
         text.lines().filter(own).collect::<Vec<_>>().join("\n")
     }
@@ -138,14 +138,16 @@ fn what_does_not_exist_gets_nothing_and_is_not_created() {
 }
 
 #[test]
-fn a_deny_inside_an_allow_is_refused_also_for_names_that_do_not_exist() {
+fn a_deny_inside_an_allow_is_watched_also_for_names_that_do_not_exist() {
     let world = World::new();
-    assert_snapshot!(world.show(vec![allow("rwcdx", "$PWD"), deny("w", "$PWD/src")]), @r"
-    policy.star:7: `deny` on `$PWD/src/**` lies inside `/W/home/app` (policy.star:7), which is allowed
-    hint: allow the parts that are wanted one by one instead of the directory around them
-    ");
+    let watch = |rules: Vec<FsRule>| world.plan(rules).unwrap().watch.unwrap();
+    let source = watch(vec![allow("rwcd", "$PWD"), deny("w", "$PWD/src")]);
+    assert_eq!(source.rights.caps(&world.places.project.join("src/x")).to_string(), "rcd");
+    assert!(!source.reads);
     let ask = rule(Effect::Ask, "rwcdx", PathPattern::Literal("$PWD/.env".into()));
-    assert!(matches!(world.plan(vec![allow("r", "$PWD"), ask]), Err(Refusal::Narrower { .. })));
+    let missing = watch(vec![allow("r", "$PWD"), ask]);
+    assert_eq!(missing.rights.caps(&world.places.project.join(".env")), Caps::NONE);
+    assert!(watch(vec![allow("rwcd", "$PWD"), deny("r", "$PWD/src")]).reads);
 }
 
 #[test]
@@ -170,50 +172,53 @@ fn on_the_same_path_the_stricter_rule_wins_per_capability() {
 }
 
 #[test]
-fn patterns_cannot_be_granted() {
+fn a_pattern_is_granted_with_its_tree_and_every_use_is_watched() {
     let world = World::new();
     let glob = PathPattern::Glob { prefix: "$PWD".into(), pattern: "**/*.rs".into() };
-    assert_snapshot!(world.show(vec![rule(Effect::Allow, "r", glob.clone())]), @r"
-    policy.star:7: Landlock grants subtrees and files, it cannot grant the pattern `$PWD/**/*.rs`
-    hint: allow the directory, or each file by name
-    ");
+    let plan = world.plan(vec![rule(Effect::Allow, "rwx", glob.clone())]).unwrap();
+    assert_eq!(plan.grants.first().map(|grant| grant.caps.to_string()).as_deref(), Some("rw"));
+    let watch = plan.watch.unwrap();
+    let caps = |name: &str| watch.rights.caps(&world.places.project.join(name)).to_string();
+    assert_eq!((caps("src/a.rs").as_str(), caps("src/a.c").as_str()), ("rwx", ""));
+    assert!(watch.reads);
+    // Denied where nothing is allowed they need nothing.
     let children = PathPattern::Children("$PWD".into());
-    assert!(matches!(
-        world.plan(vec![rule(Effect::Allow, "r", children.clone())]),
-        Err(Refusal::Pattern { .. })
-    ));
-    // Denied where nothing is allowed they need nothing, inside an allow they
-    // cannot be said.
-    world.plan(vec![rule(Effect::Deny, "r", glob.clone())]).unwrap();
-    world.plan(vec![rule(Effect::Deny, "r", children.clone())]).unwrap();
-    for pattern in [glob, children] {
-        let rules = vec![allow("r", "$PWD"), rule(Effect::Deny, "r", pattern)];
-        assert!(matches!(world.plan(rules), Err(Refusal::Narrower { .. })));
+    for pattern in [&glob, &children] {
+        let denied = world.plan(vec![rule(Effect::Deny, "r", pattern.clone())]).unwrap();
+        assert_eq!(denied.watch, None);
+        let rules = vec![allow("r", "$PWD"), rule(Effect::Deny, "r", pattern.clone())];
+        assert!(world.plan(rules).unwrap().watch.unwrap().reads);
     }
     // A glob above the grant may match inside it, children of a directory above
     // it are less specific than the grant.
     let above = PathPattern::Glob { prefix: "$HOME".into(), pattern: "**/.env".into() };
     let rules = vec![allow("r", "$PWD"), rule(Effect::Deny, "r", above)];
-    assert!(matches!(world.plan(rules), Err(Refusal::Narrower { .. })));
+    assert!(world.plan(rules).unwrap().watch.unwrap().reads);
     let children = rule(Effect::Deny, "r", PathPattern::Children("$HOME".into()));
-    world.plan(vec![allow("r", "$PWD"), children]).unwrap();
+    assert_eq!(world.plan(vec![allow("r", "$PWD"), children]).unwrap().watch, None);
 }
 
 #[test]
-fn a_literal_is_one_file() {
+fn a_literal_is_one_file_or_a_directory_without_its_content() {
     let world = World::new();
     let directory = rule(Effect::Allow, "r", PathPattern::Literal("$PWD".into()));
-    assert!(matches!(world.plan(vec![directory]), Err(Refusal::LiteralDirectory { .. })));
+    let watch = world.plan(vec![directory]).unwrap().watch.unwrap();
+    assert_eq!(watch.rights.caps(&world.places.project), Caps::READ);
+    assert_eq!(watch.rights.caps(&world.places.project.join("src")), Caps::NONE);
     let file = rule(Effect::Allow, "rwcd", PathPattern::Literal("~/.gitconfig".into()));
     assert_snapshot!(world.show(vec![file]), @"rw /W/home/.gitconfig (policy.star:7)");
 }
 
 #[test]
-fn a_default_of_allow_is_refused() {
-    let world = World::new();
-    let open = Sandbox { default: Effect::Allow, ..sandbox(vec![]) };
-    let refusal = world.plan_for(&open, &host()).unwrap_err();
-    assert_snapshot!(refusal, @"policy.star:1: sandbox `t` allows every path by default, which would open clash's own state and the agent's settings");
+fn a_default_of_allow_leaves_the_cage_and_persistence_paths() {
+    let world = World::new().caged("home/.clash");
+    let protect = Protect::default();
+    let open = Sandbox { default: Effect::Allow, protect, ..sandbox(vec![]) };
+    let watch = world.plan_for(&open, &host()).unwrap().watch.unwrap();
+    let caps = |path: &str| watch.rights.caps(&world.base.join(path)).to_string();
+    assert_eq!(caps("home/.ssh/id"), "rwcdx");
+    assert_eq!(caps("home/.clash/policy.star"), "");
+    assert_eq!(caps("home/app/.vscode/tasks.json"), "rx");
 }
 
 #[test]
@@ -251,23 +256,25 @@ fn a_link_planted_by_another_sandbox_does_not_open_its_target_either() {
 #[test]
 fn the_cage_holds_against_grants_above_and_inside_it() {
     let world = World::new().caged("home/.clash");
-    assert_snapshot!(world.show(vec![allow("rwcdx", "$HOME")]), @r"
-    `rwcdx` on `/W/home` (policy.star:7) would reach `/W/home/.clash`, which no sandbox may touch
+    for caps in ["r", "rwcd"] {
+        let watch = world.plan(vec![allow(caps, "$HOME")]).unwrap().watch.unwrap();
+        assert_eq!(watch.rights.caps(&world.base.join("home/.clash/x")), Caps::NONE);
+        assert!(watch.reads, "without a mount only the monitor can hide it");
+    }
+    assert_snapshot!(world.show(vec![allow("w", "$HOME/.clash")]), @r"
+    `w` on `/W/home/.clash` (policy.star:7) would reach `/W/home/.clash`, which no sandbox may touch
     hint: allow the directories beside `/W/home/.clash` one by one
     ");
-    for rules in [vec![allow("r", "$HOME")], vec![allow("w", "$HOME/.clash")]] {
-        assert!(matches!(world.plan(rules), Err(Refusal::Caged { .. })));
-    }
     world.plan(vec![allow("rwcdx", "$PWD")]).unwrap();
 }
 
 #[test]
-fn settings_in_the_project_are_said_to_be_unprotected() {
+fn settings_in_the_project_can_be_read_and_not_changed() {
     let world = World::new().caged("home/app/.claude");
-    assert_snapshot!(world.show(vec![allow("rwcdx", "$PWD")]), @r"
-    rwcdx /W/home/app (policy.star:7)
-    /W/home/app/.claude | none | not there now, or links: they could be made
-    ");
+    let watch = world.plan(vec![allow("rwcd", "$PWD")]).unwrap().watch.unwrap();
+    let settings = world.base.join("home/app/.claude/settings.json");
+    assert_eq!(watch.rights.caps(&settings), Caps::READ);
+    assert!(!watch.reads);
     let named = vec![allow("rw", "$PWD/.claude")];
     assert!(matches!(world.plan(named), Err(Refusal::Caged { .. })));
 }
@@ -320,7 +327,8 @@ fn a_deny_on_what_the_launcher_needs_is_not_overridden() {
         disk: &Disk::default(),
         extra: &extra,
     };
-    assert!(matches!(plan(&request, &host()).map_err(direct), Err(Refusal::Narrower { .. })));
+    let watch = plan(&request, &host()).unwrap().watch.unwrap();
+    assert!(watch.reads && watch.rights.caps(&extra[0].path).is_empty());
 }
 
 /// A command that still runs can replace the file the launcher has just made.
@@ -352,10 +360,8 @@ fn the_baseline_gives_way_to_a_deny_that_covers_an_entry() {
     assert!(!plan.baseline.iter().any(|(e, _)| e.path.starts_with("/etc")));
     let plan = world.plan(vec![deny("w", "/usr")]).unwrap();
     assert!(has(&plan, "/usr"));
-    assert_snapshot!(world.show(vec![deny("r", "/usr/share")]), @r"
-    policy.star:7: `deny` on `/usr/share/**` lies inside `/usr` of the system baseline
-    hint: deny `/usr` as a whole and allow the parts of it that are wanted
-    ");
+    let watch = world.plan(vec![deny("r", "/usr/share")]).unwrap().watch.unwrap();
+    assert!(watch.reads && watch.rights.caps(Path::new("/usr/share/x")) == Caps::EXECUTE);
 }
 
 #[test]
@@ -436,8 +442,8 @@ fn any_rules() -> impl Strategy<Value = Vec<FsRule>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Nothing that a deny or ask names is ever granted, except by an allow on
-    /// a longer path; and nothing is granted that no allow names.
+    /// Landlock is given nothing that no allow names and nothing of the cage, and
+    /// what it is given beyond the rules is watched.
     #[test]
     fn a_plan_never_gives_what_a_rule_takes(rules in any_rules()) {
         let world = World::new().caged("home/.clash");
@@ -447,13 +453,12 @@ proptest! {
             let named = rules.iter().filter(|r| r.effect == Effect::Allow && place(r) == grant.path);
             let caps = named.fold(Caps::NONE, |caps, r| caps.union(r.caps));
             prop_assert!(caps.contains(grant.caps));
-            prop_assert!(!is_below(&world.base.join("home/.clash"), &grant.path));
-            for taken in rules.iter().filter(|r| r.effect != Effect::Allow) {
-                if place(taken).starts_with(&grant.path) {
-                    // A literal or child pattern on a file or on nothing does
-                    // not reach the grant's own root.
-                    prop_assert!(!taken.caps.intersects(grant.caps), "{taken:?} {grant:?}");
-                }
+            let caged = world.base.join("home/.clash");
+            prop_assert!(!is_below(&grant.path, &caged));
+            let takes = |r: &&FsRule| r.effect != Effect::Allow && r.caps.intersects(grant.caps);
+            let inside = |r: &FsRule| place(r) != grant.path && is_below(&place(r), &grant.path);
+            if rules.iter().filter(takes).any(inside) || is_below(&caged, &grant.path) {
+                prop_assert!(plan.watch.is_some(), "{grant:?}");
             }
         }
     }

@@ -1,104 +1,148 @@
-//! Which tier holds a sandbox: Landlock alone, or a room.
+//! Which tier holds a sandbox: Landlock alone, a room, or Landlock with the
+//! monitor; and what has to be watched in it.
 //!
 //! The direct tier is cheaper and keeps no process, so it is taken where it
-//! holds every rule: where nothing is denied inside what is allowed, nothing
-//! needs protecting, and nothing may be changed at all, so that the calls which
-//! change modes and times, and which Landlock does not see, can be refused
-//! outright. Everything else gets a room.
+//! holds every rule: where nothing is denied inside what is allowed, and nothing
+//! may be changed at all, so that the calls which change modes and times, and
+//! which Landlock does not see, can be refused outright. Everything else gets a
+//! room, and the monitor where no namespaces can be made.
 //!
-//! A host without namespaces still gets the direct tier for a sandbox that may
-//! write, if its file rules can be held there; the report then says that
-//! metadata outside the grants is not.
+//! Execution is what the monitor cannot judge: nobody can start a program in
+//! another's place, and what is looked at beforehand may be exchanged before the
+//! kernel reads it again.
 
 use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
+use clash_policy::protect::entries;
 use clash_policy::{Caps, Effect, Lifetime};
 
 use super::overlap::{self, Region, is_below};
-use super::{Found, Grant, LANDLOCK_ABI_NEEDED, Refusal, Request, Rule, Why};
+use super::{Found, Grant, LANDLOCK_ABI_NEEDED, Refusal, Request, Rule, Tier, Why};
 use crate::host::{Host, Rooms};
-use crate::protect::STANDARD;
+use crate::report::{Line, Report};
+use crate::rights::Rights;
 
-/// Why Landlock alone is not enough.
-#[derive(Debug)]
-pub(super) enum Need {
-    /// A rule it cannot express, a persistence path, or a limit.
-    Rule(Refusal),
-    /// Modes and times of files outside the grants.
-    Metadata,
-}
-
-/// `None`: the direct tier.
-pub(super) fn choose(need: Option<Need>, host: &Host) -> Result<Option<Need>, Refusal> {
-    match (need, &host.rooms) {
-        (Some(Need::Rule(refusal)), Rooms::Impossible { why }) => {
-            Err(Refusal::NoRoom { rule: Box::new(refusal), why: why.clone() })
-        }
-        (Some(Need::Metadata), Rooms::Impossible { .. }) | (None, _) => match host.landlock_abi {
-            abi if abi < LANDLOCK_ABI_NEEDED => Err(Refusal::LandlockTooOld { abi }),
-            _ => Ok(None),
-        },
-        (need, _) => Ok(need),
+pub(super) fn choose(beyond_landlock: bool, host: &Host) -> Result<Tier, Refusal> {
+    let tier = match (beyond_landlock, &host.rooms) {
+        (true, Rooms::Unprivileged | Rooms::Root) => return Ok(Tier::Room),
+        (true, Rooms::Impossible { .. }) => Tier::Watched,
+        (false, _) => Tier::Direct,
+    };
+    match host.landlock_abi {
+        abi if abi < LANDLOCK_ABI_NEEDED => Err(Refusal::LandlockTooOld { abi }),
+        _ => Ok(tier),
     }
 }
 
-/// What the direct tier cannot hold.
-pub(super) fn need(
+/// Whether something is asked for that Landlock and a filter cannot hold.
+pub(super) fn beyond_landlock(request: &Request<'_>, rules: &[Rule<'_>], grants: &[Grant]) -> bool {
+    let limits = &request.sandbox.limits;
+    grants.iter().any(|grant| {
+        grant.caps.intersects(Caps::CHANGE)
+            || rules.iter().any(|rule| overlap::takes_from(rule, grant))
+    }) || rules.iter().any(|rule| rule.rule.effect == Effect::Allow && rule.wider())
+        || overlap::inside_baseline(request.disk, rules)
+        || overlap::cage(request, grants).is_err()
+        || limits.processes.is_some()
+        || limits.wall_seconds.is_some()
+        || request.sandbox.lifetime == Some(Lifetime::Action)
+}
+
+/// Whether nothing is ever taken away inside what may be changed.
+pub(super) fn plain(rights: &Rights) -> bool {
+    use clash_policy::PathPattern::{Literal, Subpath};
+    let sandbox = &rights.sandbox;
+    let simple = |rule: &clash_policy::FsRule| {
+        rule.effect == Effect::Allow && matches!(rule.pattern, Subpath { .. } | Literal(_))
+    };
+    let caged = |path: &PathBuf| {
+        sandbox.fs.iter().any(|rule| is_below(path, Path::new(rule.pattern.fixed())))
+    };
+    entries(&sandbox.protect).next().is_none()
+        && sandbox.default != Effect::Allow
+        && sandbox.fs.iter().all(simple)
+        && rights.held.is_empty()
+        && !rights.cage.iter().any(caged)
+}
+
+/// Whether opens for reading have to be watched: for rules about names, and
+/// without mounts for every rule that takes reading away. A denied path that does
+/// not exist is left to those who make it: in here nobody can.
+pub(super) fn reads(
     request: &Request<'_>,
     rules: &[Rule<'_>],
     grants: &[Grant],
-    protected: &[PathBuf],
-) -> Option<Need> {
-    let inexpressible = grants.iter().find_map(|grant| overlap::expressible(rules, grant).err());
-    if let Some(refusal) = inexpressible {
-        return Some(Need::Rule(refusal));
-    }
-    if let Some(refusal) = overlap::inside_baseline(request.disk, rules) {
-        return Some(Need::Rule(refusal));
-    }
-    if let Err(refusal) = overlap::cage(request, grants) {
-        return Some(Need::Rule(refusal));
-    }
-    if let Some(path) = protected.first() {
-        return Some(Need::Rule(Refusal::Unprotected { path: path.clone() }));
-    }
-    let limits = &request.sandbox.limits;
-    for (name, said) in [
-        ("processes", limits.processes.is_some()),
-        ("wall", limits.wall_seconds.is_some()),
-        ("lifetime", request.sandbox.lifetime == Some(Lifetime::Action)),
-    ] {
-        if said {
-            let span = request.sandbox.span.clone();
-            return Some(Need::Rule(Refusal::Limit { name, span }));
+    room: bool,
+) -> bool {
+    let about = |rule: &&Rule<'_>| rule.rule.caps.contains(Caps::READ);
+    let readable = |grant: &&Grant| grant.caps.contains(Caps::READ);
+    let rule = rules.iter().filter(about).any(|rule| match rule.rule.effect {
+        Effect::Allow => rule.wider() && matches!(rule.found, Found::Directory | Found::Other),
+        _ if rule.found == Found::Missing && !rule.wider() => false,
+        _ if room && !rule.wider() => false,
+        _ => {
+            grants.iter().filter(readable).any(|grant| overlap::takes_from(rule, grant))
+                || overlap::inside_baseline(request.disk, std::slice::from_ref(rule))
         }
-    }
-    let changes = grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE));
-    changes.then_some(Need::Metadata)
+    });
+    let project = request.disk.real(&request.places.project);
+    let caged = |path: &PathBuf| {
+        !is_below(path, &project)
+            && grants.iter().filter(readable).any(|grant| is_below(path, &grant.path))
+    };
+    rule || !room && request.cage.paths.iter().any(caged)
 }
 
-/// The persistence paths that this sandbox could otherwise write.
-pub(super) fn protected(request: &Request<'_>, grants: &[Grant]) -> Vec<PathBuf> {
-    let protect = &request.sandbox.protect;
-    let project = request.disk.real(&request.places.project);
-    let standard = STANDARD.iter().map(|entry| entry.path).filter(|_| protect.standard);
-    let excepted = |path: &&str| !protect.except.iter().any(|except| except == path);
-    let named = standard.chain(protect.also.iter().map(String::as_str)).filter(excepted);
-    let writable = |path: &PathBuf| {
-        grants.iter().any(|g| g.caps.intersects(Caps::CHANGE) && is_below(path, &g.path))
-    };
-    let mut paths: Vec<PathBuf> = named.map(|name| project.join(name)).collect();
-    if protect.standard {
-        paths.extend(links_of_worktrees(&project, grants));
+/// Refuses a rule that takes away execution alone where no mount can: what may
+/// be read may then be run. What may not be read either is let be, and the
+/// report says so: only a program that lies there already could be started.
+pub(super) fn execute(
+    rules: &[Rule<'_>],
+    grants: &[Grant],
+    host: &Host,
+    room: bool,
+    report: &mut Report,
+) -> Result<(), Refusal> {
+    let denies = rules
+        .iter()
+        .filter(|rule| rule.rule.effect != Effect::Allow && rule.rule.caps.contains(Caps::EXECUTE));
+    for deny in denies {
+        let runs = |grant: &&Grant| grant.caps.contains(Caps::EXECUTE);
+        let Some(outer) = grants.iter().filter(runs).find(|g| overlap::cuts(deny, &g.path)) else {
+            continue;
+        };
+        let mounted = room && !deny.wider() && deny.found != Found::Missing;
+        let never_made = deny.found == Found::Missing
+            && deny.region() != Region::Anywhere
+            && deny.rule.caps.contains(Caps::CREATE);
+        if mounted || never_made {
+            continue;
+        }
+        if deny.rule.caps.contains(Caps::READ) {
+            let why = "a file there cannot be read; one that is a program could still be started";
+            report.say(|| Line::new(format!("x of {}", deny.text()), Line::NOTHING, why));
+            continue;
+        }
+        let refusal = Refusal::Execute {
+            effect: deny.rule.effect,
+            rule: deny.rule.pattern.to_string(),
+            span: deny.rule.span.clone(),
+            outer: outer.path.clone(),
+        };
+        return Err(match &host.rooms {
+            Rooms::Impossible { why } if !deny.wider() => {
+                Refusal::NoRoom { rule: Box::new(refusal), why: why.clone() }
+            }
+            _ => refusal,
+        });
     }
-    paths.retain(writable);
-    paths
+    Ok(())
 }
 
 /// What ties a linked worktree to its repository: whoever may change that may
 /// put another repository, with hooks of its own, in its place.
-fn links_of_worktrees(project: &Path, grants: &[Grant]) -> Vec<PathBuf> {
+pub(super) fn links_of_worktrees(project: &Path, grants: &[Grant]) -> Vec<PathBuf> {
     let mut links = Vec::new();
     let link = project.join(".git");
     if std::fs::symlink_metadata(&link).is_ok_and(|meta| meta.is_file()) {
@@ -112,34 +156,4 @@ fn links_of_worktrees(project: &Path, grants: &[Grant]) -> Vec<PathBuf> {
         links.extend(["commondir", "gitdir", "config.worktree"].map(|name| grant.path.join(name)));
     }
     links
-}
-
-/// Refuses what a room cannot hold either: rules about names that may be made
-/// later, and a directory without its content.
-pub(super) fn holds(rules: &[Rule<'_>], grants: &[Grant]) -> Result<(), Refusal> {
-    let denies = rules.iter().filter(|rule| rule.rule.effect != Effect::Allow);
-    for deny in denies {
-        let reach = |grant: &&Grant| {
-            grant.caps.intersects(deny.rule.caps)
-                && (is_below(&deny.real, &grant.path) || is_below(&grant.path, &deny.real))
-        };
-        let Some(outer) = grants.iter().find(reach) else { continue };
-        let refusal = || Refusal::Names {
-            effect: deny.rule.effect,
-            rule: deny.rule.pattern.to_string(),
-            span: deny.rule.span.clone(),
-            outer: outer.path.clone(),
-        };
-        let inside = is_below(&deny.real, &outer.path);
-        match (deny.region(), deny.found) {
-            (Region::Inside | Region::Anywhere, _) => return Err(refusal()),
-            (Region::Exactly, Found::Directory) if inside => return Err(refusal()),
-            // A name that is not there can be made where making is allowed.
-            (_, Found::Missing) if inside && outer.caps.intersects(Caps::CREATE) => {
-                return Err(refusal());
-            }
-            _ => {}
-        }
-    }
-    Ok(())
 }

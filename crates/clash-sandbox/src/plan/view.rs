@@ -1,15 +1,15 @@
 //! What a room shows of the disk: rules become marks, marks become mounts.
 //!
-//! A mark is a path at which the rights change: where a rule, the baseline, the
-//! cage or a persistence path begins. Its rights are what the judge of file
-//! tools would say there (the longest key wins, per capability), so what the
-//! kernel does and what the policy says have one source. Walking the marks from
-//! the root down, each that differs from the one around it costs one mount.
+//! A mark is a path at which the rights change: where a rule, the baseline or the
+//! cage begins. Its rights are what the judge of file tools would say there (the
+//! longest key wins, per capability), so what the kernel does and what the policy
+//! says have one source. Walking the marks from the root down, each that differs
+//! from the one around it costs one mount.
 //!
 //! What mounts say is: not there, read, write, execute. Writing, creating and
-//! deleting as separate rights are Landlock's, which adds up along a path and
-//! cannot take away: a place that may be written but not created in, inside one
-//! where both are allowed, is refused.
+//! deleting as separate rights, names that are not there and patterns are the
+//! monitor's, which also keeps directories from being renamed from under a mount.
+//! A pattern that allows opens the view from its fixed part downwards.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,12 +17,14 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
-use clash_policy::{Caps, Effect, Lifetime, PathPattern};
+use clash_policy::{Caps, Effect, Lifetime};
 
 use super::overlap::is_below;
-use super::{Found, Grant, Refusal, Request, Rule, Why};
+use super::{Found, Grant, Request, Rule, Why};
 use crate::baseline::Entry;
+use crate::disk::Disk;
 use crate::host::{Host, Rooms};
+use crate::rights::Rights;
 use crate::room::{Access, Room, Shown, Step};
 
 /// Everything the view is made from.
@@ -31,8 +33,8 @@ pub(super) struct Sources<'a> {
     pub(super) rules: &'a [Rule<'a>],
     pub(super) grants: &'a [Grant],
     pub(super) baseline: &'a [(&'static Entry, Caps)],
-    /// Persistence paths, absolute, whether or not they exist.
-    pub(super) protected: &'a [PathBuf],
+    /// Without the rules about names.
+    pub(super) rights: &'a Rights,
 }
 
 /// A path at which the rights may change.
@@ -56,22 +58,22 @@ struct Outer {
     cover: Option<usize>,
 }
 
-pub(super) fn room(sources: &Sources<'_>, host: &Host, own_network: bool) -> Result<Room, Refusal> {
+/// The room, and whether something in it can be seen that may not be read.
+pub(super) fn room(sources: &Sources<'_>, host: &Host, own_network: bool) -> (Room, bool) {
     let marks = sources.marks();
     let mut view = View::new(sources);
     for (path, mark) in &marks {
-        view.mark(path, mark)?;
+        view.mark(path, mark);
     }
+    let unreadable = view.unreadable;
     let unix_sockets = view.granted_socket
         && view.foreign_sockets.is_none()
         && (own_network || host.landlock_abi >= 6);
-    Ok(Room {
-        user_namespace: host.rooms != Rooms::Root,
-        own_network,
-        unix_sockets,
-        lives_on: sources.request.sandbox.lifetime == Some(Lifetime::Detached),
-        steps: view.finish(),
-    })
+    let user_namespace = host.rooms != Rooms::Root;
+    let lives_on = sources.request.sandbox.lifetime == Some(Lifetime::Detached);
+    let steps = view.finish();
+    let room = Room { user_namespace, own_network, unix_sockets, lives_on, steps };
+    (room, unreadable)
 }
 
 impl Sources<'_> {
@@ -86,7 +88,7 @@ impl Sources<'_> {
             let mark = marks.entry(path.to_path_buf()).or_insert(Mark { file, named });
             mark.named |= named;
         };
-        for rule in self.rules {
+        for rule in self.rules.iter().filter(|r| !r.wider() || r.rule.effect == Effect::Allow) {
             add(&rule.real, rule.found, true);
         }
         for grant in self.grants.iter().filter(|grant| !matches!(grant.why, Why::Rule(_))) {
@@ -106,95 +108,37 @@ impl Sources<'_> {
                 add(path, look(path), false);
             }
         }
-        for caged in &self.request.cage.paths {
-            add(caged, self.look_at_link(caged), false);
+        let project = &self.rights.places.project;
+        for caged in self.request.cage.paths.iter().filter(|path| !is_below(path, project)) {
+            add(caged, look_at_link(self.request.disk, caged), false);
         }
-        for path in self.protected {
-            add(path, self.look_at_link(path), false);
+        if self.request.sandbox.default == Effect::Allow {
+            for grant in
+                self.grants.iter().filter(|grant| grant.path.parent() == Some("/".as_ref()))
+            {
+                add(&grant.path, Found::Directory, false);
+            }
         }
         marks
     }
 
-    /// A link cannot be mounted on; whatever it leads to has a path of its own.
-    fn look_at_link(&self, path: &Path) -> Found {
-        // Most of what is caged or protected lies in few directories, and most of
-        // those are not there.
-        if !path.parent().is_some_and(|dir| self.request.disk.has(dir)) {
-            return Found::Missing;
-        }
-        match fs::symlink_metadata(path) {
-            Ok(meta) if meta.is_dir() => Found::Directory,
-            Ok(meta) if meta.is_file() => Found::Other,
-            _ => Found::Missing,
-        }
-    }
-
-    /// What the sandbox may do at a path.
+    /// What the sandbox may do at a path, or at names below it.
     pub(super) fn caps(&self, path: &Path, file: bool) -> Caps {
-        let mut caps = Caps::NONE;
-        for cap in Caps::each() {
-            let rule = self.deciding(path, cap);
-            let granted = match rule {
-                Some(rule) => rule.rule.effect == Effect::Allow,
-                None => self.in_baseline(path, cap),
-            };
-            if granted || self.given(path, cap, rule) {
-                caps = caps.union(cap);
+        let mut caps = self.rights.caps(path);
+        // Of /etc Landlock lets only the files of the baseline be read.
+        if path == Path::new("/etc") && !self.baseline.is_empty() {
+            caps = caps.union(Caps::READ);
+        }
+        let opened = |rule: &&Rule<'_>| {
+            rule.rule.effect == Effect::Allow && rule.wider() && is_below(path, &rule.real)
+        };
+        let caged = self.request.cage.paths.iter().any(|caged| is_below(path, caged));
+        if !caged {
+            for rule in self.rules.iter().filter(opened) {
+                caps = caps.union(rule.granted(self.rules));
             }
         }
-        if self.protected.iter().any(|held| is_below(path, held)) {
-            caps = caps.without(Caps::CHANGE);
-        }
-        let own = |grant: &Grant| grant.why == Why::Launcher && is_below(path, &grant.path);
-        if self.request.cage.paths.iter().any(|caged| is_below(path, caged))
-            && !self.grants.iter().any(own)
-        {
-            let project = self.request.disk.real(&self.request.places.project);
-            let local = is_below(path, &project) && path != project;
-            caps = if local { caps.without(Caps::CHANGE) } else { Caps::NONE };
-        }
         if file { caps.without(MAKING) } else { caps }
-    }
-
-    /// The rule that decides over a capability at a path, as the judge says it.
-    fn deciding(&self, path: &Path, cap: Caps) -> Option<&Rule<'_>> {
-        let length = |rule: &Rule<'_>| {
-            let extra = usize::from(!matches!(rule.rule.pattern, PathPattern::Subpath { .. }));
-            (rule.real.as_os_str().len() * 2 + extra, rule.rule.effect)
-        };
-        let matches = |rule: &&Rule<'_>| match rule.rule.pattern {
-            PathPattern::Subpath { .. } => is_below(path, &rule.real),
-            PathPattern::Literal(_) => path == rule.real,
-            _ => false,
-        };
-        let about = self.rules.iter().filter(|rule| rule.rule.caps.contains(cap));
-        about.filter(matches).max_by_key(|rule| length(rule))
-    }
-
-    fn in_baseline(&self, path: &Path, cap: Caps) -> bool {
-        // Of /etc Landlock lets only the files of the baseline be read.
-        if path == Path::new("/etc") {
-            return cap == Caps::READ;
-        }
-        self.baseline.iter().any(|(entry, caps)| {
-            caps.contains(cap)
-                && (is_below(path, Path::new(entry.path))
-                    || LINKED.contains(&entry.path)
-                        && is_below(path, &self.request.disk.real(Path::new(entry.path))))
-        })
-    }
-
-    /// What worktrees and the launcher need, unless a closer rule decides.
-    fn given(&self, path: &Path, cap: Caps, rule: Option<&Rule<'_>>) -> bool {
-        let longer = |grant: &Grant| {
-            rule.is_none_or(|r| r.real.as_os_str().len() < grant.path.as_os_str().len())
-        };
-        self.grants.iter().any(|grant| {
-            !matches!(grant.why, Why::Rule(_))
-                && grant.caps.contains(cap)
-                && is_below(path, &grant.path)
-                && longer(grant)
-        })
     }
 
     /// What Landlock gives at a path, which adds up from the root down.
@@ -224,6 +168,19 @@ fn look(path: &Path) -> Found {
     }
 }
 
+/// A link cannot be mounted on; whatever it leads to has a path of its own.
+fn look_at_link(disk: &Disk, path: &Path) -> Found {
+    // Most of what is caged lies in few directories, and most of those are not there.
+    if !path.parent().is_some_and(|dir| disk.has(dir)) {
+        return Found::Missing;
+    }
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => Found::Directory,
+        Ok(meta) if meta.is_file() => Found::Other,
+        _ => Found::Missing,
+    }
+}
+
 struct View<'a> {
     sources: &'a Sources<'a>,
     outer: Vec<Outer>,
@@ -239,6 +196,8 @@ struct View<'a> {
     foreign_sockets: Option<PathBuf>,
     /// A rule names a socket and lets it be written.
     granted_socket: bool,
+    /// Something can be seen that Landlock lets be read and the rules do not.
+    unreadable: bool,
 }
 
 impl<'a> View<'a> {
@@ -253,6 +212,7 @@ impl<'a> View<'a> {
             steps: Vec::with_capacity(32),
             foreign_sockets: None,
             granted_socket: false,
+            unreadable: false,
         };
         view.links();
         view.scratch();
@@ -312,24 +272,23 @@ impl<'a> View<'a> {
             })
     }
 
-    fn mark(&mut self, path: &Path, mark: &Mark) -> Result<(), Refusal> {
+    fn mark(&mut self, path: &Path, mark: &Mark) {
         while self.outer.last().is_some_and(|outer| !is_below(path, &outer.path)) {
             self.outer.pop();
         }
         let around = self.outer.last().map_or(Shape::Hidden, |outer| outer.shape);
         let caps = self.sources.caps(path, mark.file);
-        let shape = self.shape(path, mark, caps)?;
+        let shape = self.shape(path, caps);
         self.sockets(path, mark, shape);
         let mut cover = None;
         match (around, shape) {
-            (Shape::Hidden, Shape::Hidden) => return Ok(()),
-            (Shape::Seen(outer), Shape::Seen(inner)) if outer == inner => return Ok(()),
+            (Shape::Hidden, Shape::Hidden) => return,
+            (Shape::Seen(outer), Shape::Seen(inner)) if outer == inner => return,
             (Shape::Hidden, Shape::Seen(access)) => {
                 self.show(path, mark.file);
                 self.steps.push(Step::Bind { path: path.to_path_buf(), access });
             }
             (Shape::Seen(outer), Shape::Seen(access)) => {
-                self.pin_above(path);
                 let wider = access.write && !outer.write || access.execute && !outer.execute;
                 let path = path.to_path_buf();
                 self.steps.push(if wider {
@@ -339,51 +298,26 @@ impl<'a> View<'a> {
                 });
             }
             (Shape::Seen(_), Shape::Hidden) => {
-                self.pin_above(path);
                 cover = Some(self.steps.len());
                 let path = path.to_path_buf();
                 self.steps.push(Step::Cover { path, file: mark.file, shows: Vec::new() });
             }
         }
         self.outer.push(Outer { path: path.to_path_buf(), shape, cover });
-        Ok(())
     }
 
-    /// What mounts can say about a mark, or why they cannot.
-    fn shape(&self, path: &Path, mark: &Mark, caps: Caps) -> Result<Shape, Refusal> {
+    /// What mounts can say about a mark. They cannot take reading away from what
+    /// may be used otherwise.
+    fn shape(&mut self, path: &Path, caps: Caps) -> Shape {
         if caps.is_empty() {
-            return Ok(Shape::Hidden);
+            return Shape::Hidden;
         }
-        let access =
-            Access { write: caps.intersects(Caps::CHANGE), execute: caps.contains(Caps::EXECUTE) };
-        let mut through = Caps::READ;
-        if access.write {
-            through = through.union(Caps::CHANGE);
-        }
-        if access.execute {
-            through = through.union(Caps::EXECUTE);
-        }
-        if mark.file {
-            through = through.without(MAKING);
-        }
-        let mut landlock = self.sources.landlock(path);
-        if self.scratch.iter().any(|scratch| is_below(path, scratch)) {
-            landlock = Caps::ALL;
-        }
-        let more = landlock.intersect(through).without(caps);
-        if !more.is_empty() && path != Path::new("/etc") {
-            let rule = Caps::each()
-                .filter(|cap| more.contains(*cap))
-                .find_map(|cap| self.sources.deciding(path, cap));
-            return Err(Refusal::Partial {
-                path: path.to_path_buf(),
-                rule: rule.map(|r| r.rule.pattern.to_string()),
-                span: rule.map(|r| r.rule.span.clone()),
-                denied: more,
-                allowed: caps,
-            });
-        }
-        Ok(Shape::Seen(access))
+        let unreadable = !caps.contains(Caps::READ) && path != Path::new("/etc");
+        self.unreadable |= unreadable && self.sources.landlock(path).contains(Caps::READ);
+        Shape::Seen(Access {
+            write: caps.intersects(Caps::CHANGE),
+            execute: caps.contains(Caps::EXECUTE),
+        })
     }
 
     /// Makes the place for something that is shown where nothing is.
@@ -404,27 +338,6 @@ impl<'a> View<'a> {
             self.directory(parent);
         }
         self.skeleton.push(Step::File { at: path.to_path_buf() });
-    }
-
-    /// Keeps every directory between a writable tree's root and a path inside it
-    /// in its place: a mount sticks to a directory, not to its name, and a
-    /// renamed parent would free the name.
-    fn pin_above(&mut self, path: &Path) {
-        let Some(Outer { path: root, shape: Shape::Seen(access), .. }) = self.outer.last() else {
-            return;
-        };
-        if !access.write {
-            return;
-        }
-        let (root, access) = (root.clone(), *access);
-        let between = path.ancestors().skip(1).take_while(|dir| *dir != root);
-        let mut between: Vec<PathBuf> = between.map(Path::to_path_buf).collect();
-        while let Some(dir) = between.pop() {
-            let step = Step::Rebind { path: dir, access };
-            if !self.steps.contains(&step) {
-                self.steps.push(step);
-            }
-        }
     }
 
     /// Notes sockets that a rule grants by name, and places where a socket of

@@ -118,6 +118,21 @@ impl World {
         self.prepare(command).output().unwrap()
     }
 
+    /// The same with something to read.
+    pub(crate) fn run_with_input(&self, argv: &[&str], input: &str) -> Output {
+        use std::io::Write;
+        let prefix = self.prefix();
+        let mut command = Command::new(&prefix[0]);
+        command.args(&prefix[1..]).args(argv);
+        let mut command = self.prepare(command);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let _ = stdin.write_all(input.as_bytes());
+        drop(stdin);
+        child.wait_with_output().unwrap()
+    }
+
     pub(crate) fn bare(&self, argv: &[&str]) -> Output {
         let mut command = Command::new(argv[0]);
         command.args(&argv[1..]);
@@ -127,6 +142,16 @@ impl World {
     pub(crate) fn sh(&self, script: &str) -> Output {
         self.run(&["/bin/sh", "-c", script])
     }
+}
+
+/// An expression as policies have them.
+pub(crate) fn regex(pattern: &str) -> clash_policy::Regex {
+    use regex_automata::dfa::{StartKind, dense};
+    let anchored = dense::Config::new().start_kind(StartKind::Anchored);
+    let whole = format!(r"\A(?:{pattern})\z");
+    let dfa = dense::Builder::new().configure(anchored).build(&whole).unwrap();
+    let automaton = dfa.to_sparse().unwrap().to_bytes_native_endian();
+    clash_policy::Regex { pattern: pattern.to_owned(), automaton }
 }
 
 pub(crate) fn text(output: &Output) -> String {

@@ -83,6 +83,9 @@ impl Dialect {
     }
 
     pub(crate) fn reply(&self, event: Event, answer: Answer) -> Reply {
+        if self.name(event).is_empty() {
+            return Reply::silent();
+        }
         let document = match event {
             Event::BeforeTool => self.before_tool(answer),
             Event::Question => question(answer),

@@ -72,7 +72,7 @@ fn call(message: &Message, from: &From<'_>) -> Wanted {
     }
 }
 
-fn home(dirs: &Dirs) -> PathBuf {
+pub(super) fn home(dirs: &Dirs) -> PathBuf {
     env::path(env::FACTORY_HOME_OVERRIDE).unwrap_or_else(|| dirs.home.clone()).join(".factory")
 }
 

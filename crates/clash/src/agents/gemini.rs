@@ -177,7 +177,7 @@ fn reply(event: Event, answer: Answer) -> Reply {
     }
 }
 
-fn home(dirs: &Dirs) -> PathBuf {
+pub(super) fn home(dirs: &Dirs) -> PathBuf {
     env::path(env::GEMINI_CLI_HOME).unwrap_or_else(|| dirs.home.clone()).join(".gemini")
 }
 

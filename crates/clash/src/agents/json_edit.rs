@@ -390,7 +390,7 @@ fn is_space(c: char) -> bool {
 
 /// The text with `//` and `/* */` comments turned into as many spaces; line ends
 /// stay where they are.
-fn blanked(text: &str) -> String {
+pub(super) fn blanked(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(c) = rest.chars().next() {

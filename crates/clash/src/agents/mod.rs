@@ -16,7 +16,10 @@ mod gemini;
 pub(crate) mod guard;
 pub(crate) mod hook_entries;
 mod json_edit;
+pub(crate) mod own_rules;
 mod patch;
+#[cfg(test)]
+mod properties;
 mod qwen;
 pub(crate) mod wired;
 

@@ -3,12 +3,17 @@
 
 mod doctor;
 mod explain;
+mod init;
 mod install;
+mod learn;
 mod log;
 mod policy;
 mod sandbox;
 mod show_json;
+mod status;
 mod trust;
+
+pub(crate) use sandbox::no_such;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -36,10 +41,14 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Make a policy of what agents did
+    Init(init::Args),
     /// Put clash between an agent and what it does
     Install(install::InstallArgs),
     /// Take clash out of an agent's settings again
     Uninstall(install::UninstallArgs),
+    /// Show what holds here, and what was blocked lately
+    Status(status::Args),
     /// Show what this machine can enforce, what is installed and what is wrong
     Doctor(doctor::Args),
     /// Say what would be decided about an action, and why
@@ -50,6 +59,8 @@ enum Verb {
     Fmt(policy::fmt::Args),
     /// Trust the policy that a project brings, or say which are trusted
     Trust(trust::Args),
+    /// Run a command observed and propose a sandbox for it
+    Learn(learn::Args),
     /// Show what agents did
     Log(log::Args),
     /// Run a command in a named sandbox, or look at sandboxes
@@ -95,13 +106,16 @@ pub(crate) fn main(args: &[OsString]) -> u8 {
 impl Verb {
     fn run(self, out: &mut Out) -> Result<u8, Failure> {
         match self {
+            Self::Init(args) => args.run(out),
             Self::Install(args) => args.run(out),
             Self::Uninstall(args) => args.run(out),
+            Self::Status(args) => args.run(out),
             Self::Doctor(args) => args.run(out),
             Self::Explain(args) => args.run(out),
             Self::Policy(args) => args.run(out),
             Self::Fmt(args) => args.run(out),
             Self::Trust(args) => args.run(out),
+            Self::Learn(args) => args.run(out),
             Self::Log(args) => args.run(out),
             Self::Sandbox(args) => args.run(out),
             // Both are answered before the parser; what arrives here asked for

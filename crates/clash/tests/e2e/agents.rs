@@ -243,3 +243,41 @@ fn a_model_learns_what_the_sandbox_kept_from_it_and_what_to_do() {
         assert!(told.contains("Stop here"), "{told}");
     }
 }
+
+/// Rules of the client's own, which would no longer see a wrapped command.
+#[test]
+fn what_the_client_itself_forbids_stays_forbidden() {
+    let rules = [
+        (
+            "codex",
+            ".codex/rules/mine.rules",
+            "prefix_rule(pattern = [\"echo\", [\"a\", \"b\"]], decision = \"forbidden\")\nprefix_rule(pattern = [\"cat\"], decision = \"prompt\")\n",
+        ),
+        (
+            "gemini",
+            ".gemini/settings.json",
+            "{\"tools\": {\"exclude\": [\"run_shell_command(echo b)\", \"run_shell_command(cat)\"]} /* mine */}",
+        ),
+        (
+            "gemini",
+            ".gemini/policies/mine.toml",
+            "[[rule]]\ntoolName = \"run_shell_command\"\ncommandPrefix = [\"echo b\"]\ndecision = \"deny\"\n[[rule]]\ncommandPrefix = \"cat\"\ndecision = \"ask_user\"\n",
+        ),
+        (
+            "droid",
+            ".factory/settings.json",
+            "{\"commandBlocklist\": [\"echo b\"], \"commandDenylist\": [\"cat\"]}",
+        ),
+    ];
+    for (agent, file, text) in rules {
+        let contract = CONTRACTS.iter().find(|contract| contract.agent == agent).unwrap();
+        let m = machine();
+        contract.wrapped(&m, "echo b");
+        let file = m.write(file, text);
+        for refused in ["echo b c", "true; echo b", "cat x"] {
+            let ran = contract.bash(&m, refused).exits(2).says("has a rule of its own");
+            assert!(ran.stderr.contains(file.to_str().unwrap()), "{ran:?}");
+        }
+        contract.wrapped(&m, "echo c");
+    }
+}

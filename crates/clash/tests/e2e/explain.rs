@@ -160,6 +160,7 @@ fn help_names_every_command() {
     for verb in [
         "install",
         "uninstall",
+        "status",
         "doctor",
         "explain",
         "policy",

@@ -68,7 +68,7 @@ fn call(message: &Message, from: &From<'_>) -> Wanted {
     claude_like::call(message, from)
 }
 
-fn home(dirs: &Dirs) -> PathBuf {
+pub(super) fn home(dirs: &Dirs) -> PathBuf {
     env::path(env::CODEX_HOME).unwrap_or_else(|| dirs.home.join(".codex"))
 }
 

@@ -21,7 +21,7 @@ pub(super) fn sections(scene: &Scene) -> Page {
 }
 
 fn look(scene: &Scene, agent: &Agent) -> Vec<Finding> {
-    let Scene { dirs, project } = scene;
+    let Scene { dirs, project, .. } = scene;
     let install = || Some(format!("clash install --agent {}", agent.name));
     let mut findings = Vec::new();
     let mut present = false;

@@ -1,20 +1,61 @@
 //! What this machine can enforce.
 
-use clash_sandbox::probe::{Outcome, probe};
+use clash_sandbox::host::{Facility, Rooms};
+use clash_sandbox::probe::{Item, Outcome, probe};
 
+use super::apparmor::System;
 use super::{Finding, Scene};
+use crate::env;
 
-/// What every sandbox of this version stands on; the rest is for later tiers.
+/// What every sandbox stands on; the rest is for some.
 const NEEDED: &[&str] = &["landlock", "seccomp filter"];
 
-pub(super) fn look(_: &Scene) -> Vec<Finding> {
-    let finding = |item: clash_sandbox::probe::Item| match item.outcome {
+pub(super) fn look(scene: &Scene) -> Vec<Finding> {
+    let blamed = System::own().explains(&scene.host);
+    let finding = |item: Item| match item.outcome {
         Outcome::Works => Finding::good(format!("{}: {}", item.name, item.detail)),
         Outcome::Missing { what_happened, hint } => {
             let what = format!("{}: {} ({what_happened})", item.name, item.detail);
             let missed = if NEEDED.contains(&item.name) { Finding::bad } else { Finding::note };
-            missed(what).fix(hint)
+            let by_apparmor = blamed && item.name == "room";
+            missed(what).fix(if by_apparmor {
+                Some("AppArmor forbids it; `clash doctor --fix` permits it to clash".to_owned())
+            } else {
+                hint
+            })
         }
     };
-    probe().items.into_iter().map(finding).collect()
+    let mut findings = vec![kernel(), tier(&scene.host.rooms)];
+    findings.extend(probe().items.into_iter().map(finding));
+    findings.push(reflink(&scene.host.reflink));
+    findings.extend(env::inside_clash().map(|sandbox| {
+        let what = format!("this runs inside clash, in sandbox {sandbox}");
+        Finding::note(what).fix("run it in a terminal of your own".to_owned())
+    }));
+    findings
+}
+
+fn reflink(found: &Facility) -> Finding {
+    let what = "reflink: copies of what is about to change cost no space";
+    match found {
+        Facility::Works => Finding::good(what),
+        Facility::Missing { why } => Finding::note(format!("{what} ({why})")),
+    }
+}
+
+fn kernel() -> Finding {
+    let system = rustix::system::uname();
+    let words = [system.sysname(), system.release(), system.machine()];
+    Finding::good(words.map(|word| word.to_string_lossy().into_owned()).join(" "))
+}
+
+fn tier(rooms: &Rooms) -> Finding {
+    match rooms {
+        Rooms::Unprivileged | Rooms::Root => {
+            Finding::good("sandboxes get rooms of their own where they need one")
+        }
+        Rooms::Impossible { .. } => {
+            Finding::note("without rooms: what needs one is refused, nothing is weakened")
+        }
+    }
 }

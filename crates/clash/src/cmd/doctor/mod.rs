@@ -6,17 +6,21 @@
 //! [`CHECKS`].
 
 mod agents;
+mod apparmor;
 mod machine;
+mod own_files;
 mod policy;
+mod sandboxes;
 
 use std::path::PathBuf;
 
+use clash_sandbox::host::Host;
 use serde_json::{Value, json};
 
 use super::{project, unless_closed};
 use crate::dirs::Dirs;
 use crate::exit;
-use crate::ui::{Failure, Out, Tone};
+use crate::ui::{Failure, Out, Progress, Tone};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -24,14 +28,30 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     project: Option<PathBuf>,
     /// Everything as JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "fix")]
     json: bool,
+    /// Show what would let this machine make rooms, and do it
+    ///
+    /// On Ubuntu 24.04 and later that is an AppArmor profile for clash. As root it is
+    /// installed; otherwise the commands are shown, and run with sudo after a yes.
+    #[arg(long)]
+    fix: bool,
+    /// Only show it
+    #[arg(long, requires = "fix")]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(long, short, requires = "fix", conflicts_with = "dry_run")]
+    yes: bool,
 }
 
 /// What every check is given.
 struct Scene {
     dirs: Dirs,
     project: PathBuf,
+    /// As found just now.
+    host: Host,
+    /// As it was on record before.
+    recorded: Option<Host>,
 }
 
 /// One section of the page. A section in which nothing was found is left out.
@@ -43,6 +63,8 @@ struct Check {
 const CHECKS: &[Check] = &[
     Check { section: "this machine", look: machine::look },
     Check { section: "policy", look: policy::look },
+    Check { section: "sandboxes", look: sandboxes::look },
+    Check { section: "clash's own files", look: own_files::look },
 ];
 
 /// How much a finding matters.
@@ -107,9 +129,20 @@ type Page = Vec<(&'static str, Vec<Finding>)>;
 impl Args {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
         let (dirs, project) = project(self.project)?;
-        let scene = Scene { dirs, project };
+        let record = dirs.host_record();
+        let recorded = Host::on_record(&record);
+        let host = Host::afresh(&record);
+        if self.fix {
+            let how = apparmor::How { dry_run: self.dry_run, yes: self.yes };
+            let programs = apparmor::programs(&dirs);
+            return apparmor::fix(out, &apparmor::System::own(), &host, &programs, how);
+        }
+        let scene = Scene { dirs, project, host, recorded };
         let found = CHECKS.iter().map(|check| (check.section, (check.look)(&scene)));
-        let page: Page = found.chain(agents::sections(&scene)).collect();
+        let mut page: Page = found.collect();
+        let progress = Progress::of("trying the agents' hooks");
+        page.extend(agents::sections(&scene));
+        drop(progress);
         let shown = if self.json { out.json(&as_json(&page)) } else { text(out, &page) };
         unless_closed(shown)?;
         Ok(if is_well(&page) { exit::OK } else { exit::FAILED })

@@ -1,5 +1,6 @@
 //! `clash policy`: looking at policies, testing, comparing and changing them.
 
+pub(super) mod backtest;
 mod change;
 mod check;
 pub(super) mod diff;
@@ -36,6 +37,8 @@ enum What {
     Test(test::Args),
     /// Say what becomes more or less permitted from one policy to another
     Diff(diff::Args),
+    /// Say what a policy would have decided about all that agents did
+    Backtest(backtest::Args),
     /// Let an action happen: adds a rule to a policy, or changes the one it has
     Allow(edit::AllowArgs),
     /// Refuse an action
@@ -71,6 +74,7 @@ impl Args {
             What::Import(args) => args.run(out),
             What::Docs(args) => args.run(out),
             What::Diff(args) => args.run(out),
+            What::Backtest(args) => args.run(out),
             What::Explain(args) => args.run(out),
         }
     }

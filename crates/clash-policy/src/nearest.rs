@@ -1,7 +1,7 @@
 //! The nearest right thing to what was written.
 
 /// The known word that differs least, if it is alike enough to be meant.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |other: &&str| {
         let (word, other) = (word.to_lowercase(), other.to_lowercase());
         // Letters in another order are the commonest slip.

@@ -1,0 +1,280 @@
+//! Codex's rollouts: `sessions/<year>/<month>/<day>/rollout-*.jsonl`. Seen with
+//! version 0.166.0; the `shell` call and its JSON result are those of earlier
+//! versions.
+//!
+//! A script in code mode (`exec`) is JavaScript; the commands it starts are taken
+//! from the records of their execution.
+
+use std::io::{self, BufRead};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::join::{Waiting, without_texts};
+use crate::{Call, Each, Outcome, Seen, Tally, lines, time};
+
+#[derive(Deserialize)]
+struct Line {
+    #[serde(default)]
+    timestamp: Option<String>,
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+    #[serde(default)]
+    payload: Option<Payload>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Payload {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    /// Of the session, in its first line.
+    id: Option<Value>,
+    cwd: Option<Value>,
+    call_id: Option<String>,
+    name: Option<String>,
+    /// A JSON text.
+    arguments: Option<String>,
+    /// Of a custom tool: a patch, or a script.
+    input: Option<Value>,
+    output: Option<Value>,
+    action: Option<Value>,
+    item: Option<Value>,
+}
+
+const AGENT: &str = "codex";
+
+pub(crate) fn read(
+    from: impl BufRead,
+    tally: &mut Tally,
+    each: &mut Each<'_>,
+) -> io::Result<ControlFlow<()>> {
+    let mut waiting = Waiting::default();
+    let mut session_cwd: Option<PathBuf> = None;
+    let mut in_code_mode = false;
+    let mut session = String::new();
+    let flow = lines::each(from, tally, |line: Line| {
+        let Some(payload) = line.payload else { return ControlFlow::Continue(()) };
+        let when = line.timestamp.as_deref().and_then(time::parse);
+        if let Some(cwd) = payload.cwd.as_ref().and_then(directory) {
+            session_cwd = Some(cwd);
+        }
+        if line.kind.as_deref() == Some("session_meta") {
+            session = payload.id.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
+        }
+        let id = payload.call_id.unwrap_or_default();
+        let call = |tool: String, input, cwd: Option<PathBuf>| Seen {
+            when,
+            agent: AGENT,
+            call: Call { session: session.clone(), id: id.clone() },
+            cwd: cwd.or_else(|| session_cwd.clone()),
+            tool,
+            input,
+            outcome: Outcome::Unknown,
+        };
+        match payload.kind.as_deref() {
+            Some("function_call") => {
+                let arguments = payload.arguments.as_deref().unwrap_or("{}");
+                let Ok(Value::Object(arguments)) = serde_json::from_str(arguments) else {
+                    return ControlFlow::Continue(());
+                };
+                let name = payload.name.unwrap_or_default();
+                let (tool, input, cwd) = command(name, arguments);
+                waiting.call(call(tool, input, cwd), each)
+            }
+            Some("local_shell_call") => {
+                let Some(Value::Object(action)) = payload.action else {
+                    return ControlFlow::Continue(());
+                };
+                let (tool, input, cwd) = command("shell".to_owned(), action);
+                waiting.call(call(tool, input, cwd), each)
+            }
+            Some("custom_tool_call") => match (payload.name.as_deref(), payload.input) {
+                (Some("apply_patch"), Some(Value::String(patch))) => {
+                    for (at, (tool, file)) in patched(&patch).into_iter().enumerate() {
+                        let input = text("file_path", file);
+                        let mut seen = call(tool.to_owned(), input, None);
+                        seen.call.id = format!("{id}#{at}");
+                        waiting.call(seen, each)?;
+                    }
+                    ControlFlow::Continue(())
+                }
+                (Some("exec"), _) => {
+                    in_code_mode = true;
+                    ControlFlow::Continue(())
+                }
+                _ => ControlFlow::Continue(()),
+            },
+            Some("function_call_output" | "custom_tool_call_output") => {
+                let outcome = payload.output.as_ref().map_or(Outcome::Unknown, outcome);
+                // A patch of several files is several calls with one result.
+                for at in 0..PATCHED {
+                    waiting.result(&format!("{id}#{at}"), outcome, each)?;
+                }
+                waiting.result(&id, outcome, each)
+            }
+            // With code mode there is no call of its own for a command.
+            Some("item_completed") if in_code_mode => match payload.item {
+                Some(Value::Object(item)) => {
+                    executed(item).map_or(ControlFlow::Continue(()), |(input, cwd, outcome)| {
+                        each(Seen { outcome, ..call("Bash".to_owned(), input, cwd) })
+                    })
+                }
+                _ => ControlFlow::Continue(()),
+            },
+            _ => ControlFlow::Continue(()),
+        }
+    })?;
+    if flow.is_break() { Ok(flow) } else { Ok(waiting.end(each)) }
+}
+
+fn text(name: &str, value: String) -> Map<String, Value> {
+    Map::from_iter([(name.to_owned(), Value::String(value))])
+}
+
+fn directory(value: &Value) -> Option<PathBuf> {
+    let text = value.as_str()?;
+    Some(PathBuf::from(text.strip_prefix("file://").unwrap_or(text))).filter(|p| p.is_absolute())
+}
+
+/// A function call as a tool everybody knows.
+fn command(
+    name: String,
+    mut arguments: Map<String, Value>,
+) -> (String, Map<String, Value>, Option<PathBuf>) {
+    let cwd = ["workdir", "working_directory"].into_iter().find_map(|key| arguments.get(key));
+    let cwd = cwd.and_then(directory);
+    let script = match arguments.get("cmd").or_else(|| arguments.get("command")) {
+        Some(Value::String(script)) => Some(script.clone()),
+        Some(Value::Array(argv)) => {
+            argv.iter().map(Value::as_str).collect::<Option<_>>().map(script)
+        }
+        _ => None,
+    };
+    match script {
+        Some(script) => ("Bash".to_owned(), text("command", script), cwd),
+        None => {
+            arguments.remove("cmd");
+            (name, without_texts(arguments), cwd)
+        }
+    }
+}
+
+/// What a program's arguments run, as a script.
+fn script(argv: Vec<&str>) -> String {
+    match argv.as_slice() {
+        [shell, "-c" | "-lc", script]
+            if ["bash", "sh", "zsh"]
+                .iter()
+                .any(|known| shell.rsplit('/').next() == Some(known)) =>
+        {
+            (*script).to_owned()
+        }
+        words => {
+            let quoted = words.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''")));
+            quoted.collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+/// More files in one patch are not told apart.
+const PATCHED: usize = 16;
+
+/// The files of a patch, and whether each is written anew.
+fn patched(patch: &str) -> Vec<(&'static str, String)> {
+    let file = |line: &str| {
+        let (tool, path) = if let Some(path) = line.strip_prefix("*** Add File: ") {
+            ("Write", path)
+        } else if let Some(path) = line.strip_prefix("*** Move to: ") {
+            ("Write", path)
+        } else {
+            let changed = line.strip_prefix("*** Update File: ");
+            ("Edit", changed.or_else(|| line.strip_prefix("*** Delete File: "))?)
+        };
+        Some((tool, path.trim().to_owned()))
+    };
+    patch.lines().filter_map(file).take(PATCHED).collect()
+}
+
+/// What the text of a result says: `Process exited with code 0`, or the same in
+/// JSON. Only its head is looked at; what follows is the command's own.
+fn outcome(output: &Value) -> Outcome {
+    let ended = |code: i64| if code == 0 { Outcome::Ran } else { Outcome::Failed };
+    match output {
+        Value::String(text) => {
+            if let Ok(Value::Object(document)) = serde_json::from_str::<Value>(text) {
+                let code = document.get("metadata").and_then(|it| it.get("exit_code"));
+                return code.and_then(Value::as_i64).map_or(Outcome::Unknown, ended);
+            }
+            for line in text.lines().take(6).take_while(|line| *line != "Output:") {
+                if let Some(code) = line.strip_prefix("Process exited with code ") {
+                    return code.parse().map_or(Outcome::Unknown, ended);
+                }
+                if let Some(code) = line.strip_prefix("Exit code: ") {
+                    return code.parse().map_or(Outcome::Unknown, ended);
+                }
+                if line.starts_with("Command blocked by") {
+                    return Outcome::Refused;
+                }
+                if line.starts_with("Success. Updated") {
+                    return Outcome::Ran;
+                }
+            }
+            Outcome::Unknown
+        }
+        Value::Object(document) => match document.get("success") {
+            Some(Value::Bool(true)) => Outcome::Ran,
+            Some(Value::Bool(false)) => Outcome::Failed,
+            _ => Outcome::Unknown,
+        },
+        _ => Outcome::Unknown,
+    }
+}
+
+type Executed = (Map<String, Value>, Option<PathBuf>, Outcome);
+
+/// A command that was run, as the record of its end tells it.
+fn executed(item: Map<String, Value>) -> Option<Executed> {
+    if item.get("type").and_then(Value::as_str) != Some("CommandExecution") {
+        return None;
+    }
+    let argv = item.get("command")?.as_array()?;
+    let argv: Vec<&str> = argv.iter().map(Value::as_str).collect::<Option<_>>()?;
+    let outcome = match item.get("exit_code").and_then(Value::as_i64) {
+        Some(0) => Outcome::Ran,
+        Some(_) => Outcome::Failed,
+        None => Outcome::Unknown,
+    };
+    Some((text("command", script(argv)), item.get("cwd").and_then(directory), outcome))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_the_script_they_run() {
+        assert_eq!(script(vec!["/bin/bash", "-lc", "ls | wc"]), "ls | wc");
+        assert_eq!(script(vec!["git", "commit", "-m", "it's"]), r"'git' 'commit' '-m' 'it'\''s'");
+    }
+
+    #[test]
+    fn a_patch_names_its_files() {
+        let patch = "*** Begin Patch\n*** Add File: a.rs\n+x\n*** Update File: b.rs\n*** Move to: c.rs\n@@\n*** Delete File: d.rs\n*** End Patch";
+        let files: Vec<_> =
+            patched(patch).into_iter().map(|(tool, f)| format!("{tool} {f}")).collect();
+        assert_eq!(files, ["Write a.rs", "Edit b.rs", "Write c.rs", "Edit d.rs"]);
+    }
+
+    #[test]
+    fn what_a_command_prints_does_not_say_how_it_ended() {
+        let said = |text: &str| outcome(&Value::String(text.to_owned()));
+        assert_eq!(said("Chunk ID: 1\nProcess exited with code 0\nOutput:\nx"), Outcome::Ran);
+        assert_eq!(said("Process exited with code 3\nOutput:\n"), Outcome::Failed);
+        assert_eq!(said("Chunk ID: 1\nOutput:\nProcess exited with code 0\n"), Outcome::Unknown);
+        assert_eq!(said(r#"{"output":"","metadata":{"exit_code":0}}"#), Outcome::Ran);
+        assert_eq!(said("Command blocked by PreToolUse hook: no"), Outcome::Refused);
+    }
+}

@@ -1,0 +1,300 @@
+//! What was seen, counted under the rows of [`crate::known`]. Only what ran
+//! counts: what was refused or failed is no evidence of a need.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use clash_policy::shell::{self, Command, Next, Position, Word};
+use clash_policy::{Action, Caps, Input};
+
+use crate::Outcome;
+use crate::known::{CREDENTIALS, DOCUMENTATION, ROWS, Row, look_up};
+
+/// How often, and when last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    pub times: u64,
+    /// Milliseconds since 1970.
+    pub last: Option<u64>,
+}
+
+impl Times {
+    fn note(&mut self, when: Option<u64>) {
+        self.times += 1;
+        self.last = self.last.max(when);
+    }
+
+    pub fn add(&mut self, other: Self) {
+        self.times += other.times;
+        self.last = self.last.max(other.last);
+    }
+}
+
+/// The words of a row, and where the row stands in the table.
+pub type Words = (usize, Vec<&'static str>);
+
+/// What histories show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    pub commands: BTreeMap<Words, Times>,
+    /// File tools looking at the project.
+    pub reads: Times,
+    /// File tools changing the project.
+    pub writes: Times,
+    /// Places of [`CREDENTIALS`] that something touched.
+    pub credentials: BTreeMap<&'static str, Times>,
+    /// Hosts of [`DOCUMENTATION`].
+    pub documentation: BTreeMap<&'static str, Times>,
+    pub left: Left,
+    /// Actions that ran.
+    pub actions: u64,
+    pub first: Option<u64>,
+    pub last: Option<u64>,
+    pub agents: BTreeMap<&'static str, u64>,
+}
+
+/// What no rule is made of, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Actions that did not run, or of which that is not known.
+    pub not_run: u64,
+    /// Commands of programs or subcommands that are in no table.
+    pub unknown_programs: u64,
+    /// Commands that could not be looked into.
+    pub opaque: u64,
+    /// Files outside the project.
+    pub elsewhere: u64,
+    /// Hosts that do not only serve documentation.
+    pub other_hosts: u64,
+    /// Other tools.
+    pub other_tools: u64,
+}
+
+/// Where an action took place.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    pub when: Option<u64>,
+    pub agent: &'static str,
+    pub project: &'a Path,
+    pub cwd: &'a Path,
+    pub home: &'a Path,
+}
+
+impl Evidence {
+    pub fn note(&mut self, action: &Action, outcome: Outcome, scene: &Scene<'_>) {
+        if outcome != Outcome::Ran {
+            self.left.not_run += 1;
+            // Whoever went for credentials will try again.
+            if outcome == Outcome::Unknown {
+                return;
+            }
+        } else {
+            self.actions += 1;
+            self.first = [self.first, scene.when].into_iter().flatten().min();
+            self.last = self.last.max(scene.when);
+            *self.agents.entry(scene.agent).or_default() += 1;
+        }
+        let ran = outcome == Outcome::Ran;
+        match &action.input {
+            Input::Script(script) => {
+                for command in shell::commands(script) {
+                    self.command(&command, ran, scene);
+                }
+            }
+            Input::Files(files) => {
+                for file in files {
+                    self.file(&file.path, file.needs, ran, scene);
+                }
+            }
+            Input::Hosts(hosts) if ran && action.tool == "WebFetch" => {
+                for host in hosts {
+                    let known = DOCUMENTATION.iter().find(|known| **known == host.host);
+                    match known {
+                        Some(known) => {
+                            self.documentation.entry(known).or_default().note(scene.when);
+                        }
+                        None => self.left.other_hosts += 1,
+                    }
+                }
+            }
+            Input::Hosts(_) | Input::Fields(_) => self.left.other_tools += u64::from(ran),
+        }
+    }
+
+    fn command(&mut self, command: &Command, ran: bool, scene: &Scene<'_>) {
+        let files = command.redirections.iter().filter_map(|it| it.file());
+        let mut touched = false;
+        for word in command.words.iter().skip(1).chain(files) {
+            if let Some(place) = credential(word, scene) {
+                self.credentials.entry(place).or_default().note(scene.when);
+                touched = true;
+            }
+        }
+        // What goes for credentials is no evidence for the program that did.
+        if !ran || touched || shell::is_inert(command) || shell::is_filter(command) {
+            return;
+        }
+        if command.opaque.is_some() {
+            self.left.opaque += 1;
+            return;
+        }
+        if command.position.iter().any(|position| matches!(position, Position::Elsewhere(_))) {
+            self.left.unknown_programs += 1;
+            return;
+        }
+        let words = significant(command);
+        match look_up(&words) {
+            Some((at, matched)) => {
+                let guarded = ROWS.get(at).is_some_and(|row| has_any(command, row));
+                // With such an option it is what the guard asks about, which the
+                // rule brings along anyway.
+                if !guarded {
+                    self.commands.entry((at, matched)).or_default().note(scene.when);
+                }
+            }
+            None => self.left.unknown_programs += 1,
+        }
+    }
+
+    fn file(&mut self, path: &Path, needs: Caps, ran: bool, scene: &Scene<'_>) {
+        if let Some(place) = credential_at(path, scene.home) {
+            self.credentials.entry(place).or_default().note(scene.when);
+        } else if !ran {
+        } else if !path.starts_with(scene.project) {
+            self.left.elsewhere += 1;
+        } else if needs.intersects(Caps::CHANGE) {
+            self.writes.note(scene.when);
+        } else {
+            self.reads.note(scene.when);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+            && self.credentials.is_empty()
+            && self.documentation.is_empty()
+            && self.reads.times + self.writes.times == 0
+    }
+}
+
+fn has_any(command: &Command, row: &Row) -> bool {
+    let words = command.words.iter().filter_map(Word::known);
+    words.into_iter().any(|word| {
+        row.unless.iter().any(|option| word == *option || word.starts_with(&format!("{option}=")))
+    })
+}
+
+/// The program and the words that say what it does, as far as they are sure.
+fn significant(command: &Command) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while found.len() < 3 {
+        let Next::Sure { index } = shell::next_significant(&command.words, at) else { break };
+        let Some(word) = command.words.get(index).and_then(Word::known) else { break };
+        found.push(if found.is_empty() { shell::program_name(word).unwrap_or("") } else { word });
+        at = index + 1;
+    }
+    found
+}
+
+/// The place a word of a command leads to, if credentials lie there.
+fn credential(word: &Word, scene: &Scene<'_>) -> Option<&'static str> {
+    let path = match word {
+        Word::Known(text) | Word::Partial(text) => {
+            // `--key=path`, `user@path`
+            let text = text.rsplit(['=', '@', ',']).next().unwrap_or(text);
+            match text.strip_prefix("~/") {
+                Some(rest) => scene.home.join(rest),
+                None => scene.cwd.join(text),
+            }
+        }
+        Word::Home(rest) => scene.home.join(rest.trim_start_matches('/')),
+        Word::Unknown => return None,
+    };
+    credential_at(&tidied(&path), scene.home)
+}
+
+fn credential_at(path: &Path, home: &Path) -> Option<&'static str> {
+    CREDENTIALS.iter().copied().find(|place| match place.strip_prefix("$HOME/") {
+        Some(rest) => path.starts_with(home.join(rest)),
+        None => path.starts_with(place),
+    })
+}
+
+fn tidied(path: &Path) -> PathBuf {
+    let mut tidied = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                tidied.pop();
+            }
+            Component::CurDir => {}
+            part => tidied.push(part),
+        }
+    }
+    tidied
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evidence(scripts: &[(&str, Outcome)]) -> Evidence {
+        let mut evidence = Evidence::default();
+        for (script, outcome) in scripts {
+            let scene = Scene {
+                when: Some(1_794_801_180_506),
+                agent: "claude",
+                project: Path::new("/work/app"),
+                cwd: Path::new("/work/app/src"),
+                home: Path::new("/home/u"),
+            };
+            evidence.note(&Action::script("claude", "", script), *outcome, &scene);
+        }
+        evidence
+    }
+
+    fn words(evidence: &Evidence) -> Vec<String> {
+        let all = evidence.commands.iter();
+        all.map(|((_, words), times)| format!("{} {}", words.join(" "), times.times)).collect()
+    }
+
+    #[test]
+    fn commands_count_wherever_they_stand_in_a_script() {
+        let found = evidence(&[
+            ("cd x && cargo build 2>&1 | tail -5", Outcome::Ran),
+            ("git -C .. status; timeout 5 cargo build", Outcome::Ran),
+        ]);
+        assert_eq!(words(&found), ["git status 1", "cargo build 2"]);
+    }
+
+    #[test]
+    fn what_failed_or_was_refused_is_no_need() {
+        let found = evidence(&[
+            ("cargo test", Outcome::Failed),
+            ("git push", Outcome::Refused),
+            ("make", Outcome::Unknown),
+        ]);
+        assert_eq!(words(&found), [""; 0]);
+        assert_eq!(found.left.not_run, 3);
+    }
+
+    #[test]
+    fn whoever_reads_a_key_is_no_evidence_for_reading() {
+        let found = evidence(&[
+            ("cat ~/.ssh/id_ed25519", Outcome::Ran),
+            ("cat ../../../home/u/.aws/credentials", Outcome::Ran),
+            ("wc < \"$HOME/.netrc\"", Outcome::Failed),
+        ]);
+        assert_eq!(words(&found), [""; 0]);
+        let places: Vec<_> = found.credentials.keys().copied().collect();
+        assert_eq!(places, ["$HOME/.aws", "$HOME/.netrc", "$HOME/.ssh"]);
+    }
+
+    #[test]
+    fn what_a_guard_asks_about_is_no_evidence_for_the_allow() {
+        let found =
+            evidence(&[("git branch -D x", Outcome::Ran), ("find . -delete", Outcome::Ran)]);
+        assert_eq!(words(&found), [""; 0]);
+    }
+}

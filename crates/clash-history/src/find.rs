@@ -1,0 +1,217 @@
+//! Where histories lie, and which of them are meant.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::{Each, Tally, claude, codex, gemini, opencode, own};
+
+/// The directories agents and clash keep their state in.
+#[derive(Clone, Debug)]
+pub struct Roots {
+    /// `sessions` of clash's state.
+    pub clash: PathBuf,
+    /// `~/.claude`
+    pub claude: PathBuf,
+    /// `~/.codex`
+    pub codex: PathBuf,
+    /// `~/.gemini`
+    pub gemini: PathBuf,
+    /// `~/.local/share/opencode`
+    pub opencode: PathBuf,
+}
+
+/// Who wrote a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Clash,
+    Claude,
+    Codex,
+    Gemini,
+    OpencodeDatabase,
+    OpencodeStorage,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct History {
+    pub kind: Kind,
+    pub path: PathBuf,
+    pub changed: SystemTime,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot read {}: {source}", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("`{}` is no history clash knows", .0.display())]
+    Unknown(PathBuf),
+    #[error("there is no history of an agent here")]
+    None,
+}
+
+/// Deeper trees are not somebody's histories.
+const DEEPEST: usize = 6;
+
+impl History {
+    fn at(kind: Kind, path: PathBuf) -> Option<Self> {
+        let changed = fs::metadata(&path).and_then(|meta| meta.modified()).ok()?;
+        let beside = path.with_extension("db-wal");
+        let newer = fs::metadata(beside).and_then(|meta| meta.modified()).ok();
+        let changed =
+            newer.filter(|_| kind == Kind::OpencodeDatabase).unwrap_or(changed).max(changed);
+        Some(Self { kind, path, changed })
+    }
+
+    pub(crate) fn read(&self, each: &mut Each<'_>) -> (io::Result<ControlFlow<()>>, Tally) {
+        let mut tally = Tally::default();
+        let result = self.open(&mut tally, each);
+        (result, tally)
+    }
+
+    /// As if a file held these bytes. A database is read from a file only.
+    pub fn read_bytes(&self, bytes: &[u8], each: &mut Each<'_>) -> Tally {
+        let mut tally = Tally::default();
+        // Memory can be read to its end.
+        let _ = match self.kind {
+            Kind::Clash => own::read(&self.path, bytes, &mut tally, each),
+            Kind::Claude => claude::read(bytes, &mut tally, each),
+            Kind::Codex => codex::read(bytes, &mut tally, each),
+            Kind::Gemini => gemini::read(&self.path, bytes, &mut tally, each),
+            Kind::OpencodeDatabase | Kind::OpencodeStorage => Ok(ControlFlow::Continue(())),
+        };
+        tally
+    }
+
+    fn open(&self, tally: &mut Tally, each: &mut Each<'_>) -> io::Result<ControlFlow<()>> {
+        let file =
+            || Ok::<_, io::Error>(BufReader::with_capacity(1 << 16, File::open(&self.path)?));
+        match self.kind {
+            Kind::Clash => own::read(&self.path, file()?, tally, each),
+            Kind::Claude => claude::read(file()?, tally, each),
+            Kind::Codex => codex::read(file()?, tally, each),
+            Kind::Gemini => gemini::read(&self.path, file()?, tally, each),
+            Kind::OpencodeDatabase => opencode::read_database(&self.path, tally, each),
+            Kind::OpencodeStorage => opencode::read_storage(&self.path, tally, each),
+        }
+    }
+}
+
+/// Every history on this machine, oldest first.
+pub fn all(roots: &Roots) -> Vec<History> {
+    let mut found = Vec::new();
+    for dir in [
+        roots.clash.clone(),
+        roots.claude.join("projects"),
+        roots.codex.join("sessions"),
+        roots.codex.join("archived_sessions"),
+        roots.gemini.join("tmp"),
+        roots.opencode.clone(),
+    ] {
+        collect(&dir, 0, false, &mut found);
+    }
+    sorted(found)
+}
+
+/// The newest history.
+pub fn latest(roots: &Roots) -> Result<History, Error> {
+    all(roots).pop().ok_or(Error::None)
+}
+
+/// Every history in a directory.
+pub fn below(dir: &Path) -> Result<Vec<History>, Error> {
+    fs::read_dir(dir).map_err(|source| Error::Unreadable { path: dir.to_path_buf(), source })?;
+    let mut found = Vec::new();
+    collect(dir, 0, true, &mut found);
+    if found.is_empty() { Err(Error::None) } else { Ok(sorted(found)) }
+}
+
+/// A file as the history it is, by its name or else by how it begins.
+pub fn one(path: &Path) -> Result<History, Error> {
+    let unreadable = |source| Error::Unreadable { path: path.to_path_buf(), source };
+    fs::metadata(path).map_err(unreadable)?;
+    let kind = match by_name(path) {
+        Some(kind) => kind,
+        None => {
+            by_beginning(path).map_err(unreadable)?.ok_or(Error::Unknown(path.to_path_buf()))?
+        }
+    };
+    History::at(kind, path.to_path_buf()).ok_or(Error::Unknown(path.to_path_buf()))
+}
+
+fn sorted(mut found: Vec<History>) -> Vec<History> {
+    found.sort_by(|a, b| (a.changed, &a.path).cmp(&(b.changed, &b.path)));
+    found
+}
+
+/// Files that are histories by their name, or by how they begin where somebody
+/// put them.
+fn collect(dir: &Path, depth: usize, anywhere: bool, found: &mut Vec<History>) {
+    if dir.file_name().is_some_and(|name| name == "storage") && dir.join("part").is_dir() {
+        found.extend(History::at(Kind::OpencodeStorage, dir.to_path_buf()));
+        return;
+    }
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        // Links are not followed: they could lead anywhere.
+        let Ok(kind) = entry.file_type() else { continue };
+        let path = entry.path();
+        if kind.is_dir() && depth < DEEPEST {
+            collect(&path, depth + 1, anywhere, found);
+        } else if kind.is_file() {
+            let looks = || {
+                let named = path.extension().is_some_and(|it| it == "jsonl");
+                if anywhere && named { by_beginning(&path).ok().flatten() } else { None }
+            };
+            let kind = by_name(&path).or_else(looks);
+            found.extend(kind.and_then(|kind| History::at(kind, path)));
+        }
+    }
+}
+
+fn by_name(path: &Path) -> Option<Kind> {
+    let name = path.file_name()?.to_str()?;
+    let inside = |dir: &str| path.parent().is_some_and(|parent| parent.ends_with(dir));
+    Some(match name {
+        "trace.jsonl" => Kind::Clash,
+        "opencode.db" => Kind::OpencodeDatabase,
+        _ if name.starts_with("rollout-") && name.ends_with(".jsonl") => Kind::Codex,
+        _ if name.starts_with("session-") && inside("chats") => match name.rsplit_once('.')?.1 {
+            "json" | "jsonl" => Kind::Gemini,
+            _ => return None,
+        },
+        // A session's id, or an agent's it started.
+        _ if name.ends_with(".jsonl")
+            && path
+                .ancestors()
+                .skip(1)
+                .take(4)
+                .any(|dir| dir.parent().is_some_and(|above| above.ends_with("projects"))) =>
+        {
+            Kind::Claude
+        }
+        _ => return None,
+    })
+}
+
+/// A file somebody copied elsewhere.
+fn by_beginning(path: &Path) -> io::Result<Option<Kind>> {
+    use std::io::Read;
+    if path.is_dir() {
+        return Ok(path.join("part").is_dir().then_some(Kind::OpencodeStorage));
+    }
+    let mut head = Vec::new();
+    File::open(path)?.take(1 << 16).read_to_end(&mut head)?;
+    if head.starts_with(b"SQLite format 3\0") {
+        return Ok(Some(Kind::OpencodeDatabase));
+    }
+    let head = String::from_utf8_lossy(&head);
+    let marks = [
+        ("\"projectHash\"", Kind::Gemini),
+        ("\"payload\"", Kind::Codex),
+        ("\"sessionId\"", Kind::Claude),
+        ("\"v\":1,\"time\"", Kind::Clash),
+    ];
+    Ok(marks.into_iter().find(|(mark, _)| head.contains(mark)).map(|(_, kind)| kind))
+}

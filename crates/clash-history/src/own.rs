@@ -1,0 +1,113 @@
+//! clash's own traces: `sessions/<id>/trace.jsonl`, in the format of
+//! `docs/formats.md`. The directory of a session is in its file `project`.
+
+use std::io::{self, BufRead};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::join::Waiting;
+use crate::{Call, Each, Outcome, Seen, Tally, lines};
+
+#[derive(Deserialize)]
+struct Record {
+    #[serde(default)]
+    v: u32,
+    #[serde(default)]
+    time: Option<u64>,
+    #[serde(default)]
+    session: String,
+    #[serde(default)]
+    event: String,
+    #[serde(default)]
+    agent: Option<String>,
+    #[serde(default)]
+    call: Option<String>,
+    #[serde(default)]
+    tool: Option<String>,
+    #[serde(default)]
+    what: Option<String>,
+    #[serde(default)]
+    effect: Option<String>,
+    #[serde(default)]
+    ok: Option<bool>,
+}
+
+const VERSION: u32 = 1;
+const AGENTS: &[&str] = &[
+    "claude", "codex", "gemini", "opencode", "copilot", "qwen", "droid", "cline", "pi", "kilo",
+    "cursor", "amp", "terminal",
+];
+
+pub(crate) fn read(
+    path: &Path,
+    from: impl BufRead,
+    tally: &mut Tally,
+    each: &mut Each<'_>,
+) -> io::Result<ControlFlow<()>> {
+    let project = path.parent().map(|dir| dir.join("project"));
+    let project = project.and_then(|file| std::fs::read_to_string(file).ok());
+    let cwd = project.map(PathBuf::from).filter(|path| path.is_absolute());
+    let mut waiting = Waiting::default();
+    let mut foreign = 0;
+    let flow = lines::each(from, tally, |record: Record| {
+        if record.v > VERSION {
+            foreign += 1;
+            return ControlFlow::Continue(());
+        }
+        let id = record.call.unwrap_or_default();
+        match (record.event.as_str(), record.tool, record.what) {
+            ("decision", Some(tool), Some(what)) => {
+                let refused = record.effect.as_deref() == Some("deny");
+                let seen = Seen {
+                    when: record.time,
+                    agent: agent(record.agent.as_deref()),
+                    call: Call { session: record.session, id: id.clone() },
+                    cwd: cwd.clone(),
+                    input: input(&tool, what),
+                    tool,
+                    outcome: if refused { Outcome::Refused } else { Outcome::Unknown },
+                };
+                // The client's own question about a call repeats its decision.
+                let repeated = id.is_empty() && waiting.has(&seen.tool, &seen.input);
+                match (refused || id.is_empty(), repeated) {
+                    (_, true) => ControlFlow::Continue(()),
+                    (true, false) => each(seen),
+                    (false, false) => waiting.call(seen, each),
+                }
+            }
+            ("exit", ..) => {
+                let outcome = if record.ok == Some(true) { Outcome::Ran } else { Outcome::Failed };
+                waiting.result(&id, outcome, each)
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    })?;
+    tally.foreign += foreign;
+    if flow.is_break() { Ok(flow) } else { Ok(waiting.end(each)) }
+}
+
+fn agent(name: Option<&str>) -> &'static str {
+    let known = AGENTS.iter().find(|known| Some(**known) == name);
+    known.copied().unwrap_or("unknown")
+}
+
+/// A trace tells what was decided, not what the tool was given; for the tools
+/// policies know, one follows from the other.
+fn input(tool: &str, what: String) -> Map<String, Value> {
+    use clash_policy::tool::{Kind, canonical};
+    let (name, kind) = canonical(tool);
+    let field = match kind {
+        Kind::Shell => "command",
+        Kind::File if matches!(name, "Glob" | "Grep" | "LS") => "path",
+        Kind::File => "file_path",
+        Kind::Host if name == "WebFetch" && what != tool => {
+            let url = format!("https://{what}/");
+            return Map::from_iter([("url".to_owned(), Value::String(url))]);
+        }
+        Kind::Host | Kind::Other => return Map::new(),
+    };
+    Map::from_iter([(field.to_owned(), Value::String(what))])
+}

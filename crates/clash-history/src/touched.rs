@@ -1,0 +1,471 @@
+//! What an observed command touched, folded into a sandbox small enough to read:
+//! many files into the directories that hold them, never into the home itself.
+//!
+//! What was touched is not what is granted: credentials, files that steer other
+//! programs, and directories with programs in them are left out and said.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::{Component, Path, PathBuf};
+
+use clash_policy::{Caps, Places};
+
+use crate::known::CREDENTIALS;
+
+/// Everything a command used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Touched {
+    pub files: BTreeMap<PathBuf, Caps>,
+    /// Directories whose names it read.
+    pub listed: BTreeSet<PathBuf>,
+    pub names: BTreeSet<String>,
+    pub addresses: BTreeSet<SocketAddr>,
+    pub sockets: BTreeSet<PathBuf>,
+    /// Ports it waits on.
+    pub ports: BTreeSet<u16>,
+}
+
+/// A sandbox in the making.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proposal {
+    pub grants: Vec<Grant>,
+    pub withheld: Vec<Withheld>,
+    /// As the sandbox says it.
+    pub net: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// As policies write it, with its variable.
+    pub place: String,
+    /// The path alone, not what is below.
+    pub alone: bool,
+    pub caps: Caps,
+    pub files: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Withheld {
+    pub what: String,
+    pub why: &'static str,
+}
+
+const STEERS: &str = "other programs obey it";
+const PROGRAMS: &str = "programs lie there, so it stays as it is";
+const CREDENTIAL: &str = "holds credentials";
+const ELSEWHERE: &str = "belongs to another project or user";
+const SOCKET: &str = "whoever listens there has rights of its own";
+
+/// Directories of the home that belong to everybody: what is granted lies below.
+const SHARED: &[&str] = &[
+    ".cache",
+    ".config",
+    ".local",
+    ".local/share",
+    ".local/state",
+    ".local/lib",
+    "Library",
+    "Library/Caches",
+    "Library/Application Support",
+    "snap",
+    ".var",
+    ".var/app",
+];
+
+/// What to grant so that the command finds again what it used.
+pub fn propose(touched: &Touched, places: &Places, baseline: &[(&str, Caps)]) -> Proposal {
+    let mut proposal = Proposal { net: net(touched), ..Proposal::default() };
+    let mut grants: BTreeMap<(String, bool), (Caps, usize)> = BTreeMap::new();
+    let mut withheld: BTreeMap<String, &'static str> = BTreeMap::new();
+    let written = written(touched, places);
+    for (path, caps) in &touched.files {
+        let in_baseline = baseline
+            .iter()
+            .any(|(base, granted)| granted.contains(*caps) && path.starts_with(base));
+        if in_baseline || ["/proc", "/sys", "/dev"].iter().any(|dir| path.starts_with(dir)) {
+            continue;
+        }
+        let made = path.strip_prefix(&places.project).ok().filter(|made| written.contains(*made));
+        let (place, alone, caps) = match folded(path, *caps, places) {
+            _ if made.is_some() => (format!("$PWD/{}", shown(made)), false, Caps::ALL),
+            // Which of them it was, no kernel can hold for everything in a directory.
+            Ok((place, false, caps)) if caps.intersects(Caps::CHANGE) => {
+                (place, false, caps.union(Caps::CHANGE))
+            }
+            Ok(folded) => folded,
+            Err((what, why)) => {
+                withheld.insert(what, why);
+                continue;
+            }
+        };
+        let known = grants.entry((place, alone)).or_insert((Caps::NONE, 0));
+        *known = (known.0.union(caps), known.1 + 1);
+    }
+    for dir in &touched.listed {
+        // Whoever lists a directory needs the place its files are granted by.
+        if let Ok((place, false, _)) = folded(&dir.join("any"), Caps::READ, places)
+            && !baseline.iter().any(|(base, _)| dir.starts_with(base))
+        {
+            let known = grants.entry((place, false)).or_insert((Caps::NONE, 0));
+            known.0 = known.0.union(Caps::READ);
+        }
+    }
+    for socket in &touched.sockets {
+        withheld.insert(format!("the socket {}", socket.display()), SOCKET);
+    }
+    proposal.grants = covered(grants);
+    proposal.withheld = withheld.into_iter().map(|(what, why)| Withheld { what, why }).collect();
+    proposal
+}
+
+/// Names in the project that hold something that was changed: whoever makes one of
+/// them need not be able to make others.
+fn written(touched: &Touched, places: &Places) -> BTreeSet<PathBuf> {
+    let changed = touched.files.iter().filter(|(_, caps)| caps.intersects(Caps::CHANGE));
+    let inside = changed.filter_map(|(path, _)| path.strip_prefix(&places.project).ok());
+    inside
+        .filter(|inside| inside.components().count() > 1)
+        .filter_map(|inside| {
+            inside.components().next().map(|first| PathBuf::from(first.as_os_str()))
+        })
+        .collect()
+}
+
+fn shown(path: Option<&Path>) -> String {
+    path.map(|path| path.display().to_string()).unwrap_or_default()
+}
+
+/// Without what a place above grants already.
+fn covered(grants: BTreeMap<(String, bool), (Caps, usize)>) -> Vec<Grant> {
+    let mut kept: Vec<Grant> = Vec::new();
+    for ((place, alone), (caps, files)) in grants {
+        let above = kept.iter_mut().find(|known| {
+            !known.alone && known.caps.contains(caps) && Path::new(&place).starts_with(&known.place)
+        });
+        match above {
+            Some(known) => known.files += files,
+            None => kept.push(Grant { place, alone, caps, files }),
+        }
+    }
+    kept
+}
+
+type Folded = Result<(String, bool, Caps), (String, &'static str)>;
+
+/// The place that stands for a file: a directory, or the file alone.
+fn folded(path: &Path, caps: Caps, places: &Places) -> Folded {
+    if let Some(place) = CREDENTIALS.iter().find(|place| match place.strip_prefix("$HOME/") {
+        Some(rest) => path.starts_with(places.home.join(rest)),
+        None => path.starts_with(place),
+    }) {
+        return Err(((*place).to_owned(), CREDENTIAL));
+    }
+    // Nobody's own: what the home, the project and toolchains share a name with.
+    let generic = |name: &str| matches!(name, "TRANSCRIPT_DIR" | "GOPATH" | "XDG_CONFIG_HOME");
+    let vars = places.vars.iter().filter(|(name, dir)| {
+        !generic(name) && path.starts_with(dir) && !places.project.starts_with(dir)
+    });
+    let var = vars.max_by_key(|(_, dir)| dir.as_os_str().len());
+    if let Ok(inside) = path.strip_prefix(&places.project) {
+        return Ok(in_project(inside, caps));
+    }
+    let own = path.starts_with(&places.home) && places.home.starts_with(&places.tmp);
+    if path.starts_with(&places.tmp) && !own {
+        let caps = if caps.intersects(Caps::CHANGE) { Caps::ALL } else { caps };
+        return Ok(("$TMPDIR".to_owned(), false, caps));
+    }
+    if let Some((name, dir)) = var {
+        let inside = path.strip_prefix(dir).unwrap_or(path);
+        return below(&format!("${name}"), inside, 1, caps);
+    }
+    if let Ok(inside) = path.strip_prefix(&places.home) {
+        let names: Vec<String> = names(inside);
+        let shared = |count: usize| {
+            names.get(..count).is_some_and(|part| SHARED.contains(&part.join("/").as_str()))
+        };
+        let depth = 1 + (1..=3).take_while(|count| shared(*count)).count();
+        let hidden = names.first().is_some_and(|name| name.starts_with('.'));
+        if !hidden && names.first().is_some_and(|name| !SHARED.contains(&name.as_str())) {
+            return match names.as_slice() {
+                [_, _, ..] if caps.intersects(Caps::CHANGE) => {
+                    Err((format!("changing $HOME/{}", inside.display()), ELSEWHERE))
+                }
+                _ => Ok((format!("$HOME/{}", inside.display()), true, caps)),
+            };
+        }
+        return below("$HOME", inside, depth, caps);
+    }
+    let others = ["/home", "/root", "/Users", "/run/user"];
+    if others.iter().any(|dir| path.starts_with(dir)) {
+        return Err((path.display().to_string(), ELSEWHERE));
+    }
+    Ok((path.display().to_string(), true, caps))
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let name = |part: Component<'_>| part.as_os_str().to_string_lossy().into_owned();
+    path.components().map(name).collect()
+}
+
+/// Reading is granted for the whole project, changing only where it happened.
+fn in_project(inside: &Path, caps: Caps) -> (String, bool, Caps) {
+    let names = names(inside);
+    match names.as_slice() {
+        [first, _, ..] if caps.intersects(Caps::CHANGE) => {
+            (format!("$PWD/{first}"), false, Caps::ALL)
+        }
+        [file] if caps == Caps::WRITE || caps == Caps::READ.union(Caps::WRITE) => {
+            (format!("$PWD/{file}"), true, caps)
+        }
+        _ => ("$PWD".to_owned(), false, caps.union(Caps::READ)),
+    }
+}
+
+/// The first `depth` names below a variable.
+fn below(variable: &str, inside: &Path, depth: usize, caps: Caps) -> Folded {
+    let names = names(inside);
+    let changes = caps.intersects(Caps::CHANGE);
+    let place = |count: usize| {
+        let names: Vec<&str> = names.iter().take(count).map(String::as_str).collect();
+        if names.is_empty() {
+            variable.to_owned()
+        } else {
+            format!("{variable}/{}", names.join("/"))
+        }
+    };
+    if changes && names.iter().any(|name| name == "bin") {
+        return Err((format!("changing {}", place(names.len())), PROGRAMS));
+    }
+    match names.len() {
+        // The directory itself is only looked at.
+        0 => Err((place(0), "everything below it would be granted")),
+        count if count < depth => Err((place(count), "everything below it would be granted")),
+        1 if changes && variable == "$HOME" => Err((format!("changing {}", place(1)), STEERS)),
+        count if count == depth => Ok((place(count), true, caps)),
+        _ => {
+            let caps = if changes { Caps::ALL.without(Caps::EXECUTE).union(caps) } else { caps };
+            Ok((place(depth), false, caps))
+        }
+    }
+}
+
+fn net(touched: &Touched) -> String {
+    let (local, remote): (Vec<&SocketAddr>, Vec<&SocketAddr>) =
+        touched.addresses.iter().partition(|address| address.ip().is_loopback());
+    let local: BTreeSet<u16> = local.iter().map(|address| address.port()).collect();
+    let ports: BTreeSet<u16> = remote.iter().map(|address| address.port()).collect();
+    let usual = ports.iter().all(|port| matches!(port, 80 | 443));
+    let mut rules: Vec<String> = Vec::new();
+    for name in &touched.names {
+        if usual {
+            rules.push(format!("exact(\"{name}\"): allow()"));
+        } else {
+            rules.extend(ports.iter().map(|port| format!("\"{name}:{port}\": allow()")));
+        }
+    }
+    if touched.names.is_empty() {
+        let address = |it: &&SocketAddr| format!("\"{}:{}\": allow()", it.ip(), it.port());
+        rules.extend(remote.iter().filter(|it| it.is_ipv4()).map(address));
+    }
+    let listed = || local.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match (rules.is_empty(), local.is_empty()) {
+        (true, true) => "deny()".to_owned(),
+        (true, false) => format!("localhost(ports = [{}])", listed()),
+        (false, _) => {
+            if !local.is_empty() {
+                rules.push(format!("localhost(ports = [{}]): allow()", listed()));
+            }
+            format!("{{{}}}", rules.join(", "))
+        }
+    }
+}
+
+impl Proposal {
+    /// The sandbox in Starlark, in the one layout.
+    pub fn source(&self, name: &str, day: &str) -> Result<String, clash_syntax::SyntaxError> {
+        let mut out =
+            format!("# What one run used, observed on {day}. Look through it before you use it.\n");
+        for Withheld { what, why } in &self.withheld {
+            let _ = writeln!(out, "# Not granted: {} ({why}).", plain(what));
+        }
+        let _ = writeln!(out, "{name} = sandbox(\nname = \"{name}\",\ndefault = deny(),\nfs = {{");
+        for Grant { place, alone, caps, files } in &self.grants {
+            let files = match files {
+                0 => "only listed".to_owned(),
+                1 => "1 file".to_owned(),
+                files => format!("{files} files"),
+            };
+            let key = format!("\"{}\"", quoted(place));
+            let key = if *alone { format!("literal({key})") } else { key };
+            let _ = writeln!(out, "# {files}\n{key}: allow(\"{caps}\"),");
+        }
+        let _ = writeln!(out, "}},\nnet = {},\n)", self.net);
+        clash_syntax::fmt::format(&out)
+    }
+}
+
+/// Inside a string of Starlark.
+fn quoted(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// On one line of a comment.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn places() -> Places {
+        Places {
+            project: "/home/u/app".into(),
+            home: "/home/u".into(),
+            tmp: "/tmp".into(),
+            vars: vec![
+                ("CARGO_HOME".into(), "/home/u/.cargo".into()),
+                ("XDG_CACHE_HOME".into(), "/home/u/.cache".into()),
+                ("XDG_CONFIG_HOME".into(), "/home/u/.config".into()),
+            ],
+        }
+    }
+
+    const BASELINE: &[(&str, Caps)] =
+        &[("/usr", Caps::READ.union(Caps::EXECUTE)), ("/etc/passwd", Caps::READ)];
+
+    fn proposed(files: &[(&str, &str)]) -> Proposal {
+        let files =
+            files.iter().map(|(path, caps)| (PathBuf::from(path), Caps::parse(caps).unwrap()));
+        propose(&Touched { files: files.collect(), ..Touched::default() }, &places(), BASELINE)
+    }
+
+    #[test]
+    fn many_files_become_the_directories_that_hold_them() {
+        let proposal = proposed(&[
+            ("/usr/bin/cargo", "rx"),
+            ("/etc/passwd", "r"),
+            ("/home/u/app/Cargo.toml", "r"),
+            ("/home/u/app/src/main.rs", "r"),
+            ("/home/u/app/target/debug/x", "wc"),
+            ("/home/u/app/target/debug/y", "d"),
+            ("/home/u/.cargo/registry/a/b.rs", "r"),
+            ("/home/u/.cargo/registry/a/c.rs", "r"),
+            ("/home/u/.cargo/config.toml", "r"),
+            ("/home/u/.cargo/bin/cargo", "rx"),
+            ("/home/u/.config/git/ignore", "r"),
+            ("/home/u/.gitconfig", "r"),
+            ("/tmp/x", "rwc"),
+            ("/var/lib/thing", "r"),
+        ]);
+        insta::assert_snapshot!(proposal.source("learned", "2026-11-16").unwrap(), @r##"
+        # What one run used, observed on 2026-11-16. Look through it before you use it.
+        learned = sandbox(
+            name = "learned",
+            default = deny(),
+            fs = {
+                # 1 file
+                "$CARGO_HOME/bin": allow("rx"),
+                # 1 file
+                literal("$CARGO_HOME/config.toml"): allow("r"),
+                # 2 files
+                "$CARGO_HOME/registry": allow("r"),
+                # 1 file
+                "$HOME/.config/git": allow("r"),
+                # 1 file
+                literal("$HOME/.gitconfig"): allow("r"),
+                # 2 files
+                "$PWD": allow("r"),
+                # 2 files
+                "$PWD/target": allow("rwcdx"),
+                # 1 file
+                "$TMPDIR": allow("rwcdx"),
+                # 1 file
+                literal("/var/lib/thing"): allow("r"),
+            },
+            net = deny(),
+        )
+        "##);
+    }
+
+    #[test]
+    fn what_was_touched_is_not_all_granted() {
+        let proposal = proposed(&[
+            ("/home/u/.ssh/id_ed25519", "r"),
+            ("/home/u/.bashrc", "rw"),
+            ("/home/u/.cargo/bin/cargo", "wc"),
+            ("/home/u", "r"),
+            ("/home/u/.config", "r"),
+            ("/home/u/other/secret", "w"),
+            ("/home/v/notes", "r"),
+        ]);
+        assert_eq!(proposal.grants, []);
+        let withheld: Vec<String> =
+            proposal.withheld.iter().map(|it| format!("{}: {}", it.what, it.why)).collect();
+        insta::assert_snapshot!(withheld.join("\n"), @"
+        $HOME: everything below it would be granted
+        $HOME/.config: everything below it would be granted
+        $HOME/.ssh: holds credentials
+        /home/v/notes: belongs to another project or user
+        changing $CARGO_HOME/bin/cargo: programs lie there, so it stays as it is
+        changing $HOME/.bashrc: other programs obey it
+        changing $HOME/other/secret: belongs to another project or user
+        ");
+    }
+
+    #[test]
+    fn hosts_are_names_and_ports_of_this_machine() {
+        let touched = |names: &[&str], addresses: &[&str]| {
+            net(&Touched {
+                names: names.iter().map(|name| (*name).to_owned()).collect(),
+                addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+                ..Touched::default()
+            })
+        };
+        assert_eq!(touched(&[], &[]), "deny()");
+        assert_eq!(touched(&[], &["127.0.0.1:8080", "[::1]:9"]), "localhost(ports = [9, 8080])");
+        assert_eq!(touched(&["a.test"], &["192.0.2.1:443"]), "{exact(\"a.test\"): allow()}");
+        assert_eq!(touched(&["a.test"], &["192.0.2.1:22"]), "{\"a.test:22\": allow()}");
+        assert_eq!(touched(&[], &["192.0.2.1:443"]), "{\"192.0.2.1:443\": allow()}");
+    }
+
+    proptest! {
+        #[test]
+        fn never_the_home_itself_and_never_a_credential(
+            files in prop::collection::btree_map(
+                prop::sample::select(vec!["/home/u", "/home/u/", "/", "/home", "/home/u/.ssh", "/home/u/.config", "/home/u/.cache", "/home/u/.local/share", "/home/u/app", "/x", "/home/u/.aws"]),
+                ("[a-z./\"\\\\\n]{0,20}", 0_u8..32),
+                0..12,
+            ),
+        ) {
+            let files: BTreeMap<PathBuf, Caps> = files
+                .into_iter()
+                .map(|(dir, (rest, caps))| {
+                    let mut path = PathBuf::from(dir);
+                    path.extend(Path::new(&rest).components().filter(|part| matches!(part, Component::Normal(_))));
+                    (path, Caps::from_bits(caps).unwrap_or(Caps::READ))
+                })
+                .collect();
+            let proposal = propose(&Touched { files, ..Touched::default() }, &places(), BASELINE);
+            for grant in &proposal.grants {
+                let wide = ["$HOME", "/", "/home", "$HOME/.config", "$HOME/.local", "$HOME/.local/share", "$XDG_CACHE_HOME"];
+                prop_assert!(grant.alone || !wide.contains(&grant.place.as_str()), "{:?}", grant);
+                prop_assert!(!grant.place.starts_with("$HOME/.ssh") && !grant.place.starts_with("$HOME/.aws"));
+            }
+            let source = proposal.source("learned", "2026-11-16").unwrap();
+            prop_assert_eq!(clash_syntax::fmt::format(&source).unwrap(), source);
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Persistence paths: files inside a project that run or steer something later,
+//! outside every sandbox. A sandbox that may write the project may still not
+//! write these, unless its policy says so. The judge of file tools and the
+//! kernel's side read this one list.
+//!
+//! The list names what is loaded without asking by the tools people have, not
+//! everything that is run when somebody runs it: a Makefile or a build script is
+//! what the agent is there to write. Names count at any depth, whether or not
+//! they exist, and without regard to case. They count below the project, and
+//! below the home where all of it is granted; a tree that a policy grants by
+//! itself (a cache, a temporary directory) is there to be filled.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::effect::Caps;
+use crate::sandbox::Protect;
+
+/// One path, relative to wherever it is found, and who acts on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Persistent<'a> {
+    /// `*` within a name stands for any run of characters.
+    pub path: &'a str,
+    pub why: &'static str,
+    pub keep: Keep,
+}
+
+/// What may not happen to a persistence path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// It and everything below stay as they are; what is not there is not made.
+    Always,
+    /// It may be made where it is not there, and then stays as it is.
+    Existing,
+    /// The name itself is neither made nor removed; what is below is not meant.
+    Name,
+}
+
+const GIT: &str = "git runs or obeys it";
+const EDITOR: &str = "an editor obeys it when the folder is opened";
+const AGENT: &str = "an agent obeys it in its next session";
+const SHELL: &str = "a shell runs it on entering the directory or at login";
+const TOOL: &str = "a build tool obeys it before it runs anything";
+const POLICY: &str = "the policy protects it";
+
+const fn each(path: &'static str, why: &'static str) -> Persistent<'static> {
+    Persistent { path, why, keep: Keep::Always }
+}
+
+const fn once(path: &'static str, why: &'static str) -> Persistent<'static> {
+    Persistent { path, why, keep: Keep::Existing }
+}
+
+/// A name that stands for a new repository: `unprotect = [".git"]` lets commands
+/// make repositories, and what they make is theirs until they end.
+pub const REPOSITORY: &str = ".git";
+
+/// The standard list. A directory stands for everything in it.
+pub const STANDARD: &[Persistent<'static>] = &[
+    Persistent { path: REPOSITORY, why: GIT, keep: Keep::Name },
+    each(".git/hooks", GIT),
+    each(".git/config", GIT),
+    each(".git/config.worktree", GIT),
+    each(".git/info", GIT),
+    each(".git/modules", GIT),
+    each(".git/commondir", GIT),
+    each(".git/objects/info/alternates", GIT),
+    each(".git/objects/info/http-alternates", GIT),
+    once(".git/worktrees/*/commondir", GIT),
+    once(".git/worktrees/*/gitdir", GIT),
+    once(".git/worktrees/*/config.worktree", GIT),
+    each(".gitmodules", GIT),
+    each(".gitattributes", GIT),
+    each(".husky", GIT),
+    each(".pre-commit-config.yaml", GIT),
+    each(".lefthook.yml", GIT),
+    each("lefthook.yml", GIT),
+    each(".vscode", EDITOR),
+    each("*.code-workspace", EDITOR),
+    each(".idea", EDITOR),
+    each(".zed", EDITOR),
+    each(".fleet", EDITOR),
+    each(".dir-locals.el", EDITOR),
+    each(".exrc", EDITOR),
+    each(".nvim.lua", EDITOR),
+    each(".nvimrc", EDITOR),
+    each(".vimrc", EDITOR),
+    each(".lvimrc", EDITOR),
+    each(".devcontainer", EDITOR),
+    each(".devcontainer.json", EDITOR),
+    each(".gdbinit", EDITOR),
+    each(".lldbinit", EDITOR),
+    each(".claude", AGENT),
+    each(".clash", AGENT),
+    each(".mcp.json", AGENT),
+    each(".codex", AGENT),
+    each(".cursor", AGENT),
+    each(".gemini", AGENT),
+    each(".qwen", AGENT),
+    each(".opencode", AGENT),
+    each("opencode.json", AGENT),
+    each("opencode.jsonc", AGENT),
+    each(".crush.json", AGENT),
+    each("crush.json", AGENT),
+    each(".windsurf", AGENT),
+    each(".amazonq", AGENT),
+    each(".kiro", AGENT),
+    each(".copilot", AGENT),
+    each(".continue", AGENT),
+    each(".roo", AGENT),
+    each(".factory", AGENT),
+    each(".aider.conf.yml", AGENT),
+    each(".srt-settings.json", AGENT),
+    each(".envrc", SHELL),
+    each(".bashrc", SHELL),
+    each(".bash_profile", SHELL),
+    each(".bash_login", SHELL),
+    each(".bash_logout", SHELL),
+    each(".profile", SHELL),
+    each(".zshrc", SHELL),
+    each(".zshenv", SHELL),
+    each(".zprofile", SHELL),
+    each(".zlogin", SHELL),
+    each(".config/fish", SHELL),
+    once("bin/activate", SHELL),
+    once("bin/activate.*", SHELL),
+    once("Scripts/activate*", SHELL),
+    each(".cargo/config", TOOL),
+    each(".cargo/config.toml", TOOL),
+    each(".npmrc", TOOL),
+    each(".yarnrc", TOOL),
+    each(".yarnrc.yml", TOOL),
+    each(".pnpmfile.cjs", TOOL),
+    each(".mvn/jvm.config", TOOL),
+    each(".mvn/maven.config", TOOL),
+    each(".mvn/extensions.xml", TOOL),
+    each(".bundle/config", TOOL),
+    each(".mise.toml", TOOL),
+    each("mise.toml", TOOL),
+    each(".tool-versions", TOOL),
+];
+
+/// Directories of other people's packages: nobody opens one as a project, and
+/// packages carry their authors' settings. Repositories count there too.
+const PACKAGES: &[&str] = &["node_modules", "site-packages", "dist-packages", "vendor"];
+
+/// The list as one sandbox has it.
+pub fn entries(protect: &Protect) -> impl Iterator<Item = Persistent<'_>> {
+    let standard = STANDARD.iter().copied().filter(|_| protect.standard);
+    let also = protect.also.iter().map(|path| Persistent { path, why: POLICY, keep: Keep::Always });
+    let excepted =
+        |entry: &Persistent<'_>| protect.except.iter().any(|except| except == entry.path);
+    standard.chain(also).filter(move |entry| !excepted(entry))
+}
+
+/// The entry that keeps a use of `path`, `below` a tree in which the list counts,
+/// from changing it. Entries that end within the first `named` names are spoken
+/// of by the policy itself and not meant.
+pub fn kept<'a>(
+    protect: &'a Protect,
+    below: &Path,
+    named: usize,
+    needs: Caps,
+) -> Option<Persistent<'a>> {
+    if !needs.intersects(Caps::CHANGE) {
+        return None;
+    }
+    let names: Vec<&OsStr> = below.iter().collect();
+    entries(protect).find(|entry| {
+        let length = entry.path.split('/').count();
+        let found = |start: usize| {
+            let end = start + length;
+            end > named
+                && starts(entry.path, names.get(start..).unwrap_or_default(), length)
+                && !in_packages(entry, names.get(..start).unwrap_or_default())
+                && !is_worktree(entry, names.get(end))
+                && match entry.keep {
+                    Keep::Always => true,
+                    Keep::Existing => needs.intersects(Caps::WRITE.union(Caps::DELETE)),
+                    Keep::Name => {
+                        end == names.len() && needs.intersects(Caps::CREATE.union(Caps::DELETE))
+                    }
+                }
+        };
+        (0..names.len()).any(found)
+    })
+}
+
+/// Whether the list treats everything below the two directories alike: nothing
+/// of it has begun in the one and not in the other.
+pub fn alike_below(protect: &Protect, one: &Path, other: &Path) -> bool {
+    let [one, other] = [one, other].map(|path| path.iter().collect::<Vec<&OsStr>>());
+    let packages = |names: &[&OsStr]| names.iter().any(|name| is_package_directory(name));
+    packages(&one) == packages(&other)
+        && entries(protect).all(|entry| {
+            (1..entry.path.split('/').count())
+                .all(|begun| ends(entry.path, &one, begun) == ends(entry.path, &other, begun))
+        })
+}
+
+/// Whether `names` starts with the first `count` names of an entry.
+fn starts(entry: &str, names: &[&OsStr], count: usize) -> bool {
+    names.len() >= count
+        && entry.split('/').take(count).zip(names).all(|(part, name)| is_named(part, name))
+}
+
+fn ends(entry: &str, names: &[&OsStr], count: usize) -> bool {
+    let from = names.len().checked_sub(count).and_then(|at| names.get(at..));
+    from.is_some_and(|names| starts(entry, names, count))
+}
+
+fn is_named(part: &str, name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    match part.split_once('*') {
+        None => name.eq_ignore_ascii_case(part.as_bytes()),
+        Some((front, back)) => {
+            let (front, back) = (front.as_bytes(), back.as_bytes());
+            name.len() >= front.len() + back.len()
+                && name.get(..front.len()).is_some_and(|n| n.eq_ignore_ascii_case(front))
+                && name.get(name.len() - back.len()..).is_some_and(|n| n.eq_ignore_ascii_case(back))
+        }
+    }
+}
+
+fn is_package_directory(name: &OsStr) -> bool {
+    PACKAGES.iter().any(|package| name == *package)
+}
+
+fn in_packages(entry: &Persistent<'_>, above: &[&OsStr]) -> bool {
+    entry.why != GIT && entry.why != POLICY && above.iter().any(|name| is_package_directory(name))
+}
+
+/// A worktree that an agent keeps below its own directory is a project again.
+fn is_worktree(entry: &Persistent<'_>, next: Option<&&OsStr>) -> bool {
+    entry.path == ".claude" && next.is_some_and(|name| *name == "worktrees")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keeps(path: &str, needs: &str) -> Option<&'static str> {
+        keeps_with(&Protect::default(), path, needs)
+    }
+
+    fn keeps_with(protect: &Protect, path: &str, needs: &str) -> Option<&'static str> {
+        let entry = kept(protect, Path::new(path), 0, Caps::parse(needs).unwrap())?;
+        STANDARD.iter().find(|known| known.path == entry.path).map(|known| known.path)
+    }
+
+    #[test]
+    fn nothing_is_listed_twice_or_inside_another() {
+        for (at, entry) in STANDARD.iter().enumerate() {
+            assert!(!entry.path.starts_with('/') && !entry.path.ends_with('/'));
+            let whole = |other: &&Persistent<'_>| other.keep == Keep::Always;
+            for other in STANDARD[..at].iter().chain(&STANDARD[at + 1..]).filter(whole) {
+                assert!(!Path::new(entry.path).starts_with(other.path), "{}", entry.path);
+            }
+        }
+    }
+
+    #[test]
+    fn names_count_at_any_depth_and_with_everything_below() {
+        for path in [".vscode", "a/.vscode/tasks.json", ".VSCode/x", "a/b/.git/hooks/pre-commit"] {
+            assert!(keeps(path, "c").is_some() && keeps(path, "w").is_some(), "{path}");
+        }
+        assert_eq!(keeps("team.code-workspace", "c"), Some("*.code-workspace"));
+        for path in ["src/main.rs", "vscode", ".git/index", ".git/objects/ab/cd", "hooks/x"] {
+            assert_eq!(keeps(path, "wcd"), None, "{path}");
+        }
+        assert_eq!(keeps(".vscode/tasks.json", "rx"), None);
+    }
+
+    #[test]
+    fn what_a_package_carries_is_the_packages_own() {
+        assert_eq!(keeps("node_modules/dep/.vscode/settings.json", "c"), None);
+        assert_eq!(keeps("node_modules/dep/.git/hooks/pre-commit", "c"), Some(".git/hooks"));
+        assert_eq!(keeps(".claude/worktrees/one/src/main.rs", "wcd"), None);
+        assert_eq!(keeps(".claude/worktrees/one/.mcp.json", "c"), Some(".mcp.json"));
+    }
+
+    #[test]
+    fn an_activation_script_is_made_and_not_changed() {
+        assert_eq!(keeps(".venv/bin/activate", "c"), None);
+        assert_eq!(keeps(".venv/bin/activate.fish", "w"), Some("bin/activate.*"));
+        assert_eq!(keeps(".venv/bin/activate", "d"), Some("bin/activate"));
+    }
+
+    #[test]
+    fn new_repositories_are_for_sandboxes_that_say_so() {
+        assert_eq!(keeps("lib/.git", "c"), Some(".git"));
+        let protect = Protect { except: vec![".git".into()], ..Protect::default() };
+        assert_eq!(keeps_with(&protect, "lib/.git", "c"), None);
+        assert_eq!(keeps_with(&protect, "lib/.git/hooks", "c"), Some(".git/hooks"));
+    }
+
+    #[test]
+    fn what_the_policy_names_itself_is_not_meant() {
+        let protect = Protect::default();
+        let one = |named| kept(&protect, Path::new(".vscode/x"), named, Caps::WRITE).is_some();
+        assert!(one(0) && !one(1));
+    }
+
+    #[test]
+    fn directories_are_alike_when_nothing_of_the_list_has_begun() {
+        let alike = |a: &str, b: &str| alike_below(&Protect::default(), a.as_ref(), b.as_ref());
+        assert!(alike("a", "b/c") && alike("x/.git", ".git"));
+        assert!(!alike("a", ".git") && !alike(".git", "a") && !alike("venv/bin", "tools"));
+        assert!(!alike("a", "node_modules/a"));
+    }
+}

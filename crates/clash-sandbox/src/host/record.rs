@@ -1,0 +1,290 @@
+//! What was found out about this machine, on disk.
+//!
+//! One small file holds a few records, newest first, because an installed copy
+//! and the program a user types ask in turn. A record counts only if its first
+//! line is word for word the present [`key`] and every line of it is understood;
+//! anything else is as if it were not there. Replaced as a whole, never changed.
+
+use std::ffi::CStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, stat};
+
+use super::{Around, Cgroup, Facility, Host, Rooms};
+
+/// Raised with every change of what is tried or how it is written down.
+const FORMAT: &str = "clash host 2";
+
+/// Programs, users' namespaces and outer sandboxes that ask in turn.
+const KEPT: usize = 4;
+
+/// Nobody writes more than this; what is longer is not ours.
+const LONGEST: usize = 16 * 1024;
+
+/// Everything on which the answers depend, on one line: the boot, the user, the
+/// namespaces, what an outer sandbox has done to this process, what confines it
+/// and which program it is.
+pub(super) fn key() -> Option<String> {
+    let mut buffer = [0; 512];
+    let boot = line_of(c"/proc/sys/kernel/random/boot_id", &mut buffer)?.to_owned();
+    let (user, mount) = (stat("/proc/self/ns/user").ok()?, stat("/proc/self/ns/mnt").ok()?);
+    let (user, mount) = (user.st_ino, mount.st_ino);
+    let filtered = rustix::thread::secure_computing_mode().ok()?;
+    let no_new_privs = rustix::thread::no_new_privs().ok()?;
+    let uid = rustix::process::geteuid().as_raw();
+    // Without such a security module the kernel has nothing to read here.
+    let confined = line_of(c"/proc/self/attr/current", &mut buffer).unwrap_or_default();
+    let confined = confined.escape_default();
+    let own = stat("/proc/self/exe").ok()?;
+    let (device, file, size) = (own.st_dev, own.st_ino, own.st_size);
+    let (seconds, time) = (own.st_mtime, own.st_mtime_nsec);
+    Some(format!(
+        "{boot} user {uid} in {user}/{mount} {filtered:?} {no_new_privs} by {confined} \
+         program {device}/{file}/{size}/{seconds}.{time}"
+    ))
+}
+
+/// The one line of a file of the kernel's, in one read.
+fn line_of<'a>(file: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
+    let fd = openat(CWD, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let length = rustix::io::read(&fd, &mut *buffer).ok()?;
+    let text = std::str::from_utf8(buffer.get(..length)?).ok()?;
+    Some(text.trim_end_matches(['\0', '\n']))
+}
+
+pub(super) fn read(file: &Path, key: &str) -> Option<Host> {
+    text(file)?.split("\n\n").find_map(|record| parse(record, key))
+}
+
+/// A failure only costs time: it is tried again.
+pub(super) fn write(file: &Path, key: &str, host: &Host) {
+    let before = text(file).unwrap_or_default();
+    let others = before.split("\n\n").filter(|record| {
+        record.starts_with(FORMAT) && record.lines().nth(1).is_some_and(|known| known != key)
+    });
+    let mut all = show(key, host);
+    for record in others.take(KEPT - 1) {
+        all.push('\n');
+        all.push_str(record.trim_end());
+        all.push('\n');
+    }
+    let fresh = file.with_extension(format!("{}.new", std::process::id()));
+    let written = fs::write(&fresh, all).and_then(|()| fs::rename(&fresh, file));
+    if written.is_err() {
+        let _ = fs::remove_file(&fresh);
+    }
+}
+
+/// The file, if it is the user's own.
+fn text(file: &Path) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let fd = openat(CWD, file, flags, Mode::empty()).ok()?;
+    let meta = fstat(&fd).ok()?;
+    let own = meta.st_uid == rustix::process::geteuid().as_raw();
+    let plain = FileType::from_raw_mode(meta.st_mode) == FileType::RegularFile;
+    let length = usize::try_from(meta.st_size).ok().filter(|length| *length <= LONGEST)?;
+    if !own || !plain {
+        return None;
+    }
+    let mut bytes = vec![0; length];
+    // It is replaced and never changed, so there is no more of it than that.
+    let read = rustix::io::read(&fd, &mut bytes).ok()?;
+    bytes.truncate(read);
+    String::from_utf8(bytes).ok()
+}
+
+fn show(key: &str, host: &Host) -> String {
+    let Host { landlock_errata, notify, rooms, overlay, cgroup, reflink, around, .. } = host;
+    let rooms = match rooms {
+        Rooms::Unprivileged => "unprivileged".to_owned(),
+        Rooms::Root => "root".to_owned(),
+        Rooms::Impossible { why } => format!("impossible {}", line(why)),
+    };
+    let facility = |facility: &Facility| match facility {
+        Facility::Works => "works".to_owned(),
+        Facility::Missing { why } => format!("missing {}", line(why)),
+    };
+    let landlock = match around.landlock {
+        Some(true) => "inside",
+        Some(false) => "outside",
+        None => "unknown",
+    };
+    let mut text = format!("{FORMAT}\n{key}\n");
+    for (name, value) in [
+        ("rooms", rooms),
+        ("notify", facility(notify)),
+        ("overlay", facility(overlay)),
+        ("cgroup", line(&cgroup.within)),
+        ("delegated", facility(&cgroup.delegated)),
+        ("reflink", facility(reflink)),
+        ("errata", landlock_errata.to_string()),
+        ("container", around.container.to_string()),
+        ("landlock", landlock.to_owned()),
+    ] {
+        let _ = writeln!(text, "{name} {value}");
+    }
+    text.push_str("end\n");
+    text
+}
+
+/// A line of text stays one.
+fn line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
+}
+
+fn parse(record: &str, key: &str) -> Option<Host> {
+    let mut lines = record.lines();
+    if lines.next()? != FORMAT || lines.next()? != key {
+        return None;
+    }
+    let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
+    let host = Host {
+        rooms: match value("rooms")? {
+            "unprivileged" => Rooms::Unprivileged,
+            "root" => Rooms::Root,
+            other => Rooms::Impossible { why: other.strip_prefix("impossible ")?.to_owned() },
+        },
+        notify: facility(value("notify")?)?,
+        overlay: facility(value("overlay")?)?,
+        cgroup: Cgroup {
+            within: value("cgroup")?.to_owned(),
+            delegated: facility(value("delegated")?)?,
+        },
+        reflink: facility(value("reflink")?)?,
+        landlock_errata: value("errata")?.parse().ok()?,
+        around: Around {
+            container: value("container")?.parse().ok()?,
+            landlock: match value("landlock")? {
+                "inside" => Some(true),
+                "outside" => Some(false),
+                "unknown" => None,
+                _ => return None,
+            },
+        },
+        ..Host::bare()
+    };
+    (lines.next() == Some("end") && lines.next().is_none()).then_some(host)
+}
+
+fn facility(text: &str) -> Option<Facility> {
+    match text {
+        "works" => Some(Facility::Works),
+        other => other.strip_prefix("missing ").map(Facility::missing),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::os::unix::fs::MetadataExt;
+
+    fn dir() -> (tempfile::TempDir, std::path::PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("host");
+        (dir, file)
+    }
+
+    fn other() -> Host {
+        Host { rooms: Rooms::Impossible { why: "so it says".into() }, ..Host::bare() }
+    }
+
+    #[test]
+    fn what_was_found_is_remembered_until_something_changes() {
+        let (dir, file) = dir();
+        let host = Host::remembered(&file);
+        assert_eq!(host.rooms, Host::quick().rooms);
+        let kept = fs::read_to_string(&file).unwrap();
+        assert_eq!(Host::remembered(&file), host);
+        // A lie is believed, so nothing was tried; a lie about another boot is not.
+        fs::write(&file, show(&key().unwrap(), &other())).unwrap();
+        assert_eq!(Host::remembered(&file).rooms, other().rooms);
+        fs::write(&file, show("another boot", &other())).unwrap();
+        assert_eq!(Host::remembered(&file), host);
+        assert!(fs::read_to_string(&file).unwrap().starts_with(kept.trim_end()));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_record_that_is_damaged_anywhere_is_not_there() {
+        let (_dir, file) = dir();
+        let key = key().unwrap();
+        let whole = show(&key, &Host::quick());
+        for at in 0..whole.trim_end().len() {
+            fs::write(&file, whole.get(..at).unwrap_or_default()).unwrap();
+            assert_eq!(read(&file, &key), None, "cut at {at}");
+        }
+        for (from, to) in [
+            ("clash host 2", "clash host 1"),
+            ("\nnotify ", "\nnotification "),
+            ("\nend\n", "\nend\nmore\n"),
+            ("\ncontainer ", "\ncontainer maybe"),
+        ] {
+            fs::write(&file, whole.replace(from, to)).unwrap();
+            assert_eq!(read(&file, &key), None, "{to}");
+        }
+        fs::write(&file, [0xff, 0xfe]).unwrap();
+        assert_eq!(read(&file, &key), None);
+        fs::write(&file, "x".repeat(20_000)).unwrap();
+        assert_eq!(read(&file, &key), None);
+    }
+
+    #[test]
+    fn several_programs_keep_their_records_and_old_ones_go() {
+        let (_dir, file) = dir();
+        for number in 0..6 {
+            write(&file, &format!("key {number}"), &other());
+            write(&file, &format!("key {number}"), &other());
+        }
+        let there = |number: &i32| read(&file, &format!("key {number}")).is_some();
+        assert_eq!((0..6).filter(there).collect::<Vec<_>>(), [2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_record_of_another_user_is_nobodys_word() {
+        let (_dir, file) = dir();
+        write(&file, "key", &other());
+        if std::os::unix::fs::chown(&file, Some(65_534), None).is_ok() {
+            assert_eq!(read(&file, "key"), None);
+        }
+    }
+
+    #[test]
+    fn the_key_is_one_line_and_knows_the_program() {
+        let key = key().unwrap();
+        assert_eq!(key.lines().count(), 1);
+        let own = fs::metadata(std::env::current_exe().unwrap()).unwrap();
+        assert!(key.contains(&format!("/{}/{}/", own.ino(), own.size())), "{key}");
+    }
+
+    proptest! {
+        #[test]
+        fn every_host_comes_back_as_it_was(
+            why in ".{0,40}", within in "[^\n\r]{0,30}", errata: u32, container: bool,
+            landlock: Option<bool>, kind in 0..3,
+        ) {
+            let rooms = match kind {
+                0 => Rooms::Unprivileged,
+                1 => Rooms::Root,
+                _ => Rooms::Impossible { why: line(&why) },
+            };
+            let host = Host {
+                rooms,
+                notify: Facility::missing(line(&why)),
+                overlay: Facility::Works,
+                cgroup: Cgroup { within, delegated: Facility::Works },
+                landlock_errata: errata,
+                around: Around { container, landlock },
+                ..Host::bare()
+            };
+            prop_assert_eq!(parse(show("k", &host).trim_end(), "k"), Some(host));
+        }
+
+        #[test]
+        fn junk_is_never_a_record(text in "\\PC{0,200}") {
+            prop_assert_eq!(parse(&format!("{FORMAT}\nk\n{text}"), "k"), None);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What this process runs inside of: a container, a Landlock domain, a cgroup.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+use super::attempts::{self, Domain, missing, works};
+use super::caps;
+use crate::host::{Around, Cgroup, Facility};
+use crate::probe::Item;
+
+pub(crate) fn look() -> Around {
+    let landlock = match attempts::domain() {
+        Domain::Outside => Some(false),
+        Domain::Inside => Some(true),
+        Domain::Unknown => None,
+    };
+    Around { container: container().is_some(), landlock }
+}
+
+/// What runtimes leave lying about, and what they cannot hide: the kernel's first
+/// process namespace always has this number. None of it proves absence.
+pub(crate) fn container() -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+    let marks = ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"];
+    if let Some(mark) = marks.iter().find(|mark| fs::exists(mark).unwrap_or(false)) {
+        return Some(format!("`{mark}` exists"));
+    }
+    let own = fs::metadata("/proc/self/ns/pid").map(|meta| meta.ino());
+    let other = own.is_ok_and(|own| own != FIRST_PID_NAMESPACE);
+    other.then(|| "the process list is not the machine's".to_owned())
+}
+
+/// The path of our cgroup below the root of the second hierarchy.
+pub(crate) fn own_cgroup() -> Result<String, String> {
+    let text = fs::read_to_string("/proc/self/cgroup")
+        .map_err(|error| format!("/proc/self/cgroup cannot be read: {error}"))?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .map(str::to_owned)
+        .ok_or_else(|| "this process is in no cgroup of version 2".to_owned())
+}
+
+pub(crate) fn cgroup() -> Cgroup {
+    match own_cgroup() {
+        Ok(within) => {
+            let delegated = delegated(&within)
+                .map_or_else(|why| Facility::Missing { why }, |()| Facility::Works);
+            Cgroup { within, delegated }
+        }
+        Err(why) => Cgroup { within: String::new(), delegated: Facility::Missing { why } },
+    }
+}
+
+/// Makes a cgroup, limits it and removes it. It holds no process.
+fn delegated(within: &str) -> Result<(), String> {
+    let own = cgroup_root()?.join(within.trim_start_matches('/'));
+    let trial = own.join(format!("clash-probe-{}", std::process::id()));
+    fs::create_dir(&trial)
+        .map_err(|error| format!("cannot make one in `{}`: {error}", own.display()))?;
+    let limit = || fs::File::options().write(true).open(trial.join("pids.max"))?.write_all(b"1");
+    let limited = limit().map_err(|error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            format!("`{}` does not pass on the pids controller", own.display())
+        }
+        _ => format!("cannot limit one in `{}`: {error}", own.display()),
+    });
+    let removed =
+        fs::remove_dir(&trial).map_err(|error| format!("cannot remove a cgroup: {error}"));
+    limited.and(removed)
+}
+
+/// Where the second hierarchy is mounted: not in the same place everywhere.
+fn cgroup_root() -> Result<PathBuf, String> {
+    let text = fs::read_to_string("/proc/self/mountinfo")
+        .map_err(|error| format!("/proc/self/mountinfo cannot be read: {error}"))?;
+    let mounted = text.lines().find_map(|line| {
+        let (place, kind) = line.split_once(" - ")?;
+        kind.starts_with("cgroup2 ").then(|| place.split(' ').nth(4)).flatten()
+    });
+    mounted.map(PathBuf::from).ok_or_else(|| "no cgroups of version 2 are mounted".to_owned())
+}
+
+/// The same in words.
+pub(crate) fn items() -> [Item; 5] {
+    [cgroup_item(), not_in_container(), not_in_landlock(), no_new_privs(), root()]
+}
+
+fn cgroup_item() -> Item {
+    let name = "cgroup delegation";
+    let purpose = "memory and process limits of a whole room";
+    match cgroup().delegated {
+        Facility::Works => works(name, purpose),
+        Facility::Missing { why } => {
+            let hint = "start the agent with `systemd-run --user --scope -p Delegate=yes`";
+            missing(name, why, Some(hint), purpose)
+        }
+    }
+}
+
+fn not_in_container() -> Item {
+    let name = "not in a container";
+    match container() {
+        Some(mark) => missing(
+            name,
+            mark,
+            Some("the container's own limits decide what works; see the lines above"),
+            "more may be forbidden than on the machine itself",
+        ),
+        None => works(name, "no container runtime left its mark"),
+    }
+}
+
+fn not_in_landlock() -> Item {
+    let name = "not in a Landlock domain";
+    let detail = "a sandbox inside a sandbox works, only mounts do not";
+    match attempts::domain() {
+        Domain::Outside => works(name, detail),
+        Domain::Inside => missing(
+            name,
+            "mounts are denied in a namespace of our own",
+            Some("start the agent outside other sandboxes for the namespaced tier"),
+            detail,
+        ),
+        Domain::Unknown => {
+            missing(name, "cannot be told without user namespaces and mounts", None, detail)
+        }
+    }
+}
+
+fn no_new_privs() -> Item {
+    let name = "no_new_privs unset";
+    match rustix::thread::no_new_privs() {
+        Ok(false) => works(name, "set-user-id programs work outside sandboxes"),
+        Ok(true) => missing(
+            name,
+            "already set when clash started",
+            None,
+            "an outer sandbox or service manager set it; sandboxes work all the same",
+        ),
+        Err(error) => missing(name, error.to_string(), None, ""),
+    }
+}
+
+fn root() -> Item {
+    let name = "plain user";
+    if !rustix::process::geteuid().is_root() {
+        return works(name, "no capabilities to drop");
+    }
+    let held = caps::count().map_or_else(|e| e.to_string(), |n| format!("{n} capabilities"));
+    missing(
+        name,
+        "running as root",
+        Some("run agents as a plain user where possible"),
+        format!("{held}; sandboxes keep CAP_DAC_OVERRIDE only"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trying_a_cgroup_leaves_none_behind() {
+        let first = cgroup();
+        assert_eq!(first, cgroup());
+        if let (Ok(root), Ok(own)) = (cgroup_root(), own_cgroup()) {
+            let own = root.join(own.trim_start_matches('/'));
+            let left = fs::read_dir(own).unwrap().filter_map(Result::ok);
+            let mine = format!("clash-probe-{}", std::process::id());
+            assert!(left.into_iter().all(|entry| *entry.file_name() != *mine));
+        }
+    }
+}

@@ -1,0 +1,468 @@
+//! Judges a call and makes it, on what is held open.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clash_policy::Caps;
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, Uid, chmodat,
+    chownat, fstat, ftruncate, linkat, mkdirat, mknodat, openat, renameat_with, symlinkat,
+    unlinkat, utimensat,
+};
+use rustix::io::Errno;
+use rustix::process::umask;
+
+use super::super::sys;
+use super::Shared;
+use super::call::Times;
+use super::fresh::Fresh;
+use super::place::{Place, real};
+use crate::plan::Watch;
+
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) id: u64,
+    pub(super) act: Act,
+}
+
+/// A call with everything it is about held open.
+#[derive(Debug)]
+pub(super) enum Act {
+    Open { at: Place, flags: i32, mode: u32, umask: u32, terminal: bool, reads: bool },
+    Mkdir { at: Place, mode: u32, umask: u32 },
+    Mknod { at: Place, mode: u32, umask: u32, device: u64 },
+    Unlink { at: Place, directory: bool },
+    Rename { from: Place, to: Place, flags: u32 },
+    Link { from: OwnedFd, to: Place },
+    Symlink { target: Vec<u8>, at: Place },
+    Truncate { at: OwnedFd, length: u64 },
+    Chmod { at: OwnedFd, mode: u32 },
+    Chown { at: OwnedFd, owner: u32, group: u32 },
+    Times { at: OwnedFd, times: Times },
+}
+
+type Done = Result<(), Errno>;
+
+/// A name in a directory that is held open, and where that is.
+struct Name {
+    dir: OwnedFd,
+    /// With the slash that followed it.
+    leaf: Vec<u8>,
+    path: PathBuf,
+}
+
+#[derive(Debug)]
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    watch: Watch,
+    fresh: Fresh,
+    /// What the command was given as stdin, stdout and stderr: it may open these
+    /// again, wherever they are, as far as the kernel lets it.
+    stdio: Vec<(u64, u64)>,
+}
+
+const SET_USER_ID: u32 = libc::S_ISUID;
+/// The devices that never keep anybody waiting: null, zero, full, random.
+const MEMORY_DEVICES: u32 = 1;
+/// Whoever opens it gets its own terminal.
+const OWN_TERMINAL: (u32, u32) = (5, 0);
+/// Opens that may wait for somebody at a time.
+const MOST_WAITING: usize = 200;
+/// Tries to make or open a name that keeps coming and going.
+const TRIES: u32 = 16;
+
+impl Worker {
+    pub(super) fn new(shared: Arc<Shared>, watch: Watch) -> Self {
+        let own = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+        let stdio = own.iter().filter_map(|fd| fstat(fd).ok()).map(identity).collect();
+        let fresh = Fresh::new(watch.rights.new_repositories());
+        Self { shared, watch, fresh, stdio }
+    }
+
+    pub(super) fn carry_out(&mut self, job: Job) {
+        let Job { id, act } = job;
+        let done = match act {
+            Act::Open { at, flags, mode, umask, terminal, reads } => {
+                let wish = Wish { flags, mode, umask, terminal, reads };
+                return self.open(id, at, wish);
+            }
+            Act::Mkdir { at, mode, umask: mask } => {
+                umask(Mode::from_raw_mode(mask));
+                self.mkdir(at, mode)
+            }
+            Act::Mknod { at, mode, umask: mask, device } => {
+                umask(Mode::from_raw_mode(mask));
+                self.mknod(at, mode, device)
+            }
+            Act::Unlink { at, directory } => self.unlink(at, directory),
+            Act::Rename { from, to, flags } => self.rename(from, to, flags),
+            Act::Link { from, to } => self.link(&from, to),
+            Act::Symlink { target, at } => self.name(at, Errno::EXIST).and_then(|at| {
+                self.check(&at.path, Caps::CREATE)?;
+                symlinkat(target, &at.dir, at.leaf)
+            }),
+            Act::Truncate { at, length } => self.truncate(&at, length),
+            Act::Chmod { mode, .. } if mode & SET_USER_ID != 0 => Err(Errno::PERM),
+            Act::Chmod { at, mode } => self.change(&at).and_then(|()| {
+                let mode = Mode::from_raw_mode(mode);
+                chmodat(&self.shared.processes, itself(&at), mode, AtFlags::empty())
+            }),
+            Act::Chown { at, owner, group } => self.change(&at).and_then(|()| {
+                let owner = (owner != u32::MAX).then(|| Uid::from_raw(owner));
+                let group = (group != u32::MAX).then(|| Gid::from_raw(group));
+                chownat(&self.shared.processes, itself(&at), owner, group, AtFlags::empty())
+            }),
+            Act::Times { at, times } => self.change(&at).and_then(|()| {
+                let [last_access, last_modification] =
+                    times.map(|(tv_sec, tv_nsec)| Timespec { tv_sec, tv_nsec });
+                let times = Timestamps { last_access, last_modification };
+                utimensat(&self.shared.processes, itself(&at), &times, AtFlags::empty())
+            }),
+        };
+        match done {
+            Ok(()) => sys::answer(&self.shared.listener, id, 0),
+            Err(error) => self.shared.refuse(id, error),
+        }
+    }
+
+    /// Refuses what the rules do not permit at a path.
+    fn check(&self, path: &Path, needs: Caps) -> Done {
+        self.check_making(path, needs, needs)
+    }
+
+    /// The same; of what is being made for the first time the list of persistence
+    /// paths is asked only about that.
+    fn check_making(&self, path: &Path, needs: Caps, kept: Caps) -> Done {
+        let rights = &self.watch.rights;
+        let permitted =
+            rights.permits(path, needs) && (!rights.keeps(path, kept) || self.fresh.covers(path));
+        if permitted { Ok(()) } else { Err(Errno::ACCESS) }
+    }
+
+    /// What may be done with a file under a name.
+    fn caps(&self, path: &Path) -> Caps {
+        let caps = self.watch.rights.caps(path);
+        if self.fresh.covers(path) && self.watch.rights.permits(path, Caps::WRITE) {
+            caps.union(Caps::WRITE)
+        } else {
+            caps
+        }
+    }
+
+    /// A place that has to be a name; `other` is said where it is none.
+    fn name(&self, place: Place, other: Errno) -> Result<Name, Errno> {
+        let Place::Name { dir, mut leaf, slash, .. } = place else { return Err(other) };
+        let mut path = real(&self.shared.processes, &dir)?.ok_or(Errno::NOENT)?;
+        path.push(std::ffi::OsStr::from_bytes(&leaf));
+        if slash {
+            leaf.push(b'/');
+        }
+        Ok(Name { dir, leaf, path })
+    }
+
+    /// Modes, owners and times count as content.
+    fn change(&self, object: &OwnedFd) -> Done {
+        match real(&self.shared.processes, object)? {
+            Some(path) => self.check(&path, Caps::WRITE),
+            None => Ok(()),
+        }
+    }
+
+    fn mkdir(&mut self, at: Place, mode: u32) -> Done {
+        let at = self.name(at, Errno::EXIST)?;
+        // Programs that make all directories of a path look at this error.
+        if exists(&at) {
+            return Err(Errno::EXIST);
+        }
+        self.check(&at.path, Caps::CREATE)?;
+        mkdirat(&at.dir, &at.leaf, Mode::from_raw_mode(mode))?;
+        self.fresh.directory(at.path);
+        Ok(())
+    }
+
+    fn mknod(&mut self, at: Place, mode: u32, device: u64) -> Done {
+        if mode & SET_USER_ID != 0 {
+            return Err(Errno::PERM);
+        }
+        let at = self.name(at, Errno::EXIST)?;
+        self.check(&at.path, Caps::CREATE)?;
+        let kind = match FileType::from_raw_mode(mode) {
+            FileType::Unknown => FileType::RegularFile,
+            kind => kind,
+        };
+        mknodat(&at.dir, &at.leaf, kind, Mode::from_raw_mode(mode & 0o7777), device)
+    }
+
+    fn unlink(&mut self, at: Place, directory: bool) -> Done {
+        let at = self.name(at, if directory { Errno::BUSY } else { Errno::ISDIR })?;
+        if !exists(&at) {
+            return Err(Errno::NOENT);
+        }
+        self.check(&at.path, Caps::DELETE)?;
+        let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        unlinkat(&at.dir, &at.leaf, flags)
+    }
+
+    fn rename(&mut self, from: Place, to: Place, flags: u32) -> Done {
+        let [from, to] = [self.name(from, Errno::BUSY)?, self.name(to, Errno::BUSY)?];
+        let flags = RenameFlags::from_bits(flags).ok_or(Errno::INVAL)?;
+        let exchange = flags.contains(RenameFlags::EXCHANGE);
+        if flags.contains(RenameFlags::WHITEOUT) {
+            return Err(Errno::PERM);
+        }
+        let source = look(&from)?;
+        let target = look(&to).ok();
+        let both = Caps::CREATE.union(Caps::DELETE);
+        self.check(&from.path, if exchange { both } else { Caps::DELETE })?;
+        self.check(&to.path, if target.is_some() { both } else { Caps::CREATE })?;
+        self.no_gain(&from.path, &to.path)?;
+        if exchange {
+            self.no_gain(&to.path, &from.path)?;
+        }
+        let is_dir = |meta: &Stat| FileType::from_raw_mode(meta.st_mode) == FileType::Directory;
+        let moves_directory = is_dir(&source) || exchange && target.as_ref().is_some_and(is_dir);
+        if moves_directory
+            && from.path != to.path
+            && !self.watch.rights.alike_below(&from.path, &to.path)
+        {
+            return Err(Errno::XDEV);
+        }
+        renameat_with(&from.dir, &from.leaf, &to.dir, &to.leaf, flags)?;
+        if moves_directory {
+            self.fresh.moved(&from.path);
+            self.fresh.moved(&to.path);
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, from: &OwnedFd, to: Place) -> Done {
+        let to = self.name(to, Errno::EXIST)?;
+        if exists(&to) {
+            return Err(Errno::EXIST);
+        }
+        self.check(&to.path, Caps::CREATE)?;
+        if let Some(path) = real(&self.shared.processes, from)? {
+            self.no_gain(&path, &to.path)?;
+        }
+        let flags = AtFlags::SYMLINK_FOLLOW;
+        linkat(&self.shared.processes, itself(from), &to.dir, &to.leaf, flags)
+    }
+
+    /// A file under another name must not be good for more.
+    fn no_gain(&self, from: &Path, to: &Path) -> Done {
+        let content = Caps::READ.union(Caps::WRITE).union(Caps::EXECUTE);
+        let gained = self.caps(to).intersect(content).without(self.caps(from));
+        if gained.is_empty() { Ok(()) } else { Err(Errno::XDEV) }
+    }
+
+    fn truncate(&mut self, at: &OwnedFd, length: u64) -> Done {
+        match FileType::from_raw_mode(fstat(at)?.st_mode) {
+            FileType::RegularFile => {}
+            FileType::Directory => return Err(Errno::ISDIR),
+            _ => return Err(Errno::INVAL),
+        }
+        self.change(at)?;
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = openat(&self.shared.processes, itself(at), flags, Mode::empty())?;
+        ftruncate(file, length)
+    }
+
+    fn open(&mut self, id: u64, at: Place, wish: Wish) {
+        let opened = match at {
+            Place::Opened(file) if !wish.writes() => Ok(Opening::Done(file)),
+            Place::Opened(_) => Err(Errno::ACCESS),
+            Place::Object(object) => self.open_object(object, &wish),
+            Place::Name { .. } => self.open_name(at, &wish),
+        };
+        match opened {
+            Ok(Opening::Done(file)) => give(&self.shared, id, file, wish.flags),
+            Ok(Opening::MayBlock(object)) => {
+                // Whoever waits holds on to what is shared.
+                if Arc::strong_count(&self.shared) > MOST_WAITING {
+                    return self.shared.refuse(id, Errno::AGAIN);
+                }
+                let shared = self.shared.clone();
+                let waiter = std::thread::Builder::new().stack_size(64 * 1024);
+                let waiting = waiter.spawn(move || match reopen(&shared, &object, &wish) {
+                    Ok(file) => give(&shared, id, file, wish.flags),
+                    Err(error) => shared.refuse(id, error),
+                });
+                if waiting.is_err() {
+                    self.shared.refuse(id, Errno::AGAIN);
+                }
+            }
+            Err(error) => self.shared.refuse(id, error),
+        }
+    }
+
+    fn open_name(&mut self, at: Place, wish: &Wish) -> Result<Opening, Errno> {
+        let at = self.name(at, Errno::INVAL)?;
+        // A slash behind a link would have it followed.
+        let bare = at.leaf.strip_suffix(b"/").unwrap_or(&at.leaf);
+        let hold = if bare == at.leaf { HOLD } else { HOLD | OFlags::DIRECTORY };
+        for _ in 0..TRIES {
+            let held = openat(&at.dir, bare, hold | OFlags::NOFOLLOW, Mode::empty());
+            match held {
+                Ok(_) if wish.has(libc::O_CREAT | libc::O_EXCL) => return Err(Errno::EXIST),
+                Ok(object) => {
+                    // One that has become a link since it was looked at.
+                    let kind = FileType::from_raw_mode(fstat(&object)?.st_mode);
+                    if kind == FileType::Symlink {
+                        return Err(Errno::LOOP);
+                    }
+                    return self.open_found(&at.path, object, wish);
+                }
+                Err(Errno::NOENT) if wish.has(libc::O_CREAT) => match self.make(&at, wish) {
+                    Err(Errno::EXIST) => {}
+                    made => return made.map(Opening::Done),
+                },
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+
+    /// Makes a file. Exclusively, so that it is certainly a new one.
+    fn make(&mut self, at: &Name, wish: &Wish) -> Result<OwnedFd, Errno> {
+        if wish.mode & SET_USER_ID != 0 {
+            return Err(Errno::PERM);
+        }
+        let needs = Caps::CREATE.union(wish.needs());
+        self.check_making(&at.path, needs, Caps::CREATE)?;
+        umask(Mode::from_raw_mode(wish.umask));
+        if at.leaf.ends_with(b"/") {
+            return Err(Errno::ISDIR);
+        }
+        let flags = wish.open_flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let file = openat(&at.dir, &at.leaf, flags, Mode::from_raw_mode(wish.mode))?;
+        if self.watch.rights.keeps(&at.path, Caps::WRITE) {
+            self.fresh.file(at.path.clone());
+        }
+        Ok(file)
+    }
+
+    fn open_object(&mut self, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
+        let own = self.stdio.contains(&identity(fstat(&object)?));
+        match real(&self.shared.processes, &object)? {
+            Some(path) if !own => self.open_found(&path, object, wish),
+            _ => self.open_checked(object, wish),
+        }
+    }
+
+    fn open_found(&mut self, path: &Path, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
+        if wish.has(libc::O_TMPFILE) {
+            // A file without a name, in a directory.
+            let needs = Caps::CREATE.union(wish.needs());
+            self.check(&path.join("unnamed"), needs)?;
+            umask(Mode::from_raw_mode(wish.umask));
+            let (flags, mode) = (wish.open_flags(), Mode::from_raw_mode(wish.mode));
+            let made = openat(&self.shared.processes, itself(&object), flags, mode);
+            return made.map(Opening::Done);
+        }
+        self.check(path, wish.needs())?;
+        self.open_checked(object, wish)
+    }
+
+    fn open_checked(&self, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
+        let meta = fstat(&object)?;
+        let device = (libc::major(meta.st_rdev), libc::minor(meta.st_rdev));
+        match FileType::from_raw_mode(meta.st_mode) {
+            FileType::RegularFile | FileType::Directory => {}
+            FileType::CharacterDevice if device.0 == MEMORY_DEVICES => {}
+            // Ours is the caller's only in the same session.
+            FileType::CharacterDevice if device == OWN_TERMINAL && !wish.terminal => {
+                return Err(Errno::NXIO);
+            }
+            _ => return Ok(Opening::MayBlock(object)),
+        }
+        reopen(&self.shared, &object, wish).map(Opening::Done)
+    }
+}
+
+/// How far an open has got.
+enum Opening {
+    Done(OwnedFd),
+    /// Judged, and held; opening it may take until somebody opens the other end.
+    MayBlock(OwnedFd),
+}
+
+/// What an open asks for.
+struct Wish {
+    flags: i32,
+    mode: u32,
+    umask: u32,
+    terminal: bool,
+    reads: bool,
+}
+
+impl Wish {
+    fn has(&self, flags: i32) -> bool {
+        self.flags & flags == flags
+    }
+
+    fn writes(&self) -> bool {
+        self.flags & (libc::O_ACCMODE | libc::O_TRUNC | libc::O_CREAT) != 0
+    }
+
+    fn needs(&self) -> Caps {
+        let (reads, writes) = match self.flags & libc::O_ACCMODE {
+            libc::O_RDONLY => (true, false),
+            libc::O_WRONLY => (false, true),
+            _ => (true, true),
+        };
+        let mut needs = Caps::NONE;
+        // Elsewhere the kernel alone holds what may be read.
+        if reads && self.reads {
+            needs = needs.union(Caps::READ);
+        }
+        if writes || self.has(libc::O_TRUNC) {
+            needs = needs.union(Caps::WRITE);
+        }
+        needs
+    }
+
+    /// What is left to say once the name has been found.
+    fn open_flags(&self) -> OFlags {
+        let settled = libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+        let flags = (self.flags & !settled).cast_unsigned();
+        // The terminal of a thread of ours is nobody's business.
+        OFlags::from_bits_retain(flags) | OFlags::CLOEXEC | OFlags::NOCTTY
+    }
+}
+
+const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+/// The very object that is held open, below the directory of processes.
+fn itself(object: &OwnedFd) -> String {
+    format!("self/fd/{}", object.as_raw_fd())
+}
+
+fn reopen(shared: &Shared, object: &OwnedFd, wish: &Wish) -> Result<OwnedFd, Errno> {
+    openat(&shared.processes, itself(object), wish.open_flags(), Mode::empty())
+}
+
+/// Hands a file over. Ours is closed before the caller goes on: it may want to
+/// execute what it has written, and nobody may then have it open for writing.
+fn give(shared: &Shared, id: u64, file: OwnedFd, flags: i32) {
+    let given = sys::give(&shared.listener, id, &file, flags & libc::O_CLOEXEC != 0);
+    drop(file);
+    match given {
+        Ok(number) => sys::answer(&shared.listener, id, i64::from(number)),
+        Err(error) => shared.refuse(id, error),
+    }
+}
+
+fn look(at: &Name) -> Result<Stat, Errno> {
+    let leaf = at.leaf.strip_suffix(b"/").unwrap_or(&at.leaf);
+    rustix::fs::statat(&at.dir, leaf, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+fn exists(at: &Name) -> bool {
+    look(at).is_ok()
+}
+
+fn identity(meta: Stat) -> (u64, u64) {
+    (meta.st_dev, meta.st_ino)
+}

@@ -1,0 +1,93 @@
+//! What this room has made itself and may therefore change, although its name is
+//! a persistence path: a repository where the policy lets new ones be made, with
+//! the directory it was made in if that is new too, and files that may be made
+//! once.
+//!
+//! By path. Whoever renames a directory loses what was remembered below it, so
+//! that nothing else can come to be under a remembered name.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use clash_policy::protect::REPOSITORY;
+
+/// More are forgotten: they are then like any other.
+const MOST: usize = 20_000;
+
+#[derive(Debug)]
+pub(super) struct Fresh {
+    repositories: bool,
+    directories: HashSet<PathBuf>,
+    /// Everything below these is the room's own.
+    trees: Vec<PathBuf>,
+    files: HashSet<PathBuf>,
+}
+
+impl Fresh {
+    pub(super) fn new(repositories: bool) -> Self {
+        Self { repositories, directories: HashSet::new(), trees: Vec::new(), files: HashSet::new() }
+    }
+
+    pub(super) fn directory(&mut self, path: PathBuf) {
+        if !self.repositories || self.directories.len() >= MOST {
+            return;
+        }
+        if path.file_name().is_some_and(|name| name == REPOSITORY) {
+            let around = path.parent().filter(|parent| self.directories.contains(*parent));
+            self.trees.push(around.unwrap_or(&path).to_path_buf());
+        }
+        self.directories.insert(path);
+    }
+
+    pub(super) fn file(&mut self, path: PathBuf) {
+        if self.files.len() < MOST {
+            self.files.insert(path);
+        }
+    }
+
+    pub(super) fn covers(&self, path: &Path) -> bool {
+        self.files.contains(path) || self.trees.iter().any(|tree| path.starts_with(tree))
+    }
+
+    /// A directory has another name now, or another directory has this one.
+    pub(super) fn moved(&mut self, path: &Path) {
+        let elsewhere = |known: &PathBuf| !known.starts_with(path) && !path.starts_with(known);
+        self.trees.retain(elsewhere);
+        self.directories.retain(|known| !known.starts_with(path));
+        self.files.retain(|known| !known.starts_with(path));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_repository_is_its_makers_with_the_directory_made_for_it() {
+        let mut fresh = Fresh::new(true);
+        fresh.directory("/p/clone".into());
+        fresh.directory("/p/clone/.git".into());
+        fresh.directory("/p/old/.git".into());
+        let covers = |path: &str| fresh.covers(Path::new(path));
+        assert!(covers("/p/clone/.git/config") && covers("/p/clone/.vscode/settings.json"));
+        assert!(covers("/p/old/.git/config") && !covers("/p/old/.vscode/settings.json"));
+        assert!(!covers("/p/.git/config"));
+    }
+
+    #[test]
+    fn nothing_is_remembered_where_new_repositories_are_not_allowed() {
+        let mut fresh = Fresh::new(false);
+        fresh.directory("/p/x/.git".into());
+        assert!(!fresh.covers(Path::new("/p/x/.git/config")));
+    }
+
+    #[test]
+    fn a_renamed_directory_is_forgotten_with_everything_below() {
+        let mut fresh = Fresh::new(true);
+        fresh.directory("/p/x/.git".into());
+        fresh.file("/p/x/v/bin/activate".into());
+        fresh.moved(Path::new("/p/x"));
+        assert!(!fresh.covers(Path::new("/p/x/.git/config")));
+        assert!(!fresh.covers(Path::new("/p/x/v/bin/activate")));
+    }
+}

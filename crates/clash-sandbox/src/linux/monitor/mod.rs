@@ -1,0 +1,173 @@
+//! Carries calls out in the command's place, so that rules hold for names that
+//! do not exist yet, for patterns, and where nothing can be mounted.
+//!
+//! The filter hands over the calls that change names, modes, owners and times,
+//! opens for writing and, where the plan says so, all opens. Nothing that was
+//! read from the caller's memory is ever left to the kernel to read again: the
+//! path is read once, followed here to a directory that is held open, judged by
+//! where that directory really is, and the call is made relative to it, without
+//! following links. The caller gets the descriptor, or the error.
+//!
+//! Two threads of the launcher do it. The *outer* one reads the caller's memory
+//! and opens its working directory and descriptors, for which it has to be
+//! outside the command's Landlock domain. The *inner* one judges and acts, inside
+//! a domain with the same rules and with no more capabilities than the command:
+//! what it is tricked into is still held by the kernel. One call at a time is
+//! judged and made, so nothing in the room is renamed in between; opens that may
+//! block (fifos, terminals) wait in threads of their own.
+//!
+//! Limits. Other people, and other rooms on the same tree, can rename a directory
+//! between judging and acting: both then act on the directory that was judged. A
+//! hard link to a file that is denied by a pattern and was there before is
+//! another name. What is refused is `EACCES`; a directory that cannot become
+//! another without changing what holds below it is `EXDEV`, so that `mv` copies,
+//! and each file is judged. `openat2` is `ENOSYS`. If the launcher dies, every
+//! watched call is `ENOSYS`.
+
+mod act;
+mod call;
+mod caller;
+mod fresh;
+mod place;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
+
+use super::caps;
+use super::landlock::{self, Ruleset};
+use super::sys::{self, Notice};
+use crate::plan::Watch;
+use act::{Job, Worker};
+use caller::Caller;
+
+/// What both threads work with.
+#[derive(Debug)]
+struct Shared {
+    listener: OwnedFd,
+    /// The processes as the launcher knows them: a room's own /proc has other
+    /// numbers, and the launcher is not in it.
+    processes: OwnedFd,
+    reads: bool,
+}
+
+impl Shared {
+    fn refuse(&self, id: u64, error: Errno) {
+        sys::answer(&self.listener, id, -i64::from(error.raw_os_error()));
+    }
+}
+
+/// Everything the monitor needs, gathered while the launcher is still outside.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    processes: OwnedFd,
+    ruleset: Ruleset,
+    watch: Watch,
+    root: bool,
+}
+
+impl Monitor {
+    /// To be called outside the room, whose /proc has other numbers.
+    pub(crate) fn new(ruleset: Ruleset, watch: &Watch, root: bool) -> Result<Self, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let processes = openat(CWD, "/proc", flags, Mode::empty())?;
+        Ok(Self { processes, ruleset, watch: watch.clone(), root })
+    }
+
+    /// Starts the outer thread, which then waits for the listener. To be called in
+    /// the room's other namespaces and with all signals held, but before a process
+    /// namespace is made for the launcher's children: after that the kernel lets
+    /// it start no more threads.
+    pub(crate) fn wait(self) -> std::io::Result<Waiting> {
+        let (listener, given) = channel();
+        thread().spawn(move || {
+            if let Ok(listener) = given.recv() {
+                self.receive(listener);
+            }
+        })?;
+        Ok(Waiting { listener })
+    }
+
+    /// The outer thread. If it ends, the listener closes and nothing is permitted.
+    fn receive(self, listener: OwnedFd) {
+        let Self { processes, ruleset, watch, root } = self;
+        let shared = Arc::new(Shared { listener, processes, reads: watch.reads });
+        // Without less than it has, the caller's paths could be followed where the
+        // caller may not go.
+        if caps::keep_for_looking(root).is_err() {
+            return;
+        }
+        let (jobs, received) = channel();
+        let inner = shared.clone();
+        let work = move || work(&inner, watch, ruleset, root, &received);
+        if thread().spawn(work).is_err() {
+            return;
+        }
+        loop {
+            match sys::next_notice(&shared.listener) {
+                Ok(notice) => hand_on(&shared, &notice, &jobs),
+                // Whoever called was killed meanwhile.
+                Err(Errno::INTR | Errno::NOENT) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// A monitor that has nothing to answer yet.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    listener: Sender<OwnedFd>,
+}
+
+impl Waiting {
+    pub(crate) fn start(self, listener: OwnedFd) {
+        // One that has gone drops the listener, and every watched call fails.
+        let _ = self.listener.send(listener);
+    }
+}
+
+fn thread() -> std::thread::Builder {
+    std::thread::Builder::new().stack_size(256 * 1024)
+}
+
+fn hand_on(shared: &Shared, notice: &Notice, jobs: &Sender<Job>) {
+    let refusal = match prepare(shared, notice) {
+        Ok(job) => jobs.send(job).err().map(|_| Errno::ACCESS),
+        Err(error) => Some(error),
+    };
+    if let Some(error) = refusal {
+        shared.refuse(notice.id, error);
+    }
+}
+
+/// Everything that has to be known of the caller.
+fn prepare(shared: &Shared, notice: &Notice) -> Result<Job, Errno> {
+    let caller = Caller::new(&shared.processes, notice.pid);
+    let call = call::read(&caller, notice)?;
+    let act = place::locate(&caller, call, shared.reads)?;
+    // Only now is it certain that all of it was the caller's and not that of a
+    // process which got its number.
+    if !sys::is_valid(&shared.listener, notice.id) {
+        return Err(Errno::SRCH);
+    }
+    Ok(Job { id: notice.id, act })
+}
+
+/// The inner thread.
+fn work(shared: &Arc<Shared>, watch: Watch, ruleset: Ruleset, root: bool, jobs: &Receiver<Job>) {
+    let confined = rustix::thread::set_no_new_privs(true).is_ok()
+        && landlock::enter(&ruleset).is_ok()
+        && caps::drop_all(root).is_ok();
+    let mut worker = Worker::new(shared.clone(), watch);
+    for job in jobs {
+        if confined {
+            worker.carry_out(job);
+        } else {
+            shared.refuse(job.id, Errno::ACCESS);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Follows a caller's path to a directory that is held open and a name in it, or
+//! to an object that is held open.
+//!
+//! The kernel follows the directories of a path in one go. What depends on who
+//! asks it must not: /proc/self is the caller's, not ours. So links of /proc are
+//! never followed by the kernel here; a path that goes through it is walked name
+//! by name, and of the caller's own entries only those are known that programs
+//! use: its descriptors, working directory, root and program.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{
+    CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat_raw,
+};
+use rustix::io::Errno;
+
+use super::act::Act;
+use super::call::{Call, Spot};
+use super::caller::{Caller, shows_processes};
+
+const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+/// As many as the kernel follows.
+const MAX_LINKS: u32 = 40;
+
+/// Where a path leads.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// A name in a directory, whether or not it is there.
+    Name {
+        dir: OwnedFd,
+        leaf: Vec<u8>,
+        slash: bool,
+        exists: bool,
+    },
+    Object(OwnedFd),
+    /// A file of the caller's own in /proc, opened for reading.
+    Opened(OwnedFd),
+}
+
+/// Finds everything a call is about.
+pub(super) fn locate(caller: &Caller<'_>, call: Call, reads: bool) -> Result<Act, Errno> {
+    let find = |spot: Spot, follow| Finder { caller, links: MAX_LINKS }.find(spot, follow);
+    let object = |spot: Spot, follow| hold(find(spot, follow)?);
+    Ok(match call {
+        Call::Open { at, flags, mode } => {
+            let exclusive = flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL;
+            let at = find(at, flags & libc::O_NOFOLLOW == 0 && !exclusive)?;
+            let makes = flags & libc::O_TMPFILE == libc::O_TMPFILE
+                || flags & libc::O_CREAT != 0 && matches!(at, Place::Name { exists: false, .. });
+            let umask = if makes { caller.umask()? } else { 0o777 };
+            let terminal = caller.shares_terminal();
+            Act::Open { at, flags, mode, umask, terminal, reads }
+        }
+        Call::Mkdir { at, mode } => {
+            Act::Mkdir { at: find(at, false)?, mode, umask: caller.umask()? }
+        }
+        Call::Mknod { at, mode, device } => {
+            Act::Mknod { at: find(at, false)?, mode, umask: caller.umask()?, device }
+        }
+        Call::Unlink { at, directory } => Act::Unlink { at: find(at, false)?, directory },
+        Call::Rename { from, to, flags } => {
+            Act::Rename { from: find(from, false)?, to: find(to, false)?, flags }
+        }
+        Call::Link { from, to, follow } => {
+            Act::Link { from: object(from, follow)?, to: find(to, false)? }
+        }
+        Call::Symlink { target, at } => Act::Symlink { target, at: find(at, false)? },
+        Call::Truncate { at, length } => {
+            if caller.file_size_limit()?.is_some_and(|limit| length > limit) {
+                return Err(Errno::FBIG);
+            }
+            Act::Truncate { at: object(at, true)?, length }
+        }
+        Call::Chmod { at, mode, follow } => Act::Chmod { at: object(at, follow)?, mode },
+        Call::Chown { at, owner, group, follow } => {
+            Act::Chown { at: object(at, follow)?, owner, group }
+        }
+        Call::Times { at, times, follow } => Act::Times { at: object(at, follow)?, times },
+    })
+}
+
+/// Takes hold of what is at a place.
+pub(super) fn hold(place: Place) -> Result<OwnedFd, Errno> {
+    match place {
+        Place::Object(object) => Ok(object),
+        Place::Opened(_) => Err(Errno::ACCESS),
+        Place::Name { dir, leaf, slash, .. } => {
+            let flags = if slash { HOLD | OFlags::DIRECTORY } else { HOLD };
+            openat(&dir, leaf, flags | OFlags::NOFOLLOW, Mode::empty())
+        }
+    }
+}
+
+struct Finder<'a> {
+    caller: &'a Caller<'a>,
+    links: u32,
+}
+
+/// A directory on the way, and what it is to /proc.
+struct Here {
+    dir: OwnedFd,
+    own: Own,
+}
+
+/// How far a walk has got into the caller's own part of /proc.
+#[derive(Clone, PartialEq, Eq)]
+enum Own {
+    No,
+    /// The names below the process.
+    Below(String),
+}
+
+impl Finder<'_> {
+    fn find(mut self, spot: Spot, follow: bool) -> Result<Place, Errno> {
+        let Some(mut path) = spot.path else {
+            return Ok(Place::Object(self.caller.directory(spot.dir)?));
+        };
+        let mut start = None;
+        loop {
+            if path.is_empty() {
+                return Err(Errno::NOENT);
+            }
+            let (front, leaf, slash) = split(&path);
+            let base = match start.take() {
+                Some(dir) => dir,
+                None if path.starts_with(b"/") => root()?,
+                None => self.caller.directory(spot.dir)?,
+            };
+            if matches!(leaf, b"" | b"." | b"..") {
+                return Ok(Place::Object(self.walk_to(base, &path)?.dir));
+            }
+            let here =
+                if front.is_empty() { self.classify(base) } else { self.walk_to(base, front)? };
+            if let Own::Below(below) = &here.own {
+                return self.in_own(below, leaf);
+            }
+            let leaf = leaf.to_vec();
+            let mut buffer = [0_u8; libc::PATH_MAX as usize];
+            let link = readlinkat_raw(&here.dir, leaf.as_slice(), &mut buffer);
+            match link {
+                Ok(_) if shows_processes(&here.dir) => return self.process_link(here, &leaf),
+                Ok(length) if follow || slash => {
+                    self.links = self.links.checked_sub(1).ok_or(Errno::LOOP)?;
+                    path = buffer.get(..length).unwrap_or_default().to_vec();
+                    if slash {
+                        path.push(b'/');
+                    }
+                    start = (!path.starts_with(b"/")).then_some(here.dir);
+                }
+                Ok(_) | Err(Errno::INVAL) => {
+                    return Ok(Place::Name { dir: here.dir, leaf, slash, exists: true });
+                }
+                Err(Errno::NOENT) => {
+                    return Ok(Place::Name { dir: here.dir, leaf, slash, exists: false });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn classify(&self, dir: OwnedFd) -> Here {
+        Here { dir, own: Own::No }
+    }
+
+    /// The directory at the end of a path.
+    fn walk_to(&mut self, base: OwnedFd, path: &[u8]) -> Result<Here, Errno> {
+        let flags = HOLD | OFlags::DIRECTORY;
+        let resolve = ResolveFlags::NO_MAGICLINKS;
+        match openat2(&base, path, flags, Mode::empty(), resolve) {
+            Ok(dir) if !shows_processes(&dir) => Ok(Here { dir, own: Own::No }),
+            Ok(_) | Err(Errno::LOOP | Errno::NOENT) => self.walk(base, path),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The same, name by name.
+    fn walk(&mut self, base: OwnedFd, path: &[u8]) -> Result<Here, Errno> {
+        let mut here = self.classify(base);
+        let mut names: VecDeque<Vec<u8>> = parts(path);
+        while let Some(name) = names.pop_front() {
+            if let Own::Below(below) = &here.own {
+                here = self.step_in_own(below, &name)?;
+                continue;
+            }
+            let at_processes = shows_processes(&here.dir);
+            if at_processes && (name == b"self" || name == b"thread-self") && is_root_of_proc(&here)
+            {
+                here.own = Own::Below(String::new());
+                continue;
+            }
+            let mut buffer = [0_u8; libc::PATH_MAX as usize];
+            match readlinkat_raw(&here.dir, name.as_slice(), &mut buffer) {
+                // Another process, or something else that depends on who asks.
+                Ok(_) if at_processes => return Err(Errno::ACCESS),
+                Ok(length) => {
+                    self.links = self.links.checked_sub(1).ok_or(Errno::LOOP)?;
+                    let target = buffer.get(..length).unwrap_or_default();
+                    if target.starts_with(b"/") {
+                        here = self.classify(root()?);
+                    }
+                    for part in parts(target).into_iter().rev() {
+                        names.push_front(part);
+                    }
+                }
+                Err(Errno::INVAL) => {
+                    let flags = HOLD | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+                    here.dir = openat(&here.dir, name, flags, Mode::empty())?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(here)
+    }
+
+    /// One name further below the caller's own process.
+    fn step_in_own(&self, below: &str, name: &[u8]) -> Result<Here, Errno> {
+        let name = std::str::from_utf8(name).map_err(|_| Errno::NOENT)?;
+        let further = if below.is_empty() { name.to_owned() } else { format!("{below}/{name}") };
+        if is_own_link(&further) {
+            let dir = self.caller.link(&further)?;
+            let kind = FileType::from_raw_mode(fstat(&dir)?.st_mode);
+            return match kind {
+                FileType::Directory => Ok(Here { dir, own: Own::No }),
+                _ => Err(Errno::NOTDIR),
+            };
+        }
+        if name == ".." {
+            return Err(Errno::ACCESS);
+        }
+        let dir = self.caller.file(&further)?;
+        Ok(Here { dir, own: Own::Below(further) })
+    }
+
+    /// A name below the caller's own process, at the end of a path.
+    fn in_own(&self, below: &str, leaf: &[u8]) -> Result<Place, Errno> {
+        let leaf = std::str::from_utf8(leaf).map_err(|_| Errno::NOENT)?;
+        let name = if below.is_empty() { leaf.to_owned() } else { format!("{below}/{leaf}") };
+        if is_own_link(&name) {
+            self.caller.link(&name).map(Place::Object)
+        } else {
+            self.caller.file(&name).map(Place::Opened)
+        }
+    }
+
+    /// A link at the end of a path, in a directory that shows processes.
+    fn process_link(&self, here: Here, leaf: &[u8]) -> Result<Place, Errno> {
+        let own = (leaf == b"self" || leaf == b"thread-self") && is_root_of_proc(&here);
+        if own { self.caller.link("").map(Place::Object) } else { Err(Errno::ACCESS) }
+    }
+}
+
+/// The caller's links that lead out of /proc.
+fn is_own_link(below: &str) -> bool {
+    let number = |fd: &str| !fd.is_empty() && fd.bytes().all(|byte| byte.is_ascii_digit());
+    matches!(below, "cwd" | "root" | "exe") || below.strip_prefix("fd/").is_some_and(number)
+}
+
+/// Whether `self` is here what it is in /proc.
+fn is_root_of_proc(here: &Here) -> bool {
+    fstat(&here.dir).is_ok_and(|meta| meta.st_ino == PROC_ROOT_INODE)
+}
+
+const PROC_ROOT_INODE: u64 = 1;
+
+fn root() -> Result<OwnedFd, Errno> {
+    openat(CWD, "/", HOLD | OFlags::DIRECTORY, Mode::empty())
+}
+
+fn parts(path: &[u8]) -> VecDeque<Vec<u8>> {
+    let parts = path.split(|byte| *byte == b'/');
+    parts.filter(|part| !matches!(*part, b"" | b".")).map(<[u8]>::to_vec).collect()
+}
+
+/// The directories, the last name and whether a slash follows it.
+fn split(path: &[u8]) -> (&[u8], &[u8], bool) {
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+    let (path, slashes) = path.split_at_checked(end).unwrap_or((path, b""));
+    match path.iter().rposition(|byte| *byte == b'/') {
+        // The slash stays with the directories: they may be the root.
+        Some(at) => {
+            let (front, leaf) = path.split_at_checked(at + 1).unwrap_or((path, b""));
+            (front, leaf, !slashes.is_empty())
+        }
+        None => (b"", path, !slashes.is_empty()),
+    }
+}
+
+/// Where something that is held open really is; `None` if it has no name.
+pub(super) fn real(
+    processes: &OwnedFd,
+    object: impl AsFd,
+) -> Result<Option<std::path::PathBuf>, Errno> {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::ffi::OsStrExt;
+    let fd = object.as_fd();
+    let mut buffer = [0_u8; libc::PATH_MAX as usize];
+    let name = format!("self/fd/{}", fd.as_raw_fd());
+    let length = readlinkat_raw(processes, name, &mut buffer)?;
+    let path = buffer.get(..length).unwrap_or_default();
+    // A directory that was removed has no links left either.
+    if !path.starts_with(b"/") || fstat(fd)?.st_nlink == 0 {
+        return Ok(None);
+    }
+    Ok(Some(std::ffi::OsStr::from_bytes(path).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_split_before_its_last_name() {
+        assert_eq!(split(b"a"), (&b""[..], &b"a"[..], false));
+        assert_eq!(split(b"/a"), (&b"/"[..], &b"a"[..], false));
+        assert_eq!(split(b"a//b/"), (&b"a//"[..], &b"b"[..], true));
+        assert_eq!(split(b"/"), (&b""[..], &b""[..], true));
+        assert_eq!(split(b"../.."), (&b"../"[..], &b".."[..], false));
+    }
+
+    #[test]
+    fn only_links_that_lead_to_files_are_the_callers_own() {
+        for link in ["cwd", "exe", "fd/3", "fd/12"] {
+            assert!(is_own_link(link), "{link}");
+        }
+        for other in ["", "fd", "fd/", "fd/x", "task/1/fd/3", "ns/mnt", "map_files/0-1"] {
+            assert!(!is_own_link(other), "{other}");
+        }
+    }
+}

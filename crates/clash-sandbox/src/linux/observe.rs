@@ -1,0 +1,518 @@
+//! The observing supervisor: a seccomp filter hands the calls of its list to this
+//! process, which looks at their arguments and lets them go on.
+//!
+//! The command's process installs the filter itself and tells the number of the
+//! listener through a pipe; this one takes a copy of it. The same pipe carries the
+//! reason if the command cannot be started, and its end says that it was.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use clash_policy::Caps;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, PidfdGetfdFlags, WaitOptions, pidfd_getfd, pidfd_open, waitpid,
+};
+
+use super::bpf::{Assembler, BpfError, Insn, Test, To};
+use super::message;
+use super::sys::{self, Fork, Notice};
+use super::target::Target;
+use crate::launch::{self, Command, LaunchError};
+use crate::observe::{End, ObserveError, Observed};
+use crate::plan::Plan;
+
+#[cfg(target_arch = "x86_64")]
+const ARCH: u32 = 0xc000_003e; // AUDIT_ARCH_X86_64
+#[cfg(target_arch = "aarch64")]
+const ARCH: u32 = 0xc000_00b7; // AUDIT_ARCH_AARCH64
+
+const RET_ALLOW: u32 = 0x7fff_0000;
+const RET_USER_NOTIF: u32 = 0x7fc0_0000;
+
+/// Where in its arguments a call says what it touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// The path is the first argument, the flags the second.
+    Open,
+    OpenAt,
+    OpenAt2,
+    Create,
+    /// A path, in the argument of this number; one before it is the directory if
+    /// `at`.
+    Path {
+        argument: usize,
+        at: bool,
+        caps: Caps,
+    },
+    /// Two paths, the old and the new.
+    Rename {
+        at: bool,
+    },
+    Connect,
+    Bind,
+    SendTo,
+    SendMessage,
+    SendMessages,
+}
+
+const RX: Caps = Caps::READ.union(Caps::EXECUTE);
+
+const fn path(argument: usize, caps: Caps) -> What {
+    What::Path { argument, at: false, caps }
+}
+
+const fn path_at(argument: usize, caps: Caps) -> What {
+    What::Path { argument, at: true, caps }
+}
+
+const CALLS: &[(libc::c_long, What)] = &[
+    (libc::SYS_openat, What::OpenAt),
+    (libc::SYS_openat2, What::OpenAt2),
+    (libc::SYS_execve, path(0, RX)),
+    (libc::SYS_execveat, path_at(1, RX)),
+    (libc::SYS_unlinkat, path_at(1, Caps::DELETE)),
+    (libc::SYS_renameat2, What::Rename { at: true }),
+    (libc::SYS_renameat, What::Rename { at: true }),
+    (libc::SYS_mkdirat, path_at(1, Caps::CREATE)),
+    (libc::SYS_mknodat, path_at(1, Caps::CREATE)),
+    (libc::SYS_symlinkat, path_at(2, Caps::CREATE)),
+    (libc::SYS_linkat, path_at(3, Caps::CREATE)),
+    (libc::SYS_truncate, path(0, Caps::WRITE)),
+    (libc::SYS_connect, What::Connect),
+    (libc::SYS_bind, What::Bind),
+    (libc::SYS_sendto, What::SendTo),
+    (libc::SYS_sendmsg, What::SendMessage),
+    (libc::SYS_sendmmsg, What::SendMessages),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, What::Open),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, What::Create),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_unlink, path(0, Caps::DELETE)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_rmdir, path(0, Caps::DELETE)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_rename, What::Rename { at: false }),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, path(0, Caps::CREATE)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_symlink, path(1, Caps::CREATE)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_link, path(1, Caps::CREATE)),
+];
+
+fn filter() -> Result<Vec<Insn>, BpfError> {
+    let mut code = Assembler::default();
+    let (ask, go) = (code.label(), code.label());
+    code.load(4);
+    code.jump(Test::Equal(ARCH), To::Next, To::Label(go));
+    code.load(0);
+    for (call, _) in CALLS {
+        let number = u32::try_from(*call).unwrap_or(u32::MAX);
+        code.jump(Test::Equal(number), To::Label(ask), To::Next);
+    }
+    code.place(go);
+    code.ret(RET_ALLOW);
+    code.place(ask);
+    code.ret(RET_USER_NOTIF);
+    code.finish()
+}
+
+pub(crate) fn run(
+    plan: Option<&Plan>,
+    command: &Command,
+    each: &mut dyn FnMut(Observed),
+) -> Result<End, ObserveError> {
+    // Everything that allocates or can be wrong in the request comes first.
+    let target = Target::new(command)?;
+    let filter = filter().map_err(LaunchError::Filter)?;
+    let pipe = || {
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+            .map_err(|error| ObserveError::Process(error.into()))
+    };
+    let ((said, say), (ready, go)) = (pipe()?, pipe()?);
+    match sys::fork().map_err(ObserveError::Process)? {
+        Fork::Child => {
+            drop((said, go));
+            be_observed(plan, command, &target, &filter, say, ready)
+        }
+        Fork::Parent(child) => {
+            drop((say, ready));
+            let launcher = plan.and_then(|plan| plan.room.as_ref()).map(|_| child);
+            attend(child, launcher, File::from(said), File::from(go), each)
+        }
+    }
+}
+
+/// The process that becomes the command.
+fn be_observed(
+    plan: Option<&Plan>,
+    command: &Command,
+    target: &Target,
+    filter: &[Insn],
+    say: OwnedFd,
+    ready: OwnedFd,
+) -> ! {
+    let mut say = File::from(say);
+    let listener = rustix::thread::set_no_new_privs(true)
+        .map_err(io::Error::from)
+        .and_then(|()| sys::install_filter(filter, LISTENER));
+    let number = match &listener {
+        Ok(number) => i32::try_from(*number).unwrap_or(-1),
+        Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
+    };
+    let told = say.write_all(&number.to_ne_bytes());
+    let mut byte = [0];
+    if number < 0 || told.is_err() || File::from(ready).read_exact(&mut byte).is_err() {
+        sys::exit_now(125);
+    }
+    let error = match plan {
+        Some(plan) => launch::run(plan, command),
+        None => match sys::default_sigpipe() {
+            Ok(()) => target.execute(),
+            Err(error) => LaunchError::Signals(error),
+        },
+    };
+    let status = match &error {
+        LaunchError::NotFound { .. } => 127,
+        LaunchError::NotExecutable { .. } => 126,
+        _ => 125,
+    };
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    let _ = say.write_all(text.as_bytes());
+    sys::exit_now(status)
+}
+
+const LISTENER: u64 = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+
+fn attend(
+    child: libc::pid_t,
+    launcher: Option<libc::pid_t>,
+    mut said: File,
+    mut go: File,
+    each: &mut dyn FnMut(Observed),
+) -> Result<End, ObserveError> {
+    let pid = Pid::from_raw(child)
+        .ok_or_else(|| ObserveError::Process(io::ErrorKind::NotFound.into()))?;
+    let pidfd =
+        pidfd_open(pid, PidfdFlags::empty()).map_err(|e| ObserveError::Process(e.into()))?;
+    let mut number = [0; 4];
+    said.read_exact(&mut number).map_err(ObserveError::Process)?;
+    let number = i32::from_ne_bytes(number);
+    if number < 0 {
+        let _ = waitpid(Some(pid), WaitOptions::empty());
+        return Err(ObserveError::Listener(io::Error::from_raw_os_error(-number)));
+    }
+    let listener = pidfd_getfd(&pidfd, number, PidfdGetfdFlags::empty())
+        .map_err(|error| ObserveError::Listener(error.into()))?;
+    // What the terminal says is for the command.
+    sys::ignore(libc::SIGINT);
+    sys::ignore(libc::SIGQUIT);
+    go.write_all(&[0]).map_err(ObserveError::Process)?;
+    drop(go);
+    let mut observer = Observer { listener, launcher, started: false, known: HashSet::new(), each };
+    let end = observer.until_the_end_of(pid, &pidfd)?;
+    let mut message = String::new();
+    // Whoever holds the other end has become the command, or is gone.
+    let _ = said.read_to_string(&mut message);
+    match end {
+        End::Exit(status) if !message.is_empty() => {
+            Err(ObserveError::NotStarted { message, status })
+        }
+        end => {
+            leave(observer.listener);
+            Ok(end)
+        }
+    }
+}
+
+/// What the command left running keeps somebody to answer it, or its calls would
+/// fail once the listener is closed.
+fn leave(listener: OwnedFd) {
+    let mut look = [PollFd::new(&listener, PollFlags::IN)];
+    let nobody = matches!(poll(&mut look, Some(&NO_TIME)), Ok(1..))
+        && look.iter().all(|fd| fd.revents().contains(PollFlags::HUP));
+    if nobody {
+        return;
+    }
+    if let Ok(Fork::Child) = sys::fork() {
+        sys::close_all_but(listener.as_raw_fd());
+        while wait(&listener, None).is_ok_and(|waits| waits) {
+            let Ok(found) = next(&listener) else { break };
+            if found.is_some_and(|found| sys::let_go_on(listener.as_raw_fd(), found.id).is_err()) {
+                break;
+            }
+        }
+        sys::exit_now(0);
+    }
+}
+
+const NO_TIME: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// Waits for a call; false if nobody is left to make one, or the command ended.
+fn wait(listener: &OwnedFd, command: Option<&OwnedFd>) -> io::Result<bool> {
+    loop {
+        let mut look = vec![PollFd::new(listener, PollFlags::IN)];
+        look.extend(command.map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
+        match poll(&mut look, None) {
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+            Ok(_) => {}
+        }
+        let came = |at: usize| look.get(at).map_or(PollFlags::empty(), PollFd::revents);
+        if came(0).contains(PollFlags::IN) {
+            return Ok(true);
+        }
+        if came(0).intersects(PollFlags::HUP | PollFlags::ERR) || !came(1).is_empty() {
+            return Ok(false);
+        }
+    }
+}
+
+struct Observer<'a> {
+    listener: OwnedFd,
+    /// The process beside the command that looks after its room.
+    launcher: Option<libc::pid_t>,
+    /// Setting up is over: somebody became the command.
+    started: bool,
+    known: HashSet<Observed>,
+    each: &'a mut dyn FnMut(Observed),
+}
+
+/// The next call that waits; `None` if whoever made it is gone.
+fn next(listener: &OwnedFd) -> Result<Option<Notice>, Errno> {
+    match sys::next_notice(listener) {
+        Ok(notice) => Ok(Some(notice)),
+        Err(Errno::NOENT | Errno::INTR) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl Observer<'_> {
+    fn until_the_end_of(&mut self, pid: Pid, pidfd: &OwnedFd) -> Result<End, ObserveError> {
+        while wait(&self.listener, Some(pidfd)).map_err(ObserveError::Lost)? {
+            let lost = |error: Errno| ObserveError::Lost(error.into());
+            let Some(call) = next(&self.listener).map_err(lost)? else { continue };
+            // What cannot be looked at goes on all the same.
+            let _ = self.look_at(&call);
+            sys::let_go_on(self.listener.as_raw_fd(), call.id).map_err(lost)?;
+        }
+        loop {
+            match waitpid(Some(pid), WaitOptions::empty()) {
+                Ok(Some((_, status))) => {
+                    let exit = status.exit_status().map(End::Exit);
+                    let end = exit.or_else(|| status.terminating_signal().map(End::Signal));
+                    if let Some(end) = end {
+                        return Ok(end);
+                    }
+                }
+                Ok(None) | Err(Errno::INTR) => {}
+                Err(error) => return Err(ObserveError::Lost(error.into())),
+            }
+        }
+    }
+
+    fn tell(&mut self, observed: Observed) {
+        if self.known.insert(observed.clone()) {
+            (self.each)(observed);
+        }
+    }
+
+    fn look_at(&mut self, call: &Notice) -> io::Result<()> {
+        let Some((_, what)) = CALLS.iter().find(|(number, _)| *number == call.number) else {
+            return Ok(());
+        };
+        let caller = Caller { thread: call.pid.cast_unsigned() };
+        let [first, second, third, fourth, ..] = call.args;
+        if !self.started {
+            self.started = matches!(call.number, libc::SYS_execve | libc::SYS_execveat);
+        }
+        if !self.started || self.launcher == Some(call.pid) {
+            return Ok(());
+        }
+        match *what {
+            What::Open => self.opened(caller.path(None, first)?, second),
+            What::OpenAt => self.opened(caller.path(Some(first), second)?, third),
+            What::OpenAt2 => {
+                let flags = message::number(&caller.memory(third, 8)?, 0).unwrap_or(0);
+                self.opened(caller.path(Some(first), second)?, flags);
+            }
+            What::Create => self.opened(caller.path(None, first)?, CREATE),
+            What::Path { argument, at, caps } => {
+                let directory = call.args.get(argument.wrapping_sub(1)).copied().filter(|_| at);
+                let text = call.args.get(argument).copied().unwrap_or(0);
+                self.touched(caller.path(directory, text)?, caps);
+            }
+            What::Rename { at } => {
+                let (from, to) = if at {
+                    (caller.path(Some(first), second)?, caller.path(Some(third), fourth)?)
+                } else {
+                    (caller.path(None, first)?, caller.path(None, second)?)
+                };
+                self.touched(from, Caps::DELETE);
+                self.touched(to, Caps::CREATE);
+            }
+            What::Connect => match message::address(&caller.memory(second, length(third))?) {
+                Some(message::Address::Internet(address)) if !matches!(address.port(), 0 | 53) => {
+                    self.tell(Observed::Address(address));
+                }
+                Some(message::Address::Unix(path)) => self.tell(Observed::UnixSocket(path)),
+                _ => {}
+            },
+            What::Bind => {
+                if let Some(message::Address::Internet(address)) =
+                    message::address(&caller.memory(second, length(third))?)
+                    && address.port() != 0
+                {
+                    self.tell(Observed::Port(address.port()));
+                }
+            }
+            What::SendTo => self.sent(&caller.memory(second, length(third))?),
+            What::SendMessage => self.sent_message(&caller, second)?,
+            What::SendMessages => {
+                // A resolver asks for both kinds of addresses at once.
+                for at in 0..third.min(4) {
+                    self.sent_message(&caller, second.wrapping_add(at.wrapping_mul(64)))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn sent_message(&mut self, caller: &Caller, header: u64) -> io::Result<()> {
+        let header = caller.memory(header, 32)?;
+        let (Some(vector), Some(1..)) =
+            (message::number(&header, 16), message::number(&header, 24))
+        else {
+            return Ok(());
+        };
+        let vector = caller.memory(vector, 16)?;
+        if let (Some(start), Some(size)) =
+            (message::number(&vector, 0), message::number(&vector, 8))
+        {
+            self.sent(&caller.memory(start, length(size))?);
+        }
+        Ok(())
+    }
+
+    fn sent(&mut self, bytes: &[u8]) {
+        if let Some(name) = message::question(bytes) {
+            self.tell(Observed::Name(name));
+        }
+    }
+
+    fn opened(&mut self, path: PathBuf, flags: u64) {
+        let flags = libc::c_int::try_from(flags & 0x7fff_ffff).unwrap_or(0);
+        if flags & libc::O_PATH != 0 {
+            return;
+        }
+        let mut caps = match flags & libc::O_ACCMODE {
+            libc::O_RDONLY => Caps::READ,
+            libc::O_WRONLY => Caps::WRITE,
+            _ => Caps::READ.union(Caps::WRITE),
+        };
+        if flags & libc::O_TRUNC != 0 {
+            caps = caps.union(Caps::WRITE);
+        }
+        if flags & libc::O_CREAT != 0 && !path.exists()
+            || flags & libc::O_TMPFILE == libc::O_TMPFILE
+        {
+            caps = caps.union(Caps::CREATE);
+        }
+        self.touched(path, caps);
+    }
+
+    /// Tells of a file that is there, or will be.
+    fn touched(&mut self, path: PathBuf, caps: Caps) {
+        let makes = caps.contains(Caps::CREATE);
+        let real = match (path.canonicalize(), path.parent(), path.file_name()) {
+            // What is removed or made is the name itself, not what it leads to.
+            (Ok(real), ..) if !caps.intersects(Caps::CREATE.union(Caps::DELETE)) => Some(real),
+            (_, Some(dir), Some(name)) if makes || fs::symlink_metadata(&path).is_ok() => {
+                dir.canonicalize().ok().map(|dir| dir.join(name))
+            }
+            _ => None,
+        };
+        if let Some(path) = real {
+            self.tell(Observed::File { path, caps });
+        }
+    }
+}
+
+const CREATE: u64 = (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC) as u64;
+
+/// Nothing that is looked at is longer.
+fn length(asked: u64) -> usize {
+    usize::try_from(asked).unwrap_or(usize::MAX).min(1024)
+}
+
+/// The thread that waits, as `/proc` shows it.
+struct Caller {
+    thread: u32,
+}
+
+impl Caller {
+    fn entry(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{name}", self.thread))
+    }
+
+    /// Up to so many bytes of its memory; fewer where the mapping ends.
+    fn memory(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        let read = File::open(self.entry("mem"))?.read_at(&mut bytes, at)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    /// The absolute path behind a directory and a text in its memory.
+    fn path(&self, directory: Option<u64>, text: u64) -> io::Result<PathBuf> {
+        let bytes = self.memory(text, libc::PATH_MAX as usize)?;
+        let end = bytes.iter().position(|byte| *byte == 0).ok_or(io::ErrorKind::InvalidData)?;
+        let text = message::path(bytes.get(..end).unwrap_or_default());
+        if text.is_absolute() {
+            return Ok(text);
+        }
+        let at_cwd = |number: RawFd| number == libc::AT_FDCWD;
+        // The upper half of the register is not part of the number.
+        let number = directory.map(|number| (number as u32).cast_signed());
+        let base = match number.filter(|number| !at_cwd(*number)) {
+            Some(number) => fs::read_link(self.entry(&format!("fd/{number}")))?,
+            None => fs::read_link(self.entry("cwd"))?,
+        };
+        Ok(if text == Path::new("") { base } else { base.join(text) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linux::bpf::interpret;
+
+    #[test]
+    fn only_calls_of_the_list_wait() {
+        let filter = filter().unwrap();
+        let asked = |number: u32, arch: u32| {
+            let mut data = [0; 16];
+            (data[0], data[1]) = (number, arch);
+            interpret(&filter, &data) == RET_USER_NOTIF
+        };
+        for (call, _) in CALLS {
+            assert!(asked(u32::try_from(*call).unwrap(), ARCH));
+        }
+        for call in [libc::SYS_read, libc::SYS_write, libc::SYS_exit_group, libc::SYS_ioctl] {
+            assert!(!asked(u32::try_from(call).unwrap(), ARCH));
+        }
+        assert!(!asked(u32::try_from(libc::SYS_openat).unwrap(), 0x4000_0003));
+    }
+}

@@ -1,0 +1,153 @@
+//! Calls that a filter hands over (seccomp user notifications, Linux 5.9): taking
+//! them, answering them, and looking at who made them.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+use libc::{c_int, c_long, c_void};
+use rustix::io::Errno;
+
+use super::check;
+
+/// A call that a filter handed over: `struct seccomp_notif`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Notice {
+    pub(crate) id: u64,
+    pub(crate) pid: libc::pid_t,
+    pub(crate) number: c_long,
+    pub(crate) args: [u64; 6],
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct RawNotice {
+    id: u64,
+    pid: u32,
+    flags: u32,
+    number: i32,
+    arch: u32,
+    instruction: u64,
+    args: [u64; 6],
+}
+
+#[repr(C)]
+struct RawAnswer {
+    id: u64,
+    value: i64,
+    error: i32,
+    flags: u32,
+}
+
+#[repr(C)]
+struct RawGift {
+    id: u64,
+    flags: u32,
+    source: u32,
+    target: u32,
+    target_flags: u32,
+}
+
+const NOTICE_RECEIVE: libc::c_ulong = 0xc050_2100;
+const NOTICE_SEND: libc::c_ulong = 0xc018_2101;
+const NOTICE_ID_VALID: libc::c_ulong = 0x4008_2102;
+const NOTICE_ADD_FD: libc::c_ulong = 0x4018_2103;
+
+/// `NEW_LISTENER` and `WAIT_KILLABLE_RECV`: a caller that is being answered is
+/// only interrupted to die.
+pub(crate) const WITH_LISTENER: u64 = 1 << 3 | 1 << 5;
+
+/// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`
+const CONTINUE: u32 = 1;
+
+type Raw<T> = Result<T, Errno>;
+
+fn raw(answer: c_long) -> Raw<c_long> {
+    check(answer).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// Takes ownership of a listener that another process sharing our descriptors made.
+pub(crate) fn listener(number: c_long) -> Option<OwnedFd> {
+    use std::os::fd::FromRawFd;
+    let number = RawFd::try_from(number).ok().filter(|number| *number > 2)?;
+    // SAFETY: the number is what the kernel answered to the request for a listener;
+    // nothing else knows it.
+    Some(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Waits for the next call.
+pub(crate) fn next_notice(listener: &OwnedFd) -> Raw<Notice> {
+    let mut notice = RawNotice::default();
+    // SAFETY: the kernel wants a zeroed `struct seccomp_notif` and fills it in.
+    raw(c_long::from(unsafe {
+        libc::ioctl(listener.as_raw_fd(), NOTICE_RECEIVE as _, ptr::from_mut(&mut notice))
+    }))?;
+    Ok(Notice {
+        id: notice.id,
+        pid: notice.pid.cast_signed(),
+        number: notice.number.into(),
+        args: notice.args,
+    })
+}
+
+/// Whether the caller still waits for its answer.
+pub(crate) fn is_valid(listener: &OwnedFd, id: u64) -> bool {
+    // SAFETY: the kernel reads one u64.
+    unsafe { libc::ioctl(listener.as_raw_fd(), NOTICE_ID_VALID as _, ptr::from_ref(&id)) == 0 }
+}
+
+/// Lets the caller go on: a value, or minus an error number. A caller that is gone
+/// needs no answer.
+pub(crate) fn answer(listener: &OwnedFd, id: u64, value: i64) {
+    let error = i32::try_from(value.min(0)).unwrap_or(-libc::EIO);
+    let answer = RawAnswer { id, value: value.max(0), error, flags: 0 };
+    // SAFETY: the kernel reads a `struct seccomp_notif_resp`.
+    unsafe { libc::ioctl(listener.as_raw_fd(), NOTICE_SEND as _, ptr::from_ref(&answer)) };
+}
+
+/// Lets a call go on as it was made. The kernel reads its arguments anew, so nothing
+/// that was seen of them is a promise. A caller that is gone needs no answer.
+pub(crate) fn let_go_on(listener: RawFd, id: u64) -> Raw<()> {
+    let answer = RawAnswer { id, value: 0, error: 0, flags: CONTINUE };
+    // SAFETY: the kernel reads a `struct seccomp_notif_resp`.
+    let sent = unsafe { libc::ioctl(listener, NOTICE_SEND as _, ptr::from_ref(&answer)) };
+    match raw(c_long::from(sent)) {
+        Err(Errno::NOENT) => Ok(()),
+        sent => sent.map(drop),
+    }
+}
+
+/// Puts a descriptor into the caller's table and returns its number there.
+pub(crate) fn give(listener: &OwnedFd, id: u64, fd: &OwnedFd, close_on_exec: bool) -> Raw<c_int> {
+    let gift = RawGift {
+        id,
+        flags: 0,
+        source: fd.as_raw_fd().cast_unsigned(),
+        target: 0,
+        target_flags: if close_on_exec { libc::O_CLOEXEC.cast_unsigned() } else { 0 },
+    };
+    // SAFETY: the kernel reads a `struct seccomp_notif_addfd`.
+    raw(c_long::from(unsafe {
+        libc::ioctl(listener.as_raw_fd(), NOTICE_ADD_FD as _, ptr::from_ref(&gift))
+    }))
+    .map(|number| number as c_int)
+}
+
+/// Reads another process's memory; less than asked for where some of it is not there.
+pub(crate) fn read_memory(pid: libc::pid_t, at: u64, to: &mut [u8]) -> Raw<usize> {
+    let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+    let remote = libc::iovec { iov_base: at as *mut c_void, iov_len: to.len() };
+    // SAFETY: the kernel writes at most `to.len()` bytes to `to`; the other address
+    // is the other process's and never used here.
+    let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    raw(read as c_long).map(|read| read as usize)
+}
+
+/// How large the files may be that another process makes.
+pub(crate) fn file_size_limit(pid: libc::pid_t) -> Raw<Option<u64>> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: nothing is set, and the kernel fills in one `rlimit`.
+    raw(c_long::from(unsafe {
+        libc::prlimit(pid, libc::RLIMIT_FSIZE, ptr::null(), &raw mut limit)
+    }))?;
+    Ok((limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur))
+}

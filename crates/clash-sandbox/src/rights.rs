@@ -1,0 +1,133 @@
+//! What a sandbox may do at a path of this disk: the rules of the policy, what
+//! the launcher and linked worktrees need, the system baseline, the cage and the
+//! persistence paths, put together in one place. The view of a room is made from
+//! it, the monitor answers by it, and it asks the same judge as the hook.
+//!
+//! Every path in it was resolved when the plan was made, so nothing that happens
+//! on the disk later changes what a rule is about. Paths asked about are real:
+//! no link, no `..`.
+
+use std::path::{Path, PathBuf};
+
+use clash_policy::judge::{World, alike_below, by_rules, kept};
+use clash_policy::path::{NoLinks, is_below};
+use clash_policy::protect::REPOSITORY;
+use clash_policy::{Caps, Effect, FileUse, Places, Sandbox};
+
+use crate::plan::{Grant, Why};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// With the rules' paths as they are on this disk.
+    pub(crate) sandbox: Sandbox,
+    /// With the real paths of the project and the home.
+    pub(crate) places: Places,
+    pub(crate) cage: Vec<PathBuf>,
+    pub(crate) baseline: Vec<(PathBuf, Caps)>,
+    /// What worktrees and the launcher need.
+    pub(crate) given: Vec<Grant>,
+    /// What ties a linked worktree to its repository.
+    pub(crate) held: Vec<PathBuf>,
+    /// Places that are the room's own, to be used as the command likes.
+    pub(crate) own: Vec<PathBuf>,
+}
+
+impl Rights {
+    /// Everything that may be done at a path.
+    pub fn caps(&self, path: &Path) -> Caps {
+        let may = |cap: &Caps| self.permits(path, *cap) && !self.keeps(path, *cap);
+        Caps::each().filter(may).fold(Caps::NONE, Caps::union)
+    }
+
+    /// Whether the rules, the baseline and the cage permit all of it.
+    pub fn permits(&self, path: &Path, needs: Caps) -> bool {
+        Caps::each().filter(|cap| needs.contains(*cap)).all(|cap| self.permits_one(path, cap))
+    }
+
+    /// Whether a persistence path stands in the way.
+    pub fn keeps(&self, path: &Path, needs: Caps) -> bool {
+        if !needs.intersects(Caps::CHANGE) {
+            return false;
+        }
+        let rule = Caps::each()
+            .filter(|cap| needs.intersect(Caps::CHANGE).contains(*cap))
+            .find_map(|cap| self.rule(path, cap).and_then(|(_, rule)| rule));
+        // What cannot be told is kept.
+        kept(&self.sandbox, rule, path, needs, &self.world()).map_or(true, |entry| entry.is_some())
+    }
+
+    /// Whether commands may make repositories of their own.
+    pub fn new_repositories(&self) -> bool {
+        self.sandbox.protect.except.iter().any(|except| except == REPOSITORY)
+    }
+
+    /// Whether a directory may take the other's name without anything below it
+    /// gaining or losing a right.
+    pub fn alike_below(&self, one: &Path, other: &Path) -> bool {
+        let places = self.cage.iter().chain(&self.held).chain(&self.own);
+        let mut places = places.chain(self.given.iter().map(|grant| &grant.path));
+        let alike = |place: &PathBuf| {
+            let inside = |dir: &Path| place != dir && is_below(place, dir);
+            !inside(one) && !inside(other) && is_below(one, place) == is_below(other, place)
+        };
+        places.all(alike) && alike_below(&self.sandbox, one, other, &self.world()).unwrap_or(false)
+    }
+
+    fn world(&self) -> World<'_> {
+        World {
+            places: &self.places,
+            cwd: &self.places.project,
+            links: &NoLinks,
+            baseline: &[],
+            cage: &[],
+        }
+    }
+
+    /// What the rules say, and which of them.
+    fn rule(&self, path: &Path, cap: Caps) -> Option<(Effect, Option<usize>)> {
+        let file = FileUse { path: path.to_path_buf(), needs: cap, caseless: false };
+        let verdict = by_rules(&self.sandbox, &file, cap, &self.world()).ok()?;
+        Some((verdict.effect, verdict.rule))
+    }
+
+    /// Whether a path is the room's own: not where something of the host is shown
+    /// inside such a place.
+    fn is_own(&self, path: &Path) -> bool {
+        let rules = self.sandbox.fs.iter().map(|rule| Path::new(rule.pattern.fixed()));
+        let mut shown = rules.chain(self.given.iter().map(|grant| grant.path.as_path()));
+        self.own.iter().any(|own| is_below(path, own))
+            && !shown.any(|shown| {
+                is_below(path, shown) && self.own.iter().any(|own| is_below(shown, own))
+            })
+    }
+
+    fn permits_one(&self, path: &Path, cap: Caps) -> bool {
+        let changes = cap.intersects(Caps::CHANGE);
+        if changes && self.held.iter().any(|held| is_below(path, held)) {
+            return false;
+        }
+        let launchers = |grant: &&Grant| grant.why == Why::Launcher && is_below(path, &grant.path);
+        let caged = self.cage.iter().any(|caged| is_below(path, caged))
+            && !self.given.iter().any(|grant| launchers(&grant));
+        let project = &self.places.project;
+        if caged && (changes || path == project || !is_below(path, project)) {
+            return false;
+        }
+        let Some((effect, rule)) = self.rule(path, cap) else { return false };
+        let fixed = rule.and_then(|at| self.sandbox.fs.get(at)).map(|rule| rule.pattern.fixed());
+        if effect == Effect::Allow {
+            return true;
+        }
+        let in_baseline =
+            |(base, caps): &(PathBuf, Caps)| caps.contains(cap) && is_below(path, base);
+        if fixed.is_none() && (self.baseline.iter().any(in_baseline) || self.is_own(path)) {
+            return true;
+        }
+        // What is needed holds unless a closer rule says otherwise.
+        self.given.iter().any(|grant| {
+            grant.caps.contains(cap)
+                && is_below(path, &grant.path)
+                && fixed.is_none_or(|fixed| fixed.len() < grant.path.as_os_str().len())
+        })
+    }
+}

@@ -1,0 +1,421 @@
+//! The monitor on the real kernel: names that come to be while a command runs,
+//! races against it, and what ordinary programs expect of the calls it makes in
+//! their place. In rooms and without, as root and as a plain user.
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "helpers of tests"
+)]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use support::*;
+
+/// The project of a world, in both tiers.
+fn each_tier(case: impl Fn(World)) {
+    for who in identities() {
+        for tier in [&[][..], &["--simulate", "no-userns"]] {
+            let world = World::new(who);
+            let (app, home) = (world.project(), world.path("home"));
+            let places = ["--project", app.to_str().unwrap(), "--home", home.to_str().unwrap()];
+            case(world.option(&places).option(tier));
+        }
+    }
+}
+
+#[track_caller]
+fn fails(world: &World, script: &str) {
+    let output = world.sh(script);
+    assert!(!output.status.success(), "{script} {:?}: {}", world.options, text(&output));
+}
+
+#[track_caller]
+fn works(world: &World, script: &str) -> String {
+    let output = world.sh(script);
+    assert!(output.status.success(), "{script} {:?}: {}", world.options, text(&output));
+    text(&output)
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn has_git() -> bool {
+    let found = ["/usr/bin/git", "/usr/local/bin/git"].iter().any(|git| Path::new(git).exists());
+    if !found {
+        eprintln!("SKIPPED (no git): what git does");
+    }
+    found
+}
+
+#[test]
+fn persistence_paths_do_not_come_to_be_by_any_way() {
+    each_tier(|world| {
+        works(&world, "mkdir -p src/deep x/hooks && echo x > plain && echo x > x/hooks/pre-commit");
+        for attack in [
+            "echo x > .envrc",
+            "echo x > src/deep/.envrc",
+            "touch .envrc",
+            "cp plain .envrc",
+            "mv plain .envrc",
+            "ln plain .envrc",
+            "ln -s plain .envrc",
+            "mkdir .vscode",
+            "mkdir -p src/.idea/x",
+            "mv src .vscode",
+            "mv x .git",
+            "mkdir src/.git",
+            "ln -s x src/.git",
+            "ln -s . self && echo x > self/.envrc",
+            "ln -s .envrc link && echo x > link",
+            "cd src && echo x > ../.mcp.json",
+            "echo x > /proc/self/cwd/.envrc",
+            "exec 3<. && echo x > /proc/self/fd/3/.envrc",
+            "exec 3<. && echo x > /dev/fd/3/.envrc",
+            "echo x > .ENVRC",
+            "mkfifo .envrc",
+            "echo x > all.code-workspace",
+            "tar cf t.tar --transform s/plain/.envrc/ plain && tar xf t.tar",
+        ] {
+            works(&world, "rm -f self link t.tar");
+            fails(&world, attack);
+        }
+        works(&world, "rm -rf self link t.tar");
+        assert_eq!(names(&world.project()), ["plain", "src", "x"], "nothing is left behind");
+        assert_eq!(names(&world.path("home/app/src")), ["deep"]);
+        assert!(names(&world.path("home/app/src/deep")).is_empty());
+    });
+}
+
+#[test]
+fn what_calls_mean_is_what_they_always_meant() {
+    if python_is_missing() {
+        return;
+    }
+    each_tier(|world| {
+        let script = r"
+import errno, fcntl, mmap, os, socket, stat, subprocess, sys, tempfile, threading
+def refused(number, f, *args, **named):
+    try: f(*args, **named)
+    except OSError as e: assert e.errno == number, (e, number)
+    else: raise AssertionError(f)
+os.umask(0o027)
+f = os.open('new', os.O_CREAT | os.O_RDWR | os.O_EXCL, 0o666)
+assert stat.S_IMODE(os.fstat(f).st_mode) == 0o640
+assert not fcntl.fcntl(f, fcntl.F_GETFD) & 0 and os.get_inheritable(f) is False
+assert os.write(f, b'text') == 4 and os.pread(f, 4, 0) == b'text'
+refused(errno.EEXIST, os.open, 'new', os.O_CREAT | os.O_EXCL)
+refused(errno.ENOENT, os.open, 'missing', os.O_WRONLY)
+refused(errno.ENOENT, os.open, 'missing/x', os.O_WRONLY | os.O_CREAT)
+refused(errno.ENOTDIR, os.open, 'new/x', os.O_WRONLY | os.O_CREAT)
+refused(errno.EISDIR, os.open, '.', os.O_WRONLY)
+os.mkdir('dir', 0o777)
+assert stat.S_IMODE(os.stat('dir').st_mode) == 0o750
+refused(errno.EEXIST, os.mkdir, 'dir')
+refused(errno.EEXIST, os.mkdir, '/')
+os.makedirs('dir/a/b'); os.makedirs('dir/a/b', exist_ok=True)
+refused(errno.ENOTEMPTY, os.rmdir, 'dir')
+refused(errno.ENOENT, os.unlink, 'missing')
+refused(errno.EISDIR, os.unlink, 'dir')
+refused(errno.ENOTDIR, os.rmdir, 'new')
+os.symlink('new', 'link')
+refused(errno.ELOOP, os.open, 'link', os.O_WRONLY | os.O_NOFOLLOW)
+g = os.open('link', os.O_WRONLY | os.O_APPEND)
+assert os.write(g, b'more') == 4 and os.stat('new').st_size == 8
+os.symlink('made by link', 'dangling')
+os.close(os.open('dangling', os.O_CREAT | os.O_WRONLY)); assert os.path.exists('made by link')
+os.symlink('loop', 'loop'); refused(errno.ELOOP, os.open, 'loop', os.O_WRONLY)
+d = os.open('dir', os.O_RDONLY | os.O_DIRECTORY)
+os.close(os.open('at', os.O_CREAT | os.O_WRONLY, dir_fd=d)); assert os.path.exists('dir/at')
+os.rename('at', 'at2', src_dir_fd=d, dst_dir_fd=d); os.unlink('at2', dir_fd=d)
+os.link('new', 'hard'); assert os.stat('new').st_nlink == 2
+os.replace('hard', 'dir/hard'); os.unlink('dir/hard')
+os.truncate('new', 2); assert os.stat('new').st_size == 2
+os.chmod('new', 0o600); os.fchmod(f, 0o644); os.utime('new', (5, 6)); os.utime(f)
+assert os.stat('new').st_mtime > 6
+refused(errno.EPERM, os.chmod, 'new', 0o4755)
+t = os.open('.', os.O_TMPFILE | os.O_RDWR, 0o600)
+os.write(t, b'unnamed')
+os.link('/proc/self/fd/%d' % t, 'named', follow_symlinks=True)
+assert open('named').read() == 'unnamed'
+os.close(os.open('/dev/null', os.O_WRONLY));
+with open('prog', 'wb') as p: p.write(open('/bin/true', 'rb').read())
+os.chmod('prog', 0o755); subprocess.run(['./prog'], check=True)
+for _ in range(50):
+    with open('prog2', 'w') as p: p.write('#!/bin/sh\n')
+    os.chmod('prog2', 0o755); subprocess.run(['./prog2'], check=True); os.unlink('prog2')
+def work(n):
+    for i in range(40):
+        with open('t%d-%d' % (n, i), 'w') as h: h.write(str(i))
+        os.rename('t%d-%d' % (n, i), 'r%d-%d' % (n, i)); os.unlink('r%d-%d' % (n, i))
+threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+[t.start() for t in threads]; [t.join() for t in threads]
+for n in range(8):
+    if os.fork() == 0: work(n); os._exit(0)
+assert all(os.wait()[1] == 0 for n in range(8))
+def nested(n):
+    if n == 0: work(9); return 0
+    pid = os.fork()
+    if pid == 0: os._exit(nested(n - 1))
+    return os.waitpid(pid, 0)[1]
+assert nested(20) == 0
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
+refused(errno.EMFILE, lambda: [os.open('new', os.O_WRONLY) for _ in range(40)])
+print('fine')
+";
+        let output = world.run(&[PYTHON, "-c", script]);
+        assert_eq!(text(&output), "fine", "{:?}", world.options);
+    });
+}
+
+#[test]
+fn a_fifo_keeps_nobody_else_waiting() {
+    if python_is_missing() {
+        return;
+    }
+    let script = r"
+import os, signal, threading, time
+d = os.environ['D']
+os.mkfifo(d + '/pipe')
+got = []
+def write():
+    with open(d + '/pipe', 'w') as p: p.write('through')
+writers = threading.Thread(target=write); writers.start()
+for i in range(20):
+    with open('f%d' % i, 'w') as f: f.write('x')
+    os.unlink('f%d' % i)
+with open(d + '/pipe') as p: got.append(p.read())
+writers.join()
+# Somebody who waits can be killed.
+pid = os.fork()
+if pid == 0:
+    os.open(d + '/pipe', os.O_WRONLY); os._exit(0)
+time.sleep(0.2); os.kill(pid, signal.SIGKILL); assert os.waitpid(pid, 0)[1] == 9
+try: os.open(d + '/pipe', os.O_WRONLY | os.O_NONBLOCK)
+except OSError as e: got.append(e.errno)
+os.unlink(d + '/pipe')
+print(got)
+";
+    for who in identities() {
+        let world = World::new(who).option(&["--simulate", "no-userns"]);
+        let sticky = world.path("sticky");
+        fs::create_dir(&sticky).unwrap();
+        fs::set_permissions(&sticky, fs::Permissions::from_mode(0o1777)).unwrap();
+        let sticky = sticky.display().to_string();
+        let rooms = World::beside(&world);
+        let script = script.replace("os.environ['D']", &format!("{sticky:?}"));
+        for world in [world, rooms] {
+            let world = world.option(&["--rw", &sticky]);
+            let output = world.run(&[PYTHON, "-c", &script]);
+            assert_eq!(text(&output), "['through', 6]", "{:?}", world.options);
+        }
+    }
+}
+
+#[test]
+fn denied_names_hold_for_files_that_come_later() {
+    each_tier(|world| {
+        let app = world.project().display().to_string();
+        let world = world.option(&["--deny-glob", "rwcd", &app, "**/.env"]);
+        works(&world, "mkdir -p a/b; echo 1 > a/env");
+        for attack in ["echo x > .env", "echo x > a/b/.env", "mv a/env a/.env", "ln a/env .env"] {
+            fails(&world, attack);
+        }
+        // Somebody outside makes one while a command runs.
+        let prefix = world.prefix();
+        let mut command = Command::new(&prefix[0]);
+        command.args(&prefix[1..]).args([
+            "sh",
+            "-c",
+            "while ! [ -e a/b/.env ]; do sleep 0.05; done; cat a/b/.env; cp a/b/.env x; \
+             mv a/b/.env y; ln a/b/.env z; ln -s a/b/.env l; cat l; cat a/env",
+        ]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let child = world.prepare(command).spawn().unwrap();
+        let env = world.path("home/app/a/b/.env");
+        fs::write(world.path("home/app/new"), "SECRET").unwrap();
+        fs::set_permissions(world.path("home/app/new"), fs::Permissions::from_mode(0o666)).unwrap();
+        fs::rename(world.path("home/app/new"), &env).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(text(&output), "1", "{:?}", world.options);
+        assert_eq!(fs::read_to_string(&env).unwrap(), "SECRET");
+    });
+}
+
+#[test]
+fn rights_to_write_create_and_delete_are_apart() {
+    each_tier(|world| {
+        works(&world, "mkdir log keep && echo 1 > log/old && echo 1 > keep/old");
+        let app = world.project().display().to_string();
+        let world = world.option(&["--deny", "d", &format!("{app}/log")]);
+        let world = world.option(&["--deny", "wc", &format!("{app}/keep")]);
+        works(&world, "echo 2 >> log/old && echo 1 > log/new");
+        for attack in ["rm log/old", "mv log/old log/x", "mv log l", "echo > keep/new"] {
+            fails(&world, attack);
+        }
+        fails(&world, "echo 2 >> keep/old");
+        fails(&world, "chmod 777 keep/old");
+        works(&world, "rm keep/old");
+    });
+}
+
+/// Threads that exchange the text of a path, and directories for links, while
+/// others use them: nothing that is refused is ever reached.
+#[test]
+fn nothing_refused_is_reached_by_a_race() {
+    if python_is_missing() {
+        return;
+    }
+    let script = r"
+import ctypes, os, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+stop = time.time() + 2
+text = ctypes.create_string_buffer(b'okay/target_file', 64)
+good, bad = b'okay/target_file\0', b'.git/hooks/target\0'
+def flip():
+    while time.time() < stop:
+        ctypes.memmove(text, bad, len(bad)); ctypes.memmove(text, good, len(good))
+def swap():
+    n = 0
+    while time.time() < stop:
+        try:
+            os.rename('swap', 'swap-dir'); os.rename('swap-link', 'swap')
+            os.rename('swap', 'swap-link'); os.rename('swap-dir', 'swap')
+        except OSError: n += 1
+os.makedirs('okay', exist_ok=True); os.makedirs('swap', exist_ok=True)
+os.symlink('.git/hooks', 'swap-link')
+count = [0, 0]
+def use():
+    while time.time() < stop:
+        for call in (
+            lambda: libc.open(text, os.O_CREAT | os.O_WRONLY, 0o644),
+            lambda: libc.openat(-100, text, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o644),
+            lambda: libc.truncate(text, ctypes.c_long(0)),
+            lambda: libc.chmod(text, 0o777),
+            lambda: libc.unlink(text),
+            lambda: libc.open(b'swap/inner', os.O_CREAT | os.O_WRONLY, 0o644),
+            lambda: libc.mkdir(b'swap/dir', 0o755),
+            lambda: libc.rename(b'swap/inner', b'swap/moved'),
+            lambda: libc.link(b'swap/moved', b'swap/linked'),
+            lambda: libc.unlink(b'swap/linked'),
+            lambda: libc.rmdir(b'swap/dir'),
+        ):
+            r = call(); count[r >= 0] += 1
+            if r > 2: os.close(r)
+threads = [threading.Thread(target=t) for t in (flip, flip, swap, use, use, use)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(min(count[0], 1), min(count[1], 1))
+";
+    each_tier(|world| {
+        let hooks = world.path("home/app/.git/hooks");
+        fs::create_dir_all(&hooks).unwrap();
+        fs::write(hooks.join("target"), "before").unwrap();
+        fs::set_permissions(hooks.join("target"), fs::Permissions::from_mode(0o644)).unwrap();
+        for path in ["home/app/.git", "home/app/.git/hooks", "home/app/.git/hooks/target"] {
+            if world.who.is_some() {
+                std::os::unix::fs::chown(world.path(path), world.who, world.who).unwrap();
+            }
+        }
+        let output = world.run(&[PYTHON, "-c", script]);
+        assert_eq!(text(&output), "1 1", "{:?}", world.options);
+        assert_eq!(names(&hooks), ["target"], "{:?}", world.options);
+        assert_eq!(fs::read_to_string(hooks.join("target")).unwrap(), "before");
+        let mode = fs::metadata(hooks.join("target")).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o644);
+    });
+}
+
+#[test]
+fn a_launcher_killed_at_any_moment_leaves_nothing_and_permits_nothing() {
+    each_tier(|world| {
+        for after in [0, 1, 2, 3, 5, 8, 13, 40, 80] {
+            let prefix = world.prefix();
+            let mut command = Command::new(&prefix[0]);
+            let script = "trap '' HUP; mkdir .vscode; while :; do echo x > .envrc; done";
+            command.args(&prefix[1..]).args(["sh", "-c", script]).stderr(Stdio::null());
+            let mut launcher = world.prepare(command).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(after));
+            launcher.kill().unwrap();
+            launcher.wait().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(names(&world.project()).is_empty(), "{:?}", names(&world.project()));
+    });
+}
+
+#[test]
+fn what_the_command_leaves_behind_ends_with_it_without_a_room_too() {
+    for who in identities() {
+        let world = World::new(who).option(&["--simulate", "no-userns"]);
+        let script = "for i in 1 2 3; do (setsid sh -c 'exec >/dev/null 2>&1 </dev/null; \
+             while :; do echo x >> beat; sleep 0.05; done' &) ; done; \
+             while ! [ -s beat ]; do sleep 0.02; done";
+        works(&world, script);
+        let size = || fs::metadata(world.path("home/app/beat")).unwrap().len();
+        let before = size();
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(size(), before);
+        let world = world.option(&["--limit", "wall", "1"]);
+        let start = Instant::now();
+        assert_eq!(world.sh("sleep 60 & sleep 60").status.code(), Some(124));
+        assert!(start.elapsed() < Duration::from_secs(30));
+    }
+}
+
+#[test]
+fn new_repositories_are_made_where_the_policy_says_so_and_then_kept() {
+    if !has_git() {
+        return;
+    }
+    each_tier(|world| {
+        let commit = "git -c user.name=a -c user.email=a@b commit -qm x --allow-empty";
+        fails(&world, "git init -q sub");
+        let world = world.option(&["--unprotect", ".git"]);
+        works(&world, "rm -rf sub");
+        works(&world, &format!("git init -q . && echo 1 > f && git add f && {commit}"));
+        works(&world, "git clone -q . copy 2>&1 && test -s copy/f && git -C copy config a.b c");
+        for attack in [
+            "git config a.b c",
+            "git -C copy config a.b d",
+            "echo x > .git/hooks/pre-commit",
+            "echo x > copy/.git/hooks/pre-commit",
+            "mkdir copy/.vscode",
+            "mv copy/.git .git2",
+            "git init -q fresh && mv fresh/.git/hooks copy/hooks && mv copy/hooks copy/.git/hooks",
+        ] {
+            fails(&world, attack);
+        }
+        works(&world, &format!("cd copy && echo 2 > f && git add f && {commit}"));
+        works(&world, "git worktree add -q wt 2>&1 && cd wt && echo 3 > f && git add f");
+        fails(&world, "echo x > .git/worktrees/wt/commondir");
+    });
+}
+
+#[test]
+fn a_virtual_environment_can_be_made_and_not_changed() {
+    if python_is_missing() {
+        return;
+    }
+    each_tier(|world| {
+        let output = world.run(&[PYTHON, "-m", "venv", "--without-pip", ".venv"]);
+        assert!(output.status.success(), "{}", text(&output));
+        works(&world, ". .venv/bin/activate && python -c pass");
+        fails(&world, "echo x >> .venv/bin/activate");
+        fails(&world, "rm .venv/bin/activate");
+        fails(&world, "mv .venv/bin/activate.csh .venv/bin/activate");
+    });
+}

@@ -1,0 +1,245 @@
+//! The client's own rules about commands, where wrapping would hide the command
+//! from them.
+//!
+//! A client that is made to run `clash exec …` matches its rules against that
+//! text, so what its user forbade there would run. Here the rules are read before
+//! the command is wrapped: Codex's `*.rules`, Gemini's excluded tools and policy
+//! files, Droid's lists of commands. Claude Code sees the original and needs none
+//! of this.
+//!
+//! Limits: only what forbids or asks about words a command begins with. Regular
+//! expressions and rules that have to be evaluated are not read; the document
+//! about agents says so.
+
+use std::path::{Path, PathBuf};
+
+use clash_policy::Effect;
+use clash_policy::shell::{self, Word};
+use clash_syntax::{ArgKind, File, Literal, StatementKind};
+use serde_json::Value;
+use toml::de::{DeTable, DeValue};
+
+use super::{Agent, codex, droid, gemini};
+use crate::dirs::Dirs;
+
+/// Words a command begins with, each with its alternatives, and what holds then.
+struct Rule {
+    words: Vec<Vec<String>>,
+    effect: Effect,
+    file: PathBuf,
+}
+
+/// The strictest of the client's own rules about a script, and where it stands.
+pub(crate) fn strictest(
+    agent: &Agent,
+    dirs: &Dirs,
+    project: &Path,
+    script: &str,
+) -> Option<(Effect, String)> {
+    let rules = match agent.name {
+        "codex" => codex_rules(dirs, project),
+        "gemini" => gemini_rules(dirs, project),
+        "droid" => droid_rules(dirs, project),
+        _ => Vec::new(),
+    };
+    if rules.is_empty() {
+        return None;
+    }
+    let commands = shell::commands(script);
+    let hit = |rule: &&Rule| commands.iter().any(|command| rule.begins(&command.words));
+    let rule = rules.iter().filter(hit).max_by_key(|rule| rule.effect)?;
+    let said: Vec<String> = rule.words.iter().map(|any| any.join("|")).collect();
+    Some((rule.effect, format!("`{}` in {}", said.join(" "), rule.file.display())))
+}
+
+impl Rule {
+    /// A word that is not known may be any.
+    fn begins(&self, words: &[Word]) -> bool {
+        self.words.len() <= words.len()
+            && self.words.iter().zip(words).enumerate().all(|(at, (any, word))| {
+                word.known().is_none_or(|known| {
+                    let name = if at == 0 { known.rsplit('/').next() } else { None };
+                    any.iter().any(|one| one == known || Some(one.as_str()) == name)
+                })
+            })
+    }
+
+    fn of(text: &str, effect: Effect, file: &Path) -> Option<Self> {
+        let words: Vec<Vec<String>> = text
+            .split_whitespace()
+            .map(|word| vec![word.trim_end_matches('*').to_owned()])
+            .collect();
+        let words: Vec<_> = words.into_iter().filter(|any| any != &[String::new()]).collect();
+        (!words.is_empty()).then(|| Self { words, effect, file: file.to_path_buf() })
+    }
+}
+
+/// The files of a directory with this ending, and their texts.
+fn texts(dir: &Path, ending: &str) -> Vec<(PathBuf, String)> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|found| found == ending));
+    files.sort();
+    let read = |file: PathBuf| std::fs::read_to_string(&file).ok().map(|text| (file, text));
+    files.into_iter().filter_map(read).collect()
+}
+
+/// `prefix_rule(pattern = ["git", ["push", "fetch"]], decision = "forbidden")`
+fn codex_rules(dirs: &Dirs, project: &Path) -> Vec<Rule> {
+    let dirs = [codex::home(dirs), project.join(".codex"), PathBuf::from("/etc/codex")];
+    let mut rules = Vec::new();
+    for (path, text) in dirs.iter().flat_map(|dir| texts(&dir.join("rules"), "rules")) {
+        let Ok(file) = File::parse(&text) else { continue };
+        for statement in file.statements() {
+            let StatementKind::Expr(expr) = &statement.kind else { continue };
+            let clash_syntax::ExprKind::Call(call) = &expr.kind else { continue };
+            if call.callee.name() != Some("prefix_rule") {
+                continue;
+            }
+            let named = |name: &str| {
+                let arg = call.args.iter().find(|arg| match &arg.kind {
+                    ArgKind::Named(given) => given.text == name,
+                    _ => false,
+                })?;
+                arg.value.literal(&text)
+            };
+            let effect = match named("decision") {
+                Some(Literal::String(word)) if word == "forbidden" => Effect::Deny,
+                Some(Literal::String(word)) if word == "prompt" => Effect::Ask,
+                _ => continue,
+            };
+            if let Some(words) = named("pattern").as_ref().and_then(pattern) {
+                rules.push(Rule { words, effect, file: path.clone() });
+            }
+        }
+    }
+    rules
+}
+
+fn pattern(value: &Literal) -> Option<Vec<Vec<String>>> {
+    let Literal::List(items) = value else { return None };
+    let one = |item: &Literal| match item {
+        Literal::String(word) => Some(vec![word.clone()]),
+        Literal::List(any) => any
+            .iter()
+            .map(|word| match word {
+                Literal::String(word) => Some(word.clone()),
+                _ => None,
+            })
+            .collect(),
+        _ => None,
+    };
+    let words: Vec<Vec<String>> = items.iter().map(one).collect::<Option<_>>()?;
+    (!words.is_empty()).then_some(words)
+}
+
+/// `tools.exclude: ["run_shell_command(rm)"]`, and policy files with
+/// `commandPrefix`.
+fn gemini_rules(dirs: &Dirs, project: &Path) -> Vec<Rule> {
+    let dirs = [gemini::home(dirs), project.join(".gemini"), PathBuf::from("/etc/gemini-cli")];
+    let mut rules = Vec::new();
+    for dir in &dirs {
+        let file = dir.join("settings.json");
+        let settings = settings(&file);
+        let lists = [settings.pointer("/tools/exclude"), settings.get("excludeTools")];
+        for entry in lists.into_iter().flatten().filter_map(Value::as_array).flatten() {
+            let inner = entry.as_str().and_then(|text| {
+                let rest =
+                    text.strip_prefix("run_shell_command(").or(text.strip_prefix("ShellTool("));
+                rest?.strip_suffix(')')
+            });
+            rules.extend(inner.and_then(|text| Rule::of(text, Effect::Deny, &file)));
+        }
+        for (file, text) in texts(&dir.join("policies"), "toml") {
+            rules.extend(gemini_policy(&file, &text));
+        }
+    }
+    rules
+}
+
+fn gemini_policy(file: &Path, text: &str) -> Vec<Rule> {
+    let Ok(table) = DeTable::parse(text) else { return Vec::new() };
+    let Some(DeValue::Array(found)) = table.get_ref().get("rule").map(|rule| rule.get_ref()) else {
+        return Vec::new();
+    };
+    let mut rules = Vec::new();
+    for rule in found.iter() {
+        let DeValue::Table(rule) = rule.get_ref() else { continue };
+        let text = |key: &str| match rule.get(key)?.get_ref() {
+            DeValue::String(text) => Some(vec![text.to_string()]),
+            DeValue::Array(items) => Some(
+                items
+                    .iter()
+                    .filter_map(|item| match item.get_ref() {
+                        DeValue::String(text) => Some(text.to_string()),
+                        _ => None,
+                    })
+                    .collect(),
+            ),
+            _ => None,
+        };
+        let effect = match text("decision").unwrap_or_default().first().map(String::as_str) {
+            Some("deny") => Effect::Deny,
+            Some("ask_user") => Effect::Ask,
+            _ => continue,
+        };
+        let prefixes = text("commandPrefix").unwrap_or_default();
+        rules.extend(prefixes.iter().filter_map(|prefix| Rule::of(prefix, effect, file)));
+    }
+    rules
+}
+
+/// What Droid never runs, and what it always asks about.
+fn droid_rules(dirs: &Dirs, project: &Path) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for dir in [droid::home(dirs), project.join(".factory")] {
+        let file = dir.join("settings.json");
+        let settings = settings(&file);
+        for (key, effect) in [("commandBlocklist", Effect::Deny), ("commandDenylist", Effect::Ask)]
+        {
+            let entries = settings.get(key).and_then(Value::as_array).into_iter().flatten();
+            rules.extend(entries.filter_map(|entry| Rule::of(entry.as_str()?, effect, &file)));
+        }
+    }
+    rules
+}
+
+/// A settings file, or nothing: what the client cannot read it does not obey.
+fn settings(file: &Path) -> Value {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    serde_json::from_str(&super::json_edit::blanked(&text)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(text: &str) -> Rule {
+        Rule::of(text, Effect::Deny, Path::new("/f")).unwrap()
+    }
+
+    fn hits(rule: &Rule, script: &str) -> bool {
+        shell::commands(script).iter().any(|command| rule.begins(&command.words))
+    }
+
+    #[test]
+    fn a_rule_is_about_the_words_a_command_begins_with() {
+        let push = rule("git push");
+        assert!(hits(&push, "git push origin"));
+        assert!(hits(&push, "cd x && /usr/bin/git push"));
+        assert!(hits(&push, "git $X"));
+        assert!(!hits(&push, "git pull"));
+        assert!(!hits(&push, "echo git push"));
+        assert!(Rule::of("*", Effect::Deny, Path::new("/f")).is_none());
+    }
+
+    #[test]
+    fn a_policy_of_gemini_is_read() {
+        let rules = gemini_policy(
+            Path::new("/f"),
+            "[[rule]]\ntoolName = \"run_shell_command\"\ncommandPrefix = [\"rm\", \"git push\"]\ndecision = \"deny\"\npriority = 10\n[[rule]]\ndecision = \"allow\"\ncommandPrefix = \"ls\"\n",
+        );
+        assert_eq!(rules.len(), 2);
+        assert!(hits(&rules[1], "git push"));
+    }
+}

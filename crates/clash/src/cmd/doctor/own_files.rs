@@ -1,0 +1,97 @@
+//! Where clash keeps what it remembers: writable, nobody else's, and not from the
+//! future.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use super::{Finding, Scene};
+use crate::dirs::write_private;
+use crate::policy::compiler;
+
+pub(super) fn look(scene: &Scene) -> Vec<Finding> {
+    let Scene { dirs, host, recorded, .. } = scene;
+    let mut findings = vec![directory("state", &dirs.state), directory("cache", &dirs.cache)];
+    if !compiler().is_file() {
+        let what = format!("{} is missing, so no policy can be compiled", compiler().display());
+        let fix = "clash and clash-compile belong in one directory; install clash again";
+        findings.push(Finding::bad(what).fix(fix.to_owned()));
+    }
+    findings.extend(recorded.as_ref().filter(|known| !is_same(known, host)).map(|_| {
+        Finding::note("what was on record about this machine was no longer true, and is now")
+    }));
+    for file in [dirs.host_record(), dirs.trust()] {
+        findings.extend(from_the_future(&file));
+    }
+    findings
+}
+
+/// What is asked at every launch is on no record.
+fn is_same(recorded: &clash_sandbox::host::Host, now: &clash_sandbox::host::Host) -> bool {
+    recorded.rooms == now.rooms
+        && recorded.notify == now.notify
+        && recorded.overlay == now.overlay
+        && recorded.around == now.around
+}
+
+fn directory(name: &str, path: &Path) -> Finding {
+    let at = format!("{name} directory {}", path.display());
+    let probe = path.join(format!("probe-{}", std::process::id()));
+    if let Err(error) = write_private(&probe, b"") {
+        let fix = "make it writable for this user; inside a sandbox it never is".to_owned();
+        return Finding::bad(format!("{at} cannot be written: {error}")).fix(fix);
+    }
+    let _ = fs::remove_file(&probe);
+    let Ok(meta) = fs::metadata(path) else { return Finding::bad(format!("{at} is gone")) };
+    if meta.uid() != rustix::process::geteuid().as_raw() {
+        let what =
+            format!("{at} belongs to user {}, who could change what clash believes", meta.uid());
+        return Finding::bad(what).fix(format!("chown it, or remove it: {}", path.display()));
+    }
+    if meta.permissions().mode() & 0o022 != 0 {
+        let what = format!("{at} can be written by others, who could change what clash believes");
+        return Finding::bad(what).fix(format!("chmod go-w {}", path.display()));
+    }
+    Finding::good(at)
+}
+
+/// Clocks differ by a little between machines that share a home directory.
+const SKEW: Duration = Duration::from_secs(120);
+
+fn from_the_future(file: &Path) -> Option<Finding> {
+    let changed = fs::metadata(file).ok()?.modified().ok()?;
+    let ahead = changed.duration_since(SystemTime::now()).ok().filter(|ahead| *ahead > SKEW)?;
+    let what = format!("{} is {} s from the future", file.display(), ahead.as_secs());
+    let fix = "set the clock; what is remembered may be found out again until then";
+    Some(Finding::note(what).fix(fix.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Grade;
+    use super::*;
+
+    #[test]
+    fn a_directory_that_others_can_write_is_wrong() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(directory("state", dir.path()).grade, Grade::Good);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(directory("state", dir.path()).grade, Grade::Bad);
+        let nowhere = directory("state", Path::new("/proc/clash"));
+        assert_eq!(nowhere.grade, Grade::Bad);
+        assert!(nowhere.fix.is_some());
+    }
+
+    #[test]
+    fn files_from_the_future_are_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert_eq!(from_the_future(&file), None);
+        let later = SystemTime::now() + Duration::from_secs(1000);
+        fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
+        assert_eq!(from_the_future(&file).unwrap().grade, Grade::Note);
+    }
+}

@@ -1,0 +1,73 @@
+//! `clash init --from-trace`: a policy made of what agents did.
+
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use clash_history::Tally;
+use clash_history::evidence::{Evidence, Scene};
+use clash_history::policy;
+
+use crate::cmd::policy::backtest::{Counts, of_histories};
+use crate::cmd::unless_closed;
+use crate::dirs::Dirs;
+use crate::exit;
+use crate::history::{meant, not_understood, replay};
+use crate::policy::Files;
+use crate::ui::{Failure, Out};
+
+/// What was learned.
+#[derive(Debug)]
+pub(crate) struct Learned {
+    /// A whole policy.
+    pub(crate) source: String,
+    pub(crate) evidence: Evidence,
+    pub(crate) tally: Tally,
+    /// What it says to the very actions it was made of.
+    pub(crate) counts: Counts,
+}
+
+pub(crate) fn learn(dirs: &Dirs, here: &Path, what: &str) -> Result<Learned, Failure> {
+    let histories = meant(dirs, Some(what))?;
+    let mut evidence = Evidence::default();
+    let mut strange = 0;
+    let tally = replay(dirs, here, &histories, None, |past| {
+        let scene = Scene {
+            when: past.seen.when,
+            agent: past.seen.agent,
+            project: &past.project,
+            cwd: &past.cwd,
+            home: &dirs.home,
+        };
+        match past.action() {
+            Ok(action) => evidence.note(&action, past.seen.outcome, &scene),
+            Err(_) => strange += 1,
+        }
+        ControlFlow::Continue(())
+    });
+    evidence.left.other_tools += strange;
+    if evidence.is_empty() {
+        let seen = evidence.actions + evidence.left.not_run;
+        return Err(Failure::new(format!(
+            "{seen} actions were read and none of them says anything"
+        ))
+        .hint("only what ran, of programs clash knows, is learned from"));
+    }
+    let source = policy::write(&evidence)?;
+    // Wherever it will lie: nothing it loads is beside it.
+    let place = dirs.user_policies[0].clone();
+    let compiled = Files::only(&place).with_text(&place, &source).compile()?;
+    let counts = of_histories(dirs, here, &compiled, &histories);
+    Ok(Learned { source, evidence, tally, counts })
+}
+
+pub(super) fn run(out: &mut Out, dirs: &Dirs, here: &Path, what: &str) -> Result<u8, Failure> {
+    let Learned { source, evidence, tally, counts } = learn(dirs, here, what)?;
+    unless_closed(out.line(source.trim_end()))?;
+    let mut stderr = std::io::stderr();
+    let _ = writeln!(stderr, "learned from {} actions that ran; {counts}", evidence.actions);
+    if let Some(text) = not_understood(&tally) {
+        let _ = writeln!(stderr, "{text}");
+    }
+    Ok(exit::OK)
+}

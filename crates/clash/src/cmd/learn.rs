@@ -1,0 +1,204 @@
+//! `clash learn`: what a command uses, and a sandbox that would let it.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use clash_history::day;
+use clash_history::touched::{Proposal, Touched, propose};
+use clash_sandbox::baseline::ENTRIES;
+use clash_sandbox::disk::Disk;
+use clash_sandbox::launch::Command;
+use clash_sandbox::observe::{self, End, ObserveError, Observed};
+use clash_sandbox::plan::{Cage, Request, plan};
+use serde_json::{Value, json};
+
+use super::project;
+use crate::dirs::Dirs;
+use crate::policy::Policy;
+use crate::ui::{Failure, Out};
+use crate::{env, exec, exit, say};
+
+/// Runs a command observed and proposes a sandbox for it.
+///
+/// Sees which files the command and everything it starts open, change and execute,
+/// which names they look up and where they connect. Observing is not enforcing:
+/// without --sandbox the command runs with all your rights. Many files are folded
+/// into the directories that hold them, never into the home itself; credentials and
+/// what steers other programs are not granted but named. The proposal goes to
+/// standard error, or to a file. Exit status: the command's own.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Run it in this sandbox; without one it is not confined
+    #[arg(long, value_name = "NAME")]
+    sandbox: Option<String>,
+    /// What the proposed sandbox is called; the program's name if not given
+    #[arg(long, value_name = "NAME", value_parser = sandbox_name)]
+    name: Option<String>,
+    /// Where the proposal goes, in place of standard error
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Everything that was seen, as JSON
+    #[arg(long)]
+    json: bool,
+    /// The project; found from the working directory if not given
+    #[arg(long, value_name = "DIR")]
+    project: Option<PathBuf>,
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+fn sandbox_name(text: &str) -> Result<String, String> {
+    let plain = text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if plain { Ok(text.to_owned()) } else { Err("lower case letters, digits and `_`".to_owned()) }
+}
+
+impl Args {
+    pub(crate) fn run(self, _: &mut Out) -> Result<u8, Failure> {
+        let (dirs, here) = project(self.project.clone())?;
+        let [program, arguments @ ..] = self.command.as_slice() else {
+            return Err(Failure::new("there is no command"));
+        };
+        let mut touched = Touched::default();
+        let end = self.observe(&dirs, &here, program, arguments, &mut |observed| {
+            note(&mut touched, observed);
+        })?;
+        let places = dirs.places(&here, &Disk::default());
+        let baseline: Vec<_> = ENTRIES.iter().map(|entry| (entry.path, entry.caps)).collect();
+        let proposal = propose(&touched, &places, &baseline);
+        let name = self.name.clone().unwrap_or_else(|| name_of(program));
+        let text = if self.json {
+            format!("{:#}\n", as_json(&touched, &proposal, end))
+        } else {
+            proposal.source(&name, &today())?
+        };
+        match &self.output {
+            Some(file) => std::fs::write(file, text).map_err(|error| {
+                Failure::new(format!("cannot write {}: {error}", file.display()))
+            })?,
+            None => {
+                let _ = std::io::stderr().write_all(say::in_full(&text).as_bytes());
+            }
+        }
+        Ok(status(end))
+    }
+
+    fn observe(
+        &self,
+        dirs: &Dirs,
+        here: &Path,
+        program: &OsString,
+        arguments: &[OsString],
+        each: &mut dyn FnMut(Observed),
+    ) -> Result<End, Failure> {
+        let mut command = Command {
+            program: program.clone(),
+            args: arguments.to_vec(),
+            env: env::all().collect(),
+            cwd: None,
+        };
+        let Some(name) = &self.sandbox else {
+            let warning = "clash: observed, not confined: the command runs with all your rights";
+            let _ = writeln!(std::io::stderr(), "{warning}");
+            return observe::run(None, &command, each).map_err(failure);
+        };
+        let sandbox = exec::named(&Policy::load(dirs, here, None)?, name).map_err(Failure::from)?;
+        if sandbox.unrestricted {
+            return Err(Failure::new(format!("sandbox {name} confines nothing"))
+                .hint("without --sandbox the command is observed as it is"));
+        }
+        let disk = Disk::default();
+        let places = dirs.places(here, &disk);
+        let cage = Cage { paths: dirs.cage(here, &disk) };
+        let request =
+            Request { sandbox: &sandbox, places: &places, cage: &cage, disk: &disk, extra: &[] };
+        let plan = plan(&request, &dirs.host()).map_err(|refusal| {
+            let hint = refusal.hint();
+            Failure { hint, ..Failure::from(refusal) }
+        })?;
+        (command.env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
+        observe::run(Some(&plan), &command, each).map_err(failure)
+    }
+}
+
+fn failure(error: ObserveError) -> Failure {
+    let status = match &error {
+        ObserveError::NotStarted { status, .. } => u8::try_from(*status).ok(),
+        _ => None,
+    };
+    Failure { status: status.unwrap_or(exit::NO_SANDBOX), ..Failure::from(error) }
+}
+
+fn status(end: End) -> u8 {
+    let code = match end {
+        End::Exit(code) => code,
+        End::Signal(signal) => 128 + signal,
+    };
+    u8::try_from(code).unwrap_or(exit::FAILED)
+}
+
+fn note(touched: &mut Touched, observed: Observed) {
+    match observed {
+        Observed::File { path, caps } if path.is_dir() && caps == clash_policy::Caps::READ => {
+            touched.listed.insert(path);
+        }
+        Observed::File { path, caps } => {
+            let known = touched.files.entry(path).or_default();
+            *known = known.union(caps);
+        }
+        Observed::Address(address) => {
+            touched.addresses.insert(address);
+        }
+        Observed::UnixSocket(path) => {
+            touched.sockets.insert(path);
+        }
+        Observed::Name(name) => {
+            touched.names.insert(name);
+        }
+        Observed::Port(port) => {
+            touched.ports.insert(port);
+        }
+    }
+}
+
+/// A name for the sandbox of a program.
+fn name_of(program: &OsString) -> String {
+    let name = Path::new(program).file_name().map(|name| name.to_string_lossy().to_lowercase());
+    let name = name.unwrap_or_default();
+    let kept = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '_' };
+    let name: String = name.chars().take(30).map(kept).collect();
+    format!("learned_{}", name.trim_matches('_'))
+}
+
+fn today() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    day(u64::try_from(now.as_millis()).unwrap_or(0))
+}
+
+fn as_json(touched: &Touched, proposal: &Proposal, end: End) -> Value {
+    let files: Vec<Value> = touched
+        .files
+        .iter()
+        .map(|(path, caps)| json!({"path": path.to_string_lossy(), "caps": caps.to_string()}))
+        .collect();
+    let grants: Vec<Value> = proposal
+        .grants
+        .iter()
+        .map(|it| {
+            json!({"place": it.place, "alone": it.alone, "caps": it.caps.to_string(), "files": it.files})
+        })
+        .collect();
+    let withheld: Vec<Value> =
+        proposal.withheld.iter().map(|it| json!({"what": it.what, "why": it.why})).collect();
+    let shown = |paths: &std::collections::BTreeSet<PathBuf>| -> Vec<String> {
+        paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
+    };
+    let addresses: Vec<String> = touched.addresses.iter().map(ToString::to_string).collect();
+    json!({
+        "status": status(end), "files": files, "listed": shown(&touched.listed),
+        "names": touched.names, "addresses": addresses, "sockets": shown(&touched.sockets),
+        "ports": touched.ports, "proposal": {"fs": grants, "withheld": withheld, "net": proposal.net},
+    })
+}

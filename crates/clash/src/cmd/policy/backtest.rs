@@ -1,0 +1,411 @@
+//! `clash policy backtest`: what a policy would have said to everything agents did.
+//!
+//! Decisions are those of the hook, on this machine as it is today. Equal calls
+//! are decided once.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use clash_history::secret::redact;
+use clash_history::{History, Tally, day};
+use clash_policy::Effect;
+use clash_policy::decide::{Cause, Decision};
+use serde_json::{Value, json};
+
+use super::files;
+use crate::cmd::{project, unless_closed};
+use crate::decision::Grounds;
+use crate::dirs::Dirs;
+use crate::history::{Past, meant, not_understood, replay, since};
+use crate::policy::Policy;
+use crate::say;
+use crate::ui::{Failure, Out, Tone};
+
+/// Replays what agents did against a policy.
+///
+/// Reads clash's own traces and the histories that Claude Code, Codex, Gemini CLI
+/// and OpenCode keep, decides every action as the hook would, and says how many run
+/// without asking, ask, or are denied, and which rules make them. Nothing is run.
+/// Examples are shown without what looks like a secret.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only the last hours, days or weeks: 12h, 30d, 2w
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<u64>,
+    /// A policy on its own; the policies in force if not given
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Another policy: say what it would decide differently
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
+    /// `latest`, a history, or a directory with histories; all of this machine's if
+    /// not given
+    #[arg(long, value_name = "HISTORY")]
+    from: Option<String>,
+    /// Only what took place in this project
+    #[arg(long)]
+    here: bool,
+    /// Everything as JSON
+    #[arg(long)]
+    json: bool,
+    /// The project; found from the working directory if not given
+    #[arg(long, value_name = "DIR")]
+    project: Option<PathBuf>,
+}
+
+impl Args {
+    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        let (dirs, here) = project(self.project.clone())?;
+        let policy = files(self.policy.as_deref(), self.project.clone())?.compile()?;
+        let against = self
+            .against
+            .as_deref()
+            .map(|file| super::alone(file)?.compile().map_err(Failure::from));
+        let against = against.transpose()?;
+        let histories = meant(&dirs, self.from.as_deref())?;
+        let mut test = Backtest::new(&dirs, &policy, against.as_ref());
+        let tally = replay(&dirs, &here, &histories, self.since, |past| {
+            if !self.here || past.project == here {
+                test.note(past);
+            }
+            ControlFlow::Continue(())
+        });
+        let found = test.found;
+        unless_closed(if self.json {
+            out.json(&found.into_json(&tally))
+        } else {
+            found.text(out, &tally, against.is_some())
+        })
+    }
+}
+
+/// What a policy says to all that agents did; for all of this machine's histories
+/// `clash_history::all(&history::roots(dirs))`.
+pub(in crate::cmd) fn of_histories(
+    dirs: &Dirs,
+    here: &Path,
+    policy: &Policy,
+    histories: &[History],
+) -> Counts {
+    let mut test = Backtest::new(dirs, policy, None);
+    let _ = replay(dirs, here, histories, None, |past| {
+        test.note(past);
+        ControlFlow::Continue(())
+    });
+    test.found.counts
+}
+
+/// How many actions ended how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::cmd) struct Counts {
+    pub(in crate::cmd) allowed: u64,
+    pub(in crate::cmd) asked: u64,
+    pub(in crate::cmd) denied: u64,
+}
+
+impl Counts {
+    pub(in crate::cmd) fn all(self) -> u64 {
+        self.allowed + self.asked + self.denied
+    }
+
+    fn add(&mut self, effect: Effect) {
+        match effect {
+            Effect::Allow => self.allowed += 1,
+            Effect::Ask => self.asked += 1,
+            Effect::Deny => self.denied += 1,
+        }
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is = |count: u64| if count == 1 { "is" } else { "are" };
+        let verb = |count: u64, one, many| if count == 1 { one } else { many };
+        write!(
+            f,
+            "of your last {} actions {} {} without asking, {} {}, {} {} denied",
+            self.all(),
+            self.allowed,
+            verb(self.allowed, "runs", "run"),
+            self.asked,
+            verb(self.asked, "asks", "ask"),
+            self.denied,
+            is(self.denied),
+        )
+    }
+}
+
+/// What was decided about one action, and by what.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Verdict {
+    effect: Effect,
+    sandbox: Option<String>,
+    cause: String,
+}
+
+impl Verdict {
+    fn of(decision: &Decision) -> Self {
+        let sandbox = decision.sandbox.as_ref().map(|sandbox| sandbox.name.clone());
+        Self { effect: decision.effect, sandbox, cause: cause(decision) }
+    }
+
+    /// What the hook answers where it cannot decide.
+    fn failed(error: &dyn fmt::Display) -> Self {
+        Self { effect: Effect::Deny, sandbox: None, cause: error.to_string() }
+    }
+}
+
+/// The rule, or what stood in its place.
+fn cause(decision: &Decision) -> String {
+    if let Some(conflict) = &decision.conflict {
+        let (first, second) = (&conflict.first.1, &conflict.second.1);
+        return format!("commands of one script belong in {first} and in {second}");
+    }
+    let Some(part) = decision.decisive() else { return "nothing was decided".to_owned() };
+    let judged =
+        part.judged.as_ref().filter(|it| it.effect == part.effect && it.effect > Effect::Allow);
+    if let (Some(judged), Some(sandbox)) = (judged, &part.sandbox) {
+        return match &judged.rule {
+            Some((pattern, span)) => format!("{pattern} of sandbox {sandbox} ({span})"),
+            None => format!("sandbox {sandbox} does not grant it"),
+        };
+    }
+    match &part.cause {
+        Cause::Rule { span, untrusted, .. } => {
+            let why = if *untrusted { " (not trusted)" } else { "" };
+            format!("{span}{why}")
+        }
+        Cause::Default { span, .. } if span.file.starts_with('@') => "no rule matches".to_owned(),
+        Cause::Default { span, .. } => format!("no rule matches ({span})"),
+        Cause::Inert => "it needs no rule".to_owned(),
+        Cause::Opened => "a file it opens".to_owned(),
+        Cause::Cage => "it steers the agent or clash itself".to_owned(),
+    }
+}
+
+/// How often something was decided, with one example.
+#[derive(Debug, Default)]
+struct Group {
+    times: u64,
+    example: String,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    counts: Counts,
+    agents: HashMap<&'static str, u64>,
+    first: Option<u64>,
+    last: Option<u64>,
+    /// What does not simply run.
+    causes: HashMap<(Effect, String), Group>,
+    changes: HashMap<(Verdict, Verdict), Group>,
+}
+
+struct Backtest<'a> {
+    dirs: &'a Dirs,
+    policy: &'a Policy,
+    against: Option<&'a Policy>,
+    grounds: HashMap<PathBuf, Grounds>,
+    /// Equal calls in the same place are decided alike.
+    known: HashMap<u64, (Verdict, Option<Verdict>)>,
+    found: Found,
+}
+
+impl<'a> Backtest<'a> {
+    fn new(dirs: &'a Dirs, policy: &'a Policy, against: Option<&'a Policy>) -> Self {
+        let (grounds, known) = (HashMap::new(), HashMap::new());
+        Self { dirs, policy, against, grounds, known, found: Found::default() }
+    }
+
+    fn note(&mut self, past: &Past) {
+        let (verdict, other) = self.verdicts(past);
+        let found = &mut self.found;
+        found.counts.add(verdict.effect);
+        *found.agents.entry(past.seen.agent).or_default() += 1;
+        found.first = [found.first, past.seen.when].into_iter().flatten().min();
+        found.last = found.last.max(past.seen.when);
+        if verdict.effect > Effect::Allow {
+            let group = found.causes.entry((verdict.effect, verdict.cause.clone())).or_default();
+            group.note(past);
+        }
+        if let Some(other) = other
+            && (other.effect, &other.sandbox) != (verdict.effect, &verdict.sandbox)
+        {
+            found.changes.entry((verdict, other)).or_default().note(past);
+        }
+    }
+
+    fn verdicts(&mut self, past: &Past) -> (Verdict, Option<Verdict>) {
+        let mut hash = DefaultHasher::new();
+        (&past.seen.agent, &past.seen.tool, &past.cwd, &past.project).hash(&mut hash);
+        for (name, value) in &past.seen.input {
+            name.hash(&mut hash);
+            value.hash(&mut hash);
+        }
+        let hash = hash.finish();
+        if let Some(known) = self.known.get(&hash) {
+            return known.clone();
+        }
+        let decided = match past.action() {
+            Ok(action) => {
+                let grounds = self.grounds.entry(past.project.clone());
+                let grounds = grounds.or_insert_with(|| Grounds::of(self.dirs, &past.project));
+                let decide = |policy| match grounds.decide(policy, &past.cwd, &action) {
+                    Ok(decision) => Verdict::of(&decision),
+                    Err(error) => Verdict::failed(&error),
+                };
+                (decide(self.policy), self.against.map(decide))
+            }
+            Err(error) => {
+                let verdict = Verdict::failed(&error);
+                (verdict.clone(), self.against.map(|_| verdict))
+            }
+        };
+        self.known.insert(hash, decided.clone());
+        decided
+    }
+}
+
+impl Group {
+    fn note(&mut self, past: &Past) {
+        self.times += 1;
+        if self.example.is_empty() {
+            self.example = example(past);
+        }
+    }
+}
+
+/// The call as people would write it, without what may be a secret.
+fn example(past: &Past) -> String {
+    let input = &past.seen.input;
+    let fields =
+        ["command", "file_path", "notebook_path", "path", "absolute_path", "url", "pattern"];
+    let text = fields.into_iter().find_map(|name| input.get(name).and_then(Value::as_str));
+    match text {
+        Some(text) if input.contains_key("command") => say::brief(&redact(text)),
+        Some(text) => say::brief(&format!("{} {}", past.seen.tool, redact(text))),
+        None => say::brief(&past.seen.tool),
+    }
+}
+
+/// The most frequent first.
+fn by_times<K: Ord>(groups: HashMap<K, Group>) -> Vec<(K, Group)> {
+    let mut groups: Vec<(K, Group)> = groups.into_iter().collect();
+    groups.sort_by(|a, b| (b.1.times, &a.0).cmp(&(a.1.times, &b.0)));
+    groups
+}
+
+impl Found {
+    fn text(self, out: &mut Out, tally: &Tally, compared: bool) -> io::Result<()> {
+        const SHOWN: usize = 20;
+        let mut agents: Vec<&str> = self.agents.keys().copied().collect();
+        agents.sort_unstable();
+        let span = match (self.first, self.last) {
+            (Some(first), Some(last)) => format!(", {} to {}", day(first), day(last)),
+            _ => String::new(),
+        };
+        let Counts { allowed, asked, denied } = self.counts;
+        out.line(format!("{} actions of {}{span}", self.counts.all(), agents.join(", ")))?;
+        for (count, what, tone) in [
+            (allowed, "run without asking", Tone::Good),
+            (asked, "ask", Tone::Care),
+            (denied, "are denied", Tone::Bad),
+        ] {
+            out.line(format!("  {count:>6}  {}", out.tone(tone, what)))?;
+        }
+        for (effect, title) in
+            [(Effect::Ask, "why they ask"), (Effect::Deny, "why they are denied")]
+        {
+            let causes = self.causes.iter().filter(|((it, _), _)| *it == effect);
+            let mut causes: Vec<(&String, &Group)> =
+                causes.map(|((_, cause), group)| (cause, group)).collect();
+            causes.sort_by(|a, b| (b.1.times, a.0).cmp(&(a.1.times, b.0)));
+            if !causes.is_empty() {
+                out.line(format!("\n{title}"))?;
+            }
+            for (cause, group) in causes.iter().take(SHOWN) {
+                let Group { times, example } = group;
+                out.line(format!("  {times:>6}  {}: {example}", say::brief(cause)))?;
+            }
+            if causes.len() > SHOWN {
+                out.line(format!("          and {} more", causes.len() - SHOWN))?;
+            }
+        }
+        if compared {
+            out.line("\nwhat the other policy changes")?;
+            if self.changes.is_empty() {
+                out.line("  nothing")?;
+            }
+            let by = |it: &Verdict| (it.effect, it.sandbox.clone(), it.cause.clone());
+            let changes =
+                self.changes.into_iter().map(|((old, new), group)| ((by(&old), by(&new)), group));
+            for (((old, old_box, _), (new, new_box, cause)), group) in
+                by_times(changes.collect()).into_iter().take(SHOWN)
+            {
+                let into = |sandbox: Option<String>| {
+                    sandbox.map_or(String::new(), |it| format!(" in {it}"))
+                };
+                let (old, new) =
+                    (format!("{old}{}", into(old_box)), format!("{new}{}", into(new_box)));
+                let (times, cause) = (group.times, say::brief(&cause));
+                out.line(format!("  {times:>6}  {old} → {new} by {cause}: {}", group.example))?;
+            }
+        }
+        match not_understood(tally) {
+            Some(text) => out.line(format!("\n{text}")),
+            None => Ok(()),
+        }
+    }
+
+    fn into_json(self, tally: &Tally) -> Value {
+        let Counts { allowed, asked, denied } = self.counts;
+        let causes: Vec<Value> = by_times(self.causes)
+            .into_iter()
+            .map(|((effect, cause), group)| {
+                json!({"effect": effect.word(), "cause": cause, "times": group.times, "example": group.example})
+            })
+            .collect();
+        let by = |it: &Verdict| (it.effect, it.sandbox.clone(), it.cause.clone());
+        let shown = |(effect, sandbox, cause): (Effect, Option<String>, String)| json!({"effect": effect.word(), "sandbox": sandbox, "cause": cause});
+        let changes =
+            self.changes.into_iter().map(|((old, new), group)| ((by(&old), by(&new)), group));
+        let changes: Vec<Value> = by_times(changes.collect())
+            .into_iter()
+            .map(|((old, new), group)| {
+                json!({"old": shown(old), "new": shown(new), "times": group.times, "example": group.example})
+            })
+            .collect();
+        json!({
+            "actions": allowed + asked + denied, "allowed": allowed, "asked": asked, "denied": denied,
+            "agents": self.agents, "first": self.first, "last": self.last,
+            "causes": causes, "changes": changes,
+            "passed_over": {
+                "broken": tally.broken, "too_long": tally.too_long,
+                "foreign": tally.foreign, "unreadable": tally.unreadable,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_a_sentence() {
+        let counts = Counts { allowed: 391, asked: 17, denied: 4 };
+        assert_eq!(
+            counts.to_string(),
+            "of your last 412 actions 391 run without asking, 17 ask, 4 are denied"
+        );
+        let one = Counts { allowed: 1, asked: 1, denied: 1 };
+        assert_eq!(
+            one.to_string(),
+            "of your last 3 actions 1 runs without asking, 1 asks, 1 is denied"
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! `clash sandbox check`: every sandbox of the policy planned on this host, or on
+//! another one that is only imagined.
+
+use std::path::Path;
+
+use clash_policy::Sandbox;
+use clash_sandbox::host::Host;
+use serde_json::{Value, json};
+
+use super::{plan, unless_closed};
+use crate::dirs::Dirs;
+use crate::exit;
+use crate::ui::{Failure, Out, Progress, Tone};
+
+/// What came of planning one sandbox.
+pub(crate) struct Planned {
+    pub(crate) name: String,
+    pub(crate) outcome: Result<&'static str, Refused>,
+}
+
+/// Why not, and where the rule is.
+pub(crate) struct Refused {
+    pub(crate) what: String,
+    at: Option<String>,
+    pub(crate) fix: Option<String>,
+}
+
+pub(crate) fn plan_all(
+    dirs: &Dirs,
+    project: &Path,
+    sandboxes: &[Sandbox],
+    host: &Host,
+) -> Vec<Planned> {
+    let one = |sandbox: &Sandbox| {
+        let outcome = if sandbox.unrestricted {
+            Ok("confines nothing, and says so")
+        } else {
+            plan::make(dirs, project, sandbox, host, &[]).map(|(made, _)| plan::tier(&made))
+        };
+        let outcome = outcome.map_err(|refusal| {
+            let (at, fix) = (refusal.span().map(ToString::to_string), refusal.hint());
+            Refused { what: Failure::from(refusal).message, at, fix }
+        });
+        Planned { name: sandbox.name.clone(), outcome }
+    };
+    sandboxes.iter().map(one).collect()
+}
+
+pub(super) fn run(
+    out: &mut Out,
+    dirs: &Dirs,
+    project: &Path,
+    sandboxes: &[Sandbox],
+    host: &Host,
+    json: bool,
+) -> Result<u8, Failure> {
+    let progress = Progress::of("planning");
+    let planned = plan_all(dirs, project, sandboxes, host);
+    drop(progress);
+    unless_closed(if json { out.json(&as_json(&planned)) } else { show(out, &planned) })?;
+    let all = planned.iter().all(|one| one.outcome.is_ok());
+    Ok(if all { exit::OK } else { exit::FAILED })
+}
+
+fn show(out: &mut Out, planned: &[Planned]) -> std::io::Result<()> {
+    let width = planned.iter().map(|one| one.name.len()).max().unwrap_or(0);
+    let mut shown = Vec::new();
+    for Planned { name, outcome } in planned {
+        match outcome {
+            Ok(tier) => {
+                out.line(format!("{}       {name:<width$}  {tier}", out.tone(Tone::Good, "ok")))?
+            }
+            Err(Refused { what, fix, .. }) => {
+                out.line(format!("{}  {name:<width$}  {what}", out.tone(Tone::Bad, "refused")))?;
+                // One host lacks one thing, and many sandboxes need it.
+                if let Some(fix) = fix.as_ref().filter(|fix| !shown.contains(fix)) {
+                    shown.push(fix);
+                    out.line(format!("         {}", out.tone(Tone::Care, &format!("fix: {fix}"))))?;
+                }
+            }
+        }
+    }
+    let refused = planned.iter().filter(|one| one.outcome.is_err()).count();
+    if refused > 0 {
+        out.line(format!(
+            "\n{refused} of {} cannot be enforced here, so nothing runs in them",
+            planned.len()
+        ))?;
+    }
+    Ok(())
+}
+
+fn as_json(planned: &[Planned]) -> Value {
+    let one = |Planned { name, outcome }: &Planned| match outcome {
+        Ok(tier) => json!({"sandbox": name, "ok": true, "tier": tier}),
+        Err(Refused { what, at, fix }) => {
+            json!({"sandbox": name, "ok": false, "refusal": what, "at": at, "fix": fix})
+        }
+    };
+    json!({
+        "ok": planned.iter().all(|one| one.outcome.is_ok()),
+        "sandboxes": planned.iter().map(one).collect::<Vec<_>>(),
+    })
+}

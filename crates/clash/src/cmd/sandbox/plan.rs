@@ -1,0 +1,97 @@
+//! `clash sandbox plan`: rule → mechanism → why it suffices.
+
+use std::path::Path;
+
+use clash_policy::Sandbox;
+use clash_sandbox::disk::Disk;
+use clash_sandbox::host::Host;
+use clash_sandbox::plan::{Cage, Grant, Plan, Refusal, Request, plan_with_report};
+use clash_sandbox::report::{Line, Report};
+use serde_json::{Value, json};
+
+use super::unless_closed;
+use crate::dirs::Dirs;
+use crate::exit;
+use crate::ui::{Failure, Out, Tone};
+
+pub(super) fn run(
+    out: &mut Out,
+    dirs: &Dirs,
+    project: &Path,
+    sandbox: &Sandbox,
+    host: &Host,
+    json: bool,
+) -> Result<u8, Failure> {
+    let (plan, report) =
+        make(dirs, project, sandbox, host, &[]).map_err(|refusal| refused(sandbox, refusal))?;
+    unless_closed(if json { out.json(&as_json(&plan, &report)) } else { show(out, &plan, &report) })
+}
+
+pub(super) fn make(
+    dirs: &Dirs,
+    project: &Path,
+    sandbox: &Sandbox,
+    host: &Host,
+    extra: &[Grant],
+) -> Result<(Plan, Report), Refusal> {
+    let disk = Disk::default();
+    let places = dirs.places(project, &disk);
+    let cage = Cage { paths: dirs.cage(project, &disk) };
+    plan_with_report(&Request { sandbox, places: &places, cage: &cage, disk: &disk, extra }, host)
+}
+
+pub(super) fn refused(sandbox: &Sandbox, refusal: Refusal) -> Failure {
+    let hint = refusal.hint();
+    let Failure { message, .. } = Failure::from(refusal);
+    let message = format!("sandbox {} cannot be set up: {message}", sandbox.name);
+    Failure { hint, status: exit::NO_SANDBOX, message }
+}
+
+/// How a plan holds, in a few words.
+pub(super) fn tier(plan: &Plan) -> &'static str {
+    match &plan.room {
+        None => "direct tier",
+        Some(room) if room.user_namespace => "in a room of its own",
+        Some(_) => "in a room of its own, made by root",
+    }
+}
+
+fn show(out: &mut Out, plan: &Plan, report: &Report) -> std::io::Result<()> {
+    let (name, tier, abi) = (&plan.sandbox, tier(plan), plan.landlock_abi);
+    out.line(format!("sandbox {name}, {tier}: Landlock ABI {abi} and seccomp"))?;
+    out.line("")?;
+    for line in &report.lines {
+        let tone = if line.mechanism == Line::NOTHING { Tone::Care } else { Tone::Good };
+        let mechanism = out.tone(tone, line.mechanism);
+        out.line(format!("{}\n    {mechanism}: {}", line.rule, line.why))?;
+    }
+    Ok(())
+}
+
+fn as_json(plan: &Plan, report: &Report) -> Value {
+    let lines: Vec<Value> = report
+        .lines
+        .iter()
+        .map(|line| json!({"rule": line.rule, "mechanism": line.mechanism, "why": line.why}))
+        .collect();
+    let grants: Vec<Value> = plan
+        .grants
+        .iter()
+        .map(|grant| json!({"path": grant.path, "caps": grant.caps.to_string(), "why": grant.why.to_string()}))
+        .collect();
+    let baseline: Vec<Value> = plan
+        .baseline
+        .iter()
+        .map(
+            |(entry, caps)| json!({"path": entry.path, "caps": caps.to_string(), "why": entry.why}),
+        )
+        .collect();
+    let room = plan.room.as_ref().map(|room| {
+        let steps: Vec<String> = room.steps.iter().map(ToString::to_string).collect();
+        json!({
+            "user_namespace": room.user_namespace, "own_network": room.own_network,
+            "unix_sockets": room.unix_sockets, "steps": steps,
+        })
+    });
+    json!({"sandbox": plan.sandbox, "room": room, "baseline": baseline, "landlock_abi": plan.landlock_abi, "grants": grants, "report": lines})
+}

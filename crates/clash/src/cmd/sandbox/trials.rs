@@ -1,0 +1,372 @@
+//! Which trials a sandbox asks for: inside and beside each of its rules, at what is
+//! nobody's business, on the network and among the processes.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use clash_policy::judge::judge;
+use clash_policy::path::{Links, is_below};
+use clash_policy::{Caps, Effect, FileUse, PathPattern, Places, Sandbox, World};
+use clash_sandbox::disk::Disk;
+
+use super::act::Act;
+use super::parts::{SCRATCH, SECRET_VARIABLE, Tidier};
+use crate::decision::readable_in_a_room;
+use crate::dirs::Dirs;
+use crate::env;
+use crate::ui::Failure;
+
+/// A trial, and what the policy says about it.
+pub(super) struct Trial {
+    pub(super) what: String,
+    pub(super) act: Act,
+    pub(super) allowed: bool,
+    /// The rule, where one decides.
+    pub(super) at: Option<String>,
+}
+
+/// The trials, and everything that is set up for them and goes with them.
+pub(super) struct Trials<'a> {
+    sandbox: &'a Sandbox,
+    places: Places,
+    disk: Disk,
+    cage: Vec<PathBuf>,
+    list: Vec<Trial>,
+    tidier: Tidier,
+    listening: Vec<Box<dyn std::fmt::Debug>>,
+}
+
+/// Nobody has to look through a whole directory to find a file in it.
+const ENOUGH: usize = 1000;
+
+impl<'a> Trials<'a> {
+    pub(super) fn of(dirs: &Dirs, project: &Path, sandbox: &'a Sandbox) -> Result<Self, Failure> {
+        let disk = Disk::default();
+        let places = dirs.places(project, &disk);
+        let cage = dirs.cage(project, &disk);
+        let tidier = Tidier::start()?;
+        let (list, listening) = (Vec::new(), Vec::new());
+        let mut trials = Self { sandbox, places, disk, cage, list, tidier, listening };
+        trials.rules()?;
+        trials.around(dirs)?;
+        trials.network()?;
+        trials.processes()?;
+        Ok(trials)
+    }
+
+    /// The list; what was set up stays.
+    pub(super) fn take(&mut self) -> Vec<Trial> {
+        std::mem::take(&mut self.list)
+    }
+
+    /// What the policy says about a path.
+    fn judged(&self, path: &Path, needs: Caps) -> Result<(bool, Option<String>), Failure> {
+        let baseline = readable_in_a_room();
+        let world = World {
+            places: &self.places,
+            cwd: &self.places.project,
+            links: &self.disk,
+            baseline: &baseline,
+            cage: &self.cage,
+        };
+        let path = self.disk.real(path);
+        let caged =
+            needs.intersects(Caps::CHANGE) && self.cage.iter().any(|own| is_below(&path, own));
+        let file = FileUse { path, needs, caseless: false };
+        let verdict = judge(self.sandbox, &file, &world)?;
+        let rule = verdict.rule.and_then(|index| self.sandbox.fs.get(index));
+        let at = rule.map(|rule| rule.span.to_string()).filter(|_| !caged);
+        Ok((verdict.effect == Effect::Allow && !caged, at))
+    }
+
+    fn file(&mut self, what: String, act: Act, path: &Path, needs: Caps) -> Result<(), Failure> {
+        let (allowed, at) = self.judged(path, needs)?;
+        self.list.push(Trial { what, act, allowed, at });
+        Ok(())
+    }
+
+    fn blocked(&mut self, what: impl Into<String>, act: Act) {
+        self.list.push(Trial { what: what.into(), act, allowed: false, at: None });
+    }
+
+    /// Inside each rule, and beside it.
+    fn rules(&mut self) -> Result<(), Failure> {
+        let mut seen: Vec<PathBuf> = Vec::new();
+        for rule in &self.sandbox.fs {
+            let Some(path) = self.fixed(&rule.pattern).filter(|path| path.exists()) else {
+                continue;
+            };
+            if seen.contains(&path) {
+                continue;
+            }
+            seen.push(path.clone());
+            let name = path.display();
+            let pattern =
+                !matches!(rule.pattern, PathPattern::Subpath { .. } | PathPattern::Literal(_));
+            if path.is_dir() && (rule.effect == Effect::Allow || pattern) {
+                if !self.scratch(&path)? {
+                    self.look(&path)?;
+                }
+            } else if path.is_dir() {
+                self.stray(&path)?;
+            } else {
+                let (read, open) = (Act::Read(path.clone()), Act::Open(path.clone()));
+                self.file(format!("read {name}"), read, &path, Caps::READ)?;
+                self.file(format!("open {name} to write"), open, &path, Caps::WRITE)?;
+            }
+        }
+        // What lies beside a grant is the easiest mistake to make.
+        for path in seen {
+            if let Some(parent) = path.parent().filter(|parent| self.is_users(parent)) {
+                self.stray(parent)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a pattern begins on this disk.
+    fn fixed(&self, pattern: &PathPattern) -> Option<PathBuf> {
+        Some(self.disk.real(&self.places.expand(pattern.fixed()).ok()?))
+    }
+
+    /// Names that the sandbox's patterns below a directory are about.
+    fn names_below(&self, dir: &Path) -> Vec<String> {
+        let mut names = Vec::new();
+        for rule in &self.sandbox.fs {
+            let PathPattern::Glob { pattern, .. } = &rule.pattern else { continue };
+            let above = self.fixed(&rule.pattern).is_some_and(|fixed| is_below(dir, &fixed));
+            let name = pattern.rsplit('/').next().unwrap_or_default().replace(['*', '?'], "x");
+            if above && !name.is_empty() && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// Whether a directory is one where a test may make a file: the user's own.
+    fn is_users(&self, path: &Path) -> bool {
+        [&self.places.project, &self.places.home, &self.places.tmp]
+            .iter()
+            .any(|place| is_below(path, place))
+    }
+
+    /// Tries every right in a directory made for it; `false` where none could be.
+    fn scratch(&mut self, path: &Path) -> Result<bool, Failure> {
+        let dir = path.join(format!("{SCRATCH}{}", std::process::id()));
+        if !self.is_users(path) || dir.exists() || !self.make(&dir)? {
+            return Ok(false);
+        }
+        for (name, text, mode) in
+            [("file", "text", 0o600), ("gone", "", 0o600), ("run", "#!/bin/sh\nexit 0\n", 0o700)]
+        {
+            let file = dir.join(name);
+            fs::write(&file, text)?;
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode))?;
+        }
+        let [file, new, gone, run] = ["file", "new", "gone", "run"].map(|name| dir.join(name));
+        let at = path.display();
+        self.file(format!("read a file in {at}"), Act::Read(file.clone()), &file, Caps::READ)?;
+        self.file(format!("write a file in {at}"), Act::Open(file.clone()), &file, Caps::WRITE)?;
+        self.file(
+            format!("change a file's mode in {at}"),
+            Act::Chmod(file.clone()),
+            &file,
+            Caps::WRITE,
+        )?;
+        self.file(format!("create a file in {at}"), Act::Create(new.clone()), &new, Caps::CREATE)?;
+        self.file(
+            format!("delete a file in {at}"),
+            Act::Delete(gone.clone()),
+            &gone,
+            Caps::DELETE,
+        )?;
+        self.file(
+            format!("run a program in {at}"),
+            Act::Run(run.clone()),
+            &run,
+            Caps::EXECUTE.union(Caps::READ),
+        )?;
+        for name in self.names_below(&dir) {
+            let named = dir.join(&name);
+            let act = Act::Create(named.clone());
+            self.file(format!("create {name} in {at}"), act, &named, Caps::CREATE)?;
+        }
+        Ok(true)
+    }
+
+    /// Tries to see what lies in a directory and to make a file in it.
+    fn stray(&mut self, dir: &Path) -> Result<(), Failure> {
+        let file = dir.join(format!("{SCRATCH}{}", std::process::id()));
+        let known = |trial: &Trial| trial.act == Act::Create(file.clone());
+        if file.exists() || self.list.iter().any(known) || !dir.is_dir() {
+            return Ok(());
+        }
+        self.look(dir)?;
+        if self.is_users(dir) {
+            let at = dir.display();
+            self.tidier.leave(&file)?;
+            self.file(
+                format!("create a file in {at}"),
+                Act::Create(file.clone()),
+                &file,
+                Caps::CREATE,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Tries to read something of a path. A room may have a directory of its own
+    /// under the same name, so of a directory it is a file in it that counts.
+    fn look(&mut self, path: &Path) -> Result<(), Failure> {
+        let file = if path.is_dir() { self.file_in(path)? } else { None };
+        let (what, path) = match &file {
+            Some(file) => (format!("read a file in {}", path.display()), file.as_path()),
+            None => (format!("read {}", path.display()), path),
+        };
+        let act = Act::Read(path.to_path_buf());
+        if self.list.iter().any(|trial| trial.act == act) {
+            return Ok(());
+        }
+        self.file(what, act, path, Caps::READ)
+    }
+
+    /// A file that lies in a directory, if need be one made for it.
+    fn file_in(&mut self, dir: &Path) -> Result<Option<PathBuf>, Failure> {
+        let there = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+        let hidden = |path: &Path| {
+            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+        };
+        let found = there.take(ENOUGH).filter(|path| path.is_file() && !hidden(path)).min();
+        if found.is_some() || !self.is_users(dir) {
+            return Ok(found);
+        }
+        let canary = dir.join(format!("{SCRATCH}{}-c", std::process::id()));
+        self.tidier.leave(&canary)?;
+        Ok(fs::write(&canary, "text").is_ok().then_some(canary))
+    }
+
+    /// What is nobody's business: credentials, clash's own files, the agents'.
+    fn around(&mut self, dirs: &Dirs) -> Result<(), Failure> {
+        let home = self.places.home.clone();
+        self.stray(&home)?;
+        for path in SECRETS.iter().map(|name| home.join(name)).filter(|path| path.exists()) {
+            self.look(&path)?;
+        }
+        for path in ["/etc/shadow", "/proc/sys/kernel/core_pattern"] {
+            self.blocked(format!("open {path} to write"), Act::Open(path.into()));
+        }
+        for path in self.cage.clone() {
+            if path.is_file() {
+                self.blocked(format!("open {} to write", path.display()), Act::Open(path));
+            } else if path.is_dir() {
+                let file = path.join(format!("{SCRATCH}{}", std::process::id()));
+                self.tidier.leave(&file)?;
+                self.blocked(format!("create a file in {}", path.display()), Act::Create(file));
+            }
+        }
+        let record = dirs.host_record();
+        if record.is_file() {
+            self.file(
+                format!("read {}", record.display()),
+                Act::Read(record.clone()),
+                &record,
+                Caps::READ,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn network(&mut self) -> Result<(), Failure> {
+        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let (tcp_port, udp_port) = (tcp.local_addr()?.port(), udp.local_addr()?.port());
+        std::thread::spawn(move || {
+            let mut byte = [0; 1];
+            while let Ok((_, from)) = udp.recv_from(&mut byte) {
+                let _ = udp.send_to(&byte, from);
+            }
+        });
+        self.listening.push(Box::new(tcp));
+        for (what, port, act) in [
+            ("a TCP port of this machine", tcp_port, Act::Tcp(tcp_port)),
+            ("a UDP port of this machine", udp_port, Act::Udp(udp_port)),
+        ] {
+            let (effect, rule) = self.sandbox.net.judge("127.0.0.1", port);
+            let at = rule.map(|rule| rule.span.to_string());
+            let what = format!("reach {what}");
+            self.list.push(Trial { what, act, allowed: effect == Effect::Allow, at });
+        }
+        self.sockets()
+    }
+
+    /// Sockets of others: one whose path no rule grants, one without a path, and
+    /// those that commonly lead to somebody who acts for the user.
+    fn sockets(&mut self) -> Result<(), Failure> {
+        let dir = self.places.home.join(format!("{SCRATCH}{}-s", std::process::id()));
+        let path = dir.join("s");
+        if !self.judged(&path, Caps::WRITE)?.0 && self.make(&dir)? {
+            // The longest path a socket can have is short.
+            if let Ok(listener) = UnixListener::bind(&path) {
+                self.listening.push(Box::new(listener));
+                self.blocked("connect to a socket in the home directory", Act::Unix(path));
+            }
+        }
+        #[cfg(target_os = "linux")]
+        {
+            use std::os::linux::net::SocketAddrExt;
+            let name = format!("clash-test-{}", std::process::id());
+            let address = std::os::unix::net::SocketAddr::from_abstract_name(&name)?;
+            self.listening.push(Box::new(UnixListener::bind_addr(&address)?));
+            self.blocked("connect to an abstract socket", Act::Abstract(name));
+        }
+        let agents = [env::path("SSH_AUTH_SOCK"), Some("/var/run/docker.sock".into())];
+        for path in agents.into_iter().flatten().filter(|path| path.exists()) {
+            let what = format!("connect to {}", path.display());
+            self.file(what, Act::Unix(path.clone()), &path, Caps::WRITE)?;
+        }
+        Ok(())
+    }
+
+    fn processes(&mut self) -> Result<(), Failure> {
+        let own = std::process::id();
+        self.blocked("signal a process outside", Act::Signal(i32::try_from(own)?));
+        self.blocked(
+            "read the environment of a process outside",
+            Act::Read(format!("/proc/{own}/environ").into()),
+        );
+        let (kept, _) = clash_sandbox::environment::scrub(
+            [(SECRET_VARIABLE.into(), "secret".into())].into_iter(),
+            &self.sandbox.env,
+        );
+        let what = format!("see the variable {SECRET_VARIABLE}");
+        let act = Act::Variable(SECRET_VARIABLE.to_owned());
+        self.list.push(Trial { what, act, allowed: !kept.is_empty(), at: None });
+        Ok(())
+    }
+
+    /// Makes a directory that will be removed; `false` where one cannot be made.
+    fn make(&mut self, dir: &Path) -> Result<bool, Failure> {
+        self.tidier.leave(dir)?;
+        Ok(fs::create_dir(dir).is_ok())
+    }
+}
+
+/// Where keys and tokens usually lie in a home directory.
+const SECRETS: &[&str] = &[
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".netrc",
+    ".git-credentials",
+    ".config/gh",
+    ".docker/config.json",
+    ".kube",
+    ".npmrc",
+    ".pypirc",
+    ".cargo/credentials.toml",
+    ".password-store",
+    ".bash_history",
+];

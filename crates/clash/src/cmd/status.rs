@@ -1,0 +1,260 @@
+//! `clash status`: on one screen, what holds here and what was blocked lately.
+
+use std::path::PathBuf;
+
+use clash_policy::rule::{Layer, LayerKind};
+use clash_sandbox::host::{Facility, Host, Rooms};
+use serde_json::{Value, json};
+
+use super::install::read;
+use super::{log, project, unless_closed};
+use crate::agents::wired::{Scope, State};
+use crate::agents::{AGENTS, Agent, Confines};
+use crate::dirs::Dirs;
+use crate::policy::Policy;
+use crate::trace::{self, Event, Record};
+use crate::ui::{Failure, Out, Tone, time};
+use crate::{env, exit, say};
+
+/// Which policies hold, what happens where they say nothing, whether agents are
+/// wired and their commands confined, what this machine can enforce, and the last
+/// things that were blocked. Exit status 1 if every action is denied because the
+/// policy cannot be used.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The project to look at; found from the working directory if not given
+    #[arg(long, value_name = "DIR")]
+    project: Option<PathBuf>,
+    /// Everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+struct Status {
+    project: PathBuf,
+    policy: Result<InForce, Failure>,
+    agents: Vec<AgentState>,
+    host: Host,
+    blocked: Vec<Record>,
+}
+
+/// The layers that were written by somebody, highest first, and what holds where
+/// none of them says anything.
+struct InForce {
+    layers: Vec<Layer>,
+    default: String,
+    sandbox: String,
+    at: Option<String>,
+}
+
+struct AgentState {
+    title: &'static str,
+    state: &'static str,
+    commands: &'static str,
+}
+
+impl Args {
+    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        let (dirs, project) = project(self.project)?;
+        let status = Status {
+            policy: Policy::load(&dirs, &project, None).map_err(denies_all).and_then(in_force),
+            agents: AGENTS.iter().filter_map(|agent| agent_state(&dirs, agent)).collect(),
+            host: dirs.host(),
+            blocked: blocked(&dirs)?,
+            project,
+        };
+        let shown = if self.json { out.json(&status.as_json()) } else { status.show(out) };
+        unless_closed(shown)?;
+        Ok(if status.policy.is_ok() { exit::OK } else { exit::FAILED })
+    }
+}
+
+fn denies_all(error: crate::policy::PolicyError) -> Failure {
+    let hint = error.hint();
+    Failure { hint, ..Failure::new(format!("every action is denied: {error}")) }
+}
+
+fn in_force(policy: Policy) -> Result<InForce, Failure> {
+    let mut layers = policy.ir().to_layers()?;
+    let default = layers.iter().find_map(|layer| layer.settings.default.clone());
+    let sandbox = layers.iter().find_map(|layer| layer.settings.default_sandbox.clone());
+    layers.retain(|layer| layer.kind != LayerKind::BuiltIn);
+    let own = |file: &str| !file.starts_with('@');
+    Ok(InForce {
+        layers,
+        default: default.as_ref().map_or("ask", |rule| rule.effect.word()).to_owned(),
+        sandbox: sandbox.unwrap_or_else(|| "project".to_owned()),
+        at: default.filter(|rule| own(&rule.span.file)).map(|rule| rule.span.to_string()),
+    })
+}
+
+/// `None`: this user does not have the agent.
+fn agent_state(dirs: &Dirs, agent: &Agent) -> Option<AgentState> {
+    let mut state = None;
+    for wired in (agent.files)(dirs, &Scope::User) {
+        let text = read(&wired.file).unwrap_or_default();
+        let found = match wired.edit.state(&text) {
+            Ok(State::Present(wrong)) if wrong.is_empty() => "wired",
+            Ok(State::Present(_)) | Err(_) => "wired, but something is wrong",
+            Ok(State::Absent) if text.is_empty() => continue,
+            Ok(State::Absent) => "not wired",
+        };
+        // One file in order does not make up for one that is not.
+        if state != Some("wired, but something is wrong") {
+            state = Some(found);
+        }
+    }
+    let state = state?;
+    let commands = match (state, agent.abilities.confines) {
+        ("not wired", _) => "nothing it does is judged",
+        (_, Confines::ShellPrefix | Confines::Rewrite) => "commands are confined",
+        (_, Confines::Instruct) => "commands are confined, by asking the model to wrap them",
+    };
+    Some(AgentState { title: agent.title, state, commands })
+}
+
+const RECENT: usize = 5;
+
+/// The last refusals and alarms of all sessions, newest first.
+fn blocked(dirs: &Dirs) -> Result<Vec<Record>, Failure> {
+    let is_blocked = |record: &Record| {
+        record.event == Event::Alarm
+            || (record.event == Event::Decision && record.effect.as_deref() == Some("deny"))
+    };
+    let mut found: Vec<Record> = Vec::new();
+    for file in log::traces(dirs)?.iter().rev() {
+        // A session that was changed earlier may still have later records.
+        let records = trace::read(file)?.into_iter().map(|(record, _)| record).filter(is_blocked);
+        found.extend(records);
+        if found.len() >= 10 * RECENT {
+            break;
+        }
+    }
+    found.sort_by_key(|record| std::cmp::Reverse(record.time));
+    found.truncate(RECENT);
+    Ok(found)
+}
+
+impl Status {
+    fn show(&self, out: &mut Out) -> std::io::Result<()> {
+        let mut line = |name: &str, text: &str| {
+            let name = out.tone(Tone::Strong, &format!("{name:<9}"));
+            out.line(format!("{name} {text}").trim_end())
+        };
+        line("project", &self.project.display().to_string())?;
+        match &self.policy {
+            Err(failure) => line("policy", &failure.message)?,
+            Ok(in_force) => {
+                let mut name = "policy";
+                for layer in &in_force.layers {
+                    let trust =
+                        if layer.trusted { "" } else { ", not trusted: it can only tighten" };
+                    line(name, &format!("{} ({}{trust})", layer.kind.word(), layer.origin))?;
+                    name = "";
+                }
+                if in_force.layers.is_empty() {
+                    line(name, "none of your own")?;
+                }
+                let at = in_force.at.as_ref().map_or(String::new(), |at| format!(" ({at})"));
+                let InForce { default, sandbox, .. } = in_force;
+                line("default", &format!("{default}, in sandbox {sandbox}{at}"))?;
+            }
+        }
+        let mut name = "agents";
+        for AgentState { title, state, commands } in &self.agents {
+            line(name, &format!("{title}: {state}; {commands}"))?;
+            name = "";
+        }
+        if self.agents.is_empty() {
+            line(name, "none found; `clash install --agent AGENT` puts clash in front of one")?;
+        }
+        line("machine", &machine(&self.host))?;
+        let mut name = "blocked";
+        for record in &self.blocked {
+            let reason = record.reason.as_deref().unwrap_or_default();
+            line(name, &format!("{}  {}", time(record.time), say::brief(reason)))?;
+            name = "";
+        }
+        if self.blocked.is_empty() {
+            line(name, "nothing so far")?;
+        }
+        Ok(())
+    }
+
+    fn as_json(&self) -> Value {
+        let layer = |layer: &Layer| json!({"layer": layer.kind.word(), "origin": layer.origin, "trusted": layer.trusted});
+        let policy = match &self.policy {
+            Ok(InForce { layers, default, sandbox, at }) => json!({
+                "ok": true, "layers": layers.iter().map(layer).collect::<Vec<_>>(),
+                "default": default, "default_sandbox": sandbox, "at": at,
+            }),
+            Err(failure) => json!({"ok": false, "error": failure.message, "hint": failure.hint}),
+        };
+        let agent =
+            |a: &AgentState| json!({"agent": a.title, "state": a.state, "commands": a.commands});
+        json!({
+            "project": self.project, "policy": policy,
+            "agents": self.agents.iter().map(agent).collect::<Vec<_>>(),
+            "machine": machine_json(&self.host), "blocked": self.blocked,
+        })
+    }
+}
+
+/// The tier of this host in one line.
+fn machine(host: &Host) -> String {
+    let rooms = match &host.rooms {
+        Rooms::Unprivileged => "rooms in a user namespace".to_owned(),
+        Rooms::Root => "rooms made by root".to_owned(),
+        Rooms::Impossible { why } => format!("no rooms ({why})"),
+    };
+    let mut text = match host.landlock_abi {
+        0 => "no Landlock, so nothing can be confined".to_owned(),
+        abi => format!("{rooms}, Landlock ABI {abi}"),
+    };
+    for (is, word) in [(host.root, "as root"), (host.around.container, "in a container")] {
+        if is {
+            text.push_str(&format!(", {word}"));
+        }
+    }
+    match (env::inside_clash(), host.around.landlock) {
+        (Some(sandbox), _) => text.push_str(&format!(", inside clash's sandbox {sandbox}")),
+        (None, Some(true)) => text.push_str(", inside another sandbox"),
+        (None, _) => {}
+    }
+    text
+}
+
+fn machine_json(host: &Host) -> Value {
+    let facility = |facility: &Facility| match facility {
+        Facility::Works => json!({"works": true}),
+        Facility::Missing { why } => json!({"works": false, "why": why}),
+    };
+    let rooms = match &host.rooms {
+        Rooms::Unprivileged => json!({"works": true, "by": "user namespace"}),
+        Rooms::Root => json!({"works": true, "by": "root"}),
+        Rooms::Impossible { why } => json!({"works": false, "why": why}),
+    };
+    json!({
+        "landlock_abi": host.landlock_abi, "seccomp": host.seccomp, "root": host.root,
+        "rooms": rooms, "notify": facility(&host.notify), "overlay": facility(&host.overlay),
+        "cgroup": facility(&host.cgroup.delegated), "reflink": facility(&host.reflink),
+        "container": host.around.container, "landlock_domain": host.around.landlock,
+        "inside_clash": env::inside_clash(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_one_line() {
+        let mut host = Host { landlock_abi: 7, rooms: Rooms::Unprivileged, ..Host::bare() };
+        assert_eq!(machine(&host), "rooms in a user namespace, Landlock ABI 7");
+        host.simulate("container").unwrap();
+        host.root = true;
+        insta::assert_snapshot!(machine(&host), @"no rooms (the container's filter denies new namespaces (simulated)), Landlock ABI 7, as root, in a container");
+        host.simulate("abi=0").unwrap();
+        assert!(machine(&host).starts_with("no Landlock, so nothing can be confined"));
+    }
+}

@@ -1,0 +1,258 @@
+//! The histories on this machine as actions a policy can decide.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use clash_history::{Error, History, Roots, Seen, Tally};
+use clash_policy::shell::{self, Word};
+use clash_policy::{Action, Input};
+
+use crate::agents::{self, Message};
+use crate::dirs::{Dirs, project_of};
+use crate::env;
+use crate::session::sessions_dir;
+use crate::tool_input::{self, From, ToolError};
+use crate::ui::Failure;
+
+/// Where agents keep their histories.
+pub(crate) fn roots(dirs: &Dirs) -> Roots {
+    let data = env::path(env::XDG_DATA_HOME).unwrap_or_else(|| dirs.home.join(".local/share"));
+    Roots {
+        clash: sessions_dir(dirs),
+        claude: dirs.claude.clone(),
+        codex: env::path(env::CODEX_HOME).unwrap_or_else(|| dirs.home.join(".codex")),
+        gemini: dirs.home.join(".gemini"),
+        opencode: data.join("opencode"),
+    }
+}
+
+/// The histories somebody means: `latest`, a file, a directory, or all of them.
+pub(crate) fn meant(dirs: &Dirs, what: Option<&str>) -> Result<Vec<History>, Failure> {
+    let found = match what {
+        None => {
+            let all = clash_history::all(&roots(dirs));
+            if all.is_empty() { Err(Error::None) } else { Ok(all) }
+        }
+        Some("latest") => clash_history::latest(&roots(dirs)).map(|one| vec![one]),
+        Some(path) if Path::new(path).is_dir() => clash_history::below(Path::new(path))
+            .or_else(|_| Ok(vec![clash_history::one(Path::new(path))?])),
+        Some(path) => clash_history::one(Path::new(path)).map(|one| vec![one]),
+    };
+    found.map_err(|error: Error| {
+        let hint = match error {
+            Error::None => "clash reads its own traces and the histories of Claude Code, Codex, Gemini CLI and OpenCode",
+            _ => "`latest`, a history, or a directory with histories",
+        };
+        Failure::from(error).hint(hint)
+    })
+}
+
+/// One action of a history.
+#[derive(Debug)]
+pub(crate) struct Past {
+    pub(crate) seen: Seen,
+    pub(crate) cwd: PathBuf,
+    /// The root of the project it took place in.
+    pub(crate) project: PathBuf,
+    pub(crate) home: PathBuf,
+}
+
+impl Past {
+    /// The action as a hook would have read it.
+    pub(crate) fn action(&self) -> Result<Action, ToolError> {
+        let from = From { cwd: &self.cwd, home: &self.home };
+        let wanted = match agents::named(self.seen.agent) {
+            Some(agent) => {
+                let (tool, input) = (self.seen.tool.clone(), self.seen.input.clone());
+                (agent.call)(&Message { tool, input, ..Message::default() }, &from)?
+            }
+            None => None,
+        };
+        let (tool, input) = match wanted {
+            Some(wanted) => wanted,
+            None => tool_input::read(&self.seen.tool, &self.seen.input, &from)?,
+        };
+        let input = match input {
+            Input::Script(script) => Input::Script(unwrapped(&script).unwrap_or(script)),
+            other => other,
+        };
+        Ok(Action { agent: self.seen.agent.to_owned(), tool, mode: "default".to_owned(), input })
+    }
+}
+
+/// Whether a tool is itself a question to the user, which no policy is about.
+fn is_question(seen: &Seen) -> bool {
+    let nowhere = From { cwd: Path::new("/"), home: Path::new("/") };
+    let message = Message { tool: seen.tool.clone(), ..Message::default() };
+    let call = agents::named(seen.agent).map(|agent| (agent.call)(&message, &nowhere));
+    matches!(call, Some(Ok(None)))
+}
+
+/// The script behind `clash exec --approval ID --`, which some agents keep in
+/// their history in place of what the model wrote.
+fn unwrapped(script: &str) -> Option<String> {
+    if !script.contains(" exec --approval ") {
+        return None;
+    }
+    let commands = shell::commands(script);
+    let words: Option<Vec<&str>> = commands.first()?.words.iter().map(Word::known).collect();
+    match words?.as_slice() {
+        [program, "exec", "--approval", _, "--", script] if program.ends_with("/clash") => {
+            Some((*script).to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// Reads histories as actions, with a sign of life for people who wait.
+pub(crate) fn replay(
+    dirs: &Dirs,
+    here: &Path,
+    histories: &[History],
+    since: Option<u64>,
+    mut each: impl FnMut(&Past) -> ControlFlow<()>,
+) -> Tally {
+    let start = since.map(|ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms));
+    let recent: Vec<History> = histories
+        .iter()
+        .filter(|it| start.is_none_or(|start| it.changed >= start))
+        .cloned()
+        .collect();
+    let mut projects: HashMap<PathBuf, PathBuf> = HashMap::new();
+    let mut progress = Progress::new();
+    let mut told = Told::default();
+    let mut questions: HashMap<(&'static str, String), bool> = HashMap::new();
+    clash_history::read(&recent, &mut |seen| {
+        progress.step();
+        if since.is_some_and(|since| seen.when.is_none_or(|when| when < since))
+            || *questions
+                .entry((seen.agent, seen.tool.clone()))
+                .or_insert_with(|| is_question(&seen))
+            || told.again(&seen)
+        {
+            return ControlFlow::Continue(());
+        }
+        let cwd = seen.cwd.clone().filter(|cwd| cwd.is_absolute());
+        let cwd = cwd.unwrap_or_else(|| here.to_path_buf());
+        let project = match projects.get(&cwd) {
+            Some(project) => project.clone(),
+            None => {
+                let project = project_of(&cwd, &dirs.home);
+                projects.insert(cwd.clone(), project.clone());
+                project
+            }
+        };
+        each(&Past { seen, cwd, project, home: dirs.home.clone() })
+    })
+}
+
+/// Calls that were told already: clash and the agent both record them, and a
+/// session that is resumed is written down again.
+#[derive(Default)]
+struct Told {
+    known: HashSet<u64>,
+}
+
+impl Told {
+    fn again(&mut self, seen: &Seen) -> bool {
+        let (agent, call) = (seen.agent, &seen.call);
+        if call.id.is_empty() {
+            return false;
+        }
+        let mut key = |what: &dyn Fn(&mut DefaultHasher)| {
+            let mut hash = DefaultHasher::new();
+            (agent, &call.id).hash(&mut hash);
+            what(&mut hash);
+            !self.known.insert(hash.finish())
+        };
+        let same_session = !call.session.is_empty() && key(&|hash| (0, &call.session).hash(hash));
+        let same_time = seen.when.is_some() && key(&|hash| (1, seen.when).hash(hash));
+        same_session || same_time
+    }
+}
+
+/// Counts on standard error, if somebody is looking.
+struct Progress {
+    shown: bool,
+    count: u64,
+    last: Instant,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self { shown: io::stderr().is_terminal(), count: 0, last: Instant::now() }
+    }
+
+    fn step(&mut self) {
+        self.count += 1;
+        if self.shown && self.last.elapsed() > Duration::from_millis(100) {
+            self.last = Instant::now();
+            let _ = write!(io::stderr(), "\r{} actions read", self.count);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown {
+            let _ = write!(io::stderr(), "\r\u{1b}[K");
+        }
+    }
+}
+
+/// What could not be read, in words; nothing if everything could.
+pub(crate) fn not_understood(tally: &Tally) -> Option<String> {
+    let parts: Vec<String> = [
+        (tally.broken, "broken line", "broken lines"),
+        (tally.too_long, "line of more than 8 MiB", "lines of more than 8 MiB"),
+        (tally.foreign, "record of an unknown kind", "records of an unknown kind"),
+        (tally.unreadable, "file that could not be read", "files that could not be read"),
+    ]
+    .into_iter()
+    .filter(|(count, ..)| *count > 0)
+    .map(|(count, one, many)| format!("{count} {}", if count == 1 { one } else { many }))
+    .collect();
+    (!parts.is_empty()).then(|| format!("passed over: {}", parts.join(", ")))
+}
+
+/// `30d`, `12h`, `2w` as the time before now, in milliseconds since 1970.
+pub(crate) fn since(text: &str) -> Result<u64, String> {
+    let wrong = || "a number and a unit: 12h, 30d, 2w".to_owned();
+    let unit = text.chars().last().ok_or_else(wrong)?;
+    let hours = match unit {
+        'h' => 1,
+        'd' => 24,
+        'w' => 24 * 7,
+        _ => return Err(wrong()),
+    };
+    let count: u64 = text.trim_end_matches(unit).parse().map_err(|_| wrong())?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    Ok(now.saturating_sub(count.saturating_mul(hours * 3_600_000)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrapped_command_is_the_command() {
+        assert_eq!(
+            unwrapped("'/x/bin/clash' exec --approval abc -- 'make '\\''a'\\'''").as_deref(),
+            Some("make 'a'")
+        );
+        assert_eq!(unwrapped("echo exec --approval x"), None);
+    }
+
+    #[test]
+    fn a_span_of_time_has_a_unit() {
+        assert!(since("30d").unwrap() < since("12h").unwrap());
+        for wrong in ["", "d", "30", "-1d", "30m"] {
+            assert!(since(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The machine's own settings, which no project can switch off, with the real
+//! clients. `/etc` is an overlay in a mount namespace of the test's own.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::claude_client::CLAUDE;
+use crate::client::{Client, WHERE_AM_I, made};
+use crate::codex_client::CODEX;
+use crate::gemini_client::GEMINI;
+use crate::support::{Machine, Ran, Who, clash, is_root, skipped};
+
+/// A script that runs a program with an `/etc` of its own.
+fn with_own_etc(m: &Machine, name: &str, program: &Path) -> PathBuf {
+    for dir in ["etc-upper", "etc-work"] {
+        m.make_dir(m.home().join(dir));
+    }
+    let home = m.home();
+    let text = format!(
+        "#!/bin/sh\nexec unshare -m sh -c 'mount -t overlay overlay \
+         -o lowerdir=/etc,upperdir={0}/etc-upper,workdir={0}/etc-work /etc && exec \"$0\" \"$@\"' {1} \"$@\"\n",
+        home.display(),
+        program.display()
+    );
+    let script = m.write(format!("bin/{name}"), &text);
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    script
+}
+
+fn survives(client: &Client, off: (&str, &str), written: &str) {
+    let Some(mut here) = client.here() else { return };
+    if !is_root() {
+        skipped("managed settings, because only root can have an /etc of its own");
+        return;
+    }
+    let m = client.bare(Who::Me);
+    let wrapped = with_own_etc(&m, "clash", clash());
+    if Ran::of(m.command(&wrapped).arg("--version")).code != Some(0) {
+        skipped("managed settings, because /etc cannot be overlaid here");
+        return;
+    }
+    let install = ["install", "--agent", client.name, "--managed"];
+    Ran::of(m.command(&wrapped).args(install)).succeeds();
+    assert!(m.home().join("etc-upper").join(written).exists());
+    Ran::of(m.command(&wrapped).args(install)).succeeds().says("already");
+    m.write(format!("app/{}", off.0), off.1);
+    here.program = with_own_etc(&m, client.name, &here.program);
+    let talk = here.run(&m, &[(client.shell)(WHERE_AM_I)]);
+    talk.results[0].refused("switches every hook off");
+    assert!(!made(&m));
+    let uninstall = ["uninstall", "--agent", client.name, "--managed"];
+    Ran::of(m.command(&wrapped).args(uninstall)).succeeds().says("clash is out of");
+}
+
+#[test]
+fn a_project_cannot_switch_managed_hooks_of_claude_off() {
+    let off = (".claude/settings.json", "{\"disableAllHooks\": true}");
+    survives(&CLAUDE, off, "claude-code/managed-settings.json");
+}
+
+#[test]
+fn a_project_cannot_switch_managed_hooks_of_codex_off() {
+    let off = (".codex/config.toml", "[features]\nhooks = false\n");
+    survives(&CODEX, off, "codex/requirements.toml");
+}
+
+#[test]
+fn a_project_cannot_switch_managed_hooks_of_gemini_off() {
+    let off = (".gemini/settings.json", "{\"hooksConfig\": {\"enabled\": false}}");
+    survives(&GEMINI, off, "gemini-cli/settings.json");
+}
