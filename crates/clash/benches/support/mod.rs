@@ -1,6 +1,5 @@
 //! Programs measured side by side: every round runs each variant once, in turn,
 //! so that whatever else the machine does hits all of them alike.
-#![allow(dead_code, reason = "each benchmark uses its part")]
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
