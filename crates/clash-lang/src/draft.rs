@@ -43,6 +43,7 @@ impl Draft {
             serve,
             env: joined_env(&base.env, &top.env),
             limits: joined_limits(base.limits, top.limits),
+            lifetime: top.lifetime.or(base.lifetime),
             protect,
             doc,
             span: top.span.clone(),

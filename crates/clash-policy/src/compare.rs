@@ -7,7 +7,7 @@ use crate::effect::{Caps, Effect};
 use crate::ir::Ir;
 use crate::judge::{World, judge};
 use crate::rule::Layer;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Lifetime, Sandbox};
 use crate::span::Span;
 use crate::witness::{self, Witness};
 
@@ -111,6 +111,8 @@ pub enum Grant {
     Limit(&'static str),
     /// What runs later outside of every sandbox may be changed.
     Protection(String),
+    /// Processes that outlive the command.
+    Outliving,
     /// Whether it confines at all.
     Confinement,
 }
@@ -258,6 +260,12 @@ pub fn grants(
         note(Grant::Port(*port), held(old), held(new));
     }
     protection(old, new, &mut note);
+    let outlives = |sandbox: &Sandbox| match sandbox.lifetime {
+        Some(Lifetime::Detached) => Held::Allow,
+        None => Held::Standard,
+        Some(Lifetime::Action) => Held::Deny,
+    };
+    note(Grant::Outliving, outlives(old), outlives(new));
     let mut changes = once(changes);
     for ((name, before), (_, after)) in old.limits.named().into_iter().zip(new.limits.named()) {
         let change = match (before.unwrap_or(u64::MAX), after.unwrap_or(u64::MAX)) {

@@ -21,6 +21,9 @@ pub struct Sandbox {
     pub serve: Vec<u16>,
     pub env: Vec<EnvRule>,
     pub limits: Limits,
+    /// What becomes of processes that the command leaves running. Unsaid, they end
+    /// with it in a room and live on, confined, without one.
+    pub lifetime: Option<Lifetime>,
     pub protect: Protect,
     pub doc: String,
     pub span: Span,
@@ -38,6 +41,7 @@ impl Sandbox {
             serve: Vec::new(),
             env: Vec::new(),
             limits: Limits::default(),
+            lifetime: None,
             protect: Protect::default(),
             doc: String::new(),
             span: Span::default(),
@@ -139,6 +143,27 @@ impl Limits {
 
     pub fn is_empty(&self) -> bool {
         self.named().iter().all(|(_, limit)| limit.is_none())
+    }
+}
+
+/// How long the processes of a room may live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// Until the command ends.
+    Action,
+    /// As long as they like, confined as they were.
+    Detached,
+}
+
+impl Lifetime {
+    pub const ALL: [Self; 2] = [Self::Action, Self::Detached];
+
+    /// As a policy writes it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Action => "action",
+            Self::Detached => "detached",
+        }
     }
 }
 

@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clash_policy::{
-    Caps, Effect, FsRule, HostPattern, Limits, Net, NetRule, PathPattern, Places, Protect, Regex,
-    Sandbox, Span,
+    Caps, Effect, FsRule, HostPattern, Lifetime, Limits, Net, NetRule, PathPattern, Places,
+    Protect, Regex, Sandbox, Span,
 };
 use clash_sandbox::host::Host;
 use clash_sandbox::launch::{Command, LaunchError, run};
@@ -62,6 +62,7 @@ fn main() -> ExitCode {
     let mut protect = Protect::default();
     let mut limits = Limits::default();
     let mut serve = Vec::new();
+    let mut lifetime = None;
     let mut default = Effect::Deny;
     while let Some(flag) = args.next() {
         let mut value = || args.next().unwrap_or_default().into_string().unwrap_or_default();
@@ -110,6 +111,10 @@ fn main() -> ExitCode {
             }
             Some("--host") => host = Some(Host::remembered(std::path::Path::new(&value()))),
             Some("--unprotected") => protect.standard = false,
+            Some("--lifetime") => {
+                let word = value();
+                lifetime = Lifetime::ALL.into_iter().find(|known| known.word() == word);
+            }
             Some("--limit") => {
                 let name = value();
                 let limit = value().parse().ok();
@@ -142,7 +147,8 @@ fn main() -> ExitCode {
             }
         }
     }
-    let sandbox = Sandbox { fs, net, serve, protect, limits, default, ..Sandbox::named("room") };
+    let sandbox =
+        Sandbox { fs, net, serve, protect, limits, lifetime, default, ..Sandbox::named("room") };
     let places = Places { project, home, tmp, vars: Vec::new() };
     let request = Request {
         sandbox: &sandbox,

@@ -25,19 +25,28 @@ const MAX_LINKS: usize = 40;
 
 impl Links for Disk {
     fn real(&self, path: &Path) -> PathBuf {
-        let links = Cell::new(MAX_LINKS);
-        if path.components().any(|part| part == Component::ParentDir) {
-            return self.follow_target(PathBuf::from("/"), path, &links).0;
-        }
-        // From the far end, so that a directory seen before is all it takes.
-        self.follow(path, &links).0
+        self.find(path).0
     }
 }
 
 impl Disk {
+    /// Whether there is something at a path, links followed.
+    pub fn has(&self, path: &Path) -> bool {
+        self.find(path).1
+    }
+
+    fn find(&self, path: &Path) -> (PathBuf, bool) {
+        let links = Cell::new(MAX_LINKS);
+        if is_plain(path) {
+            // From the far end, so that a directory seen before is all it takes.
+            return self.follow(path, &links);
+        }
+        self.follow_target(PathBuf::from("/"), path, &links)
+    }
+
     /// The real path, and whether it exists.
     fn follow(&self, path: &Path, links: &Cell<usize>) -> (PathBuf, bool) {
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        let Some((parent, name)) = split(path) else {
             return (PathBuf::from("/"), true);
         };
         if let Some(known) = self.seen.borrow().get(path.as_os_str()) {
@@ -79,6 +88,23 @@ impl Disk {
     }
 }
 
+/// Whether a path is absolute and nothing but names, as nearly all are.
+fn is_plain(path: &Path) -> bool {
+    let mut parts = path.as_os_str().as_bytes().split(|byte| *byte == b'/');
+    parts.next() == Some(b"") && parts.all(|part| !matches!(part, b"" | b"." | b".."))
+}
+
+/// The directory and the name of a plain path. By bytes: walking components took
+/// longer than asking the kernel.
+fn split(path: &Path) -> Option<(&Path, &OsStr)> {
+    let bytes = path.as_os_str().as_bytes();
+    let at = bytes.iter().rposition(|byte| *byte == b'/')?;
+    let (parent, name) = bytes.split_at(at);
+    let name = name.strip_prefix(b"/").filter(|name| !name.is_empty())?;
+    let parent = if parent.is_empty() { b"/" } else { parent };
+    Some((Path::new(OsStr::from_bytes(parent)), OsStr::from_bytes(name)))
+}
+
 /// Without the standard library's buffer from the heap for what is hardly ever
 /// a link.
 fn read_link(path: &Path) -> io::Result<PathBuf> {
@@ -107,6 +133,21 @@ mod tests {
         );
         assert_eq!(Disk::default().real(&base.join("new/./a/../b")), base.join("new/b"));
         let _ = Disk::default().real(&base.join("loop"));
+    }
+
+    #[test]
+    fn what_is_there_is_told_from_what_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Disk::default().real(dir.path());
+        symlink("nowhere", base.join("dangling")).unwrap();
+        let disk = Disk::default();
+        for (path, there) in [("", true), ("/.", true), ("/dangling", false), ("/none", false)] {
+            let path = PathBuf::from(format!("{}{path}", base.display()));
+            assert_eq!(disk.has(&path), there, "{}", path.display());
+        }
+        assert!(disk.has(Path::new("/")) && disk.has(Path::new("/usr/./bin/..")));
+        assert_eq!(disk.real(Path::new("/")), Path::new("/"));
+        assert_eq!(disk.real(&base.join("none/below")), base.join("none/below"));
     }
 
     #[test]

@@ -9,9 +9,9 @@
 //!     build the Landlock ruleset
 //!  3. mark every descriptor from 3 on close-on-exec
 //!  4. leave the host's namespaces                      (rooms only)
-//!  5. start the room's process 1                       (rooms only)
+//!  5. build the room's view of the disk and enter it   (rooms only)
+//!  6. start the room's process 1                       (rooms only)
 //!     and the command's own                            (rooms, or watched)
-//!  6. build the room's view of the disk and enter it   (rooms only)
 //!  7. set limits
 //!  8. set no_new_privs
 //!  9. enter the Landlock domain
@@ -21,7 +21,7 @@
 //! 13. answer for the command                           (if watched)
 //!
 //! Without a room or a monitor all of it happens to the calling process, which
-//! becomes the command. With either, the steps from 6 to 12 are the command's own
+//! becomes the command. With either, the steps from 7 to 12 are the command's own
 //! process, and the caller stays as its parent until it ends, and ends the same
 //! way.
 //!
@@ -35,6 +35,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use crate::plan::Plan;
+#[cfg(target_os = "linux")]
+use crate::{
+    linux::landlock::Ruleset,
+    room::{Room, Step},
+};
 
 #[cfg(target_os = "linux")]
 pub use crate::linux::bpf::BpfError;
@@ -60,9 +65,8 @@ pub enum LaunchError {
     WorkingDirectory { path: PathBuf, source: io::Error },
     #[error("step 2, opening the granted path `{}`", path.display())]
     Grant { path: PathBuf, source: io::Error },
-    #[cfg(target_os = "linux")]
     #[error("step 2, building the Landlock ruleset")]
-    Ruleset(#[source] landlock::RulesetError),
+    Ruleset(#[source] io::Error),
     #[error("step 3, closing inherited descriptors")]
     Descriptors(#[source] io::Error),
     #[error("step 4, new namespaces")]
@@ -75,15 +79,15 @@ pub enum LaunchError {
     Port { port: u16, source: io::Error },
     #[error("step 4, starting the process that forwards ports")]
     Forwarder(#[source] io::Error),
-    #[error("step 5, starting the room's process 1")]
+    #[error("step 6, starting the room's process 1")]
     Keeper(#[source] io::Error),
-    #[error("step 5, starting the command's process")]
+    #[error("step 6, starting the command's process")]
     Process(#[source] io::Error),
-    #[error("step 6, the room's root")]
+    #[error("step 5, the room's root")]
     Root(#[source] io::Error),
-    #[error("step 6, {step}")]
+    #[error("step 5, {step}")]
     View { step: String, source: io::Error },
-    #[error("step 6, entering the room")]
+    #[error("step 5, entering the room")]
     Enter(#[source] io::Error),
     #[error("step 6, working directory `{}`, which is not part of the sandbox", path.display())]
     NotInRoom { path: PathBuf, source: io::Error },
@@ -91,11 +95,8 @@ pub enum LaunchError {
     Limits(#[source] io::Error),
     #[error("step 8, no_new_privs")]
     NoNewPrivs(#[source] io::Error),
-    #[cfg(target_os = "linux")]
     #[error("step 9, entering the Landlock domain")]
-    Landlock(#[source] landlock::RulesetError),
-    #[error("step 9, the kernel does not enforce the whole Landlock domain")]
-    NotFullyEnforced,
+    Landlock(#[source] io::Error),
     #[error("step 10, dropping capabilities")]
     Capabilities(#[source] io::Error),
     #[cfg(target_os = "linux")]
@@ -160,8 +161,8 @@ fn steps(plan: &Plan, command: &Command) -> Result<std::convert::Infallible, Lau
     sys::close_on_exec_from_3().map_err(LaunchError::Descriptors)?;
     let confined = Confined { plan, target: &target, filter: &filter };
     match (&plan.room, &plan.watch) {
-        (None, None) => Err(confined.become_command(ruleset, &mut 0)),
-        (room, _) => Err(as_parent(room.as_ref(), confined, ruleset)),
+        (None, None) => Err(confined.become_command(&ruleset, &mut 0)),
+        (room, _) => Err(as_parent(room.as_ref(), confined, &ruleset)),
     }
 }
 
@@ -177,13 +178,9 @@ struct Confined<'a> {
 #[cfg(target_os = "linux")]
 impl Confined<'_> {
     /// Steps 7 to 12. What the kernel answers to the filter is the listener.
-    fn become_command(
-        self,
-        ruleset: landlock::RulesetCreated,
-        listener: &mut std::ffi::c_long,
-    ) -> LaunchError {
+    fn become_command(self, ruleset: &Ruleset, listener: &mut std::ffi::c_long) -> LaunchError {
         use crate::linux::{caps, landlock, limits, sys};
-        let restrict = || {
+        let mut restrict = || {
             limits::set(&self.plan.limits, self.plan.group.is_some())
                 .map_err(|e| LaunchError::Limits(e.into()))?;
             rustix::thread::set_no_new_privs(true)
@@ -208,11 +205,7 @@ impl Confined<'_> {
 
 /// Steps 4 to 13 as the command's parent.
 #[cfg(target_os = "linux")]
-fn as_parent(
-    room: Option<&crate::room::Room>,
-    confined: Confined<'_>,
-    ruleset: landlock::RulesetCreated,
-) -> LaunchError {
+fn as_parent(room: Option<&Room>, confined: Confined<'_>, ruleset: &Ruleset) -> LaunchError {
     use crate::linux::cgroup::Group;
     use crate::linux::monitor::Monitor;
     use crate::linux::ports::Crossing;
@@ -221,6 +214,10 @@ fn as_parent(
     use crate::linux::{landlock, limits, mounts::View, namespaces, sys};
 
     let plan = confined.plan;
+    // /proc shows the processes of whoever mounts it.
+    let steps = room.map_or(&[][..], |room| &room.steps);
+    let of_processes = steps.iter().position(|step| matches!(step, Step::Processes { .. }));
+    let (outside, inside) = steps.split_at(of_processes.unwrap_or(steps.len()));
     let prepare = || -> Result<_, LaunchError> {
         let cwd = rustix::process::getcwd(Vec::new())
             .map_err(|e| LaunchError::WorkingDirectory { path: ".".into(), source: e.into() })?;
@@ -235,13 +232,17 @@ fn as_parent(
                 Some(monitor.map_err(|e| LaunchError::Monitor(e.into()))?)
             }
         };
+        let (mut view, mut inherited) = (None, None);
         if let Some(room) = room {
             namespaces::leave_host(room)?;
             if let Some(ports) = &ports {
                 ports.listen(&room.ports)?;
             }
+            inherited = Some(Inherited::guard());
+            let view = view.insert(View::new().map_err(|e| LaunchError::Root(e.into()))?);
+            outside.iter().try_for_each(|step| view.step(step))?;
+            view.enter(room.inside).map_err(|e| LaunchError::Enter(e.into()))?;
         }
-        let inherited = room.map(|_| Inherited::guard());
         // Before anybody is there to look into this process.
         sys::undumpable().map_err(LaunchError::Namespaces)?;
         let mask = sys::hold_signals().map_err(LaunchError::Signals)?;
@@ -252,27 +253,24 @@ fn as_parent(
         } else {
             Keeper::of_children(group)?
         };
-        Ok((cwd, monitor, mask, inherited, keeper))
+        Ok((cwd, view, monitor, mask, inherited, keeper))
     };
-    let (cwd, monitor, mask, inherited, keeper) = match prepare() {
+    let (cwd, mut view, monitor, mask, inherited, keeper) = match prepare() {
         Ok(prepared) => prepared,
         Err(error) => return error,
     };
-    let view = |ruleset: &mut _| -> Result<(), LaunchError> {
+    let mut settle = || -> Result<(), LaunchError> {
         match (&keeper.group, plan.limits.processes, room) {
             (Some(group), ..) => group.join(),
             (None, Some(most), Some(_)) if plan.root => limits::number_processes(most),
             _ => Ok(()),
         }
         .map_err(|e| LaunchError::Limits(e.into()))?;
-        let Some(room) = room else {
+        let (Some(room), Some(view)) = (room, &mut view) else {
             return sys::die_with_parent().map_err(LaunchError::Process);
         };
-        let mut view = View::new().map_err(|e| LaunchError::Root(e.into()))?;
-        room.steps.iter().try_for_each(|step| view.step(step))?;
-        landlock::own_places(room, &view, ruleset)?;
-        view.enter(room.inside == crate::room::Inside::Rooms)
-            .map_err(|e| LaunchError::Enter(e.into()))?;
+        inside.iter().try_for_each(|step| view.step(step))?;
+        landlock::own_places(room, view, ruleset)?;
         rustix::process::chdir(&cwd).map_err(|source| LaunchError::NotInRoom {
             path: PathBuf::from(std::ffi::OsStr::from_bytes(cwd.as_bytes())),
             source: source.into(),
@@ -280,11 +278,8 @@ fn as_parent(
     };
     let mut failure = None;
     let mut listener = 0;
-    let mut ruleset = Some(ruleset);
     let started = sys::run_until_exec(|| {
-        let Some(mut ruleset) = ruleset.take() else { return };
-        let ready =
-            view(&mut ruleset).and_then(|()| sys::set_mask(&mask).map_err(LaunchError::Signals));
+        let ready = settle().and_then(|()| sys::set_mask(&mask).map_err(LaunchError::Signals));
         failure = Some(match ready {
             Ok(()) => confined.become_command(ruleset, &mut listener),
             Err(error) => error,
@@ -298,7 +293,8 @@ fn as_parent(
     if let (Some(monitor), Some(listener)) = (monitor, sys::listener(listener)) {
         monitor.start(listener);
     }
-    attend(keeper, inherited.as_ref(), child, plan.limits.wall_seconds)
+    let lives_on = room.is_some_and(|room| room.lives_on);
+    attend(keeper, inherited.as_ref(), child, lives_on, plan.limits.wall_seconds)
 }
 
 #[cfg(all(test, target_os = "linux"))]

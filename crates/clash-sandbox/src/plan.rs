@@ -26,7 +26,8 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
 use clash_policy::{
-    Caps, Effect, FsRule, HostPattern, Limits, Net, NetRule, PathPattern, Places, Sandbox, Span,
+    Caps, Effect, FsRule, HostPattern, Lifetime, Limits, Net, NetRule, PathPattern, Places,
+    Sandbox, Span,
 };
 
 use crate::baseline;
@@ -162,7 +163,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     let sandbox = request.sandbox;
     check_host(host)?;
     let (net, ports) = network(sandbox)?;
-    not_yet(sandbox)?;
+    not_yet(sandbox, &ports)?;
     let group = group(sandbox);
     let rules = resolve(request)?;
     let mut grants = allowed(&rules, report);
@@ -209,8 +210,15 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
         Tier::Watched => true,
         Tier::Room => reads || overgiven || changes && !tier::plain(&rights),
     };
+    if watched && sandbox.lifetime == Some(Lifetime::Detached) {
+        // Nobody is left to answer for it.
+        let rule = "lifetime: detached, where calls are watched".to_owned();
+        return Err(Refusal::NotYet { rule, span: sandbox.span.clone() });
+    }
     let watch = watched.then_some(Watch { rights, reads });
-    let group = group.filter(|_| tier != Tier::Direct);
+    // Nobody is left to remove the group of what lives on.
+    let detached = sandbox.lifetime == Some(Lifetime::Detached);
+    let group = group.filter(|_| tier != Tier::Direct && !detached);
     report::limits(report, &sandbox.limits, group.as_deref(), host.root);
     report::tier(report, &rules, watch.as_ref(), room.as_ref(), net, host);
     Ok(Plan {
@@ -325,9 +333,16 @@ fn network(sandbox: &Sandbox) -> Result<(Network, Ports), Refusal> {
 }
 
 /// What the language can say and this version cannot hold.
-fn not_yet(sandbox: &Sandbox) -> Result<(), Refusal> {
-    let said =
-        [sandbox.fs.iter().find(|r| r.cow).map(|r| (format!("cow() on {}", r.pattern), &r.span))];
+fn not_yet(sandbox: &Sandbox, ports: &Ports) -> Result<(), Refusal> {
+    let detached = sandbox.lifetime == Some(Lifetime::Detached);
+    let said = [
+        // Nobody is left to look at the clock, or to carry what is said.
+        (detached && sandbox.limits.wall_seconds.is_some())
+            .then(|| ("lifetime: detached, with a wall limit".to_owned(), &sandbox.span)),
+        (detached && *ports != Ports::default())
+            .then(|| ("lifetime: detached, with ports".to_owned(), &sandbox.span)),
+        sandbox.fs.iter().find(|r| r.cow).map(|r| (format!("cow() on {}", r.pattern), &r.span)),
+    ];
     match said.into_iter().flatten().next() {
         Some((rule, span)) => Err(Refusal::NotYet { rule, span: span.clone() }),
         None => Ok(()),

@@ -24,6 +24,8 @@ pub struct Room {
     /// and no other can be seen but in trees the policy lets be written.
     pub unix_sockets: bool,
     pub inside: Inside,
+    /// Whether processes that the command leaves running live on.
+    pub lives_on: bool,
     /// In the order in which they are carried out.
     pub steps: Vec<Step>,
 }

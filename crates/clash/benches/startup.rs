@@ -39,7 +39,9 @@ fn main() {
     let place = Place::new(POLICY);
     println!("program: {CLASH}\n{rounds} interleaved rounds\n");
     hook(&place, rounds);
-    launch(&place, rounds);
+    let mut place = Place::new(POLICY);
+    let clash = place.as_plain_user(CLASH);
+    launch(&place, &clash, rounds);
 }
 
 fn hook(place: &Place, rounds: usize) {
@@ -71,46 +73,34 @@ fn hook(place: &Place, rounds: usize) {
     );
 }
 
-fn launch(place: &Place, rounds: usize) {
+/// The same isolation as the room with a network of its own has, but for what only
+/// Landlock and seccomp can say, which bubblewrap leaves out.
+const BUBBLEWRAP: &str = "/usr/bin/bwrap";
+
+fn launch(place: &Place, clash: &str, rounds: usize) {
     let project = place.project().display().to_string();
+    let inside = |sandbox: &str| place.command(clash, &["sandbox", "exec", sandbox, "--", TRUE]);
+    let bubblewrap = |unshare: &[&str]| {
+        let view = ["--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"];
+        let rest = ["--tmpfs", "/tmp", "--bind", &project, &project, TRUE];
+        place.command(BUBBLEWRAP, &[unshare, &view, &rest].concat())
+    };
     let mut variants = vec![
         Variant::new("/bin/true", || place.command(TRUE, &[])),
-        Variant::new("clash sandbox exec readonly, direct tier", || {
-            place.command(CLASH, &["sandbox", "exec", "readonly", "--", TRUE])
-        }),
-        Variant::new("clash sandbox exec rust_full, room", || {
-            place.command(CLASH, &["sandbox", "exec", "rust_full", "--", TRUE])
-        }),
-        Variant::new("clash sandbox exec project, room, own network", || {
-            place.command(CLASH, &["sandbox", "exec", "project", "--", TRUE])
-        }),
+        Variant::new("clash sandbox exec readonly, direct tier", || inside("readonly")),
+        Variant::new("clash sandbox exec rust_full, room", || inside("rust_full")),
+        Variant::new("clash sandbox exec project, room, own network", || inside("project")),
         Variant::new("clash exec (decided by the policy)", || {
-            place.command(CLASH, &["exec", "--", TRUE])
+            place.command(clash, &["exec", "--", TRUE])
         }),
     ];
-    if Command::new("bwrap").arg("--version").output().is_ok_and(|out| out.status.success()) {
-        variants.push(Variant::new("bwrap --unshare-all, ro root, rw project", || {
-            let args = [
-                "--unshare-all",
-                "--die-with-parent",
-                "--ro-bind",
-                "/",
-                "/",
-                "--dev",
-                "/dev",
-                "--proc",
-                "/proc",
-                "--tmpfs",
-                "/tmp",
-                "--bind",
-                &project,
-                &project,
-                TRUE,
-            ];
-            place.command("/usr/bin/bwrap", &args)
+    if fs::exists(BUBBLEWRAP).unwrap() {
+        variants.push(Variant::new("bwrap, user, mount, pid and ipc namespaces", || {
+            bubblewrap(&["--unshare-user", "--unshare-pid", "--unshare-ipc"])
         }));
+        variants.push(Variant::new("bwrap --unshare-all", || bubblewrap(&["--unshare-all"])));
     } else {
         println!("bwrap is not installed, so it is not compared");
     }
-    compare("a sandboxed /bin/true", rounds, variants, || {});
+    compare("a sandboxed /bin/true, as a plain user", rounds, variants, || {});
 }

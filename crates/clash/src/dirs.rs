@@ -4,6 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use clash_policy::Sandbox;
 use clash_policy::path::{Links, Places};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host::Host;
@@ -97,10 +98,26 @@ impl Dirs {
         self.installed("clash-sh")
     }
 
+    /// What the variables of a sandbox mean for this project. Those it does not
+    /// use are not looked for.
+    pub(crate) fn places_of(&self, sandbox: &Sandbox, project: &Path, disk: &Disk) -> Places {
+        let uses = |name: &str| {
+            sandbox.fs.iter().any(|rule| {
+                rule.pattern.fixed().strip_prefix('$').is_some_and(|text| text.starts_with(name))
+            })
+        };
+        self.some_places(uses, project, disk)
+    }
+
     /// What the variables of a policy mean for this project.
     pub(crate) fn places(&self, project: &Path, disk: &Disk) -> Places {
+        self.some_places(|_| true, project, disk)
+    }
+
+    fn some_places(&self, wanted: impl Fn(&str) -> bool, project: &Path, disk: &Disk) -> Places {
         let real = |path: &Path| disk.real(path);
         let mut places = Places::of(real(project), real(&self.home), real(&self.tmp), env::path);
+        places.vars.retain(|(name, _)| wanted(name));
         for (_, path) in &mut places.vars {
             *path = real(path);
         }

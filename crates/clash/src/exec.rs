@@ -439,7 +439,7 @@ impl Room {
             return self.launch_unconfined(what, &sandbox.name, program, args);
         }
         let disk = Disk::default();
-        let places = self.dirs.places(&self.project, &disk);
+        let places = self.dirs.places_of(sandbox, &self.project, &disk);
         crate::caches::make_missing(sandbox, &places, &disk);
         let cage = Cage { paths: self.dirs.cage(&self.project, &disk) };
         let request = Request { sandbox, places: &places, cage: &cage, disk: &disk, extra };

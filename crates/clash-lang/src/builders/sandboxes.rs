@@ -22,10 +22,11 @@ use crate::value::{SandboxUse, SandboxValue};
 pub(super) fn names(builder: &mut GlobalsBuilder) {
     /// Declares what a command may touch. `default` is for every path no key of
     /// `fs` matches, `net` the network, `serve` the ports the host may connect
-    /// to, `env` the variables it sees, `limits` what it may use up. `protect`
-    /// keeps paths that steer programs outside read-only, `unprotect` takes some
-    /// off that list. `extends` starts from another sandbox. Without a name it is
-    /// called after its line.
+    /// to, `env` the variables it sees, `limits` what it may use up. `lifetime`
+    /// says whether what it leaves running ends with the `"action"` or lives on
+    /// `"detached"`. `protect` keeps paths that steer programs outside read-only,
+    /// `unprotect` takes some off that list. `extends` starts from another
+    /// sandbox. Without a name it is called after its line.
     fn sandbox<'v>(
         #[starlark(default = NoneOr::None)] name: NoneOr<&'v str>,
         #[starlark(default = NoneOr::None)] tree: NoneOr<Value<'v>>,
@@ -35,6 +36,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         #[starlark(require = named, default = NoneOr::None)] serve: NoneOr<UnpackList<Value<'v>>>,
         #[starlark(require = named, default = NoneOr::None)] env: NoneOr<Value<'v>>,
         #[starlark(require = named, default = NoneOr::None)] limits: NoneOr<Value<'v>>,
+        #[starlark(require = named, default = NoneOr::None)] lifetime: NoneOr<Value<'v>>,
         #[starlark(require = named, default = NoneOr::None)] protect: NoneOr<Value<'v>>,
         #[starlark(require = named, default = NoneOr::None)] unprotect: NoneOr<Value<'v>>,
         #[starlark(require = named, default = NoneOr::None)] doc: NoneOr<&'v str>,
@@ -80,6 +82,9 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         }
         if let NoneOr::Other(value) = limits {
             draft.sandbox.limits = lower::limits(value)?;
+        }
+        if let NoneOr::Other(value) = lifetime {
+            draft.sandbox.lifetime = Some(lower::lifetime(value)?);
         }
         if let Some(protect) = protection(protect, unprotect)? {
             draft.sandbox.protect = protect;

@@ -1,6 +1,6 @@
-//! `env`, `limits`, `protect` of a sandbox.
+//! `env`, `limits`, `lifetime`, `protect` of a sandbox.
 
-use clash_policy::{Effect, EnvRule, Limits, Span};
+use clash_policy::{Effect, EnvRule, Lifetime, Limits, Span};
 use starlark::values::Value;
 use starlark::values::list::ListRef;
 
@@ -66,6 +66,16 @@ pub(crate) fn limits(value: Value<'_>) -> Result<Limits> {
         })?);
     }
     Ok(limits)
+}
+
+pub(crate) fn lifetime(value: Value<'_>) -> Result<Lifetime> {
+    let said = value.unpack_str().unwrap_or_default();
+    Lifetime::ALL.into_iter().find(|known| known.word() == said).ok_or_else(|| {
+        let text = value.to_str();
+        Mistake::new(format!("`{text}` is no lifetime"))
+            .hint("a lifetime is \"action\" or \"detached\"")
+            .near(text)
+    })
 }
 
 fn unknown_limit(name: &str) -> Mistake {

@@ -8,7 +8,7 @@ use super::IrError;
 use crate::effect::{Caps, Effect};
 use crate::net::{HostPattern, Net, NetRule};
 use crate::regex::Regex;
-use crate::sandbox::{EnvRule, FsRule, Limits, PathPattern, Protect, Sandbox};
+use crate::sandbox::{EnvRule, FsRule, Lifetime, Limits, PathPattern, Protect, Sandbox};
 use crate::span::Span;
 
 type Result<T> = std::result::Result<T, IrError>;
@@ -136,7 +136,20 @@ record!(NetRule { host, ports, effect, span });
 record!(EnvRule { name, effect, span });
 record!(Limits { memory_bytes, processes, cpu_seconds, wall_seconds, file_size_bytes });
 record!(Protect { standard, also, except });
-record!(Sandbox { name, unrestricted, default, fs, net, serve, env, limits, protect, doc, span });
+record!(Sandbox {
+    name,
+    unrestricted,
+    default,
+    fs,
+    net,
+    serve,
+    env,
+    limits,
+    lifetime,
+    protect,
+    doc,
+    span
+});
 
 /// An automaton is long: read as one piece, not byte by byte.
 impl Blob for Regex {
@@ -166,6 +179,23 @@ impl Blob for Effect {
             1 => Ok(Self::Allow),
             2 => Ok(Self::Ask),
             3 => Ok(Self::Deny),
+            _ => Err(IrError::Damaged),
+        }
+    }
+}
+
+impl Blob for Lifetime {
+    fn write(&self, out: &mut Vec<u8>) {
+        let code: u8 = match self {
+            Self::Action => 1,
+            Self::Detached => 2,
+        };
+        code.write(out);
+    }
+    fn read(from: &mut Reader<'_>) -> Result<Self> {
+        match u8::read(from)? {
+            1 => Ok(Self::Action),
+            2 => Ok(Self::Detached),
             _ => Err(IrError::Damaged),
         }
     }

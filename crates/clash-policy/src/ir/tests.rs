@@ -5,7 +5,7 @@ use crate::regex::Regex;
 use crate::rule::{
     Branch, Group, Key, Layer, LayerKind, Node, OnViolation, Pattern, Rule, Settings, Subject,
 };
-use crate::sandbox::{EnvRule, FsRule, Limits, PathPattern, Protect, Sandbox};
+use crate::sandbox::{EnvRule, FsRule, Lifetime, Limits, PathPattern, Protect, Sandbox};
 use crate::span::Span;
 use proptest::prelude::*;
 
@@ -33,6 +33,7 @@ fn sandbox() -> Sandbox {
         serve: vec![3000],
         env: vec![EnvRule { name: "AWS_*".into(), effect: Effect::Deny, span: span(6) }],
         limits: Limits { memory_bytes: Some(1 << 40), wall_seconds: Some(9), ..Limits::default() },
+        lifetime: Some(Lifetime::Detached),
         protect: Protect { standard: false, also: vec!["x".into()], except: vec!["y".into()] },
         doc: "a box".into(),
         span: span(1),

@@ -306,6 +306,7 @@ fn sandbox() -> impl Strategy<Value = Sandbox> {
             fs,
             net,
             unrestricted: unrestricted == 0,
+            lifetime: None,
             protect: Protect { standard: unrestricted > 3, ..Protect::default() },
             ..Sandbox::named("")
         }

@@ -439,6 +439,7 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
         ports: Ports::default(),
         unix_sockets: false,
         inside: crate::room::Inside::Commands,
+        lives_on: false,
         steps: Vec::new(),
     };
     let left = super::namespaces::leave_host(&room);
@@ -455,7 +456,7 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
                 for step in [Step::Devices, Step::Processes { maps: false }] {
                     view.step(&step).map_err(|_| 5)?;
                 }
-                view.enter(false).map_err(|_| 4)
+                view.enter(crate::room::Inside::Commands).map_err(|_| 4)
             };
             sys::exit_now(steps().err().map_or(0, i32::from))
         }

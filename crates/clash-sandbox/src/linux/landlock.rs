@@ -1,8 +1,9 @@
 //! Grants → a Landlock domain.
 //!
 //! Everything the host's ABI can restrict is handled, so what no rule grants is
-//! denied; the `landlock` crate runs at its hard-requirement level throughout
-//! and a domain that is less than fully enforced is an error.
+//! denied. The kernel refuses what it does not know, so a call that succeeds has
+//! done all of it. Opening a path and adding its rule are two system calls and
+//! not one more: there are some fifty of them in every launch.
 //!
 //! | caps | rights |
 //! |---|---|
@@ -22,121 +23,156 @@
 //! gain rights.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use clash_policy::Caps;
-use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
-    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
-};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fcntl_getfl, fstat, openat, openat2};
 use rustix::io::Errno;
 
 use super::mounts::View;
+use super::sys::{self, Handled};
 use crate::baseline::Entry;
 use crate::launch::LaunchError;
 use crate::plan::{Grant, Network, Plan};
 use crate::room::{Inside, Room, Step};
 
-/// The newest ABI both sides know. Rights of a later kernel are closed by
-/// seccomp (UDP) or do not exist for programs built against this one.
-fn known(abi: u32) -> ABI {
+/// Access rights as the kernel numbers them.
+type Rights = u64;
+
+const EXECUTE: Rights = 1;
+const WRITE_FILE: Rights = 1 << 1;
+const READ_FILE: Rights = 1 << 2;
+const READ_DIR: Rights = 1 << 3;
+const REMOVE_DIR: Rights = 1 << 4;
+const REMOVE_FILE: Rights = 1 << 5;
+const MAKE_DIR: Rights = 1 << 7;
+const MAKE_REG: Rights = 1 << 8;
+const MAKE_SOCK: Rights = 1 << 9;
+const MAKE_FIFO: Rights = 1 << 10;
+const MAKE_SYM: Rights = 1 << 12;
+const REFER: Rights = 1 << 13;
+const TRUNCATE: Rights = 1 << 14;
+const IOCTL_DEV: Rights = 1 << 15;
+const RESOLVE_UNIX: Rights = 1 << 16;
+
+/// What can be said of something that is no directory.
+const OF_FILES: Rights = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV | RESOLVE_UNIX;
+
+const BIND_AND_CONNECT_TCP: u64 = 3;
+const ABSTRACT_SOCKETS_AND_SIGNALS: u64 = 3;
+
+/// Every file right of an ABI. Rights of a later kernel are closed by seccomp
+/// (UDP) or do not exist for programs built against this one.
+fn all(abi: u32) -> Rights {
     match abi {
-        0 => ABI::Unsupported,
-        1 => ABI::V1,
-        2 => ABI::V2,
-        3 => ABI::V3,
-        4 => ABI::V4,
-        5 => ABI::V5,
-        6 => ABI::V6,
-        7 => ABI::V7,
-        8 => ABI::V8,
-        _ => ABI::V9,
+        0 => 0,
+        1 => REFER - 1,
+        2 => TRUNCATE - 1,
+        3 | 4 => IOCTL_DEV - 1,
+        5..=8 => RESOLVE_UNIX - 1,
+        _ => (RESOLVE_UNIX << 1) - 1,
     }
 }
 
-fn rights(caps: Caps, directory: bool, device: bool) -> BitFlags<AccessFs> {
-    let mut rights = BitFlags::EMPTY;
+fn scopes(abi: u32) -> u64 {
+    if abi < 6 { 0 } else { ABSTRACT_SOCKETS_AND_SIGNALS }
+}
+
+/// A domain under construction.
+#[derive(Debug)]
+pub(crate) struct Ruleset {
+    fd: OwnedFd,
+    handled: Rights,
+}
+
+impl Ruleset {
+    fn new(abi: u32, no_tcp: bool) -> Result<Self, LaunchError> {
+        let network = if no_tcp { BIND_AND_CONNECT_TCP } else { 0 };
+        Self::handling(Handled { files: all(abi), network, scopes: scopes(abi) })
+    }
+
+    /// Signals and abstract sockets end at the room; files are left to its mounts.
+    fn of_scopes(abi: u32) -> Result<Self, LaunchError> {
+        Self::handling(Handled { files: 0, network: 0, scopes: scopes(abi) })
+    }
+
+    fn handling(handled: Handled) -> Result<Self, LaunchError> {
+        let fd = sys::landlock_ruleset(&handled).map_err(LaunchError::Ruleset)?;
+        Ok(Self { fd, handled: handled.files })
+    }
+
+    /// Another handle on the same ruleset: rules added to one hold for both.
+    pub(crate) fn try_clone(&self) -> std::io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()?, handled: self.handled })
+    }
+
+    /// Lets these rights be used on a place and everything below it. What is not
+    /// handled is not restricted and must not be named.
+    fn grant(&self, place: impl AsFd, rights: Rights) -> std::io::Result<()> {
+        match rights & self.handled {
+            0 => Ok(()),
+            rights => sys::landlock_rule(self.fd.as_fd(), place.as_fd(), rights),
+        }
+    }
+}
+
+fn rights(caps: Caps, directory: bool, device: bool) -> Rights {
+    let mut rights = 0;
     if caps.contains(Caps::READ) {
-        rights |= AccessFs::ReadFile | AccessFs::ReadDir;
+        rights |= READ_FILE | READ_DIR;
     }
     if caps.contains(Caps::WRITE) {
-        rights |= AccessFs::WriteFile | AccessFs::Truncate;
+        rights |= WRITE_FILE | TRUNCATE;
         if device {
-            rights |= AccessFs::IoctlDev;
+            rights |= IOCTL_DEV;
         }
     }
     if caps.contains(Caps::CREATE) {
-        rights |= AccessFs::MakeReg
-            | AccessFs::MakeDir
-            | AccessFs::MakeSym
-            | AccessFs::MakeSock
-            | AccessFs::Refer;
+        rights |= MAKE_REG | MAKE_DIR | MAKE_SYM | MAKE_SOCK | REFER;
     }
     if caps.contains(Caps::DELETE) {
-        rights |= AccessFs::RemoveFile | AccessFs::RemoveDir | AccessFs::Refer;
+        rights |= REMOVE_FILE | REMOVE_DIR | REFER;
     }
     if caps.contains(Caps::EXECUTE) {
-        rights |= AccessFs::Execute;
+        rights |= EXECUTE;
     }
-    if directory { rights } else { rights & AccessFs::from_file(ABI::V9) }
+    if directory { rights } else { rights & OF_FILES }
 }
 
 /// Builds the ruleset: everything that can fail for a path fails here, before
 /// anything about the process has changed.
-pub(crate) fn ruleset(plan: &Plan) -> Result<RulesetCreated, LaunchError> {
-    let abi = known(plan.landlock_abi);
+pub(crate) fn ruleset(plan: &Plan) -> Result<Ruleset, LaunchError> {
     if plan.room.as_ref().is_some_and(|room| room.inside == Inside::Rooms) {
-        return only_scopes(abi).map_err(LaunchError::Ruleset);
+        return Ruleset::of_scopes(plan.landlock_abi);
     }
     // A network of the room's own has nothing in it to keep anybody from.
     let closed = plan.net == Network::Deny && !plan.room.as_ref().is_some_and(|r| r.own_network);
-    let mut ruleset = handled(abi, closed).map_err(LaunchError::Ruleset)?;
-    let mut grant = |fd: OwnedFd, rights: BitFlags<AccessFs>| -> Result<(), LaunchError> {
-        if !rights.is_empty() {
-            (&mut ruleset).add_rule(PathBeneath::new(fd, rights)).map_err(LaunchError::Ruleset)?;
-        }
-        Ok(())
+    let ruleset = Ruleset::new(plan.landlock_abi, closed)?;
+    let is_device = |path: &Path| {
+        matches!(path.as_os_str().as_bytes().strip_prefix(b"/dev"), Some([] | [b'/', ..]))
     };
-    let is_device = |path: &Path| path.starts_with("/dev");
     for Grant { path, caps, .. } in &plan.grants {
         let fd = open(path)?;
         let mode = fstat(&fd).map_err(|source| failed(path, source))?.st_mode;
         let directory = FileType::from_raw_mode(mode) == FileType::Directory;
         let mut rights = rights(*caps, directory, is_device(path));
         if directory && mode & 0o1000 != 0 && caps.contains(Caps::CREATE) {
-            rights |= AccessFs::MakeFifo;
+            rights |= MAKE_FIFO;
         }
-        grant(fd, rights)?;
+        ruleset.grant(fd, rights).map_err(LaunchError::Ruleset)?;
     }
     let own = ["/proc", "/sys"];
     let shared =
         |entry: &Entry| plan.room.is_none() || !own.iter().any(|o| entry.path.starts_with(o));
     for (entry, caps) in plan.baseline.iter().filter(|(entry, _)| shared(entry)) {
         if let Some(fd) = open_if_there(entry)? {
-            grant(fd, rights(*caps, entry.directory, is_device(Path::new(entry.path))))?;
+            let rights = rights(*caps, entry.directory, is_device(Path::new(entry.path)));
+            ruleset.grant(fd, rights).map_err(LaunchError::Ruleset)?;
         }
     }
-    own_stdio(&mut ruleset);
+    own_stdio(&ruleset);
     Ok(ruleset)
-}
-
-fn handled(abi: ABI, no_tcp: bool) -> Result<RulesetCreated, RulesetError> {
-    let mut ruleset = Ruleset::default()
-        .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(abi))?
-        .scope(Scope::from_all(abi))?;
-    if no_tcp {
-        ruleset = ruleset.handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?;
-    }
-    // The launcher sets no_new_privs itself, one step earlier.
-    Ok(ruleset.create()?.no_new_privs(false))
-}
-
-/// Signals and abstract sockets end at the room; files are left to its mounts.
-fn only_scopes(abi: ABI) -> Result<RulesetCreated, RulesetError> {
-    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
-    Ok(ruleset.scope(Scope::from_all(abi))?.create()?.no_new_privs(false))
 }
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
@@ -188,7 +224,7 @@ fn kind(fd: impl AsFd) -> Result<FileType, Errno> {
 /// so that `> /dev/stderr` works when that is a file or a terminal, with just
 /// the access the descriptor has. Pipes and sockets need no rule, and what no
 /// rule can name (a memfd) gets none: the failure only denies more.
-fn own_stdio(ruleset: &mut RulesetCreated) {
+fn own_stdio(ruleset: &Ruleset) {
     for fd in stdio() {
         let Ok(kind @ (FileType::RegularFile | FileType::CharacterDevice)) = kind(fd) else {
             continue;
@@ -197,18 +233,18 @@ fn own_stdio(ruleset: &mut RulesetCreated) {
         if flags.contains(OFlags::PATH) {
             continue;
         }
-        let mut rights = BitFlags::<AccessFs>::EMPTY;
+        let mut rights = 0;
         let mode = flags & OFlags::RWMODE;
         if mode != OFlags::WRONLY {
-            rights |= AccessFs::ReadFile;
+            rights |= READ_FILE;
         }
         if mode != OFlags::RDONLY {
-            rights |= AccessFs::WriteFile | AccessFs::Truncate;
+            rights |= WRITE_FILE | TRUNCATE;
         }
         if kind == FileType::CharacterDevice {
-            rights |= AccessFs::IoctlDev;
+            rights |= IOCTL_DEV;
         }
-        let _ = ruleset.add_rule(PathBeneath::new(fd, rights));
+        let _ = ruleset.grant(fd, rights);
     }
 }
 
@@ -233,24 +269,20 @@ pub(crate) fn no_directory_as_stdio() -> Result<(), Errno> {
 }
 
 /// Rules for what a room has of its own and the plan cannot open beforehand.
-pub(crate) fn own_places(
-    room: &Room,
-    view: &View,
-    ruleset: &mut RulesetCreated,
-) -> Result<(), LaunchError> {
+pub(crate) fn own_places(room: &Room, view: &View, ruleset: &Ruleset) -> Result<(), LaunchError> {
     if room.inside == Inside::Rooms {
         return Ok(());
     }
-    let mut grant = |path: &Path, rights: BitFlags<AccessFs>| {
+    let grant = |path: &Path, rights: Rights| {
         let fd = view.open(path).map_err(|source| failed(path, source))?;
-        ruleset.add_rule(PathBeneath::new(fd, rights)).map(drop).map_err(LaunchError::Ruleset)
+        ruleset.grant(fd, rights).map_err(LaunchError::Ruleset)
     };
-    let scratch = rights(Caps::ALL, true, false) | AccessFs::MakeFifo;
+    let scratch = rights(Caps::ALL, true, false) | MAKE_FIFO;
     for step in &room.steps {
         match step {
             Step::Scratch { at } | Step::ScratchMount { at } => grant(at, scratch)?,
             Step::Devices => {
-                grant(Path::new("/dev/shm"), scratch & !AccessFs::Execute)?;
+                grant(Path::new("/dev/shm"), scratch & !EXECUTE)?;
                 grant(Path::new("/dev/pts"), rights(Caps::READ.union(Caps::WRITE), true, true))?;
             }
             Step::Processes { .. } => grant(Path::new("/proc"), rights(Caps::READ, true, false))?,
@@ -260,21 +292,14 @@ pub(crate) fn own_places(
     Ok(())
 }
 
-/// Enters the domain.
-pub(crate) fn enter(ruleset: RulesetCreated) -> Result<(), LaunchError> {
-    let status = ruleset.restrict_self().map_err(LaunchError::Landlock)?;
-    match status.ruleset {
-        RulesetStatus::FullyEnforced => Ok(()),
-        RulesetStatus::PartiallyEnforced | RulesetStatus::NotEnforced => {
-            Err(LaunchError::NotFullyEnforced)
-        }
-    }
+/// Enters the domain; needs no_new_privs.
+pub(crate) fn enter(ruleset: &Ruleset) -> Result<(), LaunchError> {
+    sys::landlock_enter(ruleset.fd.as_fd()).map_err(LaunchError::Landlock)
 }
 
 /// Enters a domain at the needed ABI that grants nothing, to see it work.
 pub(crate) fn enter_empty() -> Result<(), LaunchError> {
-    let abi = known(crate::plan::LANDLOCK_ABI_NEEDED);
-    enter(handled(abi, true).map_err(LaunchError::Ruleset)?)
+    enter(&Ruleset::new(crate::plan::LANDLOCK_ABI_NEEDED, true)?)
 }
 
 #[cfg(test)]
@@ -283,24 +308,33 @@ mod tests {
 
     #[test]
     fn no_capability_makes_device_nodes() {
-        let all = rights(Caps::ALL, true, true);
-        assert!(!all.intersects(AccessFs::MakeChar | AccessFs::MakeBlock));
-        assert!(!all.contains(AccessFs::ResolveUnix));
+        const MAKE_CHAR: Rights = 1 << 6;
+        const MAKE_BLOCK: Rights = 1 << 11;
+        let most = rights(Caps::ALL, true, true) | MAKE_FIFO;
+        assert_eq!(most, all(9) & !(MAKE_CHAR | MAKE_BLOCK | RESOLVE_UNIX));
     }
 
     #[test]
     fn a_file_gets_no_directory_rights() {
         let file = rights(Caps::ALL, false, false);
-        assert_eq!(
-            file,
-            AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::Execute
-        );
+        assert_eq!(file, READ_FILE | WRITE_FILE | TRUNCATE | EXECUTE);
     }
 
     #[test]
     fn device_control_only_for_writable_devices() {
-        assert!(rights(Caps::WRITE, false, true).contains(AccessFs::IoctlDev));
-        assert!(!rights(Caps::WRITE, true, false).contains(AccessFs::IoctlDev));
-        assert!(!rights(Caps::READ, false, true).contains(AccessFs::IoctlDev));
+        assert_ne!(rights(Caps::WRITE, false, true) & IOCTL_DEV, 0);
+        assert_eq!(rights(Caps::WRITE, true, false) & IOCTL_DEV, 0);
+        assert_eq!(rights(Caps::READ, false, true) & IOCTL_DEV, 0);
+    }
+
+    #[test]
+    fn an_abi_handles_what_it_knows_and_no_more() {
+        assert_eq!(
+            [1, 2, 3, 4, 5, 8, 9].map(all).map(Rights::count_ones),
+            [13, 14, 15, 15, 16, 16, 17]
+        );
+        assert_eq!(all(0), 0);
+        let real = crate::host::Host::quick().landlock_abi;
+        assert!(Ruleset::new(real, real >= 4).is_ok());
     }
 }

@@ -17,11 +17,11 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
     fsconfig_create, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
 };
-use rustix::process::{fchdir, pivot_root};
+use rustix::process::{chroot, fchdir, pivot_root};
 
 use super::sys::{self, ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY};
 use crate::launch::LaunchError;
-use crate::room::{Access, Shown, Step};
+use crate::room::{Access, Inside, Shown, Step};
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -31,8 +31,6 @@ const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// Where what covers other things is kept on the room's root.
 const COVERS: &str = ".covers";
-const OLD_ROOT: &str = ".covers/host";
-const NOTHING: &str = ".covers/nothing";
 
 /// A view under construction.
 #[derive(Debug)]
@@ -40,6 +38,9 @@ pub(crate) struct View {
     root: OwnedFd,
     covers: u32,
 }
+
+/// Where the old root is put for as long as it takes to let go of it.
+const OLD_ROOT: &str = ".covers/host";
 
 impl View {
     /// A mount tree of our own and an empty root on top of it.
@@ -74,27 +75,23 @@ impl View {
         openat2(&self.root, relative(path), HOLD, Mode::empty(), NEVER_LINKS)
     }
 
-    /// Makes the view the root of every process of the room.
+    /// Makes the view our root, and that of every process we start.
     ///
-    /// The old root is not unmounted, for which the kernel would make us wait
-    /// longer than for all the mounts together, but put where nothing leads: on
-    /// a directory that something empty is then mounted on. Without the right to
-    /// unmount, which the command will not have, no path gets below that. A room
-    /// with rooms inside has more to do with mounts, and is there for longer: it
-    /// gets no old root at all.
-    pub(crate) fn enter(self, nesting: bool) -> Result<()> {
-        mkdirat(&self.root, OLD_ROOT, Mode::from_raw_mode(0o755))?;
-        if nesting {
+    /// `pivot_root` would look at every process of the host for ones to take
+    /// along, and unmounting the old root would make us wait for the kernel, each
+    /// longer than all the mounts together. The old root stays below the new one,
+    /// where no path and no descriptor leads, and the command may neither unmount
+    /// nor change its root. A room with rooms inside has more to do with mounts,
+    /// and is there for longer: it gets no old root at all.
+    pub(crate) fn enter(&self, inside: Inside) -> Result<()> {
+        if inside == Inside::Rooms {
+            mkdirat(&self.root, OLD_ROOT, Mode::from_raw_mode(0o755))?;
             fchdir(&self.root)?;
             pivot_root(".", OLD_ROOT)?;
             return unmount(Path::new("/").join(OLD_ROOT).as_path(), UnmountFlags::DETACH);
         }
-        mkdirat(&self.root, NOTHING, Mode::empty())?;
-        let nothing = clone(&self.root, NOTHING)?;
-        set(&nothing, Access { write: false, execute: false })?;
         fchdir(&self.root)?;
-        pivot_root(".", OLD_ROOT)?;
-        attach(&nothing, CWD, Path::new("/").join(OLD_ROOT).as_path())
+        chroot(".")
     }
 
     fn directory(&self, at: &Path, mode: u32) -> Result<()> {
@@ -230,8 +227,7 @@ fn ignore_existing(made: Result<()>) -> Result<()> {
 }
 
 fn make_file(dir: impl AsFd, at: impl rustix::path::Arg) -> Result<()> {
-    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    openat(dir, at, flags, Mode::from_raw_mode(0o644)).map(drop)
+    ignore_existing(mknodat(dir, at, FileType::RegularFile, Mode::from_raw_mode(0o644), 0))
 }
 
 fn filesystem(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Result<OwnedFd> {

@@ -14,7 +14,9 @@
 //!
 //! When the command ends everything else in the room ends with it: process 1
 //! waits for a pipe that only the launcher holds, and the kernel kills the rest.
-//! That is also what happens when the launcher is killed.
+//! That is also what happens when the launcher is killed. Where the policy says
+//! that processes live on, the launcher tells process 1 before it leaves, and that
+//! one stays until it is alone.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
@@ -27,6 +29,9 @@ use super::ports::Crossing;
 use super::stdio::Inherited;
 use super::sys;
 use crate::launch::LaunchError;
+
+/// What the launcher tells process 1 when the room is to outlive it.
+const RELEASED: &[u8] = b"1";
 
 /// What ends everything that the command leaves behind.
 #[derive(Debug)]
@@ -73,21 +78,26 @@ impl Keeper {
     fn end_with(&mut self, child: libc::pid_t) {
         sys::kill(child, libc::SIGKILL);
         while matches!(waitpid(Pid::from_raw(child), WaitOptions::empty()), Err(Errno::INTR)) {}
-        self.end();
+        self.end(false);
     }
 
     /// Ends the room: process 1 leaves, the kernel kills the others, and when
     /// this returns all of them are gone. Where nobody else is left there is
     /// nothing to wait for: process 1 goes when we do, and takes the room down
     /// while the caller already goes on.
-    fn end(&mut self) {
+    fn end(&mut self, lives_on: bool) {
         if let Some(ports) = &mut self.ports {
             ports.end_inside();
         }
         match &mut self.kind {
             Kind::First { .. } if alone() => {}
             Kind::First { pid, alive } => {
-                *alive = None;
+                if let Some(alive) = alive.take()
+                    && lives_on
+                    && rustix::io::write(alive, RELEASED) == Ok(RELEASED.len())
+                {
+                    return;
+                }
                 while matches!(waitpid(*pid, WaitOptions::empty()), Err(Errno::INTR)) {}
             }
             Kind::Children => end_children(),
@@ -122,13 +132,14 @@ fn end_children() {
 /// Process 1: no `errno`, no allocation, nothing that could panic.
 fn keep(wait: RawFd) {
     sys::forget_children();
-    // Whose root becomes the room's when the view is entered: nothing of the
-    // host stays in anybody's hands.
     let _ = rustix::process::chdir(c"/");
     // All but the pipe: whoever waits for the end of our output must not have to
     // wait for this process.
     sys::close_all_but(wait);
-    sys::wait_for_end(wait);
+    if sys::was_released(wait) {
+        // With SIGCHLD ignored this waits for all of them.
+        while let Ok(_) | Err(Errno::INTR) = waitpid(None, WaitOptions::empty()) {}
+    }
 }
 
 /// Waits for the command and then is what it was: exits as it did, dies as it
@@ -137,6 +148,7 @@ pub(crate) fn attend(
     mut keeper: Keeper,
     inherited: Option<&Inherited>,
     child: libc::pid_t,
+    lives_on: bool,
     wall: Option<u64>,
 ) -> LaunchError {
     if matches!(keeper.kind, Kind::First { .. }) {
@@ -145,7 +157,7 @@ pub(crate) fn attend(
     let deadline = wall.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     loop {
         if let Some(end) = look_after(child) {
-            keeper.end();
+            keeper.end(lives_on);
             put_back(inherited);
             end.repeat();
         }

@@ -37,6 +37,65 @@ fn landlock_query(flag: u32) -> Option<u32> {
     u32::try_from(answer).ok()
 }
 
+/// `struct landlock_ruleset_attr`. A kernel that knows less of it takes the rest
+/// if it is zero.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Handled {
+    pub(crate) files: u64,
+    pub(crate) network: u64,
+    pub(crate) scopes: u64,
+}
+
+/// A new ruleset that handles these rights; an unknown one is an error.
+pub(crate) fn landlock_ruleset(handled: &Handled) -> Result<OwnedFd> {
+    // SAFETY: the kernel reads one `Handled`, whose size is passed.
+    let fd = check(unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            ptr::from_ref(handled),
+            size_of::<Handled>(),
+            0_u32,
+        )
+    })?;
+    // SAFETY: a descriptor the kernel just made is nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// Adds a rule for a place and everything below it.
+pub(crate) fn landlock_rule(
+    ruleset: BorrowedFd<'_>,
+    place: BorrowedFd<'_>,
+    rights: u64,
+) -> Result<()> {
+    /// `struct landlock_path_beneath_attr`
+    #[repr(C, packed)]
+    struct Beneath {
+        rights: u64,
+        place: RawFd,
+    }
+    const PATH_BENEATH: u32 = 1;
+    let rule = Beneath { rights, place: place.as_raw_fd() };
+    // SAFETY: the kernel reads one `Beneath`, which lives until the call returns.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_landlock_add_rule,
+            ruleset.as_raw_fd(),
+            PATH_BENEATH,
+            ptr::from_ref(&rule),
+            0_u32,
+        )
+    })
+    .map(drop)
+}
+
+/// Restricts the calling thread; needs no_new_privs.
+pub(crate) fn landlock_enter(ruleset: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: takes integers.
+    check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0_u32) })
+        .map(drop)
+}
+
 /// Whether a filter may answer with an error number.
 pub(crate) fn seccomp_errno_available() -> bool {
     let action: u32 = libc::SECCOMP_RET_ERRNO;
@@ -255,11 +314,20 @@ pub(crate) fn set_mount(tree: &OwnedFd, set: u64) -> Result<()> {
     mount_setattr(tree.as_raw_fd(), c"", libc::AT_EMPTY_PATH, &attr)
 }
 
-/// The stack of a process that shares our memory. Never freed: such a process
-/// may still run when the value that made it is gone.
-fn stack(bytes: usize) -> *mut c_void {
-    let stack = Box::leak(vec![0_u128; bytes / size_of::<u128>()].into_boxed_slice());
-    stack.as_mut_ptr_range().end.cast()
+/// The end of a stack for a process that shares our memory. Never freed: such a
+/// process may still run when the value that made it is gone. Straight from the
+/// kernel, because an allocator that zeroes memory touches every page of it.
+fn stack(bytes: usize) -> Result<*mut c_void> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping at a place of the kernel's choice touches no memory of
+    // ours.
+    let start = unsafe { libc::mmap(ptr::null_mut(), bytes, rights, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(Error::last_os_error());
+    }
+    // SAFETY: one past the end of the mapping.
+    Ok(unsafe { start.byte_add(bytes) })
 }
 
 /// Runs `job` in a new process that has our memory and our descriptors, and waits
@@ -277,10 +345,10 @@ pub(crate) fn run_until_exec(mut job: impl FnMut()) -> Result<libc::pid_t> {
     }
     let mut job: &mut dyn FnMut() = &mut job;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::SIGCHLD;
+    let stack = stack(512 * 1024)?;
     // SAFETY: the child runs on a stack of its own while this thread, the only
     // one, stands still, so no memory is used by both at a time.
-    let pid =
-        unsafe { libc::clone(start, stack(512 * 1024), flags, ptr::from_mut(&mut job).cast()) };
+    let pid = unsafe { libc::clone(start, stack, flags, ptr::from_mut(&mut job).cast()) };
     check(c_long::from(pid)).map(|_| pid)
 }
 
@@ -297,15 +365,11 @@ pub(crate) fn run_beside(job: fn(RawFd), fd: RawFd) -> Result<libc::pid_t> {
         unsafe { libc::_exit(0) }
     }
     let job = Box::leak(Box::new(Start(job, fd)));
+    let stack = stack(64 * 1024)?;
     // SAFETY: the child has its own stack and, by the contract above, touches no
     // memory of ours but the two words it is given.
     let pid = unsafe {
-        libc::clone(
-            start,
-            stack(64 * 1024),
-            libc::CLONE_VM | libc::SIGCHLD,
-            ptr::from_mut(job).cast(),
-        )
+        libc::clone(start, stack, libc::CLONE_VM | libc::SIGCHLD, ptr::from_mut(job).cast())
     };
     check(c_long::from(pid)).map(|_| pid)
 }
@@ -508,13 +572,19 @@ pub(crate) fn close_all_but(fd: RawFd) {
     }
 }
 
-/// Waits until the other end of a pipe is closed.
-pub(crate) fn wait_for_end(fd: RawFd) {
+/// Waits until the other end of a pipe is closed, and says whether something came
+/// through it before.
+pub(crate) fn was_released(fd: RawFd) -> bool {
     // SAFETY: the descriptor stays open for the whole call, since this process
     // does nothing else.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     let mut byte = [0_u8; 1];
-    while let Ok(1..) | Err(rustix::io::Errno::INTR) = rustix::io::read(fd, &mut byte) {}
+    loop {
+        match rustix::io::read(fd, &mut byte) {
+            Err(rustix::io::Errno::INTR) => {}
+            read => return read == Ok(1),
+        }
+    }
 }
 
 /// Sends a signal to a child of ours; one that is gone needs none.

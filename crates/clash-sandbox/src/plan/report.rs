@@ -152,6 +152,11 @@ pub(super) fn tier(
         ),
     }
     match (room, watch) {
+        (Some(Room { lives_on: true, .. }), _) => say(
+            "background processes",
+            "pid namespace",
+            "live on in the room, unless the launcher is killed",
+        ),
         (Some(_), _) => say(
             "background processes",
             "pid namespace",

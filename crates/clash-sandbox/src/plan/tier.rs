@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
 use clash_policy::protect::entries;
-use clash_policy::{Caps, Effect};
+use clash_policy::{Caps, Effect, Lifetime};
 
 use super::overlap::{self, Region, is_below};
 use super::{Found, Grant, LANDLOCK_ABI_NEEDED, Refusal, Request, Rule, Tier, Why};
@@ -47,6 +47,7 @@ pub(super) fn beyond_landlock(request: &Request<'_>, rules: &[Rule<'_>], grants:
         || overlap::cage(request, grants).is_err()
         || limits.processes.is_some()
         || limits.wall_seconds.is_some()
+        || request.sandbox.lifetime == Some(Lifetime::Action)
 }
 
 /// Whether nothing is ever taken away inside what may be changed.

@@ -17,11 +17,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
-use clash_policy::{Caps, Effect};
+use clash_policy::{Caps, Effect, Lifetime};
 
 use super::overlap::is_below;
 use super::{Found, Grant, Request, Rule, Why};
 use crate::baseline::Entry;
+use crate::disk::Disk;
 use crate::host::{Host, Rooms};
 use crate::rights::Rights;
 use crate::room::{Access, Inside, Ports, Room, Shown, Step};
@@ -74,9 +75,11 @@ pub(super) fn room(
         && view.foreign_sockets.is_none()
         && (own_network || host.landlock_abi >= 6);
     let user_namespace = host.rooms != Rooms::Root;
+    let lives_on = sources.request.sandbox.lifetime == Some(Lifetime::Detached);
     let steps = view.finish();
     let inside = Inside::Commands;
-    (Room { user_namespace, own_network, ports, unix_sockets, inside, steps }, unreadable)
+    let room = Room { user_namespace, own_network, ports, unix_sockets, inside, lives_on, steps };
+    (room, unreadable)
 }
 
 impl Sources<'_> {
@@ -113,7 +116,7 @@ impl Sources<'_> {
         }
         let project = &self.rights.places.project;
         for caged in self.request.cage.paths.iter().filter(|path| !is_below(path, project)) {
-            add(caged, look_at_link(caged), false);
+            add(caged, look_at_link(self.request.disk, caged), false);
         }
         if self.request.sandbox.default == Effect::Allow {
             for grant in
@@ -172,7 +175,11 @@ fn look(path: &Path) -> Found {
 }
 
 /// A link cannot be mounted on; whatever it leads to has a path of its own.
-fn look_at_link(path: &Path) -> Found {
+fn look_at_link(disk: &Disk, path: &Path) -> Found {
+    // Most of what is caged lies in few directories, and most of those are not there.
+    if !path.parent().is_some_and(|dir| disk.has(dir)) {
+        return Found::Missing;
+    }
     match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() => Found::Directory,
         Ok(meta) if meta.is_file() => Found::Other,

@@ -2,18 +2,27 @@
 //! so that whatever else the machine does hits all of them alike.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+const NOBODY: u32 = 65_534;
+
 /// A home with a policy and a session that has begun.
 pub(crate) struct Place {
     pub(crate) dir: tempfile::TempDir,
+    /// Further variables that commands see.
+    pub(crate) variables: Vec<(&'static str, PathBuf)>,
+    /// Whether commands run as somebody who is not root.
+    plain_user: bool,
 }
 
 impl Place {
     pub(crate) fn new(policy: &str) -> Self {
-        let place = Self { dir: tempfile::tempdir().unwrap() };
+        let dir = tempfile::tempdir().unwrap();
+        let place = Self { dir, variables: Vec::new(), plain_user: false };
         for dir in ["home/.clash", "home/app", "tmp"] {
             fs::create_dir_all(place.dir.path().join(dir)).unwrap();
         }
@@ -31,6 +40,26 @@ impl Place {
         self.home().join("app")
     }
 
+    /// From now on as a plain user, whose rooms take a user namespace, even if the
+    /// benchmark is run by root. Returns the program, where that user can reach it.
+    pub(crate) fn as_plain_user(&mut self, clash: &str) -> String {
+        let bin = self.dir.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        for name in ["clash", "clash-compile"] {
+            fs::copy(Path::new(clash).with_file_name(name), bin.join(name)).unwrap();
+        }
+        fs::set_permissions(self.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        self.plain_user = fs::metadata(&bin).unwrap().uid() == 0;
+        if self.plain_user {
+            for dir in ["home", "home/.clash", "home/app", "tmp"] {
+                chown(self.dir.path().join(dir), Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+        }
+        // So that the compiler just copied is old enough to be known in the cache.
+        std::thread::sleep(Duration::from_millis(200));
+        bin.join("clash").display().to_string()
+    }
+
     pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command
@@ -39,10 +68,15 @@ impl Place {
             .env("HOME", self.home())
             .env("TMPDIR", self.dir.path().join("tmp"))
             .env("PATH", "/usr/bin:/bin")
+            .env("LC_ALL", "C")
+            .envs(self.variables.iter().map(|(name, path)| (name, path)))
             .current_dir(self.project())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::inherit());
+        if self.plain_user {
+            command.uid(NOBODY).gid(NOBODY);
+        }
         command
     }
 }

@@ -168,6 +168,9 @@ pub(super) fn grants(out: &mut Out, sandbox: &Sandbox) -> std::io::Result<()> {
             out.line(format!("  limit        {name} {limit}"))?;
         }
     }
+    if let Some(lifetime) = sandbox.lifetime {
+        out.line(format!("  lifetime     {}", lifetime.word()))?;
+    }
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 //! docs/formats.md and grows only by new fields.
 
 use clash_policy::rule::{Branch, Group, Layer, Node, Rule, Subject};
-use clash_policy::{Net, Sandbox};
+use clash_policy::{Lifetime, Net, Sandbox};
 use serde_json::{Value, json};
 
 pub(super) fn sandbox_json(sandbox: &Sandbox) -> Value {
@@ -31,6 +31,7 @@ pub(super) fn sandbox_json(sandbox: &Sandbox) -> Value {
         "name": sandbox.name, "doc": sandbox.doc, "at": sandbox.span.to_string(),
         "unrestricted": sandbox.unrestricted, "default": sandbox.default.word(), "fs": fs,
         "net": net_json(&sandbox.net), "serve": sandbox.serve, "env": env, "limits": limits,
+        "lifetime": sandbox.lifetime.map(Lifetime::word),
         "protect": {"standard": protect.standard, "also": protect.also, "except": protect.except},
     })
 }

@@ -34,12 +34,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use landlock::RulesetCreated;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 
+use super::caps;
+use super::landlock::{self, Ruleset};
 use super::sys::{self, Notice};
-use super::{caps, landlock as domain};
 use crate::plan::Watch;
 use act::{Job, Worker};
 use caller::Caller;
@@ -64,14 +64,14 @@ impl Shared {
 #[derive(Debug)]
 pub(crate) struct Monitor {
     processes: OwnedFd,
-    ruleset: RulesetCreated,
+    ruleset: Ruleset,
     watch: Watch,
     root: bool,
 }
 
 impl Monitor {
     /// To be called outside the room, whose /proc has other numbers.
-    pub(crate) fn new(ruleset: RulesetCreated, watch: &Watch, root: bool) -> Result<Self, Errno> {
+    pub(crate) fn new(ruleset: Ruleset, watch: &Watch, root: bool) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let processes = openat(CWD, "/proc", flags, Mode::empty())?;
         Ok(Self { processes, ruleset, watch: watch.clone(), root })
@@ -174,15 +174,9 @@ fn prepare(shared: &Shared, notice: &Notice) -> Result<Job, Errno> {
 }
 
 /// The inner thread.
-fn work(
-    shared: &Arc<Shared>,
-    watch: Watch,
-    ruleset: RulesetCreated,
-    root: bool,
-    jobs: &Receiver<Job>,
-) {
+fn work(shared: &Arc<Shared>, watch: Watch, ruleset: Ruleset, root: bool, jobs: &Receiver<Job>) {
     let confined = rustix::thread::set_no_new_privs(true).is_ok()
-        && domain::enter(ruleset).is_ok()
+        && landlock::enter(&ruleset).is_ok()
         && caps::drop_all(root).is_ok();
     let mut worker = Worker::new(shared.clone(), watch);
     for job in jobs {

@@ -128,6 +128,7 @@ fn grant(what: &Grant) -> String {
         Grant::Port(port) => format!("serving port {port}"),
         Grant::Limit(name) => format!("limit {name}"),
         Grant::Protection(name) => format!("changing protected paths ({name})"),
+        Grant::Outliving => "processes that outlive the command".to_owned(),
         Grant::Confinement => "confinement".to_owned(),
     }
 }

@@ -1,0 +1,461 @@
+//! From the first instant of a launch to its last, on the real kernel, as root
+//! and as a plain user: nothing is left behind whenever the launcher dies, job
+//! control works as without it, and launching reads no directory of the user.
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "helpers of tests"
+)]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
+use support::*;
+
+/// A world whose project is the project and whose host is known, so that nothing
+/// is tried out at every launch.
+fn project(case: impl Fn(World)) {
+    everyone(|world| {
+        let text = |path: PathBuf| path.display().to_string();
+        let (app, home, host) =
+            (text(world.project()), text(world.path("home")), text(world.path("host")));
+        let world = world.option(&["--project", &app, "--home", &home, "--host", &host]);
+        assert!(world.sh("true").status.success());
+        case(world);
+    });
+}
+
+fn launch(world: &World, argv: &[&str]) -> Command {
+    let prefix = world.prefix();
+    let mut command = Command::new(&prefix[0]);
+    command.args(&prefix[1..]).args(argv);
+    world.prepare(command)
+}
+
+/// Waits until something is true, for at most half a minute.
+#[track_caller]
+fn eventually(what: &str, mut test: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !test() {
+        assert!(start.elapsed() < Duration::from_secs(30), "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The processes that were started with a word on their command line.
+fn processes(word: &str) -> Vec<String> {
+    let named = |pid: &String| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|arg| arg == word.as_bytes())
+    };
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    pids.filter(|name| name.bytes().all(|b| b.is_ascii_digit())).filter(named).collect()
+}
+
+/// Uses up some time without giving the processor away, which would be too coarse.
+fn pass(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn nothing_is_orphaned_at_whatever_instant_the_launcher_is_killed() {
+    project(|world| {
+        let word = format!("instant-{}", world.path("x").display());
+        // A launch takes some milliseconds, so this hits every step of it.
+        for round in 0..150 {
+            let mut launcher =
+                launch(&world, &["sh", "-c", "while :; do sleep 60; done", &word]).spawn().unwrap();
+            pass(Duration::from_micros(60 * round));
+            launcher.kill().unwrap();
+            launcher.wait().unwrap();
+        }
+        eventually("every process of every room is gone", || processes(&word).is_empty());
+    });
+}
+
+#[test]
+fn nothing_is_orphaned_when_the_launcher_is_killed_while_the_command_runs() {
+    project(|world| {
+        let word = format!("running-{}", world.path("x").display());
+        let script = "setsid sleep 600 & setsid sh -c 'sleep 600' & echo up; wait";
+        let mut launcher =
+            launch(&world, &["sh", "-c", script, &word]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(launcher.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert!(processes(&word).len() >= 2, "launcher and command");
+        launcher.kill().unwrap();
+        launcher.wait().unwrap();
+        // Everybody in the room holds this pipe.
+        assert_eq!(output.read_to_string(&mut line).unwrap(), 0);
+        eventually("the room is gone", || processes(&word).is_empty());
+    });
+}
+
+/// What would pile up if launches left something behind.
+fn piles(world: &World) -> BTreeMap<String, usize> {
+    let count = |path: &Path| fs::read_dir(path).map_or(0, Iterator::count);
+    let lines = |path: &str| fs::read_to_string(path).map_or(0, |text| text.lines().count());
+    let mut piles = BTreeMap::from([
+        ("mounts".to_owned(), lines("/proc/self/mountinfo")),
+        ("own descriptors".to_owned(), count(Path::new("/proc/self/fd"))),
+        ("files of the project".to_owned(), count(&world.project())),
+        ("files of the home".to_owned(), count(&world.path("home"))),
+        ("files beside it".to_owned(), count(&world.path(""))),
+        ("control groups".to_owned(), cgroups(Path::new("/sys/fs/cgroup"))),
+    ]);
+    // Only root may ask how many of them the kernel keeps.
+    let slabs = fs::read_to_string("/proc/slabinfo").unwrap_or_default();
+    for kind in ["pid_namespace", "user_namespace", "net_namespace", "mnt_cache"] {
+        let line = slabs.lines().find(|line| line.split(' ').next() == Some(kind));
+        let active = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+        piles.extend(active.map(|active: usize| (format!("{kind} in the kernel"), active)));
+    }
+    piles
+}
+
+fn cgroups(dir: &Path) -> usize {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    below.map(|entry| 1 + cgroups(&entry.path())).sum()
+}
+
+/// `CLASH_TEST_LAUNCHES=10000` for the number that is promised.
+#[test]
+fn many_launches_at_once_leave_nothing_behind() {
+    const AT_ONCE: usize = 16;
+    let launches: usize =
+        std::env::var("CLASH_TEST_LAUNCHES").map_or(256, |number| number.parse().unwrap());
+    project(|world| {
+        let word = format!("many-{}", world.path("x").display());
+        let before = piles(&world);
+        if before.len() < 8 {
+            eprintln!("SKIPPED (not root): how many namespaces the kernel keeps");
+        }
+        let script = "exit 3";
+        for _ in 0..launches.div_ceil(AT_ONCE) {
+            let start = |_| launch(&world, &["sh", "-c", script, &word]).spawn().unwrap();
+            let batch: Vec<Child> = (0..AT_ONCE).map(start).collect();
+            for mut launcher in batch {
+                assert_eq!(launcher.wait().unwrap().code(), Some(3));
+            }
+        }
+        eventually("every process is gone", || processes(&word).is_empty());
+        // Others make namespaces meanwhile, and the kernel takes its time; but what
+        // every launch left behind would be as many as there were launches, and of
+        // mounts some twenty times as many.
+        let patience = Instant::now();
+        loop {
+            let now = piles(&world);
+            let most =
+                |what: &str| launches * if what.starts_with("mnt_cache") { 10 } else { 1 } / 2;
+            let grew = |(what, count): &(&String, &usize)| now[*what] > **count + most(what);
+            let Some(left) = before.iter().find(grew) else { break };
+            assert!(patience.elapsed() < Duration::from_secs(60), "{left:?} became {now:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let (now, exact) = (piles(&world), ["mounts", "files of the project", "files of the home"]);
+        exact.iter().for_each(|what| assert_eq!(now[*what], before[*what], "{what}"));
+    });
+}
+
+/// Who reads a directory is seen by whoever watches it.
+struct Watch(OwnedFd);
+
+impl Watch {
+    fn of(dirs: &[PathBuf]) -> Self {
+        let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        for dir in dirs {
+            inotify::add_watch(&watch, dir, WatchFlags::ACCESS).unwrap();
+        }
+        Self(watch)
+    }
+
+    fn readers(&self) -> usize {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(&self.0, &mut buffer);
+        let mut seen = 0;
+        while let Ok(event) = reader.next() {
+            seen += usize::from(event.events().contains(ReadFlags::ACCESS));
+        }
+        seen
+    }
+}
+
+#[test]
+fn launching_reads_no_directory_of_the_user() {
+    project(|world| {
+        let mut dirs = vec![world.project(), world.path("home")];
+        for name in ["src", "src/deep", ".git", ".git/hooks", "node_modules", ".claude"] {
+            dirs.push(world.project().join(name));
+            fs::create_dir(dirs.last().unwrap()).unwrap();
+            fs::write(dirs.last().unwrap().join("file"), "").unwrap();
+        }
+        let watch = Watch::of(&dirs);
+        assert!(world.sh("true").status.success());
+        assert_eq!(watch.readers(), 0, "as {:?}", world.who);
+        assert!(world.sh("ls src").status.success());
+        assert_ne!(watch.readers(), 0, "what the command reads is seen");
+    });
+}
+
+#[test]
+fn every_signal_that_can_be_caught_is_passed_on() {
+    project(|world| {
+        for signal in ["HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "WINCH", "CONT"] {
+            let script = format!(
+                "trap 'echo got {signal}; exit 9' {signal}; echo up; while :; do sleep 0.05; done"
+            );
+            let mut launcher =
+                launch(&world, &["bash", "-c", &script]).stdout(Stdio::piped()).spawn().unwrap();
+            let mut output = BufReader::new(launcher.stdout.take().unwrap());
+            let mut line = String::new();
+            output.read_line(&mut line).unwrap();
+            assert_eq!(line, "up\n");
+            let pid = launcher.id().to_string();
+            assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+            let mut rest = String::new();
+            output.read_to_string(&mut rest).unwrap();
+            assert_eq!(rest, format!("got {signal}\n"));
+            assert_eq!(launcher.wait().unwrap().code(), Some(9));
+        }
+    });
+}
+
+#[test]
+fn a_signal_that_is_ignored_stays_ignored() {
+    project(|world| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' INT; exec \"$@\"", "sh"]).args(world.prefix());
+        command.args(["sh", "-c", "kill -INT $$; echo alive"]);
+        let output = world.prepare(command).output().unwrap();
+        assert_eq!(text(&output), "alive");
+    });
+}
+
+#[test]
+fn what_the_command_leaves_running_lives_on_confined_where_the_policy_says_so() {
+    project(|world| {
+        let word = format!("detached-{}", world.path("x").display());
+        let key = world.path("home/.ssh/id_ed25519").display().to_string();
+        let script = format!(
+            "(until test -e stop; do sleep 0.05; done; cat {key} > leaked; touch ended) \
+             >/dev/null 2>&1 & exit 4"
+        );
+        for (lifetime, word) in [("action", "ends"), ("detached", word.as_str())] {
+            let world = World::beside(&world).option(&["--lifetime", lifetime, "--unprotected"]);
+            let output = world.run(&["sh", "-c", &script, word]);
+            assert_eq!(output.status.code(), Some(4), "{}", text(&output));
+            assert_eq!(processes(word).is_empty(), lifetime == "action");
+        }
+        fs::write(world.project().join("stop"), "").unwrap();
+        eventually("the room is gone", || processes(&word).is_empty());
+        assert!(world.project().join("ended").exists());
+        assert_eq!(fs::read_to_string(world.project().join("leaked")).unwrap(), "");
+    });
+}
+
+#[test]
+fn what_lives_on_is_gone_when_the_launcher_is_killed() {
+    project(|world| {
+        let word = format!("released-{}", world.path("x").display());
+        let world = world.option(&["--lifetime", "detached", "--unprotected"]);
+        let script = "sleep 600 & echo up; sleep 600";
+        let mut launcher =
+            launch(&world, &["sh", "-c", script, &word]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(launcher.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        launcher.kill().unwrap();
+        launcher.wait().unwrap();
+        eventually("the room is gone", || processes(&word).is_empty());
+    });
+}
+
+#[test]
+fn a_lifetime_that_nobody_could_answer_for_is_refused() {
+    everyone(|world| {
+        let sandbox = |options: &[&str]| {
+            let world = World::beside(&world).option(&["--lifetime", "detached"]).option(options);
+            world.sh("true").status.code()
+        };
+        assert_eq!(sandbox(&["--unprotected"]), Some(0));
+        assert_eq!(sandbox(&["--unprotected", "--limit", "wall", "9"]), Some(3));
+        assert_eq!(sandbox(&["--simulate", "no-userns"]), Some(3));
+    });
+}
+
+#[test]
+fn a_command_that_ran_out_of_time_is_ended_with_a_message() {
+    project(|world| {
+        let word = format!("late-{}", world.path("x").display());
+        let world = world.option(&["--limit", "wall", "1"]);
+        let output = world.run(&["sh", "-c", "trap '' TERM; sleep 600 & wait; sleep 600", &word]);
+        assert_eq!(output.status.code(), Some(124));
+        assert_eq!(text(&output), "room: the command was ended after 1 s, the sandbox's limit");
+        eventually("the room is gone", || processes(&word).is_empty());
+    });
+}
+
+/// A shell with job control on a terminal of its own.
+struct Terminal {
+    keys: fs::File,
+    screen: std::sync::mpsc::Receiver<Vec<u8>>,
+    seen: String,
+    shell: Child,
+}
+
+impl Terminal {
+    fn open(world: &World) -> Self {
+        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let path = Path::new(name.to_str().unwrap()).to_path_buf();
+        if world.who.is_some() {
+            std::os::unix::fs::chown(&path, world.who, world.who).unwrap();
+        }
+        let end = fs::File::options().read(true).write(true).open(&path).unwrap();
+        let mut shell = Command::new("setsid");
+        shell.args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
+        let mut shell = world.prepare(shell);
+        shell.env("PS1", "READY> ").env("TERM", "dumb");
+        shell.stdin(end.try_clone().unwrap()).stdout(end.try_clone().unwrap()).stderr(end);
+        let shell = shell.spawn().unwrap();
+        let keys = fs::File::from(master);
+        let mut output = keys.try_clone().unwrap();
+        let (send, screen) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = output.read(&mut buffer) {
+                if send.send(buffer[..length].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut terminal = Self { keys, screen, seen: String::new(), shell };
+        terminal.shows("READY> ");
+        terminal
+    }
+
+    fn types(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until what runs on it answers a line.
+    #[track_caller]
+    fn answers(&mut self) {
+        self.types("ping\n");
+        self.shows("ping-ping");
+    }
+
+    /// Waits until a text appears and forgets what came before it.
+    #[track_caller]
+    fn shows(&mut self, text: &str) {
+        let start = Instant::now();
+        loop {
+            if let Some(at) = self.seen.find(text) {
+                self.seen.drain(..at + text.len());
+                return;
+            }
+            let left = Duration::from_secs(30).saturating_sub(start.elapsed());
+            match self.screen.recv_timeout(left) {
+                Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
+                Err(_) => panic!("no `{text}` in {:?}", self.seen),
+            }
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
+}
+
+/// A shell function of the name `room` that runs its words in the sandbox.
+fn room_function(world: &World) -> String {
+    let quoted: Vec<String> = world.prefix().iter().map(|word| format!("'{word}'")).collect();
+    format!("room() {{ {} \"$@\"; }}\n", quoted.join(" "))
+}
+
+#[test]
+fn job_control_on_a_terminal_is_as_without_a_sandbox() {
+    if !Path::new("/usr/bin/setsid").exists() {
+        return eprintln!("SKIPPED (no setsid): job control on a terminal");
+    }
+    project(|world| {
+        let mut terminal = Terminal::open(&world);
+        terminal.types(&room_function(&world));
+        // One process that answers: a shell that is about to start another one would
+        // miss a key now and then, with and without a sandbox.
+        let echo = "room sed -u 's/ping/&-&/'";
+        // ^C ends it, and the rest of the line with it.
+        terminal.types(&format!("{echo}; echo not reached\n"));
+        terminal.answers();
+        terminal.types("\x03");
+        terminal.shows("READY> ");
+        terminal.types("echo status $?\n");
+        terminal.shows("status 130");
+        terminal.types(&format!("{echo}; echo status $?\n"));
+        terminal.answers();
+        terminal.types("\x1c");
+        terminal.shows("status 131");
+        // ^Z stops it, fg brings it back; ^D is the end of its input.
+        terminal.types(&format!("{echo}\n"));
+        terminal.answers();
+        terminal.types("\x1a");
+        terminal.shows("Stopped");
+        terminal.types("fg; echo status $?\n");
+        terminal.answers();
+        terminal.types("\x04");
+        terminal.shows("status 0");
+        // In the background it runs, and may not read from the terminal.
+        terminal.types("room sleep 600 &\n");
+        terminal
+            .types("kill -STOP %%; until jobs -s | grep -q .; do sleep 0.1; done; bg; jobs -r\n");
+        terminal.shows("Running");
+        terminal.types("kill %%; wait %%; echo status $?\n");
+        terminal.shows("status 143");
+        terminal.types("room sh -c 'read line; exit 5' &\n");
+        terminal.types("until jobs -s | grep -q .; do sleep 0.1; done; fg; echo status $?\n");
+        terminal.types("now\n");
+        terminal.shows("status 5");
+    });
+}
+
+#[test]
+fn the_terminal_is_left_as_it_was_found() {
+    if !Path::new("/usr/bin/setsid").exists() {
+        return eprintln!("SKIPPED (no setsid): the settings of a terminal");
+    }
+    project(|world| {
+        let mut terminal = Terminal::open(&world);
+        terminal.types(&room_function(&world));
+        terminal.types("before=$(stty -g); room sh -c 'stty raw -echo; kill -KILL $$'\n");
+        terminal.shows("Killed");
+        terminal.types("test \"$before\" = \"$(stty -g)\" && echo the sa''me\n");
+        terminal.shows("the same");
+        terminal
+            .types("room sh -c 'test -t 0 && test -t 1 && test -t 2 && echo on a ter''minal'\n");
+        terminal.shows("on a terminal");
+    });
+}

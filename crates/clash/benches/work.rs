@@ -1,0 +1,166 @@
+//! What work costs inside a sandbox, as ratios of processor time to the same
+//! work outside, measured side by side.
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a benchmark is a program for people"
+)]
+//!
+//! Processor time and not the clock, because it hardly depends on what else the
+//! machine does. The launch is part of it, as it is of every action.
+//!
+//! ```text
+//! cargo bench -p clash --bench work --target x86_64-unknown-linux-musl
+//! ```
+
+#[expect(dead_code, reason = "shared with benchmarks that measure other things")]
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+
+use support::Place;
+
+const CLASH: &str = env!("CARGO_BIN_EXE_clash");
+
+/// `rust_full` without its network rules, which need the gate.
+const POLICY: &str = r#"
+box = sandbox(name = "box", fs = {
+    "$PWD": allow("rwcdx"), "$TMPDIR": allow("rwcdx"),
+    "$CARGO_HOME": allow("rx"), "$RUSTUP_HOME": allow("rx"),
+})
+reader = sandbox(name = "reader", fs = {"$PWD": allow("rx")})
+when({"Bash": {"true": allow(sandbox = box), "false": allow(sandbox = reader)}})
+"#;
+
+fn main() {
+    // `cargo test` builds and calls benches too; it is not the place to measure.
+    if std::env::args().any(|arg| arg == "--test") {
+        return;
+    }
+    let rounds =
+        std::env::var("CLASH_BENCH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(20);
+    let mut place = Place::new(POLICY);
+    println!("program: {CLASH}\n{rounds} interleaved rounds, processor time\n");
+    println!("  {:<34} {:>10} {:>10} {:>10}", "", "native ms", "room", "direct");
+    opens(&place, rounds);
+    status(&place, rounds);
+    build(&mut place, rounds);
+}
+
+/// Opens a file 15,000 times, four directories down.
+fn opens(place: &Place, rounds: usize) {
+    let dir = place.project().join("src/a/b/c");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("file"), "x").unwrap();
+    // Built in, so that nothing but opens happens: no process per file.
+    let script = "i=0; while [ $i -lt 15000 ]; do : < src/a/b/c/file; i=$((i+1)); done";
+    compare(place, "15,000 opens (sh)", rounds, &["/bin/sh", "-c", script], || {});
+    if PathBuf::from("/usr/bin/python3").exists() {
+        let script = "import os\nfor i in range(15000): os.close(os.open('src/a/b/c/file', 0))";
+        compare(place, "15,000 opens (python)", rounds, &["/usr/bin/python3", "-c", script], || {});
+    }
+}
+
+/// `git status` over 6,000 files.
+fn status(place: &Place, rounds: usize) {
+    if !PathBuf::from("/usr/bin/git").exists() {
+        return println!("git is not installed, so `git status` is not measured");
+    }
+    for dir in 0..60 {
+        let dir = place.project().join(format!("tree/{dir}"));
+        fs::create_dir_all(&dir).unwrap();
+        for file in 0..100 {
+            fs::write(dir.join(file.to_string()), "text\n").unwrap();
+        }
+    }
+    let git = |args: &[&str]| {
+        let identity = ["-c", "user.name=a", "-c", "user.email=a@b"];
+        let mut command = place.command("/usr/bin/git", &[&identity[..], args].concat());
+        assert!(command.status().unwrap().success());
+    };
+    git(&["init", "-q", "."]);
+    git(&["add", "-A"]);
+    git(&["commit", "-qm", "all"]);
+    compare(
+        place,
+        "git status, 6,000 files",
+        rounds,
+        &["/usr/bin/git", "status", "--short"],
+        || {},
+    );
+}
+
+/// `cargo build` of a crate without dependencies, from nothing.
+fn build(place: &mut Place, rounds: usize) {
+    let Some(home) = std::env::var_os("HOME").map(PathBuf::from) else { return };
+    let [cargo_home, rustup_home] = ["CARGO_HOME", "RUSTUP_HOME"].map(|name| {
+        let fallback = home.join(format!(".{}", name.split('_').next().unwrap().to_lowercase()));
+        std::env::var_os(name).map_or(fallback, Into::into)
+    });
+    let cargo = cargo_home.join("bin/cargo");
+    if !cargo.exists() {
+        return println!("cargo is not installed, so a build is not measured");
+    }
+    let project = place.project();
+    fs::create_dir_all(project.join("src")).unwrap();
+    let manifest =
+        "[package]\nname = \"small\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
+    fs::write(project.join("Cargo.toml"), manifest).unwrap();
+    let body: String =
+        (0..200).map(|n| format!("pub fn f{n}(x: u64) -> u64 {{ x * {n} }}\n")).collect();
+    fs::write(project.join("src/lib.rs"), body).unwrap();
+    let target = project.join("target");
+    place.variables = vec![("CARGO_HOME", cargo_home), ("RUSTUP_HOME", rustup_home)];
+    let argv = [cargo.to_str().unwrap(), "build", "-q", "--offline"];
+    compare(place, "cargo build", rounds.div_ceil(2), &argv, || {
+        let _ = fs::remove_dir_all(&target);
+    });
+}
+
+/// Runs the same outside, in a room and, unless it writes, in the direct tier, in
+/// turn.
+fn compare(place: &Place, name: &str, rounds: usize, argv: &[&str], before: impl Fn()) {
+    let inside = |sandbox| [&[CLASH, "sandbox", "exec", sandbox, "--"], argv].concat();
+    let mut variants = vec![(argv.to_vec(), Vec::new()), (inside("box"), Vec::new())];
+    if !name.starts_with("cargo") {
+        variants.push((inside("reader"), Vec::new()));
+    }
+    for round in 0..=rounds {
+        for (words, times) in &mut variants {
+            before();
+            let took = processor_time(place, words);
+            // The first round warms the caches.
+            if round > 0 {
+                times.push(took);
+            }
+        }
+    }
+    let p10 = variants.iter_mut().map(|(_, times)| {
+        times.sort();
+        times[times.len() / 10] as f64
+    });
+    let p10: Vec<f64> = p10.collect();
+    let ratio = |at: usize| p10.get(at).map_or("-".into(), |ms| format!("{:.2}", ms / p10[0]));
+    println!("  {name:<34} {:>10} {:>10} {:>10}", p10[0], ratio(1), ratio(2));
+}
+
+/// The milliseconds of processor time that a command and everything it waited for
+/// used, which the shell knows.
+fn processor_time(place: &Place, words: &[&str]) -> u64 {
+    let script = "\"$@\" >/dev/null || exit 1; times";
+    let output = place.command("/bin/bash", &[&["-c", script, "bash"], words].concat());
+    let output = { output }.stdout(std::process::Stdio::piped()).output().unwrap();
+    assert!(output.status.success(), "{words:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    // 0m0.012s 0m0.034s, of the shell and then of its children
+    let line = text.lines().nth(1).unwrap();
+    let milliseconds = |time: &str| -> u64 {
+        let (minutes, seconds) = time.trim_end_matches('s').split_once('m').unwrap();
+        let (whole, part) = seconds.split_once('.').unwrap();
+        let [minutes, whole, part] = [minutes, whole, part].map(|n| n.parse::<u64>().unwrap());
+        (minutes * 60 + whole) * 1000 + part
+    };
+    line.split(' ').map(milliseconds).sum()
+}
