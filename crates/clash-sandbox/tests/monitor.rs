@@ -227,6 +227,35 @@ print(got)
 }
 
 #[test]
+fn a_terminal_is_the_callers_own() {
+    if python_is_missing() {
+        return;
+    }
+    let outside = r"
+import os, pty, sys
+pid, fd = pty.fork()
+if pid == 0: os.execv(sys.argv[1], sys.argv[1:])
+out = b''
+while True:
+    try: piece = os.read(fd, 1000)
+    except OSError: break
+    if not piece: break
+    out += piece
+os.waitpid(pid, 0)
+print(out.decode().replace('\r', ''), end='')
+";
+    let inside = "echo one > /dev/tty; echo two > /dev/stderr; \
+         setsid -w sh -c 'echo three > /dev/tty' 2>/dev/null || echo none";
+    each_tier(|world| {
+        let mut argv = vec![PYTHON.to_owned(), "-c".to_owned(), outside.to_owned()];
+        argv.extend(world.prefix());
+        argv.extend(["/bin/sh", "-c", inside].map(str::to_owned));
+        let output = world.bare(&argv.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(text(&output), "one\ntwo\nnone", "{:?}", world.options);
+    });
+}
+
+#[test]
 fn denied_names_hold_for_files_that_come_later() {
     each_tier(|world| {
         let app = world.project().display().to_string();

@@ -210,6 +210,10 @@ fn table(surface: Surface) -> Vec<Row> {
     if let Some(watched) = surface.watched {
         // Its flags lie in memory. Who uses it has to do without on older kernels.
         rows.extend(rows![Enosys; SYS_openat2]);
+        // The monitor acts by the rules of this sandbox. One that a command puts on
+        // itself would not hold for what is done in its place, so there is none.
+        rows.extend(rows![Enosys; SYS_landlock_create_ruleset SYS_landlock_add_rule
+            SYS_landlock_restrict_self]);
         let opens = match watched {
             Watched::Changes => WatchWriting,
             Watched::Opens => WatchOpens,

@@ -272,4 +272,6 @@ fn only_opens_that_may_change_something_are_watched() {
     assert_eq!(open(all, libc::O_RDONLY), RET_USER_NOTIF);
     assert_eq!(open(all, libc::O_PATH), RET_ALLOW);
     assert_eq!(ask(WATCHED, libc::SYS_openat2, [0; 6]), errno(libc::ENOSYS));
+    assert_eq!(ask(WATCHED, libc::SYS_landlock_restrict_self, [0; 6]), errno(libc::ENOSYS));
+    assert_eq!(ask(ROOM, libc::SYS_landlock_restrict_self, [0; 6]), RET_ALLOW);
 }

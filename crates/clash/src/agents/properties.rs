@@ -11,7 +11,6 @@ use std::path::Path;
 #[derive(Debug, PartialEq)]
 enum Understood {
     Allow {
-        reason: String,
         input: Option<Map<String, Value>>,
     },
     Ask {
@@ -21,7 +20,8 @@ enum Understood {
     Deny {
         reason: String,
     },
-    /// Nothing was said: the client runs the tool, or asks by rules of its own.
+    /// Nothing was said, or no more than that nothing is: the client runs the tool,
+    /// or asks by rules of its own.
     Nothing,
 }
 
@@ -33,20 +33,32 @@ fn understood(reply: &Reply) -> Understood {
     let Some(document) = &reply.document else { return Understood::Nothing };
     // Through text, as it goes over the pipe.
     let document: Value = serde_json::from_str(&document.to_string()).unwrap();
-    let output = &document["hookSpecificOutput"];
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    let (decision, reason) = match text(&document["decision"]) {
-        Some(decision) => (decision, text(&document["reason"])),
-        None => match text(&output["permissionDecision"]) {
-            Some(decision) => (decision, text(&output["permissionDecisionReason"])),
-            None => return Understood::Nothing,
-        },
+    if let Some(cancel) = document["cancel"].as_bool() {
+        let input = document["overrideInput"].as_object().cloned();
+        return match (cancel, input) {
+            (true, _) => Understood::Deny { reason: text(&document["errorMessage"]).unwrap() },
+            (false, None) => Understood::Nothing,
+            (false, input) => Understood::Allow { input },
+        };
+    }
+    let inner = &document["hookSpecificOutput"];
+    let said = [
+        (&document["decision"], &document["reason"]),
+        (&document["permission"], &document["agent_message"]),
+        (&document["permissionDecision"], &document["permissionDecisionReason"]),
+        (&inner["permissionDecision"], &inner["permissionDecisionReason"]),
+    ];
+    let Some((decision, reason)) = said.into_iter().find(|(decision, _)| decision.is_string())
+    else {
+        return Understood::Nothing;
     };
-    let reason = reason.expect("every decision has its reason");
-    let input = output.get("updatedInput").or(output.get("tool_input"));
-    let input = input.and_then(Value::as_object).cloned();
-    match decision.as_str() {
-        "allow" => Understood::Allow { reason, input },
+    let input = [&document["input"], &document["modifiedArgs"], &inner["updatedInput"]];
+    let input = input.into_iter().chain([&inner["tool_input"]]).find_map(Value::as_object).cloned();
+    let reason = text(reason).unwrap_or_default();
+    match decision.as_str().unwrap() {
+        "allow" if reason.is_empty() && input.is_none() => Understood::Nothing,
+        "allow" => Understood::Allow { input },
         "ask" => Understood::Ask { reason, input },
         "deny" => Understood::Deny { reason },
         other => panic!("no client knows `{other}`"),
@@ -181,7 +193,9 @@ proptest! {
             assert_eq!(reply(deny), Understood::Deny { reason: reason.clone() });
             let input = input.clone().filter(|_| agent.abilities.confines != Confines::Instruct);
             let allow = Answer::Allow { reason: reason.clone(), updated_input: input.clone() };
-            assert_eq!(reply(allow), Understood::Allow { reason: reason.clone(), input: input.clone() });
+            let said = reply(allow);
+            let nothing = input.is_none() && said == Understood::Nothing;
+            assert!(nothing || said == Understood::Allow { input: input.clone() }, "{said:?}");
             if agent.abilities.asks != Asks::No {
                 let ask = Answer::Ask { reason: reason.clone(), updated_input: input.clone() };
                 assert_eq!(reply(ask), Understood::Ask { reason: reason.clone(), input });
