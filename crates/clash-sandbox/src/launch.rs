@@ -271,7 +271,8 @@ fn as_parent(
         let mut view = View::new().map_err(|e| LaunchError::Root(e.into()))?;
         room.steps.iter().try_for_each(|step| view.step(step))?;
         landlock::own_places(room, &view, ruleset)?;
-        view.enter().map_err(|e| LaunchError::Enter(e.into()))?;
+        view.enter(room.inside == crate::room::Inside::Rooms)
+            .map_err(|e| LaunchError::Enter(e.into()))?;
         rustix::process::chdir(&cwd).map_err(|source| LaunchError::NotInRoom {
             path: PathBuf::from(std::ffi::OsStr::from_bytes(cwd.as_bytes())),
             source: source.into(),

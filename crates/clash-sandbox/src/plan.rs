@@ -13,6 +13,7 @@
 //! that leads out of a tree which the sandbox itself may change is refused: an
 //! earlier command may have planted it to have its target granted now.
 
+pub mod nesting;
 mod overlap;
 mod refusal;
 mod report;
@@ -121,6 +122,7 @@ impl Plan {
             internet: self.net == Network::Allow || room.is_some_and(|room| room.own_network),
             unix: room.is_some_and(|room| room.unix_sockets),
             own_ipc: room.is_some(),
+            inside: room.map_or_else(Default::default, |room| room.inside),
             watched: self
                 .watch
                 .as_ref()

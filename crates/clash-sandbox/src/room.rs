@@ -23,6 +23,7 @@ pub struct Room {
     /// Whether `socket(AF_UNIX)` works: only where a rule grants a socket by name
     /// and no other can be seen but in trees the policy lets be written.
     pub unix_sockets: bool,
+    pub inside: Inside,
     /// In the order in which they are carried out.
     pub steps: Vec<Step>,
 }
@@ -60,6 +61,20 @@ impl Room {
     }
 }
 
+/// What launchers of clash that work in a room find there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Inside {
+    /// Nothing is left to them: commands run here.
+    #[default]
+    Commands,
+    /// The monitor a process can have, and the calls it works with.
+    Monitors,
+    /// These, namespaces and mounts. Mounts alone hold the file rules of such a
+    /// room, because the kernel lets nobody in a Landlock domain with file rules
+    /// mount anything.
+    Rooms,
+}
+
 /// One operation on the room's view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -83,8 +98,9 @@ pub enum Step {
     Cover { path: PathBuf, file: bool, shows: Vec<Shown> },
     /// The harmless devices, own pseudo-terminals and shared memory on /dev.
     Devices,
-    /// The room's own processes on /proc, read-only.
-    Processes,
+    /// The room's own processes on /proc, read-only unless they are to write the
+    /// maps of user namespaces of their own.
+    Processes { maps: bool },
 }
 
 /// A place inside a covered directory, relative to it.
@@ -132,7 +148,8 @@ impl fmt::Display for Step {
                 shows.iter().try_for_each(|shown| write!(f, " {}", shown.below.display()))
             }
             Self::Devices => f.write_str("devices"),
-            Self::Processes => f.write_str("processes"),
+            Self::Processes { maps: false } => f.write_str("processes"),
+            Self::Processes { maps: true } => f.write_str("processes, writable"),
         }
     }
 }

@@ -419,3 +419,45 @@ fn a_virtual_environment_can_be_made_and_not_changed() {
         fails(&world, "mv .venv/bin/activate.csh .venv/bin/activate");
     });
 }
+
+/// Takes new user namespaces away for good, as a container does, and becomes the
+/// command.
+const WITHOUT_NAMESPACES: &str = r"
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+user, group = os.getuid(), os.getgid()
+libc.prctl(4, 1, 0, 0, 0)
+if libc.unshare(0x10000000) != 0: sys.exit(77)
+for file, text in (('/proc/self/setgroups', 'deny'), ('/proc/self/uid_map', f'{user} {user} 1'),
+                   ('/proc/self/gid_map', f'{group} {group} 1'),
+                   ('/proc/sys/user/max_user_namespaces', '0')):
+    with open(file, 'w') as f: f.write(text)
+os.execv(sys.argv[1], sys.argv[1:])
+";
+
+#[test]
+fn where_no_namespaces_can_be_made_the_same_holds() {
+    if python_is_missing() {
+        return;
+    }
+    for who in identities().into_iter().filter(Option::is_some) {
+        let world = World::new(who);
+        let (app, home) = (world.project(), world.path("home"));
+        let places = ["--project", app.to_str().unwrap(), "--home", home.to_str().unwrap()];
+        let world = world.option(&places);
+        let inside = |script: &str| {
+            let mut argv = vec![PYTHON.to_owned(), "-c".to_owned(), WITHOUT_NAMESPACES.to_owned()];
+            argv.extend(world.prefix());
+            argv.extend(["/bin/sh", "-c", script].map(str::to_owned));
+            world.bare(&argv.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        let output = inside("echo 1 > f && cat f");
+        if output.status.code() == Some(77) {
+            return eprintln!("SKIPPED (no user namespaces): a host without them");
+        }
+        assert_eq!(text(&output), "1");
+        for attack in ["echo x > .envrc", "mkdir .vscode", "chmod 700 ..", "cat ../.ssh/*"] {
+            assert!(!inside(attack).status.success(), "{attack}");
+        }
+    }
+}

@@ -438,6 +438,7 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
         own_network: true,
         ports: Ports::default(),
         unix_sockets: false,
+        inside: crate::room::Inside::Commands,
         steps: Vec::new(),
     };
     let left = super::namespaces::leave_host(&room);
@@ -451,10 +452,10 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
         Fork::Child => {
             let steps = || -> Result<(), u8> {
                 let mut view = View::new().map_err(|_| 4)?;
-                for step in [Step::Devices, Step::Processes] {
+                for step in [Step::Devices, Step::Processes { maps: false }] {
                     view.step(&step).map_err(|_| 5)?;
                 }
-                view.enter().map_err(|_| 4)
+                view.enter(false).map_err(|_| 4)
             };
             sys::exit_now(steps().err().map_or(0, i32::from))
         }

@@ -32,6 +32,8 @@
 //! - `sched_setaffinity` and kin stay: threads are named by ids there, so the
 //!   caller's own and another process's cannot be told apart.
 
+use crate::room::Inside;
+
 use super::bpf::{Assembler, BpfError, Insn, Label, Test, To};
 
 // Newer than what the libc crate names on every target; these numbers are the
@@ -85,6 +87,8 @@ pub(crate) struct Surface {
     /// Nothing may be changed anywhere, so neither may modes, owners and times,
     /// which Landlock does not mediate.
     pub(crate) frozen: bool,
+    /// What is left to launchers inside.
+    pub(crate) inside: Inside,
     /// What the monitor carries out.
     pub(crate) watched: Option<Watched>,
 }
@@ -153,25 +157,33 @@ fn table(surface: Surface) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::with_capacity(128);
     // New namespaces give a full set of capabilities over themselves and with
     // it most of the kernel's attack surface.
-    rows.push((libc::SYS_clone, "SYS_clone", Clone));
-    rows.push((libc::SYS_unshare, "SYS_unshare", Unshare));
-    rows.extend(rows![Eperm; SYS_setns SYS_pivot_root SYS_chroot]);
+    if surface.inside != Inside::Rooms {
+        rows.push((libc::SYS_clone, "SYS_clone", Clone));
+        rows.push((libc::SYS_unshare, "SYS_unshare", Unshare));
+        rows.push((libc::SYS_pivot_root, "SYS_pivot_root", Eperm));
+    }
+    rows.extend(rows![Eperm; SYS_setns SYS_chroot]);
     rows.extend(
         rows![Enosys; SYS_clone3 SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register],
     );
     // The mount family, old and new.
-    rows.extend(rows![Eperm; SYS_mount SYS_umount2 SYS_open_tree SYS_move_mount SYS_fsopen
-        SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr]);
-    rows.push((SYS_OPEN_TREE_ATTR, "SYS_open_tree_attr", Eperm));
+    if surface.inside != Inside::Rooms {
+        rows.extend(rows![Eperm; SYS_mount SYS_umount2 SYS_open_tree SYS_move_mount SYS_fsopen
+            SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr]);
+        rows.push((SYS_OPEN_TREE_ATTR, "SYS_open_tree_attr", Eperm));
+    }
     // Kernel interfaces with a history of privilege escalation.
     rows.extend(rows![Eperm; SYS_bpf SYS_perf_event_open SYS_userfaultfd SYS_add_key
         SYS_request_key SYS_keyctl SYS_fanotify_init SYS_open_by_handle_at SYS_memfd_secret
         SYS_lookup_dcookie SYS_nfsservctl SYS_vhangup]);
     // Other processes: Landlock already stops these across domains, kcmp and
     // the advice calls excepted. Tracers fall back from a missing process_vm_*.
-    rows.extend(rows![Enosys; SYS_process_vm_readv SYS_process_vm_writev]);
-    rows.extend(rows![Eperm; SYS_ptrace SYS_pidfd_getfd
-        SYS_process_madvise SYS_process_mrelease SYS_kcmp SYS_migrate_pages]);
+    if surface.inside == Inside::Commands {
+        rows.extend(rows![Enosys; SYS_process_vm_readv]);
+        rows.extend(rows![Eperm; SYS_pidfd_getfd]);
+    }
+    rows.extend(rows![Enosys; SYS_process_vm_writev]);
+    rows.extend(rows![Eperm; SYS_ptrace SYS_process_madvise SYS_process_mrelease SYS_kcmp SYS_migrate_pages]);
     rows.push((libc::SYS_prlimit64, "SYS_prlimit64", OwnPid));
     rows.push((libc::SYS_setpriority, "SYS_setpriority", OwnPriority));
     rows.push((libc::SYS_ioprio_set, "SYS_ioprio_set", OwnIoPriority));

@@ -24,13 +24,22 @@ fn errno(number: i32) -> u32 {
     RET_ERRNO | number as u32
 }
 
-const CLOSED: Surface =
-    Surface { internet: false, unix: false, own_ipc: false, frozen: false, watched: None };
+const CLOSED: Surface = Surface {
+    internet: false,
+    unix: false,
+    own_ipc: false,
+    frozen: false,
+    inside: Inside::Commands,
+    watched: None,
+};
 const INTERNET: Surface = Surface { internet: true, ..CLOSED };
-const ROOM: Surface =
-    Surface { internet: true, unix: true, own_ipc: true, frozen: false, watched: None };
+const ROOM: Surface = Surface { internet: true, unix: true, own_ipc: true, ..CLOSED };
+const NESTING: Surface = Surface { inside: Inside::Rooms, ..ROOM };
+const MONITORS: Surface = Surface { inside: Inside::Monitors, ..ROOM };
 const WATCHED: Surface = Surface { watched: Some(Watched::Changes), ..ROOM };
-const SURFACES: [Surface; 8] = [
+const SURFACES: [Surface; 10] = [
+    NESTING,
+    MONITORS,
     CLOSED,
     INTERNET,
     ROOM,
@@ -228,6 +237,23 @@ proptest! {
         let listed = SOCKETS.contains(&(f, t, p)) || (f, t, p) == (10, 2, 0)
             || (f == 16 && p == 0); // any netlink type: the kernel takes two and refuses the rest
         prop_assert_eq!(answer == RET_ALLOW, listed);
+    }
+}
+
+#[test]
+fn a_room_with_rooms_inside_lets_namespaces_be_made_and_nothing_be_entered() {
+    let new_user = [0x1000_0000, 0, 0, 0, 0, 0];
+    for call in [libc::SYS_unshare, libc::SYS_clone, libc::SYS_mount, libc::SYS_pivot_root] {
+        assert_eq!(ask(NESTING, call, new_user), RET_ALLOW, "{call}");
+        assert_ne!(ask(ROOM, call, new_user), RET_ALLOW, "{call}");
+        assert_ne!(ask(MONITORS, call, new_user), RET_ALLOW, "{call}");
+    }
+    for call in [libc::SYS_setns, libc::SYS_chroot, libc::SYS_bpf, libc::SYS_setxattr] {
+        assert_ne!(ask(NESTING, call, [0; 6]), RET_ALLOW, "{call}");
+    }
+    for call in [libc::SYS_pidfd_getfd, libc::SYS_process_vm_readv] {
+        assert_eq!(ask(MONITORS, call, [0; 6]), RET_ALLOW, "{call}");
+        assert_ne!(ask(ROOM, call, [0; 6]), RET_ALLOW, "{call}");
     }
 }
 

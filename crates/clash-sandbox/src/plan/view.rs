@@ -24,7 +24,7 @@ use super::{Found, Grant, Request, Rule, Why};
 use crate::baseline::Entry;
 use crate::host::{Host, Rooms};
 use crate::rights::Rights;
-use crate::room::{Access, Ports, Room, Shown, Step};
+use crate::room::{Access, Inside, Ports, Room, Shown, Step};
 
 /// Everything the view is made from.
 pub(super) struct Sources<'a> {
@@ -75,7 +75,8 @@ pub(super) fn room(
         && (own_network || host.landlock_abi >= 6);
     let user_namespace = host.rooms != Rooms::Root;
     let steps = view.finish();
-    (Room { user_namespace, own_network, ports, unix_sockets, steps }, unreadable)
+    let inside = Inside::Commands;
+    (Room { user_namespace, own_network, ports, unix_sockets, inside, steps }, unreadable)
 }
 
 impl Sources<'_> {
@@ -363,7 +364,7 @@ impl<'a> View<'a> {
         steps.extend(self.nested.into_iter().map(|at| Step::ScratchMount { at }));
         steps.extend(self.steps);
         steps.push(Step::Devices);
-        steps.push(Step::Processes);
+        steps.push(Step::Processes { maps: false });
         let kallsyms = PathBuf::from("/proc/kallsyms");
         steps.push(Step::Cover { path: kallsyms, file: true, shows: Vec::new() });
         steps

@@ -100,17 +100,24 @@ impl Monitor {
         if caps::keep_for_looking(root).is_err() {
             return;
         }
+        // Many commands change nothing: the inner thread starts with the first call.
         let (jobs, received) = channel();
-        let inner = shared.clone();
-        let work = move || work(&inner, watch, ruleset, root, &received);
-        if thread().spawn(work).is_err() {
-            return;
-        }
+        let mut inner = Some((shared.clone(), watch, ruleset, received));
         loop {
             match sys::next_notice(&shared.listener) {
-                Ok(notice) => hand_on(&shared, &notice, &jobs),
-                // Whoever called was killed meanwhile.
-                Err(Errno::INTR | Errno::NOENT) => {}
+                Ok(notice) => {
+                    if let Some((shared, watch, ruleset, received)) = inner.take()
+                        && thread()
+                            .spawn(move || work(&shared, watch, ruleset, root, &received))
+                            .is_err()
+                    {
+                        return;
+                    }
+                    hand_on(&shared, &notice, &jobs);
+                }
+                // Whoever called was killed meanwhile; or nobody is left to call.
+                Err(Errno::NOENT) if !is_over(&shared.listener) => {}
+                Err(Errno::INTR) => {}
                 Err(_) => return,
             }
         }
@@ -128,6 +135,15 @@ impl Waiting {
         // One that has gone drops the listener, and every watched call fails.
         let _ = self.listener.send(listener);
     }
+}
+
+/// Whether no process is left that the filter holds for.
+fn is_over(listener: &OwnedFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut ends = [PollFd::new(listener, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut ends, Some(&now)).is_ok()
+        && ends.iter().any(|end| end.revents().contains(PollFlags::HUP))
 }
 
 fn thread() -> std::thread::Builder {
