@@ -231,6 +231,7 @@ fn diff_compares_sandboxes_of_one_name_by_what_they_grant() {
     insta::assert_snapshot!(shown(&m, &["policy", "diff", "old.star", "new.star"]), @r#"
     sandbox s (~/app/new.star:1)
       less: $PWD/clash-example (write, create, delete): allow → deny
+      less: $PWD/.git/config (write, create, delete): ask → deny
       more: $HOME/.aws (read): deny → allow
       more: host example.io:443: deny → allow
       more: host sub.example.io:443: deny → allow
