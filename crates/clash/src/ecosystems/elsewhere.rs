@@ -148,7 +148,7 @@ fn prefix(program: &Path) -> Option<PathBuf> {
 /// Never the home or what holds it, a directory every program shares, or the
 /// project, whose own programs are no toolchain.
 fn is_sensible(path: &Path, places: &Places) -> bool {
-    let shared = [".local", ".config", ".cache", "bin"].map(|name| places.home.join(name));
+    let shared = [".local", ".config", ".cache"].map(|name| places.home.join(name));
     path.is_absolute()
         && path.components().count() > 2
         && !is_below(&places.home, path)
@@ -258,6 +258,7 @@ mod tests {
             program(&base.join("home/.local/bin/golangci-lint"));
         };
         let search = ["home/bin", "home/app/bin", "home/.local/bin"];
-        assert_eq!(found("go", &[], everywhere, &search), []);
+        let expected = ["home/bin", "home/.local/bin"].map(|dir| (dir.to_owned(), Use::Programs));
+        assert_eq!(found("go", &[], everywhere, &search), expected);
     }
 }
