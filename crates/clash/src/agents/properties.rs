@@ -11,6 +11,7 @@ use std::path::Path;
 #[derive(Debug, PartialEq)]
 enum Understood {
     Allow {
+        reason: String,
         input: Option<Map<String, Value>>,
     },
     Ask {
@@ -20,8 +21,7 @@ enum Understood {
     Deny {
         reason: String,
     },
-    /// Nothing was said, or no more than that nothing is: the client runs the tool,
-    /// or asks by rules of its own.
+    /// Nothing was said: the client runs the tool, or asks by rules of its own.
     Nothing,
 }
 
@@ -33,32 +33,23 @@ fn understood(reply: &Reply) -> Understood {
     let Some(document) = &reply.document else { return Understood::Nothing };
     // Through text, as it goes over the pipe.
     let document: Value = serde_json::from_str(&document.to_string()).unwrap();
+    let output = document.get("hookSpecificOutput").unwrap_or(&document);
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    if let Some(cancel) = document["cancel"].as_bool() {
-        let input = document["overrideInput"].as_object().cloned();
-        return match (cancel, input) {
-            (true, _) => Understood::Deny { reason: text(&document["errorMessage"]).unwrap() },
-            (false, None) => Understood::Nothing,
-            (false, input) => Understood::Allow { input },
-        };
-    }
-    let inner = &document["hookSpecificOutput"];
+    // Cline knows only this, and an allow of Cline's or Cursor's has no reason.
+    let cancel = document["cancel"].as_bool().map(|cancel| if cancel { "deny" } else { "allow" });
     let said = [
-        (&document["decision"], &document["reason"]),
-        (&document["permission"], &document["agent_message"]),
-        (&document["permissionDecision"], &document["permissionDecisionReason"]),
-        (&inner["permissionDecision"], &inner["permissionDecisionReason"]),
+        (text(&document["decision"]), text(&document["reason"])),
+        (text(&output["permissionDecision"]), text(&output["permissionDecisionReason"])),
+        (text(&document["permission"]), text(&document["agent_message"]).or(Some(String::new()))),
+        (cancel.map(str::to_owned), text(&document["errorMessage"]).or(Some(String::new()))),
     ];
-    let Some((decision, reason)) = said.into_iter().find(|(decision, _)| decision.is_string())
-    else {
-        return Understood::Nothing;
-    };
-    let input = [&document["input"], &document["modifiedArgs"], &inner["updatedInput"]];
-    let input = input.into_iter().chain([&inner["tool_input"]]).find_map(Value::as_object).cloned();
-    let reason = text(reason).unwrap_or_default();
-    match decision.as_str().unwrap() {
-        "allow" if reason.is_empty() && input.is_none() => Understood::Nothing,
-        "allow" => Understood::Allow { input },
+    let mut said = said.into_iter().filter_map(|(decision, reason)| Some((decision?, reason)));
+    let Some((decision, reason)) = said.next() else { return Understood::Nothing };
+    let reason = reason.expect("every decision has its reason");
+    let inputs = ["updatedInput", "tool_input", "input", "modifiedArgs", "overrideInput"];
+    let input = inputs.iter().find_map(|name| output.get(*name)?.as_object().cloned());
+    match decision.as_str() {
+        "allow" => Understood::Allow { reason, input },
         "ask" => Understood::Ask { reason, input },
         "deny" => Understood::Deny { reason },
         other => panic!("no client knows `{other}`"),
@@ -193,9 +184,15 @@ proptest! {
             assert_eq!(reply(deny), Understood::Deny { reason: reason.clone() });
             let input = input.clone().filter(|_| agent.abilities.confines != Confines::Instruct);
             let allow = Answer::Allow { reason: reason.clone(), updated_input: input.clone() };
-            let said = reply(allow);
-            let nothing = input.is_none() && said == Understood::Nothing;
-            assert!(nothing || said == Understood::Allow { input: input.clone() }, "{said:?}");
+            match reply(allow) {
+                Understood::Allow { reason: said, input: given } => {
+                    assert!(said == reason || said.is_empty(), "{}: {said}", agent.name);
+                    assert_eq!(given, input, "{}", agent.name);
+                }
+                // Amazon Q's hooks can only refuse.
+                Understood::Nothing => assert!(["q", "kiro"].contains(&agent.name)),
+                other => panic!("{}: {other:?}", agent.name),
+            }
             if agent.abilities.asks != Asks::No {
                 let ask = Answer::Ask { reason: reason.clone(), updated_input: input.clone() };
                 assert_eq!(reply(ask), Understood::Ask { reason: reason.clone(), input });
@@ -207,7 +204,11 @@ proptest! {
     fn nothing_but_an_allow_allows(text in ".{0,40}") {
         each(|agent| {
             for answer in [Answer::Silent, Answer::Note(text.clone()), Answer::Context(text.clone())] {
-                assert_eq!(understood(&(agent.reply)(Event::BeforeTool, answer)), Understood::Nothing);
+                let understood = understood(&(agent.reply)(Event::BeforeTool, answer));
+                // There a hook that says nothing is a failed one.
+                let must_speak = ["opencode", "kilo", "pi", "cline", "cursor"].contains(&agent.name);
+                let nothing = Understood::Allow { reason: String::new(), input: None };
+                assert!(understood == Understood::Nothing || (must_speak && understood == nothing));
             }
         });
     }
