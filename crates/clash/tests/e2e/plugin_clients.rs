@@ -64,7 +64,7 @@ pub(crate) const OPENCODE: Client = Client {
     instructed: false,
 };
 
-pub(crate) const KILO: Client = Client {
+const KILO: Client = Client {
     name: "kilo",
     configure: |m| opencode_settings(m, "kilo"),
     with_port: &[".config/kilo/kilo.json"],
