@@ -223,6 +223,11 @@ fn as_parent(room: Option<&Room>, confined: Confined<'_>, ruleset: &Ruleset) -> 
             .map_err(|e| LaunchError::WorkingDirectory { path: ".".into(), source: e.into() })?;
         let group = plan.group.as_deref().map(|parent| Group::new(parent, &plan.limits));
         let group = group.transpose().map_err(LaunchError::Limits)?;
+        let numbered = plan.root && room.is_some() && group.is_none();
+        let numbers = plan.limits.processes.filter(|_| numbered);
+        let numbers =
+            numbers.map(|most| limits::process_numbers().map(|settings| (settings, most)));
+        let numbers = numbers.transpose().map_err(|e| LaunchError::Limits(e.into()))?;
         let ports = room.map(|room| Crossing::start(&room.ports)).transpose()?;
         let monitor = match &plan.watch {
             None => None,
@@ -253,17 +258,17 @@ fn as_parent(room: Option<&Room>, confined: Confined<'_>, ruleset: &Ruleset) -> 
         } else {
             Keeper::of_children(group)?
         };
-        Ok((cwd, view, monitor, mask, inherited, keeper))
+        Ok((cwd, view, monitor, mask, inherited, keeper, numbers))
     };
-    let (cwd, mut view, monitor, mask, inherited, keeper) = match prepare() {
+    let (cwd, mut view, monitor, mask, inherited, keeper, numbers) = match prepare() {
         Ok(prepared) => prepared,
         Err(error) => return error,
     };
     let mut settle = || -> Result<(), LaunchError> {
-        match (&keeper.group, plan.limits.processes, room) {
-            (Some(group), ..) => group.join(),
-            (None, Some(most), Some(_)) if plan.root => limits::number_processes(most),
-            _ => Ok(()),
+        match (&keeper.group, &numbers) {
+            (Some(group), _) => group.join(),
+            (None, Some((settings, most))) => limits::number_processes(settings, *most),
+            (None, None) => Ok(()),
         }
         .map_err(|e| LaunchError::Limits(e.into()))?;
         let (Some(room), Some(view)) = (room, &mut view) else {

@@ -533,7 +533,8 @@ fn number_processes() -> Result<(), Failed> {
     }
     match sys::fork().at(1)? {
         Fork::Child => {
-            let numbered = super::limits::number_processes(100);
+            let numbered = super::limits::process_numbers()
+                .and_then(|settings| super::limits::number_processes(&settings, 100));
             sys::exit_now(numbered.err().map_or(0, rustix::io::Errno::raw_os_error))
         }
         Fork::Parent(pid) => {

@@ -4,6 +4,8 @@
 //! Root is never counted. For root the room's process numbers are made to run out
 //! instead: since Linux 6.14 each process namespace can have its own range.
 
+use std::os::fd::OwnedFd;
+
 use clash_policy::Limits;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -29,14 +31,18 @@ pub(crate) fn set(limits: &Limits, grouped: bool) -> rustix::io::Result<()> {
 /// behind them.
 const RESERVED: u64 = 300;
 
+/// The host's settings of process numbers, held while they can still be named.
+pub(crate) fn process_numbers() -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(CWD, c"/proc/sys/kernel", flags, Mode::empty())
+}
+
 /// Leaves numbers for so many processes, threads included, in the calling
-/// process's namespace. Needs the host's /proc and rights over the namespace.
-pub(crate) fn number_processes(most: u64) -> rustix::io::Result<()> {
+/// process's namespace, over which it needs rights.
+pub(crate) fn number_processes(settings: &OwnedFd, most: u64) -> rustix::io::Result<()> {
     let end = RESERVED.saturating_add(most.saturating_sub(1)).clamp(RESERVED + 1, 1 << 22);
-    for (file, value) in
-        [(c"/proc/sys/kernel/ns_last_pid", RESERVED), (c"/proc/sys/kernel/pid_max", end)]
-    {
-        let fd = openat(CWD, file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    for (file, value) in [(c"ns_last_pid", RESERVED), (c"pid_max", end)] {
+        let fd = openat(settings, file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
         rustix::io::write(&fd, value.to_string().as_bytes())?;
     }
     Ok(())
