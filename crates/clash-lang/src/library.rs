@@ -11,20 +11,34 @@ use crate::older::match_tree_names;
 pub const BUILT_IN: &str = "@clash//default.star";
 
 const SOURCES: &[(&str, &str)] = &[
+    ("@clash//agent.star", include_str!("../std/agent.star")),
+    ("@clash//bazel.star", include_str!("../std/bazel.star")),
     ("@clash//builtin.star", include_str!("../std/builtin.star")),
+    ("@clash//c.star", include_str!("../std/c.star")),
+    ("@clash//databases.star", include_str!("../std/databases.star")),
     ("@clash//default.star", include_str!("../std/default.star")),
     ("@clash//docker.star", include_str!("../std/docker.star")),
     ("@clash//dotnet.star", include_str!("../std/dotnet.star")),
+    ("@clash//elixir.star", include_str!("../std/elixir.star")),
+    ("@clash//files.star", include_str!("../std/files.star")),
     ("@clash//git.star", include_str!("../std/git.star")),
+    ("@clash//github.star", include_str!("../std/github.star")),
     ("@clash//go.star", include_str!("../std/go.star")),
+    ("@clash//haskell.star", include_str!("../std/haskell.star")),
     ("@clash//java.star", include_str!("../std/java.star")),
+    ("@clash//kubernetes.star", include_str!("../std/kubernetes.star")),
     ("@clash//make.star", include_str!("../std/make.star")),
+    ("@clash//nix.star", include_str!("../std/nix.star")),
     ("@clash//node.star", include_str!("../std/node.star")),
+    ("@clash//php.star", include_str!("../std/php.star")),
     ("@clash//python.star", include_str!("../std/python.star")),
     ("@clash//ruby.star", include_str!("../std/ruby.star")),
     ("@clash//rust.star", include_str!("../std/rust.star")),
     ("@clash//sandboxes.star", include_str!("../std/sandboxes.star")),
     ("@clash//swift.star", include_str!("../std/swift.star")),
+    ("@clash//terraform.star", include_str!("../std/terraform.star")),
+    ("@clash//toolchain.star", include_str!("../std/toolchain.star")),
+    ("@clash//zig.star", include_str!("../std/zig.star")),
 ];
 
 /// Modules without a source, and what they are for.
@@ -63,3 +77,6 @@ pub(crate) fn native(name: &str) -> Option<FreezeResult<FrozenModule>> {
     builder.set_docstring(doc);
     Some(FrozenModule::from_globals(&builder.build()))
 }
+
+#[cfg(test)]
+mod tests;

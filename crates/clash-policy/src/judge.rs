@@ -33,6 +33,9 @@ pub(crate) fn is_caged(file: &FileUse, world: &World<'_>) -> bool {
         || steers_agent(&path, &fold(&world.places.project))
 }
 
+/// What clash and its agents obey in any directory; `.claude` is looked at closer.
+const STEERING: [&str; 6] = [".clash", ".mcp.json", ".codex", ".gemini", ".qwen", ".factory"];
+
 /// Whether a path below the project steers an agent or clash, at any depth: a
 /// nested repository has settings of its own. A worktree that the agent keeps
 /// below `.claude` is a project again.
@@ -40,7 +43,7 @@ fn steers_agent(path: &Path, project: &Path) -> bool {
     let Ok(inside) = path.strip_prefix(project) else { return false };
     let mut names = inside.components().map(|part| part.as_os_str()).peekable();
     while let Some(name) = names.next() {
-        let own = name == ".clash" || name == ".mcp.json";
+        let own = STEERING.iter().any(|steering| name == *steering);
         let settings = name == ".claude" && names.peek().is_none_or(|next| *next != "worktrees");
         if own || settings {
             return true;

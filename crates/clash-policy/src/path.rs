@@ -17,29 +17,55 @@ pub struct Places {
 }
 
 /// Variables of policies besides `$PWD`, `$HOME` and `$TMPDIR`: where toolchains
-/// and desktops keep their files, with the documented place below the home when
-/// the environment does not say.
+/// and desktops keep their files, with the documented place when the environment
+/// does not say: below the home, or below a variable that stands before it here.
 pub const PLACES: &[(&str, &str)] = &[
-    ("BUN_INSTALL", ".bun"),
-    ("CARGO_HOME", ".cargo"),
-    ("DENO_DIR", ".cache/deno"),
-    ("GEM_HOME", ".gem"),
-    ("GOCACHE", ".cache/go-build"),
-    ("GOMODCACHE", "go/pkg/mod"),
-    ("GOPATH", "go"),
-    ("GRADLE_USER_HOME", ".gradle"),
-    ("NPM_CONFIG_CACHE", ".npm"),
-    ("NVM_DIR", ".nvm"),
-    ("PIP_CACHE_DIR", ".cache/pip"),
-    ("PNPM_HOME", ".local/share/pnpm"),
-    ("PYENV_ROOT", ".pyenv"),
-    ("RUSTUP_HOME", ".rustup"),
-    ("TRANSCRIPT_DIR", ".claude/projects"),
-    ("UV_CACHE_DIR", ".cache/uv"),
     ("XDG_CACHE_HOME", ".cache"),
     ("XDG_CONFIG_HOME", ".config"),
     ("XDG_DATA_HOME", ".local/share"),
     ("XDG_STATE_HOME", ".local/state"),
+    ("ASDF_DATA_DIR", ".asdf"),
+    ("BUN_INSTALL", ".bun"),
+    ("CARGO_HOME", ".cargo"),
+    ("CCACHE_DIR", "$XDG_CACHE_HOME/ccache"),
+    ("COMPOSER_CACHE_DIR", "$XDG_CACHE_HOME/composer"),
+    ("COMPOSER_HOME", "$XDG_CONFIG_HOME/composer"),
+    ("CONAN_HOME", ".conan2"),
+    ("CONDA_PREFIX", ".conda"),
+    ("COREPACK_HOME", "$XDG_CACHE_HOME/node/corepack"),
+    ("COURSIER_CACHE", "$XDG_CACHE_HOME/coursier"),
+    ("DENO_DIR", "$XDG_CACHE_HOME/deno"),
+    ("DOTNET_ROOT", ".dotnet"),
+    ("FNM_DIR", "$XDG_DATA_HOME/fnm"),
+    ("GEM_HOME", ".gem"),
+    ("GOPATH", "go"),
+    ("GOCACHE", "$XDG_CACHE_HOME/go-build"),
+    ("GOMODCACHE", "$GOPATH/pkg/mod"),
+    ("GRADLE_USER_HOME", ".gradle"),
+    ("HELM_CACHE_HOME", "$XDG_CACHE_HOME/helm"),
+    ("HEX_HOME", ".hex"),
+    ("JAVA_HOME", ".sdkman/candidates/java/current"),
+    ("MISE_DATA_DIR", "$XDG_DATA_HOME/mise"),
+    ("MIX_HOME", ".mix"),
+    ("NPM_CONFIG_CACHE", ".npm"),
+    ("NUGET_PACKAGES", ".nuget/packages"),
+    ("NVM_DIR", ".nvm"),
+    ("PIP_CACHE_DIR", "$XDG_CACHE_HOME/pip"),
+    ("PLAYWRIGHT_BROWSERS_PATH", "$XDG_CACHE_HOME/ms-playwright"),
+    ("PNPM_HOME", "$XDG_DATA_HOME/pnpm"),
+    ("POETRY_CACHE_DIR", "$XDG_CACHE_HOME/pypoetry"),
+    ("PYENV_ROOT", ".pyenv"),
+    ("RBENV_ROOT", ".rbenv"),
+    ("RUSTUP_HOME", ".rustup"),
+    ("SCCACHE_DIR", "$XDG_CACHE_HOME/sccache"),
+    ("SDKMAN_DIR", ".sdkman"),
+    ("STACK_ROOT", ".stack"),
+    ("TF_PLUGIN_CACHE_DIR", ".terraform.d/plugin-cache"),
+    ("TRANSCRIPT_DIR", ".claude/projects"),
+    ("UV_CACHE_DIR", "$XDG_CACHE_HOME/uv"),
+    ("VOLTA_HOME", ".volta"),
+    ("YARN_CACHE_FOLDER", "$XDG_CACHE_HOME/yarn"),
+    ("ZIG_GLOBAL_CACHE_DIR", "$XDG_CACHE_HOME/zig"),
 ];
 
 /// The names of all variables a path can start with.
@@ -78,17 +104,32 @@ impl Links for NoLinks {
 }
 
 impl Places {
+    /// The places of a project, with every variable that `said` does not know in
+    /// its documented place.
+    pub fn of(
+        project: PathBuf,
+        home: PathBuf,
+        tmp: PathBuf,
+        said: impl Fn(&str) -> Option<PathBuf>,
+    ) -> Self {
+        let mut places = Self { project, home, tmp, vars: Vec::with_capacity(PLACES.len()) };
+        for (name, fallback) in PLACES {
+            let documented = || {
+                let below = fallback.strip_prefix('$').and_then(|rest| rest.split_once('/'));
+                let base = below.and_then(|(name, rest)| Some((places.variable(name).ok()?, rest)));
+                base.map_or_else(|| places.home.join(fallback), |(base, rest)| base.join(rest))
+            };
+            let path = said(name).unwrap_or_else(documented);
+            places.vars.push(((*name).to_owned(), path));
+        }
+        places
+    }
+
     /// A person's machine as the documentation imagines it: for expectations and
     /// lints, which must not depend on where a policy is compiled.
     pub fn imagined() -> Self {
         let home = PathBuf::from("/home/user");
-        let below = |(name, fallback): &(&str, &str)| ((*name).to_owned(), home.join(fallback));
-        Self {
-            project: home.join("project"),
-            tmp: "/tmp".into(),
-            vars: PLACES.iter().map(below).collect(),
-            home,
-        }
+        Self::of(home.join("project"), home, "/tmp".into(), |_| None)
     }
 
     /// Fills in a leading variable (`$HOME/.cargo`, `~/.cargo`) and normalises.
@@ -183,6 +224,16 @@ mod tests {
         assert_eq!(p.expand("$PWD"), Ok("/home/u/app".into()));
         assert_eq!(p.expand("$CARGO_HOME/bin"), Ok("/home/u/.cargo/bin".into()));
         assert_eq!(p.expand("/etc//hosts"), Ok("/etc/hosts".into()));
+    }
+
+    #[test]
+    fn a_place_follows_the_variable_it_is_documented_below() {
+        let moved = |name: &str| (name == "XDG_CACHE_HOME").then(|| "/data/cache".into());
+        let p = Places::of("/home/u/app".into(), "/home/u".into(), "/tmp".into(), moved);
+        assert_eq!(p.expand("$GOCACHE"), Ok("/data/cache/go-build".into()));
+        assert_eq!(p.expand("$GOMODCACHE"), Ok("/home/u/go/pkg/mod".into()));
+        assert_eq!(p.expand("$CARGO_HOME"), Ok("/home/u/.cargo".into()));
+        assert!(p.vars.iter().all(|(_, path)| !path.to_string_lossy().contains('$')), "{p:?}");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! --deny-literal CAPS FILE --glob CAPS DIR PATTERN --deny-glob CAPS DIR PATTERN
 //! --regex CAPS DIR PATTERN --deny-regex CAPS DIR PATTERN
 //! --children CAPS DIR --deny-children CAPS DIR --default-allow --unprotect PATH
-//! --net deny|allow --cwd DIR --home DIR --project DIR --tmp DIR --cage PATH --host FILE
+//! --net deny|allow --localhost PORT --serve PORT --cwd DIR --home DIR --project DIR --tmp DIR --cage PATH --host FILE
 //! --simulate HOST --unprotected --limit NAME N --show -- cmd …`
 #![expect(clippy::print_stderr, reason = "a program, not the library")]
 
@@ -14,7 +14,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clash_policy::{
-    Caps, Effect, FsRule, Limits, Net, PathPattern, Places, Protect, Regex, Sandbox, Span,
+    Caps, Effect, FsRule, HostPattern, Limits, Net, NetRule, PathPattern, Places, Protect, Regex,
+    Sandbox, Span,
 };
 use clash_sandbox::host::Host;
 use clash_sandbox::launch::{Command, LaunchError, run};
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
     let mut tmp = PathBuf::from("/tmp");
     let mut protect = Protect::default();
     let mut limits = Limits::default();
+    let mut serve = Vec::new();
     let mut default = Effect::Deny;
     while let Some(flag) = args.next() {
         let mut value = || args.next().unwrap_or_default().into_string().unwrap_or_default();
@@ -120,6 +122,13 @@ fn main() -> ExitCode {
                 }
             }
             Some("--tmp") => tmp = PathBuf::from(value()),
+            Some("--localhost") => {
+                let ports = vec![value().parse().unwrap_or(0)];
+                let host = HostPattern::Localhost;
+                let rule = NetRule { host, ports, effect: Effect::Allow, span: Span::default() };
+                net = Net::Hosts { rules: vec![rule], default: Effect::Deny };
+            }
+            Some("--serve") => serve.push(value().parse().unwrap_or(0)),
             Some("--net") => net = if value() == "allow" { Net::Allow } else { Net::Deny },
             Some("--cwd") => cwd = Some(PathBuf::from(value())),
             Some("--home") => home = PathBuf::from(value()),
@@ -133,7 +142,7 @@ fn main() -> ExitCode {
             }
         }
     }
-    let sandbox = Sandbox { fs, net, protect, limits, default, ..Sandbox::named("room") };
+    let sandbox = Sandbox { fs, net, serve, protect, limits, default, ..Sandbox::named("room") };
     let places = Places { project, home, tmp, vars: Vec::new() };
     let request = Request {
         sandbox: &sandbox,

@@ -92,6 +92,10 @@ pub struct Around {
     pub container: bool,
     /// `None`: cannot be told without namespaces.
     pub landlock: Option<bool>,
+    /// Somebody outside is told of this process's system calls. He may carry them
+    /// out in its place, with rights of his own: no sandbox made here could hold
+    /// against that.
+    pub listener: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -3,7 +3,8 @@
 //! The steps, in this order; `docs/launch.md` says the same and why, and each
 //! has its own error variant so that a failure names its step:
 //!
-//!  1. change to the working directory
+//!  1. take a terminal of one's own if the user's is on stdin, stdout or stderr;
+//!     change to the working directory
 //!  2. take directories off stdin, stdout and stderr; open every granted path and
 //!     build the Landlock ruleset
 //!  3. mark every descriptor from 3 on close-on-exec
@@ -53,6 +54,8 @@ pub struct Command {
 pub enum LaunchError {
     #[error("`{}` has a NUL byte in it", .0.to_string_lossy())]
     NulByte(OsString),
+    #[error("step 1, a terminal of its own")]
+    Terminal(#[source] io::Error),
     #[error("step 1, working directory `{}`", path.display())]
     WorkingDirectory { path: PathBuf, source: io::Error },
     #[error("step 2, opening the granted path `{}`", path.display())]
@@ -68,6 +71,10 @@ pub enum LaunchError {
     Identity(#[source] io::Error),
     #[error("step 4, the loopback interface")]
     Loopback(#[source] io::Error),
+    #[error("step 4, port {port} of the loopback interface")]
+    Port { port: u16, source: io::Error },
+    #[error("step 4, starting the process that forwards ports")]
+    Forwarder(#[source] io::Error),
     #[error("step 5, starting the room's process 1")]
     Keeper(#[source] io::Error),
     #[error("step 5, starting the command's process")]
@@ -134,12 +141,13 @@ fn steps(_: &Plan, _: &Command) -> Result<std::convert::Infallible, LaunchError>
 #[cfg(target_os = "linux")]
 fn steps(plan: &Plan, command: &Command) -> Result<std::convert::Infallible, LaunchError> {
     use crate::linux::target::Target;
-    use crate::linux::{landlock, seccomp, sys};
+    use crate::linux::{landlock, seccomp, sys, terminal};
 
     // Everything that allocates or can be wrong in the request comes first.
     let target = Target::new(command)?;
     let filter = seccomp::filter(plan.surface()).map_err(LaunchError::Filter)?;
 
+    terminal::apart().map_err(LaunchError::Terminal)?;
     if let Some(cwd) = &command.cwd {
         rustix::process::chdir(cwd).map_err(|source| LaunchError::WorkingDirectory {
             path: cwd.clone(),
@@ -176,7 +184,8 @@ impl Confined<'_> {
     ) -> LaunchError {
         use crate::linux::{caps, landlock, limits, sys};
         let restrict = || {
-            limits::set(&self.plan.limits).map_err(|e| LaunchError::Limits(e.into()))?;
+            limits::set(&self.plan.limits, self.plan.group.is_some())
+                .map_err(|e| LaunchError::Limits(e.into()))?;
             rustix::thread::set_no_new_privs(true)
                 .map_err(|e| LaunchError::NoNewPrivs(e.into()))?;
             landlock::enter(ruleset)?;
@@ -204,15 +213,20 @@ fn as_parent(
     confined: Confined<'_>,
     ruleset: landlock::RulesetCreated,
 ) -> LaunchError {
+    use crate::linux::cgroup::Group;
     use crate::linux::monitor::Monitor;
+    use crate::linux::ports::Crossing;
     use crate::linux::stdio::Inherited;
     use crate::linux::supervisor::{Keeper, attend};
-    use crate::linux::{landlock, mounts::View, namespaces, sys};
+    use crate::linux::{landlock, limits, mounts::View, namespaces, sys};
 
     let plan = confined.plan;
     let prepare = || -> Result<_, LaunchError> {
         let cwd = rustix::process::getcwd(Vec::new())
             .map_err(|e| LaunchError::WorkingDirectory { path: ".".into(), source: e.into() })?;
+        let group = plan.group.as_deref().map(|parent| Group::new(parent, &plan.limits));
+        let group = group.transpose().map_err(LaunchError::Limits)?;
+        let ports = room.map(|room| Crossing::start(&room.ports)).transpose()?;
         let monitor = match &plan.watch {
             None => None,
             Some(watch) => {
@@ -223,6 +237,9 @@ fn as_parent(
         };
         if let Some(room) = room {
             namespaces::leave_host(room)?;
+            if let Some(ports) = &ports {
+                ports.listen(&room.ports)?;
+            }
         }
         let inherited = room.map(|_| Inherited::guard());
         // Before anybody is there to look into this process.
@@ -231,9 +248,9 @@ fn as_parent(
         let monitor = monitor.map(Monitor::wait).transpose().map_err(LaunchError::Monitor)?;
         let keeper = if room.is_some() {
             namespaces::own_processes()?;
-            Keeper::start()?
+            Keeper::start(ports, group)?
         } else {
-            Keeper::of_children()?
+            Keeper::of_children(group)?
         };
         Ok((cwd, monitor, mask, inherited, keeper))
     };
@@ -242,13 +259,20 @@ fn as_parent(
         Err(error) => return error,
     };
     let view = |ruleset: &mut _| -> Result<(), LaunchError> {
+        match (&keeper.group, plan.limits.processes, room) {
+            (Some(group), ..) => group.join(),
+            (None, Some(most), Some(_)) if plan.root => limits::number_processes(most),
+            _ => Ok(()),
+        }
+        .map_err(|e| LaunchError::Limits(e.into()))?;
         let Some(room) = room else {
             return sys::die_with_parent().map_err(LaunchError::Process);
         };
         let mut view = View::new().map_err(|e| LaunchError::Root(e.into()))?;
         room.steps.iter().try_for_each(|step| view.step(step))?;
         landlock::own_places(room, &view, ruleset)?;
-        view.enter().map_err(|e| LaunchError::Enter(e.into()))?;
+        view.enter(room.inside == crate::room::Inside::Rooms)
+            .map_err(|e| LaunchError::Enter(e.into()))?;
         rustix::process::chdir(&cwd).map_err(|source| LaunchError::NotInRoom {
             path: PathBuf::from(std::ffi::OsStr::from_bytes(cwd.as_bytes())),
             source: source.into(),
@@ -302,6 +326,7 @@ mod tests {
             room: None,
             watch: None,
             limits: clash_policy::Limits::default(),
+            group: None,
         };
         let error = run(&plan, &Command { program: "true".into(), ..Command::default() });
         assert!(matches!(error, LaunchError::Grant { path: p, .. } if p == path));

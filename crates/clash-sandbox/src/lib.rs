@@ -41,3 +41,5 @@ mod worktree;
 
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(target_os = "linux")]
+mod names;

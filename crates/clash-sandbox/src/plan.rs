@@ -13,6 +13,7 @@
 //! that leads out of a tree which the sandbox itself may change is refused: an
 //! earlier command may have planted it to have its target granted now.
 
+pub mod nesting;
 mod overlap;
 mod refusal;
 mod report;
@@ -25,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
 use clash_policy::{
-    Caps, Effect, FsRule, Limits, Net, NetRule, PathPattern, Places, Sandbox, Span,
+    Caps, Effect, FsRule, HostPattern, Limits, Net, NetRule, PathPattern, Places, Sandbox, Span,
 };
 
 use crate::baseline;
@@ -33,7 +34,7 @@ use crate::disk::Disk;
 use crate::host::Host;
 use crate::report::{Line, Report};
 use crate::rights::Rights;
-use crate::room::Room;
+use crate::room::{Ports, Room};
 use crate::worktree::{self, Worktree};
 use overlap::{Region, is_below};
 pub use refusal::Refusal;
@@ -93,6 +94,9 @@ pub struct Plan {
     pub baseline: Vec<(&'static baseline::Entry, Caps)>,
     pub net: Network,
     pub limits: Limits,
+    /// The cgroup in which a room gets one of its own; without one, limits are
+    /// those of each process.
+    pub group: Option<PathBuf>,
     pub landlock_abi: u32,
     pub root: bool,
     /// The namespaced tier; `None` is the direct one.
@@ -118,6 +122,7 @@ impl Plan {
             internet: self.net == Network::Allow || room.is_some_and(|room| room.own_network),
             unix: room.is_some_and(|room| room.unix_sockets),
             own_ipc: room.is_some(),
+            inside: room.map_or_else(Default::default, |room| room.inside),
             watched: self
                 .watch
                 .as_ref()
@@ -156,13 +161,9 @@ pub fn plan_with_report(request: &Request<'_>, host: &Host) -> Result<(Plan, Rep
 fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan, Refusal> {
     let sandbox = request.sandbox;
     check_host(host)?;
-    let net = network(sandbox)?;
+    let (net, ports) = network(sandbox)?;
     not_yet(sandbox)?;
-    if host.root && sandbox.limits.processes.is_some() {
-        // The kernel exempts root from the count of processes.
-        let rule = "limits: processes, as root".to_owned();
-        return Err(Refusal::NotYet { rule, span: sandbox.span.clone() });
-    }
+    let group = group(sandbox);
     let rules = resolve(request)?;
     let mut grants = allowed(&rules, report);
     no_planted_links(request, &rules)?;
@@ -172,7 +173,11 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     add_default(request, &mut grants);
     let baseline = baseline_left(request.disk, &rules, report);
     let mut rights = rights(request, &rules, &grants, &baseline)?;
-    let tier = tier::choose(tier::beyond_landlock(request, &rules, &grants), host)?;
+    let crossing = tier::crossing(request, &ports, host)?;
+    let tier = tier::choose(crossing || tier::beyond_landlock(request, &rules, &grants), host)?;
+    if host.root && sandbox.limits.processes.is_some() && group.is_none() {
+        countable(tier).map_err(|why| Refusal::Uncounted { why, span: sandbox.span.clone() })?;
+    }
     tier::execute(&rules, &grants, host, tier == Tier::Room, report)?;
     let mut reads = tier::reads(request, &rules, &grants, tier == Tier::Room);
     let mut overgiven = false;
@@ -186,7 +191,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
             let mut whole = rules.iter().map(|rule| !rule.wider());
             fixed.sandbox.fs.retain(|_| whole.next().unwrap_or(false));
             let sources = Sources { request, rules: &rules, grants, baseline, rights: &fixed };
-            let (room, unreadable) = view::room(&sources, host, net == Network::Deny);
+            let (room, unreadable) = view::room(&sources, host, net == Network::Deny, ports);
             reads |= unreadable;
             rights.own = room.own();
             // Landlock adds up: inside a place of the room's own everything is given.
@@ -205,6 +210,8 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
         Tier::Room => reads || overgiven || changes && !tier::plain(&rights),
     };
     let watch = watched.then_some(Watch { rights, reads });
+    let group = group.filter(|_| tier != Tier::Direct);
+    report::limits(report, &sandbox.limits, group.as_deref(), host.root);
     report::tier(report, &rules, watch.as_ref(), room.as_ref(), net, host);
     Ok(Plan {
         sandbox: sandbox.name.clone(),
@@ -212,6 +219,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
         baseline,
         net,
         limits: sandbox.limits,
+        group,
         landlock_abi: host.landlock_abi,
         root: host.root,
         room,
@@ -289,12 +297,26 @@ fn add_default(request: &Request<'_>, grants: &mut Vec<Grant>) {
     }
 }
 
-fn network(sandbox: &Sandbox) -> Result<Network, Refusal> {
+/// The network, and which of the host's ports lead out of one that is denied.
+fn network(sandbox: &Sandbox) -> Result<(Network, Ports), Refusal> {
+    let served = sandbox.serve.clone();
     let rule = match &sandbox.net {
-        Net::Deny => return Ok(Network::Deny),
-        Net::Allow => return Ok(Network::Allow),
+        Net::Deny => return Ok((Network::Deny, Ports { reached: Vec::new(), served })),
+        // With the host's network what listens inside listens on the host.
+        Net::Allow => return Ok((Network::Allow, Ports::default())),
         Net::Ask => "net = ask()".to_owned(),
-        Net::Hosts { rules, .. } => {
+        Net::Hosts { rules, default } => {
+            let allowed = || rules.iter().filter(|rule| rule.effect == Effect::Allow);
+            let by_port =
+                |rule: &NetRule| rule.host == HostPattern::Localhost && !rule.ports.is_empty();
+            if *default != Effect::Allow && allowed().all(by_port) {
+                let judged = |port: &u16| sandbox.net.judge("localhost", *port).0 == Effect::Allow;
+                let mut reached: Vec<u16> =
+                    allowed().flat_map(|rule| rule.ports.iter().copied()).filter(judged).collect();
+                reached.sort_unstable();
+                reached.dedup();
+                return Ok((Network::Deny, Ports { reached, served }));
+            }
             let hosts: Vec<String> = rules.iter().map(NetRule::to_string).collect();
             format!("net: {}", hosts.join(", "))
         }
@@ -304,18 +326,43 @@ fn network(sandbox: &Sandbox) -> Result<Network, Refusal> {
 
 /// What the language can say and this version cannot hold.
 fn not_yet(sandbox: &Sandbox) -> Result<(), Refusal> {
-    let said = [
-        sandbox.serve.first().map(|port| (format!("serve: {port}"), &sandbox.span)),
-        sandbox.fs.iter().find(|r| r.cow).map(|r| (format!("cow() on {}", r.pattern), &r.span)),
-    ];
+    let said =
+        [sandbox.fs.iter().find(|r| r.cow).map(|r| (format!("cow() on {}", r.pattern), &r.span))];
     match said.into_iter().flatten().next() {
         Some((rule, span)) => Err(Refusal::NotYet { rule, span: span.clone() }),
         None => Ok(()),
     }
 }
 
+#[cfg(target_os = "linux")]
+fn group(sandbox: &Sandbox) -> Option<PathBuf> {
+    crate::linux::cgroup::home(&sandbox.limits)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn group(_: &Sandbox) -> Option<PathBuf> {
+    None
+}
+
+/// Whether the processes of root can be counted, which the kernel's own count
+/// leaves out. Tried, and only where it matters: it costs two processes.
+#[cfg(target_os = "linux")]
+fn countable(tier: Tier) -> Result<(), String> {
+    if tier != Tier::Room {
+        return Err("no process namespace can be made".to_owned());
+    }
+    crate::linux::attempts::process_numbers()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn countable(_: Tier) -> Result<(), String> {
+    Err("not Linux".to_owned())
+}
+
 fn check_host(host: &Host) -> Result<(), Refusal> {
     match host.landlock_abi {
+        // First: inside such a sandbox there is no Landlock either.
+        _ if host.around.listener => Err(Refusal::OuterListener),
         0 => Err(Refusal::NoLandlock),
         abi if abi < LANDLOCK_ABI_OF_ROOMS => Err(Refusal::LandlockTooOld { abi }),
         _ if !host.seccomp => Err(Refusal::NoSeccomp),

@@ -92,7 +92,7 @@ impl Rights {
 
     /// Whether a path is the room's own: not where something of the host is shown
     /// inside such a place.
-    fn is_own(&self, path: &Path) -> bool {
+    pub(crate) fn is_own(&self, path: &Path) -> bool {
         let rules = self.sandbox.fs.iter().map(|rule| Path::new(rule.pattern.fixed()));
         let mut shown = rules.chain(self.given.iter().map(|grant| grant.path.as_path()));
         self.own.iter().any(|own| is_below(path, own))

@@ -18,11 +18,30 @@ pub struct Room {
     pub user_namespace: bool,
     /// An empty network namespace with a loopback; otherwise the host's network.
     pub own_network: bool,
+    /// Ports across its wall.
+    pub ports: Ports,
     /// Whether `socket(AF_UNIX)` works: only where a rule grants a socket by name
     /// and no other can be seen but in trees the policy lets be written.
     pub unix_sockets: bool,
+    pub inside: Inside,
     /// In the order in which they are carried out.
     pub steps: Vec<Step>,
+}
+
+/// TCP ports of the loopback that a room with a network of its own shares with
+/// the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ports {
+    /// The host's, reached from inside.
+    pub reached: Vec<u16>,
+    /// The room's, reached from the host.
+    pub served: Vec<u16>,
+}
+
+impl Ports {
+    pub fn is_empty(&self) -> bool {
+        self.reached.is_empty() && self.served.is_empty()
+    }
 }
 
 impl Room {
@@ -40,6 +59,20 @@ impl Room {
         }
         own
     }
+}
+
+/// What launchers of clash that work in a room find there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Inside {
+    /// Nothing is left to them: commands run here.
+    #[default]
+    Commands,
+    /// The monitor a process can have, and the calls it works with.
+    Monitors,
+    /// These, namespaces and mounts. Mounts alone hold the file rules of such a
+    /// room, because the kernel lets nobody in a Landlock domain with file rules
+    /// mount anything.
+    Rooms,
 }
 
 /// One operation on the room's view.
@@ -65,8 +98,9 @@ pub enum Step {
     Cover { path: PathBuf, file: bool, shows: Vec<Shown> },
     /// The harmless devices, own pseudo-terminals and shared memory on /dev.
     Devices,
-    /// The room's own processes on /proc, read-only.
-    Processes,
+    /// The room's own processes on /proc, read-only unless they are to write the
+    /// maps of user namespaces of their own.
+    Processes { maps: bool },
 }
 
 /// A place inside a covered directory, relative to it.
@@ -114,7 +148,8 @@ impl fmt::Display for Step {
                 shows.iter().try_for_each(|shown| write!(f, " {}", shown.below.display()))
             }
             Self::Devices => f.write_str("devices"),
-            Self::Processes => f.write_str("processes"),
+            Self::Processes { maps: false } => f.write_str("processes"),
+            Self::Processes { maps: true } => f.write_str("processes, writable"),
         }
     }
 }

@@ -42,8 +42,18 @@ pub(crate) enum ApprovalError {
     Changed,
     #[error("the approval has expired")]
     Expired,
-    #[error("cannot use {}: {source}", path.display())]
+    #[error("cannot use {}: {source}{}", path.display(), inside(source))]
     Io { path: PathBuf, source: io::Error },
+}
+
+/// Commands get no approval inside a sandbox that the agent brings along.
+fn inside(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            "; clash cannot work inside the agent's own sandbox: switch that one off"
+        }
+        _ => "",
+    }
 }
 
 impl Approval {

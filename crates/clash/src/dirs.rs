@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clash_policy::path::{Links, PLACES, Places};
+use clash_policy::path::{Links, Places};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host::Host;
 
@@ -77,19 +77,19 @@ impl Dirs {
         self.installed("clash-shell")
     }
 
+    /// Clash as the shell that agents are set to.
+    pub(crate) fn agents_shell(&self) -> PathBuf {
+        self.installed("clash-sh")
+    }
+
     /// What the variables of a policy mean for this project.
     pub(crate) fn places(&self, project: &Path, disk: &Disk) -> Places {
         let real = |path: &Path| disk.real(path);
-        let toolchain = |(name, fallback): &(&str, &str)| {
-            let path = env::path(name).unwrap_or_else(|| self.home.join(fallback));
-            ((*name).to_owned(), real(&path))
-        };
-        Places {
-            project: real(project),
-            home: real(&self.home),
-            tmp: real(&self.tmp),
-            vars: PLACES.iter().map(toolchain).collect(),
+        let mut places = Places::of(real(project), real(&self.home), real(&self.tmp), env::path);
+        for (_, path) in &mut places.vars {
+            *path = real(path);
         }
+        places
     }
 
     /// What every sandbox is kept from changing: clash's own files and whatever

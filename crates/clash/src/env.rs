@@ -18,9 +18,13 @@ pub(crate) const XDG_DATA_HOME: &str = "XDG_DATA_HOME";
 pub(crate) const TMPDIR: &str = "TMPDIR";
 /// Shell that runs an agent's scripts; default `/bin/bash`, then `/bin/sh`.
 pub(crate) const SHELL: &str = "SHELL";
+/// Where programs are looked for.
+pub(crate) const PATH: &str = "PATH";
 /// Switches colour off in what people read.
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
 
+/// Set by clash's own plugins for the commands of an agent: the session.
+pub(crate) const CLASH_SESSION: &str = "CLASH_SESSION";
 /// Set by clash for every command it confines: the name of its sandbox.
 pub(crate) const CLASH_SANDBOX: &str = "CLASH_SANDBOX";
 
@@ -75,4 +79,9 @@ pub(crate) fn inside_clash() -> Option<String> {
 
 pub(crate) fn all() -> impl Iterator<Item = (OsString, OsString)> {
     env::vars_os()
+}
+
+/// The directories programs are looked for in.
+pub(crate) fn path_list() -> Vec<PathBuf> {
+    env::var_os(PATH).map(|list| env::split_paths(&list).collect()).unwrap_or_default()
 }

@@ -99,7 +99,7 @@ fn status(result: Result<Never, ExecError>) -> u8 {
 }
 
 /// Says what went wrong, with its cause, and gives the exit status.
-fn report(error: &ExecError) -> u8 {
+pub(crate) fn report(error: &ExecError) -> u8 {
     let mut text = format!("clash: {error}");
     let mut source = match error {
         ExecError::Launch { error, .. } => std::error::Error::source(error),
@@ -125,6 +125,11 @@ pub(crate) fn main(args: &[OsString]) -> u8 {
 /// `clash-shell STRING`, put by the agent in front of everything its shell runs.
 pub(crate) fn shell_main(args: &[OsString]) -> u8 {
     status(shell(args))
+}
+
+/// `clash-sh -c SCRIPT`, the shell that an agent is set to.
+pub(crate) fn sh_main(args: &[OsString]) -> u8 {
+    status(sh(args))
 }
 
 /// `clash sandbox exec NAME -- COMMAND …`, where the user says which sandbox.
@@ -236,6 +241,26 @@ fn shell(args: &[OsString]) -> Result<Never, ExecError> {
     };
     let (shell, argument) = (shell_program(), OsString::from("-c"));
     room.launch(script, &sandbox, &extra, &shell, &[argument, OsString::from(string)])
+}
+
+/// Nothing runs without a session: where the agent's plugin did not load, nothing
+/// else it does is judged either.
+fn sh(args: &[OsString]) -> Result<Never, ExecError> {
+    let [option, script] = args else { return Err(ExecError::Usage) };
+    let script = script.to_str().filter(|_| option == "-c").ok_or(ExecError::Usage)?;
+    let id = env::text(env::CLASH_SESSION).ok_or(ExecError::NoSession)?;
+    let room = Room::of(Some(&id))?;
+    let session = room.session.as_ref().ok_or(ExecError::NoSession)?;
+    let agent = agents::named(&session.agent);
+    if let Some(problem) = agent.and_then(|agent| (agent.hostile)(&room.dirs, &room.project)) {
+        let why = format!("nothing can be confined in this project: {problem}");
+        return Err(ExecError::Refused(why));
+    }
+    let approval = Approval::take_any(session, script)?;
+    let mode = approval.as_ref().map_or("", |approval| approval.mode.as_str());
+    let decision = room.decide(script, mode)?;
+    let sandbox = room.settle(script, decision, approval)?;
+    room.launch(script, &sandbox, &[], &shell_program(), &["-c".into(), script.into()])
 }
 
 /// What the client's own lines around the script touch: files it sources, the
@@ -415,6 +440,7 @@ impl Room {
         }
         let disk = Disk::default();
         let places = self.dirs.places(&self.project, &disk);
+        crate::caches::make_missing(sandbox, &places, &disk);
         let cage = Cage { paths: self.dirs.cage(&self.project, &disk) };
         let request = Request { sandbox, places: &places, cage: &cage, disk: &disk, extra };
         let plan = plan(&request, &self.dirs.host()).map_err(|refusal| ExecError::NoPlan {

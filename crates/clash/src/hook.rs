@@ -22,6 +22,7 @@ use crate::dirs::{Dirs, NoHome};
 use crate::policy::Policy;
 use crate::session::{Session, SessionError};
 use crate::shell_quoted::shell_quoted;
+use crate::tool_input::ToolError;
 use crate::trace::{self, Record, TraceError};
 use crate::{env, exit, say, tell, watch};
 
@@ -43,7 +44,7 @@ pub(crate) enum HookError {
     #[error(transparent)]
     Message(#[from] MessageError),
     #[error(transparent)]
-    Tool(#[from] crate::tool_input::ToolError),
+    Tool(#[from] ToolError),
     #[error(transparent)]
     NoHome(#[from] NoHome),
     #[error(transparent)]
@@ -71,11 +72,16 @@ fn known() -> String {
 
 /// Answers one hook call; the value is the exit status.
 pub(crate) fn main(args: &[OsString]) -> u8 {
-    let (agent, event, result) = match receive(args) {
-        Ok((agent, event, message)) => (agent, event, handle(agent, event, &message)),
+    let (agent, event, message) = match receive(args) {
+        Ok(received) => received,
         Err(error) => return blocked(&format!("clash: blocked: {error}")),
     };
-    let answer = result.unwrap_or_else(|error| Answer::Deny { reason: format!("clash: {error}") });
+    let answer = handle(agent, event, &message)
+        .unwrap_or_else(|error| Answer::Deny { reason: format!("clash: {error}") });
+    let answer = match answer {
+        Answer::Deny { reason } if event == Event::BeforeTool => refusal(agent, &message, reason),
+        answer => answer,
+    };
     match (agent.reply)(event, answer) {
         Reply { blocks: Some(reason), .. } => blocked(&reason),
         Reply { document: Some(document), .. } => match send(&document) {
@@ -85,6 +91,27 @@ pub(crate) fn main(args: &[OsString]) -> u8 {
         Reply { document: None, blocks: None } => exit::OK,
     }
 }
+
+/// A refusal, or the command that says it where the client would stop at one.
+fn refusal(agent: &Agent, message: &Message, reason: String) -> Answer {
+    let instead = || {
+        let home = Dirs::from_env().ok()?.home;
+        let is_command = matches!(
+            agent.action(message, &home),
+            Ok(Some(Action { input: Input::Script(_), .. })) | Err(ToolError::SeveralCommands)
+        );
+        let says = agent.abilities.confines == Confines::RewriteAlways && is_command;
+        says.then(|| (agent.rewrite)(message, &format!("{SAYS} {}{ENDS}", shell_quoted(&reason))))?
+    };
+    match instead() {
+        Some(input) => Answer::Allow { reason, updated_input: Some(input) },
+        None => Answer::Deny { reason },
+    }
+}
+
+/// The command that says a refusal, around the reason.
+const SAYS: &str = "printf '%s\\n'";
+const ENDS: &str = " >&2; exit 126";
 
 /// Without a text some clients do not take the status for a refusal.
 fn blocked(reason: &str) -> u8 {
@@ -262,7 +289,7 @@ impl Call<'_> {
         let has_prefix = env::path(env::CLAUDE_CODE_SHELL_PREFIX)
             .is_some_and(|prefix| prefix == self.dirs.shell_launcher());
         let confines = self.agent.abilities.confines;
-        if confines == Confines::ShellPrefix && has_prefix {
+        if confines == Confines::Shell || (confines == Confines::ShellPrefix && has_prefix) {
             return Ok(Launch::Itself);
         }
         let own = std::env::current_exe().map_err(HookError::OwnPath)?;
@@ -375,6 +402,17 @@ impl Call<'_> {
         let Ok(Some(Action { input: Input::Script(script), .. })) = action else {
             return Ok(Answer::Silent);
         };
+        // Nothing of the model's has run: it was a refusal.
+        let quoted = script.strip_prefix(SAYS).and_then(|rest| rest.strip_suffix(ENDS));
+        let is_one_word = |text: &str| {
+            let inner = text.trim().strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
+            inner.is_some_and(|inner| shell_quoted(&inner.replace(r"'\''", "'")) == text.trim())
+        };
+        if self.agent.abilities.confines == Confines::RewriteAlways
+            && quoted.is_some_and(is_one_word)
+        {
+            return Ok(Answer::Silent);
+        }
         let Some(text) = self.alarm(&script)? else {
             return Ok(self.blocked(&script).map_or(Answer::Silent, Answer::Context));
         };
@@ -435,7 +473,7 @@ impl Call<'_> {
         // What goes on in the background may not have begun yet.
         let in_background = self.message.tool == "Monitor"
             || self.message.input.get("run_in_background") == Some(&Value::Bool(true));
-        if self.agent.abilities.confines == Confines::ShellPrefix {
+        if matches!(self.agent.abilities.confines, Confines::ShellPrefix | Confines::Shell) {
             let left = || Approval::left_over(self.session, &self.message.call);
             return Ok(in_background || !left()?);
         }

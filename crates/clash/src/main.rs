@@ -6,10 +6,12 @@
 
 mod agents;
 mod approval;
+mod caches;
 mod caseless;
 mod cmd;
 mod decision;
 mod dirs;
+mod ecosystems;
 mod env;
 mod exec;
 mod exit;
@@ -48,6 +50,7 @@ fn run(args: &[OsString]) -> u8 {
         [_, rest @ ..] if called_as.is_some_and(|name| name == "clash-shell") => {
             exec::shell_main(rest)
         }
+        [_, rest @ ..] if called_as.is_some_and(|name| name == "clash-sh") => exec::sh_main(rest),
         [_, verb, rest @ ..] if verb == "hook" && !asks_for_help(rest) => hook::main(rest),
         [_, verb, rest @ ..] if verb == "exec" && !asks_for_help(rest) => exec::main(rest),
         [_, verb, what, rest @ ..] if verb == "sandbox" && what == "exec" => {

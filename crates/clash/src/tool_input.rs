@@ -20,6 +20,10 @@ pub(crate) enum ToolError {
     Field { tool: String, field: &'static str },
     #[error("the input of {tool} names several paths")]
     SeveralPaths { tool: String },
+    #[error("one command in a call is put in its sandbox, not several: send them one by one")]
+    SeveralCommands,
+    #[error("{tool} starts commands where clash cannot confine them: use {instead}")]
+    Elsewhere { tool: String, instead: &'static str },
     #[error("{tool}: {source}")]
     Url { tool: String, source: NameError },
 }

@@ -163,6 +163,9 @@ net = allow(),
 "#), @r#"8:20 credentials: `$HOME/.cargo/**` opens `~/.cargo/credentials.toml` / grant a narrower path, or add "$HOME/.cargo/credentials.toml": deny()"#);
 }
 
+const OPENS_CREDENTIALS: &[&str] =
+    &["@clash//git.star", "@clash//github.star", "@clash//kubernetes.star"];
+
 #[test]
 fn nothing_is_said_about_the_library_itself_as_if_it_were_ones_own() {
     for (name, source) in crate::library::modules() {
@@ -171,8 +174,8 @@ fn nothing_is_said_about_the_library_itself_as_if_it_were_ones_own() {
         let warnings = compiled.unwrap_or_else(|error| panic!("{name}: {error}")).warnings;
         let kinds: Vec<_> = warnings
             .iter()
-            // Keys are what git_full is for.
-            .filter(|w| !(name.ends_with("git.star") && w.kind == "credentials"))
+            // Keys are what git_full is for, and so on.
+            .filter(|w| w.kind != "credentials" || !OPENS_CREDENTIALS.contains(&name))
             .collect();
         assert!(kinds.is_empty(), "{name}: {kinds:?}");
     }

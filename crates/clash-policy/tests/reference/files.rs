@@ -137,6 +137,7 @@ pub(crate) fn is_caged(file: &FileUse, world: &World<'_>) -> bool {
     let names: Vec<&str> = inside.unwrap_or_default().split('/').collect();
     names.iter().enumerate().any(|(at, name)| {
         let worktrees = names.get(at + 1) == Some(&"worktrees");
-        matches!(*name, ".clash" | ".mcp.json") || (*name == ".claude" && !worktrees)
+        matches!(*name, ".clash" | ".mcp.json" | ".codex" | ".gemini" | ".qwen" | ".factory")
+            || (*name == ".claude" && !worktrees)
     })
 }

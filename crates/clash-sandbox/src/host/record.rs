@@ -15,7 +15,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, stat};
 use super::{Around, Cgroup, Facility, Host, Rooms};
 
 /// Raised with every change of what is tried or how it is written down.
-const FORMAT: &str = "clash host 2";
+const FORMAT: &str = "clash host 3";
 
 /// Programs, users' namespaces and outer sandboxes that ask in turn.
 const KEPT: usize = 4;
@@ -122,6 +122,7 @@ fn show(key: &str, host: &Host) -> String {
         ("errata", landlock_errata.to_string()),
         ("container", around.container.to_string()),
         ("landlock", landlock.to_owned()),
+        ("listener", around.listener.to_string()),
     ] {
         let _ = writeln!(text, "{name} {value}");
     }
@@ -162,6 +163,7 @@ fn parse(record: &str, key: &str) -> Option<Host> {
                 "unknown" => None,
                 _ => return None,
             },
+            listener: value("listener")?.parse().ok()?,
         },
         ..Host::bare()
     };
@@ -217,7 +219,7 @@ mod tests {
             assert_eq!(read(&file, &key), None, "cut at {at}");
         }
         for (from, to) in [
-            ("clash host 2", "clash host 1"),
+            ("clash host 3", "clash host 2"),
             ("\nnotify ", "\nnotification "),
             ("\nend\n", "\nend\nmore\n"),
             ("\ncontainer ", "\ncontainer maybe"),
@@ -263,7 +265,7 @@ mod tests {
         #[test]
         fn every_host_comes_back_as_it_was(
             why in ".{0,40}", within in "[^\n\r]{0,30}", errata: u32, container: bool,
-            landlock: Option<bool>, kind in 0..3,
+            landlock: Option<bool>, listener: bool, kind in 0..3,
         ) {
             let rooms = match kind {
                 0 => Rooms::Unprivileged,
@@ -276,7 +278,7 @@ mod tests {
                 overlay: Facility::Works,
                 cgroup: Cgroup { within, delegated: Facility::Works },
                 landlock_errata: errata,
-                around: Around { container, landlock },
+                around: Around { container, landlock, listener },
                 ..Host::bare()
             };
             prop_assert_eq!(parse(show("k", &host).trim_end(), "k"), Some(host));

@@ -15,7 +15,7 @@ pub(crate) fn look() -> Around {
         Domain::Inside => Some(true),
         Domain::Unknown => None,
     };
-    Around { container: container().is_some(), landlock }
+    Around { container: container().is_some(), landlock, listener: attempts::listened_to() }
 }
 
 /// What runtimes leave lying about, and what they cannot hide: the kernel's first

@@ -19,7 +19,7 @@ use crate::host::{Facility, Rooms};
 use crate::launch::LaunchError;
 use crate::plan::LANDLOCK_ABI_NEEDED;
 use crate::probe::{Item, Outcome};
-use crate::room::{Room, Step};
+use crate::room::{Ports, Room, Step};
 
 /// A step that failed in a child: its index into the attempt's list of step
 /// names, and the error number.
@@ -342,6 +342,12 @@ fn seccomp_listener() -> Result<(), Failed> {
     }
 }
 
+/// The kernel lets one listener hear of a process, and says so.
+pub(crate) fn listened_to() -> bool {
+    let failed = in_child(seccomp_listener).ok().and_then(Result::err);
+    failed.is_some_and(|Failed { step, errno }| step == 1 && errno == libc::EBUSY)
+}
+
 pub(crate) fn notify() -> Facility {
     facility("seccomp listener")
 }
@@ -427,7 +433,14 @@ fn room_of_root() -> Result<(), Failed> {
 }
 
 fn make_room(user_namespace: bool) -> Result<(), Failed> {
-    let room = Room { user_namespace, own_network: true, unix_sockets: false, steps: Vec::new() };
+    let room = Room {
+        user_namespace,
+        own_network: true,
+        ports: Ports::default(),
+        unix_sockets: false,
+        inside: crate::room::Inside::Commands,
+        steps: Vec::new(),
+    };
     let left = super::namespaces::leave_host(&room);
     left.and_then(|()| super::namespaces::own_processes()).map_err(|error| match error {
         LaunchError::Identity(e) => Failed { step: 1, errno: e.raw_os_error().unwrap_or(0) },
@@ -439,10 +452,10 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
         Fork::Child => {
             let steps = || -> Result<(), u8> {
                 let mut view = View::new().map_err(|_| 4)?;
-                for step in [Step::Devices, Step::Processes] {
+                for step in [Step::Devices, Step::Processes { maps: false }] {
                     view.step(&step).map_err(|_| 5)?;
                 }
-                view.enter().map_err(|_| 4)
+                view.enter(false).map_err(|_| 4)
             };
             sys::exit_now(steps().err().map_or(0, i32::from))
         }
@@ -496,6 +509,38 @@ fn pid_namespace() -> Result<(), Failed> {
             let status = waitpid(Pid::from_raw(pid), WaitOptions::empty()).at(6)?;
             let good = status.is_some_and(|(_, s)| s.exit_status() == Some(0));
             if good { Ok(()) } else { Err(Failed { step: 6, errno: 0 }) }
+        }
+    }
+}
+
+/// Whether the processes of root can be counted in a namespace of their own.
+pub(crate) fn process_numbers() -> Result<(), String> {
+    match in_child(number_processes) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(Failed { step, errno })) => {
+            let steps = ["unshare(NEWPID)", "fork into it", "limit its process numbers"];
+            let step = steps.get(usize::from(step)).copied().unwrap_or("unknown step");
+            Err(format!("{step}: {}", io::Error::from_raw_os_error(errno)))
+        }
+        Err(what) => Err(what),
+    }
+}
+
+fn number_processes() -> Result<(), Failed> {
+    if sys::unshare(libc::CLONE_NEWPID).is_err() {
+        sys::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWPID).at(0)?;
+    }
+    match sys::fork().at(1)? {
+        Fork::Child => {
+            let numbered = super::limits::number_processes(100);
+            sys::exit_now(numbered.err().map_or(0, rustix::io::Errno::raw_os_error))
+        }
+        Fork::Parent(pid) => {
+            let status = waitpid(Pid::from_raw(pid), WaitOptions::empty()).at(1)?;
+            match status.and_then(|(_, status)| status.exit_status()) {
+                Some(0) => Ok(()),
+                errno => Err(Failed { step: 2, errno: errno.unwrap_or(0) }),
+            }
         }
     }
 }

@@ -36,7 +36,7 @@ use super::mounts::View;
 use crate::baseline::Entry;
 use crate::launch::LaunchError;
 use crate::plan::{Grant, Network, Plan};
-use crate::room::{Room, Step};
+use crate::room::{Inside, Room, Step};
 
 /// The newest ABI both sides know. Rights of a later kernel are closed by
 /// seccomp (UDP) or do not exist for programs built against this one.
@@ -86,6 +86,9 @@ fn rights(caps: Caps, directory: bool, device: bool) -> BitFlags<AccessFs> {
 /// anything about the process has changed.
 pub(crate) fn ruleset(plan: &Plan) -> Result<RulesetCreated, LaunchError> {
     let abi = known(plan.landlock_abi);
+    if plan.room.as_ref().is_some_and(|room| room.inside == Inside::Rooms) {
+        return only_scopes(abi).map_err(LaunchError::Ruleset);
+    }
     // A network of the room's own has nothing in it to keep anybody from.
     let closed = plan.net == Network::Deny && !plan.room.as_ref().is_some_and(|r| r.own_network);
     let mut ruleset = handled(abi, closed).map_err(LaunchError::Ruleset)?;
@@ -128,6 +131,12 @@ fn handled(abi: ABI, no_tcp: bool) -> Result<RulesetCreated, RulesetError> {
     }
     // The launcher sets no_new_privs itself, one step earlier.
     Ok(ruleset.create()?.no_new_privs(false))
+}
+
+/// Signals and abstract sockets end at the room; files are left to its mounts.
+fn only_scopes(abi: ABI) -> Result<RulesetCreated, RulesetError> {
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    Ok(ruleset.scope(Scope::from_all(abi))?.create()?.no_new_privs(false))
 }
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
@@ -229,6 +238,9 @@ pub(crate) fn own_places(
     view: &View,
     ruleset: &mut RulesetCreated,
 ) -> Result<(), LaunchError> {
+    if room.inside == Inside::Rooms {
+        return Ok(());
+    }
     let mut grant = |path: &Path, rights: BitFlags<AccessFs>| {
         let fd = view.open(path).map_err(|source| failed(path, source))?;
         ruleset.add_rule(PathBeneath::new(fd, rights)).map(drop).map_err(LaunchError::Ruleset)
@@ -241,7 +253,7 @@ pub(crate) fn own_places(
                 grant(Path::new("/dev/shm"), scratch & !AccessFs::Execute)?;
                 grant(Path::new("/dev/pts"), rights(Caps::READ.union(Caps::WRITE), true, true))?;
             }
-            Step::Processes => grant(Path::new("/proc"), rights(Caps::READ, true, false))?,
+            Step::Processes { .. } => grant(Path::new("/proc"), rights(Caps::READ, true, false))?,
             _ => {}
         }
     }

@@ -14,8 +14,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
-    fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+    fsconfig_create, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
 };
 use rustix::process::{fchdir, pivot_root};
 
@@ -64,7 +64,7 @@ impl View {
             Step::Rebind { path, access } => self.rebind(path, *access),
             Step::Cover { path, file, shows } => self.cover(path, *file, shows),
             Step::Devices => self.devices(),
-            Step::Processes => self.processes(),
+            Step::Processes { maps } => self.processes(*maps),
         };
         done.map_err(|error| LaunchError::View { step: step.to_string(), source: error.into() })
     }
@@ -79,9 +79,16 @@ impl View {
     /// The old root is not unmounted, for which the kernel would make us wait
     /// longer than for all the mounts together, but put where nothing leads: on
     /// a directory that something empty is then mounted on. Without the right to
-    /// unmount, which the command will not have, no path gets below that.
-    pub(crate) fn enter(self) -> Result<()> {
+    /// unmount, which the command will not have, no path gets below that. A room
+    /// with rooms inside has more to do with mounts, and is there for longer: it
+    /// gets no old root at all.
+    pub(crate) fn enter(self, nesting: bool) -> Result<()> {
         mkdirat(&self.root, OLD_ROOT, Mode::from_raw_mode(0o755))?;
+        if nesting {
+            fchdir(&self.root)?;
+            pivot_root(".", OLD_ROOT)?;
+            return unmount(Path::new("/").join(OLD_ROOT).as_path(), UnmountFlags::DETACH);
+        }
         mkdirat(&self.root, NOTHING, Mode::empty())?;
         let nothing = clone(&self.root, NOTHING)?;
         set(&nothing, Access { write: false, execute: false })?;
@@ -186,12 +193,14 @@ impl View {
         attach(&filesystem("devpts", &options, attributes)?, &dev, Path::new("pts"))
     }
 
-    fn processes(&self) -> Result<()> {
+    fn processes(&self, maps: bool) -> Result<()> {
         self.directory(Path::new("/proc"), 0o555)?;
-        let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
-            | MountAttrFlags::MOUNT_ATTR_NOSUID
+        let mut attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
             | MountAttrFlags::MOUNT_ATTR_NODEV
             | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        if !maps {
+            attributes |= MountAttrFlags::MOUNT_ATTR_RDONLY;
+        }
         attach(&filesystem("proc", &[], attributes)?, &self.root, Path::new("proc"))
     }
 }

@@ -13,9 +13,12 @@
 //! learn which are always allowed (since 5.11), so depth is what costs.
 //!
 //! Decisions worth knowing:
-//! - `ptrace` stays: debuggers and `strace` need it, Landlock confines it to
-//!   processes of the same or a deeper domain, and since 4.8 a tracer cannot
-//!   change a syscall after this filter has seen it.
+//! - `ptrace` is off. Landlock confines it to the sandbox's own processes and a
+//!   tracer cannot change a call after this filter has seen it (4.8), but a
+//!   debugger is rare and a compromised tool that rewrites its neighbours is not.
+//! - `memfd_create` only with `MFD_NOEXEC_SEAL`: Landlock lets what has no path be
+//!   executed, whatever the policy says about executing. `ENOSYS`, on which
+//!   libraries fall back to files.
 //! - `socketpair` gives only connected stream and seqpacket pairs: a datagram
 //!   pair may `sendto` any pathname socket and would be a way around the denied
 //!   `socket(AF_UNIX)`.
@@ -28,6 +31,8 @@
 //!   create one.
 //! - `sched_setaffinity` and kin stay: threads are named by ids there, so the
 //!   caller's own and another process's cannot be told apart.
+
+use crate::room::Inside;
 
 use super::bpf::{Assembler, BpfError, Insn, Label, Test, To};
 
@@ -64,6 +69,7 @@ const CLONE_NEW: u32 = 0x7e02_0000;
 const CLONE_NEWTIME: u32 = 0x80;
 const READ_IMPLIES_EXEC: u32 = 0x0040_0000;
 const S_ISUID: u32 = 0o4000;
+const MFD_NOEXEC_SEAL: u32 = 8;
 /// TIOCSTI, TIOCLINUX, TIOCSETD and TIOCCONS: type into the terminal, paste the
 /// console's selection, change the line discipline, take the console's output.
 /// The same numbers on x86_64 and aarch64.
@@ -81,6 +87,8 @@ pub(crate) struct Surface {
     /// Nothing may be changed anywhere, so neither may modes, owners and times,
     /// which Landlock does not mediate.
     pub(crate) frozen: bool,
+    /// What is left to launchers inside.
+    pub(crate) inside: Inside,
     /// What the monitor carries out.
     pub(crate) watched: Option<Watched>,
 }
@@ -122,6 +130,8 @@ enum Answer {
     OwnPriority,
     OwnIoPriority,
     Personality,
+    /// Only of memory that can never be executed.
+    Memory,
     /// No set-user-id bit in the mode, which is the argument with this index.
     Mode(u32),
     /// Of which families; at least one.
@@ -147,25 +157,33 @@ fn table(surface: Surface) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::with_capacity(128);
     // New namespaces give a full set of capabilities over themselves and with
     // it most of the kernel's attack surface.
-    rows.push((libc::SYS_clone, "SYS_clone", Clone));
-    rows.push((libc::SYS_unshare, "SYS_unshare", Unshare));
-    rows.extend(rows![Eperm; SYS_setns SYS_pivot_root SYS_chroot]);
+    if surface.inside != Inside::Rooms {
+        rows.push((libc::SYS_clone, "SYS_clone", Clone));
+        rows.push((libc::SYS_unshare, "SYS_unshare", Unshare));
+        rows.push((libc::SYS_pivot_root, "SYS_pivot_root", Eperm));
+    }
+    rows.extend(rows![Eperm; SYS_setns SYS_chroot]);
     rows.extend(
         rows![Enosys; SYS_clone3 SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register],
     );
     // The mount family, old and new.
-    rows.extend(rows![Eperm; SYS_mount SYS_umount2 SYS_open_tree SYS_move_mount SYS_fsopen
-        SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr]);
-    rows.push((SYS_OPEN_TREE_ATTR, "SYS_open_tree_attr", Eperm));
+    if surface.inside != Inside::Rooms {
+        rows.extend(rows![Eperm; SYS_mount SYS_umount2 SYS_open_tree SYS_move_mount SYS_fsopen
+            SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr]);
+        rows.push((SYS_OPEN_TREE_ATTR, "SYS_open_tree_attr", Eperm));
+    }
     // Kernel interfaces with a history of privilege escalation.
     rows.extend(rows![Eperm; SYS_bpf SYS_perf_event_open SYS_userfaultfd SYS_add_key
         SYS_request_key SYS_keyctl SYS_fanotify_init SYS_open_by_handle_at SYS_memfd_secret
         SYS_lookup_dcookie SYS_nfsservctl SYS_vhangup]);
     // Other processes: Landlock already stops these across domains, kcmp and
     // the advice calls excepted. Tracers fall back from a missing process_vm_*.
-    rows.extend(rows![Enosys; SYS_process_vm_readv SYS_process_vm_writev]);
-    rows.extend(rows![Eperm; SYS_pidfd_getfd
-        SYS_process_madvise SYS_process_mrelease SYS_kcmp SYS_migrate_pages]);
+    if surface.inside == Inside::Commands {
+        rows.extend(rows![Enosys; SYS_process_vm_readv]);
+        rows.extend(rows![Eperm; SYS_pidfd_getfd]);
+    }
+    rows.extend(rows![Enosys; SYS_process_vm_writev]);
+    rows.extend(rows![Eperm; SYS_ptrace SYS_process_madvise SYS_process_mrelease SYS_kcmp SYS_migrate_pages]);
     rows.push((libc::SYS_prlimit64, "SYS_prlimit64", OwnPid));
     rows.push((libc::SYS_setpriority, "SYS_setpriority", OwnPriority));
     rows.push((libc::SYS_ioprio_set, "SYS_ioprio_set", OwnIoPriority));
@@ -224,6 +242,7 @@ fn table(surface: Surface) -> Vec<Row> {
     }
     rows.push((libc::SYS_ioctl, "SYS_ioctl", Ioctl));
     rows.push((libc::SYS_personality, "SYS_personality", Personality));
+    rows.push((libc::SYS_memfd_create, "SYS_memfd_create", Memory));
     let pair = if surface.unix { SocketpairUnix } else { Socketpair };
     rows.push((libc::SYS_socketpair, "SYS_socketpair", pair));
     let socket = match surface {
@@ -419,6 +438,10 @@ fn check(asm: &mut Assembler, exits: &Exits, answer: Answer) {
         Answer::Clone => if_any_bit(0, CLONE_NEW),
         Answer::Unshare => if_any_bit(0, CLONE_NEW | CLONE_NEWTIME),
         Answer::Mode(argument) => if_any_bit(argument, S_ISUID),
+        Answer::Memory => {
+            asm.load(data::low(1));
+            asm.jump(Test::AnyBit(MFD_NOEXEC_SEAL), allow, To::Label(exits.enosys));
+        }
         Answer::OwnPid => {
             asm.load(data::low(0));
             asm.jump(Test::Equal(0), allow, eperm);

@@ -24,13 +24,22 @@ fn errno(number: i32) -> u32 {
     RET_ERRNO | number as u32
 }
 
-const CLOSED: Surface =
-    Surface { internet: false, unix: false, own_ipc: false, frozen: false, watched: None };
+const CLOSED: Surface = Surface {
+    internet: false,
+    unix: false,
+    own_ipc: false,
+    frozen: false,
+    inside: Inside::Commands,
+    watched: None,
+};
 const INTERNET: Surface = Surface { internet: true, ..CLOSED };
-const ROOM: Surface =
-    Surface { internet: true, unix: true, own_ipc: true, frozen: false, watched: None };
+const ROOM: Surface = Surface { internet: true, unix: true, own_ipc: true, ..CLOSED };
+const NESTING: Surface = Surface { inside: Inside::Rooms, ..ROOM };
+const MONITORS: Surface = Surface { inside: Inside::Monitors, ..ROOM };
 const WATCHED: Surface = Surface { watched: Some(Watched::Changes), ..ROOM };
-const SURFACES: [Surface; 8] = [
+const SURFACES: [Surface; 10] = [
+    NESTING,
+    MONITORS,
     CLOSED,
     INTERNET,
     ROOM,
@@ -133,6 +142,16 @@ fn personality_cannot_make_data_executable() {
 }
 
 #[test]
+fn memory_becomes_no_program() {
+    let ask = |flags| ask(CLOSED, libc::SYS_memfd_create, [0, flags, 0, 0, 0, 0]);
+    for flags in [0, 1, 2, 3, 0x10, 0x11] {
+        assert_eq!(ask(flags), errno(libc::ENOSYS), "{flags:#x}");
+    }
+    // With both the kernel refuses.
+    assert_eq!((ask(8), ask(9)), (RET_ALLOW, RET_ALLOW));
+}
+
+#[test]
 fn the_set_user_id_bit_cannot_be_set() {
     for (number, at) in [(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (SYS_FCHMODAT2, 2)] {
         let mut args = [0u64; 6];
@@ -218,6 +237,23 @@ proptest! {
         let listed = SOCKETS.contains(&(f, t, p)) || (f, t, p) == (10, 2, 0)
             || (f == 16 && p == 0); // any netlink type: the kernel takes two and refuses the rest
         prop_assert_eq!(answer == RET_ALLOW, listed);
+    }
+}
+
+#[test]
+fn a_room_with_rooms_inside_lets_namespaces_be_made_and_nothing_be_entered() {
+    let new_user = [0x1000_0000, 0, 0, 0, 0, 0];
+    for call in [libc::SYS_unshare, libc::SYS_clone, libc::SYS_mount, libc::SYS_pivot_root] {
+        assert_eq!(ask(NESTING, call, new_user), RET_ALLOW, "{call}");
+        assert_ne!(ask(ROOM, call, new_user), RET_ALLOW, "{call}");
+        assert_ne!(ask(MONITORS, call, new_user), RET_ALLOW, "{call}");
+    }
+    for call in [libc::SYS_setns, libc::SYS_chroot, libc::SYS_bpf, libc::SYS_setxattr] {
+        assert_ne!(ask(NESTING, call, [0; 6]), RET_ALLOW, "{call}");
+    }
+    for call in [libc::SYS_pidfd_getfd, libc::SYS_process_vm_readv] {
+        assert_eq!(ask(MONITORS, call, [0; 6]), RET_ALLOW, "{call}");
+        assert_ne!(ask(ROOM, call, [0; 6]), RET_ALLOW, "{call}");
     }
 }
 

@@ -22,13 +22,22 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 
+use super::cgroup::Group;
+use super::ports::Crossing;
 use super::stdio::Inherited;
 use super::sys;
 use crate::launch::LaunchError;
 
 /// What ends everything that the command leaves behind.
 #[derive(Debug)]
-pub(crate) enum Keeper {
+pub(crate) struct Keeper {
+    kind: Kind,
+    ports: Option<Crossing>,
+    pub(crate) group: Option<Group>,
+}
+
+#[derive(Debug)]
+enum Kind {
     /// The room's process 1, and the pipe whose other end it waits for.
     First { pid: Option<Pid>, alive: Option<OwnedFd> },
     /// Without a room they become the launcher's own children.
@@ -37,19 +46,26 @@ pub(crate) enum Keeper {
 
 impl Keeper {
     /// Starts process 1 of the namespace that was made for our children.
-    pub(crate) fn start() -> Result<Self, LaunchError> {
+    pub(crate) fn start(
+        mut ports: Option<Crossing>,
+        group: Option<Group>,
+    ) -> Result<Self, LaunchError> {
         let failed = |error: Errno| LaunchError::Keeper(error.into());
         let (wait, alive) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed)?;
         let pid = sys::run_beside(keep, wait.as_raw_fd()).map_err(LaunchError::Keeper)?;
-        Ok(Self::First { pid: Pid::from_raw(pid), alive: Some(alive) })
+        let kind = Kind::First { pid: Pid::from_raw(pid), alive: Some(alive) };
+        if let Some(ports) = &mut ports {
+            ports.serve()?;
+        }
+        Ok(Self { kind, ports, group })
     }
 
     /// Makes this process the one that orphans are given to.
-    pub(crate) fn of_children() -> Result<Self, LaunchError> {
+    pub(crate) fn of_children(group: Option<Group>) -> Result<Self, LaunchError> {
         let own = Some(rustix::process::getpid());
         rustix::process::set_child_subreaper(own).map_err(|e| LaunchError::Keeper(e.into()))?;
-        Ok(Self::Children)
+        Ok(Self { kind: Kind::Children, ports: None, group })
     }
 
     /// Ends the room although the command still runs. It is our child, so the
@@ -65,16 +81,19 @@ impl Keeper {
     /// nothing to wait for: process 1 goes when we do, and takes the room down
     /// while the caller already goes on.
     fn end(&mut self) {
-        match self {
-            Self::First { pid, alive } => {
-                if alone() {
-                    return;
-                }
+        if let Some(ports) = &mut self.ports {
+            ports.end_inside();
+        }
+        match &mut self.kind {
+            Kind::First { .. } if alone() => {}
+            Kind::First { pid, alive } => {
                 *alive = None;
                 while matches!(waitpid(*pid, WaitOptions::empty()), Err(Errno::INTR)) {}
             }
-            Self::Children => end_children(),
+            Kind::Children => end_children(),
         }
+        self.ports = None;
+        self.group = None;
     }
 }
 
@@ -120,7 +139,7 @@ pub(crate) fn attend(
     child: libc::pid_t,
     wall: Option<u64>,
 ) -> LaunchError {
-    if matches!(keeper, Keeper::First { .. }) {
+    if matches!(keeper.kind, Kind::First { .. }) {
         let _ = rustix::process::chdir(c"/");
     }
     let deadline = wall.map(|seconds| Instant::now() + Duration::from_secs(seconds));
@@ -153,13 +172,13 @@ fn put_back(inherited: Option<&Inherited>) {
 }
 
 /// How the command ended.
-enum End {
+pub(crate) enum End {
     Exit(i32),
     Signal(i32),
 }
 
 impl End {
-    fn repeat(self) -> ! {
+    pub(crate) fn repeat(self) -> ! {
         match self {
             Self::Exit(code) => sys::exit_now(code),
             Self::Signal(signal) => {
@@ -192,7 +211,7 @@ fn look_after(child: libc::pid_t) -> Option<End> {
     }
 }
 
-fn ended(status: WaitStatus) -> Option<End> {
+pub(crate) fn ended(status: WaitStatus) -> Option<End> {
     let exit = status.exit_status().map(End::Exit);
     exit.or_else(|| status.terminating_signal().map(End::Signal))
 }

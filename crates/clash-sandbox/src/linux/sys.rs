@@ -375,6 +375,57 @@ pub(crate) struct Arrived {
     /// Somebody called `kill` on us; otherwise the kernel or the terminal sent
     /// it, and to the whole process group.
     pub(crate) from_process: bool,
+    /// That somebody is this process.
+    pub(crate) from_self: bool,
+}
+
+impl Arrived {
+    fn new(signal: c_int, code: c_int, pid: libc::pid_t) -> Self {
+        let from_process = code == libc::SI_USER || code == libc::SI_QUEUE || code == SI_TKILL;
+        Self { signal, from_process, from_self: from_process && pid == own_pid() }
+    }
+}
+
+pub(crate) fn own_pid() -> libc::pid_t {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+/// The process group we are in; 0 where it is one of an outer process namespace,
+/// which a `Pid` cannot be.
+pub(crate) fn own_group() -> libc::pid_t {
+    // SAFETY: takes and changes nothing.
+    unsafe { libc::getpgrp() }
+}
+
+/// The session a process is in; 0 as above.
+pub(crate) fn session_of(pid: libc::pid_t) -> Result<libc::pid_t> {
+    // SAFETY: takes an integer.
+    let session = unsafe { libc::getsid(pid) };
+    check(c_long::from(session)).map(|_| session)
+}
+
+/// A descriptor that can be read when a held signal has arrived.
+pub(crate) fn signals() -> Result<OwnedFd> {
+    let set = supervised();
+    // SAFETY: the set is initialised; -1 asks for a new descriptor.
+    let fd = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+    check(c_long::from(fd))?;
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The next signal from such a descriptor; `None` when there is none now.
+pub(crate) fn held_signal(signals: &OwnedFd) -> Result<Option<Arrived>> {
+    let mut info = [0_u8; size_of::<libc::signalfd_siginfo>()];
+    match rustix::io::read(signals, &mut info) {
+        Ok(length) if length == info.len() => {}
+        Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    // SAFETY: plain integers, all of which the kernel has written.
+    let info: libc::signalfd_siginfo = unsafe { std::mem::transmute(info) };
+    let signal = info.ssi_signo.cast_signed();
+    Ok(Some(Arrived::new(signal, info.ssi_code, info.ssi_pid.cast_signed())))
 }
 
 /// Waits for the next held signal; `None` when the time is up.
@@ -392,9 +443,11 @@ pub(crate) fn next_signal(patience: Option<Duration>) -> Result<Option<Arrived>>
         let signal = unsafe { libc::sigtimedwait(&raw const set, info.as_mut_ptr(), timeout) };
         if signal >= 0 {
             // SAFETY: zeroed to begin with and filled in by the kernel.
-            let code = unsafe { info.assume_init_ref() }.si_code;
-            let from_process = code == libc::SI_USER || code == libc::SI_QUEUE || code == SI_TKILL;
-            return Ok(Some(Arrived { signal, from_process }));
+            let info = unsafe { info.assume_init_ref() };
+            // SAFETY: read only where the code says that a process sent it, and
+            // otherwise bytes that were zeroed or written by the kernel.
+            let pid = unsafe { info.si_pid() };
+            return Ok(Some(Arrived::new(signal, info.si_code, pid)));
         }
         match Error::last_os_error() {
             error if error.raw_os_error() == Some(libc::EAGAIN) => return Ok(None),

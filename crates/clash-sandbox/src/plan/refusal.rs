@@ -20,6 +20,11 @@ pub enum Refusal {
     LandlockTooOld { abi: u32 },
     #[error("this kernel offers no seccomp filters, which the network rule and io_uring need")]
     NoSeccomp,
+    #[error(
+        "a sandbox around this one answers for its system calls, and could carry out what an \
+         inner one denies"
+    )]
+    OuterListener,
     #[error("{span}: `{rule}` cannot be enforced by this version")]
     NotYet { rule: String, span: Span },
     #[error("{span}: `{rule}` names no path here")]
@@ -28,6 +33,12 @@ pub enum Refusal {
     Unresolvable { rule: String, span: Span, source: io::Error },
     #[error("{rule}; holding that takes a room, and none can be made here: {why}")]
     NoRoom { rule: Box<Refusal>, why: String },
+    #[error("{span}: the limit `processes` cannot be held for root here: {why}")]
+    Uncounted { why: String, span: Span },
+    #[error(
+        "{span}: port {port} of localhost is to be the only way out of a network that is denied"
+    )]
+    Port { port: u16, span: Span },
     #[error(
         "{span}: `{effect}` on `{rule}` takes away the right to execute inside `{}`, \
          where that is allowed",
@@ -75,6 +86,9 @@ impl Refusal {
                  is missing there; `clash doctor` shows what this kernel offers"
             }
             Self::LandlockTooOld { .. } => "use Linux 6.12 or newer",
+            Self::OuterListener => {
+                "start the agent outside of it; one of the two can confine what it runs, not both"
+            }
             Self::NoSeccomp => {
                 "use a kernel with CONFIG_SECCOMP_FILTER, or let the container runtime permit \
                  the seccomp system call"
@@ -94,6 +108,11 @@ impl Refusal {
             Self::Execute { .. } => {
                 "deny reading there too, or allow the parts that may be executed one by one"
             }
+            Self::Uncounted { .. } => {
+                "run as a plain user, whose processes every kernel counts, use Linux 6.14 or newer \
+                 with a writable /proc/sys, or leave the limit out"
+            }
+            Self::Port { .. } => "deny the network, or allow all of it",
             Self::LeavesTree { target, .. } => {
                 return Some(format!(
                     "if the link is yours, allow `{}` by its own path",
@@ -120,11 +139,14 @@ impl Refusal {
             Self::NoLandlock
             | Self::LandlockTooOld { .. }
             | Self::NoSeccomp
+            | Self::OuterListener
             | Self::Replaced { .. }
             | Self::Extra { .. } => None,
             Self::NoRoom { rule, .. } => rule.span(),
             Self::NotYet { span, .. }
             | Self::Execute { span, .. }
+            | Self::Port { span, .. }
+            | Self::Uncounted { span, .. }
             | Self::Path { span, .. }
             | Self::Unresolvable { span, .. }
             | Self::LeavesTree { span, .. } => Some(span),

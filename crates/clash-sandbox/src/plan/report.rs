@@ -1,13 +1,33 @@
 //! The lines of the report that come from the tier: what protects a sandbox
 //! besides its file rules, and what nothing protects.
 
-use clash_policy::Effect;
+use std::path::Path;
+
 use clash_policy::protect::entries;
+use clash_policy::{Effect, Limits};
 
 use super::{Found, Network, Rule, Watch};
 use crate::host::Host;
 use crate::report::{Line, Report};
 use crate::room::{Room, Step};
+
+/// What holds each limit, and over what.
+pub(super) fn limits(report: &mut Report, limits: &Limits, group: Option<&Path>, root: bool) {
+    for (name, value) in limits.named() {
+        let Some(value) = value else { continue };
+        let (mechanism, why) = match name {
+            "memory" | "processes" if group.is_some() => {
+                ("cgroup", "for all of the room's processes together")
+            }
+            "memory" => ("rlimit", "address space, for each process"),
+            "processes" if root => ("process numbers", "those of the room's namespace run out"),
+            "processes" => ("rlimit", "the kernel counts them per user namespace"),
+            "wall" => ("launcher", "ends the room"),
+            _ => ("rlimit", "for each process"),
+        };
+        report.say(|| Line::new(format!("limit {name} {value}"), mechanism, why));
+    }
+}
 
 pub(super) fn tier(
     report: &mut Report,
@@ -64,6 +84,25 @@ pub(super) fn tier(
             "seccomp",
             "TCP, UDP and the routing socket only: no raw, MPTCP, SCTP or VSOCK sockets",
         ),
+    }
+    if let Some(room) = room {
+        for (what, ports, why) in [
+            (
+                "localhost",
+                &room.ports.reached,
+                "taken inside by a process outside that connects to the host's loopback, this \
+                 port, and nothing else",
+            ),
+            (
+                "serve",
+                &room.ports.served,
+                "the host's loopback is listened on, and each connection is one to the room's own",
+            ),
+        ] {
+            for port in ports {
+                say(&format!("{what} {port}"), "forwarder", why);
+            }
+        }
     }
     if room.is_some_and(|room| room.unix_sockets) {
         say(

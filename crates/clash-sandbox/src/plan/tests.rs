@@ -378,6 +378,15 @@ fn an_old_host_is_refused_with_what_would_be_open() {
 }
 
 #[test]
+fn inside_a_sandbox_that_answers_for_our_calls_nothing_is_planned() {
+    let around = crate::host::Around { listener: true, ..host().around };
+    let host = Host { around, ..host() };
+    let refusal = World::new().plan_for(&sandbox(vec![]), &host).unwrap_err();
+    assert_snapshot!(refusal, @"a sandbox around this one answers for its system calls, and could carry out what an inner one denies");
+    assert!(refusal.hint().is_some() && refusal.span().is_none());
+}
+
+#[test]
 fn an_unknown_variable_is_refused_with_its_place() {
     let world = World::new();
     let refusal = world.plan(vec![allow("r", "$NOPE/x")]).unwrap_err();

@@ -22,6 +22,7 @@ use super::{Found, Grant, LANDLOCK_ABI_NEEDED, Refusal, Request, Rule, Tier, Why
 use crate::host::{Host, Rooms};
 use crate::report::{Line, Report};
 use crate::rights::Rights;
+use crate::room::Ports;
 
 pub(super) fn choose(beyond_landlock: bool, host: &Host) -> Result<Tier, Refusal> {
     let tier = match (beyond_landlock, &host.rooms) {
@@ -91,6 +92,19 @@ pub(super) fn reads(
             && grants.iter().filter(readable).any(|grant| is_below(path, &grant.path))
     };
     rule || !room && request.cage.paths.iter().any(caged)
+}
+
+/// Whether ports of the loopback lead through the wall of a network of the room's
+/// own, for which there has to be one.
+pub(super) fn crossing(request: &Request<'_>, ports: &Ports, host: &Host) -> Result<bool, Refusal> {
+    let Some(port) = ports.reached.iter().chain(&ports.served).next() else { return Ok(false) };
+    match &host.rooms {
+        Rooms::Unprivileged | Rooms::Root => Ok(true),
+        Rooms::Impossible { why } => {
+            let rule = Refusal::Port { port: *port, span: request.sandbox.span.clone() };
+            Err(Refusal::NoRoom { rule: Box::new(rule), why: why.clone() })
+        }
+    }
 }
 
 /// Refuses a rule that takes away execution alone where no mount can: what may

@@ -24,7 +24,7 @@ use super::{Found, Grant, Request, Rule, Why};
 use crate::baseline::Entry;
 use crate::host::{Host, Rooms};
 use crate::rights::Rights;
-use crate::room::{Access, Room, Shown, Step};
+use crate::room::{Access, Inside, Ports, Room, Shown, Step};
 
 /// Everything the view is made from.
 pub(super) struct Sources<'a> {
@@ -58,7 +58,12 @@ struct Outer {
 }
 
 /// The room, and whether something in it can be seen that may not be read.
-pub(super) fn room(sources: &Sources<'_>, host: &Host, own_network: bool) -> (Room, bool) {
+pub(super) fn room(
+    sources: &Sources<'_>,
+    host: &Host,
+    own_network: bool,
+    ports: Ports,
+) -> (Room, bool) {
     let marks = sources.marks();
     let mut view = View::new(sources);
     for (path, mark) in &marks {
@@ -69,8 +74,9 @@ pub(super) fn room(sources: &Sources<'_>, host: &Host, own_network: bool) -> (Ro
         && view.foreign_sockets.is_none()
         && (own_network || host.landlock_abi >= 6);
     let user_namespace = host.rooms != Rooms::Root;
-    let room = Room { user_namespace, own_network, unix_sockets, steps: view.finish() };
-    (room, unreadable)
+    let steps = view.finish();
+    let inside = Inside::Commands;
+    (Room { user_namespace, own_network, ports, unix_sockets, inside, steps }, unreadable)
 }
 
 impl Sources<'_> {
@@ -358,7 +364,7 @@ impl<'a> View<'a> {
         steps.extend(self.nested.into_iter().map(|at| Step::ScratchMount { at }));
         steps.extend(self.steps);
         steps.push(Step::Devices);
-        steps.push(Step::Processes);
+        steps.push(Step::Processes { maps: false });
         let kallsyms = PathBuf::from("/proc/kallsyms");
         steps.push(Step::Cover { path: kallsyms, file: true, shows: Vec::new() });
         steps

@@ -23,6 +23,19 @@ pub(crate) fn is_attended(program: &str) -> bool {
     false
 }
 
+/// The arguments with which the nearest ancestor that is this program was started.
+pub(crate) fn arguments(program: &str) -> Option<Vec<String>> {
+    let mut pid = std::os::unix::process::parent_id();
+    for _ in 0..GENERATIONS {
+        let process = Process::of(pid)?;
+        if process.is(program) {
+            return Some(process.args);
+        }
+        pid = process.parent;
+    }
+    None
+}
+
 struct Process {
     dir: PathBuf,
     parent: u32,

@@ -92,7 +92,8 @@ fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
 }
 
 fn hostile(dirs: &Dirs, project: &Path) -> Option<String> {
-    hook_entries::hostile(&project.join(".factory/settings.json"), &home(dirs), &SHAPE)
+    let own = home(dirs).join("settings.json");
+    hook_entries::hostile(&project.join(".factory/settings.json"), &own, &SHAPE)
 }
 
 #[cfg(test)]

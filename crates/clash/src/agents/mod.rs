@@ -7,17 +7,26 @@
 //! way: who cannot ask is told no with the way on, who cannot be made to run a
 //! command in its sandbox is told no as well.
 
+mod amazon_q;
 pub(crate) mod attended;
 pub(crate) mod claude;
 pub(crate) mod claude_like;
+mod cline;
 pub(crate) mod codex;
+mod copilot;
+mod cursor;
 mod droid;
 mod gemini;
 pub(crate) mod guard;
+pub(crate) mod homes;
 pub(crate) mod hook_entries;
 mod json_edit;
+mod one_key;
+mod opencode;
 pub(crate) mod own_rules;
 mod patch;
+mod pi;
+mod plugin;
 #[cfg(test)]
 mod properties;
 mod qwen;
@@ -33,8 +42,21 @@ use crate::tool_input::{From, ToolError};
 use wired::{Scope, Wired};
 
 /// Every agent clash knows.
-pub(crate) static AGENTS: &[&Agent] =
-    &[&claude::AGENT, &codex::AGENT, &gemini::AGENT, &qwen::AGENT, &droid::AGENT];
+pub(crate) static AGENTS: &[&Agent] = &[
+    &claude::AGENT,
+    &codex::AGENT,
+    &gemini::AGENT,
+    &qwen::AGENT,
+    &droid::AGENT,
+    &opencode::OPENCODE,
+    &opencode::KILO,
+    &copilot::AGENT,
+    &cline::AGENT,
+    &pi::AGENT,
+    &amazon_q::Q,
+    &amazon_q::KIRO,
+    &cursor::AGENT,
+];
 
 /// The agent of this name, as in `clash hook NAME`.
 pub(crate) fn named(name: &str) -> Option<&'static Agent> {
@@ -124,8 +146,13 @@ pub(crate) enum Asks {
 pub(crate) enum Confines {
     /// The client starts every shell through clash.
     ShellPrefix,
+    /// Clash is the shell the client is set to.
+    Shell,
     /// The hook puts clash in front of the command.
     Rewrite,
+    /// As before; and since a refusal ends the client's task, a refused command
+    /// becomes one that says why, which the model can read.
+    RewriteAlways,
     /// The client ignores a rewritten command: the hook refuses the bare one and
     /// tells the model the line to run instead.
     Instruct,

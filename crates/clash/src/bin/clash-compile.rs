@@ -19,7 +19,8 @@
 //! mistake there is no image and the exit status is 1.
 //!
 //! With `--docs [NAME]` standard output is what the language and its library offer,
-//! as JSON, and a name that nothing has is a message on standard error.
+//! as JSON, and a name that nothing has is a message on standard error. With
+//! `--library` it is the library's modules and their sources, as a JSON object.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -28,7 +29,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clash_import::{Base, Format, Keep, Source, import_as, module};
 use clash_lang::{BuilderDoc, Diagnostic, ModuleDoc, SandboxDoc, Sources};
@@ -50,12 +51,17 @@ mod trust;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
-    bound();
+    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    // Who wants these is a person at a terminal and no hook that has to answer.
+    let patient = |arg: &OsString| arg == "--warnings" || arg == "--docs" || arg == "--library";
+    bound(if args.iter().any(patient) { PATIENT } else { DEADLINE });
     report_panics();
     clash_lang::before_statements(|span| {
         let _ = writeln!(io::stderr(), "{}", json!({"compiling": span.to_string()}));
     });
-    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if args.first().is_some_and(|first| first == "--library") {
+        return show_library();
+    }
     if let [first, name @ ..] = args.as_slice()
         && first == "--docs"
     {
@@ -69,6 +75,15 @@ fn main() -> ExitCode {
     stack.compile(&requests);
     match stack.finish() {
         Ok(code) => code,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn show_library() -> ExitCode {
+    let sources: serde_json::Map<String, Value> =
+        clash_lang::modules().map(|(name, text)| (name.to_owned(), text.into())).collect();
+    match writeln!(io::stdout(), "{}", Value::Object(sources)) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
@@ -99,22 +114,27 @@ fn show_docs(name: Option<&str>) -> ExitCode {
     }
 }
 
-/// How long a stack may take, whatever it waits for.
+/// How much processor time a stack may take. Not time of the clock: on a busy
+/// machine an honest policy would be called endless.
 const DEADLINE: Duration = Duration::from_millis(1900);
+const PATIENT: Duration = Duration::from_secs(10);
+/// How long it may take although it does nothing.
+const WAITING: Duration = Duration::from_secs(15);
 
 /// A policy that never ends, or asks for ever more memory, ends here. The
 /// evaluator has limits of its own but looks at them only now and then: a list
 /// doubled in a loop outruns them.
-fn bound() {
+fn bound(deadline: Duration) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    for (resource, most) in [(Resource::As, 1 << 30), (Resource::Cpu, 2)] {
+    let seconds = deadline.as_secs() + 1;
+    for (resource, most) in [(Resource::As, 1 << 30), (Resource::Cpu, seconds)] {
         let before = getrlimit(resource);
         let limit = before.maximum.map_or(most, |limit: u64| limit.min(most));
         let _ = setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) });
     }
     // Without it there is still the limit of processor time.
-    let _ = std::thread::Builder::new().stack_size(64 << 10).spawn(|| {
-        std::thread::sleep(DEADLINE);
+    let _ = std::thread::Builder::new().stack_size(64 << 10).spawn(move || {
+        wait_for(deadline);
         let place = clash_lang::latest().map(|span| format!("{span}: ")).unwrap_or_default();
         let message = "the policy takes too long to evaluate";
         let hint = "a policy is a short program: look for a loop that does not end";
@@ -124,6 +144,18 @@ fn bound() {
         let _ = writeln!(io::stderr(), "{report}");
         std::process::exit(1)
     });
+}
+
+fn wait_for(deadline: Duration) {
+    use rustix::time::{ClockId, clock_gettime};
+    let begun = Instant::now();
+    while begun.elapsed() < WAITING {
+        let spent = clock_gettime(ClockId::ProcessCPUTime);
+        let spent = Duration::try_from(spent).unwrap_or(deadline);
+        let Some(left) = deadline.checked_sub(spent).filter(|left| !left.is_zero()) else { return };
+        // Two threads at the most use time at once.
+        std::thread::sleep((left / 2).max(Duration::from_millis(5)));
+    }
 }
 
 /// What asks for more memory than there is ends the process; it shall still be

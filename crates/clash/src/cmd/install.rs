@@ -120,6 +120,10 @@ fn install(
             }
             write_atomically(&file, &before, &after)
                 .map_err(|error| cannot_write(&file, &error))?;
+            if after.starts_with("#!") {
+                let program = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+                fs::set_permissions(&file, program).map_err(|error| cannot_write(&file, &error))?;
+            }
             changed.push(file.display().to_string());
         }
     }
@@ -153,7 +157,7 @@ impl UninstallArgs {
         }
         if !self.dry_run && !anything_left(&dirs) {
             // Sessions that still run with the old settings fail closed without them.
-            for name in PROGRAMS.into_iter().chain(["clash-shell"]) {
+            for name in PROGRAMS.into_iter().chain(["clash-sh", "clash-shell"]) {
                 remove_if_there(&dirs.installed(name))?;
             }
         }
@@ -260,10 +264,12 @@ fn place_programs(dirs: &Dirs) -> Result<(), Failure> {
         })?;
         fs::rename(&temp, &to)?;
     }
-    if !fs::read_link(&link).is_ok_and(|target| target == Path::new("clash")) {
-        let temp = link.with_extension(std::process::id().to_string());
-        std::os::unix::fs::symlink("clash", &temp)?;
-        fs::rename(&temp, &link)?;
+    for link in [link, dirs.agents_shell()] {
+        if !fs::read_link(&link).is_ok_and(|target| target == Path::new("clash")) {
+            let temp = link.with_extension(std::process::id().to_string());
+            std::os::unix::fs::symlink("clash", &temp)?;
+            fs::rename(&temp, &link)?;
+        }
     }
     Ok(())
 }

@@ -118,6 +118,14 @@ impl Args {
             let hint = refusal.hint();
             Failure { hint, ..Failure::from(refusal) }
         })?;
+        if plan.watch.is_some() {
+            return Err(Failure::new(format!(
+                "sandbox {name} is held by a watcher of its own, and a process has only one"
+            ))
+            .hint(
+                "`clash sandbox plan NAME` says how a sandbox is held; readonly has no watcher",
+            ));
+        }
         (command.env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
         observe::run(Some(&plan), &command, each).map_err(failure)
     }

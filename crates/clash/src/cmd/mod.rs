@@ -8,6 +8,7 @@ mod install;
 mod learn;
 mod log;
 mod policy;
+mod run;
 mod sandbox;
 mod show_json;
 mod status;
@@ -65,6 +66,8 @@ enum Verb {
     Log(log::Args),
     /// Run a command in a named sandbox, or look at sandboxes
     Sandbox(sandbox::Args),
+    /// Run a whole agent in a room of its own
+    Run(run::Args),
     /// Run a command in the sandbox the policy gives it
     ///
     /// The command is decided by the policy like one an agent sends; what would
@@ -117,6 +120,7 @@ impl Verb {
             Self::Trust(args) => args.run(out),
             Self::Learn(args) => args.run(out),
             Self::Log(args) => args.run(out),
+            Self::Run(args) => args.run(),
             Self::Sandbox(args) => args.run(out),
             // Both are answered before the parser; what arrives here asked for
             // help or was not understood.

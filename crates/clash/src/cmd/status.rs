@@ -107,8 +107,8 @@ fn agent_state(dirs: &Dirs, agent: &Agent) -> Option<AgentState> {
     let state = state?;
     let commands = match (state, agent.abilities.confines) {
         ("not wired", _) => "nothing it does is judged",
-        (_, Confines::ShellPrefix | Confines::Rewrite) => "commands are confined",
         (_, Confines::Instruct) => "commands are confined, by asking the model to wrap them",
+        _ => "commands are confined",
     };
     Some(AgentState { title: agent.title, state, commands })
 }

@@ -7,14 +7,21 @@ use crate::client::{Client, Shows, steps};
 use crate::codex_client::CODEX;
 use crate::droid_client::DROID;
 use crate::gemini_client::GEMINI;
+use crate::plugin_clients::{CLINE, COPILOT, KILO, OPENCODE, PI};
 use crate::qwen_client::QWEN;
 use crate::support::{Machine, Who};
 
 /// Agents with a test that drives the real client.
-const CLIENTS: [&Client; 5] = [&CLAUDE, &CODEX, &GEMINI, &QWEN, &DROID];
+const CLIENTS: [&Client; 10] =
+    [&CLAUDE, &CODEX, &GEMINI, &QWEN, &DROID, &OPENCODE, &KILO, &COPILOT, &CLINE, &PI];
 
 /// Agents that cannot be installed here: only messages on record are tested.
-const BY_CONTRACT: [(&str, &[Shows]); 0] = [];
+const BY_CONTRACT: [(&str, &[Shows]); 3] =
+    [("q", &CONTRACT), ("kiro", &CONTRACT), ("cursor", &CONTRACT)];
+
+/// What the tests in `contracts.rs` show with such messages.
+const CONTRACT: [Shows; 6] =
+    [Shows::Allow, Shows::Deny, Shows::Ask, Shows::FailClosed, Shows::Edit, Shows::Mcp];
 
 fn table() -> String {
     let m = Machine::new(Who::Me);

@@ -71,7 +71,11 @@ fn an_allowed_command_runs_in_its_sandbox() {
             continue;
         }
         let outside = m.outside().join("x").display().to_string();
-        let talk = claude.run(&m, &[bash(WHERE_AM_I), bash(&format!("echo x > {outside}"))]);
+        // With these a command could talk to the client itself.
+        let line = "echo [$CLAUDE_CODE_MESSAGING_SOCKET$CLAUDE_CODE_MESSAGING_TOKEN]";
+        let talk =
+            claude.run(&m, &[bash(WHERE_AM_I), bash(&format!("echo x > {outside}")), bash(line)]);
+        talk.results[2].says("[]");
         talk.results[0].was_sandboxed();
         assert_eq!(fs::read_to_string(m.project().join("made.txt")).unwrap(), "made\n");
         talk.results[1].refused("does not grant");
@@ -248,17 +252,18 @@ fn a_hook_planted_by_a_command_does_not_come_into_force() {
 }
 
 #[test]
-fn a_switch_written_by_a_command_is_announced_and_the_next_session_runs_nothing() {
+fn a_command_cannot_write_the_switch_and_under_one_of_the_project_nothing_runs() {
     let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
     m.write("app/off.json", r#"{"disableAllHooks": true}"#);
     // By a name that did not exist when the room was made.
     let off = "mkdir -p .claude; cp off.json .claude/settings.local.json";
     let talk = claude.run(&m, &[bash(off), bash(WHERE_AM_I)]);
-    assert!(
-        records(&m, "alarm")[0]["reason"].as_str().unwrap().contains("switches every hook off")
-    );
-    talk.results[1].refused("switches every hook off");
+    talk.results[0].refused("denied");
+    talk.results[1].was_sandboxed();
+    assert!(!m.project().join(".claude/settings.local.json").exists());
+    fs::remove_file(m.project().join("made.txt")).unwrap();
+    m.write("app/.claude/settings.local.json", r#"{"disableAllHooks": true}"#);
     m.clash(["doctor"]).exits(1).says("switches every hook off");
     let talk = claude.run(&m, &[bash(WHERE_AM_I)]);
     talk.results[0].refused("no hook of clash ran in this session");

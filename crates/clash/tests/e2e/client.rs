@@ -132,6 +132,16 @@ pub(crate) fn server(m: &Machine) -> Value {
 }
 
 impl Client {
+    /// pi knows no servers.
+    fn has_servers(&self) -> bool {
+        self.name != "pi"
+    }
+
+    /// OpenCode does not tell the model how a command ended.
+    fn tells_status(&self) -> bool {
+        !matches!(self.name, "kilo" | "opencode")
+    }
+
     /// The client's program. `None`, and a word about it, where something is
     /// missing.
     pub(crate) fn here(&self) -> Option<Here<'_>> {
@@ -183,6 +193,13 @@ impl Here<'_> {
     /// Lets the model ask for one tool call per turn and gives back what became
     /// of them.
     pub(crate) fn run(&self, m: &Machine, calls: &[Value]) -> Talk {
+        let (talk, ran) = self.attempt(m, calls);
+        assert_eq!(talk.results.len(), calls.len(), "{:#?}\n{ran:?}", talk.results);
+        talk
+    }
+
+    /// The same where the client may end before the model has said everything.
+    pub(crate) fn attempt(&self, m: &Machine, calls: &[Value]) -> (Talk, Ran) {
         let model = Model::start(&self.model, m, calls);
         let port = model.port();
         let files: Vec<PathBuf> =
@@ -204,8 +221,7 @@ impl Here<'_> {
             fs::write(file, text).unwrap();
         }
         let results = model.results(&self.model);
-        assert_eq!(results.len(), calls.len(), "{results:#?}\n{ran:?}");
-        Talk { results }
+        (Talk { results }, ran)
     }
 
     /// One session with everything a client must do, and at its end with a hook
@@ -228,10 +244,12 @@ impl Here<'_> {
 /// told by the command, and is clash otherwise. The launcher stays whole, so that
 /// what blocks is the hook's guard.
 fn breakable(m: &Machine) {
-    let (own, launcher) = (m.state().join("bin/clash"), m.state().join("bin/clash-shell"));
+    let own = m.state().join("bin/clash");
     fs::remove_file(&own).unwrap();
-    fs::remove_file(&launcher).unwrap();
-    symlink(clash(), &launcher).unwrap();
+    for launcher in ["clash-sh", "clash-shell"].map(|name| m.state().join("bin").join(name)) {
+        fs::remove_file(&launcher).unwrap();
+        symlink(clash(), &launcher).unwrap();
+    }
     let stub = format!(
         "#!/bin/sh\ninput=$(cat)\ncase $input in *mode-fails*) exit 1;; *mode-crashes*) kill -SEGV $$;; \
          *mode-is-killed*) kill -KILL $$;; *mode-hangs*) exec sleep 60;; *mode-chatters*) echo debug; echo '{{}}'; exit;; \
@@ -249,23 +267,28 @@ const BROKEN: [&str; 7] =
     ["fails", "crashes", "is-killed", "hangs", "chatters", "goes", "is-missing"];
 
 /// The limit in a command line made impatient.
-pub(crate) const IMPATIENT: &str = " -k 1 1 ";
+pub(crate) const IMPATIENT: &str = " -k 1 5 ";
 
-/// Makes every installed command line wait one second instead of twenty.
+/// Makes every installed command line wait five seconds instead of twenty.
 fn impatient(m: &Machine) {
-    let patient = " -k 1 20 ";
     let mut found = 0;
     for file in [
         ".claude/settings.json",
+        ".cline/hooks/PreToolUse",
         ".codex/config.toml",
-        ".gemini/settings.json",
-        ".qwen/settings.json",
+        ".config/kilo/plugin/clash.js",
+        ".config/opencode/plugins/clash.js",
+        ".copilot/hooks/clash.json",
         ".factory/settings.json",
+        ".gemini/settings.json",
+        ".pi/agent/extensions/clash.ts",
+        ".qwen/settings.json",
     ] {
         let file = m.home().join(file);
         let Ok(text) = fs::read_to_string(&file) else { continue };
-        if text.contains(patient) {
-            fs::write(&file, text.replace(patient, IMPATIENT)).unwrap();
+        let hasty = text.replace(" -k 1 20 ", IMPATIENT).replace("LIMIT = 20000", "LIMIT = 5000");
+        if hasty != text {
+            fs::write(&file, hasty).unwrap();
             found += 1;
         }
     }
@@ -316,30 +339,36 @@ pub(crate) fn steps(client: &Client, m: &Machine) -> Vec<Step> {
                 assert_eq!(text.unwrap_or_default().trim_end(), "written", "{result:?}");
             },
         },
-        Step {
-            shows: &[Shows::Mcp],
-            call: (client.shout)("abc"),
-            check: |_, result| {
-                result.says("ABC");
-            },
-        },
-        Step {
-            shows: &[Shows::Mcp],
-            call: (client.shout)("xyz"),
-            check: |m, result| {
-                result.refused("not that word");
-                assert_eq!(fs::read_to_string(m.project().join("shouted")).unwrap(), "abc\n");
-            },
-        },
     ];
+    if client.has_servers() {
+        steps.extend([
+            Step {
+                shows: &[Shows::Mcp],
+                call: (client.shout)("abc"),
+                check: |_, result| {
+                    result.says("ABC");
+                },
+            },
+            Step {
+                shows: &[Shows::Mcp],
+                call: (client.shout)("xyz"),
+                check: |m, result| {
+                    result.refused("not that word");
+                    assert_eq!(fs::read_to_string(m.project().join("shouted")).unwrap(), "abc\n");
+                },
+            },
+        ]);
+    }
     let commands: [(&'static [Shows], &str, Check); 3] = [
         (&[Shows::Allow, Shows::Rewrite], WHERE_AM_I, |m, result| {
             result.was_sandboxed();
             assert_eq!(fs::read_to_string(m.project().join("made.txt")).unwrap(), "made\n");
         }),
-        (&[Shows::Rewrite], "printf 'a  \"b\"\\n  $c\\n'; exit 7", |_, result| {
-            result.says("a  \"b\"\n  $c").says("7");
-        }),
+        (
+            &[Shows::Rewrite],
+            "printf 'a  \"b\"\\n  $c\\n'; exit 7",
+            if client.tells_status() { output_and_status } else { output },
+        ),
         (&[Shows::Ask], "touch asked.txt", |m, result| {
             result.refused("needs your approval");
             assert!(!m.project().join("asked.txt").exists());
@@ -373,8 +402,9 @@ pub(crate) fn steps(client: &Client, m: &Machine) -> Vec<Step> {
             shows: &[Shows::FailClosed],
             call: (client.shell)(&format!("echo mode-{how} > broken")),
             check: |m, result| {
-                result.refused("blocked");
-                assert!(!m.project().join("broken").exists(), "{result:?}");
+                // Copilot has its own word for it.
+                let refused = ["blocked", "Denied"].iter().any(|said| result.text.contains(said));
+                assert!(refused && !m.project().join("broken").exists(), "{result:?}");
             },
         });
     }
@@ -405,6 +435,14 @@ def obey(first, turn):
 model.read_chat, model.pick = read_chat, obey
 model.main()
 "#;
+
+fn output(_: &Machine, result: &ToolResult) {
+    result.says("a  \"b\"\n  $c");
+}
+
+fn output_and_status(_: &Machine, result: &ToolResult) {
+    result.says("a  \"b\"\n  $c").says("7");
+}
 
 /// The scripted model, listening on the loopback until it is dropped.
 struct Model {

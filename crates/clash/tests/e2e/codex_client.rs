@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::client::{Client, IMPATIENT, records};
+use crate::client::{Client, IMPATIENT, WHERE_AM_I, made, out_of_reach, records};
 use crate::support::Who;
 
 pub(crate) const CODEX: Client = Client {
@@ -76,4 +76,33 @@ fn a_second_hook_that_replaces_the_command_raises_an_alarm() {
     let alarms = records(&m, "alarm");
     let reason = alarms[0]["reason"].as_str().unwrap();
     assert!(reason.contains("did not run in its sandbox"), "{reason}");
+}
+
+/// The client's newer models write programs that call tools; each call is judged
+/// like one of its own.
+#[test]
+fn what_a_program_of_the_model_calls_is_judged_and_confined_too() {
+    let code_mode = Client {
+        start: |m, command, url| {
+            (CODEX.start)(m, command, url);
+            command.args(["-c", "model=\"gpt-5.6-sol\""]);
+        },
+        shell: |script| {
+            let program = format!(
+                "const r = await tools.exec_command({{cmd: {}}}); text(JSON.stringify(r));",
+                json!(script)
+            );
+            json!({"tool": "exec", "raw": program})
+        },
+        ..CODEX
+    };
+    let Some(codex) = code_mode.here() else { return };
+    let m = code_mode.installed(Who::Me);
+    m.write("app/keep.txt", "keep");
+    let talk = codex.run(&m, &[(code_mode.shell)(WHERE_AM_I), (code_mode.shell)("rm keep.txt")]);
+    assert!(out_of_reach(&talk.results[0].text), "{:?}", talk.results[0]);
+    assert!(made(&m));
+    talk.results[1].says("nothing is deleted here");
+    assert!(m.project().join("keep.txt").exists());
+    assert_eq!(records(&m, "launch").len(), 1);
 }

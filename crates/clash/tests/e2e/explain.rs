@@ -32,18 +32,19 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
       allow  cd x  [needs no rule of its own]
       allow  cargo build  [user Bash > cargo at ~/.clash/policy.star:4, sandbox rust_full]
 
-    sandbox rust_full (@clash//rust.star:3): cargo, rustc and rustup: the project, the Rust toolchain, the network.
+    sandbox rust_full (@clash//rust.star:22): cargo, rustc and rustup: the project, the Rust toolchain, the network.
       allow rwcdx  $PWD/**
       allow rwcdx  $TMPDIR/**
+      allow r      $HOME/.gitconfig
+      allow r      $HOME/.config/git/**
+      allow rx     $CARGO_HOME/bin/**
+      allow r      $CARGO_HOME/config.toml
+      allow r      $CARGO_HOME/config
+      allow rx     $RUSTUP_HOME/**
+      allow rwcdx  $SCCACHE_DIR/**
       allow rwcdx  $CARGO_HOME/registry/**
       allow rwcdx  $CARGO_HOME/git/**
       allow rwcdx  $CARGO_HOME/.package-cache
-      allow rx     $CARGO_HOME/bin/**
-      allow r      $CARGO_HOME/config.toml
-      allow rx     $RUSTUP_HOME/**
-      allow rwcdx  $XDG_CACHE_HOME/sccache/**
-      allow r      $HOME/.gitconfig
-      allow r      $HOME/.config/git/**
       ask   rwcdx  every other path (the system's programs stay readable)
       allow        network
     ");
@@ -57,7 +58,7 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
     ask: `date` needs your approval: no rule matches it, the default is ask
 
     commands:
-      ask    date  [default of the built-in policy at @clash//default.star:6, sandbox project]
+      ask    date  [default of the built-in policy at @clash//default.star:7, sandbox project]
       allow  echo $(date)  [needs no rule of its own]
 
     sandbox project (@clash//sandboxes.star:8): The project and the temporary directory; no network.
@@ -77,7 +78,7 @@ fn files_and_pages_are_explained_too() {
     ask: `~/.ssh/id_ed25519` needs your approval: sandbox project does not grant read there
 
     because:
-      ask    ~/.ssh/id_ed25519  [default of the built-in policy at @clash//default.star:6, sandbox project]
+      ask    ~/.ssh/id_ed25519  [default of the built-in policy at @clash//default.star:7, sandbox project]
              sandbox project says ask read by its default
 
     sandbox project (@clash//sandboxes.star:8): The project and the temporary directory; no network.
@@ -122,25 +123,26 @@ fn json_says_the_same() {
 fn sandboxes_can_be_looked_at() {
     let m = Machine::new(Who::Me);
     insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust_full"]), @r"
-    sandbox rust_full (@clash//rust.star:3): cargo, rustc and rustup: the project, the Rust toolchain, the network.
+    sandbox rust_full (@clash//rust.star:22): cargo, rustc and rustup: the project, the Rust toolchain, the network.
       allow rwcdx  $PWD/**
       allow rwcdx  $TMPDIR/**
+      allow r      $HOME/.gitconfig
+      allow r      $HOME/.config/git/**
+      allow rx     $CARGO_HOME/bin/**
+      allow r      $CARGO_HOME/config.toml
+      allow r      $CARGO_HOME/config
+      allow rx     $RUSTUP_HOME/**
+      allow rwcdx  $SCCACHE_DIR/**
       allow rwcdx  $CARGO_HOME/registry/**
       allow rwcdx  $CARGO_HOME/git/**
       allow rwcdx  $CARGO_HOME/.package-cache
-      allow rx     $CARGO_HOME/bin/**
-      allow r      $CARGO_HOME/config.toml
-      allow rx     $RUSTUP_HOME/**
-      allow rwcdx  $XDG_CACHE_HOME/sccache/**
-      allow r      $HOME/.gitconfig
-      allow r      $HOME/.config/git/**
       ask   rwcdx  every other path (the system's programs stay readable)
       allow        network
     ");
     insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust"]), @r"
     clash: there is no sandbox `rust`
 
-    hint: known are git_full, git_safe, project, readonly, rust_full, rust_safe, unrestricted, workspace
+    hint: known are agent, git_full, git_safe, online, project, readonly, rust_full, rust_safe, unrestricted, workspace
     ");
     m.clash(["sandbox", "plan", "project"]).succeeds().says("landlock").says("seccomp");
 }

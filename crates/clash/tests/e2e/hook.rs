@@ -50,6 +50,10 @@ fn file_tools_are_judged_on_the_path_a_write_would_reach() {
         ".mcp.json",
         "sub/.claude/settings.json",
         "sub/.mcp.json",
+        "sub/.codex/config.toml",
+        ".gemini/settings.json",
+        "sub/.qwen/settings.json",
+        ".factory/settings.json",
         ".claude/worktrees/a/.claude/settings.json",
     ] {
         write(caged).is("deny", "steers the agent or clash itself");

@@ -32,27 +32,16 @@ const SHARDS: [&str; 3] = ["A,B,C,I,N,U", "G,H,J,K", "D,F"];
 
 /// The project, its own temporary files, no network.
 const POLICY: &str = r#"
-_fs = {
-    subpath("$PWD", follow_worktrees = True): allow(FULL),
-    literal("$PWD/.env"): deny(),
-    "$HOME": {literal(".gitconfig"): allow("r")},
-}
-
 sandbox(
-    name = "strict_user",
+    name = "strict",
     default = deny(),
-    fs = _fs,
+    fs = {
+        subpath("$PWD", follow_worktrees = True): allow(FULL),
+        literal("$PWD/.env"): deny(),
+        "$HOME": {literal(".gitconfig"): allow("r")},
+    },
     net = deny(),
     limits = {"memory": "4G", "processes": 400, "file_size": "2G"},
-)
-
-# The kernel does not count the processes of root.
-sandbox(
-    name = "strict_root",
-    default = deny(),
-    fs = _fs,
-    net = deny(),
-    limits = {"memory": "4G", "file_size": "2G"},
 )
 "#;
 
@@ -150,10 +139,6 @@ impl Kit {
 
     fn run(&self, who: Who, which: &[&str]) -> Vec<Row> {
         let program = self.dir.path().join("clash");
-        let sandbox = match who {
-            Who::User => "strict_user",
-            Who::Root => "strict_root",
-        };
         let start = |(at, only): (usize, &&str)| {
             let report = self.dir.path().join(format!("{at}.json"));
             let mut command = Command::new("python3");
@@ -161,7 +146,7 @@ impl Kit {
                 .arg(&self.runner)
                 .args(["--quiet", "--only", only, "--skip", NEEDS_NETWORK, "--wrap"])
                 .arg(format!(
-                    "/usr/bin/env XDG_CONFIG_HOME={} {} sandbox exec {sandbox} --",
+                    "/usr/bin/env XDG_CONFIG_HOME={} {} sandbox exec strict --",
                     self.dir.path().join("config").display(),
                     program.display()
                 ))

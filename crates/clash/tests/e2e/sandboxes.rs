@@ -211,7 +211,7 @@ fn the_host_is_probed_once_and_a_damaged_record_is_renewed() {
         let record = m.state().join("host");
         m.clash(["sandbox", "exec", "readonly", "--", "true"]).exits(0);
         let first = std::fs::read_to_string(&record).unwrap();
-        assert!(first.starts_with("clash host 2\n") && first.ends_with("\nend\n"), "{first}");
+        assert!(first.starts_with("clash host 3\n") && first.ends_with("\nend\n"), "{first}");
         // Whatever is tried again is written again.
         let stamp = |path: &Path| std::fs::metadata(path).unwrap().modified().unwrap();
         let before = stamp(&record);
@@ -238,21 +238,29 @@ fn a_command_knows_its_sandbox_by_name() {
 }
 
 #[test]
-fn clash_inside_clash_knows_it_and_refuses_what_cannot_be_stacked() {
+fn clash_inside_clash_knows_it_and_stacks_what_can_be_stacked() {
     as_each_user(|m| {
-        let own = clash().parent().unwrap().display().to_string();
-        let rules = format!("{{\"$PWD\": allow(FULL), \"{own}\": allow(\"rx\")}}");
-        let m = m.policy(&format!("sandbox(name = \"outer\", fs = {rules})\n"));
-        let inside = |args: &[&str]| {
-            let own = clash().to_str().unwrap();
-            let outer = ["sandbox", "exec", "outer", "--", own];
+        for name in ["clash", "clash-compile"] {
+            let (from, to) = (clash().with_file_name(name), m.project().join(name));
+            std::fs::hard_link(&from, &to)
+                .or_else(|_| std::fs::copy(&from, &to).map(drop))
+                .unwrap();
+        }
+        let own = m.project().join("clash").display().to_string();
+        let inside = |outer: &str, args: &[&str]| {
+            let outer = ["sandbox", "exec", outer, "--", own.as_str()];
             m.clash(outer.into_iter().chain(args.iter().copied()))
         };
-        let status = inside(&["status"]).exits(0);
-        status.says("no rooms").says("inside clash's sandbox outer");
-        // What the outer one's monitor does would not be held by an inner one.
-        let inner = inside(&["sandbox", "exec", "readonly", "--", "touch", "x"]);
-        inner.exits(125).says("no Landlock");
+        let script = "printf %s $CLASH_SANDBOX; touch x";
+        let inner = ["sandbox", "exec", "readonly", "--", "sh", "-c", script];
+        // This one only takes rights away, and an inner one takes more.
+        let status = inside("readonly", &["status"]).exits(0);
+        status.says("no rooms").says("inside clash's sandbox readonly");
+        inside("readonly", &["sandbox", "check", "readonly"]).exits(0).says("direct tier");
+        assert_eq!(inside("readonly", &inner).fails().stdout, "readonly");
+        // This one carries calls out in the place of its commands, against which an
+        // inner one could not hold.
+        inside("project", &inner).exits(125).says("a sandbox around this one answers");
         assert!(!m.project().join("x").exists());
     });
 }

@@ -31,7 +31,7 @@ fn the_policy_and_what_it_permits_is_shown_before_it_is_trusted() {
 
     Trusted, it would change what is permitted:
     more permitted
-      Bash make: ask in project (@clash//default.star:6) → allow in project (~/app/.clash/more.star:1), and 1 like it
+      Bash make: ask in project (@clash//default.star:7) → allow in project (~/app/.clash/more.star:1), and 1 like it
 
     ~/app is trusted
     "#);

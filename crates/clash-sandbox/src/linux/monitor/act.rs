@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clash_policy::Caps;
+use clash_policy::path::{is_below, normalise};
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, Uid, chmodat,
     chownat, fstat, ftruncate, linkat, mkdirat, mknodat, openat, renameat_with, symlinkat,
@@ -19,6 +20,7 @@ use super::Shared;
 use super::call::Times;
 use super::fresh::Fresh;
 use super::place::{Place, real};
+use crate::names::misleads;
 use crate::plan::Watch;
 
 #[derive(Debug)]
@@ -99,10 +101,9 @@ impl Worker {
             Act::Unlink { at, directory } => self.unlink(at, directory),
             Act::Rename { from, to, flags } => self.rename(from, to, flags),
             Act::Link { from, to } => self.link(&from, to),
-            Act::Symlink { target, at } => self.name(at, Errno::EXIST).and_then(|at| {
-                self.check(&at.path, Caps::CREATE)?;
-                symlinkat(target, &at.dir, at.leaf)
-            }),
+            Act::Symlink { target, at } => {
+                self.name(at, Errno::EXIST).and_then(|at| self.symlink(&target, &at))
+            }
             Act::Truncate { at, length } => self.truncate(&at, length),
             Act::Chmod { mode, .. } if mode & SET_USER_ID != 0 => Err(Errno::PERM),
             Act::Chmod { at, mode } => self.change(&at).and_then(|()| {
@@ -136,6 +137,10 @@ impl Worker {
     /// paths is asked only about that.
     fn check_making(&self, path: &Path, needs: Caps, kept: Caps) -> Done {
         let rights = &self.watch.rights;
+        let name = path.file_name().unwrap_or_default();
+        if needs.contains(Caps::CREATE) && misleads(name.as_bytes()) && !rights.is_own(path) {
+            return Err(Errno::ILSEQ);
+        }
         let permitted =
             rights.permits(path, needs) && (!rights.keeps(path, kept) || self.fresh.covers(path));
         if permitted { Ok(()) } else { Err(Errno::ACCESS) }
@@ -193,6 +198,18 @@ impl Worker {
             kind => kind,
         };
         mknodat(&at.dir, &at.leaf, kind, Mode::from_raw_mode(mode & 0o7777), device)
+    }
+
+    /// A link to where the command itself may not look is of use only to somebody
+    /// else, who will follow it.
+    fn symlink(&self, target: &[u8], at: &Name) -> Done {
+        self.check(&at.path, Caps::CREATE)?;
+        let dir = at.path.parent().unwrap_or(Path::new("/"));
+        let leads = normalise(&dir.join(std::ffi::OsStr::from_bytes(target)));
+        if !self.watch.rights.permits(&leads, Caps::READ) && !is_below(dir, &leads) {
+            return Err(Errno::ACCESS);
+        }
+        symlinkat(target, &at.dir, &at.leaf)
     }
 
     fn unlink(&mut self, at: Place, directory: bool) -> Done {

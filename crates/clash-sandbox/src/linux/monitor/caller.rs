@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
-use rustix::process::{Pid, getsid};
 
 use super::super::sys;
 
@@ -101,8 +100,8 @@ impl<'a> Caller<'a> {
 
     /// Whether the caller has the launcher's terminal for its own.
     pub(super) fn shares_terminal(&self) -> bool {
-        let own = getsid(None);
-        own.is_ok() && getsid(Pid::from_raw(self.pid)) == own
+        let [own, theirs] = [0, self.pid].map(|pid| sys::session_of(pid).ok());
+        own.is_some() && own == theirs
     }
 }
 

@@ -127,7 +127,7 @@ pub(crate) fn hostile_settings(dirs: &Dirs, project: &Path) -> Option<String> {
         .into_iter()
         .flat_map(|dir| ["settings.json", "settings.local.json"].map(|name| dir.join(name)));
     files.filter(|file| *file != users_own).find_map(|file| {
-        foreign_prefix(&file, dirs).or_else(|| hook_entries::hostile(&file, &dirs.claude, &SHAPE))
+        foreign_prefix(&file, dirs).or_else(|| hook_entries::hostile(&file, &users_own, &SHAPE))
     })
 }
 

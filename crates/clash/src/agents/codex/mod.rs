@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use super::claude_like::{self, Dialect};
 use super::wired::{Scope, WholeFile, Wired};
 use super::{Abilities, Agent, Asks, Confines, Event, Message, Wanted, guard, patch};
-use crate::dirs::Dirs;
+use crate::dirs::{Dirs, claude_dirs};
 use crate::env;
 use crate::tool_input::From;
 
@@ -95,15 +95,26 @@ fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
 }
 
 fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
-    vec![home(dirs), project.join(".codex"), "/etc/codex".into()]
+    let mut paths = vec![home(dirs), "/etc/codex".into()];
+    paths.extend(of_project(project));
+    paths
+}
+
+/// The client reads those of every directory up to the root of the repository.
+fn of_project(project: &Path) -> Vec<PathBuf> {
+    let roots = claude_dirs(project);
+    roots.iter().filter_map(|dir| dir.parent()).map(|root| root.join(".codex")).collect()
 }
 
 /// A project that is trusted, as one without an entry is in `codex exec`, can
 /// switch every hook off, also those of the machine.
-fn hostile(_: &Dirs, project: &Path) -> Option<String> {
-    let file = project.join(".codex/config.toml");
-    let what = config::against_clash(&file)?;
-    Some(format!("{}: {what}", file.display()))
+fn hostile(dirs: &Dirs, project: &Path) -> Option<String> {
+    let own = home(dirs);
+    of_project(project).into_iter().filter(|dir| *dir != own).find_map(|dir| {
+        let file = dir.join("config.toml");
+        let what = config::against_clash(&file)?;
+        Some(format!("{}: {what}", file.display()))
+    })
 }
 
 #[cfg(test)]

@@ -41,8 +41,12 @@ fn look(scene: &Scene, agent: &Agent) -> Vec<Finding> {
         }
         Err(what) => Finding::bad(what).fix(install()),
     });
-    let launcher = dirs.shell_launcher();
-    if agent.abilities.confines == Confines::ShellPrefix && !launcher.exists() {
+    let launcher = match agent.abilities.confines {
+        Confines::ShellPrefix => Some(dirs.shell_launcher()),
+        Confines::Shell => Some(dirs.agents_shell()),
+        Confines::Rewrite | Confines::RewriteAlways | Confines::Instruct => None,
+    };
+    if let Some(launcher) = launcher.filter(|path| !path.exists()) {
         let missing =
             format!("the launcher {} is missing, so no command can run", launcher.display());
         findings.push(Finding::bad(missing).fix(install()));

@@ -1,33 +1,466 @@
-//! `clash init`: from nothing to a policy that knows the project.
+//! `clash init`: from nothing to a policy that knows the project. What is found is
+//! said, what is chosen is asked (or taken from the command line), and nothing is
+//! written before it was shown and compiled.
 
+mod agents;
+mod draft;
 mod from_trace;
+mod generate;
+mod place;
+mod posture;
+mod presets;
+mod walkthrough;
 
-use std::path::PathBuf;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 
-use crate::cmd::project;
-use crate::ui::{Failure, Out};
+use clash_policy::Places;
+use clash_sandbox::disk::Disk;
+use serde_json::{Value, json};
 
-/// Makes a policy of what agents did.
+use self::draft::{Choices, Machine, Toolchain};
+use self::posture::Posture;
+use self::presets::Library;
+use super::policy::backtest::{self, Counts};
+use super::policy::change::{Change, make_all, read};
+use super::policy::import::{self, Import};
+use super::{project, unless_closed};
+use crate::dirs::Dirs;
+use crate::ecosystems::{self, Detected, ECOSYSTEMS, Found};
+use crate::policy::{Files, Finding, Policy, Report};
+use crate::ui::{Failure, Out, Tone, confirm};
+use crate::{env, exit, history};
+
+/// Detects the project's toolchains and makes a policy for them.
 ///
-/// Reads clash's own traces and the histories that Claude Code, Codex, Gemini CLI
-/// and OpenCode keep. Only what ran counts. What looks, builds and tests is allowed
-/// in a sandbox; what destroys, publishes, fetches or runs any code it is given is
-/// asked about; what touches credentials is denied. Each rule says how often and when
-/// something like it was seen. The policy goes to standard output, what it would have
-/// decided to standard error.
+/// At a terminal it asks a few questions, shows the policy and what it would have
+/// said to your agents' latest commands, and writes it after one yes. Without a
+/// terminal, or with --quick, it takes the defaults. A policy that is there is never
+/// overwritten: what would change is shown, and missing toolchains can be merged in.
+/// `clash policy undo` takes it back.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// `latest`, a history, or a directory with histories
-    #[arg(long, value_name = "HISTORY", required = true)]
-    from_trace: String,
+    /// Ask nothing: what is detected, in the moderate posture
+    #[arg(long)]
+    quick: bool,
+    /// What happens without asking
+    #[arg(long, value_enum)]
+    posture: Option<Posture>,
+    /// An agent to put clash in front of, instead of those that are found; `none` for
+    /// none of them. Can be given several times
+    #[arg(long, value_name = "AGENT")]
+    agent: Vec<String>,
+    /// A toolchain, instead of what is detected. Can be given several times
+    #[arg(long, value_name = "NAME")]
+    ecosystem: Vec<String>,
+    /// Do not take over permissions from the settings of agents
+    #[arg(long)]
+    no_import: bool,
+    /// Make the policy of what agents did: `latest`, a history, or a directory with
+    /// histories. Prints it; with --yes it is written, and an old one kept beside it
+    #[arg(long, value_name = "HISTORY", conflicts_with_all = ["ecosystem", "posture"])]
+    from_trace: Option<String>,
+    /// Put the new policy in place of the old one, which is kept beside it
+    #[arg(long)]
+    replace: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+    /// Only show what would be written
+    #[arg(long, conflicts_with = "yes")]
+    dry_run: bool,
+    /// Everything as JSON; asks nothing
+    #[arg(long)]
+    json: bool,
     /// The project; found from the working directory if not given
     #[arg(long, value_name = "DIR")]
     project: Option<PathBuf>,
 }
 
+/// What is about to be done.
+struct Proposal {
+    file: PathBuf,
+    how: Action,
+    /// The policy and the modules beside it.
+    changes: Vec<Change>,
+    policy: Policy,
+    warnings: Vec<Finding>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Create,
+    Merge,
+    Replace,
+}
+
+impl Action {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Merge => "merge",
+            Self::Replace => "replace",
+        }
+    }
+}
+
+/// Everything the questions are about.
+struct Project {
+    dirs: Dirs,
+    root: PathBuf,
+    places: Places,
+    found: Found,
+    library: Library,
+}
+
 impl Args {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
-        let (dirs, here) = project(self.project)?;
-        from_trace::run(out, &dirs, &here, &self.from_trace)
+        let (dirs, root) = project(self.project.clone())?;
+        if let Some(history) = self.from_trace.as_ref().filter(|_| !self.yes) {
+            return from_trace::run(out, &dirs, &root, history);
+        }
+        let at_terminal = std::io::stdin().is_terminal();
+        let asks = at_terminal && !(self.quick || self.yes || self.dry_run || self.json);
+        let places = dirs.places(&root, &Disk::default());
+        let found = match dirs.home.starts_with(&root) {
+            // The home is no project: what lies in it belongs to many.
+            true => Found { complete: true, ..Found::default() },
+            false => ecosystems::detect(&root),
+        };
+        let library = Library::ask()?;
+        let project = Project { dirs, root, places, found, library };
+        if !self.json {
+            say_found(out, &project)?;
+        }
+        let mut wanted = self.wanted(&project)?;
+        if asks {
+            walkthrough::ask(out, &project, &mut wanted)?;
+        }
+        let proposal = self.proposal(&project, &wanted)?;
+        if self.json {
+            if self.dry_run {
+                let said = as_json(&project, &wanted, &proposal, false, None);
+                return unless_closed(out.json(&said));
+            }
+            let done = self.carry_out(out, &project, &wanted, proposal, false)?;
+            return Ok(if done { exit::OK } else { exit::FAILED });
+        }
+        if !asks {
+            out.line(format!("generating policy with: {}", wanted.described()))?;
+        }
+        if asks || self.dry_run {
+            preview(out, &project, &proposal)?;
+        }
+        if self.dry_run {
+            return Ok(exit::OK);
+        }
+        match self.carry_out(out, &project, &wanted, proposal, asks)? {
+            true => Ok(exit::OK),
+            false => Ok(exit::FAILED),
+        }
     }
+
+    /// What the command line says, and what is found where it says nothing.
+    fn wanted(&self, project: &Project) -> Result<Wanted, Failure> {
+        let mut ecosystems = Vec::new();
+        for name in &self.ecosystem {
+            let known = ecosystems::named(name).ok_or_else(|| unknown_ecosystem(name))?;
+            let detected = project.found.ecosystems.iter().find(|it| it.ecosystem == known);
+            ecosystems.push(detected.cloned().unwrap_or_else(|| Detected::asked_for(known)));
+        }
+        if self.ecosystem.is_empty() {
+            ecosystems = project.found.ecosystems.clone();
+        }
+        let agents = match self.agent.as_slice() {
+            [] => agents::found(),
+            [none] if none == "none" => Vec::new(),
+            named => named.to_vec(),
+        };
+        if let Some(unknown) = agents.iter().find(|name| !agents::is_known(name)) {
+            return Err(Failure::new(format!("no agent `{unknown}` is known"))
+                .hint(format!("known are {}", agents::names().join(", "))));
+        }
+        let imports = match self.no_import {
+            true => Vec::new(),
+            false => import::of_user(&project.dirs, &project.root)?,
+        };
+        let posture = self.posture.unwrap_or(Posture::Moderate);
+        let replace = self.replace;
+        Ok(Wanted {
+            posture,
+            ecosystems,
+            agents,
+            imports,
+            replace,
+            learned: self.learned(project)?,
+        })
+    }
+
+    fn learned(&self, project: &Project) -> Result<Option<String>, Failure> {
+        let learn = |what: &String| from_trace::learn(&project.dirs, &project.root, what);
+        let learned = self.from_trace.as_ref().map(learn).transpose()?;
+        Ok(learned.map(|learned| learned.source))
+    }
+
+    fn proposal(&self, project: &Project, wanted: &Wanted) -> Result<Proposal, Failure> {
+        let file = place::user_policy(&project.dirs);
+        let before = read(&file)?;
+        let toolchains = project.toolchains(wanted)?;
+        let text = |toolchains: &[Toolchain]| match &wanted.learned {
+            Some(text) => Ok::<_, Failure>(text.clone()),
+            None => {
+                Ok(draft::draft(&wanted.choices(project), &project.library, toolchains)?.text()?)
+            }
+        };
+        let (how, text) = match &before {
+            None => (Action::Create, text(&toolchains)?),
+            Some(_) if wanted.replace || wanted.learned.is_some() => {
+                (Action::Replace, text(&toolchains)?)
+            }
+            Some(before) => (Action::Merge, place::merged(before, &toolchains)?.0),
+        };
+        let mut policies = vec![(file.clone(), text)];
+        let mut changes =
+            import::beside(&wanted.imports, &project.dirs, &project.root, &mut policies)?;
+        for (file, text) in policies {
+            changes.push(Change::of(&file, text)?);
+        }
+        let mut files = Files::only(&file);
+        for change in &changes {
+            files = files.with_text(&change.file, change.after.as_deref().unwrap_or_default());
+        }
+        let (policy, Report { mistakes, warnings, .. }) = files.check()?;
+        let Some(policy) = policy else {
+            let first = mistakes.into_iter().next().map(|it| it.text).unwrap_or_default();
+            return Err(Failure::new(format!(
+                "nothing was written, because then the policy does not compile: {first}"
+            )));
+        };
+        changes.retain(|change| !change.is_none());
+        Ok(Proposal { file, how, changes, policy, warnings })
+    }
+
+    /// Writes what was proposed and wires the agents. `false`: somebody has to agree
+    /// first.
+    fn carry_out(
+        &self,
+        out: &mut Out,
+        project: &Project,
+        wanted: &Wanted,
+        proposal: Proposal,
+        asks: bool,
+    ) -> Result<bool, Failure> {
+        let nothing = proposal.changes.is_empty();
+        let agreed = match proposal.how {
+            _ if nothing || self.yes => true,
+            _ if asks => confirm(&format!("Write {}?", proposal.file.display()))?,
+            Action::Create => true,
+            // A policy of yours does not change because a script ran.
+            Action::Merge | Action::Replace if !self.json && std::io::stdin().is_terminal() => {
+                show_changes(out, &proposal)?;
+                confirm("Make this change?")?
+            }
+            Action::Merge | Action::Replace => {
+                if !self.json {
+                    show_changes(out, &proposal)?;
+                }
+                false
+            }
+        };
+        let kept = match (agreed, proposal.how) {
+            (true, Action::Replace) if !nothing => {
+                Some(place::keep(&proposal.file, &read(&proposal.file)?.unwrap_or_default())?)
+            }
+            _ => None,
+        };
+        if self.json {
+            out.json(&as_json(project, wanted, &proposal, agreed, kept.as_deref()))?;
+        }
+        if !agreed {
+            let message = "nothing was changed: there is a policy already";
+            return match self.json {
+                true => Ok(false),
+                false => Err(Failure::new(message)
+                    .hint("`--yes` makes the change shown above; `--replace --yes` starts anew")),
+            };
+        }
+        let file = proposal.file;
+        if !nothing {
+            make_all(&project.dirs, proposal.changes)?;
+        }
+        if !self.json {
+            out.line(match (nothing, proposal.how) {
+                (true, _) => format!("{} says all of this already", file.display()),
+                (false, Action::Merge) => format!("changed {}", file.display()),
+                (false, _) => format!("wrote {}", file.display()),
+            })?;
+            if let Some(kept) = &kept {
+                out.line(format!("the old one is kept as {}", kept.display()))?;
+            }
+        }
+        for agent in &wanted.agents {
+            let said = agents::wire(agent)?;
+            if !self.json {
+                out.line(said)?;
+            }
+        }
+        if !self.json {
+            let wired = if wanted.agents.is_empty() {
+                "\nNo agent is wired yet: `clash install --agent NAME`."
+            } else {
+                ""
+            };
+            out.line(format!(
+                "`clash policy show` shows what holds, `clash policy undo` takes it back.{wired}"
+            ))?;
+        }
+        Ok(true)
+    }
+}
+
+/// What the policy is to be.
+struct Wanted {
+    posture: Posture,
+    ecosystems: Vec<Detected>,
+    agents: Vec<String>,
+    imports: Vec<Import>,
+    replace: bool,
+    /// A policy made of a history, in place of one made of what is found.
+    learned: Option<String>,
+}
+
+impl Wanted {
+    fn described(&self) -> String {
+        let names: Vec<&str> = self.ecosystems.iter().map(|it| it.ecosystem.name).collect();
+        match (&self.learned, names.as_slice()) {
+            (Some(_), _) => "what agents did".to_owned(),
+            (None, []) => format!("no toolchain ({})", self.posture.word()),
+            (None, names) => format!("{} ({})", names.join(", "), self.posture.word()),
+        }
+    }
+
+    fn choices(&self, project: &Project) -> Choices {
+        let hosts = ecosystems::hosts(&project.root, &project.places, &self.ecosystems);
+        Choices { posture: self.posture, ecosystems: self.ecosystems.clone(), hosts }
+    }
+}
+
+impl Project {
+    fn toolchains(&self, wanted: &Wanted) -> Result<Vec<Toolchain>, Failure> {
+        let choices = wanted.choices(self);
+        // What the presets grant is known to the compiler alone.
+        let loads = |it: &Detected| {
+            format!("load(\"@clash//{0}.star\", \"{0}_safe\")\n", it.ecosystem.name)
+        };
+        let text: String = wanted.ecosystems.iter().map(loads).collect();
+        let file = place::user_policy(&self.dirs);
+        let presets = Files::only(&file).with_text(&file, &text).compile()?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let search: Vec<PathBuf> = std::env::split_paths(&path).collect();
+        let needs = |detected: &Detected, sandbox: &str| {
+            let granted = draft::sandbox(&presets, sandbox);
+            granted.map_or_else(Vec::new, |granted| {
+                let said = |name: &str| env::path(name);
+                ecosystems::elsewhere(detected.ecosystem, &granted, &self.places, &said, &search)
+            })
+        };
+        let has = |program: &str| search.iter().any(|dir| dir.join(program).is_file());
+        let machine = Machine { places: &self.places, needs: &needs, has: &has };
+        Ok(draft::toolchains(&choices, &self.library, &machine)?)
+    }
+}
+
+fn unknown_ecosystem(name: &str) -> Failure {
+    let known: Vec<&str> = ECOSYSTEMS.iter().map(|it| it.name).collect();
+    Failure::new(format!("no toolchain `{name}` is known"))
+        .hint(format!("known are {}", known.join(", ")))
+}
+
+fn say_found(out: &mut Out, project: &Project) -> std::io::Result<()> {
+    out.line("detecting ecosystems...")?;
+    for detected in &project.found.ecosystems {
+        let name = out.tone(Tone::Strong, detected.ecosystem.name);
+        out.line(format!("found: {name} ({})", detected.why()))?;
+    }
+    if project.found.ecosystems.is_empty() {
+        out.line("found nothing that shows a toolchain")?;
+    }
+    if !project.found.complete {
+        let entries = project.found.entries;
+        out.line(format!(
+            "the project is large: only the {entries} names nearest to its root were looked at"
+        ))?;
+    }
+    Ok(())
+}
+
+/// The policy, or how the one that is there changes, and what that means.
+fn preview(out: &mut Out, project: &Project, proposal: &Proposal) -> Result<(), Failure> {
+    out.line("")?;
+    show_changes(out, proposal)?;
+    for Finding { text, .. } in &proposal.warnings {
+        out.line(format!("{}: {text}", out.tone(Tone::Care, "warning")))?;
+    }
+    if let Some(counts) = effect(project, &proposal.policy) {
+        out.line("")?;
+        out.line(counts.to_string())?;
+    }
+    Ok(())
+}
+
+/// What the policy would have said to what agents did on this machine.
+fn effect(project: &Project, policy: &Policy) -> Option<Counts> {
+    let histories = clash_history::all(&history::roots(&project.dirs));
+    let counts = backtest::of_histories(&project.dirs, &project.root, policy, &histories);
+    (counts.all() > 0).then_some(counts)
+}
+
+fn show_changes(out: &mut Out, proposal: &Proposal) -> std::io::Result<()> {
+    for change in &proposal.changes {
+        match (&change.before, &change.after) {
+            (None, Some(text)) => {
+                out.line(out.tone(Tone::Strong, &format!("{}:", change.file.display())))?;
+                text.lines().try_for_each(|line| out.line(format!("  {line}").trim_end()))?;
+            }
+            _ => out.line(change.diff().trim_end())?,
+        }
+    }
+    Ok(())
+}
+
+fn as_json(
+    project: &Project,
+    wanted: &Wanted,
+    proposal: &Proposal,
+    written: bool,
+    kept: Option<&Path>,
+) -> Value {
+    let found = |it: &Detected| {
+        let in_ci =
+            it.in_ci.as_ref().map(|(file, program)| json!({"file": file, "program": program}));
+        json!({"ecosystem": it.ecosystem.name, "files": it.files, "ci": in_ci})
+    };
+    let choices = wanted.choices(project);
+    let host = |it: &ecosystems::Host| json!({"ecosystem": it.ecosystem, "host": it.name, "file": it.file});
+    let change = |it: &Change| json!({"file": it.file, "text": it.after});
+    let imports: Vec<&PathBuf> = wanted.imports.iter().map(|it| &it.file).collect();
+    let warnings: Vec<&String> = proposal.warnings.iter().map(|it| &it.text).collect();
+    json!({
+        "project": project.root,
+        "found": project.found.ecosystems.iter().map(found).collect::<Vec<_>>(),
+        "complete": project.found.complete,
+        "ecosystems": wanted.ecosystems.iter().map(|it| it.ecosystem.name).collect::<Vec<_>>(),
+        "hosts": choices.hosts.iter().map(host).collect::<Vec<_>>(),
+        "posture": wanted.posture.word(),
+        "agents": wanted.agents,
+        "imports": imports,
+        "policy": {
+            "file": proposal.file,
+            "action": if proposal.changes.is_empty() { "none" } else { proposal.how.word() },
+            "written": written && !proposal.changes.is_empty(),
+            "kept": kept,
+            "changes": proposal.changes.iter().map(change).collect::<Vec<_>>(),
+            "warnings": warnings,
+        },
+    })
 }

@@ -16,10 +16,10 @@ use crate::ui::{Failure, Out, confirm};
 
 /// A file that is to hold another text. `None`: there is no such file.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Change {
-    pub(super) file: PathBuf,
-    pub(super) before: Option<String>,
-    pub(super) after: Option<String>,
+pub(in crate::cmd) struct Change {
+    pub(in crate::cmd) file: PathBuf,
+    pub(in crate::cmd) before: Option<String>,
+    pub(in crate::cmd) after: Option<String>,
 }
 
 /// What one command changed.
@@ -46,16 +46,16 @@ pub(super) struct How {
 
 impl Change {
     /// A change of a file as it is now.
-    pub(super) fn of(file: &Path, after: String) -> Result<Self, Failure> {
+    pub(in crate::cmd) fn of(file: &Path, after: String) -> Result<Self, Failure> {
         let before = read(file)?;
         Ok(Self { file: file.to_path_buf(), before, after: Some(after) })
     }
 
-    fn is_none(&self) -> bool {
+    pub(in crate::cmd) fn is_none(&self) -> bool {
         self.before == self.after
     }
 
-    fn diff(&self) -> String {
+    pub(in crate::cmd) fn diff(&self) -> String {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let name = self.file.display().to_string();
         say::in_full(&clash_syntax::diff(&text(&self.before), &text(&self.after), &name))
@@ -77,7 +77,7 @@ impl Change {
 }
 
 /// The text of a policy; `None` if there is no such file.
-pub(super) fn read(file: &Path) -> Result<Option<String>, Failure> {
+pub(in crate::cmd) fn read(file: &Path) -> Result<Option<String>, Failure> {
     match fs::read_to_string(file) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -100,9 +100,14 @@ pub(super) fn carry_out(
     if !agreed(out, &changes, how)? {
         return Ok(false);
     }
-    make(&changes)?;
-    remember(dirs, changes)?;
+    make_all(dirs, changes)?;
     Ok(true)
+}
+
+/// Makes changes that somebody agreed to, and remembers them.
+pub(in crate::cmd) fn make_all(dirs: &Dirs, changes: Vec<Change>) -> Result<(), Failure> {
+    make(&changes)?;
+    remember(dirs, changes)
 }
 
 fn agreed(out: &mut Out, changes: &[Change], how: How) -> Result<bool, Failure> {

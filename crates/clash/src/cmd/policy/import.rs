@@ -43,11 +43,11 @@ pub(crate) struct Args {
 }
 
 /// One file and what became of it.
-struct Import {
-    file: PathBuf,
+pub(in crate::cmd) struct Import {
+    pub(in crate::cmd) file: PathBuf,
     format: Format,
     of_project: bool,
-    imported: Imported,
+    pub(in crate::cmd) imported: Imported,
 }
 
 impl Args {
@@ -56,7 +56,7 @@ impl Args {
         let mut imports = Vec::new();
         match &self.file {
             Some(file) => {
-                let found = self.import(file, &dirs, &project)?;
+                let found = import(file, self.from.as_deref(), &dirs, &project)?;
                 imports.extend(found);
                 if imports.is_empty() {
                     let name = file.display();
@@ -67,7 +67,7 @@ impl Args {
             }
             None => {
                 for file in candidates(&dirs, &project) {
-                    imports.extend(self.import(&file, &dirs, &project)?);
+                    imports.extend(import(&file, self.from.as_deref(), &dirs, &project)?);
                 }
             }
         }
@@ -85,34 +85,6 @@ impl Args {
         })
     }
 
-    fn import(&self, file: &Path, dirs: &Dirs, project: &Path) -> Result<Option<Import>, Failure> {
-        let name = file.display().to_string();
-        let unreadable = |error| Failure::new(format!("cannot read {name}: {error}"));
-        let bytes = std::fs::read(file).map_err(unreadable)?;
-        let Some(format) = self.format(&name, &bytes) else { return Ok(None) };
-        let whole = file.canonicalize()?;
-        let (home, root) = (dirs.home.canonicalize()?, project.canonicalize()?);
-        let dir = whole.parent().unwrap_or(&whole);
-        let of_project = whole.starts_with(&root);
-        let directory = dir.to_string_lossy().into_owned();
-        let below_home = dir.strip_prefix(&home).map(|dir| dir.to_string_lossy().into_owned());
-        let base = match &below_home {
-            _ if of_project => Base::Project,
-            Ok(below) => Base::Home(below),
-            Err(_) => Base::Directory(&directory),
-        };
-        let source = Source { name: &name, bytes: &bytes, base };
-        let imported = import_as(format, &source)
-            .map_err(|error| Failure::new(format!("cannot import {name}: {error}")))?;
-        Ok(Some(Import { file: file.to_path_buf(), format, of_project, imported }))
-    }
-
-    /// The format of a file, if it is one that was asked for.
-    fn format(&self, name: &str, bytes: &[u8]) -> Option<Format> {
-        let found = detect(name, bytes)?;
-        self.from.as_ref().is_none_or(|from| from == tool(found)).then_some(found)
-    }
-
     fn write(
         &self,
         out: &mut Out,
@@ -120,35 +92,17 @@ impl Args {
         project: &Path,
         imports: Vec<Import>,
     ) -> Result<u8, Failure> {
-        let mut changes: Vec<Change> = Vec::new();
-        let mut policies: Vec<(PathBuf, String)> = Vec::new();
-        let mut files = Files::of(dirs, project, None).trusting();
         for import in &imports {
             report(out, import)?;
-            let policy = policy_of(import, dirs, project);
-            let name = free_name(&policy, import, &changes);
-            let Module { text, denies_by_default } =
-                module(&import.imported.source, &name, Keep::Everything)?;
-            if denies_by_default && !denies(&read(&policy)?.unwrap_or_default())? {
-                let message = format!("{} denies by default", import.file.display());
-                return Err(Failure::new(message).hint(format!(
-                    "say settings(default = deny()) in {} first",
-                    policy.display()
-                )));
-            }
-            let file = policy.with_file_name(format!("{name}.star"));
-            files = files.with_text(&file, &text);
-            changes.push(Change::of(&file, text)?);
-            if policies.iter().all(|(known, _)| *known != policy) {
-                policies.push((policy.clone(), read(&policy)?.unwrap_or_default()));
-            }
-            for (_, text) in policies.iter_mut().filter(|(known, _)| *known == policy) {
-                *text = loading(text, &name)?;
-            }
         }
+        let mut policies = Vec::new();
+        let mut changes = beside(&imports, dirs, project, &mut policies)?;
         for (policy, text) in policies {
-            files = files.with_text(&policy, &text);
             changes.push(Change::of(&policy, text)?);
+        }
+        let mut files = Files::of(dirs, project, None).trusting();
+        for change in &changes {
+            files = files.with_text(&change.file, change.after.as_deref().unwrap_or_default());
         }
         files
             .compile()
@@ -156,6 +110,77 @@ impl Args {
         carry_out(out, dirs, changes, self.how)?;
         Ok(exit::OK)
     }
+}
+
+/// The permissions that the user's own settings of agents hold. A project's came
+/// with the repository and are not the user's word.
+pub(in crate::cmd) fn of_user(dirs: &Dirs, project: &Path) -> Result<Vec<Import>, Failure> {
+    let mut imports = Vec::new();
+    for file in candidates(dirs, project).iter().filter(|file| !file.starts_with(project)) {
+        imports.extend(import(file, None, dirs, project)?);
+    }
+    imports.retain(|import| !import.of_project && import.imported.source.contains("policy("));
+    Ok(imports)
+}
+
+/// Puts imports beside the policies they belong to: the modules to write, with the
+/// policies changed so that they load them.
+pub(in crate::cmd) fn beside(
+    imports: &[Import],
+    dirs: &Dirs,
+    project: &Path,
+    policies: &mut Vec<(PathBuf, String)>,
+) -> Result<Vec<Change>, Failure> {
+    let mut changes: Vec<Change> = Vec::new();
+    for import in imports {
+        let policy = policy_of(import, dirs, project);
+        if policies.iter().all(|(known, _)| *known != policy) {
+            policies.push((policy.clone(), read(&policy)?.unwrap_or_default()));
+        }
+        let name = free_name(&policy, import, &changes);
+        let Module { text, denies_by_default } =
+            module(&import.imported.source, &name, Keep::Everything)?;
+        for (_, policy_text) in policies.iter_mut().filter(|(known, _)| *known == policy) {
+            if denies_by_default && !denies(policy_text)? {
+                let message = format!("{} denies by default", import.file.display());
+                return Err(Failure::new(message).hint(format!(
+                    "say settings(default = deny()) in {} first",
+                    policy.display()
+                )));
+            }
+            *policy_text = loading(policy_text, &name)?;
+        }
+        changes.push(Change::of(&policy.with_file_name(format!("{name}.star")), text)?);
+    }
+    Ok(changes)
+}
+
+fn import(
+    file: &Path,
+    from: Option<&str>,
+    dirs: &Dirs,
+    project: &Path,
+) -> Result<Option<Import>, Failure> {
+    let name = file.display().to_string();
+    let unreadable = |error| Failure::new(format!("cannot read {name}: {error}"));
+    let bytes = std::fs::read(file).map_err(unreadable)?;
+    let format = detect(&name, &bytes).filter(|it| from.is_none_or(|from| from == tool(*it)));
+    let Some(format) = format else { return Ok(None) };
+    let whole = file.canonicalize()?;
+    let (home, root) = (dirs.home.canonicalize()?, project.canonicalize()?);
+    let dir = whole.parent().unwrap_or(&whole);
+    let of_project = whole.starts_with(&root);
+    let directory = dir.to_string_lossy().into_owned();
+    let below_home = dir.strip_prefix(&home).map(|dir| dir.to_string_lossy().into_owned());
+    let base = match &below_home {
+        _ if of_project => Base::Project,
+        Ok(below) => Base::Home(below),
+        Err(_) => Base::Directory(&directory),
+    };
+    let source = Source { name: &name, bytes: &bytes, base };
+    let imported = import_as(format, &source)
+        .map_err(|error| Failure::new(format!("cannot import {name}: {error}")))?;
+    Ok(Some(Import { file: file.to_path_buf(), format, of_project, imported }))
 }
 
 const fn tool(format: Format) -> &'static str {

@@ -1,13 +1,13 @@
 //! `clash policy`: looking at policies, testing, comparing and changing them.
 
 pub(super) mod backtest;
-mod change;
+pub(super) mod change;
 mod check;
 pub(super) mod diff;
 mod docs;
 mod edit;
 pub(super) mod fmt;
-mod import;
+pub(super) mod import;
 mod show;
 mod test;
 

@@ -1,0 +1,207 @@
+use std::io;
+use std::path::Path;
+
+use clash_policy::judge::judge;
+use clash_policy::path::NoLinks;
+use clash_policy::rule::{Layer, LayerKind};
+use clash_policy::{Caps, Effect, FileUse, Net, Places, Sandbox, World};
+
+use crate::compile::{Sources, compile};
+
+/// Toolchains; each has a module, rules and two sandboxes of its name.
+const TOOLCHAINS: &[&str] = &[
+    "bazel",
+    "c",
+    "databases",
+    "docker",
+    "dotnet",
+    "elixir",
+    "git",
+    "github",
+    "go",
+    "haskell",
+    "java",
+    "kubernetes",
+    "make",
+    "nix",
+    "node",
+    "php",
+    "python",
+    "ruby",
+    "rust",
+    "swift",
+    "terraform",
+    "zig",
+];
+
+struct NoFiles;
+
+impl Sources for NoFiles {
+    fn read(&self, _: &Path) -> io::Result<String> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+fn layer(module: &str) -> Layer {
+    compile(&format!("@clash//{module}.star"), LayerKind::User, true, &NoFiles).unwrap().layer
+}
+
+fn may(sandbox: &Sandbox, path: &str, needs: Caps) -> bool {
+    let places = Places::imagined();
+    let world =
+        World { places: &places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[] };
+    let path = places.expand(path).unwrap();
+    judge(sandbox, &FileUse { path, needs, caseless: false }, &world).unwrap().effect
+        == Effect::Allow
+}
+
+#[test]
+fn every_toolchain_has_a_safe_sandbox_without_and_a_full_one_with_the_network() {
+    for name in TOOLCHAINS {
+        let layer = layer(name);
+        for (kind, net) in [("safe", Net::Deny), ("full", Net::Allow)] {
+            let sandbox = layer.sandboxes.iter().find(|s| s.name == format!("{name}_{kind}"));
+            let sandbox = sandbox.unwrap_or_else(|| panic!("{name}_{kind}"));
+            assert_eq!(sandbox.net, net, "{}", sandbox.name);
+            assert_ne!(sandbox.default, Effect::Allow, "{}", sandbox.name);
+            assert!(sandbox.protect.standard, "{}", sandbox.name);
+            assert!(may(sandbox, "$PWD/src/main", Caps::READ), "{}", sandbox.name);
+        }
+        let module = super::source(&format!("@clash//{name}.star")).unwrap();
+        assert!(module.contains(&format!("\n{name} = {{\n    \"Bash\": {{\n")), "{name}");
+    }
+}
+
+#[test]
+fn no_toolchain_may_change_programs_that_run_outside_its_sandbox() {
+    for sandbox in TOOLCHAINS.iter().flat_map(|name| layer(name).sandboxes) {
+        for path in [
+            "$CARGO_HOME/bin/cargo",
+            "$CARGO_HOME/config.toml",
+            "$CARGO_HOME/env",
+            "$RUSTUP_HOME/toolchains/stable/bin/rustc",
+            "$GOPATH/bin/dlv",
+            "$HOME/sdk/go1.25/bin/go",
+            "$HOME/.local/bin/tool",
+            "$HOME/.local/lib/python3.13/site-packages/x.pth",
+            "$HOME/miniconda3/bin/python",
+            "$PYENV_ROOT/shims/python",
+            "$XDG_DATA_HOME/uv/python/cpython/bin/python",
+            "$XDG_DATA_HOME/pipx/venvs/x/bin/x",
+            "$NVM_DIR/versions/node/v20/bin/node",
+            "$NVM_DIR/nvm.sh",
+            "$FNM_DIR/node-versions/v20/installation/bin/node",
+            "$VOLTA_HOME/bin/node",
+            "$PNPM_HOME/pnpm",
+            "$BUN_INSTALL/bin/bun",
+            "$HOME/.deno/bin/deno",
+            "$HOME/.npm-global/bin/x",
+            "$GEM_HOME/bin/rake",
+            "$RBENV_ROOT/shims/ruby",
+            "$HOME/.rvm/bin/rvm",
+            "$SDKMAN_DIR/candidates/java/current/bin/java",
+            "$JAVA_HOME/bin/java",
+            "$GRADLE_USER_HOME/init.gradle",
+            "$HOME/.m2/settings.xml",
+            "$DOTNET_ROOT/dotnet",
+            "$HOME/.dotnet/tools/x",
+            "$MIX_HOME/archives/hex/ebin/x.beam",
+            "$HOME/.cabal/bin/x",
+            "$HOME/.ghcup/bin/ghc",
+            "$STACK_ROOT/programs/x/ghc/bin/ghc",
+            "$COMPOSER_HOME/vendor/bin/x",
+            "$ASDF_DATA_DIR/shims/node",
+            "$MISE_DATA_DIR/shims/node",
+            "$HOME/.docker/cli-plugins/docker-compose",
+            "$HOME/.gitconfig",
+            "$HOME/.config/git/config",
+            "$HOME/.bashrc",
+            "$HOME/.profile",
+            "/nix/store/x/bin/x",
+        ] {
+            for needs in [Caps::WRITE, Caps::CREATE, Caps::DELETE] {
+                assert!(!may(&sandbox, path, needs), "{} {path} {needs}", sandbox.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_build_without_network_cannot_poison_what_other_projects_will_fetch() {
+    for (name, path) in [
+        ("rust", "$CARGO_HOME/registry/src/x/lib.rs"),
+        ("go", "$GOMODCACHE/x@v1/x.go"),
+        ("python", "$PIP_CACHE_DIR/wheels/x"),
+        ("node", "$NPM_CONFIG_CACHE/_cacache/x"),
+        ("ruby", "$GEM_HOME/gems/x/lib/x.rb"),
+        ("php", "$COMPOSER_CACHE_DIR/files/x.zip"),
+        ("elixir", "$HEX_HOME/packages/x.tar"),
+        ("haskell", "$HOME/.cabal/packages/x"),
+        ("terraform", "$TF_PLUGIN_CACHE_DIR/x"),
+    ] {
+        let layer = layer(name);
+        for (kind, writes) in [("safe", false), ("full", true)] {
+            let find = |s: &&Sandbox| s.name == format!("{name}_{kind}");
+            let sandbox = layer.sandboxes.iter().find(find).unwrap();
+            assert!(may(sandbox, path, Caps::READ), "{}", sandbox.name);
+            assert_eq!(may(sandbox, path, Caps::WRITE), writes, "{} {path}", sandbox.name);
+        }
+    }
+}
+
+#[test]
+fn credentials_are_read_only_where_the_tool_is_about_them() {
+    const OPENED: &[(&str, &str)] = &[
+        ("git_full", "$HOME/.ssh/id_ed25519"),
+        ("git_full", "$HOME/.config/gh/hosts.yml"),
+        ("github_full", "$HOME/.config/gh/hosts.yml"),
+        ("kubernetes_full", "$HOME/.kube/config"),
+    ];
+    for sandbox in TOOLCHAINS.iter().flat_map(|name| layer(name).sandboxes) {
+        for path in [
+            "$HOME/.ssh/id_ed25519",
+            "$HOME/.gnupg/private-keys-v1.d/k",
+            "$HOME/.aws/credentials",
+            "$HOME/.azure/token",
+            "$HOME/.config/gcloud/credentials.db",
+            "$HOME/.config/gh/hosts.yml",
+            "$HOME/.kube/config",
+            "$HOME/.docker/config.json",
+            "$HOME/.netrc",
+            "$HOME/.git-credentials",
+            "$HOME/.npmrc",
+            "$HOME/.yarnrc.yml",
+            "$HOME/.pypirc",
+            "$CARGO_HOME/credentials.toml",
+            "$CARGO_HOME/credentials",
+            "$GEM_HOME/credentials",
+            "$HOME/.bundle/config",
+            "$HOME/.m2/settings.xml",
+            "$GRADLE_USER_HOME/gradle.properties",
+            "$HOME/.nuget/NuGet/NuGet.Config",
+            "$HEX_HOME/hex.config",
+            "$COMPOSER_HOME/auth.json",
+            "$HOME/.terraform.d/credentials.tfrc.json",
+            "$HOME/.pgpass",
+            "$HOME/.my.cnf",
+            "$HOME/.psql_history",
+            "$HOME/.bash_history",
+            "$HOME/.claude/.credentials.json",
+            "$HOME/other-project/src/main",
+            "/var/run/docker.sock",
+        ] {
+            let meant = OPENED.contains(&(sandbox.name.as_str(), path));
+            assert_eq!(may(&sandbox, path, Caps::READ), meant, "{} {path}", sandbox.name);
+        }
+    }
+}
+
+#[test]
+fn only_one_sandbox_opens_the_engine_of_containers_and_its_rule_always_asks() {
+    let socket = |s: &Sandbox| may(s, "/run/docker.sock", Caps::WRITE);
+    for sandbox in TOOLCHAINS.iter().flat_map(|name| layer(name).sandboxes) {
+        assert_eq!(socket(&sandbox), sandbox.name == "docker_engine", "{}", sandbox.name);
+    }
+    let docker = super::source("@clash//docker.star").unwrap();
+    assert!(!docker.contains("allow(sandbox = docker_engine"));
+}

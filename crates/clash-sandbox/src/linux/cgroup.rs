@@ -1,0 +1,189 @@
+//! Limits on all of a room together, where this user may make cgroups.
+//!
+//! A limit on address space, the only one without cgroups, is per process and
+//! hits programs that reserve more than they use. Where a cgroup of version 2 can
+//! be made beside or above the one this process is in, with the controllers of
+//! memory and processes, the room gets one for itself. That is tried, not read
+//! off: a group is made, a process put into it, and both are gone again.
+//!
+//! The group is removed when the room has ended. One that stayed because its
+//! launcher was killed is empty, and the next launcher removes it.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use clash_policy::Limits;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+use super::sys::{self, Fork};
+
+const MOUNT: &str = "/sys/fs/cgroup";
+const PREFIX: &str = "clash-";
+
+/// Where a group with these limits can be made; `None` where none can, or none is
+/// needed.
+pub(crate) fn home(limits: &Limits) -> Option<PathBuf> {
+    if limits.memory_bytes.is_none() && limits.processes.is_none() {
+        return None;
+    }
+    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let mount = Path::new(MOUNT);
+    candidates(mount, &mount.join(own)).into_iter().find(|dir| works(dir, limits))
+}
+
+/// The groups from our own up whose children are controlled, nearest first.
+fn candidates(mount: &Path, own: &Path) -> Vec<PathBuf> {
+    let controlled = |dir: &&Path| {
+        fs::read_to_string(dir.join("cgroup.subtree_control")).is_ok_and(|text| {
+            ["memory", "pids"].iter().all(|wanted| text.split_whitespace().any(|c| c == *wanted))
+        })
+    };
+    let above = own.ancestors().take_while(|dir| dir.starts_with(mount));
+    above.filter(controlled).map(Path::to_path_buf).collect()
+}
+
+fn works(dir: &Path, limits: &Limits) -> bool {
+    let Ok(group) = Group::new(dir, limits) else { return false };
+    match sys::fork() {
+        Ok(Fork::Child) => sys::exit_now(i32::from(group.join().is_err())),
+        Ok(Fork::Parent(pid)) => loop {
+            match waitpid(Pid::from_raw(pid), WaitOptions::empty()) {
+                Err(Errno::INTR) => {}
+                other => {
+                    let status = other.ok().flatten().and_then(|(_, status)| status.exit_status());
+                    return status == Some(0);
+                }
+            }
+        },
+        Err(_) => false,
+    }
+}
+
+/// A group of a room's own; dropping it removes it.
+#[derive(Debug)]
+pub(crate) struct Group {
+    parent: OwnedFd,
+    name: String,
+    processes: OwnedFd,
+}
+
+impl Group {
+    pub(crate) fn new(parent: &Path, limits: &Limits) -> io::Result<Self> {
+        sweep(parent);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = openat(CWD, parent, flags, Mode::empty())?;
+        let name = format!("{PREFIX}{}", sys::own_pid());
+        mkdirat(&dir, &name, Mode::from_raw_mode(0o755))?;
+        let made = || -> io::Result<OwnedFd> {
+            let at = parent.join(&name);
+            if let Some(bytes) = limits.memory_bytes {
+                fs::write(at.join("memory.max"), bytes.to_string())?;
+                // Where there is swap it is no way around the limit.
+                match fs::write(at.join("memory.swap.max"), "0") {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+            if let Some(most) = limits.processes {
+                fs::write(at.join("pids.max"), most.to_string())?;
+            }
+            let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+            Ok(openat(CWD, at.join("cgroup.procs"), flags, Mode::empty())?)
+        };
+        match made() {
+            Ok(processes) => Ok(Self { parent: dir, name, processes }),
+            Err(error) => {
+                let _ = unlinkat(&dir, &name, AtFlags::REMOVEDIR);
+                Err(error)
+            }
+        }
+    }
+
+    /// Puts the calling process into the group.
+    pub(crate) fn join(&self) -> rustix::io::Result<()> {
+        rustix::io::write(&self.processes, b"0").map(drop)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
+    }
+}
+
+/// Removes groups whose launcher is gone; one that is in use cannot be removed.
+fn sweep(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let launcher = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        if let Some(pid) = launcher
+            && pid.bytes().all(|byte| byte.is_ascii_digit())
+            && !Path::new("/proc").join(pid).exists()
+        {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_group_with_both_controllers_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("user.slice/user-1000.slice/app.slice/term.scope");
+        fs::create_dir_all(&own).unwrap();
+        let control = |below: &str, text: &str| {
+            fs::write(dir.path().join(below).join("cgroup.subtree_control"), text).unwrap();
+        };
+        assert!(candidates(dir.path(), &own).is_empty());
+        control("", "cpu memory pids\n");
+        control("user.slice", "memory\n");
+        control("user.slice/user-1000.slice/app.slice", "cpu pids memory\n");
+        control("user.slice/user-1000.slice/app.slice/term.scope", "\n");
+        let found = candidates(dir.path(), &own);
+        let app = dir.path().join("user.slice/user-1000.slice/app.slice");
+        assert_eq!(found, [app, dir.path().to_path_buf()]);
+    }
+
+    #[test]
+    fn a_group_takes_a_process_and_leaves_nothing_behind() {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let mount = mounts.lines().find_map(|line| {
+            let mut words = line.split(' ');
+            let (_, at, kind) = (words.next()?, words.next()?, words.next()?);
+            (kind == "cgroup2").then(|| PathBuf::from(at))
+        });
+        let groups = |parent: &Path| {
+            let names = fs::read_dir(parent).unwrap().flatten().map(|entry| entry.file_name());
+            names.filter(|name| name.to_string_lossy().starts_with(PREFIX)).count()
+        };
+        let Some(parent) = mount.filter(|at| works(at, &Limits::default())) else {
+            use std::io::Write;
+            let _ = writeln!(io::stderr(), "SKIPPED: no cgroup can be made here");
+            return;
+        };
+        fs::create_dir(parent.join(format!("{PREFIX}999999999"))).unwrap();
+        let group = Group::new(&parent, &Limits::default()).unwrap();
+        assert_eq!(groups(&parent), 1, "what a dead launcher left is swept");
+        drop(group);
+        assert_eq!(groups(&parent), 0);
+        // A limit that no controller holds is an error, not a group without it.
+        let limits = Limits { memory_bytes: Some(1 << 30), ..Limits::default() };
+        if !parent.join("cgroup.subtree_control").exists()
+            || !fs::read_to_string(parent.join("cgroup.subtree_control"))
+                .unwrap()
+                .contains("memory")
+        {
+            assert!(Group::new(&parent, &limits).is_err());
+            assert_eq!(groups(&parent), 0);
+        }
+    }
+}

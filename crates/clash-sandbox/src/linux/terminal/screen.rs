@@ -1,0 +1,462 @@
+//! What of a command's output reaches the user's terminal.
+//!
+//! A terminal is a programmable device that the user trusts: it holds the
+//! clipboard, answers questions by typing into whatever reads it, and shows what
+//! was said before, such as the question whether this command may run. So output
+//! is passed on by a list of what is known to be harmless, and what is not on it
+//! is left out:
+//!
+//! - text, tabs, line ends, the bell, colours, character sets, cursor shapes;
+//! - movement and erasing inside what the command itself has written. Going up
+//!   stops at the line on which the command began. A program that addresses the
+//!   whole screen first has everything on it scrolled out of its reach, into the
+//!   scrollback; the alternate screen is its own anyway;
+//! - the modes in [`MODES`], each put back when the command has ended;
+//! - the questions where the cursor is and what the terminal can do, whose
+//!   answers say nothing that the command could choose freely.
+//!
+//! Left out are all strings (OSC: clipboard, title, links, notifications; DCS,
+//! APC, PM, SOS), title and window reports, the answerback, printing, erasing the
+//! scrollback, full resets, concealed text, the eight-bit controls in either
+//! encoding, and the characters that reverse the direction of text.
+//!
+//! Only lower bounds are kept, never the screen: how many lines the cursor is at
+//! least below the command's first. A line that wrapped counts as one, so a
+//! program that redraws several wrapped lines may be stopped early.
+
+/// Modes a command may switch, and which are on in a terminal at rest.
+const MODES: [(u16, bool); 13] = [
+    (1, false),    // cursor keys
+    (7, true),     // wrap at the margin
+    (12, false),   // blinking cursor
+    (25, true),    // the cursor is seen
+    (66, false),   // keypad
+    (1000, false), // mouse, and how it is told
+    (1002, false),
+    (1003, false),
+    (1004, false),
+    (1006, false),
+    (1015, false),
+    (2004, false), // bracketed paste
+    (2026, false), // synchronised output
+];
+
+/// To the alternate screen and back, without the margins that were set there.
+const AWAY: &[u8] = b"\x1b[?1049h";
+const BACK: &[u8] = b"\x1b[?6l\x1b[r\x1b[?1049l";
+
+/// A sequence longer than this is none that any program means.
+const LONGEST: usize = 128;
+
+const ESC: u8 = 0x1b;
+const CAN: u8 = 0x18;
+const SUB: u8 = 0x1a;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Text,
+    /// Inside a character of several bytes, of which this many are missing.
+    Character(usize),
+    Escape,
+    /// `ESC` and intermediate bytes.
+    Designation,
+    Control,
+    /// A control sequence that got too long.
+    Overlong,
+    /// A string of a kind that ends with `BEL` too, or not.
+    String {
+        bell: bool,
+    },
+    /// `ESC` inside a string.
+    StringEnd,
+}
+
+/// The filter, and what it knows of the screen.
+#[derive(Debug)]
+pub(crate) struct Screen {
+    state: State,
+    /// What was collected of the sequence under way.
+    held: Vec<u8>,
+    rows: u16,
+    /// At least this many lines lie between the command's first and the cursor.
+    below: u32,
+    /// Nothing on the screen is older than the command.
+    whole: bool,
+    /// `below` when the command last saved the cursor.
+    saved: Option<u32>,
+    alternate: bool,
+    /// Lines may scroll inside margins, so a line end need not move anything.
+    margins: bool,
+    /// Modes that are not as in a terminal at rest.
+    changed: Vec<u16>,
+    styled: bool,
+    cursor: bool,
+}
+
+impl Screen {
+    pub(crate) fn new(rows: u16) -> Self {
+        Self {
+            state: State::Text,
+            held: Vec::with_capacity(LONGEST),
+            rows,
+            below: 0,
+            whole: false,
+            saved: None,
+            alternate: false,
+            margins: false,
+            changed: Vec::new(),
+            styled: false,
+            cursor: false,
+        }
+    }
+
+    /// The window has another size; lines may have come back from the scrollback.
+    pub(crate) fn resize(&mut self, rows: u16) {
+        if rows != self.rows {
+            (self.rows, self.whole, self.below) = (rows, false, 0);
+        }
+    }
+
+    /// Passes on what may be passed on.
+    pub(crate) fn pass(&mut self, output: &[u8], to: &mut Vec<u8>) {
+        for byte in output {
+            self.byte(*byte, to);
+        }
+    }
+
+    /// Leaves the terminal as a command should.
+    pub(crate) fn leave(&mut self, to: &mut Vec<u8>) {
+        if self.alternate {
+            to.extend(BACK);
+        }
+        if self.margins {
+            to.extend(b"\x1b7\x1b[?6l\x1b[r\x1b8");
+        }
+        for mode in std::mem::take(&mut self.changed) {
+            let at_rest = MODES.iter().any(|(known, on)| *known == mode && *on);
+            to.extend(format!("\x1b[?{mode}{}", if at_rest { 'h' } else { 'l' }).bytes());
+        }
+        if self.cursor {
+            to.extend(b"\x1b[0 q");
+        }
+        if self.styled {
+            to.extend(b"\x1b[m");
+        }
+        *self = Self::new(self.rows);
+    }
+
+    fn byte(&mut self, byte: u8, to: &mut Vec<u8>) {
+        match self.state {
+            State::Text => self.text(byte, to),
+            State::Character(missing) => self.character(byte, missing, to),
+            State::String { bell } => match byte {
+                0x07 if bell => self.state = State::Text,
+                CAN | SUB => self.state = State::Text,
+                ESC => self.state = State::StringEnd,
+                _ => {}
+            },
+            State::StringEnd => {
+                self.state = State::Text;
+                if byte != b'\\' {
+                    self.state = State::Escape;
+                    self.byte(byte, to);
+                }
+            }
+            // Controls act in the middle of a sequence too.
+            _ if byte < 0x20 => match byte {
+                ESC => self.begin(State::Escape),
+                CAN | SUB => self.state = State::Text,
+                _ => self.control(byte, to),
+            },
+            _ if byte >= 0x7f => self.state = State::Text,
+            State::Escape => self.escape(byte, to),
+            State::Designation => self.designation(byte, to),
+            State::Control => {
+                self.held.push(byte);
+                if byte >= 0x40 {
+                    self.state = State::Text;
+                    let held = std::mem::take(&mut self.held);
+                    self.sequence(&held, to);
+                    self.held = held;
+                } else if self.held.len() >= LONGEST {
+                    self.state = State::Overlong;
+                }
+            }
+            State::Overlong => {
+                if byte >= 0x40 {
+                    self.state = State::Text;
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, state: State) {
+        self.state = state;
+        self.held.clear();
+    }
+
+    fn text(&mut self, byte: u8, to: &mut Vec<u8>) {
+        match byte {
+            ESC => self.begin(State::Escape),
+            0x00..0x20 => self.control(byte, to),
+            0x7f => {}
+            // Alone these are the eight-bit controls to some terminals.
+            0x80..0xa0 => to.push(b'?'),
+            0xc2..0xf5 => {
+                let missing = 1 + usize::from(byte >= 0xe0) + usize::from(byte >= 0xf0);
+                self.begin(State::Character(missing));
+                self.held.push(byte);
+            }
+            _ => to.push(byte),
+        }
+    }
+
+    fn character(&mut self, byte: u8, missing: usize, to: &mut Vec<u8>) {
+        let continues = (0x80..0xc0).contains(&byte);
+        if continues {
+            self.held.push(byte);
+            if missing > 1 {
+                self.state = State::Character(missing - 1);
+                return;
+            }
+        }
+        self.state = State::Text;
+        match std::str::from_utf8(&self.held) {
+            Ok(text) if text.chars().any(misleading) => {}
+            Ok(text) => to.extend(text.bytes()),
+            Err(_) => {
+                let plain = |byte: &u8| if (0x80..0xa0).contains(byte) { b'?' } else { *byte };
+                to.extend(self.held.iter().map(plain));
+            }
+        }
+        if !continues {
+            self.text(byte, to);
+        }
+    }
+
+    fn control(&mut self, byte: u8, to: &mut Vec<u8>) {
+        match byte {
+            0x07..=0x09 | 0x0d..=0x0f => to.push(byte),
+            0x0a..=0x0c => {
+                self.down();
+                to.push(byte);
+            }
+            _ => {}
+        }
+    }
+
+    fn down(&mut self) {
+        if !self.alternate && !self.margins {
+            self.below = self.below.saturating_add(1);
+        }
+    }
+
+    /// How far up of `wanted` lines the cursor may go.
+    fn up(&mut self, wanted: u32) -> u32 {
+        if self.alternate || self.whole {
+            return wanted;
+        }
+        let most = wanted.min(self.below);
+        self.below -= most;
+        most
+    }
+
+    fn escape(&mut self, byte: u8, to: &mut Vec<u8>) {
+        self.state = State::Text;
+        match byte {
+            b'[' => self.begin(State::Control),
+            b']' => self.state = State::String { bell: true },
+            b'P' | b'X' | b'^' | b'_' | b'k' => self.state = State::String { bell: false },
+            b'7' => self.save(to),
+            b'8' => self.restore(to),
+            b'D' | b'E' => {
+                self.down();
+                to.extend([ESC, byte]);
+            }
+            b'M' if self.up(1) > 0 => to.extend(b"\x1bM"),
+            b'=' | b'>' | b'H' => to.extend([ESC, byte]),
+            0x20..0x30 => {
+                self.begin(State::Designation);
+                self.held.push(byte);
+            }
+            _ => {}
+        }
+    }
+
+    /// Character sets: line drawing and back.
+    fn designation(&mut self, byte: u8, to: &mut Vec<u8>) {
+        if byte < 0x30 {
+            self.held.push(byte);
+            if self.held.len() >= LONGEST {
+                self.state = State::Text;
+            }
+            return;
+        }
+        self.state = State::Text;
+        if let ([set @ (b'(' | b')')], b'0' | b'A' | b'B') = (self.held.as_slice(), byte) {
+            to.extend([ESC, *set, byte]);
+        }
+    }
+
+    fn save(&mut self, to: &mut Vec<u8>) {
+        // The alternate screen may share the one place where the cursor is kept.
+        if !self.alternate {
+            self.saved = Some(self.below);
+            to.extend(b"\x1b7");
+        }
+    }
+
+    fn restore(&mut self, to: &mut Vec<u8>) {
+        if let (false, Some(below)) = (self.alternate, self.saved) {
+            self.below = below;
+            to.extend(b"\x1b8");
+        }
+    }
+
+    /// Everything older than the command leaves the screen.
+    fn take(&mut self, to: &mut Vec<u8>) {
+        if self.alternate || self.whole {
+            return;
+        }
+        to.extend(format!("\x1b[{};1H", self.rows.max(1)).bytes());
+        to.extend(std::iter::repeat_n(b'\n', usize::from(self.rows.max(1))));
+        (self.whole, self.saved) = (true, None);
+    }
+
+    /// A whole control sequence, without its `ESC [`.
+    fn sequence(&mut self, held: &[u8], to: &mut Vec<u8>) {
+        let Some((kind, rest)) = held.split_last() else { return };
+        let (prefix, rest) = match rest.split_first() {
+            Some((mark @ b'<'..=b'?', rest)) => (Some(*mark), rest),
+            _ => (None, rest),
+        };
+        let digits = rest.iter().take_while(|byte| **byte >= 0x30).count();
+        let (Some(digits), Some(between)) = (rest.get(..digits), rest.get(digits..)) else {
+            return;
+        };
+        if digits.iter().any(|byte| *byte > b';') {
+            return;
+        }
+        let Ok(digits) = std::str::from_utf8(digits) else { return };
+        let mut send = |prefix: &str, parameters: &str, between: &str| {
+            to.extend(format!("\x1b[{prefix}{parameters}{between}{}", *kind as char).bytes());
+        };
+        let one = || number(digits.split(';').next().unwrap_or_default());
+        let several = digits.contains([';', ':']);
+        match (prefix, between, kind) {
+            (None, b"", b'A' | b'F') if !several => {
+                let most = self.up(one().max(1));
+                if most > 0 {
+                    send("", &most.to_string(), "");
+                }
+            }
+            (
+                None,
+                b"",
+                b'B' | b'C' | b'D' | b'E' | b'G' | b'I' | b'K' | b'L' | b'M' | b'P' | b'X' | b'Z'
+                | b'@' | b'`' | b'a' | b'b' | b'e' | b'g',
+            ) => send("", digits, ""),
+            (None, b"", b'J') if !several && one() == 0 => send("", "", ""),
+            (None, b"", b'J') if !several && one() <= 2 => {
+                self.take(to);
+                to.extend(format!("\x1b[{}J", one()).bytes());
+            }
+            (None, b"", b'H' | b'f' | b'd' | b'r') => {
+                self.take(to);
+                self.margins |= *kind == b'r' && !self.alternate;
+                to.extend(format!("\x1b[{digits}{}", *kind as char).bytes());
+            }
+            (None, b"", b'S' | b'T') if !several => {
+                self.take(to);
+                to.extend(format!("\x1b[{digits}{}", *kind as char).bytes());
+            }
+            (None, b"", b's') if digits.is_empty() => self.save(to),
+            (None, b"", b'u') if digits.is_empty() => self.restore(to),
+            (None, b"", b'm') => {
+                if let Some(style) = self.style(digits) {
+                    send("", &style, "");
+                }
+            }
+            (None, b"", b'h' | b'l') if digits == "4" => send("", digits, ""),
+            (Some(b'?'), b"", b'h' | b'l') => self.modes(digits, *kind == b'h', to),
+            (None, b"", b'n') if matches!(digits, "5" | "6") => send("", digits, ""),
+            (None, b"", b'c') if one() == 0 => send("", "", ""),
+            (Some(b'>'), b"", b'c') if one() == 0 => send(">", "", ""),
+            (Some(b'?'), b"$", b'p') => send("?", digits, "$"),
+            (None, b" ", b'q') => {
+                self.cursor = one() != 0;
+                send("", digits, " ");
+            }
+            (None, b"!", b'p') => {
+                self.saved = None;
+                send("", "", "!");
+            }
+            _ => {}
+        }
+    }
+
+    /// Colours and weights, but for text that is there and not seen.
+    fn style(&mut self, digits: &str) -> Option<String> {
+        let mut kept: Vec<&str> = Vec::new();
+        let mut words = digits.split(';');
+        while let Some(word) = words.next() {
+            let value = number(word.split(':').next().unwrap_or_default());
+            if value == 8 {
+                continue;
+            }
+            self.styled = value != 0;
+            kept.push(word);
+            if matches!(word, "38" | "48" | "58") {
+                // A colour by number or by its parts, which are no styles.
+                let Some(space) = words.next() else { break };
+                kept.push(space);
+                kept.extend(words.by_ref().take(if space == "2" { 3 } else { 1 }));
+            }
+        }
+        (!kept.is_empty()).then(|| kept.join(";"))
+    }
+
+    fn modes(&mut self, digits: &str, on: bool, to: &mut Vec<u8>) {
+        for word in digits.split(';') {
+            let mode = u16::try_from(number(word)).unwrap_or(0);
+            match mode {
+                // One way into the alternate screen, which keeps the cursor.
+                47 | 1047 | 1049 if on != self.alternate => {
+                    (self.alternate, self.saved) = (on, None);
+                    to.extend(if on { AWAY } else { BACK });
+                }
+                1048 if on => self.save(to),
+                1048 => self.restore(to),
+                // Where lines are counted from.
+                6 => {
+                    self.take(to);
+                    self.margins |= on && !self.alternate;
+                    to.extend(if on { b"\x1b[?6h" } else { b"\x1b[?6l" });
+                }
+                _ => {
+                    let Some((_, at_rest)) = MODES.iter().find(|(known, _)| *known == mode) else {
+                        continue;
+                    };
+                    self.changed.retain(|changed| *changed != mode);
+                    if on != *at_rest {
+                        self.changed.push(mode);
+                    }
+                    to.extend(format!("\x1b[?{mode}{}", if on { 'h' } else { 'l' }).bytes());
+                }
+            }
+        }
+    }
+}
+
+fn number(digits: &str) -> u32 {
+    digits.parse().unwrap_or(0)
+}
+
+/// Controls of the second set, and what turns the direction of text around.
+fn misleading(c: char) -> bool {
+    matches!(c, '\u{80}'..='\u{9f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+#[path = "screen_tests.rs"]
+mod tests;

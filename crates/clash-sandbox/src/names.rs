@@ -1,0 +1,140 @@
+//! Names that are made to be misread.
+//!
+//! A name with an escape sequence in it is a command to the terminal of whoever
+//! lists the directory; one whose direction is turned around shows another suffix
+//! than it has; one with a letter of another alphabet in the middle of a word is
+//! taken for the file it imitates. Nobody needs such names for work, so a command
+//! that is watched cannot make them. Names wholly in another script are fine, and
+//! what exists already can be used.
+
+/// Whether a name shows something else than it is.
+pub(crate) fn misleads(name: &[u8]) -> bool {
+    if name.iter().any(|byte| *byte < 0x20 || *byte == 0x7f) {
+        return true;
+    }
+    // Bytes in another encoding show as what they are: unreadable.
+    let Ok(text) = std::str::from_utf8(name) else { return false };
+    text.chars().any(is_invisible) || text.split(|c: char| !c.is_alphabetic()).any(is_mixed)
+}
+
+/// Controls, what changes the direction of text, and what is not seen at all.
+/// Joiners stay: scripts and emoji are written with them.
+fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{80}'..='\u{9f}'
+            | '\u{200b}'
+            | '\u{200e}' | '\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{2069}'
+            | '\u{feff}'
+            | '\u{e0000}'..='\u{e001f}'
+    )
+}
+
+/// A word of Latin letters and letters of the two alphabets that look like them.
+fn is_mixed(word: &str) -> bool {
+    let latin = word.chars().any(|c| c.is_ascii_alphabetic());
+    let twin = |c: char| {
+        matches!(
+            c,
+            'А' | 'В'
+                | 'Е'
+                | 'К'
+                | 'М'
+                | 'Н'
+                | 'О'
+                | 'Р'
+                | 'С'
+                | 'Т'
+                | 'Х'
+                | 'Ѕ'
+                | 'І'
+                | 'Ј'
+                | 'а'
+                | 'с'
+                | 'е'
+                | 'о'
+                | 'р'
+                | 'х'
+                | 'у'
+                | 'ѕ'
+                | 'і'
+                | 'ј'
+                | 'ԁ'
+                | 'ԛ'
+                | 'ԝ'
+                | 'Α'
+                | 'Β'
+                | 'Ε'
+                | 'Ζ'
+                | 'Η'
+                | 'Ι'
+                | 'Κ'
+                | 'Μ'
+                | 'Ν'
+                | 'Ο'
+                | 'Ρ'
+                | 'Τ'
+                | 'Υ'
+                | 'Χ'
+                | 'ο'
+                | 'ν'
+                | 'α'
+                | 'ι'
+                | 'ρ'
+        )
+    };
+    latin && word.chars().any(twin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_made_to_be_misread_are_seen() {
+        for name in [
+            "invoice\u{202e}gpj.sh",
+            "a\u{1b}]52;c;eA==\u{7}b\nc",
+            "two\nlines",
+            "\u{440}ackage.json",
+            "pаckage.json",
+            "Μakefile",
+            "package\u{200b}.json",
+            "rm\u{2066}x",
+            "a\u{9b}b",
+            "del\u{7f}",
+        ] {
+            assert!(misleads(name.as_bytes()), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn names_in_any_language_are_fine() {
+        for name in [
+            "package.json",
+            "файл.txt",
+            "отчёт-final.pdf",
+            "αρχείο_v2.md",
+            "资料 2024.xlsx",
+            "שלום.txt",
+            "naïve café.txt",
+            "👨\u{200d}👩\u{200d}👧.png",
+            "क्षत्रिय\u{200d}.txt",
+            "with space and 'quotes'",
+            "",
+        ] {
+            assert!(!misleads(name.as_bytes()), "{name:?}");
+        }
+        assert!(!misleads(b"latin1-\xe9t\xe9"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_that_can_be_printed_plainly_is_fine(name in "[ -~]{0,40}") {
+            prop_assert!(!misleads(name.as_bytes()));
+        }
+    }
+}

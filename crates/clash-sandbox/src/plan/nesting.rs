@@ -1,0 +1,136 @@
+//! Rooms inside a room: what the room of a whole agent leaves to the launchers
+//! that work in it.
+//!
+//! Inside a Landlock domain with file rules the kernel lets nobody mount, so a
+//! room that is to have others inside stands on its mounts alone. That is enough
+//! for a user: what a namespace of theirs copies from the room stays locked, and
+//! can neither be taken away nor be made writable again. It is not enough for
+//! root, to whom a writable /proc, which the maps of user namespaces need, is the
+//! kernel's settings; nor for rights that mounts do not know.
+//!
+//! Nor can it have a monitor: the kernel gives a process only one, and the rooms
+//! inside need theirs. What only a monitor holds, rules about names and about
+//! paths that do not exist, such a room cannot have.
+
+use std::path::{Path, PathBuf};
+
+use clash_policy::path::is_below;
+use clash_policy::{Caps, Effect, PathPattern};
+
+use super::{Grant, LANDLOCK_ABI_NEEDED, Plan};
+use crate::room::{Access, Inside, Room, Step};
+
+/// Why no rooms can be made inside. The plan holds as it is; what is launched
+/// inside has Landlock and seccomp to stack on it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoNesting {
+    #[error("this machine has no namespaces for rooms")]
+    NoRoom,
+    #[error("root in a room with rooms inside could change the kernel's settings")]
+    Root,
+    #[error("Landlock ABI {abi} does not know the limits of a room with rooms inside")]
+    LandlockTooOld { abi: u32 },
+    #[error("`{caps}` on {} is more than mounts can say", path.display())]
+    Partial { path: PathBuf, caps: Caps },
+    #[error("the rule about `{0}` is about names, which mounts cannot hold")]
+    Names(String),
+}
+
+impl Plan {
+    /// Leaves the one monitor a process can have to the launchers inside.
+    pub fn without_monitor(&mut self) -> Result<(), NoNesting> {
+        let room = self.room.as_mut().ok_or(NoNesting::NoRoom)?;
+        if let Some(watch) = &self.watch {
+            let sandbox = &watch.rights.sandbox;
+            let makes = |path: &Path| {
+                let makes = |g: &&Grant| g.caps.contains(Caps::CREATE);
+                self.grants.iter().filter(makes).any(|g| is_below(path, &g.path))
+            };
+            let by_name = |rule: &&clash_policy::FsRule| match &rule.pattern {
+                PathPattern::Subpath { path, .. } | PathPattern::Literal(path) => {
+                    let path = Path::new(path);
+                    rule.effect != Effect::Allow && makes(path) && !path.exists()
+                }
+                _ => true,
+            };
+            if let Some(rule) = sandbox.fs.iter().find(by_name) {
+                return Err(NoNesting::Names(rule.pattern.to_string()));
+            }
+        }
+        self.watch = None;
+        room.inside = Inside::Monitors;
+        pin(room, &self.grants);
+        Ok(())
+    }
+
+    /// Lets launchers make rooms inside this one.
+    pub fn with_rooms_inside(&mut self) -> Result<(), NoNesting> {
+        self.without_monitor()?;
+        if self.root {
+            return Err(NoNesting::Root);
+        }
+        if self.landlock_abi < LANDLOCK_ABI_NEEDED {
+            return Err(NoNesting::LandlockTooOld { abi: self.landlock_abi });
+        }
+        for grant in &self.grants {
+            let making = Caps::CREATE.union(Caps::DELETE);
+            let whole = |caps: Caps| !grant.caps.intersects(caps) || grant.caps.contains(caps);
+            let file = std::fs::metadata(&grant.path).is_ok_and(|meta| !meta.is_dir());
+            let changes = if file { !grant.caps.intersects(making) } else { whole(Caps::CHANGE) };
+            if !changes || !grant.caps.contains(Caps::READ) {
+                let path = grant.path.clone();
+                return Err(NoNesting::Partial { path, caps: grant.caps });
+            }
+        }
+        let room = self.room.as_mut().ok_or(NoNesting::NoRoom)?;
+        room.inside = Inside::Rooms;
+        // Where something is mounted on /proc the kernel lets no other be mounted
+        // inside. What is covered there shows a user nothing.
+        room.steps.retain(|step| {
+            !matches!(step, Step::Cover { path, .. } | Step::Rebind { path, .. }
+                if path.starts_with("/proc"))
+        });
+        for step in &mut room.steps {
+            if let Step::Processes { maps } = step {
+                *maps = true;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A directory that holds something mounted could be moved away together with it,
+/// which elsewhere the monitor prevents: a mount point of its own cannot.
+fn pin(room: &mut Room, grants: &[Grant]) {
+    let mut pinned: Vec<PathBuf> = Vec::new();
+    let mut steps = Vec::with_capacity(room.steps.len());
+    for step in room.steps.drain(..) {
+        let at = match &step {
+            Step::Bind { path, .. } | Step::Rebind { path, .. } | Step::Cover { path, .. } => {
+                Some(path.clone())
+            }
+            _ => None,
+        };
+        let around = |path: &PathBuf| {
+            let writable = grants.iter().filter(|g| g.caps.intersects(Caps::CHANGE));
+            let outer = writable.filter(|g| is_below(path, &g.path) && g.path != *path);
+            outer.max_by_key(|g| g.path.as_os_str().len())
+        };
+        if let Some((path, grant)) = at.and_then(|path| around(&path).map(|g| (path, g))) {
+            let between = path.ancestors().skip(1).take_while(|dir| *dir != grant.path);
+            let mut between: Vec<&Path> = between.collect();
+            between.reverse();
+            let execute = grant.caps.contains(Caps::EXECUTE);
+            for dir in between {
+                if !pinned.iter().any(|known| known == dir) {
+                    let access = Access { write: true, execute };
+                    steps.push(Step::Rebind { path: dir.to_path_buf(), access });
+                    pinned.push(dir.to_path_buf());
+                }
+            }
+            pinned.push(path);
+        }
+        steps.push(step);
+    }
+    room.steps = steps;
+}

@@ -1,0 +1,266 @@
+//! Amazon Q Developer CLI and Kiro CLI, by contract: from their documentation, not
+//! from running them.
+//!
+//! Hooks belong to an agent of theirs, a file of its own; clash writes one called
+//! `clash`. A hook that ends with status 2 blocks and its standard error goes to the
+//! model; any other failure lets the tool run, which the guard turns into status 2.
+//! A command cannot be changed, so the model is told the line to run instead. They
+//! name no session: every directory is one.
+//!
+//! Limits: only sessions with that agent are judged (`--agent clash`, or the
+//! setting `chat.defaultAgent`).
+
+use std::path::{Path, PathBuf};
+
+use clash_policy::{Caps, Input};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::one_key::OneKey;
+use super::wired::{Scope, WholeFile, Wired};
+use super::{
+    Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Wanted,
+    claude_like, guard, plugin,
+};
+use crate::dirs::Dirs;
+use crate::stamp;
+use crate::tool_input::{self, From, ToolError};
+
+pub(crate) static Q: Agent = Agent {
+    name: "q",
+    title: "Amazon Q",
+    abilities: Abilities { program: "q", oldest: [1, 16, 0], ..ABILITIES },
+    parse,
+    call,
+    rewrite: |_, _| None,
+    reply,
+    files: |dirs, scope| match scope {
+        Scope::User => vec![agent_file(dirs, &Q, dirs.home.join(".aws/amazonq/cli-agents"))],
+        Scope::Project(project) => vec![agent_file(dirs, &Q, project.join(".amazonq/cli-agents"))],
+        Scope::Managed => Vec::new(),
+    },
+    steers: |dirs, project| vec![dirs.home.join(".aws/amazonq"), project.join(".amazonq")],
+    hostile: |_, project| shadowed(&project.join(".amazonq/cli-agents/clash.json"), " hook q) ||"),
+};
+
+pub(crate) static KIRO: Agent = Agent {
+    name: "kiro",
+    title: "Kiro CLI",
+    abilities: Abilities { program: "kiro-cli", oldest: [1, 20, 0], ..ABILITIES },
+    parse,
+    call,
+    rewrite: |_, _| None,
+    reply,
+    files: |dirs, scope| match scope {
+        Scope::User => vec![
+            agent_file(dirs, &KIRO, dirs.home.join(".kiro/agents")),
+            Wired {
+                file: dirs.home.join(".kiro/settings/cli.json"),
+                edit: Box::new(OneKey {
+                    agent: "kiro",
+                    key: "chat.defaultAgent",
+                    value: "clash".to_owned(),
+                    ours: "clash",
+                    comments: false,
+                }),
+            },
+        ],
+        Scope::Project(project) => vec![agent_file(dirs, &KIRO, project.join(".kiro/agents"))],
+        Scope::Managed => Vec::new(),
+    },
+    steers: |dirs, project| vec![dirs.home.join(".kiro"), project.join(".kiro")],
+    hostile: |_, project| shadowed(&project.join(".kiro/agents/clash.json"), " hook kiro) ||"),
+};
+
+const ABILITIES: Abilities = Abilities {
+    program: "",
+    oldest: [0, 0, 0],
+    asks: Asks::No,
+    confines: Confines::Instruct,
+    project: None,
+    session: None,
+    openings: &[],
+};
+
+#[derive(Debug, Deserialize)]
+struct Sent {
+    hook_event_name: String,
+    cwd: String,
+    #[serde(default)]
+    session_id: String,
+    #[serde(default)]
+    tool_name: String,
+    #[serde(default)]
+    tool_input: Map<String, Value>,
+    #[serde(default)]
+    tool_response: Value,
+}
+
+fn parse(input: &[u8]) -> Parsed {
+    let sent: Sent = serde_json::from_slice(input)?;
+    let event = match sent.hook_event_name.as_str() {
+        "preToolUse" => Event::BeforeTool,
+        "postToolUse" => Event::AfterTool,
+        other => return Err(MessageError::UnknownEvent(crate::say::brief(other))),
+    };
+    if sent.tool_name.is_empty() || sent.cwd.is_empty() {
+        return Err(MessageError::Missing("tool_name"));
+    }
+    let session = if sent.session_id.is_empty() {
+        format!("q-{:016x}", stamp::sum(sent.cwd.as_bytes()))
+    } else {
+        sent.session_id
+    };
+    let message = Message {
+        session,
+        cwd: sent.cwd,
+        tool: sent.tool_name,
+        input: sent.tool_input,
+        output: claude_like::texts(&sent.tool_response),
+        ..Message::default()
+    };
+    Ok((event, message))
+}
+
+fn call(message: &Message, from: &From<'_>) -> Wanted {
+    let (tool, input) = (message.tool.as_str(), &message.input);
+    let missing = |field| ToolError::Field { tool: tool.to_owned(), field };
+    match tool {
+        "execute_bash" | "execute_cmd" | "shell" => plugin::read("Bash", input, &[], from),
+        "fs_read" | "read" => {
+            let mut paths = Vec::new();
+            collect_paths(&Value::Object(input.clone()), &mut paths);
+            if paths.is_empty() {
+                return Err(missing("path"));
+            }
+            let read = |path: &String| tool_input::file_use(tool, path, Caps::READ, from);
+            let files = paths.iter().map(read).collect::<Result<_, _>>()?;
+            Ok(Some(("Read".to_owned(), Input::Files(files))))
+        }
+        // Its `command` says what to do with the file.
+        "fs_write" | "write" => {
+            let path = input.get("path").and_then(Value::as_str).ok_or_else(|| missing("path"))?;
+            let needs = Caps::READ.union(Caps::WRITE).union(Caps::CREATE);
+            let file = tool_input::file_use(tool, path, needs, from)?;
+            Ok(Some(("Write".to_owned(), Input::Files(vec![file]))))
+        }
+        "delegate" | "use_subagent" => plugin::fields("Task", input, from),
+        "introspect" | "thinking" | "todo_list" => plugin::fields("TodoWrite", input, from),
+        _ => match tool.strip_prefix('@').and_then(|name| name.split_once('/')) {
+            Some((server, name)) => plugin::fields(&format!("mcp__{server}__{name}"), input, from),
+            None => tool_input::read(tool, input, from).map(Some),
+        },
+    }
+}
+
+/// Every text below `path`, `paths` and `image_paths`, wherever they stand.
+fn collect_paths(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                match (key.as_str(), value) {
+                    ("path", Value::String(path)) => found.push(path.clone()),
+                    ("paths" | "image_paths", Value::Array(paths)) => {
+                        found.extend(paths.iter().filter_map(Value::as_str).map(str::to_owned));
+                    }
+                    _ => collect_paths(value, found),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect_paths(item, found)),
+        _ => {}
+    }
+}
+
+fn reply(event: Event, answer: Answer) -> Reply {
+    match answer {
+        Answer::Deny { reason } | Answer::Ask { reason, .. } if event == Event::BeforeTool => {
+            Reply::blocked(reason)
+        }
+        _ => Reply::silent(),
+    }
+}
+
+fn agent_file(dirs: &Dirs, agent: &'static Agent, dir: PathBuf) -> Wired {
+    let line = guard::line(dirs, agent.name, &agent.abilities);
+    let hook = json!([{"matcher": "*", "command": line, "timeout_ms": 30_000}]);
+    let text = json!({
+        "name": "clash",
+        "description": "The usual agent, with every tool call decided by clash",
+        "tools": ["*"],
+        "includeMcpJson": true,
+        "useLegacyMcpJson": true,
+        "resources": ["file://AGENTS.md", "file://README.md"],
+        "hooks": {"preToolUse": hook, "postToolUse": hook},
+    });
+    let mark = if agent.name == "q" { " hook q) ||" } else { " hook kiro) ||" };
+    let edit = WholeFile { agent: agent.name, text: format!("{text:#}\n"), mark };
+    Wired { file: dir.join("clash.json"), edit: Box::new(edit) }
+}
+
+/// A project's agent of the same name takes the place of the user's.
+fn shadowed(file: &Path, mark: &str) -> Option<String> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let other = !text.contains(mark);
+    other.then(|| format!("{}: takes the place of the agent clash", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As their documentation has them.
+    const DOCUMENTED: &str = include_str!("../../tests/fixtures/agents/q/documented.jsonl");
+
+    fn wanted(line: &str) -> String {
+        let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
+        let (_, message) = parse(line.as_bytes()).unwrap();
+        match call(&message, &from).unwrap() {
+            Some((name, Input::Script(script))) => format!("{name} {script}"),
+            Some((name, Input::Files(files))) => {
+                let seen = files.iter().map(|f| format!(" {} {}", f.path.display(), f.needs));
+                format!("{name}{}", seen.collect::<String>())
+            }
+            Some((name, _)) => name,
+            None => "nothing".to_owned(),
+        }
+    }
+
+    #[test]
+    fn every_documented_message_is_understood() {
+        let seen: Vec<String> = DOCUMENTED.lines().map(wanted).collect();
+        assert_eq!(
+            seen,
+            [
+                "Bash ls -la",
+                "Read /work/app/docs/hooks.md r",
+                "Read /work/app/a.png r /work/app/b.png r",
+                "Write /work/app/new.txt rwc",
+                "mcp__postgres__query",
+                "use_aws",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_session_is_a_directory_and_no_message_is_half_understood() {
+        let line = DOCUMENTED.lines().next().unwrap();
+        let session = |line: &str| parse(line.as_bytes()).unwrap().1.session;
+        assert_eq!(session(line), session(DOCUMENTED.lines().nth(1).unwrap()));
+        assert_ne!(session(line), session(&line.replace("/work/app", "/work/other")));
+        for cut in 0..line.len() {
+            assert!(parse(&line.as_bytes()[..cut]).is_err());
+        }
+        assert!(parse(line.replace("preToolUse", "agentSpawn").as_bytes()).is_err());
+    }
+
+    #[test]
+    fn whatever_is_not_allowed_blocks() {
+        let deny = Answer::Deny { reason: "no".into() };
+        assert_eq!(reply(Event::BeforeTool, deny).blocks.as_deref(), Some("no"));
+        let ask = Answer::Ask { reason: "why".into(), updated_input: None };
+        assert_eq!(reply(Event::BeforeTool, ask).blocks.as_deref(), Some("why"));
+        let allow = Answer::Allow { reason: String::new(), updated_input: None };
+        assert_eq!(reply(Event::BeforeTool, allow), Reply::silent());
+    }
+}

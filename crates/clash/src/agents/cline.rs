@@ -1,0 +1,293 @@
+//! Cline CLI: a program in its hooks directory judges every tool call.
+//!
+//! Seen with version 3.0.65. Exit codes mean nothing to it: only `{"cancel": true}`
+//! stops a call, and it ends the task with it, so the user reads the reason and the
+//! model does not; a refused command is therefore replaced by one that says why. What the program prints is therefore made in its own text where
+//! clash fails. Several commands in one call cannot be put behind one launcher and
+//! are refused.
+//!
+//! Limits: a project's `.clinerules/hooks` run without any question, outside every
+//! sandbox; the client cannot put a question of clash to the user.
+
+use std::path::{Path, PathBuf};
+
+use clash_policy::{Caps, Input};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::wired::{Scope, WholeFile, Wired};
+use super::{
+    Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Wanted,
+    claude_like, guard, patch, plugin,
+};
+use crate::dirs::Dirs;
+use crate::env;
+use crate::tool_input::{self, From, ToolError};
+
+pub(crate) static AGENT: Agent = Agent {
+    name: "cline",
+    title: "Cline",
+    abilities: Abilities {
+        program: "cline",
+        oldest: [3, 0, 0],
+        asks: Asks::No,
+        confines: Confines::RewriteAlways,
+        project: None,
+        session: None,
+        openings: &["{\"cancel\":", "{\"contextModification\":"],
+    },
+    parse,
+    call,
+    rewrite,
+    reply,
+    files,
+    steers,
+    hostile: |_, _| None,
+};
+
+#[derive(Debug, Deserialize)]
+struct Sent {
+    #[serde(rename = "hookName")]
+    hook: String,
+    #[serde(rename = "taskId")]
+    task: String,
+    #[serde(rename = "workspaceRoots", default)]
+    roots: Vec<String>,
+    #[serde(alias = "tool_result")]
+    tool_call: Option<Call>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Call {
+    #[serde(default)]
+    id: String,
+    name: String,
+    #[serde(default)]
+    input: Map<String, Value>,
+    #[serde(default)]
+    output: Value,
+}
+
+fn parse(input: &[u8]) -> Parsed {
+    let sent: Sent = serde_json::from_slice(input)?;
+    let event = match sent.hook.as_str() {
+        "tool_call" => Event::BeforeTool,
+        "tool_result" => Event::AfterTool,
+        other => return Err(MessageError::UnknownEvent(crate::say::brief(other))),
+    };
+    let cwd = sent.roots.into_iter().next().ok_or(MessageError::Missing("workspaceRoots"))?;
+    let call = sent.tool_call.ok_or(MessageError::Missing("tool_call"))?;
+    let message = Message {
+        session: sent.task,
+        cwd,
+        tool: call.name,
+        input: call.input,
+        call: call.id,
+        output: claude_like::texts(&call.output),
+        ..Message::default()
+    };
+    Ok((event, message))
+}
+
+/// Tools that touch nothing but the client.
+const INWARD: &[(&str, &str)] = &[
+    ("attempt_completion", "TodoWrite"),
+    ("skills", "Skill"),
+    ("spawn_agent", "Task"),
+    ("submit_and_exit", "TodoWrite"),
+];
+
+fn call(message: &Message, from: &From<'_>) -> Wanted {
+    let (tool, input) = (message.tool.as_str(), &message.input);
+    if let Some((_, name)) = INWARD.iter().find(|(known, _)| *known == tool) {
+        return plugin::fields(name, input, from);
+    }
+    match tool {
+        "ask_question" => Ok(None),
+        "run_commands" => {
+            let script = match input.get("commands").and_then(Value::as_array).map(Vec::as_slice) {
+                Some([Value::String(script)]) => script.clone(),
+                Some([_, _, ..]) => return Err(ToolError::SeveralCommands),
+                _ => return Err(ToolError::Field { tool: tool.to_owned(), field: "commands" }),
+            };
+            Ok(Some(("Bash".to_owned(), Input::Script(script))))
+        }
+        "read_files" => {
+            let paths = each(tool, input, "files", "path")?;
+            let read = |path: &String| tool_input::file_use(tool, path, Caps::READ, from);
+            let files = paths.iter().map(read).collect::<Result<_, _>>()?;
+            Ok(Some(("Read".to_owned(), Input::Files(files))))
+        }
+        "editor" => {
+            let path = input.get("path").and_then(Value::as_str);
+            let path = path.ok_or_else(|| ToolError::Field { tool: tool.into(), field: "path" })?;
+            let needs = Caps::READ.union(Caps::WRITE).union(Caps::CREATE);
+            let file = tool_input::file_use(tool, path, needs, from)?;
+            Ok(Some(("Edit".to_owned(), Input::Files(vec![file]))))
+        }
+        "apply_patch" => match input.get("input").and_then(Value::as_str) {
+            Some(text) => patch::touched(tool, text, from).map(Some),
+            None => Err(ToolError::Field { tool: tool.to_owned(), field: "input" }),
+        },
+        "search_codebase" => {
+            let file = tool_input::file_use(tool, ".", Caps::READ, from)?;
+            Ok(Some(("Grep".to_owned(), Input::Files(vec![file]))))
+        }
+        "fetch_web_content" => {
+            let wrong = |source| ToolError::Url { tool: tool.to_owned(), source };
+            let urls = each(tool, input, "requests", "url")?;
+            let hosts = urls.iter().map(|url| tool_input::host(url).map_err(wrong));
+            Ok(Some(("WebFetch".to_owned(), Input::Hosts(hosts.collect::<Result<_, _>>()?))))
+        }
+        _ => match tool.split_once("__") {
+            Some((server, name)) if server != "mcp" => {
+                plugin::fields(&format!("mcp__{server}__{name}"), input, from)
+            }
+            _ => tool_input::read(tool, input, from).map(Some),
+        },
+    }
+}
+
+/// One text of every object in a list.
+fn each(
+    tool: &str,
+    input: &Map<String, Value>,
+    list: &'static str,
+    field: &'static str,
+) -> Result<Vec<String>, ToolError> {
+    let missing = || ToolError::Field { tool: tool.to_owned(), field };
+    let items = input.get(list).and_then(Value::as_array).ok_or_else(missing)?;
+    let text = |item: &Value| {
+        let text = item.as_str().or_else(|| item.get(field).and_then(Value::as_str));
+        text.map(str::to_owned).ok_or_else(missing)
+    };
+    items.iter().map(text).collect()
+}
+
+fn rewrite(_: &Message, command: &str) -> Option<Map<String, Value>> {
+    Some(Map::from_iter([("commands".to_owned(), json!([command]))]))
+}
+
+fn reply(event: Event, answer: Answer) -> Reply {
+    if event != Event::BeforeTool {
+        return match answer {
+            Answer::Note(text) | Answer::Context(text) | Answer::Deny { reason: text } => {
+                Reply::document(json!({"cancel": false, "contextModification": text}))
+            }
+            Answer::Allow { .. } | Answer::Ask { .. } | Answer::Silent => {
+                Reply::document(json!({"cancel": false}))
+            }
+        };
+    }
+    Reply::document(match answer {
+        Answer::Allow { updated_input: Some(input), .. } => {
+            json!({"cancel": false, "overrideInput": input})
+        }
+        Answer::Allow { .. } | Answer::Silent | Answer::Note(_) | Answer::Context(_) => {
+            json!({"cancel": false})
+        }
+        Answer::Ask { reason, .. } | Answer::Deny { reason } => {
+            json!({"cancel": true, "errorMessage": reason})
+        }
+    })
+}
+
+fn home(dirs: &Dirs) -> PathBuf {
+    env::path("CLINE_DIR").unwrap_or_else(|| dirs.home.join(".cline"))
+}
+
+const MARK: &str = "# clash decides every tool call of Cline.";
+
+fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
+    if *scope != Scope::User {
+        return Vec::new();
+    }
+    let line = guard::line(dirs, AGENT.name, &AGENT.abilities);
+    let text = format!(
+        "#!/bin/sh\n{MARK} Written by `clash install --agent cline`.\n\
+         o=$({{ {line}; }} 2>/dev/null) || o=\n\
+         case $o in '{{\"cancel\":'*'}}') printf '%s\\n' \"$o\";;\n\
+         *) printf '%s\\n' '{{\"cancel\":true,\"errorMessage\":\"clash: the hook failed, so this is blocked; run clash doctor\"}}';; esac\n"
+    );
+    let wired = |name: &str| Wired {
+        file: home(dirs).join("hooks").join(name),
+        edit: Box::new(WholeFile { agent: AGENT.name, text: text.clone(), mark: MARK }),
+    };
+    ["PreToolUse", "PostToolUse"].map(wired).into()
+}
+
+fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
+    vec![home(dirs), project.join(".cline"), project.join(".clinerules")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORDED: &str = include_str!("../../tests/fixtures/agents/cline/hooks.jsonl");
+
+    fn wanted(line: &str) -> Result<String, ToolError> {
+        let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
+        let (_, message) = parse(line.as_bytes()).unwrap();
+        Ok(match call(&message, &from)? {
+            Some((name, Input::Script(script))) => format!("{name} {script}"),
+            Some((name, Input::Files(files))) => {
+                let seen = files.iter().map(|f| format!(" {} {}", f.path.display(), f.needs));
+                format!("{name}{}", seen.collect::<String>())
+            }
+            Some((name, Input::Hosts(hosts))) => format!("{name} {}", hosts[0].host),
+            Some((name, Input::Fields(_))) => name,
+            None => "nothing".to_owned(),
+        })
+    }
+
+    fn message(tool: &str, input: Value) -> String {
+        json!({
+            "hookName": "tool_call", "taskId": "conv_1", "workspaceRoots": ["/work/app"],
+            "tool_call": {"id": "c", "name": tool, "input": input},
+        })
+        .to_string()
+    }
+
+    #[test]
+    fn every_recorded_message_is_understood() {
+        let seen: Vec<String> = RECORDED.lines().map(|line| wanted(line).unwrap()).collect();
+        assert_eq!(
+            seen,
+            [
+                "Bash echo hi > out.txt; cat out.txt",
+                "Read /work/app/out.txt r",
+                "Edit /work/app/w.txt rwc",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_judged_is_an_error() {
+        for (tool, input) in [
+            ("run_commands", json!({"commands": ["ls", "id"]})),
+            ("run_commands", json!({"commands": []})),
+            ("run_commands", json!({"commands": [{"command": "ls"}]})),
+            ("run_commands", json!({})),
+            ("read_files", json!({"files": [{"start_line": 1}]})),
+            ("editor", json!({})),
+            ("fetch_web_content", json!({"requests": [{"url": "https://a@b/"}]})),
+        ] {
+            assert!(wanted(&message(tool, input)).is_err(), "{tool}");
+        }
+        let line = RECORDED.lines().next().unwrap();
+        for cut in 0..line.len() {
+            assert!(parse(&line.as_bytes()[..cut]).is_err());
+        }
+    }
+
+    #[test]
+    fn only_an_allow_does_not_cancel() {
+        let said = |answer| reply(Event::BeforeTool, answer).document.unwrap().to_string();
+        let deny = Answer::Deny { reason: "no".into() };
+        insta::assert_snapshot!(said(deny), @r#"{"cancel":true,"errorMessage":"no"}"#);
+        let input = rewrite(&Message::default(), "x");
+        let allow = Answer::Allow { reason: "ok".into(), updated_input: input };
+        insta::assert_snapshot!(said(allow), @r#"{"cancel":false,"overrideInput":{"commands":["x"]}}"#);
+    }
+}

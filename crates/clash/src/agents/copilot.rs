@@ -1,0 +1,310 @@
+//! GitHub Copilot CLI: what its hooks send and what they understand.
+//!
+//! Seen with version 1.0.102, in its own words (camelCase): a message does not
+//! name its event. A hook that fails, is killed or is missing blocks; one that
+//! hangs or talks nonsense does not, which the guard turns into a failure. A
+//! question that nobody can answer is a no.
+//!
+//! The client looks for `--deny-tool shell(…)` in the rewritten command, where it
+//! no longer is. Started that way, nothing is done until the rule is in the policy.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::wired::{Scope, WholeFile, Wired};
+use super::{
+    Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Wanted,
+    attended, claude_like, guard, patch, plugin,
+};
+use crate::dirs::Dirs;
+use crate::env;
+use crate::tool_input::{self, From, ToolError};
+
+pub(crate) static AGENT: Agent = Agent {
+    name: "copilot",
+    title: "Copilot CLI",
+    abilities: Abilities {
+        program: "copilot",
+        oldest: [1, 0, 0],
+        asks: Asks::Yes,
+        confines: Confines::Rewrite,
+        project: Some("COPILOT_PROJECT_DIR"),
+        session: None,
+        openings: &["{\"permissionDecision\":", "{\"modifiedArgs\":", "{\"additionalContext\":"],
+    },
+    parse,
+    call,
+    rewrite: claude_like::rewrite,
+    reply,
+    files,
+    steers,
+    hostile,
+};
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sent {
+    session_id: String,
+    cwd: String,
+    tool_name: String,
+    #[serde(default)]
+    tool_args: Value,
+    /// Only where the tool has run.
+    tool_result: Option<Value>,
+}
+
+/// Where a patch, which is sent as a bare text, is kept.
+const PATCH: &str = "patch";
+
+fn parse(input: &[u8]) -> Parsed {
+    let sent: Sent = serde_json::from_slice(input)?;
+    let (event, result) = match sent.tool_result {
+        None => (Event::BeforeTool, Value::Null),
+        Some(result) if result.get("resultType") == Some(&json!("failure")) => {
+            (Event::AfterFailure, result)
+        }
+        Some(result) => (Event::AfterTool, result),
+    };
+    if sent.tool_name.is_empty() || sent.cwd.is_empty() {
+        return Err(MessageError::Missing("toolName"));
+    }
+    let input = match sent.tool_args {
+        Value::Object(input) => input,
+        Value::String(text) => match serde_json::from_str(&text) {
+            Ok(Value::Object(input)) => input,
+            _ => Map::from_iter([(PATCH.to_owned(), Value::String(text))]),
+        },
+        Value::Null => Map::new(),
+        _ => return Err(MessageError::Missing("toolArgs")),
+    };
+    let message = Message {
+        session: sent.session_id,
+        cwd: sent.cwd,
+        tool: sent.tool_name,
+        input,
+        output: claude_like::texts(&result),
+        ..Message::default()
+    };
+    Ok((event, message))
+}
+
+/// Tools that touch nothing but the client, and commands that are confined already.
+const INWARD: &[(&str, &str)] = &[
+    ("ask_user", "AskUserQuestion"),
+    ("fetch_copilot_cli_documentation", "ToolSearch"),
+    ("list_agents", "ListAgents"),
+    ("list_bash", "BashOutput"),
+    ("read_agent", "TaskOutput"),
+    ("read_bash", "BashOutput"),
+    ("report_intent", "TodoWrite"),
+    ("skill", "Skill"),
+    ("stop_bash", "KillShell"),
+    ("task", "Task"),
+    ("update_todo", "TodoWrite"),
+    ("write_agent", "Task"),
+];
+
+fn call(message: &Message, from: &From<'_>) -> Wanted {
+    let (tool, input) = (message.tool.as_str(), &message.input);
+    if let Some((_, name)) = INWARD.iter().find(|(known, _)| *known == tool) {
+        return if tool == "ask_user" { Ok(None) } else { plugin::fields(name, input, from) };
+    }
+    match tool {
+        "bash" => plugin::read("Bash", input, &[], from),
+        "apply_patch" => match input.get(PATCH).or(input.get("input")).and_then(Value::as_str) {
+            Some(text) => patch::touched(tool, text, from).map(Some),
+            None => Err(ToolError::Field { tool: tool.to_owned(), field: "input" }),
+        },
+        "create" | "edit" | "str_replace" | "view" => {
+            plugin::read(tool, input, &[("path", "file_path")], from)
+        }
+        "glob" => searched("Glob", input, from),
+        "grep" | "rg" => searched("Grep", input, from),
+        "web_fetch" | "web_search" => plugin::read(tool, input, &[], from),
+        // `server-tool`, or one nobody knows yet.
+        _ => match tool.split_once('-') {
+            Some((server, name)) => plugin::fields(&format!("mcp__{server}__{name}"), input, from),
+            None => tool_input::read(tool, input, from).map(Some),
+        },
+    }
+}
+
+/// A search in `paths`, one or a list.
+fn searched(tool: &str, input: &Map<String, Value>, from: &From<'_>) -> Wanted {
+    use clash_policy::Input;
+    let texts: Vec<Value> = match input.get("paths").or(input.get("path")) {
+        None | Some(Value::Null) => vec![json!(".")],
+        Some(Value::Array(paths)) => paths.clone(),
+        Some(path) => vec![path.clone()],
+    };
+    let mut found = Vec::new();
+    for path in texts {
+        let Value::String(path) = path else {
+            return Err(ToolError::Field { tool: tool.to_owned(), field: "paths" });
+        };
+        let mut one = input.clone();
+        one.remove("paths");
+        one.insert("path".to_owned(), Value::String(path));
+        match tool_input::read(tool, &one, from)? {
+            (_, Input::Files(files)) => found.extend(files),
+            _ => return Err(ToolError::Field { tool: tool.to_owned(), field: "paths" }),
+        }
+    }
+    Ok(Some((tool.to_owned(), Input::Files(found))))
+}
+
+fn reply(event: Event, answer: Answer) -> Reply {
+    if event != Event::BeforeTool {
+        return match answer {
+            Answer::Note(text) | Answer::Context(text) | Answer::Deny { reason: text } => {
+                Reply::document(json!({"additionalContext": text}))
+            }
+            Answer::Allow { .. } | Answer::Ask { .. } | Answer::Silent => Reply::silent(),
+        };
+    }
+    let (decision, reason, modified) = match answer {
+        Answer::Allow { reason, updated_input } => ("allow", reason, updated_input),
+        Answer::Ask { reason, updated_input } => ("ask", reason, updated_input),
+        Answer::Deny { reason } => ("deny", reason, None),
+        Answer::Silent | Answer::Note(_) | Answer::Context(_) => return Reply::silent(),
+    };
+    let mut document = json!({"permissionDecision": decision, "permissionDecisionReason": reason});
+    if let (Some(modified), Some(document)) = (modified, document.as_object_mut()) {
+        document.insert("modifiedArgs".to_owned(), Value::Object(modified));
+    }
+    Reply::document(document)
+}
+
+fn home(dirs: &Dirs) -> PathBuf {
+    env::path("COPILOT_HOME").unwrap_or_else(|| dirs.home.join(".copilot"))
+}
+
+fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
+    // A file of a project is only obeyed where the user trusts the folder.
+    if *scope != Scope::User {
+        return Vec::new();
+    }
+    let line = guard::line(dirs, AGENT.name, &AGENT.abilities);
+    let hook = json!([{"type": "command", "bash": line, "timeoutSec": 30}]);
+    let hooks = json!({"version": 1, "hooks": {"preToolUse": hook, "postToolUse": hook}});
+    let edit =
+        WholeFile { agent: AGENT.name, text: format!("{hooks:#}\n"), mark: " hook copilot) ||" };
+    vec![Wired { file: home(dirs).join("hooks/clash.json"), edit: Box::new(edit) }]
+}
+
+fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
+    let own = [".github/agents", ".github/copilot", ".github/hooks", ".github/skills", ".mcp.json"];
+    let own = own.iter().map(|name| project.join(name));
+    std::iter::once(home(dirs)).chain(own).collect()
+}
+
+/// Settings of a project that switch every hook off; those of Claude Code count
+/// here too.
+fn hostile(_: &Dirs, project: &Path) -> Option<String> {
+    let started = attended::arguments(AGENT.abilities.program).unwrap_or_default();
+    if hides_rules(&started) {
+        let what = "--deny-tool shell(…) does not see commands in their sandboxes";
+        return Some(format!("{what}: put the rule into your policy instead"));
+    }
+    let files = [".github/copilot", ".claude"]
+        .iter()
+        .flat_map(|dir| ["settings.json", "settings.local.json"].map(|name| (dir, name)));
+    files.into_iter().find_map(|(dir, name)| {
+        let file = project.join(dir).join(name);
+        let text = std::fs::read_to_string(&file).ok()?;
+        text.contains("disableAllHooks")
+            .then(|| format!("{}: may switch every hook off", file.display()))
+    })
+}
+
+/// Whether the client was started with rules for commands.
+fn hides_rules(args: &[String]) -> bool {
+    let denies = |pair: &[String]| match pair {
+        [option, value] => option == "--deny-tool" && value.contains("shell"),
+        _ => false,
+    };
+    args.windows(2).any(denies)
+        || args.iter().any(|arg| arg.starts_with("--deny-tool=") && arg.contains("shell"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clash_policy::Input;
+
+    const RECORDED: &str = include_str!("../../tests/fixtures/agents/copilot/hooks.jsonl");
+
+    fn wanted(line: &str) -> String {
+        let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
+        let (_, message) = parse(line.as_bytes()).unwrap();
+        match call(&message, &from).unwrap() {
+            Some((name, Input::Script(script))) => format!("{name} {script}"),
+            Some((name, Input::Files(files))) => {
+                let seen = files.iter().map(|f| format!(" {} {}", f.path.display(), f.needs));
+                format!("{name}{}", seen.collect::<String>())
+            }
+            Some((name, Input::Hosts(hosts))) => format!("{name} {}", hosts[0].host),
+            Some((name, Input::Fields(_))) => name,
+            None => "nothing".to_owned(),
+        }
+    }
+
+    #[test]
+    fn every_recorded_message_is_understood() {
+        let seen: Vec<String> = RECORDED.lines().map(wanted).collect();
+        assert_eq!(
+            seen,
+            [
+                "Bash echo hi > out.txt; cat out.txt",
+                "Read /work/app/out.txt r",
+                "Edit /work/app/w.txt wc",
+                "Grep /work/app r",
+                "Glob /work/app r",
+                "WebFetch 127.0.0.1",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_message_cut_short_is_an_error() {
+        let line = RECORDED.lines().next().unwrap();
+        for cut in 0..line.len() {
+            assert!(parse(&line.as_bytes()[..cut]).is_err());
+        }
+        assert!(
+            parse(line.replace("\"toolName\":\"bash\"", "\"toolName\":\"\"").as_bytes()).is_err()
+        );
+    }
+
+    #[test]
+    fn servers_and_searches_are_named_whole() {
+        let message = |tool: &str, args: Value| {
+            json!({"sessionId": "s", "timestamp": 1, "cwd": "/work/app", "toolName": tool, "toolArgs": args})
+                .to_string()
+        };
+        assert_eq!(wanted(&message("lab-shout", json!({"command": "x"}))), "mcp__lab__shout");
+        let paths = json!({"pattern": "x", "paths": ["a", "/etc"]});
+        assert_eq!(wanted(&message("rg", paths)), "Grep /work/app/a r /etc r");
+        assert_eq!(wanted(&message("brandnew", json!({"command": "make"}))), "Bash make");
+    }
+
+    #[test]
+    fn rules_of_the_command_line_are_noticed() {
+        let args = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert!(hides_rules(&args("copilot -p x --deny-tool shell(rm)")));
+        assert!(hides_rules(&args("copilot --deny-tool=write,shell(git:push)")));
+        assert!(!hides_rules(&args("copilot -p shell --deny-tool write --allow-tool shell(ls)")));
+    }
+
+    #[test]
+    fn answers_are_in_the_client_s_words() {
+        let said = |answer| reply(Event::BeforeTool, answer).document.unwrap().to_string();
+        let deny = Answer::Deny { reason: "no".into() };
+        insta::assert_snapshot!(said(deny), @r#"{"permissionDecision":"deny","permissionDecisionReason":"no"}"#);
+        let input = json!({"command": "x"}).as_object().cloned();
+        let allow = Answer::Allow { reason: "ok".into(), updated_input: input };
+        insta::assert_snapshot!(said(allow), @r#"{"modifiedArgs":{"command":"x"},"permissionDecision":"allow","permissionDecisionReason":"ok"}"#);
+    }
+}

@@ -1,0 +1,230 @@
+//! Cursor, the editor and `cursor-agent`, by contract: from its documentation, not
+//! from running it.
+//!
+//! `hooks.json` has an event for commands, servers, reading and every other tool;
+//! `failClosed` makes a hook that fails a refusal, and so does the guard's status 2.
+//! A command is only judged by its event, so the model is told the line to run
+//! instead. Questions are not put to the user: what the client makes of them was
+//! not seen.
+//!
+//! Limits: a `hooks.json` of the user's own is left alone, and clash not installed.
+//! A server's tool is not sent with the name of its server: policies know it as
+//! `mcp__cursor__TOOL`.
+
+use std::path::{Path, PathBuf};
+
+use clash_policy::{Caps, Input};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::wired::{Scope, WholeFile, Wired};
+use super::{
+    Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Wanted,
+    guard, plugin,
+};
+use crate::dirs::Dirs;
+use crate::tool_input::{self, From, ToolError};
+
+pub(crate) static AGENT: Agent = Agent {
+    name: "cursor",
+    title: "Cursor",
+    abilities: Abilities {
+        program: "cursor-agent",
+        // Versions are dates there.
+        oldest: [0, 0, 0],
+        asks: Asks::No,
+        confines: Confines::Instruct,
+        project: None,
+        session: None,
+        openings: &["{\"permission\":", "{\"agent_message\":"],
+    },
+    parse,
+    call,
+    rewrite: |_, _| None,
+    reply,
+    files,
+    steers,
+    hostile: |_, _| None,
+};
+
+#[derive(Debug, Deserialize)]
+struct Sent {
+    hook_event_name: String,
+    conversation_id: String,
+    #[serde(default)]
+    workspace_roots: Vec<String>,
+    #[serde(default)]
+    cwd: String,
+    #[serde(default)]
+    command: String,
+    #[serde(default)]
+    file_path: String,
+    #[serde(default)]
+    tool_name: String,
+    /// A document, or one as text.
+    #[serde(default)]
+    tool_input: Value,
+    #[serde(default)]
+    tool_use_id: String,
+}
+
+const EVENTS: [&str; 4] =
+    ["beforeShellExecution", "beforeMCPExecution", "beforeReadFile", "preToolUse"];
+
+fn parse(input: &[u8]) -> Parsed {
+    let sent: Sent = serde_json::from_slice(input)?;
+    let root = sent.workspace_roots.into_iter().next().unwrap_or_default();
+    let cwd = if sent.cwd.is_empty() { root } else { sent.cwd };
+    if cwd.is_empty() {
+        return Err(MessageError::Missing("cwd"));
+    }
+    let one = |key: &str, text: String| Map::from_iter([(key.to_owned(), Value::String(text))]);
+    let (tool, input) = match sent.hook_event_name.as_str() {
+        "beforeShellExecution" if !sent.command.is_empty() => {
+            ("Shell".to_owned(), one("command", sent.command))
+        }
+        "beforeReadFile" if !sent.file_path.is_empty() => {
+            ("Read".to_owned(), one("file_path", sent.file_path))
+        }
+        "beforeMCPExecution" if !sent.tool_name.is_empty() => {
+            (format!("mcp__cursor__{}", sent.tool_name), object(sent.tool_input)?)
+        }
+        "preToolUse" if !sent.tool_name.is_empty() => match sent.tool_name.as_str() {
+            // These have events of their own, which judge them.
+            "Shell" | "Read" => (OTHERS.to_owned(), Map::new()),
+            name if name.starts_with("MCP:") => (OTHERS.to_owned(), Map::new()),
+            name => (name.to_owned(), object(sent.tool_input)?),
+        },
+        name if EVENTS.contains(&name) => return Err(MessageError::Missing("tool_name")),
+        other => return Err(MessageError::UnknownEvent(crate::say::brief(other))),
+    };
+    let message = Message {
+        session: sent.conversation_id,
+        cwd,
+        tool,
+        input,
+        call: sent.tool_use_id,
+        ..Message::default()
+    };
+    Ok((Event::BeforeTool, message))
+}
+
+/// A call that another event judges.
+const OTHERS: &str = "judged by another event";
+
+fn object(input: Value) -> Result<Map<String, Value>, MessageError> {
+    match input {
+        Value::Object(input) => Ok(input),
+        Value::String(text) => Ok(serde_json::from_str(&text)?),
+        Value::Null => Ok(Map::new()),
+        _ => Err(MessageError::Missing("tool_input")),
+    }
+}
+
+fn call(message: &Message, from: &From<'_>) -> Wanted {
+    let (tool, input) = (message.tool.as_str(), &message.input);
+    match tool {
+        OTHERS | "AskQuestion" => Ok(None),
+        "Shell" => plugin::read("Bash", input, &[], from),
+        "Delete" => {
+            let path = ["file_path", "path"].iter().find_map(|key| input.get(*key)?.as_str());
+            let missing = || ToolError::Field { tool: tool.to_owned(), field: "path" };
+            let file = tool_input::file_use(tool, path.ok_or_else(missing)?, Caps::DELETE, from)?;
+            Ok(Some(("Edit".to_owned(), Input::Files(vec![file]))))
+        }
+        "Write" | "Edit" | "StrReplace" | "MultiEdit" => {
+            let name = if tool == "Write" { "Write" } else { "Edit" };
+            plugin::read(name, input, &[("path", "file_path")], from)
+        }
+        _ => tool_input::read(tool, input, from).map(Some),
+    }
+}
+
+fn reply(_: Event, answer: Answer) -> Reply {
+    Reply::document(match answer {
+        Answer::Deny { reason } | Answer::Ask { reason, .. } => {
+            json!({"permission": "deny", "agent_message": reason, "user_message": reason})
+        }
+        Answer::Allow { .. } | Answer::Silent | Answer::Note(_) | Answer::Context(_) => {
+            json!({"permission": "allow"})
+        }
+    })
+}
+
+fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
+    let dir = match scope {
+        Scope::User => dirs.home.join(".cursor"),
+        Scope::Project(project) => project.join(".cursor"),
+        Scope::Managed => PathBuf::from("/etc/cursor"),
+    };
+    let line = guard::line(dirs, AGENT.name, &AGENT.abilities);
+    let hook = json!([{"command": line, "failClosed": true, "timeout": 30}]);
+    let hooks: Map<String, Value> =
+        EVENTS.iter().map(|event| ((*event).to_owned(), hook.clone())).collect();
+    let text = json!({"version": 1, "hooks": hooks});
+    let mark = " hook cursor) ||";
+    let edit = WholeFile { agent: AGENT.name, text: format!("{text:#}\n"), mark };
+    vec![Wired { file: dir.join("hooks.json"), edit: Box::new(edit) }]
+}
+
+fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
+    vec![dirs.home.join(".cursor"), project.join(".cursor")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As its documentation has them.
+    const DOCUMENTED: &str = include_str!("../../tests/fixtures/agents/cursor/documented.jsonl");
+
+    fn wanted(line: &str) -> String {
+        let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
+        let (_, message) = parse(line.as_bytes()).unwrap();
+        match call(&message, &from).unwrap() {
+            Some((name, Input::Script(script))) => format!("{name} {script}"),
+            Some((name, Input::Files(files))) => {
+                format!("{name} {} {}", files[0].path.display(), files[0].needs)
+            }
+            Some((name, _)) => name,
+            None => "nothing".to_owned(),
+        }
+    }
+
+    #[test]
+    fn every_documented_message_is_understood() {
+        let seen: Vec<String> = DOCUMENTED.lines().map(wanted).collect();
+        assert_eq!(
+            seen,
+            [
+                "Bash npm install express",
+                "mcp__cursor__database_query",
+                "Read /work/app/secrets.env r",
+                "Write /work/app/main.ts wc",
+                "Edit /work/app/old.ts d",
+                "nothing",
+            ]
+        );
+    }
+
+    #[test]
+    fn no_message_is_half_understood() {
+        for line in DOCUMENTED.lines() {
+            for cut in 0..line.len() {
+                assert!(parse(&line.as_bytes()[..cut]).is_err());
+            }
+        }
+        let line = DOCUMENTED.lines().next().unwrap();
+        assert!(parse(line.replace("beforeShellExecution", "beforeShell").as_bytes()).is_err());
+        assert!(parse(line.replace("npm install express", "").as_bytes()).is_err());
+    }
+
+    #[test]
+    fn whatever_is_not_allowed_is_denied() {
+        let said = |answer| reply(Event::BeforeTool, answer).document.unwrap().to_string();
+        let ask = Answer::Ask { reason: "no".into(), updated_input: None };
+        insta::assert_snapshot!(said(ask), @r#"{"agent_message":"no","permission":"deny","user_message":"no"}"#);
+        let allow = Answer::Allow { reason: String::new(), updated_input: None };
+        insta::assert_snapshot!(said(allow), @r#"{"permission":"allow"}"#);
+    }
+}

@@ -1,0 +1,201 @@
+//! Where agents keep their own state: what the room of a whole agent has to let
+//! it write, and which of that steers it and stays as it is.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use crate::env;
+
+/// An agent by the name of its program.
+#[derive(Debug)]
+pub(crate) struct Home {
+    pub(crate) program: &'static str,
+    /// Below the home directory, or below what the variable names.
+    state: &'static [State],
+    /// Whether clash can be told of every action, so that each is judged and
+    /// confined on its own inside the agent's room.
+    pub(crate) hooked: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    path: &'static str,
+    /// Names the directory itself.
+    variable: Option<&'static str>,
+    /// What steers the agent, below it.
+    settings: &'static [&'static str],
+    file: bool,
+}
+
+const fn at(path: &'static str, settings: &'static [&'static str]) -> State {
+    State { path, variable: None, settings, file: false }
+}
+
+const fn moved(
+    path: &'static str,
+    variable: &'static str,
+    settings: &'static [&'static str],
+) -> State {
+    State { path, variable: Some(variable), settings, file: false }
+}
+
+const fn file(path: &'static str) -> State {
+    State { path, variable: None, settings: &[], file: true }
+}
+
+const fn home(program: &'static str, hooked: bool, state: &'static [State]) -> Home {
+    Home { program, state, hooked }
+}
+
+const OPENCODE: &[&str] = &[
+    "agent",
+    "agents",
+    "command",
+    "commands",
+    "config.json",
+    "kilo.json",
+    "kilo.jsonc",
+    "opencode.json",
+    "opencode.jsonc",
+    "plugin",
+    "plugins",
+    "tool",
+    "tools",
+];
+const GEMINI: &[&str] =
+    &["agents", "commands", "extensions", "hooks", "policies", "settings.json", "skills"];
+
+const HOMES: &[Home] = &[
+    home("aider", false, &[at(".aider", &[])]),
+    home("amp", false, &[at(".config/amp", &["settings.json"]), at(".local/share/amp", &[])]),
+    home("auggie", false, &[at(".augment", &["settings.json"])]),
+    home(
+        "claude",
+        true,
+        &[
+            moved(
+                ".claude",
+                env::CLAUDE_CONFIG_DIR,
+                &[
+                    "agents",
+                    "commands",
+                    "hooks",
+                    "plugins",
+                    "settings.json",
+                    "settings.local.json",
+                    "skills",
+                ],
+            ),
+            file(".claude.json"),
+        ],
+    ),
+    home("cline", true, &[at(".cline", &["hooks", "plugins", "rules", "skills", "workflows"])]),
+    home("cn", false, &[at(".continue", &["config.json", "config.ts", "config.yaml"])]),
+    home(
+        "codex",
+        true,
+        &[moved(
+            ".codex",
+            "CODEX_HOME",
+            &["config.toml", "hooks", "hooks.json", "prompts", "rules", "skills"],
+        )],
+    ),
+    home(
+        "copilot",
+        true,
+        &[at(".copilot", &["hooks", "mcp-config.json"]), at(".cache/copilot", &[])],
+    ),
+    home("crush", false, &[at(".config/crush", &["crush.json"]), at(".local/share/crush", &[])]),
+    home("cursor-agent", true, &[at(".cursor", &["hooks", "hooks.json", "mcp.json", "rules"])]),
+    home(
+        "droid",
+        true,
+        &[at(".factory", &["commands", "droids", "hooks", "mcp.json", "settings.json"])],
+    ),
+    home("gemini", true, &[at(".gemini", GEMINI)]),
+    home(
+        "goose",
+        false,
+        &[
+            at(".config/goose", &["config.yaml"]),
+            at(".local/share/goose", &[]),
+            at(".local/state/goose", &[]),
+        ],
+    ),
+    home(
+        "kilo",
+        true,
+        &[
+            at(".config/kilo", OPENCODE),
+            at(".local/share/kilo", &[]),
+            at(".local/state/kilo", &[]),
+            at(".cache/kilo", &[]),
+        ],
+    ),
+    home("kiro-cli", true, &[at(".kiro", &["agents", "hooks", "settings"])]),
+    home(
+        "opencode",
+        true,
+        &[
+            at(".config/opencode", OPENCODE),
+            at(".local/share/opencode", &[]),
+            at(".local/state/opencode", &[]),
+            at(".cache/opencode", &[]),
+        ],
+    ),
+    home(
+        "pi",
+        true,
+        &[at(".pi", &["agent/extensions", "agent/models.json", "agent/settings.json"])],
+    ),
+    home("q", true, &[at(".aws/amazonq", &["cli-agents", "mcp.json"])]),
+    home("qwen", true, &[at(".qwen", GEMINI)]),
+];
+
+/// What is known of an agent, by the program that was called.
+pub(crate) fn of(program: &OsStr) -> Option<&'static Home> {
+    let name = Path::new(program).file_name()?;
+    HOMES.iter().find(|home| name == home.program)
+}
+
+impl Home {
+    pub(crate) fn places(&self, home: &Path) -> Vec<Place> {
+        let place = |state: &State| {
+            let moved = state.variable.and_then(env::path);
+            let path = moved.unwrap_or_else(|| home.join(state.path));
+            let settings = state.settings.iter().map(|name| path.join(name)).collect();
+            Place { path, settings, file: state.file }
+        };
+        self.state.iter().map(place).collect()
+    }
+}
+
+/// A place of an agent's state on this machine.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) path: PathBuf,
+    /// What of it steers the agent.
+    pub(crate) settings: Vec<PathBuf>,
+    /// A single file, and not a directory.
+    pub(crate) file: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_is_known_by_the_name_of_its_program() {
+        assert_eq!(of(OsStr::new("/opt/x/claude")).map(|home| home.program), Some("claude"));
+        assert!(of(OsStr::new("claude-code")).is_none() && of(OsStr::new("/")).is_none());
+    }
+
+    #[test]
+    fn the_table_is_sorted_and_says_every_path_from_the_home() {
+        assert!(HOMES.is_sorted_by_key(|home| home.program));
+        for state in HOMES.iter().flat_map(|home| home.state) {
+            let paths = std::iter::once(&state.path).chain(state.settings);
+            assert!(paths.into_iter().all(|path| Path::new(path).is_relative()), "{state:?}");
+        }
+    }
+}

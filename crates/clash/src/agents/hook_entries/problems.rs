@@ -1,0 +1,147 @@
+//! What can be wrong with a settings file, in words and with what to do.
+
+use std::path::PathBuf;
+
+use super::{JsonError, PREFIX};
+
+/// Why a settings file was left alone. Lines count from one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SettingsError {
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    #[error("`{what}` in line {line} is not {expected}")]
+    WrongType { what: String, expected: &'static str, line: usize },
+    #[error("`{what}` stands twice, again in line {line}")]
+    DuplicateKey { what: String, line: usize },
+    #[error("`{PREFIX}` in line {line} is already set to `{value}`")]
+    ForeignPrefix { value: String, line: usize },
+    #[error("not TOML: {0}")]
+    Toml(String),
+    #[error("`{0}` is already there, and is not clash's")]
+    Taken(String),
+    #[error("hook command `{0}` could not be recognised again")]
+    UnknownHookCommand(String),
+    #[error("shell prefix `{}` could not be recognised again", .0.display())]
+    UnknownPrefix(PathBuf),
+}
+
+impl SettingsError {
+    /// What to do about it.
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Json(JsonError::Comment { .. } | JsonError::TrailingComma { .. }) => Some(
+                "the client reads strict JSON and ignores this file as it is: remove it and try again",
+            ),
+            Self::Json(_) | Self::Toml(_) => {
+                Some("correct the file, or move it away, and try again")
+            }
+            Self::WrongType { .. } => Some(
+                "the client ignores its hooks when one of them is malformed: correct it and try again",
+            ),
+            Self::DuplicateKey { .. } => {
+                Some("the client uses only the last one: keep one and try again")
+            }
+            Self::ForeignPrefix { .. } => {
+                Some("the client has room for one shell prefix: remove it from `env` and try again")
+            }
+            Self::Taken(_) => Some("move it away and try again"),
+            Self::UnknownHookCommand(_) | Self::UnknownPrefix(_) => None,
+        }
+    }
+}
+
+/// Something that weakens or breaks the wiring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Problem {
+    /// A switch turns every hook off, or clash's.
+    HooksDisabled { key: String, line: usize },
+    /// The prefix is somebody else's, or emptied.
+    ForeignPrefix { value: String, line: usize },
+    /// A variable that runs code or moves places is set.
+    GroundInEnv { name: String, line: usize },
+    /// Some events are wired and these are not.
+    MissingEvents(Vec<&'static str>),
+    /// Hooks without the prefix.
+    MissingPrefix,
+    /// An entry that the client rejects, and with it all hooks of the file.
+    Malformed(SettingsError),
+}
+
+impl Problem {
+    /// Whether it is the user's to decide in their own settings: they may set
+    /// their own environment.
+    pub(crate) fn is_users_own(&self) -> bool {
+        matches!(self, Self::GroundInEnv { .. })
+    }
+
+    /// What to do about it, where installing again is not enough.
+    pub(super) fn fix(&self) -> Option<String> {
+        match self {
+            Self::HooksDisabled { key, .. } => Some(format!("remove `{key}`")),
+            Self::ForeignPrefix { .. } => Some(format!("remove `{PREFIX}` from `env`")),
+            Self::GroundInEnv { name, .. } => Some(format!("remove `{name}` from `env`")),
+            Self::MissingEvents(_) | Self::MissingPrefix => None,
+            Self::Malformed(error) => error.hint().map(str::to_owned),
+        }
+    }
+
+    /// Whether a project that brings this works against clash, and not merely
+    /// against itself.
+    pub(crate) fn is_hostile(&self) -> bool {
+        match self {
+            Self::HooksDisabled { .. } | Self::ForeignPrefix { .. } | Self::GroundInEnv { .. } => {
+                true
+            }
+            Self::MissingEvents(_) | Self::MissingPrefix | Self::Malformed(_) => false,
+        }
+    }
+}
+
+/// A problem in words that follow the file's name.
+pub(crate) fn describe(problem: &Problem) -> String {
+    match problem {
+        Problem::HooksDisabled { line, .. } => format!("line {line} switches every hook off"),
+        Problem::ForeignPrefix { value, line } if value.is_empty() => {
+            format!("line {line} takes the shell prefix away")
+        }
+        Problem::ForeignPrefix { value, line } => {
+            format!("line {line} replaces the shell prefix with `{value}`")
+        }
+        Problem::GroundInEnv { name, line } => {
+            format!("line {line} sets `{name}`, which moves the ground sandboxes stand on")
+        }
+        Problem::MissingEvents(events) => format!("has no hook for {}", events.join(", ")),
+        Problem::MissingPrefix => "has hooks but not the shell prefix".to_owned(),
+        Problem::Malformed(error) => error.to_string(),
+    }
+}
+
+/// Whether a variable is none of a project's business: it runs code in the
+/// client's shell before the prefix or in the hook before clash (seen for
+/// `BASH_ENV`, `CLAUDE_CODE_SHELL`, `LD_PRELOAD`, `PATH` and `SHELL`), or it moves
+/// the places that policies and clash itself stand on (seen for `CARGO_HOME` and
+/// `CLAUDE_ENV_FILE`).
+pub(super) fn is_ground(name: &str) -> bool {
+    const NAMES: [&str; 17] = [
+        "AI_AGENT",
+        "BUN_OPTIONS",
+        "CLAUDE_CODE_EXECPATH",
+        "CLAUDE_CODE_SESSION_ID",
+        "CLAUDE_CODE_SHELL",
+        "CLAUDE_CODE_TMPDIR",
+        "CLAUDE_CONFIG_DIR",
+        "CLAUDE_ENV_FILE",
+        "ENV",
+        "GCONV_PATH",
+        "HOME",
+        "LOCPATH",
+        "PATH",
+        "PS4",
+        "SHELL",
+        "SHELLOPTS",
+        "TMPDIR",
+    ];
+    const STARTS: [&str; 6] = ["BASH", "DYLD_", "GLIBC_", "LD_", "XDG_", "ZDOTDIR"];
+    let place = clash_policy::path::PLACES.iter().any(|(place, _)| *place == name);
+    place || NAMES.contains(&name) || STARTS.iter().any(|start| name.starts_with(start))
+}

@@ -1,0 +1,232 @@
+//! OpenCode, and Kilo, which is made from it: a plugin judges every tool call, and
+//! every command goes through clash because clash is the shell they are set to.
+//!
+//! Seen with OpenCode 1.18.33 and Kilo 7.7.7. A plugin that does not load is left
+//! out without a word; the shell then runs nothing, because no hook has told of
+//! the session. A shell that does not exist is replaced by another without a
+//! word; the plugin then cannot reach clash either, and refuses. The command
+//! itself is left as it is, so the client's own `permission` rules see it.
+//!
+//! Limits: a plugin that a project brings runs inside the client, where nothing
+//! confines it; `clash run` does. The client cannot put a question of clash to the
+//! user.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::one_key::OneKey;
+use super::wired::{Scope, WholeFile, Wired};
+use super::{Abilities, Agent, Asks, Confines, Message, Wanted, claude_like, patch, plugin};
+use crate::dirs::Dirs;
+use crate::env;
+use crate::tool_input::{From, ToolError};
+
+pub(crate) static OPENCODE: Agent = Agent {
+    name: "opencode",
+    title: "OpenCode",
+    abilities: Abilities { program: "opencode", oldest: [1, 18, 0], ..ABILITIES },
+    parse: plugin::parse,
+    call,
+    rewrite: claude_like::rewrite,
+    reply: plugin::reply,
+    files: |dirs, scope| files(dirs, scope, &Names { agent: "opencode", plugins: "plugins" }),
+    steers: |dirs, project| steers(dirs, project, "opencode"),
+    hostile: |_, project| hostile(project, "opencode"),
+};
+
+pub(crate) static KILO: Agent = Agent {
+    name: "kilo",
+    title: "Kilo",
+    abilities: Abilities { program: "kilo", oldest: [7, 7, 0], ..ABILITIES },
+    parse: plugin::parse,
+    call,
+    rewrite: claude_like::rewrite,
+    reply: plugin::reply,
+    files: |dirs, scope| files(dirs, scope, &Names { agent: "kilo", plugins: "plugin" }),
+    steers: |dirs, project| steers(dirs, project, "kilo"),
+    hostile: |_, project| hostile(project, "kilo"),
+};
+
+const ABILITIES: Abilities = Abilities {
+    program: "",
+    oldest: [0, 0, 0],
+    asks: Asks::No,
+    confines: Confines::Shell,
+    project: Some(plugin::PROJECT),
+    session: Some(env::CLASH_SESSION),
+    openings: plugin::OPENINGS,
+};
+
+/// Where the two differ.
+struct Names {
+    agent: &'static str,
+    plugins: &'static str,
+}
+
+/// Tools of the client that touch nothing but the client.
+const INWARD: &[(&str, &str)] = &[
+    ("batch", "Task"),
+    ("invalid", "ToolSearch"),
+    ("plan_enter", "TodoWrite"),
+    ("plan_exit", "TodoWrite"),
+    ("skill", "Skill"),
+    ("task", "Task"),
+    ("todoread", "TodoWrite"),
+    ("todowrite", "TodoWrite"),
+];
+
+const FILES: &[&str] = &["edit", "glob", "grep", "list", "multiedit", "read", "write"];
+
+fn call(message: &Message, from: &From<'_>) -> Wanted {
+    let (tool, input) = (message.tool.as_str(), &message.input);
+    let fields = |name: &str| plugin::fields(name, input, from);
+    match tool {
+        "bash" => plugin::read("Bash", input, &[], from),
+        "question" => Ok(None),
+        "apply_patch" | "patch" => match input.get("patchText").and_then(Value::as_str) {
+            Some(text) => patch::touched(tool, text, from).map(Some),
+            None => Err(ToolError::Field { tool: tool.to_owned(), field: "patchText" }),
+        },
+        "webfetch" | "websearch" => plugin::read(tool, input, &[], from),
+        // It starts commands past the shell that clash is.
+        "background_process" => match input.get("command") {
+            Some(_) => Err(ToolError::Elsewhere { tool: tool.to_owned(), instead: "bash" }),
+            None => fields("BashOutput"),
+        },
+        _ if FILES.contains(&tool) => plugin::read(tool, input, &[("filePath", "file_path")], from),
+        _ => match INWARD.iter().find(|(known, _)| *known == tool) {
+            Some((_, name)) => fields(name),
+            // A server's tool, or one nobody knows yet.
+            None => fields(&match tool.split_once('_') {
+                Some((server, name)) => format!("mcp__{server}__{name}"),
+                None => tool.to_owned(),
+            }),
+        },
+    }
+}
+
+fn config(dirs: &Dirs, agent: &str) -> PathBuf {
+    let base = env::path(env::XDG_CONFIG_HOME).unwrap_or_else(|| dirs.home.join(".config"));
+    base.join(agent)
+}
+
+fn files(dirs: &Dirs, scope: &Scope, names: &Names) -> Vec<Wired> {
+    if *scope != Scope::User {
+        return Vec::new();
+    }
+    let Names { agent, plugins } = *names;
+    let config = config(dirs, agent);
+    let text = plugin::written(include_str!("opencode/clash.js"), dirs, agent);
+    let with_comments = config.join(format!("{agent}.jsonc"));
+    let settings =
+        if with_comments.exists() { with_comments } else { config.join(format!("{agent}.json")) };
+    let shell = OneKey {
+        agent,
+        key: "shell",
+        value: dirs.agents_shell().to_string_lossy().into_owned(),
+        ours: "/clash-sh",
+        comments: true,
+    };
+    vec![
+        Wired {
+            file: config.join(plugins).join("clash.js"),
+            edit: Box::new(WholeFile { agent, text, mark: plugin::MARK }),
+        },
+        Wired { file: settings, edit: Box::new(shell) },
+    ]
+}
+
+fn steers(dirs: &Dirs, project: &Path, agent: &str) -> Vec<PathBuf> {
+    vec![
+        config(dirs, agent),
+        project.join(format!(".{agent}")),
+        project.join(format!("{agent}.json")),
+        project.join(format!("{agent}.jsonc")),
+    ]
+}
+
+/// A project that sets the shell means to run commands past clash.
+fn hostile(project: &Path, agent: &str) -> Option<String> {
+    let names = ["json", "jsonc"].map(|ending| format!("{agent}.{ending}"));
+    let dirs = [project.to_path_buf(), project.join(format!(".{agent}"))];
+    let files = dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name)));
+    files.into_iter().find_map(|file| {
+        // What the client reads it for is more than JSON: looked at as text, so
+        // that nothing written in another way is missed.
+        let text = std::fs::read_to_string(&file).ok()?;
+        text.contains("\"shell\"").then(|| format!("{}: sets the shell", file.display()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agents::Event;
+    use clash_policy::Input;
+
+    const RECORDED: &str = include_str!("../../tests/fixtures/agents/opencode/calls.jsonl");
+
+    fn wanted(tool: &str, input: Value) -> String {
+        let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
+        let input = input.as_object().unwrap().clone();
+        let message = Message { tool: tool.to_owned(), input, ..Message::default() };
+        match call(&message, &from) {
+            Ok(Some((name, Input::Files(files)))) => {
+                let seen = files.iter().map(|f| format!(" {} {}", f.path.display(), f.needs));
+                format!("{name}{}", seen.collect::<String>())
+            }
+            Ok(Some((name, Input::Script(script)))) => format!("{name} {script}"),
+            Ok(Some((name, Input::Hosts(hosts)))) => format!("{name} {}", hosts[0].host),
+            Ok(Some((name, Input::Fields(_)))) => name,
+            Ok(None) => "nothing".to_owned(),
+            Err(error) => format!("error: {error}"),
+        }
+    }
+
+    #[test]
+    fn every_recorded_call_is_understood() {
+        let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
+        for line in RECORDED.lines() {
+            let (event, message) = plugin::parse(line.as_bytes()).unwrap();
+            assert_eq!(event, Event::BeforeTool);
+            assert!(call(&message, &from).unwrap().is_some(), "{line}");
+        }
+    }
+
+    #[test]
+    fn tools_are_judged_by_what_they_touch() {
+        use serde_json::json;
+        let patch = "*** Begin Patch\n*** Add File: x\n+1\n*** End Patch";
+        for (tool, input, expected) in [
+            ("bash", json!({"command": "ls"}), "Bash ls"),
+            ("write", json!({"filePath": "a", "content": ""}), "Write /work/app/a wc"),
+            ("edit", json!({"filePath": "/etc/x"}), "Edit /etc/x rw"),
+            ("patch", json!({"patchText": patch}), "Edit /work/app/x wc"),
+            ("webfetch", json!({"url": "https://docs.rs/x"}), "WebFetch docs.rs"),
+            ("task", json!({"prompt": "p", "command": "x"}), "Task"),
+            ("lab_shout", json!({"command": "x"}), "mcp__lab__shout"),
+            ("question", json!({}), "nothing"),
+        ] {
+            assert_eq!(wanted(tool, input), expected);
+        }
+        for (tool, input) in [
+            ("bash", json!({})),
+            ("write", json!({"content": ""})),
+            ("patch", json!({"patchText": ""})),
+            ("background_process", json!({"action": "start", "command": "sleep 9"})),
+        ] {
+            assert!(wanted(tool, input).starts_with("error"), "{tool}");
+        }
+    }
+
+    #[test]
+    fn a_project_that_sets_the_shell_is_hostile() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(hostile(dir.path(), "opencode"), None);
+        std::fs::create_dir(dir.path().join(".opencode")).unwrap();
+        let file = dir.path().join(".opencode/opencode.jsonc");
+        std::fs::write(file, "{ // ours\n \"shell\": \"/bin/sh\" }").unwrap();
+        assert!(hostile(dir.path(), "opencode").unwrap().contains("sets the shell"));
+    }
+}

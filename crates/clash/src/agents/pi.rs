@@ -1,0 +1,103 @@
+//! pi: an extension judges every tool call and puts clash in front of commands.
+//!
+//! Seen with pi 0.73.1. It fails closed: an extension that throws blocks the call,
+//! and one that does not load ends the run. A question goes to the user where pi
+//! has a screen, and is a no elsewhere.
+//!
+//! Limits: `!command`, which the user types, is the user's own. `--no-extensions`
+//! leaves clash out.
+
+use std::path::{Path, PathBuf};
+
+use super::wired::{Scope, WholeFile, Wired};
+use super::{Abilities, Agent, Asks, Confines, Message, Wanted, claude_like, plugin};
+use crate::dirs::Dirs;
+use crate::env;
+use crate::tool_input::From;
+
+pub(crate) static AGENT: Agent = Agent {
+    name: "pi",
+    title: "pi",
+    abilities: Abilities {
+        program: "pi",
+        oldest: [0, 73, 0],
+        asks: Asks::Yes,
+        confines: Confines::Rewrite,
+        project: Some(plugin::PROJECT),
+        session: None,
+        openings: plugin::OPENINGS,
+    },
+    parse: plugin::parse,
+    call,
+    rewrite: claude_like::rewrite,
+    reply: plugin::reply,
+    files,
+    steers,
+    hostile: |_, _| None,
+};
+
+fn call(message: &Message, from: &From<'_>) -> Wanted {
+    let (tool, input) = (message.tool.as_str(), &message.input);
+    match tool {
+        "bash" => plugin::read("Bash", input, &[], from),
+        "find" => plugin::read("Glob", input, &[], from),
+        "edit" | "grep" | "ls" | "read" | "write" => {
+            let renamed: &[_] = if tool == "grep" { &[] } else { &[("path", "file_path")] };
+            plugin::read(tool, input, renamed, from)
+        }
+        // Of other extensions: whatever has a command runs it.
+        _ => plugin::read(tool, input, &[], from),
+    }
+}
+
+/// `PI_CODING_AGENT_DIR` moves it.
+fn home(dirs: &Dirs) -> PathBuf {
+    env::path("PI_CODING_AGENT_DIR").unwrap_or_else(|| dirs.home.join(".pi/agent"))
+}
+
+fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
+    if *scope != Scope::User {
+        return Vec::new();
+    }
+    let text = plugin::written(include_str!("pi/clash.js"), dirs, AGENT.name);
+    let edit = WholeFile { agent: AGENT.name, text, mark: plugin::MARK };
+    vec![Wired { file: home(dirs).join("extensions/clash.ts"), edit: Box::new(edit) }]
+}
+
+fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
+    vec![home(dirs), project.join(".pi")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clash_policy::Input;
+
+    #[test]
+    fn every_recorded_call_is_understood() {
+        let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
+        let recorded = include_str!("../../tests/fixtures/agents/pi/calls.jsonl");
+        let seen: Vec<String> = recorded
+            .lines()
+            .map(|line| {
+                let (_, message) = plugin::parse(line.as_bytes()).unwrap();
+                match call(&message, &from).unwrap().unwrap() {
+                    (name, Input::Script(script)) => format!("{name} {script}"),
+                    (name, Input::Files(files)) => {
+                        format!("{name} {} {}", files[0].path.display(), files[0].needs)
+                    }
+                    (name, _) => name,
+                }
+            })
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                "Bash echo hi > out.txt; cat out.txt",
+                "Write /work/app/w.txt wc",
+                "Read /work/app/w.txt r",
+                "Edit /work/app/w.txt rw",
+            ]
+        );
+    }
+}

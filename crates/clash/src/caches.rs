@@ -1,0 +1,94 @@
+//! Directories that a sandbox of the library may fill and that are not there yet.
+//!
+//! A grant needs something to hold on to, so without this the first build on a
+//! fresh machine could not write `~/.cache/go-build`, and a grant on its parent
+//! would open every other cache. The directory itself is within what the sandbox
+//! may create; it is made empty, for the user alone, before the plan is made.
+//!
+//! Only rules of the library: whether a path in somebody's own sandbox is a file
+//! or a directory is not known. Never inside the project, and never through a link.
+
+use std::path::Path;
+
+use clash_policy::path::{Links, is_below};
+use clash_policy::{Caps, Effect, PathPattern, Places, Sandbox};
+use clash_sandbox::disk::Disk;
+
+use crate::dirs::create_private;
+
+/// Makes them. What cannot be made stays without a grant, as the plan will say.
+pub(crate) fn make_missing(sandbox: &Sandbox, places: &Places, disk: &Disk) {
+    for rule in &sandbox.fs {
+        let PathPattern::Subpath { path, .. } = &rule.pattern else { continue };
+        let fills = rule.effect == Effect::Allow && rule.caps.contains(Caps::CREATE);
+        if !fills || !rule.span.file.starts_with("@clash//") {
+            continue;
+        }
+        let Ok(path) = places.expand(path) else { continue };
+        if is_users_own(&path, places) && disk.real(&path) == path && !path.exists() {
+            let _ = create_private(&path);
+        }
+    }
+}
+
+/// Below the home, and not in the project or among temporary files.
+fn is_users_own(path: &Path, places: &Places) -> bool {
+    is_below(path, &places.home)
+        && path != places.home
+        && !is_below(path, &places.project)
+        && !is_below(path, &places.tmp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clash_policy::{FsRule, Span};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    fn rule(path: &str, caps: Caps, file: &str) -> FsRule {
+        FsRule {
+            pattern: PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false },
+            effect: Effect::Allow,
+            caps,
+            cow: false,
+            span: Span { file: file.to_owned(), ..Span::default() },
+        }
+    }
+
+    fn made(rules: Vec<FsRule>) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap().join("home");
+        std::fs::create_dir_all(home.join("app")).unwrap();
+        std::fs::create_dir(home.join("real")).unwrap();
+        std::os::unix::fs::symlink(home.join("real"), home.join("linked")).unwrap();
+        let tmp = home.join("tmp");
+        let places = Places::of(home.join("app"), home.clone(), tmp, |_| None);
+        let sandbox = Sandbox { fs: rules, ..Sandbox::named("s") };
+        make_missing(&sandbox, &places, &Disk::default());
+        (dir, home)
+    }
+
+    #[test]
+    fn a_cache_of_the_library_is_made_for_its_owner_alone() {
+        let (_dir, home) = made(vec![rule("$GOCACHE", Caps::ALL, "@clash//go.star")]);
+        let mode = std::fs::metadata(home.join(".cache/go-build")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+    }
+
+    #[test]
+    fn nothing_else_is_made() {
+        let library = "@clash//x.star";
+        let read = Caps::READ.union(Caps::EXECUTE);
+        let (_dir, home) = made(vec![
+            rule("$HOME/readable", read, library),
+            rule("$HOME/own", Caps::ALL, "/home/u/.clash/policy.star"),
+            rule("$PWD/target", Caps::ALL, library),
+            rule("$TMPDIR/x", Caps::ALL, library),
+            rule("$HOME/linked/x", Caps::ALL, library),
+        ]);
+        for path in ["readable", "own", "app/target", "tmp", "real/x"] {
+            assert!(!home.join(path).exists(), "{path}");
+        }
+    }
+}

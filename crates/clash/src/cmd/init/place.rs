@@ -1,0 +1,217 @@
+//! Where the policy goes, and what becomes of one that is there: it is never
+//! overwritten unasked. Merging adds the toolchains it says nothing about and
+//! leaves every rule it has.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clash_syntax::{Expr, ExprKind, File, Statement, StatementKind};
+
+use super::draft::Toolchain;
+use super::generate::{Draft, Group, Key, Rule};
+use crate::dirs::Dirs;
+use crate::ui::Failure;
+
+/// The user's policy: the one that is there, or the first place for one.
+pub(super) fn user_policy(dirs: &Dirs) -> PathBuf {
+    let [first, _] = &dirs.user_policies;
+    dirs.user_policies.iter().find(|path| path.exists()).unwrap_or(first).clone()
+}
+
+/// A policy with the toolchains it does not know yet, and their names. They come in a
+/// `when` of their own at its end: several are one tree, in which what is more
+/// specific or stricter holds.
+pub(super) fn merged(
+    existing: &str,
+    toolchains: &[Toolchain],
+) -> Result<(String, Vec<&'static str>), Failure> {
+    let known = Known::of(existing)?;
+    let mut more = Draft::default();
+    let mut added = Vec::new();
+    for toolchain in toolchains.iter().filter(|it| !known.bound.contains(it.name)) {
+        let rules: Vec<Rule> =
+            toolchain.group.rules.iter().filter_map(|rule| known.without(rule)).collect();
+        if !rules.is_empty() {
+            let sandboxes = toolchain.sandboxes.iter();
+            more.sandboxes.extend(sandboxes.filter(|it| !known.bound.contains(&it.name)).cloned());
+            more.commands.push(Group { comment: toolchain.group.comment.clone(), rules });
+            added.push(toolchain.name);
+        }
+    }
+    if added.is_empty() {
+        return Ok((existing.to_owned(), added));
+    }
+    let file = File::parse(existing)?;
+    let is_load = |it: &&Statement| matches!(it.kind, StatementKind::Load(_));
+    let end = file.statements().iter().filter(is_load).map(|it| it.span.end).max();
+    let (before, after) = existing.split_at_checked(end.unwrap_or(0)).unwrap_or((existing, ""));
+    let loads = more.load_lines(&known.bound)?;
+    let before = if before.is_empty() { loads } else { format!("{before}\n{loads}") };
+    let text = format!("{before}\n{after}\n{}", more.rules_text());
+    Ok((clash_syntax::fmt::format(&text)?, added))
+}
+
+/// What a policy has something to say about.
+struct Known {
+    /// Words that stand in keys.
+    words: BTreeSet<String>,
+    /// Names it loads or defines.
+    bound: BTreeSet<String>,
+}
+
+impl Known {
+    fn of(text: &str) -> Result<Self, Failure> {
+        let file = File::parse(text)?;
+        let mut known = Self { words: BTreeSet::new(), bound: BTreeSet::new() };
+        for statement in file.statements() {
+            match &statement.kind {
+                StatementKind::Load(load) => {
+                    known
+                        .bound
+                        .extend(load.symbols.iter().filter_map(|it| it.bound()).map(str::to_owned));
+                }
+                StatementKind::Expr(expr) => known.note(expr),
+                StatementKind::Assign { target, value, .. } => {
+                    known.bound.extend(target.name().map(str::to_owned));
+                    known.note(value);
+                }
+                _ => {}
+            }
+        }
+        Ok(known)
+    }
+
+    /// A rule as far as it is about programs the policy says nothing about.
+    fn without(&self, rule: &Rule) -> Option<Rule> {
+        let left = |words: &[String]| -> Option<Vec<String>> {
+            let left = words.iter().filter(|word| !self.words.contains(*word)).cloned();
+            Some(left.collect::<Vec<_>>()).filter(|left| !left.is_empty())
+        };
+        let key = match &rule.key {
+            Key::Words(words) => Key::Words(left(words)?),
+            Key::Globs(patterns) => Key::Globs(left(patterns)?),
+            Key::Rest => return None,
+        };
+        Some(Rule { key, ..rule.clone() })
+    }
+
+    /// Keys of dicts, and the words of older forms such as `exe("git")`.
+    fn note(&mut self, expr: &Expr) {
+        if let ExprKind::Dict(entries, _) = &expr.kind {
+            for entry in entries {
+                self.key(&entry.key);
+                self.note(&entry.value);
+            }
+            return;
+        }
+        if let ExprKind::Call(call) = &expr.kind
+            && matches!(call.name(), Some("exe"))
+        {
+            call.positional().for_each(|argument| self.key(argument));
+        }
+        expr.children().into_iter().for_each(|child| self.note(child));
+    }
+
+    fn key(&mut self, key: &Expr) {
+        if let Some(text) = key.string() {
+            self.words.extend(text.split_whitespace().next().map(str::to_owned));
+        }
+        key.children().into_iter().for_each(|child| self.key(child));
+    }
+}
+
+/// Keeps the text of a policy beside it before it is replaced, under a name that
+/// is free.
+pub(super) fn keep(file: &Path, text: &str) -> Result<PathBuf, Failure> {
+    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let numbered = |number: u32| file.with_file_name(format!("{name}.before-init-{number}"));
+    let free = (1..1000).map(numbered).find(|path| fs::symlink_metadata(path).is_err());
+    let free = free.ok_or_else(|| Failure::new("there are a thousand old policies already"))?;
+    crate::dirs::write_private(&free, text.as_bytes())?;
+    Ok(free)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::init::generate::{Leaf, OwnSandbox, Then};
+    use clash_policy::Effect;
+
+    fn toolchain(name: &'static str, programs: &[&str]) -> Toolchain {
+        let leaf = |sandbox: &str| Then::Leaf(Leaf::new(Effect::Allow, Some(sandbox)));
+        let safe = leaf(&format!("{name}_safe"));
+        let full = Rule::new(&["fetch"], leaf(&format!("{name}_full")));
+        let rest = Rule { comment: vec![], key: Key::Rest, then: safe };
+        let rules = vec![Rule::new(programs, Then::Below(vec![full, rest]))];
+        Toolchain { name, group: Group { comment: vec![], rules }, sandboxes: vec![] }
+    }
+
+    const MINE: &str = "# Mine.\nwhen({\n    \"Bash\": {\n        (\"cargo\", \"x\"): deny(),  # never\n    },\n})\n";
+
+    #[test]
+    fn a_merge_adds_what_is_not_there_and_leaves_what_is() {
+        let (text, added) =
+            merged(MINE, &[toolchain("rust", &["cargo"]), toolchain("go", &["go"])]).unwrap();
+        assert_eq!(added, ["go"]);
+        insta::assert_snapshot!(text, @r#"
+        load("@clash//go.star", "go_full", "go_safe")
+
+        # Mine.
+        when({
+            "Bash": {
+                ("cargo", "x"): deny(),  # never
+            },
+        })
+
+        when({
+            "Bash": {
+                "go": {
+                    "fetch": allow(sandbox = go_full),
+                    glob("**"): allow(sandbox = go_safe),
+                },
+            },
+        })
+        "#);
+        let again = merged(&text, &[toolchain("go", &["go"])]).unwrap();
+        assert_eq!(again, (text, vec![]));
+    }
+
+    #[test]
+    fn older_and_loaded_rules_count_as_said() {
+        for policy in [
+            "load(\"@clash//go.star\", \"go\")\nwhen(go)\n",
+            "policy(\"x\", [exe(\"go\").deny()])\n",
+            "rules = {\"Bash\": {\"go test\": deny()}}\nwhen(rules)\n",
+        ] {
+            let (text, added) = merged(policy, &[toolchain("go", &["go"])]).unwrap();
+            assert_eq!((text.as_str(), added.len()), (policy, 0));
+        }
+    }
+
+    #[test]
+    fn a_sandbox_for_this_machine_comes_along() {
+        let own = OwnSandbox {
+            comment: vec!["/data/go: cache".into()],
+            name: "go_safe_here".into(),
+            source: "go_safe_here = sandbox(name = \"go_safe_here\", extends = go_safe)".into(),
+            loads: vec!["go_safe".into()],
+        };
+        let leaf = Then::Leaf(Leaf::new(Effect::Allow, Some("go_safe_here")));
+        let group = Group { comment: vec![], rules: vec![Rule::new(&["go"], leaf)] };
+        let chain = Toolchain { name: "go", group, sandboxes: vec![own] };
+        let (text, _) = merged(MINE, &[chain]).unwrap();
+        assert!(text.contains("load(\"@clash//go.star\", \"go_safe\")"), "{text}");
+        assert!(text.contains("# /data/go: cache\ngo_safe_here = sandbox("), "{text}");
+        assert!(text.contains("\"go\": allow(sandbox = go_safe_here)"), "{text}");
+    }
+
+    #[test]
+    fn old_policies_are_kept_under_a_free_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("policy.star");
+        let (first, second) = (keep(&file, "a").unwrap(), keep(&file, "b").unwrap());
+        assert_eq!(fs::read_to_string(&first).unwrap(), "a");
+        assert_eq!(fs::read_to_string(&second).unwrap(), "b");
+    }
+}

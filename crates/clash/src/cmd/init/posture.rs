@@ -1,0 +1,239 @@
+//! What a policy lets happen without asking. The library's rules say for each
+//! command whether it builds with what is there (`X_safe`), fetches (`X_full`), or
+//! is asked about; a posture turns that into the rules of a policy.
+//!
+//! An ask with a reason is about what cannot be taken back or concerns more than
+//! the project: it stays in every posture.
+
+use clap::ValueEnum;
+use clash_policy::Effect;
+
+use super::generate::{Key, Leaf, Rule, Then};
+use crate::ecosystems::Ecosystem;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Posture {
+    /// Builds and tests without network; everything that reaches out is asked
+    Strict,
+    /// Builds, tests and installs; pushes and what nobody knows are asked
+    Moderate,
+    /// Everything in its sandbox; only what cannot be taken back is asked
+    Permissive,
+}
+
+impl Posture {
+    pub(crate) const ALL: [Self; 3] = [Self::Strict, Self::Moderate, Self::Permissive];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Moderate => "moderate",
+            Self::Permissive => "permissive",
+        }
+    }
+
+    /// What happens unasked, what is asked and what is blocked, for people.
+    pub(crate) fn explained(self) -> [(&'static str, &'static str); 3] {
+        match self {
+            Self::Strict => [
+                ("runs", "reading and editing the project, builds and tests without network"),
+                ("asks", "everything that reaches the network, and every command it does not know"),
+                ("blocks", "files outside the project and the toolchains' caches, credentials"),
+            ],
+            Self::Moderate => [
+                ("runs", "the same, and installing dependencies, git fetch and pull"),
+                ("asks", "git push, publishing, and every command it does not know"),
+                ("blocks", "files outside the project and the toolchains' caches, credentials"),
+            ],
+            Self::Permissive => [
+                ("runs", "the same, git push, web pages; unknown commands without network"),
+                ("asks", "publishing, rewriting history, and other things that cannot be undone"),
+                ("blocks", "files outside the project and the toolchains' caches, credentials"),
+            ],
+        }
+    }
+
+    /// The library's rules of a toolchain as this posture has them.
+    pub(crate) fn applied(self, rules: Vec<Rule>, ecosystem: Option<&Ecosystem>) -> Vec<Rule> {
+        let builds_fetch = ecosystem.is_some_and(|ecosystem| ecosystem.builds_fetch);
+        let rules = rules.into_iter().map(|rule| self.rule(rule, builds_fetch)).collect();
+        together(rules)
+    }
+
+    fn rule(self, rule: Rule, builds_fetch: bool) -> Rule {
+        let then = match rule.then {
+            Then::Leaf(leaf) => Then::Leaf(self.leaf(leaf, builds_fetch)),
+            Then::Below(below) => {
+                let below: Vec<Rule> =
+                    below.into_iter().map(|rule| self.rule(rule, builds_fetch)).collect();
+                shortened(below)
+            }
+        };
+        Rule { then, ..rule }
+    }
+
+    fn leaf(self, leaf: Leaf, builds_fetch: bool) -> Leaf {
+        let full = |name: &String| name.ends_with("_full");
+        let reaches_out = leaf.sandbox.as_ref().is_some_and(full);
+        let widened = |sandbox: Option<String>| {
+            sandbox.map(|name| match name.strip_suffix("_safe") {
+                // git_safe keeps keys away from commands that need none.
+                Some(toolchain) if toolchain != "git" => format!("{toolchain}_full"),
+                _ => name,
+            })
+        };
+        match (self, leaf.effect) {
+            (_, Effect::Ask) if leaf.reason.is_some() => leaf,
+            (Self::Strict, Effect::Allow) if reaches_out => Leaf { effect: Effect::Ask, ..leaf },
+            (Self::Moderate, Effect::Allow) if builds_fetch => {
+                Leaf { sandbox: widened(leaf.sandbox), ..leaf }
+            }
+            (Self::Permissive, Effect::Allow | Effect::Ask) => {
+                Leaf { effect: Effect::Allow, sandbox: widened(leaf.sandbox), ..leaf }
+            }
+            _ => leaf,
+        }
+    }
+}
+
+/// Without the rules that say what holds for the rest anyway; of an ask the reason
+/// is no difference.
+fn shortened(mut rules: Vec<Rule>) -> Then {
+    let rest = rules.iter().find_map(|rule| match (&rule.key, &rule.then) {
+        (Key::Rest, Then::Leaf(leaf)) => Some(leaf.clone()),
+        _ => None,
+    });
+    let Some(rest) = rest else { return Then::Below(rules) };
+    rules.retain(|rule| rule.key == Key::Rest || !is_all(&rule.then, &rest));
+    match rules.as_slice() {
+        [_] => Then::Leaf(rest),
+        _ => Then::Below(rules),
+    }
+}
+
+/// Whether everything below ends as `leaf` does.
+fn is_all(then: &Then, leaf: &Leaf) -> bool {
+    match then {
+        Then::Leaf(it) => (it.effect, &it.sandbox) == (leaf.effect, &leaf.sandbox),
+        Then::Below(rules) => rules.iter().all(|rule| is_all(&rule.then, leaf)),
+    }
+}
+
+/// Programs that are treated alike, in one rule.
+fn together(rules: Vec<Rule>) -> Vec<Rule> {
+    let mut kept: Vec<Rule> = Vec::new();
+    for rule in rules {
+        let alike = kept.iter_mut().find(|known| known.then == rule.then);
+        match (alike.map(|known| &mut known.key), rule.key) {
+            (Some(Key::Words(known)), Key::Words(words)) => known.extend(words),
+            (_, key) => kept.push(Rule { key, ..rule }),
+        }
+    }
+    for rule in &mut kept {
+        if let Key::Words(words) = &mut rule.key {
+            words.sort();
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::presets::tests::library;
+    use super::*;
+    use crate::ecosystems::{ECOSYSTEMS, named};
+
+    /// Every rule below, as `words effect sandbox`.
+    fn flat(rules: &[Rule]) -> Vec<(String, Leaf)> {
+        let mut all = Vec::new();
+        for rule in rules {
+            let words = match &rule.key {
+                Key::Words(words) => words.join("|"),
+                Key::Globs(patterns) => patterns.join("|"),
+                Key::Rest => "**".to_owned(),
+            };
+            match &rule.then {
+                Then::Leaf(leaf) => all.push((words, leaf.clone())),
+                Then::Below(below) => all.extend(
+                    flat(below).into_iter().map(|(more, leaf)| (format!("{words} {more}"), leaf)),
+                ),
+            }
+        }
+        all
+    }
+
+    fn all(posture: Posture) -> Vec<(String, Leaf)> {
+        let library = library();
+        let each = |it: &'static Ecosystem| {
+            flat(&posture.applied(library.rules(it.name).unwrap(), Some(it)))
+        };
+        ECOSYSTEMS.iter().flat_map(each).collect()
+    }
+
+    #[test]
+    fn strict_lets_nothing_reach_out_unasked() {
+        for (words, leaf) in all(Posture::Strict) {
+            let sandbox = leaf.sandbox.unwrap();
+            assert!(
+                leaf.effect != Effect::Allow || sandbox.ends_with("_safe"),
+                "{words} {sandbox}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_taken_back_is_asked_in_every_posture() {
+        let library = library();
+        for ecosystem in ECOSYSTEMS {
+            let rules = library.rules(ecosystem.name).unwrap();
+            for posture in Posture::ALL {
+                let applied = posture.applied(rules.clone(), Some(ecosystem));
+                for (words, leaf) in flat(&rules).iter().filter(|(_, leaf)| leaf.reason.is_some()) {
+                    let words: Vec<&str> =
+                        words.split(' ').map(|word| word.split('|').next().unwrap()).collect();
+                    let found = found(&applied, &words).map(|leaf| leaf.effect);
+                    assert_eq!(found, Some(leaf.effect), "{words:?} {posture:?}");
+                }
+            }
+        }
+    }
+
+    /// Where words lead, by the first key that names them or stands for the rest.
+    fn found<'a>(rules: &'a [Rule], words: &[&str]) -> Option<&'a Leaf> {
+        let (word, more) = words.split_first()?;
+        let names = |rule: &&Rule| match &rule.key {
+            Key::Words(known) => known.iter().any(|known| known == word),
+            Key::Globs(known) => known.iter().any(|known| known == word),
+            Key::Rest => true,
+        };
+        rules.iter().filter(names).find_map(|rule| match &rule.then {
+            Then::Leaf(leaf) => Some(leaf),
+            Then::Below(below) => found(below, more),
+        })
+    }
+
+    #[test]
+    fn a_posture_changes_where_builds_run() {
+        let library = library();
+        let cargo = |posture: Posture| {
+            let rules = posture.applied(library.rules("rust").unwrap(), named("rust"));
+            flat(&rules)
+                .into_iter()
+                .map(|(words, leaf)| format!("{words}: {}", leaf.source()))
+                .collect::<Vec<_>>()
+        };
+        assert!(
+            cargo(Posture::Strict).contains(&"cargo **: allow(sandbox = rust_safe)".to_owned())
+        );
+        assert!(
+            cargo(Posture::Moderate).contains(&"cargo **: allow(sandbox = rust_full)".to_owned())
+        );
+        let push = |posture: Posture| {
+            let rules = posture.applied(library.rules("git").unwrap(), named("git"));
+            found(&rules, &["git", "push", "**"]).unwrap().effect
+        };
+        assert_eq!(push(Posture::Strict), Effect::Ask);
+        assert_eq!(push(Posture::Moderate), Effect::Ask);
+        assert_eq!(push(Posture::Permissive), Effect::Allow);
+    }
+}

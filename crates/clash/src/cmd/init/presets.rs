@@ -1,0 +1,178 @@
+//! The rules of the library's modules as typed data: what a module gives under its
+//! own name (`rust = {"Bash": {…}}` in `@clash//rust.star`), read from its source.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+
+use clash_policy::Effect;
+use clash_syntax::{Call, Entry, Expr, ExprKind, File, StatementKind};
+
+use super::generate::{Key, Leaf, Rule, Then};
+use crate::policy::{PolicyError, compiler};
+use crate::ui::Failure;
+
+/// The library's modules and their sources.
+#[derive(Debug)]
+pub(crate) struct Library(BTreeMap<String, String>);
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LibraryError {
+    #[error("the library has no module `{0}`")]
+    NoModule(String),
+    #[error("the rules of the library's `{module}` cannot be read: {what}")]
+    Unreadable { module: String, what: String },
+}
+
+impl Library {
+    /// Asks the compiler, which carries it.
+    pub(crate) fn ask() -> Result<Self, Failure> {
+        let compiler = compiler();
+        let output = Command::new(&compiler)
+            .arg("--library")
+            .env_clear()
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|source| PolicyError::NoCompiler { path: compiler, source })?;
+        Ok(Self(serde_json::from_slice(&output.stdout)?))
+    }
+
+    /// The rules about commands that a module gives under its own name.
+    pub(crate) fn rules(&self, module: &str) -> Result<Vec<Rule>, LibraryError> {
+        let source = self.0.get(&format!("@clash//{module}.star"));
+        let source = source.ok_or_else(|| LibraryError::NoModule(module.to_owned()))?;
+        read(source, module)
+            .map_err(|what| LibraryError::Unreadable { module: module.to_owned(), what })
+    }
+}
+
+fn read(source: &str, name: &str) -> Result<Vec<Rule>, String> {
+    let file = File::parse(source).map_err(|error| error.to_string())?;
+    let tree = file.statements().iter().find_map(|statement| match &statement.kind {
+        StatementKind::Assign { target, value, .. } if target.name() == Some(name) => Some(value),
+        _ => None,
+    });
+    let tree = tree.ok_or_else(|| format!("nothing is called `{name}`"))?;
+    match entries(tree)? {
+        [Entry { key, value, .. }] if key.string() == Some("Bash") => rules(value),
+        _ => Err("they are about more than commands".to_owned()),
+    }
+}
+
+fn entries(expr: &Expr) -> Result<&[Entry], String> {
+    match &expr.kind {
+        ExprKind::Dict(entries, _) => Ok(entries),
+        _ => Err("a dict was expected".to_owned()),
+    }
+}
+
+fn rules(expr: &Expr) -> Result<Vec<Rule>, String> {
+    let each = |entry: &Entry| {
+        let then = match entry.value.call() {
+            Some(call) => Then::Leaf(leaf(call)?),
+            None => Then::Below(rules(&entry.value)?),
+        };
+        Ok(Rule { comment: Vec::new(), key: key(&entry.key)?, then })
+    };
+    entries(expr)?.iter().map(each).collect()
+}
+
+fn key(expr: &Expr) -> Result<Key, String> {
+    let word = |item: &Expr| item.string().map(str::to_owned);
+    let words = |items: &[Expr]| items.iter().map(word).collect::<Option<_>>().map(Key::Words);
+    let globs = |items: &[Expr]| items.iter().map(glob).collect::<Option<_>>().map(Key::Globs);
+    let found = match &expr.kind {
+        ExprKind::Tuple(items, _) => words(items).or_else(|| globs(items)),
+        _ => match (word(expr), glob(expr)) {
+            (Some(word), _) => Some(Key::Words(vec![word])),
+            (None, Some(pattern)) if pattern == "**" => Some(Key::Rest),
+            (None, pattern) => pattern.map(|pattern| Key::Globs(vec![pattern])),
+        },
+    };
+    found.ok_or_else(|| "a key is neither words nor globs".to_owned())
+}
+
+fn glob(expr: &Expr) -> Option<String> {
+    let call = expr.call().filter(|call| call.name() == Some("glob"))?;
+    call.positional().next().and_then(Expr::string).map(str::to_owned)
+}
+
+fn leaf(call: &Call) -> Result<Leaf, String> {
+    let effect = match call.name() {
+        Some("allow") => Effect::Allow,
+        Some("ask") => Effect::Ask,
+        Some("deny") => Effect::Deny,
+        _ => return Err("a rule ends in no effect".to_owned()),
+    };
+    let sandbox = call.named("sandbox").map(|value| value.name().ok_or("a sandbox has no name"));
+    Ok(Leaf {
+        effect,
+        sandbox: sandbox.transpose()?.map(str::to_owned),
+        reason: call.named("reason").and_then(Expr::string).map(str::to_owned),
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::ecosystems::ECOSYSTEMS;
+
+    /// The library as it lies in the repository.
+    pub(in crate::cmd::init) fn library() -> Library {
+        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../clash-lang/std");
+        let each = |entry: std::io::Result<std::fs::DirEntry>| {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            (format!("@clash//{name}"), std::fs::read_to_string(path).unwrap())
+        };
+        Library(std::fs::read_dir(dir).unwrap().map(each).collect())
+    }
+
+    #[test]
+    fn every_toolchain_has_rules_for_the_programs_it_is_known_by() {
+        let library = library();
+        for ecosystem in ECOSYSTEMS {
+            let rules = library.rules(ecosystem.name).unwrap();
+            let programs: Vec<&String> = rules.iter().flat_map(words).collect();
+            for program in ecosystem.programs {
+                assert!(programs.iter().any(|known| known == program), "{program}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_program_belongs_to_two_toolchains() {
+        let library = library();
+        let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+        for name in ECOSYSTEMS.iter().map(|it| it.name).chain(["files"]) {
+            for program in library.rules(name).unwrap().iter().flat_map(words) {
+                if let Some(other) = seen.insert(program.clone(), name) {
+                    panic!("{program} is in {other} and {name}");
+                }
+            }
+        }
+    }
+
+    /// The words of a rule's key.
+    fn words(rule: &Rule) -> &[String] {
+        match &rule.key {
+            Key::Words(words) => words,
+            _ => &[],
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_an_error_and_never_left_out() {
+        for wrong in [
+            "x = {\"Bash\": {\"a\": allow(sandbox = f())}}",
+            "x = {\"Bash\": {regex(\"a\"): allow()}}",
+            "x = {\"Bash\": {\"a\": b}}",
+            "x = {\"Bash\": {\"a\": alow()}}",
+            "x = {\"Read\": allow(), \"Bash\": {}}",
+            "y = {}",
+            "x = {",
+        ] {
+            assert!(read(wrong, "x").is_err(), "{wrong}");
+        }
+        assert_eq!(library().rules("cobol").unwrap_err(), LibraryError::NoModule("cobol".into()));
+    }
+}

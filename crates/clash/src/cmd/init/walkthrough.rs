@@ -1,0 +1,146 @@
+//! The questions `clash init` asks at a terminal. Every one has a default, which an
+//! empty line takes; nothing is done before the last.
+
+use std::io::{self, Write};
+
+use super::posture::Posture;
+use super::{Project, Wanted, agents, place, unknown_ecosystem};
+use crate::ecosystems::{self, Detected};
+use crate::ui::{Failure, Out, Tone};
+
+pub(super) fn ask(out: &mut Out, project: &Project, wanted: &mut Wanted) -> Result<(), Failure> {
+    if wanted.learned.is_none() {
+        posture(out, wanted)?;
+        toolchains(project, wanted)?;
+    }
+    which_agents(wanted)?;
+    imports(out, wanted)?;
+    existing(project, wanted)
+}
+
+fn posture(out: &mut Out, wanted: &mut Wanted) -> Result<(), Failure> {
+    out.line("\nHow much should happen without asking you?")?;
+    for (number, posture) in (1..).zip(Posture::ALL) {
+        out.line(format!("  {number}  {}", out.tone(Tone::Strong, posture.word())))?;
+        for (verb, what) in posture.explained() {
+            out.line(format!("       {verb:<7} {what}"))?;
+        }
+    }
+    wanted.posture = choose("Posture", wanted.posture.word(), |answer| {
+        let numbered = (1..).zip(Posture::ALL).find(|(number, _)| answer == number.to_string());
+        let begins = |posture: &Posture| posture.word().starts_with(&answer.to_lowercase());
+        let named = Posture::ALL.into_iter().find(begins);
+        numbered.map(|(_, posture)| posture).or(named).ok_or_else(|| "1, 2 or 3".to_owned())
+    })?;
+    Ok(())
+}
+
+fn toolchains(project: &Project, wanted: &mut Wanted) -> Result<(), Failure> {
+    let names: Vec<&str> = wanted.ecosystems.iter().map(|it| it.ecosystem.name).collect();
+    let default = if names.is_empty() { "none".to_owned() } else { names.join(" ") };
+    wanted.ecosystems = choose("\nToolchains", &default, |answer| {
+        let words = answer.split([' ', ',']).filter(|word| !word.is_empty() && *word != "none");
+        let each = |name: &str| {
+            let known = ecosystems::named(name).ok_or_else(|| {
+                let Failure { message, hint, .. } = unknown_ecosystem(name);
+                format!("{message}; {}", hint.unwrap_or_default())
+            })?;
+            let found = project.found.ecosystems.iter().find(|it| it.ecosystem == known);
+            Ok(found.cloned().unwrap_or_else(|| Detected::asked_for(known)))
+        };
+        words.map(each).collect::<Result<Vec<_>, String>>()
+    })?;
+    Ok(())
+}
+
+fn which_agents(wanted: &mut Wanted) -> Result<(), Failure> {
+    let known = agents::names();
+    let found = agents::found();
+    let default =
+        if wanted.agents.is_empty() { "none".to_owned() } else { wanted.agents.join(" ") };
+    let what = if found.is_empty() {
+        format!(
+            "\nNo agent was found on this machine (known are {}). Agents to wire",
+            known.join(", ")
+        )
+    } else {
+        "\nAgents to put clash in front of".to_owned()
+    };
+    wanted.agents = choose(&what, &default, |answer| {
+        let words = answer.split([' ', ',']).filter(|word| !word.is_empty() && *word != "none");
+        let each = |name: &str| match agents::is_known(name) {
+            true => Ok(name.to_owned()),
+            false => Err(format!("no agent `{name}` is known; known are {}", known.join(", "))),
+        };
+        words.map(each).collect::<Result<Vec<_>, String>>()
+    })?;
+    Ok(())
+}
+
+fn imports(out: &mut Out, wanted: &mut Wanted) -> Result<(), Failure> {
+    if wanted.imports.is_empty() {
+        return Ok(());
+    }
+    out.line("")?;
+    for import in &wanted.imports {
+        let left = import.imported.not_expressed.len();
+        let note = if left == 0 {
+            String::new()
+        } else {
+            format!(" ({left} entries cannot be said here)")
+        };
+        out.line(format!("permissions of {}{note}", import.file.display()))?;
+    }
+    let yes = choose("Take them over?", "yes", yes_or_no)?;
+    if !yes {
+        wanted.imports.clear();
+    }
+    Ok(())
+}
+
+fn existing(project: &Project, wanted: &mut Wanted) -> Result<(), Failure> {
+    let file = place::user_policy(&project.dirs);
+    if !file.exists() || wanted.replace || wanted.learned.is_some() {
+        return Ok(());
+    }
+    let what = format!(
+        "\nThere is a policy already, {}.\nMerge what it says nothing about, or replace it (it is kept beside)?",
+        file.display()
+    );
+    wanted.replace = choose(&what, "merge", |answer| match answer {
+        "merge" | "m" => Ok(false),
+        "replace" | "r" => Ok(true),
+        _ => Err("merge or replace".to_owned()),
+    })?;
+    Ok(())
+}
+
+fn yes_or_no(answer: &str) -> Result<bool, String> {
+    match answer.to_lowercase().as_str() {
+        "y" | "yes" => Ok(true),
+        "n" | "no" => Ok(false),
+        _ => Err("yes or no".to_owned()),
+    }
+}
+
+/// Asks until the answer can be read; an empty line is the default.
+fn choose<T>(
+    what: &str,
+    default: &str,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Result<T, Failure> {
+    loop {
+        let _ = write!(io::stderr(), "{what} [{default}]: ");
+        let mut answer = String::new();
+        if io::stdin().read_line(&mut answer)? == 0 {
+            return Err(Failure::new("nothing was changed: the questions were not answered"));
+        }
+        let answer = answer.trim();
+        match read(if answer.is_empty() { default } else { answer }) {
+            Ok(value) => return Ok(value),
+            Err(problem) => {
+                let _ = writeln!(io::stderr(), "{problem}");
+            }
+        }
+    }
+}

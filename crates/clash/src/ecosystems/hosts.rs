@@ -1,0 +1,325 @@
+//! The hosts a project's toolchains fetch from, as their own lock files, caches and
+//! configuration name them, so that mirrors are found and no registry is assumed.
+//! Only host names are taken out of these files: user names, passwords and paths
+//! in an address are left behind, and lines that are not about where to fetch from
+//! are not looked at in files that hold tokens.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clash_policy::Places;
+
+use super::Detected;
+
+/// A host and the file that names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Host {
+    pub(crate) ecosystem: &'static str,
+    pub(crate) name: String,
+    pub(crate) file: String,
+}
+
+/// Where a toolchain writes down what it fetches from.
+struct Book {
+    ecosystem: &'static str,
+    /// Beside the files that show the toolchain.
+    beside: &'static [&'static str],
+    /// Of the user and of the machine, as policies write paths.
+    of_user: &'static [&'static str],
+    /// Words of the lines that matter; empty: all lines.
+    lines: &'static [&'static str],
+}
+
+const BOOKS: &[Book] = &[
+    Book {
+        ecosystem: "rust",
+        beside: &["Cargo.lock", ".cargo/config.toml"],
+        of_user: &["$CARGO_HOME/config.toml", "$CARGO_HOME/config"],
+        lines: &["source", "registry", "index", "git"],
+    },
+    Book {
+        ecosystem: "go",
+        beside: &[],
+        of_user: &["$XDG_CONFIG_HOME/go/env"],
+        lines: &["GOPROXY", "GOSUMDB"],
+    },
+    Book {
+        ecosystem: "python",
+        beside: &[
+            "uv.lock",
+            "poetry.lock",
+            "Pipfile",
+            "pyproject.toml",
+            "requirements.txt",
+            "uv.toml",
+        ],
+        of_user: &[
+            "$XDG_CONFIG_HOME/pip/pip.conf",
+            "$HOME/.pip/pip.conf",
+            "/etc/pip.conf",
+            "$XDG_CONFIG_HOME/uv/uv.toml",
+        ],
+        lines: &["index", "registry", "source", "find-links", "url ="],
+    },
+    Book {
+        ecosystem: "node",
+        beside: &[
+            "package-lock.json",
+            "pnpm-lock.yaml",
+            "yarn.lock",
+            "bun.lock",
+            ".npmrc",
+            ".yarnrc.yml",
+        ],
+        of_user: &["$HOME/.npmrc", "$HOME/.yarnrc.yml", "$XDG_CONFIG_HOME/pnpm/rc"],
+        lines: &["resolved", "registry", "Registry", "tarball"],
+    },
+    Book {
+        ecosystem: "ruby",
+        beside: &["Gemfile.lock", ".bundle/config"],
+        of_user: &["$HOME/.bundle/config"],
+        lines: &["remote:", "MIRROR"],
+    },
+    Book {
+        ecosystem: "java",
+        beside: &[
+            "pom.xml",
+            "build.gradle",
+            "build.gradle.kts",
+            "settings.gradle",
+            "settings.gradle.kts",
+            "gradle/wrapper/gradle-wrapper.properties",
+        ],
+        of_user: &[
+            "$HOME/.m2/settings.xml",
+            "$GRADLE_USER_HOME/init.gradle",
+            "/etc/maven/settings.xml",
+        ],
+        lines: &["<url>", "url =", "url(", "uri(", "distributionUrl"],
+    },
+    Book {
+        ecosystem: "dotnet",
+        beside: &["nuget.config", "NuGet.Config"],
+        of_user: &["$HOME/.nuget/NuGet/NuGet.Config"],
+        lines: &["<add "],
+    },
+    Book {
+        ecosystem: "php",
+        beside: &["composer.lock"],
+        of_user: &["$COMPOSER_HOME/config.json"],
+        lines: &["\"url\""],
+    },
+    Book { ecosystem: "elixir", beside: &["mix.exs"], of_user: &[], lines: &["repo", "git:"] },
+    Book {
+        ecosystem: "swift",
+        beside: &["Package.resolved"],
+        of_user: &[],
+        lines: &["location", "repositoryURL"],
+    },
+    Book { ecosystem: "zig", beside: &["build.zig.zon"], of_user: &[], lines: &[".url"] },
+    Book {
+        ecosystem: "bazel",
+        beside: &["MODULE.bazel.lock", ".bazelrc"],
+        of_user: &[],
+        lines: &["registry", "https"],
+    },
+    Book {
+        ecosystem: "nix",
+        beside: &["flake.lock"],
+        of_user: &["/etc/nix/nix.conf", "$XDG_CONFIG_HOME/nix/nix.conf"],
+        lines: &["url", "substituters"],
+    },
+    Book {
+        ecosystem: "git",
+        beside: &[".git/config", ".gitmodules"],
+        of_user: &[],
+        lines: &["url"],
+    },
+];
+
+/// As much of a file is read, and as many hosts of a toolchain are kept.
+const MOST_BYTES: u64 = 4 << 20;
+const MOST_HOSTS: usize = 12;
+
+/// The hosts of what was detected, the most often named first.
+pub(crate) fn hosts(root: &Path, places: &Places, detected: &[Detected]) -> Vec<Host> {
+    let mut all = Vec::new();
+    for found in detected {
+        let Some(book) = BOOKS.iter().find(|book| book.ecosystem == found.ecosystem.name) else {
+            continue;
+        };
+        let mut counts: BTreeMap<String, (usize, String)> = BTreeMap::new();
+        for (shown, file) in files(root, places, found, book) {
+            for host in read(&file).lines().filter(|line| book.concerns(line)).flat_map(named) {
+                counts.entry(host).or_insert_with(|| (0, shown.clone())).0 += 1;
+            }
+        }
+        let mut counts: Vec<(String, (usize, String))> = counts.into_iter().collect();
+        counts.sort_by(|a, b| b.1.0.cmp(&a.1.0).then_with(|| a.0.cmp(&b.0)));
+        counts.truncate(MOST_HOSTS);
+        all.extend(counts.into_iter().map(|(name, (_, file))| Host {
+            ecosystem: book.ecosystem,
+            name,
+            file,
+        }));
+    }
+    all
+}
+
+impl Book {
+    fn concerns(&self, line: &str) -> bool {
+        // `registry=…` is about fetching, `//host/:_authToken=…` about secrets.
+        let secret =
+            ["_auth", "password", "Token", "username"].iter().any(|word| line.contains(word));
+        !secret && (self.lines.is_empty() || self.lines.iter().any(|word| line.contains(word)))
+    }
+}
+
+/// The files of a toolchain: how people should see them, and where they are.
+fn files(root: &Path, places: &Places, found: &Detected, book: &Book) -> Vec<(String, PathBuf)> {
+    let mut dirs: Vec<PathBuf> = found
+        .files
+        .iter()
+        .take(20)
+        .filter_map(|file| file.parent())
+        .map(Path::to_path_buf)
+        .collect();
+    dirs.push(PathBuf::new());
+    dirs.sort();
+    dirs.dedup();
+    let beside = dirs.iter().flat_map(|dir| book.beside.iter().map(move |name| dir.join(name)));
+    let mut files: Vec<(String, PathBuf)> =
+        beside.map(|path| (path.display().to_string(), root.join(path))).collect();
+    let of_user = book
+        .of_user
+        .iter()
+        .filter_map(|text| Some(((*text).to_owned(), places.expand(text).ok()?)));
+    files.extend(of_user);
+    files
+}
+
+fn read(file: &Path) -> String {
+    let mut bytes = Vec::new();
+    let plain = std::fs::metadata(file).is_ok_and(|meta| meta.is_file());
+    if let Some(open) = File::open(file).ok().filter(|_| plain) {
+        let _ = open.take(MOST_BYTES).read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The hosts of the addresses in a line.
+fn named(line: &str) -> Vec<String> {
+    let mut hosts: Vec<String> = line.split("://").skip(1).filter_map(host).collect();
+    // git's own form: user@host:path
+    if hosts.is_empty()
+        && let Some((_, rest)) = line.split_once('@')
+        && let Some((name, _)) = rest.split_once(':')
+    {
+        hosts.extend(host(name));
+    }
+    hosts
+}
+
+/// The host at the head of what follows `://`.
+fn host(rest: &str) -> Option<String> {
+    let authority =
+        rest.split(|c: char| c.is_whitespace() || "/?#\"'<>,|)]}\\".contains(c)).next()?;
+    let name = authority.rsplit('@').next()?;
+    let name = name.split(':').next()?.to_ascii_lowercase();
+    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.');
+    let named = name.contains('.') && !name.starts_with('.') && !name.ends_with('.');
+    (plain && named && name.len() < 254).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ecosystems::detect;
+
+    fn learned(files: &[(&str, &str)]) -> Vec<(String, String)> {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, home) = (dir.path().join("app"), dir.path().join("home"));
+        for (name, text) in files {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let places = Places::of(root.clone(), home, "/tmp".into(), |_| None);
+        let found = detect(&root);
+        let each = |host: Host| (format!("{} {}", host.ecosystem, host.name), host.file);
+        hosts(&root, &places, &found.ecosystems).into_iter().map(each).collect()
+    }
+
+    #[test]
+    fn lock_files_and_configuration_name_the_mirrors_in_use() {
+        let found = learned(&[
+            ("app/Cargo.toml", ""),
+            (
+                "app/Cargo.lock",
+                "source = \"registry+https://crates.example/index\"\nsource = \"git+ssh://git@forge.example:22/x\"\n",
+            ),
+            (
+                "home/.cargo/config.toml",
+                "[source.m]\nregistry = \"sparse+https://mirror.example/\"\n",
+            ),
+            ("app/.git/config", "[remote \"origin\"]\n\turl = git@code.example:me/app.git\n"),
+            ("app/web/package.json", ""),
+            (
+                "app/web/package-lock.json",
+                "\"resolved\": \"https://npm.example/x.tgz\",\n\"homepage\": \"https://other.example\"\n",
+            ),
+        ]);
+        let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "rust crates.example",
+                "rust forge.example",
+                "rust mirror.example",
+                "node npm.example",
+                "git code.example"
+            ]
+        );
+        assert_eq!(found[2].1, "$CARGO_HOME/config.toml");
+    }
+
+    #[test]
+    fn no_secret_of_an_address_or_a_token_file_gets_out() {
+        let found = learned(&[
+            ("app/package.json", ""),
+            (
+                "home/.npmrc",
+                "registry=https://user:hunter2@npm.example/\n//npm.example/:_authToken=s3cr3t://x.y\n",
+            ),
+            (
+                "app/pyproject.toml",
+                "[[tool.uv.index]]\nurl = \"https://tok3n@pypi.example/simple\"\n",
+            ),
+        ]);
+        let all = format!("{found:?}");
+        assert!(all.contains("npm.example") && all.contains("pypi.example"), "{all}");
+        for secret in ["hunter2", "s3cr3t", "tok3n", "user"] {
+            assert!(!all.contains(secret), "{secret}: {all}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_host_is_none() {
+        for text in [
+            "https://",
+            "https://localhost/x",
+            "https://-\u{7f}.x",
+            "file:///etc/passwd",
+            "https://a..",
+            "x@y",
+        ] {
+            assert_eq!(named(text), Vec::<String>::new(), "{text}");
+        }
+        assert_eq!(
+            named("a https://A.example:8443/x and http://b.example"),
+            ["a.example", "b.example"]
+        );
+    }
+}

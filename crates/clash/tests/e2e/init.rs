@@ -1,0 +1,490 @@
+//! `clash init`: what it says, what it writes, what its postures permit, and that
+//! nothing of the user's is lost.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::policy::shown;
+use crate::support::{Machine, Ran, Who, as_each_user, clash, feed, skipped};
+
+fn rust_and_node(who: Who) -> Machine {
+    let m = Machine::new(who);
+    m.write("app/Cargo.toml", "[package]\nname = \"app\"\n");
+    m.write("app/web/package.json", "{}");
+    m.write("app/web/package-lock.json", "\"resolved\": \"https://npm.example/x.tgz\"\n");
+    m.write("app/node_modules/x/setup.py", "");
+    m.write("app/.git/HEAD", "ref: refs/heads/main\n");
+    m
+}
+
+fn policy_file(m: &Machine) -> PathBuf {
+    m.home().join(".config/clash/policy.star")
+}
+
+fn policy(m: &Machine) -> String {
+    fs::read_to_string(policy_file(m)).unwrap()
+}
+
+fn init(m: &Machine, args: &[&str]) -> Ran {
+    m.clash(["init", "--agent", "none"].iter().chain(args))
+}
+
+#[test]
+fn what_is_found_is_said_with_what_shows_it() {
+    let m = rust_and_node(Who::Me);
+    insta::assert_snapshot!(shown(&m, &["init", "--quick", "--agent", "none"]), @r"
+    detecting ecosystems...
+    found: rust (Cargo.toml)
+    found: node (web/package-lock.json, web/package.json)
+    found: git (.git)
+    generating policy with: rust, node, git (moderate)
+    wrote ~/.config/clash/policy.star
+    `clash policy show` shows what holds, `clash policy undo` takes it back.
+    No agent is wired yet: `clash install --agent NAME`.
+    ");
+    assert!(policy(&m).contains("# its files name npm.example"), "{}", policy(&m));
+}
+
+#[test]
+fn a_new_policy_reads_well() {
+    let m = Machine::new(Who::Me);
+    m.write("app/Cargo.toml", "");
+    m.write("app/.git/HEAD", "");
+    let args = ["--quick", "--ecosystem", "rust", "--ecosystem", "git"];
+    Ran::of(m.command(clash()).args(["init", "--agent", "none"]).args(args).env("PATH", "/bin"))
+        .succeeds();
+    insta::assert_snapshot!(policy(&m), @r##"
+    # What coding agents may do, by `clash init` (moderate). It is yours to change.
+    # Each command runs in the sandbox named here: X_safe without network, X_full with it.
+    # `clash policy docs NAME` says what one grants, `clash explain bash "…"` what is decided.
+
+    load("@clash//rust.star", "rust_full")
+    load("@clash//sandboxes.star", "git_full", "git_safe", "online", "project")
+
+    # What no rule names is asked about, and runs in the project without network.
+    settings(default = ask(), default_sandbox = project)
+
+    when({
+        "Bash": {
+            # Looking at files and changing them, in the project.
+            ("awk", "basename", "cat", "chmod", "cmp", "column", "cp", "cut", "date", "df"): allow(),
+            ("diff", "dirname", "du", "fd", "file", "find", "grep", "gunzip", "gzip", "head"): allow(),
+            ("id", "jq", "ln", "ls", "md5sum", "mkdir", "mv", "nproc", "od", "patch"): allow(),
+            ("readlink", "realpath", "rg", "rmdir", "sed", "seq", "sha256sum", "sleep"): allow(),
+            ("sort", "stat", "strings", "tail", "tar", "tee", "touch", "tr", "tree", "uname"): allow(),
+            ("uniq", "unzip", "wc", "which", "whoami", "xxd", "xz", "yq", "zip"): allow(),
+            "rm": {
+                ("--recursive", "-R", "-r"): ask(),
+                glob("**"): allow(),
+            },
+
+            # rust (Cargo.toml)
+            "cargo": {
+                ("login", "logout", "owner"): ask(sandbox = rust_full, reason = "acts in your name"),
+                ("publish", "yank"): ask(sandbox = rust_full, reason = "acts in your name"),
+                "install": ask(sandbox = rust_full, reason = "programs for all projects"),
+                "uninstall": ask(sandbox = rust_full, reason = "programs for all projects"),
+                glob("**"): allow(sandbox = rust_full),
+            },
+            ("cargo-clippy", "cargo-fmt", "clippy-driver", "rust-analyzer"): allow(sandbox = rust_full),
+            ("rustc", "rustdoc", "rustfmt"): allow(sandbox = rust_full),
+            "rustup": {
+                ("show", "which"): allow(sandbox = rust_full),
+                glob("**"): ask(sandbox = rust_full, reason = "changes it for all projects"),
+            },
+
+            # git (.git)
+            "git": {
+                "push": ask(sandbox = git_full),
+                ("clone", "fetch", "ls-remote", "pull", "remote"): allow(sandbox = git_full),
+                "submodule": allow(sandbox = git_full),
+                "clean": ask(sandbox = git_safe, reason = "removes files that exist nowhere else"),
+                "reset": {
+                    "--hard": ask(sandbox = git_safe, reason = "drops work that is not committed"),
+                    glob("**"): allow(sandbox = git_safe),
+                },
+                "stash": {
+                    "clear": ask(sandbox = git_safe, reason = "drops work that is not committed"),
+                    "drop": ask(sandbox = git_safe, reason = "drops work that is not committed"),
+                    glob("**"): allow(sandbox = git_safe),
+                },
+                ("credential", "send-email"): ask(sandbox = git_full, reason = "acts in your name"),
+                glob("**"): allow(sandbox = git_safe),
+            },
+
+            # The network, when you say so.
+            ("curl", "wget"): ask(sandbox = online),
+        },
+        # The agent's own tools: files of the project; others are asked about.
+        ("Glob", "Grep", "LS", "Read"): allow(sandbox = project),
+        ("Edit", "MultiEdit", "NotebookEdit", "Write"): allow(sandbox = project),
+    })
+
+    expect(ask, "git push --force")
+    expect(ask, "git push origin main")
+    expect(ask, "cargo publish")
+    "##);
+}
+
+#[test]
+fn every_generated_policy_is_formatted_and_without_warnings() {
+    for (at, some) in ALL.chunks(6).enumerate() {
+        for posture in ["strict", "moderate", "permissive"].iter().skip(at % 2) {
+            let m = Machine::new(Who::Me);
+            let named = some.iter().flat_map(|name| ["--ecosystem", name]);
+            let args: Vec<&str> =
+                ["--quick", "--posture", posture].into_iter().chain(named).collect();
+            init(&m, &args).succeeds();
+            m.clash(["policy", "check", "--strict"]).succeeds().says("no mistakes, no warnings");
+            m.clash(["fmt", "--check"]).succeeds();
+        }
+    }
+}
+
+const ALL: &[&str] = &[
+    "rust",
+    "go",
+    "python",
+    "node",
+    "ruby",
+    "java",
+    "dotnet",
+    "swift",
+    "php",
+    "elixir",
+    "haskell",
+    "zig",
+    "c",
+    "make",
+    "bazel",
+    "nix",
+    "docker",
+    "kubernetes",
+    "terraform",
+    "databases",
+    "git",
+    "github",
+];
+
+fn effect(m: &Machine, command: &str) -> String {
+    m.bash(command).effect
+}
+
+const PUBLISHING: &[&str] = &[
+    "git push",
+    "git push origin main",
+    "git -C . push",
+    "bash -c 'git push'",
+    "cargo publish",
+    "cargo +nightly publish",
+    "npm publish",
+    "npm --prefix web publish",
+    "uv publish",
+    "python3 -m twine upload dist/x",
+    "twine upload dist/x",
+    "docker push x",
+];
+
+/// A machine with a policy for several toolchains.
+fn with_posture(who: Who, posture: &str) -> Machine {
+    let m = Machine::new(who);
+    m.write("app/.git/HEAD", "ref: refs/heads/main\n");
+    m.make_dir(m.project().join(".git/hooks"));
+    m.write(".ssh/id_ed25519", SECRET);
+    let some = ["rust", "python", "node", "docker", "git"];
+    let named = some.into_iter().flat_map(|name| ["--ecosystem", name]);
+    let args: Vec<&str> = ["--quick", "--posture", posture].into_iter().chain(named).collect();
+    init(&m, &args).succeeds();
+    m
+}
+
+const SECRET: &str = "secret-key-material";
+
+#[test]
+fn strict_lets_no_push_no_publishing_and_no_write_outside_go_unasked() {
+    let m = with_posture(Who::Me, "strict").settled();
+    for command in PUBLISHING {
+        assert_ne!(effect(&m, command), "allow", "{command}");
+    }
+    for command in [
+        "git fetch",
+        "npm install",
+        "npx cowsay",
+        "pip install x",
+        "cargo add x",
+        "curl https://x.test",
+        "ssh host",
+        "unknown-program",
+        "rm -rf src",
+        "echo x > ~/other/x",
+        "echo x >> /etc/hosts",
+    ] {
+        assert_ne!(effect(&m, command), "allow", "{command}");
+    }
+    for command in ["cargo test", "npm test", "npm run build", "pytest", "git commit -m x", "ls"] {
+        assert_eq!(effect(&m, command), "allow", "{command}");
+    }
+    let write = |path: PathBuf| m.asks("Write", json!({"file_path": path, "content": "x"})).effect;
+    assert_eq!(write(m.project().join("new.rs")), "allow");
+    for outside in [m.outside().join("x"), m.home().join(".bashrc"), "/etc/cron.d/x".into()] {
+        assert_ne!(write(outside.clone()), "allow", "{}", outside.display());
+    }
+    let read = |path: PathBuf| m.asks("Read", json!({"file_path": path})).effect;
+    assert_eq!(read(m.project().join("Cargo.toml")), "allow");
+    m.write("app/web/.env", "TOKEN=x");
+    assert_eq!(read(m.project().join("web/.env")), "ask");
+}
+
+#[test]
+fn moderate_installs_without_asking_and_asks_before_a_push() {
+    let m = with_posture(Who::Me, "moderate").settled();
+    for command in PUBLISHING {
+        assert_ne!(effect(&m, command), "allow", "{command}");
+    }
+    for command in [
+        "cargo add x",
+        "npm install",
+        "pip install x",
+        "git fetch",
+        "cargo build",
+        ".venv/bin/pip install x",
+    ] {
+        assert_eq!(effect(&m, command), "allow", "{command}");
+    }
+    assert_eq!(effect(&m, "unknown-program"), "ask");
+}
+
+#[test]
+fn permissive_still_protects_credentials_what_runs_later_and_clash_itself() {
+    let m = with_posture(Who::Me, "permissive").settled();
+    for command in PUBLISHING.iter().filter(|command| !command.contains("git")) {
+        assert_ne!(effect(&m, command), "allow", "{command}");
+    }
+    for command in ["git push --force", "git push origin +main", "docker run -v /:/host x"] {
+        assert_eq!(effect(&m, command), "ask", "{command}");
+    }
+    assert_eq!(effect(&m, "git push origin main"), "allow");
+    assert_eq!(effect(&m, "unknown-program"), "allow");
+    for (tool, path) in [
+        ("Read", ".ssh/id_ed25519"),
+        ("Write", ".bashrc"),
+        ("Write", ".config/clash/policy.star"),
+        ("Edit", ".claude/settings.json"),
+        ("Write", ".local/state/clash/x"),
+    ] {
+        let input = json!({"file_path": m.home().join(path), "content": "x"});
+        assert_ne!(m.asks(tool, input).effect, "allow", "{tool} {path}");
+    }
+}
+
+#[test]
+fn in_every_posture_the_kernel_keeps_what_the_policy_says() {
+    as_each_user(|m| {
+        let who = m.who;
+        drop(m);
+        for posture in ["strict", "permissive"] {
+            let m = with_posture(who, posture);
+            let run = |script: &str| m.clash(["exec", "--", "sed", "-n", script, "/dev/null"]);
+            // sed's `w` writes and `r` reads a file of its own accord.
+            run("1p").succeeds();
+            let home = m.home().display().to_string();
+            for path in [".ssh/id_ed25519", "other/x", ".config/clash/policy.star"] {
+                let ran = m.clash(["exec", "--", "cat", &format!("{home}/{path}")]).fails();
+                assert!(!ran.stdout.contains(SECRET), "{ran:?}");
+            }
+            for path in [
+                format!("{home}/other/x"),
+                format!("{home}/.bashrc"),
+                format!("{home}/.config/clash/policy.star"),
+                format!("{home}/.local/state/clash/x"),
+                format!("{}/.git/hooks/pre-commit", m.project().display()),
+            ] {
+                m.clash(["exec", "--", "touch", &path]).fails();
+            }
+            m.clash(["exec", "--", "touch", "inside"]).succeeds();
+        }
+    });
+}
+
+#[test]
+fn a_policy_that_is_there_is_never_overwritten_unasked() {
+    let mine = "# Mine.\nwhen({\n    \"Bash\": {\"cargo\": deny()},\n})\n";
+    let m = rust_and_node(Who::Me);
+    m.write(".config/clash/policy.star", mine);
+    init(&m, &["--quick"]).exits(1).says("+        \"npm\"").says("there is a policy already");
+    init(&m, &["--json"]).exits(1);
+    init(&m, &["--dry-run"]).exits(0).says("# Mine.");
+    assert_eq!(policy(&m), mine);
+    init(&m, &["--yes"]).succeeds().says("changed");
+    let merged = policy(&m);
+    assert!(merged.contains("# Mine.") && merged.contains("\"cargo\": deny()"), "{merged}");
+    assert!(merged.contains("node_safe") && !merged.contains("\"cargo\": {"), "{merged}");
+    m.clash(["policy", "check"]).succeeds();
+    // Again finds nothing to do, and after another toolchain only that.
+    init(&m, &["--quick"]).succeeds().says("says all of this already");
+    m.write("app/go.mod", "module x\n");
+    init(&m, &["--quick"]).exits(1).says("+        \"go\"");
+    init(&m, &["--replace", "--yes", "--posture", "strict"]).succeeds().says("is kept as");
+    let kept = policy_file(&m).with_file_name("policy.star.before-init-1");
+    assert_eq!(fs::read_to_string(kept).unwrap(), merged);
+    assert!(policy(&m).contains("(strict)"), "{}", policy(&m));
+    m.clash(["policy", "undo", "--yes"]).succeeds();
+    assert_eq!(policy(&m), merged);
+}
+
+#[test]
+fn a_script_gets_json_and_a_dry_run_writes_nothing() {
+    let m = rust_and_node(Who::Me);
+    let said = |args: &[&str]| -> Value {
+        serde_json::from_str(&init(&m, args).succeeds().stdout).unwrap()
+    };
+    let dry = said(&["--json", "--dry-run", "--posture", "strict"]);
+    assert!(!policy_file(&m).exists());
+    assert_eq!(dry["policy"]["action"], "create");
+    assert_eq!(dry["policy"]["written"], false);
+    let found = dry["found"].as_array().unwrap();
+    assert_eq!(found[0], json!({"ecosystem": "rust", "files": ["Cargo.toml"], "ci": null}));
+    assert_eq!(dry["hosts"][0]["host"], "npm.example");
+    let made = said(&["--json"]);
+    assert_eq!(made["policy"]["written"], true);
+    assert_eq!(made["policy"]["changes"][0]["text"], json!(policy(&m)));
+    assert_eq!(made["policy"]["warnings"], json!([]));
+    init(&m, &["--ecosystem", "cobol"]).exits(1).says("no toolchain `cobol`").says("rust, go");
+    m.clash(["init", "--agent", "eliza"]).exits(1).says("no agent `eliza`");
+}
+
+#[test]
+fn agents_are_wired_and_their_permissions_taken_over() {
+    let m = rust_and_node(Who::Me);
+    let settings = r#"{"permissions": {"deny": ["Bash(sudo:*)"], "allow": ["Bash(mycheck:*)"]}}"#;
+    m.write(".claude/settings.json", settings);
+    m.write("app/.claude/settings.json", r#"{"permissions": {"allow": ["Bash(evil:*)"]}}"#);
+    m.clash(["init", "--quick", "--agent", "claude"]).succeeds().says("clash now decides");
+    let wired = fs::read_to_string(m.home().join(".claude/settings.json")).unwrap();
+    assert!(wired.contains("hook claude") && wired.contains("Bash(sudo:*)"), "{wired}");
+    m.bash("sudo ls").is("deny", "imported_claude.star");
+    m.bash("mycheck all").is("allow", "imported_claude.star");
+    m.bash("evil").is("ask", "");
+    m.bash("cargo build").is("allow", "policy.star");
+    let m = rust_and_node(Who::Me);
+    m.write(".claude/settings.json", settings);
+    init(&m, &["--quick", "--no-import"]).succeeds();
+    m.bash("sudo ls").is("ask", "");
+    assert_eq!(fs::read_to_string(m.home().join(".claude/settings.json")).unwrap(), settings);
+}
+
+/// Runs `clash init` at a terminal and types lines.
+fn typed(m: &Machine, lines: &str) -> Option<Ran> {
+    let mut command = m.command("script");
+    let line = format!("'{}' init; echo status=$?", clash().display());
+    command.args(["-qfec", &line, "/dev/null"]).env("TERM", "dumb").env("NO_COLOR", "1");
+    if std::process::Command::new("script").arg("--version").output().is_err() {
+        skipped("the interactive path of init: there is no `script` to make a terminal");
+        return None;
+    }
+    Some(Ran::from(feed(command, lines.as_bytes()).wait_with_output().unwrap()))
+}
+
+#[test]
+fn at_a_terminal_a_few_questions_lead_to_a_policy() {
+    let m = rust_and_node(Who::Me);
+    m.write(".claude/settings.json", r#"{"permissions": {"deny": ["Bash(sudo:*)"]}}"#);
+    let Some(ran) = typed(&m, "4\nstrict\nrust git\nnone\nno\ny\n") else { return };
+    let ran = ran
+        .says("found: rust (Cargo.toml)")
+        .says("How much should happen without asking you?")
+        .says("1, 2 or 3")
+        .says("permissions of")
+        .says("Write ")
+        .says("status=0");
+    let text = policy(&m);
+    assert!(text.contains("(strict)") && text.contains("rust_safe"), "{text}");
+    assert!(!text.contains("node_safe") && !text.contains("imported"), "{text}\n{ran:?}");
+}
+
+#[test]
+fn at_a_terminal_empty_lines_take_the_defaults_and_no_leaves_everything() {
+    let m = rust_and_node(Who::Me);
+    let Some(ran) = typed(&m, "\n\n\nn\n") else { return };
+    ran.says("status=1");
+    assert!(!policy_file(&m).exists());
+    typed(&m, "\n\n\ny\n").unwrap().says("status=0");
+    let first = policy(&m);
+    assert!(first.contains("(moderate)") && first.contains("node_safe"), "{first}");
+    // The second time there is one: replace it, and the old one stays beside it.
+    typed(&m, "1\n\n\nreplace\ny\n").unwrap().says("There is a policy already").says("status=0");
+    assert!(policy(&m).contains("(strict)"));
+    let kept = policy_file(&m).with_file_name("policy.star.before-init-1");
+    assert_eq!(fs::read_to_string(kept).unwrap(), first);
+    // Nobody answers: nothing happens.
+    let before = policy(&m);
+    typed(&m, "2\n").unwrap().says("status=1");
+    assert_eq!(policy(&m), before);
+}
+
+#[test]
+fn a_cache_that_is_missing_is_there_for_the_first_build_and_the_project_stays_clean() {
+    as_each_user(|m| {
+        let before: Vec<_> =
+            fs::read_dir(m.project()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let m = m.policy("load(\"@clash//go.star\", \"go\")\nwhen(go)\n");
+        m.inside("go_safe", "echo x > ~/.cache/go-build/x").succeeds();
+        m.inside("go_safe", "echo x > ~/go/pkg/mod/x").fails();
+        m.inside("go_full", "echo x > ~/go/pkg/mod/x").succeeds();
+        m.inside("go_full", "echo x > ~/.cache/x").fails();
+        let after: Vec<_> =
+            fs::read_dir(m.project()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(before, after);
+    });
+}
+
+#[test]
+fn a_tree_of_many_files_costs_a_bounded_look() {
+    let m = Machine::new(Who::Me);
+    m.write("app/Cargo.toml", "");
+    let many = if std::env::var_os("CLASH_NIGHTLY").is_some() { 100 } else { 3 };
+    for dir in 0..many {
+        let dir = m.project().join(format!("data/d{dir}"));
+        m.make_dir(&dir);
+        for file in 0..1000 {
+            fs::write(dir.join(format!("f{file}")), "").unwrap();
+        }
+    }
+    let said: Value = serde_json::from_str(&init(&m, &["--json"]).succeeds().stdout).unwrap();
+    assert_eq!(said["ecosystems"], json!(["rust"]));
+    assert_eq!(said["complete"], many <= 49);
+}
+
+#[test]
+fn the_way_of_a_new_user_is_two_commands_and_then_a_confined_action() {
+    as_each_user(|m| {
+        m.write("app/Makefile", "all:\n\t@echo built; cat ~/.ssh/id_ed25519 || echo kept\n");
+        m.write(".ssh/id_ed25519", SECRET);
+        let start = std::time::Instant::now();
+        m.clash(["init", "--quick", "--agent", "claude"]).succeeds().says("clash now decides");
+        m.bash("make").is("allow", "policy.star");
+        let ran = m.clash(["exec", "--", "make"]).succeeds().says("built").says("kept");
+        assert!(!ran.stdout.contains(SECRET), "{ran:?}");
+        println!("from nothing to the first confined action: {:?}", start.elapsed());
+    });
+}
+
+#[test]
+fn what_is_learned_from_a_history_is_written_with_a_yes_and_the_old_policy_kept() {
+    let m = rust_and_node(Who::Me);
+    let seen = r#"{"v":1,"time":1794776639000,"event":"decision","agent":"claude","call":"a","tool":"Bash","what":"cargo test"}
+{"v":1,"event":"exit","call":"a","ok":true}
+"#;
+    m.write("app/trace.jsonl", seen);
+    init(&m, &["--from-trace", "trace.jsonl"]).succeeds().says("cargo");
+    assert!(!policy_file(&m).exists());
+    init(&m, &["--quick"]).succeeds();
+    let before = policy(&m);
+    init(&m, &["--from-trace", "trace.jsonl", "--yes"]).succeeds().says("is kept as");
+    assert!(policy(&m).contains("cargo") && policy(&m) != before, "{}", policy(&m));
+    m.clash(["policy", "check"]).succeeds();
+    m.clash(["policy", "undo", "--yes"]).succeeds();
+    assert_eq!(policy(&m), before);
+}

@@ -1,0 +1,249 @@
+//! A whole agent in a room of its own: `clash run`.
+
+use std::fs;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::process::Stdio;
+
+use crate::support::{Machine, Ran, Who, as_each_user, clash};
+
+const POLICY: &str = r#"
+load("@clash//sandboxes.star", "project", "readonly")
+settings(default = ask(), default_sandbox = project)
+when({
+    "Bash": {
+        ("cat", "echo", "env", "ls"): allow(),
+
+        "head": allow(sandbox = readonly),
+        "rm": deny(reason = "nothing is deleted here"),
+    },
+})
+"#;
+
+const SECRET: &str = "secret-key-material";
+
+/// A machine with a policy, a secret and an agent that does what its arguments,
+/// a shell script, say.
+fn with_agent(m: Machine, name: &str) -> Machine {
+    let m = m.policy(POLICY);
+    m.write(".ssh/id_ed25519", SECRET);
+    m.write("other/work.txt", SECRET);
+    let program = m.write(format!("agents/bin/{name}"), "#!/bin/sh\neval \"$1\"\n");
+    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+    m
+}
+
+fn run(m: &Machine, name: &str, script: &str) -> Ran {
+    let program = m.home().join("agents/bin").join(name);
+    let mut command = m.command(clash());
+    command.args(["run", "--"]).arg(program).arg(script);
+    command.env("ANTHROPIC_API_KEY", "key-of-the-service").env("GITHUB_TOKEN", "token-of-the-user");
+    Ran::of(&mut command)
+}
+
+/// What an agent's room hides, whoever the agent is.
+const LOOK: &str = "cat ~/.ssh/id_ed25519 ~/other/work.txt; ls -A ~ /tmp; echo x > /tmp/x; \
+                    echo x > ~/.bashrc; echo done > done.txt; env";
+
+#[track_caller]
+fn is_confined(m: &Machine, ran: &Ran) {
+    assert!(!ran.stdout.contains(SECRET), "{ran:?}");
+    assert!(!ran.stdout.contains("other") && !ran.stdout.contains(".ssh"), "{ran:?}");
+    assert!(ran.stdout.contains("key-of-the-service"), "{ran:?}");
+    assert!(!ran.stdout.contains("token-of-the-user"), "{ran:?}");
+    assert!(!m.home().join(".bashrc").exists());
+    assert_eq!(fs::read_to_string(m.project().join("done.txt")).unwrap(), "done\n");
+}
+
+#[test]
+fn an_agent_without_hooks_is_confined_by_its_room() {
+    as_each_user(|m| {
+        let m = with_agent(m, "aider");
+        let ran = run(&m, "aider", &format!("{LOOK}; echo kept > ~/.aider/state")).succeeds();
+        is_confined(&m, &ran);
+        assert!(ran.stderr.contains("its actions are not judged, this room is all"), "{ran:?}");
+        assert_eq!(fs::read_to_string(m.home().join(".aider/state")).unwrap(), "kept\n");
+        // Nothing of clash is there, and no rooms can be made.
+        let inside = format!("ls {}; unshare -Ur true", m.state().display());
+        run(&m, "aider", &inside).fails();
+    });
+}
+
+#[test]
+fn an_agent_with_hooks_sees_no_more_than_one_without() {
+    as_each_user(|m| {
+        let m = with_agent(m, "claude");
+        let ran = run(&m, "claude", LOOK).succeeds();
+        is_confined(&m, &ran);
+        assert!(ran.stderr.contains("each action is judged and confined"), "{ran:?}");
+    });
+}
+
+#[test]
+fn an_agent_writes_its_state_and_not_what_steers_it_or_clash() {
+    as_each_user(|m| {
+        let m = with_agent(m, "claude");
+        let settings = m.write(".claude/settings.json", "{}");
+        m.write(".claude/hooks/own.sh", "true");
+        m.write("app/.git/config", "[core]\n");
+        m.write("app/.git/hooks/pre-commit", "true");
+        let script = "cat ~/.claude/settings.json ~/.clash/policy.star > /dev/null || exit 9
+            for file in ~/.claude/settings.json ~/.claude/hooks/own.sh ~/.clash/policy.star \
+                        .git/config .git/hooks/pre-commit .git/hooks/post-commit; do
+                if echo planted 2>/dev/null >> $file; then echo wrote $file; fi
+            done
+            mv ~/.claude/settings.json ~/.claude/old && echo moved
+            mv .git git && echo moved
+            echo line > ~/.claude/history";
+        let ran = run(&m, "claude", script).succeeds();
+        assert_eq!(ran.stdout, "", "{ran:?}");
+        assert_eq!(fs::read_to_string(settings).unwrap(), "{}");
+        assert!(m.home().join(".claude/history").exists());
+        assert!(!m.project().join(".git/hooks/post-commit").exists());
+    });
+}
+
+/// Root gets no rooms inside its room: whatever its actions need one for is
+/// refused there, and nothing runs with the agent's own rights.
+#[test]
+fn every_action_has_a_room_inside_the_room() {
+    as_each_user(|m| {
+        let m = with_agent(m, "claude");
+        let clash = clash().display();
+        m.write(".claude/token", "token-of-the-agent");
+        let ran = run(&m, "claude", &format!("{clash} exec -- rm done.txt; echo $?")).succeeds();
+        assert!(ran.stdout.ends_with("126\n") && ran.stderr.contains("nothing is deleted"));
+        // Held by Landlock and seccomp alone, with or without a room.
+        m.write("app/notes", "notes\n");
+        let look =
+            format!("{clash} exec -- head notes ~/.claude/token; {clash} exec -- head -c0 x");
+        let ran = run(&m, "claude", &look);
+        assert!(ran.stdout.contains("notes\n") && !ran.stdout.contains("token-of"), "{ran:?}");
+        let inner = "cat ~/.claude/token; echo x > /tmp/y; echo in > in.txt; ls /tmp/[xy]; env";
+        m.write("app/inner.sh", inner);
+        let outer = "echo outer > /tmp/x";
+        let script =
+            format!("{outer}; {clash} sandbox exec project -- sh inner.sh; echo $?; ls /tmp/[xy]");
+        let ran = run(&m, "claude", &script).succeeds();
+        assert!(!ran.stdout.contains("token-of-the-agent"), "{ran:?}");
+        if m.who == Who::Nobody {
+            let made = fs::read_to_string(m.project().join("in.txt")).unwrap_or_default();
+            assert_eq!(made, "in\n", "{ran:?}");
+            assert!(!ran.stdout.contains("key-of-the-service"), "{ran:?}");
+            assert!(ran.stdout.starts_with("/tmp/y\n"), "{ran:?}");
+            assert!(ran.stdout.ends_with("\n0\n/tmp/x\n"), "{ran:?}");
+        }
+    });
+}
+
+#[test]
+fn making_rooms_does_not_undo_the_room_around_them() {
+    as_each_user(|m| {
+        let m = with_agent(m, "claude");
+        let settings = m.write(".claude/settings.json", "{}");
+        let policy = m.home().join(".clash/policy.star");
+        let before = fs::read_to_string(&policy).unwrap();
+        let script = "exec 2>/dev/null
+            unshare -Urm --propagation private sh -c '
+                for mount in $(cut -d\" \" -f5 /proc/self/mountinfo | sort -r); do
+                    umount -l $mount
+                    mount -o remount,bind,rw $mount
+                done
+                ls -A ~ / /.covers/* ; cat ~/.ssh/id_ed25519 ~/other/work.txt
+                echo planted >> ~/.claude/settings.json; echo planted >> ~/.clash/policy.star
+                echo planted > /etc/planted; echo planted > /usr/planted
+                echo planted > /proc/sys/kernel/domainname'
+            echo planted > /proc/sys/kernel/domainname; echo over";
+        let ran = run(&m, "claude", script);
+        assert!(ran.stdout.ends_with("over\n"), "{ran:?}");
+        assert!(!ran.stdout.contains(SECRET) && !ran.stdout.contains("other"), "{ran:?}");
+        assert_eq!(fs::read_to_string(settings).unwrap(), "{}");
+        assert_eq!(fs::read_to_string(policy).unwrap(), before);
+        let name = fs::read_to_string("/proc/sys/kernel/domainname").unwrap();
+        assert!(!name.contains("planted"));
+        assert!(!["/etc", "/usr"].iter().any(|dir| fs::exists(format!("{dir}/planted")).unwrap()));
+    });
+}
+
+/// Agents leave servers running that carry out commands for whoever connects.
+#[test]
+fn a_daemon_outside_does_nothing_for_an_agent_inside() {
+    as_each_user(|m| {
+        let m = with_agent(m, "codex");
+        let state = m.home().join(".codex");
+        m.make_dir(&state);
+        let public = tempfile::Builder::new().prefix("clash-daemon-").tempdir_in("/tmp").unwrap();
+        fs::set_permissions(public.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let paths = [state.join("daemon.sock"), public.path().join("daemon.sock")];
+        let _listening: Vec<UnixListener> = paths
+            .iter()
+            .map(|path| {
+                let listener = UnixListener::bind(path).unwrap();
+                fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+                listener
+            })
+            .collect();
+        let name = format!("clash-daemon-{}", std::process::id());
+        let abstract_name = SocketAddr::from_abstract_name(&name).unwrap();
+        let _abstract = UnixListener::bind_addr(&abstract_name).unwrap();
+        let connect = format!(
+            "import socket\nfor path in {:?}, {:?}, '\\0{name}':\n    try:\n        \
+             socket.socket(socket.AF_UNIX).connect(path)\n        print('connected', path)\n    \
+             except OSError:\n        print('refused')\n",
+            paths[0], paths[1]
+        );
+        let client = m.write("app/connect.py", &connect);
+        let outside = Ran::of(m.command("python3").arg(&client)).succeeds();
+        assert_eq!(outside.stdout.matches("connected").count(), 3, "{outside:?}");
+        let inside = run(&m, "codex", "python3 connect.py").succeeds();
+        assert_eq!(inside.stdout, "refused\nrefused\nrefused\n");
+    });
+}
+
+#[test]
+fn processes_outside_cannot_be_seen_or_ended() {
+    as_each_user(|m| {
+        let m = with_agent(m, "aider");
+        let mut outside = m.command("sleep").arg("60").stdout(Stdio::null()).spawn().unwrap();
+        let script = format!("kill -9 {}; ls /proc | grep -c '^[0-9]'", outside.id());
+        let ran = run(&m, "aider", &script).succeeds();
+        assert!(ran.stdout.trim().parse::<u32>().unwrap() < 10, "{ran:?}");
+        assert!(outside.try_wait().unwrap().is_none(), "the process was ended from inside");
+        outside.kill().unwrap();
+        outside.wait().unwrap();
+    });
+}
+
+#[test]
+fn the_agent_ends_as_it_would_without_a_room() {
+    as_each_user(|m| {
+        let m = with_agent(m, "pi");
+        run(&m, "pi", "exit 7").exits(7);
+        assert_eq!(run(&m, "pi", "kill -TERM $$").signal, Some(15));
+    });
+}
+
+#[test]
+fn the_room_is_any_sandbox_of_the_policy_but_none_without_walls() {
+    let m = with_agent(Machine::new(Who::Me), "aider");
+    let agent = m.home().join("agents/bin/aider");
+    let agent = agent.to_str().unwrap();
+    let named = |name: &str| m.clash(["run", "--sandbox", name, "--", agent, "echo x > made"]);
+    named("readonly").fails();
+    assert!(!m.project().join("made").exists());
+    named("unrestricted").exits(1).says("is no room");
+    named("nosuch").exits(125).says("there is no sandbox `nosuch`").says("agent");
+    m.clash(["run", "--", "no-such-agent"]).exits(127).says("`no-such-agent` not found");
+    m.clash(["run"]).exits(2);
+    m.clash(["run", "--help"]).succeeds().says("in a room of its own");
+}
+
+#[test]
+fn a_policy_behind_a_link_is_not_forgotten_in_the_room() {
+    let m = with_agent(Machine::new(Who::Me), "claude");
+    let policy = m.home().join(".clash/policy.star");
+    fs::rename(&policy, m.home().join("policy.star")).unwrap();
+    std::os::unix::fs::symlink(m.home().join("policy.star"), &policy).unwrap();
+    run(&m, "claude", "true").exits(1).says("policy.star is a link");
+}
