@@ -376,10 +376,11 @@ fn countable(_: Tier) -> Result<(), String> {
 
 fn check_host(host: &Host) -> Result<(), Refusal> {
     match host.landlock_abi {
+        // First: inside such a sandbox there is no Landlock either.
+        _ if host.around.listener => Err(Refusal::OuterListener),
         0 => Err(Refusal::NoLandlock),
         abi if abi < LANDLOCK_ABI_OF_ROOMS => Err(Refusal::LandlockTooOld { abi }),
         _ if !host.seccomp => Err(Refusal::NoSeccomp),
-        _ if host.around.listener => Err(Refusal::OuterListener),
         _ => Ok(()),
     }
 }
