@@ -38,7 +38,7 @@ use crate::plan::Plan;
 #[cfg(target_os = "linux")]
 use crate::{
     linux::landlock::Ruleset,
-    room::{Room, Step},
+    room::{Inside, Room, Step},
 };
 
 #[cfg(target_os = "linux")]
@@ -214,8 +214,10 @@ fn as_parent(room: Option<&Room>, confined: Confined<'_>, ruleset: &Ruleset) -> 
     use crate::linux::{landlock, limits, mounts::View, namespaces, sys};
 
     let plan = confined.plan;
-    // /proc shows the processes of whoever mounts it.
+    // /proc shows the processes of whoever mounts it, and can only be mounted where
+    // the host's is still there: a root that lets go of the old one comes last.
     let steps = room.map_or(&[][..], |room| &room.steps);
+    let enters_last = room.is_some_and(|room| room.inside == Inside::Rooms);
     let of_processes = steps.iter().position(|step| matches!(step, Step::Processes { .. }));
     let (outside, inside) = steps.split_at(of_processes.unwrap_or(steps.len()));
     let prepare = || -> Result<_, LaunchError> {
@@ -246,7 +248,9 @@ fn as_parent(room: Option<&Room>, confined: Confined<'_>, ruleset: &Ruleset) -> 
             inherited = Some(Inherited::guard());
             let view = view.insert(View::new().map_err(|e| LaunchError::Root(e.into()))?);
             outside.iter().try_for_each(|step| view.step(step))?;
-            view.enter(room.inside).map_err(|e| LaunchError::Enter(e.into()))?;
+            if !enters_last {
+                view.enter(room.inside).map_err(|e| LaunchError::Enter(e.into()))?;
+            }
         }
         // Before anybody is there to look into this process.
         sys::undumpable().map_err(LaunchError::Namespaces)?;
@@ -276,6 +280,9 @@ fn as_parent(room: Option<&Room>, confined: Confined<'_>, ruleset: &Ruleset) -> 
         };
         inside.iter().try_for_each(|step| view.step(step))?;
         landlock::own_places(room, view, ruleset)?;
+        if enters_last {
+            view.enter(room.inside).map_err(|e| LaunchError::Enter(e.into()))?;
+        }
         rustix::process::chdir(&cwd).map_err(|source| LaunchError::NotInRoom {
             path: PathBuf::from(std::ffi::OsStr::from_bytes(cwd.as_bytes())),
             source: source.into(),
