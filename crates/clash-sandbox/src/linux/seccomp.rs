@@ -160,9 +160,9 @@ fn table(surface: Surface) -> Vec<Row> {
     if surface.inside != Inside::Rooms {
         rows.push((libc::SYS_clone, "SYS_clone", Clone));
         rows.push((libc::SYS_unshare, "SYS_unshare", Unshare));
-        rows.push((libc::SYS_pivot_root, "SYS_pivot_root", Eperm));
+        rows.extend(rows![Eperm; SYS_pivot_root SYS_chroot]);
     }
-    rows.extend(rows![Eperm; SYS_setns SYS_chroot]);
+    rows.extend(rows![Eperm; SYS_setns]);
     rows.extend(
         rows![Enosys; SYS_clone3 SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register],
     );

@@ -243,12 +243,18 @@ proptest! {
 #[test]
 fn a_room_with_rooms_inside_lets_namespaces_be_made_and_nothing_be_entered() {
     let new_user = [0x1000_0000, 0, 0, 0, 0, 0];
-    for call in [libc::SYS_unshare, libc::SYS_clone, libc::SYS_mount, libc::SYS_pivot_root] {
+    for call in [
+        libc::SYS_unshare,
+        libc::SYS_clone,
+        libc::SYS_mount,
+        libc::SYS_pivot_root,
+        libc::SYS_chroot,
+    ] {
         assert_eq!(ask(NESTING, call, new_user), RET_ALLOW, "{call}");
         assert_ne!(ask(ROOM, call, new_user), RET_ALLOW, "{call}");
         assert_ne!(ask(MONITORS, call, new_user), RET_ALLOW, "{call}");
     }
-    for call in [libc::SYS_setns, libc::SYS_chroot, libc::SYS_bpf, libc::SYS_setxattr] {
+    for call in [libc::SYS_setns, libc::SYS_bpf, libc::SYS_setxattr] {
         assert_ne!(ask(NESTING, call, [0; 6]), RET_ALLOW, "{call}");
     }
     for call in [libc::SYS_pidfd_getfd, libc::SYS_process_vm_readv] {
