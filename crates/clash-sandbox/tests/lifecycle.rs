@@ -444,6 +444,29 @@ fn job_control_on_a_terminal_is_as_without_a_sandbox() {
 }
 
 #[test]
+fn a_command_ends_with_its_terminal() {
+    const PYTHON: &str = "/usr/bin/python3";
+    if !Path::new(PYTHON).exists() {
+        return eprintln!("SKIPPED (no python3): a terminal that is hung up");
+    }
+    let hang_up = "
+import os, pty, sys
+pid, fd = pty.fork()
+if pid == 0: os.execvp(sys.argv[1], sys.argv[1:])
+seen = b''
+while b'ready' not in seen: seen += os.read(fd, 1000)
+os.close(fd)
+print(os.WTERMSIG(os.waitpid(pid, 0)[1]))";
+    project(|world| {
+        let mut command = Command::new(PYTHON);
+        command.args(["-c", hang_up]).args(world.prefix());
+        command.args(["sh", "-c", "echo ready; sleep 600"]);
+        let output = world.prepare(command).output().unwrap();
+        assert_eq!(text(&output).trim(), "1", "{:?}", world.who);
+    });
+}
+
+#[test]
 fn the_terminal_is_left_as_it_was_found() {
     if !Path::new("/usr/bin/setsid").exists() {
         return eprintln!("SKIPPED (no setsid): the settings of a terminal");

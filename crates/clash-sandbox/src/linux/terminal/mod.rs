@@ -70,7 +70,17 @@ pub(crate) fn apart() -> io::Result<()> {
         Fork::Parent(leader) => {
             drop(inner);
             let screen = Screen::new(size.ws_row);
-            Relay { outer, master, before, screen, leader, typed: Vec::new(), raw: false }.run()
+            Relay {
+                outer,
+                master,
+                before,
+                screen,
+                leader,
+                typed: Vec::new(),
+                raw: false,
+                gone: false,
+            }
+            .run()
         }
         Fork::Child => {
             drop(master);
@@ -173,6 +183,8 @@ struct Relay {
     typed: Vec<u8>,
     /// Whether keys come to us one by one.
     raw: bool,
+    /// Whether the outer terminal has been hung up.
+    gone: bool,
 }
 
 impl Relay {
@@ -201,14 +213,16 @@ impl Relay {
             let nothing = PollFlags::empty();
             let mut fds = [
                 PollFd::new(&signals, PollFlags::IN),
-                PollFd::new(&self.outer, if reading { PollFlags::IN } else { nothing }),
                 PollFd::new(&self.master, if open { from_command } else { nothing }),
+                PollFd::new(&self.outer, if reading { PollFlags::IN } else { nothing }),
             ];
-            match poll(&mut fds, None) {
+            // What was hung up would be ready for ever.
+            let watched = if self.gone { fds.get_mut(..2).unwrap_or_default() } else { &mut fds };
+            match poll(watched, None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            let [signal, keys, output] = fds.map(|fd| fd.revents());
+            let [signal, output, keys] = fds.map(|fd| fd.revents());
             if output.contains(PollFlags::OUT) {
                 self.type_in();
             }
@@ -218,7 +232,7 @@ impl Relay {
             if keys.contains(PollFlags::IN) {
                 self.read_keys();
             } else if keys.intersects(PollFlags::HUP | PollFlags::ERR) {
-                self.raw = false;
+                self.hang_up();
             }
             if signal.contains(PollFlags::IN)
                 && let Some(end) = self.signal(&signals)?
@@ -226,6 +240,13 @@ impl Relay {
                 return Ok(end);
             }
         }
+    }
+
+    /// The user's terminal is gone, and so is the command's.
+    fn hang_up(&mut self) {
+        self.raw = false;
+        self.gone = true;
+        sys::kill(self.leader, libc::SIGHUP);
     }
 
     /// One signal that was held.
@@ -318,7 +339,9 @@ impl Relay {
         let mut shown = Vec::with_capacity(length);
         self.screen.pass(chunk.get(..length).unwrap_or_default(), &mut shown);
         self.agree();
-        write_all(&self.outer, &shown)?;
+        if !self.gone && write_all(&self.outer, &shown).is_err() {
+            self.hang_up();
+        }
         Ok(length > 0)
     }
 
