@@ -263,7 +263,7 @@ fn php() {
         files: &[
             (
                 "composer.json",
-                "{\"name\": \"a/app\", \"repositories\": [{\"type\": \"path\", \"url\": \"./dep\"}, {\"packagist.org\": false}]}\n",
+                "{\"name\": \"a/app\", \"repositories\": [{\"type\": \"path\", \"url\": \"./dep\"}, {\"packagist\": false}]}\n",
             ),
             (
                 "dep/composer.json",
