@@ -237,9 +237,11 @@ impl Screen {
     fn control(&mut self, byte: u8, to: &mut Vec<u8>) {
         match byte {
             0x07..=0x09 | 0x0d..=0x0f => to.push(byte),
+            // The vertical tab and the form feed are line ends to most terminals and
+            // something else to some.
             0x0a..=0x0c => {
                 self.down();
-                to.push(byte);
+                to.push(b'\n');
             }
             _ => {}
         }
