@@ -436,6 +436,8 @@ fn job_control_on_a_terminal_is_as_without_a_sandbox() {
         terminal.types("kill %%; wait %%; echo status $?\n");
         terminal.shows("status 143");
         terminal.types("room sh -c 'read line; exit 5' &\n");
+        terminal.shows("[1] ");
+        terminal.shows("READY> ");
         terminal.types("fg; echo status $?\n");
         terminal.shows("read line");
         terminal.types("now\n");

@@ -28,7 +28,7 @@ mod screen;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, waitpid};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
@@ -187,6 +187,8 @@ struct Relay {
     gone: bool,
 }
 
+const A_MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
 impl Relay {
     fn run(mut self) -> ! {
         match self.relay() {
@@ -218,11 +220,17 @@ impl Relay {
             ];
             // What was hung up would be ready for ever.
             let watched = if self.gone { fds.get_mut(..2).unwrap_or_default() } else { &mut fds };
-            match poll(watched, None) {
-                Ok(_) | Err(Errno::INTR) => {}
+            // Nobody tells a job that runs in the background when it is brought forward.
+            let patience = (!self.raw && !self.gone).then_some(&A_MOMENT);
+            let nobody = match poll(watched, patience) {
+                Ok(ready) => ready == 0,
+                Err(Errno::INTR) => false,
                 Err(error) => return Err(error.into()),
-            }
+            };
             let [signal, output, keys] = fds.map(|fd| fd.revents());
+            if nobody {
+                self.come_forward();
+            }
             if output.contains(PollFlags::OUT) {
                 self.type_in();
             }
