@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::client::{Client, POLICY, SECRET, WHERE_AM_I, made, out_of_reach, records};
+use crate::client::{Client, POLICY, SECRET, WHERE_AM_I, made, out_of_reach, records, story};
 use crate::support::{Machine, Who, clash, eventually, is_root, skipped};
 
 pub(crate) const CLAUDE: Client = Client {
@@ -330,10 +330,10 @@ fn the_trace_tells_the_whole_story_of_a_command() {
     let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
     claude.run(&m, &[bash("echo made > made.txt"), bash("rm made.txt")]);
-    let trace = m.trace();
-    let story: Vec<&str> = trace.iter().map(|record| record["event"].as_str().unwrap()).collect();
+    let trace = story(&m);
+    let events: Vec<&str> = trace.iter().map(|record| record["event"].as_str().unwrap()).collect();
     assert_eq!(
-        story,
+        events,
         ["session_start", "decision", "launch", "exit", "decision", "session_end"],
         "{trace:#?}"
     );

@@ -557,7 +557,15 @@ pub(crate) fn made(m: &Machine) -> bool {
     m.project().join("made.txt").exists()
 }
 
-/// The records of one kind in the trace.
+/// The trace of what the model asked for. When a client starts the server `lab`,
+/// and whether before the session is over, is no business of the model's.
+pub(crate) fn story(m: &Machine) -> Vec<Value> {
+    let of_server =
+        |record: &Value| record["what"].as_str().is_some_and(|what| what.contains("app/server.py"));
+    m.trace().into_iter().filter(|record| !of_server(record)).collect()
+}
+
+/// The records of one kind in it.
 pub(crate) fn records(m: &Machine, event: &str) -> Vec<Value> {
-    m.trace().into_iter().filter(|record| record["event"] == event).collect()
+    story(m).into_iter().filter(|record| record["event"] == event).collect()
 }
