@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::client::{Client, POLICY, SECRET, WHERE_AM_I, made, out_of_reach, records, story};
+use crate::client::{
+    Client, POLICY, SECRET, THE_ID, WHERE_AM_I, look, made, out_of_reach, records, saw_nothing,
+    story, wait,
+};
 use crate::support::{Machine, Who, clash, eventually, is_root, skipped};
 
 pub(crate) const CLAUDE: Client = Client {
@@ -37,11 +40,25 @@ pub(crate) const CLAUDE: Client = Client {
     write: |path, text| write(path, text),
     shout: |text| json!({"tool": "mcp__lab__shout", "input": {"text": text}}),
     fetch: Some(|url| json!({"tool": "WebFetch", "input": {"url": url, "prompt": "x"}})),
+    delegate: Some(|task| {
+        let input = json!({
+            "description": "a task", "prompt": task, "subagent_type": "general-purpose",
+            "run_in_background": false,
+        });
+        json!({"tool": "Agent", "input": input})
+    }),
+    background: Some(in_background),
     instructed: false,
 };
 
 fn bash(script: &str) -> Value {
     json!({"tool": "Bash", "input": {"command": script, "description": "a step"}})
+}
+
+fn in_background(script: &str) -> Value {
+    let mut call = bash(script);
+    call["input"]["run_in_background"] = true.into();
+    call
 }
 
 fn write(path: impl AsRef<Path>, text: &str) -> Value {
@@ -84,18 +101,60 @@ fn an_allowed_command_runs_in_its_sandbox() {
     }
 }
 
+/// Of the tools the client keeps back until the model asks for them, those that
+/// run commands or write.
 #[test]
-fn a_command_in_the_background_runs_in_its_sandbox_too() {
+fn a_monitor_and_a_stopped_task_and_a_notebook_are_judged_and_confined() {
     let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
-    let mut call = bash("cat ~/.ssh/id_ed25519 > seen.txt 2>&1; echo over > over.txt");
-    call["input"]["run_in_background"] = true.into();
-    let wait = "for i in 1 2 3 4 5 6 7 8 9; do cat over.txt && break; sleep 0.5; done";
-    let talk = claude.run(&m, &[call, bash(wait)]);
-    talk.results[1].says("over");
-    let seen = fs::read_to_string(m.project().join("seen.txt")).unwrap();
-    assert!(out_of_reach(&seen), "{seen}");
+    m.write("app/keep.txt", "keep");
+    let cell = json!({"cell_type": "code", "id": "a", "metadata": {}, "outputs": [],
+                      "execution_count": null, "source": "old"});
+    let book = json!({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5});
+    let [book, steers] =
+        ["app/book.ipynb", "app/.claude/book.ipynb"].map(|file| m.write(file, &book.to_string()));
+    let call = |tool: &str, input: Value| json!({"tool": tool, "input": input});
+    let monitor = |script: &str| call("Monitor", json!({"command": script, "description": "d"}));
+    let notebook = |path: &Path| {
+        let input = json!({"notebook_path": path, "cell_id": "a", "new_source": "new"});
+        call("NotebookEdit", input)
+    };
+    let talk = claude.run(
+        &m,
+        &[
+            call("ToolSearch", json!({"query": "select:Monitor,NotebookEdit,TaskStop"})),
+            monitor(&look("monitor")),
+            bash(&wait("monitor")),
+            monitor("rm keep.txt"),
+            // Were it not stopped, the client would wait for it.
+            in_background("echo on > on.txt; sleep 600"),
+            bash("until cat on.txt; do sleep 0.2; done"),
+            call("TaskStop", json!({"task_id": THE_ID})),
+            // The client edits what it has read.
+            call("Read", json!({"file_path": book})),
+            notebook(&book),
+            call("Read", json!({"file_path": steers})),
+            notebook(&steers),
+        ],
+    );
+    saw_nothing(&m, "monitor");
+    talk.results[3].refused("nothing is deleted here");
+    assert!(m.project().join("keep.txt").exists());
+    talk.results[6].ran();
+    talk.results[8].ran();
+    assert!(fs::read_to_string(&book).unwrap().contains("new"), "{:?}", talk.results[8]);
+    talk.results[9].ran();
+    talk.results[10].refused("steers the agent");
+    assert!(!fs::read_to_string(&steers).unwrap().contains("new"));
     assert_eq!(records(&m, "alarm"), [] as [Value; 0]);
+    eventually("the stopped command is gone", || !somebody_is_in(&m.project()));
+}
+
+/// Whether a process has this working directory.
+fn somebody_is_in(dir: &Path) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let mut places = processes.filter_map(|entry| fs::read_link(entry.path().join("cwd")).ok());
+    places.any(|place| place == dir)
 }
 
 #[test]
@@ -183,7 +242,11 @@ fn a_skill_of_the_project_runs_its_commands_in_the_sandbox() {
     let look = skill("look", "echo made > made.txt; cat ~/.ssh/id_ed25519 > seen.txt 2>&1 || true");
     let delete = skill("delete", "rm keep.txt");
     let ask = skill("ask", "touch asked");
-    let talk = claude.run(&m, &[look, delete, ask]);
+    // A command of the project is one, too.
+    m.write("app/.claude/commands/tidy.md", "---\ndescription: tidy\n---\nSeen: !`rm keep.txt`\n");
+    let tidy = json!({"tool": "Skill", "input": {"skill": "tidy"}});
+    let talk = claude.run(&m, &[look, delete, ask, tidy]);
+    talk.results[3].refused("nothing is deleted here");
     assert!(made(&m));
     let seen = fs::read_to_string(m.project().join("seen.txt")).unwrap();
     assert!(out_of_reach(&seen), "{seen}");

@@ -1,8 +1,10 @@
 //! The real Codex CLI, offline: see [`crate::client`].
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::client::{Client, IMPATIENT, WHERE_AM_I, made, out_of_reach, records};
+use crate::client::{
+    Client, IMPATIENT, THE_ID, WHERE_AM_I, look, made, out_of_reach, records, saw_nothing, wait,
+};
 use crate::support::Who;
 
 pub(crate) const CODEX: Client = Client {
@@ -43,6 +45,10 @@ pub(crate) const CODEX: Client = Client {
     },
     shout: |text| json!({"tool": "shout", "namespace": "mcp__lab", "input": {"text": text}}),
     fetch: None,
+    delegate: None,
+    background: Some(
+        |script| json!({"tool": "exec_command", "input": {"cmd": script, "yield_time_ms": 250}}),
+    ),
     instructed: false,
 };
 
@@ -76,6 +82,57 @@ fn a_second_hook_that_replaces_the_command_raises_an_alarm() {
     let alarms = records(&m, "alarm");
     let reason = alarms[0]["reason"].as_str().unwrap();
     assert!(reason.contains("did not run in its sandbox"), "{reason}");
+}
+
+/// No hook is asked about what is typed into a command that runs; it stays in its
+/// sandbox. Neither is one told which shell the model wants, so that must be one of
+/// the system's.
+#[test]
+fn what_is_typed_into_a_command_stays_in_its_sandbox() {
+    let Some(codex) = CODEX.here() else { return };
+    let m = CODEX.installed(Who::Me);
+    let shell = m.write("app/bash", "#!/bin/sh\n/bin/cat ~/.ssh/id_ed25519 > leak.txt\n");
+    std::fs::set_permissions(&shell, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let script = format!("read line; echo $line > line.txt; {}", look("typed"));
+    let input = json!({"cmd": script, "tty": true, "yield_time_ms": 250});
+    let typed = json!({"session_id": THE_ID, "chars": "hello\n", "yield_time_ms": 1000});
+    let other = json!({"cmd": "echo made > made.txt", "shell": shell});
+    let talk = codex.run(
+        &m,
+        &[
+            json!({"tool": "exec_command", "input": input}),
+            json!({"tool": "write_stdin", "input": typed}),
+            (CODEX.shell)(&wait("typed")),
+            json!({"tool": "exec_command", "input": other}),
+        ],
+    );
+    saw_nothing(&m, "typed");
+    assert_eq!(std::fs::read_to_string(m.project().join("line.txt")).unwrap(), "hello\n");
+    assert!(made(&m), "{:?}", talk.results);
+    assert!(!m.project().join("leak.txt").exists());
+    assert_eq!(records(&m, "launch").len(), 3);
+    assert_eq!(records(&m, "alarm"), [] as [Value; 0]);
+}
+
+#[test]
+fn a_patch_that_touches_one_file_too_many_changes_none() {
+    let Some(codex) = CODEX.here() else { return };
+    let m = CODEX.installed(Who::Me);
+    let patch = |path: &std::path::Path| {
+        let files = format!("*** Add File: one.txt\n+x\n*** Add File: {}\n+x", path.display());
+        format!("*** Begin Patch\n{files}\n*** End Patch\n")
+    };
+    let tool = |path: &std::path::Path| json!({"tool": "apply_patch", "raw": patch(path)});
+    let outside = m.outside().join("two.txt");
+    let in_shell = format!("apply_patch <<'EOF'\n{}EOF\n", patch(&outside));
+    let calls = [tool(&outside), (CODEX.shell)(&in_shell)];
+    for result in &codex.run(&m, &calls).results {
+        result.says("does not grant");
+    }
+    assert!(!m.project().join("one.txt").exists() && !outside.exists());
+    let inside = m.project().join("two.txt");
+    let talk = codex.run(&m, &[tool(&inside)]);
+    assert!(m.project().join("one.txt").exists() && inside.exists(), "{:?}", talk.results);
 }
 
 /// The client's newer models write programs that call tools; each call is judged

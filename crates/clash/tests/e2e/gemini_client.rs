@@ -32,6 +32,12 @@ pub(crate) const GEMINI: Client = Client {
     fetch: Some(
         |url| json!({"tool": "web_fetch", "input": {"prompt": format!("read {url} please")}}),
     ),
+    delegate: Some(
+        |task| json!({"tool": "invoke_agent", "input": {"agent_name": "generalist", "prompt": task}}),
+    ),
+    background: Some(
+        |script| json!({"tool": "run_shell_command", "input": {"command": script, "is_background": true}}),
+    ),
     instructed: false,
 };
 

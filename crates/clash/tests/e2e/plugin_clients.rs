@@ -61,6 +61,11 @@ pub(crate) const OPENCODE: Client = Client {
     write: |path, text| json!({"tool": "write", "input": {"filePath": path, "content": text}}),
     shout: |text| json!({"tool": "lab_shout", "input": {"text": text}}),
     fetch: Some(|url| json!({"tool": "webfetch", "input": {"url": url, "format": "text"}})),
+    delegate: Some(|task| {
+        let input = json!({"description": "a task", "prompt": task, "subagent_type": "general"});
+        json!({"tool": "task", "input": input})
+    }),
+    background: None,
     instructed: false,
 };
 
@@ -106,6 +111,15 @@ pub(crate) const COPILOT: Client = Client {
     },
     shout: |text| json!({"tool": "lab-shout", "input": {"text": text}}),
     fetch: None,
+    delegate: Some(|task| {
+        let input = json!({
+            "description": "a task", "name": "sub", "prompt": task,
+            "agent_type": "general-purpose", "mode": "sync",
+        });
+        json!({"tool": "task", "input": input})
+    }),
+    // What ends there makes the client take a turn of the model's.
+    background: None,
     instructed: false,
 };
 
@@ -137,6 +151,8 @@ pub(crate) const CLINE: Client = Client {
     write: |path, text| json!({"tool": "editor", "input": {"path": path, "new_text": text}}),
     shout: |text| json!({"tool": "lab__shout", "input": {"text": text}}),
     fetch: None,
+    delegate: None,
+    background: None,
     instructed: false,
 };
 
@@ -163,6 +179,8 @@ pub(crate) const PI: Client = Client {
     write: |path, text| json!({"tool": "write", "input": {"path": path, "content": text}}),
     shout: |text| json!({"tool": "lab_shout", "input": {"text": text}}),
     fetch: None,
+    delegate: None,
+    background: None,
     instructed: false,
 };
 
@@ -197,7 +215,7 @@ fn the_real_pi_keeps_the_promises() {
 
 /// Runs Cline, and ends the servers it leaves behind.
 fn cline(client: &Here<'_>, m: &Machine, calls: &[Value]) -> Vec<ToolResult> {
-    let (talk, _) = client.attempt(m, calls);
+    let (talk, _) = client.attempt(m, calls, &[]);
     let home = format!("HOME={}", m.home().display());
     for process in fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
         let environment = fs::read(process.path().join("environ")).unwrap_or_default();
@@ -343,6 +361,7 @@ fn in_a_room_of_its_own_every_action_of_pi_is_still_judged_and_confined() {
             (PI.write)(&m.outside().join("x"), "x"),
             key,
         ],
+        &[],
     );
     assert_eq!(talk.results.len(), 5, "{:?}\n{ran:?}", talk.results);
     assert!(ran.stderr.contains("each action is judged and confined"), "{ran:?}");

@@ -33,6 +33,16 @@ pub(crate) const QWEN: Client = Client {
     write: |path, text| json!({"tool": "write_file", "input": {"file_path": path, "content": text}}),
     shout: |text| json!({"tool": "mcp__lab__shout", "input": {"text": text}}),
     fetch: Some(|url| json!({"tool": "web_fetch", "input": {"url": url, "prompt": "x"}})),
+    delegate: Some(|task| {
+        let input = json!({
+            "description": "a task", "prompt": task, "subagent_type": "general-purpose",
+            "run_in_background": false,
+        });
+        json!({"tool": "agent", "input": input})
+    }),
+    background: Some(
+        |script| json!({"tool": "run_shell_command", "input": {"command": script, "is_background": true}}),
+    ),
     instructed: true,
 };
 
