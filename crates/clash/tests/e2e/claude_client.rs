@@ -430,3 +430,19 @@ fn after_uninstalling_the_client_is_as_it_was() {
     assert!(!made(&m));
     assert_eq!(records(&m, "launch").len(), 1);
 }
+
+#[test]
+fn in_the_client_s_own_sandbox_a_command_is_refused_in_words() {
+    let Some(claude) = CLAUDE.here() else { return };
+    let m = Machine::new(Who::Me).policy(POLICY);
+    m.write(".ssh/id_ed25519", SECRET);
+    m.write(".claude/settings.json", r#"{"sandbox": {"enabled": true}}"#);
+    m.clash(["install", "--agent", "claude"]).succeeds();
+    let talk = claude.run(&m, &[bash(WHERE_AM_I)]);
+    if made(&m) {
+        talk.results[0].was_sandboxed();
+        skipped("clash in Claude Code's own sandbox, which does not work here");
+        return;
+    }
+    talk.results[0].refused("clash: Claude Code's own sandbox is around this command");
+}

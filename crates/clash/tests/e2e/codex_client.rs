@@ -3,9 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::client::{
-    Client, IMPATIENT, THE_ID, WHERE_AM_I, look, made, out_of_reach, records, saw_nothing, wait,
+    Client, IMPATIENT, SECRET, THE_ID, WHERE_AM_I, look, made, out_of_reach, records, saw_nothing,
+    wait,
 };
-use crate::support::Who;
+use crate::support::{Who, skipped};
+
+/// A file in the home that leaves the client's own sandbox on.
+const OWN_SANDBOX: &str = "own-sandbox";
 
 pub(crate) const CODEX: Client = Client {
     name: "codex",
@@ -25,8 +29,14 @@ pub(crate) const CODEX: Client = Client {
         let provider = format!(
             "model_providers.mock={{name=\"mock\", base_url=\"{url}/v1\", env_key=\"MOCK_KEY\", wire_api=\"responses\"}}"
         );
+        let sandbox = if m.home().join(OWN_SANDBOX).exists() {
+            ["--sandbox", "workspace-write"].as_slice()
+        } else {
+            &["--dangerously-bypass-approvals-and-sandbox"]
+        };
         command
-            .args(["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"])
+            .args(["exec", "--skip-git-repo-check"])
+            .args(sandbox)
             .args(["--json", "-c", "model_provider=\"mock\"", "-c"])
             .arg(provider)
             .args(["-c", "model=\"gpt-5.5\"", "do it"])
@@ -162,4 +172,21 @@ fn what_a_program_of_the_model_calls_is_judged_and_confined_too() {
     talk.results[1].says("nothing is deleted here");
     assert!(m.project().join("keep.txt").exists());
     assert_eq!(records(&m, "launch").len(), 1);
+}
+
+/// The launcher sees nothing of the command's calls in there, which the client's
+/// filter forbids: it says so instead of refusing one after the other.
+#[test]
+fn in_the_client_s_own_sandbox_a_command_is_refused_in_words_or_confined_twice() {
+    let Some(codex) = CODEX.here() else { return };
+    let m = CODEX.installed(Who::Me);
+    m.write(OWN_SANDBOX, "");
+    let talk = codex.run(&m, &[(CODEX.shell)(WHERE_AM_I)]);
+    let result = &talk.results[0];
+    assert!(!result.text.contains(SECRET), "{result:?}");
+    if made(&m) {
+        result.was_sandboxed();
+    } else if !result.text.contains("clash: ") {
+        skipped(&format!("clash in Codex's own sandbox, which says: {}", result.text));
+    }
 }
