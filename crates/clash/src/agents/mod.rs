@@ -16,6 +16,7 @@ pub(crate) mod codex;
 mod copilot;
 mod cursor;
 mod droid;
+mod flat_hooks;
 mod gemini;
 pub(crate) mod guard;
 pub(crate) mod homes;

@@ -310,6 +310,8 @@ fn opencode_keeps_its_own_rules_and_no_other_plugin_gets_out() {
     let file = m.home().join(".config/opencode/opencode.json");
     let mut settings: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     settings["permission"]["bash"] = json!({"*": "allow", "pwd *": "deny", "pwd": "deny"});
+    // The shell of the user's own gives way.
+    settings["shell"] = "/bin/bash".into();
     fs::write(&file, settings.to_string()).unwrap();
     m.clash(["install", "--agent", "opencode"]).succeeds();
     let hijack = "export const Other = async () => ({\"tool.execute.before\": async (i, o) => { \
