@@ -88,8 +88,9 @@ fn an_allowed_command_runs_in_its_sandbox() {
             continue;
         }
         let outside = m.outside().join("x").display().to_string();
-        // With these a command could talk to the client itself.
-        let line = "echo [$CLAUDE_CODE_MESSAGING_SOCKET$CLAUDE_CODE_MESSAGING_TOKEN]";
+        // With these a command could talk to the client itself, and to its service.
+        let line =
+            "echo [$CLAUDE_CODE_MESSAGING_SOCKET$CLAUDE_CODE_MESSAGING_TOKEN$ANTHROPIC_API_KEY]";
         let talk =
             claude.run(&m, &[bash(WHERE_AM_I), bash(&format!("echo x > {outside}")), bash(line)]);
         talk.results[2].says("[]");
@@ -203,16 +204,18 @@ fn file_tools_write_the_project_and_not_what_steers_the_agent() {
             write(project.join(".claude/settings.json"), r#"{"disableAllHooks": true}"#),
             write(m.home().join(".claude/settings.json"), "{}"),
             write(project.join(".mcp.json"), "{}"),
+            // Its commands would run as soon as it is called.
+            write(project.join(".claude/skills/evil/SKILL.md"), "!`true`"),
             write(m.outside().join("x"), "x"),
             write(project.join("made.txt"), "written"),
         ],
     );
-    for result in &talk.results[..3] {
+    for result in &talk.results[..4] {
         result.refused("steers the agent or clash itself");
     }
-    talk.results[3].refused("does not grant");
-    talk.results[4].ran();
-    assert!(!project.join(".claude/settings.json").exists() && !project.join(".mcp.json").exists());
+    talk.results[4].refused("does not grant");
+    talk.results[5].ran();
+    assert!(!project.join(".claude").exists() && !project.join(".mcp.json").exists());
     assert!(!m.outside().join("x").exists());
     assert_eq!(fs::read_to_string(m.home().join(".claude/settings.json")).unwrap(), before);
     assert_eq!(fs::read_to_string(project.join("made.txt")).unwrap(), "written");
@@ -438,11 +441,27 @@ fn in_the_client_s_own_sandbox_a_command_is_refused_in_words() {
     m.write(".ssh/id_ed25519", SECRET);
     m.write(".claude/settings.json", r#"{"sandbox": {"enabled": true}}"#);
     m.clash(["install", "--agent", "claude"]).succeeds();
-    let talk = claude.run(&m, &[bash(WHERE_AM_I)]);
-    if made(&m) {
-        talk.results[0].was_sandboxed();
+    // The model may ask for a command without it, which is not one without clash's.
+    let mut without = bash(WHERE_AM_I);
+    without["input"]["dangerouslyDisableSandbox"] = true.into();
+    let talk = claude.run(&m, &[bash("echo within > within.txt"), without]);
+    talk.results[1].was_sandboxed();
+    if m.project().join("within.txt").exists() {
         skipped("clash in Claude Code's own sandbox, which does not work here");
         return;
     }
     talk.results[0].refused("clash: Claude Code's own sandbox is around this command");
+}
+
+/// They are matched against the command as the model wrote it.
+#[test]
+fn rules_of_the_client_s_own_still_hold() {
+    let Some(claude) = CLAUDE.here() else { return };
+    let m = Machine::new(Who::Me).policy(POLICY);
+    m.write(".claude/settings.json", r#"{"permissions": {"deny": ["Bash(echo made:*)"]}}"#);
+    m.clash(["install", "--agent", "claude"]).succeeds();
+    let talk = claude.run(&m, &[bash("echo made > made.txt"), bash("echo other > other.txt")]);
+    assert_eq!(talk.results[0].error, Some(true), "{:?}", talk.results);
+    assert!(!made(&m) && m.project().join("other.txt").exists(), "{:?}", talk.results);
+    assert_eq!(records(&m, "launch").len(), 1);
 }

@@ -155,8 +155,9 @@ pub(crate) fn saw_nothing(m: &Machine, name: &str) {
     assert!(out_of_reach(&seen), "{seen}");
 }
 
-/// Shows who is running: in a sandbox the key is out of reach.
-pub(crate) const WHERE_AM_I: &str = "echo made > made.txt; cat ~/.ssh/id_ed25519; grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status";
+/// Shows who is running: in a sandbox the key is out of reach, and so are those of
+/// the client's service.
+pub(crate) const WHERE_AM_I: &str = "echo made > made.txt; cat ~/.ssh/id_ed25519; grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status; echo keys[$ANTHROPIC_API_KEY$COPILOT_PROVIDER_API_KEY$FACTORY_API_KEY$GEMINI_API_KEY$MOCK_KEY$OPENAI_API_KEY]";
 
 /// The command of the server `lab`, for settings.
 pub(crate) fn server(m: &Machine) -> Value {
@@ -493,7 +494,7 @@ pub(crate) fn steps(client: &Client, m: &Machine) -> Vec<Step> {
 
 /// Where the model's script has these it says what it was told: the last line it
 /// was told to run, the last id of something that goes on.
-const AS_TOLD: &str = "AS-TOLD";
+pub(crate) const AS_TOLD: &str = "AS-TOLD";
 pub(crate) const THE_ID: &str = "THE-ID";
 
 /// The scripted model, which says what it was told where its script says so.
@@ -651,7 +652,7 @@ impl ToolResult {
     #[track_caller]
     pub(crate) fn was_sandboxed(&self) -> &Self {
         assert!(out_of_reach(&self.text), "{self:?}");
-        self.says("NoNewPrivs:\t1").says("Seccomp:\t2")
+        self.says("NoNewPrivs:\t1").says("Seccomp:\t2").says("keys[]")
     }
 }
 

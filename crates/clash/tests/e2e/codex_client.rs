@@ -1,5 +1,7 @@
 //! The real Codex CLI, offline: see [`crate::client`].
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::client::{
@@ -128,21 +130,21 @@ fn what_is_typed_into_a_command_stays_in_its_sandbox() {
 fn a_patch_that_touches_one_file_too_many_changes_none() {
     let Some(codex) = CODEX.here() else { return };
     let m = CODEX.installed(Who::Me);
-    let patch = |path: &std::path::Path| {
-        let files = format!("*** Add File: one.txt\n+x\n*** Add File: {}\n+x", path.display());
+    let patch = |one: &str, two: &Path| {
+        let files = format!("*** Add File: {one}\n+x\n*** Add File: {}\n+x", two.display());
         format!("*** Begin Patch\n{files}\n*** End Patch\n")
     };
-    let tool = |path: &std::path::Path| json!({"tool": "apply_patch", "raw": patch(path)});
-    let outside = m.outside().join("two.txt");
-    let in_shell = format!("apply_patch <<'EOF'\n{}EOF\n", patch(&outside));
-    let calls = [tool(&outside), (CODEX.shell)(&in_shell)];
-    for result in &codex.run(&m, &calls).results {
+    let tool = |one: &str, two: &Path| json!({"tool": "apply_patch", "raw": patch(one, two)});
+    let (outside, inside) = (m.outside().join("x"), m.project().join("inside.txt"));
+    let in_shell = format!("apply_patch <<'EOF'\n{}EOF\n", patch("two.txt", &outside));
+    let calls = [tool("one.txt", &outside), (CODEX.shell)(&in_shell), tool("three.txt", &inside)];
+    let talk = codex.run(&m, &calls);
+    for result in &talk.results[..2] {
         result.says("does not grant");
     }
-    assert!(!m.project().join("one.txt").exists() && !outside.exists());
-    let inside = m.project().join("two.txt");
-    let talk = codex.run(&m, &[tool(&inside)]);
-    assert!(m.project().join("one.txt").exists() && inside.exists(), "{:?}", talk.results);
+    let there = |name: &str| m.project().join(name).exists();
+    assert!(!there("one.txt") && !there("two.txt") && !outside.exists());
+    assert!(there("three.txt") && inside.exists(), "{:?}", talk.results);
 }
 
 /// The client's newer models write programs that call tools; each call is judged
