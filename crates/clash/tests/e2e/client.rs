@@ -157,7 +157,7 @@ pub(crate) fn saw_nothing(m: &Machine, name: &str) {
 
 /// Shows who is running: in a sandbox the key is out of reach, and so are those of
 /// the client's service.
-pub(crate) const WHERE_AM_I: &str = "echo made > made.txt; cat ~/.ssh/id_ed25519; grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status; echo keys[$ANTHROPIC_API_KEY$COPILOT_PROVIDER_API_KEY$FACTORY_API_KEY$GEMINI_API_KEY$MOCK_KEY$OPENAI_API_KEY]";
+pub(crate) const WHERE_AM_I: &str = "echo made > made.txt; cat ~/.ssh/id_ed25519; grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status; echo keys[$ANTHROPIC_API_KEY$COPILOT_PROVIDER_API_KEY$FACTORY_API_KEY$GEMINI_API_KEY$OPENAI_API_KEY]";
 
 /// The command of the server `lab`, for settings.
 pub(crate) fn server(m: &Machine) -> Value {
@@ -559,6 +559,8 @@ impl Model {
         ]);
         let script = dir.path().join("script.json");
         fs::write(&script, json!({"conversations": conversations}).to_string()).unwrap();
+        // Nothing on record is a record, too.
+        fs::write(dir.path().join("log"), "").unwrap();
         let server = Command::new("python3")
             .args(["-c", OBEDIENT])
             .arg(program)

@@ -29,7 +29,7 @@ pub(crate) const CODEX: Client = Client {
     with_port: &[],
     start: |m, command, url| {
         let provider = format!(
-            "model_providers.mock={{name=\"mock\", base_url=\"{url}/v1\", env_key=\"MOCK_KEY\", wire_api=\"responses\"}}"
+            "model_providers.mock={{name=\"mock\", base_url=\"{url}/v1\", env_key=\"OPENAI_API_KEY\", wire_api=\"responses\"}}"
         );
         let sandbox = if m.home().join(OWN_SANDBOX).exists() {
             ["--sandbox", "workspace-write"].as_slice()
@@ -42,7 +42,7 @@ pub(crate) const CODEX: Client = Client {
             .args(["--json", "-c", "model_provider=\"mock\"", "-c"])
             .arg(provider)
             .args(["-c", "model=\"gpt-5.5\"", "do it"])
-            .env("MOCK_KEY", "dummy");
+            .env("OPENAI_API_KEY", "dummy");
         let config = std::fs::read_to_string(m.home().join(".codex/config.toml")).unwrap();
         if config.contains(IMPATIENT) {
             // The line is not the one that is trusted any more.

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use crate::client::{
     Client, Here, SECRET, ToolResult, WHERE_AM_I, made, out_of_reach, records, server,
 };
+use crate::codex_client::CODEX;
+use crate::gemini_client::GEMINI;
 use crate::support::{Machine, Ran, Who, clash, is_root, skipped};
 
 /// Settings of OpenCode and what is made from it.
@@ -336,22 +338,51 @@ fn a_project_that_sets_another_shell_gets_no_commands_in_opencode() {
     assert!(!made(&m));
 }
 
-/// The whole agent in a room, as a plain user, who can make rooms in it.
-#[test]
-fn in_a_room_of_its_own_every_action_of_pi_is_still_judged_and_confined() {
-    let Some(mut client) = PI.here() else { return };
-    let m = PI.installed(if is_root() { Who::Nobody } else { Who::Me });
-    if !m.command(&client.program).arg("--version").output().is_ok_and(|o| o.status.success()) {
-        skipped("the real pi as a plain user, who cannot execute it here");
-        return;
+/// Has the client started in a room, as a plain user, who can make rooms in it.
+fn in_a_room<'a>(client: &'a Client) -> Option<(Here<'a>, Machine)> {
+    let mut here = client.here()?;
+    let m = client.installed(if is_root() { Who::Nobody } else { Who::Me });
+    if !m.command(&here.program).arg("--version").output().is_ok_and(|o| o.status.success()) {
+        skipped(&format!("the real {} as a plain user, who cannot execute it here", client.name));
+        return None;
     }
     let line = format!(
         "#!/bin/sh\nexec '{}' run -- '{}' \"$@\"\n",
         clash().display(),
-        client.program.display()
+        here.program.display()
     );
-    client.program = m.write("agents/pi", &line);
-    fs::set_permissions(&client.program, fs::Permissions::from_mode(0o755)).unwrap();
+    here.program = m.write(format!("agents/{}", client.name), &line);
+    fs::set_permissions(&here.program, fs::Permissions::from_mode(0o755)).unwrap();
+    Some((here, m))
+}
+
+/// Without the room these clients obey the file, and nothing is judged.
+#[test]
+fn in_a_room_of_its_own_no_agent_starts_that_a_project_keeps_from_asking() {
+    for (client, file, off) in [
+        (&CODEX, ".codex/config.toml", "[features]\nhooks = false\n"),
+        (&GEMINI, ".gemini/settings.json", "{\"hooksConfig\": {\"disabled\": [\"clash\"]}}"),
+    ] {
+        let Some((here, m)) = in_a_room(client) else { continue };
+        fs::remove_dir(m.outside()).unwrap();
+        m.write("app/keep.txt", "keep");
+        let calls = [(client.shell)(WHERE_AM_I), (client.shell)("rm keep.txt")];
+        let (talk, ran) = here.attempt(&m, &calls, &[]);
+        assert_eq!(talk.results.len(), 2, "{:?}\n{ran:?}", talk.results);
+        talk.results[0].was_sandboxed();
+        talk.results[1].says("nothing is deleted here");
+        assert!(made(&m) && m.project().join("keep.txt").exists());
+        assert_eq!(records(&m, "alarm"), [] as [Value; 0]);
+        m.write(format!("app/{file}"), off);
+        let (talk, ran) = here.attempt(&m, &calls, &[]);
+        assert!(talk.results.is_empty(), "{:?}", talk.results);
+        ran.exits(1).says("is not started").says(file);
+    }
+}
+
+#[test]
+fn in_a_room_of_its_own_every_action_of_pi_is_still_judged_and_confined() {
+    let Some((client, m)) = in_a_room(&PI) else { return };
     m.write("app/keep.txt", "keep");
     let key = json!({"tool": "read", "input": {"path": m.home().join(".pi/agent/models.json")}});
     let (talk, ran) = client.attempt(
