@@ -72,7 +72,10 @@ fn installed(who: Who) -> Machine {
 #[test]
 fn the_real_claude_keeps_the_promises() {
     let Some(claude) = CLAUDE.here() else { return };
-    claude.keeps_its_promises();
+    let m = claude.keeps_its_promises();
+    // A server starts in a sandbox, too.
+    let saw = fs::read_to_string(m.project().join("shouted.saw")).unwrap();
+    assert!(out_of_reach(&saw), "{saw}");
 }
 
 #[test]

@@ -93,9 +93,14 @@ pub(crate) struct Client {
     pub(crate) instructed: bool,
 }
 
-/// A server with one tool, which notes every call.
+/// A server with one tool, which notes every call, and what it sees of the secret.
 const SERVER: &str = r#"
-import json, sys
+import json, os, sys
+try:
+    seen = open(os.path.expanduser("~/.ssh/id_ed25519")).read()
+except OSError as error:
+    seen = str(error)
+open(sys.argv[1] + ".saw", "w").write(seen)
 for line in sys.stdin:
     message = json.loads(line)
     if "id" not in message:
@@ -280,7 +285,7 @@ impl Here<'_> {
 
     /// One session with everything a client must do, and at its end with a hook
     /// that is broken in every way there is.
-    pub(crate) fn keeps_its_promises(&self) {
+    pub(crate) fn keeps_its_promises(&self) -> Machine {
         let m = self.client.installed(Who::Me);
         m.write("app/keep.txt", "keep");
         breakable(&m);
@@ -296,6 +301,7 @@ impl Here<'_> {
             assert!(m.project().join("keep.txt").exists());
         }
         assert_eq!(records(&m, "alarm"), [] as [Value; 0]);
+        m
     }
 }
 
