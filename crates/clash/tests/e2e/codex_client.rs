@@ -8,7 +8,7 @@ use crate::client::{
     Client, IMPATIENT, SECRET, THE_ID, WHERE_AM_I, look, made, out_of_reach, records, saw_nothing,
     wait,
 };
-use crate::support::{Who, skipped};
+use crate::support::{Who, program, skipped};
 
 /// A file in the home that leaves the client's own sandbox on.
 const OWN_SANDBOX: &str = "own-sandbox";
@@ -103,8 +103,8 @@ fn a_second_hook_that_replaces_the_command_raises_an_alarm() {
 fn what_is_typed_into_a_command_stays_in_its_sandbox() {
     let Some(codex) = CODEX.here() else { return };
     let m = CODEX.installed(Who::Me);
-    let shell = m.write("app/bash", "#!/bin/sh\n/bin/cat ~/.ssh/id_ed25519 > leak.txt\n");
-    std::fs::set_permissions(&shell, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let shell = m.project().join("bash");
+    program(&shell, "#!/bin/sh\n/bin/cat ~/.ssh/id_ed25519 > leak.txt\n");
     let script = format!("read line; echo $line > line.txt; {}", look("typed"));
     let input = json!({"cmd": script, "tty": true, "yield_time_ms": 250});
     let typed = json!({"session_id": THE_ID, "chars": "hello\n", "yield_time_ms": 1000});

@@ -2,7 +2,7 @@
 //! [`crate::client`].
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::client::{
 };
 use crate::codex_client::CODEX;
 use crate::gemini_client::GEMINI;
-use crate::support::{Machine, Ran, Who, clash, is_root, skipped};
+use crate::support::{Machine, Ran, Who, clash, is_root, program, skipped};
 
 /// Settings of OpenCode and what is made from it.
 fn opencode_settings(m: &Machine, name: &str) {
@@ -282,8 +282,7 @@ fn nothing_runs_in_cline_when_the_hook_is_broken() {
     {
         fs::remove_file(&own).unwrap();
         if !broken.is_empty() {
-            fs::write(&own, format!("#!/bin/sh\n{broken}\n")).unwrap();
-            fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
+            program(&own, &format!("#!/bin/sh\n{broken}\n"));
         }
         let answer = Ran::of(&mut m.command(&hook)).succeeds().stdout;
         assert!(answer.starts_with(r#"{"cancel":true,"errorMessage":"#), "{broken}: {answer}");
@@ -351,8 +350,8 @@ fn in_a_room<'a>(client: &'a Client) -> Option<(Here<'a>, Machine)> {
         clash().display(),
         here.program.display()
     );
-    here.program = m.write(format!("agents/{}", client.name), &line);
-    fs::set_permissions(&here.program, fs::Permissions::from_mode(0o755)).unwrap();
+    here.program = m.write(format!("agents/{}", client.name), "");
+    program(&here.program, &line);
     Some((here, m))
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::Stdio;
 
-use crate::support::{Machine, Ran, Who, as_each_user, clash};
+use crate::support::{Machine, Ran, Who, as_each_user, clash, program};
 
 const POLICY: &str = r#"
 load("@clash//sandboxes.star", "project", "readonly")
@@ -29,8 +29,8 @@ fn with_agent(m: Machine, name: &str) -> Machine {
     let m = m.policy(POLICY);
     m.write(".ssh/id_ed25519", SECRET);
     m.write("other/work.txt", SECRET);
-    let program = m.write(format!("agents/bin/{name}"), "#!/bin/sh\neval \"$1\"\n");
-    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+    let agent = m.write(format!("agents/bin/{name}"), "");
+    program(agent, "#!/bin/sh\neval \"$1\"\n");
     m
 }
 
@@ -117,8 +117,8 @@ fn an_agent_that_a_project_keeps_from_asking_is_not_started() {
             m.write("app/.git/HEAD", "ref: refs/heads/main\n");
             m.write(format!("app/sub/{file}"), text);
             let mut command = m.command(clash());
-            let program = m.home().join("agents/bin").join(agent);
-            command.args(["run", "--"]).arg(program).arg("echo started > started");
+            let own = m.home().join("agents/bin").join(agent);
+            command.args(["run", "--"]).arg(own).arg("echo started > started");
             Ran::of(command.current_dir(m.project().join("sub"))).exits(1).says(file);
         }
         // Without clash there is nothing to keep it from.
