@@ -434,6 +434,38 @@ fn new_repositories_are_made_where_the_policy_says_so_and_then_kept() {
     });
 }
 
+/// Whoever may make repositories could otherwise put one with hooks in the place
+/// of one that people use.
+#[test]
+fn a_repository_that_is_there_is_not_replaced() {
+    if !has_git() {
+        return;
+    }
+    let made = "git init -q . && git init -q lib && mkdir -p sub .git/worktrees/wt &&
+        echo ../.. > .git/worktrees/wt/commondir && echo gitdir: ../lib/.git > sub/.git";
+    let attacks = [
+        "echo gitdir: evil > sub/.git",
+        "rm sub/.git",
+        "mkdir a && echo x > a/b && mv a/b sub/.git",
+        "chmod 600 sub/.git",
+        "mkdir -p b/c && mv .git b/c/.git && mkdir b/.git && echo x > b/c/.git/config",
+        "mkdir c && mv .git c/.git",
+        "mkdir d && mv lib d/lib && mkdir d/.git; echo x > d/lib/.git/config; r=$?; mv d/lib . && (exit $r)",
+        "mv .git/worktrees/wt .git/worktrees/other",
+        "mv .git/worktrees lib/.git/worktrees",
+    ];
+    let each = attacks.map(|attack| format!("({attack}) 2>&- && echo worked: '{attack}'"));
+    each_tier(|world| {
+        assert!(world.bare(&["/bin/sh", "-c", made]).status.success());
+        for option in [&["--unprotect", ".envrc"], &["--unprotect", ".git"]] {
+            let before: Vec<&str> = world.options.iter().map(String::as_str).collect();
+            let world = World::beside(&world).option(&before).option(option);
+            let said = works(&world, &format!("{}\nrm -rf a b c d\ntrue", each.join("\n")));
+            assert_eq!(said, "", "{:?}", world.options);
+        }
+    });
+}
+
 #[test]
 fn a_virtual_environment_can_be_made_and_not_changed() {
     if python_is_missing() {
