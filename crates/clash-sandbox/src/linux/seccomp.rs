@@ -75,6 +75,12 @@ const MFD_NOEXEC_SEAL: u32 = 8;
 /// The same numbers on x86_64 and aarch64.
 const TERMINAL_IOCTLS: [u32; 4] = [0x5412, 0x541c, 0x5423, 0x541d];
 
+/// Make, copy, remove and unlock subvolumes of btrfs, the older and the newer form
+/// of each. They make names, and copies of whole trees with what is hidden in
+/// them, and neither Landlock nor a mount has a say.
+const SUBVOLUME_IOCTLS: [u32; 7] =
+    [0x5000_940e, 0x5000_9418, 0x5000_9401, 0x5000_9417, 0x5000_940f, 0x5000_943f, 0x4008_941a];
+
 /// What differs from sandbox to sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Surface {
@@ -462,8 +468,8 @@ fn check(asm: &mut Assembler, exits: &Exits, answer: Answer) {
         }
         Answer::Ioctl => {
             asm.load(data::low(1));
-            let mut left = TERMINAL_IOCTLS.len();
-            for request in TERMINAL_IOCTLS {
+            let mut left = TERMINAL_IOCTLS.len() + SUBVOLUME_IOCTLS.len();
+            for request in TERMINAL_IOCTLS.into_iter().chain(SUBVOLUME_IOCTLS) {
                 left -= 1;
                 asm.jump(Test::Equal(request), eperm, if left == 0 { allow } else { To::Next });
             }

@@ -107,6 +107,26 @@ fn new_namespaces_are_refused_and_threads_are_not() {
 }
 
 #[test]
+fn subvolumes_are_neither_made_nor_copied_and_files_are() {
+    let number = |direction: u32, size: u32, number: u32| -> u64 {
+        u64::from(direction << 30 | size << 16 | 0x94 << 8 | number)
+    };
+    const WRITE: u32 = 1;
+    for of in [1, 14, 15, 23, 24, 63]
+        .map(|of| number(WRITE, 4096, of))
+        .into_iter()
+        .chain([number(WRITE, 8, 26)])
+    {
+        assert_eq!(ask(ROOM, libc::SYS_ioctl, [3, of, 0, 0, 0, 0]), errno(libc::EPERM), "{of:#x}");
+    }
+    let [clone, clone_range, same] =
+        [number(WRITE, 4, 9), number(WRITE, 32, 13), number(3, 24, 54)];
+    for of in [clone, clone_range, same] {
+        assert_eq!(ask(ROOM, libc::SYS_ioctl, [3, of, 0, 0, 0, 0]), RET_ALLOW, "{of:#x}");
+    }
+}
+
+#[test]
 fn terminal_ioctls_are_compared_on_the_low_half() {
     for request in [0x5412u64, 0x541c, 0x5423, 0x1_0000_5412, 0xffff_ffff_0000_541c] {
         let answer = ask(CLOSED, libc::SYS_ioctl, [0, request, 0, 0, 0, 0]);
