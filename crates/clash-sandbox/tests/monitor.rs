@@ -434,6 +434,33 @@ fn new_repositories_are_made_where_the_policy_says_so_and_then_kept() {
     });
 }
 
+#[test]
+fn what_is_handed_over_for_reading_is_not_opened_for_writing() {
+    each_tier(|world| {
+        let made = "mkdir -p .git && echo old > .git/config && echo old > plain";
+        assert!(world.bare(&["/bin/sh", "-c", made]).status.success());
+        let redirected = |redirect: &str, inner: &str| {
+            let script = format!("exec \"$@\" {redirect}");
+            let mut argv = vec!["/bin/sh".to_owned(), "-c".into(), script, "sh".into()];
+            argv.extend(world.prefix());
+            argv.extend(["/bin/sh".into(), "-c".into(), inner.into()]);
+            world.bare(&argv.iter().map(String::as_str).collect::<Vec<_>>()).status.success()
+        };
+        for attack in [
+            "echo x > /proc/self/fd/0",
+            "echo x >> /dev/stdin",
+            "exec 5< .git/config; echo x > /proc/self/fd/5",
+            "exec 5< .git/config; echo x 1<> /proc/self/fd/5",
+        ] {
+            assert!(!redirected("< .git/config", attack), "{attack} {:?}", world.options);
+        }
+        assert_eq!(fs::read_to_string(world.project().join(".git/config")).unwrap(), "old\n");
+        assert!(redirected("< .git/config", "read line < /dev/stdin && test $line = old"));
+        assert!(redirected(">> .git/config", "echo given > /dev/stdout"));
+        assert!(redirected("< plain", "exec 5< plain; echo x > /proc/self/fd/5"));
+    });
+}
+
 /// Whoever may make repositories could otherwise put one with hooks in the place
 /// of one that people use.
 #[test]
