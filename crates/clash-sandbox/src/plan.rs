@@ -24,7 +24,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clash_policy::path::Links;
+use clash_policy::path::{Links, is_below};
 use clash_policy::{
     Caps, Effect, FsRule, HostPattern, Lifetime, Limits, Net, NetRule, PathPattern, Places,
     Sandbox, Span,
@@ -37,7 +37,7 @@ use crate::report::{Line, Report};
 use crate::rights::Rights;
 use crate::room::{Ports, Room};
 use crate::worktree::{self, Worktree};
-use overlap::{Region, is_below};
+use overlap::Region;
 pub use refusal::Refusal;
 use view::Sources;
 
@@ -284,7 +284,9 @@ fn rights(
         false => Vec::new(),
     };
     let real = |(entry, caps): &(&'static baseline::Entry, Caps)| {
-        (disk.real(Path::new(entry.path)), *caps)
+        let named = Path::new(entry.path);
+        let linked = baseline::LINKED.contains(&entry.path);
+        (if linked { disk.real(named) } else { named.to_path_buf() }, *caps)
     };
     Ok(Rights {
         sandbox,
