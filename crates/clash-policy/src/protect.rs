@@ -80,6 +80,7 @@ pub const STANDARD: &[Persistent<'static>] = &[
     each(".gitmodules", GIT),
     each(".gitattributes", GIT),
     each(".husky", GIT),
+    each(".githooks", GIT),
     each(".pre-commit-config.yaml", GIT),
     each(".lefthook.yml", GIT),
     each("lefthook.yml", GIT),

@@ -461,6 +461,27 @@ fn what_is_handed_over_for_reading_is_not_opened_for_writing() {
     });
 }
 
+#[test]
+fn hooks_are_kept_where_the_configuration_says_they_are() {
+    each_tier(|world| {
+        let made = "mkdir -p .git tools/hooks linked && ln -s ../tools/hooks linked/to &&
+            printf '[core]\n\thooksPath = linked/to\n' > .git/config";
+        assert!(world.bare(&["/bin/sh", "-c", made]).status.success());
+        for attack in [
+            "echo x > tools/hooks/pre-commit",
+            "echo x > linked/to/pre-commit",
+            "rm linked/to",
+            "mv tools other",
+            "mv linked other",
+            "mkdir .githooks",
+        ] {
+            fails(&world, attack);
+        }
+        works(&world, "echo x > tools/file && mkdir more");
+        works(&world.option(&["--unprotect", "linked/to"]), "echo x > tools/hooks/pre-commit");
+    });
+}
+
 /// Whoever may make repositories could otherwise put one with hooks in the place
 /// of one that people use.
 #[test]
