@@ -279,8 +279,9 @@ fn rights(
     cage.dedup();
     let given = grants.iter().filter(|grant| !matches!(grant.why, Why::Rule(_)));
     let given: Vec<Grant> = given.cloned().collect();
+    let places = Places { project, home, ..request.places.clone() };
     let held = match request.sandbox.protect.standard {
-        true => tier::links_of_worktrees(&project, &given),
+        true => tier::git_goes_by(&places, &given, &request.sandbox.protect, disk),
         false => Vec::new(),
     };
     let real = |(entry, caps): &(&'static baseline::Entry, Caps)| {
@@ -290,7 +291,7 @@ fn rights(
     };
     Ok(Rights {
         sandbox,
-        places: Places { project, home, ..request.places.clone() },
+        places,
         cage,
         baseline: baseline.iter().map(real).collect(),
         given,
