@@ -20,7 +20,7 @@ mod support;
 use std::fs;
 use std::path::PathBuf;
 
-use support::Place;
+use support::{Place, processor_time};
 
 const CLASH: &str = env!("CARGO_BIN_EXE_clash");
 
@@ -140,23 +140,4 @@ fn compare(place: &Place, name: &str, rounds: usize, argv: &[&str], before: impl
     let p10: Vec<f64> = p10.collect();
     let ratio = |at: usize| p10.get(at).map_or("-".into(), |ms| format!("{:.2}", ms / p10[0]));
     println!("  {name:<34} {:>10} {:>10} {:>10}", p10[0], ratio(1), ratio(2));
-}
-
-/// The milliseconds of processor time that a command and everything it waited for
-/// used, which the shell knows.
-fn processor_time(place: &Place, words: &[&str]) -> u64 {
-    let script = "\"$@\" >/dev/null || exit 1; times";
-    let output = place.command("/bin/bash", &[&["-c", script, "bash"], words].concat());
-    let output = { output }.stdout(std::process::Stdio::piped()).output().unwrap();
-    assert!(output.status.success(), "{words:?}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    // 0m0.012s 0m0.034s, of the shell and then of its children
-    let line = text.lines().nth(1).unwrap();
-    let milliseconds = |time: &str| -> u64 {
-        let (minutes, seconds) = time.trim_end_matches('s').split_once('m').unwrap();
-        let (whole, part) = seconds.split_once('.').unwrap();
-        let [minutes, whole, part] = [minutes, whole, part].map(|n| n.parse::<u64>().unwrap());
-        (minutes * 60 + whole) * 1000 + part
-    };
-    line.split(' ').map(milliseconds).sum()
 }
