@@ -103,6 +103,9 @@ pub struct Plan {
     /// The namespaced tier; `None` is the direct one.
     pub room: Option<Room>,
     pub watch: Option<Watch>,
+    /// Where a temporary directory of the command's own is to be made, which goes
+    /// when it ends. A room has its own without that.
+    pub scratch: Option<PathBuf>,
 }
 
 /// What the monitor answers for: the calls that change names, and opens.
@@ -112,6 +115,18 @@ pub struct Watch {
     /// Opens for reading are watched too, because no mount can take away what the
     /// rules do. Every open then costs some ten microseconds.
     pub reads: bool,
+    pub processes: Processes,
+}
+
+/// Whose processes /proc shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Processes {
+    OfTheRoom,
+    /// Everybody's: each process may look at its own entries alone, and at what
+    /// they say about the host's network only if it may use that.
+    OfTheHost {
+        net: bool,
+    },
 }
 
 #[cfg(target_os = "linux")]
@@ -215,7 +230,15 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
         let rule = "lifetime: detached, where calls are watched".to_owned();
         return Err(Refusal::NotYet { rule, span: sandbox.span.clone() });
     }
-    let watch = watched.then_some(Watch { rights, reads });
+    let (mut processes, mut scratch) = (Processes::OfTheRoom, None);
+    if tier == Tier::Watched {
+        // The kernel cannot tell a process's own entries in /proc from others'.
+        reads = true;
+        rights.host_processes = true;
+        processes = Processes::OfTheHost { net: net == Network::Allow };
+        scratch = tier::scratch(request, &rights, report);
+    }
+    let watch = watched.then_some(Watch { rights, reads, processes });
     // Nobody is left to remove the group of what lives on.
     let detached = sandbox.lifetime == Some(Lifetime::Detached);
     let group = group.filter(|_| tier != Tier::Direct && !detached);
@@ -232,6 +255,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
         root: host.root,
         room,
         watch,
+        scratch,
     })
 }
 
@@ -285,6 +309,7 @@ fn rights(
         given,
         held,
         own: Vec::new(),
+        host_processes: false,
     })
 }
 

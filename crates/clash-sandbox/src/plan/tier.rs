@@ -95,6 +95,30 @@ pub(super) fn reads(
     rule || !room && request.cage.paths.iter().any(caged)
 }
 
+/// Where the command can have a temporary directory of its own without a room:
+/// below the user's, unless a rule speaks of that. What is in there already belongs
+/// to others.
+pub(super) fn scratch(
+    request: &Request<'_>,
+    rights: &Rights,
+    report: &mut Report,
+) -> Option<PathBuf> {
+    use rustix::fs::{Access, access};
+    let tmp = request.disk.real(&request.places.tmp);
+    let mut with = rights.clone();
+    with.own = vec![tmp.clone()];
+    let by_rule = !rights.caps(&tmp).is_empty() || !with.permits(&tmp, Caps::ALL);
+    let (mechanism, why) = if by_rule {
+        return None;
+    } else if access(&tmp, Access::WRITE_OK | Access::EXEC_OK).is_err() {
+        (Line::NOTHING, "there is none: this user cannot make it")
+    } else {
+        ("landlock + monitor", "TMPDIR names a directory of its own, removed when it ends")
+    };
+    report.say(|| Line::new(format!("temporary files in {}", tmp.display()), mechanism, why));
+    (mechanism != Line::NOTHING).then_some(tmp)
+}
+
 /// Whether ports of the loopback lead through the wall of a network of the room's
 /// own, for which there has to be one.
 pub(super) fn crossing(request: &Request<'_>, ports: &Ports, host: &Host) -> Result<bool, Refusal> {

@@ -65,6 +65,8 @@ pub(super) struct Worker {
     stdio: Vec<(u64, u64)>,
 }
 
+/// What all of a caller's own entries in /proc are judged as.
+const OWN_PROCESS: &str = "/proc/self";
 const SET_USER_ID: u32 = libc::S_ISUID;
 /// The devices that never keep anybody waiting: null, zero, full, random.
 const MEMORY_DEVICES: u32 = 1;
@@ -289,8 +291,10 @@ impl Worker {
 
     fn open(&mut self, id: u64, at: Place, wish: Wish) {
         let opened = match at {
-            Place::Opened(file) if !wish.writes() => Ok(Opening::Done(file)),
-            Place::Opened(_) => Err(Errno::ACCESS),
+            Place::Opened(_) if wish.writes() => Err(Errno::ACCESS),
+            Place::Opened(file) => {
+                self.check(Path::new(OWN_PROCESS), wish.needs()).map(|()| Opening::Done(file))
+            }
             Place::Object(object) => self.open_object(object, &wish),
             Place::Name { .. } => self.open_name(at, &wish),
         };

@@ -4,25 +4,94 @@
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 
 use super::super::sys;
+use super::place::{self, Place};
+use crate::plan::Processes;
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 const LONGEST: usize = libc::PATH_MAX as usize;
 const PAGE: u64 = 4096;
+/// Nobody starts processes from processes more deeply.
+const MOST_GENERATIONS: usize = 200;
 
 #[derive(Debug)]
 pub(super) struct Caller<'a> {
     processes: &'a OwnedFd,
     /// Of the thread, in the launcher's own process namespace.
     pid: i32,
+    of: Processes,
 }
 
 impl<'a> Caller<'a> {
-    pub(super) fn new(processes: &'a OwnedFd, pid: i32) -> Self {
-        Self { processes, pid }
+    pub(super) fn new(processes: &'a OwnedFd, pid: i32, of: Processes) -> Self {
+        Self { processes, pid, of }
+    }
+
+    /// Whether a name in the /proc that the caller sees is its own process. Only
+    /// where that is the launcher's do both count alike.
+    pub(super) fn is_named(&self, name: &[u8]) -> bool {
+        let number = !name.is_empty() && name.iter().all(u8::is_ascii_digit);
+        let Ok(name) = std::str::from_utf8(name) else { return false };
+        self.of != Processes::OfTheRoom
+            && number
+            && statat(self.processes, format!("{}/task/{name}", self.pid), AtFlags::empty()).is_ok()
+    }
+
+    /// Where below its own process a directory of /proc is, if it is there.
+    pub(super) fn place_below(&self, dir: &OwnedFd) -> Option<String> {
+        if self.of == Processes::OfTheRoom || !shows_processes(dir) {
+            return None;
+        }
+        let path = place::real(self.processes, dir).ok()??;
+        let below = path.strip_prefix("/proc").ok()?.to_str()?;
+        let (process, below) = below.split_once('/').unwrap_or((below, ""));
+        self.is_named(process.as_bytes()).then(|| below.to_owned())
+    }
+
+    /// A file that says how another process of the sandbox is doing, if it is one.
+    pub(super) fn of_another(&self, dir: &OwnedFd, name: &[u8]) -> Option<Result<OwnedFd, Errno>> {
+        const SHOWN: [&[u8]; 5] = [b"stat", b"statm", b"status", b"comm", b"cmdline"];
+        if self.of == Processes::OfTheRoom || !SHOWN.contains(&name) || !shows_processes(dir) {
+            return None;
+        }
+        let path = place::real(self.processes, dir).ok()??;
+        let process = path.strip_prefix("/proc").ok()?.to_str()?;
+        if !self.started_by_launcher(process.parse().ok()?) {
+            return None;
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Some(openat(dir, name, flags, Mode::empty()))
+    }
+
+    /// Whether a process descends from this one. Whoever was orphaned does.
+    fn started_by_launcher(&self, mut process: i32) -> bool {
+        for _ in 0..MOST_GENERATIONS {
+            let Some(parent) = self.parent_of(process) else { return false };
+            if parent == sys::own_pid() {
+                return true;
+            }
+            process = parent;
+        }
+        false
+    }
+
+    fn parent_of(&self, process: i32) -> Option<i32> {
+        let mut stat = String::with_capacity(512);
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = openat(self.processes, format!("{process}/stat"), flags, Mode::empty()).ok()?;
+        std::fs::File::from(file).read_to_string(&mut stat).ok()?;
+        // Its name may have anything in it, brackets too.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok().filter(|pid| *pid > 1)
+    }
+
+    /// Whether what is below its own process is its own: not what it says of the
+    /// network, which is everybody's.
+    fn may_see(&self, below: &str) -> bool {
+        let net = |name: &str| name == "net" || name == "net_prio";
+        self.of != (Processes::OfTheHost { net: false }) || !below.split('/').any(net)
     }
 
     /// The text at an address, without its end.
@@ -81,8 +150,20 @@ impl<'a> Caller<'a> {
 
     /// A file below the process that is no link, for reading.
     pub(super) fn file(&self, name: &str) -> Result<OwnedFd, Errno> {
+        if !self.may_see(name) {
+            return Err(Errno::ACCESS);
+        }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         openat(self.processes, format!("{}/{name}", self.pid), flags, Mode::empty())
+    }
+
+    /// Its own directory of /proc. In a room that is another than the one it sees,
+    /// and is not handed out.
+    pub(super) fn itself(&self) -> Result<Place, Errno> {
+        match self.of {
+            Processes::OfTheRoom => self.link("").map(Place::Object),
+            Processes::OfTheHost { .. } => self.file("").map(Place::Opened),
+        }
     }
 
     /// Which permissions the caller takes from what it makes.
