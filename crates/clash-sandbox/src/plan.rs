@@ -32,7 +32,7 @@ use clash_policy::{
 
 use crate::baseline;
 use crate::disk::Disk;
-use crate::host::Host;
+use crate::host::{Facility, Host};
 use crate::report::{Line, Report};
 use crate::rights::Rights;
 use crate::room::{Ports, Room};
@@ -179,7 +179,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     check_host(host)?;
     let (net, ports) = network(sandbox)?;
     not_yet(sandbox, &ports)?;
-    let group = group(sandbox);
+    let group = group(sandbox, host);
     let rules = resolve(request)?;
     let mut grants = allowed(&rules, report);
     no_planted_links(request, &rules)?;
@@ -195,7 +195,8 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
         countable(tier).map_err(|why| Refusal::Uncounted { why, span: sandbox.span.clone() })?;
     }
     tier::execute(&rules, &grants, host, tier == Tier::Room, report)?;
-    let mut reads = tier::reads(request, &rules, &grants, tier == Tier::Room);
+    // Without a room: the kernel cannot tell a process's own entries in /proc from others'.
+    let mut reads = tier == Tier::Watched || tier::reads(request, &rules, &grants);
     let mut overgiven = false;
     let room = match tier {
         Tier::Direct | Tier::Watched => None,
@@ -230,10 +231,11 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
         let rule = "lifetime: detached, where calls are watched".to_owned();
         return Err(Refusal::NotYet { rule, span: sandbox.span.clone() });
     }
+    if watched && let Facility::Missing { why } = &host.notify {
+        return Err(tier::unwatched(request, &rules, why));
+    }
     let (mut processes, mut scratch) = (Processes::OfTheRoom, None);
     if tier == Tier::Watched {
-        // The kernel cannot tell a process's own entries in /proc from others'.
-        reads = true;
         rights.host_processes = true;
         processes = Processes::OfTheHost { net: net == Network::Allow };
         scratch = tier::scratch(request, &rights, report);
@@ -374,13 +376,18 @@ fn not_yet(sandbox: &Sandbox, ports: &Ports) -> Result<(), Refusal> {
     }
 }
 
+/// Where the command can have a cgroup, if a limit asks for one and the host was
+/// seen to have them. Without one the limits are those of each process.
 #[cfg(target_os = "linux")]
-fn group(sandbox: &Sandbox) -> Option<PathBuf> {
-    crate::linux::cgroup::home(&sandbox.limits)
+fn group(sandbox: &Sandbox, host: &Host) -> Option<PathBuf> {
+    let limits = &sandbox.limits;
+    let wanted = limits.memory_bytes.is_some() || limits.processes.is_some();
+    let home = || crate::linux::cgroup::home(limits);
+    (wanted && host.cgroup.here().works()).then(home).flatten()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn group(_: &Sandbox) -> Option<PathBuf> {
+fn group(_: &Sandbox, _: &Host) -> Option<PathBuf> {
     None
 }
 

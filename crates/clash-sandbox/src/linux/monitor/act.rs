@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use clash_policy::Caps;
 use clash_policy::path::{is_below, normalise};
+use rustix::fs::inotify::{WatchFlags, add_watch};
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, Uid, chmodat,
     chownat, fstat, ftruncate, linkat, mkdirat, mknodat, openat, renameat_with, symlinkat,
@@ -43,6 +44,7 @@ pub(super) enum Act {
     Chmod { at: OwnedFd, mode: u32 },
     Chown { at: OwnedFd, owner: u32, group: u32 },
     Times { at: OwnedFd, times: Times },
+    Notify { at: OwnedFd, through: OwnedFd, mask: u32 },
 }
 
 type Done = Result<(), Errno>;
@@ -88,6 +90,12 @@ impl Worker {
     pub(super) fn carry_out(&mut self, job: Job) {
         let Job { id, act } = job;
         let done = match act {
+            Act::Notify { at, through, mask } => {
+                return match self.notify(&at, &through, mask) {
+                    Ok(number) => sys::answer(&self.shared.listener, id, i64::from(number)),
+                    Err(error) => self.shared.refuse(id, error),
+                };
+            }
             Act::Open { at, flags, mode, umask, terminal, reads } => {
                 let wish = Wish { flags, mode, umask, terminal, reads };
                 return self.open(id, at, wish);
@@ -175,6 +183,16 @@ impl Worker {
             Some(path) => self.check(&path, Caps::WRITE),
             None => Ok(()),
         }
+    }
+
+    /// Whoever is told what happens at a path reads it.
+    fn notify(&self, at: &OwnedFd, through: &OwnedFd, mask: u32) -> Result<i32, Errno> {
+        if let Some(path) = real(&self.shared.processes, at)? {
+            self.check(&path, Caps::READ)?;
+        }
+        let flags = WatchFlags::from_bits_retain(mask & !libc::IN_DONT_FOLLOW);
+        // There is no room here, so this is where the processes are.
+        add_watch(through, Path::new("/proc").join(itself(at)), flags)
     }
 
     fn mkdir(&mut self, at: Place, mode: u32) -> Done {

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use super::super::sys;
 use super::place::{self, Place};
@@ -143,6 +144,13 @@ impl<'a> Caller<'a> {
         self.link(&name).map_err(|error| if error == Errno::NOENT { Errno::BADF } else { error })
     }
 
+    /// A descriptor of the caller's, shared with it.
+    pub(super) fn descriptor(&self, fd: i32) -> Result<OwnedFd, Errno> {
+        let process = self.status("Tgid:")?.parse().ok().and_then(Pid::from_raw);
+        let process = pidfd_open(process.ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
+        pidfd_getfd(process, fd, PidfdGetfdFlags::empty())
+    }
+
     /// What a link of the kernel's below the process leads to.
     pub(super) fn link(&self, name: &str) -> Result<OwnedFd, Errno> {
         openat(self.processes, format!("{}/{name}", self.pid), HOLD, Mode::empty())
@@ -154,7 +162,9 @@ impl<'a> Caller<'a> {
             return Err(Errno::ACCESS);
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        openat(self.processes, format!("{}/{name}", self.pid), flags, Mode::empty())
+        let opened = openat(self.processes, format!("{}/{name}", self.pid), flags, Mode::empty());
+        // A link after all, to something that is not a file: a namespace.
+        opened.map_err(|error| if error == Errno::LOOP { Errno::ACCESS } else { error })
     }
 
     /// Its own directory of /proc. In a room that is another than the one it sees,
@@ -168,11 +178,16 @@ impl<'a> Caller<'a> {
 
     /// Which permissions the caller takes from what it makes.
     pub(super) fn umask(&self) -> Result<u32, Errno> {
+        u32::from_str_radix(&self.status("Umask:")?, 8).map_err(|_| Errno::IO)
+    }
+
+    /// A line of what the kernel says of it.
+    fn status(&self, line: &str) -> Result<String, Errno> {
         let mut status = String::with_capacity(2048);
         let file = self.file("status")?;
         std::fs::File::from(file).read_to_string(&mut status).map_err(|_| Errno::IO)?;
-        let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-        line.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()).ok_or(Errno::IO)
+        let value = status.lines().find_map(|known| known.strip_prefix(line));
+        value.map(|value| value.trim().to_owned()).ok_or(Errno::IO)
     }
 
     pub(super) fn file_size_limit(&self) -> Result<Option<u64>, Errno> {

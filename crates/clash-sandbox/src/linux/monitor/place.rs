@@ -77,6 +77,10 @@ pub(super) fn locate(caller: &Caller<'_>, call: Call, reads: bool) -> Result<Act
             Act::Chown { at: object(at, follow)?, owner, group }
         }
         Call::Times { at, times, follow } => Act::Times { at: object(at, follow)?, times },
+        Call::Notify { at, through, mask } => {
+            let through = caller.descriptor(through)?;
+            Act::Notify { at: object(at, mask & libc::IN_DONT_FOLLOW == 0)?, through, mask }
+        }
     })
 }
 
