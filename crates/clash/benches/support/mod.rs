@@ -155,7 +155,7 @@ pub(crate) fn compare(
 pub(crate) fn processor_time(place: &Place, words: &[&str]) -> u64 {
     let script = "\"$@\" >/dev/null || exit 1; times";
     let output = place.command("/bin/bash", &[&["-c", script, "bash"], words].concat());
-    let output = { output }.stdout(std::process::Stdio::piped()).output().unwrap();
+    let output = { output }.stdout(Stdio::piped()).output().unwrap();
     assert!(output.status.success(), "{words:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     // 0m0.012s 0m0.034s, of the shell and then of its children
