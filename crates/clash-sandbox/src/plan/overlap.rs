@@ -124,8 +124,9 @@ fn each_caged(
     for caged in &request.cage.paths {
         let real = request.disk.real(caged);
         // Both spellings: the link itself must not be replaced either.
-        for place in [&real, caged] {
-            let local = is_below(place, &project) && *place != project;
+        let places = [caged, &real];
+        for place in places.iter().take(if real == *caged { 1 } else { 2 }) {
+            let local = is_below(place, &project) && **place != project;
             for grant in grants {
                 let above = is_below(place, &grant.path);
                 let inside = is_below(&grant.path, place);

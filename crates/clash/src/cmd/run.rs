@@ -255,7 +255,8 @@ impl<'a> Room<'a> {
     fn protected(&self, mut sandbox: Sandbox) -> Sandbox {
         let protect = std::mem::take(&mut sandbox.protect);
         sandbox.protect.standard = false;
-        let plain = entries(&protect).filter(|entry| entry.keep != Keep::Name);
+        let whole = |keep| matches!(keep, Keep::Always | Keep::Existing);
+        let plain = entries(&protect).filter(|entry| whole(entry.keep));
         for entry in plain.filter(|entry| !entry.path.contains('*')) {
             let path = self.project.join(entry.path);
             let linked = path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use clash_policy::Caps;
 use clash_policy::path::{is_below, normalise};
+use rustix::fs::inotify::{WatchFlags, add_watch};
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, Uid, chmodat,
-    chownat, fstat, ftruncate, linkat, mkdirat, mknodat, openat, renameat_with, symlinkat,
-    unlinkat, utimensat,
+    chownat, fcntl_getfl, fstat, ftruncate, linkat, mkdirat, mknodat, openat, renameat_with,
+    symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use rustix::process::umask;
@@ -43,6 +44,7 @@ pub(super) enum Act {
     Chmod { at: OwnedFd, mode: u32 },
     Chown { at: OwnedFd, owner: u32, group: u32 },
     Times { at: OwnedFd, times: Times },
+    Notify { at: OwnedFd, through: OwnedFd, mask: u32 },
 }
 
 type Done = Result<(), Errno>;
@@ -60,11 +62,13 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     watch: Watch,
     fresh: Fresh,
-    /// What the command was given as stdin, stdout and stderr: it may open these
-    /// again, wherever they are, as far as the kernel lets it.
-    stdio: Vec<(u64, u64)>,
+    /// What the command was given as stdin, stdout and stderr, and what for: it may
+    /// open these again for that, wherever they are, as far as the kernel lets it.
+    stdio: Vec<((u64, u64), OFlags)>,
 }
 
+/// What all of a caller's own entries in /proc are judged as.
+const OWN_PROCESS: &str = "/proc/self";
 const SET_USER_ID: u32 = libc::S_ISUID;
 /// The devices that never keep anybody waiting: null, zero, full, random.
 const MEMORY_DEVICES: u32 = 1;
@@ -78,7 +82,8 @@ const TRIES: u32 = 16;
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, watch: Watch) -> Self {
         let own = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
-        let stdio = own.iter().filter_map(|fd| fstat(fd).ok()).map(identity).collect();
+        let given = |fd| Some((identity(fstat(fd).ok()?), fcntl_getfl(fd).ok()? & OFlags::RWMODE));
+        let stdio = own.into_iter().filter_map(given).collect();
         let fresh = Fresh::new(watch.rights.new_repositories());
         Self { shared, watch, fresh, stdio }
     }
@@ -86,6 +91,12 @@ impl Worker {
     pub(super) fn carry_out(&mut self, job: Job) {
         let Job { id, act } = job;
         let done = match act {
+            Act::Notify { at, through, mask } => {
+                return match self.notify(&at, &through, mask) {
+                    Ok(number) => sys::answer(&self.shared.listener, id, i64::from(number)),
+                    Err(error) => self.shared.refuse(id, error),
+                };
+            }
             Act::Open { at, flags, mode, umask, terminal, reads } => {
                 let wish = Wish { flags, mode, umask, terminal, reads };
                 return self.open(id, at, wish);
@@ -173,6 +184,16 @@ impl Worker {
             Some(path) => self.check(&path, Caps::WRITE),
             None => Ok(()),
         }
+    }
+
+    /// Whoever is told what happens at a path reads it.
+    fn notify(&self, at: &OwnedFd, through: &OwnedFd, mask: u32) -> Result<i32, Errno> {
+        if let Some(path) = real(&self.shared.processes, at)? {
+            self.check(&path, Caps::READ)?;
+        }
+        let flags = WatchFlags::from_bits_retain(mask & !libc::IN_DONT_FOLLOW);
+        // There is no room here, so this is where the processes are.
+        add_watch(through, Path::new("/proc").join(itself(at)), flags)
     }
 
     fn mkdir(&mut self, at: Place, mode: u32) -> Done {
@@ -289,8 +310,10 @@ impl Worker {
 
     fn open(&mut self, id: u64, at: Place, wish: Wish) {
         let opened = match at {
-            Place::Opened(file) if !wish.writes() => Ok(Opening::Done(file)),
-            Place::Opened(_) => Err(Errno::ACCESS),
+            Place::Opened(_) if wish.writes() => Err(Errno::ACCESS),
+            Place::Opened(file) => {
+                self.check(Path::new(OWN_PROCESS), wish.needs()).map(|()| Opening::Done(file))
+            }
             Place::Object(object) => self.open_object(object, &wish),
             Place::Name { .. } => self.open_name(at, &wish),
         };
@@ -362,7 +385,8 @@ impl Worker {
     }
 
     fn open_object(&mut self, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
-        let own = self.stdio.contains(&identity(fstat(&object)?));
+        let this = identity(fstat(&object)?);
+        let own = self.stdio.iter().any(|(known, given)| *known == this && wish.is_within(*given));
         match real(&self.shared.processes, &object)? {
             Some(path) if !own => self.open_found(&path, object, wish),
             _ => self.open_checked(object, wish),
@@ -372,6 +396,9 @@ impl Worker {
     fn open_found(&mut self, path: &Path, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
         if wish.has(libc::O_TMPFILE) {
             // A file without a name, in a directory.
+            if wish.mode & SET_USER_ID != 0 {
+                return Err(Errno::PERM);
+            }
             let needs = Caps::CREATE.union(wish.needs());
             self.check(&path.join("unnamed"), needs)?;
             umask(Mode::from_raw_mode(wish.umask));
@@ -422,6 +449,13 @@ impl Wish {
 
     fn writes(&self) -> bool {
         self.flags & (libc::O_ACCMODE | libc::O_TRUNC | libc::O_CREAT) != 0
+    }
+
+    /// Whether a descriptor that was opened so is good for the same.
+    fn is_within(&self, given: OFlags) -> bool {
+        given == OFlags::RDWR
+            || OFlags::from_bits_retain(self.flags.cast_unsigned()) & OFlags::RWMODE == given
+                && (given == OFlags::WRONLY || !self.has(libc::O_TRUNC))
     }
 
     fn needs(&self) -> Caps {
