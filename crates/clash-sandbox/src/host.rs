@@ -74,6 +74,15 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
+    /// None where this process is.
+    fn none(why: &str) -> Self {
+        #[cfg(target_os = "linux")]
+        let within = crate::linux::around::own_cgroup().unwrap_or_default();
+        #[cfg(not(target_os = "linux"))]
+        let within = String::new();
+        Self { within, delegated: Facility::missing(why) }
+    }
+
     /// The answer for this process. Terminals and services have cgroups of their
     /// own, so in another one it is tried again.
     #[cfg(target_os = "linux")]
@@ -103,7 +112,8 @@ pub struct Around {
 pub struct UnknownHost(pub String);
 
 impl UnknownHost {
-    pub const KNOWN: &'static str = "no-userns, container, root, abi=0 to abi=9";
+    pub const KNOWN: &'static str =
+        "no-userns, no-notify, no-cgroup, container, root, abi=0 to abi=9";
 }
 
 const NOT_TRIED: &str = "not tried";
@@ -210,8 +220,8 @@ impl Host {
         None
     }
 
-    /// Another host: `no-userns`, `abi=N`, `container` (no namespaces, as under
-    /// the usual runtimes) or `root`.
+    /// Another host: `no-userns`, `no-notify` (no seccomp listener), `no-cgroup`,
+    /// `abi=N`, `container` (no namespaces, as under the usual runtimes) or `root`.
     pub fn simulate(&mut self, what: &str) -> Result<(), UnknownHost> {
         let abi = what.strip_prefix("abi=").and_then(|n| n.parse().ok()).filter(|n| *n < 10);
         match (what, abi) {
@@ -223,6 +233,8 @@ impl Host {
                 self.without_namespaces("the container's filter denies new namespaces (simulated)");
                 self.around.container = true;
             }
+            ("no-notify", _) => self.notify = Facility::missing("no listener (simulated)"),
+            ("no-cgroup", _) => self.cgroup = Cgroup::none("no cgroups (simulated)"),
             ("root", _) => (self.root, self.rooms) = (true, Rooms::Root),
             _ => return Err(UnknownHost(what.to_owned())),
         }
@@ -258,6 +270,9 @@ mod tests {
         assert_eq!(host.landlock_abi, 3);
         assert!(matches!(host.rooms, Rooms::Impossible { .. }));
         assert!(!host.overlay.works());
+        host.simulate("no-notify").unwrap();
+        host.simulate("no-cgroup").unwrap();
+        assert!(!host.notify.works() && !host.cgroup.here().works());
         host.simulate("root").unwrap();
         assert_eq!((host.root, &host.rooms), (true, &Rooms::Root));
         host.simulate("container").unwrap();

@@ -4,7 +4,7 @@
 //! has its own error variant so that a failure names its step:
 //!
 //!  1. take a terminal of one's own if the user's is on stdin, stdout or stderr;
-//!     change to the working directory
+//!     change to the working directory; make a temporary directory   (watched only)
 //!  2. take directories off stdin, stdout and stderr; open every granted path and
 //!     build the Landlock ruleset
 //!  3. mark every descriptor from 3 on close-on-exec
@@ -63,6 +63,8 @@ pub enum LaunchError {
     Terminal(#[source] io::Error),
     #[error("step 1, working directory `{}`", path.display())]
     WorkingDirectory { path: PathBuf, source: io::Error },
+    #[error("step 1, a temporary directory of the command's own")]
+    Scratch(#[source] io::Error),
     #[error("step 2, opening the granted path `{}`", path.display())]
     Grant { path: PathBuf, source: io::Error },
     #[error("step 2, building the Landlock ruleset")]
@@ -106,6 +108,10 @@ pub enum LaunchError {
     Seccomp(#[source] io::Error),
     #[error("step 11, watching the command's calls, which a sandbox around this one already does")]
     AlreadyWatched,
+    #[error(
+        "step 6, seeing what the command's calls are about, which a sandbox around this one forbids"
+    )]
+    Unseen(#[source] io::Error),
     #[error("step 12, signals")]
     Signals(#[source] io::Error),
     /// Shells report this as 127.
@@ -141,10 +147,14 @@ fn steps(_: &Plan, _: &Command) -> Result<std::convert::Infallible, LaunchError>
 
 #[cfg(target_os = "linux")]
 fn steps(plan: &Plan, command: &Command) -> Result<std::convert::Infallible, LaunchError> {
+    use crate::linux::scratch::{self, Scratch};
     use crate::linux::target::Target;
     use crate::linux::{landlock, seccomp, sys, terminal};
 
     // Everything that allocates or can be wrong in the request comes first.
+    let own_tmp = plan.scratch.as_deref().map(scratch::name);
+    let with_tmp = own_tmp.as_deref().map(|path| scratch::given(path, plan, command));
+    let (plan, command) = with_tmp.as_ref().map_or((plan, command), |(p, c)| (p, c));
     let target = Target::new(command)?;
     let filter = seccomp::filter(plan.surface()).map_err(LaunchError::Filter)?;
 
@@ -155,6 +165,8 @@ fn steps(plan: &Plan, command: &Command) -> Result<std::convert::Infallible, Lau
             source: source.into(),
         })?;
     }
+    let scratch = own_tmp.as_deref().map(Scratch::make).transpose();
+    let scratch = scratch.map_err(LaunchError::Scratch)?;
     // A directory on stdio must be gone before its descriptor could be granted.
     landlock::no_directory_as_stdio().map_err(|e| LaunchError::Descriptors(e.into()))?;
     let ruleset = landlock::ruleset(plan)?;
@@ -162,7 +174,7 @@ fn steps(plan: &Plan, command: &Command) -> Result<std::convert::Infallible, Lau
     let confined = Confined { plan, target: &target, filter: &filter };
     match (&plan.room, &plan.watch) {
         (None, None) => Err(confined.become_command(&ruleset, &mut 0)),
-        (room, _) => Err(as_parent(room.as_ref(), confined, &ruleset)),
+        (room, _) => Err(as_parent(room.as_ref(), confined, &ruleset, scratch)),
     }
 }
 
@@ -205,7 +217,12 @@ impl Confined<'_> {
 
 /// Steps 4 to 13 as the command's parent.
 #[cfg(target_os = "linux")]
-fn as_parent(room: Option<&Room>, confined: Confined<'_>, ruleset: &Ruleset) -> LaunchError {
+fn as_parent(
+    room: Option<&Room>,
+    confined: Confined<'_>,
+    ruleset: &Ruleset,
+    scratch: Option<crate::linux::scratch::Scratch>,
+) -> LaunchError {
     use crate::linux::cgroup::Group;
     use crate::linux::monitor::Monitor;
     use crate::linux::ports::Crossing;
@@ -234,6 +251,11 @@ fn as_parent(room: Option<&Room>, confined: Confined<'_>, ruleset: &Ruleset) -> 
         let monitor = match &plan.watch {
             None => None,
             Some(watch) => {
+                // The filter of an outer sandbox may forbid it; then every call would
+                // be refused without a word.
+                let own = rustix::process::getpid().as_raw_nonzero().get();
+                sys::read_memory(own, (&raw const *plan).addr() as u64, &mut [0])
+                    .map_err(|error| LaunchError::Unseen(error.into()))?;
                 let again = ruleset.try_clone().map_err(LaunchError::Monitor)?;
                 let monitor = Monitor::new(again, watch, plan.root);
                 Some(monitor.map_err(|e| LaunchError::Monitor(e.into()))?)
@@ -260,7 +282,7 @@ fn as_parent(room: Option<&Room>, confined: Confined<'_>, ruleset: &Ruleset) -> 
             namespaces::own_processes()?;
             Keeper::start(ports, group)?
         } else {
-            Keeper::of_children(group)?
+            Keeper::of_children(group, scratch)?
         };
         Ok((cwd, view, monitor, mask, inherited, keeper, numbers))
     };
@@ -335,6 +357,7 @@ mod tests {
             watch: None,
             limits: clash_policy::Limits::default(),
             group: None,
+            scratch: None,
         };
         let error = run(&plan, &Command { program: "true".into(), ..Command::default() });
         assert!(matches!(error, LaunchError::Grant { path: p, .. } if p == path));

@@ -32,7 +32,7 @@ use clash_policy::{
 
 use crate::baseline;
 use crate::disk::Disk;
-use crate::host::Host;
+use crate::host::{Facility, Host};
 use crate::report::{Line, Report};
 use crate::rights::Rights;
 use crate::room::{Ports, Room};
@@ -103,6 +103,9 @@ pub struct Plan {
     /// The namespaced tier; `None` is the direct one.
     pub room: Option<Room>,
     pub watch: Option<Watch>,
+    /// Where a temporary directory of the command's own is to be made, which goes
+    /// when it ends. A room has its own without that.
+    pub scratch: Option<PathBuf>,
 }
 
 /// What the monitor answers for: the calls that change names, and opens.
@@ -112,6 +115,18 @@ pub struct Watch {
     /// Opens for reading are watched too, because no mount can take away what the
     /// rules do. Every open then costs some ten microseconds.
     pub reads: bool,
+    pub processes: Processes,
+}
+
+/// Whose processes /proc shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Processes {
+    OfTheRoom,
+    /// Everybody's: each process may look at its own entries alone, and at what
+    /// they say about the host's network only if it may use that.
+    OfTheHost {
+        net: bool,
+    },
 }
 
 #[cfg(target_os = "linux")]
@@ -164,7 +179,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     check_host(host)?;
     let (net, ports) = network(sandbox)?;
     not_yet(sandbox, &ports)?;
-    let group = group(sandbox);
+    let group = group(sandbox, host);
     let rules = resolve(request)?;
     let mut grants = allowed(&rules, report);
     no_planted_links(request, &rules)?;
@@ -179,12 +194,16 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
         countable(tier).map_err(|why| Refusal::Uncounted { why, span: sandbox.span.clone() })?;
     }
     tier::execute(&rules, &grants, host, tier == Tier::Room, report)?;
+    let mut scratch = None;
     let (room, watch) = match tier {
         Tier::Direct => (None, None),
         Tier::Watched => {
-            let rights = rights(request, &rules, &grants, &baseline)?;
-            let reads = tier::reads(request, &rules, &grants, false);
-            (None, Some(Watch { rights, reads }))
+            let mut rights = rights(request, &rules, &grants, &baseline)?;
+            rights.host_processes = true;
+            scratch = tier::scratch(request, &rights, report);
+            let processes = Processes::OfTheHost { net: net == Network::Allow };
+            // The kernel cannot tell a process's own entries in /proc from others'.
+            (None, Some(Watch { rights, reads: true, processes }))
         }
         Tier::Room => {
             let rights = rights(request, &rules, &grants, &baseline)?;
@@ -205,6 +224,11 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
         let rule = "lifetime: detached, where calls are watched".to_owned();
         return Err(Refusal::NotYet { rule, span: sandbox.span.clone() });
     }
+    if watch.is_some()
+        && let Facility::Missing { why } = &host.notify
+    {
+        return Err(tier::unwatched(request, &rules, why));
+    }
     // Nobody is left to remove the group of what lives on.
     let detached = sandbox.lifetime == Some(Lifetime::Detached);
     let group = group.filter(|_| tier != Tier::Direct && !detached);
@@ -221,6 +245,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
         root: host.root,
         room,
         watch,
+        scratch,
     })
 }
 
@@ -247,11 +272,10 @@ fn beyond_mounts(
     let wider = |grant: &&Grant| rights.own.iter().any(|own| is_below(&grant.path, own));
     let inside = grants.iter().filter(wider).map(|grant| grant.caps);
     let least = inside.fold(Caps::ALL, Caps::intersect);
-    let reads =
-        unreadable || !least.contains(Caps::READ) || tier::reads(request, rules, grants, true);
+    let reads = unreadable || !least.contains(Caps::READ) || tier::reads(request, rules, grants);
     let changes = grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE));
     let watched = reads || !least.contains(Caps::CHANGE) || changes && !tier::plain(&rights);
-    watched.then_some(Watch { rights, reads })
+    watched.then_some(Watch { rights, reads, processes: Processes::OfTheRoom })
 }
 
 /// The rules with their paths on this disk, and everything else that decides.
@@ -297,6 +321,7 @@ fn rights(
         given,
         held,
         own: Vec::new(),
+        host_processes: false,
     })
 }
 
@@ -361,13 +386,18 @@ fn not_yet(sandbox: &Sandbox, ports: &Ports) -> Result<(), Refusal> {
     }
 }
 
+/// Where the command can have a cgroup, if a limit asks for one and the host was
+/// seen to have them. Without one the limits are those of each process.
 #[cfg(target_os = "linux")]
-fn group(sandbox: &Sandbox) -> Option<PathBuf> {
-    crate::linux::cgroup::home(&sandbox.limits)
+fn group(sandbox: &Sandbox, host: &Host) -> Option<PathBuf> {
+    let limits = &sandbox.limits;
+    let wanted = limits.memory_bytes.is_some() || limits.processes.is_some();
+    let home = || crate::linux::cgroup::home(limits);
+    (wanted && host.cgroup.here().works()).then(home).flatten()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn group(_: &Sandbox) -> Option<PathBuf> {
+fn group(_: &Sandbox, _: &Host) -> Option<PathBuf> {
     None
 }
 

@@ -30,6 +30,9 @@ pub struct Rights {
     pub(crate) held: Vec<PathBuf>,
     /// Places that are the room's own, to be used as the command likes.
     pub(crate) own: Vec<PathBuf>,
+    /// /proc shows the host's processes, which are nobody's business, whatever the
+    /// rules say. What is a caller's own there is asked about as `/proc/self`.
+    pub(crate) host_processes: bool,
 }
 
 impl Rights {
@@ -120,6 +123,9 @@ impl Rights {
     fn permits_one(&self, path: &Path, verdict: &Verdict, caged: bool) -> bool {
         let cap = verdict.caps;
         let changes = cap.intersects(Caps::CHANGE);
+        if self.host_processes && tells_of_the_host(path) {
+            return false;
+        }
         if changes && self.held.iter().any(|held| is_below(path, held)) {
             return false;
         }
@@ -143,5 +149,29 @@ impl Rights {
                 && is_below(path, &grant.path)
                 && fixed.is_none_or(|fixed| fixed.len() < grant.path.as_os_str().len())
         })
+    }
+}
+
+/// Whether a path is the list of processes, another's entry in it, or the kernel's
+/// symbols.
+fn tells_of_the_host(path: &Path) -> bool {
+    let Ok(below) = path.strip_prefix("/proc") else { return false };
+    let Some(first) = below.iter().next() else { return true };
+    first == "kallsyms" || first.as_encoded_bytes().iter().all(u8::is_ascii_digit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_the_hosts_processes_only_the_callers_own_can_be_asked_about() {
+        for hidden in ["/proc", "/proc/1", "/proc/4711/cmdline", "/proc/kallsyms"] {
+            assert!(tells_of_the_host(Path::new(hidden)), "{hidden}");
+        }
+        for shown in ["/proc/self", "/proc/cpuinfo", "/proc/sys/kernel/osrelease", "/", "/process"]
+        {
+            assert!(!tells_of_the_host(Path::new(shown)), "{shown}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use clash_policy::decide::Decision;
 use clash_policy::{Action, Caps, Effect, Sandbox};
 use clash_sandbox::disk::Disk;
+use clash_sandbox::host::Host;
 use clash_sandbox::launch::{self, LaunchError};
 use clash_sandbox::plan::{Cage, Grant, Refusal, Request, Why, plan};
 
@@ -146,15 +147,24 @@ pub(crate) fn sandbox_main(args: &[OsString]) -> Option<u8> {
     }
     let dirs = Dirs::from_env().ok()?;
     let project = project_of(&std::env::current_dir().ok()?, &dirs.home);
-    Some(in_named(dirs, &project, name, command))
+    let host = dirs.host();
+    Some(in_named(dirs, host, &project, name, command))
 }
 
-pub(crate) fn in_named(dirs: Dirs, project: &Path, name: &str, command: &[OsString]) -> u8 {
+/// The host may be a simulated one, which makes the planner choose other
+/// mechanisms for the same rules.
+pub(crate) fn in_named(
+    dirs: Dirs,
+    host: Host,
+    project: &Path,
+    name: &str,
+    command: &[OsString],
+) -> u8 {
     let run = || {
         let [program, args @ ..] = command else { return Err(ExecError::Usage) };
         let sandbox = named(&Policy::load(&dirs, project, None)?, name)?;
         let room = Room { dirs, session: None, project: project.to_path_buf() };
-        room.launch("", &sandbox, &[], program, args)
+        room.launch_on(&host, "", &sandbox, &[], program, args)
     };
     status(run())
 }
@@ -211,6 +221,14 @@ fn shell(args: &[OsString]) -> Result<Never, ExecError> {
     let by_agent = env::text(env::AI_AGENT).is_some_and(|agent| agent.ends_with("_agent"));
     if by_agent && room.session.is_none() {
         return Err(ExecError::NoSession);
+    }
+    // There it can neither read settings nor make rooms, and would say so about each.
+    if env::text(env::SANDBOX_RUNTIME).is_some() {
+        return Err(ExecError::Refused(
+            "Claude Code's own sandbox is around this command, where clash cannot do its work: \
+             switch `sandbox` off in its settings, clash confines every command"
+                .to_owned(),
+        ));
     }
     if let Some(problem) = claude::hostile_settings(&room.dirs, &room.project) {
         return Err(ExecError::Refused(format!(
@@ -435,6 +453,18 @@ impl Room {
         program: &OsStr,
         args: &[OsString],
     ) -> Result<Never, ExecError> {
+        self.launch_on(&self.dirs.host(), what, sandbox, extra, program, args)
+    }
+
+    fn launch_on(
+        &self,
+        host: &Host,
+        what: &str,
+        sandbox: &Sandbox,
+        extra: &[Grant],
+        program: &OsStr,
+        args: &[OsString],
+    ) -> Result<Never, ExecError> {
         if sandbox.unrestricted {
             return self.launch_unconfined(what, &sandbox.name, program, args);
         }
@@ -443,7 +473,7 @@ impl Room {
         crate::caches::make_missing(sandbox, &places, &disk);
         let cage = Cage { paths: self.dirs.cage(&self.project, &disk) };
         let request = Request { sandbox, places: &places, cage: &cage, disk: &disk, extra };
-        let plan = plan(&request, &self.dirs.host()).map_err(|refusal| ExecError::NoPlan {
+        let plan = plan(&request, host).map_err(|refusal| ExecError::NoPlan {
             sandbox: sandbox.name.clone(),
             refusal: Box::new(refusal),
         })?;

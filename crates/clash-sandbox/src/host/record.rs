@@ -15,7 +15,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, stat};
 use super::{Around, Cgroup, Facility, Host, Rooms};
 
 /// Raised with every change of what is tried or how it is written down.
-const FORMAT: &str = "clash host 3";
+const FORMAT: &str = "clash host 4";
 
 /// Programs, users' namespaces and outer sandboxes that ask in turn.
 const KEPT: usize = 4;
@@ -219,7 +219,7 @@ mod tests {
             assert_eq!(read(&file, &key), None, "cut at {at}");
         }
         for (from, to) in [
-            ("clash host 3", "clash host 2"),
+            ("clash host 4", "clash host 2"),
             ("\nnotify ", "\nnotification "),
             ("\nend\n", "\nend\nmore\n"),
             ("\ncontainer ", "\ncontainer maybe"),

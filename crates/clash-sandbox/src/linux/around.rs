@@ -1,8 +1,9 @@
 //! What this process runs inside of: a container, a Landlock domain, a cgroup.
 
 use std::fs;
-use std::io::Write;
 use std::path::PathBuf;
+
+use clash_policy::Limits;
 
 use super::attempts::{self, Domain, missing, works};
 use super::caps;
@@ -45,30 +46,29 @@ pub(crate) fn own_cgroup() -> Result<String, String> {
 pub(crate) fn cgroup() -> Cgroup {
     match own_cgroup() {
         Ok(within) => {
-            let delegated = delegated(&within)
-                .map_or_else(|why| Facility::Missing { why }, |()| Facility::Works);
+            let both =
+                Limits { memory_bytes: Some(1 << 40), processes: Some(1), ..Limits::default() };
+            let delegated = match super::cgroup::home(&both) {
+                Some(_) => Facility::Works,
+                None => Facility::Missing { why: undelegated(&within) },
+            };
             Cgroup { within, delegated }
         }
         Err(why) => Cgroup { within: String::new(), delegated: Facility::Missing { why } },
     }
 }
 
-/// Makes a cgroup, limits it and removes it. It holds no process.
-fn delegated(within: &str) -> Result<(), String> {
-    let own = cgroup_root()?.join(within.trim_start_matches('/'));
-    let trial = own.join(format!("clash-probe-{}", std::process::id()));
-    fs::create_dir(&trial)
-        .map_err(|error| format!("cannot make one in `{}`: {error}", own.display()))?;
-    let limit = || fs::File::options().write(true).open(trial.join("pids.max"))?.write_all(b"1");
-    let limited = limit().map_err(|error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
-            format!("`{}` does not pass on the pids controller", own.display())
-        }
-        _ => format!("cannot limit one in `{}`: {error}", own.display()),
-    });
-    let removed =
-        fs::remove_dir(&trial).map_err(|error| format!("cannot remove a cgroup: {error}"));
-    limited.and(removed)
+/// Why no cgroup with limits can be made here, as far as one can tell: none could.
+fn undelegated(within: &str) -> String {
+    let made = || -> Result<(), String> {
+        let own = cgroup_root()?.join(within.trim_start_matches('/'));
+        let trial = own.join(format!("clash-probe-{}", std::process::id()));
+        fs::create_dir(&trial)
+            .map_err(|error| format!("cannot make one in `{}`: {error}", own.display()))?;
+        fs::remove_dir(&trial).map_err(|error| format!("cannot remove a cgroup: {error}"))
+    };
+    let no_controllers = "no cgroup around this one passes on the memory and pids controllers";
+    made().err().unwrap_or_else(|| no_controllers.to_owned())
 }
 
 /// Where the second hierarchy is mounted: not in the same place everywhere.

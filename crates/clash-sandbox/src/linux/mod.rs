@@ -13,6 +13,7 @@ pub(crate) mod mounts;
 pub(crate) mod namespaces;
 pub(crate) mod observe;
 pub(crate) mod ports;
+pub(crate) mod scratch;
 pub(crate) mod seccomp;
 pub(crate) mod stdio;
 pub(crate) mod supervisor;

@@ -14,10 +14,11 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -138,10 +139,13 @@ fn forward(control: &OwnedFd, listeners: Vec<TcpListener>) -> io::Result<()> {
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
     sys::hold_signals()?;
-    let active = Arc::<AtomicUsize>::default();
-    let start = |port: u16, listener: TcpListener| {
-        let active = active.clone();
-        std::thread::Builder::new().spawn(move || take(&listener, port, &active)).map(drop)
+    let taken = Arc::<Taken>::default();
+    let mut all = Vec::new();
+    let mut start = |port: u16, listener: TcpListener| {
+        listener.set_nonblocking(true)?;
+        let (again, taken) = (listener.try_clone()?, taken.clone());
+        all.push((port, listener));
+        std::thread::Builder::new().spawn(move || take(&again, port, &taken)).map(drop)
     };
     for listener in listeners {
         start(listener.local_addr()?.port(), listener)?;
@@ -149,24 +153,50 @@ fn forward(control: &OwnedFd, listeners: Vec<TcpListener>) -> io::Result<()> {
     while let Some((port, listener)) = receive(control)? {
         start(port, listener)?;
     }
+    // Whoever connected last may not have been taken yet.
+    for (port, listener) in &all {
+        while taken.next(listener, *port).is_ok() {}
+    }
     let end = Instant::now() + PATIENCE;
-    while active.load(Ordering::Acquire) > 0 && Instant::now() < end {
+    while taken.active.load(Ordering::Acquire) > 0 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(2));
     }
     Ok(())
 }
 
-/// Takes connections and makes one to the same port of our loopback for each.
-fn take(listener: &TcpListener, port: u16, active: &Arc<AtomicUsize>) {
-    for taken in listener.incoming() {
-        let Ok(taken) = taken else { continue };
-        let active = active.clone();
-        active.fetch_add(1, Ordering::AcqRel);
+/// The connections that were taken.
+#[derive(Debug, Default)]
+struct Taken {
+    active: AtomicUsize,
+    /// Held while one is taken, so that none is between being taken and counted.
+    taking: Mutex<()>,
+}
+
+impl Taken {
+    /// Takes a connection, if one waits, and makes one to the same port of our
+    /// loopback for it.
+    fn next(self: &Arc<Self>, listener: &TcpListener, port: u16) -> io::Result<()> {
+        let guard = self.taking.lock();
+        let (stream, _) = listener.accept()?;
+        self.active.fetch_add(1, Ordering::AcqRel);
+        drop(guard);
+        let all = self.clone();
         let join = move || {
-            let _ = join(taken, port);
-            active.fetch_sub(1, Ordering::AcqRel);
+            let _ = join(stream, port);
+            all.active.fetch_sub(1, Ordering::AcqRel);
         };
-        let _ = std::thread::Builder::new().spawn(join);
+        if std::thread::Builder::new().spawn(join).is_err() {
+            self.active.fetch_sub(1, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+}
+
+fn take(listener: &TcpListener, port: u16, taken: &Arc<Taken>) {
+    loop {
+        let mut waiting = [PollFd::new(listener, PollFlags::IN)];
+        let _ = poll(&mut waiting, None);
+        let _ = taken.next(listener, port);
     }
 }
 

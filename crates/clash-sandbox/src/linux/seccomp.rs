@@ -246,6 +246,10 @@ fn table(surface: Surface) -> Vec<Row> {
             rows.extend(rows![Watch; SYS_creat SYS_mkdir SYS_mknod SYS_unlink SYS_rmdir SYS_rename
                 SYS_link SYS_symlink]);
         }
+        // Without a room there is no other wall around what it would tell.
+        if !surface.own_ipc {
+            rows.extend(rows![Watch; SYS_inotify_add_watch]);
+        }
         if !surface.frozen {
             rows.extend(rows![Watch; SYS_fchown SYS_fchownat SYS_utimensat]);
             #[cfg(target_arch = "x86_64")]

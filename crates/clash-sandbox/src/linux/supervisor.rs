@@ -26,6 +26,7 @@ use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 
 use super::cgroup::Group;
 use super::ports::Crossing;
+use super::scratch::Scratch;
 use super::stdio::Inherited;
 use super::sys;
 use crate::launch::LaunchError;
@@ -45,8 +46,9 @@ pub(crate) struct Keeper {
 enum Kind {
     /// The room's process 1, and the pipe whose other end it waits for.
     First { pid: Option<Pid>, alive: Option<OwnedFd> },
-    /// Without a room they become the launcher's own children.
-    Children,
+    /// Without a room they become the launcher's own children, as who removes its
+    /// temporary directory is.
+    Children { scratch: Option<Scratch> },
 }
 
 impl Keeper {
@@ -67,10 +69,13 @@ impl Keeper {
     }
 
     /// Makes this process the one that orphans are given to.
-    pub(crate) fn of_children(group: Option<Group>) -> Result<Self, LaunchError> {
+    pub(crate) fn of_children(
+        group: Option<Group>,
+        scratch: Option<Scratch>,
+    ) -> Result<Self, LaunchError> {
         let own = Some(rustix::process::getpid());
         rustix::process::set_child_subreaper(own).map_err(|e| LaunchError::Keeper(e.into()))?;
-        Ok(Self { kind: Kind::Children, ports: None, group })
+        Ok(Self { kind: Kind::Children { scratch }, ports: None, group })
     }
 
     /// Ends the room although the command still runs. It is our child, so the
@@ -100,7 +105,10 @@ impl Keeper {
                 }
                 reap_until(*pid);
             }
-            Kind::Children => end_children(),
+            Kind::Children { scratch } => {
+                end_children(scratch.as_ref().and_then(|scratch| scratch.remover));
+                *scratch = None;
+            }
         }
         self.ports = None;
         self.group = None;
@@ -125,12 +133,13 @@ fn reap_until(first: Option<Pid>) {
     }
 }
 
-/// Kills and forgets children until there are none: each may leave its own to us.
-fn end_children() {
+/// Kills and forgets all children but one: each may leave its own to us.
+fn end_children(but: Option<Pid>) {
     let own = rustix::process::getpid().as_raw_nonzero();
     let list = format!("/proc/self/task/{own}/children");
     while let Ok(children) = std::fs::read_to_string(&list) {
-        let children: Vec<i32> = children.split_whitespace().flat_map(str::parse).collect();
+        let children = children.split_whitespace().flat_map(str::parse::<i32>);
+        let children: Vec<i32> = children.filter(|pid| Pid::from_raw(*pid) != but).collect();
         if children.is_empty() {
             return;
         }

@@ -33,6 +33,11 @@ pub enum Refusal {
     Unresolvable { rule: String, span: Span, source: io::Error },
     #[error("{rule}; holding that takes a room, and none can be made here: {why}")]
     NoRoom { rule: Box<Refusal>, why: String },
+    #[error(
+        "{span}: `{rule}` holds only if what the command does is watched, and that cannot be \
+         done here: {why}"
+    )]
+    NoMonitor { rule: String, span: Span, why: String },
     #[error("{span}: the limit `processes` cannot be held for root here: {why}")]
     Uncounted { why: String, span: Span },
     #[error(
@@ -87,7 +92,8 @@ impl Refusal {
             }
             Self::LandlockTooOld { .. } => "use Linux 6.12 or newer",
             Self::OuterListener => {
-                "start the agent outside of it; one of the two can confine what it runs, not both"
+                "what runs here is confined already: run it without clash, or start the agent \
+                 outside of that sandbox; one of the two can confine it, not both"
             }
             Self::NoSeccomp => {
                 "use a kernel with CONFIG_SECCOMP_FILTER, or let the container runtime permit \
@@ -107,6 +113,10 @@ impl Refusal {
             }
             Self::Execute { .. } => {
                 "deny reading there too, or allow the parts that may be executed one by one"
+            }
+            Self::NoMonitor { .. } => {
+                "use Linux 5.19 or newer, or let the container runtime or the sandbox around this \
+                 one permit seccomp listeners; `clash doctor` tries one"
             }
             Self::Uncounted { .. } => {
                 "run as a plain user, whose processes every kernel counts, use Linux 6.14 or newer \
@@ -147,6 +157,7 @@ impl Refusal {
             | Self::Execute { span, .. }
             | Self::Port { span, .. }
             | Self::Uncounted { span, .. }
+            | Self::NoMonitor { span, .. }
             | Self::Path { span, .. }
             | Self::Unresolvable { span, .. }
             | Self::LeavesTree { span, .. } => Some(span),

@@ -56,6 +56,10 @@ pub(super) fn tier(
                 "opens for writing and calls that change names, modes and times are carried \
                  out by the launcher, inside the same Landlock rules"
             }
+            true if room.is_none() => {
+                "every open is carried out by the launcher, because no namespace hides the \
+                 host's processes: opening a file costs several times as much"
+            }
             true => {
                 "every open is carried out by the launcher, because a rule takes reading away \
                  where no mount can: opening a file costs several times as much"
@@ -118,9 +122,13 @@ pub(super) fn tier(
              listen on paths that Landlock cannot guard before ABI 9; connected stream pairs stay",
         );
     }
-    let (others, why) = match room {
-        Some(_) => ("pid namespace + landlock", "no other process can be seen or reached"),
-        None => (
+    let (others, why) = match (room, watch) {
+        (Some(_), _) => ("pid namespace + landlock", "no other process can be seen or reached"),
+        (None, Some(_)) => (
+            "landlock + monitor",
+            "no other process can be reached, and of /proc each sees its own entries alone",
+        ),
+        (None, None) => (
             "landlock",
             "no signal, ptrace, memory, environment or descriptor of a process outside the sandbox",
         ),
@@ -163,10 +171,10 @@ pub(super) fn tier(
             "all of the room ends with the command, and with the launcher",
         ),
         (None, Some(_)) => say(
-            "process list, background processes",
-            Line::NOTHING,
-            "the process list is visible; what the command leaves behind ends with it, but not \
-             if the launcher is killed: it then lives on and can change nothing",
+            "background processes",
+            "launcher",
+            "what the command leaves behind ends with it, but not if the launcher is killed: it \
+             then lives on and can neither open nor change anything",
         ),
         (None, None) => say(
             "process list, background processes",

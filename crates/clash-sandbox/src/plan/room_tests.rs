@@ -2,7 +2,7 @@
 //! kernel that the steps do what they say.
 
 use super::*;
-use crate::host::Rooms;
+use crate::host::{Facility, Rooms};
 use clash_policy::judge::{World as Judged, judge};
 use clash_policy::{FileUse, Protect};
 use insta::assert_snapshot;
@@ -54,7 +54,13 @@ impl World {
 }
 
 fn host() -> Host {
-    Host { landlock_abi: 7, seccomp: true, rooms: Rooms::Unprivileged, ..Host::bare() }
+    Host {
+        landlock_abi: 7,
+        seccomp: true,
+        rooms: Rooms::Unprivileged,
+        notify: Facility::Works,
+        ..Host::bare()
+    }
 }
 
 fn rule(effect: Effect, caps: &str, path: &str) -> FsRule {

@@ -15,7 +15,7 @@ struct World {
 
 fn host() -> Host {
     let rooms = Rooms::Impossible { why: "it is a test".into() };
-    Host { landlock_abi: 7, seccomp: true, rooms, ..Host::bare() }
+    Host { landlock_abi: 7, seccomp: true, rooms, notify: Facility::Works, ..Host::bare() }
 }
 
 impl World {
@@ -143,11 +143,46 @@ fn a_deny_inside_an_allow_is_watched_also_for_names_that_do_not_exist() {
     let watch = |rules: Vec<FsRule>| world.plan(rules).unwrap().watch.unwrap();
     let source = watch(vec![allow("rwcd", "$PWD"), deny("w", "$PWD/src")]);
     assert_eq!(source.rights.caps(&world.places.project.join("src/x")).to_string(), "rcd");
-    assert!(!source.reads);
     let ask = rule(Effect::Ask, "rwcdx", PathPattern::Literal("$PWD/.env".into()));
     let missing = watch(vec![allow("r", "$PWD"), ask]);
     assert_eq!(missing.rights.caps(&world.places.project.join(".env")), Caps::NONE);
-    assert!(watch(vec![allow("rwcd", "$PWD"), deny("r", "$PWD/src")]).reads);
+}
+
+#[test]
+fn without_a_room_every_open_is_watched_and_temporary_files_have_a_place() {
+    let world = World::new();
+    let plan = world.plan(vec![allow("rwcd", "$PWD")]).unwrap();
+    let watch = plan.watch.unwrap();
+    assert!(watch.reads && watch.processes == Processes::OfTheHost { net: false });
+    assert_eq!(plan.scratch, Some(world.base.join("tmp")));
+    let caps = |path: &str| watch.rights.caps(Path::new(path)).to_string();
+    assert_eq!([caps("/proc/self"), caps("/proc/cpuinfo")], ["r", "r"]);
+    assert_eq!([caps("/proc"), caps("/proc/1/cmdline")], ["", ""]);
+    // What the policy says of it is neither widened nor taken back.
+    for said in [allow("rwcd", "$TMPDIR"), allow("r", "$TMPDIR"), deny("rwcdx", "$TMPDIR")] {
+        let plan = world.plan(vec![allow("rwcd", "$PWD"), said]).unwrap();
+        assert_eq!(plan.scratch, None);
+    }
+    assert_eq!(world.plan(vec![allow("r", "$PWD")]).unwrap().scratch, None);
+}
+
+#[test]
+fn what_has_to_be_watched_is_refused_where_nothing_can_be() {
+    let world = World::new();
+    let mut deaf = host();
+    deaf.simulate("no-notify").unwrap();
+    let refused = |rules: Vec<FsRule>| {
+        let refusal = world.plan_for(&sandbox(rules), &deaf).unwrap_err();
+        assert_eq!(refusal.span().map(|span| span.file.as_str()), Some("policy.star"));
+        format!("{refusal}\nhint: {}", refusal.hint().unwrap())
+    };
+    assert_snapshot!(refused(vec![allow("rwcd", "$PWD"), deny("w", "$PWD/src")]), @r"
+    policy.star:7: `$PWD/src/**` holds only if what the command does is watched, and that cannot be done here: no listener (simulated)
+    hint: use Linux 5.19 or newer, or let the container runtime or the sandbox around this one permit seccomp listeners; `clash doctor` tries one
+    ");
+    assert!(refused(vec![allow("rwcd", "$PWD")]).starts_with("policy.star:1: `fs` holds"));
+    // What Landlock holds alone needs nobody to watch.
+    world.plan_for(&sandbox(vec![allow("rx", "$PWD")]), &deaf).unwrap();
 }
 
 #[test]
@@ -180,20 +215,19 @@ fn a_pattern_is_granted_with_its_tree_and_every_use_is_watched() {
     let watch = plan.watch.unwrap();
     let caps = |name: &str| watch.rights.caps(&world.places.project.join(name)).to_string();
     assert_eq!((caps("src/a.rs").as_str(), caps("src/a.c").as_str()), ("rwx", ""));
-    assert!(watch.reads);
     // Denied where nothing is allowed they need nothing.
     let children = PathPattern::Children("$PWD".into());
     for pattern in [&glob, &children] {
         let denied = world.plan(vec![rule(Effect::Deny, "r", pattern.clone())]).unwrap();
         assert_eq!(denied.watch, None);
         let rules = vec![allow("r", "$PWD"), rule(Effect::Deny, "r", pattern.clone())];
-        assert!(world.plan(rules).unwrap().watch.unwrap().reads);
+        assert!(world.plan(rules).unwrap().watch.is_some());
     }
     // A glob above the grant may match inside it, children of a directory above
     // it are less specific than the grant.
     let above = PathPattern::Glob { prefix: "$HOME".into(), pattern: "**/.env".into() };
     let rules = vec![allow("r", "$PWD"), rule(Effect::Deny, "r", above)];
-    assert!(world.plan(rules).unwrap().watch.unwrap().reads);
+    assert!(world.plan(rules).unwrap().watch.is_some());
     let children = rule(Effect::Deny, "r", PathPattern::Children("$HOME".into()));
     assert_eq!(world.plan(vec![allow("r", "$PWD"), children]).unwrap().watch, None);
 }
@@ -259,7 +293,6 @@ fn the_cage_holds_against_grants_above_and_inside_it() {
     for caps in ["r", "rwcd"] {
         let watch = world.plan(vec![allow(caps, "$HOME")]).unwrap().watch.unwrap();
         assert_eq!(watch.rights.caps(&world.base.join("home/.clash/x")), Caps::NONE);
-        assert!(watch.reads, "without a mount only the monitor can hide it");
     }
     assert_snapshot!(world.show(vec![allow("w", "$HOME/.clash")]), @r"
     `w` on `/W/home/.clash` (policy.star:7) would reach `/W/home/.clash`, which no sandbox may touch
@@ -274,7 +307,6 @@ fn settings_in_the_project_can_be_read_and_not_changed() {
     let watch = world.plan(vec![allow("rwcd", "$PWD")]).unwrap().watch.unwrap();
     let settings = world.base.join("home/app/.claude/settings.json");
     assert_eq!(watch.rights.caps(&settings), Caps::READ);
-    assert!(!watch.reads);
     let named = vec![allow("rw", "$PWD/.claude")];
     assert!(matches!(world.plan(named), Err(Refusal::Caged { .. })));
 }
@@ -328,7 +360,7 @@ fn a_deny_on_what_the_launcher_needs_is_not_overridden() {
         extra: &extra,
     };
     let watch = plan(&request, &host()).unwrap().watch.unwrap();
-    assert!(watch.reads && watch.rights.caps(&extra[0].path).is_empty());
+    assert!(watch.rights.caps(&extra[0].path).is_empty());
 }
 
 /// A command that still runs can replace the file the launcher has just made.
@@ -361,7 +393,7 @@ fn the_baseline_gives_way_to_a_deny_that_covers_an_entry() {
     let plan = world.plan(vec![deny("w", "/usr")]).unwrap();
     assert!(has(&plan, "/usr"));
     let watch = world.plan(vec![deny("r", "/usr/share")]).unwrap().watch.unwrap();
-    assert!(watch.reads && watch.rights.caps(Path::new("/usr/share/x")) == Caps::EXECUTE);
+    assert_eq!(watch.rights.caps(Path::new("/usr/share/x")), Caps::EXECUTE);
 }
 
 #[test]

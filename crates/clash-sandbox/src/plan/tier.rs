@@ -69,32 +69,57 @@ pub(super) fn plain(rights: &Rights) -> bool {
         && !rights.cage.iter().any(caged)
 }
 
-/// Whether opens for reading have to be watched: for rules about names, and
-/// without mounts for every rule that takes reading away. A denied path that does
-/// not exist is left to those who make it: in here nobody can.
-pub(super) fn reads(
-    request: &Request<'_>,
-    rules: &[Rule<'_>],
-    grants: &[Grant],
-    room: bool,
-) -> bool {
-    let about = |rule: &&Rule<'_>| rule.rule.caps.contains(Caps::READ);
+/// Whether opens for reading have to be watched in a room: for rules about names,
+/// which no mount can hold. A denied path that does not exist is left to those who
+/// make it: in here nobody can.
+pub(super) fn reads(request: &Request<'_>, rules: &[Rule<'_>], grants: &[Grant]) -> bool {
     let readable = |grant: &&Grant| grant.caps.contains(Caps::READ);
-    let rule = rules.iter().filter(about).any(|rule| match rule.rule.effect {
-        Effect::Allow => rule.wider() && matches!(rule.found, Found::Directory | Found::Other),
-        _ if rule.found == Found::Missing && !rule.wider() => false,
-        _ if room && !rule.wider() => false,
+    let of_names = |rule: &&Rule<'_>| rule.rule.caps.contains(Caps::READ) && rule.wider();
+    rules.iter().filter(of_names).any(|rule| match rule.rule.effect {
+        Effect::Allow => matches!(rule.found, Found::Directory | Found::Other),
         _ => {
             grants.iter().filter(readable).any(|grant| overlap::takes_from(rule, grant))
                 || overlap::inside_baseline(request.disk, std::slice::from_ref(rule))
         }
-    });
-    let project = request.disk.real(&request.places.project);
-    let caged = |path: &PathBuf| {
-        !is_below(path, &project)
-            && grants.iter().filter(readable).any(|grant| is_below(path, &grant.path))
+    })
+}
+
+/// Refuses what has to be watched where that is impossible, by the first rule that
+/// asks for it.
+pub(super) fn unwatched(request: &Request<'_>, rules: &[Rule<'_>], why: &str) -> Refusal {
+    let taken = |rule: &&Rule<'_>| rule.rule.effect != Effect::Allow || rule.wider();
+    let (rule, span) = match rules.iter().find(taken) {
+        Some(rule) => (rule.rule.pattern.to_string(), &rule.rule.span),
+        None if request.sandbox.protect.standard => {
+            ("protect = True".to_owned(), &request.sandbox.span)
+        }
+        None => ("fs".to_owned(), &request.sandbox.span),
     };
-    rule || !room && request.cage.paths.iter().any(caged)
+    Refusal::NoMonitor { rule, span: span.clone(), why: why.to_owned() }
+}
+
+/// Where the command can have a temporary directory of its own without a room:
+/// below the user's, unless a rule speaks of that. What is in there already belongs
+/// to others.
+pub(super) fn scratch(
+    request: &Request<'_>,
+    rights: &Rights,
+    report: &mut Report,
+) -> Option<PathBuf> {
+    use rustix::fs::{Access, access};
+    let tmp = request.disk.real(&request.places.tmp);
+    let mut with = rights.clone();
+    with.own = vec![tmp.clone()];
+    let by_rule = !rights.caps(&tmp).is_empty() || !with.permits(&tmp, Caps::ALL);
+    let (mechanism, why) = if by_rule {
+        return None;
+    } else if access(&tmp, Access::WRITE_OK | Access::EXEC_OK).is_err() {
+        (Line::NOTHING, "there is none: this user cannot make it")
+    } else {
+        ("landlock + monitor", "TMPDIR names a directory of its own, removed when it ends")
+    };
+    report.say(|| Line::new(format!("temporary files in {}", tmp.display()), mechanism, why));
+    (mechanism != Line::NOTHING).then_some(tmp)
 }
 
 /// Whether ports of the loopback lead through the wall of a network of the room's

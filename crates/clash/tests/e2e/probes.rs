@@ -1,5 +1,6 @@
 //! The threat probes of the shared kit against a strict project sandbox, on
-//! a synthetic host that dies with the run: as a developer, and as root.
+//! a synthetic host that dies with the run: as a developer, as root, and as a
+//! developer where no namespaces can be made.
 //!
 //! `tests/expected/probes.json` holds what each probe came to when it was
 //! recorded, and for everything that is not blocked a word why. A probe that
@@ -30,6 +31,10 @@ use crate::support::{clash, is_root, shared, skipped};
 /// Run side by side: most of a probe's time is waiting.
 const SHARDS: [&str; 3] = ["A,B,C,I,N,U", "G,H,J,K", "D,F"];
 
+/// Names are judged by the same monitor with and without namespaces, so the classes
+/// about persistence paths, D and F, are not run twice.
+const SHARDS_WITHOUT_NAMESPACES: [&str; 2] = ["A,B,C,I,N,U", "G,H,J,K"];
+
 /// The project, its own temporary files, no network.
 const POLICY: &str = r#"
 sandbox(
@@ -58,6 +63,7 @@ struct Expected {
     open: BTreeMap<String, String>,
     user: Statuses,
     root: Statuses,
+    no_userns: Statuses,
 }
 
 impl Expected {
@@ -73,6 +79,7 @@ impl Expected {
         match who {
             Who::User => &mut self.user,
             Who::Root => &mut self.root,
+            Who::UserWithoutNamespaces => &mut self.no_userns,
         }
     }
 }
@@ -81,6 +88,23 @@ impl Expected {
 enum Who {
     User,
     Root,
+    UserWithoutNamespaces,
+}
+
+impl Who {
+    fn shards(self) -> &'static [&'static str] {
+        match self {
+            Self::User | Self::Root => &SHARDS,
+            Self::UserWithoutNamespaces => &SHARDS_WITHOUT_NAMESPACES,
+        }
+    }
+
+    fn simulates(self) -> &'static str {
+        match self {
+            Self::User | Self::Root => "",
+            Self::UserWithoutNamespaces => "--simulate no-userns ",
+        }
+    }
 }
 
 /// One line of the runner's report.
@@ -147,9 +171,10 @@ impl Kit {
                 .arg(&self.runner)
                 .args(["--quiet", "--only", only, "--skip", NEEDS_NETWORK, "--wrap"])
                 .arg(format!(
-                    "/usr/bin/env XDG_CONFIG_HOME={} {} sandbox exec strict --",
+                    "/usr/bin/env XDG_CONFIG_HOME={} {} sandbox exec strict {}--",
                     self.dir.path().join("config").display(),
-                    program.display()
+                    program.display(),
+                    who.simulates()
                 ))
                 .arg("--json")
                 .arg(&report)
@@ -175,7 +200,7 @@ impl Kit {
     /// Every probe. What did not even run is given a second chance alone, in
     /// case the machine was too busy; an escape is never explained away.
     fn run_all(&self, who: Who, expected: &Statuses) -> Vec<Row> {
-        let mut rows = self.run(who, &SHARDS);
+        let mut rows = self.run(who, who.shards());
         let inconclusive = |row: &&Row| {
             matches!(row.status.as_str(), "NORUN" | "ERROR" | "BROKEN")
                 && expected.get(&row.id) != Some(&row.status)
@@ -251,13 +276,19 @@ fn probes_of_root() {
 }
 
 #[test]
+fn probes_of_a_developer_without_namespaces() {
+    compare(Who::UserWithoutNamespaces);
+}
+
+#[test]
 fn whatever_a_probe_gets_through_is_explained() {
     if recording() {
         return; // the file is being written
     }
-    let Expected { open, user, root } = Expected::read();
+    let Expected { open, user, root, no_userns } = Expected::read();
     let bad = |(id, status): (&String, &String)| (!is_good(status)).then(|| id.clone());
-    let mut through: Vec<String> = user.iter().chain(&root).filter_map(bad).collect();
+    let mut through: Vec<String> =
+        user.iter().chain(&root).chain(&no_userns).filter_map(bad).collect();
     through.sort();
     through.dedup();
     let explained: Vec<String> = open.into_keys().collect();

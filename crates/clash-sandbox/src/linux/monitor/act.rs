@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use clash_policy::Caps;
 use clash_policy::path::{is_below, normalise};
+use rustix::fs::inotify::{WatchFlags, add_watch};
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, Uid, chmodat,
     chownat, fcntl_getfl, fstat, ftruncate, linkat, mkdirat, mknodat, openat, renameat_with,
@@ -43,6 +44,7 @@ pub(super) enum Act {
     Chmod { at: OwnedFd, mode: u32 },
     Chown { at: OwnedFd, owner: u32, group: u32 },
     Times { at: OwnedFd, times: Times },
+    Notify { at: OwnedFd, through: OwnedFd, mask: u32 },
 }
 
 type Done = Result<(), Errno>;
@@ -65,6 +67,8 @@ pub(super) struct Worker {
     stdio: Vec<((u64, u64), OFlags)>,
 }
 
+/// What all of a caller's own entries in /proc are judged as.
+const OWN_PROCESS: &str = "/proc/self";
 const SET_USER_ID: u32 = libc::S_ISUID;
 /// The devices that never keep anybody waiting: null, zero, full, random.
 const MEMORY_DEVICES: u32 = 1;
@@ -87,6 +91,12 @@ impl Worker {
     pub(super) fn carry_out(&mut self, job: Job) {
         let Job { id, act } = job;
         let done = match act {
+            Act::Notify { at, through, mask } => {
+                return match self.notify(&at, &through, mask) {
+                    Ok(number) => sys::answer(&self.shared.listener, id, i64::from(number)),
+                    Err(error) => self.shared.refuse(id, error),
+                };
+            }
             Act::Open { at, flags, mode, umask, terminal, reads } => {
                 let wish = Wish { flags, mode, umask, terminal, reads };
                 return self.open(id, at, wish);
@@ -174,6 +184,16 @@ impl Worker {
             Some(path) => self.check(&path, Caps::WRITE),
             None => Ok(()),
         }
+    }
+
+    /// Whoever is told what happens at a path reads it.
+    fn notify(&self, at: &OwnedFd, through: &OwnedFd, mask: u32) -> Result<i32, Errno> {
+        if let Some(path) = real(&self.shared.processes, at)? {
+            self.check(&path, Caps::READ)?;
+        }
+        let flags = WatchFlags::from_bits_retain(mask & !libc::IN_DONT_FOLLOW);
+        // There is no room here, so this is where the processes are.
+        add_watch(through, Path::new("/proc").join(itself(at)), flags)
     }
 
     fn mkdir(&mut self, at: Place, mode: u32) -> Done {
@@ -290,8 +310,10 @@ impl Worker {
 
     fn open(&mut self, id: u64, at: Place, wish: Wish) {
         let opened = match at {
-            Place::Opened(file) if !wish.writes() => Ok(Opening::Done(file)),
-            Place::Opened(_) => Err(Errno::ACCESS),
+            Place::Opened(_) if wish.writes() => Err(Errno::ACCESS),
+            Place::Opened(file) => {
+                self.check(Path::new(OWN_PROCESS), wish.needs()).map(|()| Opening::Done(file))
+            }
             Place::Object(object) => self.open_object(object, &wish),
             Place::Name { .. } => self.open_name(at, &wish),
         };

@@ -27,6 +27,7 @@ pub(super) enum Call {
     Chmod { at: Spot, mode: u32, follow: bool },
     Chown { at: Spot, owner: u32, group: u32, follow: bool },
     Times { at: Spot, times: Times, follow: bool },
+    Notify { at: Spot, through: i32, mask: u32 },
 }
 
 /// Seconds and nanoseconds of the last access and the last change.
@@ -162,6 +163,9 @@ pub(super) fn read(caller: &Caller<'_>, notice: &Notice) -> Result<Call, Errno> 
                 c => pairs(caller, c)?,
             };
             Call::Times { at, times, follow: follows(int(d)) }
+        }
+        libc::SYS_inotify_add_watch => {
+            Call::Notify { at: path(HERE, b)?, through: int(a), mask: bits(c) }
         }
         _ => return Err(Errno::NOSYS),
     })

@@ -4,25 +4,95 @@
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use super::super::sys;
+use super::place::{self, Place};
+use crate::plan::Processes;
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 const LONGEST: usize = libc::PATH_MAX as usize;
 const PAGE: u64 = 4096;
+/// Nobody starts processes from processes more deeply.
+const MOST_GENERATIONS: usize = 200;
 
 #[derive(Debug)]
 pub(super) struct Caller<'a> {
     processes: &'a OwnedFd,
     /// Of the thread, in the launcher's own process namespace.
     pid: i32,
+    of: Processes,
 }
 
 impl<'a> Caller<'a> {
-    pub(super) fn new(processes: &'a OwnedFd, pid: i32) -> Self {
-        Self { processes, pid }
+    pub(super) fn new(processes: &'a OwnedFd, pid: i32, of: Processes) -> Self {
+        Self { processes, pid, of }
+    }
+
+    /// Whether a name in the /proc that the caller sees is its own process. Only
+    /// where that is the launcher's do both count alike.
+    pub(super) fn is_named(&self, name: &[u8]) -> bool {
+        let number = !name.is_empty() && name.iter().all(u8::is_ascii_digit);
+        let Ok(name) = std::str::from_utf8(name) else { return false };
+        self.of != Processes::OfTheRoom
+            && number
+            && statat(self.processes, format!("{}/task/{name}", self.pid), AtFlags::empty()).is_ok()
+    }
+
+    /// Where below its own process a directory of /proc is, if it is there.
+    pub(super) fn place_below(&self, dir: &OwnedFd) -> Option<String> {
+        if self.of == Processes::OfTheRoom || !shows_processes(dir) {
+            return None;
+        }
+        let path = place::real(self.processes, dir).ok()??;
+        let below = path.strip_prefix("/proc").ok()?.to_str()?;
+        let (process, below) = below.split_once('/').unwrap_or((below, ""));
+        self.is_named(process.as_bytes()).then(|| below.to_owned())
+    }
+
+    /// A file that says how another process of the sandbox is doing, if it is one.
+    pub(super) fn of_another(&self, dir: &OwnedFd, name: &[u8]) -> Option<Result<OwnedFd, Errno>> {
+        const SHOWN: [&[u8]; 5] = [b"stat", b"statm", b"status", b"comm", b"cmdline"];
+        if self.of == Processes::OfTheRoom || !SHOWN.contains(&name) || !shows_processes(dir) {
+            return None;
+        }
+        let path = place::real(self.processes, dir).ok()??;
+        let process = path.strip_prefix("/proc").ok()?.to_str()?;
+        if !self.started_by_launcher(process.parse().ok()?) {
+            return None;
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Some(openat(dir, name, flags, Mode::empty()))
+    }
+
+    /// Whether a process descends from this one. Whoever was orphaned does.
+    fn started_by_launcher(&self, mut process: i32) -> bool {
+        for _ in 0..MOST_GENERATIONS {
+            let Some(parent) = self.parent_of(process) else { return false };
+            if parent == sys::own_pid() {
+                return true;
+            }
+            process = parent;
+        }
+        false
+    }
+
+    fn parent_of(&self, process: i32) -> Option<i32> {
+        let mut stat = String::with_capacity(512);
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = openat(self.processes, format!("{process}/stat"), flags, Mode::empty()).ok()?;
+        std::fs::File::from(file).read_to_string(&mut stat).ok()?;
+        // Its name may have anything in it, brackets too.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok().filter(|pid| *pid > 1)
+    }
+
+    /// Whether what is below its own process is its own: not what it says of the
+    /// network, which is everybody's.
+    fn may_see(&self, below: &str) -> bool {
+        let net = |name: &str| name == "net" || name == "net_prio";
+        self.of != (Processes::OfTheHost { net: false }) || !below.split('/').any(net)
     }
 
     /// The text at an address, without its end.
@@ -74,6 +144,13 @@ impl<'a> Caller<'a> {
         self.link(&name).map_err(|error| if error == Errno::NOENT { Errno::BADF } else { error })
     }
 
+    /// A descriptor of the caller's, shared with it.
+    pub(super) fn descriptor(&self, fd: i32) -> Result<OwnedFd, Errno> {
+        let process = self.status("Tgid:")?.parse().ok().and_then(Pid::from_raw);
+        let process = pidfd_open(process.ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
+        pidfd_getfd(process, fd, PidfdGetfdFlags::empty())
+    }
+
     /// What a link of the kernel's below the process leads to.
     pub(super) fn link(&self, name: &str) -> Result<OwnedFd, Errno> {
         openat(self.processes, format!("{}/{name}", self.pid), HOLD, Mode::empty())
@@ -81,17 +158,36 @@ impl<'a> Caller<'a> {
 
     /// A file below the process that is no link, for reading.
     pub(super) fn file(&self, name: &str) -> Result<OwnedFd, Errno> {
+        if !self.may_see(name) {
+            return Err(Errno::ACCESS);
+        }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        openat(self.processes, format!("{}/{name}", self.pid), flags, Mode::empty())
+        let opened = openat(self.processes, format!("{}/{name}", self.pid), flags, Mode::empty());
+        // A link after all, to something that is not a file: a namespace.
+        opened.map_err(|error| if error == Errno::LOOP { Errno::ACCESS } else { error })
+    }
+
+    /// Its own directory of /proc. In a room that is another than the one it sees,
+    /// and is not handed out.
+    pub(super) fn itself(&self) -> Result<Place, Errno> {
+        match self.of {
+            Processes::OfTheRoom => self.link("").map(Place::Object),
+            Processes::OfTheHost { .. } => self.file("").map(Place::Opened),
+        }
     }
 
     /// Which permissions the caller takes from what it makes.
     pub(super) fn umask(&self) -> Result<u32, Errno> {
+        u32::from_str_radix(&self.status("Umask:")?, 8).map_err(|_| Errno::IO)
+    }
+
+    /// A line of what the kernel says of it.
+    fn status(&self, line: &str) -> Result<String, Errno> {
         let mut status = String::with_capacity(2048);
         let file = self.file("status")?;
         std::fs::File::from(file).read_to_string(&mut status).map_err(|_| Errno::IO)?;
-        let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-        line.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()).ok_or(Errno::IO)
+        let value = status.lines().find_map(|known| known.strip_prefix(line));
+        value.map(|value| value.trim().to_owned()).ok_or(Errno::IO)
     }
 
     pub(super) fn file_size_limit(&self) -> Result<Option<u64>, Errno> {

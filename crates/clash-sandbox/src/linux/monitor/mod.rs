@@ -40,7 +40,7 @@ use rustix::io::Errno;
 use super::caps;
 use super::landlock::{self, Ruleset};
 use super::sys::{self, Notice};
-use crate::plan::Watch;
+use crate::plan::{Processes, Watch};
 use act::{Job, Worker};
 use caller::Caller;
 
@@ -52,6 +52,7 @@ struct Shared {
     /// numbers, and the launcher is not in it.
     processes: OwnedFd,
     reads: bool,
+    of: Processes,
 }
 
 impl Shared {
@@ -94,7 +95,8 @@ impl Monitor {
     /// The outer thread. If it ends, the listener closes and nothing is permitted.
     fn receive(self, listener: OwnedFd) {
         let Self { processes, ruleset, watch, root } = self;
-        let shared = Arc::new(Shared { listener, processes, reads: watch.reads });
+        let (reads, of) = (watch.reads, watch.processes);
+        let shared = Arc::new(Shared { listener, processes, reads, of });
         // Without less than it has, the caller's paths could be followed where the
         // caller may not go.
         if caps::keep_for_looking(root).is_err() {
@@ -162,7 +164,7 @@ fn hand_on(shared: &Shared, notice: &Notice, jobs: &Sender<Job>) {
 
 /// Everything that has to be known of the caller.
 fn prepare(shared: &Shared, notice: &Notice) -> Result<Job, Errno> {
-    let caller = Caller::new(&shared.processes, notice.pid);
+    let caller = Caller::new(&shared.processes, notice.pid, shared.of);
     let call = call::read(&caller, notice)?;
     let act = place::locate(&caller, call, shared.reads)?;
     // Only now is it certain that all of it was the caller's and not that of a

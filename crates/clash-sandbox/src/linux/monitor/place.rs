@@ -77,6 +77,10 @@ pub(super) fn locate(caller: &Caller<'_>, call: Call, reads: bool) -> Result<Act
             Act::Chown { at: object(at, follow)?, owner, group }
         }
         Call::Times { at, times, follow } => Act::Times { at: object(at, follow)?, times },
+        Call::Notify { at, through, mask } => {
+            let through = caller.descriptor(through)?;
+            Act::Notify { at: object(at, mask & libc::IN_DONT_FOLLOW == 0)?, through, mask }
+        }
     })
 }
 
@@ -128,7 +132,11 @@ impl Finder<'_> {
                 None => self.caller.directory(spot.dir)?,
             };
             if matches!(leaf, b"" | b"." | b"..") {
-                return Ok(Place::Object(self.walk_to(base, &path)?.dir));
+                let here = self.walk_to(base, &path)?;
+                return match here.own {
+                    Own::Below(below) => self.caller.file(&below).map(Place::Opened),
+                    Own::No => Ok(Place::Object(here.dir)),
+                };
             }
             let here =
                 if front.is_empty() { self.classify(base) } else { self.walk_to(base, front)? };
@@ -140,6 +148,9 @@ impl Finder<'_> {
             let link = readlinkat_raw(&here.dir, leaf.as_slice(), &mut buffer);
             match link {
                 Ok(_) if shows_processes(&here.dir) => return self.process_link(here, &leaf),
+                Err(_) if self.caller.is_named(&leaf) && is_root_of_proc(&here) => {
+                    return self.process_link(here, &leaf);
+                }
                 Ok(length) if follow || slash => {
                     self.links = self.links.checked_sub(1).ok_or(Errno::LOOP)?;
                     path = buffer.get(..length).unwrap_or_default().to_vec();
@@ -149,6 +160,9 @@ impl Finder<'_> {
                     start = (!path.starts_with(b"/")).then_some(here.dir);
                 }
                 Ok(_) | Err(Errno::INVAL) => {
+                    if let Some(file) = self.caller.of_another(&here.dir, &leaf) {
+                        return file.map(Place::Opened);
+                    }
                     return Ok(Place::Name { dir: here.dir, leaf, slash, exists: true });
                 }
                 Err(Errno::NOENT) => {
@@ -160,7 +174,8 @@ impl Finder<'_> {
     }
 
     fn classify(&self, dir: OwnedFd) -> Here {
-        Here { dir, own: Own::No }
+        let own = self.caller.place_below(&dir).map_or(Own::No, Own::Below);
+        Here { dir, own }
     }
 
     /// The directory at the end of a path.
@@ -184,9 +199,13 @@ impl Finder<'_> {
                 continue;
             }
             let at_processes = shows_processes(&here.dir);
-            if at_processes && (name == b"self" || name == b"thread-self") && is_root_of_proc(&here)
-            {
+            if at_processes && self.is_own(&name) && is_root_of_proc(&here) {
                 here.own = Own::Below(String::new());
+                continue;
+            }
+            if at_processes && is_link_to_own(&name) && is_root_of_proc(&here) {
+                here.own = Own::Below(String::new());
+                names.push_front(name);
                 continue;
             }
             let mut buffer = [0_u8; libc::PATH_MAX as usize];
@@ -243,11 +262,27 @@ impl Finder<'_> {
         }
     }
 
-    /// A link at the end of a path, in a directory that shows processes.
+    /// A process or a link at the end of a path, in a directory that shows processes.
     fn process_link(&self, here: Here, leaf: &[u8]) -> Result<Place, Errno> {
-        let own = (leaf == b"self" || leaf == b"thread-self") && is_root_of_proc(&here);
-        if own { self.caller.link("").map(Place::Object) } else { Err(Errno::ACCESS) }
+        if !is_root_of_proc(&here) {
+            return Err(Errno::ACCESS);
+        }
+        match leaf {
+            leaf if is_link_to_own(leaf) => self.in_own("", leaf),
+            leaf if self.is_own(leaf) => self.caller.itself(),
+            _ => Err(Errno::ACCESS),
+        }
     }
+
+    /// Whether a name in /proc is the caller's own process.
+    fn is_own(&self, name: &[u8]) -> bool {
+        matches!(name, b"self" | b"thread-self") || self.caller.is_named(name)
+    }
+}
+
+/// Links in /proc to the entry of the same name below whoever follows them.
+fn is_link_to_own(name: &[u8]) -> bool {
+    matches!(name, b"mounts" | b"net")
 }
 
 /// The caller's links that lead out of /proc.

@@ -44,6 +44,8 @@ enum What {
     /// if the program cannot be executed, 127 if it is not found.
     Exec {
         name: String,
+        #[command(flatten)]
+        simulate: Simulate,
         #[arg(
             trailing_var_arg = true,
             required = true,
@@ -91,6 +93,8 @@ enum What {
         name: String,
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        simulate: Simulate,
     },
     /// A process of `clash sandbox test`
     #[command(hide = true)]
@@ -100,9 +104,9 @@ enum What {
     },
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 struct Simulate {
-    /// For another host: no-userns, container, root, abi=0 to abi=9; may be repeated
+    /// As on another host: no-userns, container, root, abi=0 to abi=9; may be repeated
     #[arg(long, value_name = "HOST")]
     simulate: Vec<String>,
 }
@@ -128,7 +132,10 @@ impl Args {
             sandboxes(&Policy::load(&dirs, &project, None)?)
         };
         match self.what {
-            What::Exec { name, command } => Ok(exec::in_named(dirs, &project, &name, &command)),
+            What::Exec { name, simulate, command } => {
+                let host = simulate.host(&dirs)?;
+                Ok(exec::in_named(dirs, host, &project, &name, &command))
+            }
             What::List { json } => unless_closed(list(out, &known()?, json)),
             What::Show { name, json } => {
                 let known = known()?;
@@ -151,9 +158,9 @@ impl Args {
                 };
                 check::run(out, &dirs, &project, wanted, &host, json)
             }
-            What::Test { name, json } => {
+            What::Test { name, json, simulate } => {
                 let known = known()?;
-                test::run(out, &dirs, &project, find(&known, &name)?, json)
+                test::run(out, &dirs, &project, find(&known, &name)?, &simulate, json)
             }
             What::Part { part } => part.run(&dirs, &project),
         }

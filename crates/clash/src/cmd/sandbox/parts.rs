@@ -16,7 +16,7 @@ use clash_sandbox::launch;
 use clash_sandbox::plan::{Grant, Why};
 
 use super::act::{Act, perform_all};
-use super::{find, plan, sandboxes, unless_closed};
+use super::{Simulate, find, plan, sandboxes, unless_closed};
 use crate::dirs::Dirs;
 use crate::policy::Policy;
 use crate::ui::Failure;
@@ -25,7 +25,11 @@ use crate::{env, exit};
 #[derive(Debug, Subcommand)]
 pub(super) enum Part {
     /// Enter the sandbox and try there
-    Launch { name: String },
+    Launch {
+        name: String,
+        #[command(flatten)]
+        simulate: Simulate,
+    },
     /// Try what standard input says
     Try,
     /// Remove what standard input names, once it ends
@@ -35,7 +39,7 @@ pub(super) enum Part {
 impl Part {
     pub(super) fn run(self, dirs: &Dirs, project: &Path) -> Result<u8, Failure> {
         match self {
-            Self::Launch { name } => Err(enter(dirs, project, &name)),
+            Self::Launch { name, simulate } => Err(enter(dirs, project, &name, &simulate)),
             Self::Try => unless_closed(perform_all()),
             Self::Tidy => tidy(),
         }
@@ -54,10 +58,14 @@ fn part(name: &str) -> Result<Command, Failure> {
 pub(super) fn ask(
     project: &Path,
     sandbox: &str,
+    simulate: &Simulate,
     acts: &[&Act],
 ) -> Result<Vec<Option<String>>, Failure> {
     let mut launcher = part("launch")?;
     launcher.arg(sandbox).arg("--project").arg(project).env(SECRET_VARIABLE, "secret");
+    for host in &simulate.simulate {
+        launcher.args(["--simulate", host]);
+    }
     launcher.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = launcher.spawn()?;
     let mut asked = String::new();
@@ -88,14 +96,14 @@ pub(super) fn ask(
 pub(super) const SECRET_VARIABLE: &str = "CLASH_TEST_TOKEN";
 
 /// Becomes clash again, inside the sandbox.
-fn enter(dirs: &Dirs, project: &Path, name: &str) -> Failure {
+fn enter(dirs: &Dirs, project: &Path, name: &str, simulate: &Simulate) -> Failure {
     let launch = || -> Result<std::convert::Infallible, Failure> {
         let known = sandboxes(&Policy::load(dirs, project, None)?)?;
         let sandbox = find(&known, name)?;
         let own = std::env::current_exe()?;
         let caps = Caps::READ.union(Caps::EXECUTE);
         let extra = [Grant { path: own.clone(), caps, why: Why::Launcher }];
-        let (plan, _) = plan::make(dirs, project, sandbox, &dirs.host(), &extra)
+        let (plan, _) = plan::make(dirs, project, sandbox, &simulate.host(dirs)?, &extra)
             .map_err(|refusal| plan::refused(sandbox, refusal))?;
         let (env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
         let args = ["sandbox", "part", "try"].map(Into::into).to_vec();

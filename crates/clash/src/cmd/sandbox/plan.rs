@@ -49,10 +49,11 @@ pub(super) fn refused(sandbox: &Sandbox, refusal: Refusal) -> Failure {
 
 /// How a plan holds, in a few words.
 pub(super) fn tier(plan: &Plan) -> &'static str {
-    match &plan.room {
-        None => "direct tier",
-        Some(room) if room.user_namespace => "in a room of its own",
-        Some(_) => "in a room of its own, made by root",
+    match (&plan.room, &plan.watch) {
+        (None, None) => "direct tier",
+        (None, Some(_)) => "watched, without a room",
+        (Some(room), _) if room.user_namespace => "in a room of its own",
+        (Some(_), _) => "in a room of its own, made by root",
     }
 }
 

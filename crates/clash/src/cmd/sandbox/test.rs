@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::act::Act;
 use super::trials::{Trial, Trials};
-use super::{parts, plan, unless_closed};
+use super::{Simulate, parts, plan, unless_closed};
 use crate::dirs::Dirs;
 use crate::exit;
 use crate::ui::{Failure, Out, Progress, Tone};
@@ -36,6 +36,7 @@ pub(super) fn run(
     dirs: &Dirs,
     project: &Path,
     sandbox: &Sandbox,
+    simulate: &Simulate,
     json: bool,
 ) -> Result<u8, Failure> {
     if sandbox.unrestricted {
@@ -44,11 +45,11 @@ pub(super) fn run(
             sandbox.name
         )));
     }
-    let host = dirs.host();
+    let host = simulate.host(dirs)?;
     let (planned, _) = plan::make(dirs, project, sandbox, &host, &[])
         .map_err(|refusal| plan::refused(sandbox, refusal))?;
     let progress = Progress::of("trying");
-    let seen = tried(dirs, project, sandbox)?;
+    let seen = tried(dirs, project, sandbox, simulate)?;
     drop(progress);
     let wrong = seen.iter().filter(|seen| !seen.agrees()).count();
     unless_closed(if json {
@@ -100,11 +101,16 @@ fn as_json(sandbox: &Sandbox, seen: &[Seen]) -> Value {
 }
 
 /// Prepares, tries, and tidies up.
-fn tried(dirs: &Dirs, project: &Path, sandbox: &Sandbox) -> Result<Vec<Seen>, Failure> {
+fn tried(
+    dirs: &Dirs,
+    project: &Path,
+    sandbox: &Sandbox,
+    simulate: &Simulate,
+) -> Result<Vec<Seen>, Failure> {
     let mut trials = Trials::of(dirs, project, sandbox)?;
     let list = trials.take();
     let acts: Vec<&Act> = list.iter().map(|trial| &trial.act).collect();
-    let answers = parts::ask(project, &sandbox.name, &acts)?;
+    let answers = parts::ask(project, &sandbox.name, simulate, &acts)?;
     Ok(list.into_iter().zip(answers).map(|(trial, said)| on_disk(Seen { trial, said })).collect())
 }
 

@@ -1,0 +1,111 @@
+//! A temporary directory of the command's own, where no room has one: made before
+//! it starts, named by `TMPDIR`, gone after it ends.
+//!
+//! A process of its own removes it, which waits for the launcher to end in whatever
+//! way. It has left the launcher's session, so what is sent to that does not reach
+//! it. What the command leaves there with modes that forbid removing it is made
+//! removable first.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, Permissions};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use clash_policy::Caps;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+use super::sys::{self, Fork};
+use crate::launch::Command;
+use crate::plan::{Grant, Plan, Why};
+
+/// What programs look at for a place to put temporary files.
+const VARIABLES: [&str; 4] = ["TMPDIR", "TMP", "TEMP", "TEMPDIR"];
+
+/// A name that nobody is likely to have; who has it all the same is in the way.
+pub(crate) fn name(parent: &Path) -> PathBuf {
+    let random = RandomState::new().build_hasher().finish();
+    parent.join(format!("clash-{random:016x}"))
+}
+
+/// The plan and the command with the directory in them.
+pub(crate) fn given(path: &Path, plan: &Plan, command: &Command) -> (Plan, Command) {
+    let (mut plan, mut command) = (plan.clone(), command.clone());
+    plan.grants.push(Grant { path: path.into(), caps: Caps::ALL, why: Why::Launcher });
+    if let Some(watch) = &mut plan.watch {
+        watch.rights.own.push(path.into());
+    }
+    for (name, value) in &mut command.env {
+        if VARIABLES.iter().any(|known| name == known) {
+            *value = path.into();
+        }
+    }
+    let [tmpdir, ..] = VARIABLES;
+    if !command.env.iter().any(|(name, _)| name == tmpdir) {
+        command.env.push((OsString::from(tmpdir), path.into()));
+    }
+    (plan, command)
+}
+
+/// The directory; dropping it waits until it is gone.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    pub(crate) remover: Option<Pid>,
+    alive: Option<OwnedFd>,
+}
+
+impl Scratch {
+    /// To be called while the launcher has no other thread.
+    pub(crate) fn make(path: &Path) -> io::Result<Self> {
+        let (wait, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        DirBuilder::new().mode(0o700).create(path)?;
+        match sys::fork() {
+            Ok(Fork::Parent(pid)) => Ok(Self { remover: Pid::from_raw(pid), alive: Some(alive) }),
+            Ok(Fork::Child) => {
+                drop(alive);
+                remove_later(wait, path);
+                sys::exit_now(0)
+            }
+            Err(error) => {
+                let _ = fs::remove_dir(path);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.alive = None;
+        while matches!(waitpid(self.remover, WaitOptions::empty()), Err(Errno::INTR)) {}
+    }
+}
+
+fn remove_later(wait: OwnedFd, path: &Path) {
+    use std::os::fd::AsRawFd;
+    let _ = sys::hold_signals();
+    let _ = rustix::process::setsid();
+    let _ = rustix::process::chdir(c"/");
+    // Whoever waits for the end of the command's output must not wait for this.
+    sys::close_all_but(wait.as_raw_fd());
+    let mut byte = [0_u8];
+    while let Err(Errno::INTR) = rustix::io::read(&wait, &mut byte) {}
+    if fs::remove_dir_all(path).is_err() {
+        make_removable(path);
+        let _ = fs::remove_dir_all(path);
+    }
+}
+
+fn make_removable(dir: &Path) {
+    let _ = fs::set_permissions(dir, Permissions::from_mode(0o700));
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        // Links are not followed: this is the entry's own kind.
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            make_removable(&entry.path());
+        }
+    }
+}
