@@ -378,6 +378,31 @@ fn agents_are_wired_and_their_permissions_taken_over() {
     assert_eq!(fs::read_to_string(m.home().join(".claude/settings.json")).unwrap(), settings);
 }
 
+#[test]
+fn a_project_gets_a_policy_of_its_own_that_counts_once_it_is_trusted() {
+    let m = rust_and_node(Who::Me);
+    m.write(".claude/settings.json", r#"{"permissions": {"allow": ["Bash(mine:*)"]}}"#);
+    let mut command = m.command(clash());
+    // A mirror and a directory outside the project belong to this machine alone.
+    m.write(".cargo/config.toml", "[source.m]\nregistry = \"sparse+https://mirror.example/\"\n");
+    command.env("CARGO_TARGET_DIR", m.home().join("builds"));
+    Ran::of(command.args(["init", "--quick", "--agent", "none", "--scope", "project"]))
+        .succeeds()
+        .says("wrote ")
+        .says("`clash trust` makes it count");
+    assert!(!policy_file(&m).exists());
+    let text = fs::read_to_string(m.project().join(".clash/policy.star")).unwrap();
+    assert!(text.contains("rust_full") && !text.contains("_here"), "{text}");
+    for own in ["mine", "builds", "mirror.example"] {
+        assert!(!text.contains(own), "{text}");
+    }
+    assert!(text.contains("npm.example"), "{text}");
+    m.bash("cargo build").is("ask", "");
+    m.clash(["trust", "--yes"]).succeeds();
+    m.bash("cargo build").is("allow", "policy.star");
+    m.bash("cargo publish").is("ask", "");
+}
+
 /// Runs `clash init` at a terminal and types lines.
 fn typed(m: &Machine, lines: &str) -> Option<Ran> {
     let mut command = m.command("script");

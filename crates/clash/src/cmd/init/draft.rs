@@ -25,6 +25,19 @@ pub(crate) struct Toolchain {
     pub(crate) sandboxes: Vec<OwnSandbox>,
 }
 
+impl Toolchain {
+    /// Without what is about this machine: the library's own sandboxes instead.
+    pub(super) fn anywhere(&mut self) {
+        for own in std::mem::take(&mut self.sandboxes) {
+            for base in &own.loads {
+                for rule in &mut self.group.rules {
+                    renamed(rule, &own.name, base);
+                }
+            }
+        }
+    }
+}
+
 /// What this machine has.
 pub(crate) struct Machine<'a> {
     pub(crate) places: &'a Places,

@@ -24,6 +24,7 @@ use self::posture::Posture;
 use self::presets::Library;
 use super::policy::backtest::{self, Counts};
 use super::policy::change::{Change, make_all, read};
+use super::policy::edit::trusts_project;
 use super::policy::import::{self, Import};
 use super::{project, unless_closed};
 use crate::dirs::Dirs;
@@ -54,6 +55,11 @@ pub(crate) struct Args {
     /// A toolchain, instead of what is detected. Can be given several times
     #[arg(long, value_name = "NAME")]
     ecosystem: Vec<String>,
+    /// Whose policy: user, or project: `.clash/policy.star`, for everybody who works on
+    /// it. Such a policy has to be trusted with `clash trust`, and holds nothing of this
+    /// machine
+    #[arg(long, value_name = "SCOPE", default_value = "user", value_parser = ["user", "project"])]
+    scope: String,
     /// Do not take over permissions from the settings of agents
     #[arg(long)]
     no_import: bool,
@@ -181,7 +187,8 @@ impl Args {
             return Err(Failure::new(format!("no agent `{unknown}` is known"))
                 .hint(format!("known are {}", agents::names().join(", "))));
         }
-        let imports = match self.no_import {
+        // What an agent of this user may do is nobody else's.
+        let imports = match self.no_import || self.of_project() {
             true => Vec::new(),
             false => import::of_user(&project.dirs, &project.root)?,
         };
@@ -193,8 +200,13 @@ impl Args {
             agents,
             imports,
             replace,
+            anywhere: self.of_project(),
             learned: self.learned(project)?,
         })
+    }
+
+    fn of_project(&self) -> bool {
+        self.scope == "project"
     }
 
     fn learned(&self, project: &Project) -> Result<Option<String>, Failure> {
@@ -204,7 +216,10 @@ impl Args {
     }
 
     fn proposal(&self, project: &Project, wanted: &Wanted) -> Result<Proposal, Failure> {
-        let file = place::user_policy(&project.dirs);
+        let file = match self.of_project() {
+            true => place::project_policy(&project.dirs, &project.root)?,
+            false => place::user_policy(&project.dirs),
+        };
         let before = read(&file)?;
         let toolchains = project.toolchains(wanted)?;
         let text = |toolchains: &[Toolchain]| match &wanted.learned {
@@ -314,6 +329,9 @@ impl Args {
             out.line(format!(
                 "`clash policy show` shows what holds, `clash policy undo` takes it back.{wired}"
             ))?;
+            if self.of_project() && !trusts_project(&project.dirs, &project.root)? {
+                out.line("the project's policy is not trusted: `clash trust` makes it count")?;
+            }
         }
         Ok(true)
     }
@@ -326,6 +344,8 @@ struct Wanted {
     agents: Vec<String>,
     imports: Vec<Import>,
     replace: bool,
+    /// Nothing of this machine is to be in it.
+    anywhere: bool,
     /// A policy made of a history, in place of one made of what is found.
     learned: Option<String>,
 }
@@ -341,7 +361,8 @@ impl Wanted {
     }
 
     fn choices(&self, project: &Project) -> Choices {
-        let hosts = ecosystems::hosts(&project.root, &project.places, &self.ecosystems);
+        let mut hosts = ecosystems::hosts(&project.root, &project.places, &self.ecosystems);
+        hosts.retain(|host| !self.anywhere || !host.file.starts_with(['$', '/']));
         Choices { posture: self.posture, ecosystems: self.ecosystems.clone(), hosts }
     }
 }
@@ -367,7 +388,11 @@ impl Project {
         };
         let has = |program: &str| search.iter().any(|dir| dir.join(program).is_file());
         let machine = Machine { places: &self.places, needs: &needs, has: &has };
-        Ok(draft::toolchains(&choices, &self.library, &machine)?)
+        let mut toolchains = draft::toolchains(&choices, &self.library, &machine)?;
+        if wanted.anywhere {
+            toolchains.iter_mut().for_each(Toolchain::anywhere);
+        }
+        Ok(toolchains)
     }
 }
 

@@ -19,6 +19,12 @@ pub(super) fn user_policy(dirs: &Dirs) -> PathBuf {
     dirs.user_policies.iter().find(|path| path.exists()).unwrap_or(first).clone()
 }
 
+/// The project's own policy.
+pub(super) fn project_policy(dirs: &Dirs, root: &Path) -> Result<PathBuf, Failure> {
+    dirs.project_policy(root)
+        .ok_or_else(|| Failure::new("the policy in the home directory is the user's own"))
+}
+
 /// A policy with the toolchains it does not know yet, and their names. They come in a
 /// `when` of their own at its end: several are one tree, in which what is more
 /// specific or stricter holds.

@@ -258,7 +258,7 @@ impl Rule {
     }
 }
 
-fn trusts_project(dirs: &Dirs, project: &Path) -> Result<bool, Failure> {
+pub(crate) fn trusts_project(dirs: &Dirs, project: &Path) -> Result<bool, Failure> {
     let policy = Files::of(dirs, project, None).compile()?;
     for layer in policy.ir().layers() {
         if !layer?.trusted()? {

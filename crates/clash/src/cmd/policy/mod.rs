@@ -5,7 +5,7 @@ pub(super) mod change;
 mod check;
 pub(super) mod diff;
 mod docs;
-mod edit;
+pub(crate) mod edit;
 pub(super) mod fmt;
 pub(super) mod import;
 mod show;
