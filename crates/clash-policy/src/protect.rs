@@ -40,6 +40,9 @@ pub enum Keep {
 const GIT: &str = "git runs or obeys it";
 const EDITOR: &str = "an editor obeys it when the folder is opened";
 const AGENT: &str = "an agent obeys it in its next session";
+const INSTRUCTIONS: &str = "an agent is told what to do by it in its next session";
+const PIPELINE: &str = "a build server runs it, with the secrets it has";
+const ENVIRONMENT: &str = "a tool takes its environment from it, and with it where its home is";
 const SHELL: &str = "a shell runs it on entering the directory or at login";
 const TOOL: &str = "a build tool obeys it before it runs anything";
 const POLICY: &str = "the policy protects it";
@@ -112,7 +115,27 @@ pub const STANDARD: &[Persistent<'static>] = &[
     each(".factory", AGENT),
     each(".aider.conf.yml", AGENT),
     each(".srt-settings.json", AGENT),
+    each("CLAUDE.md", INSTRUCTIONS),
+    each("CLAUDE.local.md", INSTRUCTIONS),
+    each("AGENTS.md", INSTRUCTIONS),
+    each("AGENTS.override.md", INSTRUCTIONS),
+    each("GEMINI.md", INSTRUCTIONS),
+    each("QWEN.md", INSTRUCTIONS),
+    each(".cursorrules", INSTRUCTIONS),
+    each(".windsurfrules", INSTRUCTIONS),
+    each(".clinerules", INSTRUCTIONS),
+    each(".github/copilot-instructions.md", INSTRUCTIONS),
+    each(".github/instructions", INSTRUCTIONS),
+    each(".github/workflows", PIPELINE),
+    each(".github/actions", PIPELINE),
+    each(".gitlab-ci.yml", PIPELINE),
+    each(".circleci", PIPELINE),
+    each(".travis.yml", PIPELINE),
+    each("azure-pipelines.yml", PIPELINE),
+    each("bitbucket-pipelines.yml", PIPELINE),
+    each("Jenkinsfile", PIPELINE),
     each(".envrc", SHELL),
+    each(".env.production", ENVIRONMENT),
     each(".bashrc", SHELL),
     each(".bash_profile", SHELL),
     each(".bash_login", SHELL),

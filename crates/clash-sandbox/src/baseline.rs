@@ -55,6 +55,9 @@ const fn file(path: &'static str, caps: Caps, why: &'static str) -> Entry {
     Entry { path, directory: false, caps, why }
 }
 
+/// Entries that some systems keep elsewhere, behind a link.
+pub const LINKED: [&str; 4] = ["/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs", "/opt"];
+
 /// The table. Directories come before what lies in them.
 pub const ENTRIES: &[Entry] = &[
     tree("/usr", RX, PROGRAMS),

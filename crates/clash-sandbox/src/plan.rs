@@ -24,7 +24,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clash_policy::path::Links;
+use clash_policy::path::{Links, is_below};
 use clash_policy::{
     Caps, Effect, FsRule, HostPattern, Lifetime, Limits, Net, NetRule, PathPattern, Places,
     Sandbox, Span,
@@ -37,7 +37,7 @@ use crate::report::{Line, Report};
 use crate::rights::Rights;
 use crate::room::{Ports, Room};
 use crate::worktree::{self, Worktree};
-use overlap::{Region, is_below};
+use overlap::Region;
 pub use refusal::Refusal;
 use view::Sources;
 
@@ -188,59 +188,49 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     overlap::inside_cage(request, &grants)?;
     add_default(request, &mut grants);
     let baseline = baseline_left(request.disk, &rules, report);
-    let mut rights = rights(request, &rules, &grants, &baseline)?;
     let crossing = tier::crossing(request, &ports, host)?;
     let tier = tier::choose(crossing || tier::beyond_landlock(request, &rules, &grants), host)?;
     if host.root && sandbox.limits.processes.is_some() && group.is_none() {
         countable(tier).map_err(|why| Refusal::Uncounted { why, span: sandbox.span.clone() })?;
     }
     tier::execute(&rules, &grants, host, tier == Tier::Room, report)?;
-    // Without a room: the kernel cannot tell a process's own entries in /proc from others'.
-    let mut reads = tier == Tier::Watched || tier::reads(request, &rules, &grants);
-    let mut overgiven = false;
-    let room = match tier {
-        Tier::Direct | Tier::Watched => None,
+    let (room, watch) = match tier {
+        Tier::Direct => (None, None),
+        Tier::Watched => {
+            let mut rights = rights(request, &rules, &grants, &baseline)?;
+            rights.host_processes = true;
+            let processes = Processes::OfTheHost { net: net == Network::Allow };
+            // The kernel cannot tell a process's own entries in /proc from others'.
+            (None, Some(Watch { rights, reads: true, processes }))
+        }
         Tier::Room => {
-            let (grants, baseline) = (&grants, &baseline);
-            // Mounts are about trees and files; what is said of names alone must
-            // not hide the tree they are in.
+            let rights = rights(request, &rules, &grants, &baseline)?;
+            // Mounts are about trees and files; what is said of names alone must not
+            // hide the tree they are in.
             let mut fixed = rights.clone();
             let mut whole = rules.iter().map(|rule| !rule.wider());
             fixed.sandbox.fs.retain(|_| whole.next().unwrap_or(false));
-            let sources = Sources { request, rules: &rules, grants, baseline, rights: &fixed };
+            let (rules, grants, baseline) = (&rules, &grants, &baseline);
+            let sources = Sources { request, rules, grants, baseline, rights: &fixed };
             let (room, unreadable) = view::room(&sources, host, net == Network::Deny, ports);
-            reads |= unreadable;
-            rights.own = room.own();
-            // Landlock adds up: inside a place of the room's own everything is given.
-            let wider = |grant: &&Grant| rights.own.iter().any(|own| is_below(&grant.path, own));
-            let inside = grants.iter().filter(wider).map(|grant| grant.caps);
-            let least = inside.fold(Caps::ALL, Caps::intersect);
-            reads |= !least.contains(Caps::READ);
-            overgiven = !least.contains(Caps::CHANGE);
-            Some(room)
+            let watch = beyond_mounts(&sources, rights, &room, unreadable);
+            (Some(room), watch)
         }
     };
-    let changes = grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE));
-    let watched = match tier {
-        Tier::Direct => false,
-        Tier::Watched => true,
-        Tier::Room => reads || overgiven || changes && !tier::plain(&rights),
-    };
-    if watched && sandbox.lifetime == Some(Lifetime::Detached) {
+    if watch.is_some() && sandbox.lifetime == Some(Lifetime::Detached) {
         // Nobody is left to answer for it.
         let rule = "lifetime: detached, where calls are watched".to_owned();
         return Err(Refusal::NotYet { rule, span: sandbox.span.clone() });
     }
-    if watched && let Facility::Missing { why } = &host.notify {
+    if watch.is_some()
+        && let Facility::Missing { why } = &host.notify
+    {
         return Err(tier::unwatched(request, &rules, why));
     }
-    let (mut processes, mut scratch) = (Processes::OfTheRoom, None);
-    if tier == Tier::Watched {
-        rights.host_processes = true;
-        processes = Processes::OfTheHost { net: net == Network::Allow };
-        scratch = tier::scratch(request, &rights, report);
-    }
-    let watch = watched.then_some(Watch { rights, reads, processes });
+    let scratch = watch
+        .as_ref()
+        .filter(|_| tier == Tier::Watched)
+        .and_then(|watch| tier::scratch(request, &watch.rights, report));
     // Nobody is left to remove the group of what lives on.
     let detached = sandbox.lifetime == Some(Lifetime::Detached);
     let group = group.filter(|_| tier != Tier::Direct && !detached);
@@ -269,6 +259,25 @@ enum Tier {
     /// The same with the monitor: no namespaces can be made.
     Watched,
     Room,
+}
+
+/// What the mounts of a room do not hold.
+fn beyond_mounts(
+    sources: &Sources<'_>,
+    mut rights: Rights,
+    room: &Room,
+    unreadable: bool,
+) -> Option<Watch> {
+    let Sources { request, rules, grants, .. } = sources;
+    rights.own = room.own();
+    // Landlock adds up: inside a place of the room's own everything is given.
+    let wider = |grant: &&Grant| rights.own.iter().any(|own| is_below(&grant.path, own));
+    let inside = grants.iter().filter(wider).map(|grant| grant.caps);
+    let least = inside.fold(Caps::ALL, Caps::intersect);
+    let reads = unreadable || !least.contains(Caps::READ) || tier::reads(request, rules, grants);
+    let changes = grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE));
+    let watched = reads || !least.contains(Caps::CHANGE) || changes && !tier::plain(&rights);
+    watched.then_some(Watch { rights, reads, processes: Processes::OfTheRoom })
 }
 
 /// The rules with their paths on this disk, and everything else that decides.
@@ -301,7 +310,9 @@ fn rights(
         false => Vec::new(),
     };
     let real = |(entry, caps): &(&'static baseline::Entry, Caps)| {
-        (disk.real(Path::new(entry.path)), *caps)
+        let named = Path::new(entry.path);
+        let linked = baseline::LINKED.contains(&entry.path);
+        (if linked { disk.real(named) } else { named.to_path_buf() }, *caps)
     };
     Ok(Rights {
         sandbox,

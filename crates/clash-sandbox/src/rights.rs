@@ -9,7 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clash_policy::judge::{World, alike_below, by_rules, kept};
+use clash_policy::judge::{Verdict, World, alike_below, each_by_rules, kept};
 use clash_policy::path::{NoLinks, is_below};
 use clash_policy::protect::REPOSITORY;
 use clash_policy::{Caps, Effect, FileUse, Places, Sandbox};
@@ -38,13 +38,21 @@ pub struct Rights {
 impl Rights {
     /// Everything that may be done at a path.
     pub fn caps(&self, path: &Path) -> Caps {
-        let may = |cap: &Caps| self.permits(path, *cap) && !self.keeps(path, *cap);
-        Caps::each().filter(may).fold(Caps::NONE, Caps::union)
+        let caged = self.caged(path);
+        let may = |verdict: &Verdict| {
+            self.permits_one(path, verdict, caged)
+                && !self.keeps_by(verdict.rule, path, verdict.caps)
+        };
+        let may = self.verdicts(path, Caps::ALL).into_iter().filter(may);
+        may.fold(Caps::NONE, |caps, verdict| caps.union(verdict.caps))
     }
 
     /// Whether the rules, the baseline and the cage permit all of it.
     pub fn permits(&self, path: &Path, needs: Caps) -> bool {
-        Caps::each().filter(|cap| needs.contains(*cap)).all(|cap| self.permits_one(path, cap))
+        let caged = self.caged(path);
+        let verdicts = self.verdicts(path, needs);
+        let told = !verdicts.is_empty() || needs.is_empty();
+        told && verdicts.iter().all(|one| self.permits_one(path, one, caged))
     }
 
     /// Whether a persistence path stands in the way.
@@ -52,9 +60,12 @@ impl Rights {
         if !needs.intersects(Caps::CHANGE) {
             return false;
         }
-        let rule = Caps::each()
-            .filter(|cap| needs.intersect(Caps::CHANGE).contains(*cap))
-            .find_map(|cap| self.rule(path, cap).and_then(|(_, rule)| rule));
+        let verdicts = self.verdicts(path, needs.intersect(Caps::CHANGE));
+        self.keeps_by(verdicts.iter().find_map(|verdict| verdict.rule), path, needs)
+    }
+
+    /// The same for what a rule, or none, is about.
+    fn keeps_by(&self, rule: Option<usize>, path: &Path, needs: Caps) -> bool {
         // What cannot be told is kept.
         kept(&self.sandbox, rule, path, needs, &self.world()).map_or(true, |entry| entry.is_some())
     }
@@ -86,11 +97,10 @@ impl Rights {
         }
     }
 
-    /// What the rules say, and which of them.
-    fn rule(&self, path: &Path, cap: Caps) -> Option<(Effect, Option<usize>)> {
-        let file = FileUse { path: path.to_path_buf(), needs: cap, caseless: false };
-        let verdict = by_rules(&self.sandbox, &file, cap, &self.world()).ok()?;
-        Some((verdict.effect, verdict.rule))
+    /// What the rules say about each capability; nothing where it cannot be told.
+    fn verdicts(&self, path: &Path, needs: Caps) -> Vec<Verdict> {
+        let file = FileUse { path: path.to_path_buf(), needs, caseless: false };
+        each_by_rules(&self.sandbox, &file, &self.world()).unwrap_or_default()
     }
 
     /// Whether a path is the room's own: not where something of the host is shown
@@ -104,7 +114,14 @@ impl Rights {
             })
     }
 
-    fn permits_one(&self, path: &Path, cap: Caps) -> bool {
+    /// Whether a path belongs to clash or an agent and is not lent to the launcher.
+    fn caged(&self, path: &Path) -> bool {
+        let launchers = |grant: &Grant| grant.why == Why::Launcher && is_below(path, &grant.path);
+        self.cage.iter().any(|caged| is_below(path, caged)) && !self.given.iter().any(launchers)
+    }
+
+    fn permits_one(&self, path: &Path, verdict: &Verdict, caged: bool) -> bool {
+        let cap = verdict.caps;
         let changes = cap.intersects(Caps::CHANGE);
         if self.host_processes && tells_of_the_host(path) {
             return false;
@@ -112,16 +129,13 @@ impl Rights {
         if changes && self.held.iter().any(|held| is_below(path, held)) {
             return false;
         }
-        let launchers = |grant: &&Grant| grant.why == Why::Launcher && is_below(path, &grant.path);
-        let caged = self.cage.iter().any(|caged| is_below(path, caged))
-            && !self.given.iter().any(|grant| launchers(&grant));
         let project = &self.places.project;
         if caged && (changes || path == project || !is_below(path, project)) {
             return false;
         }
-        let Some((effect, rule)) = self.rule(path, cap) else { return false };
-        let fixed = rule.and_then(|at| self.sandbox.fs.get(at)).map(|rule| rule.pattern.fixed());
-        if effect == Effect::Allow {
+        let rule = verdict.rule.and_then(|at| self.sandbox.fs.get(at));
+        let fixed = rule.map(|rule| rule.pattern.fixed());
+        if verdict.effect == Effect::Allow {
             return true;
         }
         let in_baseline =

@@ -1,9 +1,17 @@
 //! What holds where no namespaces can be made: Landlock, seccomp and the monitor.
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "helpers of tests"
+)]
 
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -136,7 +144,6 @@ fn a_denied_path_that_others_make_later_cannot_be_read() {
         let mut line = String::new();
         out.read_line(&mut line).unwrap();
         fs::write(&late, "LATE\n").unwrap();
-        use std::io::Write;
         child.stdin.take().unwrap().write_all(b"go\n").unwrap();
         line.clear();
         out.read_line(&mut line).unwrap();

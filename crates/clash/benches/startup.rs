@@ -27,6 +27,10 @@ const POLICY: &str = r#"
 load("@clash//rust.star", "rust_full")
 load("@clash//sandboxes.star", "git_full")
 when({"Bash": {("cargo", "rustc", "rustup"): allow(sandbox = rust_full), "git": allow(sandbox = git_full), "true": allow()}})
+# What namespaces and mounts hold by themselves, as with bubblewrap.
+_walls = {subpath("$PWD"): allow(FULL), "$PWD/private": deny(), "$TMPDIR": allow(FULL)}
+sandbox(name = "walls", default = deny(), fs = _walls, net = allow(), protect = False)
+sandbox(name = "walls_net", default = deny(), fs = _walls, net = deny(), protect = False)
 "#;
 
 fn main() {
@@ -88,8 +92,10 @@ fn launch(place: &Place, clash: &str, rounds: usize) {
     let mut variants = vec![
         Variant::new("/bin/true", || place.command(TRUE, &[])),
         Variant::new("clash sandbox exec readonly, direct tier", || inside("readonly")),
-        Variant::new("clash sandbox exec rust_full, room", || inside("rust_full")),
-        Variant::new("clash sandbox exec project, room, own network", || inside("project")),
+        Variant::new("clash, user, mount, pid and ipc namespaces", || inside("walls")),
+        Variant::new("the same and a network namespace", || inside("walls_net")),
+        Variant::new("clash sandbox exec rust_full, with its monitor", || inside("rust_full")),
+        Variant::new("clash sandbox exec project, and a network", || inside("project")),
         Variant::new("clash exec (decided by the policy)", || {
             place.command(clash, &["exec", "--", TRUE])
         }),

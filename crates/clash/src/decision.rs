@@ -50,10 +50,12 @@ pub(crate) fn decide_by(
     action: &Action,
 ) -> Result<Decision, DecisionError> {
     let disk = Disk::default();
-    let places = dirs.places(scene.project, &disk);
-    let baseline = baseline(&action.input);
-    let cage = baseline.as_ref().map(|_| dirs.cage(scene.project, &disk)).unwrap_or_default();
-    let baseline = baseline.unwrap_or_default();
+    let (places, cage, baseline) = match baseline(&action.input) {
+        Some(baseline) => {
+            (dirs.places(scene.project, &disk), dirs.cage(scene.project, &disk), baseline)
+        }
+        None => (dirs.places_unseen(scene.project, &disk), Vec::new(), Vec::new()),
+    };
     let world =
         World { places: &places, cwd: scene.cwd, links: &disk, baseline: &baseline, cage: &cage };
     Ok(clash_policy::decide(policy.ir(), action, &world)?)

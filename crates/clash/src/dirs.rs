@@ -114,12 +114,18 @@ impl Dirs {
         self.some_places(|_| true, project, disk)
     }
 
+    /// The same for decisions that look at no file: nobody asks where a variable
+    /// really leads, and finding out would take longer than the rest of a hook.
+    pub(crate) fn places_unseen(&self, project: &Path, disk: &Disk) -> Places {
+        let [project, home, tmp] = [project, &self.home, &self.tmp].map(|path| disk.real(path));
+        Places::of(project, home, tmp, env::path)
+    }
+
     fn some_places(&self, wanted: impl Fn(&str) -> bool, project: &Path, disk: &Disk) -> Places {
-        let real = |path: &Path| disk.real(path);
-        let mut places = Places::of(real(project), real(&self.home), real(&self.tmp), env::path);
+        let mut places = self.places_unseen(project, disk);
         places.vars.retain(|(name, _)| wanted(name));
         for (_, path) in &mut places.vars {
-            *path = real(path);
+            *path = disk.real(path);
         }
         places
     }

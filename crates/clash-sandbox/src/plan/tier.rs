@@ -13,11 +13,11 @@
 
 use std::path::{Path, PathBuf};
 
-use clash_policy::path::Links;
+use clash_policy::path::{Links, is_below};
 use clash_policy::protect::entries;
 use clash_policy::{Caps, Effect, Lifetime};
 
-use super::overlap::{self, Region, is_below};
+use super::overlap::{self, Region};
 use super::{Found, Grant, LANDLOCK_ABI_NEEDED, Refusal, Request, Rule, Tier, Why};
 use crate::host::{Host, Rooms};
 use crate::report::{Line, Report};

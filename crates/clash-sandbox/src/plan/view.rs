@@ -16,12 +16,11 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use clash_policy::path::Links;
+use clash_policy::path::{Links, is_below};
 use clash_policy::{Caps, Effect, Lifetime};
 
-use super::overlap::is_below;
 use super::{Found, Grant, Request, Rule, Why};
-use crate::baseline::Entry;
+use crate::baseline::{Entry, LINKED};
 use crate::disk::Disk;
 use crate::host::{Host, Rooms};
 use crate::rights::Rights;
@@ -111,6 +110,8 @@ impl Sources<'_> {
                     }
                 }
             } else if entry.directory && !OWN.iter().any(|own| path.starts_with(own)) {
+                let linked = LINKED.contains(&entry.path).then(|| self.request.disk.real(path));
+                let path = linked.as_deref().unwrap_or(path);
                 add(path, look(path), false);
             }
         }
@@ -162,9 +163,6 @@ const MAKING: Caps = Caps::CREATE.union(Caps::DELETE);
 /// Baseline paths that a room has of its own, or does without: what cgroups and
 /// the kernel's settings say about the host is nobody's business in there.
 const OWN: [&str; 4] = ["/proc", "/dev", "/sys/fs/cgroup", "/sys/kernel"];
-
-/// Files of /etc that some systems keep elsewhere, behind a link.
-const LINKED: [&str; 3] = ["/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs"];
 
 fn look(path: &Path) -> Found {
     match fs::metadata(path) {
@@ -227,9 +225,9 @@ impl<'a> View<'a> {
         view
     }
 
-    /// /bin and its kin, where they lead into /usr.
+    /// /bin and its kin, where they lead into /usr, and what else is one.
     fn links(&mut self) {
-        for name in ["/bin", "/sbin", "/lib", "/lib64", "/lib32"] {
+        for name in ["/bin", "/sbin", "/lib", "/lib64", "/lib32", "/opt"] {
             if let Ok(to) = fs::read_link(name) {
                 self.skeleton.push(Step::Link { at: name.into(), to });
             }

@@ -2,13 +2,13 @@
 //! most ways around a hook, so it has the most tests.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use crate::client::{Client, POLICY, SECRET, WHERE_AM_I, made, out_of_reach, records, story};
-use crate::support::{Machine, Who, clash, eventually, is_root, skipped};
+use crate::support::{Machine, Who, clash, eventually, is_root, program, skipped};
 
 pub(crate) const CLAUDE: Client = Client {
     name: "claude",
@@ -307,9 +307,7 @@ fn nothing_runs_when_the_hook_says_nothing() {
     let Some(claude) = CLAUDE.here() else { return };
     let m = Machine::new(Who::Me).policy(POLICY);
     let own = installed_to_break(&m);
-    fs::remove_file(&own).unwrap();
-    fs::write(&own, "#!/bin/sh\nexit 0\n").unwrap();
-    fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
+    program(&own, "#!/bin/sh\nexit 0\n");
     let talk = claude.run(&m, &[bash(WHERE_AM_I)]);
     talk.results[0].refused("no hook of clash ran in this session");
     assert!(!made(&m));

@@ -12,13 +12,13 @@
 //! shows; the table in `docs/agents.md` is made from them.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{Machine, Ran, Who, clash, eventually, shared, skipped};
+use crate::support::{Machine, Ran, Who, clash, eventually, program, shared, skipped};
 
 /// What a client is shown to do, in the order of the table's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,8 +257,7 @@ fn breakable(m: &Machine) {
         own.display(),
         clash().display()
     );
-    fs::write(&own, stub).unwrap();
-    fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
+    program(&own, &stub);
     impatient(m);
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::client::{POLICY, SECRET, WHERE_AM_I, out_of_reach};
-use crate::support::{Machine, Ran, Who, feed};
+use crate::support::{Machine, Ran, Who, feed, program};
 
 struct Contract {
     agent: &'static str,
@@ -160,10 +160,7 @@ fn a_broken_hook_blocks_by_its_exit_status() {
         let m = contract.installed();
         let own = m.state().join("bin/clash");
         for broken in ["exit 1", "kill -SEGV $$", "echo junk", "echo '{}'"] {
-            fs::remove_file(&own).unwrap();
-            fs::write(&own, format!("#!/bin/sh\n{broken}\n")).unwrap();
-            let program = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-            fs::set_permissions(&own, program).unwrap();
+            program(&own, &format!("#!/bin/sh\n{broken}\n"));
             contract.refuses(&m, &(contract.shell)(&m, "true"), "blocked");
         }
         fs::remove_file(&own).unwrap();

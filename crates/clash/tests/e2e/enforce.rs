@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Machine, Ran, as_each_user, clash, eventually, skipped};
+use crate::support::{Machine, Ran, as_each_user, clash, copy_program, eventually, skipped};
 
 const SECRET: &str = "secret-key-material";
 
@@ -288,7 +288,7 @@ fn copy_some(
         if entry.file_type()?.is_dir() {
             copy_some(m, &from, &to, keep)?;
         } else if keep(&from) && std::fs::hard_link(&from, &to).is_err() {
-            std::fs::copy(&from, &to)?;
+            copy_program(&from, &to);
         }
     }
     Ok(())

@@ -159,7 +159,7 @@ fn a_policy_that_eats_all_memory_or_never_ends_is_stopped() {
 fn a_missing_compiler_denies() {
     let m = machine();
     let alone = m.tmp().join("clash");
-    std::fs::copy(crate::support::clash(), &alone).unwrap();
+    crate::support::copy_program(crate::support::clash(), &alone);
     let message = m.message("PreToolUse", "Bash", json!({"command": "cargo build"}));
     Answer::of(&piped(m.command(&alone), &message.to_string())).is("deny", "policy compiler");
 }

@@ -94,15 +94,13 @@ fn installed_line(m: &Machine) -> String {
 
 #[test]
 fn the_guard_blocks_whatever_goes_wrong_with_the_program() {
-    use std::os::unix::fs::PermissionsExt;
     let m = Machine::new(Who::Me);
     install(&m).succeeds();
     let line = installed_line(&m);
     let program = m.state().join("bin/clash").display().to_string();
     let broken = m.tmp().join("clash");
     let with = |script: &str| {
-        std::fs::write(&broken, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&broken, std::fs::Permissions::from_mode(0o755)).unwrap();
+        crate::support::program(&broken, &format!("#!/bin/sh\n{script}\n"));
         let line = line.replace(&program, &broken.display().to_string()).replace(" 20 ", " 1 ");
         Ran::of(m.command("/bin/sh").args(["-c", &line]))
     };

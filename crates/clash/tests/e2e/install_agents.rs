@@ -1,10 +1,9 @@
 //! Wiring every agent: exactly its files, whatever stands in them, and back.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::support::{Machine, Ran, Who, as_each_user, clash};
+use crate::support::{Machine, Ran, Who, as_each_user, clash, program};
 
 /// An agent, its settings file, and a text in it that is the user's.
 const AGENTS: [(&str, &str, &str); 5] = [
@@ -116,9 +115,9 @@ fn a_projects_settings_can_be_wired_instead() {
 }
 
 /// A program that says it is this version of a client.
-fn pretend(m: &Machine, program: &str, version: &str) -> String {
-    let path = m.write(format!("bin/{program}"), &format!("#!/bin/sh\necho '{version}'\n"));
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+fn pretend(m: &Machine, name: &str, version: &str) -> String {
+    let path = m.write(format!("bin/{name}"), "");
+    program(&path, &format!("#!/bin/sh\necho '{version}'\n"));
     format!("{}:/usr/bin:/bin", path.parent().unwrap().display())
 }
 

@@ -29,8 +29,8 @@ fn with_own_etc(m: &Machine, name: &str, program: &Path) -> PathBuf {
         "#!/bin/sh\nexec unshare -m sh -c '{mounts}exec \"$0\" \"$@\"' {} \"$@\"\n",
         program.display()
     );
-    let script = m.write(format!("bin/{name}"), &text);
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let script = m.write(format!("bin/{name}"), "");
+    crate::support::program(&script, &text);
     script
 }
 

@@ -2,7 +2,7 @@
 //! [`crate::client`].
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::client::{
     Client, Here, SECRET, ToolResult, WHERE_AM_I, made, out_of_reach, records, server,
 };
-use crate::support::{Machine, Ran, Who, clash, is_root, skipped};
+use crate::support::{Machine, Ran, Who, clash, is_root, program, skipped};
 
 /// Settings of OpenCode and what is made from it.
 fn opencode_settings(m: &Machine, name: &str) {
@@ -262,8 +262,7 @@ fn nothing_runs_in_cline_when_the_hook_is_broken() {
     {
         fs::remove_file(&own).unwrap();
         if !broken.is_empty() {
-            fs::write(&own, format!("#!/bin/sh\n{broken}\n")).unwrap();
-            fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
+            program(&own, &format!("#!/bin/sh\n{broken}\n"));
         }
         let answer = Ran::of(&mut m.command(&hook)).succeeds().stdout;
         assert!(answer.starts_with(r#"{"cancel":true,"errorMessage":"#), "{broken}: {answer}");
@@ -330,8 +329,8 @@ fn in_a_room_of_its_own_every_action_of_pi_is_still_judged_and_confined() {
         clash().display(),
         client.program.display()
     );
-    client.program = m.write("agents/pi", &line);
-    fs::set_permissions(&client.program, fs::Permissions::from_mode(0o755)).unwrap();
+    client.program = m.write("agents/pi", "");
+    program(&client.program, &line);
     m.write("app/keep.txt", "keep");
     let key = json!({"tool": "read", "input": {"path": m.home().join(".pi/agent/models.json")}});
     let (talk, ran) = client.attempt(

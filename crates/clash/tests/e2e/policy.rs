@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Machine, Ran, Who, clash};
+use crate::support::{Machine, Ran, Who, clash, copy_program, program};
 
 const POLICY: &str = r#"load("@clash//rust.star", "rust_full")
 load("@clash//sandboxes.star", "project")
@@ -273,11 +273,9 @@ fn the_compiler_sees_nothing_of_the_environment() {
     // A stand-in for the compiler writes down what it was given.
     let dir = m.tmp().join("bin");
     m.make_dir(&dir);
-    std::fs::copy(clash(), dir.join("clash")).unwrap();
+    copy_program(clash(), dir.join("clash"));
     let stand_in = dir.join("clash-compile");
-    std::fs::write(&stand_in, format!("#!/bin/sh\nexport -p > {}/env\n", dir.display())).unwrap();
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(&stand_in, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program(&stand_in, &format!("#!/bin/sh\nexport -p > {}/env\n", dir.display()));
     let mut command = m.command(dir.join("clash"));
     Ran::of(command.env("SECRET_TOKEN", "x").args(["policy", "check"])).fails();
     let seen = std::fs::read_to_string(dir.join("env")).unwrap();

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::{Machine, Ran, Who, clash, eventually};
+use crate::support::{Machine, Ran, Who, clash, copy_program, eventually};
 
 fn cached(m: &Machine) -> Vec<PathBuf> {
     let dir = m.home().join(".cache/clash/policy");
@@ -71,7 +71,7 @@ fn another_compiler_compiles_anew() {
     let dir = m.tmp().join("bin");
     m.make_dir(&dir);
     for name in ["clash", "clash-compile"] {
-        fs::copy(clash().with_file_name(name), dir.join(name)).unwrap();
+        copy_program(clash().with_file_name(name), dir.join(name));
     }
     let explain = || Ran::of(m.command(dir.join("clash")).args(["explain", "bash", "x"]));
     eventually("the policy is cached", || {

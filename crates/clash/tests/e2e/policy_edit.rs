@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::policy::shown;
-use crate::support::{Machine, Ran, Who, clash};
+use crate::support::{Machine, Ran, Who, clash, copy_program};
 
 const POLICY: &str = "\
 # Mine.
@@ -167,7 +167,7 @@ fn inside_a_sandbox_no_policy_can_be_changed() {
     let bin = m.project().join("bin");
     m.make_dir(&bin);
     for name in ["clash", "clash-compile"] {
-        fs::copy(clash().with_file_name(name), bin.join(name)).unwrap();
+        copy_program(clash().with_file_name(name), bin.join(name));
     }
     m.inside("project", "bin/clash policy allow make --yes").fails();
     m.inside("project", "bin/clash policy allow --scope project make --yes");

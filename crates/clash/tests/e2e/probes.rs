@@ -46,6 +46,7 @@ sandbox(
         "$HOME": {literal(".gitconfig"): allow("r")},
     },
     net = deny(),
+    protect = ["Dockerfile"],
     limits = {"memory": "4G", "processes": 400, "file_size": "2G"},
 )
 "#;

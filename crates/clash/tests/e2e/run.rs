@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::Stdio;
 
-use crate::support::{Machine, Ran, Who, as_each_user, clash};
+use crate::support::{Machine, Ran, Who, as_each_user, clash, program};
 
 const POLICY: &str = r#"
 load("@clash//sandboxes.star", "project", "readonly")
@@ -29,8 +29,8 @@ fn with_agent(m: Machine, name: &str) -> Machine {
     let m = m.policy(POLICY);
     m.write(".ssh/id_ed25519", SECRET);
     m.write("other/work.txt", SECRET);
-    let program = m.write(format!("agents/bin/{name}"), "#!/bin/sh\neval \"$1\"\n");
-    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+    let agent = m.write(format!("agents/bin/{name}"), "");
+    program(agent, "#!/bin/sh\neval \"$1\"\n");
     m
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{Machine, Ran, Who, as_each_user, clash, eventually, is_root};
+use crate::support::{Machine, Ran, Who, as_each_user, clash, copy_program, eventually, is_root};
 
 const POLICY: &str = r#"
 load("@clash//sandboxes.star", "project")
@@ -242,9 +242,9 @@ fn clash_inside_clash_knows_it_and_stacks_what_can_be_stacked() {
     as_each_user(|m| {
         for name in ["clash", "clash-compile"] {
             let (from, to) = (clash().with_file_name(name), m.project().join(name));
-            std::fs::hard_link(&from, &to)
-                .or_else(|_| std::fs::copy(&from, &to).map(drop))
-                .unwrap();
+            if std::fs::hard_link(&from, &to).is_err() {
+                copy_program(&from, &to);
+            }
         }
         let own = m.project().join("clash").display().to_string();
         let inside = |outer: &str, args: &[&str]| {

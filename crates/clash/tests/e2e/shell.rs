@@ -2,13 +2,13 @@
 //! or has said that it does not know.
 
 use std::collections::HashSet;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clash_policy::shell::{self, Word};
 
-use crate::support::{Machine, Who, skipped};
+use crate::support::{Machine, Who, program, skipped};
 
 /// Pieces that mean something to a shell, alone or run together.
 #[rustfmt::skip]
@@ -170,8 +170,9 @@ impl Place {
         let ran = base.join("ran");
         for name in STUBS {
             let stub = format!("#!/bin/sh\necho {name} >> {}\n", ran.display());
-            let path = m.write(format!("t{index}/bin/{name}"), &stub);
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            let path = m.home().join(format!("t{index}/bin/{name}"));
+            m.make_dir(path.parent().unwrap());
+            program(path, &stub);
         }
         for name in REAL {
             let found = ["/usr/bin", "/bin"].map(|dir| Path::new(dir).join(name));

@@ -67,7 +67,9 @@ pub(crate) fn clash() -> &'static Path {
             ("clash-compile", env!("CARGO_BIN_EXE_clash-compile")),
         ] {
             let path = dir.path().join(name);
-            fs::hard_link(built, &path).or_else(|_| fs::copy(built, &path).map(drop)).unwrap();
+            if fs::hard_link(built, &path).is_err() {
+                copy_program(built, &path);
+            }
         }
         let path = dir.path().join("clash");
         (dir, path)
@@ -221,6 +223,21 @@ impl Machine {
     pub(crate) fn state(&self) -> PathBuf {
         self.home().join(".local/state/clash")
     }
+}
+
+/// Writes a script that can be executed. A process of its own does it: what is open
+/// for writing here is inherited by whatever another test starts at that moment,
+/// and cannot be executed until that has let go of it.
+pub(crate) fn program(path: impl AsRef<Path>, text: &str) {
+    let write = r#"rm -f "$0" && printf %s "$1" > "$0" && chmod 755 "$0""#;
+    let status = Command::new("sh").args(["-c", write]).arg(path.as_ref()).arg(text).status();
+    assert!(status.unwrap().success(), "{}", path.as_ref().display());
+}
+
+/// Copies a program, for the same reason not by itself.
+pub(crate) fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let status = Command::new("cp").arg(from.as_ref()).arg(to.as_ref()).status();
+    assert!(status.unwrap().success(), "{}", to.as_ref().display());
 }
 
 /// Starts a program with pipes on all three ends, and gives it its input.

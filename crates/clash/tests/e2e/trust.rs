@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::Value;
 
 use crate::policy::shown;
-use crate::support::{Machine, Ran, Who, as_each_user, clash};
+use crate::support::{Machine, Ran, Who, as_each_user, clash, copy_program};
 
 const PROJECT: &str = "load(\"more.star\", \"what\")\nwhen({\"Bash\": {\"make\": what}})\n";
 
@@ -150,7 +150,7 @@ fn inside_a_sandbox_nothing_can_be_trusted() {
         let bin = m.project().join("bin");
         m.make_dir(&bin);
         for name in ["clash", "clash-compile"] {
-            fs::copy(clash().with_file_name(name), bin.join(name)).unwrap();
+            copy_program(clash().with_file_name(name), bin.join(name));
         }
         m.make_dir(m.state());
         let inside = |script: &str| -> Ran { m.inside("project", script) };

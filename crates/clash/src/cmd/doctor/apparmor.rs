@@ -208,9 +208,12 @@ mod tests {
         }
         fs::write(root.join(RESTRICTION), restricted).unwrap();
         let stub = root.join("parser");
-        fs::write(&stub, format!("#!/bin/sh\necho \"$@\" >> {}/calls\n{parser}\n", root.display()))
-            .unwrap();
-        fs::set_permissions(&stub, fs::Permissions::from_mode(0o755)).unwrap();
+        let text = format!("#!/bin/sh\necho \"$@\" >> {}/calls\n{parser}\n", root.display());
+        // By a process of its own: what is open for writing here is inherited by what
+        // another test starts, and cannot be executed meanwhile.
+        let write = r#"printf %s "$1" > "$0" && chmod 755 "$0""#;
+        let mut shell = Command::new("sh");
+        assert!(shell.args(["-c", write]).arg(&stub).arg(text).status().unwrap().success());
         (dir, System { root, parser: stub })
     }
 
