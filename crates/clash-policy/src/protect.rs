@@ -33,8 +33,11 @@ pub enum Keep {
     Always,
     /// It may be made where it is not there, and then stays as it is.
     Existing,
-    /// The name itself is neither made nor removed; what is below is not meant.
+    /// The name itself is neither made, changed nor removed; what is below is not
+    /// meant.
     Name,
+    /// The same, but it may be made where it is not there.
+    ExistingName,
 }
 
 const GIT: &str = "git runs or obeys it";
@@ -56,7 +59,8 @@ const fn once(path: &'static str, why: &'static str) -> Persistent<'static> {
 }
 
 /// A name that stands for a new repository: `unprotect = [".git"]` lets commands
-/// make repositories, and what they make is theirs until they end.
+/// make repositories, and what they make is theirs until they end. One that is
+/// there already stays: a file of this name says where git finds its hooks.
 pub const REPOSITORY: &str = ".git";
 
 /// The standard list. A directory stands for everything in it.
@@ -76,6 +80,7 @@ pub const STANDARD: &[Persistent<'static>] = &[
     each(".gitmodules", GIT),
     each(".gitattributes", GIT),
     each(".husky", GIT),
+    each(".githooks", GIT),
     each(".pre-commit-config.yaml", GIT),
     each(".lefthook.yml", GIT),
     each("lefthook.yml", GIT),
@@ -172,9 +177,13 @@ const PACKAGES: &[&str] = &["node_modules", "site-packages", "dist-packages", "v
 pub fn entries(protect: &Protect) -> impl Iterator<Item = Persistent<'_>> {
     let standard = STANDARD.iter().copied().filter(|_| protect.standard);
     let also = protect.also.iter().map(|path| Persistent { path, why: POLICY, keep: Keep::Always });
-    let excepted =
-        |entry: &Persistent<'_>| protect.except.iter().any(|except| except == entry.path);
-    standard.chain(also).filter(move |entry| !excepted(entry))
+    standard.chain(also).filter_map(move |entry| {
+        let excepted = protect.except.iter().any(|except| except == entry.path);
+        match entry.keep {
+            Keep::Name if excepted => Some(Persistent { keep: Keep::ExistingName, ..entry }),
+            _ => (!excepted).then_some(entry),
+        }
+    })
 }
 
 /// The entry that keeps a use of `path`, `below` a tree in which the list counts,
@@ -201,8 +210,9 @@ pub fn kept<'a>(
                 && match entry.keep {
                     Keep::Always => true,
                     Keep::Existing => needs.intersects(Caps::WRITE.union(Caps::DELETE)),
-                    Keep::Name => {
-                        end == names.len() && needs.intersects(Caps::CREATE.union(Caps::DELETE))
+                    Keep::Name => end == names.len(),
+                    Keep::ExistingName => {
+                        end == names.len() && needs.intersects(Caps::WRITE.union(Caps::DELETE))
                     }
                 }
         };
@@ -211,14 +221,17 @@ pub fn kept<'a>(
 }
 
 /// Whether the list treats everything below the two directories alike: nothing
-/// of it has begun in the one and not in the other.
+/// of it has begun in the one and not in the other. A part of a repository takes
+/// no other name at all: something else could then be made in its place.
 pub fn alike_below(protect: &Protect, one: &Path, other: &Path) -> bool {
     let [one, other] = [one, other].map(|path| path.iter().collect::<Vec<&OsStr>>());
     let packages = |names: &[&OsStr]| names.iter().any(|name| is_package_directory(name));
     packages(&one) == packages(&other)
         && entries(protect).all(|entry| {
-            (1..entry.path.split('/').count())
-                .all(|begun| ends(entry.path, &one, begun) == ends(entry.path, &other, begun))
+            (1..entry.path.split('/').count()).all(|begun| {
+                let [one, other] = [&one, &other].map(|names| ends(entry.path, names, begun));
+                one == other && !(one && entry.why == GIT)
+            })
         })
 }
 
@@ -313,8 +326,12 @@ mod tests {
     #[test]
     fn new_repositories_are_for_sandboxes_that_say_so() {
         assert_eq!(keeps("lib/.git", "c"), Some(".git"));
+        assert_eq!(keeps("lib/.git", "w"), Some(".git"));
         let protect = Protect { except: vec![".git".into()], ..Protect::default() };
         assert_eq!(keeps_with(&protect, "lib/.git", "c"), None);
+        assert_eq!(keeps_with(&protect, "lib/.git", "w"), Some(".git"));
+        assert_eq!(keeps_with(&protect, "lib/.git", "d"), Some(".git"));
+        assert_eq!(keeps_with(&protect, "lib/.git/index", "wcd"), None);
         assert_eq!(keeps_with(&protect, "lib/.git/hooks", "c"), Some(".git/hooks"));
     }
 
@@ -328,7 +345,8 @@ mod tests {
     #[test]
     fn directories_are_alike_when_nothing_of_the_list_has_begun() {
         let alike = |a: &str, b: &str| alike_below(&Protect::default(), a.as_ref(), b.as_ref());
-        assert!(alike("a", "b/c") && alike("x/.git", ".git"));
+        assert!(alike("a", "b/c") && alike("a/bin", "bin"));
+        assert!(!alike("x/.git", ".git") && !alike(".git/worktrees/a", ".git/worktrees/b"));
         assert!(!alike("a", ".git") && !alike(".git", "a") && !alike("venv/bin", "tools"));
         assert!(!alike("a", "node_modules/a"));
     }

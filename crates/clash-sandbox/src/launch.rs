@@ -108,6 +108,10 @@ pub enum LaunchError {
     Seccomp(#[source] io::Error),
     #[error("step 11, watching the command's calls, which a sandbox around this one already does")]
     AlreadyWatched,
+    #[error(
+        "step 6, seeing what the command's calls are about, which a sandbox around this one forbids"
+    )]
+    Unseen(#[source] io::Error),
     #[error("step 12, signals")]
     Signals(#[source] io::Error),
     /// Shells report this as 127.
@@ -247,6 +251,11 @@ fn as_parent(
         let monitor = match &plan.watch {
             None => None,
             Some(watch) => {
+                // The filter of an outer sandbox may forbid it; then every call would
+                // be refused without a word.
+                let own = rustix::process::getpid().as_raw_nonzero().get();
+                sys::read_memory(own, (&raw const *plan).addr() as u64, &mut [0])
+                    .map_err(|error| LaunchError::Unseen(error.into()))?;
                 let again = ruleset.try_clone().map_err(LaunchError::Monitor)?;
                 let monitor = Monitor::new(again, watch, plan.root);
                 Some(monitor.map_err(|e| LaunchError::Monitor(e.into()))?)

@@ -194,11 +194,13 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
         countable(tier).map_err(|why| Refusal::Uncounted { why, span: sandbox.span.clone() })?;
     }
     tier::execute(&rules, &grants, host, tier == Tier::Room, report)?;
+    let mut scratch = None;
     let (room, watch) = match tier {
         Tier::Direct => (None, None),
         Tier::Watched => {
             let mut rights = rights(request, &rules, &grants, &baseline)?;
             rights.host_processes = true;
+            scratch = tier::scratch(request, &rights, report);
             let processes = Processes::OfTheHost { net: net == Network::Allow };
             // The kernel cannot tell a process's own entries in /proc from others'.
             (None, Some(Watch { rights, reads: true, processes }))
@@ -227,10 +229,6 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     {
         return Err(tier::unwatched(request, &rules, why));
     }
-    let scratch = watch
-        .as_ref()
-        .filter(|_| tier == Tier::Watched)
-        .and_then(|watch| tier::scratch(request, &watch.rights, report));
     // Nobody is left to remove the group of what lives on.
     let detached = sandbox.lifetime == Some(Lifetime::Detached);
     let group = group.filter(|_| tier != Tier::Direct && !detached);
@@ -305,8 +303,9 @@ fn rights(
     cage.dedup();
     let given = grants.iter().filter(|grant| !matches!(grant.why, Why::Rule(_)));
     let given: Vec<Grant> = given.cloned().collect();
+    let places = Places { project, home, ..request.places.clone() };
     let held = match request.sandbox.protect.standard {
-        true => tier::links_of_worktrees(&project, &given),
+        true => tier::git_goes_by(&places, &given, &request.sandbox.protect, disk),
         false => Vec::new(),
     };
     let real = |(entry, caps): &(&'static baseline::Entry, Caps)| {
@@ -316,7 +315,7 @@ fn rights(
     };
     Ok(Rights {
         sandbox,
-        places: Places { project, home, ..request.places.clone() },
+        places,
         cage,
         baseline: baseline.iter().map(real).collect(),
         given,

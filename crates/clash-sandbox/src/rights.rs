@@ -26,7 +26,7 @@ pub struct Rights {
     pub(crate) baseline: Vec<(PathBuf, Caps)>,
     /// What worktrees and the launcher need.
     pub(crate) given: Vec<Grant>,
-    /// What ties a linked worktree to its repository.
+    /// What ties a linked worktree to its repository, and hooks kept elsewhere.
     pub(crate) held: Vec<PathBuf>,
     /// Places that are the room's own, to be used as the command likes.
     pub(crate) own: Vec<PathBuf>,

@@ -22,6 +22,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clash_policy::Caps;
+use clash_policy::path::{is_below, normalise};
 
 const RWCD: Caps = Caps::READ.union(Caps::CHANGE);
 const R: Caps = Caps::READ;
@@ -94,6 +95,53 @@ fn follow(project: &Path, link: &Path) -> Result<Vec<(PathBuf, Caps)>, &'static 
             .filter(|(path, _)| fs::symlink_metadata(path).is_ok_and(|meta| !meta.is_symlink())),
     );
     Ok(grants)
+}
+
+/// Where git looks for the hooks of a project instead of in `.git`, as its own
+/// configuration says; `None` also for the project itself or what is above it,
+/// where nothing could be changed any more. Only the file itself counts, not what
+/// it includes.
+pub(crate) fn hooks(project: &Path, home: &Path, config: &Path) -> Option<PathBuf> {
+    let text = fs::read_to_string(config).ok()?;
+    let mut in_core = false;
+    let mut named = None;
+    for line in text.lines().map(str::trim) {
+        // A variable may follow its section on the same line.
+        let line = match line.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((section, rest)) => {
+                in_core = section.trim().eq_ignore_ascii_case("core");
+                rest.trim()
+            }
+            None => line,
+        };
+        let Some((name, value)) = line.split_once('=').filter(|_| in_core) else { continue };
+        if name.trim().eq_ignore_ascii_case("hookspath") {
+            named = Some(plain(value));
+        }
+    }
+    let named = named.filter(|named| !named.is_empty())?;
+    let hooks = match named.strip_prefix("~/") {
+        Some(below) => home.join(below),
+        None => normalise(&project.join(named)),
+    };
+    (!is_below(project, &hooks)).then_some(hooks)
+}
+
+/// A value of git's without quotes, escapes and the comment behind it.
+fn plain(value: &str) -> String {
+    let mut quoted = false;
+    let mut plain = String::with_capacity(value.len());
+    let mut rest = value.trim().chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '"' => quoted = !quoted,
+            '\\' => plain.extend(rest.next()),
+            '#' | ';' if !quoted => break,
+            c => plain.push(c),
+        }
+    }
+    plain.truncate(plain.trim_end().len());
+    plain
 }
 
 fn first_line(path: &Path) -> Option<String> {
@@ -170,6 +218,36 @@ mod tests {
         fs::create_dir_all(&other).unwrap();
         fs::copy(project.join(".git"), other.join(".git")).unwrap();
         assert!(matches!(look(&other), Worktree::Disbelieved(_)));
+    }
+
+    #[test]
+    fn hooks_are_where_the_configuration_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("config");
+        let hooks = |text: &str| {
+            fs::write(&config, text).unwrap();
+            hooks(Path::new("/p"), Path::new("/h"), &config)
+        };
+        for (text, found) in [
+            ("[core]\n\tbare = false\n\thooksPath = tools/hooks\n", "/p/tools/hooks"),
+            ("[user]\nname = x\n[Core] HOOKSPATH=./a/../hooks ; mine", "/p/hooks"),
+            ("[core]\nhooksPath = \"with space # in\" # not in", "/p/with space # in"),
+            ("[core]\nhooksPath = one\n[core]\nhooksPath = /p/two", "/p/two"),
+            ("[core]\nhooksPath = ~/hooks", "/h/hooks"),
+        ] {
+            assert_eq!(hooks(text), Some(PathBuf::from(found)), "{text}");
+        }
+        for text in [
+            "",
+            "[core]\nbare = true",
+            "[other]\nhooksPath = x",
+            "[core \"sub\"]\nhooksPath = x",
+            "[core]\nhooksPath =",
+            "[core]\nhooksPath = .",
+            "[core]\nhooksPath = /",
+        ] {
+            assert_eq!(hooks(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -312,6 +312,37 @@ fn a_command_that_ran_out_of_time_is_ended_with_a_message() {
     });
 }
 
+/// A sibling of the command is a child of the launcher, which has to take note of
+/// its death before the room can go.
+#[test]
+fn a_room_ends_although_the_command_gave_the_launcher_children() {
+    if python_is_missing() {
+        return;
+    }
+    const CLONE_PARENT: &str = "0x8000";
+    let script = format!(
+        "import ctypes, os, signal
+made = ctypes.CDLL(None).syscall(56 if os.uname().machine == 'x86_64' else 220,
+    ctypes.c_long({CLONE_PARENT} | signal.SIGCHLD), 0, 0, 0, 0)
+if made == 0 or os.fork() == 0: signal.pause()
+os._exit(3 if made > 0 else 1)"
+    );
+    project(|world| {
+        let word = format!("sibling-{}", world.path("x").display());
+        // Whoever waits for the end of our output must not wait for one that hangs.
+        let mut room = launch(&world, &[PYTHON, "-c", &script, &word]);
+        room.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut room = room.spawn().unwrap();
+        let mut end = None;
+        eventually("the launcher ends", || {
+            end = room.try_wait().unwrap();
+            end.is_some()
+        });
+        assert_eq!(end.unwrap().code(), Some(3));
+        eventually("the room is gone", || processes(&word).is_empty());
+    });
+}
+
 /// A shell with job control on a terminal of its own.
 struct Terminal {
     keys: fs::File,

@@ -435,6 +435,86 @@ fn new_repositories_are_made_where_the_policy_says_so_and_then_kept() {
 }
 
 #[test]
+fn what_is_handed_over_for_reading_is_not_opened_for_writing() {
+    each_tier(|world| {
+        let made = "mkdir -p .git && echo old > .git/config && echo old > plain";
+        assert!(world.bare(&["/bin/sh", "-c", made]).status.success());
+        let redirected = |redirect: &str, inner: &str| {
+            let script = format!("exec \"$@\" {redirect}");
+            let mut argv = vec!["/bin/sh".to_owned(), "-c".into(), script, "sh".into()];
+            argv.extend(world.prefix());
+            argv.extend(["/bin/sh".into(), "-c".into(), inner.into()]);
+            world.bare(&argv.iter().map(String::as_str).collect::<Vec<_>>()).status.success()
+        };
+        for attack in [
+            "echo x > /proc/self/fd/0",
+            "echo x >> /dev/stdin",
+            "exec 5< .git/config; echo x > /proc/self/fd/5",
+            "exec 5< .git/config; echo x 1<> /proc/self/fd/5",
+        ] {
+            assert!(!redirected("< .git/config", attack), "{attack} {:?}", world.options);
+        }
+        assert_eq!(fs::read_to_string(world.project().join(".git/config")).unwrap(), "old\n");
+        assert!(redirected("< .git/config", "read line < /dev/stdin && test $line = old"));
+        assert!(redirected(">> .git/config", "echo given > /dev/stdout"));
+        assert!(redirected("< plain", "exec 5< plain; echo x > /proc/self/fd/5"));
+    });
+}
+
+#[test]
+fn hooks_are_kept_where_the_configuration_says_they_are() {
+    each_tier(|world| {
+        let made = "mkdir -p .git tools/hooks linked && ln -s ../tools/hooks linked/to &&
+            printf '[core]\n\thooksPath = linked/to\n' > .git/config";
+        assert!(world.bare(&["/bin/sh", "-c", made]).status.success());
+        for attack in [
+            "echo x > tools/hooks/pre-commit",
+            "echo x > linked/to/pre-commit",
+            "rm linked/to",
+            "mv tools other",
+            "mv linked other",
+            "mkdir .githooks",
+        ] {
+            fails(&world, attack);
+        }
+        works(&world, "echo x > tools/file && mkdir more");
+        works(&world.option(&["--unprotect", "linked/to"]), "echo x > tools/hooks/pre-commit");
+    });
+}
+
+/// Whoever may make repositories could otherwise put one with hooks in the place
+/// of one that people use.
+#[test]
+fn a_repository_that_is_there_is_not_replaced() {
+    if !has_git() {
+        return;
+    }
+    let made = "git init -q . && git init -q lib && mkdir -p sub .git/worktrees/wt &&
+        echo ../.. > .git/worktrees/wt/commondir && echo gitdir: ../lib/.git > sub/.git";
+    let attacks = [
+        "echo gitdir: evil > sub/.git",
+        "rm sub/.git",
+        "mkdir a && echo x > a/b && mv a/b sub/.git",
+        "chmod 600 sub/.git",
+        "mkdir -p b/c && mv .git b/c/.git && mkdir b/.git && echo x > b/c/.git/config",
+        "mkdir c && mv .git c/.git",
+        "mkdir d && mv lib d/lib && mkdir d/.git; echo x > d/lib/.git/config; r=$?; mv d/lib . && (exit $r)",
+        "mv .git/worktrees/wt .git/worktrees/other",
+        "mv .git/worktrees lib/.git/worktrees",
+    ];
+    let each = attacks.map(|attack| format!("({attack}) 2>&- && echo worked: '{attack}'"));
+    each_tier(|world| {
+        assert!(world.bare(&["/bin/sh", "-c", made]).status.success());
+        for option in [&["--unprotect", ".envrc"], &["--unprotect", ".git"]] {
+            let before: Vec<&str> = world.options.iter().map(String::as_str).collect();
+            let world = World::beside(&world).option(&before).option(option);
+            let said = works(&world, &format!("{}\nrm -rf a b c d\ntrue", each.join("\n")));
+            assert_eq!(said, "", "{:?}", world.options);
+        }
+    });
+}
+
+#[test]
 fn a_virtual_environment_can_be_made_and_not_changed() {
     if python_is_missing() {
         return;

@@ -14,6 +14,7 @@
 //! cargo bench -p clash --target x86_64-unknown-linux-musl
 //! ```
 
+#[expect(dead_code, reason = "shared with benchmarks that measure other things")]
 mod support;
 
 use std::fs;

@@ -61,6 +61,9 @@ pub(crate) const CLAUDE_CODE_EXECPATH: &str = "CLAUDE_CODE_EXECPATH";
 /// for what settings start (hooks, servers). A project cannot change it.
 pub(crate) const AI_AGENT: &str = "AI_AGENT";
 
+/// Set by Claude Code for commands in its own sandbox.
+pub(crate) const SANDBOX_RUNTIME: &str = "SANDBOX_RUNTIME";
+
 /// An absolute path from the environment; empty and relative values count as
 /// unset, as the XDG specification asks.
 pub(crate) fn path(name: &str) -> Option<PathBuf> {

@@ -222,6 +222,14 @@ fn shell(args: &[OsString]) -> Result<Never, ExecError> {
     if by_agent && room.session.is_none() {
         return Err(ExecError::NoSession);
     }
+    // There it can neither read settings nor make rooms, and would say so about each.
+    if env::text(env::SANDBOX_RUNTIME).is_some() {
+        return Err(ExecError::Refused(
+            "Claude Code's own sandbox is around this command, where clash cannot do its work: \
+             switch `sandbox` off in its settings, clash confines every command"
+                .to_owned(),
+        ));
+    }
     if let Some(problem) = claude::hostile_settings(&room.dirs, &room.project) {
         return Err(ExecError::Refused(format!(
             "nothing can be confined in this project: {problem}"

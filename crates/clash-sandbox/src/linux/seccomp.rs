@@ -75,6 +75,25 @@ const MFD_NOEXEC_SEAL: u32 = 8;
 /// The same numbers on x86_64 and aarch64.
 const TERMINAL_IOCTLS: [u32; 4] = [0x5412, 0x541c, 0x5423, 0x541d];
 
+/// What can be done to files through a descriptor for reading, where neither
+/// Landlock nor the monitor has a say: change attributes (SETFLAGS, FSSETXATTR),
+/// make a file unchangeable for good (ENABLE_VERITY), encrypt a directory; and of
+/// btrfs make, copy, remove and unlock subvolumes, the older and the newer form of
+/// each, which makes names, and copies of whole trees with what is hidden in them.
+const FILE_IOCTLS: [u32; 11] = [
+    0x4008_6602,
+    0x401c_5820,
+    0x4080_6685,
+    0x800c_6613,
+    0x5000_940e,
+    0x5000_9418,
+    0x5000_9401,
+    0x5000_9417,
+    0x5000_940f,
+    0x5000_943f,
+    0x4008_941a,
+];
+
 /// What differs from sandbox to sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Surface {
@@ -466,8 +485,8 @@ fn check(asm: &mut Assembler, exits: &Exits, answer: Answer) {
         }
         Answer::Ioctl => {
             asm.load(data::low(1));
-            let mut left = TERMINAL_IOCTLS.len();
-            for request in TERMINAL_IOCTLS {
+            let mut left = TERMINAL_IOCTLS.len() + FILE_IOCTLS.len();
+            for request in TERMINAL_IOCTLS.into_iter().chain(FILE_IOCTLS) {
                 left -= 1;
                 asm.jump(Test::Equal(request), eperm, if left == 0 { allow } else { To::Next });
             }

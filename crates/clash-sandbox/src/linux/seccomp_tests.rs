@@ -107,6 +107,36 @@ fn new_namespaces_are_refused_and_threads_are_not() {
 }
 
 #[test]
+fn ioctls_that_change_files_are_refused_and_copying_is_not() {
+    const WRITE: u32 = 1;
+    const READ: u32 = 2;
+    let number = |direction: u32, kind: u8, of: u32, size: u32| {
+        u64::from(direction << 30 | size << 16 | u32::from(kind) << 8 | of)
+    };
+    let ask = |request| ask(ROOM, libc::SYS_ioctl, [3, request, 0, 0, 0, 0]);
+    let subvolumes = [1, 14, 15, 23, 24, 63].map(|of| number(WRITE, 0x94, of, 4096));
+    let attributes = [
+        number(WRITE, b'f', 2, 8),
+        number(WRITE, b'X', 32, 28),
+        number(WRITE, b'f', 133, 128),
+        number(READ, b'f', 19, 12),
+        number(WRITE, 0x94, 26, 8),
+    ];
+    for request in subvolumes.into_iter().chain(attributes) {
+        assert_eq!(ask(request), errno(libc::EPERM), "{request:#x}");
+    }
+    let copies = [
+        number(WRITE, 0x94, 9, 4),
+        number(WRITE, 0x94, 13, 32),
+        number(READ | WRITE, 0x94, 54, 24),
+    ];
+    let looks = [number(READ, b'f', 1, 8), number(READ, b'X', 31, 28)];
+    for request in copies.into_iter().chain(looks) {
+        assert_eq!(ask(request), RET_ALLOW, "{request:#x}");
+    }
+}
+
+#[test]
 fn terminal_ioctls_are_compared_on_the_low_half() {
     for request in [0x5412u64, 0x541c, 0x5423, 0x1_0000_5412, 0xffff_ffff_0000_541c] {
         let answer = ask(CLOSED, libc::SYS_ioctl, [0, request, 0, 0, 0, 0]);

@@ -103,7 +103,7 @@ impl Keeper {
                 {
                     return;
                 }
-                while matches!(waitpid(*pid, WaitOptions::empty()), Err(Errno::INTR)) {}
+                reap_until(*pid);
             }
             Kind::Children { scratch } => {
                 end_children(scratch.as_ref().and_then(|scratch| scratch.remover));
@@ -119,6 +119,18 @@ impl Keeper {
 /// them, or has an ancestor that did. Our own root is the room's by now.
 fn alone() -> bool {
     std::fs::read("/proc/1/task/1/children").is_ok_and(|children| children.is_empty())
+}
+
+/// Waits for process 1, which the kernel lets go when everybody else in the room
+/// has been taken note of. The command can make children of ours (`CLONE_PARENT`).
+fn reap_until(first: Option<Pid>) {
+    loop {
+        match waitpid(None, WaitOptions::empty()) {
+            Ok(Some((pid, _))) if Some(pid) == first => return,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
 }
 
 /// Kills and forgets all children but one: each may leave its own to us.

@@ -48,7 +48,7 @@ pub(super) fn tier(
             report.say(|| Line::new(format!("{kept} persistence paths"), "monitor", why));
         }
         for path in &watch.rights.held {
-            let why = "ties the worktree to its repository";
+            let why = "git finds its repository or its hooks by it";
             report.say(|| Line::new(path.display().to_string(), "monitor", why));
         }
         let why = match watch.reads {

@@ -15,14 +15,16 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::path::{Links, is_below};
 use clash_policy::protect::entries;
-use clash_policy::{Caps, Effect, Lifetime};
+use clash_policy::{Caps, Effect, Lifetime, Places, Protect};
 
 use super::overlap::{self, Region};
 use super::{Found, Grant, LANDLOCK_ABI_NEEDED, Refusal, Request, Rule, Tier, Why};
+use crate::disk::Disk;
 use crate::host::{Host, Rooms};
 use crate::report::{Line, Report};
 use crate::rights::Rights;
 use crate::room::Ports;
+use crate::worktree;
 
 pub(super) fn choose(beyond_landlock: bool, host: &Host) -> Result<Tier, Refusal> {
     let tier = match (beyond_landlock, &host.rooms) {
@@ -179,10 +181,25 @@ pub(super) fn execute(
     Ok(())
 }
 
-/// What ties a linked worktree to its repository: whoever may change that may
-/// put another repository, with hooks of its own, in its place.
-pub(super) fn links_of_worktrees(project: &Path, grants: &[Grant]) -> Vec<PathBuf> {
+/// What git goes by besides the list of persistence paths: the hooks, where the
+/// project keeps them elsewhere, and what ties a linked worktree to its repository.
+/// Whoever may change that may put another one, with hooks of its own, in its place.
+pub(super) fn git_goes_by(
+    places: &Places,
+    grants: &[Grant],
+    protect: &Protect,
+    disk: &Disk,
+) -> Vec<PathBuf> {
+    let project = &places.project;
     let mut links = Vec::new();
+    let common = grants.iter().find(|g| g.why == Why::Worktree && g.path.ends_with("config"));
+    let config = common.map_or_else(|| project.join(".git/config"), |grant| grant.path.clone());
+    let excepted = |hooks: &Path| protect.except.iter().any(|path| project.join(path) == hooks);
+    if let Some(hooks) = worktree::hooks(project, &places.home, &config)
+        && !excepted(&hooks)
+    {
+        links.extend([disk.real(&hooks), hooks]);
+    }
     let link = project.join(".git");
     if std::fs::symlink_metadata(&link).is_ok_and(|meta| meta.is_file()) {
         links.push(link);

@@ -7,8 +7,7 @@
 //! instead. Questions are not put to the user: what the client makes of them was
 //! not seen.
 //!
-//! Limits: a `hooks.json` of the user's own is left alone, and clash not installed.
-//! A server's tool is not sent with the name of its server: policies know it as
+//! Limits: a server's tool is not sent with the name of its server: policies know it as
 //! `mcp__cursor__TOOL`.
 
 use std::path::{Path, PathBuf};
@@ -17,7 +16,8 @@ use clash_policy::{Caps, Input};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::wired::{Scope, WholeFile, Wired};
+use super::flat_hooks::FlatHooks;
+use super::wired::{Scope, Wired};
 use super::{
     Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Wanted,
     guard, plugin,
@@ -68,7 +68,7 @@ struct Sent {
     tool_use_id: String,
 }
 
-const EVENTS: [&str; 4] =
+static EVENTS: [&str; 4] =
     ["beforeShellExecution", "beforeMCPExecution", "beforeReadFile", "preToolUse"];
 
 fn parse(input: &[u8]) -> Parsed {
@@ -158,12 +158,7 @@ fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
         Scope::Managed => PathBuf::from("/etc/cursor"),
     };
     let line = guard::line(dirs, AGENT.name, &AGENT.abilities);
-    let hook = json!([{"command": line, "failClosed": true, "timeout": 30}]);
-    let hooks: Map<String, Value> =
-        EVENTS.iter().map(|event| ((*event).to_owned(), hook.clone())).collect();
-    let text = json!({"version": 1, "hooks": hooks});
-    let mark = " hook cursor) ||";
-    let edit = WholeFile { agent: AGENT.name, text: format!("{text:#}\n"), mark };
+    let edit = FlatHooks { agent: AGENT.name, events: &EVENTS, line, timeout: 30 };
     vec![Wired { file: dir.join("hooks.json"), edit: Box::new(edit) }]
 }
 

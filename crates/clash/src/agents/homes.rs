@@ -12,9 +12,6 @@ pub(crate) struct Home {
     pub(crate) program: &'static str,
     /// Below the home directory, or below what the variable names.
     state: &'static [State],
-    /// Whether clash can be told of every action, so that each is judged and
-    /// confined on its own inside the agent's room.
-    pub(crate) hooked: bool,
 }
 
 #[derive(Debug)]
@@ -43,8 +40,8 @@ const fn file(path: &'static str) -> State {
     State { path, variable: None, settings: &[], file: true }
 }
 
-const fn home(program: &'static str, hooked: bool, state: &'static [State]) -> Home {
-    Home { program, state, hooked }
+const fn home(program: &'static str, state: &'static [State]) -> Home {
+    Home { program, state }
 }
 
 const OPENCODE: &[&str] = &[
@@ -66,12 +63,11 @@ const GEMINI: &[&str] =
     &["agents", "commands", "extensions", "hooks", "policies", "settings.json", "skills"];
 
 const HOMES: &[Home] = &[
-    home("aider", false, &[at(".aider", &[])]),
-    home("amp", false, &[at(".config/amp", &["settings.json"]), at(".local/share/amp", &[])]),
-    home("auggie", false, &[at(".augment", &["settings.json"])]),
+    home("aider", &[at(".aider", &[])]),
+    home("amp", &[at(".config/amp", &["settings.json"]), at(".local/share/amp", &[])]),
+    home("auggie", &[at(".augment", &["settings.json"])]),
     home(
         "claude",
-        true,
         &[
             moved(
                 ".claude",
@@ -89,33 +85,23 @@ const HOMES: &[Home] = &[
             file(".claude.json"),
         ],
     ),
-    home("cline", true, &[at(".cline", &["hooks", "plugins", "rules", "skills", "workflows"])]),
-    home("cn", false, &[at(".continue", &["config.json", "config.ts", "config.yaml"])]),
+    home("cline", &[at(".cline", &["hooks", "plugins", "rules", "skills", "workflows"])]),
+    home("cn", &[at(".continue", &["config.json", "config.ts", "config.yaml"])]),
     home(
         "codex",
-        true,
         &[moved(
             ".codex",
             "CODEX_HOME",
             &["config.toml", "hooks", "hooks.json", "prompts", "rules", "skills"],
         )],
     ),
-    home(
-        "copilot",
-        true,
-        &[at(".copilot", &["hooks", "mcp-config.json"]), at(".cache/copilot", &[])],
-    ),
-    home("crush", false, &[at(".config/crush", &["crush.json"]), at(".local/share/crush", &[])]),
-    home("cursor-agent", true, &[at(".cursor", &["hooks", "hooks.json", "mcp.json", "rules"])]),
-    home(
-        "droid",
-        true,
-        &[at(".factory", &["commands", "droids", "hooks", "mcp.json", "settings.json"])],
-    ),
-    home("gemini", true, &[at(".gemini", GEMINI)]),
+    home("copilot", &[at(".copilot", &["hooks", "mcp-config.json"]), at(".cache/copilot", &[])]),
+    home("crush", &[at(".config/crush", &["crush.json"]), at(".local/share/crush", &[])]),
+    home("cursor-agent", &[at(".cursor", &["hooks", "hooks.json", "mcp.json", "rules"])]),
+    home("droid", &[at(".factory", &["commands", "droids", "hooks", "mcp.json", "settings.json"])]),
+    home("gemini", &[at(".gemini", GEMINI)]),
     home(
         "goose",
-        false,
         &[
             at(".config/goose", &["config.yaml"]),
             at(".local/share/goose", &[]),
@@ -124,7 +110,6 @@ const HOMES: &[Home] = &[
     ),
     home(
         "kilo",
-        true,
         &[
             at(".config/kilo", OPENCODE),
             at(".local/share/kilo", &[]),
@@ -132,10 +117,9 @@ const HOMES: &[Home] = &[
             at(".cache/kilo", &[]),
         ],
     ),
-    home("kiro-cli", true, &[at(".kiro", &["agents", "hooks", "settings"])]),
+    home("kiro-cli", &[at(".kiro", &["agents", "hooks", "settings"])]),
     home(
         "opencode",
-        true,
         &[
             at(".config/opencode", OPENCODE),
             at(".local/share/opencode", &[]),
@@ -143,13 +127,9 @@ const HOMES: &[Home] = &[
             at(".cache/opencode", &[]),
         ],
     ),
-    home(
-        "pi",
-        true,
-        &[at(".pi", &["agent/extensions", "agent/models.json", "agent/settings.json"])],
-    ),
-    home("q", true, &[at(".aws/amazonq", &["cli-agents", "mcp.json"])]),
-    home("qwen", true, &[at(".qwen", GEMINI)]),
+    home("pi", &[at(".pi", &["agent/extensions", "agent/models.json", "agent/settings.json"])]),
+    home("q", &[at(".aws/amazonq", &["cli-agents", "mcp.json"])]),
+    home("qwen", &[at(".qwen", GEMINI)]),
 ];
 
 /// What is known of an agent, by the program that was called.
@@ -188,6 +168,13 @@ mod tests {
     fn an_agent_is_known_by_the_name_of_its_program() {
         assert_eq!(of(OsStr::new("/opt/x/claude")).map(|home| home.program), Some("claude"));
         assert!(of(OsStr::new("claude-code")).is_none() && of(OsStr::new("/")).is_none());
+    }
+
+    #[test]
+    fn every_agent_that_asks_clash_has_a_place() {
+        for agent in crate::agents::AGENTS {
+            assert!(of(OsStr::new(agent.abilities.program)).is_some(), "{}", agent.name);
+        }
     }
 
     #[test]

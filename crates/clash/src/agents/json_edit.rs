@@ -97,6 +97,17 @@ impl<'a> Document<'a> {
         self.plain.get(range).unwrap_or_default()
     }
 
+    /// A value as it is written, and what follows it, comments and all.
+    pub(super) fn written(&self, node: &Node) -> (&'a str, &'a str) {
+        let value = self.text.get(node.span.clone()).unwrap_or_default();
+        (value, self.text.get(node.span.end..).unwrap_or_default())
+    }
+
+    /// Another text in the place of a value and of so much behind it.
+    pub(super) fn replace(&self, node: &Node, behind: usize, text: String) -> Edit {
+        Edit { range: node.span.start..node.span.end + behind, text }
+    }
+
     fn newline(&self) -> &'static str {
         if self.text.contains("\r\n") { "\r\n" } else { "\n" }
     }
@@ -313,6 +324,7 @@ pub(super) enum New {
     Array(Vec<New>),
     String(String),
     Number(u32),
+    True,
 }
 
 enum Layout<'a> {
@@ -359,6 +371,7 @@ impl New {
         let (open, close, items): (_, _, Vec<String>) = match self {
             Self::String(text) => return quote(text),
             Self::Number(number) => return number.to_string(),
+            Self::True => return "true".to_owned(),
             Self::Array(elements) if elements.iter().all(|e| matches!(e, Self::String(_))) => {
                 let words: Vec<_> = elements.iter().map(|e| e.print(layout)).collect();
                 return format!("[{}]", words.join(", "));

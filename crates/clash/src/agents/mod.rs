@@ -16,6 +16,7 @@ pub(crate) mod codex;
 mod copilot;
 mod cursor;
 mod droid;
+mod flat_hooks;
 mod gemini;
 pub(crate) mod guard;
 pub(crate) mod homes;
@@ -32,6 +33,7 @@ mod properties;
 mod qwen;
 pub(crate) mod wired;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use clash_policy::{Action, Input};
@@ -39,7 +41,7 @@ use serde_json::{Map, Value};
 
 use crate::dirs::Dirs;
 use crate::tool_input::{From, ToolError};
-use wired::{Scope, Wired};
+use wired::{Scope, State, Wired};
 
 /// Every agent clash knows.
 pub(crate) static AGENTS: &[&Agent] = &[
@@ -61,6 +63,12 @@ pub(crate) static AGENTS: &[&Agent] = &[
 /// The agent of this name, as in `clash hook NAME`.
 pub(crate) fn named(name: &str) -> Option<&'static Agent> {
     AGENTS.iter().copied().find(|agent| agent.name == name)
+}
+
+/// The agent whose program this is.
+pub(crate) fn run_by(program: &OsStr) -> Option<&'static Agent> {
+    let name = Path::new(program).file_name()?;
+    AGENTS.iter().copied().find(|agent| name == agent.abilities.program)
 }
 
 /// A message and what it is about.
@@ -109,6 +117,24 @@ impl Agent {
             mode: message.mode.clone(),
             input,
         }))
+    }
+
+    /// Whether clash is in any of the settings this agent reads in a project.
+    pub(crate) fn is_wired(&self, dirs: &Dirs, project: &Path) -> bool {
+        let machine = dirs.clone().of_machine();
+        let project = Scope::Project(project.to_path_buf());
+        let scopes = [(dirs, Scope::User), (dirs, project), (&machine, Scope::Managed)];
+        let mut files = scopes.iter().flat_map(|(dirs, scope)| (self.files)(dirs, scope));
+        files.any(|wired| {
+            let text = std::fs::read_to_string(&wired.file).unwrap_or_default();
+            matches!(wired.edit.state(&text), Ok(State::Present(_)))
+        })
+    }
+
+    /// What works against clash where the agent is started: clients read the
+    /// settings of that directory, of the project's, or of both.
+    pub(crate) fn against(&self, dirs: &Dirs, project: &Path, cwd: &Path) -> Option<String> {
+        [project, cwd].into_iter().find_map(|dir| (self.hostile)(dirs, dir))
     }
 }
 

@@ -1,5 +1,6 @@
 //! One text member at the top of a JSON settings file, such as the shell an agent
-//! starts its commands with.
+//! starts its commands with. A value of the user's waits in a comment behind ours
+//! and comes back as it was; where the client takes no comments it is left alone.
 
 use super::Problem;
 use super::json_edit::{Document, Item, New, Node, Removal, Twice};
@@ -49,18 +50,36 @@ impl OneKey {
     }
 }
 
+/// The value clash took the place of is kept in a comment behind it.
+const KEPT: (&str, &str) = (" /* clash keeps ", " */");
+
+/// That value as it was written, and the length of the comment.
+fn kept<'a>(document: &Document<'a>, value: &Node) -> Option<(&'a str, usize)> {
+    let (_, behind) = document.written(value);
+    let (kept, _) = behind.strip_prefix(KEPT.0)?.split_once(KEPT.1)?;
+    let text = serde_json::from_str::<String>(kept).is_ok();
+    text.then_some((kept, KEPT.0.len() + kept.len() + KEPT.1.len()))
+}
+
 impl SettingsEdit for OneKey {
     fn install(&self, text: &str) -> Result<String, SettingsError> {
         let found = self.document(text)?;
-        match self.find(&found)? {
-            Some((_, value)) if value.as_str() == Some(&self.value) => return Ok(text.to_owned()),
-            Some((_, value)) if !self.is_ours(value) => {
-                return Err(SettingsError::Taken(self.key.to_owned()));
-            }
-            _ => {}
+        if let Some((_, value)) = self.find(&found)?
+            && value.as_str() == Some(&self.value)
+        {
+            return Ok(text.to_owned());
         }
         let without = self.uninstall(text)?;
         let document = self.document(&without)?;
+        if let Some((_, value)) = self.find(&document)? {
+            let (users, _) = document.written(value);
+            if !self.comments || value.as_str().is_none() || users.contains(KEPT.1.trim_start()) {
+                return Err(SettingsError::Taken(self.key.to_owned()));
+            }
+            let ours = serde_json::Value::from(self.value.as_str());
+            let text = format!("{ours}{}{users}{}", KEPT.0, KEPT.1);
+            return Ok(document.apply(vec![document.replace(value, 0, text)]));
+        }
         let item = Item { key: Some(self.key), value: New::String(self.value.clone()) };
         let filled = document.apply(document.append(&document.root, &[item]));
         // Nothing of the user's to keep: no mark behind the bracket.
@@ -70,15 +89,18 @@ impl SettingsEdit for OneKey {
 
     fn uninstall(&self, text: &str) -> Result<String, SettingsError> {
         let document = self.document(text)?;
-        match self.find(&document)? {
-            Some((at, value)) if self.is_ours(value) => {
-                Ok(match document.remove(&document.root, &[at]) {
-                    Removal::Edits(edits) => document.apply(edits),
-                    Removal::All => String::new(),
-                })
-            }
-            _ => Ok(text.to_owned()),
+        let Some((at, value)) = self.find(&document)?.filter(|(_, value)| self.is_ours(value))
+        else {
+            return Ok(text.to_owned());
+        };
+        if let Some((users, length)) = kept(&document, value).filter(|_| self.comments) {
+            let edit = document.replace(value, length, users.to_owned());
+            return Ok(document.apply(vec![edit]));
         }
+        Ok(match document.remove(&document.root, &[at]) {
+            Removal::Edits(edits) => document.apply(edits),
+            Removal::All => String::new(),
+        })
     }
 
     fn state(&self, text: &str) -> Result<State, SettingsError> {
@@ -92,5 +114,45 @@ impl SettingsEdit for OneKey {
             }
             _ => State::Absent,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(value: &str, comments: bool) -> OneKey {
+        let value = value.to_owned();
+        OneKey { agent: "opencode", key: "shell", value, ours: "/clash-sh", comments }
+    }
+
+    #[test]
+    fn a_value_of_the_user_comes_back_as_it_was() {
+        for text in [
+            r#"{"shell": "/bin/zsh"}"#,
+            "{\n  // mine\n  \"shell\" : \"\\/bin/zsh\" /* fast */ ,\n  \"a\": 1\n}\n",
+            r#"{"shell":"/x /* y","a":{}}"#,
+        ] {
+            let installed = shell("/s/clash-sh", true).install(text).unwrap();
+            assert!(installed.contains("\"/s/clash-sh\" /* clash keeps \""), "{installed}");
+            let edit = shell("/s/clash-sh", true);
+            assert_eq!(edit.install(&installed).unwrap(), installed);
+            assert_eq!(edit.state(&installed), Ok(State::Present(Vec::new())));
+            assert_eq!(edit.uninstall(&installed).unwrap(), text);
+            let moved = shell("/t/clash-sh", true).install(&installed).unwrap();
+            assert_eq!(moved, installed.replace("/s/clash-sh", "/t/clash-sh"));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_left_alone() {
+        for (text, comments) in [
+            (r#"{"shell": "/bin/zsh"}"#, false),
+            (r#"{"shell": ["/bin/zsh"]}"#, true),
+            (r#"{"shell": "/x */ y"}"#, true),
+        ] {
+            let taken = shell("/s/clash-sh", comments).install(text);
+            assert_eq!(taken, Err(SettingsError::Taken("shell".to_owned())), "{text}");
+        }
     }
 }

@@ -4,7 +4,8 @@
 //! it: its own state, without the settings that steer it, and its program. Where
 //! clash is told of the agent's actions, clash works in there as well: it reads
 //! its policies, writes the records of sessions, and makes a room inside the room
-//! for every action, which so gets what both grant.
+//! for every action, which so gets what both grant. A project that keeps the agent
+//! from asking is found before the agent starts, which it then does not.
 //!
 //! Settings that do not exist when the room is made can be made by the agent
 //! itself: there is nothing to mount on. Its actions still cannot.
@@ -23,6 +24,7 @@ use clash_sandbox::plan::{Cage, Grant, Plan, Request, Why, plan};
 
 use super::project;
 use crate::agents::homes::{self, Home};
+use crate::agents::{self, Agent};
 use crate::dirs::{Dirs, create_private};
 use crate::exec::{self, ExecError};
 use crate::policy::{self, Policy};
@@ -80,15 +82,19 @@ impl Args {
             });
         };
         let (env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
-        let agent = homes::of(name);
-        let room = Room::new(&dirs, &project, agent, &program)?;
-        let (plan, nesting) = match room.plan(&sandbox, agent.is_some_and(|home| home.hooked)) {
+        let known = agents::run_by(name);
+        let wired = known.filter(|agent| agent.is_wired(&dirs, &project));
+        if let Some(agent) = wired {
+            refuse_unasked(agent, &dirs, &project)?;
+        }
+        let room = Room::new(&dirs, &project, homes::of(name), &program, wired.is_some())?;
+        let (plan, nesting) = match room.plan(&sandbox, wired.is_some()) {
             Ok(planned) => planned,
             Err(error) => return Ok(exec::report(&error)),
         };
         if !self.quiet {
             let who = Path::new(name).file_name().unwrap_or(name).to_string_lossy();
-            let how = how(nesting.as_ref());
+            let how = how(nesting.as_ref(), known);
             let _ =
                 writeln!(std::io::stderr(), "clash: {who} runs in sandbox {}; {how}", plan.sandbox);
         }
@@ -103,17 +109,32 @@ impl Args {
     }
 }
 
+/// Most clients obey a project that switches their hooks off and do not say so;
+/// then no action would be judged.
+fn refuse_unasked(agent: &Agent, dirs: &Dirs, project: &Path) -> Result<(), Failure> {
+    let Some(problem) = agent.against(dirs, project, &std::env::current_dir()?) else {
+        return Ok(());
+    };
+    Err(Failure::new(format!("{} is not started, it might not ask clash: {problem}", agent.title))
+        .hint("look at that file, which came with the project, and remove it or what it says"))
+}
+
 /// How actions fare inside; `None` is an agent that clash hears nothing of.
-fn how(nesting: Option<&Result<(), NoNesting>>) -> String {
-    match nesting {
-        Some(Ok(())) => {
-            "where clash is installed, each action is judged and confined on its own inside".into()
-        }
-        Some(Err(why)) => format!(
-            "where clash is installed, each action is judged and confined on its own inside, \
-             without a room of its own: {why}"
+fn how(nesting: Option<&Result<(), NoNesting>>, known: Option<&Agent>) -> String {
+    match (nesting, known) {
+        (Some(Ok(())), _) => "each action is judged and confined on its own inside".into(),
+        (Some(Err(NoNesting::Root)), _) => "each action is judged and confined on its own \
+             inside, but root gets no rooms in a room: commands that need one, such as those \
+             that write, are refused; run it as a user"
+            .into(),
+        (Some(Err(why)), _) => format!(
+            "each action is judged and confined on its own inside, without a room of its own: {why}"
         ),
-        None => "its actions are not judged, this room is all that confines them".into(),
+        (None, Some(Agent { name, .. })) => format!(
+            "its actions are not judged, this room is all that confines them; \
+             `clash install --agent {name}` has them judged"
+        ),
+        (None, None) => "its actions are not judged, this room is all that confines them".into(),
     }
 }
 
@@ -136,6 +157,7 @@ impl<'a> Room<'a> {
         project: &'a Path,
         agent: Option<&Home>,
         program: &Path,
+        wired: bool,
     ) -> Result<Self, Failure> {
         let (state, fixed, grants) = (Vec::new(), Vec::new(), Vec::new());
         let mut room = Self { dirs, project, state, fixed, grants };
@@ -155,7 +177,7 @@ impl<'a> Room<'a> {
         for path in installation(program, &dirs.home) {
             room.grant(&path, RUN);
         }
-        if agent.is_some_and(|home| home.hooked) {
+        if wired {
             room.own_places()?;
         }
         Ok(room)
@@ -206,14 +228,14 @@ impl<'a> Room<'a> {
         Ok(())
     }
 
-    /// The plan, and for an agent with hooks whether rooms can be made inside.
+    /// The plan, and for an agent that asks clash whether rooms can be made inside.
     fn plan(
         mut self,
         sandbox: &Sandbox,
-        hooked: bool,
+        wired: bool,
     ) -> Result<(Plan, Option<Result<(), NoNesting>>), ExecError> {
         self.grants.retain(|grant| !grant.path.starts_with("/usr"));
-        if !hooked {
+        if !wired {
             return Ok((self.plan_for(sandbox.clone())?, None));
         }
         let mut plan = self.plan_for(self.protected(sandbox.clone()))?;
@@ -233,7 +255,8 @@ impl<'a> Room<'a> {
     fn protected(&self, mut sandbox: Sandbox) -> Sandbox {
         let protect = std::mem::take(&mut sandbox.protect);
         sandbox.protect.standard = false;
-        let plain = entries(&protect).filter(|entry| entry.keep != Keep::Name);
+        let whole = |keep| matches!(keep, Keep::Always | Keep::Existing);
+        let plain = entries(&protect).filter(|entry| whole(entry.keep));
         for entry in plain.filter(|entry| !entry.path.contains('*')) {
             let path = self.project.join(entry.path);
             let linked = path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());

@@ -1,6 +1,6 @@
 //! `clash status`: on one screen, what holds here and what was blocked lately.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clash_policy::rule::{Layer, LayerKind};
 use clash_sandbox::host::{Facility, Host, Rooms};
@@ -51,6 +51,8 @@ struct AgentState {
     title: &'static str,
     state: &'static str,
     commands: &'static str,
+    /// What this project does against clash.
+    against: Option<String>,
 }
 
 impl Args {
@@ -58,7 +60,7 @@ impl Args {
         let (dirs, project) = project(self.project)?;
         let status = Status {
             policy: Policy::load(&dirs, &project, None).map_err(denies_all).and_then(in_force),
-            agents: AGENTS.iter().filter_map(|agent| agent_state(&dirs, agent)).collect(),
+            agents: AGENTS.iter().filter_map(|agent| agent_state(&dirs, &project, agent)).collect(),
             host: dirs.host(),
             blocked: blocked(&dirs)?,
             project,
@@ -89,7 +91,7 @@ fn in_force(policy: Policy) -> Result<InForce, Failure> {
 }
 
 /// `None`: this user does not have the agent.
-fn agent_state(dirs: &Dirs, agent: &Agent) -> Option<AgentState> {
+fn agent_state(dirs: &Dirs, project: &Path, agent: &Agent) -> Option<AgentState> {
     let mut state = None;
     for wired in (agent.files)(dirs, &Scope::User) {
         let text = read(&wired.file).unwrap_or_default();
@@ -105,12 +107,21 @@ fn agent_state(dirs: &Dirs, agent: &Agent) -> Option<AgentState> {
         }
     }
     let state = state?;
+    let cwd = std::env::current_dir().unwrap_or_default();
+    let against = agent.against(dirs, project, &cwd).filter(|_| state != "not wired");
     let commands = match (state, agent.abilities.confines) {
         ("not wired", _) => "nothing it does is judged",
+        (_, Confines::ShellPrefix | Confines::Shell) if against.is_some() => {
+            "this project works against clash, so no command runs"
+        }
+        _ if against.is_some() => {
+            "this project works against clash: what it does here may not be judged, \
+             and `clash run` does not start it"
+        }
         (_, Confines::Instruct) => "commands are confined, by asking the model to wrap them",
         _ => "commands are confined",
     };
-    Some(AgentState { title: agent.title, state, commands })
+    Some(AgentState { title: agent.title, state, commands, against })
 }
 
 const RECENT: usize = 5;
@@ -161,8 +172,9 @@ impl Status {
             }
         }
         let mut name = "agents";
-        for AgentState { title, state, commands } in &self.agents {
-            line(name, &format!("{title}: {state}; {commands}"))?;
+        for AgentState { title, state, commands, against } in &self.agents {
+            let against = against.as_ref().map(|what| format!(" ({what})")).unwrap_or_default();
+            line(name, &format!("{title}: {state}; {commands}{against}"))?;
             name = "";
         }
         if self.agents.is_empty() {
@@ -190,8 +202,7 @@ impl Status {
             }),
             Err(failure) => json!({"ok": false, "error": failure.message, "hint": failure.hint}),
         };
-        let agent =
-            |a: &AgentState| json!({"agent": a.title, "state": a.state, "commands": a.commands});
+        let agent = |a: &AgentState| json!({"agent": a.title, "state": a.state, "commands": a.commands, "against": a.against});
         json!({
             "project": self.project, "policy": policy,
             "agents": self.agents.iter().map(agent).collect::<Vec<_>>(),

@@ -237,6 +237,7 @@ fn host(rest: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::ecosystems::detect;
+    use proptest::prelude::*;
 
     fn learned(files: &[(&str, &str)]) -> Vec<(String, String)> {
         let dir = tempfile::tempdir().unwrap();
@@ -321,5 +322,28 @@ mod tests {
             named("a https://A.example:8443/x and http://b.example"),
             ["a.example", "b.example"]
         );
+    }
+
+    proptest! {
+        #[test]
+        fn of_an_address_only_the_host_is_taken(
+            before in "[a-z =\"'+]{0,10}",
+            scheme in "(https|http|ssh|git\\+https|sparse\\+https)",
+            user in "(|[A-Z0-9]{6,12}@|[A-Z0-9]{6,12}:[A-Z0-9%!$]{6,12}@)",
+            host in "[a-z0-9]{1,8}(\\.[a-z0-9-]{1,8}[a-z]){1,3}",
+            port in "(|:[0-9]{2,4})",
+            path in "(|/|/[A-Z0-9@:]{0,12}|\\?[A-Z]{3,6}|\"|'|,)",
+        ) {
+            let line = format!("{before}{scheme}://{user}{host}{port}{path}");
+            prop_assert_eq!(named(&line), [host], "{}", line);
+        }
+
+        #[test]
+        fn of_any_line_only_names_of_hosts_are_taken(line: String) {
+            for name in named(&line) {
+                let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+                prop_assert!(name.chars().all(plain) && name.contains('.'), "{}", name);
+            }
+        }
     }
 }

@@ -136,6 +136,7 @@ fn within(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn ignored(text: &str) -> Ignored {
         Ignored::default().and_text("", text)
@@ -168,5 +169,41 @@ mod tests {
         assert!(!ignored(&stars).covers(&"a".repeat(1_000), true));
         let deep = "**/".repeat(12) + "x";
         assert!(!ignored(&deep).covers(&"y/".repeat(20), true));
+    }
+
+    /// What `*` and `?` mean, without a thought for cost.
+    fn plainly(pattern: &[char], name: &[char]) -> bool {
+        match (pattern.split_first(), name.split_first()) {
+            (None, None) => true,
+            (Some(('*', rest)), _) => {
+                plainly(rest, name)
+                    || name.split_first().is_some_and(|(_, left)| plainly(pattern, left))
+            }
+            (Some((c, rest)), Some((d, left))) => (*c == '?' || c == d) && plainly(rest, left),
+            _ => false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_pattern_matches_what_it_says(pattern in "[ab*?]{0,7}", name in "[abc]{0,8}") {
+            let chars = |text: &str| text.chars().collect::<Vec<char>>();
+            prop_assert_eq!(within(&pattern, &name), plainly(&chars(&pattern), &chars(&name)));
+        }
+
+        #[test]
+        fn the_last_line_about_a_path_decides(
+            above in "[a-c*/!\n#]{0,20}",
+            path in "[a-c]{1,3}(/[a-c]{1,3}){0,3}",
+            directory: bool,
+        ) {
+            let covers = |last: &str| ignored(&format!("{above}\n{last}{path}")).covers(&path, directory);
+            prop_assert!(covers("/") && !covers("!/"));
+        }
+
+        #[test]
+        fn any_file_and_any_path_have_an_answer(text: String, path: String, directory: bool) {
+            let _ = ignored(&text).and_text(&path, &text).covers(&path, directory);
+        }
     }
 }

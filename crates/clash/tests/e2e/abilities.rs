@@ -61,6 +61,26 @@ fn the_table_in_the_documentation_says_what_the_tests_show() {
     assert_eq!(written, table(), "put this into docs/agents.md:\n{}", table());
 }
 
+/// Of every case that was found with the real clients the page names the test.
+#[test]
+fn the_tests_that_the_documentation_names_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("../../docs/agents.md")).unwrap();
+    let (_, cases) = page.split_once("## Found with the real clients").unwrap();
+    let mut named = 0;
+    for test in cases.split('`').filter(|word| word.contains("::")) {
+        let (module, name) = test.rsplit_once("::").unwrap();
+        let places = ["tests/e2e", "src/agents"].map(|dir| root.join(dir).join(module));
+        let found = places.iter().any(|place| {
+            let text = std::fs::read_to_string(place.with_extension("rs")).unwrap_or_default();
+            text.contains(&format!("fn {name}("))
+        });
+        assert!(found, "no test `{test}`");
+        named += 1;
+    }
+    assert!(named > 40);
+}
+
 #[test]
 fn every_agent_clash_knows_is_in_the_table() {
     let ran = Machine::new(Who::Me).clash(["hook", "nobody"]).exits(2);

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::client::{Client, POLICY, SECRET, WHERE_AM_I, made, out_of_reach, records, story};
+use crate::client::{
+    Client, POLICY, SECRET, THE_ID, WHERE_AM_I, look, made, out_of_reach, records, saw_nothing,
+    story, wait,
+};
 use crate::support::{Machine, Who, clash, eventually, is_root, program, skipped};
 
 pub(crate) const CLAUDE: Client = Client {
@@ -37,11 +40,25 @@ pub(crate) const CLAUDE: Client = Client {
     write: |path, text| write(path, text),
     shout: |text| json!({"tool": "mcp__lab__shout", "input": {"text": text}}),
     fetch: Some(|url| json!({"tool": "WebFetch", "input": {"url": url, "prompt": "x"}})),
+    delegate: Some(|task| {
+        let input = json!({
+            "description": "a task", "prompt": task, "subagent_type": "general-purpose",
+            "run_in_background": false,
+        });
+        json!({"tool": "Agent", "input": input})
+    }),
+    background: Some(in_background),
     instructed: false,
 };
 
 fn bash(script: &str) -> Value {
     json!({"tool": "Bash", "input": {"command": script, "description": "a step"}})
+}
+
+fn in_background(script: &str) -> Value {
+    let mut call = bash(script);
+    call["input"]["run_in_background"] = true.into();
+    call
 }
 
 fn write(path: impl AsRef<Path>, text: &str) -> Value {
@@ -55,7 +72,10 @@ fn installed(who: Who) -> Machine {
 #[test]
 fn the_real_claude_keeps_the_promises() {
     let Some(claude) = CLAUDE.here() else { return };
-    claude.keeps_its_promises();
+    let m = claude.keeps_its_promises();
+    // A server starts in a sandbox, too.
+    let saw = fs::read_to_string(m.project().join("shouted.saw")).unwrap();
+    assert!(out_of_reach(&saw), "{saw}");
 }
 
 #[test]
@@ -71,8 +91,9 @@ fn an_allowed_command_runs_in_its_sandbox() {
             continue;
         }
         let outside = m.outside().join("x").display().to_string();
-        // With these a command could talk to the client itself.
-        let line = "echo [$CLAUDE_CODE_MESSAGING_SOCKET$CLAUDE_CODE_MESSAGING_TOKEN]";
+        // With these a command could talk to the client itself, and to its service.
+        let line =
+            "echo [$CLAUDE_CODE_MESSAGING_SOCKET$CLAUDE_CODE_MESSAGING_TOKEN$ANTHROPIC_API_KEY]";
         let talk =
             claude.run(&m, &[bash(WHERE_AM_I), bash(&format!("echo x > {outside}")), bash(line)]);
         talk.results[2].says("[]");
@@ -84,18 +105,60 @@ fn an_allowed_command_runs_in_its_sandbox() {
     }
 }
 
+/// Of the tools the client keeps back until the model asks for them, those that
+/// run commands or write.
 #[test]
-fn a_command_in_the_background_runs_in_its_sandbox_too() {
+fn a_monitor_and_a_stopped_task_and_a_notebook_are_judged_and_confined() {
     let Some(claude) = CLAUDE.here() else { return };
     let m = installed(Who::Me);
-    let mut call = bash("cat ~/.ssh/id_ed25519 > seen.txt 2>&1; echo over > over.txt");
-    call["input"]["run_in_background"] = true.into();
-    let wait = "for i in 1 2 3 4 5 6 7 8 9; do cat over.txt && break; sleep 0.5; done";
-    let talk = claude.run(&m, &[call, bash(wait)]);
-    talk.results[1].says("over");
-    let seen = fs::read_to_string(m.project().join("seen.txt")).unwrap();
-    assert!(out_of_reach(&seen), "{seen}");
+    m.write("app/keep.txt", "keep");
+    let cell = json!({"cell_type": "code", "id": "a", "metadata": {}, "outputs": [],
+                      "execution_count": null, "source": "old"});
+    let book = json!({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5});
+    let [book, steers] =
+        ["app/book.ipynb", "app/.claude/book.ipynb"].map(|file| m.write(file, &book.to_string()));
+    let call = |tool: &str, input: Value| json!({"tool": tool, "input": input});
+    let monitor = |script: &str| call("Monitor", json!({"command": script, "description": "d"}));
+    let notebook = |path: &Path| {
+        let input = json!({"notebook_path": path, "cell_id": "a", "new_source": "new"});
+        call("NotebookEdit", input)
+    };
+    let talk = claude.run(
+        &m,
+        &[
+            call("ToolSearch", json!({"query": "select:Monitor,NotebookEdit,TaskStop"})),
+            monitor(&look("monitor")),
+            bash(&wait("monitor")),
+            monitor("rm keep.txt"),
+            // Were it not stopped, the client would wait for it.
+            in_background("echo on > on.txt; sleep 600"),
+            bash("until cat on.txt; do sleep 0.2; done"),
+            call("TaskStop", json!({"task_id": THE_ID})),
+            // The client edits what it has read.
+            call("Read", json!({"file_path": book})),
+            notebook(&book),
+            call("Read", json!({"file_path": steers})),
+            notebook(&steers),
+        ],
+    );
+    saw_nothing(&m, "monitor");
+    talk.results[3].refused("nothing is deleted here");
+    assert!(m.project().join("keep.txt").exists());
+    talk.results[6].ran();
+    talk.results[8].ran();
+    assert!(fs::read_to_string(&book).unwrap().contains("new"), "{:?}", talk.results[8]);
+    talk.results[9].ran();
+    talk.results[10].refused("steers the agent");
+    assert!(!fs::read_to_string(&steers).unwrap().contains("new"));
     assert_eq!(records(&m, "alarm"), [] as [Value; 0]);
+    eventually("the stopped command is gone", || !somebody_is_in(&m.project()));
+}
+
+/// Whether a process has this working directory.
+fn somebody_is_in(dir: &Path) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let mut places = processes.filter_map(|entry| fs::read_link(entry.path().join("cwd")).ok());
+    places.any(|place| place == dir)
 }
 
 #[test]
@@ -144,16 +207,18 @@ fn file_tools_write_the_project_and_not_what_steers_the_agent() {
             write(project.join(".claude/settings.json"), r#"{"disableAllHooks": true}"#),
             write(m.home().join(".claude/settings.json"), "{}"),
             write(project.join(".mcp.json"), "{}"),
+            // Its commands would run as soon as it is called.
+            write(project.join(".claude/skills/evil/SKILL.md"), "!`true`"),
             write(m.outside().join("x"), "x"),
             write(project.join("made.txt"), "written"),
         ],
     );
-    for result in &talk.results[..3] {
+    for result in &talk.results[..4] {
         result.refused("steers the agent or clash itself");
     }
-    talk.results[3].refused("does not grant");
-    talk.results[4].ran();
-    assert!(!project.join(".claude/settings.json").exists() && !project.join(".mcp.json").exists());
+    talk.results[4].refused("does not grant");
+    talk.results[5].ran();
+    assert!(!project.join(".claude").exists() && !project.join(".mcp.json").exists());
     assert!(!m.outside().join("x").exists());
     assert_eq!(fs::read_to_string(m.home().join(".claude/settings.json")).unwrap(), before);
     assert_eq!(fs::read_to_string(project.join("made.txt")).unwrap(), "written");
@@ -183,7 +248,11 @@ fn a_skill_of_the_project_runs_its_commands_in_the_sandbox() {
     let look = skill("look", "echo made > made.txt; cat ~/.ssh/id_ed25519 > seen.txt 2>&1 || true");
     let delete = skill("delete", "rm keep.txt");
     let ask = skill("ask", "touch asked");
-    let talk = claude.run(&m, &[look, delete, ask]);
+    // A command of the project is one, too.
+    m.write("app/.claude/commands/tidy.md", "---\ndescription: tidy\n---\nSeen: !`rm keep.txt`\n");
+    let tidy = json!({"tool": "Skill", "input": {"skill": "tidy"}});
+    let talk = claude.run(&m, &[look, delete, ask, tidy]);
+    talk.results[3].refused("nothing is deleted here");
     assert!(made(&m));
     let seen = fs::read_to_string(m.project().join("seen.txt")).unwrap();
     assert!(out_of_reach(&seen), "{seen}");
@@ -363,5 +432,37 @@ fn after_uninstalling_the_client_is_as_it_was() {
     talk.results[0].ran().says(SECRET);
     talk.results[1].ran();
     assert!(!made(&m));
+    assert_eq!(records(&m, "launch").len(), 1);
+}
+
+#[test]
+fn in_the_client_s_own_sandbox_a_command_is_refused_in_words() {
+    let Some(claude) = CLAUDE.here() else { return };
+    let m = Machine::new(Who::Me).policy(POLICY);
+    m.write(".ssh/id_ed25519", SECRET);
+    m.write(".claude/settings.json", r#"{"sandbox": {"enabled": true}}"#);
+    m.clash(["install", "--agent", "claude"]).succeeds();
+    // The model may ask for a command without it, which is not one without clash's.
+    let mut without = bash(WHERE_AM_I);
+    without["input"]["dangerouslyDisableSandbox"] = true.into();
+    let talk = claude.run(&m, &[bash("echo within > within.txt"), without]);
+    talk.results[1].was_sandboxed();
+    if m.project().join("within.txt").exists() {
+        skipped("clash in Claude Code's own sandbox, which does not work here");
+        return;
+    }
+    talk.results[0].refused("clash: Claude Code's own sandbox is around this command");
+}
+
+/// They are matched against the command as the model wrote it.
+#[test]
+fn rules_of_the_client_s_own_still_hold() {
+    let Some(claude) = CLAUDE.here() else { return };
+    let m = Machine::new(Who::Me).policy(POLICY);
+    m.write(".claude/settings.json", r#"{"permissions": {"deny": ["Bash(echo made:*)"]}}"#);
+    m.clash(["install", "--agent", "claude"]).succeeds();
+    let talk = claude.run(&m, &[bash("echo made > made.txt"), bash("echo other > other.txt")]);
+    assert_eq!(talk.results[0].error, Some(true), "{:?}", talk.results);
+    assert!(!made(&m) && m.project().join("other.txt").exists(), "{:?}", talk.results);
     assert_eq!(records(&m, "launch").len(), 1);
 }

@@ -31,10 +31,12 @@ pub(crate) enum Shows {
     Edit,
     Mcp,
     Web,
+    Subagent,
+    Background,
 }
 
 impl Shows {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Allow,
         Self::Deny,
         Self::Ask,
@@ -43,6 +45,8 @@ impl Shows {
         Self::Edit,
         Self::Mcp,
         Self::Web,
+        Self::Subagent,
+        Self::Background,
     ];
 
     /// As the column is headed.
@@ -56,6 +60,8 @@ impl Shows {
             Self::Edit => "edit",
             Self::Mcp => "MCP",
             Self::Web => "web",
+            Self::Subagent => "subagents",
+            Self::Background => "background",
         }
     }
 }
@@ -79,13 +85,22 @@ pub(crate) struct Client {
     pub(crate) shout: fn(&str) -> Value,
     /// A call that fetches a page.
     pub(crate) fetch: Option<fn(&str) -> Value>,
+    /// A call that gives a subagent this task and waits for it.
+    pub(crate) delegate: Option<fn(&str) -> Value>,
+    /// A call that runs a script in the background.
+    pub(crate) background: Option<fn(&str) -> Value>,
     /// Whether the model must repeat a command in the form it was told.
     pub(crate) instructed: bool,
 }
 
-/// A server with one tool, which notes every call.
+/// A server with one tool, which notes every call, and what it sees of the secret.
 const SERVER: &str = r#"
-import json, sys
+import json, os, sys
+try:
+    seen = open(os.path.expanduser("~/.ssh/id_ed25519")).read()
+except OSError as error:
+    seen = str(error)
+open(sys.argv[1] + ".saw", "w").write(seen)
 for line in sys.stdin:
     message = json.loads(line)
     if "id" not in message:
@@ -111,10 +126,11 @@ load("@clash//sandboxes.star", "project")
 settings(default = ask(), default_sandbox = project)
 when({
     "Bash": {
-        ("cat", "cd", "cp", "echo", "exit", "grep", "mkdir", "printf", "pwd", "sleep", "true"): allow(),
+        ("cat", "cd", "cp", "echo", "exit", "grep", "mkdir", "printf", "pwd", "read", "sleep", "true"): allow(),
         "rm": deny(reason = "nothing is deleted here"),
     },
-    ("Read", "Write", "Edit", "Skill"): allow(sandbox = project),
+    ("Read", "Write", "Edit", "NotebookEdit", "Skill"): allow(sandbox = project),
+    ("Agent", "Task", "TaskStop", "ToolSearch", "agent", "invoke_agent"): allow(),
     "mcp__lab__shout": {"text": {"abc": allow(), glob("**"): deny(reason = "not that word")}},
     "WebFetch": {"docs.rs": allow(), glob("**"): deny(reason = "not that host")},
 })
@@ -122,8 +138,31 @@ when({
 
 pub(crate) const SECRET: &str = "secret-key-material";
 
-/// Shows who is running: in a sandbox the key is out of reach.
-pub(crate) const WHERE_AM_I: &str = "echo made > made.txt; cat ~/.ssh/id_ed25519; grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status";
+/// What the model calls in the conversation whose task has this word in it, which
+/// is the one of a subagent.
+const SUBTASK: &str = "SUBTASK";
+
+/// What a script of a subagent or in the background leaves: what it saw of the
+/// secret, and that it is over.
+pub(crate) fn look(name: &str) -> String {
+    format!("cat ~/.ssh/id_ed25519 > {name}.txt 2>&1; echo over > {name}.over")
+}
+
+/// Waits for such a script.
+pub(crate) fn wait(name: &str) -> String {
+    format!("until cat {name}.over; do sleep 0.5; done")
+}
+
+#[track_caller]
+pub(crate) fn saw_nothing(m: &Machine, name: &str) {
+    assert!(m.project().join(format!("{name}.over")).exists());
+    let seen = fs::read_to_string(m.project().join(format!("{name}.txt"))).unwrap();
+    assert!(out_of_reach(&seen), "{seen}");
+}
+
+/// Shows who is running: in a sandbox the key is out of reach, and so are those of
+/// the client's service.
+pub(crate) const WHERE_AM_I: &str = "echo made > made.txt; cat ~/.ssh/id_ed25519; grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status; echo keys[$ANTHROPIC_API_KEY$COPILOT_PROVIDER_API_KEY$FACTORY_API_KEY$GEMINI_API_KEY$OPENAI_API_KEY]";
 
 /// The command of the server `lab`, for settings.
 pub(crate) fn server(m: &Machine) -> Value {
@@ -165,6 +204,19 @@ impl Client {
         Some(Here { client: self, program, model })
     }
 
+    /// A script in its sandbox: where the model has to repeat it, two calls.
+    fn scripted(&self, script: &str) -> Vec<Value> {
+        let bare = (self.shell)(script);
+        if self.instructed { vec![bare, (self.shell)(AS_TOLD)] } else { vec![bare] }
+    }
+
+    /// What a subagent does: one thing that it may, and one that it may not.
+    fn of_subagent(&self) -> Vec<Value> {
+        let mut calls = self.scripted(&look("sub"));
+        calls.push((self.shell)("rm keep.txt"));
+        calls
+    }
+
     /// A machine with a secret, the policy, a server, and clash installed.
     pub(crate) fn installed(&self, who: Who) -> Machine {
         let m = self.bare(who);
@@ -193,14 +245,22 @@ impl Here<'_> {
     /// Lets the model ask for one tool call per turn and gives back what became
     /// of them.
     pub(crate) fn run(&self, m: &Machine, calls: &[Value]) -> Talk {
-        let (talk, ran) = self.attempt(m, calls);
+        let (talk, ran) = self.attempt(m, calls, &[]);
         assert_eq!(talk.results.len(), calls.len(), "{:#?}\n{ran:?}", talk.results);
         talk
     }
 
+    /// The same with a subagent that makes calls of its own.
+    pub(crate) fn run_with_subagent(&self, m: &Machine, calls: &[Value], inner: &[Value]) -> Talk {
+        let (talk, ran) = self.attempt(m, calls, inner);
+        assert_eq!(talk.results.len(), calls.len(), "{:#?}\n{ran:?}", talk.results);
+        assert_eq!(talk.inner.len(), inner.len(), "{:#?}\n{ran:?}", talk.inner);
+        talk
+    }
+
     /// The same where the client may end before the model has said everything.
-    pub(crate) fn attempt(&self, m: &Machine, calls: &[Value]) -> (Talk, Ran) {
-        let model = Model::start(&self.model, m, calls);
+    pub(crate) fn attempt(&self, m: &Machine, calls: &[Value], inner: &[Value]) -> (Talk, Ran) {
+        let model = Model::start(&self.model, m, calls, inner);
         let port = model.port();
         let files: Vec<PathBuf> =
             self.client.with_port.iter().map(|file| m.home().join(file)).collect();
@@ -220,23 +280,28 @@ impl Here<'_> {
         for (file, text) in files.iter().zip(&before) {
             fs::write(file, text).unwrap();
         }
-        let results = model.results(&self.model);
-        (Talk { results }, ran)
+        (model.talk(&self.model), ran)
     }
 
     /// One session with everything a client must do, and at its end with a hook
     /// that is broken in every way there is.
-    pub(crate) fn keeps_its_promises(&self) {
+    pub(crate) fn keeps_its_promises(&self) -> Machine {
         let m = self.client.installed(Who::Me);
         m.write("app/keep.txt", "keep");
         breakable(&m);
         let steps = steps(self.client, &m);
         let calls: Vec<Value> = steps.iter().map(|step| step.call.clone()).collect();
-        let talk = self.run(&m, &calls);
+        let inner = if self.client.delegate.is_some() { self.client.of_subagent() } else { vec![] };
+        let talk = self.run_with_subagent(&m, &calls, &inner);
         for (step, result) in steps.iter().zip(&talk.results) {
             (step.check)(&m, result);
         }
+        if let Some(refused) = talk.inner.last() {
+            refused.refused("nothing is deleted here");
+            assert!(m.project().join("keep.txt").exists());
+        }
         assert_eq!(records(&m, "alarm"), [] as [Value; 0]);
+        m
     }
 }
 
@@ -382,7 +447,7 @@ pub(crate) fn steps(client: &Client, m: &Machine) -> Vec<Step> {
                 assert!(!m.project().join("asked.txt").exists());
             };
             steps.push(Step { shows: &[], call, check: told });
-            steps.push(Step { shows, call: (client.shell)("AS-TOLD"), check });
+            steps.push(Step { shows, call: (client.shell)(AS_TOLD), check });
         } else {
             steps.push(Step { shows, call, check });
         }
@@ -395,6 +460,28 @@ pub(crate) fn steps(client: &Client, m: &Machine) -> Vec<Step> {
                 result.refused("not that host");
             },
         });
+    }
+    if let Some(delegate) = client.delegate {
+        steps.push(Step {
+            shows: &[Shows::Subagent],
+            call: delegate(SUBTASK),
+            check: |m, _| saw_nothing(m, "sub"),
+        });
+    }
+    if let Some(background) = client.background {
+        let mut call = background(&look("behind"));
+        let saw: Check = |m, _| saw_nothing(m, "behind");
+        if client.instructed {
+            steps.push(Step { shows: &[], call, check: |_, _| () });
+            call = background(AS_TOLD);
+        }
+        steps.push(Step { shows: &[], call, check: |_, _| () });
+        let waits = client.scripted(&wait("behind"));
+        steps.extend(waits.into_iter().map(|call| Step {
+            shows: &[Shows::Background],
+            call,
+            check: saw,
+        }));
     }
     for how in BROKEN {
         steps.push(Step {
@@ -410,28 +497,45 @@ pub(crate) fn steps(client: &Client, m: &Machine) -> Vec<Step> {
     steps
 }
 
-/// The scripted model, which obeys when it is told which command to run: where
-/// its script says so it gives the line it was told last.
+/// Where the model's script has these it says what it was told: the last line it
+/// was told to run, the last id of something that goes on.
+pub(crate) const AS_TOLD: &str = "AS-TOLD";
+pub(crate) const THE_ID: &str = "THE-ID";
+
+/// The scripted model, which says what it was told where its script says so.
 const OBEDIENT: &str = r#"
 import importlib.util, re, sys
 spec = importlib.util.spec_from_file_location("mockllm", sys.argv.pop(1))
 model = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(model)
-read, pick, told = model.read_chat, model.pick, [""]
-def read_chat(body):
-    seen = read(body)
-    for result in seen[2]:
-        found = re.search("with exactly this command: (.*)", result["text"])
-        if found:
-            told[0] = found.group(1)
-    return seen
+patterns = {
+    "AS-TOLD": "with exactly this command: (.*)",
+    "THE-ID": "(?:background with ID:|session ID) (\w+)",
+}
+told = dict.fromkeys(patterns, "")
+def listening(read):
+    def listen(body):
+        seen = read(body)
+        for result in seen[2]:
+            for name, pattern in patterns.items():
+                found = re.search(pattern, result["text"])
+                if found:
+                    told[name] = found.group(1)
+        return seen
+    return listen
+for name in ("read_anthropic", "read_responses", "read_chat", "read_gemini"):
+    setattr(model, name, listening(getattr(model, name)))
+def as_told(value):
+    if not isinstance(value, str) or value not in told:
+        return value
+    return int(told[value]) if told[value].isdigit() else told[value]
+pick = model.pick
 def obey(first, turn):
     conversation, said = pick(first, turn)
     for call in said.get("calls", []):
-        if call.get("input", {}).get("command") == "AS-TOLD":
-            call["input"]["command"] = told[0]
+        call["input"] = {key: as_told(value) for key, value in call.get("input", {}).items()}
     return conversation, said
-model.read_chat, model.pick = read_chat, obey
+model.pick = obey
 model.main()
 "#;
 
@@ -450,11 +554,18 @@ struct Model {
 }
 
 impl Model {
-    fn start(program: &Path, m: &Machine, calls: &[Value]) -> Self {
+    fn start(program: &Path, m: &Machine, calls: &[Value], inner: &[Value]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let turns: Vec<Value> = calls.iter().map(|call| json!({"calls": [call]})).collect();
+        let turns = |calls: &[Value]| -> Vec<Value> {
+            calls.iter().map(|call| json!({"calls": [call]})).collect()
+        };
+        let conversations = json!([
+            {"match": SUBTASK, "turns": turns(inner)}, {"match": "", "turns": turns(calls)},
+        ]);
         let script = dir.path().join("script.json");
-        fs::write(&script, json!({"turns": turns}).to_string()).unwrap();
+        fs::write(&script, json!({"conversations": conversations}).to_string()).unwrap();
+        // Nothing on record is a record, too.
+        fs::write(dir.path().join("log"), "").unwrap();
         let server = Command::new("python3")
             .args(["-c", OBEDIENT])
             .arg(program)
@@ -480,21 +591,25 @@ impl Model {
     }
 
     /// What the client answered to each call, in the model's order.
-    fn results(&self, program: &Path) -> Vec<ToolResult> {
+    fn talk(&self, program: &Path) -> Talk {
         let mut read = Command::new("python3");
         read.arg(program).arg("--results").arg(self.dir.path().join("log"));
-        let mut seen: Vec<(String, ToolResult)> = Vec::new();
+        let mut ids: Vec<String> = Vec::new();
+        let mut talk = Talk { results: Vec::new(), inner: Vec::new() };
         for line in Ran::of(&mut read).succeeds().stdout.lines() {
             let value: Value = serde_json::from_str(line).unwrap();
             let id = value["id"].as_str().unwrap().to_owned();
             // The client may send a request twice.
-            if seen.iter().all(|(known, _)| *known != id) {
-                let error = value["error"].as_bool();
-                let text = value["text"].as_str().unwrap().to_owned();
-                seen.push((id, ToolResult { error, text }));
+            if ids.contains(&id) {
+                continue;
             }
+            ids.push(id);
+            let text = value["text"].as_str().unwrap().to_owned();
+            let result = ToolResult { error: value["error"].as_bool(), text };
+            let own = if value["conv"] == 0 { &mut talk.inner } else { &mut talk.results };
+            own.push(result);
         }
-        seen.into_iter().map(|(_, result)| result).collect()
+        talk
     }
 }
 
@@ -508,6 +623,8 @@ impl Drop for Model {
 /// One run of the client.
 pub(crate) struct Talk {
     pub(crate) results: Vec<ToolResult>,
+    /// What a subagent's model was told.
+    pub(crate) inner: Vec<ToolResult>,
 }
 
 /// What the model was told about one call.
@@ -542,7 +659,7 @@ impl ToolResult {
     #[track_caller]
     pub(crate) fn was_sandboxed(&self) -> &Self {
         assert!(out_of_reach(&self.text), "{self:?}");
-        self.says("NoNewPrivs:\t1").says("Seccomp:\t2")
+        self.says("NoNewPrivs:\t1").says("Seccomp:\t2").says("keys[]")
     }
 }
 

@@ -196,17 +196,35 @@ fn an_installation_can_be_repeated_and_taken_back() {
     }
 }
 
-/// What is not clash's stays, and says so.
+/// Hooks of the user's stay beside clash's; a shell of theirs waits until clash is gone.
 #[test]
-fn a_file_of_somebody_else_is_left_alone() {
+fn what_the_user_has_there_already_stays_or_comes_back() {
+    let hooks = "{\n  \"version\": 1,\n  \"hooks\": {\n    \"stop\": [{\"command\": \"./own.sh\"}]\n  }\n}\n";
+    for (agent, file, text) in [
+        ("cursor", ".cursor/hooks.json", hooks),
+        ("opencode", ".config/opencode/opencode.json", "{\"shell\": \"/bin/zsh\", \"a\": 1}"),
+    ] {
+        let m = Machine::new(Who::Me).policy(POLICY);
+        let file = m.write(file, text);
+        m.clash(["install", "--agent", agent]).succeeds();
+        let installed = fs::read_to_string(&file).unwrap();
+        assert!(installed.contains("own.sh") || installed.contains("/bin/zsh"), "{installed}");
+        assert!(installed.contains("/clash"), "{installed}");
+        m.clash(["install", "--agent", agent]).succeeds().says("already");
+        m.clash(["uninstall", "--agent", agent]).succeeds();
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    }
+}
+
+/// What clash would have to take the place of, and could not give back.
+#[test]
+fn a_setting_of_somebody_else_is_left_alone() {
     let m = Machine::new(Who::Me).policy(POLICY);
-    let hooks = m.write(".cursor/hooks.json", "{\"version\": 1, \"hooks\": {}}");
-    m.clash(["install", "--agent", "cursor"]).exits(1).says("is already there");
-    assert_eq!(fs::read_to_string(hooks).unwrap(), "{\"version\": 1, \"hooks\": {}}");
-    let shell = m.write(".config/opencode/opencode.json", "{\"shell\": \"/bin/zsh\"}");
-    m.clash(["install", "--agent", "opencode"]).exits(1).says("`shell` is already there");
-    assert_eq!(fs::read_to_string(shell).unwrap(), "{\"shell\": \"/bin/zsh\"}");
-    assert!(!m.home().join(".config/opencode/plugins/clash.js").exists());
+    let own = "{\"chat.defaultAgent\": \"mine\"}";
+    let settings = m.write(".kiro/settings/cli.json", own);
+    m.clash(["install", "--agent", "kiro"]).exits(1).says("is already there");
+    assert_eq!(fs::read_to_string(settings).unwrap(), own);
+    assert!(!m.home().join(".kiro/agents/clash.json").exists());
 }
 
 /// Seen with the real client: a folder that is trusted obeys these.

@@ -30,6 +30,13 @@ pub(crate) const DROID: Client = Client {
     write: |path, text| json!({"tool": "Create", "input": {"file_path": path, "content": text}}),
     shout: |text| json!({"tool": "lab___shout", "input": {"text": text}}),
     fetch: Some(|url| json!({"tool": "FetchUrl", "input": {"url": url}})),
+    // It would start a daemon first, which it does not get offline.
+    delegate: None,
+    background: Some(|script| {
+        let mut call = (DROID.shell)(script);
+        call["input"]["fireAndForget"] = true.into();
+        call
+    }),
     instructed: false,
 };
 

@@ -18,11 +18,14 @@ pub(crate) const GEMINI: Client = Client {
         m.write(".gemini/settings.json", &format!("// mine\n{settings:#}\n"));
     },
     with_port: &[],
-    start: |_, command, url| {
+    start: |m, command, url| {
+        if m.outside().exists() {
+            // What the client itself would refuse says nothing about clash.
+            command.args(["--include-directories", "../other"]);
+        }
         command
             .args(["-p", "do it", "-m", "gemini-2.5-pro", "--approval-mode", "yolo"])
-            // What the client itself would refuse says nothing about clash.
-            .args(["--output-format", "stream-json", "--include-directories", "../other"])
+            .args(["--output-format", "stream-json"])
             .env("GEMINI_API_KEY", "dummy")
             .env("GOOGLE_GEMINI_BASE_URL", url);
     },
@@ -31,6 +34,12 @@ pub(crate) const GEMINI: Client = Client {
     shout: |text| json!({"tool": "mcp_lab_shout", "input": {"text": text}}),
     fetch: Some(
         |url| json!({"tool": "web_fetch", "input": {"prompt": format!("read {url} please")}}),
+    ),
+    delegate: Some(
+        |task| json!({"tool": "invoke_agent", "input": {"agent_name": "generalist", "prompt": task}}),
+    ),
+    background: Some(
+        |script| json!({"tool": "run_shell_command", "input": {"command": script, "is_background": true}}),
     ),
     instructed: false,
 };

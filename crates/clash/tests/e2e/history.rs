@@ -7,6 +7,9 @@ use clash_history::known::ROWS;
 use clash_policy::Effect;
 use serde_json::{Value, json};
 
+use crate::claude_client::CLAUDE;
+use crate::client::Client;
+use crate::codex_client::CODEX;
 use crate::support::{Answer, Machine, Ran, Who, as_each_user, skipped};
 
 /// A transcript of Claude Code: each call with whether it succeeded.
@@ -298,4 +301,37 @@ fn what_a_command_leaves_running_goes_on() {
     let script = "(sleep 1; cat /etc/passwd > /dev/null && echo done > late) > /dev/null 2>&1 &";
     m.clash(["learn", "--", "sh", "-c", script]).succeeds();
     crate::support::eventually("the rest of the command ends", || late.exists());
+}
+
+/// What the real client wrote down itself, without clash in front of it.
+fn is_learned_from(client: &Client) {
+    let Some(here) = client.here() else { return };
+    let m = client.bare(Who::Me);
+    m.write("app/Makefile", "all:\n\techo built > built.txt\n");
+    let secret = "sk-ant-a8F3kQ9zL2mX7vB4nR6tY1wC5sD0";
+    let scripts =
+        ["make", "cat Makefile", &format!("echo {secret} > /dev/null"), "cat ~/.ssh/id_ed25519"];
+    let calls: Vec<Value> = scripts.iter().map(|script| (client.shell)(script)).collect();
+    here.run(&m, &calls);
+    assert!(m.project().join("built.txt").exists());
+    let learned = m.clash(["init", "--from-trace", "latest"]).succeeds();
+    let text = &learned.stdout;
+    assert!(text.contains(&format!("of {}", client.name)), "{learned:?}");
+    assert!(text.contains("\"make\": allow(sandbox = make_safe)"), "{learned:?}");
+    assert!(text.contains("\"$HOME/.ssh\": deny("), "{learned:?}");
+    assert!(!text.contains("a8F3kQ9z"), "{learned:?}");
+    let found = m.clash(["policy", "backtest", "--json"]).succeeds().stdout;
+    assert!(!found.contains("a8F3kQ9z"), "{found}");
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(found["actions"], scripts.len(), "{found}");
+}
+
+#[test]
+fn what_the_real_claude_wrote_down_is_learned_from() {
+    is_learned_from(&CLAUDE);
+}
+
+#[test]
+fn what_the_real_codex_wrote_down_is_learned_from() {
+    is_learned_from(&CODEX);
 }

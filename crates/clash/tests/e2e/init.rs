@@ -2,10 +2,13 @@
 //! nothing of the user's is lost.
 
 use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use crate::claude_client::CLAUDE;
 use crate::policy::shown;
 use crate::support::{Machine, Ran, Who, as_each_user, clash, feed, skipped};
 
@@ -462,13 +465,32 @@ fn the_way_of_a_new_user_is_two_commands_and_then_a_confined_action() {
     as_each_user(|m| {
         m.write("app/Makefile", "all:\n\t@echo built; cat ~/.ssh/id_ed25519 || echo kept\n");
         m.write(".ssh/id_ed25519", SECRET);
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         m.clash(["init", "--quick", "--agent", "claude"]).succeeds().says("clash now decides");
         m.bash("make").is("allow", "policy.star");
         let ran = m.clash(["exec", "--", "make"]).succeeds().says("built").says("kept");
         assert!(!ran.stdout.contains(SECRET), "{ran:?}");
-        println!("from nothing to the first confined action: {:?}", start.elapsed());
+        took("the first confined action", start);
     });
+}
+
+/// Past the test runner's capture: it is a number for people, and no test.
+fn took(what: &str, start: Instant) {
+    let _ = writeln!(std::io::stderr(), "from nothing to {what}: {:?}", start.elapsed());
+}
+
+#[test]
+fn the_way_of_a_new_user_of_the_real_claude_is_one_command() {
+    let Some(claude) = CLAUDE.here() else { return };
+    let m = CLAUDE.bare(Who::Me);
+    fs::remove_file(m.home().join(".clash/policy.star")).unwrap();
+    m.write("app/Makefile", "all:\n\t@echo built; cat ~/.ssh/id_ed25519 || echo kept\n");
+    let start = Instant::now();
+    m.clash(["init", "--quick", "--agent", "claude"]).succeeds().says("clash now decides");
+    let talk = claude.run(&m, &[(CLAUDE.shell)("make"), (CLAUDE.shell)("curl x.test")]);
+    took("the first confined action of the real client", start);
+    talk.results[0].ran().says("built").says("kept");
+    talk.results[1].refused("needs your approval");
 }
 
 #[test]

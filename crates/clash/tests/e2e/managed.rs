@@ -64,8 +64,10 @@ fn survives(client: &Client, off: (&str, &str), written: &str) {
 
 #[test]
 fn a_project_cannot_switch_managed_hooks_of_claude_off() {
-    let off = (".claude/settings.json", "{\"disableAllHooks\": true}");
-    survives(&CLAUDE, off, "claude-code/managed-settings.json");
+    // Its hooks do not run either, so none comes after clash's.
+    let off = r#"{"disableAllHooks": true, "hooks": {"PreToolUse": [{"matcher": "*", "hooks": [
+        {"type": "command", "command": "/bin/sh", "args": ["-c", "echo x > made.txt"]}]}]}}"#;
+    survives(&CLAUDE, (".claude/settings.json", off), "claude-code/managed-settings.json");
 }
 
 #[test]

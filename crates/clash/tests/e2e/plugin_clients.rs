@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use crate::client::{
     Client, Here, SECRET, ToolResult, WHERE_AM_I, made, out_of_reach, records, server,
 };
+use crate::codex_client::CODEX;
+use crate::gemini_client::GEMINI;
 use crate::support::{Machine, Ran, Who, clash, is_root, program, skipped};
 
 /// Settings of OpenCode and what is made from it.
@@ -61,6 +63,11 @@ pub(crate) const OPENCODE: Client = Client {
     write: |path, text| json!({"tool": "write", "input": {"filePath": path, "content": text}}),
     shout: |text| json!({"tool": "lab_shout", "input": {"text": text}}),
     fetch: Some(|url| json!({"tool": "webfetch", "input": {"url": url, "format": "text"}})),
+    delegate: Some(|task| {
+        let input = json!({"description": "a task", "prompt": task, "subagent_type": "general"});
+        json!({"tool": "task", "input": input})
+    }),
+    background: None,
     instructed: false,
 };
 
@@ -106,6 +113,15 @@ pub(crate) const COPILOT: Client = Client {
     },
     shout: |text| json!({"tool": "lab-shout", "input": {"text": text}}),
     fetch: None,
+    delegate: Some(|task| {
+        let input = json!({
+            "description": "a task", "name": "sub", "prompt": task,
+            "agent_type": "general-purpose", "mode": "sync",
+        });
+        json!({"tool": "task", "input": input})
+    }),
+    // What ends there makes the client take a turn of the model's.
+    background: None,
     instructed: false,
 };
 
@@ -137,6 +153,8 @@ pub(crate) const CLINE: Client = Client {
     write: |path, text| json!({"tool": "editor", "input": {"path": path, "new_text": text}}),
     shout: |text| json!({"tool": "lab__shout", "input": {"text": text}}),
     fetch: None,
+    delegate: None,
+    background: None,
     instructed: false,
 };
 
@@ -163,6 +181,8 @@ pub(crate) const PI: Client = Client {
     write: |path, text| json!({"tool": "write", "input": {"path": path, "content": text}}),
     shout: |text| json!({"tool": "lab_shout", "input": {"text": text}}),
     fetch: None,
+    delegate: None,
+    background: None,
     instructed: false,
 };
 
@@ -197,7 +217,7 @@ fn the_real_pi_keeps_the_promises() {
 
 /// Runs Cline, and ends the servers it leaves behind.
 fn cline(client: &Here<'_>, m: &Machine, calls: &[Value]) -> Vec<ToolResult> {
-    let (talk, _) = client.attempt(m, calls);
+    let (talk, _) = client.attempt(m, calls, &[]);
     let home = format!("HOME={}", m.home().display());
     for process in fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
         let environment = fs::read(process.path().join("environ")).unwrap_or_default();
@@ -291,6 +311,8 @@ fn opencode_keeps_its_own_rules_and_no_other_plugin_gets_out() {
     let file = m.home().join(".config/opencode/opencode.json");
     let mut settings: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     settings["permission"]["bash"] = json!({"*": "allow", "pwd *": "deny", "pwd": "deny"});
+    // The shell of the user's own gives way.
+    settings["shell"] = "/bin/bash".into();
     fs::write(&file, settings.to_string()).unwrap();
     m.clash(["install", "--agent", "opencode"]).succeeds();
     let hijack = "export const Other = async () => ({\"tool.execute.before\": async (i, o) => { \
@@ -315,22 +337,51 @@ fn a_project_that_sets_another_shell_gets_no_commands_in_opencode() {
     assert!(!made(&m));
 }
 
-/// The whole agent in a room, as a plain user, who can make rooms in it.
-#[test]
-fn in_a_room_of_its_own_every_action_of_pi_is_still_judged_and_confined() {
-    let Some(mut client) = PI.here() else { return };
-    let m = PI.installed(if is_root() { Who::Nobody } else { Who::Me });
-    if !m.command(&client.program).arg("--version").output().is_ok_and(|o| o.status.success()) {
-        skipped("the real pi as a plain user, who cannot execute it here");
-        return;
+/// Has the client started in a room, as a plain user, who can make rooms in it.
+fn in_a_room<'a>(client: &'a Client) -> Option<(Here<'a>, Machine)> {
+    let mut here = client.here()?;
+    let m = client.installed(if is_root() { Who::Nobody } else { Who::Me });
+    if !m.command(&here.program).arg("--version").output().is_ok_and(|o| o.status.success()) {
+        skipped(&format!("the real {} as a plain user, who cannot execute it here", client.name));
+        return None;
     }
     let line = format!(
         "#!/bin/sh\nexec '{}' run -- '{}' \"$@\"\n",
         clash().display(),
-        client.program.display()
+        here.program.display()
     );
-    client.program = m.write("agents/pi", "");
-    program(&client.program, &line);
+    here.program = m.write(format!("agents/{}", client.name), "");
+    program(&here.program, &line);
+    Some((here, m))
+}
+
+/// Without the room these clients obey the file, and nothing is judged.
+#[test]
+fn in_a_room_of_its_own_no_agent_starts_that_a_project_keeps_from_asking() {
+    for (client, file, off) in [
+        (&CODEX, ".codex/config.toml", "[features]\nhooks = false\n"),
+        (&GEMINI, ".gemini/settings.json", "{\"hooksConfig\": {\"disabled\": [\"clash\"]}}"),
+    ] {
+        let Some((here, m)) = in_a_room(client) else { continue };
+        fs::remove_dir(m.outside()).unwrap();
+        m.write("app/keep.txt", "keep");
+        let calls = [(client.shell)(WHERE_AM_I), (client.shell)("rm keep.txt")];
+        let (talk, ran) = here.attempt(&m, &calls, &[]);
+        assert_eq!(talk.results.len(), 2, "{:?}\n{ran:?}", talk.results);
+        talk.results[0].was_sandboxed();
+        talk.results[1].says("nothing is deleted here");
+        assert!(made(&m) && m.project().join("keep.txt").exists());
+        assert_eq!(records(&m, "alarm"), [] as [Value; 0]);
+        m.write(format!("app/{file}"), off);
+        let (talk, ran) = here.attempt(&m, &calls, &[]);
+        assert!(talk.results.is_empty(), "{:?}", talk.results);
+        ran.exits(1).says("is not started").says(file);
+    }
+}
+
+#[test]
+fn in_a_room_of_its_own_every_action_of_pi_is_still_judged_and_confined() {
+    let Some((client, m)) = in_a_room(&PI) else { return };
     m.write("app/keep.txt", "keep");
     let key = json!({"tool": "read", "input": {"path": m.home().join(".pi/agent/models.json")}});
     let (talk, ran) = client.attempt(
@@ -342,6 +393,7 @@ fn in_a_room_of_its_own_every_action_of_pi_is_still_judged_and_confined() {
             (PI.write)(&m.outside().join("x"), "x"),
             key,
         ],
+        &[],
     );
     assert_eq!(talk.results.len(), 5, "{:?}\n{ran:?}", talk.results);
     assert!(ran.stderr.contains("each action is judged and confined"), "{ran:?}");

@@ -34,6 +34,13 @@ fn with_agent(m: Machine, name: &str) -> Machine {
     m
 }
 
+/// The same with clash installed for the agent.
+fn with_asking_agent(m: Machine, name: &str) -> Machine {
+    let m = with_agent(m, name);
+    m.clash(["install", "--agent", name]).succeeds();
+    m
+}
+
 fn run(m: &Machine, name: &str, script: &str) -> Ran {
     let program = m.home().join("agents/bin").join(name);
     let mut command = m.command(clash());
@@ -73,18 +80,59 @@ fn an_agent_without_hooks_is_confined_by_its_room() {
 #[test]
 fn an_agent_with_hooks_sees_no_more_than_one_without() {
     as_each_user(|m| {
-        let m = with_agent(m, "claude");
+        let m = with_asking_agent(m, "claude");
         let ran = run(&m, "claude", LOOK).succeeds();
         is_confined(&m, &ran);
         assert!(ran.stderr.contains("each action is judged and confined"), "{ran:?}");
     });
 }
 
+/// The clients were seen to obey these files without a word.
+#[test]
+fn an_agent_that_a_project_keeps_from_asking_is_not_started() {
+    let off = [
+        ("claude", ".claude/settings.local.json", "{\"disableAllHooks\": true}"),
+        ("codex", ".codex/config.toml", "[features]\nhooks = false\n"),
+        ("gemini", ".gemini/settings.json", "{\"hooksConfig\": {\"enabled\": false}}"),
+        ("gemini", ".gemini/settings.json", "{\"hooksConfig\": {\"disabled\": [\"clash\"]}}"),
+        ("qwen", ".qwen/settings.json", "{\"disableAllHooks\": true}"),
+        ("copilot", ".github/copilot/settings.json", "{\"disableAllHooks\": true}"),
+        ("copilot", ".claude/settings.json", "{\"disableAllHooks\": true}"),
+        ("opencode", "opencode.json", "{\"shell\": \"/bin/bash\"}"),
+    ];
+    for (agent, file, text) in off {
+        let m = with_asking_agent(Machine::new(Who::Me), agent);
+        let start = || run(&m, agent, "echo started > started");
+        start().succeeds().says("each action is judged");
+        fs::remove_file(m.project().join("started")).unwrap();
+        m.write(format!("app/{file}"), text);
+        start().exits(1).says("is not started").says(file);
+        assert!(!m.project().join("started").exists(), "{agent}");
+        let said = m.clash(["status"]).stdout;
+        assert!(said.contains("this project works against clash"), "{agent}: {said}");
+        m.clash(["doctor"]).exits(1).says(file);
+        // Below the project's root, where some clients look instead.
+        if agent != "opencode" {
+            fs::rename(m.project().join(file), m.project().join("elsewhere")).unwrap();
+            m.write("app/.git/HEAD", "ref: refs/heads/main\n");
+            m.write(format!("app/sub/{file}"), text);
+            let mut command = m.command(clash());
+            let own = m.home().join("agents/bin").join(agent);
+            command.args(["run", "--"]).arg(own).arg("echo started > started");
+            Ran::of(command.current_dir(m.project().join("sub"))).exits(1).says(file);
+        }
+        // Without clash there is nothing to keep it from.
+        m.clash(["uninstall", "--agent", agent]).succeeds();
+        start().succeeds().says("its actions are not judged").says("clash install --agent");
+    }
+}
+
 #[test]
 fn an_agent_writes_its_state_and_not_what_steers_it_or_clash() {
     as_each_user(|m| {
-        let m = with_agent(m, "claude");
-        let settings = m.write(".claude/settings.json", "{}");
+        let m = with_asking_agent(m, "claude");
+        let settings = m.home().join(".claude/settings.json");
+        let before = fs::read_to_string(&settings).unwrap();
         m.write(".claude/hooks/own.sh", "true");
         m.write("app/.git/config", "[core]\n");
         m.write("app/.git/hooks/pre-commit", "true");
@@ -98,7 +146,7 @@ fn an_agent_writes_its_state_and_not_what_steers_it_or_clash() {
             echo line > ~/.claude/history";
         let ran = run(&m, "claude", script).succeeds();
         assert_eq!(ran.stdout, "", "{ran:?}");
-        assert_eq!(fs::read_to_string(settings).unwrap(), "{}");
+        assert_eq!(fs::read_to_string(settings).unwrap(), before);
         assert!(m.home().join(".claude/history").exists());
         assert!(!m.project().join(".git/hooks/post-commit").exists());
     });
@@ -109,7 +157,7 @@ fn an_agent_writes_its_state_and_not_what_steers_it_or_clash() {
 #[test]
 fn every_action_has_a_room_inside_the_room() {
     as_each_user(|m| {
-        let m = with_agent(m, "claude");
+        let m = with_asking_agent(m, "claude");
         let clash = clash().display();
         m.write(".claude/token", "token-of-the-agent");
         let ran = run(&m, "claude", &format!("{clash} exec -- rm done.txt; echo $?")).succeeds();
@@ -140,8 +188,9 @@ fn every_action_has_a_room_inside_the_room() {
 #[test]
 fn making_rooms_does_not_undo_the_room_around_them() {
     as_each_user(|m| {
-        let m = with_agent(m, "claude");
-        let settings = m.write(".claude/settings.json", "{}");
+        let m = with_asking_agent(m, "claude");
+        let settings = m.home().join(".claude/settings.json");
+        let installed = fs::read_to_string(&settings).unwrap();
         let policy = m.home().join(".clash/policy.star");
         let before = fs::read_to_string(&policy).unwrap();
         let script = "exec 2>/dev/null
@@ -158,7 +207,7 @@ fn making_rooms_does_not_undo_the_room_around_them() {
         let ran = run(&m, "claude", script);
         assert!(ran.stdout.ends_with("over\n"), "{ran:?}");
         assert!(!ran.stdout.contains(SECRET) && !ran.stdout.contains("other"), "{ran:?}");
-        assert_eq!(fs::read_to_string(settings).unwrap(), "{}");
+        assert_eq!(fs::read_to_string(settings).unwrap(), installed);
         assert_eq!(fs::read_to_string(policy).unwrap(), before);
         let name = fs::read_to_string("/proc/sys/kernel/domainname").unwrap();
         assert!(!name.contains("planted"));
@@ -241,7 +290,7 @@ fn the_room_is_any_sandbox_of_the_policy_but_none_without_walls() {
 
 #[test]
 fn a_policy_behind_a_link_is_not_forgotten_in_the_room() {
-    let m = with_agent(Machine::new(Who::Me), "claude");
+    let m = with_asking_agent(Machine::new(Who::Me), "claude");
     let policy = m.home().join(".clash/policy.star");
     fs::rename(&policy, m.home().join("policy.star")).unwrap();
     std::os::unix::fs::symlink(m.home().join("policy.star"), &policy).unwrap();

@@ -339,9 +339,9 @@ impl Answer {
     }
 }
 
-/// Waits until something is true, for at most ten seconds.
+/// Waits until something is true, for at most a minute: a machine may be busy.
 pub(crate) fn eventually(what: &str, test: impl Fn() -> bool) {
-    for _ in 0..200 {
+    for _ in 0..1200 {
         if test() {
             return;
         }

@@ -5,8 +5,13 @@
 //! What fetches from a registry or takes long runs with `CLASH_NIGHTLY=1`. A
 //! toolchain that is not installed is skipped, loudly.
 
+use std::collections::BTreeSet;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+mod projects;
 
 use crate::support::{Machine, Ran, Who, clash, is_root, skipped};
 
@@ -19,311 +24,114 @@ struct Everyday {
     sandboxes: &'static [&'static str],
     needs: &'static [&'static str],
     files: &'static [(&'static str, &'static str)],
+    /// A script that runs outside, not as root, while the agent works. It listens at
+    /// PORT.
+    service: Option<&'static str>,
     steps: &'static [&'static [&'static str]],
     /// Steps that take long.
     nightly: &'static [&'static [&'static str]],
+    /// Scripts the policy asks about; the answer is yes.
+    asked: &'static [&'static str],
     /// Steps that fetch; skipped where the first of them fails without clash as well.
     fetching: &'static [&'static [&'static str]],
 }
 
-#[test]
-fn git() {
-    everyday(&Everyday {
-        toolchain: "git",
-        sandboxes: &["git_safe"],
-        needs: &["git"],
-        files: &[("a.txt", "one\n")],
-        steps: &[
-            &["git", "status", "--porcelain"],
-            &["git", "add", "-A"],
-            &["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first"],
-            &["git", "checkout", "-qb", "topic"],
-            &["git", "diff", "HEAD", "--stat"],
-            &["git", "log", "--oneline"],
-            &["git", "branch", "--list"],
-            &["git", "remote", "-v"],
-        ],
-        nightly: &[],
-        fetching: &[],
-    });
+/// A service that ends with its test, and the port it listens at.
+struct Running(Child, u16);
+
+impl Running {
+    fn of(script: &str, mut shell: Command) -> Self {
+        let free = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let script = script.replace("PORT", &port.to_string());
+        shell.args(["-c", &script]).stdout(Stdio::null()).stderr(Stdio::null());
+        let running = Self(shell.spawn().unwrap(), port);
+        for _ in 0..1200 {
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                return running;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("nobody listens: {script}");
+    }
 }
 
-#[test]
-fn c_and_make() {
-    everyday(&Everyday {
-        toolchain: "make",
-        sandboxes: &["make_safe", "make_full", "c_safe", "c_full"],
-        needs: &["make", "cc"],
-        files: &[
-            ("main.c", "#include <stdio.h>\nint main(void) { puts(\"works\"); return 0; }\n"),
-            ("Makefile", "app: main.c\n\tcc -o app main.c\ntest: app\n\t./app | grep works\n"),
-        ],
-        steps: &[&["make"], &["make", "test"], &["cc", "-Wall", "-c", "main.c"], &["ls", "-l"]],
-        nightly: &[],
-        fetching: &[],
-    });
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
-#[test]
-fn cmake() {
-    everyday(&Everyday {
-        toolchain: "c",
-        sandboxes: &["make_safe"],
-        needs: &["cmake", "make", "cc"],
-        files: &[
-            ("main.c", "int main(void) { return 0; }\n"),
-            (
-                "CMakeLists.txt",
-                "cmake_minimum_required(VERSION 3.20)\nproject(app C)\nadd_executable(app main.c)\nenable_testing()\nadd_test(app app)\n",
-            ),
-        ],
-        steps: &[
-            &["cmake", "-B", "build"],
-            &["cmake", "--build", "build"],
-            &["ctest", "--test-dir", "build"],
-        ],
-        nightly: &[],
-        fetching: &[],
-    });
+/// A test for each project, and the list of them.
+macro_rules! toolchains {
+    ($($name:ident: $project:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                everyday(&projects::$project);
+            }
+        )*
+
+        const ALL: &[&Everyday] = &[$(&projects::$project),*];
+    };
 }
 
-#[test]
-fn node() {
-    everyday(&Everyday {
-        toolchain: "node",
-        sandboxes: &["node_safe", "node_full"],
-        needs: &["node", "npm"],
-        files: &[
-            (
-                "package.json",
-                r#"{"name": "app", "version": "1.0.0", "scripts": {"test": "node test.js", "build": "node -e \"require('fs').writeFileSync('out.js', '')\""}}"#,
-            ),
-            ("test.js", "if (require('dep') !== 42) throw new Error('no');\n"),
-            ("dep/package.json", r#"{"name": "dep", "version": "1.0.0", "main": "index.js"}"#),
-            ("dep/index.js", "module.exports = 42;\n"),
-        ],
-        steps: &[
-            &["npm", "install", "--no-audit", "--no-fund", "./dep"],
-            &["npm", "test"],
-            &["npm", "run", "build"],
-            &["node", "test.js"],
-        ],
-        nightly: &[],
-        fetching: &[
-            &["npm", "install", "is-number"],
-            &["node", "-e", "if (!require('is-number')(1)) process.exit(1)"],
-            &["npm", "install", "--save-dev", "prettier"],
-            &["npx", "prettier", "--write", "test.js"],
-            &["npm", "ci"],
-        ],
-    });
-}
-
-#[test]
-fn python() {
-    everyday(&Everyday {
-        toolchain: "python",
-        sandboxes: &["python_safe", "python_full"],
-        needs: &["python3"],
-        files: &[
-            ("pyproject.toml", "[project]\nname = \"app\"\nversion = \"1\"\n"),
-            ("app.py", "def double(n):\n    return 2 * n\n"),
-            (
-                "test_app.py",
-                "import unittest, multiprocessing, app\nclass T(unittest.TestCase):\n    def test(self):\n        with multiprocessing.Pool(2) as pool:\n            self.assertEqual(pool.map(app.double, [1, 2]), [2, 4])\n    def test_plain(self):\n        assert app.double(1) == 2\n",
-            ),
-        ],
-        steps: &[
-            &["python3", "-m", "unittest", "-q"],
-            &["python3", "-c", "import app, ssl, sqlite3; print(app.double(2))"],
-            &["python3", "-m", "venv", "--without-pip", ".venv"],
-            &[".venv/bin/python", "-m", "compileall", "-q", "app.py"],
-        ],
-        nightly: &[&["python3", "-m", "venv", "--clear", ".venv"]],
-        fetching: &[
-            &[".venv/bin/pip", "install", "-q", "pytest"],
-            &[".venv/bin/pytest", "-q"],
-            &[".venv/bin/pip", "install", "-q", "ruff"],
-            &[".venv/bin/ruff", "format", "app.py"],
-            &[".venv/bin/python", "-m", "pip", "list"],
-        ],
-    });
-}
-
-#[test]
-fn java() {
-    everyday(&Everyday {
-        toolchain: "java",
-        sandboxes: &["java_safe", "java_full"],
-        needs: &["java", "javac"],
-        files: &[
-            (
-                "Main.java",
-                "class Main { public static void main(String[] a) { System.out.println(1); } }\n",
-            ),
-            (
-                "pom.xml",
-                "<project xmlns=\"http://maven.apache.org/POM/4.0.0\"><modelVersion>4.0.0</modelVersion><groupId>a</groupId><artifactId>b</artifactId><version>1</version><properties><maven.compiler.source>17</maven.compiler.source><maven.compiler.target>17</maven.compiler.target></properties></project>\n",
-            ),
-            ("src/main/java/App.java", "public class App { int one() { return 1; } }\n"),
-        ],
-        steps: &[
-            &["javac", "Main.java"],
-            &["java", "Main"],
-            &["jar", "cf", "app.jar", "Main.class"],
-        ],
-        nightly: &[],
-        fetching: &[&["mvn", "-q", "-B", "package"], &["mvn", "-q", "-B", "-o", "test"]],
-    });
-}
-
-#[test]
-fn sqlite() {
-    everyday(&Everyday {
-        toolchain: "databases",
-        sandboxes: &["databases_safe", "databases_full"],
-        needs: &["sqlite3"],
-        files: &[("app.sqlite", "")],
-        steps: &[
-            &["sqlite3", "app.sqlite", "create table t (x); insert into t values (1);"],
-            &["sqlite3", "app.sqlite", ".dump"],
-        ],
-        nightly: &[],
-        fetching: &[],
-    });
-}
-
-#[test]
-fn go() {
-    everyday(&Everyday {
-        toolchain: "go",
-        sandboxes: &["go_safe", "go_full"],
-        needs: &["go", "gofmt"],
-        files: &[
-            ("go.mod", "module example.test/app\n\ngo 1.18\n\nreplace example.test/dep => ./dep\n"),
-            ("dep/go.mod", "module example.test/dep\n\ngo 1.18\n"),
-            ("dep/dep.go", "package dep\n\nfunc Two() int { return 2 }\n"),
-            (
-                "main.go",
-                "package main\n\nimport \"fmt\"\n\nfunc Double(n int) int { return 2 * n }\n\nfunc main() { fmt.Println(Double(2)) }\n",
-            ),
-            (
-                "main_test.go",
-                "package main\n\nimport \"testing\"\n\nfunc TestDouble(t *testing.T) {\n\tif Double(1) != 2 {\n\t\tt.Fail()\n\t}\n}\n",
-            ),
-        ],
-        steps: &[],
-        nightly: &[
-            &["go", "build", "./..."],
-            &["go", "test", "./..."],
-            &["go", "vet", "./..."],
-            &["go", "run", "."],
-            &["gofmt", "-w", "main.go"],
-            &["go", "mod", "edit", "-require=example.test/dep@v0.0.0"],
-            &["go", "build", "./..."],
-            &["go", "mod", "tidy"],
-        ],
-        fetching: &[],
-    });
-}
-
-#[test]
-fn ruby() {
-    everyday(&Everyday {
-        toolchain: "ruby",
-        sandboxes: &["ruby_safe", "ruby_full"],
-        needs: &["ruby", "bundle"],
-        files: &[
-            ("Gemfile", "gem \"dep\", path: \"dep\"\n"),
-            (
-                "dep/dep.gemspec",
-                "Gem::Specification.new { |s| s.name = 'dep'; s.version = '1'; s.summary = 'x'; s.authors = ['a']; s.files = ['lib/dep.rb'] }\n",
-            ),
-            ("dep/lib/dep.rb", "TWO = 2\n"),
-            ("main.rb", "require 'dep'; exit 1 unless TWO == 2\n"),
-        ],
-        steps: &[&["ruby", "-e", "puts 6 * 7"]],
-        nightly: &[
-            &["bundle", "install"],
-            &["bundle", "exec", "ruby", "main.rb"],
-            &["bundle", "list"],
-            &["gem", "list"],
-            &["gem", "build", "-C", "dep", "dep.gemspec"],
-        ],
-        fetching: &[],
-    });
-}
-
-#[test]
-fn php() {
-    everyday(&Everyday {
-        toolchain: "php",
-        sandboxes: &["php_safe", "php_full"],
-        needs: &["php", "composer"],
-        files: &[
-            (
-                "composer.json",
-                "{\"name\": \"a/app\", \"repositories\": [{\"type\": \"path\", \"url\": \"./dep\"}, {\"packagist\": false}]}\n",
-            ),
-            (
-                "dep/composer.json",
-                "{\"name\": \"a/dep\", \"version\": \"1.0.0\", \"autoload\": {\"files\": [\"dep.php\"]}}\n",
-            ),
-            ("dep/dep.php", "<?php function two() { return 2; }\n"),
-            ("main.php", "<?php require 'vendor/autoload.php'; exit(two() === 2 ? 0 : 1);\n"),
-        ],
-        steps: &[&["php", "-r", "echo 1;"]],
-        nightly: &[
-            &["composer", "require", "--no-interaction", "a/dep"],
-            &["composer", "dump-autoload"],
-            &["php", "main.php"],
-        ],
-        fetching: &[],
-    });
-}
-
-#[test]
-fn rust() {
-    everyday(&Everyday {
-        toolchain: "rust",
-        sandboxes: &["rust_safe", "rust_full"],
-        needs: &["cargo"],
-        files: &[
-            ("Cargo.toml", "[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2021\"\n"),
-            (
-                "src/main.rs",
-                "fn main() { println!(\"{}\", 6 * 7); }\n#[test]\nfn works() { assert_eq!(6 * 7, 42); }\n",
-            ),
-        ],
-        steps: &[],
-        nightly: &[
-            &["cargo", "build"],
-            &["cargo", "test"],
-            &["cargo", "run"],
-            &["cargo", "fmt"],
-            &["cargo", "clippy"],
-            &["cargo", "doc", "--no-deps"],
-        ],
-        fetching: &[
-            &["cargo", "add", "itoa"],
-            &["cargo", "build"],
-            &["cargo", "update"],
-            &["cargo", "tree"],
-        ],
-    });
+toolchains! {
+    git: GIT,
+    c_and_make: C_AND_MAKE,
+    cmake: CMAKE,
+    node: NODE,
+    python: PYTHON,
+    java: JAVA,
+    maven: MAVEN,
+    sqlite: SQLITE,
+    postgres: POSTGRES,
+    redis: REDIS,
+    go: GO,
+    ruby: RUBY,
+    php: PHP,
+    rust: RUST,
+    cpp: CPP,
+    just: JUST,
+    pnpm: PNPM,
+    yarn: YARN,
+    bun: BUN,
+    deno: DENO,
+    uv: UV,
+    poetry: POETRY,
+    elixir: ELIXIR,
+    erlang: ERLANG,
+    haskell: HASKELL,
+    zig: ZIG,
+    terraform: TERRAFORM,
+    kubernetes: KUBERNETES,
+    bazel: BAZEL,
+    github: GITHUB,
 }
 
 fn everyday(it: &Everyday) {
     let nightly = std::env::var_os("CLASH_NIGHTLY").is_some();
     if !nightly && it.steps.is_empty() {
-        return skipped(&format!("{} in its sandboxes, without CLASH_NIGHTLY=1", it.toolchain));
+        return skipped(&format!(
+            "{} in its sandboxes, without CLASH_NIGHTLY=1",
+            it.needs.join(", ")
+        ));
     }
-    let (who, search) = match toolchain_path(it) {
-        Ok(found) => found,
+    match toolchain_path(it) {
         Err(missing) => {
-            return skipped(&format!("{} in its sandboxes: there is no {missing}", it.toolchain));
+            skipped(&format!("{} in its sandboxes: there is no {missing}", it.toolchain))
         }
-    };
+        Ok((Who::Nobody, search)) if nightly && it.service.is_none() => {
+            everyday_of(it, Who::Nobody, &search, nightly);
+            everyday_of(it, Who::Me, &search, nightly);
+        }
+        Ok((who, search)) => everyday_of(it, who, &search, nightly),
+    }
+}
+
+fn everyday_of(it: &Everyday, who: Who, search: &str, nightly: bool) {
     let m = Machine::new(who);
     for (name, text) in it.files {
         m.write(Path::new("app").join(name), text);
@@ -338,28 +146,44 @@ fn everyday(it: &Everyday) {
     }
     let equipped = |mut command: Command| {
         // What a company's mirror or certificate needs to be known to everybody.
-        for name in
-            ["SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "PIP_CERT", "GOPROXY", "CARGO_HTTP_CAINFO"]
-        {
+        for name in [
+            "CARGO_HTTP_CAINFO",
+            "GOPROXY",
+            "NODE_EXTRA_CA_CERTS",
+            "PIP_CERT",
+            "REQUESTS_CA_BUNDLE",
+            "SSL_CERT_FILE",
+        ] {
             command.envs(std::env::var_os(name).map(|value| (name, value)));
         }
         let rustup = std::env::home_dir().map(|home| home.join(".rustup"));
         command.envs(rustup.filter(|_| it.toolchain == "rust").map(|dir| ("RUSTUP_HOME", dir)));
-        command.env("PATH", &search).env("BUNDLE_PATH", "vendor/bundle");
+        command.env("PATH", search).env("BUNDLE_PATH", "vendor/bundle");
         command
     };
+    let service = it.service.filter(|_| nightly);
+    let service = service.map(|script| Running::of(script, equipped(m.command("sh"))));
     let run = |args: &[&str]| Ran::of(equipped(m.command(clash())).args(args));
     run(&["init", "--quick", "--agent", "none"])
         .succeeds()
         .says(&format!("found: {}", it.toolchain));
-    let step = |step: &[&str]| {
-        let ran = run(&[&["exec", "--"], step].concat());
-        assert_eq!(ran.code, Some(0), "{step:?}: {ran:?}\n{}", decided(&m, step));
-        assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET), "{step:?}: {ran:?}");
+    let fine = |step: &str, ran: Ran| {
+        assert_eq!(ran.code, Some(0), "{who:?}: {step}: {ran:?}\n{}", decided(&m, step));
+        assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET), "{step}: {ran:?}");
     };
+    let step = |step: &[&str]| fine(&step.join(" "), run(&[&["exec", "--"], step].concat()));
     it.steps.iter().for_each(|it| step(it));
     if nightly {
         it.nightly.iter().for_each(|it| step(it));
+        for script in it.asked {
+            let port = service.as_ref().map_or(0, |Running(_, port)| *port);
+            let script = &script.replace("PORT", &port.to_string());
+            let answer = m.bash(script).is("ask", "");
+            let command = answer.updated.as_ref().and_then(|input| input["command"].as_str());
+            let mut shell = equipped(m.command("sh"));
+            shell.env("CLAUDE_CODE_SESSION_ID", "test-session").arg("-c").arg(command.unwrap());
+            fine(script, Ran::of(&mut shell));
+        }
         let bare = |step: &[&str]| {
             let (program, args) = step.split_first().unwrap();
             Ran::of(equipped(m.command(program)).args(args)).code == Some(0)
@@ -388,8 +212,8 @@ fn everyday(it: &Everyday) {
     }
 }
 
-fn decided(m: &Machine, step: &[&str]) -> String {
-    m.clash(["explain", "bash", &step.join(" ")]).stdout
+fn decided(m: &Machine, step: &str) -> String {
+    m.clash(["explain", "bash", step]).stdout
 }
 
 /// Who can run the toolchain, and the search path that finds it: a plain user if
@@ -418,4 +242,31 @@ fn toolchain_path(it: &Everyday) -> Result<(Who, String), &'static str> {
 fn rust_toolchain() -> Option<PathBuf> {
     let output = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
     Some(Path::new(String::from_utf8_lossy(&output.stdout).trim()).join("bin"))
+}
+
+#[test]
+fn the_documentation_says_which_toolchains_are_run_here() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ecosystems.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (_, table) = text.split_once("| toolchain | shown by | |\n").unwrap();
+    let documented: Vec<&str> = table
+        .lines()
+        .take_while(|line| line.starts_with('|'))
+        .filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0))
+        .collect();
+    assert!(documented.len() > 20, "{documented:?}");
+    let mut run = String::new();
+    let mut rest = Vec::new();
+    for name in documented {
+        let of_it = ALL.iter().filter(|it| it.toolchain == name);
+        let programs: BTreeSet<&str> = of_it.flat_map(|it| it.needs.iter().copied()).collect();
+        if programs.is_empty() {
+            rest.push(name);
+        } else {
+            let programs: Vec<&str> = programs.into_iter().collect();
+            run.push_str(&format!("- `{name}`: {}\n", programs.join(", ")));
+        }
+    }
+    let expected = format!("{run}- by reading only: {}\n", rest.join(", "));
+    assert!(text.contains(&expected), "docs/ecosystems.md should say:\n{expected}");
 }

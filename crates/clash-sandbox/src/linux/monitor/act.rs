@@ -10,8 +10,8 @@ use clash_policy::path::{is_below, normalise};
 use rustix::fs::inotify::{WatchFlags, add_watch};
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, Uid, chmodat,
-    chownat, fstat, ftruncate, linkat, mkdirat, mknodat, openat, renameat_with, symlinkat,
-    unlinkat, utimensat,
+    chownat, fcntl_getfl, fstat, ftruncate, linkat, mkdirat, mknodat, openat, renameat_with,
+    symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use rustix::process::umask;
@@ -62,9 +62,9 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     watch: Watch,
     fresh: Fresh,
-    /// What the command was given as stdin, stdout and stderr: it may open these
-    /// again, wherever they are, as far as the kernel lets it.
-    stdio: Vec<(u64, u64)>,
+    /// What the command was given as stdin, stdout and stderr, and what for: it may
+    /// open these again for that, wherever they are, as far as the kernel lets it.
+    stdio: Vec<((u64, u64), OFlags)>,
 }
 
 /// What all of a caller's own entries in /proc are judged as.
@@ -82,7 +82,8 @@ const TRIES: u32 = 16;
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, watch: Watch) -> Self {
         let own = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
-        let stdio = own.iter().filter_map(|fd| fstat(fd).ok()).map(identity).collect();
+        let given = |fd| Some((identity(fstat(fd).ok()?), fcntl_getfl(fd).ok()? & OFlags::RWMODE));
+        let stdio = own.into_iter().filter_map(given).collect();
         let fresh = Fresh::new(watch.rights.new_repositories());
         Self { shared, watch, fresh, stdio }
     }
@@ -384,7 +385,8 @@ impl Worker {
     }
 
     fn open_object(&mut self, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
-        let own = self.stdio.contains(&identity(fstat(&object)?));
+        let this = identity(fstat(&object)?);
+        let own = self.stdio.iter().any(|(known, given)| *known == this && wish.is_within(*given));
         match real(&self.shared.processes, &object)? {
             Some(path) if !own => self.open_found(&path, object, wish),
             _ => self.open_checked(object, wish),
@@ -394,6 +396,9 @@ impl Worker {
     fn open_found(&mut self, path: &Path, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
         if wish.has(libc::O_TMPFILE) {
             // A file without a name, in a directory.
+            if wish.mode & SET_USER_ID != 0 {
+                return Err(Errno::PERM);
+            }
             let needs = Caps::CREATE.union(wish.needs());
             self.check(&path.join("unnamed"), needs)?;
             umask(Mode::from_raw_mode(wish.umask));
@@ -444,6 +449,13 @@ impl Wish {
 
     fn writes(&self) -> bool {
         self.flags & (libc::O_ACCMODE | libc::O_TRUNC | libc::O_CREAT) != 0
+    }
+
+    /// Whether a descriptor that was opened so is good for the same.
+    fn is_within(&self, given: OFlags) -> bool {
+        given == OFlags::RDWR
+            || OFlags::from_bits_retain(self.flags.cast_unsigned()) & OFlags::RWMODE == given
+                && (given == OFlags::WRONLY || !self.has(libc::O_TRUNC))
     }
 
     fn needs(&self) -> Caps {

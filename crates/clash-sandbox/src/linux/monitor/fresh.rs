@@ -51,9 +51,10 @@ impl Fresh {
 
     /// A directory has another name now, or another directory has this one.
     pub(super) fn moved(&mut self, path: &Path) {
+        // What is above it is no longer all of the room's making.
         let elsewhere = |known: &PathBuf| !known.starts_with(path) && !path.starts_with(known);
         self.trees.retain(elsewhere);
-        self.directories.retain(|known| !known.starts_with(path));
+        self.directories.retain(elsewhere);
         self.files.retain(|known| !known.starts_with(path));
     }
 }
@@ -89,5 +90,15 @@ mod tests {
         fresh.moved(Path::new("/p/x"));
         assert!(!fresh.covers(Path::new("/p/x/.git/config")));
         assert!(!fresh.covers(Path::new("/p/x/v/bin/activate")));
+    }
+
+    #[test]
+    fn what_was_moved_into_a_new_directory_is_not_its_makers() {
+        let mut fresh = Fresh::new(true);
+        fresh.directory("/p/new".into());
+        fresh.moved(Path::new("/p/new/old"));
+        fresh.directory("/p/new/.git".into());
+        assert!(fresh.covers(Path::new("/p/new/.git/config")));
+        assert!(!fresh.covers(Path::new("/p/new/old/.git/config")));
     }
 }

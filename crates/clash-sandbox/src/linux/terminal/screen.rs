@@ -45,6 +45,10 @@ const MODES: [(u16, bool); 13] = [
 const AWAY: &[u8] = b"\x1b[?1049h";
 const BACK: &[u8] = b"\x1b[?6l\x1b[r\x1b[?1049l";
 
+/// Text replaces text, both character sets are the usual one, the first is in use,
+/// and the keypad types digits.
+const AT_REST: &[u8] = b"\x1b[4l\x1b(B\x1b)B\x0f\x1b>";
+
 /// A sequence longer than this is none that any program means.
 const LONGEST: usize = 128;
 
@@ -91,6 +95,8 @@ pub(crate) struct Screen {
     changed: Vec<u16>,
     styled: bool,
     cursor: bool,
+    /// Character sets, the keypad or inserting may not be as at rest.
+    switched: bool,
 }
 
 impl Screen {
@@ -107,13 +113,14 @@ impl Screen {
             changed: Vec::new(),
             styled: false,
             cursor: false,
+            switched: false,
         }
     }
 
     /// The window has another size; lines may have come back from the scrollback.
     pub(crate) fn resize(&mut self, rows: u16) {
         if rows != self.rows {
-            (self.rows, self.whole, self.below) = (rows, false, 0);
+            (self.rows, self.whole, self.below, self.saved) = (rows, false, 0, None);
         }
     }
 
@@ -141,6 +148,9 @@ impl Screen {
         }
         if self.styled {
             to.extend(b"\x1b[m");
+        }
+        if self.switched {
+            to.extend(AT_REST);
         }
         *self = Self::new(self.rows);
     }
@@ -236,7 +246,8 @@ impl Screen {
 
     fn control(&mut self, byte: u8, to: &mut Vec<u8>) {
         match byte {
-            0x07..=0x09 | 0x0d..=0x0f => to.push(byte),
+            0x07..=0x09 | 0x0d | 0x0f => to.push(byte),
+            0x0e => self.switch(&[byte], to),
             // The vertical tab and the form feed are line ends to most terminals and
             // something else to some.
             0x0a..=0x0c => {
@@ -276,7 +287,8 @@ impl Screen {
                 to.extend([ESC, byte]);
             }
             b'M' if self.up(1) > 0 => to.extend(b"\x1bM"),
-            b'=' | b'>' | b'H' => to.extend([ESC, byte]),
+            b'=' => self.switch(&[ESC, byte], to),
+            b'>' | b'H' => to.extend([ESC, byte]),
             0x20..0x30 => {
                 self.begin(State::Designation);
                 self.held.push(byte);
@@ -296,8 +308,13 @@ impl Screen {
         }
         self.state = State::Text;
         if let ([set @ (b'(' | b')')], b'0' | b'A' | b'B') = (self.held.as_slice(), byte) {
-            to.extend([ESC, *set, byte]);
+            self.switch(&[ESC, *set, byte], to);
         }
+    }
+
+    fn switch(&mut self, sequence: &[u8], to: &mut Vec<u8>) {
+        self.switched = true;
+        to.extend(sequence);
     }
 
     fn save(&mut self, to: &mut Vec<u8>) {
@@ -379,7 +396,10 @@ impl Screen {
                     send("", &style, "");
                 }
             }
-            (None, b"", b'h' | b'l') if digits == "4" => send("", digits, ""),
+            (None, b"", b'h' | b'l') if digits == "4" => {
+                self.switched = true;
+                send("", digits, "");
+            }
             (Some(b'?'), b"", b'h' | b'l') => self.modes(digits, *kind == b'h', to),
             (None, b"", b'n') if matches!(digits, "5" | "6") => send("", digits, ""),
             (None, b"", b'c') if one() == 0 => send("", "", ""),

@@ -84,6 +84,28 @@ fn what_a_command_switched_is_switched_back() {
     assert!(to.is_empty(), "nothing was switched");
 }
 
+#[test]
+fn character_sets_the_keypad_and_inserting_are_put_back() {
+    for output in ["\x0e", "\x1b(0", "\x1b)0", "\x1b=", "\x1b[4h"] {
+        let (mut screen, mut to) = (Screen::new(24), Vec::new());
+        screen.pass(output.as_bytes(), &mut to);
+        assert_eq!(to, output.as_bytes());
+        to.clear();
+        screen.leave(&mut to);
+        assert_eq!(to, b"\x1b[4l\x1b(B\x1b)B\x0f\x1b>", "{output:?}");
+    }
+}
+
+#[test]
+fn a_place_from_before_the_window_changed_is_not_gone_back_to() {
+    let (mut screen, mut to) = (Screen::new(24), Vec::new());
+    screen.pass(b"\n\n\x1b7", &mut to);
+    screen.resize(50);
+    to.clear();
+    screen.pass(b"\x1b8\x1b[2A", &mut to);
+    assert!(to.is_empty(), "{to:?}");
+}
+
 /// As much of a terminal as moves the cursor, erases and scrolls.
 struct Model {
     /// Every line ever, the last `ROWS` of which are on the screen.

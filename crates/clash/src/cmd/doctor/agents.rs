@@ -58,8 +58,11 @@ fn look(scene: &Scene, agent: &Agent) -> Vec<Finding> {
             format!("the launcher {} is missing, so no command can run", launcher.display());
         findings.push(Finding::bad(missing).fix(install()));
     }
-    if let Some(problem) = (agent.hostile)(dirs, project) {
-        let fix = "remove it from the project's settings".to_owned();
+    let cwd = std::env::current_dir().unwrap_or_default();
+    if let Some(problem) = agent.against(dirs, project, &cwd) {
+        let fix =
+            "remove it from the project's settings; until then `clash run` starts nothing here"
+                .to_owned();
         findings.push(Finding::bad(problem).fix(Some(fix)));
     }
     findings

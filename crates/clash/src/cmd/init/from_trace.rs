@@ -6,7 +6,6 @@ use std::path::Path;
 
 use clash_history::Tally;
 use clash_history::evidence::{Evidence, Scene};
-use clash_history::policy;
 
 use crate::cmd::policy::backtest::{Counts, of_histories};
 use crate::cmd::unless_closed;
@@ -53,7 +52,7 @@ pub(crate) fn learn(dirs: &Dirs, here: &Path, what: &str) -> Result<Learned, Fai
         ))
         .hint("only what ran, of programs clash knows, is learned from"));
     }
-    let source = policy::write(&evidence)?;
+    let source = super::learned::draft(&evidence).text()?;
     // Wherever it will lie: nothing it loads is beside it.
     let place = dirs.user_policies[0].clone();
     let compiled = Files::only(&place).with_text(&place, &source).compile()?;

@@ -64,6 +64,8 @@ pub(crate) enum Key {
     Words(Vec<String>),
     /// `glob("…")`, or a tuple of them.
     Globs(Vec<String>),
+    /// `exact("…")`: a host without those below it.
+    Hosts(Vec<String>),
     /// `default()` among paths and hosts, `glob("**")` among words.
     Rest,
 }
@@ -126,6 +128,9 @@ impl Key {
             Self::Words(words) => tuple(words.iter().map(quoted).collect()),
             Self::Globs(patterns) => {
                 tuple(patterns.iter().map(|it| format!("glob({})", quoted(it))).collect())
+            }
+            Self::Hosts(names) => {
+                tuple(names.iter().map(|it| format!("exact({})", quoted(it))).collect())
             }
             Self::Rest => rest.to_owned(),
         }

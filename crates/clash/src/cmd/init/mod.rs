@@ -6,6 +6,7 @@ mod agents;
 mod draft;
 mod from_trace;
 mod generate;
+mod learned;
 mod place;
 mod posture;
 mod presets;

@@ -91,7 +91,7 @@ impl Known {
         let key = match &rule.key {
             Key::Words(words) => Key::Words(left(words)?),
             Key::Globs(patterns) => Key::Globs(left(patterns)?),
-            Key::Rest => return None,
+            Key::Hosts(_) | Key::Rest => return None,
         };
         Some(Rule { key, ..rule.clone() })
     }

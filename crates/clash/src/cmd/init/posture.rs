@@ -149,7 +149,7 @@ mod tests {
         for rule in rules {
             let words = match &rule.key {
                 Key::Words(words) => words.join("|"),
-                Key::Globs(patterns) => patterns.join("|"),
+                Key::Globs(known) | Key::Hosts(known) => known.join("|"),
                 Key::Rest => "**".to_owned(),
             };
             match &rule.then {
@@ -202,8 +202,9 @@ mod tests {
     fn found<'a>(rules: &'a [Rule], words: &[&str]) -> Option<&'a Leaf> {
         let (word, more) = words.split_first()?;
         let names = |rule: &&Rule| match &rule.key {
-            Key::Words(known) => known.iter().any(|known| known == word),
-            Key::Globs(known) => known.iter().any(|known| known == word),
+            Key::Words(known) | Key::Globs(known) | Key::Hosts(known) => {
+                known.iter().any(|known| known == word)
+            }
             Key::Rest => true,
         };
         rules.iter().filter(names).find_map(|rule| match &rule.then {

@@ -1,0 +1,246 @@
+//! Clash's entries in a settings file that lists hooks right under their events,
+//! as Cursor has it: `{"version": 1, "hooks": {EVENT: [{"command": …}]}}`.
+//!
+//! What is the user's stays as it is, byte for byte, as [`super::json_edit`] has
+//! it. A `version` behind our own `hooks` came with them and goes with them.
+
+use super::Problem;
+use super::hook_entries::calls_clash;
+use super::json_edit::{Document, Item, New, Node, Removal, Twice};
+use super::wired::{SettingsEdit, SettingsError, State};
+
+#[derive(Debug)]
+pub(crate) struct FlatHooks {
+    pub(crate) agent: &'static str,
+    pub(crate) events: &'static [&'static str],
+    /// The shell line every hook runs.
+    pub(crate) line: String,
+    /// In seconds.
+    pub(crate) timeout: u32,
+}
+
+const HOOKS: &str = "hooks";
+const VERSION: &str = "version";
+
+impl FlatHooks {
+    fn hook(&self) -> New {
+        New::Object(vec![
+            ("command", New::String(self.line.clone())),
+            ("failClosed", New::True),
+            ("timeout", New::Number(self.timeout)),
+        ])
+    }
+
+    fn list(&self) -> New {
+        New::Array(vec![self.hook()])
+    }
+
+    fn line_of<'n>(&self, hook: &'n Node) -> Option<&'n str> {
+        let line = hook.get("command").ok().flatten().and_then(Node::as_str)?;
+        calls_clash(line, self.agent).then_some(line)
+    }
+
+    /// Every event has the hook, once.
+    fn is_current(&self, hooks: Option<&Node>) -> bool {
+        let lines = |event: &str| -> Vec<&str> {
+            let list = hooks.and_then(|hooks| hooks.get(event).ok().flatten());
+            let elements = list.map(Node::elements).unwrap_or_default();
+            elements.iter().filter_map(|hook| self.line_of(hook)).collect()
+        };
+        self.events.iter().all(|event| lines(event) == [self.line.as_str()])
+    }
+
+    fn has_any(&self, hooks: Option<&Node>) -> bool {
+        let lists = hooks.map(Node::members).unwrap_or_default().iter();
+        lists.flat_map(|list| list.value.elements()).any(|hook| self.line_of(hook).is_some())
+    }
+}
+
+impl SettingsEdit for FlatHooks {
+    fn install(&self, text: &str) -> Result<String, SettingsError> {
+        let (found, _) = parse(text)?;
+        if self.is_current(found.hooks()?) {
+            return Ok(text.to_owned());
+        }
+        let without = self.uninstall(text)?;
+        let (parsed, fresh) = parse(&without)?;
+        let document = &parsed.0;
+        let (mut edits, mut events) = (Vec::new(), Vec::new());
+        let hooks = parsed.hooks()?;
+        for event in self.events {
+            let list = hooks.map_or(Ok(None), |hooks| parsed.get(hooks, event))?;
+            match list {
+                Some(list) if list.is_array() => {
+                    let item = Item { key: None, value: self.hook() };
+                    edits.extend(document.append(list, &[item]));
+                }
+                Some(list) => return Err(parsed.not(list, event, "an array")),
+                None => events.push((*event, self.list())),
+            }
+        }
+        match hooks {
+            Some(hooks) => {
+                let items = events.into_iter().map(|(key, value)| Item { key: Some(key), value });
+                let items: Vec<Item> = items.collect();
+                if !items.is_empty() {
+                    edits.extend(document.append(hooks, &items));
+                }
+            }
+            None => {
+                let mut items = vec![Item { key: Some(HOOKS), value: New::Object(events) }];
+                if parsed.get(&document.root, VERSION)?.is_none() {
+                    items.push(Item { key: Some(VERSION), value: New::Number(1) });
+                }
+                edits.extend(document.append(&document.root, &items));
+            }
+        }
+        let filled = document.apply(edits);
+        // Nothing of the user's to keep: no mark behind the bracket.
+        Ok(if fresh { format!("{}\n", filled.replacen("{ ", "{", 1)) } else { filled })
+    }
+
+    fn uninstall(&self, text: &str) -> Result<String, SettingsError> {
+        let (parsed, fresh) = parse(text)?;
+        let document = &parsed.0;
+        let Some(hooks) = parsed.hooks()?.filter(|_| !fresh) else { return Ok(text.to_owned()) };
+        let (mut edits, mut events) = (Vec::new(), Vec::new());
+        for (index, event) in hooks.members().iter().enumerate() {
+            let list = event.value.elements().iter().enumerate();
+            let own = list.filter(|(_, hook)| self.line_of(hook).is_some()).map(|(at, _)| at);
+            match document.remove(&event.value, &own.collect::<Vec<_>>()) {
+                Removal::Edits(inner) => edits.extend(inner),
+                Removal::All => events.push(index),
+            }
+        }
+        match document.remove(hooks, &events) {
+            Removal::Edits(inner) => edits.extend(inner),
+            Removal::All => match document.remove(&document.root, &parsed.ours()) {
+                Removal::Edits(root) => edits = root,
+                Removal::All => return Ok(String::new()),
+            },
+        }
+        Ok(document.apply(edits))
+    }
+
+    fn state(&self, text: &str) -> Result<State, SettingsError> {
+        let (parsed, _) = parse(text)?;
+        let hooks = parsed.hooks()?;
+        if !self.has_any(hooks) {
+            return Ok(State::Absent);
+        }
+        if self.is_current(hooks) {
+            return Ok(State::Present(Vec::new()));
+        }
+        let fix = Some(format!("clash install --agent {}", self.agent));
+        let what = "its hooks are not what this clash writes".to_owned();
+        Ok(State::Present(vec![Problem { what, fix }]))
+    }
+}
+
+/// The text as JSON, and whether there was none.
+fn parse(text: &str) -> Result<(Parsed<'_>, bool), SettingsError> {
+    let fresh = text.trim().is_empty();
+    let parsed = Parsed(Document::parse(if fresh { "{}" } else { text }, false)?);
+    let root = &parsed.0.root;
+    if root.is_object() {
+        Ok((parsed, fresh))
+    } else {
+        Err(parsed.not(root, "the file", "an object"))
+    }
+}
+
+struct Parsed<'a>(Document<'a>);
+
+impl Parsed<'_> {
+    fn get<'n>(&self, node: &'n Node, key: &str) -> Result<Option<&'n Node>, SettingsError> {
+        node.get(key).map_err(|Twice { offset }| SettingsError::DuplicateKey {
+            what: key.to_owned(),
+            line: self.0.line(offset),
+        })
+    }
+
+    fn hooks(&self) -> Result<Option<&Node>, SettingsError> {
+        match self.get(&self.0.root, HOOKS)? {
+            Some(hooks) if !hooks.is_object() => Err(self.not(hooks, HOOKS, "an object")),
+            hooks => Ok(hooks),
+        }
+    }
+
+    fn not(&self, node: &Node, what: &str, expected: &'static str) -> SettingsError {
+        let line = self.0.line(node.offset());
+        SettingsError::WrongType { what: what.to_owned(), expected, line }
+    }
+
+    /// Where our `hooks` are in the root, and the `version` that came with them.
+    fn ours(&self) -> Vec<usize> {
+        let members = self.0.root.members();
+        let Some(at) = members.iter().position(|member| member.key == HOOKS) else {
+            return Vec::new();
+        };
+        let last = members.get(at + 1..).unwrap_or_default();
+        if matches!(last, [version] if version.key == VERSION) {
+            vec![at, at + 1]
+        } else {
+            vec![at]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edit(path: &str) -> FlatHooks {
+        let line = format!("o=$('{path}/clash' hook cursor) || exit 2");
+        FlatHooks {
+            agent: "cursor",
+            events: &["beforeShellExecution", "preToolUse"],
+            line,
+            timeout: 30,
+        }
+    }
+
+    #[test]
+    fn every_file_comes_back_byte_for_byte() {
+        for text in [
+            "",
+            "{}",
+            "{\n}\n",
+            "{\"version\": 1}",
+            "{\n\t\"version\": 1,\n\t\"hooks\": {}\n}\n",
+            "{\"hooks\":{},\"version\":1}",
+            "{\"hooks\":{\"preToolUse\":[]},\"version\":1}",
+            "{\n  \"version\": 1,\n  \"hooks\": {\n    \"preToolUse\": [\n      { \"command\": \"./lint.sh\" }\n    ],\n    \"stop\": [{\"command\": \"say done\"}]\n  }\n}\n",
+            "{\"theme\":\"dark\"}\r\n",
+        ] {
+            let installed = edit("/s/bin").install(text).unwrap();
+            let parsed: serde_json::Value = serde_json::from_str(&installed).unwrap();
+            assert_eq!(parsed["version"], 1, "{installed}");
+            assert!(installed.contains("\"failClosed\""), "{installed}");
+            assert_eq!(edit("/s/bin").state(&installed), Ok(State::Present(vec![])), "{installed}");
+            assert_eq!(edit("/s/bin").install(&installed).unwrap(), installed);
+            assert_eq!(edit("/s/bin").uninstall(&installed).unwrap(), text);
+            assert_eq!(edit("/s/bin").uninstall(text).unwrap(), text);
+            assert_eq!(edit("/s/bin").state(text), Ok(State::Absent));
+            // Another version of clash finds what this one wrote.
+            assert!(
+                matches!(edit("/t").state(&installed), Ok(State::Present(wrong)) if wrong.len() == 1)
+            );
+            let moved = edit("/t").install(&installed).unwrap();
+            assert_eq!(moved, installed.replace("/s/bin/", "/t/"));
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_of_this_shape_is_left_alone() {
+        for text in [
+            "[]",
+            "{\"hooks\": []}",
+            "{\"hooks\": {\"preToolUse\": {}}}",
+            "{",
+            "{\"hooks\": {}, \"hooks\": {}}",
+        ] {
+            assert!(edit("/s").install(text).is_err(), "{text}");
+        }
+    }
+}

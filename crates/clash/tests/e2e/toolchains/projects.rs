@@ -1,0 +1,644 @@
+//! The projects of the test of toolchains: their files and what is done in them every
+//! day. What a network has to bring comes last and is marked.
+
+use super::Everyday;
+
+const NOTHING: Everyday = Everyday {
+    toolchain: "",
+    sandboxes: &[],
+    needs: &[],
+    files: &[],
+    service: None,
+    steps: &[],
+    nightly: &[],
+    asked: &[],
+    fetching: &[],
+};
+
+pub(super) const GIT: Everyday = Everyday {
+    toolchain: "git",
+    sandboxes: &["git_safe"],
+    needs: &["git"],
+    files: &[("a.txt", "one\n")],
+    steps: &[
+        &["git", "status", "--porcelain"],
+        &["git", "add", "-A"],
+        &["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first"],
+        &["git", "checkout", "-qb", "topic"],
+        &["git", "diff", "HEAD", "--stat"],
+        &["git", "log", "--oneline"],
+        &["git", "branch", "--list"],
+        &["git", "remote", "-v"],
+    ],
+    ..NOTHING
+};
+
+pub(super) const C_AND_MAKE: Everyday = Everyday {
+    toolchain: "make",
+    sandboxes: &["make_safe", "make_full", "c_safe", "c_full"],
+    needs: &["make", "cc"],
+    files: &[
+        ("main.c", "#include <stdio.h>\nint main(void) { puts(\"works\"); return 0; }\n"),
+        ("Makefile", "app: main.c\n\tcc -o app main.c\ntest: app\n\t./app | grep works\n"),
+    ],
+    steps: &[&["make"], &["make", "test"], &["cc", "-Wall", "-c", "main.c"], &["ls", "-l"]],
+    ..NOTHING
+};
+
+pub(super) const CMAKE: Everyday = Everyday {
+    toolchain: "c",
+    sandboxes: &["make_safe"],
+    needs: &["cmake", "make", "cc"],
+    files: &[
+        ("main.c", "int main(void) { return 0; }\n"),
+        (
+            "CMakeLists.txt",
+            "cmake_minimum_required(VERSION 3.20)\nproject(app C)\nadd_executable(app main.c)\nenable_testing()\nadd_test(app app)\n",
+        ),
+    ],
+    steps: &[
+        &["cmake", "-B", "build"],
+        &["cmake", "--build", "build"],
+        &["ctest", "--test-dir", "build"],
+    ],
+    ..NOTHING
+};
+
+pub(super) const NODE: Everyday = Everyday {
+    toolchain: "node",
+    sandboxes: &["node_safe", "node_full"],
+    needs: &["node", "npm"],
+    files: &[
+        (
+            "package.json",
+            r#"{"name": "app", "version": "1.0.0", "scripts": {"test": "node test.js", "build": "node -e \"require('fs').writeFileSync('out.js', '')\""}}"#,
+        ),
+        ("test.js", "if (require('dep') !== 42) throw new Error('no');\n"),
+        ("dep/package.json", r#"{"name": "dep", "version": "1.0.0", "main": "index.js"}"#),
+        ("dep/index.js", "module.exports = 42;\n"),
+    ],
+    steps: &[
+        &["npm", "install", "--no-audit", "--no-fund", "./dep"],
+        &["npm", "test"],
+        &["npm", "run", "build"],
+        &["node", "test.js"],
+    ],
+    fetching: &[
+        &["npm", "install", "is-number"],
+        &["node", "-e", "if (!require('is-number')(1)) process.exit(1)"],
+        &["npm", "install", "--save-dev", "prettier"],
+        &["npx", "prettier", "--write", "test.js"],
+        &["npm", "ci"],
+    ],
+    ..NOTHING
+};
+
+pub(super) const PYTHON: Everyday = Everyday {
+    toolchain: "python",
+    sandboxes: &["python_safe", "python_full"],
+    needs: &["python3"],
+    files: &[
+        ("pyproject.toml", "[project]\nname = \"app\"\nversion = \"1\"\n"),
+        ("app.py", "def double(n):\n    return 2 * n\n"),
+        (
+            "test_app.py",
+            "import unittest, multiprocessing, app\nclass T(unittest.TestCase):\n    def test(self):\n        with multiprocessing.Pool(2) as pool:\n            self.assertEqual(pool.map(app.double, [1, 2]), [2, 4])\n    def test_plain(self):\n        assert app.double(1) == 2\n",
+        ),
+    ],
+    steps: &[
+        &["python3", "-m", "unittest", "-q"],
+        &["python3", "-c", "import app, ssl, sqlite3; print(app.double(2))"],
+        &["python3", "-m", "venv", "--without-pip", ".venv"],
+        &[".venv/bin/python", "-m", "compileall", "-q", "app.py"],
+    ],
+    nightly: &[&["python3", "-m", "venv", "venv"]],
+    fetching: &[
+        &["venv/bin/pip", "install", "-q", "pytest"],
+        &["venv/bin/pytest", "-q"],
+        &["venv/bin/pip", "install", "-q", "ruff"],
+        &["venv/bin/ruff", "format", "app.py"],
+        &["venv/bin/python", "-m", "pip", "list"],
+    ],
+    ..NOTHING
+};
+
+pub(super) const JAVA: Everyday = Everyday {
+    toolchain: "java",
+    sandboxes: &["java_safe", "java_full"],
+    needs: &["java", "javac"],
+    files: &[
+        ("settings.gradle", ""),
+        (
+            "Main.java",
+            "class Main { public static void main(String[] a) { System.out.println(1); } }\n",
+        ),
+    ],
+    steps: &[&["javac", "Main.java"], &["java", "Main"], &["jar", "cf", "app.jar", "Main.class"]],
+    ..NOTHING
+};
+
+/// From the repository that Debian's packages of Maven's plugins are installed in. Java
+/// asks the list of users for its home, and in that one nobody has none.
+pub(super) const MAVEN: Everyday = Everyday {
+    toolchain: "java",
+    sandboxes: &["java_safe", "java_full"],
+    needs: &["mvn"],
+    files: &[
+        (
+            "pom.xml",
+            "<project xmlns=\"http://maven.apache.org/POM/4.0.0\"><modelVersion>4.0.0</modelVersion>
+            <groupId>a</groupId><artifactId>b</artifactId><version>1</version>
+            <properties><maven.compiler.source>8</maven.compiler.source><maven.compiler.target>8</maven.compiler.target></properties>
+            <repositories><repository><id>central</id><url>file:///usr/share/maven-repo</url></repository></repositories>
+            <pluginRepositories><pluginRepository><id>central</id><url>file:///usr/share/maven-repo</url></pluginRepository></pluginRepositories>
+            <dependencies><dependency><groupId>junit</groupId><artifactId>junit</artifactId><version>4.x</version><scope>test</scope></dependency></dependencies>
+            </project>\n",
+        ),
+        ("src/main/java/App.java", "public class App { public int one() { return 1; } }\n"),
+        (
+            "src/test/java/AppTest.java",
+            "import org.junit.*;\npublic class AppTest { @Test public void one() { Assert.assertEquals(1, new App().one()); } }\n",
+        ),
+    ],
+    fetching: &[
+        &["mvn", "-q", "-B", "-Dmaven.repo.local=../.m2/repository", "package"],
+        &["mvn", "-q", "-B", "-o", "-Dmaven.repo.local=../.m2/repository", "test"],
+    ],
+    ..NOTHING
+};
+
+pub(super) const SQLITE: Everyday = Everyday {
+    toolchain: "databases",
+    sandboxes: &["databases_safe", "databases_full"],
+    needs: &["sqlite3"],
+    files: &[("app.sqlite", "")],
+    steps: &[
+        &["sqlite3", "app.sqlite", "create table t (x); insert into t values (1);"],
+        &["sqlite3", "app.sqlite", ".dump"],
+    ],
+    ..NOTHING
+};
+
+pub(super) const POSTGRES: Everyday = Everyday {
+    toolchain: "databases",
+    sandboxes: &["databases_full"],
+    needs: &["psql", "initdb", "postgres"],
+    files: &[("app.sqlite", ""), ("new.sql", "create table t (x int);\n")],
+    service: Some(
+        "initdb -D data -A trust -U postgres && exec postgres -D data -k $PWD -p PORT -c listen_addresses=127.0.0.1",
+    ),
+    asked: &[
+        "createdb -h 127.0.0.1 -p PORT -U postgres app",
+        "psql -h 127.0.0.1 -p PORT -U postgres -v ON_ERROR_STOP=1 -f new.sql app",
+        "psql -h 127.0.0.1 -p PORT -U postgres -c 'insert into t values (6 * 7)' app",
+        "pg_dump -h 127.0.0.1 -p PORT -U postgres app",
+        "dropdb -h 127.0.0.1 -p PORT -U postgres app",
+    ],
+    ..NOTHING
+};
+
+pub(super) const REDIS: Everyday = Everyday {
+    toolchain: "databases",
+    sandboxes: &["databases_full"],
+    needs: &["redis-cli", "redis-server"],
+    files: &[("app.sqlite", "")],
+    service: Some("exec redis-server --bind 127.0.0.1 --port PORT --save ''"),
+    asked: &["redis-cli -e -p PORT set answer 42", "redis-cli -e -p PORT get answer"],
+    ..NOTHING
+};
+
+pub(super) const GO: Everyday = Everyday {
+    toolchain: "go",
+    sandboxes: &["go_safe", "go_full"],
+    needs: &["go", "gofmt"],
+    files: &[
+        ("go.mod", "module example.test/app\n\ngo 1.18\n\nreplace example.test/dep => ./dep\n"),
+        ("dep/go.mod", "module example.test/dep\n\ngo 1.18\n"),
+        ("dep/dep.go", "package dep\n\nfunc Two() int { return 2 }\n"),
+        (
+            "main.go",
+            "package main\n\nimport \"fmt\"\n\nfunc Double(n int) int { return 2 * n }\n\nfunc main() { fmt.Println(Double(2)) }\n",
+        ),
+        (
+            "main_test.go",
+            "package main\n\nimport \"testing\"\n\nfunc TestDouble(t *testing.T) {\n\tif Double(1) != 2 {\n\t\tt.Fail()\n\t}\n}\n",
+        ),
+    ],
+    nightly: &[
+        &["go", "build", "./..."],
+        &["go", "test", "./..."],
+        &["go", "vet", "./..."],
+        &["go", "run", "."],
+        &["gofmt", "-w", "main.go"],
+        &["go", "mod", "edit", "-require=example.test/dep@v0.0.0"],
+        &["go", "build", "./..."],
+        &["go", "mod", "tidy"],
+    ],
+    ..NOTHING
+};
+
+pub(super) const RUBY: Everyday = Everyday {
+    toolchain: "ruby",
+    sandboxes: &["ruby_safe", "ruby_full"],
+    needs: &["ruby", "bundle"],
+    files: &[
+        ("Gemfile", "gem \"dep\", path: \"dep\"\n"),
+        (
+            "dep/dep.gemspec",
+            "Gem::Specification.new { |s| s.name = 'dep'; s.version = '1'; s.summary = 'x'; s.authors = ['a']; s.files = ['lib/dep.rb'] }\n",
+        ),
+        ("dep/lib/dep.rb", "TWO = 2\n"),
+        ("main.rb", "require 'dep'; exit 1 unless TWO == 2\n"),
+    ],
+    steps: &[&["ruby", "-e", "puts 6 * 7"]],
+    nightly: &[
+        &["bundle", "install"],
+        &["bundle", "exec", "ruby", "main.rb"],
+        &["bundle", "list"],
+        &["gem", "list"],
+        &["gem", "build", "-C", "dep", "dep.gemspec"],
+    ],
+    ..NOTHING
+};
+
+pub(super) const PHP: Everyday = Everyday {
+    toolchain: "php",
+    sandboxes: &["php_safe", "php_full"],
+    needs: &["php", "composer"],
+    files: &[
+        (
+            "composer.json",
+            "{\"name\": \"a/app\", \"repositories\": [{\"type\": \"path\", \"url\": \"./dep\"}, {\"packagist\": false}]}\n",
+        ),
+        (
+            "dep/composer.json",
+            "{\"name\": \"a/dep\", \"version\": \"1.0.0\", \"autoload\": {\"files\": [\"dep.php\"]}}\n",
+        ),
+        ("dep/dep.php", "<?php function two() { return 2; }\n"),
+        ("main.php", "<?php require 'vendor/autoload.php'; exit(two() === 2 ? 0 : 1);\n"),
+    ],
+    steps: &[&["php", "-r", "echo 1;"]],
+    nightly: &[
+        &["composer", "require", "--no-interaction", "a/dep"],
+        &["composer", "dump-autoload"],
+        &["php", "main.php"],
+    ],
+    ..NOTHING
+};
+
+pub(super) const RUST: Everyday = Everyday {
+    toolchain: "rust",
+    sandboxes: &["rust_safe", "rust_full"],
+    needs: &["cargo"],
+    files: &[
+        ("Cargo.toml", "[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2021\"\n"),
+        (
+            "src/main.rs",
+            "fn main() { println!(\"{}\", 6 * 7); }\n#[test]\nfn works() { assert_eq!(6 * 7, 42); }\n",
+        ),
+    ],
+    nightly: &[
+        &["cargo", "build"],
+        &["cargo", "test"],
+        &["cargo", "run"],
+        &["cargo", "fmt"],
+        &["cargo", "clippy"],
+        &["cargo", "doc", "--no-deps"],
+    ],
+    fetching: &[
+        &["cargo", "add", "itoa"],
+        &["cargo", "build"],
+        &["cargo", "update"],
+        &["cargo", "tree"],
+    ],
+    ..NOTHING
+};
+
+pub(super) const CPP: Everyday = Everyday {
+    toolchain: "c",
+    sandboxes: &["c_safe", "c_full", "make_safe"],
+    needs: &["meson", "ninja", "g++", "clang-format", "ccache"],
+    files: &[
+        ("meson.build", "project('app', 'cpp')\ntest('app', executable('app', 'main.cpp'))\n"),
+        ("main.cpp", "#include <vector>\nint main() { return std::vector<int>{}.size(); }\n"),
+        ("Makefile", "all:\n\tccache g++ -c main.cpp\n"),
+    ],
+    nightly: &[
+        &["g++", "-Wall", "-o", "app", "main.cpp"],
+        &["clang-format", "-i", "main.cpp"],
+        &["ccache", "g++", "-c", "main.cpp"],
+        &["make"],
+        &["meson", "setup", "build"],
+        &["ninja", "-C", "build"],
+        &["meson", "test", "-C", "build"],
+    ],
+    ..NOTHING
+};
+
+pub(super) const JUST: Everyday = Everyday {
+    toolchain: "make",
+    sandboxes: &["make_safe"],
+    needs: &["just"],
+    files: &[("justfile", "build:\n    echo built > out\ntest: build\n    grep built out\n")],
+    steps: &[&["just", "--list"], &["just", "build"], &["just", "test"]],
+    ..NOTHING
+};
+
+pub(super) const PNPM: Everyday = Everyday {
+    toolchain: "node",
+    sandboxes: &["node_safe", "node_full"],
+    needs: &["node", "pnpm"],
+    files: &[
+        (
+            "package.json",
+            r#"{"name": "app", "version": "1.0.0", "scripts": {"test": "node test.js", "build": "node -e 1"}}"#,
+        ),
+        ("pnpm-lock.yaml", ""),
+        ("test.js", "if (require('dep') !== 42) throw new Error('no');\n"),
+        ("dep/package.json", r#"{"name": "dep", "version": "1.0.0", "main": "index.js"}"#),
+        ("dep/index.js", "module.exports = 42;\n"),
+    ],
+    nightly: &[
+        &["pnpm", "add", "./dep"],
+        &["pnpm", "test"],
+        &["pnpm", "run", "build"],
+        &["pnpm", "exec", "node", "test.js"],
+        &["pnpm", "list"],
+    ],
+    fetching: &[
+        &["pnpm", "view", "is-number", "version"],
+        &["pnpm", "add", "is-number"],
+        &["pnpm", "install", "--frozen-lockfile"],
+        &["node", "-e", "if (!require('is-number')(1)) process.exit(1)"],
+    ],
+    ..NOTHING
+};
+
+pub(super) const YARN: Everyday = Everyday {
+    toolchain: "node",
+    sandboxes: &["node_safe", "node_full"],
+    needs: &["node", "yarn"],
+    files: &[
+        (
+            "package.json",
+            r#"{"name": "app", "version": "1.0.0", "scripts": {"test": "node test.js"}}"#,
+        ),
+        ("yarn.lock", ""),
+        ("test.js", "if (require('dep') !== 42) throw new Error('no');\n"),
+        ("dep/package.json", r#"{"name": "dep", "version": "1.0.0", "main": "index.js"}"#),
+        ("dep/index.js", "module.exports = 42;\n"),
+    ],
+    nightly: &[
+        &["yarn", "add", "dep@file:./dep"],
+        &["yarn", "test"],
+        &["yarn", "run", "test"],
+        &["yarn", "install"],
+    ],
+    fetching: &[&["yarn", "add", "is-number"], &["yarn", "install"]],
+    ..NOTHING
+};
+
+pub(super) const BUN: Everyday = Everyday {
+    toolchain: "node",
+    sandboxes: &["node_safe", "node_full"],
+    needs: &["bun"],
+    files: &[
+        (
+            "package.json",
+            r#"{"name": "app", "version": "1.0.0", "scripts": {"start": "bun main.ts"}}"#,
+        ),
+        ("bun.lock", ""),
+        ("main.ts", "console.log(6 * 7 as number);\n"),
+        (
+            "main.test.ts",
+            "import { test, expect } from 'bun:test';\ntest('x', () => expect(1).toBe(1));\n",
+        ),
+    ],
+    nightly: &[
+        &["bun", "main.ts"],
+        &["bun", "run", "start"],
+        &["bun", "test"],
+        &["bun", "build", "main.ts", "--outdir", "out"],
+    ],
+    fetching: &[&["bun", "add", "is-number"], &["bun", "install", "--frozen-lockfile"]],
+    ..NOTHING
+};
+
+pub(super) const DENO: Everyday = Everyday {
+    toolchain: "node",
+    sandboxes: &["node_safe", "node_full"],
+    needs: &["deno"],
+    files: &[
+        ("deno.json", r#"{"tasks": {"start": "deno run main.ts"}}"#),
+        ("main.ts", "export const two: number = 2;\nconsole.log(two);\n"),
+        (
+            "main_test.ts",
+            "import { two } from './main.ts';\nDeno.test('x', () => { if (two !== 2) throw new Error(); });\n",
+        ),
+    ],
+    nightly: &[
+        &["deno", "run", "main.ts"],
+        &["deno", "task", "start"],
+        &["deno", "test"],
+        &["deno", "fmt", "main.ts"],
+        &["deno", "lint", "main.ts"],
+        &["deno", "check", "main.ts"],
+    ],
+    fetching: &[&["deno", "add", "npm:is-number"]],
+    ..NOTHING
+};
+
+pub(super) const UV: Everyday = Everyday {
+    toolchain: "python",
+    sandboxes: &["python_safe", "python_full"],
+    needs: &["python3", "uv"],
+    files: &[
+        (
+            "pyproject.toml",
+            "[project]\nname = \"app\"\nversion = \"1\"\nrequires-python = \">=3.9\"\n",
+        ),
+        ("app.py", "print(6 * 7)\n"),
+        ("dep/pyproject.toml", "[project]\nname = \"dep\"\nversion = \"1\"\n"),
+    ],
+    nightly: &[
+        &["uv", "venv", ".venv"],
+        &["uv", "run", "--no-project", "python", "app.py"],
+        &["uv", "pip", "list"],
+    ],
+    fetching: &[
+        &["uv", "pip", "install", "pytest"],
+        &["uv", "pip", "install", "six"],
+        &["uv", "add", "six"],
+        &["uv", "lock"],
+        &["uv", "sync"],
+        &["uv", "run", "--frozen", "python", "-c", "import six"],
+        &["uv", "tree", "--frozen"],
+    ],
+    ..NOTHING
+};
+
+pub(super) const POETRY: Everyday = Everyday {
+    toolchain: "python",
+    sandboxes: &["python_safe", "python_full"],
+    needs: &["python3", "poetry"],
+    files: &[
+        (
+            "pyproject.toml",
+            "[project]\nname = \"app\"\nversion = \"1\"\nrequires-python = \">=3.9,<4\"\n[tool.poetry]\npackage-mode = false\n",
+        ),
+        ("app.py", "print(6 * 7)\n"),
+    ],
+    nightly: &[&["poetry", "check"], &["poetry", "env", "info"]],
+    fetching: &[
+        &["poetry", "add", "six"],
+        &["poetry", "install"],
+        &["poetry", "run", "python", "app.py"],
+    ],
+    ..NOTHING
+};
+
+pub(super) const ELIXIR: Everyday = Everyday {
+    toolchain: "elixir",
+    sandboxes: &["elixir_safe", "elixir_full"],
+    needs: &["elixir", "mix"],
+    files: &[
+        (
+            "mix.exs",
+            "defmodule App.MixProject do\n  use Mix.Project\n  def project, do: [app: :app, version: \"0.1.0\", deps: [{:dep, path: \"dep\"}]]\nend\n",
+        ),
+        (
+            "dep/mix.exs",
+            "defmodule Dep.MixProject do\n  use Mix.Project\n  def project, do: [app: :dep, version: \"0.1.0\"]\nend\n",
+        ),
+        ("dep/lib/dep.ex", "defmodule Dep do\n  def two, do: 2\nend\n"),
+        ("lib/app.ex", "defmodule App do\n  def four, do: 2 * Dep.two()\nend\n"),
+        ("test/test_helper.exs", "ExUnit.start()\n"),
+        (
+            "test/app_test.exs",
+            "defmodule AppTest do\n  use ExUnit.Case\n  test \"four\", do: assert App.four() == 4\nend\n",
+        ),
+    ],
+    nightly: &[
+        &["mix", "deps.get"],
+        &["mix", "compile"],
+        &["mix", "test"],
+        &["mix", "format", "lib/app.ex"],
+        &["mix", "run", "-e", "IO.puts(App.four())"],
+        &["elixir", "-e", "IO.puts(1)"],
+    ],
+    ..NOTHING
+};
+
+pub(super) const ERLANG: Everyday = Everyday {
+    toolchain: "elixir",
+    sandboxes: &["elixir_safe", "elixir_full"],
+    needs: &["rebar3", "erl"],
+    files: &[
+        ("rebar.config", "{erl_opts, [debug_info]}.\n"),
+        (
+            "src/app.app.src",
+            "{application, app, [{vsn, \"1\"}, {applications, [kernel, stdlib]}]}.\n",
+        ),
+        (
+            "src/app.erl",
+            "-module(app).\n-export([two/0]).\n-ifdef(TEST).\n-include_lib(\"eunit/include/eunit.hrl\").\ntwo_test() -> 2 = two().\n-endif.\ntwo() -> 2.\n",
+        ),
+    ],
+    nightly: &[&["rebar3", "compile"], &["rebar3", "eunit"], &["erlc", "src/app.erl"]],
+    ..NOTHING
+};
+
+pub(super) const HASKELL: Everyday = Everyday {
+    toolchain: "haskell",
+    sandboxes: &["haskell_safe", "haskell_full"],
+    needs: &["ghc", "cabal"],
+    files: &[
+        (
+            "app.cabal",
+            "cabal-version: 2.0\nname: app\nversion: 1\nbuild-type: Simple\nexecutable app\n  main-is: Main.hs\n  build-depends: base\n  default-language: Haskell2010\ntest-suite works\n  type: exitcode-stdio-1.0\n  main-is: Main.hs\n  build-depends: base\n  default-language: Haskell2010\n",
+        ),
+        // Whoever has used cabal before has one.
+        ("../.cabal/config", ""),
+        ("Main.hs", "main :: IO ()\nmain = print (6 * 7 :: Int)\n"),
+    ],
+    nightly: &[
+        &["ghc", "-o", "main", "Main.hs"],
+        &["runghc", "Main.hs"],
+        &["cabal", "build"],
+        &["cabal", "test"],
+        &["cabal", "run", "app"],
+    ],
+    ..NOTHING
+};
+
+pub(super) const ZIG: Everyday = Everyday {
+    toolchain: "zig",
+    sandboxes: &["zig_safe", "zig_full"],
+    needs: &["zig"],
+    files: &[
+        (
+            "build.zig",
+            "const std = @import(\"std\");\npub fn build(b: *std.Build) void {\n    _ = b;\n}\n",
+        ),
+        (
+            "main.zig",
+            "pub fn main() void {}\ntest \"two\" {\n    if (1 + 1 != 2) return error.Wrong;\n}\n",
+        ),
+    ],
+    nightly: &[
+        &["zig", "test", "main.zig"],
+        &["zig", "run", "main.zig"],
+        &["zig", "build-exe", "main.zig"],
+        &["zig", "fmt", "main.zig"],
+    ],
+    ..NOTHING
+};
+
+pub(super) const TERRAFORM: Everyday = Everyday {
+    toolchain: "terraform",
+    sandboxes: &["terraform_safe", "terraform_full"],
+    needs: &["terraform"],
+    files: &[("main.tf", "output \"answer\" {\n  value = 6 * 7\n}\n")],
+    nightly: &[
+        &["terraform", "fmt"],
+        &["terraform", "init"],
+        &["terraform", "validate"],
+        &["terraform", "plan"],
+    ],
+    asked: &["terraform apply -auto-approve", "terraform output"],
+    ..NOTHING
+};
+
+pub(super) const KUBERNETES: Everyday = Everyday {
+    toolchain: "kubernetes",
+    sandboxes: &["kubernetes_safe"],
+    needs: &["kubectl"],
+    files: &[
+        ("kustomization.yaml", "resources: [one.yaml]\n"),
+        ("one.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n"),
+    ],
+    nightly: &[&["kubectl", "kustomize", "."]],
+    asked: &["kubectl version --client"],
+    ..NOTHING
+};
+
+pub(super) const BAZEL: Everyday = Everyday {
+    toolchain: "bazel",
+    sandboxes: &["bazel_safe", "bazel_full"],
+    needs: &["bazel"],
+    files: &[
+        ("WORKSPACE", ""),
+        ("BUILD", "genrule(name = \"x\", outs = [\"out\"], cmd = \"echo 42 > $@\")\n"),
+    ],
+    nightly: &[&["bazel", "build", "//:x"], &["bazel", "query", "//..."], &["bazel", "clean"]],
+    ..NOTHING
+};
+
+pub(super) const GITHUB: Everyday = Everyday {
+    toolchain: "github",
+    sandboxes: &[],
+    needs: &["gh"],
+    files: &[(".github/workflows/ci.yml", "on: push\n")],
+    steps: &[&["gh", "version"]],
+    ..NOTHING
+};
