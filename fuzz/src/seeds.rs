@@ -148,4 +148,8 @@ const AGENT_SETTINGS: &[&str] = &[
     "{\"env\":{\"A\":\"b\"},\"hooks\":{\"BeforeTool\":[]},\"hooksConfig\":{\"enabled\":false}}",
     "model = \"x\"\n[features]\nhooks = true\n[[hooks.PreToolUse]]\n[[hooks.PreToolUse.hooks]]\ncommand = 'x'\n",
     "a = 1",
+    "{\"version\": 1,\n \"hooks\": {\"stop\": [{\"command\": \"x\"}], \"preToolUse\": []}}",
+    "{\"hooks\":{\"preToolUse\":[{\"command\":\"/clash hook cursor\"}]},\"version\":1}",
+    "{\"shell\": \"/x/clash-sh\" /* clash keeps \"/bin/zsh\" */, \"a\": 1}",
+    "{\n  \"shell\" : \"/bin/zsh\" // mine\n}",
 ];

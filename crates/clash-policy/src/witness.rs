@@ -339,7 +339,7 @@ fn path_texts(pattern: &PathPattern) -> Vec<String> {
 
 /// A shortest text the expression matches, found by walking its automaton; none
 /// if every one needs more than plain characters.
-fn example(regex: &Regex) -> Option<String> {
+pub fn example(regex: &Regex) -> Option<String> {
     const STATES: usize = 10_000;
     let (automaton, _) = DFA::from_bytes(&regex.automaton).ok()?;
     let start = automaton.start_state_forward(&Search::new("").anchored(Anchored::Yes)).ok()?;

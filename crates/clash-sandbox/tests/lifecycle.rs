@@ -37,6 +37,15 @@ fn project(case: impl Fn(World)) {
     });
 }
 
+/// The same, and without a room.
+fn each_way(case: impl Fn(World)) {
+    project(|world| {
+        let before: Vec<&str> = world.options.iter().map(String::as_str).collect();
+        case(World::beside(&world).option(&before).option(&["--simulate", "no-userns"]));
+        case(world);
+    });
+}
+
 fn launch(world: &World, argv: &[&str]) -> Command {
     let prefix = world.prefix();
     let mut command = Command::new(&prefix[0]);
@@ -308,6 +317,24 @@ fn a_command_that_ran_out_of_time_is_ended_with_a_message() {
         let output = world.run(&["sh", "-c", "trap '' TERM; sleep 600 & wait; sleep 600", &word]);
         assert_eq!(output.status.code(), Some(124));
         assert_eq!(text(&output), "room: the command was ended after 1 s, the sandbox's limit");
+        eventually("the room is gone", || processes(&word).is_empty());
+    });
+}
+
+#[test]
+fn time_runs_out_for_a_command_that_has_stopped_too() {
+    each_way(|world| {
+        let word = format!("stopped-{}", world.path("x").display());
+        let world = world.option(&["--limit", "wall", "1"]);
+        let mut room = launch(&world, &["sh", "-c", "sleep 600 & kill -STOP $$; sleep 600", &word]);
+        room.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut room = room.spawn().unwrap();
+        let mut end = None;
+        eventually("the launcher ends", || {
+            end = room.try_wait().unwrap();
+            end.is_some()
+        });
+        assert_eq!(end.unwrap().code(), Some(124));
         eventually("the room is gone", || processes(&word).is_empty());
     });
 }

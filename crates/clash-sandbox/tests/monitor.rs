@@ -482,6 +482,19 @@ fn hooks_are_kept_where_the_configuration_says_they_are() {
     });
 }
 
+/// The monitor opens files in the command's place, and is of the launcher: what the
+/// kernel shows only to a process itself it would show to the command.
+#[test]
+fn the_launcher_is_not_looked_into_through_its_own_monitor() {
+    each_tier(|world| {
+        let app = world.project().display().to_string();
+        let world = world.option(&["--deny-glob", "r", &app, "**/.env"]);
+        for name in ["environ", "mem", "maps", "auxv", "task/$PPID/environ", "fd/0", "cwd/plain"] {
+            fails(&world, &format!("head -c 1 /proc/$PPID/{name}"));
+        }
+    });
+}
+
 /// Whoever may make repositories could otherwise put one with hooks in the place
 /// of one that people use.
 #[test]

@@ -11,7 +11,7 @@
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -144,7 +144,6 @@ fn a_denied_path_that_others_make_later_cannot_be_read() {
         let mut line = String::new();
         out.read_line(&mut line).unwrap();
         fs::write(&late, "LATE\n").unwrap();
-        use std::io::Write;
         child.stdin.take().unwrap().write_all(b"go\n").unwrap();
         line.clear();
         out.read_line(&mut line).unwrap();

@@ -175,7 +175,13 @@ pub(crate) fn attend(
     if matches!(keeper.kind, Kind::First { .. }) {
         let _ = rustix::process::chdir(c"/");
     }
-    let deadline = wall.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let wall_time = wall.map(Duration::from_secs);
+    // A command that stops stops us.
+    if let Some(Err(error)) = wall_time.map(sys::continue_after) {
+        keeper.end_with(child);
+        return LaunchError::Waiting(error);
+    }
+    let deadline = wall_time.map(|time| Instant::now() + time);
     loop {
         if let Some(end) = look_after(child) {
             keeper.end(lives_on);

@@ -540,6 +540,28 @@ pub(crate) fn take(signal: c_int) {
     }
 }
 
+/// After this long a stop of this process ends, and then every second: whoever is
+/// stopped cannot look at the clock.
+pub(crate) fn continue_after(time: Duration) -> Result<()> {
+    // SAFETY: all zeroes is a valid `sigevent`.
+    let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
+    event.sigev_notify = libc::SIGEV_SIGNAL;
+    event.sigev_signo = libc::SIGCONT;
+    let mut timer = ptr::null_mut();
+    let value =
+        libc::timespec { tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: 1 };
+    let again = libc::timespec { tv_sec: 1, tv_nsec: 0 };
+    let when = libc::itimerspec { it_interval: again, it_value: value };
+    // SAFETY: both structures live until the calls return; the timer is the one
+    // that was just made and goes with the process.
+    unsafe {
+        let clock = libc::CLOCK_MONOTONIC;
+        check(c_long::from(libc::timer_create(clock, &raw mut event, &raw mut timer)))?;
+        check(c_long::from(libc::timer_settime(timer, 0, &raw const when, ptr::null_mut())))?;
+    }
+    Ok(())
+}
+
 /// Switches the loopback interface of our network namespace on.
 pub(crate) fn loopback_up() -> Result<()> {
     // SAFETY: plain integers.

@@ -231,6 +231,35 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        /// Whatever others have there, and however it is laid out.
+        #[test]
+        fn only_our_hooks_come_and_go(
+            names in proptest::collection::vec("[a-z]{1,6}|preToolUse|version|hooks|beforeShellExecution", 0..5),
+            gaps in proptest::collection::vec("[ \n\t]{0,3}", 4),
+            nested in proptest::prelude::any::<bool>(),
+        ) {
+            let [a, b, c, d] = gaps.as_slice() else { unreachable!() };
+            let lists = |name: &String| {
+                format!("{a}\"{name}\"{b}:{c}[{d}{{\"command\":{a}\"own\"}}{b}]{c}")
+            };
+            let mut known: Vec<String> = names.clone();
+            known.sort();
+            known.dedup();
+            let inner = format!("{{{}{d}}}", known.iter().map(lists).collect::<Vec<_>>().join(","));
+            let text = if nested {
+                format!("{{{a}\"hooks\"{b}:{c}{inner}{d},{a}\"version\":{c}1{b}}}{d}")
+            } else {
+                format!("{a}{inner}{b}")
+            };
+            if let Ok(installed) = edit("/s").install(&text) {
+                proptest::prop_assert_eq!(edit("/s").uninstall(&installed).unwrap(), text);
+                proptest::prop_assert_eq!(edit("/s").install(&installed).unwrap(), installed.clone());
+                proptest::prop_assert_eq!(edit("/s").state(&installed), Ok(State::Present(vec![])));
+            }
+        }
+    }
+
     #[test]
     fn a_file_that_is_not_of_this_shape_is_left_alone() {
         for text in [

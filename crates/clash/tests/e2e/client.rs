@@ -270,7 +270,7 @@ impl Here<'_> {
             fs::write(file, text.replace("127.0.0.1:PORT", &format!("127.0.0.1:{port}"))).unwrap();
         }
         let mut command = m.command("timeout");
-        command.args(["-k", "5", "100"]).arg(&self.program).env("TERM", "dumb");
+        command.args(["-k", "5", "300"]).arg(&self.program).env("TERM", "dumb");
         if let Some(node) = std::env::var_os("CLASH_TEST_NODE").map(PathBuf::from) {
             let dir = node.parent().unwrap().display();
             command.env("PATH", format!("{dir}:/usr/local/bin:/usr/bin:/bin"));

@@ -264,3 +264,24 @@ fn clash_inside_clash_knows_it_and_stacks_what_can_be_stacked() {
         assert!(!m.project().join("x").exists());
     });
 }
+
+#[test]
+fn names_that_an_expression_denies_are_tried_with_and_without_a_room() {
+    as_each_user(|m| {
+        let m = m.policy(
+            r#"
+sandbox(
+    name = "keys",
+    fs = {
+        subpath("$PWD"): allow(FULL),
+        "$PWD": {regex(".*[.]key[0-9]"): deny()},
+    },
+)
+"#,
+        );
+        for host in [&[][..], &["--simulate", "no-userns"]] {
+            let ran = m.clash(["sandbox", "test", "keys"].into_iter().chain(host.iter().copied()));
+            ran.exits(0).says("create .key0 in").says("all as the policy says");
+        }
+    });
+}

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::judge::judge;
 use clash_policy::path::{Links, is_below};
-use clash_policy::{Caps, Effect, FileUse, PathPattern, Places, Sandbox, World};
+use clash_policy::{Caps, Effect, FileUse, PathPattern, Places, Sandbox, World, witness};
 use clash_sandbox::disk::Disk;
 
 use super::act::Act;
@@ -136,11 +136,16 @@ impl<'a> Trials<'a> {
     fn names_below(&self, dir: &Path) -> Vec<String> {
         let mut names = Vec::new();
         for rule in &self.sandbox.fs {
-            let PathPattern::Glob { pattern, .. } = &rule.pattern else { continue };
+            let example = match &rule.pattern {
+                PathPattern::Glob { pattern, .. } => Some(pattern.replace(['*', '?'], "x")),
+                PathPattern::Regex { regex, .. } => witness::example(regex),
+                _ => None,
+            };
             let above = self.fixed(&rule.pattern).is_some_and(|fixed| is_below(dir, &fixed));
-            let name = pattern.rsplit('/').next().unwrap_or_default().replace(['*', '?'], "x");
-            if above && !name.is_empty() && !names.contains(&name) {
-                names.push(name);
+            let name = example.as_deref().and_then(|path| path.rsplit('/').next());
+            let Some(name) = name.filter(|name| above && !name.is_empty()) else { continue };
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
             }
         }
         names
