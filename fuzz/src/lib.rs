@@ -20,6 +20,8 @@ mod replace_file;
 mod say;
 #[path = "../../crates/clash/src/shell_quoted.rs"]
 mod shell_quoted;
+#[path = "../../crates/clash/src/stamp.rs"]
+mod stamp;
 #[path = "../../crates/clash/src/tool_input.rs"]
 mod tool_input;
 
@@ -243,11 +245,11 @@ pub fn histories(data: &[u8]) {
         }
         std::ops::ControlFlow::Continue(())
     });
-    let learned = policy::write(&evidence).expect("clash's own words are a policy");
-    if let Err(mistake) =
-        clash_lang::compile("/p/policy.star", LayerKind::User, true, &One(&learned))
-    {
-        panic!("what was learned does not compile: {mistake}\n{learned}");
+    // A program that runs what it is given is never allowed.
+    for rule in policy::rules(&evidence) {
+        let runs = |key: &&str| ["bash", "env", "node", "perl", "python3", "sh"].contains(key);
+        let allowed = rule.effect == Effect::Allow && rule.second.is_empty();
+        assert!(!allowed || !rule.keys.iter().any(runs), "{rule:?}");
     }
 }
 
