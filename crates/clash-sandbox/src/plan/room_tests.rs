@@ -4,9 +4,10 @@
 use super::*;
 use crate::host::{Facility, Rooms};
 use clash_policy::judge::{World as Judged, judge};
-use clash_policy::{FileUse, Protect};
+use clash_policy::{FileUse, PathPattern, Protect};
 use insta::assert_snapshot;
 use proptest::prelude::*;
+use std::fs;
 
 struct World {
     base: PathBuf,

@@ -1,8 +1,10 @@
 use super::*;
 use crate::host::Rooms;
-use clash_policy::Protect;
+use crate::report::Line;
+use clash_policy::{PathPattern, Protect};
 use insta::assert_snapshot;
 use proptest::prelude::*;
+use std::fs;
 use std::os::unix::fs::symlink;
 
 /// A home with a project in it on the real disk.

@@ -1,0 +1,267 @@
+//! What Landlock is to give: the rules that allow, what worktrees and the launcher
+//! need, the system baseline and what a default allows.
+
+use std::fs;
+use std::path::Path;
+
+use clash_policy::path::{Links, is_below};
+use clash_policy::{Caps, Effect, PathPattern};
+
+use super::rules::{Found, Rule, real};
+use super::{Grant, Refusal, Request, Why, overlap};
+use crate::baseline;
+use crate::disk::Disk;
+use crate::report::{Line, Report};
+use crate::worktree::{self, Worktree};
+
+/// What Landlock is to grant: for each rule that allows, its rights from its
+/// fixed part downwards, which for a pattern is more than it says.
+pub(super) fn allowed(rules: &[Rule<'_>], report: &mut Report) -> Vec<Grant> {
+    let mut grants = Vec::with_capacity(rules.len() + baseline::ENTRIES.len() + 16);
+    for allow in rules.iter().filter(|r| r.rule.effect == Effect::Allow) {
+        let nothing = match allow.found {
+            Found::Directory | Found::Other => None,
+            Found::Missing => Some("does not exist now; nothing granted"),
+            Found::OutOfReach => Some("this user cannot reach it; nothing granted"),
+        };
+        if let Some(why) = nothing {
+            report.say(|| Line::new(allow.text(), Line::NOTHING, why));
+            continue;
+        }
+        let caps = allow.granted(rules);
+        report.say(|| {
+            let place = allow.real.display();
+            match (allow.wider(), caps == allow.rule.caps) {
+                (true, true) => Line::new(
+                    allow.text(),
+                    "landlock + monitor",
+                    format!("a rule on `{place}`, and each use below it is looked at"),
+                ),
+                (true, false) => Line::new(
+                    allow.text(),
+                    "landlock + monitor",
+                    format!(
+                        "only `{caps}` below `{place}`: the right to execute cannot be given to \
+                         names, and another rule may take the rest"
+                    ),
+                ),
+                (false, true) => Line::new(
+                    allow.text(),
+                    "landlock",
+                    format!("a rule on `{place}` gives these rights there and nowhere else"),
+                ),
+                (false, false) => Line::new(
+                    allow.text(),
+                    "landlock",
+                    format!(
+                        "only `{caps}` on `{place}`: another rule takes the rest, or it is a \
+                         single file, which Landlock cannot let be created or deleted"
+                    ),
+                ),
+            }
+        });
+        if !caps.is_empty() {
+            let path = allow.real.clone();
+            grants.push(Grant { path, caps, why: Why::Rule(allow.rule.span.clone()) });
+        }
+    }
+    grants
+}
+
+/// Refuses a rule whose path runs through a symlink that an earlier command
+/// could have made: inside the project, the temporary directory, or whatever
+/// this sandbox may create files in.
+pub(super) fn no_planted_links(request: &Request<'_>, rules: &[Rule<'_>]) -> Result<(), Refusal> {
+    let granted = |r: &&Rule<'_>| {
+        r.rule.effect == Effect::Allow && matches!(r.found, Found::Directory | Found::Other)
+    };
+    let linked = |r: &&Rule<'_>| r.written != r.real;
+    let mut trees = Vec::new();
+    for allow in rules.iter().filter(granted).filter(linked) {
+        if trees.is_empty() {
+            for place in [&request.places.project, &request.places.tmp] {
+                trees.push((place.clone(), request.disk.real(place)));
+            }
+            let changing = rules
+                .iter()
+                .filter(|r| r.rule.effect == Effect::Allow && r.rule.caps.contains(Caps::CREATE));
+            trees.extend(changing.map(|r| (r.written.clone(), r.real.clone())));
+        }
+        for (written, real) in &trees {
+            // A tree's own root may be spelled either way.
+            let inside = [written, real]
+                .into_iter()
+                .any(|root| is_below(&allow.written, root) && allow.written != *root);
+            if inside && !is_below(&allow.real, real) {
+                return Err(Refusal::LeavesTree {
+                    rule: allow.rule.pattern.to_string(),
+                    span: allow.rule.span.clone(),
+                    target: allow.real.clone(),
+                    tree: real.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn add_worktrees(rules: &[Rule<'_>], grants: &mut Vec<Grant>, report: &mut Report) {
+    for rule in rules.iter().filter(|r| r.rule.effect == Effect::Allow) {
+        let PathPattern::Subpath { follow_worktrees: true, .. } = rule.rule.pattern else {
+            continue;
+        };
+        if rule.found != Found::Directory {
+            continue;
+        }
+        match worktree::look(&rule.real) {
+            Worktree::Plain => {}
+            Worktree::Disbelieved(why) => {
+                let why = format!("{why}; nothing granted");
+                report.say(|| {
+                    Line::new(format!("git worktree of {}", rule.text()), Line::NOTHING, why)
+                });
+            }
+            Worktree::Linked(found) => {
+                report.say(|| {
+                    Line::new(
+                        format!("git worktree of {}", rule.text()),
+                        "landlock",
+                        "its git directory and the repository's objects, refs and logs; \
+                     hooks and config stay read-only",
+                    )
+                });
+                // Never more than the rule itself gives, so that a read-only
+                // project has a read-only repository.
+                grants.extend(found.into_iter().map(|(path, caps)| {
+                    let caps = caps.intersect(rule.rule.caps);
+                    Grant { path, caps, why: Why::Worktree }
+                }));
+            }
+        }
+    }
+    grants.retain(|grant| !grant.caps.is_empty());
+}
+
+/// What the launcher needs. Its files lie in places a command may write and have
+/// names that can be guessed: one that has become a link since the launcher made
+/// it is somebody's trap.
+pub(super) fn add_extra(
+    request: &Request<'_>,
+    grants: &mut Vec<Grant>,
+    report: &mut Report,
+) -> Result<(), Refusal> {
+    for grant in request.extra {
+        let name = || format!("{} {}", grant.caps, grant.path.display());
+        // Asked anew: what was resolved earlier may be what was replaced.
+        let disk = Disk::default();
+        let (path, found) = real(&disk, &grant.path)
+            .map_err(|source| Refusal::Extra { path: grant.path.clone(), source })?;
+        let leaf = grant.path.file_name().unwrap_or_default();
+        let expected = grant.path.parent().map(|dir| disk.real(dir).join(leaf));
+        if expected.as_ref() != Some(&path) {
+            return Err(Refusal::Replaced { path: grant.path.clone() });
+        }
+        match found {
+            Found::Directory | Found::Other => {
+                report.say(|| Line::new(name(), "landlock", grant.why.to_string()));
+                grants.push(Grant { path, ..grant.clone() });
+            }
+            Found::Missing | Found::OutOfReach => report
+                .say(|| Line::new(name(), Line::NOTHING, "does not exist now; nothing granted")),
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn baseline_left(
+    disk: &Disk,
+    rules: &[Rule<'_>],
+    report: &mut Report,
+) -> Vec<(&'static baseline::Entry, Caps)> {
+    let mut dropped = Vec::new();
+    let mut left = Vec::with_capacity(baseline::ENTRIES.len());
+    // What an entry resolves to matters only to a rule that takes something
+    // away. Without one the launcher finds out by opening it: looking at each
+    // entry here as well would cost a hundred microseconds per launch.
+    let look = rules.iter().any(|r| r.rule.effect != Effect::Allow);
+    for entry in baseline::ENTRIES {
+        let named = Path::new(entry.path);
+        if merged_into_usr(disk, named) {
+            continue;
+        }
+        let caps = if look {
+            overlap::baseline_caps(rules, entry, named, &disk.real(named)).0
+        } else {
+            entry.caps
+        };
+        if caps != entry.caps {
+            dropped.push(entry.path);
+        }
+        if !caps.is_empty() {
+            left.push((entry, caps));
+        }
+    }
+    report.say(|| {
+        Line::new(
+            "system baseline",
+            "landlock",
+            format!(
+                "{} paths as far as they exist: programs, libraries, certificates, locale, \
+             basic devices, /proc",
+                left.len()
+            ),
+        )
+    });
+    if !dropped.is_empty() {
+        let why = format!("denied by the policy: {}", dropped.join(", "));
+        report.say(|| Line::new("system baseline", "landlock", why));
+    }
+    left
+}
+
+/// /bin and its kin are links into /usr nearly everywhere, and /usr is granted:
+/// reading the link saves a rule.
+fn merged_into_usr(disk: &Disk, path: &Path) -> bool {
+    matches!(path.to_str(), Some("/bin" | "/sbin" | "/lib" | "/lib64"))
+        && disk.real(path).starts_with("/usr")
+}
+
+pub(super) fn covered(grants: &[Grant], path: &Path, caps: Caps) -> bool {
+    grants.iter().any(|g| is_below(path, &g.path) && g.caps.contains(caps))
+}
+
+/// Joins grants on one path and drops those that one above already gives: every
+/// rule costs microseconds at every launch.
+pub(super) fn reduce(mut grants: Vec<Grant>) -> Vec<Grant> {
+    // By bytes: a directory still comes before what is in it. Stable: on one
+    // path the policy's own grant stays before the baseline's and gives the reason.
+    grants.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
+    let mut kept: Vec<Grant> = Vec::with_capacity(grants.len());
+    for grant in grants {
+        if covered(&kept, &grant.path, grant.caps) {
+            continue;
+        }
+        match kept.last_mut().filter(|last| last.path.as_os_str() == grant.path.as_os_str()) {
+            Some(last) => last.caps = last.caps.union(grant.caps),
+            None => kept.push(grant),
+        }
+    }
+    kept
+}
+
+/// Where the default allows, everything that lies in the root directory is
+/// granted, but for what a room has of its own and the kernel's settings.
+pub(super) fn add_default(request: &Request<'_>, grants: &mut Vec<Grant>) {
+    if request.sandbox.default != Effect::Allow || request.sandbox.unrestricted {
+        return;
+    }
+    let Ok(entries) = fs::read_dir("/") else { return };
+    let kept = ["/proc", "/sys", "/dev"].map(Path::new);
+    for path in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {
+        let real_directory = fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir());
+        if real_directory && !kept.contains(&path.as_path()) {
+            let why = Why::Rule(request.sandbox.span.clone());
+            grants.push(Grant { path, caps: Caps::ALL, why });
+        }
+    }
+}

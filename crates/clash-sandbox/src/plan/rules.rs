@@ -1,0 +1,112 @@
+//! The file rules of a sandbox with their paths on this disk.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clash_policy::path::Links;
+use clash_policy::{Caps, Effect, FsRule, PathPattern};
+
+use super::overlap::Region;
+use super::{Refusal, Request};
+use crate::disk::Disk;
+
+/// A file rule with its paths on this disk.
+pub(super) struct Rule<'a> {
+    pub(super) rule: &'a FsRule,
+    /// Variables filled in, links not followed.
+    pub(super) written: PathBuf,
+    /// Links followed as far as the path exists.
+    pub(super) real: PathBuf,
+    pub(super) found: Found,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    Directory,
+    Other,
+    Missing,
+    /// Exists or not: this user cannot get there.
+    OutOfReach,
+}
+
+impl Rule<'_> {
+    /// The rule as a policy's author would say it, with its place.
+    pub(super) fn text(&self) -> String {
+        let FsRule { pattern, effect, caps, span, .. } = self.rule;
+        format!("{effect} {caps} {pattern} ({span})")
+    }
+
+    pub(super) fn region(&self) -> Region {
+        match self.rule.pattern {
+            PathPattern::Subpath { .. } => Region::Below,
+            PathPattern::Literal(_) => Region::Exactly,
+            PathPattern::Children(_) => Region::Inside,
+            PathPattern::Glob { .. } | PathPattern::Regex { .. } => Region::Anywhere,
+        }
+    }
+
+    /// Whether a grant from the fixed part downwards is more than the rule says.
+    pub(super) fn wider(&self) -> bool {
+        match self.region() {
+            Region::Below => false,
+            Region::Exactly => self.found == Found::Directory,
+            Region::Inside | Region::Anywhere => true,
+        }
+    }
+
+    /// What an allow gives to Landlock.
+    pub(super) fn granted(&self, rules: &[Rule<'_>]) -> Caps {
+        if self.wider() {
+            // Nobody can look at what is executed before the kernel does.
+            return self.rule.caps.without(Caps::EXECUTE);
+        }
+        // On the very same path the stricter rule wins per capability.
+        let narrowed = rules
+            .iter()
+            .filter(|r| r.rule.effect != Effect::Allow && r.real == self.real)
+            .filter(|r| match r.region() {
+                Region::Below => true,
+                Region::Exactly => self.found == Found::Other,
+                Region::Inside | Region::Anywhere => false,
+            })
+            .fold(self.rule.caps, |caps, r| caps.without(r.rule.caps));
+        match self.found {
+            // Making and removing a name is a right over its directory.
+            Found::Other => narrowed.without(Caps::CREATE.union(Caps::DELETE)),
+            _ => narrowed,
+        }
+    }
+}
+
+pub(super) fn resolve<'a>(request: &Request<'a>) -> Result<Vec<Rule<'a>>, Refusal> {
+    let resolve = |rule: &'a FsRule| {
+        let written = request.places.expand(rule.pattern.fixed()).map_err(|source| {
+            Refusal::Path { rule: rule.pattern.to_string(), span: rule.span.clone(), source }
+        })?;
+        let (real, found) =
+            real(request.disk, &written).map_err(|source| Refusal::Unresolvable {
+                rule: rule.pattern.to_string(),
+                span: rule.span.clone(),
+                source,
+            })?;
+        Ok(Rule { rule, written, real, found })
+    };
+    request.sandbox.fs.iter().map(resolve).collect()
+}
+
+/// Follows symlinks as far as the path exists, keeps the rest as it is, and
+/// looks at what is there.
+pub(super) fn real(disk: &Disk, path: &Path) -> io::Result<(PathBuf, Found)> {
+    let real = disk.real(path);
+    let found = match fs::metadata(&real) {
+        Ok(meta) if meta.is_dir() => Found::Directory,
+        Ok(_) => Found::Other,
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Found::Missing,
+            io::ErrorKind::PermissionDenied => Found::OutOfReach,
+            _ => return Err(error),
+        },
+    };
+    Ok((real, found))
+}
