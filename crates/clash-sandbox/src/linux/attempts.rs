@@ -324,7 +324,8 @@ fn seccomp_listener() -> Result<(), Failed> {
         Insn { code: bpf::RET, jt: 0, jf: 0, k: libc::SECCOMP_RET_USER_NOTIF },
         seccomp::ALLOW_ALL,
     ];
-    let listener = sys::install_listener(&trap).at(1)?;
+    let installed = sys::install_filter(&trap, sys::WITH_LISTENER).at(1)?;
+    let listener = sys::listener(installed).ok_or(Failed { step: 1, errno: 0 })?;
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).at(2)?;
     match sys::fork().at(2)? {
         Fork::Child => {
@@ -336,7 +337,11 @@ fn seccomp_listener() -> Result<(), Failed> {
         Fork::Parent(pid) => {
             // Filters of an outer sandbox may let it listen and see nothing.
             let read = sys::read_memory(pid, (&raw const POINTED_AT).addr() as u64, &mut [0]);
-            let answered = sys::answer_with(&listener, writer.as_fd());
+            let answered = sys::next_notice(&listener).and_then(|notice| {
+                let number = sys::give(&listener, notice.id, &writer, true)?;
+                sys::answer(&listener, notice.id, number.into());
+                Ok(())
+            });
             // With its listener gone nobody waits for an answer any more.
             drop((listener, writer));
             let mut said = [0; 1];

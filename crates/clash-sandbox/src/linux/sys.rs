@@ -139,38 +139,6 @@ pub(crate) fn install_filter(program: &[Insn], flags: u64) -> Result<c_long> {
     })
 }
 
-/// Installs a filter on the calling thread and returns its listener.
-pub(crate) fn install_listener(program: &[Insn]) -> Result<OwnedFd> {
-    let fd = install_filter(program, u64::from(libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as u32))?;
-    let fd = RawFd::try_from(fd).map_err(|_| Error::from_raw_os_error(libc::EBADF))?;
-    // SAFETY: the kernel has just made this descriptor for us and nobody else
-    // knows of it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// Waits for one call on a listener and answers it with a descriptor, which the
-/// caller gets a copy of.
-pub(crate) fn answer_with(listener: &OwnedFd, fd: BorrowedFd<'_>) -> Result<()> {
-    // SAFETY: all zeroes is a valid notification, and what RECV wants to be given.
-    let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
-    // SAFETY: RECV fills in one `seccomp_notif`, which lives until it returns.
-    check(c_long::from(unsafe {
-        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV as _, &raw mut call)
-    }))?;
-    let answer = libc::seccomp_notif_addfd {
-        id: call.id,
-        flags: libc::SECCOMP_ADDFD_FLAG_SEND as u32,
-        srcfd: fd.as_raw_fd().cast_unsigned(),
-        newfd: 0,
-        newfd_flags: libc::O_CLOEXEC.cast_unsigned(),
-    };
-    // SAFETY: ADDFD reads one `seccomp_notif_addfd`, which lives until it returns.
-    check(c_long::from(unsafe {
-        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD as _, &raw const answer)
-    }))
-    .map(drop)
-}
-
 /// Makes a call whose answer is a descriptor because somebody listens.
 pub(crate) fn trapped_call(number: c_long) -> Result<OwnedFd> {
     // SAFETY: the arguments are integers; without a listener the call only asks
@@ -181,7 +149,7 @@ pub(crate) fn trapped_call(number: c_long) -> Result<OwnedFd> {
         return Err(Error::from_raw_os_error(libc::EBADF));
     }
     // SAFETY: a number above the standard three that a listener answered with is a
-    // descriptor it has just put into our table; see `answer_with`.
+    // descriptor it has just put into our table; see [`give`].
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
