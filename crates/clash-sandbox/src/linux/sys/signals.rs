@@ -1,0 +1,186 @@
+//! Signals that are held back, waited for and passed on.
+
+use std::ffi::{c_int, c_long};
+use std::io::{Error, Result};
+use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr;
+use std::time::Duration;
+
+use super::check;
+
+/// A signal mask as it was.
+#[derive(Clone, Copy)]
+pub(crate) struct Mask(libc::sigset_t);
+
+impl std::fmt::Debug for Mask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Mask")
+    }
+}
+
+/// Signals that the kernel sends for what the program itself did.
+const SYNCHRONOUS: [c_int; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+
+fn supervised() -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigfillset initialises the set; sigdelset changes an initialised one.
+    unsafe {
+        libc::sigfillset(set.as_mut_ptr());
+        for signal in SYNCHRONOUS {
+            libc::sigdelset(set.as_mut_ptr(), signal);
+        }
+        set.assume_init()
+    }
+}
+
+/// Holds back every signal that can be waited for.
+pub(crate) fn hold_signals() -> Result<Mask> {
+    let set = supervised();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: both point at signal sets; the kernel fills in the second.
+    check(c_long::from(unsafe {
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, before.as_mut_ptr())
+    }))?;
+    // SAFETY: filled in by the call that succeeded.
+    Ok(Mask(unsafe { before.assume_init() }))
+}
+
+pub(crate) fn set_mask(mask: &Mask) -> Result<()> {
+    // SAFETY: points at an initialised set; nothing is written back.
+    check(c_long::from(unsafe {
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const mask.0, ptr::null_mut())
+    }))
+    .map(drop)
+}
+
+/// A signal that was held back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    pub(crate) signal: c_int,
+    /// Somebody called `kill` on us; otherwise the kernel or the terminal sent
+    /// it, and to the whole process group.
+    pub(crate) from_process: bool,
+    /// That somebody is this process.
+    pub(crate) from_self: bool,
+}
+
+impl Arrived {
+    fn new(signal: c_int, code: c_int, pid: libc::pid_t) -> Self {
+        let from_process = code == libc::SI_USER || code == libc::SI_QUEUE || code == SI_TKILL;
+        Self { signal, from_process, from_self: from_process && pid == own_pid() }
+    }
+}
+
+pub(crate) fn own_pid() -> libc::pid_t {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+/// The process group we are in; 0 where it is one of an outer process namespace,
+/// which a `Pid` cannot be.
+pub(crate) fn own_group() -> libc::pid_t {
+    // SAFETY: takes and changes nothing.
+    unsafe { libc::getpgrp() }
+}
+
+/// The session a process is in; 0 as above.
+pub(crate) fn session_of(pid: libc::pid_t) -> Result<libc::pid_t> {
+    // SAFETY: takes an integer.
+    let session = unsafe { libc::getsid(pid) };
+    check(c_long::from(session)).map(|_| session)
+}
+
+/// A descriptor that can be read when a held signal has arrived.
+pub(crate) fn signals() -> Result<OwnedFd> {
+    let set = supervised();
+    // SAFETY: the set is initialised; -1 asks for a new descriptor.
+    let fd = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+    check(c_long::from(fd))?;
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The next signal from such a descriptor; `None` when there is none now.
+pub(crate) fn held_signal(signals: &OwnedFd) -> Result<Option<Arrived>> {
+    let mut info = [0_u8; size_of::<libc::signalfd_siginfo>()];
+    match rustix::io::read(signals, &mut info) {
+        Ok(length) if length == info.len() => {}
+        Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    // SAFETY: plain integers, all of which the kernel has written.
+    let info: libc::signalfd_siginfo = unsafe { std::mem::transmute(info) };
+    let signal = info.ssi_signo.cast_signed();
+    Ok(Some(Arrived::new(signal, info.ssi_code, info.ssi_pid.cast_signed())))
+}
+
+/// Waits for the next held signal; `None` when the time is up.
+pub(crate) fn next_signal(patience: Option<Duration>) -> Result<Option<Arrived>> {
+    let set = supervised();
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let timeout = patience.map(|left| libc::timespec {
+        tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    });
+    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    loop {
+        // SAFETY: the set is initialised, `info` has room for the answer and the
+        // timeout is null or lives until the call returns.
+        let signal = unsafe { libc::sigtimedwait(&raw const set, info.as_mut_ptr(), timeout) };
+        if signal >= 0 {
+            // SAFETY: zeroed to begin with and filled in by the kernel.
+            let info = unsafe { info.assume_init_ref() };
+            // SAFETY: read only where the code says that a process sent it, and
+            // otherwise bytes that were zeroed or written by the kernel.
+            let pid = unsafe { info.si_pid() };
+            return Ok(Some(Arrived::new(signal, info.si_code, pid)));
+        }
+        match Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::EAGAIN) => return Ok(None),
+            error if error.raw_os_error() == Some(libc::EINTR) => {}
+            error => return Err(error),
+        }
+    }
+}
+
+const SI_TKILL: c_int = -6;
+
+/// Sends ourselves a signal with its default action and lets it through: ends or
+/// stops the process as if it had never been held.
+pub(crate) fn take(signal: c_int) {
+    let mut only = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: SIG_DFL installs no handler; the sets are initialised by
+    // sigemptyset and sigprocmask before they are read.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::sigemptyset(only.as_mut_ptr());
+        libc::sigaddset(only.as_mut_ptr(), signal);
+        libc::raise(signal);
+        libc::sigprocmask(libc::SIG_UNBLOCK, only.as_ptr(), before.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
+    }
+}
+
+/// After this long a stop of this process ends, and then every second: whoever is
+/// stopped cannot look at the clock.
+pub(crate) fn continue_after(time: Duration) -> Result<()> {
+    // SAFETY: all zeroes is a valid `sigevent`.
+    let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
+    event.sigev_notify = libc::SIGEV_SIGNAL;
+    event.sigev_signo = libc::SIGCONT;
+    let mut timer = ptr::null_mut();
+    let value =
+        libc::timespec { tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: 1 };
+    let again = libc::timespec { tv_sec: 1, tv_nsec: 0 };
+    let when = libc::itimerspec { it_interval: again, it_value: value };
+    // SAFETY: both structures live until the calls return; the timer is the one
+    // that was just made and goes with the process.
+    unsafe {
+        let clock = libc::CLOCK_MONOTONIC;
+        check(c_long::from(libc::timer_create(clock, &raw mut event, &raw mut timer)))?;
+        check(c_long::from(libc::timer_settime(timer, 0, &raw const when, ptr::null_mut())))?;
+    }
+    Ok(())
+}
