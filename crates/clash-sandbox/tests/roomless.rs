@@ -91,9 +91,12 @@ fn a_temporary_directory_goes_also_when_the_launcher_is_killed() {
         command.args(&prefix[1..]).args([
             "/bin/sh",
             "-c",
-            "echo x > $TMPDIR/f; echo up; sleep 1000",
+            "echo x > $TMPDIR/f; echo up; read -r line",
         ]);
-        let mut child = world.prepare(command).stdout(Stdio::piped()).spawn().unwrap();
+        let mut command = world.prepare(command);
+        // The shell itself waits: whatever it started would outlive the launcher.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!((line.as_str(), in_tmp(&world).len()), ("up\n", 1));
