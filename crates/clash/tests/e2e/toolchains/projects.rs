@@ -261,6 +261,44 @@ pub(super) const RUBY: Everyday = Everyday {
     ..NOTHING
 };
 
+pub(super) const RUBY_STYLE: Everyday = Everyday {
+    toolchain: "ruby",
+    needs: &["ruby", "rubocop"],
+    files: &[
+        ("Gemfile", ""),
+        ("sum.rb", "def sum(a,b)\n  a+b\nend\n"),
+        (
+            "sum_test.rb",
+            "require 'minitest/autorun'\nrequire_relative 'sum'\nclass SumTest < Minitest::Test\n  def test_sum\n    assert_equal 3, sum(1, 2)\n  end\nend\n",
+        ),
+    ],
+    nightly: &[
+        &["rubocop", "--only", "Layout", "--autocorrect", "sum.rb"],
+        &["ruby", "sum_test.rb"],
+    ],
+    ..NOTHING
+};
+
+pub(super) const PHP_STYLE: Everyday = Everyday {
+    toolchain: "php",
+    needs: &["php", "phpcbf", "phpunit"],
+    files: &[
+        ("composer.json", "{}\n"),
+        ("Sum.php", "<?php\n\nfunction sum(int $a, int $b): int\n{\n    return $a + $b;\n}\n"),
+        (
+            "SumTest.php",
+            "<?php\nrequire __DIR__ . '/Sum.php';\nclass SumTest extends PHPUnit\\Framework\\TestCase\n{\n    public function testSum(): void\n    {\n        $this->assertSame(3, sum(1, 2));\n    }\n}\n",
+        ),
+    ],
+    nightly: &[
+        // Ends with 1 where it has changed something.
+        &["phpcbf", "--standard=PSR12", "Sum.php"],
+        &["phpcs", "--standard=PSR12", "Sum.php"],
+        &["phpunit", "SumTest.php"],
+    ],
+    ..NOTHING
+};
+
 pub(super) const PHP: Everyday = Everyday {
     toolchain: "php",
     sandboxes: &["php_safe", "php_full"],
