@@ -10,11 +10,12 @@ use std::ffi::OsString;
 use std::fs::{self, DirBuilder, Permissions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use clash_policy::Caps;
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, waitpid};
 
@@ -85,7 +86,6 @@ impl Drop for Scratch {
 }
 
 fn remove_later(wait: OwnedFd, path: &Path) {
-    use std::os::fd::AsRawFd;
     let _ = sys::hold_signals();
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir(c"/");
@@ -94,18 +94,27 @@ fn remove_later(wait: OwnedFd, path: &Path) {
     let mut byte = [0_u8];
     while let Err(Errno::INTR) = rustix::io::read(&wait, &mut byte) {}
     if fs::remove_dir_all(path).is_err() {
-        make_removable(path);
+        if let Ok(dir) = open(CWD, path) {
+            make_removable(&dir);
+        }
         let _ = fs::remove_dir_all(path);
     }
 }
 
-fn make_removable(dir: &Path) {
-    let _ = fs::set_permissions(dir, Permissions::from_mode(0o700));
-    let Ok(entries) = fs::read_dir(dir) else { return };
+/// A directory, whatever its mode, and nothing that a link leads to: what the
+/// command has left running may still put one in its place.
+fn open(dir: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(dir, path, flags, Mode::empty())
+}
+
+fn make_removable(dir: &OwnedFd) {
+    let itself = format!("/proc/self/fd/{}", dir.as_raw_fd());
+    let _ = fs::set_permissions(&itself, Permissions::from_mode(0o700));
+    let Ok(entries) = fs::read_dir(&itself) else { return };
     for entry in entries.flatten() {
-        // Links are not followed: this is the entry's own kind.
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            make_removable(&entry.path());
+        if let Ok(inner) = open(dir, Path::new(&entry.file_name())) {
+            make_removable(&inner);
         }
     }
 }
