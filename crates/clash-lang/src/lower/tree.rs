@@ -353,7 +353,9 @@ fn tool_key(name: &Text, scope: &Scope<'_>) -> Result<Path> {
                     .near(text));
             }
             let (name, kind) = tool::canonical(text);
+            // A server's tool is nobody's misspelling.
             if kind == Kind::Other
+                && !text.starts_with("mcp__")
                 && let Some(near) = nearest(text, tool::known())
             {
                 let message = format!("`{text}` is a tool clash does not know");

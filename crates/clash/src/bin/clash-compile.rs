@@ -56,9 +56,7 @@ fn main() -> ExitCode {
     let patient = |arg: &OsString| arg == "--warnings" || arg == "--docs" || arg == "--library";
     bound(if args.iter().any(patient) { PATIENT } else { DEADLINE });
     report_panics();
-    clash_lang::before_statements(|span| {
-        let _ = writeln!(io::stderr(), "{}", json!({"compiling": span.to_string()}));
-    });
+    clash_lang::before_statements(|span| compiling(&span.to_string()));
     if args.first().is_some_and(|first| first == "--library") {
         return show_library();
     }
@@ -77,6 +75,13 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(_) => ExitCode::FAILURE,
     }
+}
+
+/// Says what is being compiled, in case nothing else can be said. In one piece:
+/// stderr has no buffer, and each piece is a system call here and one in clash.
+fn compiling(what: &str) {
+    let line = format!("{}\n", json!({"compiling": what}));
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 fn show_library() -> ExitCode {
@@ -263,7 +268,7 @@ impl Stack {
 
     fn evaluate(&mut self, Request { kind, trust, file }: &Request) {
         let file = file.to_string_lossy();
-        let _ = writeln!(io::stderr(), "{}", json!({"compiling": file}));
+        compiling(&file);
         let compiled = clash_lang::compile(&file, *kind, true, &self.watched);
         let trusted = if *kind == LayerKind::Project { self.is_trusted(trust) } else { true };
         for (file, entry) in self.watched.not_enforced.take() {
