@@ -7,21 +7,17 @@ use crate::client::{Client, Shows, steps};
 use crate::codex_client::CODEX;
 use crate::droid_client::DROID;
 use crate::gemini_client::GEMINI;
-use crate::plugin_clients::{CLINE, COPILOT, OPENCODE, PI};
+use crate::plugin_clients::{CLINE, COPILOT, KILO, OPENCODE, PI};
 use crate::qwen_client::QWEN;
 use crate::support::{Machine, Who};
 
 /// Agents with a test that drives the real client.
-const CLIENTS: [&Client; 9] =
-    [&CLAUDE, &CODEX, &GEMINI, &QWEN, &DROID, &OPENCODE, &COPILOT, &CLINE, &PI];
+const CLIENTS: [&Client; 10] =
+    [&CLAUDE, &CODEX, &GEMINI, &QWEN, &DROID, &OPENCODE, &KILO, &COPILOT, &CLINE, &PI];
 
-/// Agents of which only messages on record are tested: they cannot be installed here,
-/// or (Kilo) wait at their start for a package that no registry has.
-const BY_CONTRACT: [(&str, &[Shows]); 4] =
-    [("kilo", &MESSAGES), ("q", &CONTRACT), ("kiro", &CONTRACT), ("cursor", &CONTRACT)];
-
-/// What the adapter's own tests show with messages of the real client.
-const MESSAGES: [Shows; 4] = [Shows::Allow, Shows::Deny, Shows::Edit, Shows::Mcp];
+/// Agents of which only messages on record are tested: they cannot be installed here.
+const BY_CONTRACT: [(&str, &[Shows]); 3] =
+    [("q", &CONTRACT), ("kiro", &CONTRACT), ("cursor", &CONTRACT)];
 
 /// What the tests in `contracts.rs` show with such messages.
 const CONTRACT: [Shows; 6] =

@@ -71,7 +71,7 @@ pub(crate) const OPENCODE: Client = Client {
     instructed: false,
 };
 
-const KILO: Client = Client {
+pub(crate) const KILO: Client = Client {
     name: "kilo",
     configure: |m| opencode_settings(m, "kilo"),
     with_port: &[".config/kilo/kilo.json"],
@@ -192,7 +192,8 @@ fn the_real_opencode_keeps_the_promises() {
     client.keeps_its_promises();
 }
 
-/// It waits more than a minute for a package that does not exist.
+/// Without what it wants to fetch beside its plugin it waits more than a minute: for a
+/// version that was never published.
 #[test]
 fn the_real_kilo_keeps_the_promises() {
     let Some(client) = KILO.here() else { return };
