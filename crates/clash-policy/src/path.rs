@@ -202,8 +202,8 @@ pub fn normalise(path: &Path) -> PathBuf {
     out
 }
 
-/// Whether there is nothing to remove, as there hardly ever is.
-fn is_normal(path: &Path) -> bool {
+/// Whether a path is absolute and nothing but names, as nearly all are.
+pub fn is_normal(path: &Path) -> bool {
     let mut parts = path.as_os_str().as_bytes().split(|byte| *byte == b'/');
     parts.next() == Some(b"") && parts.all(|part| !matches!(part, b"" | b"." | b".."))
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use clash_policy::path::Links;
+use clash_policy::path::{Links, is_normal};
 
 /// The real disk. Follows symlinks one component at a time, so that a link
 /// whose target does not exist yet still leads where a write would go. What was
@@ -37,7 +37,7 @@ impl Disk {
 
     fn find(&self, path: &Path) -> (PathBuf, bool) {
         let links = Cell::new(MAX_LINKS);
-        if is_plain(path) {
+        if is_normal(path) {
             // From the far end, so that a directory seen before is all it takes.
             return self.follow(path, &links);
         }
@@ -88,13 +88,7 @@ impl Disk {
     }
 }
 
-/// Whether a path is absolute and nothing but names, as nearly all are.
-fn is_plain(path: &Path) -> bool {
-    let mut parts = path.as_os_str().as_bytes().split(|byte| *byte == b'/');
-    parts.next() == Some(b"") && parts.all(|part| !matches!(part, b"" | b"." | b".."))
-}
-
-/// The directory and the name of a plain path. By bytes: walking components took
+/// The directory and the name of a normal path. By bytes: walking components took
 /// longer than asking the kernel.
 fn split(path: &Path) -> Option<(&Path, &OsStr)> {
     let bytes = path.as_os_str().as_bytes();

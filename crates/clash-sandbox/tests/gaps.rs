@@ -19,29 +19,16 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use support::*;
-
-fn in_a_room(case: impl Fn(World)) {
-    if !python_is_missing() {
-        everyone(case);
-    }
-}
-
-fn in_both_tiers(case: impl Fn(World)) {
-    if !python_is_missing() {
-        everyone(&case);
-        directly(case);
-    }
-}
 
 /// A Python script inside; its output.
 fn script(world: &World, body: &str) -> String {
     text(&world.run(&[PYTHON, "-c", &format!("{PRELUDE}\n{body}")]))
 }
 
-fn run_all(world: &World, argv: &[String]) -> std::process::Output {
+fn run_all(world: &World, argv: &[String]) -> Output {
     world.bare(&argv.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
@@ -314,6 +301,15 @@ show(lambda: os.ftruncate(os.open('big', os.O_CREAT | os.O_RDWR), 1 << 20))";
     });
 }
 
+/// A shell script in the world's sandbox, which a Python program that confines itself
+/// starts.
+fn run_inside(world: &World, outer: &str, script: &str) -> Output {
+    let mut argv = vec![PYTHON.to_owned(), "-c".into(), outer.into()];
+    argv.extend(world.prefix());
+    argv.extend(["/bin/sh".into(), "-c".into(), script.into()]);
+    run_all(world, &argv)
+}
+
 #[test]
 fn inside_an_outer_landlock_domain_it_stacks_or_refuses() {
     in_a_room(|world| {
@@ -327,12 +323,7 @@ rule = struct.pack('=Qi', 2, os.open('/', os.O_PATH))
 assert libc.syscall(ctypes.c_long(445), fd, 1, rule, 0) == 0
 assert libc.syscall(ctypes.c_long(446), fd, 0) == 0
 os.execv(sys.argv[1], sys.argv[1:])";
-        let inside = |world: &World, script: &str| {
-            let mut argv = vec![PYTHON.to_owned(), "-c".into(), domain.into()];
-            argv.extend(world.prefix());
-            argv.extend(["/bin/sh".into(), "-c".into(), script.into()]);
-            run_all(world, &argv)
-        };
+        let inside = |world: &World, script: &str| run_inside(world, domain, script);
         let key = world.path("home/.ssh/id_ed25519").display().to_string();
         // No mounts can be made in there: the direct tier holds what it can.
         let direct = World::beside(&world).option(&["--unprotected"]);
@@ -364,12 +355,7 @@ prog = struct.pack('HxxxxxxQ', len(code), ctypes.addressof(text))
 assert libc.prctl(22, 2, prog) == 0
 os.execv(sys.argv[1], sys.argv[1:])"
         );
-        let inside = |world: &World, script: &str| {
-            let mut argv = vec![PYTHON.to_owned(), "-c".into(), filter.clone()];
-            argv.extend(world.prefix());
-            argv.extend(["/bin/sh".into(), "-c".into(), script.into()]);
-            run_all(world, &argv)
-        };
+        let inside = |world: &World, script: &str| run_inside(world, &filter, script);
         let key = world.path("home/.ssh/id_ed25519").display().to_string();
         let direct = World::beside(&world).option(&["--unprotected"]);
         let seen = text(&inside(&direct, &format!("echo in > f; cat f {key}")));

@@ -26,19 +26,6 @@ use std::time::Duration;
 
 use support::*;
 
-fn in_a_room(case: impl Fn(World)) {
-    if !python_is_missing() {
-        everyone(case);
-    }
-}
-
-fn in_both_tiers(case: impl Fn(World)) {
-    if !python_is_missing() {
-        everyone(&case);
-        directly(case);
-    }
-}
-
 /// Answers `hello` to whoever connects, and counts who did.
 struct Server {
     port: u16,

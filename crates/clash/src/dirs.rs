@@ -151,9 +151,9 @@ pub(crate) fn project_of(dir: &Path, home: &Path) -> PathBuf {
     inside.into_iter().find(marked).unwrap_or(dir).to_path_buf()
 }
 
-/// The `.claude` directories whose settings the client reads for a project: its
-/// own, those above it up to the root of the repository, and the main worktree's.
-pub(crate) fn claude_dirs(project: &Path) -> Vec<PathBuf> {
+/// The directories whose settings clients read for a project: its own, those above it
+/// up to the root of the repository, and the main worktree's.
+pub(crate) fn roots_of(project: &Path) -> Vec<PathBuf> {
     let mut roots = vec![project.to_path_buf()];
     if let Some(root) = project.ancestors().find(|dir| dir.join(".git").exists()) {
         let between = project.ancestors().skip(1).take_while(|dir| dir.starts_with(root));
@@ -163,7 +163,12 @@ pub(crate) fn claude_dirs(project: &Path) -> Vec<PathBuf> {
         let own = link.strip_prefix("gitdir:").map(|path| root.join(path.trim()));
         roots.extend(own.and_then(|own| own.ancestors().nth(3).map(Path::to_path_buf)));
     }
-    roots.into_iter().map(|root| root.join(".claude")).collect()
+    roots
+}
+
+/// The `.claude` directories among them.
+pub(crate) fn claude_dirs(project: &Path) -> Vec<PathBuf> {
+    roots_of(project).into_iter().map(|root| root.join(".claude")).collect()
 }
 
 /// Writes a file only its owner can read, whole or not at all, and its directory.

@@ -32,6 +32,21 @@ pub(crate) fn python_is_missing() -> bool {
     missing
 }
 
+/// For cases that make raw system calls.
+pub(crate) fn in_a_room(case: impl Fn(World)) {
+    if !python_is_missing() {
+        everyone(case);
+    }
+}
+
+/// The same, in a room and without one.
+pub(crate) fn in_both_tiers(case: impl Fn(World)) {
+    if !python_is_missing() {
+        everyone(&case);
+        directly(case);
+    }
+}
+
 /// The example `room`, built if the test runner did not.
 pub(crate) fn room() -> &'static Path {
     static ROOM: OnceLock<PathBuf> = OnceLock::new();

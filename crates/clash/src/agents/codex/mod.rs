@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use super::claude_like::{self, Dialect};
 use super::wired::{Scope, WholeFile, Wired};
 use super::{Abilities, Agent, Asks, Confines, Event, Message, Wanted, guard, patch};
-use crate::dirs::{Dirs, claude_dirs};
+use crate::dirs::{Dirs, roots_of};
 use crate::env;
 use crate::tool_input::From;
 
@@ -102,8 +102,7 @@ fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
 
 /// The client reads those of every directory up to the root of the repository.
 fn of_project(project: &Path) -> Vec<PathBuf> {
-    let roots = claude_dirs(project);
-    roots.iter().filter_map(|dir| dir.parent()).map(|root| root.join(".codex")).collect()
+    roots_of(project).into_iter().map(|root| root.join(".codex")).collect()
 }
 
 /// A project that is trusted, as one without an entry is in `codex exec`, can
