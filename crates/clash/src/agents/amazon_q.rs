@@ -215,15 +215,7 @@ mod tests {
     fn wanted(line: &str) -> String {
         let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
         let (_, message) = parse(line.as_bytes()).unwrap();
-        match call(&message, &from).unwrap() {
-            Some((name, Input::Script(script))) => format!("{name} {script}"),
-            Some((name, Input::Files(files))) => {
-                let seen = files.iter().map(|f| format!(" {} {}", f.path.display(), f.needs));
-                format!("{name}{}", seen.collect::<String>())
-            }
-            Some((name, _)) => name,
-            None => "nothing".to_owned(),
-        }
+        crate::agents::shown(call(&message, &from).unwrap())
     }
 
     #[test]

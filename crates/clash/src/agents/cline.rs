@@ -229,16 +229,7 @@ mod tests {
     fn wanted(line: &str) -> Result<String, ToolError> {
         let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
         let (_, message) = parse(line.as_bytes()).unwrap();
-        Ok(match call(&message, &from)? {
-            Some((name, Input::Script(script))) => format!("{name} {script}"),
-            Some((name, Input::Files(files))) => {
-                let seen = files.iter().map(|f| format!(" {} {}", f.path.display(), f.needs));
-                format!("{name}{}", seen.collect::<String>())
-            }
-            Some((name, Input::Hosts(hosts))) => format!("{name} {}", hosts[0].host),
-            Some((name, Input::Fields(_))) => name,
-            None => "nothing".to_owned(),
-        })
+        call(&message, &from).map(crate::agents::shown)
     }
 
     fn message(tool: &str, input: Value) -> String {

@@ -176,14 +176,7 @@ mod tests {
     fn wanted(line: &str) -> String {
         let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
         let (_, message) = parse(line.as_bytes()).unwrap();
-        match call(&message, &from).unwrap() {
-            Some((name, Input::Script(script))) => format!("{name} {script}"),
-            Some((name, Input::Files(files))) => {
-                format!("{name} {} {}", files[0].path.display(), files[0].needs)
-            }
-            Some((name, _)) => name,
-            None => "nothing".to_owned(),
-        }
+        crate::agents::shown(call(&message, &from).unwrap())
     }
 
     #[test]

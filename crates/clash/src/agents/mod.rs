@@ -78,6 +78,21 @@ pub(crate) type Parsed = Result<(Event, Message), MessageError>;
 /// the user, which touches nothing.
 pub(crate) type Wanted = Result<Option<(String, Input)>, ToolError>;
 
+/// What a call was understood as, in a line: for the adapters' tests.
+#[cfg(test)]
+pub(crate) fn shown(wanted: Option<(String, Input)>) -> String {
+    match wanted {
+        Some((name, Input::Script(script))) => format!("{name} {script}"),
+        Some((name, Input::Files(files))) => {
+            let seen = files.iter().map(|f| format!(" {} {}", f.path.display(), f.needs));
+            format!("{name}{}", seen.collect::<String>())
+        }
+        Some((name, Input::Hosts(hosts))) => format!("{name} {}", hosts[0].host),
+        Some((name, Input::Fields(_))) => name,
+        None => "nothing".to_owned(),
+    }
+}
+
 /// One agent: what it can do, and the functions that speak for it.
 #[derive(Debug)]
 pub(crate) struct Agent {

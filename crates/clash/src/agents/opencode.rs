@@ -163,7 +163,6 @@ fn hostile(project: &Path, agent: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::agents::Event;
-    use clash_policy::Input;
 
     const RECORDED: &str = include_str!("../../tests/fixtures/agents/opencode/calls.jsonl");
 
@@ -171,17 +170,7 @@ mod tests {
         let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
         let input = input.as_object().unwrap().clone();
         let message = Message { tool: tool.to_owned(), input, ..Message::default() };
-        match call(&message, &from) {
-            Ok(Some((name, Input::Files(files)))) => {
-                let seen = files.iter().map(|f| format!(" {} {}", f.path.display(), f.needs));
-                format!("{name}{}", seen.collect::<String>())
-            }
-            Ok(Some((name, Input::Script(script)))) => format!("{name} {script}"),
-            Ok(Some((name, Input::Hosts(hosts)))) => format!("{name} {}", hosts[0].host),
-            Ok(Some((name, Input::Fields(_)))) => name,
-            Ok(None) => "nothing".to_owned(),
-            Err(error) => format!("error: {error}"),
-        }
+        call(&message, &from).map_or_else(|error| format!("error: {error}"), crate::agents::shown)
     }
 
     #[test]
