@@ -19,6 +19,7 @@ use rustix::process::umask;
 use super::super::sys;
 use super::Shared;
 use super::call::Times;
+use super::caller::shares_terminal;
 use super::fresh::Fresh;
 use super::place::{Place, real};
 use crate::names::misleads;
@@ -33,7 +34,7 @@ pub(super) struct Job {
 /// A call with everything it is about held open.
 #[derive(Debug)]
 pub(super) enum Act {
-    Open { at: Place, flags: i32, mode: u32, umask: u32, terminal: bool, reads: bool },
+    Open { at: Place, flags: i32, mode: u32, umask: u32, caller: i32, reads: bool },
     Mkdir { at: Place, mode: u32, umask: u32 },
     Mknod { at: Place, mode: u32, umask: u32, device: u64 },
     Unlink { at: Place, directory: bool },
@@ -82,7 +83,7 @@ const TRIES: u32 = 16;
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, watch: Watch) -> Self {
         let own = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
-        let given = |fd| Some((identity(fstat(fd).ok()?), fcntl_getfl(fd).ok()? & OFlags::RWMODE));
+        let given = |fd| Some((identity(&fstat(fd).ok()?), fcntl_getfl(fd).ok()? & OFlags::RWMODE));
         let stdio = own.into_iter().filter_map(given).collect();
         let fresh = Fresh::new(watch.rights.new_repositories());
         Self { shared, watch, fresh, stdio }
@@ -97,8 +98,8 @@ impl Worker {
                     Err(error) => self.shared.refuse(id, error),
                 };
             }
-            Act::Open { at, flags, mode, umask, terminal, reads } => {
-                let wish = Wish { flags, mode, umask, terminal, reads };
+            Act::Open { at, flags, mode, umask, caller, reads } => {
+                let wish = Wish { flags, mode, umask, caller, reads };
                 return self.open(id, at, wish);
             }
             Act::Mkdir { at, mode, umask: mask } => {
@@ -199,10 +200,10 @@ impl Worker {
     fn mkdir(&mut self, at: Place, mode: u32) -> Done {
         let at = self.name(at, Errno::EXIST)?;
         // Programs that make all directories of a path look at this error.
-        if exists(&at) {
-            return Err(Errno::EXIST);
-        }
-        self.check(&at.path, Caps::CREATE)?;
+        self.check(&at.path, Caps::CREATE).or_else(|refused| match exists(&at) {
+            true => Err(Errno::EXIST),
+            false => Err(refused),
+        })?;
         mkdirat(&at.dir, &at.leaf, Mode::from_raw_mode(mode))?;
         self.fresh.directory(at.path);
         Ok(())
@@ -236,10 +237,10 @@ impl Worker {
 
     fn unlink(&mut self, at: Place, directory: bool) -> Done {
         let at = self.name(at, if directory { Errno::BUSY } else { Errno::ISDIR })?;
-        if !exists(&at) {
-            return Err(Errno::NOENT);
-        }
-        self.check(&at.path, Caps::DELETE)?;
+        self.check(&at.path, Caps::DELETE).or_else(|refused| match exists(&at) {
+            true => Err(refused),
+            false => Err(Errno::NOENT),
+        })?;
         let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         unlinkat(&at.dir, &at.leaf, flags)
     }
@@ -318,7 +319,8 @@ impl Worker {
             Place::Name { .. } => self.open_name(at, &wish),
         };
         match opened {
-            Ok(Opening::Done(file)) => give(&self.shared, id, file, wish.flags),
+            Ok(Opening::Done(file)) => give(&self.shared, id, file, &wish),
+            Ok(Opening::Device(file)) => give_at_once(&self.shared, id, &file, &wish),
             Ok(Opening::MayBlock(object)) => {
                 // Whoever waits holds on to what is shared.
                 if Arc::strong_count(&self.shared) > MOST_WAITING {
@@ -327,7 +329,7 @@ impl Worker {
                 let shared = self.shared.clone();
                 let waiter = std::thread::Builder::new().stack_size(64 * 1024);
                 let waiting = waiter.spawn(move || match reopen(&shared, &object, &wish) {
-                    Ok(file) => give(&shared, id, file, wish.flags),
+                    Ok(file) => give(&shared, id, file, &wish),
                     Err(error) => shared.refuse(id, error),
                 });
                 if waiting.is_err() {
@@ -349,11 +351,11 @@ impl Worker {
                 Ok(_) if wish.has(libc::O_CREAT | libc::O_EXCL) => return Err(Errno::EXIST),
                 Ok(object) => {
                     // One that has become a link since it was looked at.
-                    let kind = FileType::from_raw_mode(fstat(&object)?.st_mode);
-                    if kind == FileType::Symlink {
+                    let meta = fstat(&object)?;
+                    if FileType::from_raw_mode(meta.st_mode) == FileType::Symlink {
                         return Err(Errno::LOOP);
                     }
-                    return self.open_found(&at.path, object, wish);
+                    return self.open_found(&at.path, object, &meta, wish);
                 }
                 Err(Errno::NOENT) if wish.has(libc::O_CREAT) => match self.make(&at, wish) {
                     Err(Errno::EXIST) => {}
@@ -385,15 +387,22 @@ impl Worker {
     }
 
     fn open_object(&mut self, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
-        let this = identity(fstat(&object)?);
+        let meta = fstat(&object)?;
+        let this = identity(&meta);
         let own = self.stdio.iter().any(|(known, given)| *known == this && wish.is_within(*given));
         match real(&self.shared.processes, &object)? {
-            Some(path) if !own => self.open_found(&path, object, wish),
-            _ => self.open_checked(object, wish),
+            Some(path) if !own => self.open_found(&path, object, &meta, wish),
+            _ => self.open_checked(object, &meta, wish),
         }
     }
 
-    fn open_found(&mut self, path: &Path, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
+    fn open_found(
+        &self,
+        path: &Path,
+        object: OwnedFd,
+        meta: &Stat,
+        wish: &Wish,
+    ) -> Result<Opening, Errno> {
         if wish.has(libc::O_TMPFILE) {
             // A file without a name, in a directory.
             if wish.mode & SET_USER_ID != 0 {
@@ -407,17 +416,20 @@ impl Worker {
             return made.map(Opening::Done);
         }
         self.check(path, wish.needs())?;
-        self.open_checked(object, wish)
+        self.open_checked(object, meta, wish)
     }
 
-    fn open_checked(&self, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
-        let meta = fstat(&object)?;
+    fn open_checked(&self, object: OwnedFd, meta: &Stat, wish: &Wish) -> Result<Opening, Errno> {
         let device = (libc::major(meta.st_rdev), libc::minor(meta.st_rdev));
         match FileType::from_raw_mode(meta.st_mode) {
             FileType::RegularFile | FileType::Directory => {}
-            FileType::CharacterDevice if device.0 == MEMORY_DEVICES => {}
+            FileType::CharacterDevice if device.0 == MEMORY_DEVICES => {
+                return reopen(&self.shared, &object, wish).map(Opening::Device);
+            }
             // Ours is the caller's only in the same session.
-            FileType::CharacterDevice if device == OWN_TERMINAL && !wish.terminal => {
+            FileType::CharacterDevice
+                if device == OWN_TERMINAL && !shares_terminal(wish.caller) =>
+            {
                 return Err(Errno::NXIO);
             }
             _ => return Ok(Opening::MayBlock(object)),
@@ -429,6 +441,8 @@ impl Worker {
 /// How far an open has got.
 enum Opening {
     Done(OwnedFd),
+    /// The same, and nobody can execute it.
+    Device(OwnedFd),
     /// Judged, and held; opening it may take until somebody opens the other end.
     MayBlock(OwnedFd),
 }
@@ -438,7 +452,8 @@ struct Wish {
     flags: i32,
     mode: u32,
     umask: u32,
-    terminal: bool,
+    /// The thread that asks.
+    caller: i32,
     reads: bool,
 }
 
@@ -495,10 +510,21 @@ fn reopen(shared: &Shared, object: &OwnedFd, wish: &Wish) -> Result<OwnedFd, Err
     openat(&shared.processes, itself(object), wish.open_flags(), Mode::empty())
 }
 
-/// Hands a file over. Ours is closed before the caller goes on: it may want to
-/// execute what it has written, and nobody may then have it open for writing.
-fn give(shared: &Shared, id: u64, file: OwnedFd, flags: i32) {
-    let given = sys::give(&shared.listener, id, &file, flags & libc::O_CLOEXEC != 0);
+/// Hands over what needs no second look: the caller is woken once.
+fn give_at_once(shared: &Shared, id: u64, file: &OwnedFd, wish: &Wish) {
+    if let Err(error) = sys::answer_with(&shared.listener, id, file, wish.has(libc::O_CLOEXEC)) {
+        shared.refuse(id, error);
+    }
+}
+
+/// Hands a file over. One open for writing is closed here before the caller goes
+/// on: it may want to execute what it has written, and nobody may then have it
+/// open for writing.
+fn give(shared: &Shared, id: u64, file: OwnedFd, wish: &Wish) {
+    if !wish.writes() {
+        return give_at_once(shared, id, &file, wish);
+    }
+    let given = sys::give(&shared.listener, id, &file, wish.has(libc::O_CLOEXEC));
     drop(file);
     match given {
         Ok(number) => sys::answer(&shared.listener, id, i64::from(number)),
@@ -515,6 +541,6 @@ fn exists(at: &Name) -> bool {
     look(at).is_ok()
 }
 
-fn identity(meta: Stat) -> (u64, u64) {
+fn identity(meta: &Stat) -> (u64, u64) {
     (meta.st_dev, meta.st_ino)
 }

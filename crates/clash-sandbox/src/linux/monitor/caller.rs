@@ -22,7 +22,7 @@ const MOST_GENERATIONS: usize = 200;
 pub(super) struct Caller<'a> {
     processes: &'a OwnedFd,
     /// Of the thread, in the launcher's own process namespace.
-    pid: i32,
+    pub(super) pid: i32,
     of: Processes,
 }
 
@@ -193,12 +193,12 @@ impl<'a> Caller<'a> {
     pub(super) fn file_size_limit(&self) -> Result<Option<u64>, Errno> {
         sys::file_size_limit(self.pid)
     }
+}
 
-    /// Whether the caller has the launcher's terminal for its own.
-    pub(super) fn shares_terminal(&self) -> bool {
-        let [own, theirs] = [0, self.pid].map(|pid| sys::session_of(pid).ok());
-        own.is_some() && own == theirs
-    }
+/// Whether a process has the launcher's terminal for its own.
+pub(super) fn shares_terminal(pid: i32) -> bool {
+    let [own, theirs] = [0, pid].map(|pid| sys::session_of(pid).ok());
+    own.is_some() && own == theirs
 }
 
 /// Whether a directory shows processes.

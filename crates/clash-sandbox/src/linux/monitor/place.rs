@@ -26,12 +26,13 @@ const MAX_LINKS: u32 = 40;
 /// Where a path leads.
 #[derive(Debug)]
 pub(super) enum Place {
-    /// A name in a directory, whether or not it is there.
+    /// A name in a directory, whether or not it is there. If nobody had to follow
+    /// it, nobody has looked.
     Name {
         dir: OwnedFd,
         leaf: Vec<u8>,
         slash: bool,
-        exists: bool,
+        seen: bool,
     },
     Object(OwnedFd),
     /// A file of the caller's own in /proc, opened for reading.
@@ -47,10 +48,9 @@ pub(super) fn locate(caller: &Caller<'_>, call: Call, reads: bool) -> Result<Act
             let exclusive = flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL;
             let at = find(at, flags & libc::O_NOFOLLOW == 0 && !exclusive)?;
             let makes = flags & libc::O_TMPFILE == libc::O_TMPFILE
-                || flags & libc::O_CREAT != 0 && matches!(at, Place::Name { exists: false, .. });
+                || flags & libc::O_CREAT != 0 && matches!(at, Place::Name { seen: false, .. });
             let umask = if makes { caller.umask()? } else { 0o777 };
-            let terminal = caller.shares_terminal();
-            Act::Open { at, flags, mode, umask, terminal, reads }
+            Act::Open { at, flags, mode, umask, caller: caller.pid, reads }
         }
         Call::Mkdir { at, mode } => {
             Act::Mkdir { at: find(at, false)?, mode, umask: caller.umask()? }
@@ -105,6 +105,8 @@ struct Finder<'a> {
 struct Here {
     dir: OwnedFd,
     own: Own,
+    /// Known to show no processes.
+    plain: bool,
 }
 
 /// How far a walk has got into the caller's own part of /proc.
@@ -127,9 +129,9 @@ impl Finder<'_> {
             }
             let (front, leaf, slash) = split(&path);
             let base = match start.take() {
-                Some(dir) => dir,
-                None if path.starts_with(b"/") => root()?,
-                None => self.caller.directory(spot.dir)?,
+                None if path.starts_with(b"/") => None,
+                None => Some(self.caller.directory(spot.dir)?),
+                start => start,
             };
             if matches!(leaf, b"" | b"." | b"..") {
                 let here = self.walk_to(base, &path)?;
@@ -138,16 +140,23 @@ impl Finder<'_> {
                     Own::No => Ok(Place::Object(here.dir)),
                 };
             }
-            let here =
-                if front.is_empty() { self.classify(base) } else { self.walk_to(base, front)? };
+            let here = match base {
+                Some(base) if front.is_empty() => self.classify(base),
+                base => self.walk_to(base, front)?,
+            };
             if let Own::Below(below) = &here.own {
                 return self.in_own(below, leaf);
             }
             let leaf = leaf.to_vec();
+            if !follow && !slash && (here.plain || !shows_processes(&here.dir)) {
+                return Ok(Place::Name { dir: here.dir, leaf, slash, seen: false });
+            }
             let mut buffer = [0_u8; libc::PATH_MAX as usize];
             let link = readlinkat_raw(&here.dir, leaf.as_slice(), &mut buffer);
             match link {
-                Ok(_) if shows_processes(&here.dir) => return self.process_link(here, &leaf),
+                Ok(_) if !here.plain && shows_processes(&here.dir) => {
+                    return self.process_link(here, &leaf);
+                }
                 Err(_) if self.caller.is_named(&leaf) && is_root_of_proc(&here) => {
                     return self.process_link(here, &leaf);
                 }
@@ -163,10 +172,10 @@ impl Finder<'_> {
                     if let Some(file) = self.caller.of_another(&here.dir, &leaf) {
                         return file.map(Place::Opened);
                     }
-                    return Ok(Place::Name { dir: here.dir, leaf, slash, exists: true });
+                    return Ok(Place::Name { dir: here.dir, leaf, slash, seen: true });
                 }
                 Err(Errno::NOENT) => {
-                    return Ok(Place::Name { dir: here.dir, leaf, slash, exists: false });
+                    return Ok(Place::Name { dir: here.dir, leaf, slash, seen: false });
                 }
                 Err(error) => return Err(error),
             }
@@ -175,16 +184,17 @@ impl Finder<'_> {
 
     fn classify(&self, dir: OwnedFd) -> Here {
         let own = self.caller.place_below(&dir).map_or(Own::No, Own::Below);
-        Here { dir, own }
+        Here { dir, own, plain: false }
     }
 
-    /// The directory at the end of a path.
-    fn walk_to(&mut self, base: OwnedFd, path: &[u8]) -> Result<Here, Errno> {
+    /// The directory at the end of a path, which without a base begins at the root.
+    fn walk_to(&mut self, base: Option<OwnedFd>, path: &[u8]) -> Result<Here, Errno> {
         let flags = HOLD | OFlags::DIRECTORY;
         let resolve = ResolveFlags::NO_MAGICLINKS;
-        match openat2(&base, path, flags, Mode::empty(), resolve) {
-            Ok(dir) if !shows_processes(&dir) => Ok(Here { dir, own: Own::No }),
-            Ok(_) | Err(Errno::LOOP | Errno::NOENT) => self.walk(base, path),
+        let from = base.as_ref().map_or(CWD, AsFd::as_fd);
+        match openat2(from, path, flags, Mode::empty(), resolve) {
+            Ok(dir) if !shows_processes(&dir) => Ok(Here { dir, own: Own::No, plain: true }),
+            Ok(_) | Err(Errno::LOOP | Errno::NOENT) => self.walk(base.map_or_else(root, Ok)?, path),
             Err(error) => Err(error),
         }
     }
@@ -240,7 +250,7 @@ impl Finder<'_> {
             let dir = self.caller.link(&further)?;
             let kind = FileType::from_raw_mode(fstat(&dir)?.st_mode);
             return match kind {
-                FileType::Directory => Ok(Here { dir, own: Own::No }),
+                FileType::Directory => Ok(Here { dir, own: Own::No, plain: false }),
                 _ => Err(Errno::NOTDIR),
             };
         }
@@ -248,7 +258,7 @@ impl Finder<'_> {
             return Err(Errno::ACCESS);
         }
         let dir = self.caller.file(&further)?;
-        Ok(Here { dir, own: Own::Below(further) })
+        Ok(Here { dir, own: Own::Below(further), plain: false })
     }
 
     /// A name below the caller's own process, at the end of a path.
@@ -333,8 +343,12 @@ pub(super) fn real(
     let name = format!("self/fd/{}", fd.as_raw_fd());
     let length = readlinkat_raw(processes, name, &mut buffer)?;
     let path = buffer.get(..length).unwrap_or_default();
-    // A directory that was removed has no links left either.
-    if !path.starts_with(b"/") || fstat(fd)?.st_nlink == 0 {
+    if !path.starts_with(b"/") {
+        return Ok(None);
+    }
+    // What was removed is said to be, and so is what somebody has called that. A
+    // directory that was removed has no links left either.
+    if path.ends_with(b" (deleted)") && fstat(fd)?.st_nlink == 0 {
         return Ok(None);
     }
     Ok(Some(std::ffi::OsStr::from_bytes(path).into()))
