@@ -120,18 +120,18 @@ impl Worker {
             Act::Chmod { mode, .. } if mode & SET_USER_ID != 0 => Err(Errno::PERM),
             Act::Chmod { at, mode } => self.change(&at).and_then(|()| {
                 let mode = Mode::from_raw_mode(mode);
-                chmodat(&self.shared.processes, itself(&at), mode, AtFlags::empty())
+                chmodat(&self.shared.held, itself(&at), mode, AtFlags::empty())
             }),
             Act::Chown { at, owner, group } => self.change(&at).and_then(|()| {
                 let owner = (owner != u32::MAX).then(|| Uid::from_raw(owner));
                 let group = (group != u32::MAX).then(|| Gid::from_raw(group));
-                chownat(&self.shared.processes, itself(&at), owner, group, AtFlags::empty())
+                chownat(&self.shared.held, itself(&at), owner, group, AtFlags::empty())
             }),
             Act::Times { at, times } => self.change(&at).and_then(|()| {
                 let [last_access, last_modification] =
                     times.map(|(tv_sec, tv_nsec)| Timespec { tv_sec, tv_nsec });
                 let times = Timestamps { last_access, last_modification };
-                utimensat(&self.shared.processes, itself(&at), &times, AtFlags::empty())
+                utimensat(&self.shared.held, itself(&at), &times, AtFlags::empty())
             }),
         };
         match done {
@@ -171,7 +171,7 @@ impl Worker {
     /// A place that has to be a name; `other` is said where it is none.
     fn name(&self, place: Place, other: Errno) -> Result<Name, Errno> {
         let Place::Name { dir, mut leaf, slash, .. } = place else { return Err(other) };
-        let mut path = real(&self.shared.processes, &dir)?.ok_or(Errno::NOENT)?;
+        let mut path = real(&self.shared, &dir)?.ok_or(Errno::NOENT)?;
         path.push(std::ffi::OsStr::from_bytes(&leaf));
         if slash {
             leaf.push(b'/');
@@ -181,7 +181,7 @@ impl Worker {
 
     /// Modes, owners and times count as content.
     fn change(&self, object: &OwnedFd) -> Done {
-        match real(&self.shared.processes, object)? {
+        match real(&self.shared, object)? {
             Some(path) => self.check(&path, Caps::WRITE),
             None => Ok(()),
         }
@@ -189,21 +189,19 @@ impl Worker {
 
     /// Whoever is told what happens at a path reads it.
     fn notify(&self, at: &OwnedFd, through: &OwnedFd, mask: u32) -> Result<i32, Errno> {
-        if let Some(path) = real(&self.shared.processes, at)? {
+        if let Some(path) = real(&self.shared, at)? {
             self.check(&path, Caps::READ)?;
         }
         let flags = WatchFlags::from_bits_retain(mask & !libc::IN_DONT_FOLLOW);
         // There is no room here, so this is where the processes are.
-        add_watch(through, Path::new("/proc").join(itself(at)), flags)
+        add_watch(through, Path::new("/proc/self/fd").join(itself(at)), flags)
     }
 
     fn mkdir(&mut self, at: Place, mode: u32) -> Done {
         let at = self.name(at, Errno::EXIST)?;
         // Programs that make all directories of a path look at this error.
-        self.check(&at.path, Caps::CREATE).or_else(|refused| match exists(&at) {
-            true => Err(Errno::EXIST),
-            false => Err(refused),
-        })?;
+        self.check(&at.path, Caps::CREATE)
+            .map_err(|refused| if exists(&at) { Errno::EXIST } else { refused })?;
         mkdirat(&at.dir, &at.leaf, Mode::from_raw_mode(mode))?;
         self.fresh.directory(at.path);
         Ok(())
@@ -237,10 +235,8 @@ impl Worker {
 
     fn unlink(&mut self, at: Place, directory: bool) -> Done {
         let at = self.name(at, if directory { Errno::BUSY } else { Errno::ISDIR })?;
-        self.check(&at.path, Caps::DELETE).or_else(|refused| match exists(&at) {
-            true => Err(refused),
-            false => Err(Errno::NOENT),
-        })?;
+        self.check(&at.path, Caps::DELETE)
+            .map_err(|refused| if exists(&at) { refused } else { Errno::NOENT })?;
         let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         unlinkat(&at.dir, &at.leaf, flags)
     }
@@ -283,11 +279,11 @@ impl Worker {
             return Err(Errno::EXIST);
         }
         self.check(&to.path, Caps::CREATE)?;
-        if let Some(path) = real(&self.shared.processes, from)? {
+        if let Some(path) = real(&self.shared, from)? {
             self.no_gain(&path, &to.path)?;
         }
         let flags = AtFlags::SYMLINK_FOLLOW;
-        linkat(&self.shared.processes, itself(from), &to.dir, &to.leaf, flags)
+        linkat(&self.shared.held, itself(from), &to.dir, &to.leaf, flags)
     }
 
     /// A file under another name must not be good for more.
@@ -305,7 +301,7 @@ impl Worker {
         }
         self.change(at)?;
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        let file = openat(&self.shared.processes, itself(at), flags, Mode::empty())?;
+        let file = openat(&self.shared.held, itself(at), flags, Mode::empty())?;
         ftruncate(file, length)
     }
 
@@ -345,10 +341,15 @@ impl Worker {
         // A slash behind a link would have it followed.
         let bare = at.leaf.strip_suffix(b"/").unwrap_or(&at.leaf);
         let hold = if bare == at.leaf { HOLD } else { HOLD | OFlags::DIRECTORY };
+        let exclusive = wish.has(libc::O_CREAT | libc::O_EXCL);
+        // The kernel says whether it is there, when it is made.
+        if exclusive && self.may_make(&at, wish).is_ok() {
+            return self.make(&at, wish).map(Opening::Done);
+        }
         for _ in 0..TRIES {
             let held = openat(&at.dir, bare, hold | OFlags::NOFOLLOW, Mode::empty());
             match held {
-                Ok(_) if wish.has(libc::O_CREAT | libc::O_EXCL) => return Err(Errno::EXIST),
+                Ok(_) if exclusive => return Err(Errno::EXIST),
                 Ok(object) => {
                     // One that has become a link since it was looked at.
                     let meta = fstat(&object)?;
@@ -357,27 +358,31 @@ impl Worker {
                     }
                     return self.open_found(&at.path, object, &meta, wish);
                 }
-                Err(Errno::NOENT) if wish.has(libc::O_CREAT) => match self.make(&at, wish) {
-                    Err(Errno::EXIST) => {}
-                    made => return made.map(Opening::Done),
-                },
+                Err(Errno::NOENT) if wish.has(libc::O_CREAT) => {
+                    self.may_make(&at, wish)?;
+                    match self.make(&at, wish) {
+                        Err(Errno::EXIST) => {}
+                        made => return made.map(Opening::Done),
+                    }
+                }
                 Err(error) => return Err(error),
             }
         }
         Err(Errno::AGAIN)
     }
 
-    /// Makes a file. Exclusively, so that it is certainly a new one.
-    fn make(&mut self, at: &Name, wish: &Wish) -> Result<OwnedFd, Errno> {
+    fn may_make(&self, at: &Name, wish: &Wish) -> Done {
         if wish.mode & SET_USER_ID != 0 {
             return Err(Errno::PERM);
         }
         let needs = Caps::CREATE.union(wish.needs());
         self.check_making(&at.path, needs, Caps::CREATE)?;
+        if at.leaf.ends_with(b"/") { Err(Errno::ISDIR) } else { Ok(()) }
+    }
+
+    /// Makes a file that may be made. Exclusively, so that it is certainly a new one.
+    fn make(&mut self, at: &Name, wish: &Wish) -> Result<OwnedFd, Errno> {
         umask(Mode::from_raw_mode(wish.umask));
-        if at.leaf.ends_with(b"/") {
-            return Err(Errno::ISDIR);
-        }
         let flags = wish.open_flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let file = openat(&at.dir, &at.leaf, flags, Mode::from_raw_mode(wish.mode))?;
         if self.watch.rights.keeps(&at.path, Caps::WRITE) {
@@ -390,7 +395,7 @@ impl Worker {
         let meta = fstat(&object)?;
         let this = identity(&meta);
         let own = self.stdio.iter().any(|(known, given)| *known == this && wish.is_within(*given));
-        match real(&self.shared.processes, &object)? {
+        match real(&self.shared, &object)? {
             Some(path) if !own => self.open_found(&path, object, &meta, wish),
             _ => self.open_checked(object, &meta, wish),
         }
@@ -412,7 +417,7 @@ impl Worker {
             self.check(&path.join("unnamed"), needs)?;
             umask(Mode::from_raw_mode(wish.umask));
             let (flags, mode) = (wish.open_flags(), Mode::from_raw_mode(wish.mode));
-            let made = openat(&self.shared.processes, itself(&object), flags, mode);
+            let made = openat(&self.shared.held, itself(&object), flags, mode);
             return made.map(Opening::Done);
         }
         self.check(path, wish.needs())?;
@@ -501,13 +506,13 @@ impl Wish {
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// The very object that is held open, below the directory of processes.
+/// The very object that is held open, by its name in the directory of these.
 fn itself(object: &OwnedFd) -> String {
-    format!("self/fd/{}", object.as_raw_fd())
+    object.as_raw_fd().to_string()
 }
 
 fn reopen(shared: &Shared, object: &OwnedFd, wish: &Wish) -> Result<OwnedFd, Errno> {
-    openat(&shared.processes, itself(object), wish.open_flags(), Mode::empty())
+    openat(&shared.held, itself(object), wish.open_flags(), Mode::empty())
 }
 
 /// Hands over what needs no second look: the caller is woken once.

@@ -44,6 +44,8 @@ use crate::plan::{Processes, Watch};
 use act::{Job, Worker};
 use caller::Caller;
 
+const HOLD: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
 /// What both threads work with.
 #[derive(Debug)]
 struct Shared {
@@ -51,6 +53,8 @@ struct Shared {
     /// The processes as the launcher knows them: a room's own /proc has other
     /// numbers, and the launcher is not in it.
     processes: OwnedFd,
+    /// Below them, what this process itself holds open.
+    held: OwnedFd,
     reads: bool,
     of: Processes,
 }
@@ -73,8 +77,7 @@ pub(crate) struct Monitor {
 impl Monitor {
     /// To be called outside the room, whose /proc has other numbers.
     pub(crate) fn new(ruleset: Ruleset, watch: &Watch, root: bool) -> Result<Self, Errno> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let processes = openat(CWD, "/proc", flags, Mode::empty())?;
+        let processes = openat(CWD, "/proc", HOLD, Mode::empty())?;
         Ok(Self { processes, ruleset, watch: watch.clone(), root })
     }
 
@@ -96,7 +99,9 @@ impl Monitor {
     fn receive(self, listener: OwnedFd) {
         let Self { processes, ruleset, watch, root } = self;
         let (reads, of) = (watch.reads, watch.processes);
-        let shared = Arc::new(Shared { listener, processes, reads, of });
+        let Ok(held) = openat(&processes, "self/fd", HOLD, Mode::empty()) else { return };
+        sys::wake_in_place(&listener);
+        let shared = Arc::new(Shared { listener, processes, held, reads, of });
         // Without less than it has, the caller's paths could be followed where the
         // caller may not go.
         if caps::keep_for_looking(root).is_err() {
@@ -164,7 +169,7 @@ fn hand_on(shared: &Shared, notice: &Notice, jobs: &Sender<Job>) {
 
 /// Everything that has to be known of the caller.
 fn prepare(shared: &Shared, notice: &Notice) -> Result<Job, Errno> {
-    let caller = Caller::new(&shared.processes, notice.pid, shared.of);
+    let caller = Caller::new(shared, notice.pid);
     let call = call::read(&caller, notice)?;
     let act = place::locate(&caller, call, shared.reads)?;
     // Only now is it certain that all of it was the caller's and not that of a

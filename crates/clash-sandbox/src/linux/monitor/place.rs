@@ -15,6 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::Shared;
 use super::act::Act;
 use super::call::{Call, Spot};
 use super::caller::{Caller, shows_processes};
@@ -333,15 +334,15 @@ fn split(path: &[u8]) -> (&[u8], &[u8], bool) {
 
 /// Where something that is held open really is; `None` if it has no name.
 pub(super) fn real(
-    processes: &OwnedFd,
+    shared: &Shared,
     object: impl AsFd,
 ) -> Result<Option<std::path::PathBuf>, Errno> {
     use std::os::fd::AsRawFd;
     use std::os::unix::ffi::OsStrExt;
     let fd = object.as_fd();
     let mut buffer = [0_u8; libc::PATH_MAX as usize];
-    let name = format!("self/fd/{}", fd.as_raw_fd());
-    let length = readlinkat_raw(processes, name, &mut buffer)?;
+    let name = fd.as_raw_fd().to_string();
+    let length = readlinkat_raw(&shared.held, name, &mut buffer)?;
     let path = buffer.get(..length).unwrap_or_default();
     if !path.starts_with(b"/") {
         return Ok(None);
