@@ -100,7 +100,6 @@ impl Monitor {
         let Self { processes, ruleset, watch, root } = self;
         let (reads, of) = (watch.reads, watch.processes);
         let Ok(held) = openat(&processes, "self/fd", HOLD, Mode::empty()) else { return };
-        sys::wake_in_place(&listener);
         let shared = Arc::new(Shared { listener, processes, held, reads, of });
         // Without less than it has, the caller's paths could be followed where the
         // caller may not go.

@@ -51,7 +51,6 @@ const NOTICE_RECEIVE: libc::c_ulong = 0xc050_2100;
 const NOTICE_SEND: libc::c_ulong = 0xc018_2101;
 const NOTICE_ID_VALID: libc::c_ulong = 0x4008_2102;
 const NOTICE_ADD_FD: libc::c_ulong = 0x4018_2103;
-const NOTICE_SET_FLAGS: libc::c_ulong = 0x4008_2104;
 
 /// `NEW_LISTENER` and `WAIT_KILLABLE_RECV`: a caller that is being answered is
 /// only interrupted to die.
@@ -76,14 +75,6 @@ pub(crate) fn listener(number: c_long) -> Option<OwnedFd> {
     // SAFETY: the number is what the kernel answered to the request for a listener;
     // nothing else knows it.
     Some(unsafe { OwnedFd::from_raw_fd(number) })
-}
-
-/// Has callers and whoever answers them take turns on one processor, Linux 6.6: only
-/// one of them ever has something to do, and another would have to be woken first.
-pub(crate) fn wake_in_place(listener: &OwnedFd) {
-    const SYNC_WAKE_UP: u64 = 1;
-    // SAFETY: takes an integer. Without it everything works as well.
-    unsafe { libc::ioctl(listener.as_raw_fd(), NOTICE_SET_FLAGS as _, SYNC_WAKE_UP) };
 }
 
 /// Waits for the next call.
