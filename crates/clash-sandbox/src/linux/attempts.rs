@@ -454,7 +454,7 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
         lives_on: false,
         steps: Vec::new(),
     };
-    let left = super::namespaces::leave_host(&room);
+    let left = super::namespaces::leave_host(&room, None);
     left.and_then(|()| super::namespaces::own_processes()).map_err(|error| match error {
         LaunchError::Identity(e) => Failed { step: 1, errno: e.raw_os_error().unwrap_or(0) },
         LaunchError::Loopback(e) => Failed { step: 2, errno: e.raw_os_error().unwrap_or(0) },

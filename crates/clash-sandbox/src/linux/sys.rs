@@ -321,23 +321,24 @@ pub(crate) fn run_until_exec(mut job: impl FnMut()) -> Result<libc::pid_t> {
 }
 
 /// Starts a process that shares our memory and runs on beside us. `job` must
-/// keep to system calls without `errno` and its own stack: it has our
-/// thread-local storage.
-pub(crate) fn run_beside(job: fn(RawFd), fd: RawFd) -> Result<libc::pid_t> {
-    struct Start(fn(RawFd), RawFd);
-    extern "C" fn start(start: *mut c_void) -> c_int {
+/// keep to system calls, its own stack and what it is given: it has our
+/// thread-local storage, so nothing it does may allocate, and what sets `errno`
+/// may do so only where it fails and then ends.
+pub(crate) fn run_beside<T: Sync + 'static>(job: fn(&T), with: &'static T) -> Result<libc::pid_t> {
+    struct Start<T: 'static>(fn(&T), &'static T);
+    extern "C" fn start<T: Sync + 'static>(start: *mut c_void) -> c_int {
         // SAFETY: `start` was leaked below and is never written again.
-        let Start(job, fd) = unsafe { &*start.cast::<Start>() };
-        job(*fd);
+        let Start(job, with) = unsafe { &*start.cast::<Start<T>>() };
+        job(with);
         // SAFETY: _exit has no preconditions.
         unsafe { libc::_exit(0) }
     }
-    let job = Box::leak(Box::new(Start(job, fd)));
+    let job = Box::leak(Box::new(Start(job, with)));
     let stack = stack(64 * 1024)?;
-    // SAFETY: the child has its own stack and, by the contract above, touches no
-    // memory of ours but the two words it is given.
+    // SAFETY: the child has its own stack and, by the contract above, writes no
+    // memory of ours; what it reads was leaked and is shared between threads.
     let pid = unsafe {
-        libc::clone(start, stack, libc::CLONE_VM | libc::SIGCHLD, ptr::from_mut(job).cast())
+        libc::clone(start::<T>, stack, libc::CLONE_VM | libc::SIGCHLD, ptr::from_mut(job).cast())
     };
     check(c_long::from(pid)).map(|_| pid)
 }
@@ -383,6 +384,16 @@ pub(crate) fn close_all_but(fd: RawFd) {
         // nobody else's; a raw call, so that no thread-local memory is touched on
         // success.
         unsafe { libc::syscall(libc::SYS_close_range, first, last, 0_u32) };
+    }
+}
+
+/// Says one thing and waits until the other end is closed.
+pub(crate) fn tell_and_stay(fd: RawFd, word: u8) {
+    // SAFETY: the descriptor stays open for the whole call, since this process
+    // does nothing else.
+    let told = rustix::io::write(unsafe { BorrowedFd::borrow_raw(fd) }, &[word]);
+    if told.is_ok() {
+        was_released(fd);
     }
 }
 
