@@ -258,7 +258,7 @@ fn as_parent(
     confined: Confined<'_>,
     ruleset: &Ruleset,
     given: Given,
-    mut ahead: Ahead,
+    ahead: Ahead,
     scratch: Option<crate::linux::scratch::Scratch>,
 ) -> LaunchError {
     use crate::linux::cgroup::Group;
@@ -298,9 +298,10 @@ fn as_parent(
                 Some(monitor.map_err(|e| LaunchError::Monitor(e.into()))?)
             }
         };
-        let (mut view, mut inherited) = (None, None);
+        let (mut own_parts, mut view, mut inherited) = (None, None, None);
         if let Some(room) = room {
-            namespaces::leave_host(room, ahead.namespaces.as_mut())?;
+            let parts = namespaces::leave_host(room, ahead.namespaces.as_ref())?;
+            own_parts = Some(parts);
             if let Some(ports) = &ports {
                 ports.listen(&room.ports)?;
             }
@@ -308,8 +309,8 @@ fn as_parent(
         }
         let mask = sys::hold_signals().map_err(LaunchError::Signals)?;
         let (filling, monitor) = fill(given, ruleset, monitor).map_err(LaunchError::Monitor)?;
-        if room.is_some() {
-            let view = view.insert(View::new().map_err(|e| LaunchError::Root(e.into()))?);
+        if let Some(parts) = own_parts {
+            let view = view.insert(View::new(parts).map_err(|e| LaunchError::Root(e.into()))?);
             outside.iter().try_for_each(|step| view.step(step))?;
         }
         filling.recv().map_err(|_| LaunchError::Vanished)??;

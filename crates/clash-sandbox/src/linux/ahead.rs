@@ -12,17 +12,21 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, Shutdown, SocketFlags, SocketType, recvmsg, shutdown, socketpair,
+};
 use rustix::process::{Pid, PidfdFlags, WaitOptions, getgid, getuid, pidfd_open, waitpid};
 use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
 
+use super::mounts::{DEVICES, Parts};
 use super::namespaces::{Wanted, make};
 use super::sys;
 
 #[derive(Debug)]
 pub(crate) struct Ahead {
-    maker: Option<Pid>,
-    /// What it says when it is done; it stays until this is shut.
+    maker: Pid,
+    /// Where what it made comes from; it stays until this is shut.
     answer: OwnedFd,
     own_network: bool,
 }
@@ -32,8 +36,6 @@ struct Errand {
     answer: RawFd,
 }
 
-const DONE: u8 = 1;
-
 impl Ahead {
     /// A failure only costs time.
     pub(crate) fn start(own_network: bool) -> Option<Self> {
@@ -42,29 +44,27 @@ impl Ahead {
         let wanted = Wanted::new(getuid(), getgid(), true, own_network);
         let errand = Box::leak(Box::new(Errand { wanted, answer: told.as_raw_fd() }));
         let maker = sys::run_beside(run, errand).ok()?;
-        Some(Self { maker: Pid::from_raw(maker), answer, own_network })
+        Some(Self { maker: Pid::from_raw(maker)?, answer, own_network })
     }
 
-    /// Joins the namespaces, if they are those that are wanted and were made. Who
-    /// made them then leaves.
-    pub(crate) fn join(&mut self, own_network: bool) -> bool {
-        let Some(maker) = self.maker else { return false };
-        let mut said = [0];
-        let wanted = own_network == self.own_network;
-        let done = wanted && read(&self.answer, &mut said) && said == [DONE];
+    /// Joins the namespaces, if they are those that are wanted and were made, and
+    /// takes over what is in them. Who made them then leaves.
+    pub(crate) fn join(&self, own_network: bool) -> Option<Parts> {
+        let parts = (own_network == self.own_network).then(|| receive(&self.answer)).flatten();
+        let joined = parts.filter(|_| self.enter().is_ok());
+        self.let_go();
+        joined
+    }
+
+    fn enter(&self) -> Result<(), Errno> {
         let mut kinds = ThreadNameSpaceType::USER
             | ThreadNameSpaceType::MOUNT
             | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION;
-        if own_network {
+        if self.own_network {
             kinds |= ThreadNameSpaceType::NETWORK;
         }
-        let joined = || {
-            let maker = pidfd_open(maker, PidfdFlags::empty())?;
-            move_into_thread_name_spaces(maker.as_fd(), kinds)
-        };
-        let joined = done && joined().is_ok();
-        self.let_go();
-        joined
+        let maker = pidfd_open(self.maker, PidfdFlags::empty())?;
+        move_into_thread_name_spaces(maker.as_fd(), kinds)
     }
 
     /// Not only closed: processes started meanwhile have it too.
@@ -76,16 +76,7 @@ impl Ahead {
 impl Drop for Ahead {
     fn drop(&mut self) {
         self.let_go();
-        while matches!(waitpid(self.maker, WaitOptions::empty()), Err(Errno::INTR)) {}
-    }
-}
-
-fn read(from: &OwnedFd, byte: &mut [u8; 1]) -> bool {
-    loop {
-        match rustix::io::read(from, &mut byte[..]) {
-            Err(Errno::INTR) => {}
-            read => return read == Ok(1),
-        }
+        while matches!(waitpid(Some(self.maker), WaitOptions::empty()), Err(Errno::INTR)) {}
     }
 }
 
@@ -93,7 +84,60 @@ fn read(from: &OwnedFd, byte: &mut [u8; 1]) -> bool {
 /// wait for it.
 fn run(errand: &Errand) {
     sys::close_all_but(errand.answer);
-    if make(&errand.wanted).is_ok() {
-        sys::tell_and_stay(errand.answer, DONE);
+    if make(&errand.wanted).is_ok()
+        && let Ok(parts) = Parts::make()
+        && send(errand.answer, &parts)
+    {
+        sys::was_released(errand.answer);
     }
+}
+
+const MOST: usize = DEVICES.len() + 2;
+
+/// Which devices there are goes along as a word.
+fn send(to: RawFd, parts: &Parts) -> bool {
+    let mut there = 0_u8;
+    let mut fds = [parts.root.as_fd(); MOST];
+    let mut count = 0;
+    let all = parts.devices.iter().enumerate().filter_map(|(at, device)| {
+        let device = device.as_ref()?;
+        there |= 1 << at;
+        Some(device)
+    });
+    for (slot, fd) in fds.iter_mut().zip([&parts.root, &parts.terminals].into_iter().chain(all)) {
+        *slot = fd.as_fd();
+        count += 1;
+    }
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut with = SendAncillaryBuffer::new(&mut space);
+    let fds = fds.get(..count).unwrap_or_default();
+    with.push(SendAncillaryMessage::ScmRights(fds)) && sys::send(to, &[there], &mut with).is_ok()
+}
+
+fn receive(from: &OwnedFd) -> Option<Parts> {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut with = RecvAncillaryBuffer::new(&mut space);
+    let mut there = [0_u8];
+    loop {
+        let mut parts = [std::io::IoSliceMut::new(&mut there)];
+        match recvmsg(from, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            Ok(got) if got.bytes == 1 => break,
+            _ => return None,
+        }
+    }
+    let mut fds = with.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    let mut fds = fds.next()?;
+    let (root, terminals) = (fds.next()?, fds.next()?);
+    let [there] = there;
+    let mut devices = [const { None }; DEVICES.len()];
+    for (at, device) in devices.iter_mut().enumerate() {
+        if there & (1 << at) != 0 {
+            *device = Some(fds.next()?);
+        }
+    }
+    Some(Parts { root, devices, terminals })
 }

@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use rustix::process::{Gid, Uid, getgid, getuid};
 
 use super::ahead::Ahead;
+use super::mounts::Parts;
 use super::sys;
 use crate::launch::LaunchError;
 use crate::room::Room;
@@ -40,17 +41,20 @@ impl Wanted {
     }
 }
 
-/// Leaves the host's namespaces, but for that of processes.
-pub(crate) fn leave_host(room: &Room, ahead: Option<&mut Ahead>) -> Result<(), LaunchError> {
-    if room.user_namespace && ahead.is_some_and(|ahead| ahead.join(room.own_network)) {
-        return Ok(());
+/// Leaves the host's namespaces, but for that of processes. What every room has is
+/// made in the new ones.
+pub(crate) fn leave_host(room: &Room, ahead: Option<&Ahead>) -> Result<Parts, LaunchError> {
+    let ahead = ahead.filter(|_| room.user_namespace);
+    if let Some(parts) = ahead.and_then(|ahead| ahead.join(room.own_network)) {
+        return Ok(parts);
     }
     let wanted = Wanted::new(getuid(), getgid(), room.user_namespace, room.own_network);
     make(&wanted).map_err(|failed| match failed {
         Failed::Namespaces(error) => LaunchError::Namespaces(error),
         Failed::Identity(error) => LaunchError::Identity(error.into()),
         Failed::Loopback(error) => LaunchError::Loopback(error),
-    })
+    })?;
+    Parts::make().map_err(|error| LaunchError::Root(error.into()))
 }
 
 /// Makes them for the calling process, without touching memory that is not its own

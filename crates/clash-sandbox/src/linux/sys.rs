@@ -387,14 +387,17 @@ pub(crate) fn close_all_but(fd: RawFd) {
     }
 }
 
-/// Says one thing and waits until the other end is closed.
-pub(crate) fn tell_and_stay(fd: RawFd, word: u8) {
+/// Sends a word and descriptors through a socket of this process alone.
+pub(crate) fn send(
+    fd: RawFd,
+    word: &[u8],
+    with: &mut rustix::net::SendAncillaryBuffer<'_, '_, '_>,
+) -> rustix::io::Result<()> {
     // SAFETY: the descriptor stays open for the whole call, since this process
     // does nothing else.
-    let told = rustix::io::write(unsafe { BorrowedFd::borrow_raw(fd) }, &[word]);
-    if told.is_ok() {
-        was_released(fd);
-    }
+    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    let flags = rustix::net::SendFlags::NOSIGNAL;
+    rustix::net::sendmsg(socket, &[std::io::IoSlice::new(word)], with, flags).map(drop)
 }
 
 /// Waits until the other end of a pipe is closed, and says whether something came
