@@ -1,13 +1,19 @@
 //! Where paths really lead on this disk.
 
-use std::cell::{Cell, RefCell};
+use std::borrow::Cow;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use clash_policy::path::{Links, is_normal};
+
+use crate::baseline::{ENTRIES, Entry};
+use crate::host::Host;
+use crate::present;
 
 /// The real disk. Follows symlinks one component at a time, so that a link
 /// whose target does not exist yet still leads where a write would go. What was
@@ -15,9 +21,17 @@ use clash_policy::path::{Links, is_normal};
 /// call is over before anything it looked at is used twice.
 #[derive(Debug, Default)]
 pub struct Disk {
-    /// Where a path really is, and whether it exists. By text, because paths
-    /// compare and hash component by component.
-    seen: RefCell<HashMap<OsString, (PathBuf, bool)>>,
+    /// By text, because paths compare and hash component by component.
+    seen: RefCell<HashMap<OsString, Spot, BuildHasherDefault<Quick>>>,
+    baseline: OnceCell<Vec<Option<Cow<'static, Path>>>>,
+}
+
+/// Where a path is.
+#[derive(Clone, Debug)]
+struct Spot {
+    /// Nearly always it is what it is called.
+    moved: Option<PathBuf>,
+    exists: bool,
 }
 
 /// The kernel gives up after forty links too.
@@ -25,48 +39,75 @@ const MAX_LINKS: usize = 40;
 
 impl Links for Disk {
     fn real(&self, path: &Path) -> PathBuf {
-        self.find(path).0
+        self.find(path).moved.unwrap_or_else(|| path.to_path_buf())
     }
 }
 
 impl Disk {
-    /// Whether there is something at a path, links followed.
-    pub fn has(&self, path: &Path) -> bool {
-        self.find(path).1
+    /// The disk of a host, with what is known of it.
+    pub fn of(host: &Host) -> Self {
+        let disk = Self::default();
+        if let Some(present) = &host.present {
+            let _ = disk.baseline.set(present.places().to_vec());
+        }
+        disk
     }
 
-    fn find(&self, path: &Path) -> (PathBuf, bool) {
+    /// The entries of the baseline that are there, and where they really are.
+    pub(crate) fn baseline(&self) -> impl Iterator<Item = (&'static Entry, &Path)> {
+        let places = self.baseline.get_or_init(|| present::look(self));
+        ENTRIES.iter().zip(places).filter_map(|(entry, place)| Some((entry, place.as_deref()?)))
+    }
+
+    /// The directories whose names were asked for.
+    pub(crate) fn looked_into(&self) -> Vec<PathBuf> {
+        let seen = self.seen.borrow();
+        let dirs = seen.keys().filter_map(|path| split(Path::new(path)));
+        let dirs: Vec<PathBuf> = dirs.map(|(dir, _)| dir.to_path_buf()).collect();
+        drop(seen);
+        dirs.iter().map(|dir| self.real(dir)).filter(|dir| self.has(dir)).collect()
+    }
+
+    /// Whether there is something at a path, links followed.
+    pub fn has(&self, path: &Path) -> bool {
+        self.find(path).exists
+    }
+
+    fn find(&self, path: &Path) -> Spot {
         let links = Cell::new(MAX_LINKS);
         if is_normal(path) {
             // From the far end, so that a directory seen before is all it takes.
             return self.follow(path, &links);
         }
-        self.follow_target(PathBuf::from("/"), path, &links)
+        let (real, exists) = self.follow_target(PathBuf::from("/"), path, &links);
+        Spot { moved: Some(real), exists }
     }
 
-    /// The real path, and whether it exists.
-    fn follow(&self, path: &Path, links: &Cell<usize>) -> (PathBuf, bool) {
+    fn follow(&self, path: &Path, links: &Cell<usize>) -> Spot {
         let Some((parent, name)) = split(path) else {
-            return (PathBuf::from("/"), true);
+            return Spot { moved: None, exists: true };
         };
         if let Some(known) = self.seen.borrow().get(path.as_os_str()) {
             return known.clone();
         }
-        let (parent, exists) = self.follow(parent, links);
-        let here = parent.join(name);
+        let above = self.follow(parent, links);
+        let moved = above.moved.map(|parent| parent.join(name));
         // Nothing below what does not exist can be a link.
-        if !exists || links.get() == 0 {
-            return (here, false);
+        if !above.exists || links.get() == 0 {
+            return Spot { moved, exists: false };
         }
-        let found = match read_link(&here) {
+        let here = moved.as_deref().unwrap_or(path);
+        let found = match read_link(here) {
             Ok(target) => {
                 links.set(links.get() - 1);
-                self.follow_target(parent, &target, links)
+                let dir = here.parent().unwrap_or(Path::new("/")).to_path_buf();
+                let (real, exists) = self.follow_target(dir, &target, links);
+                Spot { moved: Some(real), exists }
             }
             Err(error) => {
                 let absent =
                     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
-                (here, !absent)
+                Spot { moved, exists: !absent }
             }
         };
         self.seen.borrow_mut().insert(path.as_os_str().to_owned(), found.clone());
@@ -80,11 +121,37 @@ impl Disk {
         for part in target.components() {
             match part {
                 Component::ParentDir => drop(place.0.pop()),
-                Component::Normal(name) => place = self.follow(&place.0.join(name), links),
+                Component::Normal(name) => {
+                    place.0.push(name);
+                    let spot = self.follow(&place.0, links);
+                    place = (spot.moved.unwrap_or(place.0), spot.exists);
+                }
                 Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
             }
         }
         place
+    }
+}
+
+/// FNV-1a: paths are short, and nobody gains by making this map slow.
+#[derive(Debug)]
+struct Quick(u64);
+
+impl Default for Quick {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for Quick {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 

@@ -13,19 +13,40 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, stat};
 
 use super::{Around, Cgroup, Facility, Host, Rooms};
+use crate::baseline;
+use crate::linux::sys;
+use crate::present::Present;
 
 /// Raised with every change of what is tried or how it is written down.
-const FORMAT: &str = "clash host 4";
+const FORMAT: &str = "clash host 5";
+
+/// What is said about the entries of the baseline is said by their place in the table.
+const TABLE: u64 = {
+    let mut sum = 0xcbf2_9ce4_8422_2325_u64;
+    let mut entries = baseline::ENTRIES;
+    while let [entry, rest @ ..] = entries {
+        let mut text = entry.path.as_bytes();
+        while let [byte, more @ ..] = text {
+            sum = (sum ^ *byte as u64).wrapping_mul(0x0100_0000_01b3);
+            text = more;
+        }
+        sum = (sum ^ b'\n' as u64).wrapping_mul(0x0100_0000_01b3);
+        entries = rest;
+    }
+    sum
+};
 
 /// Programs, users' namespaces and outer sandboxes that ask in turn.
 const KEPT: usize = 4;
+
+const UNKNOWN: &str = "unknown";
 
 /// Nobody writes more than this; what is longer is not ours.
 const LONGEST: usize = 16 * 1024;
 
 /// Everything on which the answers depend, on one line: the boot, the user, the
 /// namespaces, what an outer sandbox has done to this process, what confines it
-/// and which program it is.
+/// and the table of the baseline.
 pub(super) fn key() -> Option<String> {
     let mut buffer = [0; 512];
     let boot = line_of(c"/proc/sys/kernel/random/boot_id", &mut buffer)?.to_owned();
@@ -34,15 +55,15 @@ pub(super) fn key() -> Option<String> {
     let filtered = rustix::thread::secure_computing_mode().ok()?;
     let no_new_privs = rustix::thread::no_new_privs().ok()?;
     let uid = rustix::process::geteuid().as_raw();
-    // Without such a security module the kernel has nothing to read here.
-    let confined = line_of(c"/proc/self/attr/current", &mut buffer).unwrap_or_default();
-    let confined = confined.escape_default();
-    let own = stat("/proc/self/exe").ok()?;
-    let (device, file, size) = (own.st_dev, own.st_ino, own.st_size);
-    let (seconds, time) = (own.st_mtime, own.st_mtime_nsec);
+    let mut label = [0; 512];
+    let confined = match sys::confined_by(&mut label) {
+        Some(length) => label.get(..length)?,
+        // Before Linux 6.8. Without such a security module there is nothing to read.
+        None => line_of(c"/proc/self/attr/current", &mut buffer).unwrap_or_default().as_bytes(),
+    };
+    let confined = confined.escape_ascii();
     Some(format!(
-        "{boot} user {uid} in {user}/{mount} {filtered:?} {no_new_privs} by {confined} \
-         program {device}/{file}/{size}/{seconds}.{time}"
+        "{boot} user {uid} in {user}/{mount} {filtered:?} {no_new_privs} by {confined} of {TABLE:x}"
     ))
 }
 
@@ -96,7 +117,8 @@ fn text(file: &Path) -> Option<String> {
 }
 
 fn show(key: &str, host: &Host) -> String {
-    let Host { landlock_errata, notify, rooms, overlay, cgroup, reflink, around, .. } = host;
+    let Host { landlock_errata, notify, rooms, overlay, cgroup, reflink, around, present, .. } =
+        host;
     let rooms = match rooms {
         Rooms::Unprivileged => "unprivileged".to_owned(),
         Rooms::Root => "root".to_owned(),
@@ -109,8 +131,9 @@ fn show(key: &str, host: &Host) -> String {
     let landlock = match around.landlock {
         Some(true) => "inside",
         Some(false) => "outside",
-        None => "unknown",
+        None => UNKNOWN,
     };
+    let present = present.as_ref().and_then(Present::to_line);
     let mut text = format!("{FORMAT}\n{key}\n");
     for (name, value) in [
         ("rooms", rooms),
@@ -123,6 +146,7 @@ fn show(key: &str, host: &Host) -> String {
         ("container", around.container.to_string()),
         ("landlock", landlock.to_owned()),
         ("listener", around.listener.to_string()),
+        ("present", present.unwrap_or_else(|| UNKNOWN.to_owned())),
     ] {
         let _ = writeln!(text, "{name} {value}");
     }
@@ -160,10 +184,14 @@ fn parse(record: &str, key: &str) -> Option<Host> {
             landlock: match value("landlock")? {
                 "inside" => Some(true),
                 "outside" => Some(false),
-                "unknown" => None,
+                UNKNOWN => None,
                 _ => return None,
             },
             listener: value("listener")?.parse().ok()?,
+        },
+        present: match value("present")? {
+            UNKNOWN => None,
+            known => Some(Present::from_line(known)?),
         },
         ..Host::bare()
     };
@@ -219,7 +247,7 @@ mod tests {
             assert_eq!(read(&file, &key), None, "cut at {at}");
         }
         for (from, to) in [
-            ("clash host 4", "clash host 2"),
+            ("clash host 5", "clash host 2"),
             ("\nnotify ", "\nnotification "),
             ("\nend\n", "\nend\nmore\n"),
             ("\ncontainer ", "\ncontainer maybe"),
@@ -254,11 +282,13 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_one_line_and_knows_the_program() {
+    fn the_key_is_one_line_and_knows_who_asks_and_where() {
         let key = key().unwrap();
         assert_eq!(key.lines().count(), 1);
-        let own = fs::metadata(std::env::current_exe().unwrap()).unwrap();
-        assert!(key.contains(&format!("/{}/{}/", own.ino(), own.size())), "{key}");
+        let own = fs::metadata("/proc/self/ns/user").unwrap().ino();
+        assert!(key.contains(&format!(" in {own}/")), "{key}");
+        let uid = rustix::process::geteuid().as_raw();
+        assert!(key.contains(&format!(" user {uid} ")), "{key}");
     }
 
     proptest! {
