@@ -302,9 +302,6 @@ fn as_parent(
         if let Some(room) = room {
             let parts = namespaces::leave_host(room, ahead.namespaces.as_ref())?;
             own_parts = Some(parts);
-            if let Some(ports) = &ports {
-                ports.listen(&room.ports)?;
-            }
             inherited = Some(Inherited::guard());
         }
         let mask = sys::hold_signals().map_err(LaunchError::Signals)?;
@@ -316,6 +313,14 @@ fn as_parent(
         filling.recv().map_err(|_| LaunchError::Vanished)??;
         if let (Some(room), Some(view), false) = (room, &view, enters_last) {
             view.enter(room.inside).map_err(|e| LaunchError::Enter(e.into()))?;
+        }
+        if let Some(room) = room
+            && room.own_network
+        {
+            namespaces::own_network(ahead.namespaces.as_ref())?;
+            if let Some(ports) = &ports {
+                ports.listen(&room.ports)?;
+            }
         }
         drop(ahead);
         // Before anybody is there to look into this process.

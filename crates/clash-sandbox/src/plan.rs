@@ -287,7 +287,7 @@ fn beyond_mounts(
     let least = inside.fold(Caps::ALL, Caps::intersect);
     let reads = unreadable || !least.contains(Caps::READ) || tier::reads(request, rules, grants);
     let changes = grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE));
-    let watched = reads || !least.contains(Caps::CHANGE) || changes && !tier::plain(&rights);
+    let watched = reads || !least.contains(Caps::CHANGE) || changes && !tier::plain(&rights, rules);
     watched.then_some(Watch { rights, reads, processes: Processes::OfTheRoom })
 }
 
