@@ -7,7 +7,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use clash_policy::path::{Links, is_normal};
+use clash_policy::Protect;
+use clash_policy::path::{Alias, Links, is_normal};
+
+use crate::aliases::Aliases;
 
 /// The real disk. Follows symlinks one component at a time, so that a link
 /// whose target does not exist yet still leads where a write would go. What was
@@ -26,6 +29,12 @@ const MAX_LINKS: usize = 40;
 impl Links for Disk {
     fn real(&self, path: &Path) -> PathBuf {
         self.find(path).0
+    }
+
+    fn aliases(&self, path: &Path, root: &Path, protect: &Protect) -> Vec<Alias> {
+        let mut aliases = Aliases::default();
+        aliases.look(path, root, protect);
+        aliases.leading_to(path)
     }
 }
 

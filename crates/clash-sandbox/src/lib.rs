@@ -25,6 +25,7 @@
 //! can be made, and refuses what cannot be held. What is not held is a line of
 //! the plan's [`report::Report`].
 
+mod aliases;
 pub mod baseline;
 pub mod disk;
 pub mod environment;

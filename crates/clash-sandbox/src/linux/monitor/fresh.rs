@@ -1,7 +1,7 @@
 //! What this room has made itself and may therefore change, although its name is
-//! a persistence path: a repository where the policy lets new ones be made, with
-//! the directory it was made in if that is new too, and files that may be made
-//! once.
+//! a persistence path: a repository or a linked worktree where the policy lets new
+//! ones be made, with the directory it was made in if that is new too, and files that
+//! may be made once, or with their directory.
 //!
 //! By path. Whoever renames a directory loses what was remembered below it, so
 //! that nothing else can come to be under a remembered name.
@@ -29,10 +29,10 @@ impl Fresh {
     }
 
     pub(super) fn directory(&mut self, path: PathBuf) {
-        if !self.repositories || self.directories.len() >= MOST {
+        if self.directories.len() >= MOST {
             return;
         }
-        if path.file_name().is_some_and(|name| name == REPOSITORY) {
+        if self.repositories && path.file_name().is_some_and(|name| name == REPOSITORY) {
             let around = path.parent().filter(|parent| self.directories.contains(*parent));
             self.trees.push(around.unwrap_or(&path).to_path_buf());
         }
@@ -40,9 +40,22 @@ impl Fresh {
     }
 
     pub(super) fn file(&mut self, path: PathBuf) {
-        if self.files.len() < MOST {
-            self.files.insert(path);
+        if self.files.len() >= MOST {
+            return;
         }
+        // In a linked worktree a file stands for the repository.
+        if self.repositories
+            && path.file_name().is_some_and(|name| name == REPOSITORY)
+            && self.made_around(&path)
+        {
+            self.trees.extend(path.parent().map(Path::to_path_buf));
+        }
+        self.files.insert(path);
+    }
+
+    /// Whether the directory that a path is in is new.
+    pub(super) fn made_around(&self, path: &Path) -> bool {
+        path.parent().is_some_and(|dir| self.directories.contains(dir))
     }
 
     pub(super) fn covers(&self, path: &Path) -> bool {
@@ -73,6 +86,18 @@ mod tests {
         assert!(covers("/p/clone/.git/config") && covers("/p/clone/.vscode/settings.json"));
         assert!(covers("/p/old/.git/config") && !covers("/p/old/.vscode/settings.json"));
         assert!(!covers("/p/.git/config"));
+    }
+
+    #[test]
+    fn a_new_worktree_is_its_makers_if_its_directory_is_new() {
+        let mut fresh = Fresh::new(true);
+        fresh.directory("/p/wt".into());
+        fresh.file("/p/wt/.git".into());
+        fresh.file("/p/old/.git".into());
+        assert!(fresh.covers(Path::new("/p/wt/.gitattributes")));
+        assert!(!fresh.covers(Path::new("/p/old/.gitattributes")));
+        assert!(fresh.made_around(Path::new("/p/wt/x")));
+        assert!(!fresh.made_around(Path::new("/p/old/x")));
     }
 
     #[test]
