@@ -260,7 +260,8 @@ fn clash_inside_clash_knows_it_and_stacks_what_can_be_stacked() {
         assert_eq!(inside("readonly", &inner).fails().stdout, "readonly");
         // This one carries calls out in the place of its commands, against which an
         // inner one could not hold.
-        inside("project", &inner).exits(125).says("a sandbox around this one answers");
+        let refused = inside("project", &inner).exits(125);
+        refused.says("a sandbox around this one answers").says("hint: what runs here is confined");
         assert!(!m.project().join("x").exists());
     });
 }
