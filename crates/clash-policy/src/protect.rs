@@ -267,7 +267,8 @@ fn ends(entry: &str, names: &[&OsStr], count: usize) -> bool {
     from.is_some_and(|names| starts(entry, names, count))
 }
 
-fn is_named(part: &str, name: &OsStr) -> bool {
+/// Whether a part of an entry means this name.
+pub fn is_named(part: &str, name: &OsStr) -> bool {
     let name = name.as_bytes();
     match part.split_once('*') {
         None => name.eq_ignore_ascii_case(part.as_bytes()),

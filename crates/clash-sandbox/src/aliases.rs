@@ -28,6 +28,7 @@ const MOST_SEEN: usize = 100_000;
 /// What was found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Aliases {
+    names: Option<Names>,
     /// No directory is here without those above it.
     seen: HashSet<PathBuf>,
     found: Vec<Alias>,
@@ -76,22 +77,25 @@ impl Aliases {
 
     /// Finds the links in a directory, and in those of the list that it holds.
     fn read(&mut self, dir: &Path, root: &Path, protect: &Protect) {
-        let mut inside = VecDeque::from([dir.to_path_buf()]);
+        let mut inside = VecDeque::from([(dir.to_path_buf(), false)]);
         let mut left = MOST_INSIDE;
-        while let Some(dir) = inside.pop_front() {
-            for (name, kind) in children(&dir, protect) {
+        while let Some((dir, whole)) = inside.pop_front() {
+            let names = self.names.get_or_insert_with(|| Names::of(protect));
+            let any = whole || dir.file_name().is_some_and(|name| names.any_below(name));
+            let mut children = children(&dir, protect);
+            children.retain(|(name, _)| any || names.has(name));
+            for (name, kind) in children {
                 let path = dir.join(name);
                 let Ok(below) = path.strip_prefix(root) else { continue };
-                if protect::kept(protect, below, 0, Caps::CHANGE).is_none()
-                    && !protect::begins(protect, below, |_| true)
-                {
+                let kept = protect::kept(protect, below, 0, Caps::CHANGE);
+                if kept.is_none() && !protect::begins(protect, below, |_| true) {
                     continue;
                 }
                 match kind {
                     Kind::Link => self.follow(&path, root),
                     Kind::Directory if left > 0 => {
                         left -= 1;
-                        inside.push_back(path);
+                        inside.push_back((path, kept.is_some()));
                     }
                     Kind::Directory => {}
                 }
@@ -154,6 +158,47 @@ impl Links for Remembered {
         let mut known = self.0.borrow_mut();
         known.look(path, root, protect);
         known.leading_to(path)
+    }
+}
+
+/// The names that entries of the list are made of, to tell quickly that one is none.
+#[derive(Debug)]
+struct Names {
+    /// In lower case.
+    whole: HashSet<String>,
+    /// With a `*` in them.
+    partly: Vec<String>,
+    /// Of directories in which any name may be part of an entry.
+    before_any: HashSet<String>,
+}
+
+impl Names {
+    fn of(protect: &Protect) -> Self {
+        let (mut whole, mut partly) = (HashSet::new(), Vec::new());
+        let mut before_any = HashSet::new();
+        for entry in protect::entries(protect) {
+            let mut before = "";
+            for part in entry.path.split('/') {
+                match part {
+                    "*" => drop(before_any.insert(before.to_ascii_lowercase())),
+                    part if part.contains('*') => partly.push(part.to_owned()),
+                    part => drop(whole.insert(part.to_ascii_lowercase())),
+                }
+                before = part;
+            }
+        }
+        Self { whole, partly, before_any }
+    }
+
+    fn has(&self, name: &OsStr) -> bool {
+        // What is no text is compared the long way.
+        let Some(text) = name.to_str() else { return true };
+        self.whole.contains(text.to_ascii_lowercase().as_str())
+            || self.partly.iter().any(|part| protect::is_named(part, name))
+    }
+
+    fn any_below(&self, name: &OsStr) -> bool {
+        name.to_str().is_none_or(|text| self.before_any.contains(&text.to_ascii_lowercase()))
     }
 }
 
