@@ -201,6 +201,8 @@ fn possible_words<'x>(facts: &'x Facts<'_>, place: Place) -> Words<'x> {
             Word::Home(rest) if program => rest,
             _ => {
                 let prefix = match word {
+                    // It may be the option's value, and another word what comes next.
+                    _ if after_option => "",
                     Word::Home(_) => "/",
                     other if program => base_name(other.prefix()),
                     other => other.prefix(),
