@@ -12,10 +12,13 @@ use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use clash_policy::path::{Alias, Links, is_below};
 use clash_policy::{Caps, Protect, protect};
+
+use crate::below::Below;
 
 /// As many links as the kernel follows.
 const MAX_LINKS: usize = 40;
@@ -30,7 +33,7 @@ const MOST_SEEN: usize = 100_000;
 pub(crate) struct Aliases {
     names: Option<Names>,
     /// No directory is here without those above it.
-    seen: HashSet<PathBuf>,
+    seen: Below,
     found: Vec<Alias>,
 }
 
@@ -41,18 +44,18 @@ impl Aliases {
         let strictly = path != root && is_below(path, root);
         let first = if strictly { path.parent().unwrap_or(root) } else { root };
         let dirs = first.ancestors().take_while(|dir| is_below(dir, root));
-        let new: Vec<&Path> = dirs.take_while(|dir| !self.seen.contains(*dir)).collect();
+        let new: Vec<&Path> = dirs.take_while(|dir| !self.seen.contains(dir)).collect();
         if self.seen.len() + new.len() > MOST_SEEN {
             self.seen.clear();
         }
         for dir in new {
             self.read(dir, root, protect);
-            self.seen.insert(dir.to_path_buf());
+            self.seen.insert(dir);
         }
     }
 
     /// A directory that is new has nothing in it.
-    pub(crate) fn made(&mut self, dir: PathBuf) {
+    pub(crate) fn made(&mut self, dir: &Path) {
         if dir.parent().is_some_and(|above| self.seen.contains(above)) {
             self.seen.insert(dir);
         }
@@ -60,7 +63,7 @@ impl Aliases {
 
     /// A directory has another name now, or another has this one.
     pub(crate) fn moved(&mut self, dir: &Path) {
-        self.seen.retain(|known| !is_below(known, dir));
+        self.seen.forget(dir);
         self.found.retain(|alias| !is_below(&alias.at, dir) || !is_below(&alias.to, dir));
     }
 
@@ -220,6 +223,7 @@ fn children(dir: &Path, protect: &Protect) -> Vec<(OsString, Kind)> {
                 |entry: fs::DirEntry| Some((entry.file_name(), kind(entry.file_type().ok()?)?));
             entries.flatten().filter_map(known).collect()
         }
+        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Vec::new(),
         Err(_) => {
             let names = protect::entries(protect).flat_map(|entry| entry.path.split('/'));
             let known = |name: &OsStr| {

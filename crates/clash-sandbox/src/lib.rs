@@ -27,6 +27,7 @@
 
 mod aliases;
 pub mod baseline;
+mod below;
 pub mod disk;
 pub mod environment;
 pub mod host;

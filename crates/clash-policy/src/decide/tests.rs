@@ -612,3 +612,15 @@ fn the_word_behind_an_options_value_counts() {
     }
     assert_eq!(bash(&layers, r#"tool "p$X" delete"#).0, Effect::Allow);
 }
+
+/// A word that may become many may take the place of what is written behind it.
+#[test]
+fn a_command_may_end_behind_a_word_that_the_shell_decides() {
+    let end = vec![
+        tree(Subject::Word, &["b"], vec![leaf(Subject::End, &[""], Effect::Deny, None)]),
+        leaf(Subject::Word, &["**"], Effect::Allow, None),
+    ];
+    let layers = user(bash_tree(vec![tree(Subject::Word, &["tool"], end)]));
+    assert_eq!(bash(&layers, "$X --opt b").0, Effect::Deny);
+    assert_eq!(bash(&layers, "tool b c").0, Effect::Allow);
+}

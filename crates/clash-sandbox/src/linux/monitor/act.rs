@@ -219,8 +219,8 @@ impl Worker {
         }
         self.check(&at.path, Caps::CREATE)?;
         mkdirat(&at.dir, &at.leaf, Mode::from_raw_mode(mode))?;
-        self.links.0.get_mut().made(at.path.clone());
-        self.fresh.directory(at.path);
+        self.links.0.get_mut().made(&at.path);
+        self.fresh.directory(&at.path);
         Ok(())
     }
 
@@ -292,13 +292,13 @@ impl Worker {
         if exchange {
             self.no_gain(&to.path, &from.path)?;
         }
-        // A link may lead to one.
-        let is_dir = |meta: &Stat| {
-            let kind = FileType::from_raw_mode(meta.st_mode);
-            matches!(kind, FileType::Directory | FileType::Symlink)
+        let moves = |wanted: FileType| {
+            let is = |meta: &Stat| FileType::from_raw_mode(meta.st_mode) == wanted;
+            is(&source) || exchange && target.as_ref().is_some_and(is)
         };
-        let moves_directory = is_dir(&source) || exchange && target.as_ref().is_some_and(is_dir);
-        if moves_directory
+        let directory = moves(FileType::Directory);
+        // A link may lead to one.
+        if (directory || moves(FileType::Symlink))
             && from.path != to.path
             && (!self.watch.rights.alike_below(&from.path, &to.path)
                 || [&from, &to].iter().any(|at| self.links.0.borrow().lead_below(&at.path)))
@@ -306,12 +306,11 @@ impl Worker {
             return Err(Errno::XDEV);
         }
         renameat_with(&from.dir, &from.leaf, &to.dir, &to.leaf, flags)?;
-        if moves_directory {
-            let links = self.links.0.get_mut();
-            links.moved(&from.path);
-            links.moved(&to.path);
-            self.fresh.moved(&from.path);
-            self.fresh.moved(&to.path);
+        if directory {
+            for path in [&from.path, &to.path] {
+                self.links.0.get_mut().moved(path);
+                self.fresh.moved(path);
+            }
         }
         Ok(())
     }
@@ -422,7 +421,7 @@ impl Worker {
         let flags = wish.open_flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let file = openat(&at.dir, &at.leaf, flags, Mode::from_raw_mode(wish.mode))?;
         if self.watch.rights.kept(&at.path, Caps::WRITE, &self.links).is_some() {
-            self.fresh.file(at.path.clone());
+            self.fresh.file(&at.path);
         }
         Ok(file)
     }
