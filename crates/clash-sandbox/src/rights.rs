@@ -60,6 +60,9 @@ impl Rights {
     /// The persistence path that stands in the way, under the path's own name or
     /// one that a link gives it.
     pub fn kept(&self, path: &Path, needs: Caps, links: &dyn Links) -> Option<Keep> {
+        if !needs.intersects(Caps::CHANGE) {
+            return None;
+        }
         let world = World { links, ..self.world() };
         let rule = self.rule_of(path, needs.intersect(Caps::CHANGE));
         keep(kept(&self.sandbox, rule, path, needs, &world))

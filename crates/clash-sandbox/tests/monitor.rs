@@ -639,6 +639,7 @@ fn no_link_stands_for_a_directory_of_which_part_is_protected() {
             assert_eq!(names(&world.project()), ["a", "free"], "{attack}");
         }
         works(&world, "mv free other && ln -s a bin && mkdir -p node_modules/x/.github");
+        works(&world, "ln -sfn a/workflows other && test -d other/../workflows");
     });
 }
 

@@ -297,13 +297,18 @@ impl Worker {
             is(&source) || exchange && target.as_ref().is_some_and(is)
         };
         let directory = moves(FileType::Directory);
-        // A link may lead to one.
-        if (directory || moves(FileType::Symlink))
+        if directory
             && from.path != to.path
             && (!self.watch.rights.alike_below(&from.path, &to.path)
                 || [&from, &to].iter().any(|at| self.links.0.borrow().lead_below(&at.path)))
         {
             return Err(Errno::XDEV);
+        }
+        if moves(FileType::Symlink) {
+            self.no_way_in(&to.path)?;
+            if exchange {
+                self.no_way_in(&from.path)?;
+            }
         }
         renameat_with(&from.dir, &from.leaf, &to.dir, &to.leaf, flags)?;
         if directory {
