@@ -269,6 +269,21 @@ mod tests {
         assert_eq!(leading(&[(".envrc", "env/dev.sh")], "env/other.sh"), [""; 0]);
     }
 
+    /// What is sorted out quickly must be what is on no list.
+    #[test]
+    fn a_link_in_the_place_of_any_part_of_any_entry_is_found() {
+        for entry in protect::STANDARD {
+            let names: Vec<String> =
+                entry.path.split('/').map(|part| part.replace('*', "x").to_uppercase()).collect();
+            for count in 1..=names.len() {
+                let at = format!("sub/{}", names[..count].join("/"));
+                let up = "../".repeat(count - 1);
+                let found = leading(&[(&at, &format!("{up}other"))], "sub/other/x");
+                assert_eq!(found, [at.as_str()], "{}", entry.path);
+            }
+        }
+    }
+
     #[test]
     fn every_link_on_the_way_counts() {
         let chain = [(".envrc", "env/now/x.sh"), ("env/now", "v1"), ("env/v1/x.sh", "../y.sh")];
