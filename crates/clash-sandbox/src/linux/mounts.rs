@@ -27,15 +27,61 @@ type Result<T> = std::result::Result<T, Errno>;
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 const NEVER_LINKS: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
-const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+pub(crate) const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// Where what covers other things is kept on the room's root.
 const COVERS: &str = ".covers";
+
+/// What every room has of its own, in no place yet.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) root: OwnedFd,
+    /// One for each name, as far as the host has it.
+    pub(crate) devices: [Option<OwnedFd>; DEVICES.len()],
+    pub(crate) terminals: OwnedFd,
+}
+
+impl Parts {
+    /// To be called in a mount namespace of our own. Without allocating.
+    pub(crate) fn make() -> Result<Self> {
+        sys::make_private(c"/").map_err(errno)?;
+        let root = filesystem("tmpfs", &[("mode", "755")], MountAttrFlags::MOUNT_ATTR_NODEV)?;
+        mkdirat(&root, COVERS, Mode::from_raw_mode(0o711))?;
+        mkdirat(&root, "dev", Mode::from_raw_mode(0o755))?;
+        let host = openat(CWD, "/dev", HOLD, Mode::empty())?;
+        let dev = openat(&root, "dev", HOLD, Mode::empty())?;
+        let mut devices = [const { None }; DEVICES.len()];
+        for (name, device) in DEVICES.iter().zip(&mut devices) {
+            let Ok(tree) = clone(&host, *name) else { continue };
+            // A read-only mount does not keep a device from being written, but
+            // its node from being changed.
+            sys::set_mount(&tree, ATTR_RDONLY | ATTR_NOSUID | ATTR_NOEXEC).map_err(errno)?;
+            make_file(&dev, *name)?;
+            *device = Some(tree);
+        }
+        for (name, target) in [
+            ("fd", "/proc/self/fd"),
+            ("stdin", "/proc/self/fd/0"),
+            ("stdout", "/proc/self/fd/1"),
+            ("stderr", "/proc/self/fd/2"),
+            ("ptmx", "pts/ptmx"),
+        ] {
+            symlinkat(target, &dev, name)?;
+        }
+        mkdirat(&dev, "pts", Mode::from_raw_mode(0o755))?;
+        mkdirat(&dev, "shm", Mode::from_raw_mode(0o1777))?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        let terminals = filesystem("devpts", &[("mode", "620"), ("ptmxmode", "666")], attributes)?;
+        Ok(Self { root, devices, terminals })
+    }
+}
 
 /// A view under construction.
 #[derive(Debug)]
 pub(crate) struct View {
     root: OwnedFd,
+    devices: [Option<OwnedFd>; DEVICES.len()],
+    terminals: OwnedFd,
     covers: u32,
 }
 
@@ -43,14 +89,11 @@ pub(crate) struct View {
 const OLD_ROOT: &str = ".covers/host";
 
 impl View {
-    /// A mount tree of our own and an empty root on top of it.
-    pub(crate) fn new() -> Result<Self> {
-        sys::make_private(c"/").map_err(errno)?;
-        let root = filesystem("tmpfs", &[("mode", "755")], MountAttrFlags::MOUNT_ATTR_NODEV)?;
-        // On top of the old root: lookups still start below it.
+    /// Puts the root on top of the old one: lookups still start below it.
+    pub(crate) fn new(parts: Parts) -> Result<Self> {
+        let Parts { root, devices, terminals } = parts;
         attach(&root, CWD, Path::new("/"))?;
-        mkdirat(&root, COVERS, Mode::from_raw_mode(0o711))?;
-        Ok(Self { root, covers: 0 })
+        Ok(Self { root, devices, terminals, covers: 0 })
     }
 
     /// Does one step.
@@ -164,30 +207,13 @@ impl View {
     }
 
     fn devices(&self) -> Result<()> {
-        self.directory(Path::new("/dev"), 0o755)?;
         let dev = openat(&self.root, "dev", HOLD, Mode::empty())?;
-        for name in DEVICES {
-            let Ok(tree) = clone(CWD, Path::new("/dev").join(name)) else { continue };
-            // A read-only mount does not keep a device from being written, but
-            // its node from being changed.
-            sys::set_mount(&tree, ATTR_RDONLY | ATTR_NOSUID | ATTR_NOEXEC).map_err(errno)?;
-            make_file(&dev, name)?;
-            attach(&tree, &dev, Path::new(name))?;
+        for (name, tree) in DEVICES.iter().zip(&self.devices) {
+            if let Some(tree) = tree {
+                attach(tree, &dev, Path::new(name))?;
+            }
         }
-        for (name, target) in [
-            ("fd", "/proc/self/fd"),
-            ("stdin", "/proc/self/fd/0"),
-            ("stdout", "/proc/self/fd/1"),
-            ("stderr", "/proc/self/fd/2"),
-            ("ptmx", "pts/ptmx"),
-        ] {
-            symlinkat(target, &dev, name)?;
-        }
-        mkdirat(&dev, "pts", Mode::from_raw_mode(0o755))?;
-        mkdirat(&dev, "shm", Mode::from_raw_mode(0o1777))?;
-        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-        let options = [("mode", "620"), ("ptmxmode", "666")];
-        attach(&filesystem("devpts", &options, attributes)?, &dev, Path::new("pts"))
+        attach(&self.terminals, &dev, Path::new("pts"))
     }
 
     fn processes(&self, maps: bool) -> Result<()> {

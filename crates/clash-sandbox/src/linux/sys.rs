@@ -321,23 +321,24 @@ pub(crate) fn run_until_exec(mut job: impl FnMut()) -> Result<libc::pid_t> {
 }
 
 /// Starts a process that shares our memory and runs on beside us. `job` must
-/// keep to system calls without `errno` and its own stack: it has our
-/// thread-local storage.
-pub(crate) fn run_beside(job: fn(RawFd), fd: RawFd) -> Result<libc::pid_t> {
-    struct Start(fn(RawFd), RawFd);
-    extern "C" fn start(start: *mut c_void) -> c_int {
+/// keep to system calls, its own stack and what it is given: it has our
+/// thread-local storage, so nothing it does may allocate, and what sets `errno`
+/// may do so only where it fails and then ends.
+pub(crate) fn run_beside<T: Sync + 'static>(job: fn(&T), with: &'static T) -> Result<libc::pid_t> {
+    struct Start<T: 'static>(fn(&T), &'static T);
+    extern "C" fn start<T: Sync + 'static>(start: *mut c_void) -> c_int {
         // SAFETY: `start` was leaked below and is never written again.
-        let Start(job, fd) = unsafe { &*start.cast::<Start>() };
-        job(*fd);
+        let Start(job, with) = unsafe { &*start.cast::<Start<T>>() };
+        job(with);
         // SAFETY: _exit has no preconditions.
         unsafe { libc::_exit(0) }
     }
-    let job = Box::leak(Box::new(Start(job, fd)));
+    let job = Box::leak(Box::new(Start(job, with)));
     let stack = stack(64 * 1024)?;
-    // SAFETY: the child has its own stack and, by the contract above, touches no
-    // memory of ours but the two words it is given.
+    // SAFETY: the child has its own stack and, by the contract above, writes no
+    // memory of ours; what it reads was leaked and is shared between threads.
     let pid = unsafe {
-        libc::clone(start, stack, libc::CLONE_VM | libc::SIGCHLD, ptr::from_mut(job).cast())
+        libc::clone(start::<T>, stack, libc::CLONE_VM | libc::SIGCHLD, ptr::from_mut(job).cast())
     };
     check(c_long::from(pid)).map(|_| pid)
 }
@@ -384,6 +385,19 @@ pub(crate) fn close_all_but(fd: RawFd) {
         // success.
         unsafe { libc::syscall(libc::SYS_close_range, first, last, 0_u32) };
     }
+}
+
+/// Sends a word and descriptors through a socket of this process alone.
+pub(crate) fn send(
+    fd: RawFd,
+    word: &[u8],
+    with: &mut rustix::net::SendAncillaryBuffer<'_, '_, '_>,
+) -> rustix::io::Result<()> {
+    // SAFETY: the descriptor stays open for the whole call, since this process
+    // does nothing else.
+    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    let flags = rustix::net::SendFlags::NOSIGNAL;
+    rustix::net::sendmsg(socket, &[std::io::IoSlice::new(word)], with, flags).map(drop)
 }
 
 /// Waits until the other end of a pipe is closed, and says whether something came
