@@ -19,7 +19,7 @@ use rustix::net::{
 use rustix::process::{Pid, PidfdFlags, WaitOptions, getgid, getuid, pidfd_open, waitpid};
 use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
 
-use super::mounts::{DEVICES, Parts};
+use super::mounts::{DEVICES, Parts, SHOWN};
 use super::namespaces::{Wanted, make};
 use super::sys;
 
@@ -92,17 +92,18 @@ fn run(errand: &Errand) {
     }
 }
 
-const MOST: usize = DEVICES.len() + 2;
+const MAYBE: usize = DEVICES.len() + SHOWN.len();
+const MOST: usize = 2 + MAYBE;
 
-/// Which devices there are goes along as a word.
+/// Which of those that may be missing are there goes along as a word.
 fn send(to: RawFd, parts: &Parts) -> bool {
-    let mut there = 0_u8;
+    let mut there = 0_u16;
     let mut fds = [parts.root.as_fd(); MOST];
     let mut count = 0;
-    let all = parts.devices.iter().enumerate().filter_map(|(at, device)| {
-        let device = device.as_ref()?;
+    let all = parts.devices.iter().chain(&parts.shown).enumerate().filter_map(|(at, part)| {
+        let part = part.as_ref()?;
         there |= 1 << at;
-        Some(device)
+        Some(part)
     });
     for (slot, fd) in fds.iter_mut().zip([&parts.root, &parts.terminals].into_iter().chain(all)) {
         *slot = fd.as_fd();
@@ -111,18 +112,19 @@ fn send(to: RawFd, parts: &Parts) -> bool {
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut with = SendAncillaryBuffer::new(&mut space);
     let fds = fds.get(..count).unwrap_or_default();
-    with.push(SendAncillaryMessage::ScmRights(fds)) && sys::send(to, &[there], &mut with).is_ok()
+    with.push(SendAncillaryMessage::ScmRights(fds))
+        && sys::send(to, &there.to_ne_bytes(), &mut with).is_ok()
 }
 
 fn receive(from: &OwnedFd) -> Option<Parts> {
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
-    let mut there = [0_u8];
+    let mut there = [0_u8; 2];
     loop {
         let mut parts = [std::io::IoSliceMut::new(&mut there)];
         match recvmsg(from, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC) {
             Err(Errno::INTR) => {}
-            Ok(got) if got.bytes == 1 => break,
+            Ok(got) if got.bytes == 2 => break,
             _ => return None,
         }
     }
@@ -132,12 +134,12 @@ fn receive(from: &OwnedFd) -> Option<Parts> {
     });
     let mut fds = fds.next()?;
     let (root, terminals) = (fds.next()?, fds.next()?);
-    let [there] = there;
-    let mut devices = [const { None }; DEVICES.len()];
-    for (at, device) in devices.iter_mut().enumerate() {
+    let there = u16::from_ne_bytes(there);
+    let (mut devices, mut shown) = ([const { None }; DEVICES.len()], [const { None }; SHOWN.len()]);
+    for (at, part) in devices.iter_mut().chain(&mut shown).enumerate() {
         if there & (1 << at) != 0 {
-            *device = Some(fds.next()?);
+            *part = Some(fds.next()?);
         }
     }
-    Some(Parts { root, devices, terminals })
+    Some(Parts { root, devices, terminals, shown })
 }

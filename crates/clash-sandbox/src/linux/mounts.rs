@@ -6,6 +6,7 @@
 //! one tmpfs. It stays writable as a mount; Landlock lets only its scratch
 //! directories be written, and nothing on it outlives the room.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -39,7 +40,16 @@ pub(crate) struct Parts {
     /// One for each name, as far as the host has it.
     pub(crate) devices: [Option<OwnedFd>; DEVICES.len()],
     pub(crate) terminals: OwnedFd,
+    /// Copies of what nearly every room shows, in the order of [`SHOWN`].
+    pub(crate) shown: [Option<OwnedFd>; SHOWN.len()],
 }
+
+/// What nearly every room shows of the host, and how.
+pub(crate) const SHOWN: [(&str, Access); 3] = [
+    ("/usr", Access { write: false, execute: true }),
+    ("/etc", Access { write: false, execute: false }),
+    ("/opt", Access { write: false, execute: true }),
+];
 
 impl Parts {
     /// To be called in a mount namespace of our own. Without allocating.
@@ -72,8 +82,18 @@ impl Parts {
         mkdirat(&dev, "shm", Mode::from_raw_mode(0o1777))?;
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
         let terminals = filesystem("devpts", &[("mode", "620"), ("ptmxmode", "666")], attributes)?;
-        Ok(Self { root, devices, terminals })
+        // What is not there, or is a link, is none of them.
+        let shown = SHOWN.map(|(path, access)| bound(Path::new(path), access).ok());
+        Ok(Self { root, devices, terminals, shown })
     }
+}
+
+/// A copy of what is at a path of the host.
+fn bound(path: &Path, access: Access) -> Result<OwnedFd> {
+    let source = openat2(CWD, path, HOLD, Mode::empty(), NEVER_LINKS)?;
+    let tree = clone(&source, "")?;
+    set(&tree, access)?;
+    Ok(tree)
 }
 
 /// A view under construction.
@@ -82,6 +102,7 @@ pub(crate) struct View {
     root: OwnedFd,
     devices: [Option<OwnedFd>; DEVICES.len()],
     terminals: OwnedFd,
+    shown: [Option<OwnedFd>; SHOWN.len()],
     covers: u32,
 }
 
@@ -91,9 +112,9 @@ const OLD_ROOT: &str = ".covers/host";
 impl View {
     /// Puts the root on top of the old one: lookups still start below it.
     pub(crate) fn new(parts: Parts) -> Result<Self> {
-        let Parts { root, devices, terminals } = parts;
+        let Parts { root, devices, terminals, shown } = parts;
         attach(&root, CWD, Path::new("/"))?;
-        Ok(Self { root, devices, terminals, covers: 0 })
+        Ok(Self { root, devices, terminals, shown, covers: 0 })
     }
 
     /// Does one step.
@@ -162,10 +183,11 @@ impl View {
         Path::new(COVERS).join(self.covers.to_string())
     }
 
-    fn bind(&self, path: &Path, access: Access) -> Result<()> {
-        let source = openat2(CWD, path, HOLD, Mode::empty(), NEVER_LINKS)?;
-        let tree = clone(&source, "")?;
-        set(&tree, access)?;
+    fn bind(&mut self, path: &Path, access: Access) -> Result<()> {
+        let wanted = (path.as_os_str(), access);
+        let ready = SHOWN.iter().position(|(path, access)| (OsStr::new(path), *access) == wanted);
+        let ready = ready.and_then(|at| self.shown.get_mut(at)).and_then(Option::take);
+        let tree = ready.map_or_else(|| bound(path, access), Ok)?;
         attach(&tree, &self.root, relative(path))
     }
 
@@ -230,10 +252,7 @@ impl View {
 
 /// A copy of the mount at `path` that nothing can be changed through.
 pub(crate) fn read_only(path: &Path) -> Result<OwnedFd> {
-    let source = openat2(CWD, path, HOLD, Mode::empty(), NEVER_LINKS)?;
-    let tree = clone(&source, "")?;
-    set(&tree, Access { write: false, execute: false })?;
-    Ok(tree)
+    bound(path, Access { write: false, execute: false })
 }
 
 /// Absolute paths of the plan are paths from the view's root.

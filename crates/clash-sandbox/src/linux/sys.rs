@@ -123,6 +123,23 @@ pub(crate) fn close_on_exec_from_3() -> Result<()> {
         .map(drop)
 }
 
+/// What a security module confines us to, as it says it; `None` where the kernel
+/// cannot be asked (before Linux 6.8) or has more to say than fits.
+pub(crate) fn confined_by(label: &mut [u8; 512]) -> Option<usize> {
+    const LSM_GET_SELF_ATTR: c_long = 459;
+    const CURRENT: c_long = 100;
+    let mut size = 512_u32;
+    // SAFETY: the kernel writes at most `size` bytes into the buffer, and the size
+    // it needed; both live until the call returns.
+    let answer = unsafe {
+        libc::syscall(LSM_GET_SELF_ATTR, CURRENT, label.as_mut_ptr(), &raw mut size, 0_u32)
+    };
+    match check(answer) {
+        Ok(_) => usize::try_from(size).ok(),
+        Err(error) => (error.raw_os_error() == Some(libc::EOPNOTSUPP)).then_some(0),
+    }
+}
+
 /// Installs a seccomp filter on the calling thread; needs no_new_privs. Returns
 /// the kernel's answer, which is a descriptor if the flags ask for a listener.
 pub(crate) fn install_filter(program: &[Insn], flags: u64) -> Result<c_long> {
