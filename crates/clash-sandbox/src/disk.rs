@@ -9,7 +9,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use clash_policy::path::{Links, is_normal};
+use clash_policy::Protect;
+use clash_policy::path::{Alias, Links, is_normal};
+
+use crate::aliases::Aliases;
 
 use crate::baseline::{ENTRIES, Entry};
 use crate::host::Host;
@@ -40,6 +43,12 @@ const MAX_LINKS: usize = 40;
 impl Links for Disk {
     fn real(&self, path: &Path) -> PathBuf {
         self.find(path).moved.unwrap_or_else(|| path.to_path_buf())
+    }
+
+    fn aliases(&self, path: &Path, root: &Path, protect: &Protect) -> Vec<Alias> {
+        let mut aliases = Aliases::default();
+        aliases.look(path, root, protect);
+        aliases.leading_to(path)
     }
 }
 
