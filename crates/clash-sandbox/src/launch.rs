@@ -322,7 +322,9 @@ fn as_parent(
                 ports.listen(&room.ports)?;
             }
         }
-        drop(ahead);
+        if let Some(ahead) = &ahead.namespaces {
+            ahead.let_go();
+        }
         // Before anybody is there to look into this process.
         sys::undumpable().map_err(LaunchError::Namespaces)?;
         let keeper = if room.is_some() {
@@ -366,6 +368,8 @@ fn as_parent(
             Err(error) => error,
         });
     });
+    // By now it has gone, so nobody waits for it.
+    drop(ahead);
     let child = match (started, failure) {
         (Ok(child), None) => child,
         (Ok(_), Some(error)) => return error,

@@ -311,9 +311,8 @@ fn rights(
     }
     let [project, home] = [&request.places.project, &request.places.home].map(|p| disk.real(p));
     // Both spellings: the link itself must not be replaced either.
-    let caged = request.cage.paths.iter().flat_map(|path| [path.clone(), disk.real(path)]);
-    let mut cage: Vec<PathBuf> = caged.collect();
-    cage.dedup();
+    let caged = request.cage.paths.iter().flat_map(|path| [Some(path.clone()), disk.moved(path)]);
+    let cage: Vec<PathBuf> = caged.flatten().collect();
     let given = grants.iter().filter(|grant| !matches!(grant.why, Why::Rule(_)));
     let given: Vec<Grant> = given.cloned().collect();
     let places = Places { project, home, ..request.places.clone() };

@@ -74,8 +74,8 @@ impl Ahead {
         move_into_thread_name_spaces(maker.as_fd(), kinds)
     }
 
-    /// Not only closed: processes started meanwhile have it too.
-    fn let_go(&self) {
+    /// Who made them leaves. Not only closed: processes started meanwhile have it too.
+    pub(crate) fn let_go(&self) {
         let _ = shutdown(&self.answer, Shutdown::Both);
     }
 }
