@@ -9,7 +9,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use clash_policy::path::{Links, is_normal};
+use clash_policy::Protect;
+use clash_policy::path::{Alias, Links, is_normal};
+
+use crate::aliases::Aliases;
 
 use crate::baseline::{ENTRIES, Entry};
 use crate::host::Host;
@@ -41,6 +44,12 @@ impl Links for Disk {
     fn real(&self, path: &Path) -> PathBuf {
         self.find(path).moved.unwrap_or_else(|| path.to_path_buf())
     }
+
+    fn aliases(&self, path: &Path, root: &Path, protect: &Protect) -> Vec<Alias> {
+        let mut aliases = Aliases::default();
+        aliases.look(path, root, protect);
+        aliases.leading_to(path)
+    }
 }
 
 impl Disk {
@@ -66,6 +75,11 @@ impl Disk {
         let dirs: Vec<PathBuf> = dirs.map(|(dir, _)| dir.to_path_buf()).collect();
         drop(seen);
         dirs.iter().map(|dir| self.real(dir)).filter(|dir| self.has(dir)).collect()
+    }
+
+    /// Where a path really leads, if that is not what it says.
+    pub(crate) fn moved(&self, path: &Path) -> Option<PathBuf> {
+        self.find(path).moved.filter(|real| real.as_os_str() != path.as_os_str())
     }
 
     /// Whether there is something at a path, links followed.

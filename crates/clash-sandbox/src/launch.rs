@@ -302,9 +302,6 @@ fn as_parent(
         if let Some(room) = room {
             let parts = namespaces::leave_host(room, ahead.namespaces.as_ref())?;
             own_parts = Some(parts);
-            if let Some(ports) = &ports {
-                ports.listen(&room.ports)?;
-            }
             inherited = Some(Inherited::guard());
         }
         let mask = sys::hold_signals().map_err(LaunchError::Signals)?;
@@ -317,7 +314,17 @@ fn as_parent(
         if let (Some(room), Some(view), false) = (room, &view, enters_last) {
             view.enter(room.inside).map_err(|e| LaunchError::Enter(e.into()))?;
         }
-        drop(ahead);
+        if let Some(room) = room
+            && room.own_network
+        {
+            namespaces::own_network(ahead.namespaces.as_ref())?;
+            if let Some(ports) = &ports {
+                ports.listen(&room.ports)?;
+            }
+        }
+        if let Some(ahead) = &ahead.namespaces {
+            ahead.let_go();
+        }
         // Before anybody is there to look into this process.
         sys::undumpable().map_err(LaunchError::Namespaces)?;
         let keeper = if room.is_some() {
@@ -361,6 +368,8 @@ fn as_parent(
             Err(error) => error,
         });
     });
+    // By now it has gone, so nobody waits for it.
+    drop(ahead);
     let child = match (started, failure) {
         (Ok(child), None) => child,
         (Ok(_), Some(error)) => return error,

@@ -287,7 +287,7 @@ fn beyond_mounts(
     let least = inside.fold(Caps::ALL, Caps::intersect);
     let reads = unreadable || !least.contains(Caps::READ) || tier::reads(request, rules, grants);
     let changes = grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE));
-    let watched = reads || !least.contains(Caps::CHANGE) || changes && !tier::plain(&rights);
+    let watched = reads || !least.contains(Caps::CHANGE) || changes && !tier::plain(&rights, rules);
     watched.then_some(Watch { rights, reads, processes: Processes::OfTheRoom })
 }
 
@@ -311,9 +311,8 @@ fn rights(
     }
     let [project, home] = [&request.places.project, &request.places.home].map(|p| disk.real(p));
     // Both spellings: the link itself must not be replaced either.
-    let caged = request.cage.paths.iter().flat_map(|path| [path.clone(), disk.real(path)]);
-    let mut cage: Vec<PathBuf> = caged.collect();
-    cage.dedup();
+    let caged = request.cage.paths.iter().flat_map(|path| [Some(path.clone()), disk.moved(path)]);
+    let cage: Vec<PathBuf> = caged.flatten().collect();
     let given = grants.iter().filter(|grant| !matches!(grant.why, Why::Rule(_)));
     let given: Vec<Grant> = given.cloned().collect();
     let places = Places { project, home, ..request.places.clone() };

@@ -16,11 +16,11 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, Shutdown, SocketFlags, SocketType, recvmsg, shutdown, socketpair,
 };
-use rustix::process::{Pid, PidfdFlags, WaitOptions, getgid, getuid, pidfd_open, waitpid};
+use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
 
 use super::mounts::{DEVICES, Parts, SHOWN};
-use super::namespaces::{Wanted, make};
+use super::namespaces::{Identity, make, make_network};
 use super::sys;
 
 #[derive(Debug)]
@@ -28,47 +28,54 @@ pub(crate) struct Ahead {
     maker: Pid,
     /// Where what it made comes from; it stays until this is shut.
     answer: OwnedFd,
-    own_network: bool,
 }
 
 struct Errand {
-    wanted: Wanted,
+    identity: Identity,
+    network: bool,
     answer: RawFd,
 }
 
+const CONNECTED: [u8; 2] = [1, 1];
+
 impl Ahead {
     /// A failure only costs time.
-    pub(crate) fn start(own_network: bool) -> Option<Self> {
+    pub(crate) fn start(network: bool) -> Option<Self> {
         let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
         let (answer, told) = socketpair(unix, stream, SocketFlags::CLOEXEC, None).ok()?;
-        let wanted = Wanted::new(getuid(), getgid(), true, own_network);
-        let errand = Box::leak(Box::new(Errand { wanted, answer: told.as_raw_fd() }));
-        let maker = sys::run_beside(run, errand).ok()?;
-        Some(Self { maker: Pid::from_raw(maker)?, answer, own_network })
+        let errand = Errand { identity: Identity::own(), network, answer: told.as_raw_fd() };
+        let maker = sys::run_beside(run, Box::leak(Box::new(errand))).ok()?;
+        Some(Self { maker: Pid::from_raw(maker)?, answer })
     }
 
-    /// Joins the namespaces, if they are those that are wanted and were made, and
-    /// takes over what is in them. Who made them then leaves.
-    pub(crate) fn join(&self, own_network: bool) -> Option<Parts> {
-        let parts = (own_network == self.own_network).then(|| receive(&self.answer)).flatten();
-        let joined = parts.filter(|_| self.enter().is_ok());
-        self.let_go();
-        joined
-    }
-
-    fn enter(&self) -> Result<(), Errno> {
-        let mut kinds = ThreadNameSpaceType::USER
+    /// Joins the namespaces but for the network, if they were made, and takes over
+    /// what is in them.
+    pub(crate) fn join(&self) -> Option<Parts> {
+        let kinds = ThreadNameSpaceType::USER
             | ThreadNameSpaceType::MOUNT
             | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION;
-        if self.own_network {
-            kinds |= ThreadNameSpaceType::NETWORK;
-        }
+        receive(&self.answer).filter(|_| self.enter(kinds).is_ok())
+    }
+
+    /// Joins the network, which takes longest to make and is needed last.
+    pub(crate) fn join_network(&self) -> bool {
+        let mut said = [0; 2];
+        let done = loop {
+            match rustix::io::read(&self.answer, &mut said[..]) {
+                Err(Errno::INTR) => {}
+                read => break read == Ok(said.len()) && said == CONNECTED,
+            }
+        };
+        done && self.enter(ThreadNameSpaceType::NETWORK).is_ok()
+    }
+
+    fn enter(&self, kinds: ThreadNameSpaceType) -> Result<(), Errno> {
         let maker = pidfd_open(self.maker, PidfdFlags::empty())?;
         move_into_thread_name_spaces(maker.as_fd(), kinds)
     }
 
-    /// Not only closed: processes started meanwhile have it too.
-    fn let_go(&self) {
+    /// Who made them leaves. Not only closed: processes started meanwhile have it too.
+    pub(crate) fn let_go(&self) {
         let _ = shutdown(&self.answer, Shutdown::Both);
     }
 }
@@ -84,9 +91,11 @@ impl Drop for Ahead {
 /// wait for it.
 fn run(errand: &Errand) {
     sys::close_all_but(errand.answer);
-    if make(&errand.wanted).is_ok()
+    if make(Some(&errand.identity)).is_ok()
         && let Ok(parts) = Parts::make()
         && send(errand.answer, &parts)
+        && (!errand.network || make_network().is_ok())
+        && sys::send(errand.answer, &CONNECTED, &mut SendAncillaryBuffer::default()).is_ok()
     {
         sys::was_released(errand.answer);
     }

@@ -455,8 +455,9 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
         steps: Vec::new(),
     };
     let left = super::namespaces::leave_host(&room, None);
-    let parts = left.and_then(|parts| super::namespaces::own_processes().map(|()| parts));
-    let parts = parts.map_err(|error| match error {
+    let rest =
+        || super::namespaces::own_network(None).and_then(|()| super::namespaces::own_processes());
+    let parts = left.and_then(|parts| rest().map(|()| parts)).map_err(|error| match error {
         LaunchError::Root(e) => Failed { step: 4, errno: e.raw_os_error().unwrap_or(0) },
         LaunchError::Identity(e) => Failed { step: 1, errno: e.raw_os_error().unwrap_or(0) },
         LaunchError::Loopback(e) => Failed { step: 2, errno: e.raw_os_error().unwrap_or(0) },

@@ -3,7 +3,7 @@
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
-use rustix::process::{Gid, Uid, getgid, getuid};
+use rustix::process::{getgid, getuid};
 
 use super::ahead::Ahead;
 use super::mounts::Parts;
@@ -11,13 +11,8 @@ use super::sys;
 use crate::launch::LaunchError;
 use crate::room::Room;
 
-/// What is to be made, ready for somebody who must not allocate.
-pub(crate) struct Wanted {
-    flags: libc::c_int,
-    /// Who we are in there, where that has to be said.
-    identity: Option<[String; 2]>,
-    network: bool,
-}
+/// Who we are in a user namespace, ready for somebody who must not allocate.
+pub(crate) struct Identity([String; 2]);
 
 pub(crate) enum Failed {
     Namespaces(std::io::Error),
@@ -25,43 +20,48 @@ pub(crate) enum Failed {
     Loopback(std::io::Error),
 }
 
-impl Wanted {
-    pub(crate) fn new(uid: Uid, gid: Gid, user: bool, network: bool) -> Self {
-        let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
-        if user {
-            flags |= libc::CLONE_NEWUSER;
-        }
-        if network {
-            flags |= libc::CLONE_NEWNET;
-        }
-        // Oneself and nobody else.
+impl Identity {
+    /// Oneself and nobody else.
+    pub(crate) fn own() -> Self {
         let one = |id: u32| format!("{id} {id} 1");
-        let identity = user.then(|| [one(uid.as_raw()), one(gid.as_raw())]);
-        Self { flags, identity, network }
+        Self([one(getuid().as_raw()), one(getgid().as_raw())])
     }
 }
 
-/// Leaves the host's namespaces, but for that of processes. What every room has is
-/// made in the new ones.
+impl From<Failed> for LaunchError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Namespaces(error) => Self::Namespaces(error),
+            Failed::Identity(error) => Self::Identity(error.into()),
+            Failed::Loopback(error) => Self::Loopback(error),
+        }
+    }
+}
+
+/// Leaves the host's namespaces, but for those of processes and the network. What
+/// every room has is made in the new ones.
 pub(crate) fn leave_host(room: &Room, ahead: Option<&Ahead>) -> Result<Parts, LaunchError> {
     let ahead = ahead.filter(|_| room.user_namespace);
-    if let Some(parts) = ahead.and_then(|ahead| ahead.join(room.own_network)) {
+    if let Some(parts) = ahead.and_then(Ahead::join) {
         return Ok(parts);
     }
-    let wanted = Wanted::new(getuid(), getgid(), room.user_namespace, room.own_network);
-    make(&wanted).map_err(|failed| match failed {
-        Failed::Namespaces(error) => LaunchError::Namespaces(error),
-        Failed::Identity(error) => LaunchError::Identity(error.into()),
-        Failed::Loopback(error) => LaunchError::Loopback(error),
-    })?;
+    let identity = room.user_namespace.then(Identity::own);
+    make(identity.as_ref())?;
     Parts::make().map_err(|error| LaunchError::Root(error.into()))
+}
+
+/// Leaves the host's network for an empty one of the room's own.
+pub(crate) fn own_network(ahead: Option<&Ahead>) -> Result<(), LaunchError> {
+    if ahead.is_some_and(Ahead::join_network) { Ok(()) } else { Ok(make_network()?) }
 }
 
 /// Makes them for the calling process, without touching memory that is not its own
 /// as long as nothing fails.
-pub(super) fn make(wanted: &Wanted) -> Result<(), Failed> {
-    sys::unshare(wanted.flags).map_err(Failed::Namespaces)?;
-    if let Some([uid, gid]) = &wanted.identity {
+pub(super) fn make(identity: Option<&Identity>) -> Result<(), Failed> {
+    let flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
+    let user = if identity.is_some() { libc::CLONE_NEWUSER } else { 0 };
+    sys::unshare(flags | user).map_err(Failed::Namespaces)?;
+    if let Some(Identity([uid, gid])) = identity {
         // The kernel wants setgroups given up first.
         for (file, text) in [
             (c"/proc/self/setgroups", "deny"),
@@ -71,10 +71,13 @@ pub(super) fn make(wanted: &Wanted) -> Result<(), Failed> {
             write(file, text.as_bytes()).map_err(Failed::Identity)?;
         }
     }
-    if wanted.network {
-        sys::loopback_up().map_err(Failed::Loopback)?;
-    }
     Ok(())
+}
+
+/// The same for the network.
+pub(super) fn make_network() -> Result<(), Failed> {
+    sys::unshare(libc::CLONE_NEWNET).map_err(Failed::Namespaces)?;
+    sys::loopback_up().map_err(Failed::Loopback)
 }
 
 /// Makes a process namespace. Who calls this keeps its process id; its next child

@@ -28,6 +28,7 @@ mod act;
 mod call;
 mod caller;
 mod fresh;
+mod leaving;
 mod place;
 
 use std::os::fd::OwnedFd;
