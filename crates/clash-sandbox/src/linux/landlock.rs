@@ -195,8 +195,10 @@ impl Given {
             }
             ruleset.grant(fd, rights).map_err(LaunchError::Ruleset)?;
         }
+        // Most of it lies there, and what is looked up from there is found sooner.
+        let etc = openat(CWD, "/etc", HOLD | OFlags::DIRECTORY, Mode::empty()).ok();
         for (entry, caps) in self.baseline {
-            if let Some(fd) = open_if_there(entry)? {
+            if let Some(fd) = open_if_there(entry, etc.as_ref())? {
                 let rights = rights(caps, entry.directory, is_device(Path::new(entry.path)));
                 ruleset.grant(fd, rights).map_err(LaunchError::Ruleset)?;
             }
@@ -233,9 +235,13 @@ fn name_by_name(path: &Path) -> Result<OwnedFd, Errno> {
 
 /// The baseline belongs to the system: it may have links in it, and no system
 /// has all of it.
-fn open_if_there(entry: &Entry) -> Result<Option<OwnedFd>, LaunchError> {
+fn open_if_there(entry: &Entry, etc: Option<&OwnedFd>) -> Result<Option<OwnedFd>, LaunchError> {
     let flags = if entry.directory { HOLD | OFlags::DIRECTORY } else { HOLD };
-    match openat(CWD, entry.path, flags, Mode::empty()) {
+    let opened = match (etc, entry.path.strip_prefix("/etc/")) {
+        (Some(etc), Some(name)) => openat(etc, name, flags, Mode::empty()),
+        _ => openat(CWD, entry.path, flags, Mode::empty()),
+    };
+    match opened {
         Ok(fd) => Ok(Some(fd)),
         Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) => Ok(None),
         Err(source) => Err(failed(Path::new(entry.path), source)),
