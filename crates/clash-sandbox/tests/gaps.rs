@@ -178,22 +178,6 @@ fn what_may_only_be_read_keeps_its_metadata_by_every_call() {
 }
 
 #[test]
-fn a_lease_keeps_nobody_waiting() {
-    in_both_tiers(|world| {
-        let file = world.project().join("file");
-        fs::write(&file, "").unwrap();
-        chown(&file, world.who, world.who).unwrap();
-        for lease in ["F_RDLCK", "F_WRLCK"] {
-            let take = format!("fcntl.fcntl(os.open('file', 0), fcntl.F_SETLEASE, fcntl.{lease})");
-            if python(&world, &take, false) < 0 {
-                return eprintln!("SKIPPED (no leases on this filesystem): {take}");
-            }
-            refused(&world, &take, EACCES);
-        }
-    });
-}
-
-#[test]
 fn what_may_only_be_read_cannot_be_cut_short_in_any_tier() {
     let mut cuts = vec![
         "os.truncate(f, 0)",

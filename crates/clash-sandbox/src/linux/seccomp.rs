@@ -32,8 +32,6 @@
 //! - where nothing may be written and nobody watches, truncating is refused here
 //!   and Landlock is not asked about it: it would look through every directory up
 //!   to the root for that right, at every open for reading.
-//! - leases and delegations cannot be taken: whoever opens the file has to wait for
-//!   the command to give it back, the monitor and the user's editor too.
 //! - `sched_setaffinity` and kin stay: threads are named by ids there, so the
 //!   caller's own and another process's cannot be told apart.
 
@@ -75,8 +73,6 @@ const CLONE_NEWTIME: u32 = 0x80;
 const READ_IMPLIES_EXEC: u32 = 0x0040_0000;
 const S_ISUID: u32 = 0o4000;
 const MFD_NOEXEC_SEAL: u32 = 8;
-/// F_SETLEASE, and F_SETDELEG of Linux 6.19.
-const LEASES: [u32; 2] = [1024, 1040];
 /// TIOCSTI, TIOCLINUX, TIOCSETD and TIOCCONS: type into the terminal, paste the
 /// console's selection, change the line discipline, take the console's output.
 /// The same numbers on x86_64 and aarch64.
@@ -160,8 +156,6 @@ enum Answer {
     Clone,
     Unshare,
     Ioctl,
-    /// No command that keeps others from a file.
-    Fcntl,
     /// Only about the calling process: argument 0 is zero.
     OwnPid,
     /// Only about the calling process: `PRIO_PROCESS` and zero.
@@ -291,7 +285,6 @@ fn table(surface: Surface) -> Vec<Row> {
         rows.extend(rows![Eperm; SYS_fchown SYS_fchownat SYS_utimensat]);
     }
     rows.push((libc::SYS_ioctl, "SYS_ioctl", Ioctl));
-    rows.push((libc::SYS_fcntl, "SYS_fcntl", Fcntl));
     rows.push((libc::SYS_personality, "SYS_personality", Personality));
     rows.push((libc::SYS_memfd_create, "SYS_memfd_create", Memory));
     let pair = if surface.unix { SocketpairUnix } else { Socketpair };
@@ -526,12 +519,6 @@ fn check(asm: &mut Assembler, exits: &Exits, answer: Answer) {
                 left -= 1;
                 asm.jump(Test::Equal(request), eperm, if left == 0 { allow } else { To::Next });
             }
-        }
-        Answer::Fcntl => {
-            let [lease, delegation] = LEASES;
-            asm.load(data::low(1));
-            asm.jump(Test::Equal(lease), eacces, To::Next);
-            asm.jump(Test::Equal(delegation), eacces, allow);
         }
         Answer::SocketpairUnix => {
             asm.load(data::low(0));

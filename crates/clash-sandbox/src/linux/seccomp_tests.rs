@@ -137,19 +137,6 @@ fn ioctls_that_change_files_are_refused_and_copying_is_not() {
 }
 
 #[test]
-fn nobody_is_kept_waiting_by_a_lease() {
-    for surface in SURFACES {
-        let ask = |command| ask(surface, libc::SYS_fcntl, [3, command, 0, 0, 0, 0]);
-        for lease in [1024, 1040, 0x1_0000_0400] {
-            assert_eq!(ask(lease), errno(libc::EACCES), "{lease}");
-        }
-        for other in [0, 1, 2, 3, 4, 6, 7, 1025, 1030, 1031, 1033] {
-            assert_eq!(ask(other), RET_ALLOW, "{other}");
-        }
-    }
-}
-
-#[test]
 fn terminal_ioctls_are_compared_on_the_low_half() {
     for request in [0x5412u64, 0x541c, 0x5423, 0x1_0000_5412, 0xffff_ffff_0000_541c] {
         let answer = ask(CLOSED, libc::SYS_ioctl, [0, request, 0, 0, 0, 0]);

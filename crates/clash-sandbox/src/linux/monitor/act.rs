@@ -11,8 +11,8 @@ use clash_policy::protect::Keep;
 use rustix::fs::inotify::{WatchFlags, add_watch};
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, Uid, chmodat,
-    chownat, fcntl_getfl, fstat, ftruncate, linkat, mkdirat, mknodat, openat, renameat_with,
-    symlinkat, unlinkat, utimensat,
+    chownat, fcntl_getfl, fcntl_setfl, fstat, ftruncate, linkat, mkdirat, mknodat, openat,
+    renameat_with, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use rustix::process::umask;
@@ -349,7 +349,8 @@ impl Worker {
             _ => return Err(Errno::INVAL),
         }
         self.change(at)?;
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        // Whoever has a lease on it is not waited for.
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(&self.shared.held, itself(at), flags, Mode::empty())?;
         ftruncate(file, length)
     }
@@ -476,7 +477,8 @@ impl Worker {
     fn open_checked(&self, object: OwnedFd, meta: &Stat, wish: &Wish) -> Result<Opening, Errno> {
         let device = (libc::major(meta.st_rdev), libc::minor(meta.st_rdev));
         match FileType::from_raw_mode(meta.st_mode) {
-            FileType::RegularFile | FileType::Directory => {}
+            FileType::RegularFile => return self.open_regular(object, wish),
+            FileType::Directory => {}
             FileType::CharacterDevice if device.0 == MEMORY_DEVICES => {
                 return reopen(&self.shared, &object, wish).map(Opening::Device);
             }
@@ -489,6 +491,22 @@ impl Worker {
             _ => return Ok(Opening::MayBlock(object)),
         }
         reopen(&self.shared, &object, wish).map(Opening::Done)
+    }
+
+    /// Whoever has a lease on a file may keep others waiting for it.
+    fn open_regular(&self, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
+        let flags = wish.open_flags() | OFlags::NONBLOCK;
+        match openat(&self.shared.held, itself(&object), flags, Mode::empty()) {
+            Err(Errno::AGAIN) if !wish.has(libc::O_NONBLOCK) => Ok(Opening::MayBlock(object)),
+            opened => {
+                let file = opened?;
+                if !wish.has(libc::O_NONBLOCK) {
+                    let kept = OFlags::APPEND | OFlags::DIRECT | OFlags::NOATIME;
+                    fcntl_setfl(&file, flags & kept)?;
+                }
+                Ok(Opening::Done(file))
+            }
+        }
     }
 }
 

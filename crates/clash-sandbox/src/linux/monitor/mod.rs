@@ -14,7 +14,7 @@
 //! a domain with the same rules and with no more capabilities than the command:
 //! what it is tricked into is still held by the kernel. One call at a time is
 //! judged and made, so nothing in the room is renamed in between; opens that may
-//! block (fifos, terminals) wait in threads of their own.
+//! block (fifos, terminals, leases) wait in threads of their own.
 //!
 //! Limits. Other people, and other rooms on the same tree, can rename a directory
 //! between judging and acting: both then act on the directory that was judged. A
