@@ -253,9 +253,7 @@ fn as_parent(
             Some(watch) => {
                 // The filter of an outer sandbox may forbid it; then every call would
                 // be refused without a word.
-                let own = rustix::process::getpid().as_raw_nonzero().get();
-                sys::read_memory(own, (&raw const *plan).addr() as u64, &mut [0])
-                    .map_err(|error| LaunchError::Unseen(error.into()))?;
+                sys::memory_can_be_reached().map_err(|e| LaunchError::Unseen(e.into()))?;
                 let again = ruleset.try_clone().map_err(LaunchError::Monitor)?;
                 let monitor = Monitor::new(again, watch, plan.root);
                 Some(monitor.map_err(|e| LaunchError::Monitor(e.into()))?)

@@ -38,6 +38,9 @@ pub(crate) fn given(path: &Path, plan: &Plan, command: &Command) -> (Plan, Comma
     plan.grants.push(Grant { path: path.into(), caps: Caps::ALL, why: Why::Launcher });
     if let Some(watch) = &mut plan.watch {
         watch.rights.own.push(path.into());
+        if let Some(sight) = &mut watch.sight {
+            sight.tree(path, true);
+        }
     }
     for (name, value) in &mut command.env {
         if VARIABLES.iter().any(|known| name == known) {

@@ -2,6 +2,7 @@
 //! be misused: callers pass owned or borrowed values, never pointers.
 #![expect(unsafe_code, reason = "the one place where system calls without a safe wrapper are made")]
 
+mod metadata;
 mod notices;
 mod signals;
 
@@ -11,6 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use super::bpf::Insn;
+pub(crate) use metadata::*;
 pub(crate) use notices::*;
 pub(crate) use signals::*;
 

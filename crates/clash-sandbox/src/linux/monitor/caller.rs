@@ -67,6 +67,12 @@ impl<'a> Caller<'a> {
         Some(openat(dir, name, flags, Mode::empty()))
     }
 
+    /// Whether a process is one of the sandbox.
+    pub(super) fn sees(&self, process: i32) -> bool {
+        process == self.pid || self.is_named(process.to_string().as_bytes())
+            || self.started_by_launcher(process)
+    }
+
     /// Whether a process descends from this one. Whoever was orphaned does.
     fn started_by_launcher(&self, mut process: i32) -> bool {
         for _ in 0..MOST_GENERATIONS {
@@ -167,6 +173,15 @@ impl<'a> Caller<'a> {
         opened.map_err(|error| if error == Errno::LOOP { Errno::ACCESS } else { error })
     }
 
+    /// Something below the process, a link too, held without any right.
+    pub(super) fn entry(&self, name: &str) -> Result<OwnedFd, Errno> {
+        if !self.may_see(name) {
+            return Err(Errno::ACCESS);
+        }
+        let path = format!("{}/{name}", self.pid);
+        openat(self.processes, path, HOLD | OFlags::NOFOLLOW, Mode::empty())
+    }
+
     /// Its own directory of /proc. In a room that is another than the one it sees,
     /// and is not handed out.
     pub(super) fn itself(&self) -> Result<Place, Errno> {
@@ -176,13 +191,22 @@ impl<'a> Caller<'a> {
         }
     }
 
+    /// The number of the calling thread.
+    pub(super) fn number(&self) -> i32 {
+        self.pid
+    }
+
+    pub(super) fn processes(&self) -> &'a OwnedFd {
+        self.processes
+    }
+
     /// Which permissions the caller takes from what it makes.
     pub(super) fn umask(&self) -> Result<u32, Errno> {
         u32::from_str_radix(&self.status("Umask:")?, 8).map_err(|_| Errno::IO)
     }
 
     /// A line of what the kernel says of it.
-    fn status(&self, line: &str) -> Result<String, Errno> {
+    pub(super) fn status(&self, line: &str) -> Result<String, Errno> {
         let mut status = String::with_capacity(2048);
         let file = self.file("status")?;
         std::fs::File::from(file).read_to_string(&mut status).map_err(|_| Errno::IO)?;

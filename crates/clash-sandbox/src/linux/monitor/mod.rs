@@ -28,6 +28,7 @@ mod act;
 mod call;
 mod caller;
 mod fresh;
+mod metadata;
 mod place;
 
 use std::os::fd::OwnedFd;
@@ -41,6 +42,7 @@ use super::caps;
 use super::landlock::{self, Ruleset};
 use super::sys::{self, Notice};
 use crate::plan::{Processes, Watch};
+use crate::sight::Sight;
 use act::{Job, Worker};
 use caller::Caller;
 
@@ -53,6 +55,7 @@ struct Shared {
     processes: OwnedFd,
     reads: bool,
     of: Processes,
+    sight: Option<Sight>,
 }
 
 impl Shared {
@@ -75,7 +78,16 @@ impl Monitor {
     pub(crate) fn new(ruleset: Ruleset, watch: &Watch, root: bool) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let processes = openat(CWD, "/proc", flags, Mode::empty())?;
-        Ok(Self { processes, ruleset, watch: watch.clone(), root })
+        let mut watch = watch.clone();
+        // Whoever has a file can be told its name.
+        if let Some(sight) = &mut watch.sight {
+            for fd in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
+                if let Some(path) = place::real(&processes, fd)? {
+                    sight.tree(&path, true);
+                }
+            }
+        }
+        Ok(Self { processes, ruleset, watch, root })
     }
 
     /// Starts the outer thread, which then waits for the listener. To be called in
@@ -94,9 +106,9 @@ impl Monitor {
 
     /// The outer thread. If it ends, the listener closes and nothing is permitted.
     fn receive(self, listener: OwnedFd) {
-        let Self { processes, ruleset, watch, root } = self;
-        let (reads, of) = (watch.reads, watch.processes);
-        let shared = Arc::new(Shared { listener, processes, reads, of });
+        let Self { processes, ruleset, mut watch, root } = self;
+        let (reads, of, sight) = (watch.reads, watch.processes, watch.sight.take());
+        let shared = Arc::new(Shared { listener, processes, reads, of, sight });
         // Without less than it has, the caller's paths could be followed where the
         // caller may not go.
         if caps::keep_for_looking(root).is_err() {
@@ -153,6 +165,9 @@ fn thread() -> std::thread::Builder {
 }
 
 fn hand_on(shared: &Shared, notice: &Notice, jobs: &Sender<Job>) {
+    if shared.sight.is_some() && metadata::answer(shared, notice) {
+        return;
+    }
     let refusal = match prepare(shared, notice) {
         Ok(job) => jobs.send(job).err().map(|_| Errno::ACCESS),
         Err(error) => Some(error),
@@ -166,7 +181,7 @@ fn hand_on(shared: &Shared, notice: &Notice, jobs: &Sender<Job>) {
 fn prepare(shared: &Shared, notice: &Notice) -> Result<Job, Errno> {
     let caller = Caller::new(&shared.processes, notice.pid, shared.of);
     let call = call::read(&caller, notice)?;
-    let act = place::locate(&caller, call, shared.reads)?;
+    let act = place::locate(&caller, call, shared.sight.as_ref(), shared.reads)?;
     // Only now is it certain that all of it was the caller's and not that of a
     // process which got its number.
     if !sys::is_valid(&shared.listener, notice.id) {
