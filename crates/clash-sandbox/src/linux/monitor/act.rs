@@ -310,7 +310,7 @@ impl Worker {
 
     fn open(&mut self, id: u64, at: Place, wish: Wish) {
         let opened = match at {
-            Place::Opened(_) if wish.writes() && !wish.has(libc::O_PATH) => Err(Errno::ACCESS),
+            Place::Opened(_) if wish.writes() => Err(Errno::ACCESS),
             Place::Opened(file) => {
                 self.check(Path::new(OWN_PROCESS), wish.needs()).map(|()| Opening::Done(file))
             }
@@ -350,7 +350,7 @@ impl Worker {
                 Ok(object) => {
                     // One that has become a link since it was looked at.
                     let kind = FileType::from_raw_mode(fstat(&object)?.st_mode);
-                    if kind == FileType::Symlink && !wish.has(libc::O_PATH | libc::O_NOFOLLOW) {
+                    if kind == FileType::Symlink {
                         return Err(Errno::LOOP);
                     }
                     return self.open_found(&at.path, object, wish);
@@ -389,15 +389,11 @@ impl Worker {
         let own = self.stdio.iter().any(|(known, given)| *known == this && wish.is_within(*given));
         match real(&self.shared.processes, &object)? {
             Some(path) if !own => self.open_found(&path, object, wish),
-            _ if wish.has(libc::O_PATH) => held(object, wish),
             _ => self.open_checked(object, wish),
         }
     }
 
     fn open_found(&mut self, path: &Path, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
-        if wish.has(libc::O_PATH) {
-            return held(object, wish);
-        }
         if wish.has(libc::O_TMPFILE) {
             // A file without a name, in a directory.
             if wish.mode & SET_USER_ID != 0 {
@@ -486,15 +482,6 @@ impl Wish {
         // The terminal of a thread of ours is nobody's business.
         OFlags::from_bits_retain(flags) | OFlags::CLOEXEC | OFlags::NOCTTY
     }
-}
-
-/// What is held without any right is all that was asked for.
-fn held(object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
-    let kind = FileType::from_raw_mode(fstat(&object)?.st_mode);
-    if wish.has(libc::O_DIRECTORY) && kind != FileType::Directory {
-        return Err(Errno::NOTDIR);
-    }
-    Ok(Opening::Done(object))
 }
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);

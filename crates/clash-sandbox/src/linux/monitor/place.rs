@@ -57,15 +57,12 @@ pub(super) fn locate(
     let object = |spot: Spot, follow| hold(find(spot, follow)?);
     Ok(match call {
         Call::Open { at, flags, mode } => {
+            let flags = if flags & libc::O_PATH == 0 { flags } else { held_for_reading(flags) };
             let exclusive = flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL;
             let creates = flags & libc::O_CREAT != 0;
             let at = finder
                 .find(at, flags & libc::O_NOFOLLOW == 0 && !exclusive)?
                 .shown(if creates { Errno::ACCESS } else { Errno::NOENT })?;
-            // Through it everything could be asked about what it leads to.
-            if flags & libc::O_PATH != 0 && matches!(at, Place::Name { look: Look::Blank, .. }) {
-                return Err(Errno::ACCESS);
-            }
             let makes = flags & libc::O_TMPFILE == libc::O_TMPFILE
                 || creates && matches!(at, Place::Name { exists: false, .. });
             let umask = if makes { caller.umask()? } else { 0o777 };
@@ -102,6 +99,14 @@ pub(super) fn locate(
             Act::Notify { at: object(at, mask & libc::IN_DONT_FOLLOW == 0)?, through, mask }
         }
     })
+}
+
+/// A descriptor without any right cannot be handed over, so it takes the right to
+/// read, and gives it. Nobody is waited for.
+fn held_for_reading(flags: i32) -> i32 {
+    flags & (libc::O_CLOEXEC | libc::O_DIRECTORY | libc::O_NOFOLLOW)
+        | libc::O_RDONLY
+        | libc::O_NONBLOCK
 }
 
 /// Takes hold of what is at a place.
