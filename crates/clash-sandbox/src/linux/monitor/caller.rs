@@ -69,7 +69,8 @@ impl<'a> Caller<'a> {
 
     /// Whether a process is one of the sandbox.
     pub(super) fn sees(&self, process: i32) -> bool {
-        process == self.pid || self.is_named(process.to_string().as_bytes())
+        process == self.pid
+            || self.is_named(process.to_string().as_bytes())
             || self.started_by_launcher(process)
     }
 

@@ -102,10 +102,7 @@ pub(super) fn answer(shared: &Shared, notice: &Notice) -> bool {
 }
 
 /// What was called, with everything that lies in the caller's memory read.
-fn read(
-    caller: &Caller<'_>,
-    notice: &Notice,
-) -> Result<Option<(Spot, bool, Question)>, Errno> {
+fn read(caller: &Caller<'_>, notice: &Notice) -> Result<Option<(Spot, bool, Question)>, Errno> {
     let [a, b, c, d, e, _] = notice.args;
     // The kernel looks at the lower half of what is an `int`.
     let int = |arg: u64| arg as u32 as i32;
@@ -185,10 +182,12 @@ impl Question {
                 sys::access(object, mode, flags)?;
                 Answer::plain(0, Vec::new())
             }
-            Self::Link { .. } if blank => return Err(Errno::ACCESS),
             Self::Link { to, size } => {
                 let size = usize::try_from(size as u32 as i32).map_err(|_| Errno::INVAL)?;
                 let mut bytes = leads_to(caller, object, named)?;
+                if blank {
+                    return Err(Errno::ACCESS);
+                }
                 bytes.truncate(size);
                 Answer { value: bytes.len().try_into().map_err(|_| Errno::IO)?, to, bytes }
             }
@@ -200,12 +199,7 @@ impl Question {
     }
 }
 
-fn attribute(
-    object: &OwnedFd,
-    name: Option<CString>,
-    to: u64,
-    size: u64,
-) -> Result<Answer, Errno> {
+fn attribute(object: &OwnedFd, name: Option<CString>, to: u64, size: u64) -> Result<Answer, Errno> {
     let size = usize::try_from(size.min(LARGEST_ATTRIBUTE)).map_err(|_| Errno::INVAL)?;
     let (length, bytes) = sys::attribute(object, name.as_deref(), size)?;
     Ok(Answer { value: length.try_into().map_err(|_| Errno::IO)?, to, bytes })

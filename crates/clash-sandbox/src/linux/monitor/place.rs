@@ -69,9 +69,7 @@ pub(super) fn locate(
             let terminal = caller.shares_terminal();
             Act::Open { at, flags, mode, umask, terminal, reads }
         }
-        Call::Mkdir { at, mode } => {
-            Act::Mkdir { at: new(at)?, mode, umask: caller.umask()? }
-        }
+        Call::Mkdir { at, mode } => Act::Mkdir { at: new(at)?, mode, umask: caller.umask()? },
         Call::Mknod { at, mode, device } => {
             Act::Mknod { at: new(at)?, mode, umask: caller.umask()?, device }
         }
@@ -79,9 +77,7 @@ pub(super) fn locate(
         Call::Rename { from, to, flags } => {
             Act::Rename { from: find(from, false)?, to: new(to)?, flags }
         }
-        Call::Link { from, to, follow } => {
-            Act::Link { from: object(from, follow)?, to: new(to)? }
-        }
+        Call::Link { from, to, follow } => Act::Link { from: object(from, follow)?, to: new(to)? },
         Call::Symlink { target, at } => Act::Symlink { target, at: new(at)? },
         Call::Truncate { at, length } => {
             if caller.file_size_limit()?.is_some_and(|limit| length > limit) {
@@ -284,8 +280,11 @@ impl<'a> Finder<'a> {
             false => real(self.caller.processes(), base).ok()??,
         };
         named.extend(parts(path).iter().map(|part| OsStr::from_bytes(part)));
-        (named == at && sight.of(&at) != Look::Hidden)
-            .then_some(Here { dir, own: Own::No, path: Some(at) })
+        (named == at && sight.of(&at) != Look::Hidden).then_some(Here {
+            dir,
+            own: Own::No,
+            path: Some(at),
+        })
     }
 
     /// The directory at the end of a path.
@@ -461,10 +460,7 @@ fn process(path: &Path) -> Option<i32> {
 }
 
 /// Where something that is held open really is; `None` if it has no name.
-pub(super) fn real(
-    processes: &OwnedFd,
-    object: impl AsFd,
-) -> Result<Option<PathBuf>, Errno> {
+pub(super) fn real(processes: &OwnedFd, object: impl AsFd) -> Result<Option<PathBuf>, Errno> {
     use std::os::fd::AsRawFd;
     let fd = object.as_fd();
     let mut buffer = [0_u8; libc::PATH_MAX as usize];

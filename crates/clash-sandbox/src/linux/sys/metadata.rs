@@ -82,9 +82,7 @@ pub(crate) fn statfs(object: &OwnedFd) -> Raw<Vec<u8>> {
     let mut meta = libc::statfs::empty();
     // SAFETY: the kernel fills in one `statfs`, which has its own layout on the
     // supported architectures.
-    raw(unsafe {
-        libc::syscall(libc::SYS_fstatfs, object.as_raw_fd(), ptr::from_mut(&mut meta))
-    })?;
+    raw(unsafe { libc::syscall(libc::SYS_fstatfs, object.as_raw_fd(), ptr::from_mut(&mut meta)) })?;
     Ok(meta.bytes())
 }
 
