@@ -310,7 +310,7 @@ fn as_parent(
     };
     let mut failure = None;
     let mut listener = 0;
-    let started = sys::run_until_exec(|| {
+    let started = keeper.run_until_exec(|| {
         let ready = settle().and_then(|()| sys::set_mask(&mask).map_err(LaunchError::Signals));
         failure = Some(match ready {
             Ok(()) => confined.become_command(ruleset, &mut listener),
