@@ -210,8 +210,38 @@ pub fn is_normal(path: &Path) -> bool {
 
 /// Whether `path` is `base` or something inside it; by names, so `/proj-evil` is
 /// not below `/proj`. What [`Path::starts_with`] says, for absolute paths, in a
-/// tenth of its time: a plan asks some thousand times.
+/// fraction of its time: a plan asks some thousand times.
 pub fn is_below(path: &Path, base: &Path) -> bool {
+    let (bytes, above) = (path.as_os_str().as_bytes(), base.as_os_str().as_bytes());
+    let same = bytes.iter().zip(above).take_while(|(one, other)| one == other).count();
+    let unclear = |text: &[u8]| may_say_nothing(text, same);
+    match (bytes.get(same), above.get(same)) {
+        (Some(b'/') | None, None) => true,
+        // A name goes on differently, or another begins.
+        _ if !unclear(bytes) && !unclear(above) => false,
+        _ => by_names(path, base),
+    }
+}
+
+/// Whether what is at this place, or goes on from it, need not be part of a name:
+/// a separator too many, or `.`.
+fn may_say_nothing(text: &[u8], at: usize) -> bool {
+    let begins = |end: usize| matches!(text.get(..end), Some([] | [.., b'/']));
+    let dot =
+        |at: usize| text.get(at) == Some(&b'.') && matches!(text.get(at + 1), None | Some(b'/'));
+    match text.get(at) {
+        None => begins(at) || at > 0 && begins(at - 1) && dot(at - 1),
+        Some(b'/') => {
+            begins(at)
+                || at > 0 && begins(at - 1) && dot(at - 1)
+                || matches!(text.get(at + 1), None | Some(b'/'))
+                || dot(at + 1)
+        }
+        Some(_) => begins(at) && dot(at),
+    }
+}
+
+fn by_names(path: &Path, base: &Path) -> bool {
     let mut names = names(path);
     (path.has_root() == base.has_root() || base.as_os_str().is_empty())
         && self::names(base).all(|name| names.next() == Some(name))
@@ -282,6 +312,19 @@ mod tests {
         for (path, base) in paths.iter().flat_map(|a| paths.iter().map(move |b| (a, b))) {
             let expected = Path::new(path).starts_with(base);
             assert_eq!(is_below(path.as_ref(), base.as_ref()), expected, "{path} below {base}");
+        }
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::test_runner::Config::with_cases(20_000))]
+
+        #[test]
+        fn below_is_what_the_standard_library_says(path in "/?[/.ab]{0,7}", base in "/?[/.ab]{0,5}") {
+            let expected = by_names(path.as_ref(), base.as_ref());
+            proptest::prop_assert_eq!(is_below(path.as_ref(), base.as_ref()), expected);
+            if path.starts_with('/') && base.starts_with('/') {
+                proptest::prop_assert_eq!(Path::new(&path).starts_with(&base), expected);
+            }
         }
     }
 

@@ -1,13 +1,19 @@
 //! Where paths really lead on this disk.
 
-use std::cell::{Cell, RefCell};
+use std::borrow::Cow;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use clash_policy::path::{Links, is_normal};
+
+use crate::baseline::{ENTRIES, Entry};
+use crate::host::Host;
+use crate::present;
 
 /// The real disk. Follows symlinks one component at a time, so that a link
 /// whose target does not exist yet still leads where a write would go. What was
@@ -17,7 +23,8 @@ use clash_policy::path::{Links, is_normal};
 pub struct Disk {
     /// Where a path really is, and whether it exists. By text, because paths
     /// compare and hash component by component.
-    seen: RefCell<HashMap<OsString, (PathBuf, bool)>>,
+    seen: RefCell<HashMap<OsString, (PathBuf, bool), BuildHasherDefault<Quick>>>,
+    baseline: OnceCell<Vec<Option<Cow<'static, Path>>>>,
 }
 
 /// The kernel gives up after forty links too.
@@ -30,6 +37,30 @@ impl Links for Disk {
 }
 
 impl Disk {
+    /// The disk of a host, with what is known of it.
+    pub fn of(host: &Host) -> Self {
+        let disk = Self::default();
+        if let Some(present) = &host.present {
+            let _ = disk.baseline.set(present.places().to_vec());
+        }
+        disk
+    }
+
+    /// The entries of the baseline that are there, and where they really are.
+    pub(crate) fn baseline(&self) -> impl Iterator<Item = (&'static Entry, &Path)> {
+        let places = self.baseline.get_or_init(|| present::look(self));
+        ENTRIES.iter().zip(places).filter_map(|(entry, place)| Some((entry, place.as_deref()?)))
+    }
+
+    /// The directories whose names were asked for.
+    pub(crate) fn looked_into(&self) -> Vec<PathBuf> {
+        let seen = self.seen.borrow();
+        let dirs = seen.keys().filter_map(|path| split(Path::new(path)));
+        let dirs: Vec<PathBuf> = dirs.map(|(dir, _)| dir.to_path_buf()).collect();
+        drop(seen);
+        dirs.iter().map(|dir| self.real(dir)).filter(|dir| self.has(dir)).collect()
+    }
+
     /// Whether there is something at a path, links followed.
     pub fn has(&self, path: &Path) -> bool {
         self.find(path).1
@@ -85,6 +116,28 @@ impl Disk {
             }
         }
         place
+    }
+}
+
+/// FNV-1a: paths are short, and nobody gains by making this map slow.
+#[derive(Debug)]
+struct Quick(u64);
+
+impl Default for Quick {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for Quick {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 

@@ -12,6 +12,8 @@ mod record;
 
 use std::path::Path;
 
+use crate::present::Present;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     /// The kernel's Landlock ABI; 0 means there is none.
@@ -32,6 +34,8 @@ pub struct Host {
     /// Copies that share their blocks, in the directory of the record.
     pub reflink: Facility,
     pub around: Around,
+    /// What it has of the system baseline, if that is known.
+    pub present: Option<Present>,
 }
 
 /// Whether something was seen working.
@@ -133,6 +137,7 @@ impl Host {
             cgroup: Cgroup { within: String::new(), delegated: not_tried() },
             reflink: not_tried(),
             around: Around::default(),
+            present: None,
         }
     }
 
@@ -173,11 +178,13 @@ impl Host {
     #[cfg(target_os = "linux")]
     pub fn remembered(file: &Path) -> Self {
         let Some(key) = record::key() else { return Self::quick() };
-        if let Some(known) = record::read(file, &key) {
-            let Self { landlock_abi, seccomp, root, .. } = Self::ask();
-            return Self { landlock_abi, seccomp, root, ..known };
+        let Some(mut known) = record::read(file, &key) else { return Self::afresh(file) };
+        if !known.present.as_ref().is_some_and(Present::is_still_so) {
+            known.present = Present::look();
+            record::write(file, &key, &known);
         }
-        Self::afresh(file)
+        let Self { landlock_abi, seccomp, root, .. } = Self::ask();
+        Self { landlock_abi, seccomp, root, ..known }
     }
 
     /// Tries everything now and puts it on record.
@@ -191,6 +198,7 @@ impl Host {
         let host = Self {
             reflink: attempts::reflink(directory),
             landlock_errata: sys::landlock_errata().unwrap_or(0),
+            present: Present::look(),
             ..Self::quick()
         };
         if let Some(key) = record::key() {

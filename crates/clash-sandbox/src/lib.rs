@@ -33,6 +33,7 @@ pub mod launch;
 pub mod mapped;
 pub mod observe;
 pub mod plan;
+pub mod present;
 pub mod probe;
 pub mod report;
 pub mod rights;

@@ -468,7 +468,7 @@ impl Room {
         if sandbox.unrestricted {
             return self.launch_unconfined(what, &sandbox.name, program, args);
         }
-        let disk = Disk::default();
+        let disk = Disk::of(host);
         let places = self.dirs.places_of(sandbox, &self.project, &disk);
         crate::caches::make_missing(sandbox, &places, &disk);
         let cage = Cage { paths: self.dirs.cage(&self.project, &disk) };

@@ -13,12 +13,15 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, stat};
 
 use super::{Around, Cgroup, Facility, Host, Rooms};
+use crate::present::Present;
 
 /// Raised with every change of what is tried or how it is written down.
-const FORMAT: &str = "clash host 4";
+const FORMAT: &str = "clash host 5";
 
 /// Programs, users' namespaces and outer sandboxes that ask in turn.
 const KEPT: usize = 4;
+
+const UNKNOWN: &str = "unknown";
 
 /// Nobody writes more than this; what is longer is not ours.
 const LONGEST: usize = 16 * 1024;
@@ -96,7 +99,8 @@ fn text(file: &Path) -> Option<String> {
 }
 
 fn show(key: &str, host: &Host) -> String {
-    let Host { landlock_errata, notify, rooms, overlay, cgroup, reflink, around, .. } = host;
+    let Host { landlock_errata, notify, rooms, overlay, cgroup, reflink, around, present, .. } =
+        host;
     let rooms = match rooms {
         Rooms::Unprivileged => "unprivileged".to_owned(),
         Rooms::Root => "root".to_owned(),
@@ -109,8 +113,9 @@ fn show(key: &str, host: &Host) -> String {
     let landlock = match around.landlock {
         Some(true) => "inside",
         Some(false) => "outside",
-        None => "unknown",
+        None => UNKNOWN,
     };
+    let present = present.as_ref().and_then(Present::to_line);
     let mut text = format!("{FORMAT}\n{key}\n");
     for (name, value) in [
         ("rooms", rooms),
@@ -123,6 +128,7 @@ fn show(key: &str, host: &Host) -> String {
         ("container", around.container.to_string()),
         ("landlock", landlock.to_owned()),
         ("listener", around.listener.to_string()),
+        ("present", present.unwrap_or_else(|| UNKNOWN.to_owned())),
     ] {
         let _ = writeln!(text, "{name} {value}");
     }
@@ -160,10 +166,14 @@ fn parse(record: &str, key: &str) -> Option<Host> {
             landlock: match value("landlock")? {
                 "inside" => Some(true),
                 "outside" => Some(false),
-                "unknown" => None,
+                UNKNOWN => None,
                 _ => return None,
             },
             listener: value("listener")?.parse().ok()?,
+        },
+        present: match value("present")? {
+            UNKNOWN => None,
+            known => Some(Present::from_line(known)?),
         },
         ..Host::bare()
     };
@@ -219,7 +229,7 @@ mod tests {
             assert_eq!(read(&file, &key), None, "cut at {at}");
         }
         for (from, to) in [
-            ("clash host 4", "clash host 2"),
+            ("clash host 5", "clash host 2"),
             ("\nnotify ", "\nnotification "),
             ("\nend\n", "\nend\nmore\n"),
             ("\ncontainer ", "\ncontainer maybe"),

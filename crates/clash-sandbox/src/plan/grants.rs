@@ -180,20 +180,13 @@ pub(super) fn baseline_left(
 ) -> Vec<(&'static baseline::Entry, Caps)> {
     let mut dropped = Vec::new();
     let mut left = Vec::with_capacity(baseline::ENTRIES.len());
-    // What an entry resolves to matters only to a rule that takes something
-    // away. Without one the launcher finds out by opening it: looking at each
-    // entry here as well would cost a hundred microseconds per launch.
-    let look = rules.iter().any(|r| r.rule.effect != Effect::Allow);
-    for entry in baseline::ENTRIES {
-        let named = Path::new(entry.path);
-        if merged_into_usr(disk, named) {
+    let taken = rules.iter().any(|r| r.rule.effect != Effect::Allow);
+    for (entry, real) in disk.baseline() {
+        // /bin and its kin are links into /usr nearly everywhere, and /usr is granted.
+        if is_below(real, Path::new("/usr")) && MERGED.contains(&entry.path) {
             continue;
         }
-        let caps = if look {
-            overlap::baseline_caps(rules, entry, named, &disk.real(named)).0
-        } else {
-            entry.caps
-        };
+        let caps = if taken { overlap::baseline_caps(rules, entry, real).0 } else { entry.caps };
         if caps != entry.caps {
             dropped.push(entry.path);
         }
@@ -206,7 +199,7 @@ pub(super) fn baseline_left(
             "system baseline",
             "landlock",
             format!(
-                "{} paths as far as they exist: programs, libraries, certificates, locale, \
+                "{} paths: programs, libraries, certificates, locale, \
              basic devices, /proc",
                 left.len()
             ),
@@ -219,12 +212,7 @@ pub(super) fn baseline_left(
     left
 }
 
-/// /bin and its kin are links into /usr nearly everywhere, and /usr is granted:
-/// reading the link saves a rule.
-fn merged_into_usr(disk: &Disk, path: &Path) -> bool {
-    matches!(path.to_str(), Some("/bin" | "/sbin" | "/lib" | "/lib64"))
-        && disk.real(path).starts_with("/usr")
-}
+const MERGED: [&str; 4] = ["/bin", "/sbin", "/lib", "/lib64"];
 
 pub(super) fn covered(grants: &[Grant], path: &Path, caps: Caps) -> bool {
     grants.iter().any(|g| is_below(path, &g.path) && g.caps.contains(caps))

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use clash_policy::path::{Links, is_below};
+use clash_policy::path::{Links as _, is_below};
 use clash_policy::{Caps, Effect};
 
 use super::{Grant, Refusal, Request, Rule, Why};
-use crate::baseline::{ENTRIES, Entry};
+use crate::baseline::Entry;
 use crate::disk::Disk;
 
 /// Which paths a rule is about, relative to its fixed part.
@@ -57,21 +57,14 @@ pub(super) fn takes_from(rule: &Rule<'_>, grant: &Grant) -> bool {
 /// Whether a rule denies something inside an entry of the baseline.
 pub(super) fn inside_baseline(disk: &Disk, rules: &[Rule<'_>]) -> bool {
     rules.iter().any(|rule| rule.rule.effect != Effect::Allow)
-        && ENTRIES.iter().any(|entry| {
-            let named = Path::new(entry.path);
-            baseline_caps(rules, entry, named, &disk.real(named)).1
-        })
+        && disk.baseline().any(|(entry, real)| baseline_caps(rules, entry, real).1)
 }
 
 /// What remains of a baseline entry under the policy's denies: all of it, part,
 /// or nothing when the deny names the entry or a directory above it. A deny
 /// inside the entry takes nothing from it as a whole; whether there is one is told.
-pub(super) fn baseline_caps(
-    rules: &[Rule<'_>],
-    entry: &Entry,
-    named: &Path,
-    path: &Path,
-) -> (Caps, bool) {
+pub(super) fn baseline_caps(rules: &[Rule<'_>], entry: &Entry, path: &Path) -> (Caps, bool) {
+    let named = Path::new(entry.path);
     let mut caps = entry.caps;
     let mut inside = false;
     for deny in rules.iter().filter(|r| r.rule.effect != Effect::Allow) {

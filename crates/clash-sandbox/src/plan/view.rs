@@ -177,8 +177,8 @@ fn look(path: &Path) -> Found {
 
 /// A link cannot be mounted on; whatever it leads to has a path of its own.
 fn look_at_link(disk: &Disk, path: &Path) -> Found {
-    // Most of what is caged lies in few directories, and most of those are not there.
-    if !path.parent().is_some_and(|dir| disk.has(dir)) {
+    // Most of what is caged is not there; a link that leads nowhere is no mark either.
+    if !disk.has(path) {
         return Found::Missing;
     }
     match fs::symlink_metadata(path) {

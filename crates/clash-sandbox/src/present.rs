@@ -1,0 +1,214 @@
+//! Which entries of the baseline this machine has, and where they really are.
+//!
+//! Finding out takes more than a hundred system calls, so it is kept with the
+//! record of the host, together with the directories that were looked into. A name
+//! cannot appear, go or lead elsewhere without a new change time of its directory,
+//! and that cannot be set back: as long as all of those stand still, so does the
+//! answer. The directories are the system's; no command of a sandbox writes them.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use clash_policy::path::Links;
+
+use crate::baseline::ENTRIES;
+use crate::disk::Disk;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Present {
+    /// Where each entry of the table is, in its order.
+    places: Vec<Option<Cow<'static, Path>>>,
+    looked_into: Vec<Stamp>,
+}
+
+/// A directory as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stamp {
+    dir: PathBuf,
+    device: u64,
+    inode: u64,
+    changed: (i64, i64),
+}
+
+/// Clocks of file systems stand still for up to a few milliseconds: a directory
+/// changed just now may change once more without showing it.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// What the kernel makes up has no links that matter.
+const KERNELS: [&str; 3] = ["/dev", "/proc", "/sys"];
+
+impl Present {
+    /// `None` while a directory is too young to be relied on.
+    pub(crate) fn look() -> Option<Self> {
+        let disk = Disk::default();
+        let places = look(&disk);
+        let mut dirs = disk.looked_into();
+        dirs.sort();
+        dirs.dedup();
+        let looked_into = dirs.iter().map(|dir| Stamp::of(dir)).collect::<Option<Vec<_>>>()?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        let settled = |stamp: &Stamp| stamp.age(now).is_some_and(|age| age > SETTLED);
+        looked_into.iter().all(settled).then_some(Self { places, looked_into })
+    }
+
+    pub(crate) fn is_still_so(&self) -> bool {
+        self.looked_into.iter().all(|was| Stamp::of(&was.dir).as_ref() == Some(was))
+    }
+
+    pub(crate) fn places(&self) -> &[Option<Cow<'static, Path>>] {
+        &self.places
+    }
+
+    /// As one line of text, unless a path does not fit in one.
+    pub(crate) fn to_line(&self) -> Option<String> {
+        let mut line: String =
+            self.places.iter().zip(ENTRIES).map(|(place, entry)| mark(place, entry.path)).collect();
+        let moved = self.places.iter().zip(ENTRIES).filter_map(|(place, entry)| {
+            place.as_deref().filter(|place| *place != Path::new(entry.path))
+        });
+        for path in moved {
+            line.push('\t');
+            line.push_str(path.to_str().filter(|path| !path.contains(['\t', '\n']))?);
+        }
+        for Stamp { dir, device, inode, changed: (seconds, part) } in &self.looked_into {
+            let dir = dir.to_str().filter(|path| !path.contains(['\t', '\n']))?;
+            line.push_str(&format!("\t{device} {inode} {seconds} {part} {dir}"));
+        }
+        Some(line)
+    }
+
+    pub(crate) fn from_line(line: &str) -> Option<Self> {
+        let mut parts = line.split('\t');
+        let marks = parts.next().filter(|marks| marks.len() == ENTRIES.len())?;
+        let mut place = |(mark, path): (char, &'static str)| {
+            Some(match mark {
+                '-' => None,
+                '=' => Some(Cow::Borrowed(Path::new(path))),
+                '>' => Some(Cow::Owned(PathBuf::from(parts.next()?))),
+                _ => return None,
+            })
+        };
+        let named = marks.chars().zip(ENTRIES.iter().map(|entry| entry.path));
+        let places = named.map(&mut place).collect::<Option<Vec<_>>>()?;
+        let stamp = |text: &str| {
+            let mut words = text.splitn(5, ' ');
+            let mut number = || words.next()?.parse::<i64>().ok();
+            let (device, inode) = (number()?.cast_unsigned(), number()?.cast_unsigned());
+            let changed = (number()?, number()?);
+            let dir = words.next().filter(|dir| dir.starts_with('/'))?.into();
+            Some(Stamp { dir, device, inode, changed })
+        };
+        let looked_into = parts.map(stamp).collect::<Option<Vec<_>>>()?;
+        (!looked_into.is_empty()).then_some(Self { places, looked_into })
+    }
+}
+
+/// Where the entries are that are there.
+pub(crate) fn look(disk: &Disk) -> Vec<Option<Cow<'static, Path>>> {
+    let place = |path: &'static str| {
+        let named = Path::new(path);
+        if KERNELS.iter().any(|kernels| named.starts_with(kernels)) {
+            return Some(Cow::Borrowed(named));
+        }
+        let real = disk.real(named);
+        disk.has(named).then(|| match real == named {
+            true => Cow::Borrowed(named),
+            false => Cow::Owned(real),
+        })
+    };
+    ENTRIES.iter().map(|entry| place(entry.path)).collect()
+}
+
+fn mark(place: &Option<Cow<'static, Path>>, named: &str) -> char {
+    match place {
+        None => '-',
+        Some(place) if *place == Path::new(named) => '=',
+        Some(_) => '>',
+    }
+}
+
+impl Stamp {
+    fn of(dir: &Path) -> Option<Self> {
+        let meta = rustix::fs::stat(dir).ok()?;
+        #[expect(clippy::useless_conversion, reason = "their sizes differ between systems")]
+        Some(Self {
+            dir: dir.to_path_buf(),
+            device: meta.st_dev as u64,
+            inode: meta.st_ino.into(),
+            changed: (meta.st_ctime as i64, meta.st_ctime_nsec as i64),
+        })
+    }
+
+    fn age(&self, now: Duration) -> Option<Duration> {
+        let (seconds, part) = self.changed;
+        let changed = Duration::new(seconds.try_into().ok()?, part.try_into().ok()?);
+        now.checked_sub(changed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_found_and_survives_being_written_down() {
+        let disk = Disk::default();
+        let places = look(&disk);
+        for (place, entry) in places.iter().zip(ENTRIES) {
+            let kernels = KERNELS.iter().any(|kernels| Path::new(entry.path).starts_with(kernels));
+            assert_eq!(
+                place.is_some(),
+                kernels || Path::new(entry.path).exists(),
+                "{}",
+                entry.path
+            );
+            let real = place.clone().filter(|_| !kernels);
+            assert!(real.is_none_or(|place| place == disk.real(Path::new(entry.path))));
+        }
+        let looked_into = disk.looked_into();
+        assert!(looked_into.contains(&PathBuf::from("/")), "{looked_into:?}");
+        assert!(looked_into.contains(&PathBuf::from("/etc")), "{looked_into:?}");
+        let looked_into: Vec<Stamp> = looked_into.iter().flat_map(|dir| Stamp::of(dir)).collect();
+        let present = Present { places, looked_into };
+        assert!(present.is_still_so());
+        let line = present.to_line().unwrap();
+        assert_eq!(line.lines().count(), 1);
+        assert_eq!(Present::from_line(&line), Some(present));
+    }
+
+    #[test]
+    fn a_change_in_a_directory_ends_it_and_a_young_directory_is_not_relied_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let stamp = Stamp::of(dir.path()).unwrap();
+        let present = Present { places: Vec::new(), looked_into: vec![stamp.clone()] };
+        assert!(present.is_still_so());
+        let now = Duration::new(stamp.changed.0.try_into().unwrap(), 0) + Duration::from_secs(5);
+        assert!(stamp.age(now).unwrap() > SETTLED);
+        assert!(stamp.age(Duration::from_secs(1)).is_none());
+        // Whatever the clock of the file system says meanwhile, the times differ in the end.
+        while present.is_still_so() {
+            std::fs::write(dir.path().join("new"), "").unwrap();
+            std::fs::remove_file(dir.path().join("new")).unwrap();
+        }
+        std::fs::remove_dir(dir.path()).unwrap();
+        assert!(!present.is_still_so());
+    }
+
+    #[test]
+    fn damaged_lines_are_not_understood() {
+        let marks = "=".repeat(ENTRIES.len());
+        assert!(Present::from_line(&format!("{marks}\t1 2 3 4 /etc")).is_some());
+        for junk in [
+            String::new(),
+            marks.clone(),
+            format!("{marks}=\t1 2 3 4 /etc"),
+            format!("{}\t1 2 3 4 /etc", marks.replacen('=', "?", 1)),
+            format!("{marks}\t1 2 3 4 etc"),
+            format!("{marks}\t1 2 3 /etc"),
+            format!("{marks}\t1 2 3 4 /etc\t"),
+        ] {
+            assert_eq!(Present::from_line(&junk), None, "{junk}");
+        }
+    }
+}
