@@ -1,6 +1,6 @@
 //! The threat probes of the shared kit against a strict project sandbox, on
-//! a synthetic host that dies with the run: as a developer, as root, and as a
-//! developer where no namespaces can be made.
+//! a synthetic host that dies with the run: as a developer and as root, each
+//! also where no namespaces can be made.
 //!
 //! `tests/expected/probes.json` holds what each probe came to when it was
 //! recorded, and for everything that is not blocked a word why. A probe that
@@ -31,10 +31,6 @@ use crate::support::{clash, is_root, shared, skipped};
 /// Run side by side: most of a probe's time is waiting.
 const SHARDS: [&str; 3] = ["A,B,C,I,N,U", "G,H,J,K", "D,F"];
 
-/// Names are judged by the same monitor with and without namespaces, so the classes
-/// about persistence paths, D and F, are not run twice.
-const SHARDS_WITHOUT_NAMESPACES: [&str; 2] = ["A,B,C,I,N,U", "G,H,J,K"];
-
 /// The project, its own temporary files, no network.
 const POLICY: &str = r#"
 sandbox(
@@ -64,6 +60,7 @@ struct Expected {
     user: Statuses,
     root: Statuses,
     no_userns: Statuses,
+    root_no_userns: Statuses,
 }
 
 impl Expected {
@@ -80,6 +77,7 @@ impl Expected {
             Who::User => &mut self.user,
             Who::Root => &mut self.root,
             Who::UserWithoutNamespaces => &mut self.no_userns,
+            Who::RootWithoutNamespaces => &mut self.root_no_userns,
         }
     }
 }
@@ -89,20 +87,14 @@ enum Who {
     User,
     Root,
     UserWithoutNamespaces,
+    RootWithoutNamespaces,
 }
 
 impl Who {
-    fn shards(self) -> &'static [&'static str] {
-        match self {
-            Self::User | Self::Root => &SHARDS,
-            Self::UserWithoutNamespaces => &SHARDS_WITHOUT_NAMESPACES,
-        }
-    }
-
     fn simulates(self) -> &'static str {
         match self {
             Self::User | Self::Root => "",
-            Self::UserWithoutNamespaces => "--simulate no-userns ",
+            Self::UserWithoutNamespaces | Self::RootWithoutNamespaces => "--simulate no-userns ",
         }
     }
 }
@@ -181,7 +173,7 @@ impl Kit {
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped());
-            if matches!(who, Who::Root) {
+            if matches!(who, Who::Root | Who::RootWithoutNamespaces) {
                 command.arg("--as-root");
             }
             (command.spawn().unwrap(), report)
@@ -200,7 +192,7 @@ impl Kit {
     /// Every probe. What did not even run is given a second chance alone, in
     /// case the machine was too busy; an escape is never explained away.
     fn run_all(&self, who: Who, expected: &Statuses) -> Vec<Row> {
-        let mut rows = self.run(who, who.shards());
+        let mut rows = self.run(who, &SHARDS);
         let inconclusive = |row: &&Row| {
             matches!(row.status.as_str(), "NORUN" | "ERROR" | "BROKEN")
                 && expected.get(&row.id) != Some(&row.status)
@@ -281,14 +273,19 @@ fn probes_of_a_developer_without_namespaces() {
 }
 
 #[test]
+fn probes_of_root_without_namespaces() {
+    compare(Who::RootWithoutNamespaces);
+}
+
+#[test]
 fn whatever_a_probe_gets_through_is_explained() {
     if recording() {
         return; // the file is being written
     }
-    let Expected { open, user, root, no_userns } = Expected::read();
+    let Expected { open, user, root, no_userns, root_no_userns } = Expected::read();
     let bad = |(id, status): (&String, &String)| (!is_good(status)).then(|| id.clone());
     let mut through: Vec<String> =
-        user.iter().chain(&root).chain(&no_userns).filter_map(bad).collect();
+        [user, root, no_userns, root_no_userns].iter().flatten().filter_map(bad).collect();
     through.sort();
     through.dedup();
     let explained: Vec<String> = open.into_keys().collect();
