@@ -16,12 +16,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process, set_child_subreaper,
-    set_parent_process_death_signal, wait, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, kill_process, pidfd_open,
+    set_child_subreaper, wait, waitpid,
 };
 
 use super::sys;
@@ -30,6 +30,9 @@ use super::sys;
 #[derive(Debug)]
 struct Board {
     launcher: Pid,
+    /// The launcher's own, which can be polled for its end. A signal would not do:
+    /// the last of its threads to die may be one whose domain forbids sending any.
+    alive: OwnedFd,
     signals: OwnedFd,
     /// The process that waits, once there is one.
     guard: AtomicI32,
@@ -88,6 +91,7 @@ impl Guard {
         set_child_subreaper(Some(getpid()))?;
         let board = Board {
             launcher: getpid(),
+            alive: pidfd_open(getpid(), PidfdFlags::empty())?,
             signals: sys::signals()?,
             guard: AtomicI32::new(0),
             news: AtomicI32::new(NOTHING),
@@ -141,15 +145,15 @@ impl Guard {
 
 impl Board {
     fn is_alone(&self) -> bool {
-        getppid() != Some(self.launcher)
+        let mut alive = [PollFd::new(&self.alive, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut alive, Some(&now)).is_ok_and(|ended| ended > 0)
     }
 }
 
 /// Before the command is started: whether it may be.
 fn settle(board: &Board) -> bool {
-    set_parent_process_death_signal(Some(Signal::HUP)).is_ok()
-        && set_child_subreaper(Some(getpid())).is_ok()
-        && !board.is_alone()
+    set_child_subreaper(Some(getpid())).is_ok() && !board.is_alone()
 }
 
 /// Until the launcher is gone or wants an end.
@@ -170,7 +174,8 @@ fn watch(board: &Board, command: libc::pid_t) {
         if board.is_alone() || board.over.load(Ordering::Acquire) {
             return end_children();
         }
-        let _ = poll(&mut [PollFd::new(&board.signals, PollFlags::IN)], None);
+        let ends = [&board.signals, &board.alive];
+        let _ = poll(&mut ends.map(|end| PollFd::new(end, PollFlags::IN)), None);
     }
 }
 
