@@ -12,6 +12,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use clash_policy::Caps;
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sight {
     places: BTreeMap<PathBuf, Place>,
@@ -19,11 +21,29 @@ pub struct Sight {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Place {
-    /// Whether everything from here down is shown, as far as nothing below says
+    /// How everything from here down is shown, as far as nothing below says
     /// otherwise.
-    tree: Option<bool>,
+    tree: Option<Shown>,
     /// Shown itself, because it is on the way to something.
     way: bool,
+}
+
+/// How a tree is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    Not,
+    ReadOnly,
+    Writable,
+}
+
+impl Shown {
+    pub(crate) fn with(caps: Caps) -> Self {
+        match caps {
+            none if none.is_empty() => Self::Not,
+            change if change.intersects(Caps::CHANGE) => Self::Writable,
+            _ => Self::ReadOnly,
+        }
+    }
 }
 
 /// How much of a path can be seen.
@@ -38,9 +58,9 @@ pub enum Look {
 
 impl Sight {
     /// Shows or hides a path and everything below it.
-    pub(crate) fn tree(&mut self, path: &Path, shown: bool) {
+    pub(crate) fn tree(&mut self, path: &Path, shown: Shown) {
         self.places.entry(path.to_path_buf()).or_default().tree = Some(shown);
-        if shown {
+        if shown != Shown::Not {
             self.way(path);
         }
     }
@@ -53,17 +73,23 @@ impl Sight {
     }
 
     pub fn of(&self, path: &Path) -> Look {
-        if self.places.get(path).is_some_and(|place| place.way) || self.in_tree(path) {
+        let way = self.places.get(path).is_some_and(|place| place.way);
+        if way || self.in_tree(path) != Shown::Not {
             Look::Seen
-        } else if path.parent().is_some_and(|dir| self.in_tree(dir)) {
+        } else if path.parent().is_some_and(|dir| self.in_tree(dir) != Shown::Not) {
             Look::Blank
         } else {
             Look::Hidden
         }
     }
 
-    fn in_tree(&self, path: &Path) -> bool {
-        path.ancestors().find_map(|dir| self.places.get(dir)?.tree).unwrap_or(false)
+    /// Whether a room would have it on a mount that cannot be written.
+    pub fn is_read_only(&self, path: &Path) -> bool {
+        self.in_tree(path) != Shown::Writable
+    }
+
+    fn in_tree(&self, path: &Path) -> Shown {
+        path.ancestors().find_map(|dir| self.places.get(dir)?.tree).unwrap_or(Shown::Not)
     }
 }
 
@@ -73,11 +99,11 @@ mod tests {
 
     fn sight() -> Sight {
         let mut sight = Sight::default();
-        sight.tree(Path::new("/usr"), true);
-        sight.tree(Path::new("/home/u/app"), true);
-        sight.tree(Path::new("/home/u/app/secret"), false);
-        sight.tree(Path::new("/home/u/app/secret/deep/shown"), true);
-        sight.tree(Path::new("/home/u/app/hidden"), false);
+        sight.tree(Path::new("/usr"), Shown::ReadOnly);
+        sight.tree(Path::new("/home/u/app"), Shown::Writable);
+        sight.tree(Path::new("/home/u/app/secret"), Shown::Not);
+        sight.tree(Path::new("/home/u/app/secret/deep/shown"), Shown::Writable);
+        sight.tree(Path::new("/home/u/app/hidden"), Shown::Not);
         sight.way(Path::new("/tmp"));
         sight
     }
@@ -91,6 +117,13 @@ mod tests {
     fn trees_are_seen_with_the_directories_on_the_way_to_them() {
         all(Look::Seen, &["/", "/usr", "/usr/bin/sh", "/home", "/home/u", "/home/u/app/x", "/tmp"]);
         all(Look::Hidden, &["/etc", "/home/v", "/home/u/.ssh", "/home/u/.ssh/key", "/tmp/x"]);
+    }
+
+    #[test]
+    fn only_what_may_be_changed_is_not_read_only() {
+        let read_only = |path: &str| sight().is_read_only(Path::new(path));
+        assert!(read_only("/usr/bin/sh") && read_only("/home/u") && read_only("/tmp"));
+        assert!(!read_only("/home/u/app/x") && read_only("/home/u/app/hidden"));
     }
 
     #[test]

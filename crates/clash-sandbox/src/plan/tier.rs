@@ -25,7 +25,7 @@ use crate::host::{Host, Rooms};
 use crate::report::{Line, Report};
 use crate::rights::Rights;
 use crate::room::Ports;
-use crate::sight::Sight;
+use crate::sight::{Shown, Sight};
 use crate::worktree;
 
 pub(super) fn choose(beyond_landlock: bool, host: &Host) -> Result<Tier, Refusal> {
@@ -129,7 +129,7 @@ pub(super) fn scratch(
 pub(super) fn sight(sources: &Sources<'_>) -> Sight {
     let mut sight = Sight::default();
     let mut mark = |path: &Path, file: bool| {
-        sight.tree(path, !sources.caps(path, file).is_empty());
+        sight.tree(path, Shown::with(sources.caps(path, file)));
     };
     sources.rules.iter().filter(|rule| !rule.wider()).for_each(|rule| mark(&rule.real, false));
     let places = &sources.rights.places;
@@ -138,8 +138,9 @@ pub(super) fn sight(sources: &Sources<'_>) -> Sight {
     sources.marks().iter().for_each(|(path, found)| mark(path, found.file));
     let devices = sources.baseline.iter().map(|(entry, _)| Path::new(entry.path));
     let devices = devices.filter(|path| path.starts_with("/dev"));
+    devices.for_each(|path| sight.tree(path, Shown::Writable));
     // Of /proc each process has its own part, whatever the rules say.
-    devices.chain(OWN.map(Path::new)).for_each(|path| sight.tree(path, true));
+    OWN.map(Path::new).iter().for_each(|path| sight.tree(path, Shown::ReadOnly));
     let temporary = sources.request.disk.real(&sources.request.places.tmp);
     let own = [Path::new("/tmp"), Path::new("/var/tmp"), &temporary, &places.home];
     let links = LINKS.map(Path::new).into_iter().filter(|path| path.is_symlink());

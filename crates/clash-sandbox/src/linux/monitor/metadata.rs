@@ -81,7 +81,8 @@ pub(super) fn answer(shared: &Shared, notice: &Notice) -> bool {
         let place = Finder::looking(&caller, shared.sight.as_ref()).find(at, follow)?;
         let place = place.shown(Errno::NOENT)?;
         let blank = matches!(place, Place::Name { look: Look::Blank, .. });
-        question.answer(&caller, &hold(place)?, blank, named)
+        let object = hold(place)?;
+        question.answer(shared, &caller, &object, blank, named)
     });
     let written = found.and_then(|answer| {
         // Whoever is waiting has not given its number to another process, and
@@ -166,6 +167,7 @@ fn read(caller: &Caller<'_>, notice: &Notice) -> Result<Option<(Spot, bool, Ques
 impl Question {
     fn answer(
         self,
+        shared: &Shared,
         caller: &Caller<'_>,
         object: &OwnedFd,
         blank: bool,
@@ -180,6 +182,9 @@ impl Question {
             Self::Access { mode, .. } if blank && mode != libc::F_OK => return Err(Errno::ACCESS),
             Self::Access { mode, flags } => {
                 sys::access(object, mode, flags)?;
+                if mode & libc::W_OK != 0 && is_read_only(shared, object)? {
+                    return Err(Errno::ROFS);
+                }
                 Answer::plain(0, Vec::new())
             }
             Self::Link { to, size } => {
@@ -197,6 +202,18 @@ impl Question {
             Self::Attributes { to, size } => attribute(object, None, to, size)?,
         })
     }
+}
+
+/// What may not be changed is answered for as if it were on a mount of its own, on
+/// which devices and pipes can be written all the same.
+fn is_read_only(shared: &Shared, object: &OwnedFd) -> Result<bool, Errno> {
+    let kind = FileType::from_raw_mode(fstat(object)?.st_mode);
+    if !matches!(kind, FileType::RegularFile | FileType::Directory) {
+        return Ok(false);
+    }
+    let path = real(&shared.processes, object)?;
+    let sight = shared.sight.as_ref();
+    Ok(sight.zip(path).is_some_and(|(sight, path)| sight.is_read_only(&path)))
 }
 
 fn attribute(object: &OwnedFd, name: Option<CString>, to: u64, size: u64) -> Result<Answer, Errno> {

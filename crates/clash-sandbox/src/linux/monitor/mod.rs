@@ -42,7 +42,7 @@ use super::caps;
 use super::landlock::{self, Ruleset};
 use super::sys::{self, Notice};
 use crate::plan::{Processes, Watch};
-use crate::sight::Sight;
+use crate::sight::{Shown, Sight};
 use act::{Job, Worker};
 use caller::Caller;
 
@@ -83,7 +83,7 @@ impl Monitor {
         if let Some(sight) = &mut watch.sight {
             for fd in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
                 if let Some(path) = place::real(&processes, fd)? {
-                    sight.tree(&path, true);
+                    sight.tree(&path, Shown::Writable);
                 }
             }
         }
