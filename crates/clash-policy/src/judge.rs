@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use crate::action::FileUse;
 use crate::effect::{Caps, Effect};
-use crate::path::{Links, PathError, Places, is_below};
+use crate::path::{Alias, Links, PathError, Places, is_below};
 use crate::pattern::{path_glob_matches, path_glob_reached};
-use crate::protect::{self, Persistent};
+use crate::protect::{self, Keep, Persistent};
 use crate::sandbox::{PathPattern, Sandbox};
 
 /// What the judge needs to know of the machine, gathered by the binary.
@@ -99,6 +99,68 @@ pub fn kept<'a>(
     needs: Caps,
     world: &World<'_>,
 ) -> Result<Option<Persistent<'a>>, PathError> {
+    let Some((root, tree)) = counts(sandbox, rule, path, needs, world)? else { return Ok(None) };
+    let named = tree.strip_prefix(root).map_or(0, |inside| inside.iter().count());
+    let by_name = path.strip_prefix(root).ok();
+    let by_name = by_name.and_then(|below| protect::kept(&sandbox.protect, below, named, needs));
+    Ok(by_name.or_else(|| under_link(sandbox, root, &tree, path, needs, world)))
+}
+
+/// The same for what a link with a name of the list leads to, unless the policy
+/// speaks of that by itself.
+pub fn kept_by_link<'a>(
+    sandbox: &'a Sandbox,
+    rule: Option<usize>,
+    path: &Path,
+    needs: Caps,
+    world: &World<'_>,
+) -> Result<Option<Persistent<'a>>, PathError> {
+    let counted = counts(sandbox, rule, path, needs, world)?;
+    Ok(counted.and_then(|(root, tree)| under_link(sandbox, root, &tree, path, needs, world)))
+}
+
+fn under_link<'a>(
+    sandbox: &'a Sandbox,
+    root: &Path,
+    tree: &Path,
+    path: &Path,
+    needs: Caps,
+    world: &World<'_>,
+) -> Option<Persistent<'a>> {
+    let aliases = world.links.aliases(path, root, &sandbox.protect);
+    let meant = |alias: &&Alias| is_below(&alias.at, root) && !is_below(tree, &alias.to);
+    aliases.iter().filter(meant).find_map(|alias| {
+        let rest = path.strip_prefix(&alias.to).ok()?;
+        // Joining nothing would leave a slash behind.
+        let whole = rest.as_os_str().is_empty();
+        let name = if whole { alias.at.clone() } else { alias.at.join(rest) };
+        protect::kept(&sandbox.protect, name.strip_prefix(root).ok()?, 0, needs)
+    })
+}
+
+/// Whether a link of this name, allowed by a rule, would open a way around the list:
+/// into a directory of which part is kept.
+pub fn opens_way(
+    sandbox: &Sandbox,
+    rule: Option<usize>,
+    path: &Path,
+    world: &World<'_>,
+) -> Result<bool, PathError> {
+    let counted = counts(sandbox, rule, path, Caps::CREATE, world)?;
+    let below = counted.and_then(|(root, _)| path.strip_prefix(root).ok());
+    let never_made = |keep| keep == Keep::Always;
+    Ok(below.is_some_and(|below| protect::begins(&sandbox.protect, below, never_made)))
+}
+
+/// Where the list begins to count for a use of `path`, and the tree that the rule
+/// is about. What is outside may still be where a link of the project leads.
+fn counts<'w>(
+    sandbox: &Sandbox,
+    rule: Option<usize>,
+    path: &Path,
+    needs: Caps,
+    world: &World<'w>,
+) -> Result<Option<(&'w Path, PathBuf)>, PathError> {
     if !needs.intersects(Caps::CHANGE) || sandbox.unrestricted {
         return Ok(None);
     }
@@ -107,16 +169,8 @@ pub fn kept<'a>(
         None => PathBuf::from("/"),
     };
     let Places { project, home, .. } = world.places;
-    let root = if is_below(path, project) {
-        project
-    } else if is_below(path, home) && is_below(home, &tree) {
-        home
-    } else {
-        return Ok(None);
-    };
-    let Ok(below) = path.strip_prefix(root) else { return Ok(None) };
-    let named = tree.strip_prefix(root).map_or(0, |inside| inside.iter().count());
-    Ok(protect::kept(&sandbox.protect, below, named, needs))
+    let of_home = !is_below(path, project) && is_below(path, home) && is_below(home, &tree);
+    Ok(Some((if of_home { home } else { project }, tree)))
 }
 
 /// Whether everything below the two directories is judged alike, so that one may

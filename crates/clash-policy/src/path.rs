@@ -5,6 +5,8 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use crate::sandbox::Protect;
+
 /// What the variables of a policy stand for in one session. Built once by the
 /// binary, which alone reads the environment; every value is an absolute path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +94,23 @@ pub trait Links: std::fmt::Debug {
     /// The real path: every symlink in the existing part followed, the part
     /// that does not exist kept as it is.
     fn real(&self, path: &Path) -> PathBuf;
+
+    /// Links with names of the list of persistence paths that lead to a real path or
+    /// above it, as far as they are found on the way there from `root`, where the
+    /// list begins to count.
+    fn aliases(&self, _path: &Path, _root: &Path, _protect: &Protect) -> Vec<Alias> {
+        Vec::new()
+    }
+}
+
+/// A link whose name is on the list of persistence paths, or begins an entry of it:
+/// what it leads to is one under another name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alias {
+    /// The link.
+    pub at: PathBuf,
+    /// The real path where it leads, or another link on the way there.
+    pub to: PathBuf,
 }
 
 /// A world without symlinks.

@@ -33,6 +33,10 @@ pub enum Keep {
     Always,
     /// It may be made where it is not there, and then stays as it is.
     Existing,
+    /// It is made together with the directory it is in, and never changed; it may
+    /// be removed, and is then not made again in that directory. Who made the
+    /// directory only the kernel's side knows.
+    WithDirectory,
     /// The name itself is neither made, changed nor removed; what is below is not
     /// meant.
     Name,
@@ -56,6 +60,10 @@ const fn each(path: &'static str, why: &'static str) -> Persistent<'static> {
 
 const fn once(path: &'static str, why: &'static str) -> Persistent<'static> {
     Persistent { path, why, keep: Keep::Existing }
+}
+
+const fn with_directory(path: &'static str, why: &'static str) -> Persistent<'static> {
+    Persistent { path, why, keep: Keep::WithDirectory }
 }
 
 /// A name that stands for a new repository: `unprotect = [".git"]` lets commands
@@ -151,9 +159,9 @@ pub const STANDARD: &[Persistent<'static>] = &[
     each(".zprofile", SHELL),
     each(".zlogin", SHELL),
     each(".config/fish", SHELL),
-    once("bin/activate", SHELL),
-    once("bin/activate.*", SHELL),
-    once("Scripts/activate*", SHELL),
+    with_directory("bin/activate", SHELL),
+    with_directory("bin/activate.*", SHELL),
+    with_directory("Scripts/activate*", SHELL),
     each(".cargo/config", TOOL),
     each(".cargo/config.toml", TOOL),
     each(".npmrc", TOOL),
@@ -210,6 +218,7 @@ pub fn kept<'a>(
                 && match entry.keep {
                     Keep::Always => true,
                     Keep::Existing => needs.intersects(Caps::WRITE.union(Caps::DELETE)),
+                    Keep::WithDirectory => needs.intersects(Caps::WRITE.union(Caps::CREATE)),
                     Keep::Name => end == names.len(),
                     Keep::ExistingName => {
                         end == names.len() && needs.intersects(Caps::WRITE.union(Caps::DELETE))
@@ -217,6 +226,18 @@ pub fn kept<'a>(
                 }
         };
         (0..names.len()).any(found)
+    })
+}
+
+/// Whether a path is the beginning of an entry: what is below it may be kept. Where
+/// it is a link, what that leads to would be.
+pub fn begins(protect: &Protect, below: &Path, entry_counts: impl Fn(Keep) -> bool) -> bool {
+    let names: Vec<&OsStr> = below.iter().collect();
+    entries(protect).filter(|entry| entry_counts(entry.keep)).any(|entry| {
+        (1..entry.path.split('/').count()).any(|begun| {
+            let above = names.len().checked_sub(begun).and_then(|at| names.get(..at));
+            ends(entry.path, &names, begun) && !in_packages(&entry, above.unwrap_or_default())
+        })
     })
 }
 
@@ -246,7 +267,8 @@ fn ends(entry: &str, names: &[&OsStr], count: usize) -> bool {
     from.is_some_and(|names| starts(entry, names, count))
 }
 
-fn is_named(part: &str, name: &OsStr) -> bool {
+/// Whether a part of an entry means this name.
+pub fn is_named(part: &str, name: &OsStr) -> bool {
     let name = name.as_bytes();
     match part.split_once('*') {
         None => name.eq_ignore_ascii_case(part.as_bytes()),
@@ -317,10 +339,22 @@ mod tests {
     }
 
     #[test]
-    fn an_activation_script_is_made_and_not_changed() {
-        assert_eq!(keeps(".venv/bin/activate", "c"), None);
+    fn an_activation_script_can_be_removed_and_not_changed() {
+        assert_eq!(keeps(".venv/bin/activate", "c"), Some("bin/activate"));
         assert_eq!(keeps(".venv/bin/activate.fish", "w"), Some("bin/activate.*"));
-        assert_eq!(keeps(".venv/bin/activate", "d"), Some("bin/activate"));
+        assert_eq!(keeps(".venv/bin/activate", "d"), None);
+    }
+
+    #[test]
+    fn the_beginning_of_an_entry_is_known_wherever_it_stands() {
+        let begins = |path: &str| {
+            let always = |keep| keep == Keep::Always;
+            begins(&Protect::default(), Path::new(path), always)
+        };
+        assert!(begins(".cargo") && begins("a/.github") && begins(".git/objects/info"));
+        assert!(!begins(".vscode") && !begins("a") && !begins(".cargo/config.toml"));
+        assert!(!begins(".venv/bin"), "what may be made there is no secret way in");
+        assert!(!begins("node_modules/dep/.github") && begins("node_modules/dep/.git"));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use clash_policy::{
     Protect, Regex, Sandbox, Span,
 };
 use clash_sandbox::host::Host;
-use clash_sandbox::launch::{Command, LaunchError, run};
+use clash_sandbox::launch::{Ahead, Command, LaunchError, run};
 use clash_sandbox::plan::{Cage, Request, plan_with_report};
 
 fn caps(letters: &str) -> Caps {
@@ -157,7 +157,9 @@ fn main() -> ExitCode {
         disk: &clash_sandbox::disk::Disk::default(),
         extra: &[],
     };
-    let (plan, report) = match plan_with_report(&request, &host.unwrap_or_else(Host::quick)) {
+    let host = host.unwrap_or_else(Host::quick);
+    let ahead = Ahead::start(&sandbox, &host);
+    let (plan, report) = match plan_with_report(&request, &host) {
         Ok(planned) => planned,
         Err(refusal) => {
             eprintln!("room: {refusal}");
@@ -177,7 +179,7 @@ fn main() -> ExitCode {
     let (env, _) = clash_sandbox::environment::scrub(std::env::vars_os(), &[]);
     let program = args.next().unwrap_or_else(|| OsString::from("true"));
     let command = Command { program, args: args.collect(), env, cwd };
-    let error = run(&plan, &command);
+    let error = run(&plan, &command, ahead);
     let cause = std::error::Error::source(&error).map(|e| format!(": {e}")).unwrap_or_default();
     eprintln!("room: {error}{cause}");
     ExitCode::from(match error {

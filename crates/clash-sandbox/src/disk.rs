@@ -9,7 +9,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use clash_policy::path::{Links, is_normal};
+use clash_policy::Protect;
+use clash_policy::path::{Alias, Links, is_normal};
+
+use crate::aliases::Aliases;
 
 use crate::baseline::{ENTRIES, Entry};
 use crate::host::Host;
@@ -21,10 +24,17 @@ use crate::present;
 /// call is over before anything it looked at is used twice.
 #[derive(Debug, Default)]
 pub struct Disk {
-    /// Where a path really is, and whether it exists. By text, because paths
-    /// compare and hash component by component.
-    seen: RefCell<HashMap<OsString, (PathBuf, bool), BuildHasherDefault<Quick>>>,
+    /// By text, because paths compare and hash component by component.
+    seen: RefCell<HashMap<OsString, Spot, BuildHasherDefault<Quick>>>,
     baseline: OnceCell<Vec<Option<Cow<'static, Path>>>>,
+}
+
+/// Where a path is.
+#[derive(Clone, Debug)]
+struct Spot {
+    /// Nearly always it is what it is called.
+    moved: Option<PathBuf>,
+    exists: bool,
 }
 
 /// The kernel gives up after forty links too.
@@ -32,7 +42,13 @@ const MAX_LINKS: usize = 40;
 
 impl Links for Disk {
     fn real(&self, path: &Path) -> PathBuf {
-        self.find(path).0
+        self.find(path).moved.unwrap_or_else(|| path.to_path_buf())
+    }
+
+    fn aliases(&self, path: &Path, root: &Path, protect: &Protect) -> Vec<Alias> {
+        let mut aliases = Aliases::default();
+        aliases.look(path, root, protect);
+        aliases.leading_to(path)
     }
 }
 
@@ -61,43 +77,51 @@ impl Disk {
         dirs.iter().map(|dir| self.real(dir)).filter(|dir| self.has(dir)).collect()
     }
 
-    /// Whether there is something at a path, links followed.
-    pub fn has(&self, path: &Path) -> bool {
-        self.find(path).1
+    /// Where a path really leads, if that is not what it says.
+    pub(crate) fn moved(&self, path: &Path) -> Option<PathBuf> {
+        self.find(path).moved.filter(|real| real.as_os_str() != path.as_os_str())
     }
 
-    fn find(&self, path: &Path) -> (PathBuf, bool) {
+    /// Whether there is something at a path, links followed.
+    pub fn has(&self, path: &Path) -> bool {
+        self.find(path).exists
+    }
+
+    fn find(&self, path: &Path) -> Spot {
         let links = Cell::new(MAX_LINKS);
         if is_normal(path) {
             // From the far end, so that a directory seen before is all it takes.
             return self.follow(path, &links);
         }
-        self.follow_target(PathBuf::from("/"), path, &links)
+        let (real, exists) = self.follow_target(PathBuf::from("/"), path, &links);
+        Spot { moved: Some(real), exists }
     }
 
-    /// The real path, and whether it exists.
-    fn follow(&self, path: &Path, links: &Cell<usize>) -> (PathBuf, bool) {
+    fn follow(&self, path: &Path, links: &Cell<usize>) -> Spot {
         let Some((parent, name)) = split(path) else {
-            return (PathBuf::from("/"), true);
+            return Spot { moved: None, exists: true };
         };
         if let Some(known) = self.seen.borrow().get(path.as_os_str()) {
             return known.clone();
         }
-        let (parent, exists) = self.follow(parent, links);
-        let here = parent.join(name);
+        let above = self.follow(parent, links);
+        let moved = above.moved.map(|parent| parent.join(name));
         // Nothing below what does not exist can be a link.
-        if !exists || links.get() == 0 {
-            return (here, false);
+        if !above.exists || links.get() == 0 {
+            return Spot { moved, exists: false };
         }
-        let found = match read_link(&here) {
+        let here = moved.as_deref().unwrap_or(path);
+        let found = match read_link(here) {
             Ok(target) => {
                 links.set(links.get() - 1);
-                self.follow_target(parent, &target, links)
+                let dir = here.parent().unwrap_or(Path::new("/")).to_path_buf();
+                let (real, exists) = self.follow_target(dir, &target, links);
+                Spot { moved: Some(real), exists }
             }
             Err(error) => {
                 let absent =
                     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
-                (here, !absent)
+                Spot { moved, exists: !absent }
             }
         };
         self.seen.borrow_mut().insert(path.as_os_str().to_owned(), found.clone());
@@ -111,7 +135,11 @@ impl Disk {
         for part in target.components() {
             match part {
                 Component::ParentDir => drop(place.0.pop()),
-                Component::Normal(name) => place = self.follow(&place.0.join(name), links),
+                Component::Normal(name) => {
+                    place.0.push(name);
+                    let spot = self.follow(&place.0, links);
+                    place = (spot.moved.unwrap_or(place.0), spot.exists);
+                }
                 Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
             }
         }

@@ -33,11 +33,16 @@ use std::io;
 #[cfg(target_os = "linux")]
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+#[cfg(target_os = "linux")]
+use std::sync::mpsc::Receiver;
 
+use clash_policy::Sandbox;
+
+use crate::host::Host;
 use crate::plan::Plan;
 #[cfg(target_os = "linux")]
 use crate::{
-    linux::landlock::Ruleset,
+    linux::landlock::{Given, Ruleset},
     room::{Inside, Room, Step},
 };
 
@@ -132,21 +137,46 @@ pub enum LaunchError {
     Unsupported,
 }
 
+/// What is begun before there is a plan.
+#[derive(Debug, Default)]
+pub struct Ahead {
+    #[cfg(target_os = "linux")]
+    namespaces: Option<crate::linux::ahead::Ahead>,
+}
+
+impl Ahead {
+    /// To be called as soon as the sandbox is known, and before any thread is made.
+    #[cfg(target_os = "linux")]
+    pub fn start(sandbox: &Sandbox, host: &Host) -> Self {
+        let own_network = crate::plan::namespaces(sandbox, host);
+        Self { namespaces: own_network.and_then(crate::linux::ahead::Ahead::start) }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub fn start(_: &Sandbox, _: &Host) -> Self {
+        Self::default()
+    }
+}
+
 /// Runs the command inside the plan. Returns only on failure.
-pub fn run(plan: &Plan, command: &Command) -> LaunchError {
-    match steps(plan, command) {
+pub fn run(plan: &Plan, command: &Command, ahead: Ahead) -> LaunchError {
+    match steps(plan, command, ahead) {
         Ok(never) => match never {},
         Err(error) => error,
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn steps(_: &Plan, _: &Command) -> Result<std::convert::Infallible, LaunchError> {
+fn steps(_: &Plan, _: &Command, _: Ahead) -> Result<std::convert::Infallible, LaunchError> {
     Err(LaunchError::Unsupported)
 }
 
 #[cfg(target_os = "linux")]
-fn steps(plan: &Plan, command: &Command) -> Result<std::convert::Infallible, LaunchError> {
+fn steps(
+    plan: &Plan,
+    command: &Command,
+    ahead: Ahead,
+) -> Result<std::convert::Infallible, LaunchError> {
     use crate::linux::scratch::{self, Scratch};
     use crate::linux::target::Target;
     use crate::linux::{landlock, seccomp, sys, terminal};
@@ -172,10 +202,16 @@ fn steps(plan: &Plan, command: &Command) -> Result<std::convert::Infallible, Lau
     let ruleset = landlock::ruleset(plan)?;
     sys::close_on_exec_from_3().map_err(LaunchError::Descriptors)?;
     let confined = Confined { plan, target: &target, filter: &filter };
-    match (&plan.room, &plan.watch) {
-        (None, None) => Err(confined.become_command(&ruleset, &mut 0)),
-        (room, _) => Err(as_parent(room.as_ref(), confined, &ruleset, scratch)),
+    let given = Given::of(plan);
+    if let Some(room) = &plan.room {
+        return Err(as_parent(Some(room), confined, &ruleset, given, ahead, None));
     }
+    drop(ahead);
+    if plan.watch.is_some() {
+        return Err(as_parent(None, confined, &ruleset, given, Ahead::default(), scratch));
+    }
+    given.put_into(&ruleset)?;
+    Err(confined.become_command(&ruleset, &mut 0))
 }
 
 /// What is left to do once the command's view of the disk is right.
@@ -221,6 +257,8 @@ fn as_parent(
     room: Option<&Room>,
     confined: Confined<'_>,
     ruleset: &Ruleset,
+    given: Given,
+    ahead: Ahead,
     scratch: Option<crate::linux::scratch::Scratch>,
 ) -> LaunchError {
     use crate::linux::cgroup::Group;
@@ -254,28 +292,39 @@ fn as_parent(
                 // The filter of an outer sandbox may forbid it; then every call would
                 // be refused without a word.
                 sys::memory_can_be_reached().map_err(|e| LaunchError::Unseen(e.into()))?;
-                let again = ruleset.try_clone().map_err(LaunchError::Monitor)?;
-                let monitor = Monitor::new(again, watch, plan.root);
+                let monitor = Monitor::new(ruleset.clone(), watch, plan.root);
                 Some(monitor.map_err(|e| LaunchError::Monitor(e.into()))?)
             }
         };
-        let (mut view, mut inherited) = (None, None);
+        let (mut own_parts, mut view, mut inherited) = (None, None, None);
         if let Some(room) = room {
-            namespaces::leave_host(room)?;
+            let parts = namespaces::leave_host(room, ahead.namespaces.as_ref())?;
+            own_parts = Some(parts);
+            inherited = Some(Inherited::guard());
+        }
+        let mask = sys::hold_signals().map_err(LaunchError::Signals)?;
+        let (filling, monitor) = fill(given, ruleset, monitor).map_err(LaunchError::Monitor)?;
+        if let Some(parts) = own_parts {
+            let view = view.insert(View::new(parts).map_err(|e| LaunchError::Root(e.into()))?);
+            outside.iter().try_for_each(|step| view.step(step))?;
+        }
+        filling.recv().map_err(|_| LaunchError::Vanished)??;
+        if let (Some(room), Some(view), false) = (room, &view, enters_last) {
+            view.enter(room.inside).map_err(|e| LaunchError::Enter(e.into()))?;
+        }
+        if let Some(room) = room
+            && room.own_network
+        {
+            namespaces::own_network(ahead.namespaces.as_ref())?;
             if let Some(ports) = &ports {
                 ports.listen(&room.ports)?;
             }
-            inherited = Some(Inherited::guard());
-            let view = view.insert(View::new().map_err(|e| LaunchError::Root(e.into()))?);
-            outside.iter().try_for_each(|step| view.step(step))?;
-            if !enters_last {
-                view.enter(room.inside).map_err(|e| LaunchError::Enter(e.into()))?;
-            }
+        }
+        if let Some(ahead) = &ahead.namespaces {
+            ahead.let_go();
         }
         // Before anybody is there to look into this process.
         sys::undumpable().map_err(LaunchError::Namespaces)?;
-        let mask = sys::hold_signals().map_err(LaunchError::Signals)?;
-        let monitor = monitor.map(Monitor::wait).transpose().map_err(LaunchError::Monitor)?;
         let keeper = if room.is_some() {
             namespaces::own_processes()?;
             Keeper::start(ports, group)?
@@ -317,6 +366,8 @@ fn as_parent(
             Err(error) => error,
         });
     });
+    // By now it has gone, so nobody waits for it.
+    drop(ahead);
     let child = match (started, failure) {
         (Ok(child), None) => child,
         (Ok(_), Some(error)) => return error,
@@ -327,6 +378,28 @@ fn as_parent(
     }
     let lives_on = room.is_some_and(|room| room.lives_on);
     attend(keeper, inherited.as_ref(), child, lives_on, plan.limits.wall_seconds)
+}
+
+/// Says when the ruleset is complete.
+#[cfg(target_os = "linux")]
+type Filling = Receiver<Result<(), LaunchError>>;
+
+/// Opening what is granted takes half as long as building the view, and another
+/// thread can do it meanwhile: the monitor's, before that has anything to do.
+#[cfg(target_os = "linux")]
+fn fill(
+    given: Given,
+    ruleset: &Ruleset,
+    monitor: Option<crate::linux::monitor::Monitor>,
+) -> io::Result<(Filling, Option<crate::linux::monitor::Waiting>)> {
+    let (done, filling) = std::sync::mpsc::channel();
+    let ruleset = ruleset.clone();
+    let fill = move || drop(done.send(given.put_into(&ruleset)));
+    let monitor = match monitor {
+        Some(monitor) => Some(monitor.wait(fill)?),
+        None => std::thread::Builder::new().spawn(fill).map(|_| None)?,
+    };
+    Ok((filling, monitor))
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -349,7 +422,7 @@ mod tests {
             baseline: Vec::new(),
             grants: vec![grant],
             net: Network::Deny,
-            landlock_abi: crate::host::Host::quick().landlock_abi,
+            landlock_abi: Host::quick().landlock_abi,
             root: false,
             room: None,
             watch: None,
@@ -357,7 +430,8 @@ mod tests {
             group: None,
             scratch: None,
         };
-        let error = run(&plan, &Command { program: "true".into(), ..Command::default() });
+        let command = Command { program: "true".into(), ..Command::default() };
+        let error = run(&plan, &command, Ahead::default());
         assert!(matches!(error, LaunchError::Grant { path: p, .. } if p == path));
     }
 }

@@ -25,7 +25,9 @@
 //! can be made, and refuses what cannot be held. What is not held is a line of
 //! the plan's [`report::Report`].
 
+mod aliases;
 pub mod baseline;
+mod below;
 pub mod disk;
 pub mod environment;
 pub mod host;

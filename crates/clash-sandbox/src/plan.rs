@@ -32,7 +32,7 @@ use clash_policy::{
 
 use crate::baseline;
 use crate::disk::Disk;
-use crate::host::{Facility, Host};
+use crate::host::{Facility, Host, Rooms};
 use crate::report::Report;
 use crate::rights::Rights;
 use crate::room::{Ports, Room};
@@ -256,6 +256,17 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     })
 }
 
+/// Whether a plan for this sandbox will make user namespaces, and if so whether a
+/// network is among them, as far as that can be told without looking at the disk.
+pub(crate) fn namespaces(sandbox: &Sandbox, host: &Host) -> Option<bool> {
+    let changes =
+        |rule: &FsRule| rule.effect == Effect::Allow && rule.caps.intersects(Caps::CHANGE);
+    let room = host.rooms == Rooms::Unprivileged
+        && check_host(host).is_ok()
+        && sandbox.fs.iter().any(changes);
+    room.then(|| network(sandbox).ok()).flatten().map(|(net, _)| net == Network::Deny)
+}
+
 /// Which mechanisms hold a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tier {
@@ -281,7 +292,7 @@ fn beyond_mounts(
     let least = inside.fold(Caps::ALL, Caps::intersect);
     let reads = unreadable || !least.contains(Caps::READ) || tier::reads(request, rules, grants);
     let changes = grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE));
-    let watched = reads || !least.contains(Caps::CHANGE) || changes && !tier::plain(&rights);
+    let watched = reads || !least.contains(Caps::CHANGE) || changes && !tier::plain(&rights, rules);
     watched.then_some(Watch { rights, reads, processes: Processes::OfTheRoom, sight: None })
 }
 
@@ -314,9 +325,8 @@ fn rights(
     }
     let [project, home] = [&request.places.project, &request.places.home].map(|p| disk.real(p));
     // Both spellings: the link itself must not be replaced either.
-    let caged = request.cage.paths.iter().flat_map(|path| [path.clone(), disk.real(path)]);
-    let mut cage: Vec<PathBuf> = caged.collect();
-    cage.dedup();
+    let caged = request.cage.paths.iter().flat_map(|path| [Some(path.clone()), disk.moved(path)]);
+    let cage: Vec<PathBuf> = caged.flatten().collect();
     let given = grants.iter().filter(|grant| !matches!(grant.why, Why::Rule(_)));
     let given: Vec<Grant> = given.cloned().collect();
     let places = Places { project, home, ..request.places.clone() };

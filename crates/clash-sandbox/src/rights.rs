@@ -9,9 +9,11 @@
 
 use std::path::{Path, PathBuf};
 
-use clash_policy::judge::{Verdict, World, alike_below, each_by_rules, kept};
-use clash_policy::path::{NoLinks, is_below};
-use clash_policy::protect::REPOSITORY;
+use clash_policy::judge::{
+    Verdict, World, alike_below, each_by_rules, kept, kept_by_link, opens_way,
+};
+use clash_policy::path::{Links, NoLinks, PathError, is_below};
+use clash_policy::protect::{Keep, Persistent, REPOSITORY};
 use clash_policy::{Caps, Effect, FileUse, Places, Sandbox};
 
 use crate::plan::{Grant, Why};
@@ -55,19 +57,33 @@ impl Rights {
         told && verdicts.iter().all(|one| self.permits_one(path, one, caged))
     }
 
-    /// Whether a persistence path stands in the way.
-    pub fn keeps(&self, path: &Path, needs: Caps) -> bool {
+    /// The persistence path that stands in the way, under the path's own name or
+    /// one that a link gives it.
+    pub fn kept(&self, path: &Path, needs: Caps, links: &dyn Links) -> Option<Keep> {
         if !needs.intersects(Caps::CHANGE) {
-            return false;
+            return None;
         }
-        let verdicts = self.verdicts(path, needs.intersect(Caps::CHANGE));
-        self.keeps_by(verdicts.iter().find_map(|verdict| verdict.rule), path, needs)
+        let world = World { links, ..self.world() };
+        let rule = self.rule_of(path, needs.intersect(Caps::CHANGE));
+        keep(kept(&self.sandbox, rule, path, needs, &world))
     }
 
-    /// The same for what a rule, or none, is about.
+    /// The same, only by a link.
+    pub fn kept_by_link(&self, path: &Path, needs: Caps, links: &dyn Links) -> Option<Keep> {
+        let world = World { links, ..self.world() };
+        let rule = self.rule_of(path, needs.intersect(Caps::CHANGE));
+        keep(kept_by_link(&self.sandbox, rule, path, needs, &world))
+    }
+
+    /// Whether one stands in the way of what a rule, or none, is about.
     fn keeps_by(&self, rule: Option<usize>, path: &Path, needs: Caps) -> bool {
-        // What cannot be told is kept.
-        kept(&self.sandbox, rule, path, needs, &self.world()).map_or(true, |entry| entry.is_some())
+        keep(kept(&self.sandbox, rule, path, needs, &self.world())).is_some()
+    }
+
+    /// Whether a link with this name would be a way around the persistence paths.
+    pub fn opens_way(&self, path: &Path) -> bool {
+        let rule = self.rule_of(path, Caps::CREATE);
+        opens_way(&self.sandbox, rule, path, &self.world()).unwrap_or(true)
     }
 
     /// Whether commands may make repositories of their own.
@@ -101,6 +117,11 @@ impl Rights {
     fn verdicts(&self, path: &Path, needs: Caps) -> Vec<Verdict> {
         let file = FileUse { path: path.to_path_buf(), needs, caseless: false };
         each_by_rules(&self.sandbox, &file, &self.world()).unwrap_or_default()
+    }
+
+    /// The rule that is about a use of a path.
+    fn rule_of(&self, path: &Path, needs: Caps) -> Option<usize> {
+        self.verdicts(path, needs).iter().find_map(|verdict| verdict.rule)
     }
 
     /// Whether a path is the room's own: not where something of the host is shown
@@ -150,6 +171,11 @@ impl Rights {
                 && fixed.is_none_or(|fixed| fixed.len() < grant.path.as_os_str().len())
         })
     }
+}
+
+/// What cannot be told is kept.
+fn keep(entry: Result<Option<Persistent<'_>>, PathError>) -> Option<Keep> {
+    entry.map_or(Some(Keep::Always), |entry| entry.map(|entry| entry.keep))
 }
 
 /// Whether a path is the list of processes, another's entry in it, or the kernel's

@@ -97,6 +97,25 @@ fn follow(project: &Path, link: &Path) -> Result<Vec<(PathBuf, Caps)>, &'static 
     Ok(grants)
 }
 
+/// Whether a directory is a linked worktree whose own part is below `worktrees`, by
+/// what both sides say.
+pub(crate) fn belongs(dir: &Path, worktrees: &Path) -> bool {
+    match look(dir) {
+        Worktree::Linked(grants) => grants.iter().any(|(path, _)| is_below(path, worktrees)),
+        Worktree::Plain | Worktree::Disbelieved(_) => false,
+    }
+}
+
+/// Whether what a repository keeps of a linked worktree is of one in this project
+/// that is gone. Others may lie where a room cannot see them.
+pub(crate) fn is_abandoned(own: &Path, project: &Path) -> bool {
+    let link = first_line(&own.join("gitdir")).map(|back| normalise(&own.join(back)));
+    link.is_some_and(|link| {
+        let missing = |error: std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+        is_below(&link, project) && fs::symlink_metadata(link).is_err_and(missing)
+    })
+}
+
 /// Where git looks for the hooks of a project instead of in `.git`, as its own
 /// configuration says; `None` also for the project itself or what is above it,
 /// where nothing could be changed any more. Only the file itself counts, not what
@@ -218,6 +237,21 @@ mod tests {
         fs::create_dir_all(&other).unwrap();
         fs::copy(project.join(".git"), other.join(".git")).unwrap();
         assert!(matches!(look(&other), Worktree::Disbelieved(_)));
+    }
+
+    #[test]
+    fn a_worktree_is_known_by_both_sides_and_as_gone_when_it_is() {
+        let (_dir, common, project) = pair();
+        assert!(belongs(&project, &common.join("worktrees")));
+        assert!(!belongs(&project, &project.join("worktrees")));
+        assert!(!belongs(&common, &common.join("worktrees")));
+        let own = common.join("worktrees/wt");
+        assert!(!is_abandoned(&own, &project));
+        fs::remove_file(project.join(".git")).unwrap();
+        assert!(is_abandoned(&own, &project) && !belongs(&project, &common.join("worktrees")));
+        assert!(!is_abandoned(&own, &common), "it is somewhere else");
+        fs::remove_file(own.join("gitdir")).unwrap();
+        assert!(!is_abandoned(&own, &project), "nothing is known of it");
     }
 
     #[test]

@@ -536,9 +536,174 @@ fn a_virtual_environment_can_be_made_and_not_changed() {
         let output = world.run(&[PYTHON, "-m", "venv", "--without-pip", ".venv"]);
         assert!(output.status.success(), "{}", text(&output));
         works(&world, ". .venv/bin/activate && python -c pass");
-        fails(&world, "echo x >> .venv/bin/activate");
-        fails(&world, "rm .venv/bin/activate");
-        fails(&world, "mv .venv/bin/activate.csh .venv/bin/activate");
+        for attack in [
+            "echo x >> .venv/bin/activate",
+            "chmod 700 .venv/bin/activate",
+            "mv .venv/bin/activate.csh .venv/bin/activate",
+            "rm .venv/bin/activate.fish && echo x > .venv/bin/activate.fish",
+            "echo x > .venv/bin/activate.fish",
+            "echo x > x && ln x .venv/bin/activate.fish",
+            "ln -s x .venv/bin/activate.fish",
+            "cd .venv/bin && rm -f activate.csh && mv ../../x activate.csh",
+        ] {
+            fails(&world, attack);
+        }
+        works(&world, "rm -rf .venv");
+        assert_eq!(names(&world.project()), ["x"]);
+        let output = world.run(&[PYTHON, "-m", "venv", "--without-pip", "--clear", ".venv"]);
+        assert!(output.status.success(), "{}", text(&output));
+    });
+}
+
+/// What tools obey is what the link leads to.
+#[test]
+fn what_a_protected_link_leads_to_is_protected_too() {
+    let made = "mkdir -p env/v1 tools/hooks scripts/husky conf .git/hooks sub/env src sub/.git &&
+        echo 1 > env/dev.sh && ln -s env/dev.sh .envrc &&
+        echo 1 > env/v1/x && ln -s v1 env/now && ln -s env/now/x .bashrc &&
+        ln -s scripts/husky .husky && ln -s conf .cargo && ln -s later/rc .npmrc &&
+        echo 1 > tools/check && ln -s ../../tools/check .git/hooks/pre-commit &&
+        ln -s ../hooks sub/.git/hooks && mkdir sub/hooks &&
+        echo 1 > sub/env/dev.sh && ln -s env/dev.sh sub/.envrc && echo 1 > plain";
+    let attacks = [
+        "echo x > .envrc",
+        "echo x > env/dev.sh",
+        "echo x >> env/../env/dev.sh",
+        "rm env/dev.sh",
+        "chmod 777 env/dev.sh",
+        "truncate -s 0 env/dev.sh",
+        "mv plain env/dev.sh",
+        "cp --remove-destination plain env/dev.sh",
+        "ln env/dev.sh second && echo x > second",
+        "ln -f plain env/dev.sh",
+        "mv env other",
+        "rm env/now",
+        "ln -sfn ../src env/now",
+        "mv env/now now",
+        "echo x > env/v1/x",
+        "mv env/v1 env/v2",
+        "echo x > scripts/husky/pre-commit",
+        "mkdir scripts/husky/_",
+        "mv scripts/husky h",
+        "mv scripts h",
+        "rmdir scripts/husky",
+        "echo x > conf/config.toml",
+        "mkdir later && echo x > later/rc",
+        "echo x > src/rc && ln -s src later",
+        "mkdir pre && echo x > pre/rc && mv -T pre later",
+        "ln -s src l && mv -T l later",
+        "echo x > tools/check",
+        "echo x > sub/hooks/post-checkout",
+        "echo x > sub/env/dev.sh",
+        "cd sub && echo x > env/dev.sh",
+    ];
+    let each = attacks.map(|attack| format!("({attack}) 2>&- && echo worked: '{attack}'"));
+    each_tier(|world| {
+        let output = world.bare(&["/bin/sh", "-c", made]);
+        assert!(output.status.success(), "{}", text(&output));
+        let said = works(&world, &format!("{}\ntrue", each.join("\n")));
+        assert_eq!(said, "", "{:?}", world.options);
+        let kept = "cat .envrc .bashrc tools/check sub/.envrc | sort -u; ls scripts/husky conf";
+        assert_eq!(text(&world.bare(&["/bin/sh", "-c", kept])), "1\nconf:\n\nscripts/husky:");
+        // What lies beside it is nobody's business.
+        works(
+            &world,
+            "echo 2 > env/other && echo 2 > conf/x && echo 2 > tools/x && echo 2 > src/x",
+        );
+        works(&world, "mv sub moved && mv src sources");
+        fails(&world, "echo x > moved/env/dev.sh");
+        let shared = world.path("shared");
+        let made = "mkdir ../../shared && ln -s ../../shared/rc .zshrc";
+        assert!(world.bare(&["/bin/sh", "-c", made]).status.success());
+        let world = world.option(&["--rw", shared.to_str().unwrap()]);
+        works(&world, "echo 2 > ../../shared/other");
+        fails(&world, "echo x > ../../shared/rc");
+        works(&world.option(&["--unprotect", ".envrc"]), "echo 2 > env/dev.sh");
+    });
+}
+
+/// Part of what is in these directories is kept, and a link would be the directory.
+#[test]
+fn no_link_stands_for_a_directory_of_which_part_is_protected() {
+    each_tier(|world| {
+        works(&world, "mkdir -p a/workflows && echo x > a/config.toml && ln -s a free");
+        for attack in [
+            "ln -s a .cargo",
+            "ln -s ../a a/.github",
+            "mv free .github",
+            "mv -T free .cargo",
+            "ln free .cargo",
+            "cp -P free .cargo",
+        ] {
+            fails(&world, attack);
+            assert_eq!(names(&world.project()), ["a", "free"], "{attack}");
+        }
+        works(&world, "mv free other && ln -s a bin && mkdir -p node_modules/x/.github");
+        works(&world, "ln -sfn a/workflows other && test -d other/../workflows");
+    });
+}
+
+/// A directory that holds a repository can be renamed, and none is made in its place.
+#[test]
+fn a_repository_inside_a_renamed_directory_is_not_remade() {
+    let made = "mkdir -p third/lib/.git/hooks && echo old > third/lib/.git/config";
+    each_tier(|world| {
+        assert!(world.bare(&["/bin/sh", "-c", made]).status.success());
+        for attack in [
+            "mv third x && mkdir -p third/lib/.git/hooks",
+            "mkdir -p third/lib && cp -r x/lib/.git third/lib/",
+            "mkdir -p third/lib && mv x/lib/.git third/lib/.git",
+            "mkdir -p evil/hooks && ln -s ../../evil third/lib/.git",
+            "echo gitdir: ../evil > third/lib/.git",
+            "echo x > x/lib/.git/config",
+            "mkdir x/lib/.git/hooks/x",
+        ] {
+            fails(&world, attack);
+        }
+        assert_eq!(names(&world.path("home/app/third/lib")), [""; 0]);
+        works(&world, "rm -rf third && mv x third && cat third/lib/.git/config");
+        fails(&world, "echo x > third/lib/.git/config");
+    });
+}
+
+#[test]
+fn a_worktree_can_be_made_with_everything_and_taken_away_where_repositories_can() {
+    if !has_git() {
+        return;
+    }
+    let git = "git -c user.name=a -c user.email=a@b";
+    let made = format!(
+        "git init -q . && mkdir .vscode && echo 1 > .vscode/x && echo 1 > .gitattributes &&
+         echo 1 > f && git add -A && {git} commit -qm x && git worktree add -q ../far &&
+         git worktree add -q theirs"
+    );
+    each_tier(|world| {
+        let output = world.bare(&["/bin/sh", "-c", &made]);
+        assert!(output.status.success(), "{}", text(&output));
+        for attack in ["rm theirs/.git", "rm theirs/.vscode/x", "git worktree remove theirs"] {
+            fails(&world, attack);
+        }
+        let restore = "git -C theirs checkout -q . && git -C theirs status --porcelain";
+        assert_eq!(text(&world.bare(&["/bin/sh", "-c", restore])), "");
+        let world = world.option(&["--unprotect", ".git"]);
+        works(&world, "git worktree add -q wt 2>&1 && test -e wt/.vscode/x && cd wt && git status");
+        for attack in [
+            "echo x > wt/.vscode/x",
+            "rm .vscode/x",
+            "rm .git/worktrees/wt/commondir",
+            "rm .git/worktrees/far/commondir",
+            "rm -r .git/worktrees/far",
+            "git worktree remove --force ../far",
+            "rm wt/.vscode/x && echo x > wt/.vscode/x",
+            "rm wt/.git && echo gitdir: evil > wt/.git",
+            "rm wt/.vscode/x; mkdir wt/.idea",
+        ] {
+            fails(&world, attack);
+        }
+        works(&world, "git worktree add -q other 2>&1 && git worktree remove other 2>&1");
+        works(&world, "git worktree remove --force theirs 2>&1 && test ! -e theirs");
+        let listed = text(&world.bare(&["git", "worktree", "list"]));
+        assert!(listed.contains("/far ") && !listed.contains("theirs"), "{listed}");
     });
 }
 

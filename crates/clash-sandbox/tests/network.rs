@@ -222,6 +222,75 @@ fn a_port_where_nobody_listens_gives_no_bytes() {
     });
 }
 
+/// Answers everybody and hangs up only on those who do. Tells how many were there
+/// at the same time.
+fn patient_server() -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (here, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let seen = most.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            seen.fetch_max(here.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            let (mut stream, here) = (stream.unwrap(), here.clone());
+            std::thread::spawn(move || {
+                let _ = stream.write_all(b"x");
+                let _ = stream.read_to_end(&mut Vec::new());
+                // Gone before the forwarder can hear of it.
+                here.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+    });
+    (port, most)
+}
+
+/// Makes `sys.argv[2]` connections, waits until `sys.argv[3]` of them are answered,
+/// ends these, and so on until all were.
+const MANY: &str = "
+import select, socket, sys
+port, many, at_a_time = map(int, sys.argv[1:])
+waiting = [socket.create_connection(('127.0.0.1', port)) for _ in range(many)]
+while waiting:
+    answered = []
+    while len(answered) < min(at_a_time, len(waiting)):
+        ready = select.select([s for s in waiting if s not in answered], [], [], 60)[0]
+        if not ready: sys.exit('not answered')
+        for s in ready:
+            if s.recv(1) != b'x': sys.exit('ended')
+            answered.append(s)
+    for s in answered:
+        s.close(); waiting.remove(s)
+print('all')
+";
+
+#[test]
+fn more_connections_than_are_carried_wait_for_their_turn() {
+    in_a_room(|world| {
+        let (port, most) = patient_server();
+        let text_of = |n: u16| n.to_string();
+        let world = world.option(&["--localhost", &text_of(port)]);
+        let output = world.run(&[PYTHON, "-c", MANY, &text_of(port), "300", "256"]);
+        assert_eq!(text(&output), "all", "as {:?}", world.who);
+        assert_eq!(most.load(Ordering::SeqCst), 256, "as {:?}", world.who);
+    });
+}
+
+#[test]
+fn where_few_files_can_be_opened_fewer_connections_are_carried() {
+    in_a_room(|world| {
+        let (port, most) = patient_server();
+        let port_text = port.to_string();
+        let world = world.option(&["--localhost", &port_text]);
+        let mut argv = vec!["/bin/sh".to_owned(), "-c".into(), "ulimit -n 64; exec \"$@\"".into()];
+        argv.push("sh".into());
+        argv.extend(world.prefix());
+        argv.extend([PYTHON, "-c", MANY, &port_text, "50", "16"].map(str::to_owned));
+        let output = world.bare(&argv.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(text(&output), "all", "as {:?}", world.who);
+        assert_eq!(most.load(Ordering::SeqCst), 16, "as {:?}", world.who);
+    });
+}
+
 #[test]
 fn a_served_port_is_reached_from_the_host() {
     in_a_room(|world| {

@@ -62,6 +62,39 @@ fn works(world: &World, script: &str) -> String {
 }
 
 #[test]
+fn a_mount_alone_holds_what_is_denied_in_the_root_of_a_grant() {
+    project(|world| {
+        let app = world.project().display().to_string();
+        write(&world, "home/app/private/key", "SECRET");
+        write(&world, "home/app/token", "SECRET");
+        write(&world, "home/app/open/key", "public");
+        let world = ["private", "token"].into_iter().fold(world, |world, name| {
+            world.option(&["--deny", "rwcdx", &format!("{app}/{name}")])
+        });
+        let world = world.option(&["--unprotected"]);
+        for name in ["private", "token"] {
+            for attempt in [
+                format!("cat {name} {name}/key"),
+                format!("mv {name} moved"),
+                format!("rm -rf {name}"),
+                format!("ln {name} linked"),
+                format!("mv -T open {name}"),
+                "cd .. && mv app other".to_owned(),
+                format!("chmod 777 {name}"),
+                format!(
+                    "python3 -c \"import ctypes, sys; sys.exit(ctypes.CDLL(None).renameat2(-100, b'open', -100, b'{name}', 2) != 0)\""
+                ),
+            ] {
+                fails(&world, &attempt);
+            }
+        }
+        assert_eq!(works(&world, "mv open moved && cat moved/key && mv moved open"), "public");
+        assert_eq!(fs::read_to_string(world.path("home/app/private/key")).unwrap(), "SECRET");
+        assert_eq!(fs::read_to_string(world.path("home/app/token")).unwrap(), "SECRET");
+    });
+}
+
+#[test]
 fn what_is_not_granted_is_not_there() {
     project(|world| {
         let key = world.path("home/.ssh/id_ed25519").display().to_string();

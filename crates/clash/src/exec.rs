@@ -12,7 +12,7 @@ use clash_policy::decide::Decision;
 use clash_policy::{Action, Caps, Effect, Sandbox};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host::Host;
-use clash_sandbox::launch::{self, LaunchError};
+use clash_sandbox::launch::{self, Ahead, LaunchError};
 use clash_sandbox::plan::{Cage, Grant, Refusal, Request, Why, plan};
 
 use crate::agents;
@@ -468,6 +468,7 @@ impl Room {
         if sandbox.unrestricted {
             return self.launch_unconfined(what, &sandbox.name, program, args);
         }
+        let ahead = Ahead::start(sandbox, host);
         let disk = Disk::of(host);
         let places = self.dirs.places_of(sandbox, &self.project, &disk);
         crate::caches::make_missing(sandbox, &places, &disk);
@@ -483,7 +484,7 @@ impl Room {
         self.trace(trace::Event::Launch, what, None, Some(&sandbox.name))?;
         let command =
             launch::Command { program: program.to_owned(), args: args.to_vec(), env, cwd: None };
-        let error = launch::run(&plan, &command);
+        let error = launch::run(&plan, &command, ahead);
         Err(ExecError::Launch { sandbox: sandbox.name.clone(), error })
     }
 

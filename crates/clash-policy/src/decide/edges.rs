@@ -201,6 +201,8 @@ fn possible_words<'x>(facts: &'x Facts<'_>, place: Place) -> Words<'x> {
             Word::Home(rest) if program => rest,
             _ => {
                 let prefix = match word {
+                    // It may be the option's value, and another word what comes next.
+                    _ if after_option => "",
                     Word::Home(_) => "/",
                     other if program => base_name(other.prefix()),
                     other => other.prefix(),
@@ -349,7 +351,9 @@ fn option_forms(word: &str) -> Vec<String> {
 /// Whether no word remains: certainly, perhaps, or not.
 fn ends(facts: &Facts<'_>, place: Place) -> Option<bool> {
     let rest = facts.words.get(place.at..).unwrap_or_default();
-    if facts.opaque || rest.iter().any(|word| word.known().is_some()) {
+    // Behind a word that may have become many, what is left may have been had already.
+    let more = !place.wild && rest.iter().any(|word| word.known().is_some());
+    if facts.opaque || more {
         return None;
     }
     Some(rest.is_empty() && !place.wild)

@@ -597,3 +597,30 @@ fn a_quoted_word_of_which_nothing_is_known_does_not_stand_for_the_next_key() {
     assert_eq!(bash(&layers, r#"git "$X" push x"#).0, Effect::Deny);
     assert_eq!(bash(&layers, r#"git "--no$X" push x"#).0, Effect::Deny);
 }
+
+/// What the shell decides behind an option may be its value.
+#[test]
+fn the_word_behind_an_options_value_counts() {
+    let below = vec![
+        leaf(Subject::Word, &["delete"], Effect::Deny, None),
+        leaf(Subject::Word, &["**"], Effect::Allow, None),
+    ];
+    let layers = user(bash_tree(vec![tree(Subject::Word, &["tool"], below)]));
+    for value in [r#""p$X" delete"#, r#""p$X" *"#, "~/x delete", r#""$X" delete"#] {
+        let script = format!("tool --opt {value}");
+        assert_eq!(bash(&layers, &script).0, Effect::Deny, "{script}");
+    }
+    assert_eq!(bash(&layers, r#"tool "p$X" delete"#).0, Effect::Allow);
+}
+
+/// A word that may become many may take the place of what is written behind it.
+#[test]
+fn a_command_may_end_behind_a_word_that_the_shell_decides() {
+    let end = vec![
+        tree(Subject::Word, &["b"], vec![leaf(Subject::End, &[""], Effect::Deny, None)]),
+        leaf(Subject::Word, &["**"], Effect::Allow, None),
+    ];
+    let layers = user(bash_tree(vec![tree(Subject::Word, &["tool"], end)]));
+    assert_eq!(bash(&layers, "$X --opt b").0, Effect::Deny);
+    assert_eq!(bash(&layers, "tool b c").0, Effect::Allow);
+}

@@ -193,6 +193,8 @@ fn possible(pattern: &Pattern, words: &[Word], state: State) -> Ways {
             // Any word that begins like this. It may be an option, or none or many
             // words, and then what follows is meant.
             let could = match pattern {
+                // Or it is the option's value.
+                _ if may_be_value => true,
                 Pattern::Literal(literal) if matches!(word, Word::Home(_)) => {
                     literal.starts_with('/')
                 }
@@ -275,7 +277,8 @@ fn option(pattern: &Pattern, state: State, thing: Thing<'_>) -> Ways {
 fn end(state: State, thing: Thing<'_>) -> Ways {
     let Some(words) = words(thing) else { return Vec::new() };
     let rest = words.get(state.used..).unwrap_or_default();
-    if rest.iter().any(|word| word.known().is_some()) {
+    // Behind a word that may be many, the rest may have been meant before.
+    if !state.wild && rest.iter().any(|word| word.known().is_some()) {
         return Vec::new();
     }
     vec![(rest.is_empty() && !state.wild, state)]

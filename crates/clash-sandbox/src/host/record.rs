@@ -13,10 +13,28 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, stat};
 
 use super::{Around, Cgroup, Facility, Host, Rooms};
+use crate::baseline;
+use crate::linux::sys;
 use crate::present::Present;
 
 /// Raised with every change of what is tried or how it is written down.
 const FORMAT: &str = "clash host 5";
+
+/// What is said about the entries of the baseline is said by their place in the table.
+const TABLE: u64 = {
+    let mut sum = 0xcbf2_9ce4_8422_2325_u64;
+    let mut entries = baseline::ENTRIES;
+    while let [entry, rest @ ..] = entries {
+        let mut text = entry.path.as_bytes();
+        while let [byte, more @ ..] = text {
+            sum = (sum ^ *byte as u64).wrapping_mul(0x0100_0000_01b3);
+            text = more;
+        }
+        sum = (sum ^ b'\n' as u64).wrapping_mul(0x0100_0000_01b3);
+        entries = rest;
+    }
+    sum
+};
 
 /// Programs, users' namespaces and outer sandboxes that ask in turn.
 const KEPT: usize = 4;
@@ -28,7 +46,7 @@ const LONGEST: usize = 16 * 1024;
 
 /// Everything on which the answers depend, on one line: the boot, the user, the
 /// namespaces, what an outer sandbox has done to this process, what confines it
-/// and which program it is.
+/// and the table of the baseline.
 pub(super) fn key() -> Option<String> {
     let mut buffer = [0; 512];
     let boot = line_of(c"/proc/sys/kernel/random/boot_id", &mut buffer)?.to_owned();
@@ -37,15 +55,15 @@ pub(super) fn key() -> Option<String> {
     let filtered = rustix::thread::secure_computing_mode().ok()?;
     let no_new_privs = rustix::thread::no_new_privs().ok()?;
     let uid = rustix::process::geteuid().as_raw();
-    // Without such a security module the kernel has nothing to read here.
-    let confined = line_of(c"/proc/self/attr/current", &mut buffer).unwrap_or_default();
-    let confined = confined.escape_default();
-    let own = stat("/proc/self/exe").ok()?;
-    let (device, file, size) = (own.st_dev, own.st_ino, own.st_size);
-    let (seconds, time) = (own.st_mtime, own.st_mtime_nsec);
+    let mut label = [0; 512];
+    let confined = match sys::confined_by(&mut label) {
+        Some(length) => label.get(..length)?,
+        // Before Linux 6.8. Without such a security module there is nothing to read.
+        None => line_of(c"/proc/self/attr/current", &mut buffer).unwrap_or_default().as_bytes(),
+    };
+    let confined = confined.escape_ascii();
     Some(format!(
-        "{boot} user {uid} in {user}/{mount} {filtered:?} {no_new_privs} by {confined} \
-         program {device}/{file}/{size}/{seconds}.{time}"
+        "{boot} user {uid} in {user}/{mount} {filtered:?} {no_new_privs} by {confined} of {TABLE:x}"
     ))
 }
 
@@ -264,11 +282,13 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_one_line_and_knows_the_program() {
+    fn the_key_is_one_line_and_knows_who_asks_and_where() {
         let key = key().unwrap();
         assert_eq!(key.lines().count(), 1);
-        let own = fs::metadata(std::env::current_exe().unwrap()).unwrap();
-        assert!(key.contains(&format!("/{}/{}/", own.ino(), own.size())), "{key}");
+        let own = fs::metadata("/proc/self/ns/user").unwrap().ino();
+        assert!(key.contains(&format!(" in {own}/")), "{key}");
+        let uid = rustix::process::geteuid().as_raw();
+        assert!(key.contains(&format!(" user {uid} ")), "{key}");
     }
 
     proptest! {

@@ -62,7 +62,8 @@ pub(crate) fn cgroup() -> Cgroup {
 fn undelegated(within: &str) -> String {
     let made = || -> Result<(), String> {
         let own = cgroup_root()?.join(within.trim_start_matches('/'));
-        let trial = own.join(format!("clash-probe-{}", std::process::id()));
+        super::cgroup::sweep(&own);
+        let trial = own.join(super::cgroup::unused_name());
         fs::create_dir(&trial)
             .map_err(|error| format!("cannot make one in `{}`: {error}", own.display()))?;
         fs::remove_dir(&trial).map_err(|error| format!("cannot remove a cgroup: {error}"))
@@ -167,9 +168,7 @@ mod tests {
         assert_eq!(first, cgroup());
         if let (Ok(root), Ok(own)) = (cgroup_root(), own_cgroup()) {
             let own = root.join(own.trim_start_matches('/'));
-            let left = fs::read_dir(own).unwrap().filter_map(Result::ok);
-            let mine = format!("clash-probe-{}", std::process::id());
-            assert!(left.into_iter().all(|entry| *entry.file_name() != *mine));
+            assert!(crate::linux::cgroup::nothing_is_left(&own));
         }
     }
 }

@@ -454,8 +454,11 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
         lives_on: false,
         steps: Vec::new(),
     };
-    let left = super::namespaces::leave_host(&room);
-    left.and_then(|()| super::namespaces::own_processes()).map_err(|error| match error {
+    let left = super::namespaces::leave_host(&room, None);
+    let rest =
+        || super::namespaces::own_network(None).and_then(|()| super::namespaces::own_processes());
+    let parts = left.and_then(|parts| rest().map(|()| parts)).map_err(|error| match error {
+        LaunchError::Root(e) => Failed { step: 4, errno: e.raw_os_error().unwrap_or(0) },
         LaunchError::Identity(e) => Failed { step: 1, errno: e.raw_os_error().unwrap_or(0) },
         LaunchError::Loopback(e) => Failed { step: 2, errno: e.raw_os_error().unwrap_or(0) },
         LaunchError::Namespaces(e) => Failed { step: 0, errno: e.raw_os_error().unwrap_or(0) },
@@ -464,7 +467,7 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
     match sys::fork().at(3)? {
         Fork::Child => {
             let steps = || -> Result<(), u8> {
-                let mut view = View::new().map_err(|_| 4)?;
+                let mut view = View::new(parts).map_err(|_| 4)?;
                 for step in [Step::Devices, Step::Processes { maps: false }] {
                     view.step(&step).map_err(|_| 5)?;
                 }

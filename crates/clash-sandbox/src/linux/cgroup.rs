@@ -13,6 +13,7 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use clash_policy::Limits;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
@@ -64,6 +65,12 @@ fn works(dir: &Path, limits: &Limits) -> bool {
     }
 }
 
+/// The name of a group that nobody else makes: threads of one process may each try.
+pub(crate) fn unused_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("{PREFIX}{}-{}", sys::own_pid(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
 /// A group of a room's own; dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -77,7 +84,7 @@ impl Group {
         sweep(parent);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(CWD, parent, flags, Mode::empty())?;
-        let name = format!("{PREFIX}{}", sys::own_pid());
+        let name = unused_name();
         mkdirat(&dir, &name, Mode::from_raw_mode(0o755))?;
         let made = || -> io::Result<OwnedFd> {
             let at = parent.join(&name);
@@ -117,18 +124,31 @@ impl Drop for Group {
 }
 
 /// Removes groups whose launcher is gone; one that is in use cannot be removed.
-fn sweep(parent: &Path) {
+pub(crate) fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let launcher = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-        if let Some(pid) = launcher
+        let launcher = launcher.and_then(|name| name.split('-').next());
+        if let Some(pid) = launcher.filter(|pid| !pid.is_empty())
             && pid.bytes().all(|byte| byte.is_ascii_digit())
             && !Path::new("/proc").join(pid).exists()
         {
             let _ = fs::remove_dir(entry.path());
         }
     }
+}
+
+/// Whether there comes a moment with no group of this process: other tests try
+/// theirs at the same time.
+#[cfg(test)]
+pub(crate) fn nothing_is_left(parent: &Path) -> bool {
+    let own = format!("{PREFIX}{}-", sys::own_pid());
+    (0..600).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let mut names = fs::read_dir(parent).into_iter().flatten().flatten();
+        !names.any(|entry| entry.file_name().to_string_lossy().starts_with(&own))
+    })
 }
 
 #[cfg(test)]
@@ -161,20 +181,20 @@ mod tests {
             let (_, at, kind) = (words.next()?, words.next()?, words.next()?);
             (kind == "cgroup2").then(|| PathBuf::from(at))
         });
-        let groups = |parent: &Path| {
-            let names = fs::read_dir(parent).unwrap().flatten().map(|entry| entry.file_name());
-            names.filter(|name| name.to_string_lossy().starts_with(PREFIX)).count()
-        };
         let Some(parent) = mount.filter(|at| works(at, &Limits::default())) else {
             use std::io::Write;
             let _ = writeln!(io::stderr(), "SKIPPED: no cgroup can be made here");
             return;
         };
-        fs::create_dir(parent.join(format!("{PREFIX}999999999"))).unwrap();
+        // No process has such a number, and no other test.
+        let left = parent.join(format!("{PREFIX}{}-0", 4_194_304 + sys::own_pid()));
+        fs::create_dir(&left).unwrap();
         let group = Group::new(&parent, &Limits::default()).unwrap();
-        assert_eq!(groups(&parent), 1, "what a dead launcher left is swept");
+        assert!(!left.exists(), "what a dead launcher left is swept");
+        let own = parent.join(&group.name);
+        assert!(own.exists());
         drop(group);
-        assert_eq!(groups(&parent), 0);
+        assert!(!own.exists());
         // A limit that no controller holds is an error, not a group without it.
         let limits = Limits { memory_bytes: Some(1 << 30), ..Limits::default() };
         if !parent.join("cgroup.subtree_control").exists()
@@ -183,7 +203,7 @@ mod tests {
                 .contains("memory")
         {
             assert!(Group::new(&parent, &limits).is_err());
-            assert_eq!(groups(&parent), 0);
         }
+        assert!(nothing_is_left(&parent));
     }
 }

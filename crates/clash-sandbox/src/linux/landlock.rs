@@ -25,6 +25,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use clash_policy::Caps;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fcntl_getfl, fstat, openat, openat2};
@@ -79,10 +80,10 @@ fn scopes(abi: u32) -> u64 {
     if abi < 6 { 0 } else { ABSTRACT_SOCKETS_AND_SIGNALS }
 }
 
-/// A domain under construction.
-#[derive(Debug)]
+/// A domain under construction. Clones are the same one.
+#[derive(Clone, Debug)]
 pub(crate) struct Ruleset {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     handled: Rights,
 }
 
@@ -99,12 +100,7 @@ impl Ruleset {
 
     fn handling(handled: Handled) -> Result<Self, LaunchError> {
         let fd = sys::landlock_ruleset(&handled).map_err(LaunchError::Ruleset)?;
-        Ok(Self { fd, handled: handled.files })
-    }
-
-    /// Another handle on the same ruleset: rules added to one hold for both.
-    pub(crate) fn try_clone(&self) -> std::io::Result<Self> {
-        Ok(Self { fd: self.fd.try_clone()?, handled: self.handled })
+        Ok(Self { fd: Arc::new(fd), handled: handled.files })
     }
 
     /// Lets these rights be used on a place and everything below it. What is not
@@ -140,8 +136,7 @@ fn rights(caps: Caps, directory: bool, device: bool) -> Rights {
     if directory { rights } else { rights & OF_FILES }
 }
 
-/// Builds the ruleset: everything that can fail for a path fails here, before
-/// anything about the process has changed.
+/// The ruleset of a plan, which gives nothing yet but what the command already holds.
 pub(crate) fn ruleset(plan: &Plan) -> Result<Ruleset, LaunchError> {
     if plan.room.as_ref().is_some_and(|room| room.inside == Inside::Rooms) {
         return Ruleset::of_scopes(plan.landlock_abi);
@@ -149,30 +144,53 @@ pub(crate) fn ruleset(plan: &Plan) -> Result<Ruleset, LaunchError> {
     // A network of the room's own has nothing in it to keep anybody from.
     let closed = plan.net == Network::Deny && !plan.room.as_ref().is_some_and(|r| r.own_network);
     let ruleset = Ruleset::new(plan.landlock_abi, closed)?;
-    let is_device = |path: &Path| {
-        matches!(path.as_os_str().as_bytes().strip_prefix(b"/dev"), Some([] | [b'/', ..]))
-    };
-    for Grant { path, caps, .. } in &plan.grants {
-        let fd = open(path)?;
-        let mode = fstat(&fd).map_err(|source| failed(path, source))?.st_mode;
-        let directory = FileType::from_raw_mode(mode) == FileType::Directory;
-        let mut rights = rights(*caps, directory, is_device(path));
-        if directory && mode & 0o1000 != 0 && caps.contains(Caps::CREATE) {
-            rights |= MAKE_FIFO;
-        }
-        ruleset.grant(fd, rights).map_err(LaunchError::Ruleset)?;
-    }
-    let own = ["/proc", "/sys"];
-    let shared =
-        |entry: &Entry| plan.room.is_none() || !own.iter().any(|o| entry.path.starts_with(o));
-    for (entry, caps) in plan.baseline.iter().filter(|(entry, _)| shared(entry)) {
-        if let Some(fd) = open_if_there(entry)? {
-            let rights = rights(*caps, entry.directory, is_device(Path::new(entry.path)));
-            ruleset.grant(fd, rights).map_err(LaunchError::Ruleset)?;
-        }
-    }
     own_stdio(&ruleset);
     Ok(ruleset)
+}
+
+/// What a plan gives, for any thread to put into its ruleset.
+#[derive(Debug)]
+pub(crate) struct Given {
+    grants: Vec<Grant>,
+    baseline: Vec<(&'static Entry, Caps)>,
+}
+
+impl Given {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        if plan.room.as_ref().is_some_and(|room| room.inside == Inside::Rooms) {
+            return Self { grants: Vec::new(), baseline: Vec::new() };
+        }
+        let own = ["/proc", "/sys"];
+        let shared =
+            |entry: &Entry| plan.room.is_none() || !own.iter().any(|o| entry.path.starts_with(o));
+        let baseline = plan.baseline.iter().filter(|(entry, _)| shared(entry)).copied().collect();
+        Self { grants: plan.grants.clone(), baseline }
+    }
+
+    pub(crate) fn put_into(self, ruleset: &Ruleset) -> Result<(), LaunchError> {
+        let is_device = |path: &Path| {
+            matches!(path.as_os_str().as_bytes().strip_prefix(b"/dev"), Some([] | [b'/', ..]))
+        };
+        for Grant { path, caps, .. } in &self.grants {
+            let fd = open(path)?;
+            let mode = fstat(&fd).map_err(|source| failed(path, source))?.st_mode;
+            let directory = FileType::from_raw_mode(mode) == FileType::Directory;
+            let mut rights = rights(*caps, directory, is_device(path));
+            if directory && mode & 0o1000 != 0 && caps.contains(Caps::CREATE) {
+                rights |= MAKE_FIFO;
+            }
+            ruleset.grant(fd, rights).map_err(LaunchError::Ruleset)?;
+        }
+        // Most of it lies there, and what is looked up from there is found sooner.
+        let etc = openat(CWD, "/etc", HOLD | OFlags::DIRECTORY, Mode::empty()).ok();
+        for (entry, caps) in self.baseline {
+            if let Some(fd) = open_if_there(entry, etc.as_ref())? {
+                let rights = rights(caps, entry.directory, is_device(Path::new(entry.path)));
+                ruleset.grant(fd, rights).map_err(LaunchError::Ruleset)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
@@ -203,9 +221,13 @@ fn name_by_name(path: &Path) -> Result<OwnedFd, Errno> {
 
 /// The baseline belongs to the system: it may have links in it, and no system
 /// has all of it.
-fn open_if_there(entry: &Entry) -> Result<Option<OwnedFd>, LaunchError> {
+fn open_if_there(entry: &Entry, etc: Option<&OwnedFd>) -> Result<Option<OwnedFd>, LaunchError> {
     let flags = if entry.directory { HOLD | OFlags::DIRECTORY } else { HOLD };
-    match openat(CWD, entry.path, flags, Mode::empty()) {
+    let opened = match (etc, entry.path.strip_prefix("/etc/")) {
+        (Some(etc), Some(name)) => openat(etc, name, flags, Mode::empty()),
+        _ => openat(CWD, entry.path, flags, Mode::empty()),
+    };
+    match opened {
         Ok(fd) => Ok(Some(fd)),
         Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) => Ok(None),
         Err(source) => Err(failed(Path::new(entry.path), source)),

@@ -1,5 +1,6 @@
 //! Plan → kernel state on Linux, one file per kernel facility.
 
+pub(crate) mod ahead;
 pub(crate) mod around;
 pub(crate) mod attempts;
 pub(crate) mod bpf;

@@ -6,6 +6,7 @@
 //! one tmpfs. It stays writable as a mount; Landlock lets only its scratch
 //! directories be written, and nothing on it outlives the room.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -27,15 +28,89 @@ type Result<T> = std::result::Result<T, Errno>;
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 const NEVER_LINKS: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
-const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+pub(crate) const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// Where what covers other things is kept on the room's root.
 const COVERS: &str = ".covers";
+
+/// What every room has of its own, in no place yet.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) root: OwnedFd,
+    /// One for each name that the host has, unless it is in its place.
+    pub(crate) devices: [Option<OwnedFd>; DEVICES.len()],
+    pub(crate) terminals: Option<OwnedFd>,
+    /// Copies of what nearly every room shows, in the order of [`SHOWN`].
+    pub(crate) shown: [Option<OwnedFd>; SHOWN.len()],
+}
+
+/// What nearly every room shows of the host, and how.
+pub(crate) const SHOWN: [(&str, Access); 4] = [
+    ("/usr", Access { write: false, execute: true }),
+    ("/etc", Access { write: false, execute: false }),
+    ("/opt", Access { write: false, execute: true }),
+    ("/sys/devices/system", Access { write: false, execute: false }),
+];
+
+impl Parts {
+    /// To be called in a mount namespace of our own. Without allocating.
+    pub(crate) fn make() -> Result<Self> {
+        sys::make_private(c"/").map_err(errno)?;
+        let root = filesystem("tmpfs", &[("mode", "755")], MountAttrFlags::MOUNT_ATTR_NODEV)?;
+        mkdirat(&root, COVERS, Mode::from_raw_mode(0o711))?;
+        mkdirat(&root, "dev", Mode::from_raw_mode(0o755))?;
+        let host = openat(CWD, "/dev", HOLD, Mode::empty())?;
+        let dev = openat(&root, "dev", HOLD, Mode::empty())?;
+        let mut devices = [const { None }; DEVICES.len()];
+        for (name, device) in DEVICES.iter().zip(&mut devices) {
+            let Ok(tree) = clone(&host, *name) else { continue };
+            // A read-only mount does not keep a device from being written, but
+            // its node from being changed.
+            sys::set_mount(&tree, ATTR_RDONLY | ATTR_NOSUID | ATTR_NOEXEC).map_err(errno)?;
+            make_file(&dev, *name)?;
+            *device = unplaced(tree, &dev, name);
+        }
+        for (name, target) in [
+            ("fd", "/proc/self/fd"),
+            ("stdin", "/proc/self/fd/0"),
+            ("stdout", "/proc/self/fd/1"),
+            ("stderr", "/proc/self/fd/2"),
+            ("ptmx", "pts/ptmx"),
+        ] {
+            symlinkat(target, &dev, name)?;
+        }
+        mkdirat(&dev, "pts", Mode::from_raw_mode(0o755))?;
+        mkdirat(&dev, "shm", Mode::from_raw_mode(0o1777))?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        let terminals = filesystem("devpts", &[("mode", "620"), ("ptmxmode", "666")], attributes)?;
+        // What is not there, or is a link, is none of them.
+        let shown = SHOWN.map(|(path, access)| bound(Path::new(path), access).ok());
+        let terminals = unplaced(terminals, &dev, "pts");
+        Ok(Self { root, devices, terminals, shown })
+    }
+}
+
+/// Puts a mount in its place already now, which Linux lets be done on a root that is
+/// itself nowhere since 6.15; before, it is left to do.
+fn unplaced(tree: OwnedFd, dir: &OwnedFd, name: &str) -> Option<OwnedFd> {
+    attach(&tree, dir, Path::new(name)).is_err().then_some(tree)
+}
+
+/// A copy of what is at a path of the host.
+fn bound(path: &Path, access: Access) -> Result<OwnedFd> {
+    let source = openat2(CWD, path, HOLD, Mode::empty(), NEVER_LINKS)?;
+    let tree = clone(&source, "")?;
+    set(&tree, access)?;
+    Ok(tree)
+}
 
 /// A view under construction.
 #[derive(Debug)]
 pub(crate) struct View {
     root: OwnedFd,
+    devices: [Option<OwnedFd>; DEVICES.len()],
+    terminals: Option<OwnedFd>,
+    shown: [Option<OwnedFd>; SHOWN.len()],
     covers: u32,
 }
 
@@ -43,14 +118,11 @@ pub(crate) struct View {
 const OLD_ROOT: &str = ".covers/host";
 
 impl View {
-    /// A mount tree of our own and an empty root on top of it.
-    pub(crate) fn new() -> Result<Self> {
-        sys::make_private(c"/").map_err(errno)?;
-        let root = filesystem("tmpfs", &[("mode", "755")], MountAttrFlags::MOUNT_ATTR_NODEV)?;
-        // On top of the old root: lookups still start below it.
+    /// Puts the root on top of the old one: lookups still start below it.
+    pub(crate) fn new(parts: Parts) -> Result<Self> {
+        let Parts { root, devices, terminals, shown } = parts;
         attach(&root, CWD, Path::new("/"))?;
-        mkdirat(&root, COVERS, Mode::from_raw_mode(0o711))?;
-        Ok(Self { root, covers: 0 })
+        Ok(Self { root, devices, terminals, shown, covers: 0 })
     }
 
     /// Does one step.
@@ -119,10 +191,11 @@ impl View {
         Path::new(COVERS).join(self.covers.to_string())
     }
 
-    fn bind(&self, path: &Path, access: Access) -> Result<()> {
-        let source = openat2(CWD, path, HOLD, Mode::empty(), NEVER_LINKS)?;
-        let tree = clone(&source, "")?;
-        set(&tree, access)?;
+    fn bind(&mut self, path: &Path, access: Access) -> Result<()> {
+        let wanted = (path.as_os_str(), access);
+        let ready = SHOWN.iter().position(|(path, access)| (OsStr::new(path), *access) == wanted);
+        let ready = ready.and_then(|at| self.shown.get_mut(at)).and_then(Option::take);
+        let tree = ready.map_or_else(|| bound(path, access), Ok)?;
         attach(&tree, &self.root, relative(path))
     }
 
@@ -164,30 +237,14 @@ impl View {
     }
 
     fn devices(&self) -> Result<()> {
-        self.directory(Path::new("/dev"), 0o755)?;
         let dev = openat(&self.root, "dev", HOLD, Mode::empty())?;
-        for name in DEVICES {
-            let Ok(tree) = clone(CWD, Path::new("/dev").join(name)) else { continue };
-            // A read-only mount does not keep a device from being written, but
-            // its node from being changed.
-            sys::set_mount(&tree, ATTR_RDONLY | ATTR_NOSUID | ATTR_NOEXEC).map_err(errno)?;
-            make_file(&dev, name)?;
-            attach(&tree, &dev, Path::new(name))?;
+        let left = DEVICES.iter().zip(&self.devices).chain([(&"pts", &self.terminals)]);
+        for (name, tree) in left {
+            if let Some(tree) = tree {
+                attach(tree, &dev, Path::new(name))?;
+            }
         }
-        for (name, target) in [
-            ("fd", "/proc/self/fd"),
-            ("stdin", "/proc/self/fd/0"),
-            ("stdout", "/proc/self/fd/1"),
-            ("stderr", "/proc/self/fd/2"),
-            ("ptmx", "pts/ptmx"),
-        ] {
-            symlinkat(target, &dev, name)?;
-        }
-        mkdirat(&dev, "pts", Mode::from_raw_mode(0o755))?;
-        mkdirat(&dev, "shm", Mode::from_raw_mode(0o1777))?;
-        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-        let options = [("mode", "620"), ("ptmxmode", "666")];
-        attach(&filesystem("devpts", &options, attributes)?, &dev, Path::new("pts"))
+        Ok(())
     }
 
     fn processes(&self, maps: bool) -> Result<()> {
@@ -204,10 +261,7 @@ impl View {
 
 /// A copy of the mount at `path` that nothing can be changed through.
 pub(crate) fn read_only(path: &Path) -> Result<OwnedFd> {
-    let source = openat2(CWD, path, HOLD, Mode::empty(), NEVER_LINKS)?;
-    let tree = clone(&source, "")?;
-    set(&tree, Access { write: false, execute: false })?;
-    Ok(tree)
+    bound(path, Access { write: false, execute: false })
 }
 
 /// Absolute paths of the plan are paths from the view's root.

@@ -1,37 +1,83 @@
-//! The namespaces of a room, made by the launcher for itself and its children.
+//! The namespaces of a room, made by the launcher for itself and its children, or
+//! by somebody else for it to join.
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
 use rustix::process::{getgid, getuid};
 
+use super::ahead::Ahead;
+use super::mounts::Parts;
 use super::sys;
 use crate::launch::LaunchError;
 use crate::room::Room;
 
-/// Leaves the host's namespaces, but for that of processes.
-pub(crate) fn leave_host(room: &Room) -> Result<(), LaunchError> {
-    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
-    let mut flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
-    if room.user_namespace {
-        flags |= libc::CLONE_NEWUSER;
+/// Who we are in a user namespace, ready for somebody who must not allocate.
+pub(crate) struct Identity([String; 2]);
+
+pub(crate) enum Failed {
+    Namespaces(std::io::Error),
+    Identity(Errno),
+    Loopback(std::io::Error),
+}
+
+impl Identity {
+    /// Oneself and nobody else.
+    pub(crate) fn own() -> Self {
+        let one = |id: u32| format!("{id} {id} 1");
+        Self([one(getuid().as_raw()), one(getgid().as_raw())])
     }
-    if room.own_network {
-        flags |= libc::CLONE_NEWNET;
-    }
-    sys::unshare(flags).map_err(LaunchError::Namespaces)?;
-    if room.user_namespace {
-        // Oneself and nobody else. The kernel wants setgroups given up first.
-        for (file, text) in [
-            (c"/proc/self/setgroups", "deny".to_owned()),
-            (c"/proc/self/uid_map", format!("{uid} {uid} 1")),
-            (c"/proc/self/gid_map", format!("{gid} {gid} 1")),
-        ] {
-            write(file, text.as_bytes()).map_err(|e| LaunchError::Identity(e.into()))?;
+}
+
+impl From<Failed> for LaunchError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Namespaces(error) => Self::Namespaces(error),
+            Failed::Identity(error) => Self::Identity(error.into()),
+            Failed::Loopback(error) => Self::Loopback(error),
         }
     }
-    if room.own_network {
-        sys::loopback_up().map_err(LaunchError::Loopback)?;
+}
+
+/// Leaves the host's namespaces, but for those of processes and the network. What
+/// every room has is made in the new ones.
+pub(crate) fn leave_host(room: &Room, ahead: Option<&Ahead>) -> Result<Parts, LaunchError> {
+    let ahead = ahead.filter(|_| room.user_namespace);
+    if let Some(parts) = ahead.and_then(Ahead::join) {
+        return Ok(parts);
+    }
+    let identity = room.user_namespace.then(Identity::own);
+    make(identity.as_ref())?;
+    Parts::make().map_err(|error| LaunchError::Root(error.into()))
+}
+
+/// Leaves the host's network for an empty one of the room's own.
+pub(crate) fn own_network(ahead: Option<&Ahead>) -> Result<(), LaunchError> {
+    if ahead.is_some_and(Ahead::join_network) { Ok(()) } else { Ok(make_network()?) }
+}
+
+/// Makes them for the calling process, without touching memory that is not its own
+/// as long as nothing fails.
+pub(super) fn make(identity: Option<&Identity>) -> Result<(), Failed> {
+    let flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
+    let user = if identity.is_some() { libc::CLONE_NEWUSER } else { 0 };
+    sys::unshare(flags | user).map_err(Failed::Namespaces)?;
+    if let Some(Identity([uid, gid])) = identity {
+        // The kernel wants setgroups given up first.
+        for (file, text) in [
+            (c"/proc/self/setgroups", "deny"),
+            (c"/proc/self/uid_map", uid),
+            (c"/proc/self/gid_map", gid),
+        ] {
+            write(file, text.as_bytes()).map_err(Failed::Identity)?;
+        }
     }
     Ok(())
+}
+
+/// The same for the network.
+pub(super) fn make_network() -> Result<(), Failed> {
+    sys::unshare(libc::CLONE_NEWNET).map_err(Failed::Namespaces)?;
+    sys::loopback_up().map_err(Failed::Loopback)
 }
 
 /// Makes a process namespace. Who calls this keeps its process id; its next child

@@ -173,7 +173,7 @@ fn be_observed(
         sys::exit_now(125);
     }
     let error = match plan {
-        Some(plan) => launch::run(plan, command),
+        Some(plan) => launch::run(plan, command, launch::Ahead::default()),
         None => match sys::default_sigpipe() {
             Ok(()) => target.execute(),
             Err(error) => LaunchError::Signals(error),

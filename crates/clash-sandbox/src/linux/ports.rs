@@ -5,8 +5,12 @@
 //! and a process that stayed in the host's network takes the connections and
 //! makes one to the same port of the host's loopback for each. Where it says
 //! `serve`, it is the other way round: the host's loopback is listened on, and a
-//! process in the room's network, outside of its sandbox, connects. No other address and no other port can be reached, because there is no way to
-//! anything else.
+//! process in the room's network, outside of its sandbox, connects. No other address
+//! and no other port can be reached, because there is no way to anything else.
+//!
+//! Some hundred connections are carried at a time, fewer where the process may open
+//! few files. More wait in the kernel's queue until one ends: what a room does with
+//! its ports costs the host no more than that.
 //!
 //! A connection inside succeeds before the one outside is tried: a port on which
 //! nobody listens is a connection that is reset, not one that is refused.
@@ -24,7 +28,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
-use rustix::process::{Pid, Signal, WaitOptions, waitpid};
+use rustix::process::{Pid, Resource, Signal, WaitOptions, getrlimit, waitpid};
 
 use super::sys::{self, Fork};
 use crate::launch::LaunchError;
@@ -32,6 +36,14 @@ use crate::room::Ports;
 
 /// How long what was sent before a room ended may take to be delivered.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Connections that are carried at a time.
+const MOST: usize = 256;
+/// Descriptors that a process needs besides those of connections.
+const BESIDES: u64 = 32;
+/// How long to let be what cannot be taken now.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A thread that copies needs little more than its buffer.
+const STACK: usize = 128 * 1024;
 
 /// Both ends of the ports.
 #[derive(Debug)]
@@ -139,13 +151,13 @@ fn forward(control: &OwnedFd, listeners: Vec<TcpListener>) -> io::Result<()> {
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
     sys::hold_signals()?;
-    let taken = Arc::<Taken>::default();
+    let taken = Arc::new(Taken::new());
     let mut all = Vec::new();
     let mut start = |port: u16, listener: TcpListener| {
         listener.set_nonblocking(true)?;
         let (again, taken) = (listener.try_clone()?, taken.clone());
         all.push((port, listener));
-        std::thread::Builder::new().spawn(move || take(&again, port, &taken)).map(drop)
+        thread().spawn(move || take(&again, port, &taken)).map(drop)
     };
     for listener in listeners {
         start(listener.local_addr()?.port(), listener)?;
@@ -165,18 +177,30 @@ fn forward(control: &OwnedFd, listeners: Vec<TcpListener>) -> io::Result<()> {
 }
 
 /// The connections that were taken.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Taken {
     active: AtomicUsize,
+    most: usize,
     /// Held while one is taken, so that none is between being taken and counted.
     taking: Mutex<()>,
 }
 
 impl Taken {
-    /// Takes a connection, if one waits, and makes one to the same port of our
-    /// loopback for it.
+    fn new() -> Self {
+        let files = getrlimit(Resource::Nofile).current;
+        // Each has two ends.
+        let bearable = files.map_or(MOST as u64, |files| files.saturating_sub(BESIDES) / 2);
+        let most = usize::try_from(bearable).unwrap_or(MOST).clamp(1, MOST);
+        Self { active: AtomicUsize::new(0), most, taking: Mutex::new(()) }
+    }
+
+    /// Takes a connection, if one waits and there is room for it, and makes one to
+    /// the same port of our loopback for it.
     fn next(self: &Arc<Self>, listener: &TcpListener, port: u16) -> io::Result<()> {
         let guard = self.taking.lock();
+        if self.active.load(Ordering::Acquire) >= self.most {
+            return Err(Errno::MFILE.into());
+        }
         let (stream, _) = listener.accept()?;
         self.active.fetch_add(1, Ordering::AcqRel);
         drop(guard);
@@ -185,18 +209,29 @@ impl Taken {
             let _ = join(stream, port);
             all.active.fetch_sub(1, Ordering::AcqRel);
         };
-        if std::thread::Builder::new().spawn(join).is_err() {
+        if thread().spawn(join).is_err() {
             self.active.fetch_sub(1, Ordering::AcqRel);
         }
         Ok(())
     }
 }
 
+fn thread() -> std::thread::Builder {
+    std::thread::Builder::new().stack_size(STACK)
+}
+
 fn take(listener: &TcpListener, port: u16, taken: &Arc<Taken>) {
     loop {
         let mut waiting = [PollFd::new(listener, PollFlags::IN)];
-        let _ = poll(&mut waiting, None);
-        let _ = taken.next(listener, port);
+        let polled = poll(&mut waiting, None).is_ok();
+        match taken.next(listener, port) {
+            // Who waited has gone.
+            Err(error) if polled && error.kind() == io::ErrorKind::WouldBlock => {}
+            // There is no room for more, or the machine has nothing left: asking
+            // again at once would only take what others need.
+            Err(_) => std::thread::sleep(PAUSE),
+            Ok(()) => {}
+        }
     }
 }
 
@@ -211,15 +246,16 @@ fn join(taken: TcpStream, port: u16) -> io::Result<()> {
     for stream in [&taken, &made] {
         stream.set_nodelay(true)?;
     }
-    let (from, to) = (made.try_clone()?, taken.try_clone()?);
-    let back = std::thread::Builder::new().spawn(move || copy(from, to))?;
-    copy(taken, made);
-    let _ = back.join();
-    Ok(())
+    std::thread::scope(|both| {
+        let back = thread().spawn_scoped(both, || copy(&made, &taken))?;
+        copy(&taken, &made);
+        let _ = back.join();
+        Ok(())
+    })
 }
 
 /// Copies until one side ends, and ends the other.
-fn copy(mut from: TcpStream, mut to: TcpStream) {
+fn copy(mut from: &TcpStream, mut to: &TcpStream) {
     let _ = io::copy(&mut from, &mut to);
     let _ = to.shutdown(Shutdown::Write);
     let _ = from.shutdown(Shutdown::Read);

@@ -65,7 +65,8 @@ impl Keeper {
         let failed = |error: Errno| LaunchError::Keeper(error.into());
         let (wait, alive) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed)?;
-        let pid = sys::run_beside(keep, wait.as_raw_fd()).map_err(LaunchError::Keeper)?;
+        let given = Box::leak(Box::new(wait.as_raw_fd()));
+        let pid = sys::run_beside(keep, given).map_err(LaunchError::Keeper)?;
         let kind = Kind::First { pid: Pid::from_raw(pid), alive: Some(alive) };
         if let Some(ports) = &mut ports {
             ports.serve()?;
@@ -182,13 +183,13 @@ fn end_children(but: Option<Pid>) {
 }
 
 /// Process 1: no `errno`, no allocation, nothing that could panic.
-fn keep(launcher: RawFd) {
+fn keep(launcher: &RawFd) {
     sys::forget_children();
     let _ = rustix::process::chdir(c"/");
     // All but the pipe: whoever waits for the end of our output must not have to
     // wait for this process.
-    sys::close_all_but(launcher);
-    if sys::was_released(launcher) {
+    sys::close_all_but(*launcher);
+    if sys::was_released(*launcher) {
         // With SIGCHLD ignored this waits for all of them.
         while let Ok(_) | Err(Errno::INTR) = wait(WaitOptions::empty()) {}
     }

@@ -128,6 +128,23 @@ pub(crate) fn close_on_exec_from_3() -> Result<()> {
         .map(drop)
 }
 
+/// What a security module confines us to, as it says it; `None` where the kernel
+/// cannot be asked (before Linux 6.8) or has more to say than fits.
+pub(crate) fn confined_by(label: &mut [u8; 512]) -> Option<usize> {
+    const LSM_GET_SELF_ATTR: c_long = 459;
+    const CURRENT: c_long = 100;
+    let mut size = 512_u32;
+    // SAFETY: the kernel writes at most `size` bytes into the buffer, and the size
+    // it needed; both live until the call returns.
+    let answer = unsafe {
+        libc::syscall(LSM_GET_SELF_ATTR, CURRENT, label.as_mut_ptr(), &raw mut size, 0_u32)
+    };
+    match check(answer) {
+        Ok(_) => usize::try_from(size).ok(),
+        Err(error) => (error.raw_os_error() == Some(libc::EOPNOTSUPP)).then_some(0),
+    }
+}
+
 /// Installs a seccomp filter on the calling thread; needs no_new_privs. Returns
 /// the kernel's answer, which is a descriptor if the flags ask for a listener.
 pub(crate) fn install_filter(program: &[Insn], flags: u64) -> Result<c_long> {
@@ -307,6 +324,12 @@ fn stack(bytes: usize) -> Result<*mut c_void> {
 /// until it has ended or become another program. What `job` writes to memory and
 /// what it opens is seen here; a program gets a copy of the descriptors.
 pub(crate) fn run_until_exec(mut job: impl FnMut()) -> Result<libc::pid_t> {
+    let pid = run_and_wait(stack(512 * 1024)?, &mut job);
+    check(c_long::from(pid)).map(|_| pid)
+}
+
+/// The same on a given stack; the kernel's answer.
+fn run_and_wait(stack: *mut c_void, mut job: &mut dyn FnMut()) -> libc::pid_t {
     extern "C" fn start(job: *mut c_void) -> c_int {
         // SAFETY: `job` is the pointer passed below; its target lives in the
         // frame of the process that waits for this one.
@@ -316,13 +339,10 @@ pub(crate) fn run_until_exec(mut job: impl FnMut()) -> Result<libc::pid_t> {
         // torn down.
         unsafe { libc::_exit(126) }
     }
-    let mut job: &mut dyn FnMut() = &mut job;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::SIGCHLD;
-    let stack = stack(512 * 1024)?;
     // SAFETY: the child runs on a stack of its own while this thread, the only
     // one, stands still, so no memory is used by both at a time.
-    let pid = unsafe { libc::clone(start, stack, flags, ptr::from_mut(&mut job).cast()) };
-    check(c_long::from(pid)).map(|_| pid)
+    unsafe { libc::clone(start, stack, flags, ptr::from_mut(&mut job).cast()) }
 }
 
 /// Has `job` run as [`run_until_exec`] does, in a child of another new process that
@@ -344,27 +364,13 @@ pub(crate) fn run_behind<T: Sync + 'static>(
         /// The job's process, minus one if it was not to be.
         child: &'a AtomicU32,
     }
-    extern "C" fn run(job: *mut c_void) -> c_int {
-        // SAFETY: as in `run_until_exec`.
-        let job = unsafe { &mut *job.cast::<&mut dyn FnMut()>() };
-        job();
-        // SAFETY: _exit has no preconditions.
-        unsafe { libc::_exit(126) }
-    }
     extern "C" fn between<T: Sync + 'static>(start: *mut c_void) -> c_int {
         // SAFETY: the pointer passed below; its target lives in the frame of the
         // process that waits until `child` is set, and is not used after that.
         let start = unsafe { &mut *start.cast::<Start<'_, T>>() };
         let (with, stay) = (start.with, start.stay);
-        let mut child = -1;
-        if (start.settle)(with) {
-            let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::SIGCHLD;
-            // SAFETY: the child runs on a stack of its own while this process and the
-            // one it shares memory with stand still.
-            child = unsafe {
-                libc::clone(run, start.stack, flags, ptr::from_mut(&mut start.job).cast())
-            };
-        }
+        // Both this process and the one it shares memory with stand still meanwhile.
+        let child = if (start.settle)(with) { run_and_wait(start.stack, start.job) } else { -1 };
         start.child.store(child.cast_unsigned(), Ordering::Release);
         let _ = futex::wake(start.child, futex::Flags::empty(), 1);
         if child > 0 {
@@ -401,23 +407,24 @@ pub(crate) fn run_behind<T: Sync + 'static>(
 }
 
 /// Starts a process that shares our memory and runs on beside us. `job` must
-/// keep to system calls without `errno` and its own stack: it has our
-/// thread-local storage.
-pub(crate) fn run_beside(job: fn(RawFd), fd: RawFd) -> Result<libc::pid_t> {
-    struct Start(fn(RawFd), RawFd);
-    extern "C" fn start(start: *mut c_void) -> c_int {
+/// keep to system calls, its own stack and what it is given: it has our
+/// thread-local storage, so nothing it does may allocate, and what sets `errno`
+/// may do so only where it fails and then ends.
+pub(crate) fn run_beside<T: Sync + 'static>(job: fn(&T), with: &'static T) -> Result<libc::pid_t> {
+    struct Start<T: 'static>(fn(&T), &'static T);
+    extern "C" fn start<T: Sync + 'static>(start: *mut c_void) -> c_int {
         // SAFETY: `start` was leaked below and is never written again.
-        let Start(job, fd) = unsafe { &*start.cast::<Start>() };
-        job(*fd);
+        let Start(job, with) = unsafe { &*start.cast::<Start<T>>() };
+        job(with);
         // SAFETY: _exit has no preconditions.
         unsafe { libc::_exit(0) }
     }
-    let job = Box::leak(Box::new(Start(job, fd)));
+    let job = Box::leak(Box::new(Start(job, with)));
     let stack = stack(64 * 1024)?;
-    // SAFETY: the child has its own stack and, by the contract above, touches no
-    // memory of ours but the two words it is given.
+    // SAFETY: the child has its own stack and, by the contract above, writes no
+    // memory of ours; what it reads was leaked and is shared between threads.
     let pid = unsafe {
-        libc::clone(start, stack, libc::CLONE_VM | libc::SIGCHLD, ptr::from_mut(job).cast())
+        libc::clone(start::<T>, stack, libc::CLONE_VM | libc::SIGCHLD, ptr::from_mut(job).cast())
     };
     check(c_long::from(pid)).map(|_| pid)
 }
@@ -464,6 +471,19 @@ pub(crate) fn close_all_but(fd: RawFd) {
         // success.
         unsafe { libc::syscall(libc::SYS_close_range, first, last, 0_u32) };
     }
+}
+
+/// Sends a word and descriptors through a socket of this process alone.
+pub(crate) fn send(
+    fd: RawFd,
+    word: &[u8],
+    with: &mut rustix::net::SendAncillaryBuffer<'_, '_, '_>,
+) -> rustix::io::Result<()> {
+    // SAFETY: the descriptor stays open for the whole call, since this process
+    // does nothing else.
+    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    let flags = rustix::net::SendFlags::NOSIGNAL;
+    rustix::net::sendmsg(socket, &[std::io::IoSlice::new(word)], with, flags).map(drop)
 }
 
 /// Waits until the other end of a pipe is closed, and says whether something came

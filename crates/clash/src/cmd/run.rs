@@ -104,7 +104,7 @@ impl Args {
             env,
             cwd: None,
         };
-        let error = launch::run(&plan, &command);
+        let error = launch::run(&plan, &command, launch::Ahead::default());
         Ok(exec::report(&ExecError::Launch { sandbox: plan.sandbox, error }))
     }
 }

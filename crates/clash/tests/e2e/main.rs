@@ -27,6 +27,7 @@ mod install;
 mod install_agents;
 mod managed;
 mod never_widen;
+mod persistence;
 mod plugin_clients;
 mod policy;
 mod policy_cache;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use clash_policy::Caps;
 use clash_policy::path::{is_below, normalise};
+use clash_policy::protect::Keep;
 use rustix::fs::inotify::{WatchFlags, add_watch};
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, Uid, chmodat,
@@ -20,7 +21,9 @@ use super::super::sys;
 use super::Shared;
 use super::call::Times;
 use super::fresh::Fresh;
+use super::leaving::Leaving;
 use super::place::{Place, real};
+use crate::aliases::Remembered;
 use crate::names::misleads;
 use crate::plan::Watch;
 
@@ -62,6 +65,8 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     watch: Watch,
     fresh: Fresh,
+    links: Remembered,
+    leaving: Leaving,
     /// What the command was given as stdin, stdout and stderr, and what for: it may
     /// open these again for that, wherever they are, as far as the kernel lets it.
     stdio: Vec<((u64, u64), OFlags)>,
@@ -85,7 +90,8 @@ impl Worker {
         let given = |fd| Some((identity(fstat(fd).ok()?), fcntl_getfl(fd).ok()? & OFlags::RWMODE));
         let stdio = own.into_iter().filter_map(given).collect();
         let fresh = Fresh::new(watch.rights.new_repositories());
-        Self { shared, watch, fresh, stdio }
+        let (links, leaving) = (Remembered::default(), Leaving::default());
+        Self { shared, watch, fresh, links, leaving, stdio }
     }
 
     pub(super) fn carry_out(&mut self, job: Job) {
@@ -152,14 +158,23 @@ impl Worker {
         if needs.contains(Caps::CREATE) && misleads(name.as_bytes()) && !rights.is_own(path) {
             return Err(Errno::ILSEQ);
         }
-        let permitted =
-            rights.permits(path, needs) && (!rights.keeps(path, kept) || self.fresh.covers(path));
+        let own = |keep: Keep| {
+            let made = keep == Keep::WithDirectory && self.fresh.made_around(path);
+            (made || self.fresh.covers(path))
+                && rights.kept_by_link(path, kept, &self.links).is_none()
+        };
+        let permitted = rights.permits(path, needs)
+            && rights.kept(path, kept, &self.links).is_none_or(own)
+            && !(kept.contains(Caps::CREATE) && self.leaving.refuses(path, rights));
         if permitted { Ok(()) } else { Err(Errno::ACCESS) }
     }
 
     /// What may be done with a file under a name.
     fn caps(&self, path: &Path) -> Caps {
         let caps = self.watch.rights.caps(path);
+        if self.watch.rights.kept_by_link(path, Caps::WRITE, &self.links).is_some() {
+            return caps.without(Caps::CHANGE);
+        }
         if self.fresh.covers(path) && self.watch.rights.permits(path, Caps::WRITE) {
             caps.union(Caps::WRITE)
         } else {
@@ -204,7 +219,8 @@ impl Worker {
         }
         self.check(&at.path, Caps::CREATE)?;
         mkdirat(&at.dir, &at.leaf, Mode::from_raw_mode(mode))?;
-        self.fresh.directory(at.path);
+        self.links.0.get_mut().made(&at.path);
+        self.fresh.directory(&at.path);
         Ok(())
     }
 
@@ -225,6 +241,7 @@ impl Worker {
     /// else, who will follow it.
     fn symlink(&self, target: &[u8], at: &Name) -> Done {
         self.check(&at.path, Caps::CREATE)?;
+        self.no_way_in(&at.path)?;
         let dir = at.path.parent().unwrap_or(Path::new("/"));
         let leads = normalise(&dir.join(std::ffi::OsStr::from_bytes(target)));
         let any = Caps::each().any(|cap| self.watch.rights.permits(&leads, cap));
@@ -234,14 +251,29 @@ impl Worker {
         symlinkat(target, &at.dir, &at.leaf)
     }
 
+    /// Refuses a link in the place of a directory of which part is kept, or through
+    /// which another link leads.
+    fn no_way_in(&self, path: &Path) -> Done {
+        let opens = self.watch.rights.opens_way(path) && !self.fresh.covers(path);
+        if opens || self.links.0.borrow().lead_below(path) { Err(Errno::ACCESS) } else { Ok(()) }
+    }
+
     fn unlink(&mut self, at: Place, directory: bool) -> Done {
         let at = self.name(at, if directory { Errno::BUSY } else { Errno::ISDIR })?;
         if !exists(&at) {
             return Err(Errno::NOENT);
         }
-        self.check(&at.path, Caps::DELETE)?;
+        if let Err(refusal) = self.check(&at.path, Caps::DELETE)
+            && !self.leaving.may_go(&at.path, &self.watch.rights, &self.links)
+        {
+            return Err(refusal);
+        }
         let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        unlinkat(&at.dir, &at.leaf, flags)
+        unlinkat(&at.dir, &at.leaf, flags)?;
+        if directory {
+            self.leaving.gone(&at.path);
+        }
+        Ok(())
     }
 
     fn rename(&mut self, from: Place, to: Place, flags: u32) -> Done {
@@ -260,18 +292,30 @@ impl Worker {
         if exchange {
             self.no_gain(&to.path, &from.path)?;
         }
-        let is_dir = |meta: &Stat| FileType::from_raw_mode(meta.st_mode) == FileType::Directory;
-        let moves_directory = is_dir(&source) || exchange && target.as_ref().is_some_and(is_dir);
-        if moves_directory
+        let moves = |wanted: FileType| {
+            let is = |meta: &Stat| FileType::from_raw_mode(meta.st_mode) == wanted;
+            is(&source) || exchange && target.as_ref().is_some_and(is)
+        };
+        let directory = moves(FileType::Directory);
+        if directory
             && from.path != to.path
-            && !self.watch.rights.alike_below(&from.path, &to.path)
+            && (!self.watch.rights.alike_below(&from.path, &to.path)
+                || [&from, &to].iter().any(|at| self.links.0.borrow().lead_below(&at.path)))
         {
             return Err(Errno::XDEV);
         }
+        if moves(FileType::Symlink) {
+            self.no_way_in(&to.path)?;
+            if exchange {
+                self.no_way_in(&from.path)?;
+            }
+        }
         renameat_with(&from.dir, &from.leaf, &to.dir, &to.leaf, flags)?;
-        if moves_directory {
-            self.fresh.moved(&from.path);
-            self.fresh.moved(&to.path);
+        if directory {
+            for path in [&from.path, &to.path] {
+                self.links.0.get_mut().moved(path);
+                self.fresh.moved(path);
+            }
         }
         Ok(())
     }
@@ -282,6 +326,9 @@ impl Worker {
             return Err(Errno::EXIST);
         }
         self.check(&to.path, Caps::CREATE)?;
+        if FileType::from_raw_mode(fstat(from)?.st_mode) == FileType::Symlink {
+            self.no_way_in(&to.path)?;
+        }
         if let Some(path) = real(&self.shared.processes, from)? {
             self.no_gain(&path, &to.path)?;
         }
@@ -378,8 +425,8 @@ impl Worker {
         }
         let flags = wish.open_flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let file = openat(&at.dir, &at.leaf, flags, Mode::from_raw_mode(wish.mode))?;
-        if self.watch.rights.keeps(&at.path, Caps::WRITE) {
-            self.fresh.file(at.path.clone());
+        if self.watch.rights.kept(&at.path, Caps::WRITE, &self.links).is_some() {
+            self.fresh.file(&at.path);
         }
         Ok(file)
     }

@@ -1,15 +1,16 @@
 //! What this room has made itself and may therefore change, although its name is
-//! a persistence path: a repository where the policy lets new ones be made, with
-//! the directory it was made in if that is new too, and files that may be made
-//! once.
+//! a persistence path: a repository or a linked worktree where the policy lets new
+//! ones be made, with the directory it was made in if that is new too, and files that
+//! may be made once, or with their directory.
 //!
 //! By path. Whoever renames a directory loses what was remembered below it, so
 //! that nothing else can come to be under a remembered name.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use clash_policy::protect::REPOSITORY;
+
+use crate::below::Below;
 
 /// More are forgotten: they are then like any other.
 const MOST: usize = 20_000;
@@ -17,32 +18,46 @@ const MOST: usize = 20_000;
 #[derive(Debug)]
 pub(super) struct Fresh {
     repositories: bool,
-    directories: HashSet<PathBuf>,
+    directories: Below,
     /// Everything below these is the room's own.
     trees: Vec<PathBuf>,
-    files: HashSet<PathBuf>,
+    files: Below,
 }
 
 impl Fresh {
     pub(super) fn new(repositories: bool) -> Self {
-        Self { repositories, directories: HashSet::new(), trees: Vec::new(), files: HashSet::new() }
+        let (directories, files) = (Below::default(), Below::default());
+        Self { repositories, directories, trees: Vec::new(), files }
     }
 
-    pub(super) fn directory(&mut self, path: PathBuf) {
-        if !self.repositories || self.directories.len() >= MOST {
+    pub(super) fn directory(&mut self, path: &Path) {
+        if self.directories.len() >= MOST {
             return;
         }
-        if path.file_name().is_some_and(|name| name == REPOSITORY) {
-            let around = path.parent().filter(|parent| self.directories.contains(*parent));
-            self.trees.push(around.unwrap_or(&path).to_path_buf());
+        if self.repositories && path.file_name().is_some_and(|name| name == REPOSITORY) {
+            let around = path.parent().filter(|parent| self.directories.contains(parent));
+            self.trees.push(around.unwrap_or(path).to_path_buf());
         }
         self.directories.insert(path);
     }
 
-    pub(super) fn file(&mut self, path: PathBuf) {
-        if self.files.len() < MOST {
-            self.files.insert(path);
+    pub(super) fn file(&mut self, path: &Path) {
+        if self.files.len() >= MOST {
+            return;
         }
+        // In a linked worktree a file stands for the repository.
+        if self.repositories
+            && path.file_name().is_some_and(|name| name == REPOSITORY)
+            && self.made_around(path)
+        {
+            self.trees.extend(path.parent().map(Path::to_path_buf));
+        }
+        self.files.insert(path);
+    }
+
+    /// Whether the directory that a path is in is new.
+    pub(super) fn made_around(&self, path: &Path) -> bool {
+        path.parent().is_some_and(|dir| self.directories.contains(dir))
     }
 
     pub(super) fn covers(&self, path: &Path) -> bool {
@@ -52,10 +67,10 @@ impl Fresh {
     /// A directory has another name now, or another directory has this one.
     pub(super) fn moved(&mut self, path: &Path) {
         // What is above it is no longer all of the room's making.
-        let elsewhere = |known: &PathBuf| !known.starts_with(path) && !path.starts_with(known);
-        self.trees.retain(elsewhere);
-        self.directories.retain(elsewhere);
-        self.files.retain(|known| !known.starts_with(path));
+        self.trees.retain(|known| !known.starts_with(path) && !path.starts_with(known));
+        self.directories.forget(path);
+        path.ancestors().for_each(|above| self.directories.remove(above));
+        self.files.forget(path);
     }
 }
 
@@ -66,9 +81,9 @@ mod tests {
     #[test]
     fn a_new_repository_is_its_makers_with_the_directory_made_for_it() {
         let mut fresh = Fresh::new(true);
-        fresh.directory("/p/clone".into());
-        fresh.directory("/p/clone/.git".into());
-        fresh.directory("/p/old/.git".into());
+        fresh.directory(Path::new("/p/clone"));
+        fresh.directory(Path::new("/p/clone/.git"));
+        fresh.directory(Path::new("/p/old/.git"));
         let covers = |path: &str| fresh.covers(Path::new(path));
         assert!(covers("/p/clone/.git/config") && covers("/p/clone/.vscode/settings.json"));
         assert!(covers("/p/old/.git/config") && !covers("/p/old/.vscode/settings.json"));
@@ -76,17 +91,29 @@ mod tests {
     }
 
     #[test]
+    fn a_new_worktree_is_its_makers_if_its_directory_is_new() {
+        let mut fresh = Fresh::new(true);
+        fresh.directory(Path::new("/p/wt"));
+        fresh.file(Path::new("/p/wt/.git"));
+        fresh.file(Path::new("/p/old/.git"));
+        assert!(fresh.covers(Path::new("/p/wt/.gitattributes")));
+        assert!(!fresh.covers(Path::new("/p/old/.gitattributes")));
+        assert!(fresh.made_around(Path::new("/p/wt/x")));
+        assert!(!fresh.made_around(Path::new("/p/old/x")));
+    }
+
+    #[test]
     fn nothing_is_remembered_where_new_repositories_are_not_allowed() {
         let mut fresh = Fresh::new(false);
-        fresh.directory("/p/x/.git".into());
+        fresh.directory(Path::new("/p/x/.git"));
         assert!(!fresh.covers(Path::new("/p/x/.git/config")));
     }
 
     #[test]
     fn a_renamed_directory_is_forgotten_with_everything_below() {
         let mut fresh = Fresh::new(true);
-        fresh.directory("/p/x/.git".into());
-        fresh.file("/p/x/v/bin/activate".into());
+        fresh.directory(Path::new("/p/x/.git"));
+        fresh.file(Path::new("/p/x/v/bin/activate"));
         fresh.moved(Path::new("/p/x"));
         assert!(!fresh.covers(Path::new("/p/x/.git/config")));
         assert!(!fresh.covers(Path::new("/p/x/v/bin/activate")));
@@ -95,9 +122,9 @@ mod tests {
     #[test]
     fn what_was_moved_into_a_new_directory_is_not_its_makers() {
         let mut fresh = Fresh::new(true);
-        fresh.directory("/p/new".into());
+        fresh.directory(Path::new("/p/new"));
         fresh.moved(Path::new("/p/new/old"));
-        fresh.directory("/p/new/.git".into());
+        fresh.directory(Path::new("/p/new/.git"));
         assert!(fresh.covers(Path::new("/p/new/.git/config")));
         assert!(!fresh.covers(Path::new("/p/new/old/.git/config")));
     }

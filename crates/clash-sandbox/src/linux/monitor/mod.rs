@@ -28,6 +28,7 @@ mod act;
 mod call;
 mod caller;
 mod fresh;
+mod leaving;
 mod metadata;
 mod place;
 
@@ -90,13 +91,14 @@ impl Monitor {
         Ok(Self { processes, ruleset, watch, root })
     }
 
-    /// Starts the outer thread, which then waits for the listener. To be called in
-    /// the room's other namespaces and with all signals held, but before a process
-    /// namespace is made for the launcher's children: after that the kernel lets
-    /// it start no more threads.
-    pub(crate) fn wait(self) -> std::io::Result<Waiting> {
+    /// Starts the outer thread, which does something else first and then waits for
+    /// the listener. To be called in the room's other namespaces and with all signals
+    /// held, but before a process namespace is made for the launcher's children: after
+    /// that the kernel lets it start no more threads.
+    pub(crate) fn wait(self, first: impl FnOnce() + Send + 'static) -> std::io::Result<Waiting> {
         let (listener, given) = channel();
         thread().spawn(move || {
+            first();
             if let Ok(listener) = given.recv() {
                 self.receive(listener);
             }

@@ -108,7 +108,7 @@ fn enter(dirs: &Dirs, project: &Path, name: &str, simulate: &Simulate) -> Failur
         let (env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
         let args = ["sandbox", "part", "try"].map(Into::into).to_vec();
         let command = launch::Command { program: own.into(), args, env, cwd: Some("/".into()) };
-        Err(Failure::from(launch::run(&plan, &command)))
+        Err(Failure::from(launch::run(&plan, &command, launch::Ahead::default())))
     };
     match launch() {
         Ok(never) => match never {},

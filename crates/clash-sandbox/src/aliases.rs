@@ -1,0 +1,321 @@
+//! Links whose names are on the list of persistence paths: `.envrc` that leads to
+//! `env/dev.sh`, `.git/hooks` that leads to `tools/hooks`. What they lead to is what
+//! a tool obeys, so it is kept as if it had the link's name.
+//!
+//! Nothing tells which links lead to a file, and no tree is searched for them. Looked
+//! at are the directories from the project's root to the file that is changed, and
+//! what the list is about in each of them. So a link is found that leads to its own
+//! directory or below, and every link in the root; one that leads to a neighbour's
+//! directory (`a/.envrc` to `b/env.sh`) is not.
+
+use std::cell::RefCell;
+use std::collections::{HashSet, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use clash_policy::path::{Alias, Links, is_below};
+use clash_policy::{Caps, Protect, protect};
+
+use crate::below::Below;
+
+/// As many links as the kernel follows.
+const MAX_LINKS: usize = 40;
+/// Directories of the list that are looked at from one directory: they are few, but
+/// for what a repository keeps of its submodules.
+const MOST_INSIDE: usize = 200;
+/// Directories that are remembered; then all are looked at again.
+const MOST_SEEN: usize = 100_000;
+
+/// What was found so far.
+#[derive(Debug, Default)]
+pub(crate) struct Aliases {
+    names: Option<Names>,
+    /// No directory is here without those above it.
+    seen: Below,
+    found: Vec<Alias>,
+}
+
+impl Aliases {
+    /// Looks at the directories from `root` to a path that is to be changed, and at
+    /// `root` alone if the path is elsewhere.
+    pub(crate) fn look(&mut self, path: &Path, root: &Path, protect: &Protect) {
+        let strictly = path != root && is_below(path, root);
+        let first = if strictly { path.parent().unwrap_or(root) } else { root };
+        let dirs = first.ancestors().take_while(|dir| is_below(dir, root));
+        let new: Vec<&Path> = dirs.take_while(|dir| !self.seen.contains(dir)).collect();
+        if self.seen.len() + new.len() > MOST_SEEN {
+            self.seen.clear();
+        }
+        for dir in new {
+            self.read(dir, root, protect);
+            self.seen.insert(dir);
+        }
+    }
+
+    /// A directory that is new has nothing in it.
+    pub(crate) fn made(&mut self, dir: &Path) {
+        if dir.parent().is_some_and(|above| self.seen.contains(above)) {
+            self.seen.insert(dir);
+        }
+    }
+
+    /// A directory has another name now, or another has this one.
+    pub(crate) fn moved(&mut self, dir: &Path) {
+        self.seen.forget(dir);
+        self.found.retain(|alias| !is_below(&alias.at, dir) || !is_below(&alias.to, dir));
+    }
+
+    pub(crate) fn leading_to(&self, path: &Path) -> Vec<Alias> {
+        self.found.iter().filter(|alias| is_below(path, &alias.to)).cloned().collect()
+    }
+
+    /// Whether something that is kept lies, or would lie, strictly below a path,
+    /// known by a link that is not there as well.
+    pub(crate) fn lead_below(&self, path: &Path) -> bool {
+        let inside = |place: &Path| place != path && is_below(place, path);
+        self.found.iter().any(|alias| inside(&alias.to) && !inside(&alias.at))
+    }
+
+    /// Finds the links in a directory, and in those of the list that it holds.
+    fn read(&mut self, dir: &Path, root: &Path, protect: &Protect) {
+        let mut inside = VecDeque::from([(dir.to_path_buf(), false)]);
+        let mut left = MOST_INSIDE;
+        while let Some((dir, whole)) = inside.pop_front() {
+            let names = self.names.get_or_insert_with(|| Names::of(protect));
+            let any = whole || dir.file_name().is_some_and(|name| names.any_below(name));
+            let mut children = children(&dir, protect);
+            children.retain(|(name, _)| any || names.has(name));
+            for (name, kind) in children {
+                let path = dir.join(name);
+                let Ok(below) = path.strip_prefix(root) else { continue };
+                let kept = protect::kept(protect, below, 0, Caps::CHANGE);
+                if kept.is_none() && !protect::begins(protect, below, |_| true) {
+                    continue;
+                }
+                match kind {
+                    Kind::Link => self.follow(&path, root),
+                    Kind::Directory if left > 0 => {
+                        left -= 1;
+                        inside.push_back((path, kept.is_some()));
+                    }
+                    Kind::Directory => {}
+                }
+            }
+        }
+    }
+
+    /// Remembers where a link leads, and every other link on the way there.
+    fn follow(&mut self, at: &Path, root: &Path) {
+        let mut here = at.parent().unwrap_or(Path::new("/")).to_path_buf();
+        let mut names = VecDeque::from([at.file_name().unwrap_or_default().to_owned()]);
+        let mut links = MAX_LINKS;
+        while let Some(name) = names.pop_front() {
+            if name == ".." {
+                here.pop();
+                continue;
+            }
+            here.push(name);
+            let Ok(target) = fs::read_link(&here) else { continue };
+            if here != at {
+                self.add(at, &here, root);
+            }
+            let Some(fewer) = links.checked_sub(1) else { return };
+            links = fewer;
+            here.pop();
+            if target.is_absolute() {
+                here = PathBuf::from("/");
+            }
+            let parts = target.components().filter_map(|part| match part {
+                Component::Normal(_) | Component::ParentDir => Some(part.as_os_str().to_owned()),
+                _ => None,
+            });
+            for part in parts.collect::<Vec<OsString>>().into_iter().rev() {
+                names.push_front(part);
+            }
+        }
+        self.add(at, &here, root);
+    }
+
+    fn add(&mut self, at: &Path, to: &Path, root: &Path) {
+        let alias = Alias { at: at.to_path_buf(), to: to.to_path_buf() };
+        // If it leads to everything, nothing could be changed any more.
+        if !is_below(root, to) && !self.found.contains(&alias) {
+            self.found.push(alias);
+        }
+    }
+}
+
+/// Remembers what was found, for as long as nobody but its owner changes names.
+#[derive(Debug, Default)]
+pub(crate) struct Remembered(pub(crate) RefCell<Aliases>);
+
+impl Links for Remembered {
+    /// For paths that are real already.
+    fn real(&self, path: &Path) -> PathBuf {
+        path.to_path_buf()
+    }
+
+    fn aliases(&self, path: &Path, root: &Path, protect: &Protect) -> Vec<Alias> {
+        let mut known = self.0.borrow_mut();
+        known.look(path, root, protect);
+        known.leading_to(path)
+    }
+}
+
+/// The names that entries of the list are made of, to tell quickly that one is none.
+#[derive(Debug)]
+struct Names {
+    /// In lower case.
+    whole: HashSet<String>,
+    /// With a `*` in them.
+    partly: Vec<String>,
+    /// Of directories in which any name may be part of an entry.
+    before_any: HashSet<String>,
+}
+
+impl Names {
+    fn of(protect: &Protect) -> Self {
+        let (mut whole, mut partly) = (HashSet::new(), Vec::new());
+        let mut before_any = HashSet::new();
+        for entry in protect::entries(protect) {
+            let mut before = "";
+            for part in entry.path.split('/') {
+                match part {
+                    "*" => drop(before_any.insert(before.to_ascii_lowercase())),
+                    part if part.contains('*') => partly.push(part.to_owned()),
+                    part => drop(whole.insert(part.to_ascii_lowercase())),
+                }
+                before = part;
+            }
+        }
+        Self { whole, partly, before_any }
+    }
+
+    fn has(&self, name: &OsStr) -> bool {
+        // What is no text is compared the long way.
+        let Some(text) = name.to_str() else { return true };
+        self.whole.contains(text.to_ascii_lowercase().as_str())
+            || self.partly.iter().any(|part| protect::is_named(part, name))
+    }
+
+    fn any_below(&self, name: &OsStr) -> bool {
+        name.to_str().is_none_or(|text| self.before_any.contains(&text.to_ascii_lowercase()))
+    }
+}
+
+enum Kind {
+    Link,
+    Directory,
+}
+
+/// The links and directories in a directory. One that cannot be read is asked for
+/// the names of the list.
+fn children(dir: &Path, protect: &Protect) -> Vec<(OsString, Kind)> {
+    let kind = |file: fs::FileType| {
+        let directory = file.is_dir().then_some(Kind::Directory);
+        if file.is_symlink() { Some(Kind::Link) } else { directory }
+    };
+    match fs::read_dir(dir) {
+        Ok(entries) => {
+            let known =
+                |entry: fs::DirEntry| Some((entry.file_name(), kind(entry.file_type().ok()?)?));
+            entries.flatten().filter_map(known).collect()
+        }
+        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Vec::new(),
+        Err(_) => {
+            let names = protect::entries(protect).flat_map(|entry| entry.path.split('/'));
+            let known = |name: &OsStr| {
+                let meta = fs::symlink_metadata(dir.join(name)).ok()?;
+                Some((name.to_owned(), kind(meta.file_type())?))
+            };
+            names.map(OsStr::new).filter_map(known).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// The links that lead to a path, below the root of a project with these links.
+    fn leading(links: &[(&str, &str)], path: &str) -> Vec<String> {
+        let dir = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(dir.path()).unwrap();
+        for (at, to) in links {
+            let at = root.join(at);
+            fs::create_dir_all(at.parent().unwrap()).unwrap();
+            symlink(to, at).unwrap();
+        }
+        let mut aliases = Aliases::default();
+        aliases.look(&root.join(path), &root, &Protect::default());
+        let found = aliases.leading_to(&root.join(path)).into_iter();
+        let mut found: Vec<String> =
+            found.map(|a| a.at.strip_prefix(&root).unwrap().display().to_string()).collect();
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn what_a_link_of_the_list_leads_to_is_known_by_it() {
+        assert_eq!(leading(&[(".envrc", "env/dev.sh")], "env/dev.sh"), [".envrc"]);
+        assert_eq!(leading(&[(".git/hooks", "../tools/h")], "tools/h/pre-commit"), [".git/hooks"]);
+        let deep = [("a/.git/hooks/pre-commit", "../../check.sh")];
+        assert_eq!(leading(&deep, "a/check.sh"), ["a/.git/hooks/pre-commit"]);
+        assert_eq!(leading(&[(".cargo", "conf")], "conf/config.toml"), [".cargo"]);
+        assert_eq!(leading(&[("envrc", "env/dev.sh")], "env/dev.sh"), [""; 0]);
+        assert_eq!(leading(&[(".envrc", "env/dev.sh")], "env/other.sh"), [""; 0]);
+    }
+
+    /// What is sorted out quickly must be what is on no list.
+    #[test]
+    fn a_link_in_the_place_of_any_part_of_any_entry_is_found() {
+        for entry in protect::STANDARD {
+            let names: Vec<String> =
+                entry.path.split('/').map(|part| part.replace('*', "x").to_uppercase()).collect();
+            for count in 1..=names.len() {
+                let at = format!("sub/{}", names[..count].join("/"));
+                let up = "../".repeat(count - 1);
+                let found = leading(&[(&at, &format!("{up}other"))], "sub/other/x");
+                assert_eq!(found, [at.as_str()], "{}", entry.path);
+            }
+        }
+    }
+
+    #[test]
+    fn every_link_on_the_way_counts() {
+        let chain = [(".envrc", "env/now/x.sh"), ("env/now", "v1"), ("env/v1/x.sh", "../y.sh")];
+        for path in ["env/now", "env/v1/x.sh", "env/y.sh"] {
+            assert_eq!(leading(&chain, path), [".envrc"], "{path}");
+        }
+        assert_eq!(leading(&chain, "env/v1/z"), [""; 0]);
+    }
+
+    #[test]
+    fn a_link_to_everything_or_to_itself_keeps_nothing() {
+        for links in [[(".vscode", ".")], [(".vscode", "..")], [(".vscode", ".vscode")]] {
+            assert_eq!(leading(&links, "src/main.rs"), [""; 0], "{links:?}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_was_moved_is_looked_at_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(dir.path()).unwrap();
+        let protect = Protect::default();
+        let mut aliases = Aliases::default();
+        fs::create_dir(root.join("a")).unwrap();
+        aliases.look(&root.join("a/x"), &root, &protect);
+        symlink("x", root.join("a/.envrc")).unwrap();
+        aliases.look(&root.join("a/x"), &root, &protect);
+        assert!(aliases.leading_to(&root.join("a/x")).is_empty(), "nobody inside could make it");
+        fs::rename(root.join("a"), root.join("b")).unwrap();
+        aliases.moved(&root.join("a"));
+        aliases.moved(&root.join("b"));
+        aliases.look(&root.join("b/x"), &root, &protect);
+        assert_eq!(aliases.leading_to(&root.join("b/x")).len(), 1);
+        assert!(!aliases.lead_below(&root.join("b")), "the link goes with what it leads to");
+    }
+}

@@ -1,0 +1,62 @@
+//! A set of paths from which everything below a directory is taken at once, however
+//! many there are: programs that install packages rename thousands of directories.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Real paths, compared by their bytes: what is below `/a` lies between `/a/` and
+/// `/a0`, the character behind the slash.
+#[derive(Debug, Default)]
+pub(crate) struct Below(BTreeSet<Box<[u8]>>);
+
+impl Below {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(crate) fn insert(&mut self, path: &Path) {
+        self.0.insert(path.as_os_str().as_bytes().into());
+    }
+
+    pub(crate) fn contains(&self, path: &Path) -> bool {
+        self.0.contains(path.as_os_str().as_bytes())
+    }
+
+    pub(crate) fn remove(&mut self, path: &Path) {
+        self.0.remove(path.as_os_str().as_bytes());
+    }
+
+    /// Takes a directory out, with everything below it.
+    pub(crate) fn forget(&mut self, dir: &Path) {
+        self.remove(dir);
+        let dir = dir.as_os_str().as_bytes();
+        let [first, behind] = [b'/', b'/' + 1].map(|end| [dir, &[end]].concat());
+        let range = (Bound::Included(&first[..]), Bound::Excluded(&behind[..]));
+        let inside: Vec<Box<[u8]>> = self.0.range::<[u8], _>(range).cloned().collect();
+        for path in inside {
+            self.0.remove(&path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_goes_with_what_is_below_and_nothing_beside_it() {
+        let all = ["/a", "/a/b", "/a/b/c", "/a/b-c", "/a/b.c", "/a/b0", "/a/b/", "/ab"];
+        let mut set = Below::default();
+        all.iter().for_each(|path| set.insert(Path::new(path)));
+        set.forget(Path::new("/a/b"));
+        let left: Vec<&str> =
+            all.into_iter().filter(|path| set.contains(Path::new(path))).collect();
+        assert_eq!(left, ["/a", "/a/b-c", "/a/b.c", "/a/b0", "/ab"]);
+    }
+}

@@ -1,0 +1,158 @@
+//! Namespaces that are made while the plan still is.
+//!
+//! Making them takes as long as planning, and what is to be made can be told from
+//! the sandbox alone. A process that shares our memory does it, on another
+//! processor if there is one, and stays until the launcher has joined what it made.
+//! Where the plan turns out to need none, they go with it.
+//!
+//! Only for user namespaces: joining a mount namespace leads back to its root, out
+//! of whatever root directory the launcher was given, and whoever has been given
+//! one cannot make user namespaces.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, Shutdown, SocketFlags, SocketType, recvmsg, shutdown, socketpair,
+};
+use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
+use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
+
+use super::mounts::{DEVICES, Parts, SHOWN};
+use super::namespaces::{Identity, make, make_network};
+use super::sys;
+
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    maker: Pid,
+    /// Where what it made comes from; it stays until this is shut.
+    answer: OwnedFd,
+}
+
+struct Errand {
+    identity: Identity,
+    network: bool,
+    answer: RawFd,
+}
+
+const CONNECTED: [u8; 2] = [1, 1];
+
+impl Ahead {
+    /// A failure only costs time.
+    pub(crate) fn start(network: bool) -> Option<Self> {
+        let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
+        let (answer, told) = socketpair(unix, stream, SocketFlags::CLOEXEC, None).ok()?;
+        let errand = Errand { identity: Identity::own(), network, answer: told.as_raw_fd() };
+        let maker = sys::run_beside(run, Box::leak(Box::new(errand))).ok()?;
+        Some(Self { maker: Pid::from_raw(maker)?, answer })
+    }
+
+    /// Joins the namespaces but for the network, if they were made, and takes over
+    /// what is in them.
+    pub(crate) fn join(&self) -> Option<Parts> {
+        let kinds = ThreadNameSpaceType::USER
+            | ThreadNameSpaceType::MOUNT
+            | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION;
+        receive(&self.answer).filter(|_| self.enter(kinds).is_ok())
+    }
+
+    /// Joins the network, which takes longest to make and is needed last.
+    pub(crate) fn join_network(&self) -> bool {
+        let mut said = [0; 2];
+        let done = loop {
+            match rustix::io::read(&self.answer, &mut said[..]) {
+                Err(Errno::INTR) => {}
+                read => break read == Ok(said.len()) && said == CONNECTED,
+            }
+        };
+        done && self.enter(ThreadNameSpaceType::NETWORK).is_ok()
+    }
+
+    fn enter(&self, kinds: ThreadNameSpaceType) -> Result<(), Errno> {
+        let maker = pidfd_open(self.maker, PidfdFlags::empty())?;
+        move_into_thread_name_spaces(maker.as_fd(), kinds)
+    }
+
+    /// Who made them leaves. Not only closed: processes started meanwhile have it too.
+    pub(crate) fn let_go(&self) {
+        let _ = shutdown(&self.answer, Shutdown::Both);
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.let_go();
+        while matches!(waitpid(Some(self.maker), WaitOptions::empty()), Err(Errno::INTR)) {}
+    }
+}
+
+/// The other process. Whoever waits for the end of our output must not have to
+/// wait for it.
+fn run(errand: &Errand) {
+    sys::close_all_but(errand.answer);
+    if make(Some(&errand.identity)).is_ok()
+        && let Ok(parts) = Parts::make()
+        && send(errand.answer, &parts)
+        && (!errand.network || make_network().is_ok())
+        && sys::send(errand.answer, &CONNECTED, &mut SendAncillaryBuffer::default()).is_ok()
+    {
+        sys::was_released(errand.answer);
+    }
+}
+
+const MAYBE: usize = DEVICES.len() + 1 + SHOWN.len();
+const MOST: usize = 1 + MAYBE;
+
+/// Which of those that may be missing are there goes along as a word.
+fn send(to: RawFd, parts: &Parts) -> bool {
+    let mut there = 0_u16;
+    let mut fds = [parts.root.as_fd(); MOST];
+    let mut count = 0;
+    let Parts { root, devices, terminals, shown } = parts;
+    let all =
+        devices.iter().chain([terminals]).chain(shown).enumerate().filter_map(|(at, part)| {
+            let part = part.as_ref()?;
+            there |= 1 << at;
+            Some(part)
+        });
+    for (slot, fd) in fds.iter_mut().zip([root].into_iter().chain(all)) {
+        *slot = fd.as_fd();
+        count += 1;
+    }
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut with = SendAncillaryBuffer::new(&mut space);
+    let fds = fds.get(..count).unwrap_or_default();
+    with.push(SendAncillaryMessage::ScmRights(fds))
+        && sys::send(to, &there.to_ne_bytes(), &mut with).is_ok()
+}
+
+fn receive(from: &OwnedFd) -> Option<Parts> {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut with = RecvAncillaryBuffer::new(&mut space);
+    let mut there = [0_u8; 2];
+    loop {
+        let mut parts = [std::io::IoSliceMut::new(&mut there)];
+        match recvmsg(from, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            Ok(got) if got.bytes == 2 => break,
+            _ => return None,
+        }
+    }
+    let mut fds = with.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    let mut fds = fds.next()?;
+    let root = fds.next()?;
+    let mut terminals = None;
+    let there = u16::from_ne_bytes(there);
+    let (mut devices, mut shown) = ([const { None }; DEVICES.len()], [const { None }; SHOWN.len()]);
+    let all = devices.iter_mut().chain([&mut terminals]).chain(&mut shown);
+    for (at, part) in all.enumerate() {
+        if there & (1 << at) != 0 {
+            *part = Some(fds.next()?);
+        }
+    }
+    Some(Parts { root, devices, terminals, shown })
+}

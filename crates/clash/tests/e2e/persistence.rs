@@ -1,0 +1,118 @@
+//! Files that run or steer something later, in the sandboxes people use: kept from
+//! commands and from the agent's own file tools, under every name they have, while
+//! what holds them can be thrown away as a whole.
+
+use std::os::unix::fs::symlink;
+
+use serde_json::json;
+
+use crate::support::{Machine, Ran, as_each_user, skipped};
+
+/// A script of the user's own, outside every sandbox.
+fn bare(m: &Machine, script: &str) -> Ran {
+    let config = ["user.name=a", "user.email=a@b", "init.defaultBranch=main"];
+    let mut command = m.command("sh");
+    command.args(["-c", script]).env("GIT_CONFIG_COUNT", config.len().to_string());
+    for (at, setting) in config.iter().enumerate() {
+        let (key, value) = setting.split_once('=').unwrap();
+        command.env(format!("GIT_CONFIG_KEY_{at}"), key);
+        command.env(format!("GIT_CONFIG_VALUE_{at}"), value);
+    }
+    Ran::of(&mut command).succeeds()
+}
+
+fn has(program: &str) -> bool {
+    let found = std::path::Path::new("/usr/bin").join(program).exists();
+    if !found {
+        skipped(&format!("what {program} leaves and removes, because it is not there"));
+    }
+    found
+}
+
+#[test]
+fn what_a_protected_link_leads_to_is_kept_from_commands_and_tools() {
+    as_each_user(|m| {
+        let m = m.policy(
+            "load(\"@clash//sandboxes.star\", \"project\")
+settings(default = allow(), default_sandbox = project)
+",
+        );
+        m.write("app/env/dev.sh", "old");
+        m.write("app/tools/hooks/x", "old");
+        m.make_dir(m.project().join(".git"));
+        symlink("env/dev.sh", m.project().join(".envrc")).unwrap();
+        symlink("../tools/hooks", m.project().join(".git/hooks")).unwrap();
+        for file in ["env/dev.sh", ".envrc", "tools/hooks/x", "tools/hooks/pre-commit"] {
+            m.inside("project", &format!("echo x > {file}")).fails();
+            let input = json!({"file_path": m.project().join(file), "content": "x"});
+            m.asks("Write", input).is("ask", "");
+        }
+        let input = json!({"file_path": m.project().join("env/other"), "content": "x"});
+        m.asks("Write", input).is("allow", "");
+        m.inside("project", "echo x > env/other; echo x > tools/other").succeeds();
+        assert_eq!(std::fs::read_to_string(m.project().join("env/dev.sh")).unwrap(), "old");
+    });
+}
+
+#[test]
+fn a_virtual_environment_is_thrown_away_whole_and_not_changed() {
+    if !has("python3") {
+        return;
+    }
+    as_each_user(|m| {
+        bare(&m, "/usr/bin/python3 -m venv --without-pip .venv");
+        for attack in [
+            "echo x >> .venv/bin/activate",
+            "rm .venv/bin/activate && echo x > .venv/bin/activate",
+            "echo x > .venv/bin/activate",
+        ] {
+            m.inside("project", attack).fails();
+        }
+        let input = json!({"file_path": m.project().join(".venv/bin/activate"), "content": "x"});
+        m.asks("Write", input).is("ask", "");
+        m.inside("project", "rm -rf .venv").succeeds();
+        assert!(!m.project().join(".venv").exists());
+        m.inside("project", "/usr/bin/python3 -m venv --without-pip .venv").succeeds();
+        m.inside("project", ". .venv/bin/activate && python -c pass").succeeds();
+    });
+}
+
+#[test]
+fn git_clean_removes_what_it_may_and_says_what_it_may_not() {
+    if !has("git") {
+        return;
+    }
+    as_each_user(|m| {
+        let made = "git init -q . && mkdir -p .venv/bin build .vscode &&
+            echo 1 > .venv/bin/activate && echo 1 > build/x && echo 1 > .vscode/settings.json";
+        bare(&m, made);
+        m.inside("git_safe", "git clean -fdx").fails().says(".vscode");
+        let left = bare(&m, "ls -A").stdout;
+        assert_eq!(left, ".git\n.vscode\n");
+        m.inside("git_safe", "git clean -fdxe .vscode").succeeds();
+    });
+}
+
+#[test]
+fn a_worktree_comes_with_all_its_files_and_goes_again() {
+    if !has("git") {
+        return;
+    }
+    as_each_user(|m| {
+        let made = "git init -q . && mkdir .vscode && echo 1 > .vscode/x && echo 1 > .npmrc &&
+            echo '* text' > .gitattributes && git add -A && git commit -qm x &&
+            mkdir .claude && echo /worktrees > .claude/.gitignore && git add -A && git commit -qm y";
+        bare(&m, made);
+        m.inside("git_safe", "git worktree add -q .claude/worktrees/one").succeeds();
+        let one = m.project().join(".claude/worktrees/one");
+        assert!(one.join(".vscode/x").exists() && one.join(".npmrc").exists());
+        m.inside("project", "echo x > .claude/worktrees/one/.vscode/x").fails();
+        m.inside("git_safe", "echo x > .claude/worktrees/one/.npmrc").fails();
+        m.inside("project", "git worktree remove .claude/worktrees/one").fails();
+        bare(&m, "git -C .claude/worktrees/one checkout -q .");
+        m.inside("git_safe", "git worktree remove .claude/worktrees/one").succeeds();
+        assert!(!one.exists());
+        assert_eq!(bare(&m, "git worktree list").stdout.lines().count(), 1);
+        assert_eq!(bare(&m, "git status --porcelain").stdout, "");
+    });
+}
