@@ -291,9 +291,7 @@ fn as_parent(
             Some(watch) => {
                 // The filter of an outer sandbox may forbid it; then every call would
                 // be refused without a word.
-                let own = rustix::process::getpid().as_raw_nonzero().get();
-                sys::read_memory(own, (&raw const *plan).addr() as u64, &mut [0])
-                    .map_err(|error| LaunchError::Unseen(error.into()))?;
+                sys::memory_can_be_reached().map_err(|e| LaunchError::Unseen(e.into()))?;
                 let monitor = Monitor::new(ruleset.clone(), watch, plan.root);
                 Some(monitor.map_err(|e| LaunchError::Monitor(e.into()))?)
             }
@@ -361,7 +359,7 @@ fn as_parent(
     };
     let mut failure = None;
     let mut listener = 0;
-    let started = sys::run_until_exec(|| {
+    let started = keeper.run_until_exec(|| {
         let ready = settle().and_then(|()| sys::set_mask(&mask).map_err(LaunchError::Signals));
         failure = Some(match ready {
             Ok(()) => confined.become_command(ruleset, &mut listener),

@@ -131,6 +131,8 @@ fn rule(random: &mut Random, base: &Path, in_a_room: bool) -> (FsRule, Vec<Strin
 struct Oracle {
     sandbox: Sandbox,
     places: Places,
+    /// Elsewhere a path can be held only with the right to read it.
+    in_a_room: bool,
 }
 
 impl Oracle {
@@ -242,10 +244,11 @@ fn operation(
         }
         15 => {
             file(&at);
-            simple("again", &at, "w")
+            simple("again", &at, if oracle.in_a_room { "w" } else { "rw" })
         }
         16 => {
-            let allowed = oracle.may(&at, "wc");
+            let held = oracle.in_a_room || oracle.may(&dir, "r");
+            let allowed = held && oracle.may(&at, "wc");
             let leaf = Path::new(at.file_name().unwrap());
             Operation { line: line("inside", &dir, leaf), allowed, at_most: false }
         }
@@ -354,7 +357,7 @@ fn the_kernel_does_what_the_judge_says() {
                     tmp: "/tmp".into(),
                     vars: vec![],
                 };
-                let oracle = Oracle { sandbox, places };
+                let oracle = Oracle { sandbox, places, in_a_room };
                 let mut operations: Vec<Operation> = (0..OPERATIONS)
                     .map(|number| operation(&mut random, &world, &oracle, &base, number))
                     .collect();

@@ -36,8 +36,9 @@ const INTERNET: Surface = Surface { internet: true, ..CLOSED };
 const ROOM: Surface = Surface { internet: true, unix: true, own_ipc: true, ..CLOSED };
 const NESTING: Surface = Surface { inside: Inside::Rooms, ..ROOM };
 const MONITORS: Surface = Surface { inside: Inside::Monitors, ..ROOM };
+const LOOKS: Surface = Surface { watched: Some(Watched::Looks), ..CLOSED };
 const WATCHED: Surface = Surface { watched: Some(Watched::Changes), ..ROOM };
-const SURFACES: [Surface; 10] = [
+const SURFACES: [Surface; 12] = [
     NESTING,
     MONITORS,
     CLOSED,
@@ -48,6 +49,8 @@ const SURFACES: [Surface; 10] = [
     WATCHED,
     Surface { watched: Some(Watched::Opens), ..CLOSED },
     Surface { watched: Some(Watched::Opens), frozen: true, ..CLOSED },
+    LOOKS,
+    Surface { frozen: true, ..LOOKS },
 ];
 
 #[test]

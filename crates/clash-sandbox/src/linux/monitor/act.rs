@@ -186,7 +186,7 @@ impl Worker {
     /// A place that has to be a name; `other` is said where it is none.
     fn name(&self, place: Place, other: Errno) -> Result<Name, Errno> {
         let Place::Name { dir, mut leaf, slash, .. } = place else { return Err(other) };
-        let mut path = real(&self.shared, &dir)?.ok_or(Errno::NOENT)?;
+        let mut path = real(&self.shared.held, &dir)?.ok_or(Errno::NOENT)?;
         path.push(std::ffi::OsStr::from_bytes(&leaf));
         if slash {
             leaf.push(b'/');
@@ -196,7 +196,7 @@ impl Worker {
 
     /// Modes, owners and times count as content.
     fn change(&self, object: &OwnedFd) -> Done {
-        match real(&self.shared, object)? {
+        match real(&self.shared.held, object)? {
             Some(path) => self.check(&path, Caps::WRITE),
             None => Ok(()),
         }
@@ -204,7 +204,7 @@ impl Worker {
 
     /// Whoever is told what happens at a path reads it.
     fn notify(&self, at: &OwnedFd, through: &OwnedFd, mask: u32) -> Result<i32, Errno> {
-        if let Some(path) = real(&self.shared, at)? {
+        if let Some(path) = real(&self.shared.held, at)? {
             self.check(&path, Caps::READ)?;
         }
         let flags = WatchFlags::from_bits_retain(mask & !libc::IN_DONT_FOLLOW);
@@ -328,7 +328,7 @@ impl Worker {
         if FileType::from_raw_mode(fstat(from)?.st_mode) == FileType::Symlink {
             self.no_way_in(&to.path)?;
         }
-        if let Some(path) = real(&self.shared, from)? {
+        if let Some(path) = real(&self.shared.held, from)? {
             self.no_gain(&path, &to.path)?;
         }
         let flags = AtFlags::SYMLINK_FOLLOW;
@@ -445,7 +445,7 @@ impl Worker {
         let meta = fstat(&object)?;
         let this = identity(&meta);
         let own = self.stdio.iter().any(|(known, given)| *known == this && wish.is_within(*given));
-        match real(&self.shared, &object)? {
+        match real(&self.shared.held, &object)? {
             Some(path) if !own => self.open_found(&path, object, &meta, wish),
             _ => self.open_checked(object, &meta, wish),
         }

@@ -47,7 +47,7 @@ impl<'a> Caller<'a> {
         if self.shared.of == Processes::OfTheRoom || !shows_processes(dir) {
             return None;
         }
-        let path = place::real(self.shared, dir).ok()??;
+        let path = place::real(&self.shared.held, dir).ok()??;
         let below = path.strip_prefix("/proc").ok()?.to_str()?;
         let (process, below) = below.split_once('/').unwrap_or((below, ""));
         self.is_named(process.as_bytes()).then(|| below.to_owned())
@@ -60,13 +60,20 @@ impl<'a> Caller<'a> {
         {
             return None;
         }
-        let path = place::real(self.shared, dir).ok()??;
+        let path = place::real(&self.shared.held, dir).ok()??;
         let process = path.strip_prefix("/proc").ok()?.to_str()?;
         if !self.started_by_launcher(process.parse().ok()?) {
             return None;
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Some(openat(dir, name, flags, Mode::empty()))
+    }
+
+    /// Whether a process is one of the sandbox.
+    pub(super) fn sees(&self, process: i32) -> bool {
+        process == self.pid
+            || self.is_named(process.to_string().as_bytes())
+            || self.started_by_launcher(process)
     }
 
     /// Whether a process descends from this one. Whoever was orphaned does.
@@ -171,6 +178,15 @@ impl<'a> Caller<'a> {
         opened.map_err(|error| if error == Errno::LOOP { Errno::ACCESS } else { error })
     }
 
+    /// Something below the process, a link too, held without any right.
+    pub(super) fn entry(&self, name: &str) -> Result<OwnedFd, Errno> {
+        if !self.may_see(name) {
+            return Err(Errno::ACCESS);
+        }
+        let path = format!("{}/{name}", self.pid);
+        openat(&self.shared.processes, path, HOLD | OFlags::NOFOLLOW, Mode::empty())
+    }
+
     /// Its own directory of /proc. In a room that is another than the one it sees,
     /// and is not handed out.
     pub(super) fn itself(&self) -> Result<Place, Errno> {
@@ -180,13 +196,23 @@ impl<'a> Caller<'a> {
         }
     }
 
+    /// The number of the calling thread.
+    pub(super) fn number(&self) -> i32 {
+        self.pid
+    }
+
+    /// What this process itself holds open.
+    pub(super) fn held(&self) -> &'a OwnedFd {
+        &self.shared.held
+    }
+
     /// Which permissions the caller takes from what it makes.
     pub(super) fn umask(&self) -> Result<u32, Errno> {
         u32::from_str_radix(&self.status("Umask:")?, 8).map_err(|_| Errno::IO)
     }
 
     /// A line of what the kernel says of it.
-    fn status(&self, line: &str) -> Result<String, Errno> {
+    pub(super) fn status(&self, line: &str) -> Result<String, Errno> {
         // What is asked for comes in the first lines.
         let mut status = [0; 512];
         let length = rustix::io::read(self.file("status")?, &mut status)?;

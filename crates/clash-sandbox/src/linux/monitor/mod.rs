@@ -29,6 +29,7 @@ mod call;
 mod caller;
 mod fresh;
 mod leaving;
+mod metadata;
 mod place;
 
 use std::os::fd::OwnedFd;
@@ -42,6 +43,7 @@ use super::caps;
 use super::landlock::{self, Ruleset};
 use super::sys::{self, Notice};
 use crate::plan::{Processes, Watch};
+use crate::sight::{Shown, Sight};
 use act::{Job, Worker};
 use caller::Caller;
 
@@ -58,6 +60,7 @@ struct Shared {
     held: OwnedFd,
     reads: bool,
     of: Processes,
+    sight: Option<Sight>,
 }
 
 impl Shared {
@@ -79,7 +82,17 @@ impl Monitor {
     /// To be called outside the room, whose /proc has other numbers.
     pub(crate) fn new(ruleset: Ruleset, watch: &Watch, root: bool) -> Result<Self, Errno> {
         let processes = openat(CWD, "/proc", HOLD, Mode::empty())?;
-        Ok(Self { processes, ruleset, watch: watch.clone(), root })
+        let mut watch = watch.clone();
+        // Whoever has a file can be told its name.
+        if let Some(sight) = &mut watch.sight {
+            let held = openat(&processes, "self/fd", HOLD, Mode::empty())?;
+            for fd in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
+                if let Some(path) = place::real(&held, fd)? {
+                    sight.tree(&path, Shown::Writable);
+                }
+            }
+        }
+        Ok(Self { processes, ruleset, watch, root })
     }
 
     /// Starts the outer thread, which does something else first and then waits for
@@ -99,10 +112,10 @@ impl Monitor {
 
     /// The outer thread. If it ends, the listener closes and nothing is permitted.
     fn receive(self, listener: OwnedFd) {
-        let Self { processes, ruleset, watch, root } = self;
-        let (reads, of) = (watch.reads, watch.processes);
+        let Self { processes, ruleset, mut watch, root } = self;
+        let (reads, of, sight) = (watch.reads, watch.processes, watch.sight.take());
         let Ok(held) = openat(&processes, "self/fd", HOLD, Mode::empty()) else { return };
-        let shared = Arc::new(Shared { listener, processes, held, reads, of });
+        let shared = Arc::new(Shared { listener, processes, held, reads, of, sight });
         // Without less than it has, the caller's paths could be followed where the
         // caller may not go.
         if caps::keep_for_looking(root).is_err() {
@@ -159,6 +172,9 @@ fn thread() -> std::thread::Builder {
 }
 
 fn hand_on(shared: &Shared, notice: &Notice, jobs: &Sender<Job>) {
+    if shared.sight.is_some() && metadata::answer(shared, notice) {
+        return;
+    }
     let refusal = match prepare(shared, notice) {
         Ok(job) => jobs.send(job).err().map(|_| Errno::ACCESS),
         Err(error) => Some(error),
@@ -172,7 +188,7 @@ fn hand_on(shared: &Shared, notice: &Notice, jobs: &Sender<Job>) {
 fn prepare(shared: &Shared, notice: &Notice) -> Result<Job, Errno> {
     let caller = Caller::new(shared, notice.pid);
     let call = call::read(&caller, notice)?;
-    let act = place::locate(&caller, call, shared.reads)?;
+    let act = place::locate(&caller, call, shared.sight.as_ref(), shared.reads)?;
     // Only now is it certain that all of it was the caller's and not that of a
     // process which got its number.
     if !sys::is_valid(&shared.listener, notice.id) {

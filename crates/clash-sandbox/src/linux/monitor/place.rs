@@ -8,17 +8,20 @@
 //! use: its descriptors, working directory, root and program.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat_raw,
 };
 use rustix::io::Errno;
 
-use super::Shared;
 use super::act::Act;
 use super::call::{Call, Spot};
 use super::caller::{Caller, shows_processes};
+use crate::sight::{Look, Sight};
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// As many as the kernel follows.
@@ -33,7 +36,8 @@ pub(super) enum Place {
         dir: OwnedFd,
         leaf: Vec<u8>,
         slash: bool,
-        seen: bool,
+        exists: bool,
+        look: Look,
     },
     Object(OwnedFd),
     /// A file of the caller's own in /proc, opened for reading.
@@ -41,32 +45,40 @@ pub(super) enum Place {
 }
 
 /// Finds everything a call is about.
-pub(super) fn locate(caller: &Caller<'_>, call: Call, reads: bool) -> Result<Act, Errno> {
-    let find = |spot: Spot, follow| Finder { caller, links: MAX_LINKS }.find(spot, follow);
+pub(super) fn locate(
+    caller: &Caller<'_>,
+    call: Call,
+    sight: Option<&Sight>,
+    reads: bool,
+) -> Result<Act, Errno> {
+    let finder = Finder::new(caller, sight);
+    let find = |spot: Spot, follow| finder.find(spot, follow)?.shown(Errno::NOENT);
+    // Nothing can be made where nothing is shown, whether or not something is there.
+    let new = |spot: Spot| finder.find(spot, false)?.shown(Errno::ACCESS);
     let object = |spot: Spot, follow| hold(find(spot, follow)?);
     Ok(match call {
         Call::Open { at, flags, mode } => {
+            let flags = if flags & libc::O_PATH == 0 { flags } else { held_for_reading(flags) };
             let exclusive = flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL;
-            let at = find(at, flags & libc::O_NOFOLLOW == 0 && !exclusive)?;
+            let creates = flags & libc::O_CREAT != 0;
+            let at = finder
+                .find(at, flags & libc::O_NOFOLLOW == 0 && !exclusive)?
+                .shown(if creates { Errno::ACCESS } else { Errno::NOENT })?;
             let makes = flags & libc::O_TMPFILE == libc::O_TMPFILE
-                || flags & libc::O_CREAT != 0 && matches!(at, Place::Name { seen: false, .. });
+                || creates && matches!(at, Place::Name { exists: false, .. });
             let umask = if makes { caller.umask()? } else { 0o777 };
             Act::Open { at, flags, mode, umask, caller: caller.pid, reads }
         }
-        Call::Mkdir { at, mode } => {
-            Act::Mkdir { at: find(at, false)?, mode, umask: caller.umask()? }
-        }
+        Call::Mkdir { at, mode } => Act::Mkdir { at: new(at)?, mode, umask: caller.umask()? },
         Call::Mknod { at, mode, device } => {
-            Act::Mknod { at: find(at, false)?, mode, umask: caller.umask()?, device }
+            Act::Mknod { at: new(at)?, mode, umask: caller.umask()?, device }
         }
         Call::Unlink { at, directory } => Act::Unlink { at: find(at, false)?, directory },
         Call::Rename { from, to, flags } => {
-            Act::Rename { from: find(from, false)?, to: find(to, false)?, flags }
+            Act::Rename { from: find(from, false)?, to: new(to)?, flags }
         }
-        Call::Link { from, to, follow } => {
-            Act::Link { from: object(from, follow)?, to: find(to, false)? }
-        }
-        Call::Symlink { target, at } => Act::Symlink { target, at: find(at, false)? },
+        Call::Link { from, to, follow } => Act::Link { from: object(from, follow)?, to: new(to)? },
+        Call::Symlink { target, at } => Act::Symlink { target, at: new(at)? },
         Call::Truncate { at, length } => {
             if caller.file_size_limit()?.is_some_and(|limit| length > limit) {
                 return Err(Errno::FBIG);
@@ -85,6 +97,14 @@ pub(super) fn locate(caller: &Caller<'_>, call: Call, reads: bool) -> Result<Act
     })
 }
 
+/// A descriptor without any right cannot be handed over, so it takes the right to
+/// read, and gives it. Nobody is waited for.
+fn held_for_reading(flags: i32) -> i32 {
+    flags & (libc::O_CLOEXEC | libc::O_DIRECTORY | libc::O_NOFOLLOW)
+        | libc::O_RDONLY
+        | libc::O_NONBLOCK
+}
+
 /// Takes hold of what is at a place.
 pub(super) fn hold(place: Place) -> Result<OwnedFd, Errno> {
     match place {
@@ -97,9 +117,26 @@ pub(super) fn hold(place: Place) -> Result<OwnedFd, Errno> {
     }
 }
 
-struct Finder<'a> {
+impl Place {
+    /// The place, unless it is out of sight.
+    pub(super) fn shown(self, hidden: Errno) -> Result<Self, Errno> {
+        match self {
+            Self::Name { look: Look::Hidden, .. } => Err(hidden),
+            place => Ok(place),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Finder<'a> {
     caller: &'a Caller<'a>,
+    /// What can be seen, where no room hides the rest: whoever goes through what is
+    /// hidden does not get any further.
+    sight: Option<&'a Sight>,
     links: u32,
+    /// Nothing will be opened: what is in /proc need not be readable, and a link
+    /// that is not followed is meant itself.
+    looks: bool,
 }
 
 /// A directory on the way, and what it is to /proc.
@@ -108,6 +145,8 @@ struct Here {
     own: Own,
     /// Known to show no processes.
     plain: bool,
+    /// Where it is, if that has been looked up.
+    path: Option<PathBuf>,
 }
 
 /// How far a walk has got into the caller's own part of /proc.
@@ -118,10 +157,23 @@ enum Own {
     Below(String),
 }
 
-impl Finder<'_> {
-    fn find(mut self, spot: Spot, follow: bool) -> Result<Place, Errno> {
+impl<'a> Finder<'a> {
+    fn new(caller: &'a Caller<'a>, sight: Option<&'a Sight>) -> Self {
+        Self { caller, sight, links: MAX_LINKS, looks: false }
+    }
+
+    pub(super) fn looking(caller: &'a Caller<'a>, sight: Option<&'a Sight>) -> Self {
+        Self { looks: true, ..Self::new(caller, sight) }
+    }
+
+    pub(super) fn find(mut self, spot: Spot, follow: bool) -> Result<Place, Errno> {
         let Some(mut path) = spot.path else {
-            return Ok(Place::Object(self.caller.directory(spot.dir)?));
+            let object = self.caller.directory(spot.dir)?;
+            // Into any other there is no way but to be given it.
+            if spot.dir == libc::AT_FDCWD {
+                self.stay_in_sight(&object)?;
+            }
+            return Ok(Place::Object(object));
         };
         let mut start = None;
         loop {
@@ -137,7 +189,7 @@ impl Finder<'_> {
             if matches!(leaf, b"" | b"." | b"..") {
                 let here = self.walk_to(base, &path)?;
                 return match here.own {
-                    Own::Below(below) => self.caller.file(&below).map(Place::Opened),
+                    Own::Below(below) => self.own_file(&below),
                     Own::No => Ok(Place::Object(here.dir)),
                 };
             }
@@ -146,15 +198,20 @@ impl Finder<'_> {
                 base => self.walk_to(base, front)?,
             };
             if let Own::Below(below) = &here.own {
-                return self.in_own(below, leaf);
+                return self.in_own(below, leaf, follow || slash);
             }
             let leaf = leaf.to_vec();
-            if !follow && !slash && (here.plain || !shows_processes(&here.dir)) {
-                return Ok(Place::Name { dir: here.dir, leaf, slash, seen: false });
+            let look = self.look(&here, &leaf)?;
+            let asked = follow || slash || !here.plain && shows_processes(&here.dir);
+            if look == Look::Hidden || !asked {
+                return Ok(Place::Name { dir: here.dir, leaf, slash, exists: false, look });
             }
             let mut buffer = [0_u8; libc::PATH_MAX as usize];
             let link = readlinkat_raw(&here.dir, leaf.as_slice(), &mut buffer);
             match link {
+                Ok(_) if self.looks && !follow && !slash => {
+                    return Ok(Place::Name { dir: here.dir, leaf, slash, exists: true, look });
+                }
                 Ok(_) if !here.plain && shows_processes(&here.dir) => {
                     return self.process_link(here, &leaf);
                 }
@@ -170,13 +227,15 @@ impl Finder<'_> {
                     start = (!path.starts_with(b"/")).then_some(here.dir);
                 }
                 Ok(_) | Err(Errno::INVAL) => {
-                    if let Some(file) = self.caller.of_another(&here.dir, &leaf) {
+                    if !self.looks
+                        && let Some(file) = self.caller.of_another(&here.dir, &leaf)
+                    {
                         return file.map(Place::Opened);
                     }
-                    return Ok(Place::Name { dir: here.dir, leaf, slash, seen: true });
+                    return Ok(Place::Name { dir: here.dir, leaf, slash, exists: true, look });
                 }
                 Err(Errno::NOENT) => {
-                    return Ok(Place::Name { dir: here.dir, leaf, slash, seen: false });
+                    return Ok(Place::Name { dir: here.dir, leaf, slash, exists: false, look });
                 }
                 Err(error) => return Err(error),
             }
@@ -185,7 +244,55 @@ impl Finder<'_> {
 
     fn classify(&self, dir: OwnedFd) -> Here {
         let own = self.caller.place_below(&dir).map_or(Own::No, Own::Below);
-        Here { dir, own, plain: false }
+        Here { dir, own, plain: false, path: None }
+    }
+
+    /// How much can be seen of a name in a directory.
+    fn look(&self, here: &Here, name: &[u8]) -> Result<Look, Errno> {
+        let Some(sight) = self.sight else { return Ok(Look::Seen) };
+        let path = match &here.path {
+            Some(path) => path.clone(),
+            // What is in a directory that was removed is nowhere.
+            None => real(self.caller.held(), &here.dir)?.ok_or(Errno::NOENT)?,
+        };
+        Ok(self.look_at(sight, &path.join(OsStr::from_bytes(name))))
+    }
+
+    /// Another process of the sandbox can be seen, and no process of anybody else's.
+    fn look_at(&self, sight: &Sight, path: &Path) -> Look {
+        match process(path) {
+            Some(process) if !self.caller.sees(process) => Look::Hidden,
+            _ => sight.of(path),
+        }
+    }
+
+    /// Refuses a directory that only a way which is not watched can have led to.
+    fn stay_in_sight(&self, dir: &OwnedFd) -> Result<(), Errno> {
+        let Some(sight) = self.sight else { return Ok(()) };
+        match real(self.caller.held(), dir)? {
+            Some(path) if self.look_at(sight, &path) != Look::Seen => Err(Errno::NOENT),
+            _ => Ok(()),
+        }
+    }
+
+    /// The directory at the end of a path, if the path names every directory on the
+    /// way there by its own name: then who sees the last one sees them all.
+    fn straight(&self, base: Option<&OwnedFd>, path: &[u8], dir: OwnedFd) -> Option<Here> {
+        let Some(sight) = self.sight else {
+            return Some(Here { dir, own: Own::No, plain: true, path: None });
+        };
+        let at = real(self.caller.held(), &dir).ok()??;
+        let mut named = match base {
+            None => PathBuf::from("/"),
+            Some(base) => real(self.caller.held(), base).ok()??,
+        };
+        named.extend(parts(path).iter().map(|part| OsStr::from_bytes(part)));
+        (named == at && sight.of(&at) != Look::Hidden).then_some(Here {
+            dir,
+            own: Own::No,
+            plain: true,
+            path: Some(at),
+        })
     }
 
     /// The directory at the end of a path, which without a base begins at the root.
@@ -194,8 +301,13 @@ impl Finder<'_> {
         let resolve = ResolveFlags::NO_MAGICLINKS;
         let from = base.as_ref().map_or(CWD, AsFd::as_fd);
         match openat2(from, path, flags, Mode::empty(), resolve) {
-            Ok(dir) if !shows_processes(&dir) => Ok(Here { dir, own: Own::No, plain: true }),
+            Ok(dir) if !shows_processes(&dir) => match self.straight(base.as_ref(), path, dir) {
+                Some(here) => Ok(here),
+                None => self.walk(base.map_or_else(root, Ok)?, path),
+            },
             Ok(_) | Err(Errno::LOOP | Errno::NOENT) => self.walk(base.map_or_else(root, Ok)?, path),
+            // An error would tell of what is hidden.
+            Err(_) if self.sight.is_some() => self.walk(base.map_or_else(root, Ok)?, path),
             Err(error) => Err(error),
         }
     }
@@ -209,6 +321,10 @@ impl Finder<'_> {
                 here = self.step_in_own(below, &name)?;
                 continue;
             }
+            if name != b".." && self.look(&here, &name)? == Look::Hidden {
+                return Err(Errno::NOENT);
+            }
+            here.path = None;
             let at_processes = shows_processes(&here.dir);
             if at_processes && self.is_own(&name) && is_root_of_proc(&here) {
                 here.own = Own::Below(String::new());
@@ -240,6 +356,9 @@ impl Finder<'_> {
                 Err(error) => return Err(error),
             }
         }
+        if here.own == Own::No {
+            self.stay_in_sight(&here.dir)?;
+        }
         Ok(here)
     }
 
@@ -251,7 +370,7 @@ impl Finder<'_> {
             let dir = self.caller.link(&further)?;
             let kind = FileType::from_raw_mode(fstat(&dir)?.st_mode);
             return match kind {
-                FileType::Directory => Ok(Here { dir, own: Own::No, plain: false }),
+                FileType::Directory => Ok(Here { dir, own: Own::No, plain: false, path: None }),
                 _ => Err(Errno::NOTDIR),
             };
         }
@@ -259,17 +378,28 @@ impl Finder<'_> {
             return Err(Errno::ACCESS);
         }
         let dir = self.caller.file(&further)?;
-        Ok(Here { dir, own: Own::Below(further), plain: false })
+        Ok(Here { dir, own: Own::Below(further), plain: false, path: None })
     }
 
     /// A name below the caller's own process, at the end of a path.
-    fn in_own(&self, below: &str, leaf: &[u8]) -> Result<Place, Errno> {
+    fn in_own(&self, below: &str, leaf: &[u8], follow: bool) -> Result<Place, Errno> {
         let leaf = std::str::from_utf8(leaf).map_err(|_| Errno::NOENT)?;
         let name = if below.is_empty() { leaf.to_owned() } else { format!("{below}/{leaf}") };
-        if is_own_link(&name) {
-            self.caller.link(&name).map(Place::Object)
+        if !is_own_link(&name) || self.looks && !follow {
+            return self.own_file(&name);
+        }
+        let object = self.caller.link(&name)?;
+        if name == "cwd" {
+            self.stay_in_sight(&object)?;
+        }
+        Ok(Place::Object(object))
+    }
+
+    fn own_file(&self, below: &str) -> Result<Place, Errno> {
+        if self.looks {
+            self.caller.entry(below).map(Place::Object)
         } else {
-            self.caller.file(&name).map(Place::Opened)
+            self.caller.file(below).map(Place::Opened)
         }
     }
 
@@ -279,7 +409,8 @@ impl Finder<'_> {
             return Err(Errno::ACCESS);
         }
         match leaf {
-            leaf if is_link_to_own(leaf) => self.in_own("", leaf),
+            leaf if is_link_to_own(leaf) => self.in_own("", leaf, true),
+            leaf if self.is_own(leaf) && self.looks => self.own_file(""),
             leaf if self.is_own(leaf) => self.caller.itself(),
             _ => Err(Errno::ACCESS),
         }
@@ -332,17 +463,18 @@ fn split(path: &[u8]) -> (&[u8], &[u8], bool) {
     }
 }
 
+/// The process whose part of /proc a path is in.
+fn process(path: &Path) -> Option<i32> {
+    path.strip_prefix("/proc").ok()?.iter().next()?.to_str()?.parse().ok()
+}
+
 /// Where something that is held open really is; `None` if it has no name.
-pub(super) fn real(
-    shared: &Shared,
-    object: impl AsFd,
-) -> Result<Option<std::path::PathBuf>, Errno> {
+pub(super) fn real(held: &OwnedFd, object: impl AsFd) -> Result<Option<PathBuf>, Errno> {
     use std::os::fd::AsRawFd;
-    use std::os::unix::ffi::OsStrExt;
     let fd = object.as_fd();
     let mut buffer = [0_u8; libc::PATH_MAX as usize];
     let name = fd.as_raw_fd().to_string();
-    let length = readlinkat_raw(&shared.held, name, &mut buffer)?;
+    let length = readlinkat_raw(held, name, &mut buffer)?;
     let path = buffer.get(..length).unwrap_or_default();
     if !path.starts_with(b"/") {
         return Ok(None);
@@ -352,7 +484,7 @@ pub(super) fn real(
     if path.ends_with(b" (deleted)") && fstat(fd)?.st_nlink == 0 {
         return Ok(None);
     }
-    Ok(Some(std::ffi::OsStr::from_bytes(path).into()))
+    Ok(Some(OsStr::from_bytes(path).into()))
 }
 
 #[cfg(test)]
