@@ -29,6 +29,9 @@
 //! - the set-user-id bit cannot be set through the `chmod` family. This keeps
 //!   honest copies clean and is no promise: without a monitor `openat2` can still
 //!   create one.
+//! - where nothing may be written and nobody watches, truncating is refused here
+//!   and Landlock is not asked about it: it would look through every directory up
+//!   to the root for that right, at every open for reading.
 //! - `sched_setaffinity` and kin stay: threads are named by ids there, so the
 //!   caller's own and another process's cannot be told apart.
 
@@ -115,6 +118,14 @@ pub(crate) struct Surface {
     pub(crate) watched: Option<Watched>,
 }
 
+impl Surface {
+    /// Whether the filter keeps files that may not be written from being cut short.
+    /// Where a file can be opened for writing, Landlock lets it be.
+    pub(crate) fn holds_truncation(&self) -> bool {
+        self.frozen && self.watched.is_none()
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Watched {
     /// Opens for writing, and the calls that change names, modes, owners, times.
@@ -144,6 +155,8 @@ enum Answer {
     WatchWriting(u32),
     /// The monitor answers, unless the flags in this argument have O_PATH.
     WatchOpens(u32),
+    /// The flags in this argument cut nothing short that is not opened for writing.
+    Uncut(u32),
     /// The monitor answers, unless there is no path in this argument.
     WatchPath(u32),
     /// Allowed unless the namespace flags in argument 0 say otherwise.
@@ -232,6 +245,14 @@ fn table(surface: Surface) -> Vec<Row> {
         Surface { watched: Some(_), .. } => Watch,
         _ => Mode(argument),
     };
+    if surface.holds_truncation() {
+        rows.extend(rows![Eacces; SYS_truncate]);
+        // Its flags lie in memory.
+        rows.extend(rows![Enosys; SYS_openat2]);
+        rows.push((libc::SYS_openat, "SYS_openat", Uncut(2)));
+        #[cfg(target_arch = "x86_64")]
+        rows.push((libc::SYS_open, "SYS_open", Uncut(1)));
+    }
     if let Some(watched) = surface.watched {
         // Its flags lie in memory. Who uses it has to do without on older kernels.
         rows.extend(rows![Enosys; SYS_openat2]);
@@ -488,6 +509,14 @@ fn check(asm: &mut Assembler, exits: &Exits, answer: Answer) {
         Answer::WatchOpens(argument) => {
             asm.load(data::low(argument));
             asm.jump(Test::AnyBit(libc::O_PATH.cast_unsigned()), allow, watch);
+        }
+        Answer::Uncut(argument) => {
+            asm.load(data::low(argument));
+            asm.jump(Test::AnyBit(libc::O_TRUNC.cast_unsigned()), To::Next, allow);
+            // Neither for reading nor with the fourth mode, which is for neither.
+            asm.and(libc::O_ACCMODE.cast_unsigned());
+            asm.jump(Test::Equal(libc::O_WRONLY.cast_unsigned()), allow, To::Next);
+            asm.jump(Test::Equal(libc::O_RDWR.cast_unsigned()), allow, eacces);
         }
         // Without a path it is about a descriptor, or nothing.
         Answer::WatchPath(argument) => {

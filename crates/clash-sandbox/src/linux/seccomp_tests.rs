@@ -348,3 +348,24 @@ fn memory_of_others_is_left_to_monitors_alone() {
         assert_eq!(ask(MONITORS, number, [0; 6]), RET_ALLOW);
     }
 }
+
+#[test]
+fn where_nothing_is_written_no_call_cuts_a_file_short() {
+    const FROZEN: Surface = Surface { frozen: true, ..CLOSED };
+    let refused = errno(libc::EACCES);
+    let open = |surface, flags: i32| ask(surface, libc::SYS_openat, [0, 0, flags as u64, 0, 0, 0]);
+    for flags in [libc::O_RDONLY, libc::O_CREAT, libc::O_ACCMODE, libc::O_CLOEXEC | libc::O_APPEND]
+    {
+        assert_eq!(open(FROZEN, flags), RET_ALLOW, "{flags:o}");
+        assert_eq!(open(FROZEN, flags | libc::O_TRUNC), refused, "{flags:o}");
+        assert_eq!(open(CLOSED, flags | libc::O_TRUNC), RET_ALLOW, "{flags:o}");
+    }
+    // Landlock is asked about these: they write.
+    for flags in [libc::O_WRONLY, libc::O_RDWR] {
+        assert_eq!(open(FROZEN, flags | libc::O_CREAT | libc::O_TRUNC), RET_ALLOW, "{flags:o}");
+    }
+    assert_eq!(ask(FROZEN, libc::SYS_truncate, [0; 6]), refused);
+    assert_eq!(ask(FROZEN, libc::SYS_openat2, [0; 6]), errno(libc::ENOSYS));
+    #[cfg(target_arch = "x86_64")]
+    assert_eq!(ask(FROZEN, libc::SYS_open, [0, libc::O_TRUNC as u64, 0, 0, 0, 0]), refused);
+}

@@ -70,7 +70,7 @@ const LARGEST_ATTRIBUTE: u64 = 65536;
 
 /// Answers a call that looks at something; hands any other back.
 pub(super) fn answer(shared: &Shared, notice: &Notice) -> bool {
-    let caller = Caller::new(&shared.processes, notice.pid, shared.of);
+    let caller = Caller::new(shared, notice.pid);
     let asked = match read(&caller, notice) {
         Ok(Some(asked)) => Ok(asked),
         Ok(None) => return false,
@@ -211,7 +211,7 @@ fn is_read_only(shared: &Shared, object: &OwnedFd) -> Result<bool, Errno> {
     if !matches!(kind, FileType::RegularFile | FileType::Directory) {
         return Ok(false);
     }
-    let path = real(&shared.processes, object)?;
+    let path = real(&shared.held, object)?;
     let sight = shared.sight.as_ref();
     Ok(sight.zip(path).is_some_and(|(sight, path)| sight.is_read_only(&path)))
 }
@@ -228,7 +228,7 @@ fn leads_to(caller: &Caller<'_>, object: &OwnedFd, named: bool) -> Result<Vec<u8
         return Err(if named { Errno::INVAL } else { Errno::NOENT });
     }
     if shows_processes(object) {
-        let path = real(caller.processes(), object)?;
+        let path = real(caller.held(), object)?;
         if path.as_deref() == Some(Path::new("/proc/self")) {
             return Ok(caller.status("Tgid:")?.into_bytes());
         }

@@ -30,7 +30,8 @@ const MAX_LINKS: u32 = 40;
 /// Where a path leads.
 #[derive(Debug)]
 pub(super) enum Place {
-    /// A name in a directory, whether or not it is there.
+    /// A name in a directory, whether or not it is there. If nobody had to follow
+    /// it, nobody has looked.
     Name {
         dir: OwnedFd,
         leaf: Vec<u8>,
@@ -66,8 +67,7 @@ pub(super) fn locate(
             let makes = flags & libc::O_TMPFILE == libc::O_TMPFILE
                 || creates && matches!(at, Place::Name { exists: false, .. });
             let umask = if makes { caller.umask()? } else { 0o777 };
-            let terminal = caller.shares_terminal();
-            Act::Open { at, flags, mode, umask, terminal, reads }
+            Act::Open { at, flags, mode, umask, caller: caller.pid, reads }
         }
         Call::Mkdir { at, mode } => Act::Mkdir { at: new(at)?, mode, umask: caller.umask()? },
         Call::Mknod { at, mode, device } => {
@@ -143,6 +143,8 @@ pub(super) struct Finder<'a> {
 struct Here {
     dir: OwnedFd,
     own: Own,
+    /// Known to show no processes.
+    plain: bool,
     /// Where it is, if that has been looked up.
     path: Option<PathBuf>,
 }
@@ -180,9 +182,9 @@ impl<'a> Finder<'a> {
             }
             let (front, leaf, slash) = split(&path);
             let base = match start.take() {
-                Some(dir) => dir,
-                None if path.starts_with(b"/") => root()?,
-                None => self.caller.directory(spot.dir)?,
+                None if path.starts_with(b"/") => None,
+                None => Some(self.caller.directory(spot.dir)?),
+                start => start,
             };
             if matches!(leaf, b"" | b"." | b"..") {
                 let here = self.walk_to(base, &path)?;
@@ -191,14 +193,17 @@ impl<'a> Finder<'a> {
                     Own::No => Ok(Place::Object(here.dir)),
                 };
             }
-            let here =
-                if front.is_empty() { self.classify(base) } else { self.walk_to(base, front)? };
+            let here = match base {
+                Some(base) if front.is_empty() => self.classify(base),
+                base => self.walk_to(base, front)?,
+            };
             if let Own::Below(below) = &here.own {
                 return self.in_own(below, leaf, follow || slash);
             }
             let leaf = leaf.to_vec();
             let look = self.look(&here, &leaf)?;
-            if look == Look::Hidden {
+            let asked = follow || slash || !here.plain && shows_processes(&here.dir);
+            if look == Look::Hidden || !asked {
                 return Ok(Place::Name { dir: here.dir, leaf, slash, exists: false, look });
             }
             let mut buffer = [0_u8; libc::PATH_MAX as usize];
@@ -207,7 +212,9 @@ impl<'a> Finder<'a> {
                 Ok(_) if self.looks && !follow && !slash => {
                     return Ok(Place::Name { dir: here.dir, leaf, slash, exists: true, look });
                 }
-                Ok(_) if shows_processes(&here.dir) => return self.process_link(here, &leaf),
+                Ok(_) if !here.plain && shows_processes(&here.dir) => {
+                    return self.process_link(here, &leaf);
+                }
                 Err(_) if self.caller.is_named(&leaf) && is_root_of_proc(&here) => {
                     return self.process_link(here, &leaf);
                 }
@@ -237,7 +244,7 @@ impl<'a> Finder<'a> {
 
     fn classify(&self, dir: OwnedFd) -> Here {
         let own = self.caller.place_below(&dir).map_or(Own::No, Own::Below);
-        Here { dir, own, path: None }
+        Here { dir, own, plain: false, path: None }
     }
 
     /// How much can be seen of a name in a directory.
@@ -246,7 +253,7 @@ impl<'a> Finder<'a> {
         let path = match &here.path {
             Some(path) => path.clone(),
             // What is in a directory that was removed is nowhere.
-            None => real(self.caller.processes(), &here.dir)?.ok_or(Errno::NOENT)?,
+            None => real(self.caller.held(), &here.dir)?.ok_or(Errno::NOENT)?,
         };
         Ok(self.look_at(sight, &path.join(OsStr::from_bytes(name))))
     }
@@ -262,7 +269,7 @@ impl<'a> Finder<'a> {
     /// Refuses a directory that only a way which is not watched can have led to.
     fn stay_in_sight(&self, dir: &OwnedFd) -> Result<(), Errno> {
         let Some(sight) = self.sight else { return Ok(()) };
-        match real(self.caller.processes(), dir)? {
+        match real(self.caller.held(), dir)? {
             Some(path) if self.look_at(sight, &path) != Look::Seen => Err(Errno::NOENT),
             _ => Ok(()),
         }
@@ -270,35 +277,37 @@ impl<'a> Finder<'a> {
 
     /// The directory at the end of a path, if the path names every directory on the
     /// way there by its own name: then who sees the last one sees them all.
-    fn straight(&self, base: &OwnedFd, path: &[u8], dir: OwnedFd) -> Option<Here> {
+    fn straight(&self, base: Option<&OwnedFd>, path: &[u8], dir: OwnedFd) -> Option<Here> {
         let Some(sight) = self.sight else {
-            return Some(Here { dir, own: Own::No, path: None });
+            return Some(Here { dir, own: Own::No, plain: true, path: None });
         };
-        let at = real(self.caller.processes(), &dir).ok()??;
-        let mut named = match path.starts_with(b"/") {
-            true => PathBuf::from("/"),
-            false => real(self.caller.processes(), base).ok()??,
+        let at = real(self.caller.held(), &dir).ok()??;
+        let mut named = match base {
+            None => PathBuf::from("/"),
+            Some(base) => real(self.caller.held(), base).ok()??,
         };
         named.extend(parts(path).iter().map(|part| OsStr::from_bytes(part)));
         (named == at && sight.of(&at) != Look::Hidden).then_some(Here {
             dir,
             own: Own::No,
+            plain: true,
             path: Some(at),
         })
     }
 
-    /// The directory at the end of a path.
-    fn walk_to(&mut self, base: OwnedFd, path: &[u8]) -> Result<Here, Errno> {
+    /// The directory at the end of a path, which without a base begins at the root.
+    fn walk_to(&mut self, base: Option<OwnedFd>, path: &[u8]) -> Result<Here, Errno> {
         let flags = HOLD | OFlags::DIRECTORY;
         let resolve = ResolveFlags::NO_MAGICLINKS;
-        match openat2(&base, path, flags, Mode::empty(), resolve) {
-            Ok(dir) if !shows_processes(&dir) => match self.straight(&base, path, dir) {
+        let from = base.as_ref().map_or(CWD, AsFd::as_fd);
+        match openat2(from, path, flags, Mode::empty(), resolve) {
+            Ok(dir) if !shows_processes(&dir) => match self.straight(base.as_ref(), path, dir) {
                 Some(here) => Ok(here),
-                None => self.walk(base, path),
+                None => self.walk(base.map_or_else(root, Ok)?, path),
             },
-            Ok(_) | Err(Errno::LOOP | Errno::NOENT) => self.walk(base, path),
+            Ok(_) | Err(Errno::LOOP | Errno::NOENT) => self.walk(base.map_or_else(root, Ok)?, path),
             // An error would tell of what is hidden.
-            Err(_) if self.sight.is_some() => self.walk(base, path),
+            Err(_) if self.sight.is_some() => self.walk(base.map_or_else(root, Ok)?, path),
             Err(error) => Err(error),
         }
     }
@@ -361,7 +370,7 @@ impl<'a> Finder<'a> {
             let dir = self.caller.link(&further)?;
             let kind = FileType::from_raw_mode(fstat(&dir)?.st_mode);
             return match kind {
-                FileType::Directory => Ok(Here { dir, own: Own::No, path: None }),
+                FileType::Directory => Ok(Here { dir, own: Own::No, plain: false, path: None }),
                 _ => Err(Errno::NOTDIR),
             };
         }
@@ -369,7 +378,7 @@ impl<'a> Finder<'a> {
             return Err(Errno::ACCESS);
         }
         let dir = self.caller.file(&further)?;
-        Ok(Here { dir, own: Own::Below(further), path: None })
+        Ok(Here { dir, own: Own::Below(further), plain: false, path: None })
     }
 
     /// A name below the caller's own process, at the end of a path.
@@ -460,15 +469,19 @@ fn process(path: &Path) -> Option<i32> {
 }
 
 /// Where something that is held open really is; `None` if it has no name.
-pub(super) fn real(processes: &OwnedFd, object: impl AsFd) -> Result<Option<PathBuf>, Errno> {
+pub(super) fn real(held: &OwnedFd, object: impl AsFd) -> Result<Option<PathBuf>, Errno> {
     use std::os::fd::AsRawFd;
     let fd = object.as_fd();
     let mut buffer = [0_u8; libc::PATH_MAX as usize];
-    let name = format!("self/fd/{}", fd.as_raw_fd());
-    let length = readlinkat_raw(processes, name, &mut buffer)?;
+    let name = fd.as_raw_fd().to_string();
+    let length = readlinkat_raw(held, name, &mut buffer)?;
     let path = buffer.get(..length).unwrap_or_default();
-    // A directory that was removed has no links left either.
-    if !path.starts_with(b"/") || fstat(fd)?.st_nlink == 0 {
+    if !path.starts_with(b"/") {
+        return Ok(None);
+    }
+    // What was removed is said to be, and so is what somebody has called that. A
+    // directory that was removed has no links left either.
+    if path.ends_with(b" (deleted)") && fstat(fd)?.st_nlink == 0 {
         return Ok(None);
     }
     Ok(Some(OsStr::from_bytes(path).into()))
