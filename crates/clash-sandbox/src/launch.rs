@@ -188,6 +188,8 @@ fn steps(
     let target = Target::new(command)?;
     let filter = seccomp::filter(plan.surface()).map_err(LaunchError::Filter)?;
 
+    // Whoever started us may forget his children; how the command ends must be known.
+    let forgets_children = sys::notice_children();
     terminal::apart().map_err(LaunchError::Terminal)?;
     if let Some(cwd) = &command.cwd {
         rustix::process::chdir(cwd).map_err(|source| LaunchError::WorkingDirectory {
@@ -201,7 +203,7 @@ fn steps(
     landlock::no_directory_as_stdio().map_err(|e| LaunchError::Descriptors(e.into()))?;
     let ruleset = landlock::ruleset(plan)?;
     sys::close_on_exec_from_3().map_err(LaunchError::Descriptors)?;
-    let confined = Confined { plan, target: &target, filter: &filter };
+    let confined = Confined { plan, target: &target, filter: &filter, forgets_children };
     let given = Given::of(plan);
     if let Some(room) = &plan.room {
         return Err(as_parent(Some(room), confined, &ruleset, given, ahead, None));
@@ -211,7 +213,7 @@ fn steps(
         return Err(as_parent(None, confined, &ruleset, given, Ahead::default(), scratch));
     }
     given.put_into(&ruleset)?;
-    Err(confined.become_command(&ruleset, &mut 0))
+    Err(confined.become_command(&ruleset, &mut 0, || Ok(())))
 }
 
 /// What is left to do once the command's view of the disk is right.
@@ -221,12 +223,19 @@ struct Confined<'a> {
     plan: &'a Plan,
     target: &'a crate::linux::target::Target,
     filter: &'a [crate::linux::bpf::Insn],
+    /// Whether the command is to ignore SIGCHLD, as its caller did.
+    forgets_children: bool,
 }
 
 #[cfg(target_os = "linux")]
 impl Confined<'_> {
     /// Steps 7 to 12. What the kernel answers to the filter is the listener.
-    fn become_command(self, ruleset: &Ruleset, listener: &mut std::ffi::c_long) -> LaunchError {
+    fn become_command(
+        self,
+        ruleset: &Ruleset,
+        listener: &mut std::ffi::c_long,
+        release_signals: impl FnOnce() -> io::Result<()>,
+    ) -> LaunchError {
         use crate::linux::{caps, landlock, limits, sys};
         let mut restrict = || {
             limits::set(&self.plan.limits, self.plan.group.is_some())
@@ -242,9 +251,12 @@ impl Confined<'_> {
                     _ => LaunchError::Seccomp(error),
                 }
             })?;
+            if self.forgets_children {
+                sys::forget_children();
+            }
             sys::default_sigpipe().map_err(LaunchError::Signals)
         };
-        match restrict() {
+        match restrict().and_then(|()| release_signals().map_err(LaunchError::Signals)) {
             Ok(()) => self.target.execute(),
             Err(error) => error,
         }
@@ -357,12 +369,19 @@ fn as_parent(
             source: source.into(),
         })
     };
-    let mut failure = None;
-    let mut listener = 0;
+    // Nobody else has been sent it: the command is not there yet.
+    if let Err(error) = sys::let_through(&mask) {
+        return LaunchError::Signals(error);
+    }
+    let (mut failure, mut listener, mut stop) = (None, 0, None);
     let started = keeper.run_until_exec(|| {
-        let ready = settle().and_then(|()| sys::set_mask(&mask).map_err(LaunchError::Signals));
-        failure = Some(match ready {
-            Ok(()) => confined.become_command(ruleset, &mut listener),
+        // Stopped before it is the command, it would keep us waiting.
+        let release_signals = || {
+            stop = sys::held_stop();
+            sys::set_mask(&mask)
+        };
+        failure = Some(match settle() {
+            Ok(()) => confined.become_command(ruleset, &mut listener, release_signals),
             Err(error) => error,
         });
     });
@@ -373,6 +392,9 @@ fn as_parent(
         (Ok(_), Some(error)) => return error,
         (Err(error), _) => return LaunchError::Process(error),
     };
+    if let Some(signal) = stop {
+        sys::kill(child, signal);
+    }
     if let (Some(monitor), Some(listener)) = (monitor, sys::listener(listener)) {
         monitor.start(listener);
     }

@@ -31,9 +31,10 @@ struct Stamp {
     changed: (i64, i64),
 }
 
-/// Clocks of file systems stand still for up to a few milliseconds: a directory
-/// changed just now may change once more without showing it.
-const SETTLED: Duration = Duration::from_millis(100);
+/// Clocks of file systems stand still for some milliseconds, and some file systems
+/// keep whole seconds, or every other: a directory changed just now may change once
+/// more without showing it.
+const SETTLED: Duration = Duration::from_secs(3);
 
 /// What the kernel makes up has no links that matter.
 const KERNELS: [&str; 3] = ["/dev", "/proc", "/sys"];

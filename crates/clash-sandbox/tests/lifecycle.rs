@@ -17,11 +17,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
+use rustix::process::{Pid, Signal, kill_process_group};
 use support::*;
 
 /// A world whose project is the project and whose host is known, so that nothing
@@ -95,6 +98,26 @@ fn nothing_is_orphaned_at_whatever_instant_the_launcher_is_killed() {
             launcher.wait().unwrap();
         }
         eventually("every process of every room is gone", || processes(&word).is_empty());
+    });
+}
+
+#[test]
+fn no_temporary_directory_is_left_at_whatever_instant_the_group_is_interrupted() {
+    project(|world| {
+        let tmp = world.path("tmp");
+        fs::create_dir(&tmp).unwrap();
+        fs::set_permissions(&tmp, fs::Permissions::from_mode(0o1777)).unwrap();
+        let of_its_own = ["--simulate", "no-userns", "--tmp", tmp.to_str().unwrap()];
+        let world = world.option(&of_its_own);
+        assert!(world.sh("test -d $TMPDIR && test $TMPDIR != /tmp").status.success());
+        for round in 0..150 {
+            let mut launcher = launch(&world, &["sleep", "60"]).process_group(0).spawn().unwrap();
+            pass(Duration::from_micros(60 * round));
+            let group = Pid::from_child(&launcher);
+            kill_process_group(group, Signal::INT).unwrap();
+            launcher.wait().unwrap();
+        }
+        eventually("all are removed", || fs::read_dir(&tmp).unwrap().count() == 0);
     });
 }
 
@@ -281,6 +304,21 @@ fn a_signal_that_is_ignored_stays_ignored() {
         command.args(["sh", "-c", "kill -INT $$; echo alive"]);
         let output = world.prepare(command).output().unwrap();
         assert_eq!(text(&output), "alive");
+    });
+}
+
+#[test]
+fn a_caller_that_forgets_its_children_is_told_how_the_command_ended() {
+    each_way(|world| {
+        let run = |prefix: &[String], argv: &[&str]| {
+            let mut command = Command::new("sh");
+            command.args(["-c", "trap '' CHLD; exec \"$@\"", "sh"]).args(prefix).args(argv);
+            world.prepare(command).output().unwrap()
+        };
+        let output = run(&world.prefix(), &["sh", "-c", "exit 7"]);
+        assert_eq!(output.status.code(), Some(7), "{}", text(&output));
+        let ignored = ["grep", "SigIgn", "/proc/self/status"];
+        assert_eq!(text(&run(&world.prefix(), &ignored)), text(&run(&[], &ignored)));
     });
 }
 

@@ -12,6 +12,7 @@
 mod support;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -62,7 +63,7 @@ fn works(world: &World, script: &str) -> String {
 }
 
 #[test]
-fn a_mount_alone_holds_what_is_denied_in_the_root_of_a_grant() {
+fn what_is_denied_in_the_root_of_a_grant_can_be_neither_reached_nor_moved() {
     project(|world| {
         let app = world.project().display().to_string();
         write(&world, "home/app/private/key", "SECRET");
@@ -91,6 +92,28 @@ fn a_mount_alone_holds_what_is_denied_in_the_root_of_a_grant() {
         assert_eq!(works(&world, "mv open moved && cat moved/key && mv moved open"), "public");
         assert_eq!(fs::read_to_string(world.path("home/app/private/key")).unwrap(), "SECRET");
         assert_eq!(fs::read_to_string(world.path("home/app/token")).unwrap(), "SECRET");
+    });
+}
+
+#[test]
+fn a_denied_file_that_is_replaced_from_outside_cannot_be_changed() {
+    project(|world| {
+        let token = write(&world, "home/app/token", "SECRET");
+        let world = world.option(&["--unprotected", "--deny", "rwcdx", &token]);
+        let script = "echo up; read go; echo bad > token; mv token moved; rm -f token; echo done";
+        let prefix = world.prefix();
+        let mut command = Command::new(&prefix[0]);
+        command.args(&prefix[1..]).args(["sh", "-c", script]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut launcher = world.prepare(command).stdin(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(launcher.stdout.take().unwrap()).lines();
+        assert_eq!(output.next().unwrap().unwrap(), "up");
+        let fresh = write(&world, "home/app/.token.swp", "NEW");
+        fs::rename(fresh, &token).unwrap();
+        launcher.stdin.take().unwrap().write_all(b"\n").unwrap();
+        assert_eq!(output.next().unwrap().unwrap(), "done");
+        launcher.wait().unwrap();
+        assert_eq!(fs::read_to_string(token).unwrap(), "NEW");
     });
 }
 
@@ -496,9 +519,9 @@ fn signals_to_the_launcher_reach_the_command() {
             ])
             .stdout(Stdio::piped());
         let mut launcher = world.prepare(command).spawn().unwrap();
-        let mut output = std::io::BufReader::new(launcher.stdout.take().unwrap());
+        let mut output = BufReader::new(launcher.stdout.take().unwrap());
         let mut line = String::new();
-        std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+        BufRead::read_line(&mut output, &mut line).unwrap();
         assert_eq!(line, "ready\n");
         let pid = launcher.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());

@@ -88,8 +88,10 @@ impl Drop for Ahead {
 }
 
 /// The other process. Whoever waits for the end of our output must not have to
-/// wait for it.
+/// wait for it. What is sent to our process group is not for it: stopped by ^Z it
+/// would keep a launcher waiting that holds signals itself.
 fn run(errand: &Errand) {
+    let _ = sys::hold_signals();
     sys::close_all_but(errand.answer);
     if make(Some(&errand.identity)).is_ok()
         && let Ok(parts) = Parts::make()
@@ -155,4 +157,38 @@ fn receive(from: &OwnedFd) -> Option<Parts> {
         }
     }
     Some(Parts { root, devices, terminals, shown })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+
+    #[test]
+    fn signals_to_the_process_group_do_not_reach_the_maker() {
+        let ahead = Ahead::start(true).unwrap();
+        if receive(&ahead.answer).is_none() {
+            eprintln!("SKIPPED (no user namespaces): a maker and its signals");
+            return;
+        }
+        for signal in [libc::SIGTSTP, libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            sys::kill(ahead.maker.as_raw_nonzero().get(), signal);
+        }
+        let mut said = [0; 2];
+        assert_eq!(rustix::io::read(&ahead.answer, &mut said[..]), Ok(2));
+        assert_eq!(said, CONNECTED);
+        ahead.let_go();
+        let (_, end) = waitpid(Some(ahead.maker), WaitOptions::empty()).unwrap().unwrap();
+        assert_eq!(end.exit_status(), Some(0));
+    }
+
+    #[test]
+    fn a_maker_that_is_killed_is_noticed() {
+        let ahead = Ahead::start(true).unwrap();
+        sys::kill(ahead.maker.as_raw_nonzero().get(), libc::SIGKILL);
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(ahead.maker), ended).unwrap();
+        let parts = receive(&ahead.answer);
+        assert!(parts.is_none() || !ahead.join_network());
+    }
 }

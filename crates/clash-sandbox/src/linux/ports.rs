@@ -108,8 +108,11 @@ impl Forwarder {
         let (control, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(|error| failed(error.into()))?;
+        // What the terminal sends to our group is not for it, from the beginning.
+        let mask = sys::hold_signals().map_err(failed)?;
         match sys::fork().map_err(failed)? {
             Fork::Parent(pid) => {
+                sys::set_mask(&mask).map_err(failed)?;
                 let pid = Pid::from_raw(pid).ok_or(LaunchError::Vanished)?;
                 Ok(Self { pid, control })
             }
@@ -144,13 +147,11 @@ fn connect(port: u16) -> io::Result<TcpStream> {
 
 fn forward(control: &OwnedFd, listeners: Vec<TcpListener>) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    // Whoever waits for the end of the command's output must not wait for us, and
-    // what the terminal sends to our group is not for us.
+    // Whoever waits for the end of the command's output must not wait for us.
     let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
-    sys::hold_signals()?;
     let taken = Arc::new(Taken::new());
     let mut all = Vec::new();
     let mut start = |port: u16, listener: TcpListener| {

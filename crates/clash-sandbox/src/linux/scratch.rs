@@ -66,18 +66,23 @@ impl Scratch {
     /// To be called while the launcher has no other thread.
     pub(crate) fn make(path: &Path) -> io::Result<Self> {
         let (wait, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        DirBuilder::new().mode(0o700).create(path)?;
+        // Who removes it is there first, out of reach of what is sent to our group.
+        let mask = sys::hold_signals()?;
         match sys::fork() {
-            Ok(Fork::Parent(pid)) => Ok(Self { remover: Pid::from_raw(pid), alive: Some(alive) }),
+            Ok(Fork::Parent(pid)) => {
+                let made = DirBuilder::new().mode(0o700).create(path);
+                if made.is_err() {
+                    sys::kill(pid, libc::SIGKILL);
+                }
+                let scratch = Self { remover: Pid::from_raw(pid), alive: Some(alive) };
+                sys::set_mask(&mask).and(made).map(|()| scratch)
+            }
             Ok(Fork::Child) => {
                 drop(alive);
                 remove_later(wait, path);
                 sys::exit_now(0)
             }
-            Err(error) => {
-                let _ = fs::remove_dir(path);
-                Err(error)
-            }
+            Err(error) => sys::set_mask(&mask).and(Err(error)),
         }
     }
 }
@@ -90,7 +95,6 @@ impl Drop for Scratch {
 }
 
 fn remove_later(wait: OwnedFd, path: &Path) {
-    let _ = sys::hold_signals();
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir(c"/");
     // Whoever waits for the end of the command's output must not wait for this.

@@ -435,6 +435,13 @@ pub(crate) fn forget_children() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
 }
 
+/// Children that end are told of; says whether they would have been forgotten.
+pub(crate) fn notice_children() -> bool {
+    // SAFETY: SIG_DFL installs no handler.
+    let before = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    before == libc::SIG_IGN
+}
+
 /// Hides our memory and environment from everybody without CAP_SYS_PTRACE.
 pub(crate) fn undumpable() -> Result<()> {
     // SAFETY: takes integers.

@@ -150,6 +150,9 @@ fn what_mounts_cannot_say_is_watched() {
     // The mount over it can neither be moved nor made anew, unless what is above it can.
     assert_eq!(watched(vec![rule(Effect::Deny, "rwcdx", "$PWD/a")]), None);
     assert_eq!(watched(vec![rule(Effect::Deny, "rwcdx", "$PWD/a/b")]), Some(false));
+    // Somebody outside can put another file there, and then no mount is over it.
+    fs::write(world.base.join("home/app/token"), "").unwrap();
+    assert_eq!(watched(vec![rule(Effect::Deny, "rwcdx", "$PWD/token")]), Some(false));
     let inside = rule(Effect::Allow, "rw", "$PWD/a/b");
     assert_eq!(watched(vec![rule(Effect::Deny, "rwcdx", "$PWD/a"), inside]), Some(false));
     assert_eq!(watched(vec![rule(Effect::Deny, "rwcd", "$PWD/new")]), Some(false));

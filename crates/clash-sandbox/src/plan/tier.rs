@@ -71,15 +71,12 @@ pub(super) fn plain(rights: &Rights, rules: &[Rule<'_>]) -> bool {
         && !rights.cage.iter().any(caged)
 }
 
-/// Whether the mount over something denied stays where it is: nobody can make what
+/// Whether the mount over a denied directory stays where it is: nobody can make what
 /// is there, rename what is mounted on, or move a directory above it, since that is
-/// the root of a granted tree that lies in no other.
+/// the root of a granted tree that lies in no other. A file is another matter: whoever
+/// edits it outside puts a new one in its place, and the mount goes with the old one.
 fn covered_for_good(denied: &Rule<'_>, rights: &Rights, rules: &[Rule<'_>]) -> bool {
-    let there = match denied.found {
-        Found::Directory => denied.region() == Region::Below,
-        Found::Other => matches!(denied.region(), Region::Below | Region::Exactly),
-        Found::Missing | Found::OutOfReach => false,
-    };
+    let there = denied.found == Found::Directory && denied.region() == Region::Below;
     let allowed = || rules.iter().filter(|rule| rule.rule.effect == Effect::Allow);
     let Some(root) = denied.real.parent() else { return false };
     there

@@ -55,6 +55,28 @@ pub(crate) fn set_mask(mask: &Mask) -> Result<()> {
     .map(drop)
 }
 
+/// Lets what was held back take effect, and holds again.
+pub(crate) fn let_through(mask: &Mask) -> Result<()> {
+    set_mask(mask)?;
+    hold_signals().map(drop)
+}
+
+/// Takes back a stop that was held.
+pub(crate) fn held_stop() -> Option<c_int> {
+    let mut stops = MaybeUninit::<libc::sigset_t>::uninit();
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: sigemptyset initialises the set before it is changed and read; nothing
+    // is to be told of the signal but its number.
+    let signal = unsafe {
+        libc::sigemptyset(stops.as_mut_ptr());
+        for signal in [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU] {
+            libc::sigaddset(stops.as_mut_ptr(), signal);
+        }
+        libc::sigtimedwait(stops.as_ptr(), ptr::null_mut(), &raw const now)
+    };
+    (signal > 0).then_some(signal)
+}
+
 /// A signal that was held back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {

@@ -265,6 +265,9 @@ impl Relay {
                 Some(Change::Ended(end)) => {
                     while self.show()? {}
                     self.give_back();
+                    // Who was started before us has ended too; some systems have
+                    // nobody who would take note of that after us.
+                    while let Ok(Some(_)) = waitpid(None, WaitOptions::NOHANG) {}
                     return Ok(Some(end));
                 }
                 Some(Change::Stopped) => {
