@@ -384,3 +384,36 @@ fn nothing_that_is_hidden_can_be_looked_at_by_another_way() {
         );
     }
 }
+
+/// Looks at a file whose name other threads keep exchanging for a hidden one.
+const EXCHANGE: &str = r"
+import ctypes, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+stop = time.time() + 1
+text = ctypes.create_string_buffer(64)
+good, bad = (ctypes.create_string_buffer(name, 64) for name in (b'plain/x', b'../.ssh/id_ed25519'))
+sizes = set()
+def flip():
+    while time.time() < stop or not sizes:
+        ctypes.memmove(text, bad, 64); ctypes.memmove(text, good, 64)
+def look():
+    seen = ctypes.create_string_buffer(256)
+    while time.time() < stop or not sizes:
+        if libc.statx(-100, text, 0, 0x7ff, seen) == 0: sizes.add(seen.raw[40])
+threads = [threading.Thread(target=t) for t in (flip, flip, look, look)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(sizes)
+";
+
+#[test]
+fn a_name_that_is_exchanged_while_it_is_looked_at_tells_nothing() {
+    if support::python_is_missing() {
+        return;
+    }
+    for who in support::identities() {
+        let world = with_secrets(who).option(&["--simulate", "no-userns"]);
+        fs::write(world.path("home/.ssh/id_ed25519"), "a longer secret").unwrap();
+        let output = world.run(&[support::PYTHON, "-c", EXCHANGE]);
+        assert_eq!(text(&output), "{6}", "as {who:?}");
+    }
+}

@@ -316,6 +316,40 @@ fn only_opens_that_may_change_something_are_watched() {
 }
 
 #[test]
+fn every_look_at_a_path_is_watched_and_none_at_a_descriptor() {
+    let path = 0x7fff_0000_1000;
+    let empty = u64::from(libc::AT_EMPTY_PATH.cast_unsigned());
+    for (number, at) in [(libc::SYS_newfstatat, 1), (libc::SYS_statx, 1)] {
+        // Whatever the flags say of an empty path, its text lies in memory.
+        for path in [path, 1, 1 << 32] {
+            let mut args = [3, 0, empty, empty, 0, 0];
+            args[at] = path;
+            assert_eq!(ask(LOOKS, number, args), RET_USER_NOTIF, "{number} {path:#x}");
+        }
+        assert_eq!(ask(LOOKS, number, [3, 0, empty, empty, 0, 0]), RET_ALLOW);
+    }
+    for number in [libc::SYS_fstat, libc::SYS_fstatfs, libc::SYS_fgetxattr, libc::SYS_fchdir] {
+        assert_eq!(ask(LOOKS, number, [path; 6]), RET_ALLOW);
+    }
+    let flags = u64::from((libc::O_PATH | libc::O_NOFOLLOW).cast_unsigned());
+    assert_eq!(ask(LOOKS, libc::SYS_openat, [3, path, flags, 0, 0, 0]), RET_USER_NOTIF);
+    for surface in [WATCHED, Surface { watched: Some(Watched::Opens), ..CLOSED }] {
+        assert_eq!(ask(surface, libc::SYS_newfstatat, [path; 6]), RET_ALLOW);
+        assert_eq!(ask(surface, libc::SYS_statx, [path; 6]), RET_ALLOW);
+    }
+}
+
+#[test]
+fn memory_of_others_is_left_to_monitors_alone() {
+    for number in [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev] {
+        for surface in [CLOSED, ROOM, WATCHED, LOOKS] {
+            assert_eq!(ask(surface, number, [0; 6]), errno(libc::ENOSYS));
+        }
+        assert_eq!(ask(MONITORS, number, [0; 6]), RET_ALLOW);
+    }
+}
+
+#[test]
 fn where_nothing_is_written_no_call_cuts_a_file_short() {
     const FROZEN: Surface = Surface { frozen: true, ..CLOSED };
     let refused = errno(libc::EACCES);
