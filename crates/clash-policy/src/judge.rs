@@ -184,7 +184,7 @@ pub fn alike_below(
 ) -> Result<bool, PathError> {
     let strictly_below = |path: &Path, dir: &Path| path != dir && is_below(path, dir);
     for rule in &sandbox.fs {
-        let fixed = world.links.real(&world.places.expand(rule.pattern.fixed())?);
+        let fixed = world.links.follow(world.places.placed(rule.pattern.fixed())?);
         if strictly_below(&fixed, one) || strictly_below(&fixed, other) {
             return Ok(false);
         }
@@ -289,7 +289,7 @@ pub(crate) fn closeness(
     file: &FileUse,
     world: &World<'_>,
 ) -> Result<Option<Closeness>, PathError> {
-    let fixed = world.links.real(&world.places.expand(pattern.fixed())?);
+    let fixed = world.links.follow(world.places.placed(pattern.fixed())?);
     let (fixed, path) = (folded(&fixed, file.caseless), folded(&file.path, file.caseless));
     if !is_below(&path, &fixed) {
         return Ok(None);

@@ -2,6 +2,7 @@
 //! question "is this path below that one". Nothing here touches the disk; who
 //! needs symlinks resolved passes a [`Links`].
 
+use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -95,6 +96,11 @@ pub trait Links: std::fmt::Debug {
     /// that does not exist kept as it is.
     fn real(&self, path: &Path) -> PathBuf;
 
+    /// The same, without a copy where nothing is followed anyway.
+    fn follow<'a>(&self, path: Cow<'a, Path>) -> Cow<'a, Path> {
+        Cow::Owned(self.real(&path))
+    }
+
     /// Links with names of the list of persistence paths that lead to a real path or
     /// above it, as far as they are found on the way there from `root`, where the
     /// list begins to count.
@@ -120,6 +126,10 @@ pub struct NoLinks;
 impl Links for NoLinks {
     fn real(&self, path: &Path) -> PathBuf {
         path.to_path_buf()
+    }
+
+    fn follow<'a>(&self, path: Cow<'a, Path>) -> Cow<'a, Path> {
+        path
     }
 }
 
@@ -175,6 +185,13 @@ impl Places {
             return Err(PathError::Escapes(text.to_owned()));
         }
         Ok(clean)
+    }
+
+    /// The same, without a copy of what needs nothing filled in: the rules of a plan,
+    /// which the monitor asks about at every call.
+    pub(crate) fn placed<'a>(&self, text: &'a str) -> Result<Cow<'a, Path>, PathError> {
+        let path = Path::new(text);
+        if is_normal(path) { Ok(Cow::Borrowed(path)) } else { self.expand(text).map(Cow::Owned) }
     }
 
     fn variable(&self, name: &str) -> Result<&Path, PathError> {

@@ -77,6 +77,11 @@ impl Disk {
         dirs.iter().map(|dir| self.real(dir)).filter(|dir| self.has(dir)).collect()
     }
 
+    /// Where a path really leads, if that is not what it says.
+    pub(crate) fn moved(&self, path: &Path) -> Option<PathBuf> {
+        self.find(path).moved.filter(|real| real.as_os_str() != path.as_os_str())
+    }
+
     /// Whether there is something at a path, links followed.
     pub fn has(&self, path: &Path) -> bool {
         self.find(path).exists

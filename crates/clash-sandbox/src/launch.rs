@@ -305,9 +305,7 @@ fn as_parent(
             Some(watch) => {
                 // The filter of an outer sandbox may forbid it; then every call would
                 // be refused without a word.
-                let own = rustix::process::getpid().as_raw_nonzero().get();
-                sys::read_memory(own, (&raw const *plan).addr() as u64, &mut [0])
-                    .map_err(|error| LaunchError::Unseen(error.into()))?;
+                sys::memory_can_be_reached().map_err(|e| LaunchError::Unseen(e.into()))?;
                 let monitor = Monitor::new(ruleset.clone(), watch, plan.root);
                 Some(monitor.map_err(|e| LaunchError::Monitor(e.into()))?)
             }
@@ -336,7 +334,9 @@ fn as_parent(
                 ports.listen(&room.ports)?;
             }
         }
-        drop(ahead);
+        if let Some(ahead) = &ahead.namespaces {
+            ahead.let_go();
+        }
         // Before anybody is there to look into this process.
         sys::undumpable().map_err(LaunchError::Namespaces)?;
         let keeper = if room.is_some() {
@@ -376,7 +376,7 @@ fn as_parent(
         return LaunchError::Signals(error);
     }
     let (mut failure, mut listener, mut stop) = (None, 0, None);
-    let started = sys::run_until_exec(|| {
+    let started = keeper.run_until_exec(|| {
         // Stopped before it is the command, it would keep us waiting.
         let release_signals = || {
             stop = sys::held_stop();
@@ -387,6 +387,8 @@ fn as_parent(
             Err(error) => error,
         });
     });
+    // By now it has gone, so nobody waits for it.
+    drop(ahead);
     let child = match (started, failure) {
         (Ok(child), None) => child,
         (Ok(_), Some(error)) => return error,

@@ -40,6 +40,7 @@ pub mod probe;
 pub mod report;
 pub mod rights;
 pub mod room;
+pub mod sight;
 mod worktree;
 
 #[cfg(target_os = "linux")]

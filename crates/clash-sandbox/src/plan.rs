@@ -36,6 +36,7 @@ use crate::host::{Facility, Host, Rooms};
 use crate::report::Report;
 use crate::rights::Rights;
 use crate::room::{Ports, Room};
+use crate::sight::Sight;
 use grants::{
     add_default, add_extra, add_worktrees, allowed, baseline_left, no_planted_links, reduce,
 };
@@ -118,6 +119,9 @@ pub struct Watch {
     /// rules do. Every open then costs some ten microseconds.
     pub reads: bool,
     pub processes: Processes,
+    /// What can be seen where no mount hides the rest. Every call that looks at a
+    /// path is then watched too.
+    pub sight: Option<Sight>,
 }
 
 /// Whose processes /proc shows.
@@ -141,10 +145,11 @@ impl Plan {
             unix: room.is_some_and(|room| room.unix_sockets),
             own_ipc: room.is_some(),
             inside: room.map_or_else(Default::default, |room| room.inside),
-            watched: self
-                .watch
-                .as_ref()
-                .map(|watch| if watch.reads { Watched::Opens } else { Watched::Changes }),
+            watched: self.watch.as_ref().map(|watch| match watch {
+                Watch { sight: Some(_), .. } => Watched::Looks,
+                Watch { reads: true, .. } => Watched::Opens,
+                Watch { reads: false, .. } => Watched::Changes,
+            }),
             frozen: room.is_none()
                 && !self.grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE)),
         }
@@ -204,16 +209,16 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
             rights.host_processes = true;
             scratch = tier::scratch(request, &rights, report);
             let processes = Processes::OfTheHost { net: net == Network::Allow };
+            let fixed = of_trees(&rights, &rules);
+            let (rules, grants, baseline) = (&rules, &grants, &baseline);
+            let sources = Sources { request, rules, grants, baseline, rights: &fixed };
+            let sight = Some(tier::sight(&sources));
             // The kernel cannot tell a process's own entries in /proc from others'.
-            (None, Some(Watch { rights, reads: true, processes }))
+            (None, Some(Watch { rights, reads: true, processes, sight }))
         }
         Tier::Room => {
             let rights = rights(request, &rules, &grants, &baseline)?;
-            // Mounts are about trees and files; what is said of names alone must not
-            // hide the tree they are in.
-            let mut fixed = rights.clone();
-            let mut whole = rules.iter().map(|rule| !rule.wider());
-            fixed.sandbox.fs.retain(|_| whole.next().unwrap_or(false));
+            let fixed = of_trees(&rights, &rules);
             let (rules, grants, baseline) = (&rules, &grants, &baseline);
             let sources = Sources { request, rules, grants, baseline, rights: &fixed };
             let (room, unreadable) = view::room(&sources, host, net == Network::Deny, ports);
@@ -288,7 +293,16 @@ fn beyond_mounts(
     let reads = unreadable || !least.contains(Caps::READ) || tier::reads(request, rules, grants);
     let changes = grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE));
     let watched = reads || !least.contains(Caps::CHANGE) || changes && !tier::plain(&rights, rules);
-    watched.then_some(Watch { rights, reads, processes: Processes::OfTheRoom })
+    watched.then_some(Watch { rights, reads, processes: Processes::OfTheRoom, sight: None })
+}
+
+/// What is said of trees and files. What is said of names alone must not hide the
+/// tree they are in.
+fn of_trees(rights: &Rights, rules: &[Rule<'_>]) -> Rights {
+    let mut fixed = rights.clone();
+    let mut whole = rules.iter().map(|rule| !rule.wider());
+    fixed.sandbox.fs.retain(|_| whole.next().unwrap_or(false));
+    fixed
 }
 
 /// The rules with their paths on this disk, and everything else that decides.
@@ -311,9 +325,8 @@ fn rights(
     }
     let [project, home] = [&request.places.project, &request.places.home].map(|p| disk.real(p));
     // Both spellings: the link itself must not be replaced either.
-    let caged = request.cage.paths.iter().flat_map(|path| [path.clone(), disk.real(path)]);
-    let mut cage: Vec<PathBuf> = caged.collect();
-    cage.dedup();
+    let caged = request.cage.paths.iter().flat_map(|path| [Some(path.clone()), disk.moved(path)]);
+    let cage: Vec<PathBuf> = caged.flatten().collect();
     let given = grants.iter().filter(|grant| !matches!(grant.why, Why::Rule(_)));
     let given: Vec<Grant> = given.cloned().collect();
     let places = Places { project, home, ..request.places.clone() };

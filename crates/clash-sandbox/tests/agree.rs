@@ -40,6 +40,7 @@ def op(kind, a, b):
     elif kind == 'both': os.close(os.open(a, os.O_RDWR))
     elif kind == 'empty': os.close(os.open(a, os.O_WRONLY | os.O_TRUNC))
     elif kind == 'truncate': os.truncate(a, 1)
+    elif kind == 'cut': os.close(os.open(a, os.O_RDONLY | os.O_TRUNC))
     elif kind == 'create': os.close(os.open(a, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     elif kind == 'make': os.close(os.open(a, os.O_CREAT | os.O_RDONLY, 0o600))
     elif kind == 'mkdir': os.mkdir(a)
@@ -130,6 +131,8 @@ fn rule(random: &mut Random, base: &Path, in_a_room: bool) -> (FsRule, Vec<Strin
 struct Oracle {
     sandbox: Sandbox,
     places: Places,
+    /// Elsewhere a path can be held only with the right to read it.
+    in_a_room: bool,
 }
 
 impl Oracle {
@@ -200,9 +203,9 @@ fn operation(
         allowed: oracle.may(path, caps),
         at_most: false,
     };
-    match random.below(20) {
+    match random.below(21) {
         0 => simple("list", &dir, "r"),
-        kind @ 1..=7 => {
+        kind @ 1..=8 => {
             // Now and then the one file that rules name, and now and then by a link.
             let at = if random.below(4) == 0 { dir.join("lit") } else { at };
             if !at.exists() {
@@ -214,6 +217,7 @@ fn operation(
                 ("both", "rw"),
                 ("empty", "w"),
                 ("truncate", "w"),
+                ("cut", "rw"),
                 ("chmod", "w"),
                 ("utime", "w"),
             ][kind - 1];
@@ -225,29 +229,30 @@ fn operation(
             }
             made
         }
-        8 => simple("create", &at, "wc"),
-        9 => simple("make", &at, "rc"),
-        10 => simple("mkdir", &at, "c"),
-        11 => simple("symlink", &at, "c"),
-        12 => {
+        9 => simple("create", &at, "wc"),
+        10 => simple("make", &at, "rc"),
+        11 => simple("mkdir", &at, "c"),
+        12 => simple("symlink", &at, "c"),
+        13 => {
             file(&at);
             simple("unlink", &at, "d")
         }
-        13 => {
+        14 => {
             fs::create_dir(&at).unwrap();
             own(&at);
             simple("rmdir", &at, "d")
         }
-        14 => {
-            file(&at);
-            simple("again", &at, "w")
-        }
         15 => {
-            let allowed = oracle.may(&at, "wc");
+            file(&at);
+            simple("again", &at, if oracle.in_a_room { "w" } else { "rw" })
+        }
+        16 => {
+            let held = oracle.in_a_room || oracle.may(&dir, "r");
+            let allowed = held && oracle.may(&at, "wc");
             let leaf = Path::new(at.file_name().unwrap());
             Operation { line: line("inside", &dir, leaf), allowed, at_most: false }
         }
-        16 => {
+        17 => {
             fs::hard_link(base.join("prog"), &at).unwrap();
             simple("execute", &at, "x")
         }
@@ -255,18 +260,18 @@ fn operation(
             let target =
                 if random.below(2) == 0 { dir.clone() } else { base.join(random.of(&DIRS)) };
             let to = target.join(name(random, "to"));
-            let directory = kind == 17;
+            let directory = kind == 18;
             if directory {
                 fs::create_dir(&at).unwrap();
                 own(&at);
             } else {
                 file(&at);
             }
-            let over = kind == 18 && random.below(2) == 0;
+            let over = kind == 19 && random.below(2) == 0;
             if over {
                 file(&to);
             }
-            let word = if kind == 19 { "link" } else { "rename" };
+            let word = if kind == 20 { "link" } else { "rename" };
             let alike = alike_below(&oracle.sandbox, &at, &to, &oracle.world()).unwrap();
             let allowed = (word == "link" || oracle.may(&at, "d"))
                 && oracle.may(&to, if over { "cd" } else { "c" })
@@ -352,7 +357,7 @@ fn the_kernel_does_what_the_judge_says() {
                     tmp: "/tmp".into(),
                     vars: vec![],
                 };
-                let oracle = Oracle { sandbox, places };
+                let oracle = Oracle { sandbox, places, in_a_room };
                 let mut operations: Vec<Operation> = (0..OPERATIONS)
                     .map(|number| operation(&mut random, &world, &oracle, &base, number))
                     .collect();

@@ -169,8 +169,8 @@ fn processes_outside_are_out_of_reach() {
         let pid = sleeper.id();
         refused(&world, &format!("os.kill({pid}, 0)"), EPERM);
         refused(&world, &format!("os.kill({pid}, signal.SIGCONT)"), EPERM);
-        refused(&world, &format!("open('/proc/{pid}/environ').read() and 0"), EACCES);
-        refused(&world, &format!("os.open('/proc/{pid}/mem', 0)"), EACCES);
+        refused(&world, &format!("open('/proc/{pid}/environ').read() and 0"), ENOENT);
+        refused(&world, &format!("os.open('/proc/{pid}/mem', 0)"), ENOENT);
         refused(&world, &format!("sc(438, sc(434, {pid}, 0), 0, 0)"), EPERM); // pidfd_getfd
         refused(
             &world,

@@ -178,6 +178,68 @@ fn what_may_only_be_read_keeps_its_metadata_by_every_call() {
 }
 
 #[test]
+fn what_may_only_be_read_cannot_be_cut_short_in_any_tier() {
+    let mut cuts = vec![
+        "os.truncate(f, 0)",
+        "os.open(f, os.O_RDONLY | os.O_TRUNC)",
+        "os.open(f, 3 | os.O_TRUNC)",
+        "os.open(f, os.O_WRONLY | os.O_TRUNC)",
+        "os.open(f, os.O_CREAT | os.O_TRUNC)",
+        "os.open('/proc/self/fd/' + str(os.open(f, 0)), os.O_TRUNC)",
+        "sc(437, -100, f.encode(), struct.pack('QQQ', os.O_TRUNC, 0, 0), 24)", // openat2
+    ];
+    if cfg!(target_arch = "x86_64") {
+        cuts.push("sc(2, f.encode(), os.O_TRUNC, 0)"); // open
+        cuts.push("sc(85, f.encode(), 0o600)"); // creat
+    }
+    in_a_room(|world| {
+        let lib = world.path("lib");
+        fs::create_dir(&lib).unwrap();
+        chown(&lib, world.who, world.who).unwrap();
+        let files: Vec<_> = (0..cuts.len()).map(|n| lib.join(n.to_string())).collect();
+        let tries = files
+            .iter()
+            .zip(&cuts)
+            .map(|(file, cut)| format!("f = {file:?}\nshow(lambda: {cut})\n"));
+        let script = format!("{PRELUDE}\n{}", tries.collect::<String>());
+        let cut = |tier: &str, prefix: &[&str], works: bool| {
+            for file in &files {
+                fs::write(file, "text").unwrap();
+                chown(file, world.who, world.who).unwrap();
+            }
+            let output = text(&world.bare(&[prefix, &[PYTHON, "-c", &script]].concat()));
+            assert_eq!(output.lines().count(), cuts.len(), "{tier}: {output}");
+            for ((cut, file), answer) in cuts.iter().zip(&files).zip(output.lines()) {
+                let left = fs::read_to_string(file).unwrap();
+                let says = format!("{tier}, {cut} as {:?}: {answer}", world.who);
+                assert_eq!((!answer.starts_with('-'), left.is_empty()), (works, works), "{says}");
+            }
+        };
+        cut("without a sandbox", &[], true);
+        let [app, home, lib, room] =
+            ["home/app", "home", "lib", "room"].map(|path| world.path(path).display().to_string());
+        let roomless = ["--simulate", "no-userns", "--unprotected"];
+        let tiers: [(&str, &[&str]); 6] = [
+            ("direct", &["--rx", &app]),
+            ("room", &["--rw", &app, "--unprotected"]),
+            ("watched room", &["--rw", &app, "--project", &app, "--home", &home]),
+            (
+                "room where files may be made",
+                &["--rx", &app, "--unprotected", "--allow", "rc", &lib],
+            ),
+            ("no room", &[&["--rw", &app], &roomless[..]].concat()),
+            (
+                "no room, where files may be made",
+                &[&["--rx", &app, "--allow", "rc", &lib], &roomless[..]].concat(),
+            ),
+        ];
+        for (tier, options) in tiers {
+            cut(tier, &[&[room.as_str()], options, &["--r", &lib, "--"]].concat(), false);
+        }
+    });
+}
+
+#[test]
 fn what_is_denied_stays_denied_when_its_parents_move() {
     in_a_room(|world| {
         let dir = world.project().join("a/secret");

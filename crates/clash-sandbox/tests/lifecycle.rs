@@ -87,7 +87,7 @@ fn pass(time: Duration) {
 
 #[test]
 fn nothing_is_orphaned_at_whatever_instant_the_launcher_is_killed() {
-    project(|world| {
+    each_way(|world| {
         let word = format!("instant-{}", world.path("x").display());
         // A launch takes some milliseconds, so this hits every step of it.
         for round in 0..150 {
@@ -123,9 +123,9 @@ fn no_temporary_directory_is_left_at_whatever_instant_the_group_is_interrupted()
 
 #[test]
 fn nothing_is_orphaned_when_the_launcher_is_killed_while_the_command_runs() {
-    project(|world| {
+    each_way(|world| {
         let word = format!("running-{}", world.path("x").display());
-        let script = "setsid sleep 600 & setsid sh -c 'sleep 600' & echo up; wait";
+        let script = "setsid sleep 600 & (setsid sh -c 'sleep 600 & sleep 600' &) ; echo up; wait";
         let mut launcher =
             launch(&world, &["sh", "-c", script, &word]).stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(launcher.stdout.take().unwrap());
@@ -137,6 +137,32 @@ fn nothing_is_orphaned_when_the_launcher_is_killed_while_the_command_runs() {
         // Everybody in the room holds this pipe.
         assert_eq!(output.read_to_string(&mut line).unwrap(), 0);
         eventually("the room is gone", || processes(&word).is_empty());
+    });
+}
+
+/// Without a room somebody could kill the process that orphans are given to.
+#[test]
+fn nothing_is_orphaned_when_the_process_in_between_is_killed() {
+    let children = |pid: &str| -> Vec<String> {
+        let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        list.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+    };
+    project(|world| {
+        let world = world.option(&["--simulate", "no-userns"]);
+        let word = format!("between-{}", world.path("x").display());
+        let script = "(setsid sleep 600 &); echo up; sleep 600";
+        let mut launcher =
+            launch(&world, &["sh", "-c", script, &word]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(launcher.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let below = children(&launcher.id().to_string());
+        let between = below.iter().find(|pid| !children(pid).is_empty()).unwrap();
+        assert!(Command::new("kill").args(["-KILL", between]).status().unwrap().success());
+        let end = launcher.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&end), Some(9));
+        assert_eq!(output.read_to_string(&mut line).unwrap(), 0);
+        eventually("everybody is gone", || processes(&word).is_empty());
     });
 }
 
@@ -174,7 +200,7 @@ fn many_launches_at_once_leave_nothing_behind() {
     const AT_ONCE: usize = 16;
     let launches: usize =
         std::env::var("CLASH_TEST_LAUNCHES").map_or(256, |number| number.parse().unwrap());
-    project(|world| {
+    each_way(|world| {
         let word = format!("many-{}", world.path("x").display());
         let before = piles(&world);
         if before.len() < 8 {
@@ -249,7 +275,7 @@ fn launching_reads_no_directory_of_the_user() {
 
 #[test]
 fn every_signal_that_can_be_caught_is_passed_on() {
-    project(|world| {
+    each_way(|world| {
         for signal in ["HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "WINCH", "CONT"] {
             let script = format!(
                 "trap 'echo got {signal}; exit 9' {signal}; echo up; while :; do sleep 0.05; done"
@@ -272,7 +298,7 @@ fn every_signal_that_can_be_caught_is_passed_on() {
 
 #[test]
 fn a_signal_that_is_ignored_stays_ignored() {
-    project(|world| {
+    each_way(|world| {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' INT; exec \"$@\"", "sh"]).args(world.prefix());
         command.args(["sh", "-c", "kill -INT $$; echo alive"]);
@@ -302,8 +328,8 @@ fn what_the_command_leaves_running_lives_on_confined_where_the_policy_says_so() 
         let word = format!("detached-{}", world.path("x").display());
         let key = world.path("home/.ssh/id_ed25519").display().to_string();
         let script = format!(
-            "(until test -e stop; do sleep 0.05; done; cat {key} > leaked; touch ended) \
-             >/dev/null 2>&1 & exit 4"
+            "setsid sh -c 'until test -e stop; do sleep 0.05; done; cat {key} > leaked; touch ended' \
+             \"$0\" >/dev/null 2>&1 & exit 4"
         );
         for (lifetime, word) in [("action", "ends"), ("detached", word.as_str())] {
             let world = World::beside(&world).option(&["--lifetime", lifetime, "--unprotected"]);
@@ -349,7 +375,7 @@ fn a_lifetime_that_nobody_could_answer_for_is_refused() {
 
 #[test]
 fn a_command_that_ran_out_of_time_is_ended_with_a_message() {
-    project(|world| {
+    each_way(|world| {
         let word = format!("late-{}", world.path("x").display());
         let world = world.option(&["--limit", "wall", "1"]);
         let output = world.run(&["sh", "-c", "trap '' TERM; sleep 600 & wait; sleep 600", &word]);
@@ -378,7 +404,7 @@ fn time_runs_out_for_a_command_that_has_stopped_too() {
 }
 
 /// A sibling of the command is a child of the launcher, which has to take note of
-/// its death before the room can go.
+/// its death before the room can go, in whatever process group it is.
 #[test]
 fn a_room_ends_although_the_command_gave_the_launcher_children() {
     if python_is_missing() {
@@ -389,10 +415,11 @@ fn a_room_ends_although_the_command_gave_the_launcher_children() {
         "import ctypes, os, signal
 made = ctypes.CDLL(None).syscall(56 if os.uname().machine == 'x86_64' else 220,
     ctypes.c_long({CLONE_PARENT} | signal.SIGCHLD), 0, 0, 0, 0)
+if made == 0: os.setsid()
 if made == 0 or os.fork() == 0: signal.pause()
 os._exit(3 if made > 0 else 1)"
     );
-    project(|world| {
+    each_way(|world| {
         let word = format!("sibling-{}", world.path("x").display());
         // Whoever waits for the end of our output must not wait for one that hangs.
         let mut room = launch(&world, &[PYTHON, "-c", &script, &word]);
@@ -498,7 +525,7 @@ fn job_control_on_a_terminal_is_as_without_a_sandbox() {
     if !Path::new("/usr/bin/setsid").exists() {
         return eprintln!("SKIPPED (no setsid): job control on a terminal");
     }
-    project(|world| {
+    each_way(|world| {
         let mut terminal = Terminal::open(&world);
         terminal.types(&room_function(&world));
         // One process that answers: a shell that is about to start another one would
@@ -555,7 +582,7 @@ seen = b''
 while b'ready' not in seen: seen += os.read(fd, 1000)
 os.close(fd)
 print(os.WTERMSIG(os.waitpid(pid, 0)[1]))";
-    project(|world| {
+    each_way(|world| {
         let mut command = Command::new(PYTHON);
         command.args(["-c", hang_up]).args(world.prefix());
         command.args(["sh", "-c", "echo ready; sleep 600"]);
@@ -569,7 +596,7 @@ fn the_terminal_is_left_as_it_was_found() {
     if !Path::new("/usr/bin/setsid").exists() {
         return eprintln!("SKIPPED (no setsid): the settings of a terminal");
     }
-    project(|world| {
+    each_way(|world| {
         let mut terminal = Terminal::open(&world);
         terminal.types(&room_function(&world));
         terminal.types("before=$(stty -g); room sh -c 'stty raw -echo; kill -KILL $$'\n");

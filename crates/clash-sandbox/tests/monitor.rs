@@ -748,3 +748,41 @@ fn where_no_namespaces_can_be_made_the_same_holds() {
         }
     }
 }
+
+/// Whoever holds the lease learns that somebody waits for it, does something else
+/// that is watched, and only then lets go.
+#[test]
+fn a_lease_keeps_only_those_waiting_who_open_the_file() {
+    const LEASE: &str = r"
+import errno, fcntl, os, select, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGIO])
+held = os.open('file', os.O_RDONLY)
+try: fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+except OSError as e:
+    if e.errno != errno.EINVAL: raise
+    print('none'); raise SystemExit
+told, tells = os.pipe()
+if os.fork() == 0:
+    flags = fcntl.fcntl(os.open('file', os.O_WRONLY | os.O_APPEND), fcntl.F_GETFL)
+    os.write(tells, b'%d' % (flags & (os.O_NONBLOCK | os.O_APPEND) == os.O_APPEND)); os._exit(0)
+signal.sigwait([signal.SIGIO])
+open('other', 'w').close()
+early = select.select([told], [], [], 0)[0]
+fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+print('early' if early else 'late', os.read(told, 1).decode())
+print(fcntl.fcntl(os.open('file', os.O_RDWR), fcntl.F_GETFL) & os.O_NONBLOCK)
+";
+    if python_is_missing() {
+        return;
+    }
+    each_tier(|world| {
+        let file = world.project().join("file");
+        fs::write(&file, "").unwrap();
+        std::os::unix::fs::chown(&file, world.who, world.who).unwrap();
+        let told = text(&world.run(&[PYTHON, "-c", LEASE]));
+        if told == "none" {
+            return eprintln!("SKIPPED (no leases on this filesystem): whom they keep waiting");
+        }
+        assert_eq!(told, "late 1\n0", "{:?} as {:?}", world.options, world.who);
+    });
+}

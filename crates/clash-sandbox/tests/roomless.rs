@@ -165,3 +165,222 @@ fn a_denied_path_that_others_make_later_cannot_be_read() {
         assert_eq!(read(&named), "", "a rule about names holds in a room too");
     });
 }
+
+/// Prints, for every path of its arguments and every way to look at it, what kind of
+/// thing is there or why it cannot be told.
+const LOOK: &str = r"
+import os, stat, sys, ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+def at_most(f, *a):
+    if f(*a) < 0: raise OSError(ctypes.get_errno(), '')
+def xattr(path):
+    try: os.getxattr(path, 'user.none')
+    except OSError as e:
+        if e.errno not in (61, 95): raise
+# What takes a file's place in a room is a device.
+def kind(m): return 'dir' if stat.S_ISDIR(m.st_mode) else 'link' if stat.S_ISLNK(m.st_mode) else ''
+# Elsewhere a room has something of its own, which is writable by its modes.
+shared = ('/usr', '/etc', '/bin/', '/proc/', '/dev/', 'plain', 'to-', 'secret/deep/shown')
+buffer = ctypes.create_string_buffer(512)
+ways = {
+    'stat': lambda p: kind(os.stat(p)),
+    'lstat': lambda p: kind(os.lstat(p)),
+    'statx': lambda p: at_most(libc.statx, -100, p.encode(), 0, 0x7ff, buffer),
+    'access': lambda p: at_most(libc.access, p.encode(), 0),
+    'writable': lambda p: at_most(libc.access, p.encode(), 2) if p.startswith(shared) else None,
+    'effective': lambda p: at_most(libc.faccessat, -100, p.encode(), 0, 0x200),
+    'readlink': os.readlink,
+    'statvfs': lambda p: os.statvfs(p) and None,
+    'xattr': xattr,
+    'xattrs': lambda p: os.listxattr(p) and None,
+}
+for path in sys.argv[1:]:
+    for name, way in ways.items():
+        try: said = way(path)
+        except OSError as e: said = os.strerror(e.errno)
+        print(path, name, said)
+";
+
+/// A world with something denied inside the project, something allowed again in
+/// that, and links from each to each.
+fn with_secrets(who: Option<u32>) -> World {
+    use std::os::unix::fs::symlink;
+    let world = World::new(who);
+    let app = world.project();
+    for dir in ["secret", "secret/deep", "secret/deep/shown", "plain"] {
+        fs::create_dir(app.join(dir)).unwrap();
+    }
+    for file in ["secret/key", "secret/deep/shown/x", "plain/x", ".env"] {
+        fs::write(app.join(file), "SECRET").unwrap();
+    }
+    symlink("../.ssh/id_ed25519", app.join("to-key")).unwrap();
+    symlink("plain/x", app.join("to-plain")).unwrap();
+    symlink("to-plain", app.join("to-to-plain")).unwrap();
+    symlink(&app, world.path("home/.ssh/to-app")).unwrap();
+    let text = |path: &str| app.join(path).display().to_string();
+    let (secret, shown, env) = (text("secret"), text("secret/deep/shown"), text(".env"));
+    let home = world.path("home").display().to_string();
+    world
+        .option(&["--home", &home, "--project", &text(""), "--unprotected"])
+        .option(&["--deny", "rwcdx", &secret, "--allow", "r", &shown])
+        .option(&["--deny-literal", "rwcdx", &env])
+}
+
+#[test]
+fn what_can_be_seen_is_what_a_room_would_show() {
+    if support::python_is_missing() {
+        return;
+    }
+    for who in support::identities() {
+        let world = with_secrets(who);
+        let above = world.dir.path().display().to_string();
+        let mut paths: Vec<String> = [
+            "/",
+            "/usr",
+            "/usr/bin/env",
+            "/bin",
+            "/bin/sh",
+            "/bin/../etc/passwd",
+            "/etc/passwd",
+            "/etc/none",
+            "/etc/passwd/x",
+            "/home",
+            "/var/log",
+            "/var/tmp",
+            "/tmp",
+            "/boot",
+            "/sys",
+            "/sys/kernel",
+            "/sys/fs/cgroup",
+            "/dev",
+            "/dev/null",
+            "/dev/kmsg",
+            "/dev/stdin/x",
+            "/proc",
+            "/proc/self/status",
+            "/proc/self/exe",
+            "/proc/self/fd/none",
+            "/proc/1/none",
+            "/proc/sys/kernel/osrelease",
+            "",
+            ".",
+            "..",
+            "../..",
+            "../.ssh",
+            "../.ssh/id_ed25519",
+            "../.ssh/none",
+            "../.ssh/id_ed25519/x",
+            "../.ssh/../app",
+            "../none/../app",
+            "../.ssh/to-app",
+            "../.ssh/to-app/plain",
+            "plain",
+            "plain/",
+            "plain/x",
+            "plain/x/",
+            "plain/none",
+            "plain/../plain/x",
+            "to-key",
+            "to-plain",
+            "to-to-plain",
+            "to-plain/",
+            "to-plain/../plain",
+            "secret",
+            "secret/",
+            "secret/key",
+            "secret/none",
+            "secret/key/none",
+            "secret/deep",
+            "secret/deep/none",
+            "secret/deep/shown",
+            "secret/deep/shown/x",
+            "secret/../plain/x",
+            ".env",
+            ".env/x",
+        ]
+        .map(str::to_owned)
+        .into();
+        paths
+            .extend(["", "/home", "/home/app/plain/x", "/room"].map(|below| above.clone() + below));
+        let mut argv = vec![support::PYTHON, "-c", LOOK];
+        argv.extend(paths.iter().map(String::as_str));
+        let in_a_room = text(&world.run(&argv));
+        let without = text(&world.option(&["--simulate", "no-userns"]).run(&argv));
+        let differ: Vec<_> =
+            in_a_room.lines().zip(without.lines()).filter(|(one, other)| one != other).collect();
+        assert!(differ.is_empty(), "as {who:?}: {differ:#?}");
+        assert_eq!(in_a_room.lines().count(), paths.len() * 10, "{in_a_room}");
+        assert_eq!(without.lines().count(), paths.len() * 10, "{without}");
+    }
+}
+
+/// What programs hold does not tell of what they may not see.
+#[test]
+fn nothing_that_is_hidden_can_be_looked_at_by_another_way() {
+    if support::python_is_missing() {
+        return;
+    }
+    for who in support::identities() {
+        let world = with_secrets(who).option(&["--simulate", "no-userns"]);
+        let ssh = world.path("home/.ssh").display().to_string();
+        for (way, errno) in [
+            // Held without a right, and by links of /proc.
+            ("os.open('SSH', os.O_PATH)", support::ENOENT),
+            ("os.open('SSH/id_ed25519', os.O_PATH)", support::ENOENT),
+            ("os.open('.env', os.O_PATH)", support::EACCES),
+            ("os.open('to-key', os.O_PATH | os.O_NOFOLLOW)", -40),
+            ("os.open('/', os.O_PATH)", support::EACCES),
+            // From a working directory that nobody keeps it from.
+            ("(os.chdir('SSH'), os.stat('id_ed25519'))[1]", support::ENOENT),
+            ("(os.chdir('SSH'), os.stat('.'))[1]", support::ENOENT),
+            ("(os.chdir('SSH'), os.stat('/proc/self/cwd'))[1]", support::ENOENT),
+            ("(os.chdir('SSH'), os.stat('/proc/self/cwd/id_ed25519'))[1]", support::ENOENT),
+            ("(os.chdir('SSH'), os.stat('../.ssh/id_ed25519'))[1]", support::ENOENT),
+            ("(os.chdir('SSH'), os.listdir('.'))[1]", support::ENOENT),
+            (
+                "(os.chdir('SSH'), sc(262, -100, b'', ctypes.create_string_buffer(256), 0x1000))[1]",
+                support::ENOENT,
+            ),
+            // By what changes, whatever is there.
+            ("os.mkdir('SSH')", support::EACCES),
+            ("os.mkdir('SSH-none')", support::EACCES),
+            ("os.mkdir('SSH/none')", support::ENOENT),
+            ("os.open('SSH/id_ed25519', os.O_WRONLY)", support::ENOENT),
+            ("os.open('SSH', os.O_CREAT | os.O_WRONLY)", support::EACCES),
+            ("os.unlink('SSH/id_ed25519')", support::ENOENT),
+            ("os.rename('SSH/id_ed25519', 'stolen')", support::ENOENT),
+            ("os.link('SSH/id_ed25519', 'stolen')", support::ENOENT),
+            ("os.chmod('SSH/id_ed25519', 0o777)", support::ENOENT),
+            ("call(libc.inotify_add_watch, libc.inotify_init(), b'SSH', 0xfff)", support::ENOENT),
+            // Calls that nobody misses.
+            (
+                "sc(303, -100, b'plain/x', ctypes.create_string_buffer(256), \
+               ctypes.create_string_buffer(8), 0)",
+                support::EOPNOTSUPP,
+            ),
+            ("sc(464, -100, b'plain/x', 0, b'user.x', 0, 0)", support::ENOSYS),
+        ] {
+            let numbered = way.starts_with("sc(") || way.contains(" sc(");
+            if numbered && cfg!(not(target_arch = "x86_64")) {
+                continue;
+            }
+            let way = way.replace("SSH", &ssh);
+            assert_eq!(support::python(&world, &way, true), errno, "{way} as {who:?}");
+        }
+        // What takes a name that is denied says nothing of what is there.
+        let seen =
+            support::python(&world, "os.stat('.env').st_size + os.stat('.env').st_mtime_ns", true);
+        assert_eq!(seen, 0);
+        let held = "os.fstat(os.open('plain/x', os.O_PATH)).st_size";
+        assert_eq!(support::python(&world, held, true), 6);
+        assert_eq!(support::python(&world, "os.lstat('to-plain').st_size", true), 7);
+        assert_eq!(
+            support::python(&world, "int(os.readlink('/proc/self')) - os.getpid()", true),
+            0
+        );
+        assert_eq!(
+            support::python(&world, "os.fstat(0).st_rdev - os.stat('/dev/null').st_rdev", true),
+            0
+        );
+    }
+}

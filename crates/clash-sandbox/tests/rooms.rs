@@ -519,9 +519,9 @@ fn signals_to_the_launcher_reach_the_command() {
             ])
             .stdout(Stdio::piped());
         let mut launcher = world.prepare(command).spawn().unwrap();
-        let mut output = std::io::BufReader::new(launcher.stdout.take().unwrap());
+        let mut output = BufReader::new(launcher.stdout.take().unwrap());
         let mut line = String::new();
-        std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+        BufRead::read_line(&mut output, &mut line).unwrap();
         assert_eq!(line, "ready\n");
         let pid = launcher.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());

@@ -74,8 +74,8 @@ impl Ahead {
         move_into_thread_name_spaces(maker.as_fd(), kinds)
     }
 
-    /// Not only closed: processes started meanwhile have it too.
-    fn let_go(&self) {
+    /// Who made them leaves. Not only closed: processes started meanwhile have it too.
+    pub(crate) fn let_go(&self) {
         let _ = shutdown(&self.answer, Shutdown::Both);
     }
 }
@@ -103,20 +103,22 @@ fn run(errand: &Errand) {
     }
 }
 
-const MAYBE: usize = DEVICES.len() + SHOWN.len();
-const MOST: usize = 2 + MAYBE;
+const MAYBE: usize = DEVICES.len() + 1 + SHOWN.len();
+const MOST: usize = 1 + MAYBE;
 
 /// Which of those that may be missing are there goes along as a word.
 fn send(to: RawFd, parts: &Parts) -> bool {
     let mut there = 0_u16;
     let mut fds = [parts.root.as_fd(); MOST];
     let mut count = 0;
-    let all = parts.devices.iter().chain(&parts.shown).enumerate().filter_map(|(at, part)| {
-        let part = part.as_ref()?;
-        there |= 1 << at;
-        Some(part)
-    });
-    for (slot, fd) in fds.iter_mut().zip([&parts.root, &parts.terminals].into_iter().chain(all)) {
+    let Parts { root, devices, terminals, shown } = parts;
+    let all =
+        devices.iter().chain([terminals]).chain(shown).enumerate().filter_map(|(at, part)| {
+            let part = part.as_ref()?;
+            there |= 1 << at;
+            Some(part)
+        });
+    for (slot, fd) in fds.iter_mut().zip([root].into_iter().chain(all)) {
         *slot = fd.as_fd();
         count += 1;
     }
@@ -144,10 +146,12 @@ fn receive(from: &OwnedFd) -> Option<Parts> {
         _ => None,
     });
     let mut fds = fds.next()?;
-    let (root, terminals) = (fds.next()?, fds.next()?);
+    let root = fds.next()?;
+    let mut terminals = None;
     let there = u16::from_ne_bytes(there);
     let (mut devices, mut shown) = ([const { None }; DEVICES.len()], [const { None }; SHOWN.len()]);
-    for (at, part) in devices.iter_mut().chain(&mut shown).enumerate() {
+    let all = devices.iter_mut().chain([&mut terminals]).chain(&mut shown);
+    for (at, part) in all.enumerate() {
         if there & (1 << at) != 0 {
             *part = Some(fds.next()?);
         }

@@ -1,9 +1,11 @@
 //! Grants → a Landlock domain.
 //!
 //! Everything the host's ABI can restrict is handled, so what no rule grants is
-//! denied. The kernel refuses what it does not know, so a call that succeeds has
-//! done all of it. Opening a path and adding its rule are two system calls and
-//! not one more: there are some fifty of them in every launch.
+//! denied; only truncating is left to others where they hold it, because at every
+//! open it is looked for up to the root wherever a tree may only be read. The kernel
+//! refuses what it does not know, so a call that succeeds has done all of it.
+//! Opening a path and adding its rule are two system calls and not one more: there
+//! are some fifty of them in every launch.
 //!
 //! | caps | rights |
 //! |---|---|
@@ -88,9 +90,9 @@ pub(crate) struct Ruleset {
 }
 
 impl Ruleset {
-    fn new(abi: u32, no_tcp: bool) -> Result<Self, LaunchError> {
+    fn new(files: Rights, abi: u32, no_tcp: bool) -> Result<Self, LaunchError> {
         let network = if no_tcp { BIND_AND_CONNECT_TCP } else { 0 };
-        Self::handling(Handled { files: all(abi), network, scopes: scopes(abi) })
+        Self::handling(Handled { files, network, scopes: scopes(abi) })
     }
 
     /// Signals and abstract sockets end at the room; files are left to its mounts.
@@ -143,9 +145,21 @@ pub(crate) fn ruleset(plan: &Plan) -> Result<Ruleset, LaunchError> {
     }
     // A network of the room's own has nothing in it to keep anybody from.
     let closed = plan.net == Network::Deny && !plan.room.as_ref().is_some_and(|r| r.own_network);
-    let ruleset = Ruleset::new(plan.landlock_abi, closed)?;
+    let left = if others_hold_truncation(plan) { TRUNCATE } else { 0 };
+    let ruleset = Ruleset::new(all(plan.landlock_abi) & !left, plan.landlock_abi, closed)?;
     own_stdio(&ruleset);
     Ok(ruleset)
+}
+
+/// Whether no file can be cut short that may not be written: by the filter; by the
+/// monitor, which makes all such calls; or by mounts, if all that are writable are
+/// there to be written.
+fn others_hold_truncation(plan: &Plan) -> bool {
+    let mounts = || {
+        let changed = plan.grants.iter().filter(|grant| grant.caps.intersects(Caps::CHANGE));
+        { changed }.all(|grant| grant.caps.contains(Caps::WRITE))
+    };
+    plan.surface().holds_truncation() || plan.room.is_some() && (plan.watch.is_some() || mounts())
 }
 
 /// What a plan gives, for any thread to put into its ruleset.
@@ -181,8 +195,10 @@ impl Given {
             }
             ruleset.grant(fd, rights).map_err(LaunchError::Ruleset)?;
         }
+        // Most of it lies there, and what is looked up from there is found sooner.
+        let etc = openat(CWD, "/etc", HOLD | OFlags::DIRECTORY, Mode::empty()).ok();
         for (entry, caps) in self.baseline {
-            if let Some(fd) = open_if_there(entry)? {
+            if let Some(fd) = open_if_there(entry, etc.as_ref())? {
                 let rights = rights(caps, entry.directory, is_device(Path::new(entry.path)));
                 ruleset.grant(fd, rights).map_err(LaunchError::Ruleset)?;
             }
@@ -219,9 +235,13 @@ fn name_by_name(path: &Path) -> Result<OwnedFd, Errno> {
 
 /// The baseline belongs to the system: it may have links in it, and no system
 /// has all of it.
-fn open_if_there(entry: &Entry) -> Result<Option<OwnedFd>, LaunchError> {
+fn open_if_there(entry: &Entry, etc: Option<&OwnedFd>) -> Result<Option<OwnedFd>, LaunchError> {
     let flags = if entry.directory { HOLD | OFlags::DIRECTORY } else { HOLD };
-    match openat(CWD, entry.path, flags, Mode::empty()) {
+    let opened = match (etc, entry.path.strip_prefix("/etc/")) {
+        (Some(etc), Some(name)) => openat(etc, name, flags, Mode::empty()),
+        _ => openat(CWD, entry.path, flags, Mode::empty()),
+    };
+    match opened {
         Ok(fd) => Ok(Some(fd)),
         Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) => Ok(None),
         Err(source) => Err(failed(Path::new(entry.path), source)),
@@ -315,7 +335,8 @@ pub(crate) fn enter(ruleset: &Ruleset) -> Result<(), LaunchError> {
 
 /// Enters a domain at the needed ABI that grants nothing, to see it work.
 pub(crate) fn enter_empty() -> Result<(), LaunchError> {
-    enter(&Ruleset::new(crate::plan::LANDLOCK_ABI_NEEDED, true)?)
+    let abi = crate::plan::LANDLOCK_ABI_NEEDED;
+    enter(&Ruleset::new(all(abi), abi, true)?)
 }
 
 #[cfg(test)]
@@ -351,6 +372,6 @@ mod tests {
         );
         assert_eq!(all(0), 0);
         let real = crate::host::Host::quick().landlock_abi;
-        assert!(Ruleset::new(real, real >= 4).is_ok());
+        assert!(Ruleset::new(all(real), real, real >= 4).is_ok());
     }
 }

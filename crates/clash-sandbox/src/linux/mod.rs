@@ -6,6 +6,7 @@ pub(crate) mod attempts;
 pub(crate) mod bpf;
 pub(crate) mod caps;
 pub(crate) mod cgroup;
+pub(crate) mod guard;
 pub(crate) mod landlock;
 pub(crate) mod limits;
 pub(crate) mod message;

@@ -37,18 +37,19 @@ const COVERS: &str = ".covers";
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) root: OwnedFd,
-    /// One for each name, as far as the host has it.
+    /// One for each name that the host has, unless it is in its place.
     pub(crate) devices: [Option<OwnedFd>; DEVICES.len()],
-    pub(crate) terminals: OwnedFd,
+    pub(crate) terminals: Option<OwnedFd>,
     /// Copies of what nearly every room shows, in the order of [`SHOWN`].
     pub(crate) shown: [Option<OwnedFd>; SHOWN.len()],
 }
 
 /// What nearly every room shows of the host, and how.
-pub(crate) const SHOWN: [(&str, Access); 3] = [
+pub(crate) const SHOWN: [(&str, Access); 4] = [
     ("/usr", Access { write: false, execute: true }),
     ("/etc", Access { write: false, execute: false }),
     ("/opt", Access { write: false, execute: true }),
+    ("/sys/devices/system", Access { write: false, execute: false }),
 ];
 
 impl Parts {
@@ -67,7 +68,7 @@ impl Parts {
             // its node from being changed.
             sys::set_mount(&tree, ATTR_RDONLY | ATTR_NOSUID | ATTR_NOEXEC).map_err(errno)?;
             make_file(&dev, *name)?;
-            *device = Some(tree);
+            *device = unplaced(tree, &dev, name);
         }
         for (name, target) in [
             ("fd", "/proc/self/fd"),
@@ -84,8 +85,15 @@ impl Parts {
         let terminals = filesystem("devpts", &[("mode", "620"), ("ptmxmode", "666")], attributes)?;
         // What is not there, or is a link, is none of them.
         let shown = SHOWN.map(|(path, access)| bound(Path::new(path), access).ok());
+        let terminals = unplaced(terminals, &dev, "pts");
         Ok(Self { root, devices, terminals, shown })
     }
+}
+
+/// Puts a mount in its place already now, which Linux lets be done on a root that is
+/// itself nowhere since 6.15; before, it is left to do.
+fn unplaced(tree: OwnedFd, dir: &OwnedFd, name: &str) -> Option<OwnedFd> {
+    attach(&tree, dir, Path::new(name)).is_err().then_some(tree)
 }
 
 /// A copy of what is at a path of the host.
@@ -101,7 +109,7 @@ fn bound(path: &Path, access: Access) -> Result<OwnedFd> {
 pub(crate) struct View {
     root: OwnedFd,
     devices: [Option<OwnedFd>; DEVICES.len()],
-    terminals: OwnedFd,
+    terminals: Option<OwnedFd>,
     shown: [Option<OwnedFd>; SHOWN.len()],
     covers: u32,
 }
@@ -230,12 +238,13 @@ impl View {
 
     fn devices(&self) -> Result<()> {
         let dev = openat(&self.root, "dev", HOLD, Mode::empty())?;
-        for (name, tree) in DEVICES.iter().zip(&self.devices) {
+        let left = DEVICES.iter().zip(&self.devices).chain([(&"pts", &self.terminals)]);
+        for (name, tree) in left {
             if let Some(tree) = tree {
                 attach(tree, &dev, Path::new(name))?;
             }
         }
-        attach(&self.terminals, &dev, Path::new("pts"))
+        Ok(())
     }
 
     fn processes(&self, maps: bool) -> Result<()> {

@@ -22,6 +22,7 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 use super::sys::{self, Fork};
 use crate::launch::Command;
 use crate::plan::{Grant, Plan, Why};
+use crate::sight::Shown;
 
 /// What programs look at for a place to put temporary files.
 const VARIABLES: [&str; 4] = ["TMPDIR", "TMP", "TEMP", "TEMPDIR"];
@@ -38,6 +39,9 @@ pub(crate) fn given(path: &Path, plan: &Plan, command: &Command) -> (Plan, Comma
     plan.grants.push(Grant { path: path.into(), caps: Caps::ALL, why: Why::Launcher });
     if let Some(watch) = &mut plan.watch {
         watch.rights.own.push(path.into());
+        if let Some(sight) = &mut watch.sight {
+            sight.tree(path, Shown::Writable);
+        }
     }
     for (name, value) in &mut command.env {
         if VARIABLES.iter().any(|known| name == known) {

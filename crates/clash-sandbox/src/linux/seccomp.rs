@@ -29,6 +29,9 @@
 //! - the set-user-id bit cannot be set through the `chmod` family. This keeps
 //!   honest copies clean and is no promise: without a monitor `openat2` can still
 //!   create one.
+//! - where nothing may be written and nobody watches, truncating is refused here
+//!   and Landlock is not asked about it: it would look through every directory up
+//!   to the root for that right, at every open for reading.
 //! - `sched_setaffinity` and kin stay: threads are named by ids there, so the
 //!   caller's own and another process's cannot be told apart.
 
@@ -40,8 +43,11 @@ use super::bpf::{Assembler, BpfError, Insn, Label, Test, To};
 // same on all architectures.
 const SYS_FCHMODAT2: i64 = 452;
 const SYS_SETXATTRAT: i64 = 463;
+const SYS_GETXATTRAT: i64 = 464;
+const SYS_LISTXATTRAT: i64 = 465;
 const SYS_REMOVEXATTRAT: i64 = 466;
 const SYS_OPEN_TREE_ATTR: i64 = 467;
+const SYS_FILE_GETATTR: i64 = 468;
 const SYS_FILE_SETATTR: i64 = 469;
 
 #[cfg(target_arch = "x86_64")]
@@ -112,12 +118,22 @@ pub(crate) struct Surface {
     pub(crate) watched: Option<Watched>,
 }
 
+impl Surface {
+    /// Whether the filter keeps files that may not be written from being cut short.
+    /// Where a file can be opened for writing, Landlock lets it be.
+    pub(crate) fn holds_truncation(&self) -> bool {
+        self.frozen && self.watched.is_none()
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Watched {
     /// Opens for writing, and the calls that change names, modes, owners, times.
     Changes,
     /// These, and every open.
     Opens,
+    /// These, and every call that looks at a path.
+    Looks,
 }
 
 /// Opens that may change something.
@@ -139,6 +155,10 @@ enum Answer {
     WatchWriting(u32),
     /// The monitor answers, unless the flags in this argument have O_PATH.
     WatchOpens(u32),
+    /// The flags in this argument cut nothing short that is not opened for writing.
+    Uncut(u32),
+    /// The monitor answers, unless there is no path in this argument.
+    WatchPath(u32),
     /// Allowed unless the namespace flags in argument 0 say otherwise.
     Clone,
     Unshare,
@@ -198,10 +218,9 @@ fn table(surface: Surface) -> Vec<Row> {
     // Other processes: Landlock already stops these across domains, kcmp and
     // the advice calls excepted. Tracers fall back from a missing process_vm_*.
     if surface.inside == Inside::Commands {
-        rows.extend(rows![Enosys; SYS_process_vm_readv]);
+        rows.extend(rows![Enosys; SYS_process_vm_readv SYS_process_vm_writev]);
         rows.extend(rows![Eperm; SYS_pidfd_getfd]);
     }
-    rows.extend(rows![Enosys; SYS_process_vm_writev]);
     rows.extend(rows![Eperm; SYS_ptrace SYS_process_madvise SYS_process_mrelease SYS_kcmp SYS_migrate_pages]);
     rows.push((libc::SYS_prlimit64, "SYS_prlimit64", OwnPid));
     rows.push((libc::SYS_setpriority, "SYS_setpriority", OwnPriority));
@@ -226,6 +245,14 @@ fn table(surface: Surface) -> Vec<Row> {
         Surface { watched: Some(_), .. } => Watch,
         _ => Mode(argument),
     };
+    if surface.holds_truncation() {
+        rows.extend(rows![Eacces; SYS_truncate]);
+        // Its flags lie in memory.
+        rows.extend(rows![Enosys; SYS_openat2]);
+        rows.push((libc::SYS_openat, "SYS_openat", Uncut(2)));
+        #[cfg(target_arch = "x86_64")]
+        rows.push((libc::SYS_open, "SYS_open", Uncut(1)));
+    }
     if let Some(watched) = surface.watched {
         // Its flags lie in memory. Who uses it has to do without on older kernels.
         rows.extend(rows![Enosys; SYS_openat2]);
@@ -236,7 +263,11 @@ fn table(surface: Surface) -> Vec<Row> {
         let opens = match watched {
             Watched::Changes => WatchWriting,
             Watched::Opens => WatchOpens,
+            Watched::Looks => |_| Watch,
         };
+        if watched == Watched::Looks {
+            rows.extend(looks());
+        }
         rows.push((libc::SYS_openat, "SYS_openat", opens(2)));
         rows.extend(rows![Watch; SYS_mkdirat SYS_mknodat SYS_unlinkat SYS_renameat SYS_renameat2
             SYS_linkat SYS_symlinkat SYS_truncate]);
@@ -274,6 +305,23 @@ fn table(surface: Surface) -> Vec<Row> {
     };
     rows.push((libc::SYS_socket, "SYS_socket", socket));
     rows.extend(only_here(surface));
+    rows
+}
+
+/// The calls that look at a path. Those with a newer form that programs do without
+/// have only the older one.
+fn looks() -> Vec<Row> {
+    use Answer::*;
+    let mut rows = Vec::with_capacity(20);
+    rows.extend(rows![WatchPath(1); SYS_newfstatat SYS_statx]);
+    rows.extend(rows![Watch; SYS_statfs SYS_faccessat SYS_faccessat2 SYS_readlinkat SYS_getxattr
+        SYS_lgetxattr SYS_listxattr SYS_llistxattr]);
+    #[cfg(target_arch = "x86_64")]
+    rows.extend(rows![Watch; SYS_stat SYS_lstat SYS_access SYS_readlink]);
+    rows.extend(rows![Enotsup; SYS_name_to_handle_at]);
+    rows.push((SYS_GETXATTRAT, "SYS_getxattrat", Enosys));
+    rows.push((SYS_LISTXATTRAT, "SYS_listxattrat", Enosys));
+    rows.push((SYS_FILE_GETATTR, "SYS_file_getattr", Enosys));
     rows
 }
 
@@ -347,6 +395,10 @@ mod data {
     /// arguments checked here. Both supported architectures are little endian.
     pub(super) const fn low(argument: u32) -> u32 {
         16 + 8 * argument
+    }
+
+    pub(super) const fn high(argument: u32) -> u32 {
+        low(argument) + 4
     }
 }
 
@@ -457,6 +509,21 @@ fn check(asm: &mut Assembler, exits: &Exits, answer: Answer) {
         Answer::WatchOpens(argument) => {
             asm.load(data::low(argument));
             asm.jump(Test::AnyBit(libc::O_PATH.cast_unsigned()), allow, watch);
+        }
+        Answer::Uncut(argument) => {
+            asm.load(data::low(argument));
+            asm.jump(Test::AnyBit(libc::O_TRUNC.cast_unsigned()), To::Next, allow);
+            // Neither for reading nor with the fourth mode, which is for neither.
+            asm.and(libc::O_ACCMODE.cast_unsigned());
+            asm.jump(Test::Equal(libc::O_WRONLY.cast_unsigned()), allow, To::Next);
+            asm.jump(Test::Equal(libc::O_RDWR.cast_unsigned()), allow, eacces);
+        }
+        // Without a path it is about a descriptor, or nothing.
+        Answer::WatchPath(argument) => {
+            asm.load(data::low(argument));
+            asm.jump(Test::Equal(0), To::Next, watch);
+            asm.load(data::high(argument));
+            asm.jump(Test::Equal(0), allow, watch);
         }
         Answer::Clone => if_any_bit(0, CLONE_NEW),
         Answer::Unshare => if_any_bit(0, CLONE_NEW | CLONE_NEWTIME),

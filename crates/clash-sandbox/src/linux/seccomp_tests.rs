@@ -36,8 +36,9 @@ const INTERNET: Surface = Surface { internet: true, ..CLOSED };
 const ROOM: Surface = Surface { internet: true, unix: true, own_ipc: true, ..CLOSED };
 const NESTING: Surface = Surface { inside: Inside::Rooms, ..ROOM };
 const MONITORS: Surface = Surface { inside: Inside::Monitors, ..ROOM };
+const LOOKS: Surface = Surface { watched: Some(Watched::Looks), ..CLOSED };
 const WATCHED: Surface = Surface { watched: Some(Watched::Changes), ..ROOM };
-const SURFACES: [Surface; 10] = [
+const SURFACES: [Surface; 12] = [
     NESTING,
     MONITORS,
     CLOSED,
@@ -48,6 +49,8 @@ const SURFACES: [Surface; 10] = [
     WATCHED,
     Surface { watched: Some(Watched::Opens), ..CLOSED },
     Surface { watched: Some(Watched::Opens), frozen: true, ..CLOSED },
+    LOOKS,
+    Surface { frozen: true, ..LOOKS },
 ];
 
 #[test]
@@ -310,4 +313,25 @@ fn only_opens_that_may_change_something_are_watched() {
     assert_eq!(ask(WATCHED, libc::SYS_openat2, [0; 6]), errno(libc::ENOSYS));
     assert_eq!(ask(WATCHED, libc::SYS_landlock_restrict_self, [0; 6]), errno(libc::ENOSYS));
     assert_eq!(ask(ROOM, libc::SYS_landlock_restrict_self, [0; 6]), RET_ALLOW);
+}
+
+#[test]
+fn where_nothing_is_written_no_call_cuts_a_file_short() {
+    const FROZEN: Surface = Surface { frozen: true, ..CLOSED };
+    let refused = errno(libc::EACCES);
+    let open = |surface, flags: i32| ask(surface, libc::SYS_openat, [0, 0, flags as u64, 0, 0, 0]);
+    for flags in [libc::O_RDONLY, libc::O_CREAT, libc::O_ACCMODE, libc::O_CLOEXEC | libc::O_APPEND]
+    {
+        assert_eq!(open(FROZEN, flags), RET_ALLOW, "{flags:o}");
+        assert_eq!(open(FROZEN, flags | libc::O_TRUNC), refused, "{flags:o}");
+        assert_eq!(open(CLOSED, flags | libc::O_TRUNC), RET_ALLOW, "{flags:o}");
+    }
+    // Landlock is asked about these: they write.
+    for flags in [libc::O_WRONLY, libc::O_RDWR] {
+        assert_eq!(open(FROZEN, flags | libc::O_CREAT | libc::O_TRUNC), RET_ALLOW, "{flags:o}");
+    }
+    assert_eq!(ask(FROZEN, libc::SYS_truncate, [0; 6]), refused);
+    assert_eq!(ask(FROZEN, libc::SYS_openat2, [0; 6]), errno(libc::ENOSYS));
+    #[cfg(target_arch = "x86_64")]
+    assert_eq!(ask(FROZEN, libc::SYS_open, [0, libc::O_TRUNC as u64, 0, 0, 0, 0]), refused);
 }

@@ -17,14 +17,19 @@
 //! That is also what happens when the launcher is killed. Where the policy says
 //! that processes live on, the launcher tells process 1 before it leaves, and that
 //! one stays until it is alone.
+//!
+//! Without a room another process is the command's parent and does all that
+//! ([`super::guard`]); what the command did is told by that one.
 
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
+use rustix::process::{Pid, WaitOptions, WaitStatus, wait, waitpid};
 
 use super::cgroup::Group;
+use super::guard::{Guard, News};
 use super::ports::Crossing;
 use super::scratch::Scratch;
 use super::stdio::Inherited;
@@ -46,9 +51,9 @@ pub(crate) struct Keeper {
 enum Kind {
     /// The room's process 1, and the pipe whose other end it waits for.
     First { pid: Option<Pid>, alive: Option<OwnedFd> },
-    /// Without a room they become the launcher's own children, as who removes its
-    /// temporary directory is.
-    Children { scratch: Option<Scratch> },
+    /// Without a room, the process that they become children of. The temporary
+    /// directory goes after them.
+    Children { guard: Guard, scratch: Option<Scratch> },
 }
 
 impl Keeper {
@@ -69,22 +74,46 @@ impl Keeper {
         Ok(Self { kind, ports, group })
     }
 
-    /// Makes this process the one that orphans are given to.
     pub(crate) fn of_children(
         group: Option<Group>,
         scratch: Option<Scratch>,
     ) -> Result<Self, LaunchError> {
-        let own = Some(rustix::process::getpid());
-        rustix::process::set_child_subreaper(own).map_err(|e| LaunchError::Keeper(e.into()))?;
-        Ok(Self { kind: Kind::Children { scratch }, ports: None, group })
+        let guard = Guard::new().map_err(LaunchError::Keeper)?;
+        Ok(Self { kind: Kind::Children { guard, scratch }, ports: None, group })
     }
 
-    /// Ends the room although the command still runs. It is our child, so the
-    /// kernel would wait for us to take note of its death before process 1 can go.
+    /// Runs `job` in the command's process, and waits until it has become the
+    /// command or ended.
+    pub(crate) fn run_until_exec(&self, job: impl FnMut()) -> io::Result<libc::pid_t> {
+        match &self.kind {
+            Kind::First { .. } => sys::run_until_exec(job),
+            Kind::Children { guard, .. } => guard.run_until_exec(job),
+        }
+    }
+
+    /// Ends the room although the command still runs. In a room it is our child, so
+    /// the kernel would wait for us to take note of its death before process 1 can go.
     fn end_with(&mut self, child: libc::pid_t) {
-        sys::kill(child, libc::SIGKILL);
-        while matches!(waitpid(Pid::from_raw(child), WaitOptions::empty()), Err(Errno::INTR)) {}
+        if matches!(self.kind, Kind::First { .. }) {
+            sys::kill(child, libc::SIGKILL);
+            while matches!(waitpid(Pid::from_raw(child), WaitOptions::empty()), Err(Errno::INTR)) {}
+        }
         self.end(false);
+    }
+
+    /// Takes note of what the command did; stops when it stops.
+    fn look_after(&self, child: libc::pid_t) -> Option<End> {
+        let guard = match &self.kind {
+            Kind::First { .. } => return look_after(child),
+            Kind::Children { guard, .. } => guard,
+        };
+        loop {
+            match guard.news()? {
+                News::Exited(code) => return Some(End::Exit(code)),
+                News::Died(signal) => return Some(End::Signal(signal)),
+                News::Stopped(signal) => sys::take(signal),
+            }
+        }
     }
 
     /// Ends the room: process 1 leaves, the kernel kills the others, and when
@@ -106,7 +135,9 @@ impl Keeper {
                 }
                 reap_until(*pid);
             }
-            Kind::Children { scratch } => {
+            Kind::Children { guard, scratch } => {
+                guard.end();
+                // If somebody has killed that process.
                 end_children(scratch.as_ref().and_then(|scratch| scratch.remover));
                 *scratch = None;
             }
@@ -126,7 +157,7 @@ fn alone() -> bool {
 /// has been taken note of. The command can make children of ours (`CLONE_PARENT`).
 fn reap_until(first: Option<Pid>) {
     loop {
-        match waitpid(None, WaitOptions::empty()) {
+        match wait(WaitOptions::empty()) {
             Ok(Some((pid, _))) if Some(pid) == first => return,
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => return,
@@ -152,15 +183,15 @@ fn end_children(but: Option<Pid>) {
 }
 
 /// Process 1: no `errno`, no allocation, nothing that could panic.
-fn keep(wait: &RawFd) {
+fn keep(launcher: &RawFd) {
     sys::forget_children();
     let _ = rustix::process::chdir(c"/");
     // All but the pipe: whoever waits for the end of our output must not have to
     // wait for this process.
-    sys::close_all_but(*wait);
-    if sys::was_released(*wait) {
+    sys::close_all_but(*launcher);
+    if sys::was_released(*launcher) {
         // With SIGCHLD ignored this waits for all of them.
-        while let Ok(_) | Err(Errno::INTR) = waitpid(None, WaitOptions::empty()) {}
+        while let Ok(_) | Err(Errno::INTR) = wait(WaitOptions::empty()) {}
     }
 }
 
@@ -184,7 +215,7 @@ pub(crate) fn attend(
     }
     let deadline = wall_time.map(|time| Instant::now() + time);
     loop {
-        if let Some(end) = look_after(child) {
+        if let Some(end) = keeper.look_after(child) {
             keeper.end(lives_on);
             put_back(inherited);
             end.repeat();
@@ -231,7 +262,7 @@ impl End {
     }
 }
 
-/// Takes note of what the command did; stops when it stops.
+/// The same of a child of ours.
 fn look_after(child: libc::pid_t) -> Option<End> {
     let options = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
     loop {

@@ -2,6 +2,7 @@
 //! be misused: callers pass owned or borrowed values, never pointers.
 #![expect(unsafe_code, reason = "the one place where system calls without a safe wrapper are made")]
 
+mod metadata;
 mod notices;
 mod signals;
 
@@ -9,8 +10,12 @@ use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::thread::futex;
 
 use super::bpf::Insn;
+pub(crate) use metadata::*;
 pub(crate) use notices::*;
 pub(crate) use signals::*;
 
@@ -319,6 +324,12 @@ fn stack(bytes: usize) -> Result<*mut c_void> {
 /// until it has ended or become another program. What `job` writes to memory and
 /// what it opens is seen here; a program gets a copy of the descriptors.
 pub(crate) fn run_until_exec(mut job: impl FnMut()) -> Result<libc::pid_t> {
+    let pid = run_and_wait(stack(512 * 1024)?, &mut job);
+    check(c_long::from(pid)).map(|_| pid)
+}
+
+/// The same on a given stack; the kernel's answer.
+fn run_and_wait(stack: *mut c_void, mut job: &mut dyn FnMut()) -> libc::pid_t {
     extern "C" fn start(job: *mut c_void) -> c_int {
         // SAFETY: `job` is the pointer passed below; its target lives in the
         // frame of the process that waits for this one.
@@ -328,13 +339,71 @@ pub(crate) fn run_until_exec(mut job: impl FnMut()) -> Result<libc::pid_t> {
         // torn down.
         unsafe { libc::_exit(126) }
     }
-    let mut job: &mut dyn FnMut() = &mut job;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::SIGCHLD;
-    let stack = stack(512 * 1024)?;
     // SAFETY: the child runs on a stack of its own while this thread, the only
     // one, stands still, so no memory is used by both at a time.
-    let pid = unsafe { libc::clone(start, stack, flags, ptr::from_mut(&mut job).cast()) };
-    check(c_long::from(pid)).map(|_| pid)
+    unsafe { libc::clone(start, stack, flags, ptr::from_mut(&mut job).cast()) }
+}
+
+/// Has `job` run as [`run_until_exec`] does, in a child of another new process that
+/// has our memory and our descriptors too. That one first sees whether it is to be
+/// (`settle`), and afterwards runs `stay` beside us, under the contract of
+/// [`run_beside`]. Returns the two of them.
+pub(crate) fn run_behind<T: Sync + 'static>(
+    mut job: impl FnMut(),
+    with: &'static T,
+    settle: fn(&T) -> bool,
+    stay: fn(&T, libc::pid_t),
+) -> Result<(libc::pid_t, libc::pid_t)> {
+    struct Start<'a, T: 'static> {
+        job: &'a mut dyn FnMut(),
+        stack: *mut c_void,
+        with: &'static T,
+        settle: fn(&T) -> bool,
+        stay: fn(&T, libc::pid_t),
+        /// The job's process, minus one if it was not to be.
+        child: &'a AtomicU32,
+    }
+    extern "C" fn between<T: Sync + 'static>(start: *mut c_void) -> c_int {
+        // SAFETY: the pointer passed below; its target lives in the frame of the
+        // process that waits until `child` is set, and is not used after that.
+        let start = unsafe { &mut *start.cast::<Start<'_, T>>() };
+        let (with, stay) = (start.with, start.stay);
+        // Both this process and the one it shares memory with stand still meanwhile.
+        let child = if (start.settle)(with) { run_and_wait(start.stack, start.job) } else { -1 };
+        start.child.store(child.cast_unsigned(), Ordering::Release);
+        let _ = futex::wake(start.child, futex::Flags::empty(), 1);
+        if child > 0 {
+            stay(with, child);
+        }
+        // SAFETY: _exit has no preconditions.
+        unsafe { libc::_exit(0) }
+    }
+    const WAITING: u32 = 0;
+    let child = AtomicU32::new(WAITING);
+    let (stack_of_job, stack_between) = (stack(512 * 1024)?, stack(64 * 1024)?);
+    let mut start = Start { job: &mut job, stack: stack_of_job, with, settle, stay, child: &child };
+    let flags = libc::CLONE_VM | libc::CLONE_FILES | libc::SIGCHLD;
+    // SAFETY: the new process has its own stack, and this thread, the only one whose
+    // memory it uses, stands still below until it is done with that.
+    let pid = unsafe {
+        libc::clone(between::<T>, stack_between, flags, ptr::from_mut(&mut start).cast())
+    };
+    check(c_long::from(pid))?;
+    // Without `errno`, which is the new process's too.
+    let a_while = rustix::fs::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    let options = rustix::process::WaitOptions::NOHANG;
+    while child.load(Ordering::Acquire) == WAITING {
+        let _ = futex::wait(&child, futex::Flags::empty(), WAITING, Some(&a_while));
+        let ended = rustix::process::waitpid(rustix::process::Pid::from_raw(pid), options);
+        if matches!(ended, Ok(Some(_))) && child.load(Ordering::Acquire) == WAITING {
+            return Err(Error::from_raw_os_error(libc::ECHILD));
+        }
+    }
+    match child.load(Ordering::Acquire).cast_signed() {
+        child if child > 0 => Ok((pid, child)),
+        _ => Err(Error::from_raw_os_error(libc::EAGAIN)),
+    }
 }
 
 /// Starts a process that shares our memory and runs on beside us. `job` must

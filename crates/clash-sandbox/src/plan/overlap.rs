@@ -115,11 +115,10 @@ fn each_caged(
 ) -> Result<(), Refusal> {
     let project = request.disk.real(&request.places.project);
     for caged in &request.cage.paths {
-        let real = request.disk.real(caged);
+        let real = request.disk.moved(caged);
         // Both spellings: the link itself must not be replaced either.
-        let places = [caged, &real];
-        for place in places.iter().take(if real == *caged { 1 } else { 2 }) {
-            let local = is_below(place, &project) && **place != project;
+        for place in [Some(caged), real.as_ref()].into_iter().flatten() {
+            let local = is_below(place, &project) && place.as_os_str() != project.as_os_str();
             for grant in grants {
                 let above = is_below(place, &grant.path);
                 let inside = is_below(&grant.path, place);

@@ -57,8 +57,8 @@ pub(super) fn tier(
                  out by the launcher, inside the same Landlock rules"
             }
             true if room.is_none() => {
-                "every open is carried out by the launcher, because no namespace hides the \
-                 host's processes: opening a file costs several times as much"
+                "every open and every look at a path is carried out by the launcher, because no \
+                 namespace hides the host's files and processes: each costs several times as much"
             }
             true => {
                 "every open is carried out by the launcher, because a rule takes reading away \
@@ -147,13 +147,19 @@ pub(super) fn tier(
     };
     say("privileges", "no_new_privs + capset", privileges);
     say("inherited descriptors", "close_range", "only stdin, stdout and stderr get through");
-    match room {
-        Some(_) => say(
+    match (room, watch) {
+        (Some(_), _) => say(
             "metadata outside the grants",
             "mount namespace",
             "what is not granted is not there, and what is only read is mounted read-only",
         ),
-        None => say(
+        (None, Some(_)) => say(
+            "metadata outside the grants",
+            "monitor",
+            "answered as if it were not there; only whether it is can be told by trying to \
+             execute it or to make it the working directory",
+        ),
+        (None, None) => say(
             "metadata outside the grants",
             Line::NOTHING,
             "names, sizes, modes and times can be seen; none of them can be changed",
@@ -173,8 +179,8 @@ pub(super) fn tier(
         (None, Some(_)) => say(
             "background processes",
             "launcher",
-            "what the command leaves behind ends with it, but not if the launcher is killed: it \
-             then lives on and can neither open nor change anything",
+            "what the command leaves behind becomes the child of a process that ends it with the \
+             command, and with the launcher",
         ),
         (None, None) => say(
             "process list, background processes",

@@ -18,12 +18,14 @@ use clash_policy::protect::entries;
 use clash_policy::{Caps, Effect, Lifetime, Places, Protect};
 
 use super::overlap::{self, Region};
+use super::view::{LINKS, Sources};
 use super::{Found, Grant, LANDLOCK_ABI_NEEDED, Refusal, Request, Rule, Tier, Why};
 use crate::disk::Disk;
 use crate::host::{Host, Rooms};
 use crate::report::{Line, Report};
 use crate::rights::Rights;
 use crate::room::Ports;
+use crate::sight::{Shown, Sight};
 use crate::worktree;
 
 pub(super) fn choose(beyond_landlock: bool, host: &Host) -> Result<Tier, Refusal> {
@@ -138,6 +140,33 @@ pub(super) fn scratch(
     report.say(|| Line::new(format!("temporary files in {}", tmp.display()), mechanism, why));
     (mechanism != Line::NOTHING).then_some(tmp)
 }
+
+/// What a room would show, where none can be made. What is denied and not there
+/// stays out of sight when somebody makes it.
+pub(super) fn sight(sources: &Sources<'_>) -> Sight {
+    let mut sight = Sight::default();
+    let mut mark = |path: &Path, file: bool| {
+        sight.tree(path, Shown::with(sources.caps(path, file)));
+    };
+    sources.rules.iter().filter(|rule| !rule.wider()).for_each(|rule| mark(&rule.real, false));
+    let places = &sources.rights.places;
+    let caged = sources.rights.cage.iter().filter(|path| !is_below(path, &places.project));
+    caged.for_each(|path| mark(path, false));
+    sources.marks().iter().for_each(|(path, found)| mark(path, found.file));
+    let devices = sources.baseline.iter().map(|(entry, _)| Path::new(entry.path));
+    let devices = devices.filter(|path| path.starts_with("/dev"));
+    devices.for_each(|path| sight.tree(path, Shown::Writable));
+    // Of /proc each process has its own part, whatever the rules say.
+    OWN.map(Path::new).iter().for_each(|path| sight.tree(path, Shown::ReadOnly));
+    let temporary = sources.request.disk.real(&sources.request.places.tmp);
+    let own = [Path::new("/tmp"), Path::new("/var/tmp"), &temporary, &places.home];
+    let links = LINKS.map(Path::new).into_iter().filter(|path| path.is_symlink());
+    own.into_iter().chain(links).for_each(|path| sight.way(path));
+    sight
+}
+
+/// What a process has of its own wherever it is.
+const OWN: [&str; 5] = ["/proc", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"];
 
 /// Whether ports of the loopback lead through the wall of a network of the room's
 /// own, for which there has to be one.

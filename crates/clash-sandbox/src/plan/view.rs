@@ -37,8 +37,8 @@ pub(super) struct Sources<'a> {
 }
 
 /// A path at which the rights may change.
-struct Mark {
-    file: bool,
+pub(super) struct Mark {
+    pub(super) file: bool,
     /// The policy or the baseline speaks of it, so its socket files count.
     named: bool,
 }
@@ -82,7 +82,7 @@ pub(super) fn room(
 }
 
 impl Sources<'_> {
-    fn marks(&self) -> BTreeMap<PathBuf, Mark> {
+    pub(super) fn marks(&self) -> BTreeMap<PathBuf, Mark> {
         let mut marks = BTreeMap::new();
         let mut add = |path: &Path, found: Found, named: bool| {
             let file = match found {
@@ -160,6 +160,9 @@ impl Sources<'_> {
 
 const MAKING: Caps = Caps::CREATE.union(Caps::DELETE);
 
+/// Where programs are found, by another name.
+pub(super) const LINKS: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib64", "/lib32", "/opt"];
+
 /// Baseline paths that a room has of its own, or does without: what cgroups and
 /// the kernel's settings say about the host is nobody's business in there.
 const OWN: [&str; 4] = ["/proc", "/dev", "/sys/fs/cgroup", "/sys/kernel"];
@@ -227,7 +230,7 @@ impl<'a> View<'a> {
 
     /// /bin and its kin, where they lead into /usr, and what else is one.
     fn links(&mut self) {
-        for name in ["/bin", "/sbin", "/lib", "/lib64", "/lib32", "/opt"] {
+        for name in LINKS {
             if let Ok(to) = fs::read_link(name) {
                 self.skeleton.push(Step::Link { at: name.into(), to });
             }

@@ -208,6 +208,7 @@ def show(f):
 ";
 
 pub(crate) const EPERM: i32 = -1;
+pub(crate) const ENOENT: i32 = -2;
 pub(crate) const EACCES: i32 = -13;
 pub(crate) const ENOSYS: i32 = -38;
 pub(crate) const EOPNOTSUPP: i32 = -95;

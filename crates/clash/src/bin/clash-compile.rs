@@ -316,7 +316,7 @@ impl Stack {
         let report = json!({
             "mistakes": self.mistakes, "warnings": self.warnings, "project": self.project,
         });
-        writeln!(io::stderr(), "{report}")?;
+        io::stderr().write_all(format!("{report}\n").as_bytes())?;
         if !right {
             return Ok(ExitCode::FAILURE);
         }

@@ -11,8 +11,8 @@ use clash_policy::protect::Keep;
 use rustix::fs::inotify::{WatchFlags, add_watch};
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, Uid, chmodat,
-    chownat, fcntl_getfl, fstat, ftruncate, linkat, mkdirat, mknodat, openat, renameat_with,
-    symlinkat, unlinkat, utimensat,
+    chownat, fcntl_getfl, fcntl_setfl, fstat, ftruncate, linkat, mkdirat, mknodat, openat,
+    renameat_with, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use rustix::process::umask;
@@ -20,6 +20,7 @@ use rustix::process::umask;
 use super::super::sys;
 use super::Shared;
 use super::call::Times;
+use super::caller::shares_terminal;
 use super::fresh::Fresh;
 use super::leaving::Leaving;
 use super::place::{Place, real};
@@ -36,7 +37,7 @@ pub(super) struct Job {
 /// A call with everything it is about held open.
 #[derive(Debug)]
 pub(super) enum Act {
-    Open { at: Place, flags: i32, mode: u32, umask: u32, terminal: bool, reads: bool },
+    Open { at: Place, flags: i32, mode: u32, umask: u32, caller: i32, reads: bool },
     Mkdir { at: Place, mode: u32, umask: u32 },
     Mknod { at: Place, mode: u32, umask: u32, device: u64 },
     Unlink { at: Place, directory: bool },
@@ -87,7 +88,7 @@ const TRIES: u32 = 16;
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, watch: Watch) -> Self {
         let own = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
-        let given = |fd| Some((identity(fstat(fd).ok()?), fcntl_getfl(fd).ok()? & OFlags::RWMODE));
+        let given = |fd| Some((identity(&fstat(fd).ok()?), fcntl_getfl(fd).ok()? & OFlags::RWMODE));
         let stdio = own.into_iter().filter_map(given).collect();
         let fresh = Fresh::new(watch.rights.new_repositories());
         let (links, leaving) = (Remembered::default(), Leaving::default());
@@ -103,8 +104,8 @@ impl Worker {
                     Err(error) => self.shared.refuse(id, error),
                 };
             }
-            Act::Open { at, flags, mode, umask, terminal, reads } => {
-                let wish = Wish { flags, mode, umask, terminal, reads };
+            Act::Open { at, flags, mode, umask, caller, reads } => {
+                let wish = Wish { flags, mode, umask, caller, reads };
                 return self.open(id, at, wish);
             }
             Act::Mkdir { at, mode, umask: mask } => {
@@ -125,18 +126,18 @@ impl Worker {
             Act::Chmod { mode, .. } if mode & SET_USER_ID != 0 => Err(Errno::PERM),
             Act::Chmod { at, mode } => self.change(&at).and_then(|()| {
                 let mode = Mode::from_raw_mode(mode);
-                chmodat(&self.shared.processes, itself(&at), mode, AtFlags::empty())
+                chmodat(&self.shared.held, itself(&at), mode, AtFlags::empty())
             }),
             Act::Chown { at, owner, group } => self.change(&at).and_then(|()| {
                 let owner = (owner != u32::MAX).then(|| Uid::from_raw(owner));
                 let group = (group != u32::MAX).then(|| Gid::from_raw(group));
-                chownat(&self.shared.processes, itself(&at), owner, group, AtFlags::empty())
+                chownat(&self.shared.held, itself(&at), owner, group, AtFlags::empty())
             }),
             Act::Times { at, times } => self.change(&at).and_then(|()| {
                 let [last_access, last_modification] =
                     times.map(|(tv_sec, tv_nsec)| Timespec { tv_sec, tv_nsec });
                 let times = Timestamps { last_access, last_modification };
-                utimensat(&self.shared.processes, itself(&at), &times, AtFlags::empty())
+                utimensat(&self.shared.held, itself(&at), &times, AtFlags::empty())
             }),
         };
         match done {
@@ -185,7 +186,7 @@ impl Worker {
     /// A place that has to be a name; `other` is said where it is none.
     fn name(&self, place: Place, other: Errno) -> Result<Name, Errno> {
         let Place::Name { dir, mut leaf, slash, .. } = place else { return Err(other) };
-        let mut path = real(&self.shared.processes, &dir)?.ok_or(Errno::NOENT)?;
+        let mut path = real(&self.shared.held, &dir)?.ok_or(Errno::NOENT)?;
         path.push(std::ffi::OsStr::from_bytes(&leaf));
         if slash {
             leaf.push(b'/');
@@ -195,7 +196,7 @@ impl Worker {
 
     /// Modes, owners and times count as content.
     fn change(&self, object: &OwnedFd) -> Done {
-        match real(&self.shared.processes, object)? {
+        match real(&self.shared.held, object)? {
             Some(path) => self.check(&path, Caps::WRITE),
             None => Ok(()),
         }
@@ -203,21 +204,19 @@ impl Worker {
 
     /// Whoever is told what happens at a path reads it.
     fn notify(&self, at: &OwnedFd, through: &OwnedFd, mask: u32) -> Result<i32, Errno> {
-        if let Some(path) = real(&self.shared.processes, at)? {
+        if let Some(path) = real(&self.shared.held, at)? {
             self.check(&path, Caps::READ)?;
         }
         let flags = WatchFlags::from_bits_retain(mask & !libc::IN_DONT_FOLLOW);
         // There is no room here, so this is where the processes are.
-        add_watch(through, Path::new("/proc").join(itself(at)), flags)
+        add_watch(through, Path::new("/proc/self/fd").join(itself(at)), flags)
     }
 
     fn mkdir(&mut self, at: Place, mode: u32) -> Done {
         let at = self.name(at, Errno::EXIST)?;
         // Programs that make all directories of a path look at this error.
-        if exists(&at) {
-            return Err(Errno::EXIST);
-        }
-        self.check(&at.path, Caps::CREATE)?;
+        self.check(&at.path, Caps::CREATE)
+            .map_err(|refused| if exists(&at) { Errno::EXIST } else { refused })?;
         mkdirat(&at.dir, &at.leaf, Mode::from_raw_mode(mode))?;
         self.links.0.get_mut().made(&at.path);
         self.fresh.directory(&at.path);
@@ -260,13 +259,13 @@ impl Worker {
 
     fn unlink(&mut self, at: Place, directory: bool) -> Done {
         let at = self.name(at, if directory { Errno::BUSY } else { Errno::ISDIR })?;
-        if !exists(&at) {
-            return Err(Errno::NOENT);
-        }
-        if let Err(refusal) = self.check(&at.path, Caps::DELETE)
-            && !self.leaving.may_go(&at.path, &self.watch.rights, &self.links)
-        {
-            return Err(refusal);
+        if let Err(refusal) = self.check(&at.path, Caps::DELETE) {
+            if !exists(&at) {
+                return Err(Errno::NOENT);
+            }
+            if !self.leaving.may_go(&at.path, &self.watch.rights, &self.links) {
+                return Err(refusal);
+            }
         }
         let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         unlinkat(&at.dir, &at.leaf, flags)?;
@@ -329,11 +328,11 @@ impl Worker {
         if FileType::from_raw_mode(fstat(from)?.st_mode) == FileType::Symlink {
             self.no_way_in(&to.path)?;
         }
-        if let Some(path) = real(&self.shared.processes, from)? {
+        if let Some(path) = real(&self.shared.held, from)? {
             self.no_gain(&path, &to.path)?;
         }
         let flags = AtFlags::SYMLINK_FOLLOW;
-        linkat(&self.shared.processes, itself(from), &to.dir, &to.leaf, flags)
+        linkat(&self.shared.held, itself(from), &to.dir, &to.leaf, flags)
     }
 
     /// A file under another name must not be good for more.
@@ -350,8 +349,9 @@ impl Worker {
             _ => return Err(Errno::INVAL),
         }
         self.change(at)?;
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        let file = openat(&self.shared.processes, itself(at), flags, Mode::empty())?;
+        // Whoever has a lease on it is not waited for.
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(&self.shared.held, itself(at), flags, Mode::empty())?;
         ftruncate(file, length)
     }
 
@@ -365,7 +365,8 @@ impl Worker {
             Place::Name { .. } => self.open_name(at, &wish),
         };
         match opened {
-            Ok(Opening::Done(file)) => give(&self.shared, id, file, wish.flags),
+            Ok(Opening::Done(file)) => give(&self.shared, id, file, &wish),
+            Ok(Opening::Device(file)) => give_at_once(&self.shared, id, &file, &wish),
             Ok(Opening::MayBlock(object)) => {
                 // Whoever waits holds on to what is shared.
                 if Arc::strong_count(&self.shared) > MOST_WAITING {
@@ -374,7 +375,7 @@ impl Worker {
                 let shared = self.shared.clone();
                 let waiter = std::thread::Builder::new().stack_size(64 * 1024);
                 let waiting = waiter.spawn(move || match reopen(&shared, &object, &wish) {
-                    Ok(file) => give(&shared, id, file, wish.flags),
+                    Ok(file) => give(&shared, id, file, &wish),
                     Err(error) => shared.refuse(id, error),
                 });
                 if waiting.is_err() {
@@ -390,39 +391,48 @@ impl Worker {
         // A slash behind a link would have it followed.
         let bare = at.leaf.strip_suffix(b"/").unwrap_or(&at.leaf);
         let hold = if bare == at.leaf { HOLD } else { HOLD | OFlags::DIRECTORY };
+        let exclusive = wish.has(libc::O_CREAT | libc::O_EXCL);
+        // The kernel says whether it is there, when it is made.
+        if exclusive && self.may_make(&at, wish).is_ok() {
+            return self.make(&at, wish).map(Opening::Done);
+        }
         for _ in 0..TRIES {
             let held = openat(&at.dir, bare, hold | OFlags::NOFOLLOW, Mode::empty());
             match held {
-                Ok(_) if wish.has(libc::O_CREAT | libc::O_EXCL) => return Err(Errno::EXIST),
+                Ok(_) if exclusive => return Err(Errno::EXIST),
                 Ok(object) => {
                     // One that has become a link since it was looked at.
-                    let kind = FileType::from_raw_mode(fstat(&object)?.st_mode);
-                    if kind == FileType::Symlink {
+                    let meta = fstat(&object)?;
+                    if FileType::from_raw_mode(meta.st_mode) == FileType::Symlink {
                         return Err(Errno::LOOP);
                     }
-                    return self.open_found(&at.path, object, wish);
+                    return self.open_found(&at.path, object, &meta, wish);
                 }
-                Err(Errno::NOENT) if wish.has(libc::O_CREAT) => match self.make(&at, wish) {
-                    Err(Errno::EXIST) => {}
-                    made => return made.map(Opening::Done),
-                },
+                Err(Errno::NOENT) if wish.has(libc::O_CREAT) => {
+                    self.may_make(&at, wish)?;
+                    match self.make(&at, wish) {
+                        Err(Errno::EXIST) => {}
+                        made => return made.map(Opening::Done),
+                    }
+                }
                 Err(error) => return Err(error),
             }
         }
         Err(Errno::AGAIN)
     }
 
-    /// Makes a file. Exclusively, so that it is certainly a new one.
-    fn make(&mut self, at: &Name, wish: &Wish) -> Result<OwnedFd, Errno> {
+    fn may_make(&self, at: &Name, wish: &Wish) -> Done {
         if wish.mode & SET_USER_ID != 0 {
             return Err(Errno::PERM);
         }
         let needs = Caps::CREATE.union(wish.needs());
         self.check_making(&at.path, needs, Caps::CREATE)?;
+        if at.leaf.ends_with(b"/") { Err(Errno::ISDIR) } else { Ok(()) }
+    }
+
+    /// Makes a file that may be made. Exclusively, so that it is certainly a new one.
+    fn make(&mut self, at: &Name, wish: &Wish) -> Result<OwnedFd, Errno> {
         umask(Mode::from_raw_mode(wish.umask));
-        if at.leaf.ends_with(b"/") {
-            return Err(Errno::ISDIR);
-        }
         let flags = wish.open_flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let file = openat(&at.dir, &at.leaf, flags, Mode::from_raw_mode(wish.mode))?;
         if self.watch.rights.kept(&at.path, Caps::WRITE, &self.links).is_some() {
@@ -432,15 +442,22 @@ impl Worker {
     }
 
     fn open_object(&mut self, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
-        let this = identity(fstat(&object)?);
+        let meta = fstat(&object)?;
+        let this = identity(&meta);
         let own = self.stdio.iter().any(|(known, given)| *known == this && wish.is_within(*given));
-        match real(&self.shared.processes, &object)? {
-            Some(path) if !own => self.open_found(&path, object, wish),
-            _ => self.open_checked(object, wish),
+        match real(&self.shared.held, &object)? {
+            Some(path) if !own => self.open_found(&path, object, &meta, wish),
+            _ => self.open_checked(object, &meta, wish),
         }
     }
 
-    fn open_found(&mut self, path: &Path, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
+    fn open_found(
+        &self,
+        path: &Path,
+        object: OwnedFd,
+        meta: &Stat,
+        wish: &Wish,
+    ) -> Result<Opening, Errno> {
         if wish.has(libc::O_TMPFILE) {
             // A file without a name, in a directory.
             if wish.mode & SET_USER_ID != 0 {
@@ -450,32 +467,54 @@ impl Worker {
             self.check(&path.join("unnamed"), needs)?;
             umask(Mode::from_raw_mode(wish.umask));
             let (flags, mode) = (wish.open_flags(), Mode::from_raw_mode(wish.mode));
-            let made = openat(&self.shared.processes, itself(&object), flags, mode);
+            let made = openat(&self.shared.held, itself(&object), flags, mode);
             return made.map(Opening::Done);
         }
         self.check(path, wish.needs())?;
-        self.open_checked(object, wish)
+        self.open_checked(object, meta, wish)
     }
 
-    fn open_checked(&self, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
-        let meta = fstat(&object)?;
+    fn open_checked(&self, object: OwnedFd, meta: &Stat, wish: &Wish) -> Result<Opening, Errno> {
         let device = (libc::major(meta.st_rdev), libc::minor(meta.st_rdev));
         match FileType::from_raw_mode(meta.st_mode) {
-            FileType::RegularFile | FileType::Directory => {}
-            FileType::CharacterDevice if device.0 == MEMORY_DEVICES => {}
+            FileType::RegularFile => return self.open_regular(object, wish),
+            FileType::Directory => {}
+            FileType::CharacterDevice if device.0 == MEMORY_DEVICES => {
+                return reopen(&self.shared, &object, wish).map(Opening::Device);
+            }
             // Ours is the caller's only in the same session.
-            FileType::CharacterDevice if device == OWN_TERMINAL && !wish.terminal => {
+            FileType::CharacterDevice
+                if device == OWN_TERMINAL && !shares_terminal(wish.caller) =>
+            {
                 return Err(Errno::NXIO);
             }
             _ => return Ok(Opening::MayBlock(object)),
         }
         reopen(&self.shared, &object, wish).map(Opening::Done)
     }
+
+    /// Whoever has a lease on a file may keep others waiting for it.
+    fn open_regular(&self, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
+        let flags = wish.open_flags() | OFlags::NONBLOCK;
+        match openat(&self.shared.held, itself(&object), flags, Mode::empty()) {
+            Err(Errno::AGAIN) if !wish.has(libc::O_NONBLOCK) => Ok(Opening::MayBlock(object)),
+            opened => {
+                let file = opened?;
+                if !wish.has(libc::O_NONBLOCK) {
+                    let kept = OFlags::APPEND | OFlags::DIRECT | OFlags::NOATIME;
+                    fcntl_setfl(&file, flags & kept)?;
+                }
+                Ok(Opening::Done(file))
+            }
+        }
+    }
 }
 
 /// How far an open has got.
 enum Opening {
     Done(OwnedFd),
+    /// The same, and nobody can execute it.
+    Device(OwnedFd),
     /// Judged, and held; opening it may take until somebody opens the other end.
     MayBlock(OwnedFd),
 }
@@ -485,7 +524,8 @@ struct Wish {
     flags: i32,
     mode: u32,
     umask: u32,
-    terminal: bool,
+    /// The thread that asks.
+    caller: i32,
     reads: bool,
 }
 
@@ -533,19 +573,30 @@ impl Wish {
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// The very object that is held open, below the directory of processes.
+/// The very object that is held open, by its name in the directory of these.
 fn itself(object: &OwnedFd) -> String {
-    format!("self/fd/{}", object.as_raw_fd())
+    object.as_raw_fd().to_string()
 }
 
 fn reopen(shared: &Shared, object: &OwnedFd, wish: &Wish) -> Result<OwnedFd, Errno> {
-    openat(&shared.processes, itself(object), wish.open_flags(), Mode::empty())
+    openat(&shared.held, itself(object), wish.open_flags(), Mode::empty())
 }
 
-/// Hands a file over. Ours is closed before the caller goes on: it may want to
-/// execute what it has written, and nobody may then have it open for writing.
-fn give(shared: &Shared, id: u64, file: OwnedFd, flags: i32) {
-    let given = sys::give(&shared.listener, id, &file, flags & libc::O_CLOEXEC != 0);
+/// Hands over what needs no second look: the caller is woken once.
+fn give_at_once(shared: &Shared, id: u64, file: &OwnedFd, wish: &Wish) {
+    if let Err(error) = sys::answer_with(&shared.listener, id, file, wish.has(libc::O_CLOEXEC)) {
+        shared.refuse(id, error);
+    }
+}
+
+/// Hands a file over. One open for writing is closed here before the caller goes
+/// on: it may want to execute what it has written, and nobody may then have it
+/// open for writing.
+fn give(shared: &Shared, id: u64, file: OwnedFd, wish: &Wish) {
+    if !wish.writes() {
+        return give_at_once(shared, id, &file, wish);
+    }
+    let given = sys::give(&shared.listener, id, &file, wish.has(libc::O_CLOEXEC));
     drop(file);
     match given {
         Ok(number) => sys::answer(&shared.listener, id, i64::from(number)),
@@ -562,6 +613,6 @@ fn exists(at: &Name) -> bool {
     look(at).is_ok()
 }
 
-fn identity(meta: Stat) -> (u64, u64) {
+fn identity(meta: &Stat) -> (u64, u64) {
     (meta.st_dev, meta.st_ino)
 }

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use super::super::sys;
+use super::Shared;
 use super::place::{self, Place};
 use crate::plan::Processes;
 
@@ -20,15 +21,14 @@ const MOST_GENERATIONS: usize = 200;
 
 #[derive(Debug)]
 pub(super) struct Caller<'a> {
-    processes: &'a OwnedFd,
+    shared: &'a Shared,
     /// Of the thread, in the launcher's own process namespace.
-    pid: i32,
-    of: Processes,
+    pub(super) pid: i32,
 }
 
 impl<'a> Caller<'a> {
-    pub(super) fn new(processes: &'a OwnedFd, pid: i32, of: Processes) -> Self {
-        Self { processes, pid, of }
+    pub(super) fn new(shared: &'a Shared, pid: i32) -> Self {
+        Self { shared, pid }
     }
 
     /// Whether a name in the /proc that the caller sees is its own process. Only
@@ -36,17 +36,18 @@ impl<'a> Caller<'a> {
     pub(super) fn is_named(&self, name: &[u8]) -> bool {
         let number = !name.is_empty() && name.iter().all(u8::is_ascii_digit);
         let Ok(name) = std::str::from_utf8(name) else { return false };
-        self.of != Processes::OfTheRoom
+        self.shared.of != Processes::OfTheRoom
             && number
-            && statat(self.processes, format!("{}/task/{name}", self.pid), AtFlags::empty()).is_ok()
+            && statat(&self.shared.processes, format!("{}/task/{name}", self.pid), AtFlags::empty())
+                .is_ok()
     }
 
     /// Where below its own process a directory of /proc is, if it is there.
     pub(super) fn place_below(&self, dir: &OwnedFd) -> Option<String> {
-        if self.of == Processes::OfTheRoom || !shows_processes(dir) {
+        if self.shared.of == Processes::OfTheRoom || !shows_processes(dir) {
             return None;
         }
-        let path = place::real(self.processes, dir).ok()??;
+        let path = place::real(&self.shared.held, dir).ok()??;
         let below = path.strip_prefix("/proc").ok()?.to_str()?;
         let (process, below) = below.split_once('/').unwrap_or((below, ""));
         self.is_named(process.as_bytes()).then(|| below.to_owned())
@@ -55,16 +56,24 @@ impl<'a> Caller<'a> {
     /// A file that says how another process of the sandbox is doing, if it is one.
     pub(super) fn of_another(&self, dir: &OwnedFd, name: &[u8]) -> Option<Result<OwnedFd, Errno>> {
         const SHOWN: [&[u8]; 5] = [b"stat", b"statm", b"status", b"comm", b"cmdline"];
-        if self.of == Processes::OfTheRoom || !SHOWN.contains(&name) || !shows_processes(dir) {
+        if self.shared.of == Processes::OfTheRoom || !SHOWN.contains(&name) || !shows_processes(dir)
+        {
             return None;
         }
-        let path = place::real(self.processes, dir).ok()??;
+        let path = place::real(&self.shared.held, dir).ok()??;
         let process = path.strip_prefix("/proc").ok()?.to_str()?;
         if !self.started_by_launcher(process.parse().ok()?) {
             return None;
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Some(openat(dir, name, flags, Mode::empty()))
+    }
+
+    /// Whether a process is one of the sandbox.
+    pub(super) fn sees(&self, process: i32) -> bool {
+        process == self.pid
+            || self.is_named(process.to_string().as_bytes())
+            || self.started_by_launcher(process)
     }
 
     /// Whether a process descends from this one. Whoever was orphaned does.
@@ -82,7 +91,8 @@ impl<'a> Caller<'a> {
     fn parent_of(&self, process: i32) -> Option<i32> {
         let mut stat = String::with_capacity(512);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let file = openat(self.processes, format!("{process}/stat"), flags, Mode::empty()).ok()?;
+        let file =
+            openat(&self.shared.processes, format!("{process}/stat"), flags, Mode::empty()).ok()?;
         std::fs::File::from(file).read_to_string(&mut stat).ok()?;
         // Its name may have anything in it, brackets too.
         stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok().filter(|pid| *pid > 1)
@@ -92,7 +102,7 @@ impl<'a> Caller<'a> {
     /// network, which is everybody's.
     fn may_see(&self, below: &str) -> bool {
         let net = |name: &str| name == "net" || name == "net_prio";
-        self.of != (Processes::OfTheHost { net: false }) || !below.split('/').any(net)
+        self.shared.of != (Processes::OfTheHost { net: false }) || !below.split('/').any(net)
     }
 
     /// The text at an address, without its end.
@@ -153,7 +163,7 @@ impl<'a> Caller<'a> {
 
     /// What a link of the kernel's below the process leads to.
     pub(super) fn link(&self, name: &str) -> Result<OwnedFd, Errno> {
-        openat(self.processes, format!("{}/{name}", self.pid), HOLD, Mode::empty())
+        openat(&self.shared.processes, format!("{}/{name}", self.pid), HOLD, Mode::empty())
     }
 
     /// A file below the process that is no link, for reading.
@@ -162,18 +172,38 @@ impl<'a> Caller<'a> {
             return Err(Errno::ACCESS);
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = openat(self.processes, format!("{}/{name}", self.pid), flags, Mode::empty());
+        let opened =
+            openat(&self.shared.processes, format!("{}/{name}", self.pid), flags, Mode::empty());
         // A link after all, to something that is not a file: a namespace.
         opened.map_err(|error| if error == Errno::LOOP { Errno::ACCESS } else { error })
+    }
+
+    /// Something below the process, a link too, held without any right.
+    pub(super) fn entry(&self, name: &str) -> Result<OwnedFd, Errno> {
+        if !self.may_see(name) {
+            return Err(Errno::ACCESS);
+        }
+        let path = format!("{}/{name}", self.pid);
+        openat(&self.shared.processes, path, HOLD | OFlags::NOFOLLOW, Mode::empty())
     }
 
     /// Its own directory of /proc. In a room that is another than the one it sees,
     /// and is not handed out.
     pub(super) fn itself(&self) -> Result<Place, Errno> {
-        match self.of {
+        match self.shared.of {
             Processes::OfTheRoom => self.link("").map(Place::Object),
             Processes::OfTheHost { .. } => self.file("").map(Place::Opened),
         }
+    }
+
+    /// The number of the calling thread.
+    pub(super) fn number(&self) -> i32 {
+        self.pid
+    }
+
+    /// What this process itself holds open.
+    pub(super) fn held(&self) -> &'a OwnedFd {
+        &self.shared.held
     }
 
     /// Which permissions the caller takes from what it makes.
@@ -182,23 +212,25 @@ impl<'a> Caller<'a> {
     }
 
     /// A line of what the kernel says of it.
-    fn status(&self, line: &str) -> Result<String, Errno> {
-        let mut status = String::with_capacity(2048);
-        let file = self.file("status")?;
-        std::fs::File::from(file).read_to_string(&mut status).map_err(|_| Errno::IO)?;
-        let value = status.lines().find_map(|known| known.strip_prefix(line));
+    pub(super) fn status(&self, line: &str) -> Result<String, Errno> {
+        // What is asked for comes in the first lines.
+        let mut status = [0; 512];
+        let length = rustix::io::read(self.file("status")?, &mut status)?;
+        let mut lines = status.get(..length).unwrap_or_default().split(|byte| *byte == b'\n');
+        let value = lines.find_map(|known| known.strip_prefix(line.as_bytes()));
+        let value = value.and_then(|value| std::str::from_utf8(value).ok());
         value.map(|value| value.trim().to_owned()).ok_or(Errno::IO)
     }
 
     pub(super) fn file_size_limit(&self) -> Result<Option<u64>, Errno> {
         sys::file_size_limit(self.pid)
     }
+}
 
-    /// Whether the caller has the launcher's terminal for its own.
-    pub(super) fn shares_terminal(&self) -> bool {
-        let [own, theirs] = [0, self.pid].map(|pid| sys::session_of(pid).ok());
-        own.is_some() && own == theirs
-    }
+/// Whether a process has the launcher's terminal for its own.
+pub(super) fn shares_terminal(pid: i32) -> bool {
+    let [own, theirs] = [0, pid].map(|pid| sys::session_of(pid).ok());
+    own.is_some() && own == theirs
 }
 
 /// Whether a directory shows processes.

@@ -14,7 +14,7 @@
 //! a domain with the same rules and with no more capabilities than the command:
 //! what it is tricked into is still held by the kernel. One call at a time is
 //! judged and made, so nothing in the room is renamed in between; opens that may
-//! block (fifos, terminals) wait in threads of their own.
+//! block (fifos, terminals, leases) wait in threads of their own.
 //!
 //! Limits. Other people, and other rooms on the same tree, can rename a directory
 //! between judging and acting: both then act on the directory that was judged. A
@@ -29,6 +29,7 @@ mod call;
 mod caller;
 mod fresh;
 mod leaving;
+mod metadata;
 mod place;
 
 use std::os::fd::OwnedFd;
@@ -42,8 +43,11 @@ use super::caps;
 use super::landlock::{self, Ruleset};
 use super::sys::{self, Notice};
 use crate::plan::{Processes, Watch};
+use crate::sight::{Shown, Sight};
 use act::{Job, Worker};
 use caller::Caller;
+
+const HOLD: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// What both threads work with.
 #[derive(Debug)]
@@ -52,8 +56,11 @@ struct Shared {
     /// The processes as the launcher knows them: a room's own /proc has other
     /// numbers, and the launcher is not in it.
     processes: OwnedFd,
+    /// Below them, what this process itself holds open.
+    held: OwnedFd,
     reads: bool,
     of: Processes,
+    sight: Option<Sight>,
 }
 
 impl Shared {
@@ -74,9 +81,18 @@ pub(crate) struct Monitor {
 impl Monitor {
     /// To be called outside the room, whose /proc has other numbers.
     pub(crate) fn new(ruleset: Ruleset, watch: &Watch, root: bool) -> Result<Self, Errno> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let processes = openat(CWD, "/proc", flags, Mode::empty())?;
-        Ok(Self { processes, ruleset, watch: watch.clone(), root })
+        let processes = openat(CWD, "/proc", HOLD, Mode::empty())?;
+        let mut watch = watch.clone();
+        // Whoever has a file can be told its name.
+        if let Some(sight) = &mut watch.sight {
+            let held = openat(&processes, "self/fd", HOLD, Mode::empty())?;
+            for fd in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
+                if let Some(path) = place::real(&held, fd)? {
+                    sight.tree(&path, Shown::Writable);
+                }
+            }
+        }
+        Ok(Self { processes, ruleset, watch, root })
     }
 
     /// Starts the outer thread, which does something else first and then waits for
@@ -96,9 +112,10 @@ impl Monitor {
 
     /// The outer thread. If it ends, the listener closes and nothing is permitted.
     fn receive(self, listener: OwnedFd) {
-        let Self { processes, ruleset, watch, root } = self;
-        let (reads, of) = (watch.reads, watch.processes);
-        let shared = Arc::new(Shared { listener, processes, reads, of });
+        let Self { processes, ruleset, mut watch, root } = self;
+        let (reads, of, sight) = (watch.reads, watch.processes, watch.sight.take());
+        let Ok(held) = openat(&processes, "self/fd", HOLD, Mode::empty()) else { return };
+        let shared = Arc::new(Shared { listener, processes, held, reads, of, sight });
         // Without less than it has, the caller's paths could be followed where the
         // caller may not go.
         if caps::keep_for_looking(root).is_err() {
@@ -155,6 +172,9 @@ fn thread() -> std::thread::Builder {
 }
 
 fn hand_on(shared: &Shared, notice: &Notice, jobs: &Sender<Job>) {
+    if shared.sight.is_some() && metadata::answer(shared, notice) {
+        return;
+    }
     let refusal = match prepare(shared, notice) {
         Ok(job) => jobs.send(job).err().map(|_| Errno::ACCESS),
         Err(error) => Some(error),
@@ -166,9 +186,9 @@ fn hand_on(shared: &Shared, notice: &Notice, jobs: &Sender<Job>) {
 
 /// Everything that has to be known of the caller.
 fn prepare(shared: &Shared, notice: &Notice) -> Result<Job, Errno> {
-    let caller = Caller::new(&shared.processes, notice.pid, shared.of);
+    let caller = Caller::new(shared, notice.pid);
     let call = call::read(&caller, notice)?;
-    let act = place::locate(&caller, call, shared.reads)?;
+    let act = place::locate(&caller, call, shared.sight.as_ref(), shared.reads)?;
     // Only now is it certain that all of it was the caller's and not that of a
     // process which got its number.
     if !sys::is_valid(&shared.listener, notice.id) {

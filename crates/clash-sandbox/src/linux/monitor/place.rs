@@ -8,7 +8,10 @@
 //! use: its descriptors, working directory, root and program.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat_raw,
@@ -18,6 +21,7 @@ use rustix::io::Errno;
 use super::act::Act;
 use super::call::{Call, Spot};
 use super::caller::{Caller, shows_processes};
+use crate::sight::{Look, Sight};
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// As many as the kernel follows.
@@ -26,12 +30,14 @@ const MAX_LINKS: u32 = 40;
 /// Where a path leads.
 #[derive(Debug)]
 pub(super) enum Place {
-    /// A name in a directory, whether or not it is there.
+    /// A name in a directory, whether or not it is there. If nobody had to follow
+    /// it, nobody has looked.
     Name {
         dir: OwnedFd,
         leaf: Vec<u8>,
         slash: bool,
         exists: bool,
+        look: Look,
     },
     Object(OwnedFd),
     /// A file of the caller's own in /proc, opened for reading.
@@ -39,33 +45,40 @@ pub(super) enum Place {
 }
 
 /// Finds everything a call is about.
-pub(super) fn locate(caller: &Caller<'_>, call: Call, reads: bool) -> Result<Act, Errno> {
-    let find = |spot: Spot, follow| Finder { caller, links: MAX_LINKS }.find(spot, follow);
+pub(super) fn locate(
+    caller: &Caller<'_>,
+    call: Call,
+    sight: Option<&Sight>,
+    reads: bool,
+) -> Result<Act, Errno> {
+    let finder = Finder::new(caller, sight);
+    let find = |spot: Spot, follow| finder.find(spot, follow)?.shown(Errno::NOENT);
+    // Nothing can be made where nothing is shown, whether or not something is there.
+    let new = |spot: Spot| finder.find(spot, false)?.shown(Errno::ACCESS);
     let object = |spot: Spot, follow| hold(find(spot, follow)?);
     Ok(match call {
         Call::Open { at, flags, mode } => {
+            let flags = if flags & libc::O_PATH == 0 { flags } else { held_for_reading(flags) };
             let exclusive = flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL;
-            let at = find(at, flags & libc::O_NOFOLLOW == 0 && !exclusive)?;
+            let creates = flags & libc::O_CREAT != 0;
+            let at = finder
+                .find(at, flags & libc::O_NOFOLLOW == 0 && !exclusive)?
+                .shown(if creates { Errno::ACCESS } else { Errno::NOENT })?;
             let makes = flags & libc::O_TMPFILE == libc::O_TMPFILE
-                || flags & libc::O_CREAT != 0 && matches!(at, Place::Name { exists: false, .. });
+                || creates && matches!(at, Place::Name { exists: false, .. });
             let umask = if makes { caller.umask()? } else { 0o777 };
-            let terminal = caller.shares_terminal();
-            Act::Open { at, flags, mode, umask, terminal, reads }
+            Act::Open { at, flags, mode, umask, caller: caller.pid, reads }
         }
-        Call::Mkdir { at, mode } => {
-            Act::Mkdir { at: find(at, false)?, mode, umask: caller.umask()? }
-        }
+        Call::Mkdir { at, mode } => Act::Mkdir { at: new(at)?, mode, umask: caller.umask()? },
         Call::Mknod { at, mode, device } => {
-            Act::Mknod { at: find(at, false)?, mode, umask: caller.umask()?, device }
+            Act::Mknod { at: new(at)?, mode, umask: caller.umask()?, device }
         }
         Call::Unlink { at, directory } => Act::Unlink { at: find(at, false)?, directory },
         Call::Rename { from, to, flags } => {
-            Act::Rename { from: find(from, false)?, to: find(to, false)?, flags }
+            Act::Rename { from: find(from, false)?, to: new(to)?, flags }
         }
-        Call::Link { from, to, follow } => {
-            Act::Link { from: object(from, follow)?, to: find(to, false)? }
-        }
-        Call::Symlink { target, at } => Act::Symlink { target, at: find(at, false)? },
+        Call::Link { from, to, follow } => Act::Link { from: object(from, follow)?, to: new(to)? },
+        Call::Symlink { target, at } => Act::Symlink { target, at: new(at)? },
         Call::Truncate { at, length } => {
             if caller.file_size_limit()?.is_some_and(|limit| length > limit) {
                 return Err(Errno::FBIG);
@@ -84,6 +97,14 @@ pub(super) fn locate(caller: &Caller<'_>, call: Call, reads: bool) -> Result<Act
     })
 }
 
+/// A descriptor without any right cannot be handed over, so it takes the right to
+/// read, and gives it. Nobody is waited for.
+fn held_for_reading(flags: i32) -> i32 {
+    flags & (libc::O_CLOEXEC | libc::O_DIRECTORY | libc::O_NOFOLLOW)
+        | libc::O_RDONLY
+        | libc::O_NONBLOCK
+}
+
 /// Takes hold of what is at a place.
 pub(super) fn hold(place: Place) -> Result<OwnedFd, Errno> {
     match place {
@@ -96,15 +117,36 @@ pub(super) fn hold(place: Place) -> Result<OwnedFd, Errno> {
     }
 }
 
-struct Finder<'a> {
+impl Place {
+    /// The place, unless it is out of sight.
+    pub(super) fn shown(self, hidden: Errno) -> Result<Self, Errno> {
+        match self {
+            Self::Name { look: Look::Hidden, .. } => Err(hidden),
+            place => Ok(place),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Finder<'a> {
     caller: &'a Caller<'a>,
+    /// What can be seen, where no room hides the rest: whoever goes through what is
+    /// hidden does not get any further.
+    sight: Option<&'a Sight>,
     links: u32,
+    /// Nothing will be opened: what is in /proc need not be readable, and a link
+    /// that is not followed is meant itself.
+    looks: bool,
 }
 
 /// A directory on the way, and what it is to /proc.
 struct Here {
     dir: OwnedFd,
     own: Own,
+    /// Known to show no processes.
+    plain: bool,
+    /// Where it is, if that has been looked up.
+    path: Option<PathBuf>,
 }
 
 /// How far a walk has got into the caller's own part of /proc.
@@ -115,10 +157,23 @@ enum Own {
     Below(String),
 }
 
-impl Finder<'_> {
-    fn find(mut self, spot: Spot, follow: bool) -> Result<Place, Errno> {
+impl<'a> Finder<'a> {
+    fn new(caller: &'a Caller<'a>, sight: Option<&'a Sight>) -> Self {
+        Self { caller, sight, links: MAX_LINKS, looks: false }
+    }
+
+    pub(super) fn looking(caller: &'a Caller<'a>, sight: Option<&'a Sight>) -> Self {
+        Self { looks: true, ..Self::new(caller, sight) }
+    }
+
+    pub(super) fn find(mut self, spot: Spot, follow: bool) -> Result<Place, Errno> {
         let Some(mut path) = spot.path else {
-            return Ok(Place::Object(self.caller.directory(spot.dir)?));
+            let object = self.caller.directory(spot.dir)?;
+            // Into any other there is no way but to be given it.
+            if spot.dir == libc::AT_FDCWD {
+                self.stay_in_sight(&object)?;
+            }
+            return Ok(Place::Object(object));
         };
         let mut start = None;
         loop {
@@ -127,27 +182,39 @@ impl Finder<'_> {
             }
             let (front, leaf, slash) = split(&path);
             let base = match start.take() {
-                Some(dir) => dir,
-                None if path.starts_with(b"/") => root()?,
-                None => self.caller.directory(spot.dir)?,
+                None if path.starts_with(b"/") => None,
+                None => Some(self.caller.directory(spot.dir)?),
+                start => start,
             };
             if matches!(leaf, b"" | b"." | b"..") {
                 let here = self.walk_to(base, &path)?;
                 return match here.own {
-                    Own::Below(below) => self.caller.file(&below).map(Place::Opened),
+                    Own::Below(below) => self.own_file(&below),
                     Own::No => Ok(Place::Object(here.dir)),
                 };
             }
-            let here =
-                if front.is_empty() { self.classify(base) } else { self.walk_to(base, front)? };
+            let here = match base {
+                Some(base) if front.is_empty() => self.classify(base),
+                base => self.walk_to(base, front)?,
+            };
             if let Own::Below(below) = &here.own {
-                return self.in_own(below, leaf);
+                return self.in_own(below, leaf, follow || slash);
             }
             let leaf = leaf.to_vec();
+            let look = self.look(&here, &leaf)?;
+            let asked = follow || slash || !here.plain && shows_processes(&here.dir);
+            if look == Look::Hidden || !asked {
+                return Ok(Place::Name { dir: here.dir, leaf, slash, exists: false, look });
+            }
             let mut buffer = [0_u8; libc::PATH_MAX as usize];
             let link = readlinkat_raw(&here.dir, leaf.as_slice(), &mut buffer);
             match link {
-                Ok(_) if shows_processes(&here.dir) => return self.process_link(here, &leaf),
+                Ok(_) if self.looks && !follow && !slash => {
+                    return Ok(Place::Name { dir: here.dir, leaf, slash, exists: true, look });
+                }
+                Ok(_) if !here.plain && shows_processes(&here.dir) => {
+                    return self.process_link(here, &leaf);
+                }
                 Err(_) if self.caller.is_named(&leaf) && is_root_of_proc(&here) => {
                     return self.process_link(here, &leaf);
                 }
@@ -160,13 +227,15 @@ impl Finder<'_> {
                     start = (!path.starts_with(b"/")).then_some(here.dir);
                 }
                 Ok(_) | Err(Errno::INVAL) => {
-                    if let Some(file) = self.caller.of_another(&here.dir, &leaf) {
+                    if !self.looks
+                        && let Some(file) = self.caller.of_another(&here.dir, &leaf)
+                    {
                         return file.map(Place::Opened);
                     }
-                    return Ok(Place::Name { dir: here.dir, leaf, slash, exists: true });
+                    return Ok(Place::Name { dir: here.dir, leaf, slash, exists: true, look });
                 }
                 Err(Errno::NOENT) => {
-                    return Ok(Place::Name { dir: here.dir, leaf, slash, exists: false });
+                    return Ok(Place::Name { dir: here.dir, leaf, slash, exists: false, look });
                 }
                 Err(error) => return Err(error),
             }
@@ -175,16 +244,70 @@ impl Finder<'_> {
 
     fn classify(&self, dir: OwnedFd) -> Here {
         let own = self.caller.place_below(&dir).map_or(Own::No, Own::Below);
-        Here { dir, own }
+        Here { dir, own, plain: false, path: None }
     }
 
-    /// The directory at the end of a path.
-    fn walk_to(&mut self, base: OwnedFd, path: &[u8]) -> Result<Here, Errno> {
+    /// How much can be seen of a name in a directory.
+    fn look(&self, here: &Here, name: &[u8]) -> Result<Look, Errno> {
+        let Some(sight) = self.sight else { return Ok(Look::Seen) };
+        let path = match &here.path {
+            Some(path) => path.clone(),
+            // What is in a directory that was removed is nowhere.
+            None => real(self.caller.held(), &here.dir)?.ok_or(Errno::NOENT)?,
+        };
+        Ok(self.look_at(sight, &path.join(OsStr::from_bytes(name))))
+    }
+
+    /// Another process of the sandbox can be seen, and no process of anybody else's.
+    fn look_at(&self, sight: &Sight, path: &Path) -> Look {
+        match process(path) {
+            Some(process) if !self.caller.sees(process) => Look::Hidden,
+            _ => sight.of(path),
+        }
+    }
+
+    /// Refuses a directory that only a way which is not watched can have led to.
+    fn stay_in_sight(&self, dir: &OwnedFd) -> Result<(), Errno> {
+        let Some(sight) = self.sight else { return Ok(()) };
+        match real(self.caller.held(), dir)? {
+            Some(path) if self.look_at(sight, &path) != Look::Seen => Err(Errno::NOENT),
+            _ => Ok(()),
+        }
+    }
+
+    /// The directory at the end of a path, if the path names every directory on the
+    /// way there by its own name: then who sees the last one sees them all.
+    fn straight(&self, base: Option<&OwnedFd>, path: &[u8], dir: OwnedFd) -> Option<Here> {
+        let Some(sight) = self.sight else {
+            return Some(Here { dir, own: Own::No, plain: true, path: None });
+        };
+        let at = real(self.caller.held(), &dir).ok()??;
+        let mut named = match base {
+            None => PathBuf::from("/"),
+            Some(base) => real(self.caller.held(), base).ok()??,
+        };
+        named.extend(parts(path).iter().map(|part| OsStr::from_bytes(part)));
+        (named == at && sight.of(&at) != Look::Hidden).then_some(Here {
+            dir,
+            own: Own::No,
+            plain: true,
+            path: Some(at),
+        })
+    }
+
+    /// The directory at the end of a path, which without a base begins at the root.
+    fn walk_to(&mut self, base: Option<OwnedFd>, path: &[u8]) -> Result<Here, Errno> {
         let flags = HOLD | OFlags::DIRECTORY;
         let resolve = ResolveFlags::NO_MAGICLINKS;
-        match openat2(&base, path, flags, Mode::empty(), resolve) {
-            Ok(dir) if !shows_processes(&dir) => Ok(Here { dir, own: Own::No }),
-            Ok(_) | Err(Errno::LOOP | Errno::NOENT) => self.walk(base, path),
+        let from = base.as_ref().map_or(CWD, AsFd::as_fd);
+        match openat2(from, path, flags, Mode::empty(), resolve) {
+            Ok(dir) if !shows_processes(&dir) => match self.straight(base.as_ref(), path, dir) {
+                Some(here) => Ok(here),
+                None => self.walk(base.map_or_else(root, Ok)?, path),
+            },
+            Ok(_) | Err(Errno::LOOP | Errno::NOENT) => self.walk(base.map_or_else(root, Ok)?, path),
+            // An error would tell of what is hidden.
+            Err(_) if self.sight.is_some() => self.walk(base.map_or_else(root, Ok)?, path),
             Err(error) => Err(error),
         }
     }
@@ -198,6 +321,10 @@ impl Finder<'_> {
                 here = self.step_in_own(below, &name)?;
                 continue;
             }
+            if name != b".." && self.look(&here, &name)? == Look::Hidden {
+                return Err(Errno::NOENT);
+            }
+            here.path = None;
             let at_processes = shows_processes(&here.dir);
             if at_processes && self.is_own(&name) && is_root_of_proc(&here) {
                 here.own = Own::Below(String::new());
@@ -229,6 +356,9 @@ impl Finder<'_> {
                 Err(error) => return Err(error),
             }
         }
+        if here.own == Own::No {
+            self.stay_in_sight(&here.dir)?;
+        }
         Ok(here)
     }
 
@@ -240,7 +370,7 @@ impl Finder<'_> {
             let dir = self.caller.link(&further)?;
             let kind = FileType::from_raw_mode(fstat(&dir)?.st_mode);
             return match kind {
-                FileType::Directory => Ok(Here { dir, own: Own::No }),
+                FileType::Directory => Ok(Here { dir, own: Own::No, plain: false, path: None }),
                 _ => Err(Errno::NOTDIR),
             };
         }
@@ -248,17 +378,28 @@ impl Finder<'_> {
             return Err(Errno::ACCESS);
         }
         let dir = self.caller.file(&further)?;
-        Ok(Here { dir, own: Own::Below(further) })
+        Ok(Here { dir, own: Own::Below(further), plain: false, path: None })
     }
 
     /// A name below the caller's own process, at the end of a path.
-    fn in_own(&self, below: &str, leaf: &[u8]) -> Result<Place, Errno> {
+    fn in_own(&self, below: &str, leaf: &[u8], follow: bool) -> Result<Place, Errno> {
         let leaf = std::str::from_utf8(leaf).map_err(|_| Errno::NOENT)?;
         let name = if below.is_empty() { leaf.to_owned() } else { format!("{below}/{leaf}") };
-        if is_own_link(&name) {
-            self.caller.link(&name).map(Place::Object)
+        if !is_own_link(&name) || self.looks && !follow {
+            return self.own_file(&name);
+        }
+        let object = self.caller.link(&name)?;
+        if name == "cwd" {
+            self.stay_in_sight(&object)?;
+        }
+        Ok(Place::Object(object))
+    }
+
+    fn own_file(&self, below: &str) -> Result<Place, Errno> {
+        if self.looks {
+            self.caller.entry(below).map(Place::Object)
         } else {
-            self.caller.file(&name).map(Place::Opened)
+            self.caller.file(below).map(Place::Opened)
         }
     }
 
@@ -268,7 +409,8 @@ impl Finder<'_> {
             return Err(Errno::ACCESS);
         }
         match leaf {
-            leaf if is_link_to_own(leaf) => self.in_own("", leaf),
+            leaf if is_link_to_own(leaf) => self.in_own("", leaf, true),
+            leaf if self.is_own(leaf) && self.looks => self.own_file(""),
             leaf if self.is_own(leaf) => self.caller.itself(),
             _ => Err(Errno::ACCESS),
         }
@@ -321,23 +463,28 @@ fn split(path: &[u8]) -> (&[u8], &[u8], bool) {
     }
 }
 
+/// The process whose part of /proc a path is in.
+fn process(path: &Path) -> Option<i32> {
+    path.strip_prefix("/proc").ok()?.iter().next()?.to_str()?.parse().ok()
+}
+
 /// Where something that is held open really is; `None` if it has no name.
-pub(super) fn real(
-    processes: &OwnedFd,
-    object: impl AsFd,
-) -> Result<Option<std::path::PathBuf>, Errno> {
+pub(super) fn real(held: &OwnedFd, object: impl AsFd) -> Result<Option<PathBuf>, Errno> {
     use std::os::fd::AsRawFd;
-    use std::os::unix::ffi::OsStrExt;
     let fd = object.as_fd();
     let mut buffer = [0_u8; libc::PATH_MAX as usize];
-    let name = format!("self/fd/{}", fd.as_raw_fd());
-    let length = readlinkat_raw(processes, name, &mut buffer)?;
+    let name = fd.as_raw_fd().to_string();
+    let length = readlinkat_raw(held, name, &mut buffer)?;
     let path = buffer.get(..length).unwrap_or_default();
-    // A directory that was removed has no links left either.
-    if !path.starts_with(b"/") || fstat(fd)?.st_nlink == 0 {
+    if !path.starts_with(b"/") {
         return Ok(None);
     }
-    Ok(Some(std::ffi::OsStr::from_bytes(path).into()))
+    // What was removed is said to be, and so is what somebody has called that. A
+    // directory that was removed has no links left either.
+    if path.ends_with(b" (deleted)") && fstat(fd)?.st_nlink == 0 {
+        return Ok(None);
+    }
+    Ok(Some(OsStr::from_bytes(path).into()))
 }
 
 #[cfg(test)]

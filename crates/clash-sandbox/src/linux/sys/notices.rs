@@ -56,6 +56,9 @@ const NOTICE_ADD_FD: libc::c_ulong = 0x4018_2103;
 /// only interrupted to die.
 pub(crate) const WITH_LISTENER: u64 = 1 << 3 | 1 << 5;
 
+/// `SECCOMP_ADDFD_FLAG_SEND`, Linux 5.14
+const GIFT_IS_ANSWER: u32 = 2;
+
 /// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`
 const CONTINUE: u32 = 1;
 
@@ -118,9 +121,23 @@ pub(crate) fn let_go_on(listener: RawFd, id: u64) -> Raw<()> {
 
 /// Puts a descriptor into the caller's table and returns its number there.
 pub(crate) fn give(listener: &OwnedFd, id: u64, fd: &OwnedFd, close_on_exec: bool) -> Raw<c_int> {
+    put(listener, id, fd, close_on_exec, 0)
+}
+
+/// The same as the answer: the caller goes on with its number.
+pub(crate) fn answer_with(
+    listener: &OwnedFd,
+    id: u64,
+    fd: &OwnedFd,
+    close_on_exec: bool,
+) -> Raw<()> {
+    put(listener, id, fd, close_on_exec, GIFT_IS_ANSWER).map(drop)
+}
+
+fn put(listener: &OwnedFd, id: u64, fd: &OwnedFd, close_on_exec: bool, flags: u32) -> Raw<c_int> {
     let gift = RawGift {
         id,
-        flags: 0,
+        flags,
         source: fd.as_raw_fd().cast_unsigned(),
         target: 0,
         target_flags: if close_on_exec { libc::O_CLOEXEC.cast_unsigned() } else { 0 },

@@ -1,0 +1,242 @@
+//! Looks at files in the command's place, where no room hides what it has no
+//! business with: size and times, permissions, links, attributes.
+//!
+//! What can be seen is what a room would show ([`crate::sight`]). The outer thread
+//! does all of it: Landlock has no say in metadata, and only from outside the
+//! command's domain can the answer be written to the caller's memory. The answer is
+//! about an object that is held open and was found as every other one is, so
+//! nothing the caller does meanwhile changes what it is about.
+//!
+//! Limits: `chdir` and `execve` cannot be made in another's place, so whether there
+//! is a directory or a file can still be told by their errors. What is asked
+//! through a descriptor is not judged: whoever has one has been judged before.
+
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{FileType, fstat, readlinkat_raw};
+use rustix::io::Errno;
+
+use super::super::sys::{self, Notice};
+use super::Shared;
+use super::call::Spot;
+use super::caller::{Caller, shows_processes};
+use super::place::{Finder, Place, hold, real};
+use crate::sight::Look;
+
+/// What is asked of a path, and where the answer is to go.
+#[derive(Debug)]
+enum Question {
+    Stat { to: u64 },
+    Statx { to: u64, flags: i32, mask: u32 },
+    Statfs { to: u64 },
+    Access { mode: i32, flags: i32 },
+    Link { to: u64, size: u64 },
+    Attribute { name: CString, to: u64, size: u64 },
+    Attributes { to: u64, size: u64 },
+}
+
+/// What the caller gets: a value, and bytes at an address.
+struct Answer {
+    value: i64,
+    to: u64,
+    bytes: Vec<u8>,
+}
+
+impl Answer {
+    fn plain(to: u64, bytes: Vec<u8>) -> Self {
+        Self { value: 0, to, bytes }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod old {
+    pub(super) use libc::{SYS_access, SYS_lstat, SYS_readlink, SYS_stat};
+}
+
+/// Numbers that no call has, where there are only the newer ones.
+#[cfg(not(target_arch = "x86_64"))]
+#[expect(non_upper_case_globals, reason = "named like the calls")]
+mod old {
+    pub(super) const SYS_access: i64 = -1;
+    pub(super) const SYS_lstat: i64 = -2;
+    pub(super) const SYS_readlink: i64 = -3;
+    pub(super) const SYS_stat: i64 = -4;
+}
+
+/// No attribute is larger, and no list of their names.
+const LARGEST_ATTRIBUTE: u64 = 65536;
+
+/// Answers a call that looks at something; hands any other back.
+pub(super) fn answer(shared: &Shared, notice: &Notice) -> bool {
+    let caller = Caller::new(shared, notice.pid);
+    let asked = match read(&caller, notice) {
+        Ok(Some(asked)) => Ok(asked),
+        Ok(None) => return false,
+        Err(error) => Err(error),
+    };
+    let found = asked.and_then(|(at, follow, question)| {
+        let named = at.path.is_some();
+        let place = Finder::looking(&caller, shared.sight.as_ref()).find(at, follow)?;
+        let place = place.shown(Errno::NOENT)?;
+        let blank = matches!(place, Place::Name { look: Look::Blank, .. });
+        let object = hold(place)?;
+        question.answer(shared, &caller, &object, blank, named)
+    });
+    let written = found.and_then(|answer| {
+        // Whoever is waiting has not given its number to another process, and
+        // numbers come round too late for one to have it a moment later.
+        if !sys::is_valid(&shared.listener, notice.id) {
+            return Err(Errno::SRCH);
+        }
+        if !answer.bytes.is_empty() {
+            sys::write_memory(notice.pid, answer.to, &answer.bytes)?;
+        }
+        Ok(answer.value)
+    });
+    match written {
+        Ok(value) => sys::answer(&shared.listener, notice.id, value),
+        Err(error) => shared.refuse(notice.id, error),
+    }
+    true
+}
+
+/// What was called, with everything that lies in the caller's memory read.
+fn read(caller: &Caller<'_>, notice: &Notice) -> Result<Option<(Spot, bool, Question)>, Errno> {
+    let [a, b, c, d, e, _] = notice.args;
+    // The kernel looks at the lower half of what is an `int`.
+    let int = |arg: u64| arg as u32 as i32;
+    let path = |dir: i32, at: u64| -> Result<Spot, Errno> {
+        Ok(Spot { dir, path: Some(caller.text(at)?) })
+    };
+    let here = |at: u64| path(libc::AT_FDCWD, at);
+    // With AT_EMPTY_PATH an empty path is the descriptor itself.
+    let maybe_empty = |dir: i32, at: u64, flags: i32| -> Result<Spot, Errno> {
+        let spot = path(dir, at)?;
+        let empty = spot.path.as_ref().is_some_and(Vec::is_empty);
+        let itself = empty && flags & libc::AT_EMPTY_PATH != 0;
+        Ok(if itself { Spot { dir, path: None } } else { spot })
+    };
+    let follows = |flags: i32| flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+    let known = |flags: i32, known: i32| match flags & !known {
+        0 => Ok(flags),
+        _ => Err(Errno::INVAL),
+    };
+    let attribute = |name: u64, to: u64, size: u64| -> Result<Question, Errno> {
+        let name = CString::new(caller.text(name)?).map_err(|_| Errno::INVAL)?;
+        Ok(Question::Attribute { name, to, size })
+    };
+    let at_flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH;
+    Ok(Some(match notice.number {
+        old::SYS_stat => (here(a)?, true, Question::Stat { to: b }),
+        old::SYS_lstat => (here(a)?, false, Question::Stat { to: b }),
+        libc::SYS_newfstatat => {
+            let flags = known(int(d), at_flags | libc::AT_NO_AUTOMOUNT)?;
+            (maybe_empty(int(a), b, flags)?, follows(flags), Question::Stat { to: c })
+        }
+        libc::SYS_statx => {
+            let sync = libc::AT_STATX_FORCE_SYNC | libc::AT_STATX_DONT_SYNC;
+            let flags = known(int(c), at_flags | libc::AT_NO_AUTOMOUNT | sync)?;
+            let question = Question::Statx { to: e, flags: flags & sync, mask: d as u32 };
+            (maybe_empty(int(a), b, flags)?, follows(flags), question)
+        }
+        libc::SYS_statfs => (here(a)?, true, Question::Statfs { to: b }),
+        old::SYS_access => (here(a)?, true, Question::Access { mode: int(b), flags: 0 }),
+        libc::SYS_faccessat => {
+            (path(int(a), b)?, true, Question::Access { mode: int(c), flags: 0 })
+        }
+        libc::SYS_faccessat2 => {
+            let flags = known(int(d), at_flags | libc::AT_EACCESS)?;
+            let question = Question::Access { mode: int(c), flags: flags & libc::AT_EACCESS };
+            (maybe_empty(int(a), b, flags)?, follows(flags), question)
+        }
+        old::SYS_readlink => (here(a)?, false, Question::Link { to: b, size: c }),
+        libc::SYS_readlinkat => {
+            let spot = maybe_empty(int(a), b, libc::AT_EMPTY_PATH)?;
+            (spot, false, Question::Link { to: c, size: d })
+        }
+        libc::SYS_getxattr => (here(a)?, true, attribute(b, c, d)?),
+        libc::SYS_lgetxattr => (here(a)?, false, attribute(b, c, d)?),
+        libc::SYS_listxattr => (here(a)?, true, Question::Attributes { to: b, size: c }),
+        libc::SYS_llistxattr => (here(a)?, false, Question::Attributes { to: b, size: c }),
+        _ => return Ok(None),
+    }))
+}
+
+impl Question {
+    fn answer(
+        self,
+        shared: &Shared,
+        caller: &Caller<'_>,
+        object: &OwnedFd,
+        blank: bool,
+        named: bool,
+    ) -> Result<Answer, Errno> {
+        Ok(match self {
+            Self::Stat { to } => Answer::plain(to, sys::stat(object, blank)?),
+            Self::Statx { to, flags, mask } => {
+                Answer::plain(to, sys::statx(object, flags, mask, blank)?)
+            }
+            Self::Statfs { to } => Answer::plain(to, sys::statfs(object)?),
+            Self::Access { mode, .. } if blank && mode != libc::F_OK => return Err(Errno::ACCESS),
+            Self::Access { mode, flags } => {
+                sys::access(object, mode, flags)?;
+                if mode & libc::W_OK != 0 && is_read_only(shared, object)? {
+                    return Err(Errno::ROFS);
+                }
+                Answer::plain(0, Vec::new())
+            }
+            Self::Link { to, size } => {
+                let size = usize::try_from(size as u32 as i32).map_err(|_| Errno::INVAL)?;
+                let mut bytes = leads_to(caller, object, named)?;
+                if blank {
+                    return Err(Errno::ACCESS);
+                }
+                bytes.truncate(size);
+                Answer { value: bytes.len().try_into().map_err(|_| Errno::IO)?, to, bytes }
+            }
+            Self::Attribute { .. } if blank => return Err(Errno::NODATA),
+            Self::Attribute { name, to, size } => attribute(object, Some(name), to, size)?,
+            Self::Attributes { to, .. } if blank => Answer::plain(to, Vec::new()),
+            Self::Attributes { to, size } => attribute(object, None, to, size)?,
+        })
+    }
+}
+
+/// What may not be changed is answered for as if it were on a mount of its own, on
+/// which devices and pipes can be written all the same.
+fn is_read_only(shared: &Shared, object: &OwnedFd) -> Result<bool, Errno> {
+    let kind = FileType::from_raw_mode(fstat(object)?.st_mode);
+    if !matches!(kind, FileType::RegularFile | FileType::Directory) {
+        return Ok(false);
+    }
+    let path = real(&shared.held, object)?;
+    let sight = shared.sight.as_ref();
+    Ok(sight.zip(path).is_some_and(|(sight, path)| sight.is_read_only(&path)))
+}
+
+fn attribute(object: &OwnedFd, name: Option<CString>, to: u64, size: u64) -> Result<Answer, Errno> {
+    let size = usize::try_from(size.min(LARGEST_ATTRIBUTE)).map_err(|_| Errno::INVAL)?;
+    let (length, bytes) = sys::attribute(object, name.as_deref(), size)?;
+    Ok(Answer { value: length.try_into().map_err(|_| Errno::IO)?, to, bytes })
+}
+
+/// The text of a link. Of /proc/self it is the caller's number, not ours.
+fn leads_to(caller: &Caller<'_>, object: &OwnedFd, named: bool) -> Result<Vec<u8>, Errno> {
+    if FileType::from_raw_mode(fstat(object)?.st_mode) != FileType::Symlink {
+        return Err(if named { Errno::INVAL } else { Errno::NOENT });
+    }
+    if shows_processes(object) {
+        let path = real(caller.held(), object)?;
+        if path.as_deref() == Some(Path::new("/proc/self")) {
+            return Ok(caller.status("Tgid:")?.into_bytes());
+        }
+        if path.as_deref() == Some(Path::new("/proc/thread-self")) {
+            return Ok(format!("{}/task/{}", caller.status("Tgid:")?, caller.number()).into_bytes());
+        }
+    }
+    let mut buffer = [0_u8; libc::PATH_MAX as usize];
+    let length = readlinkat_raw(object, c"", &mut buffer)?;
+    Ok(buffer.get(..length).unwrap_or_default().to_vec())
+}

@@ -1,0 +1,146 @@
+//! What the kernel says of a file that is held open, as the bytes a caller of the
+//! same call would find in its memory; and putting them there.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
+
+use libc::{c_int, c_long, c_void};
+use rustix::io::Errno;
+
+use super::check;
+
+type Raw<T> = Result<T, Errno>;
+
+fn raw(answer: c_long) -> Raw<c_long> {
+    check(answer).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// Structures that the kernel fills in and that are nothing but integers.
+trait Plain: Sized {
+    fn empty() -> Self {
+        // SAFETY: implemented for structures of integers alone.
+        unsafe { std::mem::zeroed() }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        // SAFETY: all bytes were zeroed or written by the kernel, padding too.
+        unsafe { std::slice::from_raw_parts(ptr::from_ref(self).cast::<u8>(), size_of::<Self>()) }
+            .to_vec()
+    }
+}
+
+impl Plain for libc::stat {}
+impl Plain for libc::statx {}
+impl Plain for libc::statfs {}
+
+/// `struct stat`; of something blank there is only its kind.
+pub(crate) fn stat(object: &OwnedFd, blank: bool) -> Raw<Vec<u8>> {
+    let mut meta = libc::stat::empty();
+    let flags = libc::AT_EMPTY_PATH;
+    // SAFETY: the path is empty and ends in NUL; the kernel fills in one `stat`,
+    // which has the kernel's own layout on the supported architectures.
+    raw(unsafe {
+        let (fd, to) = (object.as_raw_fd(), ptr::from_mut(&mut meta));
+        libc::syscall(libc::SYS_newfstatat, fd, c"".as_ptr(), to, flags)
+    })?;
+    if blank {
+        let mut empty = libc::stat::empty();
+        empty.st_dev = meta.st_dev;
+        empty.st_ino = meta.st_ino;
+        empty.st_nlink = 1;
+        empty.st_mode = meta.st_mode & libc::S_IFMT;
+        meta = empty;
+    }
+    Ok(meta.bytes())
+}
+
+/// `struct statx`
+pub(crate) fn statx(object: &OwnedFd, flags: c_int, mask: u32, blank: bool) -> Raw<Vec<u8>> {
+    let mut meta = libc::statx::empty();
+    let flags = flags | libc::AT_EMPTY_PATH;
+    // SAFETY: the path is empty and ends in NUL; the kernel fills in one `statx`.
+    raw(unsafe {
+        let (fd, to) = (object.as_raw_fd(), ptr::from_mut(&mut meta));
+        libc::syscall(libc::SYS_statx, fd, c"".as_ptr(), flags, mask, to)
+    })?;
+    if blank {
+        let mut empty = libc::statx::empty();
+        empty.stx_mask = libc::STATX_BASIC_STATS;
+        empty.stx_dev_major = meta.stx_dev_major;
+        empty.stx_dev_minor = meta.stx_dev_minor;
+        empty.stx_ino = meta.stx_ino;
+        empty.stx_nlink = 1;
+        empty.stx_mode = meta.stx_mode & libc::S_IFMT as u16;
+        meta = empty;
+    }
+    Ok(meta.bytes())
+}
+
+/// `struct statfs`
+pub(crate) fn statfs(object: &OwnedFd) -> Raw<Vec<u8>> {
+    let mut meta = libc::statfs::empty();
+    // SAFETY: the kernel fills in one `statfs`, which has its own layout on the
+    // supported architectures.
+    raw(unsafe { libc::syscall(libc::SYS_fstatfs, object.as_raw_fd(), ptr::from_mut(&mut meta)) })?;
+    Ok(meta.bytes())
+}
+
+/// `faccessat2`, Linux 5.8
+pub(crate) fn access(object: &OwnedFd, mode: c_int, flags: c_int) -> Raw<()> {
+    let flags = flags | libc::AT_EMPTY_PATH;
+    // SAFETY: the path is empty and ends in NUL.
+    raw(unsafe {
+        libc::syscall(libc::SYS_faccessat2, object.as_raw_fd(), c"".as_ptr(), mode, flags)
+    })
+    .map(drop)
+}
+
+/// The value of an attribute, or with no name the names of all, into a buffer of
+/// this size; with none, how large it is.
+pub(crate) fn attribute(
+    object: &OwnedFd,
+    name: Option<&CStr>,
+    size: usize,
+) -> Raw<(usize, Vec<u8>)> {
+    let mut value = vec![0_u8; size];
+    let path = CString::new(format!("/proc/self/fd/{}", object.as_raw_fd()));
+    let path = path.map_err(|_| Errno::INVAL)?;
+    let to = if size == 0 { ptr::null_mut() } else { value.as_mut_ptr() };
+    // SAFETY: both strings end in NUL; the kernel writes at most `size` bytes.
+    let length = raw(unsafe {
+        match name {
+            Some(name) => {
+                libc::getxattr(path.as_ptr(), name.as_ptr(), to.cast::<c_void>(), size) as c_long
+            }
+            None => libc::listxattr(path.as_ptr(), to.cast(), size) as c_long,
+        }
+    })? as usize;
+    value.truncate(length);
+    Ok((length, value))
+}
+
+/// Writes another process's memory, all of it or not at all as far as one can tell
+/// before.
+pub(crate) fn write_memory(pid: libc::pid_t, at: u64, from: &[u8]) -> Raw<()> {
+    let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
+    let remote = libc::iovec { iov_base: at as *mut c_void, iov_len: from.len() };
+    // SAFETY: the kernel reads `from` and writes nothing of ours; the other address
+    // is the other process's and never used here.
+    let written =
+        unsafe { libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    match raw(written as c_long)? {
+        written if written as usize == from.len() => Ok(()),
+        _ => Err(Errno::FAULT),
+    }
+}
+
+/// Whether this process could look into the memory of others and write to it, seen
+/// by its own.
+pub(crate) fn memory_can_be_reached() -> Raw<()> {
+    let mut byte = 1_u8;
+    let at = (&raw mut byte).addr() as u64;
+    let own = super::own_pid();
+    super::read_memory(own, at, &mut [0])?;
+    write_memory(own, at, &[0])
+}
