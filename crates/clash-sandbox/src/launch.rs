@@ -5,10 +5,12 @@
 //!
 //!  1. take a terminal of one's own if the user's is on stdin, stdout or stderr;
 //!     change to the working directory; make a temporary directory   (watched only)
-//!  2. take directories off stdin, stdout and stderr; open every granted path and
-//!     build the Landlock ruleset
+//!  2. take directories off stdin, stdout and stderr; make the Landlock ruleset;
+//!     open every granted path and put it in, with a parent in another thread
+//!     during step 5
 //!  3. mark every descriptor from 3 on close-on-exec
 //!  4. leave the host's namespaces                      (rooms only)
+//!     as far as they were made ahead by joining those; the network after step 5
 //!  5. build the room's view of the disk and enter it   (rooms only)
 //!  6. start the room's process 1                       (rooms only)
 //!     and the command's own                            (rooms, or watched)

@@ -280,6 +280,10 @@ impl Relay {
             },
             libc::SIGWINCH => self.resize(),
             libc::SIGCONT => self.come_forward(),
+            // A key from before the keyboard was ours: only our group was told.
+            signal @ (libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP) if !arrived.from_process => {
+                sys::kill(self.leader, signal);
+            }
             signal if arrived.from_process && !arrived.from_self => sys::kill(self.leader, signal),
             _ => {}
         }
