@@ -421,7 +421,7 @@ fn fill(
     let fill = move || drop(done.send(given.put_into(&ruleset)));
     let monitor = match monitor {
         Some(monitor) => Some(monitor.wait(fill)?),
-        None => std::thread::Builder::new().spawn(fill).map(|_| None)?,
+        None => crate::linux::monitor::thread().spawn(fill).map(|_| None)?,
     };
     Ok((filling, monitor))
 }

@@ -469,13 +469,25 @@ impl Watched {
     }
 }
 
+/// Name by name and through no link; `openat2`, which could do it at once, is closed
+/// in sandboxes.
 #[cfg(target_os = "linux")]
 fn open_beneath(project: &Path, path: &Path, flags: OFlags) -> io::Result<File> {
-    use rustix::fs::{ResolveFlags, open, openat2};
-    let inside = path.strip_prefix(project).map_err(|_| io::ErrorKind::PermissionDenied)?;
-    let directory = open(project, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    Ok(openat2(directory, inside, flags, Mode::empty(), resolve)?.into())
+    use rustix::fs::{open, openat};
+    use std::path::Component;
+    let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
+    let inside = path.strip_prefix(project).map_err(|_| denied())?;
+    let hold = OFlags::PATH | OFlags::CLOEXEC | OFlags::DIRECTORY;
+    let mut here = open(project, hold, Mode::empty())?;
+    let mut names = inside.components().peekable();
+    while let Some(Component::Normal(name)) = names.next() {
+        let further = if names.peek().is_some() { hold } else { flags };
+        here = openat(here, name, further | OFlags::NOFOLLOW, Mode::empty())?;
+        if names.peek().is_none() {
+            return Ok(here.into());
+        }
+    }
+    Err(denied())
 }
 
 #[cfg(not(target_os = "linux"))]

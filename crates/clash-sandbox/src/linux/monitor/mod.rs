@@ -167,7 +167,7 @@ fn is_over(listener: &OwnedFd) -> bool {
         && ends.iter().any(|end| end.revents().contains(PollFlags::HUP))
 }
 
-fn thread() -> std::thread::Builder {
+pub(crate) fn thread() -> std::thread::Builder {
     std::thread::Builder::new().stack_size(256 * 1024)
 }
 
