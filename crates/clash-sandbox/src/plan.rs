@@ -292,7 +292,7 @@ fn beyond_mounts(
     let least = inside.fold(Caps::ALL, Caps::intersect);
     let reads = unreadable || !least.contains(Caps::READ) || tier::reads(request, rules, grants);
     let changes = grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE));
-    let watched = reads || !least.contains(Caps::CHANGE) || changes && !tier::plain(&rights, rules);
+    let watched = reads || !least.contains(Caps::CHANGE) || changes && !tier::plain(&rights);
     watched.then_some(Watch { rights, reads, processes: Processes::OfTheRoom, sight: None })
 }
 

@@ -29,7 +29,7 @@ load("@clash//rust.star", "rust_full")
 load("@clash//sandboxes.star", "git_full")
 when({"Bash": {("cargo", "rustc", "rustup"): allow(sandbox = rust_full), "git": allow(sandbox = git_full), "true": allow()}})
 # What namespaces and mounts hold by themselves, as with bubblewrap.
-_walls = {subpath("$PWD"): allow(FULL), "$PWD/private": deny(), "$TMPDIR": allow(FULL)}
+_walls = {subpath("$PWD"): allow(FULL), "$TMPDIR": allow(FULL)}
 sandbox(name = "walls", default = deny(), fs = _walls, net = allow(), protect = False)
 sandbox(name = "walls_net", default = deny(), fs = _walls, net = deny(), protect = False)
 "#;

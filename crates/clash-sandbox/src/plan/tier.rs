@@ -54,38 +54,22 @@ pub(super) fn beyond_landlock(request: &Request<'_>, rules: &[Rule<'_>], grants:
         || request.sandbox.lifetime == Some(Lifetime::Action)
 }
 
-/// Whether mounts hold everything that is taken away inside what may be changed.
-pub(super) fn plain(rights: &Rights, rules: &[Rule<'_>]) -> bool {
+/// Whether nothing is ever taken away inside what may be changed. A mount over what is
+/// denied would not be enough: it goes with what somebody outside moves away.
+pub(super) fn plain(rights: &Rights) -> bool {
+    use clash_policy::PathPattern::{Literal, Subpath};
     let sandbox = &rights.sandbox;
-    let simple = |rule: &Rule<'_>| match rule.rule.effect {
-        Effect::Allow => matches!(rule.region(), Region::Below | Region::Exactly),
-        _ => covered_for_good(rule, rights, rules),
+    let simple = |rule: &clash_policy::FsRule| {
+        rule.effect == Effect::Allow && matches!(rule.pattern, Subpath { .. } | Literal(_))
     };
     let caged = |path: &PathBuf| {
         sandbox.fs.iter().any(|rule| is_below(path, Path::new(rule.pattern.fixed())))
     };
     entries(&sandbox.protect).next().is_none()
         && sandbox.default != Effect::Allow
-        && rules.iter().all(simple)
+        && sandbox.fs.iter().all(simple)
         && rights.held.is_empty()
         && !rights.cage.iter().any(caged)
-}
-
-/// Whether the mount over a denied directory stays where it is: nobody can make what
-/// is there, rename what is mounted on, or move a directory above it, since that is
-/// the root of a granted tree that lies in no other. A file is another matter: whoever
-/// edits it outside puts a new one in its place, and the mount goes with the old one.
-fn covered_for_good(denied: &Rule<'_>, rights: &Rights, rules: &[Rule<'_>]) -> bool {
-    let there = denied.found == Found::Directory && denied.region() == Region::Below;
-    let allowed = || rules.iter().filter(|rule| rule.rule.effect == Effect::Allow);
-    let Some(root) = denied.real.parent() else { return false };
-    there
-        && denied.rule.caps == Caps::ALL
-        && denied.real == denied.written
-        && allowed().any(|rule| rule.region() == Region::Below && rule.real == root)
-        && allowed().all(|rule| rule.real == root || !is_below(root, &rule.real))
-        && allowed().all(|rule| !is_below(&rule.real, &denied.real))
-        && !rights.given.iter().any(|grant| is_below(root, &grant.path))
 }
 
 /// Whether opens for reading have to be watched in a room: for rules about names,

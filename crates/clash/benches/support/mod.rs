@@ -23,7 +23,7 @@ impl Place {
     pub(crate) fn new(policy: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let place = Self { dir, variables: Vec::new(), plain_user: false };
-        for dir in ["home/.clash", "home/app/private", "tmp"] {
+        for dir in ["home/.clash", "home/app", "tmp"] {
             fs::create_dir_all(place.dir.path().join(dir)).unwrap();
         }
         fs::write(place.home().join(".clash/policy.star"), policy).unwrap();
@@ -51,7 +51,7 @@ impl Place {
         fs::set_permissions(self.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         self.plain_user = fs::metadata(&bin).unwrap().uid() == 0;
         if self.plain_user {
-            for dir in ["home", "home/.clash", "home/app", "home/app/private", "tmp"] {
+            for dir in ["home", "home/.clash", "home/app", "tmp"] {
                 chown(self.dir.path().join(dir), Some(NOBODY), Some(NOBODY)).unwrap();
             }
         }
