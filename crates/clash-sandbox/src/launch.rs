@@ -421,7 +421,14 @@ fn fill(
     let fill = move || drop(done.send(given.put_into(&ruleset)));
     let monitor = match monitor {
         Some(monitor) => Some(monitor.wait(fill)?),
-        None => crate::linux::monitor::thread().spawn(fill).map(|_| None)?,
+        None => {
+            // A thread that ends while others are started holds them up.
+            let stay = || loop {
+                std::thread::park();
+            };
+            let thread = crate::linux::monitor::thread();
+            thread.spawn(move || (fill(), stay())).map(|_| None)?
+        }
     };
     Ok((filling, monitor))
 }
