@@ -181,7 +181,9 @@ impl Host {
         let Some(mut known) = record::read(file, &key) else { return Self::afresh(file) };
         if !known.present.as_ref().is_some_and(Present::is_still_so) {
             known.present = Present::look();
-            record::write(file, &key, &known);
+            if known.present.is_some() {
+                record::write(file, &key, &known);
+            }
         }
         let Self { landlock_abi, seccomp, root, .. } = Self::ask();
         Self { landlock_abi, seccomp, root, ..known }
