@@ -76,8 +76,18 @@ pub(crate) fn text(name: &str) -> Option<String> {
 
 /// The sandbox this process was put into by clash, if the kernel bears that out.
 pub(crate) fn inside_clash() -> Option<String> {
-    let bound = rustix::thread::no_new_privs().is_ok_and(|set| set);
-    text(CLASH_SANDBOX).filter(|_| bound)
+    text(CLASH_SANDBOX).filter(|_| is_bound())
+}
+
+#[cfg(target_os = "linux")]
+fn is_bound() -> bool {
+    rustix::thread::no_new_privs().is_ok_and(|set| set)
+}
+
+/// Nothing is put into a sandbox elsewhere yet.
+#[cfg(not(target_os = "linux"))]
+fn is_bound() -> bool {
+    false
 }
 
 pub(crate) fn all() -> impl Iterator<Item = (OsString, OsString)> {
