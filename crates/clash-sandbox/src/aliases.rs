@@ -6,7 +6,8 @@
 //! at are the directories from the project's root to the file that is changed, and
 //! what the list is about in each of them. So a link is found that leads to its own
 //! directory or below, and every link in the root; one that leads to a neighbour's
-//! directory (`a/.envrc` to `b/env.sh`) is not.
+//! directory (`a/.envrc` to `b/env.sh`) is not, nor is one behind the first
+//! [`MOST_INSIDE`] directories of the list that a directory holds.
 
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};

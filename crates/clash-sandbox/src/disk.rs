@@ -15,6 +15,7 @@ use clash_policy::path::{Alias, Links, is_normal};
 use crate::aliases::Aliases;
 
 use crate::baseline::{ENTRIES, Entry};
+use crate::fnv;
 use crate::host::Host;
 use crate::present;
 
@@ -147,21 +148,19 @@ impl Disk {
     }
 }
 
-/// FNV-1a: paths are short, and nobody gains by making this map slow.
+/// Paths are short, and nobody gains by making this map slow.
 #[derive(Debug)]
 struct Quick(u64);
 
 impl Default for Quick {
     fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
+        Self(fnv::BASIS)
     }
 }
 
 impl Hasher for Quick {
     fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        self.0 = fnv::more(self.0, bytes);
     }
 
     fn finish(&self) -> u64 {

@@ -207,13 +207,10 @@ fn steps(
     sys::close_on_exec_from_3().map_err(LaunchError::Descriptors)?;
     let confined = Confined { plan, target: &target, filter: &filter, forgets_children };
     let given = Given::of(plan);
-    if let Some(room) = &plan.room {
-        return Err(as_parent(Some(room), confined, &ruleset, given, ahead, None));
+    if plan.room.is_some() || plan.watch.is_some() {
+        return Err(as_parent(plan.room.as_ref(), confined, &ruleset, given, ahead, scratch));
     }
     drop(ahead);
-    if plan.watch.is_some() {
-        return Err(as_parent(None, confined, &ruleset, given, Ahead::default(), scratch));
-    }
     given.put_into(&ruleset)?;
     Err(confined.become_command(&ruleset, &mut 0, || Ok(())))
 }
@@ -317,7 +314,7 @@ fn as_parent(
             inherited = Some(Inherited::guard());
         }
         let mask = sys::hold_signals().map_err(LaunchError::Signals)?;
-        let (filling, monitor) = fill(given, ruleset, monitor).map_err(LaunchError::Monitor)?;
+        let (filling, monitor) = fill(given, ruleset, monitor)?;
         if let Some(parts) = own_parts {
             let view = view.insert(View::new(parts).map_err(|e| LaunchError::Root(e.into()))?);
             outside.iter().try_for_each(|step| view.step(step))?;
@@ -415,19 +412,20 @@ fn fill(
     given: Given,
     ruleset: &Ruleset,
     monitor: Option<crate::linux::monitor::Monitor>,
-) -> io::Result<(Filling, Option<crate::linux::monitor::Waiting>)> {
+) -> Result<(Filling, Option<crate::linux::monitor::Waiting>), LaunchError> {
     let (done, filling) = std::sync::mpsc::channel();
     let ruleset = ruleset.clone();
     let fill = move || drop(done.send(given.put_into(&ruleset)));
     let monitor = match monitor {
-        Some(monitor) => Some(monitor.wait(fill)?),
+        Some(monitor) => Some(monitor.wait(fill).map_err(LaunchError::Monitor)?),
         None => {
             // A thread that ends while others are started holds them up.
             let stay = || loop {
                 std::thread::park();
             };
             let thread = crate::linux::monitor::thread();
-            thread.spawn(move || (fill(), stay())).map(|_| None)?
+            thread.spawn(move || (fill(), stay())).map_err(LaunchError::Ruleset)?;
+            None
         }
     };
     Ok((filling, monitor))

@@ -5,7 +5,7 @@
 //! that is missing. [`launch`] carries a plan out on the calling process and
 //! replaces it with the command. [`probe`] finds out, by trying, what the host
 //! can do. This is the only crate that may say `unsafe`, fork or exec, and the
-//! raw calls are all in `linux/sys.rs`.
+//! raw calls are all in `linux/sys`.
 //!
 //! There are three tiers. *Direct*: Landlock, seccomp, no_new_privs, dropped
 //! capabilities, closed descriptors and a scrubbed environment, put on by the
@@ -34,6 +34,7 @@ pub mod baseline;
 mod below;
 pub mod disk;
 pub mod environment;
+pub mod fnv;
 pub mod host;
 pub mod launch;
 pub mod mapped;

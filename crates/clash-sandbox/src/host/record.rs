@@ -14,6 +14,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, stat};
 
 use super::{Around, Cgroup, Facility, Host, Rooms};
 use crate::baseline;
+use crate::fnv;
 use crate::linux::sys;
 use crate::present::Present;
 
@@ -22,15 +23,10 @@ const FORMAT: &str = "clash host 5";
 
 /// What is said about the entries of the baseline is said by their place in the table.
 const TABLE: u64 = {
-    let mut sum = 0xcbf2_9ce4_8422_2325_u64;
+    let mut sum = fnv::BASIS;
     let mut entries = baseline::ENTRIES;
     while let [entry, rest @ ..] = entries {
-        let mut text = entry.path.as_bytes();
-        while let [byte, more @ ..] = text {
-            sum = (sum ^ *byte as u64).wrapping_mul(0x0100_0000_01b3);
-            text = more;
-        }
-        sum = (sum ^ b'\n' as u64).wrapping_mul(0x0100_0000_01b3);
+        sum = fnv::more(fnv::more(sum, entry.path.as_bytes()), b"\n");
         entries = rest;
     }
     sum

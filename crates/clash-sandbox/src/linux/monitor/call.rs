@@ -37,32 +37,37 @@ const NOW: Times = [(0, libc::UTIME_NOW), (0, libc::UTIME_NOW)];
 const HERE: i32 = libc::AT_FDCWD;
 
 #[cfg(target_arch = "x86_64")]
-mod old {
-    pub(super) use libc::{
-        SYS_chmod, SYS_chown, SYS_creat, SYS_futimesat, SYS_lchown, SYS_link, SYS_mkdir, SYS_mknod,
-        SYS_open, SYS_rename, SYS_rmdir, SYS_symlink, SYS_unlink, SYS_utime, SYS_utimes,
+pub(super) mod old {
+    pub(in super::super) use libc::{
+        SYS_access, SYS_chmod, SYS_chown, SYS_creat, SYS_futimesat, SYS_lchown, SYS_link,
+        SYS_lstat, SYS_mkdir, SYS_mknod, SYS_open, SYS_readlink, SYS_rename, SYS_rmdir, SYS_stat,
+        SYS_symlink, SYS_unlink, SYS_utime, SYS_utimes,
     };
 }
 
 /// Numbers that no call has, where there are only the newer ones.
 #[cfg(not(target_arch = "x86_64"))]
 #[expect(non_upper_case_globals, reason = "named like the calls")]
-mod old {
-    pub(super) const SYS_chmod: i64 = -1;
-    pub(super) const SYS_chown: i64 = -2;
-    pub(super) const SYS_creat: i64 = -3;
-    pub(super) const SYS_futimesat: i64 = -4;
-    pub(super) const SYS_lchown: i64 = -5;
-    pub(super) const SYS_link: i64 = -6;
-    pub(super) const SYS_mkdir: i64 = -7;
-    pub(super) const SYS_mknod: i64 = -8;
-    pub(super) const SYS_open: i64 = -9;
-    pub(super) const SYS_rename: i64 = -10;
-    pub(super) const SYS_rmdir: i64 = -11;
-    pub(super) const SYS_symlink: i64 = -12;
-    pub(super) const SYS_unlink: i64 = -13;
-    pub(super) const SYS_utime: i64 = -14;
-    pub(super) const SYS_utimes: i64 = -15;
+pub(super) mod old {
+    pub(in super::super) const SYS_access: i64 = -1;
+    pub(in super::super) const SYS_chmod: i64 = -2;
+    pub(in super::super) const SYS_chown: i64 = -3;
+    pub(in super::super) const SYS_creat: i64 = -4;
+    pub(in super::super) const SYS_futimesat: i64 = -5;
+    pub(in super::super) const SYS_lchown: i64 = -6;
+    pub(in super::super) const SYS_link: i64 = -7;
+    pub(in super::super) const SYS_lstat: i64 = -8;
+    pub(in super::super) const SYS_mkdir: i64 = -9;
+    pub(in super::super) const SYS_mknod: i64 = -10;
+    pub(in super::super) const SYS_open: i64 = -11;
+    pub(in super::super) const SYS_readlink: i64 = -12;
+    pub(in super::super) const SYS_rename: i64 = -13;
+    pub(in super::super) const SYS_rmdir: i64 = -14;
+    pub(in super::super) const SYS_stat: i64 = -15;
+    pub(in super::super) const SYS_symlink: i64 = -16;
+    pub(in super::super) const SYS_unlink: i64 = -17;
+    pub(in super::super) const SYS_utime: i64 = -18;
+    pub(in super::super) const SYS_utimes: i64 = -19;
 }
 
 const SYS_FCHMODAT2: i64 = 452;

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use super::super::sys::{self, Notice};
 use super::Shared;
-use super::call::Spot;
+use super::call::{Spot, old};
 use super::caller::{Caller, shows_processes};
 use super::place::{Finder, Place, hold, real};
 use crate::sight::Look;
@@ -48,21 +48,6 @@ impl Answer {
     fn plain(to: u64, bytes: Vec<u8>) -> Self {
         Self { value: 0, to, bytes }
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-mod old {
-    pub(super) use libc::{SYS_access, SYS_lstat, SYS_readlink, SYS_stat};
-}
-
-/// Numbers that no call has, where there are only the newer ones.
-#[cfg(not(target_arch = "x86_64"))]
-#[expect(non_upper_case_globals, reason = "named like the calls")]
-mod old {
-    pub(super) const SYS_access: i64 = -1;
-    pub(super) const SYS_lstat: i64 = -2;
-    pub(super) const SYS_readlink: i64 = -3;
-    pub(super) const SYS_stat: i64 = -4;
 }
 
 /// No attribute is larger, and no list of their names.
