@@ -6,8 +6,8 @@
 //!  1. take a terminal of one's own if the user's is on stdin, stdout or stderr;
 //!     change to the working directory; make a temporary directory   (watched only)
 //!  2. take directories off stdin, stdout and stderr; make the Landlock ruleset;
-//!     open every granted path and put it in, with a parent in another thread
-//!     during step 5
+//!     open every granted path and put it in, with a parent during steps 4 and 5
+//!     and with the help of another process
 //!  3. mark every descriptor from 3 on close-on-exec
 //!  4. leave the host's namespaces                      (rooms only)
 //!     as far as they were made ahead by joining those; the network after step 5
@@ -35,8 +35,6 @@ use std::io;
 #[cfg(target_os = "linux")]
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-#[cfg(target_os = "linux")]
-use std::sync::mpsc::Receiver;
 
 use clash_policy::Sandbox;
 
@@ -76,6 +74,8 @@ pub enum LaunchError {
     Grant { path: PathBuf, source: io::Error },
     #[error("step 2, building the Landlock ruleset")]
     Ruleset(#[source] io::Error),
+    #[error("step 2, the process that helps ended too early")]
+    Helper,
     #[error("step 3, closing inherited descriptors")]
     Descriptors(#[source] io::Error),
     #[error("step 4, new namespaces")]
@@ -206,12 +206,12 @@ fn steps(
     let ruleset = landlock::ruleset(plan)?;
     sys::close_on_exec_from_3().map_err(LaunchError::Descriptors)?;
     let confined = Confined { plan, target: &target, filter: &filter, forgets_children };
-    let given = Given::of(plan);
+    let given = Given::of(plan, &ruleset)?;
     if plan.room.is_some() || plan.watch.is_some() {
         return Err(as_parent(plan.room.as_ref(), confined, &ruleset, given, ahead, scratch));
     }
     drop(ahead);
-    given.put_into(&ruleset)?;
+    given.put_into(&ruleset).map_err(|missed| given.error(missed))?;
     Err(confined.become_command(&ruleset, &mut 0, || Ok(())))
 }
 
@@ -286,6 +286,7 @@ fn as_parent(
     let enters_last = room.is_some_and(|room| room.inside == Inside::Rooms);
     let of_processes = steps.iter().position(|step| matches!(step, Step::Processes { .. }));
     let (outside, inside) = steps.split_at(of_processes.unwrap_or(steps.len()));
+    let filling = Filling::start(given, ruleset, ahead.namespaces.as_ref());
     let prepare = || -> Result<_, LaunchError> {
         let cwd = rustix::process::getcwd(Vec::new())
             .map_err(|e| LaunchError::WorkingDirectory { path: ".".into(), source: e.into() })?;
@@ -314,12 +315,12 @@ fn as_parent(
             inherited = Some(Inherited::guard());
         }
         let mask = sys::hold_signals().map_err(LaunchError::Signals)?;
-        let (filling, monitor) = fill(given, ruleset, monitor)?;
+        let monitor = monitor.map(Monitor::wait).transpose().map_err(LaunchError::Monitor)?;
         if let Some(parts) = own_parts {
             let view = view.insert(View::new(parts).map_err(|e| LaunchError::Root(e.into()))?);
             outside.iter().try_for_each(|step| view.step(step))?;
         }
-        filling.recv().map_err(|_| LaunchError::Vanished)??;
+        filling.help()?;
         if let (Some(room), Some(view), false) = (room, &view, enters_last) {
             view.enter(room.inside).map_err(|e| LaunchError::Enter(e.into()))?;
         }
@@ -331,6 +332,7 @@ fn as_parent(
                 ports.listen(&room.ports)?;
             }
         }
+        filling.finish()?;
         if let Some(ahead) = &ahead.namespaces {
             ahead.let_go();
         }
@@ -401,34 +403,35 @@ fn as_parent(
     attend(keeper, inherited.as_ref(), child, lives_on, plan.limits.wall_seconds)
 }
 
-/// Says when the ruleset is complete.
+/// Opening what is granted takes as long as building the view.
 #[cfg(target_os = "linux")]
-type Filling = Receiver<Result<(), LaunchError>>;
+struct Filling<'a> {
+    given: &'static Given,
+    ruleset: &'a Ruleset,
+    helper: Option<&'a crate::linux::ahead::Ahead>,
+}
 
-/// Opening what is granted takes half as long as building the view, and another
-/// thread can do it meanwhile: the monitor's, before that has anything to do.
 #[cfg(target_os = "linux")]
-fn fill(
-    given: Given,
-    ruleset: &Ruleset,
-    monitor: Option<crate::linux::monitor::Monitor>,
-) -> Result<(Filling, Option<crate::linux::monitor::Waiting>), LaunchError> {
-    let (done, filling) = std::sync::mpsc::channel();
-    let ruleset = ruleset.clone();
-    let fill = move || drop(done.send(given.put_into(&ruleset)));
-    let monitor = match monitor {
-        Some(monitor) => Some(monitor.wait(fill).map_err(LaunchError::Monitor)?),
-        None => {
-            // A thread that ends while others are started holds them up.
-            let stay = || loop {
-                std::thread::park();
-            };
-            let thread = crate::linux::monitor::thread();
-            thread.spawn(move || (fill(), stay())).map_err(LaunchError::Ruleset)?;
-            None
-        }
-    };
-    Ok((filling, monitor))
+impl<'a> Filling<'a> {
+    fn start(
+        given: Given,
+        ruleset: &'a Ruleset,
+        helper: Option<&'a crate::linux::ahead::Ahead>,
+    ) -> Self {
+        let given: &'static Given = Box::leak(Box::new(given));
+        let helper = helper.filter(|helper| helper.hand_over(given, ruleset));
+        Self { given, ruleset, helper }
+    }
+
+    /// Does what the helper has not begun.
+    fn help(&self) -> Result<(), LaunchError> {
+        self.given.put_into(self.ruleset).map_err(|missed| self.given.error(missed))
+    }
+
+    fn finish(&self) -> Result<(), LaunchError> {
+        let Some(helper) = self.helper else { return Ok(()) };
+        helper.taken().ok_or(LaunchError::Helper)?.map_err(|missed| self.given.error(missed))
+    }
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -1,24 +1,32 @@
-//! Namespaces that are made while the plan still is.
+//! What another process does while the launcher plans and builds.
 //!
-//! Making them takes as long as planning, and what is to be made can be told from
-//! the sandbox alone. A process that shares our memory does it, on another
+//! Making namespaces takes as long as planning, and what is to be made can be told
+//! from the sandbox alone. A process that shares our memory does it, on another
 //! processor if there is one, and stays until the launcher has joined what it made.
-//! Where the plan turns out to need none, they go with it.
+//! Where the plan turns out to need none, they go with it. Meanwhile it puts what is
+//! granted into the Landlock ruleset.
 //!
 //! Only for user namespaces: joining a mount namespace leads back to its root, out
 //! of whatever root directory the launcher was given, and whoever has been given
 //! one cannot make user namespaces.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, Shutdown, SocketFlags, SocketType, recvmsg, shutdown, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, SendAncillaryBuffer,
+    SendAncillaryMessage, Shutdown, SocketFlags, SocketType, shutdown, socketpair,
 };
-use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
-use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
+use rustix::process::{Pid, PidfdFlags, WaitOptions, getpid, pidfd_open, waitpid};
+use rustix::thread::{
+    ThreadNameSpaceType, move_into_thread_name_spaces, sched_getaffinity, sched_getcpu,
+    sched_setaffinity,
+};
 
+use super::landlock::{Given, Missed, Ruleset};
 use super::mounts::{DEVICES, Parts, SHOWN};
 use super::namespaces::{Identity, make, make_network};
 use super::sys;
@@ -26,26 +34,51 @@ use super::sys;
 #[derive(Debug)]
 pub(crate) struct Ahead {
     maker: Pid,
+    /// Who shares memory with it.
+    launcher: Pid,
+    errand: &'static Errand,
     /// Where what it made comes from; it stays until this is shut.
     answer: OwnedFd,
 }
 
+#[derive(Debug)]
 struct Errand {
     identity: Identity,
     network: bool,
     answer: RawFd,
+    /// What to put into the ruleset that arrives.
+    given: OnceLock<&'static Given>,
+    missed: OnceLock<Missed>,
+    /// Whether it has been sent.
+    sent: AtomicBool,
 }
 
-const CONNECTED: [u8; 2] = [1, 1];
+const DONE: [u8; 2] = [1, 1];
 
 impl Ahead {
     /// A failure only costs time.
     pub(crate) fn start(network: bool) -> Option<Self> {
         let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
         let (answer, told) = socketpair(unix, stream, SocketFlags::CLOEXEC, None).ok()?;
-        let errand = Errand { identity: Identity::own(), network, answer: told.as_raw_fd() };
-        let maker = sys::run_beside(run, Box::leak(Box::new(errand))).ok()?;
-        Some(Self { maker: Pid::from_raw(maker)?, answer })
+        let errand: &'static Errand = Box::leak(Box::new(Errand {
+            identity: Identity::own(),
+            network,
+            answer: told.as_raw_fd(),
+            given: OnceLock::new(),
+            missed: OnceLock::new(),
+            sent: AtomicBool::new(false),
+        }));
+        // A new process often begins on its parent's processor, and before it, although
+        // another one is idle (Linux 6.18 as a guest: four times in five).
+        let maker = sys::patiently(|| {
+            let maker = Pid::from_raw(sys::run_beside(run, errand).ok()?)?;
+            if let Ok(mut others) = sched_getaffinity(None) {
+                others.unset(sched_getcpu());
+                let _ = sched_setaffinity(Some(maker), &others);
+            }
+            Some(maker)
+        });
+        Some(Self { maker: maker?, launcher: getpid(), errand, answer })
     }
 
     /// Joins the namespaces but for the network, if they were made, and takes over
@@ -59,14 +92,39 @@ impl Ahead {
 
     /// Joins the network, which takes longest to make and is needed last.
     pub(crate) fn join_network(&self) -> bool {
+        self.is_done() && self.enter(ThreadNameSpaceType::NETWORK).is_ok()
+    }
+
+    /// Has it take from what is given, which can be done here at the same time. Says
+    /// whether it does: a launcher that got a terminal of its own is a copy of the one
+    /// that started it.
+    pub(crate) fn hand_over(&self, given: &'static Given, ruleset: &Ruleset) -> bool {
+        if getpid() != self.launcher {
+            return false;
+        }
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut with = SendAncillaryBuffer::new(&mut space);
+        let fds = [ruleset.as_fd()];
+        let sent = self.errand.given.set(given).is_ok()
+            && with.push(SendAncillaryMessage::ScmRights(&fds))
+            && sys::send(self.answer.as_raw_fd(), &DONE, &mut with).is_ok();
+        self.errand.sent.store(sent, Ordering::Release);
+        sent
+    }
+
+    /// Waits for what it took. `None` if it is not known how far it came.
+    pub(crate) fn taken(&self) -> Option<Result<(), Missed>> {
+        self.is_done().then(|| self.errand.missed.get().map_or(Ok(()), |missed| Err(*missed)))
+    }
+
+    fn is_done(&self) -> bool {
         let mut said = [0; 2];
-        let done = loop {
+        loop {
             match rustix::io::read(&self.answer, &mut said[..]) {
                 Err(Errno::INTR) => {}
-                read => break read == Ok(said.len()) && said == CONNECTED,
+                read => break read == Ok(said.len()) && said == DONE,
             }
-        };
-        done && self.enter(ThreadNameSpaceType::NETWORK).is_ok()
+        }
     }
 
     fn enter(&self, kinds: ThreadNameSpaceType) -> Result<(), Errno> {
@@ -93,13 +151,39 @@ impl Drop for Ahead {
 fn run(errand: &Errand) {
     let _ = sys::hold_signals();
     sys::close_all_but(errand.answer);
+    let say_done = || sys::send(errand.answer, &DONE, &mut SendAncillaryBuffer::default()).is_ok();
     if make(Some(&errand.identity)).is_ok()
         && let Ok(parts) = Parts::make()
         && send(errand.answer, &parts)
-        && (!errand.network || make_network().is_ok())
-        && sys::send(errand.answer, &CONNECTED, &mut SendAncillaryBuffer::default()).is_ok()
+        && (!errand.network || make_network().is_ok() && say_done())
+        && let Some(ruleset) = receive_ruleset(errand)
+        && let Some(given) = errand.given.get()
     {
-        sys::was_released(errand.answer);
+        if let Err(missed) = given.put_into(ruleset) {
+            let _ = errand.missed.set(missed);
+        }
+        if say_done() {
+            sys::was_released(errand.answer);
+        }
+    }
+}
+
+/// What is sent next is hardly ever far away, and waking a processor takes as long
+/// as some of what there is to do then.
+const SOON: Duration = Duration::from_micros(300);
+
+fn receive_ruleset(errand: &Errand) -> Option<OwnedFd> {
+    let start = Instant::now();
+    while !errand.sent.load(Ordering::Acquire) && start.elapsed() < SOON {
+        rustix::thread::sched_yield();
+    }
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut with = RecvAncillaryBuffer::new(&mut space);
+    let mut said = [0_u8; 2];
+    sys::receive(errand.answer, &mut said, &mut with).ok()?;
+    match with.drain().next() {
+        Some(RecvAncillaryMessage::ScmRights(mut fds)) => fds.next(),
+        _ => None,
     }
 }
 
@@ -133,13 +217,8 @@ fn receive(from: &OwnedFd) -> Option<Parts> {
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
     let mut there = [0_u8; 2];
-    loop {
-        let mut parts = [std::io::IoSliceMut::new(&mut there)];
-        match recvmsg(from, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC) {
-            Err(Errno::INTR) => {}
-            Ok(got) if got.bytes == 2 => break,
-            _ => return None,
-        }
+    if sys::receive(from.as_raw_fd(), &mut there, &mut with) != Ok(2) {
+        return None;
     }
     let mut fds = with.drain().flat_map(|message| match message {
         RecvAncillaryMessage::ScmRights(fds) => Some(fds),
@@ -174,9 +253,7 @@ mod tests {
         for signal in [libc::SIGTSTP, libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
             sys::kill(ahead.maker.as_raw_nonzero().get(), signal);
         }
-        let mut said = [0; 2];
-        assert_eq!(rustix::io::read(&ahead.answer, &mut said[..]), Ok(2));
-        assert_eq!(said, CONNECTED);
+        assert!(ahead.is_done());
         ahead.let_go();
         let (_, end) = waitpid(Some(ahead.maker), WaitOptions::empty()).unwrap().unwrap();
         assert_eq!(end.exit_status(), Some(0));

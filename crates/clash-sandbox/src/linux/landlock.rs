@@ -24,10 +24,12 @@
 //! across directories asks for it on both ends; the kernel lets a rename never
 //! gain rights.
 
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clash_policy::Caps;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fcntl_getfl, fstat, openat, openat2};
@@ -105,14 +107,21 @@ impl Ruleset {
         Ok(Self { fd: Arc::new(fd), handled: handled.files })
     }
 
-    /// Lets these rights be used on a place and everything below it. What is not
-    /// handled is not restricted and must not be named.
-    fn grant(&self, place: impl AsFd, rights: Rights) -> std::io::Result<()> {
-        match rights & self.handled {
-            0 => Ok(()),
-            rights => sys::landlock_rule(self.fd.as_fd(), place.as_fd(), rights),
-        }
+    /// What is not handled is not restricted and must not be named.
+    fn grant(&self, place: impl AsFd, rights: Rights) -> Result<(), Errno> {
+        grant(self.fd.as_fd(), place, rights & self.handled)
     }
+}
+
+impl AsFd for Ruleset {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Lets these rights be used on a place and everything below it.
+fn grant(ruleset: BorrowedFd<'_>, place: impl AsFd, rights: Rights) -> Result<(), Errno> {
+    if rights == 0 { Ok(()) } else { sys::landlock_rule(ruleset, place.as_fd(), rights) }
 }
 
 fn rights(caps: Caps, directory: bool, device: bool) -> Rights {
@@ -162,63 +171,119 @@ fn others_hold_truncation(plan: &Plan) -> bool {
     plan.surface().holds_truncation() || plan.room.is_some() && (plan.watch.is_some() || mounts())
 }
 
-/// What a plan gives, for any thread to put into its ruleset.
+/// What a plan gives, for several processes to put into its ruleset. They take one
+/// after the other, without allocating.
 #[derive(Debug)]
 pub(crate) struct Given {
-    grants: Vec<Grant>,
+    grants: Vec<(CString, Caps)>,
     baseline: Vec<(&'static Entry, Caps)>,
+    handled: Rights,
+    next: AtomicUsize,
+}
+
+/// One of them could not be put in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Missed {
+    at: usize,
+    error: Errno,
 }
 
 impl Given {
-    pub(crate) fn of(plan: &Plan) -> Self {
-        if plan.room.as_ref().is_some_and(|room| room.inside == Inside::Rooms) {
-            return Self { grants: Vec::new(), baseline: Vec::new() };
+    pub(crate) fn of(plan: &Plan, ruleset: &Ruleset) -> Result<Self, LaunchError> {
+        let (mut grants, mut baseline) = (Vec::new(), Vec::new());
+        if plan.room.as_ref().is_none_or(|room| room.inside != Inside::Rooms) {
+            let own = ["/proc", "/sys"];
+            let shared = |entry: &Entry| {
+                plan.room.is_none() || !own.iter().any(|o| entry.path.starts_with(o))
+            };
+            baseline = plan.baseline.iter().filter(|(entry, _)| shared(entry)).copied().collect();
+            grants.reserve(plan.grants.len());
+            for Grant { path, caps, .. } in &plan.grants {
+                let name = CString::new(path.as_os_str().as_bytes())
+                    .map_err(|_| LaunchError::NulByte(path.into()))?;
+                grants.push((name, *caps));
+            }
         }
-        let own = ["/proc", "/sys"];
-        let shared =
-            |entry: &Entry| plan.room.is_none() || !own.iter().any(|o| entry.path.starts_with(o));
-        let baseline = plan.baseline.iter().filter(|(entry, _)| shared(entry)).copied().collect();
-        Self { grants: plan.grants.clone(), baseline }
+        Ok(Self { grants, baseline, handled: ruleset.handled, next: AtomicUsize::new(0) })
     }
 
-    pub(crate) fn put_into(self, ruleset: &Ruleset) -> Result<(), LaunchError> {
-        let is_device = |path: &Path| {
-            matches!(path.as_os_str().as_bytes().strip_prefix(b"/dev"), Some([] | [b'/', ..]))
-        };
-        for Grant { path, caps, .. } in &self.grants {
-            let fd = open(path)?;
-            let mode = fstat(&fd).map_err(|source| failed(path, source))?.st_mode;
-            let directory = FileType::from_raw_mode(mode) == FileType::Directory;
-            let mut rights = rights(*caps, directory, is_device(path));
-            if directory && mode & 0o1000 != 0 && caps.contains(Caps::CREATE) {
-                rights |= MAKE_FIFO;
-            }
-            ruleset.grant(fd, rights).map_err(LaunchError::Ruleset)?;
-        }
+    /// Puts in what nobody has taken yet.
+    pub(crate) fn put_into(&self, ruleset: impl AsFd) -> Result<(), Missed> {
         // Most of it lies there, and what is looked up from there is found sooner.
         let etc = openat(CWD, "/etc", HOLD | OFlags::DIRECTORY, Mode::empty()).ok();
-        for (entry, caps) in self.baseline {
-            if let Some(fd) = open_if_there(entry, etc.as_ref())? {
-                let rights = rights(caps, entry.directory, is_device(Path::new(entry.path)));
-                ruleset.grant(fd, rights).map_err(LaunchError::Ruleset)?;
-            }
+        loop {
+            let at = self.next.fetch_add(1, Ordering::Relaxed);
+            let rule = if let Some((path, caps)) = self.grants.get(at) {
+                of_grant(path, *caps).map(Some)
+            } else if let Some((entry, caps)) = self.baseline.get(at - self.grants.len()) {
+                of_baseline(entry, *caps, etc.as_ref())
+            } else {
+                return Ok(());
+            };
+            let put = rule.and_then(|rule| match rule {
+                None => Ok(()),
+                Some((place, rights)) => grant(ruleset.as_fd(), place, rights & self.handled),
+            });
+            put.map_err(|error| Missed { at, error })?;
         }
-        Ok(())
     }
+
+    pub(crate) fn error(&self, Missed { at, error }: Missed) -> LaunchError {
+        let grant = self.grants.get(at).map(|(path, _)| OsStr::from_bytes(path.as_bytes()));
+        let entry = || self.baseline.get(at.checked_sub(self.grants.len())?);
+        let path = grant.or_else(|| entry().map(|(entry, _)| OsStr::new(entry.path)));
+        failed(Path::new(path.unwrap_or_default()), error)
+    }
+}
+
+fn of_grant(path: &CStr, caps: Caps) -> Result<(OwnedFd, Rights), Errno> {
+    let fd = open(path)?;
+    let mode = fstat(&fd)?.st_mode;
+    let directory = FileType::from_raw_mode(mode) == FileType::Directory;
+    let mut rights = rights(caps, directory, is_device(path.to_bytes()));
+    if directory && mode & 0o1000 != 0 && caps.contains(Caps::CREATE) {
+        rights |= MAKE_FIFO;
+    }
+    Ok((fd, rights))
+}
+
+/// The baseline belongs to the system: it may have links in it, and no system
+/// has all of it.
+fn of_baseline(
+    entry: &Entry,
+    caps: Caps,
+    etc: Option<&OwnedFd>,
+) -> Result<Option<(OwnedFd, Rights)>, Errno> {
+    let flags = if entry.directory { HOLD | OFlags::DIRECTORY } else { HOLD };
+    let opened = match (etc, entry.path.strip_prefix("/etc/")) {
+        (Some(etc), Some(name)) => openat(etc, name, flags, Mode::empty()),
+        _ => openat(CWD, entry.path, flags, Mode::empty()),
+    };
+    match opened {
+        Ok(fd) => {
+            let device = is_device(entry.path.as_bytes());
+            Ok(Some((fd, rights(caps, entry.directory, device))))
+        }
+        Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_device(path: &[u8]) -> bool {
+    matches!(path.strip_prefix(b"/dev"), Some([] | [b'/', ..]))
 }
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 /// Opens what a grant names. The plan's paths are already resolved, so a symlink
 /// on the way means somebody swapped a directory since then and is an error.
-fn open(path: &Path) -> Result<OwnedFd, LaunchError> {
+fn open(path: &CStr) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let opened = match openat2(CWD, path, HOLD, Mode::empty(), resolve) {
+    match openat2(CWD, path, HOLD, Mode::empty(), resolve) {
         // Inside a sandbox of ours.
-        Err(Errno::NOSYS) => name_by_name(path),
+        Err(Errno::NOSYS) => name_by_name(Path::new(OsStr::from_bytes(path.to_bytes()))),
         opened => opened,
-    };
-    opened.map_err(|source| failed(path, source))
+    }
 }
 
 /// The same where there is no `openat2`.
@@ -231,21 +296,6 @@ fn name_by_name(path: &Path) -> Result<OwnedFd, Errno> {
         }
     }
     Ok(here)
-}
-
-/// The baseline belongs to the system: it may have links in it, and no system
-/// has all of it.
-fn open_if_there(entry: &Entry, etc: Option<&OwnedFd>) -> Result<Option<OwnedFd>, LaunchError> {
-    let flags = if entry.directory { HOLD | OFlags::DIRECTORY } else { HOLD };
-    let opened = match (etc, entry.path.strip_prefix("/etc/")) {
-        (Some(etc), Some(name)) => openat(etc, name, flags, Mode::empty()),
-        _ => openat(CWD, entry.path, flags, Mode::empty()),
-    };
-    match opened {
-        Ok(fd) => Ok(Some(fd)),
-        Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) => Ok(None),
-        Err(source) => Err(failed(Path::new(entry.path), source)),
-    }
 }
 
 fn failed(path: &Path, source: Errno) -> LaunchError {
@@ -311,7 +361,7 @@ pub(crate) fn own_places(room: &Room, view: &View, ruleset: &Ruleset) -> Result<
     }
     let grant = |path: &Path, rights: Rights| {
         let fd = view.open(path).map_err(|source| failed(path, source))?;
-        ruleset.grant(fd, rights).map_err(LaunchError::Ruleset)
+        ruleset.grant(fd, rights).map_err(|error| LaunchError::Ruleset(error.into()))
     };
     let scratch = rights(Caps::ALL, true, false) | MAKE_FIFO;
     for step in &room.steps {

@@ -12,6 +12,7 @@ use crate::launch::LaunchError;
 use crate::room::Room;
 
 /// Who we are in a user namespace, ready for somebody who must not allocate.
+#[derive(Debug)]
 pub(crate) struct Identity([String; 2]);
 
 pub(crate) enum Failed {

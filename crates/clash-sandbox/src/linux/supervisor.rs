@@ -185,6 +185,8 @@ fn end_children(but: Option<Pid>) {
 /// Process 1: no `errno`, no allocation, nothing that could panic.
 fn keep(launcher: &RawFd) {
     sys::forget_children();
+    // It is woken by the launcher's end, which is not to wait for its own.
+    sys::be_patient();
     let _ = rustix::process::chdir(c"/");
     // All but the pipe: whoever waits for the end of our output must not have to
     // wait for this process.

@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::io::Errno;
 use rustix::thread::futex;
 
 use super::bpf::Insn;
@@ -72,7 +73,7 @@ pub(crate) fn landlock_rule(
     ruleset: BorrowedFd<'_>,
     place: BorrowedFd<'_>,
     rights: u64,
-) -> Result<()> {
+) -> rustix::io::Result<()> {
     /// `struct landlock_path_beneath_attr`
     #[repr(C, packed)]
     struct Beneath {
@@ -92,6 +93,7 @@ pub(crate) fn landlock_rule(
         )
     })
     .map(drop)
+    .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::INVAL))
 }
 
 /// Restricts the calling thread; needs no_new_privs.
@@ -429,6 +431,33 @@ pub(crate) fn run_beside<T: Sync + 'static>(job: fn(&T), with: &'static T) -> Re
     check(c_long::from(pid)).map(|_| pid)
 }
 
+/// Whatever `start` starts does not interrupt others when it is new or woken, nor
+/// us: it waits for a processor. That is all it changes.
+pub(crate) fn patiently<T>(start: impl FnOnce() -> T) -> T {
+    let patient = be_patient();
+    let started = start();
+    if patient {
+        schedule(libc::SCHED_BATCH, libc::SCHED_OTHER);
+    }
+    started
+}
+
+/// The same for this process. Says whether it was not so before.
+pub(crate) fn be_patient() -> bool {
+    schedule(libc::SCHED_OTHER, libc::SCHED_BATCH)
+}
+
+fn schedule(from: c_int, to: c_int) -> bool {
+    // SAFETY: all zeroes is a valid `sched_param`.
+    let none: libc::sched_param = unsafe { std::mem::zeroed() };
+    // SAFETY: take integers and a struct that lives until the call returns. Raw calls:
+    // the functions of this name do nothing in musl.
+    unsafe {
+        libc::syscall(libc::SYS_sched_getscheduler, 0) == c_long::from(from)
+            && libc::syscall(libc::SYS_sched_setscheduler, 0, to, &raw const none) == 0
+    }
+}
+
 /// Children that end are forgotten at once.
 pub(crate) fn forget_children() {
     // SAFETY: SIG_IGN installs no handler.
@@ -493,6 +522,23 @@ pub(crate) fn send(
     rustix::net::sendmsg(socket, &[std::io::IoSlice::new(word)], with, flags).map(drop)
 }
 
+/// The same the other way: how much of a word came.
+pub(crate) fn receive(
+    fd: RawFd,
+    word: &mut [u8],
+    with: &mut rustix::net::RecvAncillaryBuffer<'_>,
+) -> rustix::io::Result<usize> {
+    // SAFETY: as above.
+    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    let flags = rustix::net::RecvFlags::CMSG_CLOEXEC;
+    loop {
+        match rustix::net::recvmsg(socket, &mut [std::io::IoSliceMut::new(word)], with, flags) {
+            Err(Errno::INTR) => {}
+            received => return received.map(|received| received.bytes),
+        }
+    }
+}
+
 /// Waits until the other end of a pipe is closed, and says whether something came
 /// through it before.
 pub(crate) fn was_released(fd: RawFd) -> bool {
@@ -502,7 +548,7 @@ pub(crate) fn was_released(fd: RawFd) -> bool {
     let mut byte = [0_u8; 1];
     loop {
         match rustix::io::read(fd, &mut byte) {
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             read => return read == Ok(1),
         }
     }

@@ -95,32 +95,27 @@ impl Monitor {
         Ok(Self { processes, ruleset, watch, root })
     }
 
-    /// Starts the outer thread, which does something else first and then waits for
-    /// the listener. To be called in the room's other namespaces and with all signals
+    /// Starts the outer thread, which waits for the listener. To be called in the room's other namespaces and with all signals
     /// held, but before a process namespace is made for the launcher's children: after
     /// that the kernel lets it start no more threads.
-    pub(crate) fn wait(self, first: impl FnOnce() + Send + 'static) -> std::io::Result<Waiting> {
+    pub(crate) fn wait(self) -> std::io::Result<Waiting> {
         let (listener, given) = channel();
-        thread().spawn(move || {
-            first();
-            if let Ok(listener) = given.recv() {
-                self.receive(listener);
-            }
-        })?;
+        thread().spawn(move || self.receive(&given))?;
         Ok(Waiting { listener })
     }
 
     /// The outer thread. If it ends, the listener closes and nothing is permitted.
-    fn receive(self, listener: OwnedFd) {
+    fn receive(self, given: &Receiver<OwnedFd>) {
         let Self { processes, ruleset, mut watch, root } = self;
         let (reads, of, sight) = (watch.reads, watch.processes, watch.sight.take());
         let Ok(held) = openat(&processes, "self/fd", HOLD, Mode::empty()) else { return };
-        let shared = Arc::new(Shared { listener, processes, held, reads, of, sight });
         // Without less than it has, the caller's paths could be followed where the
         // caller may not go.
         if caps::keep_for_looking(root).is_err() {
             return;
         }
+        let Ok(listener) = given.recv() else { return };
+        let shared = Arc::new(Shared { listener, processes, held, reads, of, sight });
         // Many commands change nothing: the inner thread starts with the first call.
         let (jobs, received) = channel();
         let mut inner = Some((shared.clone(), watch, ruleset, received));
@@ -167,7 +162,7 @@ fn is_over(listener: &OwnedFd) -> bool {
         && ends.iter().any(|end| end.revents().contains(PollFlags::HUP))
 }
 
-pub(crate) fn thread() -> std::thread::Builder {
+fn thread() -> std::thread::Builder {
     std::thread::Builder::new().stack_size(256 * 1024)
 }
 
