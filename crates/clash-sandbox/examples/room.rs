@@ -17,7 +17,7 @@ use clash_policy::{
     Caps, Effect, FsRule, HostPattern, Lifetime, Limits, Net, NetRule, PathPattern, Places,
     Protect, Regex, Sandbox, Span,
 };
-use clash_sandbox::host::Host;
+use clash_sandbox::host::{Host, Rooms};
 use clash_sandbox::launch::{Ahead, Command, LaunchError, run};
 use clash_sandbox::plan::{Cage, Request, plan_with_report};
 
@@ -158,7 +158,8 @@ fn main() -> ExitCode {
         extra: &[],
     };
     let host = host.unwrap_or_else(Host::quick);
-    let ahead = Ahead::start(&sandbox, &host);
+    let rooms = host.rooms == Rooms::Unprivileged;
+    let ahead = if rooms { Ahead::start(&sandbox) } else { Ahead::default() };
     let (plan, report) = match plan_with_report(&request, &host) {
         Ok(planned) => planned,
         Err(refusal) => {

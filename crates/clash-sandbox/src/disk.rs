@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -15,7 +16,6 @@ use clash_policy::path::{Alias, Links, is_normal};
 use crate::aliases::Aliases;
 
 use crate::baseline::{ENTRIES, Entry};
-use crate::fnv;
 use crate::host::Host;
 use crate::present;
 
@@ -148,25 +148,28 @@ impl Disk {
     }
 }
 
-/// Paths are short, and nobody gains by making this map slow.
-#[derive(Debug)]
+/// Nobody gains by making this map slow, and byte by byte would take as long as what
+/// it is there to save.
+#[derive(Debug, Default)]
 struct Quick(u64);
-
-impl Default for Quick {
-    fn default() -> Self {
-        Self(fnv::BASIS)
-    }
-}
 
 impl Hasher for Quick {
     fn write(&mut self, bytes: &[u8]) {
-        self.0 = fnv::more(self.0, bytes);
+        let (words, rest) = bytes.as_chunks::<8>();
+        let mut last = [0; 8];
+        last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+        for word in words.iter().chain([&last]) {
+            let mixed = (self.0.rotate_left(5) ^ u64::from_ne_bytes(*word)).wrapping_mul(MIX);
+            self.0 = mixed ^ (mixed >> 32);
+        }
     }
 
     fn finish(&self) -> u64 {
         self.0
     }
 }
+
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The directory and the name of a normal path. By bytes: walking components took
 /// longer than asking the kernel.
@@ -182,9 +185,8 @@ fn split(path: &Path) -> Option<(&Path, &OsStr)> {
 /// Without the standard library's buffer from the heap for what is hardly ever
 /// a link.
 fn read_link(path: &Path) -> io::Result<PathBuf> {
-    let mut buffer = [0_u8; 4096];
-    let length = rustix::fs::readlinkat_raw(rustix::fs::CWD, path, &mut buffer)?;
-    let target = buffer.get(..length).unwrap_or_default();
+    let mut buffer = [const { MaybeUninit::uninit() }; 4096];
+    let (target, _) = rustix::fs::readlinkat_raw(rustix::fs::CWD, path, &mut buffer)?;
     Ok(PathBuf::from(OsStr::from_bytes(target)))
 }
 

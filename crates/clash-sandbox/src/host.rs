@@ -175,18 +175,8 @@ impl Host {
     /// As [`Host::quick`], with what is costly to try kept in `file`, whose
     /// directory is made for the owner alone and must be out of reach of every sandbox. A file that cannot be read or written
     /// only costs time.
-    #[cfg(target_os = "linux")]
     pub fn remembered(file: &Path) -> Self {
-        let Some(key) = record::key() else { return Self::quick() };
-        let Some(mut known) = record::read(file, &key) else { return Self::afresh(file) };
-        if !known.present.as_ref().is_some_and(Present::is_still_so) {
-            known.present = Present::look();
-            if known.present.is_some() {
-                record::write(file, &key, &known);
-            }
-        }
-        let Self { landlock_abi, seccomp, root, .. } = Self::ask();
-        Self { landlock_abi, seccomp, root, ..known }
+        Recorded::read(file).host()
     }
 
     /// Tries everything now and puts it on record.
@@ -212,12 +202,7 @@ impl Host {
     /// What is on record and still true, without trying anything.
     #[cfg(target_os = "linux")]
     pub fn on_record(file: &Path) -> Option<Self> {
-        record::read(file, &record::key()?)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    pub fn remembered(_: &Path) -> Self {
-        Self::quick()
+        record::find(&record::text(file)?, &record::key()?)
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -254,6 +239,55 @@ impl Host {
     fn without_namespaces(&mut self, why: &str) {
         self.rooms = Rooms::Impossible { why: why.to_owned() };
         self.overlay = Facility::missing(why);
+    }
+}
+
+/// What was found out before, not yet compared with how it is now.
+#[derive(Debug)]
+pub struct Recorded<'a> {
+    file: &'a Path,
+    #[cfg(target_os = "linux")]
+    text: Option<String>,
+}
+
+#[cfg(target_os = "linux")]
+impl<'a> Recorded<'a> {
+    pub fn read(file: &'a Path) -> Self {
+        Self { file, text: record::text(file) }
+    }
+
+    /// Whether user namespaces are likely to work, if that is all one wants to know.
+    pub fn promises_rooms(&self) -> bool {
+        self.text.as_deref().is_some_and(record::has_rooms)
+    }
+
+    pub fn host(self) -> Host {
+        let Some(key) = record::key() else { return Host::quick() };
+        let known = self.text.as_deref().and_then(|text| record::find(text, &key));
+        let Some(mut known) = known else { return Host::afresh(self.file) };
+        if !known.present.as_ref().is_some_and(Present::is_still_so) {
+            known.present = Present::look();
+            if known.present.is_some() {
+                record::write(self.file, &key, &known);
+            }
+        }
+        let Host { landlock_abi, seccomp, root, .. } = Host::ask();
+        Host { landlock_abi, seccomp, root, ..known }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl<'a> Recorded<'a> {
+    pub fn read(file: &'a Path) -> Self {
+        Self { file }
+    }
+
+    pub fn promises_rooms(&self) -> bool {
+        false
+    }
+
+    pub fn host(self) -> Host {
+        Host::afresh(self.file)
     }
 }
 

@@ -38,7 +38,6 @@ use std::path::PathBuf;
 
 use clash_policy::Sandbox;
 
-use crate::host::Host;
 use crate::plan::Plan;
 #[cfg(target_os = "linux")]
 use crate::{
@@ -147,15 +146,16 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// To be called as soon as the sandbox is known, and before any thread is made.
+    /// To be called as soon as the sandbox is known, and before any thread is made,
+    /// where user namespaces are likely to work.
     #[cfg(target_os = "linux")]
-    pub fn start(sandbox: &Sandbox, host: &Host) -> Self {
-        let own_network = crate::plan::namespaces(sandbox, host);
+    pub fn start(sandbox: &Sandbox) -> Self {
+        let own_network = crate::plan::namespaces(sandbox);
         Self { namespaces: own_network.and_then(crate::linux::ahead::Ahead::start) }
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub fn start(_: &Sandbox, _: &Host) -> Self {
+    pub fn start(_: &Sandbox) -> Self {
         Self::default()
     }
 }
@@ -454,7 +454,7 @@ mod tests {
             baseline: Vec::new(),
             grants: vec![grant],
             net: Network::Deny,
-            landlock_abi: Host::quick().landlock_abi,
+            landlock_abi: crate::host::Host::quick().landlock_abi,
             root: false,
             room: None,
             watch: None,

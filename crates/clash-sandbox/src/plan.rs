@@ -32,7 +32,7 @@ use clash_policy::{
 
 use crate::baseline;
 use crate::disk::Disk;
-use crate::host::{Facility, Host, Rooms};
+use crate::host::{Facility, Host};
 use crate::report::Report;
 use crate::rights::Rights;
 use crate::room::{Ports, Room};
@@ -256,14 +256,13 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     })
 }
 
-/// Whether a plan for this sandbox will make user namespaces, and if so whether a
-/// network is among them, as far as that can be told without looking at the disk.
-pub(crate) fn namespaces(sandbox: &Sandbox, host: &Host) -> Option<bool> {
+/// Whether a plan for this sandbox will make namespaces where it can, and if so
+/// whether a network is among them, as far as that can be told without looking at the
+/// disk.
+pub(crate) fn namespaces(sandbox: &Sandbox) -> Option<bool> {
     let changes =
         |rule: &FsRule| rule.effect == Effect::Allow && rule.caps.intersects(Caps::CHANGE);
-    let room = host.rooms == Rooms::Unprivileged
-        && check_host(host).is_ok()
-        && sandbox.fs.iter().any(changes);
+    let room = sandbox.fs.iter().any(changes);
     room.then(|| network(sandbox).ok()).flatten().map(|(net, _)| net == Network::Deny)
 }
 

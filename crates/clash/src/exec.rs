@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use clash_policy::decide::Decision;
 use clash_policy::{Action, Caps, Effect, Sandbox};
 use clash_sandbox::disk::Disk;
-use clash_sandbox::host::Host;
+use clash_sandbox::host::{Host, Recorded, Rooms};
 use clash_sandbox::launch::{self, Ahead, LaunchError};
 use clash_sandbox::plan::{Cage, Grant, Refusal, Request, Why, plan};
 
@@ -147,15 +147,14 @@ pub(crate) fn sandbox_main(args: &[OsString]) -> Option<u8> {
     }
     let dirs = Dirs::from_env().ok()?;
     let project = project_of(&std::env::current_dir().ok()?, &dirs.home);
-    let host = dirs.host();
-    Some(in_named(dirs, host, &project, name, command))
+    Some(in_named(dirs, None, &project, name, command))
 }
 
-/// The host may be a simulated one, which makes the planner choose other
+/// The host may be another than this one, which makes the planner choose other
 /// mechanisms for the same rules.
 pub(crate) fn in_named(
     dirs: Dirs,
-    host: Host,
+    host: Option<Host>,
     project: &Path,
     name: &str,
     command: &[OsString],
@@ -164,7 +163,7 @@ pub(crate) fn in_named(
         let [program, args @ ..] = command else { return Err(ExecError::Usage) };
         let sandbox = named(&Policy::load(&dirs, project, None)?, name)?;
         let room = Room { dirs, session: None, project: project.to_path_buf() };
-        room.launch_on(&host, "", &sandbox, &[], program, args)
+        room.launch_on(host, "", &sandbox, &[], program, args)
     };
     status(run())
 }
@@ -453,12 +452,12 @@ impl Room {
         program: &OsStr,
         args: &[OsString],
     ) -> Result<Never, ExecError> {
-        self.launch_on(&self.dirs.host(), what, sandbox, extra, program, args)
+        self.launch_on(None, what, sandbox, extra, program, args)
     }
 
     fn launch_on(
         &self,
-        host: &Host,
+        host: Option<Host>,
         what: &str,
         sandbox: &Sandbox,
         extra: &[Grant],
@@ -468,13 +467,17 @@ impl Room {
         if sandbox.unrestricted {
             return self.launch_unconfined(what, &sandbox.name, program, args);
         }
-        let ahead = Ahead::start(sandbox, host);
-        let disk = Disk::of(host);
+        let (ahead, host) = match host {
+            Some(host) if host.rooms == Rooms::Unprivileged => (Ahead::start(sandbox), host),
+            Some(host) => (Ahead::default(), host),
+            None => self.begin(sandbox),
+        };
+        let disk = Disk::of(&host);
         let places = self.dirs.places_of(sandbox, &self.project, &disk);
         crate::caches::make_missing(sandbox, &places, &disk);
         let cage = Cage { paths: self.dirs.cage(&self.project, &disk) };
         let request = Request { sandbox, places: &places, cage: &cage, disk: &disk, extra };
-        let plan = plan(&request, host).map_err(|refusal| ExecError::NoPlan {
+        let plan = plan(&request, &host).map_err(|refusal| ExecError::NoPlan {
             sandbox: sandbox.name.clone(),
             refusal: Box::new(refusal),
         })?;
@@ -486,6 +489,16 @@ impl Room {
             launch::Command { program: program.to_owned(), args: args.to_vec(), env, cwd: None };
         let error = launch::run(&plan, &command, ahead);
         Err(ExecError::Launch { sandbox: sandbox.name.clone(), error })
+    }
+
+    /// What is on record of this machine is believed for as long as it takes to see
+    /// whether it is still true.
+    fn begin(&self, sandbox: &Sandbox) -> (Ahead, Host) {
+        let file = self.dirs.host_record();
+        let recorded = Recorded::read(&file);
+        let ahead =
+            if recorded.promises_rooms() { Ahead::start(sandbox) } else { Ahead::default() };
+        (ahead, recorded.host())
     }
 
     /// Becomes the command without any confinement, because a trusted policy

@@ -10,7 +10,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, stat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, fstat, openat, stat, statx,
+};
 
 use super::{Around, Cgroup, Facility, Host, Rooms};
 use crate::baseline;
@@ -19,7 +21,7 @@ use crate::linux::sys;
 use crate::present::Present;
 
 /// Raised with every change of what is tried or how it is written down.
-const FORMAT: &str = "clash host 5";
+const FORMAT: &str = "clash host 6";
 
 /// What is said about the entries of the baseline is said by their place in the table.
 const TABLE: u64 = {
@@ -44,14 +46,15 @@ const LONGEST: usize = 16 * 1024;
 /// namespaces, what an outer sandbox has done to this process, what confines it
 /// and the table of the baseline.
 pub(super) fn key() -> Option<String> {
-    let mut buffer = [0; 512];
-    let boot = line_of(c"/proc/sys/kernel/random/boot_id", &mut buffer)?.to_owned();
-    let (user, mount) = (stat("/proc/self/ns/user").ok()?, stat("/proc/self/ns/mnt").ok()?);
-    let (user, mount) = (user.st_ino, mount.st_ino);
+    // When this was mounted, to the nanosecond: no other boot has the same. Reading the
+    // boot's own number takes seven times as long.
+    let boot = stat("/proc").ok()?;
+    let (seconds, part) = (boot.st_ctime, boot.st_ctime_nsec);
+    let (user, mount) = (stat("/proc/self/ns/user").ok()?.st_ino, mount()?);
     let filtered = rustix::thread::secure_computing_mode().ok()?;
     let no_new_privs = rustix::thread::no_new_privs().ok()?;
     let uid = rustix::process::geteuid().as_raw();
-    let mut label = [0; 512];
+    let (mut label, mut buffer) = ([0; 512], [0; 512]);
     let confined = match sys::confined_by(&mut label) {
         Some(length) => label.get(..length)?,
         // Before Linux 6.8. Without such a security module there is nothing to read.
@@ -59,8 +62,18 @@ pub(super) fn key() -> Option<String> {
     };
     let confined = confined.escape_ascii();
     Some(format!(
-        "{boot} user {uid} in {user}/{mount} {filtered:?} {no_new_privs} by {confined} of {TABLE:x}"
+        "{seconds}.{part} user {uid} in {user}/{mount} {filtered:?} {no_new_privs} by {confined} of {TABLE:x}"
     ))
+}
+
+/// The mount that is our root, which no other namespace has, or else the namespace.
+fn mount() -> Option<u64> {
+    const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+    let root = statx(CWD, c"/", AtFlags::empty(), UNIQUE).ok();
+    let unique = root.filter(|root| StatxFlags::from_bits_retain(root.stx_mask).contains(UNIQUE));
+    // Before Linux 6.8.
+    let of_namespace = || stat("/proc/self/ns/mnt").ok().map(|namespace| namespace.st_ino);
+    unique.map(|root| root.stx_mnt_id).or_else(of_namespace)
 }
 
 /// The one line of a file of the kernel's, in one read.
@@ -71,8 +84,13 @@ fn line_of<'a>(file: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
     Some(text.trim_end_matches(['\0', '\n']))
 }
 
-pub(super) fn read(file: &Path, key: &str) -> Option<Host> {
-    text(file)?.split("\n\n").find_map(|record| parse(record, key))
+pub(super) fn find(text: &str, key: &str) -> Option<Host> {
+    text.split("\n\n").find_map(|record| parse(record, key))
+}
+
+/// Whether the newest record says so, whoever it is of.
+pub(super) fn has_rooms(text: &str) -> bool {
+    text.lines().nth(2) == Some("rooms unprivileged")
 }
 
 /// A failure only costs time: it is tried again.
@@ -95,7 +113,7 @@ pub(super) fn write(file: &Path, key: &str, host: &Host) {
 }
 
 /// The file, if it is the user's own.
-fn text(file: &Path) -> Option<String> {
+pub(super) fn text(file: &Path) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let fd = openat(CWD, file, flags, Mode::empty()).ok()?;
     let meta = fstat(&fd).ok()?;
@@ -204,6 +222,7 @@ fn facility(text: &str) -> Option<Facility> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::Recorded;
     use proptest::prelude::*;
     use std::os::unix::fs::MetadataExt;
 
@@ -211,6 +230,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("host");
         (dir, file)
+    }
+
+    fn read(file: &Path, key: &str) -> Option<Host> {
+        find(&text(file)?, key)
     }
 
     fn other() -> Host {
@@ -228,7 +251,9 @@ mod tests {
         fs::write(&file, show(&key().unwrap(), &other())).unwrap();
         assert_eq!(Host::remembered(&file).rooms, other().rooms);
         fs::write(&file, show("another boot", &other())).unwrap();
+        assert!(!Recorded::read(&file).promises_rooms());
         assert_eq!(Host::remembered(&file), host);
+        assert_eq!(Recorded::read(&file).promises_rooms(), host.rooms == Rooms::Unprivileged);
         assert!(fs::read_to_string(&file).unwrap().starts_with(kept.trim_end()));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
@@ -243,7 +268,7 @@ mod tests {
             assert_eq!(read(&file, &key), None, "cut at {at}");
         }
         for (from, to) in [
-            ("clash host 5", "clash host 2"),
+            ("clash host 6", "clash host 2"),
             ("\nnotify ", "\nnotification "),
             ("\nend\n", "\nend\nmore\n"),
             ("\ncontainer ", "\ncontainer maybe"),

@@ -134,7 +134,7 @@ impl Args {
         match self.what {
             What::Exec { name, simulate, command } => {
                 let host = simulate.host(&dirs)?;
-                Ok(exec::in_named(dirs, host, &project, &name, &command))
+                Ok(exec::in_named(dirs, Some(host), &project, &name, &command))
             }
             What::List { json } => unless_closed(list(out, &known()?, json)),
             What::Show { name, json } => {
