@@ -10,6 +10,8 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
+
 use clash_policy::Protect;
 use clash_policy::path::{Alias, Links, is_normal};
 
@@ -28,6 +30,9 @@ pub struct Disk {
     /// By text, because paths compare and hash component by component.
     seen: RefCell<HashMap<OsString, Spot, BuildHasherDefault<Quick>>>,
     baseline: OnceCell<Vec<Option<Cow<'static, Path>>>>,
+    /// Directories all of whose names are known, by what those hash to: who has the same
+    /// as another is only asked for.
+    listed: RefCell<Vec<(PathBuf, Vec<u64>)>>,
 }
 
 /// Where a path is.
@@ -78,6 +83,23 @@ impl Disk {
         dirs.iter().map(|dir| self.real(dir)).filter(|dir| self.has(dir)).collect()
     }
 
+    /// Reads the names in a directory, unless they are many: for a caller that will ask
+    /// for most that could be there.
+    pub fn list(&self, dir: &Path) {
+        let dir = self.real(dir);
+        if let Some(names) = names_in(&dir) {
+            self.listed.borrow_mut().push((dir, names));
+        }
+    }
+
+    /// Whether a name is known not to be in a directory.
+    fn lacks(&self, path: &Path) -> bool {
+        let listed = self.listed.borrow();
+        let Some((dir, name)) = split(path).filter(|_| !listed.is_empty()) else { return false };
+        let names = listed.iter().find(|(known, _)| known.as_os_str() == dir.as_os_str());
+        names.is_some_and(|(_, names)| !names.contains(&hash(name.as_bytes())))
+    }
+
     /// Where a path really leads, if that is not what it says.
     pub(crate) fn moved(&self, path: &Path) -> Option<PathBuf> {
         self.find(path).moved.filter(|real| real.as_os_str() != path.as_os_str())
@@ -112,6 +134,9 @@ impl Disk {
             return Spot { moved, exists: false };
         }
         let here = moved.as_deref().unwrap_or(path);
+        if self.lacks(here) {
+            return Spot { moved, exists: false };
+        }
         let found = match read_link(here) {
             Ok(target) => {
                 links.set(links.get() - 1);
@@ -169,6 +194,29 @@ impl Hasher for Quick {
     }
 }
 
+fn hash(bytes: &[u8]) -> u64 {
+    let mut quick = Quick::default();
+    quick.write(bytes);
+    quick.finish()
+}
+
+/// `None` if there are more than it takes to ask for some.
+fn names_in(dir: &Path) -> Option<Vec<u64>> {
+    const MOST: usize = 200;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let dir = openat(CWD, dir, flags, Mode::empty()).ok()?;
+    let mut space = [const { MaybeUninit::uninit() }; 8192];
+    let mut entries = RawDir::new(&dir, &mut space);
+    let mut names = Vec::with_capacity(MOST);
+    while let Some(entry) = entries.next() {
+        if names.len() == MOST {
+            return None;
+        }
+        names.push(hash(entry.ok()?.file_name().to_bytes()));
+    }
+    Some(names)
+}
+
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The directory and the name of a normal path. By bytes: walking components took
@@ -186,7 +234,7 @@ fn split(path: &Path) -> Option<(&Path, &OsStr)> {
 /// a link.
 fn read_link(path: &Path) -> io::Result<PathBuf> {
     let mut buffer = [const { MaybeUninit::uninit() }; 4096];
-    let (target, _) = rustix::fs::readlinkat_raw(rustix::fs::CWD, path, &mut buffer)?;
+    let (target, _) = rustix::fs::readlinkat_raw(CWD, path, &mut buffer)?;
     Ok(PathBuf::from(OsStr::from_bytes(target)))
 }
 
@@ -224,6 +272,29 @@ mod tests {
         assert!(disk.has(Path::new("/")) && disk.has(Path::new("/usr/./bin/..")));
         assert_eq!(disk.real(Path::new("/")), Path::new("/"));
         assert_eq!(disk.real(&base.join("none/below")), base.join("none/below"));
+    }
+
+    #[test]
+    fn a_directory_whose_names_are_known_gives_the_same_answers() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Disk::default().real(dir.path());
+        std::fs::create_dir(base.join("inner")).unwrap();
+        symlink("inner", base.join("link")).unwrap();
+        let disk = Disk::default();
+        disk.list(&base.join("link/.."));
+        disk.list(&base.join("none"));
+        for path in ["inner", "link", "link/below", "none", "none/below", "inner/none"] {
+            let path = base.join(path);
+            assert_eq!(disk.has(&path), path.exists(), "{}", path.display());
+            assert_eq!(disk.real(&path), Disk::default().real(&path));
+        }
+        assert!(disk.lacks(&base.join("none")) && !disk.lacks(&base.join("inner")));
+        for number in 0..250 {
+            std::fs::create_dir(base.join(number.to_string())).unwrap();
+        }
+        let disk = Disk::default();
+        disk.list(&base);
+        assert!(disk.listed.borrow().is_empty() && disk.has(&base.join("249")));
     }
 
     #[test]

@@ -138,6 +138,9 @@ impl Dirs {
         paths.extend(self.user_policies.iter().filter_map(|p| p.parent()).map(Path::to_path_buf));
         paths.push(project.join(".clash"));
         paths.extend(agents::steering_paths(self, project));
+        // Nearly all of it is there, and hardly any of it exists.
+        disk.list(&self.home);
+        disk.list(project);
         paths.iter().map(|path| disk.real(path)).collect()
     }
 }

@@ -10,9 +10,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, fstat, openat, stat, statx,
-};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, fstat, openat, stat, statx};
 
 use super::{Around, Cgroup, Facility, Host, Rooms};
 use crate::baseline;

@@ -23,10 +23,13 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus, wait, waitpid};
+use rustix::thread::Timespec;
 
 use super::cgroup::Group;
 use super::guard::{Guard, News};
@@ -45,6 +48,8 @@ pub(crate) struct Keeper {
     kind: Kind,
     ports: Option<Crossing>,
     pub(crate) group: Option<Group>,
+    /// Set when no process of the room is left, if somebody is there to see that.
+    pub(crate) nobody_left: Option<Arc<AtomicBool>>,
 }
 
 #[derive(Debug)]
@@ -71,7 +76,7 @@ impl Keeper {
         if let Some(ports) = &mut ports {
             ports.serve()?;
         }
-        Ok(Self { kind, ports, group })
+        Ok(Self { kind, ports, group, nobody_left: None })
     }
 
     pub(crate) fn of_children(
@@ -79,7 +84,8 @@ impl Keeper {
         scratch: Option<Scratch>,
     ) -> Result<Self, LaunchError> {
         let guard = Guard::new().map_err(LaunchError::Keeper)?;
-        Ok(Self { kind: Kind::Children { guard, scratch }, ports: None, group })
+        let kind = Kind::Children { guard, scratch };
+        Ok(Self { kind, ports: None, group, nobody_left: None })
     }
 
     /// Runs `job` in the command's process, and waits until it has become the
@@ -124,14 +130,19 @@ impl Keeper {
         if let Some(ports) = &mut self.ports {
             ports.end_inside();
         }
+        let nobody_left =
+            self.nobody_left.as_ref().is_some_and(|told| told.load(Ordering::Acquire));
         match &mut self.kind {
-            Kind::First { .. } if alone() => {}
+            Kind::First { .. } if nobody_left || alone() => {}
             Kind::First { pid, alive } => {
                 if let Some(alive) = alive.take()
                     && lives_on
                     && rustix::io::write(alive, RELEASED) == Ok(RELEASED.len())
                 {
                     return;
+                }
+                if let Some(pid) = pid {
+                    sys::kill(pid.as_raw_nonzero().get(), libc::SIGKILL);
                 }
                 reap_until(*pid);
             }
@@ -194,8 +205,14 @@ fn keep(launcher: &RawFd) {
     if sys::was_released(*launcher) {
         // With SIGCHLD ignored this waits for all of them.
         while let Ok(_) | Err(Errno::INTR) = wait(WaitOptions::empty()) {}
+    } else {
+        // Taking a room down keeps a processor busy for as long as building it, and
+        // whoever waits for the launcher is often woken on the same one.
+        let _ = rustix::thread::nanosleep(&A_MOMENT);
     }
 }
+
+const A_MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000 };
 
 /// Waits for the command and then is what it was: exits as it did, dies as it
 /// died. Returns only if its time is up.

@@ -34,6 +34,7 @@ mod place;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -100,12 +101,14 @@ impl Monitor {
     /// that the kernel lets it start no more threads.
     pub(crate) fn wait(self) -> std::io::Result<Waiting> {
         let (listener, given) = channel();
-        thread().spawn(move || self.receive(&given))?;
-        Ok(Waiting { listener })
+        let nobody_left = Arc::new(AtomicBool::new(false));
+        let tell = nobody_left.clone();
+        thread().spawn(move || self.receive(&given, &tell))?;
+        Ok(Waiting { listener, nobody_left })
     }
 
     /// The outer thread. If it ends, the listener closes and nothing is permitted.
-    fn receive(self, given: &Receiver<OwnedFd>) {
+    fn receive(self, given: &Receiver<OwnedFd>, nobody_left: &AtomicBool) {
         let Self { processes, ruleset, mut watch, root } = self;
         let (reads, of, sight) = (watch.reads, watch.processes, watch.sight.take());
         let Ok(held) = openat(&processes, "self/fd", HOLD, Mode::empty()) else { return };
@@ -131,8 +134,17 @@ impl Monitor {
                     }
                     hand_on(&shared, &notice, &jobs);
                 }
-                // Whoever called was killed meanwhile; or nobody is left to call.
-                Err(Errno::NOENT) if !is_over(&shared.listener) => {}
+                // Whoever called was killed meanwhile; or nobody is left to call. Then this
+                // thread goes with its process: putting things away first would keep that
+                // one waiting.
+                Err(Errno::NOENT) => {
+                    if is_over(&shared.listener) {
+                        nobody_left.store(true, Ordering::Release);
+                        loop {
+                            std::thread::park();
+                        }
+                    }
+                }
                 Err(Errno::INTR) => {}
                 Err(_) => return,
             }
@@ -144,12 +156,15 @@ impl Monitor {
 #[derive(Debug)]
 pub(crate) struct Waiting {
     listener: Sender<OwnedFd>,
+    nobody_left: Arc<AtomicBool>,
 }
 
 impl Waiting {
-    pub(crate) fn start(self, listener: OwnedFd) {
+    /// Returns what says that the last process which the filter holds for has ended.
+    pub(crate) fn start(self, listener: OwnedFd) -> Arc<AtomicBool> {
         // One that has gone drops the listener, and every watched call fails.
         let _ = self.listener.send(listener);
+        self.nobody_left
     }
 }
 
