@@ -46,9 +46,9 @@ pub(crate) fn own_cgroup() -> Result<String, String> {
 pub(crate) fn cgroup() -> Cgroup {
     match own_cgroup() {
         Ok(within) => {
-            let both =
-                Limits { memory_bytes: Some(1 << 40), processes: Some(1), ..Limits::default() };
-            let delegated = match super::cgroup::home(&both) {
+            let memory = Limits { memory_bytes: Some(1 << 40), ..Limits::default() };
+            let processes = Limits { processes: Some(1), ..Limits::default() };
+            let delegated = match [memory, processes].iter().find_map(super::cgroup::home) {
                 Some(_) => Facility::Works,
                 None => Facility::Missing { why: undelegated(&within) },
             };
@@ -68,7 +68,7 @@ fn undelegated(within: &str) -> String {
             .map_err(|error| format!("cannot make one in `{}`: {error}", own.display()))?;
         fs::remove_dir(&trial).map_err(|error| format!("cannot remove a cgroup: {error}"))
     };
-    let no_controllers = "no cgroup around this one passes on the memory and pids controllers";
+    let no_controllers = "no cgroup around this one passes on the memory or the pids controller";
     made().err().unwrap_or_else(|| no_controllers.to_owned())
 }
 

@@ -34,15 +34,16 @@ pub(crate) fn home(limits: &Limits) -> Option<PathBuf> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let mount = Path::new(MOUNT);
-    candidates(mount, &mount.join(own)).into_iter().find(|dir| works(dir, limits))
+    candidates(mount, &mount.join(own), limits).into_iter().find(|dir| works(dir, limits))
 }
 
 /// The groups from our own up whose children are controlled, nearest first.
-fn candidates(mount: &Path, own: &Path) -> Vec<PathBuf> {
+fn candidates(mount: &Path, own: &Path, limits: &Limits) -> Vec<PathBuf> {
+    let memory = limits.memory_bytes.map(|_| "memory");
+    let wanted: Vec<&str> = memory.into_iter().chain(limits.processes.map(|_| "pids")).collect();
     let controlled = |dir: &&Path| {
-        fs::read_to_string(dir.join("cgroup.subtree_control")).is_ok_and(|text| {
-            ["memory", "pids"].iter().all(|wanted| text.split_whitespace().any(|c| c == *wanted))
-        })
+        fs::read_to_string(dir.join("cgroup.subtree_control"))
+            .is_ok_and(|text| wanted.iter().all(|c| text.split_whitespace().any(|has| has == *c)))
     };
     let above = own.ancestors().take_while(|dir| dir.starts_with(mount));
     above.filter(controlled).map(Path::to_path_buf).collect()
@@ -156,21 +157,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_group_with_both_controllers_is_taken() {
+    fn the_nearest_group_with_the_controllers_is_taken() {
         let dir = tempfile::tempdir().unwrap();
         let own = dir.path().join("user.slice/user-1000.slice/app.slice/term.scope");
         fs::create_dir_all(&own).unwrap();
         let control = |below: &str, text: &str| {
             fs::write(dir.path().join(below).join("cgroup.subtree_control"), text).unwrap();
         };
-        assert!(candidates(dir.path(), &own).is_empty());
+        let both = Limits { memory_bytes: Some(1), processes: Some(1), ..Limits::default() };
+        assert!(candidates(dir.path(), &own, &both).is_empty());
         control("", "cpu memory pids\n");
         control("user.slice", "memory\n");
         control("user.slice/user-1000.slice/app.slice", "cpu pids memory\n");
         control("user.slice/user-1000.slice/app.slice/term.scope", "\n");
-        let found = candidates(dir.path(), &own);
         let app = dir.path().join("user.slice/user-1000.slice/app.slice");
-        assert_eq!(found, [app, dir.path().to_path_buf()]);
+        let all = dir.path().to_path_buf();
+        assert_eq!(candidates(dir.path(), &own, &both), [app.clone(), all.clone()]);
+        let memory = Limits { memory_bytes: Some(1), ..Limits::default() };
+        let slice = dir.path().join("user.slice");
+        assert_eq!(candidates(dir.path(), &own, &memory), [app, slice, all]);
     }
 
     #[test]
