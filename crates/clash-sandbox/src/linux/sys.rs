@@ -4,20 +4,20 @@
 
 mod metadata;
 mod notices;
+mod processes;
 mod signals;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::io::Errno;
-use rustix::thread::futex;
 
 use super::bpf::Insn;
 pub(crate) use metadata::*;
 pub(crate) use notices::*;
+pub(crate) use processes::*;
 pub(crate) use signals::*;
 
 const LANDLOCK_CREATE_RULESET_VERSION: u32 = 1;
@@ -306,158 +306,6 @@ pub(crate) fn set_mount(tree: &OwnedFd, set: u64) -> Result<()> {
     mount_setattr(tree.as_raw_fd(), c"", libc::AT_EMPTY_PATH, &attr)
 }
 
-/// The end of a stack for a process that shares our memory. Never freed: such a
-/// process may still run when the value that made it is gone. Straight from the
-/// kernel, because an allocator that zeroes memory touches every page of it.
-fn stack(bytes: usize) -> Result<*mut c_void> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
-    let rights = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping at a place of the kernel's choice touches no memory of
-    // ours.
-    let start = unsafe { libc::mmap(ptr::null_mut(), bytes, rights, flags, -1, 0) };
-    if start == libc::MAP_FAILED {
-        return Err(Error::last_os_error());
-    }
-    // SAFETY: one past the end of the mapping.
-    Ok(unsafe { start.byte_add(bytes) })
-}
-
-/// Runs `job` in a new process that has our memory and our descriptors, and waits
-/// until it has ended or become another program. What `job` writes to memory and
-/// what it opens is seen here; a program gets a copy of the descriptors.
-pub(crate) fn run_until_exec(mut job: impl FnMut()) -> Result<libc::pid_t> {
-    let pid = run_and_wait(stack(512 * 1024)?, &mut job);
-    check(c_long::from(pid)).map(|_| pid)
-}
-
-/// The same on a given stack; the kernel's answer.
-fn run_and_wait(stack: *mut c_void, mut job: &mut dyn FnMut()) -> libc::pid_t {
-    extern "C" fn start(job: *mut c_void) -> c_int {
-        // SAFETY: `job` is the pointer passed below; its target lives in the
-        // frame of the process that waits for this one.
-        let job = unsafe { &mut *job.cast::<&mut dyn FnMut()>() };
-        job();
-        // SAFETY: _exit has no preconditions; nothing of the parent's memory is
-        // torn down.
-        unsafe { libc::_exit(126) }
-    }
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::SIGCHLD;
-    // SAFETY: the child runs on a stack of its own while this thread, the only
-    // one, stands still, so no memory is used by both at a time.
-    unsafe { libc::clone(start, stack, flags, ptr::from_mut(&mut job).cast()) }
-}
-
-/// Has `job` run as [`run_until_exec`] does, in a child of another new process that
-/// has our memory and our descriptors too. That one first sees whether it is to be
-/// (`settle`), and afterwards runs `stay` beside us, under the contract of
-/// [`run_beside`]. Returns the two of them.
-pub(crate) fn run_behind<T: Sync + 'static>(
-    mut job: impl FnMut(),
-    with: &'static T,
-    settle: fn(&T) -> bool,
-    stay: fn(&T, libc::pid_t),
-) -> Result<(libc::pid_t, libc::pid_t)> {
-    struct Start<'a, T: 'static> {
-        job: &'a mut dyn FnMut(),
-        stack: *mut c_void,
-        with: &'static T,
-        settle: fn(&T) -> bool,
-        stay: fn(&T, libc::pid_t),
-        /// The job's process, minus one if it was not to be.
-        child: &'a AtomicU32,
-    }
-    extern "C" fn between<T: Sync + 'static>(start: *mut c_void) -> c_int {
-        // SAFETY: the pointer passed below; its target lives in the frame of the
-        // process that waits until `child` is set, and is not used after that.
-        let start = unsafe { &mut *start.cast::<Start<'_, T>>() };
-        let (with, stay) = (start.with, start.stay);
-        // Both this process and the one it shares memory with stand still meanwhile.
-        let child = if (start.settle)(with) { run_and_wait(start.stack, start.job) } else { -1 };
-        start.child.store(child.cast_unsigned(), Ordering::Release);
-        let _ = futex::wake(start.child, futex::Flags::empty(), 1);
-        if child > 0 {
-            stay(with, child);
-        }
-        // SAFETY: _exit has no preconditions.
-        unsafe { libc::_exit(0) }
-    }
-    const WAITING: u32 = 0;
-    let child = AtomicU32::new(WAITING);
-    let (stack_of_job, stack_between) = (stack(512 * 1024)?, stack(64 * 1024)?);
-    let mut start = Start { job: &mut job, stack: stack_of_job, with, settle, stay, child: &child };
-    let flags = libc::CLONE_VM | libc::CLONE_FILES | libc::SIGCHLD;
-    // SAFETY: the new process has its own stack, and this thread, the only one whose
-    // memory it uses, stands still below until it is done with that.
-    let pid = unsafe {
-        libc::clone(between::<T>, stack_between, flags, ptr::from_mut(&mut start).cast())
-    };
-    check(c_long::from(pid))?;
-    // Without `errno`, which is the new process's too.
-    let a_while = rustix::fs::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-    let options = rustix::process::WaitOptions::NOHANG;
-    while child.load(Ordering::Acquire) == WAITING {
-        let _ = futex::wait(&child, futex::Flags::empty(), WAITING, Some(&a_while));
-        let ended = rustix::process::waitpid(rustix::process::Pid::from_raw(pid), options);
-        if matches!(ended, Ok(Some(_))) && child.load(Ordering::Acquire) == WAITING {
-            return Err(Error::from_raw_os_error(libc::ECHILD));
-        }
-    }
-    match child.load(Ordering::Acquire).cast_signed() {
-        child if child > 0 => Ok((pid, child)),
-        _ => Err(Error::from_raw_os_error(libc::EAGAIN)),
-    }
-}
-
-/// Starts a process that shares our memory and runs on beside us. `job` must
-/// keep to system calls, its own stack and what it is given: it has our
-/// thread-local storage, so nothing it does may allocate, and what sets `errno`
-/// may do so only where it fails and then ends.
-pub(crate) fn run_beside<T: Sync + 'static>(job: fn(&T), with: &'static T) -> Result<libc::pid_t> {
-    struct Start<T: 'static>(fn(&T), &'static T);
-    extern "C" fn start<T: Sync + 'static>(start: *mut c_void) -> c_int {
-        // SAFETY: `start` was leaked below and is never written again.
-        let Start(job, with) = unsafe { &*start.cast::<Start<T>>() };
-        job(with);
-        // SAFETY: _exit has no preconditions.
-        unsafe { libc::_exit(0) }
-    }
-    let job = Box::leak(Box::new(Start(job, with)));
-    let stack = stack(64 * 1024)?;
-    // SAFETY: the child has its own stack and, by the contract above, writes no
-    // memory of ours; what it reads was leaked and is shared between threads.
-    let pid = unsafe {
-        libc::clone(start::<T>, stack, libc::CLONE_VM | libc::SIGCHLD, ptr::from_mut(job).cast())
-    };
-    check(c_long::from(pid)).map(|_| pid)
-}
-
-/// Whatever `start` starts does not interrupt others when it is new or woken, nor
-/// us: it waits for a processor. That is all it changes.
-pub(crate) fn patiently<T>(start: impl FnOnce() -> T) -> T {
-    let patient = be_patient();
-    let started = start();
-    if patient {
-        schedule(libc::SCHED_BATCH, libc::SCHED_OTHER);
-    }
-    started
-}
-
-/// The same for this process. Says whether it was not so before.
-pub(crate) fn be_patient() -> bool {
-    schedule(libc::SCHED_OTHER, libc::SCHED_BATCH)
-}
-
-fn schedule(from: c_int, to: c_int) -> bool {
-    // SAFETY: all zeroes is a valid `sched_param`.
-    let none: libc::sched_param = unsafe { std::mem::zeroed() };
-    // SAFETY: take integers and a struct that lives until the call returns. Raw calls:
-    // the functions of this name do nothing in musl.
-    unsafe {
-        libc::syscall(libc::SYS_sched_getscheduler, 0) == c_long::from(from)
-            && libc::syscall(libc::SYS_sched_setscheduler, 0, to, &raw const none) == 0
-    }
-}
-
 /// Children that end are forgotten at once.
 pub(crate) fn forget_children() {
     // SAFETY: SIG_IGN installs no handler.
@@ -495,62 +343,6 @@ pub(crate) fn loopback_up() -> Result<()> {
         let error = Error::last_os_error();
         libc::close(socket);
         if answer < 0 { Err(error) } else { Ok(()) }
-    }
-}
-
-/// Closes every descriptor but one. Without `errno`.
-pub(crate) fn close_all_but(fd: RawFd) {
-    let fd = fd.cast_unsigned();
-    for (first, last) in [(0, fd.saturating_sub(1)), (fd.saturating_add(1), u32::MAX)] {
-        // SAFETY: takes integers. Only called in a process whose descriptors are
-        // nobody else's; a raw call, so that no thread-local memory is touched on
-        // success.
-        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0_u32) };
-    }
-}
-
-/// Sends a word and descriptors through a socket of this process alone.
-pub(crate) fn send(
-    fd: RawFd,
-    word: &[u8],
-    with: &mut rustix::net::SendAncillaryBuffer<'_, '_, '_>,
-) -> rustix::io::Result<()> {
-    // SAFETY: the descriptor stays open for the whole call, since this process
-    // does nothing else.
-    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-    let flags = rustix::net::SendFlags::NOSIGNAL;
-    rustix::net::sendmsg(socket, &[std::io::IoSlice::new(word)], with, flags).map(drop)
-}
-
-/// The same the other way: how much of a word came.
-pub(crate) fn receive(
-    fd: RawFd,
-    word: &mut [u8],
-    with: &mut rustix::net::RecvAncillaryBuffer<'_>,
-) -> rustix::io::Result<usize> {
-    // SAFETY: as above.
-    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-    let flags = rustix::net::RecvFlags::CMSG_CLOEXEC;
-    loop {
-        match rustix::net::recvmsg(socket, &mut [std::io::IoSliceMut::new(word)], with, flags) {
-            Err(Errno::INTR) => {}
-            received => return received.map(|received| received.bytes),
-        }
-    }
-}
-
-/// Waits until the other end of a pipe is closed, and says whether something came
-/// through it before.
-pub(crate) fn was_released(fd: RawFd) -> bool {
-    // SAFETY: the descriptor stays open for the whole call, since this process
-    // does nothing else.
-    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    let mut byte = [0_u8; 1];
-    loop {
-        match rustix::io::read(fd, &mut byte) {
-            Err(Errno::INTR) => {}
-            read => return read == Ok(1),
-        }
     }
 }
 
