@@ -346,7 +346,7 @@ fn as_parent(
         };
         Ok((cwd, view, monitor, mask, inherited, keeper, numbers))
     };
-    let (cwd, mut view, monitor, mask, inherited, mut keeper, numbers) = match prepare() {
+    let (cwd, mut view, monitor, mask, inherited, keeper, numbers) = match prepare() {
         Ok(prepared) => prepared,
         Err(error) => return error,
     };
@@ -396,8 +396,9 @@ fn as_parent(
     if let Some(signal) = stop {
         sys::kill(child, signal);
     }
-    let monitored = monitor.zip(sys::listener(listener));
-    keeper.nobody_left = monitored.map(|(monitor, listener)| monitor.start(listener));
+    if let Some((monitor, listener)) = monitor.zip(sys::listener(listener)) {
+        monitor.start(listener);
+    }
     let lives_on = room.is_some_and(|room| room.lives_on);
     attend(keeper, inherited.as_ref(), child, lives_on, plan.limits.wall_seconds)
 }

@@ -435,6 +435,43 @@ os._exit(3 if made > 0 else 1)"
     });
 }
 
+/// Whoever holds a lock has not gone: neither a sibling of the command that nobody
+/// killed yet, nor one whose memory the kernel is still taking back.
+#[test]
+fn nobody_of_a_room_holds_anything_when_the_launcher_returns() {
+    if python_is_missing() {
+        return;
+    }
+    let script = "import ctypes, fcntl, mmap, os, signal, sys
+CLONE_PARENT = 0x8000
+ready, said = os.pipe()
+sibling = sys.argv[1] == 'sibling'
+child = ctypes.CDLL(None).syscall(56 if os.uname().machine == 'x86_64' else 220,
+    ctypes.c_long((CLONE_PARENT if sibling else 0) | signal.SIGCHLD), 0, 0, 0, 0)
+if child == 0:
+    lock = open('lock', 'w')
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    if not sibling:
+        memory = mmap.mmap(-1, 200 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+        for page in range(0, len(memory), mmap.PAGESIZE): memory[page] = 1
+    os.write(said, b'1')
+    while True: signal.pause()
+os.read(ready, 1)
+if not sibling: os.kill(child, signal.SIGKILL)
+os._exit(7)";
+    project(|world| {
+        for who in ["sibling", "dying", "sibling", "dying", "sibling", "dying"] {
+            // Whoever waits for the end of our output waits for all who have it.
+            let mut room = launch(&world, &[PYTHON, "-c", script, who]);
+            room.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            assert_eq!(room.status().unwrap().code(), Some(7), "{who}");
+            let lock = fs::File::open(world.project().join("lock")).unwrap();
+            assert!(lock.try_lock().is_ok(), "{who}");
+        }
+    });
+}
+
 /// A shell with job control on a terminal of its own.
 struct Terminal {
     keys: fs::File,

@@ -22,11 +22,11 @@
 //! ([`super::guard`]); what the command did is told by that one.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{CWD, Mode, OFlags, RawDir, SeekFrom, openat, seek};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus, wait, waitpid};
 use rustix::thread::Timespec;
@@ -48,8 +48,6 @@ pub(crate) struct Keeper {
     kind: Kind,
     ports: Option<Crossing>,
     pub(crate) group: Option<Group>,
-    /// Set when no process of the room is left, if somebody is there to see that.
-    pub(crate) nobody_left: Option<Arc<AtomicBool>>,
 }
 
 #[derive(Debug)]
@@ -76,7 +74,7 @@ impl Keeper {
         if let Some(ports) = &mut ports {
             ports.serve()?;
         }
-        Ok(Self { kind, ports, group, nobody_left: None })
+        Ok(Self { kind, ports, group })
     }
 
     pub(crate) fn of_children(
@@ -85,7 +83,7 @@ impl Keeper {
     ) -> Result<Self, LaunchError> {
         let guard = Guard::new().map_err(LaunchError::Keeper)?;
         let kind = Kind::Children { guard, scratch };
-        Ok(Self { kind, ports: None, group, nobody_left: None })
+        Ok(Self { kind, ports: None, group })
     }
 
     /// Runs `job` in the command's process, and waits until it has become the
@@ -130,10 +128,8 @@ impl Keeper {
         if let Some(ports) = &mut self.ports {
             ports.end_inside();
         }
-        let nobody_left =
-            self.nobody_left.as_ref().is_some_and(|told| told.load(Ordering::Acquire));
         match &mut self.kind {
-            Kind::First { .. } if nobody_left || alone() => {}
+            Kind::First { .. } if alone() => {}
             Kind::First { pid, alive } => {
                 if let Some(alive) = alive.take()
                     && lives_on
@@ -158,14 +154,25 @@ impl Keeper {
     }
 }
 
-/// Whether process 1 has no children. Whoever outlives the command becomes one of
-/// them, or has an ancestor that did. Our own root is the room's by now.
+/// Whether process 1 is alone in the room, whose root is ours by now. Its children are
+/// not all there are: the command can make children of ours (`CLONE_PARENT`). And
+/// the end of the seccomp listener comes before a process closes what it has open.
 fn alone() -> bool {
-    std::fs::read("/proc/1/task/1/children").is_ok_and(|children| children.is_empty())
+    /// Where /proc begins to list processes; if not, the first is not process 1.
+    const PROCESSES: u64 = 258;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(processes) = openat(CWD, c"/proc", flags, Mode::empty()) else { return false };
+    if seek(&processes, SeekFrom::Start(PROCESSES)) != Ok(PROCESSES) {
+        return false;
+    }
+    let mut space = [const { MaybeUninit::uninit() }; 256];
+    let mut listed = RawDir::new(&processes, &mut space);
+    let first = listed.next().is_some_and(|it| it.is_ok_and(|it| it.file_name() == c"1"));
+    first && listed.next().is_none()
 }
 
 /// Waits for process 1, which the kernel lets go when everybody else in the room
-/// has been taken note of. The command can make children of ours (`CLONE_PARENT`).
+/// has been taken note of, children of ours among them.
 fn reap_until(first: Option<Pid>) {
     loop {
         match wait(WaitOptions::empty()) {

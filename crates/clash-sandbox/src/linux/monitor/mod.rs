@@ -34,7 +34,6 @@ mod place;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -101,14 +100,12 @@ impl Monitor {
     /// that the kernel lets it start no more threads.
     pub(crate) fn wait(self) -> std::io::Result<Waiting> {
         let (listener, given) = channel();
-        let nobody_left = Arc::new(AtomicBool::new(false));
-        let tell = nobody_left.clone();
-        thread().spawn(move || self.receive(&given, &tell))?;
-        Ok(Waiting { listener, nobody_left })
+        thread().spawn(move || self.receive(&given))?;
+        Ok(Waiting { listener })
     }
 
     /// The outer thread. If it ends, the listener closes and nothing is permitted.
-    fn receive(self, given: &Receiver<OwnedFd>, nobody_left: &AtomicBool) {
+    fn receive(self, given: &Receiver<OwnedFd>) {
         let Self { processes, ruleset, mut watch, root } = self;
         let (reads, of, sight) = (watch.reads, watch.processes, watch.sight.take());
         let Ok(held) = openat(&processes, "self/fd", HOLD, Mode::empty()) else { return };
@@ -139,7 +136,6 @@ impl Monitor {
                 // one waiting.
                 Err(Errno::NOENT) => {
                     if is_over(&shared.listener) {
-                        nobody_left.store(true, Ordering::Release);
                         loop {
                             std::thread::park();
                         }
@@ -156,15 +152,12 @@ impl Monitor {
 #[derive(Debug)]
 pub(crate) struct Waiting {
     listener: Sender<OwnedFd>,
-    nobody_left: Arc<AtomicBool>,
 }
 
 impl Waiting {
-    /// Returns what says that the last process which the filter holds for has ended.
-    pub(crate) fn start(self, listener: OwnedFd) -> Arc<AtomicBool> {
+    pub(crate) fn start(self, listener: OwnedFd) {
         // One that has gone drops the listener, and every watched call fails.
         let _ = self.listener.send(listener);
-        self.nobody_left
     }
 }
 
