@@ -6,7 +6,9 @@
 //! --regex CAPS DIR PATTERN --deny-regex CAPS DIR PATTERN
 //! --children CAPS DIR --deny-children CAPS DIR --default-allow --unprotect PATH
 //! --net deny|allow --localhost PORT --serve PORT --cwd DIR --home DIR --project DIR --tmp DIR --cage PATH --host FILE
-//! --simulate HOST --unprotected --limit NAME N --show -- cmd …`
+//! --simulate HOST --ahead --unprotected --limit NAME N --show -- cmd …`
+//!
+//! `--ahead` begins namespaces whatever the host is, as a record that lies would.
 #![expect(clippy::print_stderr, reason = "a program, not the library")]
 
 use std::ffi::OsString;
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
     let mut serve = Vec::new();
     let mut lifetime = None;
     let mut default = Effect::Deny;
+    let mut lie = false;
     while let Some(flag) = args.next() {
         let mut value = || args.next().unwrap_or_default().into_string().unwrap_or_default();
         match flag.to_str() {
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
                 host = Some(known);
             }
             Some("--host") => host = Some(Host::remembered(std::path::Path::new(&value()))),
+            Some("--ahead") => lie = true,
             Some("--unprotected") => protect.standard = false,
             Some("--lifetime") => {
                 let word = value();
@@ -159,7 +163,7 @@ fn main() -> ExitCode {
     };
     let host = host.unwrap_or_else(Host::quick);
     let rooms = host.rooms == Rooms::Unprivileged;
-    let ahead = if rooms { Ahead::start(&sandbox) } else { Ahead::default() };
+    let ahead = if rooms || lie { Ahead::start(&sandbox) } else { Ahead::default() };
     let (plan, report) = match plan_with_report(&request, &host) {
         Ok(planned) => planned,
         Err(refusal) => {

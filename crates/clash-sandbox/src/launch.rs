@@ -280,13 +280,16 @@ fn as_parent(
     use crate::linux::{landlock, limits, mounts::View, namespaces, sys};
 
     let plan = confined.plan;
+    // Begun on the word of a record that was wrong, it has nothing to say that is waited
+    // for here.
+    let ahead = ahead.namespaces.filter(|_| room.is_some_and(|room| room.user_namespace));
     // /proc shows the processes of whoever mounts it, and can only be mounted where
     // the host's is still there: a root that lets go of the old one comes last.
     let steps = room.map_or(&[][..], |room| &room.steps);
     let enters_last = room.is_some_and(|room| room.inside == Inside::Rooms);
     let of_processes = steps.iter().position(|step| matches!(step, Step::Processes { .. }));
     let (outside, inside) = steps.split_at(of_processes.unwrap_or(steps.len()));
-    let filling = Filling::start(given, ruleset, ahead.namespaces.as_ref());
+    let filling = Filling::start(given, ruleset, ahead.as_ref());
     let prepare = || -> Result<_, LaunchError> {
         let cwd = rustix::process::getcwd(Vec::new())
             .map_err(|e| LaunchError::WorkingDirectory { path: ".".into(), source: e.into() })?;
@@ -310,7 +313,7 @@ fn as_parent(
         };
         let (mut own_parts, mut view, mut inherited) = (None, None, None);
         if let Some(room) = room {
-            let parts = namespaces::leave_host(room, ahead.namespaces.as_ref())?;
+            let parts = namespaces::leave_host(room, ahead.as_ref())?;
             own_parts = Some(parts);
             inherited = Some(Inherited::guard());
         }
@@ -327,13 +330,13 @@ fn as_parent(
         if let Some(room) = room
             && room.own_network
         {
-            namespaces::own_network(ahead.namespaces.as_ref())?;
+            namespaces::own_network(ahead.as_ref())?;
             if let Some(ports) = &ports {
                 ports.listen(&room.ports)?;
             }
         }
         filling.finish()?;
-        if let Some(ahead) = &ahead.namespaces {
+        if let Some(ahead) = &ahead {
             ahead.let_go();
         }
         // Before anybody is there to look into this process.

@@ -472,6 +472,19 @@ os._exit(7)";
     });
 }
 
+/// What was begun on the word of a record is not waited for where nothing comes of it.
+#[test]
+fn namespaces_begun_in_vain_do_not_keep_a_command_from_running() {
+    each_way(|world| {
+        for net in ["deny", "allow"] {
+            let before: Vec<&str> = world.options.iter().map(String::as_str).collect();
+            let world = World::beside(&world).option(&before).option(&["--ahead", "--net", net]);
+            let output = world.sh("exec cat /etc/passwd");
+            assert!(output.status.success(), "{net}: {}", text(&output));
+        }
+    });
+}
+
 /// A shell with job control on a terminal of its own.
 struct Terminal {
     keys: fs::File,

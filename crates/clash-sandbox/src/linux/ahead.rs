@@ -53,7 +53,10 @@ struct Errand {
     sent: AtomicBool,
 }
 
-const DONE: [u8; 2] = [1, 1];
+/// What is said, each in its own word: one thing done must not pass for another.
+type Word = [u8; 2];
+const NETWORK: Word = *b"nw";
+const RULES: Word = *b"ru";
 
 impl Ahead {
     /// A failure only costs time.
@@ -92,7 +95,7 @@ impl Ahead {
 
     /// Joins the network, which takes longest to make and is needed last.
     pub(crate) fn join_network(&self) -> bool {
-        self.is_done() && self.enter(ThreadNameSpaceType::NETWORK).is_ok()
+        self.says(NETWORK) && self.enter(ThreadNameSpaceType::NETWORK).is_ok()
     }
 
     /// Has it take from what is given, which can be done here at the same time. Says
@@ -107,22 +110,22 @@ impl Ahead {
         let fds = [ruleset.as_fd()];
         let sent = self.errand.given.set(given).is_ok()
             && with.push(SendAncillaryMessage::ScmRights(&fds))
-            && sys::send(self.answer.as_raw_fd(), &DONE, &mut with).is_ok();
+            && sys::send(self.answer.as_raw_fd(), &RULES, &mut with).is_ok();
         self.errand.sent.store(sent, Ordering::Release);
         sent
     }
 
     /// Waits for what it took. `None` if it is not known how far it came.
     pub(crate) fn taken(&self) -> Option<Result<(), Missed>> {
-        self.is_done().then(|| self.errand.missed.get().map_or(Ok(()), |missed| Err(*missed)))
+        self.says(RULES).then(|| self.errand.missed.get().map_or(Ok(()), |missed| Err(*missed)))
     }
 
-    fn is_done(&self) -> bool {
-        let mut said = [0; 2];
+    fn says(&self, word: Word) -> bool {
+        let mut said = Word::default();
         loop {
             match rustix::io::read(&self.answer, &mut said[..]) {
                 Err(Errno::INTR) => {}
-                read => break read == Ok(said.len()) && said == DONE,
+                read => break read == Ok(said.len()) && said == word,
             }
         }
     }
@@ -151,18 +154,19 @@ impl Drop for Ahead {
 fn run(errand: &Errand) {
     let _ = sys::hold_signals();
     sys::close_all_but(errand.answer);
-    let say_done = || sys::send(errand.answer, &DONE, &mut SendAncillaryBuffer::default()).is_ok();
+    let say =
+        |word: Word| sys::send(errand.answer, &word, &mut SendAncillaryBuffer::default()).is_ok();
     if make(Some(&errand.identity)).is_ok()
         && let Ok(parts) = Parts::make()
         && send(errand.answer, &parts)
-        && (!errand.network || make_network().is_ok() && say_done())
+        && (!errand.network || make_network().is_ok() && say(NETWORK))
         && let Some(ruleset) = receive_ruleset(errand)
         && let Some(given) = errand.given.get()
     {
         if let Err(missed) = given.put_into(ruleset) {
             let _ = errand.missed.set(missed);
         }
-        if say_done() {
+        if say(RULES) {
             sys::was_released(errand.answer);
         }
     }
@@ -253,7 +257,7 @@ mod tests {
         for signal in [libc::SIGTSTP, libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
             sys::kill(ahead.maker.as_raw_nonzero().get(), signal);
         }
-        assert!(ahead.is_done());
+        assert!(ahead.says(NETWORK));
         ahead.let_go();
         let (_, end) = waitpid(Some(ahead.maker), WaitOptions::empty()).unwrap().unwrap();
         assert_eq!(end.exit_status(), Some(0));

@@ -42,7 +42,6 @@ impl From<Failed> for LaunchError {
 /// Leaves the host's namespaces, but for those of processes and the network. What
 /// every room has is made in the new ones.
 pub(crate) fn leave_host(room: &Room, ahead: Option<&Ahead>) -> Result<Parts, LaunchError> {
-    let ahead = ahead.filter(|_| room.user_namespace);
     if let Some(parts) = ahead.and_then(Ahead::join) {
         return Ok(parts);
     }
