@@ -194,9 +194,13 @@ impl Hasher for Quick {
     }
 }
 
-fn hash(bytes: &[u8]) -> u64 {
+/// The same for names that some directories take for one: what a listing spells in
+/// another case may still be found.
+fn hash(name: &[u8]) -> u64 {
+    let mut folded = [0; 256];
+    folded.iter_mut().zip(name).for_each(|(to, from)| *to = from.to_ascii_lowercase());
     let mut quick = Quick::default();
-    quick.write(bytes);
+    quick.write(folded.get(..name.len()).unwrap_or(&folded));
     quick.finish()
 }
 
@@ -289,6 +293,8 @@ mod tests {
             assert_eq!(disk.real(&path), Disk::default().real(&path));
         }
         assert!(disk.lacks(&base.join("none")) && !disk.lacks(&base.join("inner")));
+        let long = base.join("n".repeat(300));
+        assert!(!disk.lacks(&base.join("INNER")) && disk.lacks(&long));
         for number in 0..250 {
             std::fs::create_dir(base.join(number.to_string())).unwrap();
         }
