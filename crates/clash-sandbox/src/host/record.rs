@@ -40,13 +40,16 @@ const UNKNOWN: &str = "unknown";
 /// Nobody writes more than this; what is longer is not ours.
 const LONGEST: usize = 16 * 1024;
 
-/// Everything on which the answers depend, on one line: the boot, the user, the
+/// Everything on which the answers depend, on one line: the boot, the kernel, the user, the
 /// namespaces, what an outer sandbox has done to this process, what confines it
 /// and the table of the baseline.
 pub(super) fn key() -> Option<String> {
-    // When this was mounted, to the nanosecond: no other boot has the same. Reading the
-    // boot's own number takes seven times as long.
+    // When this was mounted: no other boot has the same, unless the machine has no clock,
+    // and then at least its kernel is the same. Reading the boot's own number takes seven
+    // times as long.
     let boot = stat("/proc").ok()?;
+    let kernel = rustix::system::uname();
+    let [release, version] = [kernel.release(), kernel.version()].map(CStr::to_string_lossy);
     let (seconds, part) = (boot.st_ctime, boot.st_ctime_nsec);
     let (user, mount) = (stat("/proc/self/ns/user").ok()?.st_ino, mount()?);
     let filtered = rustix::thread::secure_computing_mode().ok()?;
@@ -60,7 +63,7 @@ pub(super) fn key() -> Option<String> {
     };
     let confined = confined.escape_ascii();
     Some(format!(
-        "{seconds}.{part} user {uid} in {user}/{mount} {filtered:?} {no_new_privs} by {confined} of {TABLE:x}"
+        "{seconds}.{part} of {release} {version} user {uid} in {user}/{mount} {filtered:?} {no_new_privs} by {confined} of {TABLE:x}"
     ))
 }
 
@@ -308,6 +311,8 @@ mod tests {
         assert!(key.contains(&format!(" in {own}/")), "{key}");
         let uid = rustix::process::geteuid().as_raw();
         assert!(key.contains(&format!(" user {uid} ")), "{key}");
+        let kernel = fs::read_to_string("/proc/sys/kernel/version").unwrap();
+        assert!(key.contains(kernel.trim_end()), "{key}");
     }
 
     proptest! {
