@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Mode, OFlags, RawDir, SeekFrom, openat, seek};
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitOptions, WaitStatus, wait, waitpid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait, waitid, waitpid};
 use rustix::thread::Timespec;
 
 use super::cgroup::Group;
@@ -298,7 +298,7 @@ fn look_after(child: libc::pid_t) -> Option<End> {
                     return Some(end);
                 }
                 if let Some(signal) = status.stopping_signal() {
-                    sys::take(signal);
+                    sys::take_unless(signal, || goes_on(child));
                 }
             }
             Ok(None) => return None,
@@ -306,6 +306,14 @@ fn look_after(child: libc::pid_t) -> Option<End> {
             Err(_) => return Some(End::Exit(125)),
         }
     }
+}
+
+/// Whether a child that had stopped has been continued, or has ended.
+fn goes_on(child: libc::pid_t) -> bool {
+    let Some(child) = Pid::from_raw(child) else { return false };
+    let changes = WaitIdOptions::CONTINUED | WaitIdOptions::EXITED;
+    let look = changes | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(waitid(WaitId::Pid(child), look), Ok(Some(_)))
 }
 
 pub(crate) fn ended(status: WaitStatus) -> Option<End> {
@@ -319,4 +327,51 @@ fn pass_on(arrived: sys::Arrived, child: libc::pid_t) {
         return;
     }
     sys::kill(child, arrived.signal);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sys::Fork;
+
+    /// The launcher and its command in one, until the launcher has seen the stop of a
+    /// command that has been continued since.
+    fn looks_late(signal: libc::c_int) -> i32 {
+        // A group whose parent is of the same session: others cannot be stopped.
+        let ready = rustix::process::setpgid(None, None).is_ok() && sys::hold_signals().is_ok();
+        let Ok(Fork::Parent(child)) = sys::fork().inspect(|fork| {
+            if matches!(fork, Fork::Child) {
+                sys::take(libc::SIGSTOP);
+                sys::exit_now(0);
+            }
+        }) else {
+            return 1;
+        };
+        let pid = Pid::from_raw(child);
+        let stopped = waitpid(pid, WaitOptions::UNTRACED);
+        sys::kill(child, libc::SIGCONT);
+        while !goes_on(child) {
+            std::thread::yield_now();
+        }
+        sys::take_unless(signal, || goes_on(child));
+        let ended = waitpid(pid, WaitOptions::empty());
+        if ready && stopped.is_ok() && ended.is_ok() { 7 } else { 1 }
+    }
+
+    #[test]
+    fn a_stop_that_is_over_does_not_stop_the_launcher() {
+        for signal in [libc::SIGTSTP, libc::SIGSTOP] {
+            let launcher = match sys::fork().unwrap() {
+                Fork::Child => sys::exit_now(looks_late(signal)),
+                Fork::Parent(launcher) => launcher,
+            };
+            let (_, status) =
+                waitpid(Pid::from_raw(launcher), WaitOptions::UNTRACED).unwrap().unwrap();
+            if status.stopped() {
+                sys::kill(launcher, libc::SIGKILL);
+                waitpid(Pid::from_raw(launcher), WaitOptions::empty()).unwrap();
+            }
+            assert_eq!(status.exit_status(), Some(7), "{signal}");
+        }
+    }
 }

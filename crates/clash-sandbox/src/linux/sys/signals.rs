@@ -171,6 +171,17 @@ const SI_TKILL: c_int = -6;
 /// Sends ourselves a signal with its default action and lets it through: ends or
 /// stops the process as if it had never been held.
 pub(crate) fn take(signal: c_int) {
+    take_unless(signal, || false);
+}
+
+/// The same for a stop that others of our process group may have been woken from
+/// meanwhile. Ours takes back a held SIGCONT, so it is looked at after that; one that
+/// comes later takes back ours.
+pub(crate) fn take_unless(signal: c_int, over: impl Fn() -> bool) {
+    // This one cannot be held.
+    if signal == libc::SIGSTOP && over() {
+        return;
+    }
     let mut only = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: SIG_DFL installs no handler; the sets are initialised by
@@ -180,6 +191,13 @@ pub(crate) fn take(signal: c_int) {
         libc::sigemptyset(only.as_mut_ptr());
         libc::sigaddset(only.as_mut_ptr(), signal);
         libc::raise(signal);
+    }
+    if signal != libc::SIGSTOP && over() {
+        held_stop();
+        return;
+    }
+    // SAFETY: as above.
+    unsafe {
         libc::sigprocmask(libc::SIG_UNBLOCK, only.as_ptr(), before.as_mut_ptr());
         libc::sigprocmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
     }
