@@ -13,6 +13,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use rustix::io::Errno;
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use super::bpf::Insn;
 pub(crate) use metadata::*;
@@ -234,11 +235,12 @@ pub(crate) fn exit_now(code: c_int) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Makes new namespaces for the calling process.
+/// Makes new namespaces for the calling process. Without `errno`: where none can be
+/// made, a process that shares memory with another finds out.
 pub(crate) fn unshare(flags: c_int) -> Result<()> {
-    // SAFETY: takes an integer. CLONE_FILES is never passed, so Rust's view of
-    // its descriptors stays right.
-    check(c_long::from(unsafe { libc::unshare(flags) })).map(drop)
+    let flags = UnshareFlags::from_bits_retain(flags.cast_unsigned());
+    // SAFETY: CLONE_FILES is never passed, so Rust's view of its descriptors stays right.
+    Ok(unsafe { unshare_unsafe(flags) }?)
 }
 
 /// `mount(2)`; `None` passes null.
@@ -417,4 +419,17 @@ impl Drop for Mapping {
 pub(crate) fn ignore(signal: c_int) {
     // SAFETY: SIG_IGN installs no handler.
     unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_that_cannot_be_made_leave_errno_to_others() {
+        // SAFETY: no descriptor has this number.
+        assert_eq!(unsafe { libc::close(-1) }, -1);
+        assert_eq!(unshare(1).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(Error::last_os_error().raw_os_error(), Some(libc::EBADF));
+    }
 }
