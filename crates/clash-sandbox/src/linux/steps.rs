@@ -7,6 +7,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use rustix::thread::{SecureComputingMode, secure_computing_mode};
+
 use super::ahead::Ahead;
 use super::bpf::Insn;
 use super::cgroup::Group;
@@ -208,13 +210,16 @@ impl<'a> Parent<'a> {
         let Some(watch) = &self.plan.watch else { return Ok(None) };
         // The filter of an outer sandbox may forbid it; then every call would be refused
         // without a word.
-        sys::memory_can_be_reached().map_err(|e| LaunchError::Unseen(e.into()))?;
+        if !matches!(secure_computing_mode(), Ok(SecureComputingMode::Disabled)) {
+            sys::memory_can_be_reached().map_err(|e| LaunchError::Unseen(e.into()))?;
+        }
         let monitor = Monitor::new(self.ruleset.clone(), watch, self.plan.root);
         monitor.map(Some).map_err(|e| LaunchError::Monitor(e.into()))
     }
 
     fn build(&self, parts: Parts) -> Result<View> {
-        let mut view = View::new(parts).map_err(|e| LaunchError::Root(e.into()))?;
+        let mut view =
+            View::new(parts, self.before_processes).map_err(|e| LaunchError::Root(e.into()))?;
         self.before_processes.iter().try_for_each(|step| view.step(step))?;
         Ok(view)
     }
