@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
+use rustix::fs::CWD;
 
 use clash_policy::Protect;
 use clash_policy::path::{Alias, Links, is_normal};
@@ -204,8 +204,11 @@ fn hash(name: &[u8]) -> u64 {
     quick.finish()
 }
 
-/// `None` if there are more than it takes to ask for some.
+/// `None` if there are more than it takes to ask for some. Without the standard
+/// library's directories, for which musl would set up an allocator of its own.
+#[cfg(target_os = "linux")]
 fn names_in(dir: &Path) -> Option<Vec<u64>> {
+    use rustix::fs::{Mode, OFlags, RawDir, openat};
     const MOST: usize = 200;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let dir = openat(CWD, dir, flags, Mode::empty()).ok()?;
@@ -219,6 +222,11 @@ fn names_in(dir: &Path) -> Option<Vec<u64>> {
         names.push(hash(entry.ok()?.file_name().to_bytes()));
     }
     Some(names)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn names_in(_: &Path) -> Option<Vec<u64>> {
+    None
 }
 
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -131,6 +131,29 @@ fn what_is_not_granted_is_not_there() {
     });
 }
 
+/// It is put in its place before the plan is known.
+#[test]
+fn what_nearly_every_room_shows_is_not_there_where_it_is_denied() {
+    project(|world| {
+        let mounts = "cut -d' ' -f5,6 /proc/self/mountinfo | grep -E '^/(usr|etc|opt|sys)' || true";
+        let as_usual = works(&world, mounts);
+        assert!(as_usual.contains("/usr ro") && as_usual.contains("/etc ro"), "{as_usual}");
+        let opt = Path::new("/opt").is_dir();
+        assert_eq!(as_usual.contains("/opt ro"), opt, "{as_usual}");
+        let denied = World::beside(&world).option(&["--deny", "rwcdx", "/opt"]);
+        let denied = denied.option(&["--deny", "rwcdx", "/sys/devices/system"]);
+        let shown = works(&denied, mounts);
+        assert!(!shown.contains("/opt") && !shown.contains("/sys"), "{shown}");
+        fails(&denied, "stat /opt");
+        fails(&denied, "stat /sys/devices");
+        if opt {
+            let writable = World::beside(&world).option(&["--rw", "/opt"]);
+            let shown = works(&writable, mounts);
+            assert!(shown.contains("/opt rw") && !shown.contains("/opt ro"), "{shown}");
+        }
+    });
+}
+
 #[test]
 fn no_way_leads_back_to_the_hosts_root() {
     project(|world| {

@@ -27,7 +27,7 @@ use rustix::thread::{
 };
 
 use super::landlock::{Given, Missed, Ruleset};
-use super::mounts::{DEVICES, Parts, SHOWN};
+use super::mounts::{Copied, DEVICES, Parts, SHOWN};
 use super::namespaces::{Identity, make, make_network};
 use super::sys;
 
@@ -174,7 +174,7 @@ fn run(errand: &Errand) {
 
 /// What is sent next is hardly ever far away, and waking a processor takes as long
 /// as some of what there is to do then.
-const SOON: Duration = Duration::from_micros(300);
+const SOON: Duration = Duration::from_micros(150);
 
 fn receive_ruleset(errand: &Errand) -> Option<OwnedFd> {
     let start = Instant::now();
@@ -191,8 +191,11 @@ fn receive_ruleset(errand: &Errand) -> Option<OwnedFd> {
     }
 }
 
+/// Devices, terminals and copies; of copies there is also told which are in their place.
 const MAYBE: usize = DEVICES.len() + 1 + SHOWN.len();
 const MOST: usize = 1 + MAYBE;
+const IN_PLACE: usize = MAYBE;
+const _: () = assert!(IN_PLACE + SHOWN.len() <= u16::BITS as usize);
 
 /// Which of those that may be missing are there goes along as a word.
 fn send(to: RawFd, parts: &Parts) -> bool {
@@ -200,12 +203,19 @@ fn send(to: RawFd, parts: &Parts) -> bool {
     let mut fds = [parts.root.as_fd(); MOST];
     let mut count = 0;
     let Parts { root, devices, terminals, shown } = parts;
-    let all =
-        devices.iter().chain([terminals]).chain(shown).enumerate().filter_map(|(at, part)| {
-            let part = part.as_ref()?;
-            there |= 1 << at;
-            Some(part)
-        });
+    for (at, copied) in shown.iter().enumerate() {
+        there |= u16::from(matches!(copied, Copied::InPlace)) << (IN_PLACE + at);
+    }
+    let loose = shown.iter().map(|copied| match copied {
+        Copied::Loose(tree) => Some(tree),
+        Copied::Missing | Copied::InPlace => None,
+    });
+    let all = devices.iter().chain([terminals]).map(Option::as_ref).chain(loose);
+    let all = all.enumerate().filter_map(|(at, part)| {
+        let part = part?;
+        there |= 1 << at;
+        Some(part)
+    });
     for (slot, fd) in fds.iter_mut().zip([root].into_iter().chain(all)) {
         *slot = fd.as_fd();
         count += 1;
@@ -230,13 +240,20 @@ fn receive(from: &OwnedFd) -> Option<Parts> {
     });
     let mut fds = fds.next()?;
     let root = fds.next()?;
-    let mut terminals = None;
     let there = u16::from_ne_bytes(there);
-    let (mut devices, mut shown) = ([const { None }; DEVICES.len()], [const { None }; SHOWN.len()]);
-    let all = devices.iter_mut().chain([&mut terminals]).chain(&mut shown);
-    for (at, part) in all.enumerate() {
-        if there & (1 << at) != 0 {
+    let has = |at: usize| there & (1 << at) != 0;
+    let (mut devices, mut terminals) = ([const { None }; DEVICES.len()], None);
+    for (at, part) in devices.iter_mut().chain([&mut terminals]).enumerate() {
+        if has(at) {
             *part = Some(fds.next()?);
+        }
+    }
+    let mut shown = [const { Copied::Missing }; SHOWN.len()];
+    for (at, copied) in shown.iter_mut().enumerate() {
+        if has(IN_PLACE + at) {
+            *copied = Copied::InPlace;
+        } else if has(DEVICES.len() + 1 + at) {
+            *copied = Copied::Loose(fds.next()?);
         }
     }
     Some(Parts { root, devices, terminals, shown })

@@ -467,10 +467,9 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
     match sys::fork().at(3)? {
         Fork::Child => {
             let steps = || -> Result<(), u8> {
-                let mut view = View::new(parts).map_err(|_| 4)?;
-                for step in [Step::Devices, Step::Processes { maps: false }] {
-                    view.step(&step).map_err(|_| 5)?;
-                }
+                let steps = [Step::Devices, Step::Processes { maps: false }];
+                let mut view = View::new(parts, &steps).map_err(|_| 4)?;
+                steps.iter().try_for_each(|step| view.step(step)).map_err(|_| 5)?;
                 view.enter(crate::room::Inside::Commands).map_err(|_| 4)
             };
             sys::exit_now(steps().err().map_or(0, i32::from))

@@ -18,6 +18,7 @@ pub(crate) mod ports;
 pub(crate) mod scratch;
 pub(crate) mod seccomp;
 pub(crate) mod stdio;
+pub(crate) mod steps;
 pub(crate) mod supervisor;
 pub(crate) mod sys;
 pub(crate) mod target;

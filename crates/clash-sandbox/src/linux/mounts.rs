@@ -8,10 +8,13 @@
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use clash_policy::path::is_below;
 use rustix::fs::{
-    CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, mknodat, openat, openat2, symlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, mknodat, openat, openat2,
+    symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::mount::{
@@ -40,8 +43,17 @@ pub(crate) struct Parts {
     /// One for each name that the host has, unless it is in its place.
     pub(crate) devices: [Option<OwnedFd>; DEVICES.len()],
     pub(crate) terminals: Option<OwnedFd>,
-    /// Copies of what nearly every room shows, in the order of [`SHOWN`].
-    pub(crate) shown: [Option<OwnedFd>; SHOWN.len()],
+    /// What nearly every room shows, in the order of [`SHOWN`].
+    pub(crate) shown: [Copied; SHOWN.len()],
+}
+
+/// A copy of something that the host has.
+#[derive(Debug)]
+pub(crate) enum Copied {
+    Missing,
+    /// To be put in its place.
+    Loose(OwnedFd),
+    InPlace,
 }
 
 /// What nearly every room shows of the host, and how.
@@ -83,8 +95,7 @@ impl Parts {
         mkdirat(&dev, "shm", Mode::from_raw_mode(0o1777))?;
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
         let terminals = filesystem("devpts", &[("mode", "620"), ("ptmxmode", "666")], attributes)?;
-        // What is not there, or is a link, is none of them.
-        let shown = SHOWN.map(|(path, access)| bound(Path::new(path), access).ok());
+        let shown = SHOWN.map(|(path, access)| copied(&root, Path::new(path), access));
         let terminals = unplaced(terminals, &dev, "pts");
         Ok(Self { root, devices, terminals, shown })
     }
@@ -94,6 +105,22 @@ impl Parts {
 /// itself nowhere since 6.15; before, it is left to do.
 fn unplaced(tree: OwnedFd, dir: &OwnedFd, name: &str) -> Option<OwnedFd> {
     attach(&tree, dir, Path::new(name)).is_err().then_some(tree)
+}
+
+/// What is not there, or is a link, is none of them.
+fn copied(root: &OwnedFd, path: &Path, access: Access) -> Copied {
+    let Ok(tree) = bound(path, access) else { return Copied::Missing };
+    let below_root = path.as_os_str().as_bytes().iter().skip(1);
+    let ends = below_root.enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
+    let whole = path.as_os_str().len();
+    let made = ends.chain([whole]).try_for_each(|end| {
+        let dir = path.as_os_str().as_bytes().get(1..end).unwrap_or_default();
+        ignore_existing(mkdirat(root, dir, Mode::from_raw_mode(0o755)))
+    });
+    match made.and_then(|()| attach(&tree, root, relative(path))) {
+        Ok(()) => Copied::InPlace,
+        Err(_) => Copied::Loose(tree),
+    }
 }
 
 /// A copy of what is at a path of the host.
@@ -110,7 +137,7 @@ pub(crate) struct View {
     root: OwnedFd,
     devices: [Option<OwnedFd>; DEVICES.len()],
     terminals: Option<OwnedFd>,
-    shown: [Option<OwnedFd>; SHOWN.len()],
+    shown: [Copied; SHOWN.len()],
     covers: u32,
 }
 
@@ -118,11 +145,20 @@ pub(crate) struct View {
 const OLD_ROOT: &str = ".covers/host";
 
 impl View {
-    /// Puts the root on top of the old one: lookups still start below it.
-    pub(crate) fn new(parts: Parts) -> Result<Self> {
+    /// Puts the root on top of the old one: lookups still start below it. What is in its
+    /// place and not among the steps goes.
+    pub(crate) fn new(parts: Parts, steps: &[Step]) -> Result<Self> {
         let Parts { root, devices, terminals, shown } = parts;
         attach(&root, CWD, Path::new("/"))?;
-        Ok(Self { root, devices, terminals, shown, covers: 0 })
+        let mut view = Self { root, devices, terminals, shown, covers: 0 };
+        for ((path, access), copied) in SHOWN.iter().zip(&mut view.shown) {
+            let wanted = Step::Bind { path: PathBuf::from(path), access: *access };
+            if matches!(copied, Copied::InPlace) && !steps.contains(&wanted) {
+                *copied = Copied::Missing;
+                take_away(&view.root, relative(Path::new(path)))?;
+            }
+        }
+        Ok(view)
     }
 
     /// Does one step.
@@ -167,6 +203,12 @@ impl View {
     }
 
     fn directory(&self, at: &Path, mode: u32) -> Result<()> {
+        let in_place = |((path, _), copied): (&(&str, Access), &Copied)| {
+            matches!(copied, Copied::InPlace) && is_below(Path::new(path), at)
+        };
+        if SHOWN.iter().zip(&self.shown).any(in_place) {
+            return Ok(());
+        }
         match mkdirat(&self.root, relative(at), Mode::from_raw_mode(mode)) {
             Err(Errno::EXIST) => Ok(()),
             made => made,
@@ -194,9 +236,13 @@ impl View {
     fn bind(&mut self, path: &Path, access: Access) -> Result<()> {
         let wanted = (path.as_os_str(), access);
         let ready = SHOWN.iter().position(|(path, access)| (OsStr::new(path), *access) == wanted);
-        let ready = ready.and_then(|at| self.shown.get_mut(at)).and_then(Option::take);
-        let tree = ready.map_or_else(|| bound(path, access), Ok)?;
-        attach(&tree, &self.root, relative(path))
+        match ready.and_then(|at| self.shown.get(at)) {
+            Some(Copied::InPlace) => Ok(()),
+            Some(Copied::Loose(tree)) => attach(tree, &self.root, relative(path)),
+            Some(Copied::Missing) | None => {
+                attach(&bound(path, access)?, &self.root, relative(path))
+            }
+        }
     }
 
     fn rebind(&self, path: &Path, access: Access) -> Result<()> {
@@ -257,6 +303,19 @@ impl View {
         }
         attach(&filesystem("proc", &[], attributes)?, &self.root, Path::new("proc"))
     }
+}
+
+/// Unmounts something on the room's root and removes the directories that led there.
+fn take_away(root: &OwnedFd, path: &Path) -> Result<()> {
+    fchdir(root)?;
+    unmount(path, UnmountFlags::DETACH)?;
+    for dir in path.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
+        match unlinkat(root, dir, AtFlags::REMOVEDIR) {
+            Err(Errno::NOTEMPTY | Errno::EXIST) => break,
+            removed => removed?,
+        }
+    }
+    Ok(())
 }
 
 /// A copy of the mount at `path` that nothing can be changed through.
