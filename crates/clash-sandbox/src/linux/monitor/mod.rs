@@ -115,6 +115,7 @@ impl Monitor {
             return;
         }
         let Ok(listener) = given.recv() else { return };
+        sys::stay_on_one_processor(&listener);
         let shared = Arc::new(Shared { listener, processes, held, reads, of, sight });
         // Many commands change nothing: the inner thread starts with the first call.
         let (jobs, received) = channel();
