@@ -34,10 +34,13 @@ mod place;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, gettid, sched_getcpu, sched_setaffinity};
 
 use super::caps;
 use super::landlock::{self, Ruleset};
@@ -53,6 +56,8 @@ const HOLD: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC
 #[derive(Debug)]
 struct Shared {
     listener: OwnedFd,
+    /// The inner thread, once it runs.
+    inner: AtomicI32,
     /// The processes as the launcher knows them: a room's own /proc has other
     /// numbers, and the launcher is not in it.
     processes: OwnedFd,
@@ -116,7 +121,8 @@ impl Monitor {
         }
         let Ok(listener) = given.recv() else { return };
         sys::stay_on_one_processor(&listener);
-        let shared = Arc::new(Shared { listener, processes, held, reads, of, sight });
+        let inner = AtomicI32::new(0);
+        let shared = Arc::new(Shared { listener, inner, processes, held, reads, of, sight });
         // Many commands change nothing: the inner thread starts with the first call.
         let (jobs, received) = channel();
         let mut inner = Some((shared.clone(), watch, ruleset, received));
@@ -180,11 +186,25 @@ fn hand_on(shared: &Shared, notice: &Notice, jobs: &Sender<Job>) {
         return;
     }
     let refusal = match prepare(shared, notice) {
-        Ok(job) => jobs.send(job).err().map(|_| Errno::ACCESS),
+        Ok(job) => {
+            here(shared);
+            jobs.send(job).err().map(|_| Errno::ACCESS)
+        }
         Err(error) => Some(error),
     };
     if let Some(error) = refusal {
         shared.refuse(notice.id, error);
+    }
+}
+
+/// Has the inner thread run on this processor, where the caller was: waking another one
+/// costs more than the call, and would take the caller along.
+fn here(shared: &Shared) {
+    let inner = Pid::from_raw(shared.inner.load(Ordering::Relaxed));
+    if let Some(inner) = inner {
+        let mut this = CpuSet::new();
+        this.set(sched_getcpu());
+        let _ = sched_setaffinity(Some(inner), &this);
     }
 }
 
@@ -206,6 +226,7 @@ fn work(shared: &Arc<Shared>, watch: Watch, ruleset: Ruleset, root: bool, jobs: 
     let confined = rustix::thread::set_no_new_privs(true).is_ok()
         && landlock::enter(&ruleset).is_ok()
         && caps::drop_all(root).is_ok();
+    shared.inner.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
     let mut worker = Worker::new(shared.clone(), watch);
     for job in jobs {
         if confined {
