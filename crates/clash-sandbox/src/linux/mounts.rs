@@ -153,9 +153,18 @@ impl View {
         let mut view = Self { root, devices, terminals, shown, covers: 0 };
         for ((path, access), copied) in SHOWN.iter().zip(&mut view.shown) {
             let wanted = Step::Bind { path: PathBuf::from(path), access: *access };
-            if matches!(copied, Copied::InPlace) && !steps.contains(&wanted) {
-                *copied = Copied::Missing;
-                take_away(&view.root, relative(Path::new(path)))?;
+            if steps.contains(&wanted) {
+                continue;
+            }
+            let path = relative(Path::new(path));
+            match std::mem::replace(copied, Copied::Missing) {
+                Copied::Missing => {}
+                Copied::Loose(_) => remove_directories(&view.root, path)?,
+                Copied::InPlace => {
+                    fchdir(&view.root)?;
+                    unmount(path, UnmountFlags::DETACH)?;
+                    remove_directories(&view.root, path)?;
+                }
             }
         }
         Ok(view)
@@ -305,13 +314,12 @@ impl View {
     }
 }
 
-/// Unmounts something on the room's root and removes the directories that led there.
-fn take_away(root: &OwnedFd, path: &Path) -> Result<()> {
-    fchdir(root)?;
-    unmount(path, UnmountFlags::DETACH)?;
+/// Removes an empty directory on the room's root and those that led only there.
+fn remove_directories(root: &OwnedFd, path: &Path) -> Result<()> {
     for dir in path.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
         match unlinkat(root, dir, AtFlags::REMOVEDIR) {
             Err(Errno::NOTEMPTY | Errno::EXIST) => break,
+            Err(Errno::NOENT) => {}
             removed => removed?,
         }
     }

@@ -100,9 +100,9 @@ impl Monitor {
         Ok(Self { processes, ruleset, watch, root })
     }
 
-    /// Starts the outer thread, which waits for the listener. To be called in the room's other namespaces and with all signals
-    /// held, but before a process namespace is made for the launcher's children: after
-    /// that the kernel lets it start no more threads.
+    /// Starts the outer thread, which waits for the listener. To be called in the room's
+    /// other namespaces and with all signals held, but before a process namespace is made
+    /// for the launcher's children: after that the kernel lets it start no more threads.
     pub(crate) fn wait(self) -> std::io::Result<Waiting> {
         let (listener, given) = channel();
         thread().spawn(move || self.receive(&given))?;
