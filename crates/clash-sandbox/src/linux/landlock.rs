@@ -207,8 +207,9 @@ impl Given {
         Ok(Self { grants, baseline, handled: ruleset.handled, next: AtomicUsize::new(0) })
     }
 
-    /// Puts in what nobody has taken yet.
-    pub(crate) fn put_into(&self, ruleset: impl AsFd) -> Result<(), Missed> {
+    /// Puts in what nobody has taken yet. Says whether that was all there is.
+    pub(crate) fn put_into(&self, ruleset: impl AsFd) -> Result<bool, Missed> {
+        let mut taken = 0;
         // Most of it lies there, and what is looked up from there is found sooner.
         let etc = openat(CWD, "/etc", HOLD | OFlags::DIRECTORY, Mode::empty()).ok();
         loop {
@@ -218,8 +219,9 @@ impl Given {
             } else if let Some((entry, caps)) = self.baseline.get(at - self.grants.len()) {
                 of_baseline(entry, *caps, etc.as_ref())
             } else {
-                return Ok(());
+                return Ok(taken == self.grants.len() + self.baseline.len());
             };
+            taken += 1;
             let put = rule.and_then(|rule| match rule {
                 None => Ok(()),
                 Some((place, rights)) => grant(ruleset.as_fd(), place, rights & self.handled),

@@ -174,7 +174,7 @@ impl<'a> Parent<'a> {
         let mask = sys::hold_signals().map_err(LaunchError::Signals)?;
         let monitor = monitor.map(Monitor::wait).transpose().map_err(LaunchError::Monitor)?;
         let view = parts.map(|parts| self.build(parts)).transpose()?;
-        filling.help()?;
+        let all_done_here = filling.help()?;
         if let (Some(room), Some(view), false) = (self.room, &view, self.enters_last) {
             view.enter(room.inside).map_err(|e| LaunchError::Enter(e.into()))?;
         }
@@ -186,7 +186,10 @@ impl<'a> Parent<'a> {
                 ports.listen(&room.ports)?;
             }
         }
-        filling.finish()?;
+        // Whoever could not make namespaces has taken no rule either.
+        if !all_done_here {
+            filling.finish()?;
+        }
         if let Some(helper) = helper {
             helper.let_go();
         }
@@ -311,8 +314,8 @@ impl<'a> Filling<'a> {
         Self { given, ruleset, helper }
     }
 
-    /// Does what the helper has not begun.
-    fn help(&self) -> Result<()> {
+    /// Does what the helper has not begun. Says whether that was all there is.
+    fn help(&self) -> Result<bool> {
         self.given.put_into(self.ruleset).map_err(|missed| self.given.error(missed))
     }
 
