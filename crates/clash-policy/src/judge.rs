@@ -173,6 +173,48 @@ fn counts<'w>(
     Ok(Some((if of_home { home } else { project }, tree)))
 }
 
+/// Whether a rule takes something away below `to` that it would not take away under
+/// the same names below `at`. A link from `at` to `to` would then show it. Errs on the
+/// side of yes.
+pub fn denies_below(
+    sandbox: &Sandbox,
+    at: &Path,
+    to: &Path,
+    world: &World<'_>,
+) -> Result<bool, PathError> {
+    let content = Caps::READ.union(Caps::WRITE).union(Caps::CREATE);
+    for rule in sandbox.fs.iter().filter(|rule| rule.effect != Effect::Allow) {
+        if !rule.caps.intersects(content) {
+            continue;
+        }
+        let fixed = world.links.follow(world.places.placed(rule.pattern.fixed())?);
+        if *fixed != *to && is_below(&fixed, to) {
+            return Ok(true);
+        }
+        let Ok(second) = to.strip_prefix(&fixed) else { continue };
+        let first = at.strip_prefix(&fixed).ok();
+        let denies = match &rule.pattern {
+            // What is below is refused by the path itself.
+            PathPattern::Literal(_) | PathPattern::Subpath { .. } => false,
+            PathPattern::Children(_) => second.as_os_str().is_empty(),
+            PathPattern::Glob { pattern, .. } => {
+                let reached = |dir: &Path| path_glob_reached(pattern, &dir.to_string_lossy());
+                let alike = first.is_some_and(|first| reached(first) == reached(second));
+                !alike && !(pattern.starts_with("**/") && first.is_some())
+            }
+            PathPattern::Regex { regex, .. } => {
+                let anywhere = [".*", "(.*/)?", "(?:.*/)?"];
+                let begins = anywhere.iter().any(|begin| regex.pattern.starts_with(begin));
+                first.is_none() || !begins
+            }
+        };
+        if denies {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Whether everything below the two directories is judged alike, so that one may
 /// become the other without anything in it gaining or losing a right. Errs on
 /// the side of no.

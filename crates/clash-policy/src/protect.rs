@@ -10,12 +10,17 @@
 //! below the home where all of it is granted; a tree that a policy grants by
 //! itself (a cache, a temporary directory) is there to be filled.
 
+mod list;
+
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::effect::Caps;
 use crate::sandbox::Protect;
+
+use list::GIT;
+pub use list::STANDARD;
 
 /// One path, relative to wherever it is found, and who acts on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,138 +49,12 @@ pub enum Keep {
     ExistingName,
 }
 
-const GIT: &str = "git runs or obeys it";
-const EDITOR: &str = "an editor obeys it when the folder is opened";
-const AGENT: &str = "an agent obeys it in its next session";
-const INSTRUCTIONS: &str = "an agent is told what to do by it in its next session";
-const PIPELINE: &str = "a build server runs it, with the secrets it has";
-const ENVIRONMENT: &str = "a tool takes its environment from it, and with it where its home is";
-const SHELL: &str = "a shell runs it on entering the directory or at login";
-const TOOL: &str = "a build tool obeys it before it runs anything";
 const POLICY: &str = "the policy protects it";
-
-const fn each(path: &'static str, why: &'static str) -> Persistent<'static> {
-    Persistent { path, why, keep: Keep::Always }
-}
-
-const fn once(path: &'static str, why: &'static str) -> Persistent<'static> {
-    Persistent { path, why, keep: Keep::Existing }
-}
-
-const fn with_directory(path: &'static str, why: &'static str) -> Persistent<'static> {
-    Persistent { path, why, keep: Keep::WithDirectory }
-}
 
 /// A name that stands for a new repository: `unprotect = [".git"]` lets commands
 /// make repositories, and what they make is theirs until they end. One that is
 /// there already stays: a file of this name says where git finds its hooks.
 pub const REPOSITORY: &str = ".git";
-
-/// The standard list. A directory stands for everything in it.
-pub const STANDARD: &[Persistent<'static>] = &[
-    Persistent { path: REPOSITORY, why: GIT, keep: Keep::Name },
-    each(".git/hooks", GIT),
-    each(".git/config", GIT),
-    each(".git/config.worktree", GIT),
-    each(".git/info", GIT),
-    each(".git/modules", GIT),
-    each(".git/commondir", GIT),
-    each(".git/objects/info/alternates", GIT),
-    each(".git/objects/info/http-alternates", GIT),
-    once(".git/worktrees/*/commondir", GIT),
-    once(".git/worktrees/*/gitdir", GIT),
-    once(".git/worktrees/*/config.worktree", GIT),
-    each(".gitmodules", GIT),
-    each(".gitattributes", GIT),
-    each(".husky", GIT),
-    each(".githooks", GIT),
-    each(".pre-commit-config.yaml", GIT),
-    each(".lefthook.yml", GIT),
-    each("lefthook.yml", GIT),
-    each(".vscode", EDITOR),
-    each("*.code-workspace", EDITOR),
-    each(".idea", EDITOR),
-    each(".zed", EDITOR),
-    each(".fleet", EDITOR),
-    each(".dir-locals.el", EDITOR),
-    each(".exrc", EDITOR),
-    each(".nvim.lua", EDITOR),
-    each(".nvimrc", EDITOR),
-    each(".vimrc", EDITOR),
-    each(".lvimrc", EDITOR),
-    each(".devcontainer", EDITOR),
-    each(".devcontainer.json", EDITOR),
-    each(".gdbinit", EDITOR),
-    each(".lldbinit", EDITOR),
-    each(".claude", AGENT),
-    each(".clash", AGENT),
-    each(".mcp.json", AGENT),
-    each(".codex", AGENT),
-    each(".cursor", AGENT),
-    each(".gemini", AGENT),
-    each(".qwen", AGENT),
-    each(".opencode", AGENT),
-    each("opencode.json", AGENT),
-    each("opencode.jsonc", AGENT),
-    each(".crush.json", AGENT),
-    each("crush.json", AGENT),
-    each(".windsurf", AGENT),
-    each(".amazonq", AGENT),
-    each(".kiro", AGENT),
-    each(".copilot", AGENT),
-    each(".continue", AGENT),
-    each(".roo", AGENT),
-    each(".factory", AGENT),
-    each(".aider.conf.yml", AGENT),
-    each(".srt-settings.json", AGENT),
-    each("CLAUDE.md", INSTRUCTIONS),
-    each("CLAUDE.local.md", INSTRUCTIONS),
-    each("AGENTS.md", INSTRUCTIONS),
-    each("AGENTS.override.md", INSTRUCTIONS),
-    each("GEMINI.md", INSTRUCTIONS),
-    each("QWEN.md", INSTRUCTIONS),
-    each(".cursorrules", INSTRUCTIONS),
-    each(".windsurfrules", INSTRUCTIONS),
-    each(".clinerules", INSTRUCTIONS),
-    each(".github/copilot-instructions.md", INSTRUCTIONS),
-    each(".github/instructions", INSTRUCTIONS),
-    each(".github/workflows", PIPELINE),
-    each(".github/actions", PIPELINE),
-    each(".gitlab-ci.yml", PIPELINE),
-    each(".circleci", PIPELINE),
-    each(".travis.yml", PIPELINE),
-    each("azure-pipelines.yml", PIPELINE),
-    each("bitbucket-pipelines.yml", PIPELINE),
-    each("Jenkinsfile", PIPELINE),
-    each(".envrc", SHELL),
-    each(".env.production", ENVIRONMENT),
-    each(".bashrc", SHELL),
-    each(".bash_profile", SHELL),
-    each(".bash_login", SHELL),
-    each(".bash_logout", SHELL),
-    each(".profile", SHELL),
-    each(".zshrc", SHELL),
-    each(".zshenv", SHELL),
-    each(".zprofile", SHELL),
-    each(".zlogin", SHELL),
-    each(".config/fish", SHELL),
-    with_directory("bin/activate", SHELL),
-    with_directory("bin/activate.*", SHELL),
-    with_directory("Scripts/activate*", SHELL),
-    each(".cargo/config", TOOL),
-    each(".cargo/config.toml", TOOL),
-    each(".npmrc", TOOL),
-    each(".yarnrc", TOOL),
-    each(".yarnrc.yml", TOOL),
-    each(".pnpmfile.cjs", TOOL),
-    each(".mvn/jvm.config", TOOL),
-    each(".mvn/maven.config", TOOL),
-    each(".mvn/extensions.xml", TOOL),
-    each(".bundle/config", TOOL),
-    each(".mise.toml", TOOL),
-    each("mise.toml", TOOL),
-    each(".tool-versions", TOOL),
-];
 
 /// Directories of other people's packages: nobody opens one as a project, and
 /// packages carry their authors' settings. Repositories count there too.
@@ -207,6 +86,12 @@ pub fn kept<'a>(
         return None;
     }
     let names: Vec<&OsStr> = below.iter().collect();
+    let begun: Vec<usize> = (0..names.len())
+        .filter(|at| names.get(*at).is_some_and(|name| protect.may_begin(name)))
+        .collect();
+    if begun.is_empty() {
+        return None;
+    }
     entries(protect).find(|entry| {
         let length = entry.path.split('/').count();
         let found = |start: usize| {
@@ -225,7 +110,7 @@ pub fn kept<'a>(
                     }
                 }
         };
-        (0..names.len()).any(found)
+        begun.iter().copied().any(found)
     })
 }
 
@@ -254,6 +139,57 @@ pub fn alike_below(protect: &Protect, one: &Path, other: &Path) -> bool {
                 one == other && !(one && entry.why == GIT)
             })
         })
+}
+
+/// Whether a path is in a directory of other people's packages, where most of the
+/// list does not count.
+pub fn is_in_packages(path: &Path) -> bool {
+    path.iter().any(is_package_directory)
+}
+
+/// Whether some entry of the standard list may begin with a name of this length and
+/// first letter. Most names on a disk begin none, and most calls of the monitor ask.
+fn standard_may_begin(name: &[u8]) -> bool {
+    let first = name.first().map_or(0, u8::to_ascii_lowercase);
+    let lengths = LENGTHS.get(usize::from(first)).copied().unwrap_or(u64::MAX);
+    let with_any = LENGTHS.get(usize::from(b'*')).copied().unwrap_or(u64::MAX);
+    (lengths | with_any) & length_bit(name.len()) != 0
+}
+
+const fn length_bit(length: usize) -> u64 {
+    if length > 63 { 1 << 63 } else { 1 << length }
+}
+
+/// By the first letter of an entry: the lengths that its first name may have.
+static LENGTHS: [u64; 256] = lengths();
+
+#[expect(clippy::indexing_slicing, reason = "computed when this is compiled")]
+const fn lengths() -> [u64; 256] {
+    let mut lengths = [0; 256];
+    let mut at = 0;
+    while at < STANDARD.len() {
+        let path = STANDARD[at].path.as_bytes();
+        let (mut length, mut any) = (0, false);
+        while length < path.len() && path[length] != b'/' {
+            any |= path[length] == b'*';
+            length += 1;
+        }
+        let fewest = length_bit(if any { length - 1 } else { length });
+        let bits = if any { !(fewest - 1) } else { fewest };
+        lengths[path[0].to_ascii_lowercase() as usize] |= bits;
+        at += 1;
+    }
+    lengths
+}
+
+impl Protect {
+    fn may_begin(&self, name: &OsStr) -> bool {
+        let by_policy = |path: &String| {
+            let first = path.split('/').next().unwrap_or_default();
+            is_named(first, name)
+        };
+        self.standard && standard_may_begin(name.as_bytes()) || self.also.iter().any(by_policy)
+    }
 }
 
 /// Whether `names` starts with the first `count` names of an entry.
@@ -316,6 +252,17 @@ mod tests {
                 assert!(!Path::new(entry.path).starts_with(other.path), "{}", entry.path);
             }
         }
+    }
+
+    #[test]
+    fn no_entry_is_passed_over_by_the_quick_look() {
+        for entry in STANDARD {
+            let first = entry.path.split('/').next().unwrap();
+            for name in [first.replace('*', ""), first.replace('*', "x").to_uppercase()] {
+                assert!(standard_may_begin(name.as_bytes()), "{name}");
+            }
+        }
+        assert!(!standard_may_begin(b"src") && !standard_may_begin(b"main.rs"));
     }
 
     #[test]

@@ -10,10 +10,10 @@
 use std::path::{Path, PathBuf};
 
 use clash_policy::judge::{
-    Verdict, World, alike_below, each_by_rules, kept, kept_by_link, opens_way,
+    Verdict, World, alike_below, denies_below, each_by_rules, kept, kept_by_link, opens_way,
 };
 use clash_policy::path::{Links, NoLinks, PathError, is_below};
-use clash_policy::protect::{Keep, Persistent, REPOSITORY};
+use clash_policy::protect::{self, Keep, Persistent, REPOSITORY};
 use clash_policy::{Caps, Effect, FileUse, Places, Sandbox};
 
 use crate::plan::{Grant, Why};
@@ -63,6 +63,9 @@ impl Rights {
         if !needs.intersects(Caps::CHANGE) {
             return None;
         }
+        if self.is_head_of_worktree(path) && needs.intersects(Caps::WRITE.union(Caps::DELETE)) {
+            return Some(Keep::Existing);
+        }
         let world = World { links, ..self.world() };
         let rule = self.rule_of(path, needs.intersect(Caps::CHANGE));
         keep(kept(&self.sandbox, rule, path, needs, &world))
@@ -77,13 +80,66 @@ impl Rights {
 
     /// Whether one stands in the way of what a rule, or none, is about.
     fn keeps_by(&self, rule: Option<usize>, path: &Path, needs: Caps) -> bool {
-        keep(kept(&self.sandbox, rule, path, needs, &self.world())).is_some()
+        self.is_head_of_worktree(path)
+            || keep(kept(&self.sandbox, rule, path, needs, &self.world())).is_some()
+    }
+
+    /// Whether a path is `HEAD` of the linked worktree that the project is: it lies in
+    /// the repository, where the list does not count.
+    fn is_head_of_worktree(&self, path: &Path) -> bool {
+        path.file_name().is_some_and(|name| name.eq_ignore_ascii_case("HEAD"))
+            && self.given.iter().any(|grant| {
+                grant.why == Why::Worktree
+                    && grant.path.parent().is_some_and(|dir| dir.ends_with("worktrees"))
+                    && path.parent() == Some(&grant.path)
+            })
     }
 
     /// Whether a link with this name would be a way around the persistence paths.
     pub fn opens_way(&self, path: &Path) -> bool {
         let rule = self.rule_of(path, Caps::CREATE);
         opens_way(&self.sandbox, rule, path, &self.world()).unwrap_or(true)
+    }
+
+    /// Whether a link at one path may lead to another: to a place that may be read, that
+    /// is not kept from being written, and below which nothing is denied. What a new
+    /// repository covers is not kept.
+    pub(crate) fn may_lead(&self, at: &Path, to: &Path, covered: bool, links: &dyn Links) -> bool {
+        let refused = |verdict: &Verdict| {
+            verdict.rule.is_some() && !self.permits_one(to, verdict, self.caged(to))
+        };
+        let kept = || {
+            self.kept(to, Caps::WRITE.union(Caps::CREATE), links).is_some() || self.opens_way(to)
+        };
+        self.permits(to, Caps::READ)
+            && !self.verdicts(to, Caps::WRITE).iter().any(refused)
+            && (covered || !kept())
+            && !self.hides_below(to)
+            && !denies_below(&self.sandbox, at, to, &self.world()).unwrap_or(true)
+            && !self.enters_packages(at, to)
+    }
+
+    /// Whether something is kept at or below a path that its name alone does not keep
+    /// under any other path.
+    fn hides_below(&self, path: &Path) -> bool {
+        self.cage.iter().chain(&self.held).any(|place| {
+            let by_name = |below: &Path| {
+                protect::kept(&self.sandbox.protect, below, 0, Caps::WRITE).is_some()
+            };
+            is_below(path, place) || place.strip_prefix(path).is_ok_and(|below| !by_name(below))
+        })
+    }
+
+    /// Whether a link leads from where the list counts to where it does not.
+    fn enters_packages(&self, at: &Path, to: &Path) -> bool {
+        let [at, to] = [at, to].map(|path| path.strip_prefix(&self.places.project));
+        let (Ok(at), Ok(to)) = (at, to) else { return false };
+        self.sandbox.protect.standard && protect::is_in_packages(to) && !protect::is_in_packages(at)
+    }
+
+    /// Whether a path belongs to the system.
+    pub(crate) fn in_baseline(&self, path: &Path) -> bool {
+        self.baseline.iter().any(|(base, _)| is_below(path, base))
     }
 
     /// Whether commands may make repositories of their own.

@@ -55,6 +55,20 @@ impl Fresh {
         self.files.insert(path);
     }
 
+    /// Whether this room has made a directory, and everything in it.
+    pub(super) fn is_new(&self, dir: &Path) -> bool {
+        self.directories.contains(dir)
+    }
+
+    /// A name is gone. Without its repository a directory is like any other.
+    pub(super) fn removed(&mut self, path: &Path) {
+        if path.file_name().is_some_and(|name| name == REPOSITORY) {
+            let around = path.parent().unwrap_or(path);
+            self.trees.retain(|tree| tree != path && tree != around);
+            self.files.remove(path);
+        }
+    }
+
     /// Whether the directory that a path is in is new.
     pub(super) fn made_around(&self, path: &Path) -> bool {
         path.parent().is_some_and(|dir| self.directories.contains(dir))

@@ -28,9 +28,15 @@ mod act;
 mod call;
 mod caller;
 mod fresh;
+mod head;
 mod leaving;
+mod links;
 mod metadata;
+mod moving;
+mod open;
 mod place;
+mod rename;
+mod turn;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -49,6 +55,7 @@ use crate::plan::{Processes, Watch};
 use crate::sight::{Shown, Sight};
 use act::{Job, Worker};
 use caller::Caller;
+use turn::Turns;
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -80,6 +87,7 @@ pub(crate) struct Monitor {
     processes: OwnedFd,
     ruleset: Ruleset,
     watch: Watch,
+    turns: Turns,
     root: bool,
 }
 
@@ -97,7 +105,8 @@ impl Monitor {
                 }
             }
         }
-        Ok(Self { processes, ruleset, watch, root })
+        let turns = Turns::open(&watch.rights.places.home);
+        Ok(Self { processes, ruleset, watch, turns, root })
     }
 
     /// Starts the outer thread, which waits for the listener. To be called in the room's
@@ -111,7 +120,7 @@ impl Monitor {
 
     /// The outer thread. If it ends, the listener closes and nothing is permitted.
     fn receive(self, given: &Receiver<OwnedFd>) {
-        let Self { processes, ruleset, mut watch, root } = self;
+        let Self { processes, ruleset, mut watch, turns, root } = self;
         let (reads, of, sight) = (watch.reads, watch.processes, watch.sight.take());
         let Ok(held) = openat(&processes, "self/fd", HOLD, Mode::empty()) else { return };
         // Without less than it has, the caller's paths could be followed where the
@@ -125,13 +134,18 @@ impl Monitor {
         let shared = Arc::new(Shared { listener, inner, processes, held, reads, of, sight });
         // Many commands change nothing: the inner thread starts with the first call.
         let (jobs, received) = channel();
-        let mut inner = Some((shared.clone(), watch, ruleset, received));
+        let mut inner = Some((shared.clone(), watch, turns, ruleset, received));
         loop {
             match sys::next_notice(&shared.listener) {
                 Ok(notice) => {
-                    if let Some((shared, watch, ruleset, received)) = inner.take()
+                    if let Some((shared, watch, turns, ruleset, received)) = inner.take()
                         && thread()
-                            .spawn(move || work(&shared, watch, ruleset, root, &received))
+                            .spawn(move || {
+                                let worker = |shared: &Arc<Shared>| {
+                                    Worker::new(shared.clone(), watch, turns)
+                                };
+                                work(&shared, worker, &ruleset, root, &received);
+                            })
                             .is_err()
                     {
                         return;
@@ -222,12 +236,18 @@ fn prepare(shared: &Shared, notice: &Notice) -> Result<Job, Errno> {
 }
 
 /// The inner thread.
-fn work(shared: &Arc<Shared>, watch: Watch, ruleset: Ruleset, root: bool, jobs: &Receiver<Job>) {
+fn work(
+    shared: &Arc<Shared>,
+    worker: impl FnOnce(&Arc<Shared>) -> Worker,
+    ruleset: &Ruleset,
+    root: bool,
+    jobs: &Receiver<Job>,
+) {
     let confined = rustix::thread::set_no_new_privs(true).is_ok()
-        && landlock::enter(&ruleset).is_ok()
+        && landlock::enter(ruleset).is_ok()
         && caps::drop_all(root).is_ok();
     shared.inner.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
-    let mut worker = Worker::new(shared.clone(), watch);
+    let mut worker = worker(shared);
     for job in jobs {
         if confined {
             worker.carry_out(job);

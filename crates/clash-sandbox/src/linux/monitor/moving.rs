@@ -1,0 +1,152 @@
+//! Directories that get another place, with everything in them.
+//!
+//! A directory is searched for links before it moves. One that this room has made
+//! needs no search if it keeps its parent: every link in it was judged when it was
+//! made, and leads to the same place as before. A directory that is too large to
+//! search does not move: `EXDEV`, and `mv` copies it name by name.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use clash_policy::Caps;
+use clash_policy::path::NoLinks;
+use clash_policy::protect::{Keep, REPOSITORY};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat};
+use rustix::io::Errno;
+
+use super::act::{Done, Name, Worker};
+use super::rename::text_of;
+
+/// More names are not searched.
+const MOST_NAMES: usize = 300_000;
+/// Directories inside one another, each of which is held open.
+const DEEPEST: usize = 128;
+
+const LIST: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+impl Worker {
+    /// Refuses a directory another place if that changes what something in it means.
+    pub(super) fn may_move(&self, from: &Name, to: &Path) -> Done {
+        let stays = from.path.parent() == to.parent();
+        if stays && self.fresh.is_new(&from.path) {
+            return Ok(());
+        }
+        let dir = openat(&from.dir, from.bare(), LIST, Mode::empty()).map_err(|_| Errno::XDEV)?;
+        let leaves = self.repository_around(&from.path) != self.repository_around(to);
+        let mut search = Search { worker: self, to, names: MOST_NAMES };
+        search.read(&dir, &mut PathBuf::new(), leaves, 0)
+    }
+
+    /// Refuses to take the repository away from what could be made only with it.
+    /// For example `.envrc` in a new clone, of which `.git` is then removed.
+    pub(super) fn repository_stays(&self, at: &Name) -> Done {
+        if !is_repository(at.bare()) || !self.fresh.covers(&at.path) {
+            return Ok(());
+        }
+        let around = at.path.parent().unwrap_or(Path::new("/"));
+        let dir = openat(&at.dir, ".", LIST, Mode::empty()).map_err(|_| Errno::ACCESS)?;
+        let mut search = Search { worker: self, to: around, names: MOST_NAMES };
+        search.read(&dir, &mut PathBuf::new(), true, 0).map_err(|_| Errno::ACCESS)
+    }
+
+    /// The nested repository that a path is in. The project's own, and what is
+    /// above, count as none.
+    pub(super) fn repository_around(&self, path: &Path) -> Option<PathBuf> {
+        let project = &self.watch.rights.places.project;
+        let inside = |dir: &&Path| *dir != project && dir.starts_with(project);
+        let mut around = path.ancestors().skip(1).take_while(inside);
+        let holds = |dir: &&Path| dir.join(REPOSITORY).symlink_metadata().is_ok();
+        around.find(holds).map(Path::to_path_buf)
+    }
+
+    /// Whether a link would show, under another name, what only a new repository may
+    /// hold: `app -> clone/app`, with `clone/app/.envrc`.
+    pub(super) fn is_carried_in(&self, at: &Path, to: &Path) -> bool {
+        let Some(around) = self.repository_around(&to.join(REPOSITORY)) else { return false };
+        if at.starts_with(&around) {
+            return false;
+        }
+        let Ok(dir) = openat(CWD, to, LIST, Mode::empty()) else { return false };
+        let mut search = Search { worker: self, to: at, names: MOST_NAMES };
+        search.read(&dir, &mut PathBuf::new(), true, 0).is_err()
+    }
+}
+
+/// A search through a directory that is to be at `to`.
+struct Search<'a> {
+    worker: &'a Worker,
+    to: &'a Path,
+    names: usize,
+}
+
+impl Search<'_> {
+    /// Reads the directory `below` the one that moves. In a repository, or on the
+    /// way out of one, the directory is `carried` and may hold nothing of the list.
+    fn read(&mut self, dir: &OwnedFd, below: &mut PathBuf, carried: bool, depth: usize) -> Done {
+        if depth > DEEPEST {
+            return Err(Errno::XDEV);
+        }
+        let mut directories = Vec::new();
+        let mut links = Vec::new();
+        let mut files = Vec::new();
+        let mut nested = false;
+        for entry in Dir::read_from(dir).map_err(|_| Errno::XDEV)? {
+            let entry = entry.map_err(|_| Errno::XDEV)?;
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            self.names = self.names.checked_sub(1).ok_or(Errno::XDEV)?;
+            nested |= is_repository(name);
+            match kind(dir, name, entry.file_type()) {
+                FileType::Directory => directories.push(name.to_vec()),
+                FileType::Symlink => links.push(name.to_vec()),
+                _ => files.push(name.to_vec()),
+            }
+        }
+        let carried = carried || nested;
+        for name in &links {
+            let text = text_of(dir, name).map_err(|_| Errno::XDEV)?;
+            let at = self.to.join(&*below).join(OsStr::from_bytes(name));
+            self.worker.may_lead(&at, &text).map_err(|_| Errno::XDEV)?;
+        }
+        if carried {
+            let mut names = directories.iter().chain(&links).chain(&files);
+            if names.any(|name| self.is_of_list(below, name)) {
+                return Err(Errno::XDEV);
+            }
+        }
+        for name in directories {
+            let inner =
+                openat(dir, name.as_slice(), LIST, Mode::empty()).map_err(|_| Errno::XDEV)?;
+            below.push(OsStr::from_bytes(&name));
+            // A repository's own part goes with it.
+            self.read(&inner, below, carried && !is_repository(&name), depth + 1)?;
+            below.pop();
+        }
+        Ok(())
+    }
+
+    /// Whether the list keeps a name from being made where it is to be.
+    fn is_of_list(&self, below: &Path, name: &[u8]) -> bool {
+        let path = self.to.join(below).join(OsStr::from_bytes(name));
+        let kept = self.worker.watch.rights.kept(&path, Caps::CREATE, &NoLinks);
+        !is_repository(name) && kept == Some(Keep::Always)
+    }
+}
+
+fn is_repository(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(REPOSITORY.as_bytes())
+}
+
+/// Not every filesystem says the kind with the name.
+fn kind(dir: &OwnedFd, name: &[u8], said: FileType) -> FileType {
+    if said != FileType::Unknown {
+        return said;
+    }
+    let meta = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
+    meta.map_or(FileType::Unknown, |meta| FileType::from_raw_mode(meta.st_mode))
+}

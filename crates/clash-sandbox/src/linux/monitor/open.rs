@@ -1,0 +1,278 @@
+//! Opens files in the caller's place.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use clash_policy::Caps;
+use rustix::fs::{FileType, Mode, OFlags, Stat, fcntl_setfl, fstat, openat};
+use rustix::io::Errno;
+use rustix::process::umask;
+
+use super::super::sys;
+use super::Shared;
+use super::act::{Done, Name, SET_ID, Worker, identity, itself};
+use super::caller::shares_terminal;
+use super::place::{Place, real};
+
+/// What all of a caller's own entries in /proc are judged as.
+const OWN_PROCESS: &str = "/proc/self";
+/// The devices that never keep anybody waiting: null, zero, full, random.
+const MEMORY_DEVICES: u32 = 1;
+/// Whoever opens it gets its own terminal.
+const OWN_TERMINAL: (u32, u32) = (5, 0);
+/// Opens that may wait for somebody at a time.
+const MOST_WAITING: usize = 200;
+/// Tries to make or open a name that keeps coming and going.
+const TRIES: u32 = 16;
+
+impl Worker {
+    pub(super) fn open(&mut self, id: u64, at: Place, wish: Wish) {
+        let opened = match at {
+            Place::Opened(_) if wish.writes() => Err(Errno::ACCESS),
+            Place::Opened(file) => {
+                self.check(Path::new(OWN_PROCESS), wish.needs()).map(|()| Opening::Done(file))
+            }
+            Place::Object(object) => self.open_object(object, &wish),
+            Place::Name { .. } => self.open_name(at, &wish),
+        };
+        match opened {
+            Ok(Opening::Done(file)) => give(&self.shared, id, file, &wish),
+            Ok(Opening::Device(file)) => give_at_once(&self.shared, id, &file, &wish),
+            Ok(Opening::MayBlock(object)) => {
+                // Whoever waits holds on to what is shared.
+                if Arc::strong_count(&self.shared) > MOST_WAITING {
+                    return self.shared.refuse(id, Errno::AGAIN);
+                }
+                let shared = self.shared.clone();
+                let waiter = std::thread::Builder::new().stack_size(64 * 1024);
+                let waiting = waiter.spawn(move || match reopen(&shared, &object, &wish) {
+                    Ok(file) => give(&shared, id, file, &wish),
+                    Err(error) => shared.refuse(id, error),
+                });
+                if waiting.is_err() {
+                    self.shared.refuse(id, Errno::AGAIN);
+                }
+            }
+            Err(error) => self.shared.refuse(id, error),
+        }
+    }
+
+    fn open_name(&mut self, at: Place, wish: &Wish) -> Result<Opening, Errno> {
+        let at = self.name(at, Errno::INVAL)?;
+        // A slash behind a link would have it followed.
+        let bare = at.leaf.strip_suffix(b"/").unwrap_or(&at.leaf);
+        let hold = if bare == at.leaf { HOLD } else { HOLD | OFlags::DIRECTORY };
+        let exclusive = wish.has(libc::O_CREAT | libc::O_EXCL);
+        // The kernel says whether it is there, when it is made.
+        if exclusive && self.may_make(&at, wish).is_ok() {
+            return self.make(&at, wish).map(Opening::Done);
+        }
+        for _ in 0..TRIES {
+            let held = openat(&at.dir, bare, hold | OFlags::NOFOLLOW, Mode::empty());
+            match held {
+                Ok(_) if exclusive => return Err(Errno::EXIST),
+                Ok(object) => {
+                    // One that has become a link since it was looked at.
+                    let meta = fstat(&object)?;
+                    if FileType::from_raw_mode(meta.st_mode) == FileType::Symlink {
+                        return Err(Errno::LOOP);
+                    }
+                    return self.open_found(&at.path, object, &meta, wish);
+                }
+                Err(Errno::NOENT) if wish.has(libc::O_CREAT) => {
+                    self.may_make(&at, wish)?;
+                    match self.make(&at, wish) {
+                        Err(Errno::EXIST) => {}
+                        made => return made.map(Opening::Done),
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+
+    fn may_make(&self, at: &Name, wish: &Wish) -> Done {
+        if wish.mode & (SET_ID | libc::S_ISVTX) != 0 {
+            return Err(Errno::PERM);
+        }
+        let needs = Caps::CREATE.union(wish.needs());
+        self.check_making(&at.path, needs, Caps::CREATE)?;
+        self.completes_no_repository(at)?;
+        if at.leaf.ends_with(b"/") { Err(Errno::ISDIR) } else { Ok(()) }
+    }
+
+    /// Makes a file that may be made. Exclusively, so that it is certainly a new one.
+    fn make(&mut self, at: &Name, wish: &Wish) -> Result<OwnedFd, Errno> {
+        umask(Mode::from_raw_mode(wish.umask));
+        let flags = wish.open_flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let file = openat(&at.dir, &at.leaf, flags, Mode::from_raw_mode(wish.mode))?;
+        if self.watch.rights.kept(&at.path, Caps::WRITE, &self.links).is_some() {
+            self.fresh.file(&at.path);
+        }
+        Ok(file)
+    }
+
+    fn open_object(&mut self, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
+        let meta = fstat(&object)?;
+        let this = identity(&meta);
+        let own = self.stdio.iter().any(|(known, given)| *known == this && wish.is_within(*given));
+        match real(&self.shared.held, &object)? {
+            Some(path) if !own => self.open_found(&path, object, &meta, wish),
+            _ => self.open_checked(object, &meta, wish),
+        }
+    }
+
+    fn open_found(
+        &self,
+        path: &Path,
+        object: OwnedFd,
+        meta: &Stat,
+        wish: &Wish,
+    ) -> Result<Opening, Errno> {
+        if wish.has(libc::O_TMPFILE) {
+            // A file without a name, in a directory.
+            if wish.mode & (SET_ID | libc::S_ISVTX) != 0 {
+                return Err(Errno::PERM);
+            }
+            let needs = Caps::CREATE.union(wish.needs());
+            self.check(&path.join("unnamed"), needs)?;
+            umask(Mode::from_raw_mode(wish.umask));
+            let (flags, mode) = (wish.open_flags(), Mode::from_raw_mode(wish.mode));
+            let made = openat(&self.shared.held, itself(&object), flags, mode);
+            return made.map(Opening::Done);
+        }
+        self.check(path, wish.needs())?;
+        // No mount takes the meaning from a device where there is no room.
+        let device = [FileType::CharacterDevice, FileType::BlockDevice];
+        if device.contains(&FileType::from_raw_mode(meta.st_mode)) && !path.starts_with("/dev") {
+            return Err(Errno::ACCESS);
+        }
+        self.open_checked(object, meta, wish)
+    }
+
+    fn open_checked(&self, object: OwnedFd, meta: &Stat, wish: &Wish) -> Result<Opening, Errno> {
+        let device = (libc::major(meta.st_rdev), libc::minor(meta.st_rdev));
+        match FileType::from_raw_mode(meta.st_mode) {
+            FileType::RegularFile => return self.open_regular(object, wish),
+            FileType::Directory => {}
+            FileType::CharacterDevice if device.0 == MEMORY_DEVICES => {
+                return reopen(&self.shared, &object, wish).map(Opening::Device);
+            }
+            // Ours is the caller's only in the same session.
+            FileType::CharacterDevice
+                if device == OWN_TERMINAL && !shares_terminal(wish.caller) =>
+            {
+                return Err(Errno::NXIO);
+            }
+            _ => return Ok(Opening::MayBlock(object)),
+        }
+        reopen(&self.shared, &object, wish).map(Opening::Done)
+    }
+
+    /// Whoever has a lease on a file may keep others waiting for it.
+    fn open_regular(&self, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
+        let flags = wish.open_flags() | OFlags::NONBLOCK;
+        match openat(&self.shared.held, itself(&object), flags, Mode::empty()) {
+            Err(Errno::AGAIN) if !wish.has(libc::O_NONBLOCK) => Ok(Opening::MayBlock(object)),
+            opened => {
+                let file = opened?;
+                if !wish.has(libc::O_NONBLOCK) {
+                    let kept = OFlags::APPEND | OFlags::DIRECT | OFlags::NOATIME;
+                    fcntl_setfl(&file, flags & kept)?;
+                }
+                Ok(Opening::Done(file))
+            }
+        }
+    }
+}
+
+/// How far an open has got.
+enum Opening {
+    Done(OwnedFd),
+    /// The same, and nobody can execute it.
+    Device(OwnedFd),
+    /// Judged, and held; opening it may take until somebody opens the other end.
+    MayBlock(OwnedFd),
+}
+
+/// What an open asks for.
+pub(super) struct Wish {
+    pub(super) flags: i32,
+    pub(super) mode: u32,
+    pub(super) umask: u32,
+    /// The thread that asks.
+    pub(super) caller: i32,
+    pub(super) reads: bool,
+}
+
+impl Wish {
+    fn has(&self, flags: i32) -> bool {
+        self.flags & flags == flags
+    }
+
+    fn writes(&self) -> bool {
+        self.flags & (libc::O_ACCMODE | libc::O_TRUNC | libc::O_CREAT) != 0
+    }
+
+    /// Whether a descriptor that was opened so is good for the same.
+    fn is_within(&self, given: OFlags) -> bool {
+        given == OFlags::RDWR
+            || OFlags::from_bits_retain(self.flags.cast_unsigned()) & OFlags::RWMODE == given
+                && (given == OFlags::WRONLY || !self.has(libc::O_TRUNC))
+    }
+
+    fn needs(&self) -> Caps {
+        let (reads, writes) = match self.flags & libc::O_ACCMODE {
+            libc::O_RDONLY => (true, false),
+            libc::O_WRONLY => (false, true),
+            _ => (true, true),
+        };
+        let mut needs = Caps::NONE;
+        // Elsewhere the kernel alone holds what may be read.
+        if reads && self.reads {
+            needs = needs.union(Caps::READ);
+        }
+        if writes || self.has(libc::O_TRUNC) {
+            needs = needs.union(Caps::WRITE);
+        }
+        needs
+    }
+
+    /// What is left to say once the name has been found.
+    fn open_flags(&self) -> OFlags {
+        let settled = libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+        let flags = (self.flags & !settled).cast_unsigned();
+        // The terminal of a thread of ours is nobody's business.
+        OFlags::from_bits_retain(flags) | OFlags::CLOEXEC | OFlags::NOCTTY
+    }
+}
+
+const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+fn reopen(shared: &Shared, object: &OwnedFd, wish: &Wish) -> Result<OwnedFd, Errno> {
+    openat(&shared.held, itself(object), wish.open_flags(), Mode::empty())
+}
+
+/// Hands over what needs no second look: the caller is woken once.
+fn give_at_once(shared: &Shared, id: u64, file: &OwnedFd, wish: &Wish) {
+    if let Err(error) = sys::answer_with(&shared.listener, id, file, wish.has(libc::O_CLOEXEC)) {
+        shared.refuse(id, error);
+    }
+}
+
+/// Hands a file over. One open for writing is closed here before the caller goes
+/// on: it may want to execute what it has written, and nobody may then have it
+/// open for writing.
+fn give(shared: &Shared, id: u64, file: OwnedFd, wish: &Wish) {
+    if !wish.writes() {
+        return give_at_once(shared, id, &file, wish);
+    }
+    let given = sys::give(&shared.listener, id, &file, wish.has(libc::O_CLOEXEC));
+    drop(file);
+    match given {
+        Ok(number) => sys::answer(&shared.listener, id, i64::from(number)),
+        Err(error) => shared.refuse(id, error),
+    }
+}

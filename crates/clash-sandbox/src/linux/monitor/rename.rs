@@ -1,0 +1,147 @@
+//! Renames and hard links: what gets another name is judged under it.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use clash_policy::Caps;
+use rustix::fs::{
+    AtFlags, FileType, RenameFlags, Stat, fstat, linkat, readlinkat_raw, renameat_with,
+};
+use rustix::io::Errno;
+
+use super::act::{Done, Name, Worker, exists, itself, look};
+use super::place::{Place, real};
+
+impl Worker {
+    pub(super) fn rename(&mut self, from: Place, to: Place, flags: u32) -> Done {
+        let [from, to] = [self.name(from, Errno::BUSY)?, self.name(to, Errno::BUSY)?];
+        let flags = RenameFlags::from_bits(flags).ok_or(Errno::INVAL)?;
+        let exchange = flags.contains(RenameFlags::EXCHANGE);
+        if flags.contains(RenameFlags::WHITEOUT) {
+            return Err(Errno::PERM);
+        }
+        if self.is_kept_head(&to.path) {
+            return self.replace_head(&from, &to, flags);
+        }
+        let source = look(&from)?;
+        let target = look(&to).ok();
+        let both = Caps::CREATE.union(Caps::DELETE);
+        self.check(&from.path, if exchange { both } else { Caps::DELETE })?;
+        self.check(&to.path, if target.is_some() { both } else { Caps::CREATE })?;
+        self.repository_stays(&from)?;
+        if target.is_none() {
+            self.completes_no_repository(&to)?;
+        }
+        self.no_gain(&from.path, &to.path)?;
+        if exchange {
+            self.no_gain(&to.path, &from.path)?;
+        }
+        let back = target.as_ref().filter(|_| exchange);
+        let directory = is_directory(&source) || back.is_some_and(is_directory);
+        if directory
+            && from.path != to.path
+            && (!self.watch.rights.alike_below(&from.path, &to.path)
+                || [&from, &to].iter().any(|at| self.links.0.borrow().lead_below(&at.path)))
+        {
+            return Err(Errno::XDEV);
+        }
+        self.rename_in_turn(&from, &to, flags, &source, back)?;
+        if directory {
+            for path in [&from.path, &to.path] {
+                self.links.0.get_mut().moved(path);
+                self.fresh.moved(path);
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges the links that get another place, and renames. No room makes or renames
+    /// a link, or renames a directory, in between.
+    fn rename_in_turn(
+        &self,
+        from: &Name,
+        to: &Name,
+        flags: RenameFlags,
+        source: &Stat,
+        back: Option<&Stat>,
+    ) -> Done {
+        let links = is_link(source) || back.is_some_and(is_link);
+        let directory = is_directory(source) || back.is_some_and(is_directory);
+        let _turn = if links || directory { Some(self.turns.alone()?) } else { None };
+        if links || directory {
+            // Another room may have been quicker.
+            let [from_path, to_path] = [self.path_now(from)?, self.path_now(to)?];
+            if from_path != from.path || to_path != to.path || !is_same(from, source) {
+                return Err(Errno::XDEV);
+            }
+        }
+        self.may_take(source, from, to)?;
+        if let Some(target) = back {
+            self.may_take(target, to, from)?;
+        }
+        renameat_with(&from.dir, &from.leaf, &to.dir, &to.leaf, flags)
+    }
+
+    /// Refuses another place to a link that would lead out from there, and to a
+    /// directory with such a link in it.
+    fn may_take(&self, source: &Stat, from: &Name, to: &Name) -> Done {
+        if is_link(source) {
+            self.no_way_in(&to.path)?;
+            let text = text_of(&from.dir, from.bare())?;
+            return self.may_lead(&to.path, &text);
+        }
+        if is_directory(source) && from.path != to.path {
+            return self.may_move(from, &to.path);
+        }
+        Ok(())
+    }
+
+    pub(super) fn link(&mut self, from: &OwnedFd, to: Place) -> Done {
+        let to = self.name(to, Errno::EXIST)?;
+        if exists(&to) {
+            return Err(Errno::EXIST);
+        }
+        self.check(&to.path, Caps::CREATE)?;
+        self.completes_no_repository(&to)?;
+        if let Some(path) = real(&self.shared.held, from)? {
+            self.no_gain(&path, &to.path)?;
+        }
+        let mut turn = None;
+        if is_link(&fstat(from)?) {
+            self.no_way_in(&to.path)?;
+            let text = text_of(from, b"")?;
+            turn = Some(self.turns.shared()?);
+            self.may_lead(&self.path_now(&to)?, &text)?;
+        }
+        let flags = AtFlags::SYMLINK_FOLLOW;
+        let linked = linkat(&self.shared.held, itself(from), &to.dir, &to.leaf, flags);
+        drop(turn);
+        linked
+    }
+
+    /// A file under another name must not be good for more.
+    fn no_gain(&self, from: &Path, to: &Path) -> Done {
+        let content = Caps::READ.union(Caps::WRITE).union(Caps::EXECUTE);
+        let gained = self.caps(to).intersect(content).without(self.caps(from));
+        if gained.is_empty() { Ok(()) } else { Err(Errno::XDEV) }
+    }
+}
+
+fn is_link(meta: &Stat) -> bool {
+    FileType::from_raw_mode(meta.st_mode) == FileType::Symlink
+}
+
+fn is_directory(meta: &Stat) -> bool {
+    FileType::from_raw_mode(meta.st_mode) == FileType::Directory
+}
+
+fn is_same(at: &Name, seen: &Stat) -> bool {
+    look(at).is_ok_and(|now| (now.st_dev, now.st_ino) == (seen.st_dev, seen.st_ino))
+}
+
+/// The text of a link, by its name in a directory or by itself.
+pub(super) fn text_of(dir: &OwnedFd, name: &[u8]) -> Result<Vec<u8>, Errno> {
+    let mut buffer = [0_u8; libc::PATH_MAX as usize];
+    let length = readlinkat_raw(dir, name, &mut buffer)?;
+    Ok(buffer.get(..length).unwrap_or_default().to_vec())
+}

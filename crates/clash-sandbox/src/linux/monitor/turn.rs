@@ -1,0 +1,63 @@
+//! Lets the monitors of several rooms take turns, where two changes that are each
+//! fine would together make a link that leads out: one room makes `a/b/l -> ../..`
+//! while another moves `a/b` up.
+//!
+//! The lock is the host's own home directory, opened before the launcher enters the
+//! room. It needs no file, and a room that is not granted all of the home cannot
+//! open it. A room that can may keep others waiting, for [`PATIENCE`] each time.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
+use rustix::io::Errno;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_micros(200);
+
+#[derive(Debug)]
+pub(super) struct Turns(Option<OwnedFd>);
+
+/// The lock, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Turn<'a>(&'a OwnedFd);
+
+impl Turns {
+    /// Opens the lock: the home, or the root where there is no home.
+    pub(super) fn open(home: &Path) -> Self {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = openat(CWD, home, flags, Mode::empty());
+        Self(dir.or_else(|_| openat(CWD, "/", flags, Mode::empty())).ok())
+    }
+
+    /// For making a link: no directory and no link moves meanwhile.
+    pub(super) fn shared(&self) -> Result<Turn<'_>, Errno> {
+        self.wait(FlockOperation::NonBlockingLockShared)
+    }
+
+    /// For renaming a directory or a link: no link is made meanwhile.
+    pub(super) fn alone(&self) -> Result<Turn<'_>, Errno> {
+        self.wait(FlockOperation::NonBlockingLockExclusive)
+    }
+
+    fn wait(&self, operation: FlockOperation) -> Result<Turn<'_>, Errno> {
+        let file = self.0.as_ref().ok_or(Errno::ACCESS)?;
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match flock(file, operation) {
+                Ok(()) => return Ok(Turn(file)),
+                Err(Errno::AGAIN | Errno::INTR) if Instant::now() < end => {
+                    std::thread::sleep(PAUSE);
+                }
+                Err(_) => return Err(Errno::ACCESS),
+            }
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let _ = flock(self.0, FlockOperation::Unlock);
+    }
+}
