@@ -75,6 +75,8 @@ pub(super) struct Worker {
     pub(super) fresh: Fresh,
     pub(super) links: Remembered,
     leaving: Leaving,
+    /// Directories of which the repository was to be removed and had to stay.
+    pub(super) parting: Vec<PathBuf>,
     /// What the command was given as stdin, stdout and stderr, and what for: it may
     /// open these again for that, wherever they are, as far as the kernel lets it.
     pub(super) stdio: Vec<((u64, u64), OFlags)>,
@@ -90,7 +92,7 @@ impl Worker {
         let stdio = own.into_iter().filter_map(given).collect();
         let fresh = Fresh::new(watch.rights.new_repositories());
         let (links, leaving) = (Remembered::default(), Leaving::default());
-        Self { shared, watch, turns, fresh, links, leaving, stdio }
+        Self { shared, watch, turns, fresh, links, leaving, parting: Vec::new(), stdio }
     }
 
     pub(super) fn carry_out(&mut self, job: Job) {
@@ -268,7 +270,14 @@ impl Worker {
                 return Err(refusal);
             }
         }
-        self.repository_stays(&at)?;
+        if self.repository_stays(&at) {
+            // It goes with its directory, when the rest is gone.
+            self.parting.extend(at.path.parent().map(Path::to_path_buf));
+            return Ok(());
+        }
+        if directory {
+            self.part_with_repository(&at);
+        }
         let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         unlinkat(&at.dir, &at.leaf, flags)?;
         self.fresh.removed(&at.path);

@@ -42,7 +42,7 @@ impl Worker {
     }
 
     /// Renames a copy of `HEAD.lock` to `HEAD`, if that is a valid one.
-    pub(super) fn replace_head(&self, from: &Name, to: &Name, flags: RenameFlags) -> Done {
+    pub(super) fn replace_head(&mut self, from: &Name, to: &Name, flags: RenameFlags) -> Done {
         let rights = &self.watch.rights;
         let change = Caps::CREATE.union(Caps::DELETE);
         let of_git = flags.is_empty()
@@ -66,7 +66,11 @@ impl Worker {
         if !is_valid(&content) {
             return Err(Errno::ACCESS);
         }
+        let new = !exists(to);
         self.put_head(to, &content, Mode::from_raw_mode(meta.st_mode & 0o777))?;
+        if new {
+            self.fresh.file(&to.path);
+        }
         unlinkat(&from.dir, from.bare(), AtFlags::empty())
     }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use clash_policy::Caps;
 use clash_policy::path::NoLinks;
 use clash_policy::protect::{Keep, REPOSITORY};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::act::{Done, Name, Worker};
@@ -40,16 +40,33 @@ impl Worker {
         search.read(&dir, &mut PathBuf::new(), leaves, 0)
     }
 
-    /// Refuses to take the repository away from what could be made only with it.
-    /// For example `.envrc` in a new clone, of which `.git` is then removed.
-    pub(super) fn repository_stays(&self, at: &Name) -> Done {
-        if !is_repository(at.bare()) || !self.fresh.covers(&at.path) {
-            return Ok(());
+    /// Whether a repository has to stay because something is left that only a new
+    /// repository may hold. For example `.envrc` in a clone, of which `.git` is removed.
+    pub(super) fn repository_stays(&self, at: &Name) -> bool {
+        is_repository(at.bare())
+            && self.watch.rights.kept(&at.path, Caps::DELETE, &NoLinks).is_some()
+            && !self.holds_nothing_of_list(&at.dir, at.path.parent().unwrap_or(Path::new("/")))
+    }
+
+    fn holds_nothing_of_list(&self, dir: &OwnedFd, path: &Path) -> bool {
+        let Ok(dir) = openat(dir, ".", LIST, Mode::empty()) else { return false };
+        let mut search = Search { worker: self, to: path, names: MOST_NAMES };
+        search.read(&dir, &mut PathBuf::new(), true, 0).is_ok()
+    }
+
+    /// Removes a repository that had to stay, together with the directory it is in.
+    pub(super) fn part_with_repository(&mut self, at: &Name) {
+        let Some(index) = self.parting.iter().position(|dir| *dir == at.path) else { return };
+        let hold = LIST | OFlags::PATH;
+        let Ok(dir) = openat(&at.dir, at.bare(), hold, Mode::empty()) else { return };
+        if !self.holds_nothing_of_list(&dir, &at.path) {
+            return;
         }
-        let around = at.path.parent().unwrap_or(Path::new("/"));
-        let dir = openat(&at.dir, ".", LIST, Mode::empty()).map_err(|_| Errno::ACCESS)?;
-        let mut search = Search { worker: self, to: around, names: MOST_NAMES };
-        search.read(&dir, &mut PathBuf::new(), true, 0).map_err(|_| Errno::ACCESS)
+        let removed = unlinkat(&dir, REPOSITORY, AtFlags::empty());
+        if removed.or_else(|_| unlinkat(&dir, REPOSITORY, AtFlags::REMOVEDIR)).is_ok() {
+            self.parting.swap_remove(index);
+            self.fresh.removed(&at.path.join(REPOSITORY));
+        }
     }
 
     /// The nested repository that a path is in. The project's own, and what is

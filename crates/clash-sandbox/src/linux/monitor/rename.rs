@@ -28,7 +28,9 @@ impl Worker {
         let both = Caps::CREATE.union(Caps::DELETE);
         self.check(&from.path, if exchange { both } else { Caps::DELETE })?;
         self.check(&to.path, if target.is_some() { both } else { Caps::CREATE })?;
-        self.repository_stays(&from)?;
+        if self.repository_stays(&from) || exchange && self.repository_stays(&to) {
+            return Err(Errno::ACCESS);
+        }
         if target.is_none() {
             self.completes_no_repository(&to)?;
         }
