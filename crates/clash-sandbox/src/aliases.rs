@@ -8,6 +8,9 @@
 //! directory or below, and every link in the root; one that leads to a neighbour's
 //! directory (`a/.envrc` to `b/env.sh`) is not, nor is one behind the first
 //! [`MOST_INSIDE`] directories of the list that a directory holds.
+//!
+//! A link to a directory of packages is one of them whatever its name: most of the list
+//! does not count below `vendor`, but it counts below `front -> vendor/front`.
 
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
@@ -16,7 +19,7 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use clash_policy::path::{Alias, Links, is_below};
+use clash_policy::path::{Alias, Links, is_below, normalise};
 use clash_policy::{Caps, Protect, protect};
 
 use crate::below::Below;
@@ -87,10 +90,17 @@ impl Aliases {
             let names = self.names.get_or_insert_with(|| Names::of(protect));
             let any = whole || dir.file_name().is_some_and(|name| names.any_below(name));
             let mut children = children(&dir, protect);
-            children.retain(|(name, _)| any || names.has(name));
+            let outside = dir.strip_prefix(root).is_ok_and(|dir| !protect::is_in_packages(dir));
+            children.retain(|(name, kind)| {
+                any || names.has(name) || outside && matches!(kind, Kind::Link)
+            });
             for (name, kind) in children {
                 let path = dir.join(name);
                 let Ok(below) = path.strip_prefix(root) else { continue };
+                if outside && matches!(kind, Kind::Link) && leads_to_packages(&path, root) {
+                    self.follow(&path, root);
+                    continue;
+                }
                 let kept = protect::kept(protect, below, 0, Caps::CHANGE);
                 if kept.is_none() && !protect::begins(protect, below, |_| true) {
                     continue;
@@ -146,6 +156,14 @@ impl Aliases {
             self.found.push(alias);
         }
     }
+}
+
+/// Whether a link leads to packages of the same tree.
+fn leads_to_packages(at: &Path, root: &Path) -> bool {
+    let Ok(text) = fs::read_link(at) else { return false };
+    let to = at.parent().map(|dir| normalise(&dir.join(text)));
+    let below = to.as_deref().and_then(|to| to.strip_prefix(root).ok());
+    below.is_some_and(protect::is_in_packages) && !at.ends_with("node_modules")
 }
 
 /// Remembers what was found, for as long as nobody but its owner changes names.

@@ -222,7 +222,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
             let (rules, grants, baseline) = (&rules, &grants, &baseline);
             let sources = Sources { request, rules, grants, baseline, rights: &fixed };
             let (room, unreadable) = view::room(&sources, host, net == Network::Deny, ports);
-            let watch = beyond_mounts(&sources, rights, &room, unreadable);
+            let watch = beyond_mounts(&sources, host, rights, &room, unreadable);
             (Some(room), watch)
         }
     };
@@ -279,6 +279,7 @@ enum Tier {
 /// What the mounts of a room do not hold.
 fn beyond_mounts(
     sources: &Sources<'_>,
+    host: &Host,
     mut rights: Rights,
     room: &Room,
     unreadable: bool,
@@ -291,7 +292,12 @@ fn beyond_mounts(
     let least = inside.fold(Caps::ALL, Caps::intersect);
     let reads = unreadable || !least.contains(Caps::READ) || tier::reads(request, rules, grants);
     let changes = grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE));
-    let watched = reads || !least.contains(Caps::CHANGE) || changes && !tier::plain(&rights);
+    // No mount tells where a link leads. Where nobody can, Landlock lets none be made.
+    let links = grants.iter().any(|grant| grant.caps.contains(Caps::CREATE))
+        && request.sandbox.lifetime != Some(Lifetime::Detached)
+        && !matches!(host.notify, Facility::Missing { .. });
+    let watched =
+        reads || !least.contains(Caps::CHANGE) || links || changes && !tier::plain(&rights);
     watched.then_some(Watch { rights, reads, processes: Processes::OfTheRoom, sight: None })
 }
 

@@ -42,7 +42,7 @@ impl Rights {
     pub fn caps(&self, path: &Path) -> Caps {
         let caged = self.caged(path);
         let may = |verdict: &Verdict| {
-            self.permits_one(path, verdict, caged)
+            self.permits_one(path, verdict, caged, true)
                 && !self.keeps_by(verdict.rule, path, verdict.caps)
         };
         let may = self.verdicts(path, Caps::ALL).into_iter().filter(may);
@@ -51,10 +51,16 @@ impl Rights {
 
     /// Whether the rules, the baseline and the cage permit all of it.
     pub fn permits(&self, path: &Path, needs: Caps) -> bool {
+        self.permits_where(path, needs, true)
+    }
+
+    /// The same; places of the room's own count only if `own` says so. Outside the
+    /// room something else is there.
+    fn permits_where(&self, path: &Path, needs: Caps, own: bool) -> bool {
         let caged = self.caged(path);
         let verdicts = self.verdicts(path, needs);
         let told = !verdicts.is_empty() || needs.is_empty();
-        told && verdicts.iter().all(|one| self.permits_one(path, one, caged))
+        told && verdicts.iter().all(|one| self.permits_one(path, one, caged, own))
     }
 
     /// The persistence path that stands in the way, under the path's own name or
@@ -106,12 +112,12 @@ impl Rights {
     /// repository covers is not kept.
     pub(crate) fn may_lead(&self, at: &Path, to: &Path, covered: bool, links: &dyn Links) -> bool {
         let refused = |verdict: &Verdict| {
-            verdict.rule.is_some() && !self.permits_one(to, verdict, self.caged(to))
+            verdict.rule.is_some() && !self.permits_one(to, verdict, self.caged(to), true)
         };
         let kept = || {
             self.kept(to, Caps::WRITE.union(Caps::CREATE), links).is_some() || self.opens_way(to)
         };
-        self.permits(to, Caps::READ)
+        self.permits_where(to, Caps::READ, self.is_own(at))
             && !self.verdicts(to, Caps::WRITE).iter().any(refused)
             && (covered || !kept())
             && !self.hides_below(to)
@@ -197,7 +203,7 @@ impl Rights {
         self.cage.iter().any(|caged| is_below(path, caged)) && !self.given.iter().any(launchers)
     }
 
-    fn permits_one(&self, path: &Path, verdict: &Verdict, caged: bool) -> bool {
+    fn permits_one(&self, path: &Path, verdict: &Verdict, caged: bool, own: bool) -> bool {
         let cap = verdict.caps;
         let changes = cap.intersects(Caps::CHANGE);
         if self.host_processes && tells_of_the_host(path) {
@@ -217,7 +223,7 @@ impl Rights {
         }
         let in_baseline =
             |(base, caps): &(PathBuf, Caps)| caps.contains(cap) && is_below(path, base);
-        if fixed.is_none() && (self.baseline.iter().any(in_baseline) || self.is_own(path)) {
+        if fixed.is_none() && (self.baseline.iter().any(in_baseline) || own && self.is_own(path)) {
             return true;
         }
         // What is needed holds unless a closer rule says otherwise.

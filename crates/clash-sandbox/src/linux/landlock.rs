@@ -17,6 +17,8 @@
 //!
 //! MAKE_CHAR and MAKE_BLOCK are never granted: a device node in a project is
 //! never wanted and a character device 0:0 deletes files in a later overlay.
+//! MAKE_SYM and REFER only where the monitor judges links: without REFER nothing gets
+//! another parent, and without MAKE_SYM no link gets another name.
 //! MAKE_FIFO only in temporary directories, a room's own or one with the sticky
 //! bit: elsewhere a fifo is there to hang whoever reads the tree.
 //! IOCTL_DEV only below /dev: terminals need it, and a device node elsewhere
@@ -177,7 +179,8 @@ fn others_hold_truncation(plan: &Plan) -> bool {
 pub(crate) struct Given {
     grants: Vec<(CString, Caps)>,
     baseline: Vec<(&'static Entry, Caps)>,
-    handled: Rights,
+    /// What may be given at all.
+    most: Rights,
     next: AtomicUsize,
 }
 
@@ -204,7 +207,10 @@ impl Given {
                 grants.push((name, *caps));
             }
         }
-        Ok(Self { grants, baseline, handled: ruleset.handled, next: AtomicUsize::new(0) })
+        // Where nobody judges where links lead, none is made, renamed or moved.
+        let links = if plan.watch.is_none() { MAKE_SYM | REFER } else { 0 };
+        let most = ruleset.handled & !links;
+        Ok(Self { grants, baseline, most, next: AtomicUsize::new(0) })
     }
 
     /// Puts in what nobody has taken yet. Says whether that was all there is.
@@ -224,7 +230,7 @@ impl Given {
             taken += 1;
             let put = rule.and_then(|rule| match rule {
                 None => Ok(()),
-                Some((place, rights)) => grant(ruleset.as_fd(), place, rights & self.handled),
+                Some((place, rights)) => grant(ruleset.as_fd(), place, rights & self.most),
             });
             put.map_err(|error| Missed { at, error })?;
         }
