@@ -207,9 +207,7 @@ impl Given {
                 grants.push((name, *caps));
             }
         }
-        // Where nobody judges where links lead, none is made, renamed or moved.
-        let links = if plan.watch.is_none() { MAKE_SYM | REFER } else { 0 };
-        let most = ruleset.handled & !links;
+        let most = ruleset.handled & !unwatched_links(plan);
         Ok(Self { grants, baseline, most, next: AtomicUsize::new(0) })
     }
 
@@ -242,6 +240,13 @@ impl Given {
         let path = grant.or_else(|| entry().map(|(entry, _)| OsStr::new(entry.path)));
         failed(Path::new(path.unwrap_or_default()), error)
     }
+}
+
+/// Where something may be made and nobody judges where links lead, none is made,
+/// renamed or moved.
+fn unwatched_links(plan: &Plan) -> Rights {
+    let makes = plan.grants.iter().any(|grant| grant.caps.contains(Caps::CREATE));
+    if makes && plan.watch.is_none() { MAKE_SYM | REFER } else { 0 }
 }
 
 fn of_grant(path: &CStr, caps: Caps) -> Result<(OwnedFd, Rights), Errno> {
@@ -363,7 +368,12 @@ pub(crate) fn no_directory_as_stdio() -> Result<(), Errno> {
 }
 
 /// Rules for what a room has of its own and the plan cannot open beforehand.
-pub(crate) fn own_places(room: &Room, view: &View, ruleset: &Ruleset) -> Result<(), LaunchError> {
+pub(crate) fn own_places(
+    plan: &Plan,
+    room: &Room,
+    view: &View,
+    ruleset: &Ruleset,
+) -> Result<(), LaunchError> {
     if room.inside == Inside::Rooms {
         return Ok(());
     }
@@ -371,7 +381,7 @@ pub(crate) fn own_places(room: &Room, view: &View, ruleset: &Ruleset) -> Result<
         let fd = view.open(path).map_err(|source| failed(path, source))?;
         ruleset.grant(fd, rights).map_err(|error| LaunchError::Ruleset(error.into()))
     };
-    let scratch = rights(Caps::ALL, true, false) | MAKE_FIFO;
+    let scratch = (rights(Caps::ALL, true, false) | MAKE_FIFO) & !unwatched_links(plan);
     for step in &room.steps {
         match step {
             Step::Scratch { at } | Step::ScratchMount { at } => grant(at, scratch)?,

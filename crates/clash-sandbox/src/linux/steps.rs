@@ -289,7 +289,7 @@ impl<'a> Parent<'a> {
             return sys::die_with_parent().map_err(LaunchError::Process);
         };
         self.from_processes.iter().try_for_each(|step| view.step(step))?;
-        landlock::own_places(room, view, self.ruleset)?;
+        landlock::own_places(self.plan, room, view, self.ruleset)?;
         if self.enters_last {
             view.enter(room.inside).map_err(|e| LaunchError::Enter(e.into()))?;
         }

@@ -60,6 +60,11 @@ impl Fresh {
         self.directories.contains(dir)
     }
 
+    /// Whether a repository that this room has made is in a directory, or around it.
+    pub(super) fn has_repository(&self, dir: &Path) -> bool {
+        self.trees.iter().any(|tree| tree.starts_with(dir) || dir.starts_with(tree))
+    }
+
     /// A name is gone. Without its repository a directory is like any other.
     pub(super) fn removed(&mut self, path: &Path) {
         if path.file_name().is_some_and(|name| name == REPOSITORY) {

@@ -31,7 +31,7 @@ impl Worker {
     /// Refuses a directory another place if that changes what something in it means.
     pub(super) fn may_move(&self, from: &Name, to: &Path) -> Done {
         let stays = from.path.parent() == to.parent();
-        if stays && self.fresh.is_new(&from.path) {
+        if stays && self.fresh.is_new(&from.path) && !self.fresh.has_repository(&from.path) {
             return Ok(());
         }
         let dir = openat(&from.dir, from.bare(), LIST, Mode::empty()).map_err(|_| Errno::XDEV)?;

@@ -1,0 +1,249 @@
+//! Repositories on the real kernel: the project's own stays one that git takes for a
+//! repository, and no other comes to be but a whole new one. With real git, in rooms
+//! and without, as root and as a plain user.
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "helpers of tests"
+)]
+
+mod support;
+
+use std::path::Path;
+
+use support::*;
+
+/// A repository with two commits, in both tiers; with and without the right to make
+/// repositories.
+fn each_repository(options: &[&str], case: impl Fn(World)) {
+    if !["/usr/bin/git", "/usr/local/bin/git"].iter().any(|git| Path::new(git).exists()) {
+        return eprintln!("SKIPPED (no git): what git does");
+    }
+    for who in identities() {
+        for tier in [&[][..], &["--simulate", "no-userns"]] {
+            let world = World::new(who);
+            let (app, home) = (world.project(), world.path("home"));
+            let places = ["--project", app.to_str().unwrap(), "--home", home.to_str().unwrap()];
+            bare(
+                &world,
+                "git init -q -b main . && git config user.name a && git config user.email a@b &&
+                 echo 1 > f && git add -A && git commit -qm one && git branch other &&
+                 echo 2 > f && git commit -qam two",
+            );
+            case(world.option(&places).option(tier).option(options));
+        }
+    }
+}
+
+#[track_caller]
+fn bare(world: &World, script: &str) -> String {
+    let output = world.bare(&["/bin/sh", "-c", script]);
+    assert!(output.status.success(), "{script}: {}", text(&output));
+    text(&output)
+}
+
+#[track_caller]
+fn works(world: &World, script: &str) -> String {
+    let output = world.sh(script);
+    assert!(output.status.success(), "{script} {:?}: {}", world.options, text(&output));
+    text(&output)
+}
+
+#[track_caller]
+fn fails(world: &World, script: &str) {
+    let output = world.sh(script);
+    assert!(!output.status.success(), "{script} {:?} {:?}", world.options, world.who);
+}
+
+/// A repository in the place of a directory is seen to be one.
+const SEE: &str = "test ! -e front/.envrc || test -e front/.git && test ! -L front || echo found
+    rm -rf new front old g";
+
+const UNPROTECT: &[&str] = &["--unprotect", ".git"];
+
+#[test]
+fn git_always_takes_the_project_for_its_repository() {
+    for options in [&[][..], UNPROTECT] {
+        each_repository(options, |world| {
+            for attack in [
+                "rm .git/HEAD",
+                "rm -f .git/HEAD",
+                "mv .git/HEAD .git/OLD",
+                "mv .git/HEAD h",
+                "echo x > .git/HEAD",
+                ": > .git/HEAD",
+                "truncate -s 0 .git/HEAD",
+                "chmod 0 .git/HEAD",
+                "chmod 0 .git/refs",
+                "chmod 0 .git/objects",
+                "chmod 0 .git",
+                "mv .git/refs .git/r",
+                "mv .git/objects o",
+                "rm -r .git/refs",
+                "echo junk > .git/HEAD.lock && mv .git/HEAD.lock .git/HEAD",
+                "rm -f .git/HEAD.lock; ln -s nowhere .git/HEAD.lock && mv .git/HEAD.lock .git/HEAD",
+                "rm -f .git/HEAD.lock; echo 'ref: refs/heads/main' > x && mv x .git/HEAD",
+                "rm -f x; echo junk > x; ln -f x .git/HEAD",
+                "ln .git/HEAD y && echo junk > y",
+                "mkdir -p d; mv -T d .git/HEAD",
+                "cp f .git/HEAD",
+                "echo ../x > .git/commondir",
+                "mv .git/HEAD .git/head",
+                "mkdir .git/remotes && echo 'URL: x' > .git/remotes/origin",
+            ] {
+                fails(&world, attack);
+                let head = bare(&world, "rm -f .git/HEAD.lock x; git rev-parse --git-dir");
+                assert_eq!(head, ".git", "after {attack} {:?}", world.options);
+            }
+        });
+    }
+}
+
+/// A process that keeps the lock file open cannot change what has become of it.
+#[test]
+fn a_head_is_not_changed_through_its_lock_file() {
+    each_repository(&[], |world| {
+        works(
+            &world,
+            "exec 3> .git/HEAD.lock; echo 'ref: refs/heads/other' >&3; mv .git/HEAD.lock .git/HEAD;
+             echo junk >&3; echo more >&3; test ! -e .git/HEAD.lock",
+        );
+        assert_eq!(
+            bare(&world, "cat .git/HEAD; ls .git | grep -c HEAD"),
+            "ref: refs/heads/other\n1"
+        );
+        works(
+            &world,
+            "echo 'ref: refs/heads/main' > .git/HEAD.lock; ln .git/HEAD.lock l;
+             mv .git/HEAD.lock .git/HEAD; echo junk > l; rm l",
+        );
+        assert_eq!(bare(&world, "cat .git/HEAD"), "ref: refs/heads/main");
+    });
+}
+
+#[test]
+fn no_repository_without_a_work_tree_is_completed() {
+    for options in [&[][..], UNPROTECT] {
+        each_repository(options, |world| {
+            bare(
+                &world,
+                "mkdir -p sub half/objects half/refs bare2; cp -r .git/objects .git/refs bare2/",
+            );
+            for attack in [
+                "cp -r .git/objects .git/refs .git/HEAD .",
+                "cp .git/HEAD half/HEAD",
+                "mkdir half/HEAD",
+                "ln -s ../f half/HEAD",
+                "ln f half/HEAD",
+                "cp f g && mv g half/HEAD",
+                "mkfifo half/HEAD",
+                "cp .git/HEAD bare2/",
+            ] {
+                fails(&world, attack);
+                bare(&world, "rm -rf HEAD objects refs");
+            }
+            // In a directory that the command makes, where it may make repositories.
+            let made = "mkdir -p t/refs && touch t/HEAD && mkdir o2 && mv o2 t/objects";
+            assert_eq!(world.sh(made).status.success(), !options.is_empty(), "{:?}", world.options);
+        });
+    }
+}
+
+#[test]
+fn a_repository_without_a_work_tree_that_is_there_is_kept() {
+    each_repository(UNPROTECT, |world| {
+        bare(&world, "git clone -q --bare . fixture.git");
+        for attack in [
+            "echo x >> fixture.git/config",
+            "echo x > fixture.git/hooks/post-update",
+            "echo x > fixture.git/commondir",
+            "cp fixture.git/config c && mv c fixture.git/config",
+        ] {
+            fails(&world, attack);
+        }
+        works(&world, "git -C fixture.git update-ref refs/heads/new HEAD && rm -rf fixture.git");
+    });
+}
+
+#[test]
+fn everyday_work_of_git_goes_on() {
+    let options = [
+        UNPROTECT,
+        &["--unprotect", ".git/rebase-merge/git-rebase-todo"],
+        &["--unprotect", ".git/worktrees/*/rebase-merge/git-rebase-todo"],
+    ];
+    each_repository(&options.concat(), |world| {
+        for script in [
+            "echo 3 > f && git commit -qam three && git commit -q --amend -m again",
+            "git switch -q other && git switch -qc topic && git checkout -q main",
+            "git checkout -q --detach HEAD~1 && git checkout -q main",
+            "git symbolic-ref HEAD refs/heads/other && git symbolic-ref HEAD refs/heads/main",
+            "git switch -q topic && echo t > t && git add t && git commit -qm t && git rebase -q main",
+            "git switch -q main && git merge -q topic && git branch -D topic",
+            "git reset -q --hard HEAD~1 && git reset -q --hard ORIG_HEAD",
+            "echo s > f && git stash -q && git stash pop -q && git checkout -q f",
+            "GIT_SEQUENCE_EDITOR='sed -i 1s/pick/reword/' GIT_EDITOR=true git rebase -qi HEAD~2",
+            "git worktree add -q wt -b wt && cd wt && git checkout -q --detach && git switch -q main -d",
+            "git worktree remove wt && git worktree prune",
+            "git tag v1 && git gc -q && git repack -qad && git pack-refs --all && git fsck",
+            "git clone -q . copy && git -C copy fetch -q && git -C copy checkout -q --detach && rm -rf copy",
+            "git init -q new && git -C new symbolic-ref HEAD refs/heads/x && rm -rf new",
+            "git init -q --bare b.git && git push -q b.git main && rm -rf b.git",
+            "git clone -q --bare . c.git && git -C c.git symbolic-ref HEAD refs/heads/other && rm -rf c.git",
+            "git bisect start -q HEAD HEAD~1 && git bisect reset -q && git cherry-pick --allow-empty HEAD",
+            "git fetch -q . main:fetched && git update-ref -d refs/heads/fetched && git status -sb",
+        ] {
+            works(&world, script);
+        }
+        assert_eq!(bare(&world, "git status --porcelain; cat .git/HEAD"), "ref: refs/heads/main");
+    });
+}
+
+#[test]
+fn no_steps_of_a_rebase_are_planted() {
+    each_repository(UNPROTECT, |world| {
+        let plant = "mkdir -p .git/rebase-merge && echo exec true > ";
+        fails(&world, &format!("{plant}.git/rebase-merge/git-rebase-todo"));
+        fails(&world, &format!("{plant}x && mv x .git/rebase-merge/git-rebase-todo"));
+        fails(
+            &world,
+            "rm -rf .git/rebase-merge; mkdir p && echo exec true > p/git-rebase-todo &&
+             mv p .git/other && mv -T .git/other .git/rebase-merge",
+        );
+    });
+}
+
+/// What only a new repository may hold does not stay behind without it.
+#[test]
+fn a_new_repository_does_not_lend_its_rights() {
+    each_repository(UNPROTECT, |world| {
+        bare(&world, "mkdir front && echo 1 > front/f");
+        let plant = "mkdir -p new/sub new/.git && echo x > new/.envrc && echo x > new/sub/.envrc";
+        for attack in [
+            "rm -rf new/.git; mv front old; mv new front",
+            "rm -rf new/.git; rm -r front; mv -T new front",
+            "rm -rf new/.git; mv front old; mv new/sub front",
+            "mv front old; mv new/sub front",
+            "mv front old; mv new front",
+            "mv front old; ln -s new/sub front",
+            "mv front old; ln -s new front",
+            "mv new/.git g; mv front old; mv new front",
+            "rm -rf new/.git; echo y > new/.bashrc; test -e new/.git || test ! -e new/.bashrc",
+        ] {
+            let _ = world.sh(&format!("{plant}; {attack}"));
+            let found = bare(&world, SEE);
+            assert_eq!(found, "", "{attack} {:?}", world.options);
+            bare(&world, "mkdir front && echo 1 > front/f");
+            // In two commands.
+            let _ = world.sh(plant);
+            let _ = world.sh(attack);
+            let found = bare(&world, SEE);
+            assert_eq!(found, "", "in two: {attack} {:?}", world.options);
+            bare(&world, "mkdir front && echo 1 > front/f");
+        }
+        works(&world, &format!("{plant} && rm -rf new && test ! -e new"));
+    });
+}
