@@ -16,6 +16,7 @@ use clash_policy::path::{Links, NoLinks, PathError, is_below};
 use clash_policy::protect::{self, Keep, Persistent, REPOSITORY};
 use clash_policy::{Caps, Effect, FileUse, Places, Sandbox};
 
+use crate::caseless::folded;
 use crate::plan::{Grant, Why};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +83,30 @@ impl Rights {
         let world = World { links, ..self.world() };
         let rule = self.rule_of(path, needs.intersect(Caps::CHANGE));
         keep(kept_by_link(&self.sandbox, rule, path, needs, &world))
+    }
+
+    /// Whether a name is refused on a volume that does not tell cases apart, whatever
+    /// it is judged as where cases count.
+    pub(crate) fn refuses_folded(&self, path: &Path, needs: Caps, kept: Caps) -> bool {
+        let Some(name) = folded(path) else { return kept.intersects(Caps::CHANGE) };
+        let file = FileUse { path: path.to_path_buf(), needs, caseless: true };
+        let denied = |verdict: &Verdict| verdict.rule.is_some() && verdict.effect != Effect::Allow;
+        let verdicts = each_by_rules(&self.sandbox, &file, &self.world());
+        if verdicts.is_ok_and(|verdicts| verdicts.iter().any(denied)) {
+            return true;
+        }
+        let places = self.cage.iter().chain(&self.held);
+        let below = |place: &Path| folded(place).is_none_or(|place| is_below(&name, &place));
+        let held = needs.intersects(Caps::CHANGE) && { places }.any(|place| below(place));
+        let roots = [&self.places.project, &self.places.home];
+        let listed = roots.iter().filter(|root| is_below(path, root)).any(|root| {
+            let count = root.iter().count();
+            let rest: PathBuf = name.iter().skip(count).collect();
+            let by_project = is_below(path, &self.places.project);
+            let counts = *root == &self.places.project || !by_project && self.permits(root, kept);
+            counts && protect::kept(&self.sandbox.protect, &rest, 0, kept).is_some()
+        });
+        held || listed
     }
 
     /// Whether one stands in the way of what a rule, or none, is about.

@@ -759,6 +759,67 @@ fn where_no_namespaces_can_be_made_the_same_holds() {
     }
 }
 
+/// No file or directory gives another identity to whoever runs or fills it.
+#[test]
+fn no_bit_that_changes_identity_can_be_set() {
+    if python_is_missing() {
+        return;
+    }
+    let script = r"
+import errno, os, stat
+def refused(f, *args):
+    try: f(*args)
+    except OSError as e: assert e.errno == errno.EPERM, (e, args)
+    else: raise AssertionError(args)
+open('f', 'w').close(); os.mkdir('d')
+for mode in (0o2755, 0o4755, 0o6755, 0o1644):
+    refused(os.chmod, 'f', mode)
+    refused(os.open, 'new', os.O_CREAT | os.O_WRONLY, mode)
+    refused(os.open, '.', os.O_TMPFILE | os.O_WRONLY, mode)
+    refused(os.mknod, 'node', mode | stat.S_IFREG)
+fd = os.open('f', os.O_RDONLY)
+refused(os.fchmod, fd, 0o2755)
+refused(os.chmod, 'd', 0o2755)
+os.chmod('d', 0o1777); os.mkdir('sticky', 0o1777); os.mkdir('group', 0o2755)
+assert not os.stat('group').st_mode & stat.S_ISGID
+for kind in (stat.S_IFCHR, stat.S_IFBLK):
+    try: os.mknod('device', kind | 0o600, os.makedev(1, 3))
+    except OSError as e: assert e.errno in (errno.EPERM, errno.EACCES), e
+    else: raise AssertionError(kind)
+# A directory that has the bit from the one it is in keeps it.
+os.mkdir('shared/in'); os.chmod('shared/in', 0o2775); os.chmod('shared', 0o2755)
+assert os.stat('shared/in').st_mode & stat.S_ISGID
+print('fine')
+";
+    each_tier(|world| {
+        assert!(
+            world.bare(&["/bin/sh", "-c", "mkdir shared && chmod 2755 shared"]).status.success()
+        );
+        assert_eq!(text(&world.run(&[PYTHON, "-c", script])), "fine", "{:?}", world.options);
+    });
+}
+
+/// Without a room no mount keeps a device from being one.
+#[test]
+fn a_device_in_the_project_is_not_opened() {
+    each_tier(|world| {
+        let mut made = Command::new("mknod");
+        let node = world.project().join("zero");
+        let made = made.arg(&node).args(["c", "1", "5"]).stderr(Stdio::null()).status();
+        if !made.is_ok_and(|status| status.success()) {
+            return eprintln!("SKIPPED (no right to make devices): a device in the project");
+        }
+        fs::set_permissions(&node, fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(world.bare(&["head", "-c1", "zero"]).status.success(), "it is a device outside");
+        for attack in
+            ["head -c1 zero", "echo x > zero", "ln zero z && head -c1 z", "mv zero z; head -c1 z"]
+        {
+            fails(&world, attack);
+        }
+        works(&world, "echo x > /dev/null && head -c1 /dev/zero");
+    });
+}
+
 /// Whoever holds the lease learns that somebody waits for it, does something else
 /// that is watched, and only then lets go.
 #[test]

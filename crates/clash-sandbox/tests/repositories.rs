@@ -193,7 +193,7 @@ fn everyday_work_of_git_goes_on() {
             "git init -q new && git -C new symbolic-ref HEAD refs/heads/x && rm -rf new",
             "git init -q --bare b.git && git push -q b.git main && rm -rf b.git",
             "git clone -q --bare . c.git && git -C c.git symbolic-ref HEAD refs/heads/other && rm -rf c.git",
-            "git bisect start -q HEAD HEAD~1 && git bisect reset -q && git cherry-pick --allow-empty HEAD",
+            "git bisect start HEAD HEAD~1 && git bisect reset && git revert --no-edit HEAD",
             "git fetch -q . main:fetched && git update-ref -d refs/heads/fetched && git status -sb",
         ] {
             works(&world, script);

@@ -26,7 +26,7 @@
 //!   there is none to send it on, and with that right connecting is allowed.
 //! - extended attributes cannot be set (`EOPNOTSUPP`, as on a filesystem without
 //!   them): Landlock does not mediate `setxattr` by path.
-//! - the set-user-id bit cannot be set through the `chmod` family. This keeps
+//! - the set-user-id and set-group-id bits cannot be set through the `chmod` family. This keeps
 //!   honest copies clean and is no promise: without a monitor `openat2` can still
 //!   create one.
 //! - where nothing may be written and nobody watches, truncating is refused here
@@ -74,7 +74,8 @@ pub(crate) const ALLOW_ALL: Insn = Insn { code: super::bpf::RET, jt: 0, jf: 0, k
 const CLONE_NEW: u32 = 0x7e02_0000;
 const CLONE_NEWTIME: u32 = 0x80;
 const READ_IMPLIES_EXEC: u32 = 0x0040_0000;
-const S_ISUID: u32 = 0o4000;
+/// Set-user-id and set-group-id.
+const SET_ID: u32 = 0o6000;
 const MFD_NOEXEC_SEAL: u32 = 8;
 /// TIOCSTI, TIOCLINUX, TIOCSETD and TIOCCONS: type into the terminal, paste the
 /// console's selection, change the line discipline, take the console's output.
@@ -171,7 +172,7 @@ enum Answer {
     Personality,
     /// Only of memory that can never be executed.
     Memory,
-    /// No set-user-id bit in the mode, which is the argument with this index.
+    /// No set-user-id or set-group-id bit in the mode, which is the argument with this index.
     Mode(u32),
     /// Of which families; at least one.
     Socket {
@@ -527,7 +528,7 @@ fn check(asm: &mut Assembler, exits: &Exits, answer: Answer) {
         }
         Answer::Clone => if_any_bit(0, CLONE_NEW),
         Answer::Unshare => if_any_bit(0, CLONE_NEW | CLONE_NEWTIME),
-        Answer::Mode(argument) => if_any_bit(argument, S_ISUID),
+        Answer::Mode(argument) => if_any_bit(argument, SET_ID),
         Answer::Memory => {
             asm.load(data::low(1));
             asm.jump(Test::AnyBit(MFD_NOEXEC_SEAL), allow, To::Label(exits.enosys));

@@ -18,6 +18,7 @@ use rustix::process::umask;
 use super::super::sys;
 use super::Shared;
 use super::call::Times;
+use super::folding::Folding;
 use super::fresh::Fresh;
 use super::leaving::Leaving;
 use super::open::Wish;
@@ -74,6 +75,7 @@ pub(super) struct Worker {
     pub(super) turns: Turns,
     pub(super) fresh: Fresh,
     pub(super) links: Remembered,
+    folding: Folding,
     leaving: Leaving,
     /// Directories of which the repository was to be removed and had to stay.
     pub(super) parting: Vec<PathBuf>,
@@ -92,7 +94,17 @@ impl Worker {
         let stdio = own.into_iter().filter_map(given).collect();
         let fresh = Fresh::new(watch.rights.new_repositories());
         let (links, leaving) = (Remembered::default(), Leaving::default());
-        Self { shared, watch, turns, fresh, links, leaving, parting: Vec::new(), stdio }
+        Self {
+            shared,
+            watch,
+            turns,
+            fresh,
+            links,
+            leaving,
+            folding: Folding::default(),
+            parting: Vec::new(),
+            stdio,
+        }
     }
 
     pub(super) fn carry_out(&mut self, job: Job) {
@@ -154,6 +166,12 @@ impl Worker {
         let name = path.file_name().unwrap_or_default();
         if needs.contains(Caps::CREATE) && misleads(name.as_bytes()) && !rights.is_own(path) {
             return Err(Errno::ILSEQ);
+        }
+        if self.folding.holds_for(path)
+            && !self.fresh.covers(path)
+            && rights.refuses_folded(path, needs, kept)
+        {
+            return Err(Errno::ACCESS);
         }
         let own = |keep: Keep| {
             let made = keep == Keep::WithDirectory && self.fresh.made_around(path);

@@ -27,6 +27,7 @@
 mod act;
 mod call;
 mod caller;
+mod folding;
 mod fresh;
 mod head;
 mod leaving;
