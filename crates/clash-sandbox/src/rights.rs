@@ -277,6 +277,79 @@ fn tells_of_the_host(path: &Path) -> bool {
 mod tests {
     use super::*;
 
+    fn rights() -> Rights {
+        use clash_policy::{FsRule, PathPattern, Span};
+        let rule = |path: &str, effect, caps| FsRule {
+            pattern: PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false },
+            effect,
+            caps,
+            cow: false,
+            span: Span::default(),
+        };
+        let rules = vec![
+            rule("/home/u/app", Effect::Allow, Caps::ALL),
+            rule("/home/u/app/Secret", Effect::Deny, Caps::ALL),
+            rule("/home/u/lib", Effect::Allow, Caps::READ),
+        ];
+        Rights {
+            sandbox: Sandbox { default: Effect::Deny, fs: rules, ..Sandbox::named("s") },
+            places: Places {
+                project: "/home/u/app".into(),
+                home: "/home/u".into(),
+                tmp: "/tmp".into(),
+                vars: Vec::new(),
+            },
+            cage: Vec::new(),
+            baseline: vec![("/usr".into(), Caps::READ)],
+            given: Vec::new(),
+            held: Vec::new(),
+            own: vec!["/tmp".into()],
+            host_processes: false,
+        }
+    }
+
+    #[test]
+    fn names_are_refused_as_the_volume_takes_them() {
+        let rights = rights();
+        let change = Caps::CREATE.union(Caps::WRITE);
+        let refused = |name: &str| {
+            rights.refuses_folded(&Path::new("/home/u/app").join(name), change, change)
+        };
+        for name in
+            [".ENVRC", ".git/con\u{fb01}g", ".g\u{200c}it", ".v\u{17f}code/x", "GIT~1", ".envrc."]
+        {
+            assert!(refused(name), "{name}");
+        }
+        for name in ["secret/x", "SECRET", "sub/.Envrc"] {
+            assert!(refused(name), "{name}");
+        }
+        for name in ["Src/Main.rs", "README.MD", "a~b", "Secrets/x"] {
+            assert!(!refused(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_link_leads_only_to_what_may_be_read_and_hides_nothing() {
+        let rights = rights();
+        let may = |at: &str, to: &str| {
+            let at = Path::new("/home/u/app").join(at);
+            rights.may_lead(&at, Path::new(to), false, &NoLinks)
+        };
+        for to in ["/home/u/app/src", "/home/u/app/missing/x", "/home/u/lib/y", "/usr/bin/sh"] {
+            assert!(may("L", to), "{to}");
+        }
+        for to in ["/", "/home", "/home/u", "/home/u/.ssh/key", "/home/u/app/Secret/x", "/tmp/x"] {
+            assert!(!may("L", to), "{to}");
+        }
+        for to in
+            ["/home/u/app", "/home/u/app/.git", "/home/u/app/.git/hooks", "/home/u/app/.envrc"]
+        {
+            assert!(!may("sub/L", to), "{to}");
+        }
+        assert!(!may("L", "/home/u/app/vendor/x") && may("vendor/L", "/home/u/app/vendor/x"));
+        assert!(may("node_modules/w", "/home/u/app/packages/w"));
+    }
+
     #[test]
     fn of_the_hosts_processes_only_the_callers_own_can_be_asked_about() {
         for hidden in ["/proc", "/proc/1", "/proc/4711/cmdline", "/proc/kallsyms"] {

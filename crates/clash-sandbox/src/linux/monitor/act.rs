@@ -219,13 +219,16 @@ impl Worker {
         Ok(dir.join(std::ffi::OsStr::from_bytes(at.bare())))
     }
 
-    /// Changes a mode. Bits that give another identity to whoever runs the file stay
-    /// as they are, and so does the sticky bit of a file.
+    /// Changes a mode. No bit is set that gives another identity to whoever runs a file
+    /// or fills a directory; a directory may keep the group it has from its parent.
     fn chmod(&self, at: &OwnedFd, mode: u32) -> Done {
         let meta = fstat(at)?;
         let directory = FileType::from_raw_mode(meta.st_mode) == FileType::Directory;
-        let special = if directory { SET_ID } else { SET_ID | libc::S_ISVTX };
-        if mode & special & !meta.st_mode != 0 {
+        let (special, kept) = match directory {
+            true => (SET_ID, meta.st_mode & libc::S_ISGID),
+            false => (SET_ID | libc::S_ISVTX, 0),
+        };
+        if mode & special & !kept != 0 {
             return Err(Errno::PERM);
         }
         self.change(at)?;
@@ -266,7 +269,7 @@ impl Worker {
         let kind = match FileType::from_raw_mode(mode) {
             FileType::Unknown => FileType::RegularFile,
             // A device in a project is a way to the hardware for whoever opens it.
-            FileType::CharacterDevice | FileType::BlockDevice => return Err(Errno::PERM),
+            FileType::CharacterDevice | FileType::BlockDevice => return Err(Errno::ACCESS),
             kind => kind,
         };
         if mode & (SET_ID | libc::S_ISVTX) != 0 {
