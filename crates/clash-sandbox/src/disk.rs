@@ -110,6 +110,12 @@ impl Disk {
         self.find(path).exists
     }
 
+    /// The links on the way to a path, each where it really lies, and the end of the
+    /// way. Read anew, whatever was found earlier.
+    pub(crate) fn links_on(&self, path: &Path) -> (Vec<PathBuf>, PathBuf) {
+        crate::planted::walk(path, MAX_LINKS, read_link)
+    }
+
     fn find(&self, path: &Path) -> Spot {
         let links = Cell::new(MAX_LINKS);
         if is_normal(path) {

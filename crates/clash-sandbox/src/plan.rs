@@ -9,9 +9,9 @@
 //! kernel: who asks the user is not this crate's business.
 //!
 //! Paths are resolved here, once. A path that does not exist gets nothing and
-//! the report says so; nothing is created for the sake of a grant. A symlink
-//! that leads out of a tree which the sandbox itself may change is refused: an
-//! earlier command may have planted it to have its target granted now.
+//! the report says so; nothing is created for the sake of a grant. A rule with a
+//! link on its way that an earlier command may have planted is refused
+//! (`planted.rs`).
 
 mod grants;
 pub mod nesting;
@@ -33,6 +33,7 @@ use clash_policy::{
 use crate::baseline;
 use crate::disk::Disk;
 use crate::host::{Facility, Host};
+use crate::planted::InForce;
 use crate::report::Report;
 use crate::rights::Rights;
 use crate::room::{Ports, Room};
@@ -61,6 +62,8 @@ pub struct Request<'a> {
     /// What the launcher itself needs, for example to read the agent's shell
     /// snapshot. Allowed strictly inside the cage.
     pub extra: &'a [Grant],
+    /// Sandboxes whose commands may have written where this one reads.
+    pub in_force: &'a dyn InForce,
 }
 
 /// A right that the plan gives: `caps` on `path` and everything below it.

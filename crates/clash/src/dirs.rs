@@ -4,7 +4,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clash_policy::Sandbox;
 use clash_policy::path::{Links, Places};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host::Host;
@@ -98,36 +97,22 @@ impl Dirs {
         self.installed("clash-sh")
     }
 
-    /// What the variables of a sandbox mean for this project. Those it does not
-    /// use are not looked for.
-    pub(crate) fn places_of(&self, sandbox: &Sandbox, project: &Path, disk: &Disk) -> Places {
-        let uses = |name: &str| {
-            sandbox.fs.iter().any(|rule| {
-                rule.pattern.fixed().strip_prefix('$').is_some_and(|text| text.starts_with(name))
-            })
-        };
-        self.some_places(uses, project, disk)
-    }
-
-    /// What the variables of a policy mean for this project.
+    /// What the variables of a policy mean for this project, where they really lead:
+    /// for advice to the user. What is enforced starts from [`Self::places_unseen`].
     pub(crate) fn places(&self, project: &Path, disk: &Disk) -> Places {
-        self.some_places(|_| true, project, disk)
-    }
-
-    /// The same for decisions that look at no file: nobody asks where a variable
-    /// really leads, and finding out would take longer than the rest of a hook.
-    pub(crate) fn places_unseen(&self, project: &Path, disk: &Disk) -> Places {
-        let [project, home, tmp] = [project, &self.home, &self.tmp].map(|path| disk.real(path));
-        Places::of(project, home, tmp, env::path)
-    }
-
-    fn some_places(&self, wanted: impl Fn(&str) -> bool, project: &Path, disk: &Disk) -> Places {
         let mut places = self.places_unseen(project, disk);
-        places.vars.retain(|(name, _)| wanted(name));
-        for (_, path) in &mut places.vars {
+        for path in places.vars.iter_mut().map(|(_, path)| path).chain([&mut places.tmp]) {
             *path = disk.real(path);
         }
         places
+    }
+
+    /// What the variables of a policy mean for this project, with links on the way
+    /// left as they are: a command may have planted one, and only the path as it is
+    /// written shows that. The project and the home are real.
+    pub(crate) fn places_unseen(&self, project: &Path, disk: &Disk) -> Places {
+        let [project, home] = [project, &self.home].map(|path| disk.real(path));
+        Places::of(project, home, self.tmp.clone(), env::path)
     }
 
     /// What every sandbox is kept from changing: clash's own files and whatever

@@ -21,6 +21,7 @@ use crate::approval::{Approval, ApprovalError};
 use crate::cmd::no_such;
 use crate::decision::{self, DecisionError, Scene};
 use crate::dirs::{Dirs, NoHome, project_of};
+use crate::in_force::PolicySandboxes;
 use crate::policy::{Policy, PolicyError};
 use crate::session::{Session, SessionError};
 use crate::shell_quoted::shell_quoted;
@@ -473,10 +474,19 @@ impl Room {
             None => self.begin(sandbox),
         };
         let disk = Disk::of(&host);
-        let places = self.dirs.places_of(sandbox, &self.project, &disk);
-        crate::caches::make_missing(sandbox, &places, &disk);
+        let places = self.dirs.places_unseen(&self.project, &disk);
+        let session = self.session.as_ref().map(|session| session.dir.as_path());
+        let in_force = PolicySandboxes { dirs: &self.dirs, project: &self.project, session };
+        crate::caches::make_missing(sandbox, &places, &disk, &in_force);
         let cage = Cage { paths: self.dirs.cage(&self.project, &disk) };
-        let request = Request { sandbox, places: &places, cage: &cage, disk: &disk, extra };
+        let request = Request {
+            sandbox,
+            places: &places,
+            cage: &cage,
+            disk: &disk,
+            extra,
+            in_force: &in_force,
+        };
         let plan = plan(&request, &host).map_err(|refusal| ExecError::NoPlan {
             sandbox: sandbox.name.clone(),
             refusal: Box::new(refusal),

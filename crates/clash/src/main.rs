@@ -17,6 +17,7 @@ mod exec;
 mod exit;
 mod history;
 mod hook;
+mod in_force;
 mod policy;
 mod replace_file;
 mod say;

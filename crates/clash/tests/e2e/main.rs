@@ -28,6 +28,7 @@ mod install_agents;
 mod managed;
 mod never_widen;
 mod persistence;
+mod planted;
 mod plugin_clients;
 mod policy;
 mod policy_cache;
