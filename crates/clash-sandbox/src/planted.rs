@@ -135,7 +135,11 @@ impl Ground<'_> {
 /// The trees in which commands may create names, as they are written and as they really
 /// lie.
 #[derive(Debug)]
-pub struct Trees(Vec<PathBuf>);
+pub struct Trees {
+    trees: Vec<PathBuf>,
+    /// Was a directory when it was resolved; a link in its place is a planted one.
+    project: PathBuf,
+}
 
 impl Trees {
     pub fn of(
@@ -144,7 +148,9 @@ impl Trees {
         in_force: &dyn InForce,
         sandbox: Option<&Sandbox>,
     ) -> Self {
-        let Some(mut trees) = in_force.trees() else { return Self(vec![PathBuf::from("/")]) };
+        let Some(mut trees) = in_force.trees() else {
+            return Self { trees: vec![PathBuf::from("/")], project: places.project.clone() };
+        };
         trees.extend(sandbox.into_iter().flat_map(|sandbox| trees_of(sandbox, places)));
         trees.extend([places.project.clone(), places.tmp.clone()]);
         let real: Vec<PathBuf> = trees.iter().map(|tree| disk.real(tree)).collect();
@@ -152,7 +158,7 @@ impl Trees {
         // The narrowest tree says most.
         trees.sort_unstable_by(|a, b| b.as_os_str().len().cmp(&a.as_os_str().len()).then(a.cmp(b)));
         trees.dedup();
-        Self(trees)
+        Self { trees, project: places.project.clone() }
     }
 
     /// The first link on the way of a path that lies strictly below one of the trees,
@@ -160,8 +166,9 @@ impl Trees {
     pub fn link_on(&self, written: &Path, real: &Path, disk: &Disk) -> Option<(PathBuf, PathBuf)> {
         let (links, end) = disk.links_on(written);
         let inside = |link: &PathBuf| {
-            let holds = |tree: &&PathBuf| is_below(link, tree) && link != *tree;
-            self.0.iter().find(holds).map(|tree| (link.clone(), tree.clone()))
+            let replaced = *link == self.project;
+            let holds = |tree: &&PathBuf| is_below(link, tree) && (link != *tree || replaced);
+            self.trees.iter().find(holds).map(|tree| (link.clone(), tree.clone()))
         };
         // A path that leads elsewhere at the second look changes while it is looked at.
         let moving = || (end != real).then(|| (written.into(), PathBuf::from("/")));

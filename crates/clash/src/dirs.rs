@@ -100,7 +100,7 @@ impl Dirs {
     /// What the variables of a policy mean for this project, where they really lead:
     /// for advice to the user. What is enforced starts from [`Self::places_unseen`].
     pub(crate) fn places(&self, project: &Path, disk: &Disk) -> Places {
-        let mut places = self.places_unseen(project, disk);
+        let mut places = self.places_unseen(&disk.real(project), disk);
         for path in places.vars.iter_mut().map(|(_, path)| path).chain([&mut places.tmp]) {
             *path = disk.real(path);
         }
@@ -109,10 +109,10 @@ impl Dirs {
 
     /// What the variables of a policy mean for this project, with links on the way
     /// left as they are: a command may have planted one, and only the path as it is
-    /// written shows that. The project and the home are real.
+    /// written shows that. The home is real, and the project has to be: it comes from
+    /// the session's record or from the kernel.
     pub(crate) fn places_unseen(&self, project: &Path, disk: &Disk) -> Places {
-        let [project, home] = [project, &self.home].map(|path| disk.real(path));
-        Places::of(project, home, self.tmp.clone(), env::path)
+        Places::of(project.to_path_buf(), disk.real(&self.home), self.tmp.clone(), env::path)
     }
 
     /// What every sandbox is kept from changing: clash's own files and whatever

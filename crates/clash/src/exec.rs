@@ -67,6 +67,7 @@ impl ExecError {
         match self {
             Self::Usage => exit::USAGE,
             Self::Refused(_) | Self::Approval(_) | Self::NoSession => exit::REFUSED,
+            Self::Session(SessionError::Root(_)) => exit::REFUSED,
             Self::Launch { error: LaunchError::OutOfTime { .. }, .. } => exit::OUT_OF_TIME,
             Self::Launch { error: LaunchError::NotFound { .. }, .. } => exit::NOT_FOUND,
             Self::Launch { error: LaunchError::NotExecutable { .. }, .. } => exit::REFUSED,
@@ -365,9 +366,21 @@ impl Room {
 
     fn of(session: Option<&str>) -> Result<Self, ExecError> {
         let dirs = Dirs::from_env()?;
-        let session = session.and_then(|id| Session::open(&dirs, id).ok());
+        let session = match session.map(|id| Session::open(&dirs, id)) {
+            Some(Ok(session)) => Some(session),
+            Some(Err(SessionError::Unknown(_) | SessionError::BadId(_))) | None => None,
+            Some(Err(error)) => return Err(error.into()),
+        };
         let project = match &session {
-            Some(session) => session.project.clone(),
+            Some(session) => {
+                session.check_root().or_else(|error| {
+                    let reason = Some(error.to_string());
+                    Record { reason, ..Record::new(session, trace::Event::Alarm) }
+                        .append(session)?;
+                    Err(ExecError::Session(error.into()))
+                })?;
+                session.project.clone()
+            }
             None => {
                 let here = std::env::current_dir().map_err(ExecError::WorkingDirectory)?;
                 project_of(&here, &dirs.home)

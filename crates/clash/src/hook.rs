@@ -144,10 +144,16 @@ fn receive(args: &[OsString]) -> Result<(&'static Agent, Event, Message), HookEr
 
 fn handle(agent: &'static Agent, event: Event, message: &Message) -> Result<Answer, HookError> {
     let dirs = Dirs::from_env()?;
-    let session = Session::enter(&dirs, &message.session, agent.name, &project(agent, message)?)?;
+    let mut session =
+        Session::enter(&dirs, &message.session, agent.name, &project(agent, message)?)?;
+    let goes_on = matches!(message.source.as_str(), "clear" | "compact");
+    if event == Event::SessionStart && !goes_on {
+        session.resume()?;
+    }
+    let session = session;
     let call = Call { agent, dirs: &dirs, session: &session, message };
     match event {
-        Event::BeforeTool => call.before().or_else(|error| {
+        Event::BeforeTool => call.in_its_project().and_then(|()| call.before()).or_else(|error| {
             // On record like any other denial, unless that is what failed.
             let record = Record {
                 what: Some(message.command().unwrap_or(&message.tool).to_owned()),
@@ -158,7 +164,7 @@ fn handle(agent: &'static Agent, event: Event, message: &Message) -> Result<Answ
             record.append(&session)?;
             Err(error)
         }),
-        Event::Question => call.question(),
+        Event::Question => call.in_its_project().and_then(|()| call.question()),
         Event::AfterTool | Event::AfterFailure => call.after(event),
         Event::SessionStart => call.start(),
         Event::SessionEnd => {
@@ -186,6 +192,16 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Fails, with an alarm, unless the project is the directory in which the session
+    /// began.
+    fn in_its_project(&self) -> Result<(), HookError> {
+        self.session.check_root().or_else(|error| {
+            let reason = Some(error.to_string());
+            Record { reason, ..self.about(trace::Event::Alarm) }.append(self.session)?;
+            Err(SessionError::from(error).into())
+        })
+    }
+
     fn decide(&self, action: &Action) -> Result<Decision, HookError> {
         let scene = Scene {
             project: &self.session.project,
@@ -398,6 +414,9 @@ impl Call<'_> {
             ..self.about(trace::Event::Exit)
         };
         record.append(self.session)?;
+        if let Err(error) = self.in_its_project() {
+            return Ok(Answer::Note(format!("clash: {error}")));
+        }
         let action = self.agent.action(self.message, &self.dirs.home);
         let Ok(Some(Action { input: Input::Script(script), .. })) = action else {
             return Ok(Answer::Silent);
@@ -490,6 +509,9 @@ impl Call<'_> {
             ..Record::new(self.session, trace::Event::SessionStart)
         };
         record.append(self.session)?;
+        if let Err(error) = self.in_its_project() {
+            return Ok(Answer::Note(format!("clash: every action is denied: {error}")));
+        }
         watch::remember(self.dirs, self.session);
         Ok(match Policy::load(self.dirs, &self.session.project, Some(&self.session.dir)) {
             Ok(policy) => {

@@ -19,6 +19,7 @@ mod history;
 mod hook;
 mod in_force;
 mod policy;
+mod project_root;
 mod replace_file;
 mod say;
 mod session;

@@ -38,6 +38,7 @@ mod push_forms;
 mod qwen_client;
 mod run;
 mod sandboxes;
+mod session_root;
 mod shell;
 mod status;
 mod support;
