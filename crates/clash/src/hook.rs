@@ -24,7 +24,7 @@ use crate::session::{Session, SessionError};
 use crate::shell_quoted::shell_quoted;
 use crate::tool_input::ToolError;
 use crate::trace::{self, Record, TraceError};
-use crate::{env, exit, say, tell, watch};
+use crate::{env, exit, judged, say, tell, watch};
 
 /// No agent sends more; what does is not looked at.
 const MAX_INPUT: u64 = 1 << 20;
@@ -57,6 +57,11 @@ pub(crate) enum HookError {
     Trace(#[from] TraceError),
     #[error("nothing can be confined in this project: {0}")]
     HostileSettings(String),
+    #[error(
+        "the path leads elsewhere than a moment ago: a command in the background may be setting \
+         a trap"
+    )]
+    Moves,
     #[error("the command is longer than 100 KiB: write it into a file and run that")]
     TooLong,
     #[error("the command calls clash itself: give the plain command, clash puts it in its sandbox")]
@@ -162,6 +167,9 @@ fn handle(agent: &'static Agent, event: Event, message: &Message) -> Result<Answ
                 ..call.about(trace::Event::Decision)
             };
             record.append(&session)?;
+            if matches!(error, HookError::Moves | HookError::Tool(ToolError::Moves { .. })) {
+                call.raise(error.to_string())?;
+            }
             Err(error)
         }),
         Event::Question => call.in_its_project().and_then(|()| call.question()),
@@ -169,6 +177,7 @@ fn handle(agent: &'static Agent, event: Event, message: &Message) -> Result<Answ
         Event::SessionStart => call.start(),
         Event::SessionEnd => {
             Approval::discard_all(&session);
+            judged::discard_all(&session);
             Record::new(&session, trace::Event::SessionEnd).append(&session)?;
             Ok(Answer::Silent)
         }
@@ -265,12 +274,26 @@ impl Call<'_> {
                     });
                 }
             },
+            (Input::Files(files), _) => {
+                self.still_there(&action)?;
+                judged::note(self.session, self.message, files)?;
+                None
+            }
             _ => None,
         };
         Ok(match decision.effect {
             Effect::Allow => Answer::Allow { reason, updated_input },
             Effect::Ask | Effect::Deny => Answer::Ask { reason, updated_input },
         })
+    }
+
+    /// Fails if the paths lead elsewhere than when they were judged.
+    fn still_there(&self, action: &Action) -> Result<(), HookError> {
+        let now = self.agent.action(self.message, &self.dirs.home);
+        if now.as_ref().is_ok_and(|now| now.as_ref().is_some_and(|now| now.input == action.input)) {
+            return Ok(());
+        }
+        Err(HookError::Moves)
     }
 
     /// What the client's own rules say, where they will not see the command.
@@ -418,8 +441,17 @@ impl Call<'_> {
             return Ok(Answer::Note(format!("clash: {error}")));
         }
         let action = self.agent.action(self.message, &self.dirs.home);
-        let Ok(Some(Action { input: Input::Script(script), .. })) = action else {
-            return Ok(Answer::Silent);
+        let script = match action {
+            Ok(Some(Action { input: Input::Script(script), .. })) => script,
+            Ok(Some(Action { input: Input::Files(files), .. })) => {
+                let Some(text) = judged::difference(self.session, self.message, &files) else {
+                    return Ok(Answer::Silent);
+                };
+                return self.raise(format!("clash: {text}; look at what runs in the background"));
+            }
+            // A path that moves while it is looked at was judged to be still.
+            Err(error @ ToolError::Moves { .. }) => return self.raise(format!("clash: {error}")),
+            _ => return Ok(Answer::Silent),
         };
         // Nothing of the model's has run: it was a refusal.
         let quoted = script.strip_prefix(SAYS).and_then(|rest| rest.strip_suffix(ENDS));
@@ -435,6 +467,11 @@ impl Call<'_> {
         let Some(text) = self.alarm(&script)? else {
             return Ok(self.blocked(&script).map_or(Answer::Silent, Answer::Context));
         };
+        self.raise(text)
+    }
+
+    /// Puts an alarm on record and tells the user.
+    fn raise(&self, text: String) -> Result<Answer, HookError> {
         let alarm = Record { reason: Some(text.clone()), ..self.about(trace::Event::Alarm) };
         alarm.append(self.session)?;
         Ok(Answer::Note(text))

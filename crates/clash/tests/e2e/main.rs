@@ -19,6 +19,7 @@ mod droid_client;
 mod enforce;
 mod exec;
 mod explain;
+mod file_links;
 mod gemini_client;
 mod history;
 mod hook;
