@@ -46,7 +46,8 @@ use rules::{Found, Rule, resolve};
 use view::Sources;
 
 /// clash's own state, policies and caches and the agents' settings: paths that
-/// no sandbox may change, whatever a policy says.
+/// no sandbox may change, whatever a policy says. Real paths, and links that must not be
+/// replaced; the planner follows none of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cage {
     pub paths: Vec<PathBuf>,
@@ -326,9 +327,7 @@ fn rights(
         sandbox.fs.push(FsRule { pattern: rule.rule.pattern.at(text), ..rule.rule.clone() });
     }
     let [project, home] = [&request.places.project, &request.places.home].map(|p| disk.real(p));
-    // Both spellings: the link itself must not be replaced either.
-    let caged = request.cage.paths.iter().flat_map(|path| [Some(path.clone()), disk.moved(path)]);
-    let cage: Vec<PathBuf> = caged.flatten().collect();
+    let cage = request.cage.paths.clone();
     let given = grants.iter().filter(|grant| !matches!(grant.why, Why::Rule(_)));
     let given: Vec<Grant> = given.cloned().collect();
     let places = Places { project, home, ..request.places.clone() };

@@ -116,17 +116,30 @@ impl Dirs {
     }
 
     /// What every sandbox is kept from changing: clash's own files and whatever
-    /// steers the agent or switches its hooks off.
+    /// steers the agent or switches its hooks off. Real paths, and every link on the way
+    /// there: a command that may replace such a link would bring its own policy. A
+    /// policy may be a link into a directory of dotfiles, which may be the project.
     pub(crate) fn cage(&self, project: &Path, disk: &Disk) -> Vec<PathBuf> {
-        let mut paths =
-            vec![self.state.clone(), self.cache.clone(), "/etc/clash".into(), MACHINE.into()];
-        paths.extend(self.user_policies.iter().filter_map(|p| p.parent()).map(Path::to_path_buf));
+        let mut paths = vec![self.state.clone(), self.cache.clone(), MACHINE.into()];
+        let policies = self.user_policies.iter().filter_map(|path| path.parent());
+        for dir in policies.chain([Path::new("/etc/clash")]) {
+            paths.extend(disk.links_in(dir));
+            paths.push(dir.to_path_buf());
+        }
         paths.push(project.join(".clash"));
         paths.extend(agents::steering_paths(self, project));
         // Nearly all of it is there, and hardly any of it exists.
         disk.list(&self.home);
         disk.list(project);
-        paths.iter().map(|path| disk.real(path)).collect()
+        let mut cage = Vec::with_capacity(paths.len());
+        for path in paths {
+            let real = disk.real(&path);
+            if real.as_os_str() != path.as_os_str() {
+                cage.extend(disk.links_on(&path).0);
+            }
+            cage.push(real);
+        }
+        cage
     }
 }
 

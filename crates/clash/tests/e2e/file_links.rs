@@ -39,15 +39,16 @@ fn a_file_behind_any_link_is_judged_where_it_lies() {
         // `..` behind a link of one's own.
         fs::create_dir_all(project.join("a/b/c")).unwrap();
         symlink("a/b/c", project.join("deep")).unwrap();
-        symlink("deep/../../../../.ssh", project.join("text")).unwrap();
+        symlink("..", project.join("a/here")).unwrap();
+        symlink("a/here/../.ssh", project.join("text")).unwrap();
         // A link made deep and renamed up.
-        symlink("../../../.ssh", project.join("a/b/up")).unwrap();
-        fs::rename(project.join("a/b/up"), project.join("up")).unwrap();
-        symlink("../.ssh", project.join("near")).unwrap();
+        symlink("../.ssh", project.join("a/up")).unwrap();
+        fs::rename(project.join("a/up"), project.join("up")).unwrap();
         for path in [
             format!("root/{}/.ssh/id_ed25519", from_root.display()),
             "text/id_ed25519".to_owned(),
-            "near/id_ed25519".to_owned(),
+            "up/id_ed25519".to_owned(),
+            "a/here/../.ssh/id_ed25519".to_owned(),
             "deep/../../../../.ssh/id_ed25519".to_owned(),
         ] {
             let answer = m.asks("Read", json!({"file_path": project.join(&path)}));

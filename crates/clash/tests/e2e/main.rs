@@ -26,6 +26,7 @@ mod hook;
 mod init;
 mod install;
 mod install_agents;
+mod link_race;
 mod managed;
 mod never_widen;
 mod persistence;

@@ -139,3 +139,60 @@ fn links_of_the_user_go_on_working() {
         assert!(Path::new(&m.home().join("data/.npm/_logs/z")).exists());
     });
 }
+
+/// Dotfiles: the policy is a link into a directory that may be the project.
+#[test]
+fn a_policy_behind_a_link_cannot_be_changed() {
+    as_each_user(|m| {
+        let text = r#"
+load("@clash//sandboxes.star", "project", "workspace")
+load("more.star", "MORE")
+settings(default = ask(), default_sandbox = project)
+when({"Bash": allow(sandbox = workspace), ("Read", "Write"): allow(sandbox = project)} | MORE)
+"#;
+        for (name, text) in [("policy.star", text), ("more.star", "MORE = {}\n")] {
+            m.write(format!("app/clash/{name}"), text);
+            m.make_dir(m.home().join(".clash"));
+            symlink(m.project().join("clash").join(name), m.home().join(".clash").join(name))
+                .unwrap();
+        }
+        for tier in TIERS {
+            for name in ["policy.star", "more.star"] {
+                let spoil = format!(
+                    "echo '# spoilt' >> clash/{name}; rm -f clash/{name}; mv clash moved; \
+                     rm -rf ~/.clash; mv ~/.clash ~/moved; true"
+                );
+                for sandbox in ["project", "workspace"] {
+                    run(&m, tier, sandbox, &spoil).succeeds();
+                }
+                let file = m.project().join("clash").join(name);
+                assert!(!fs::read_to_string(&file).unwrap().contains("spoilt"), "{name}");
+                let write = json!({"file_path": file, "content": "x"});
+                m.asks("Write", write).is("deny", "steers the agent or clash itself");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_link_to_the_directory_of_policies_cannot_be_replaced() {
+    as_each_user(|m| {
+        let policy = r#"
+load("@clash//sandboxes.star", "workspace")
+settings(default = ask(), default_sandbox = workspace)
+"#;
+        m.write("dots/clash/policy.star", policy);
+        symlink(m.home().join("dots/clash"), m.home().join(".clash")).unwrap();
+        for tier in TIERS {
+            let spoil = "rm -f ~/.clash; ln -sfn ~/evil ~/.clash; mv ~/dots ~/gone; \
+                         mkdir -p ~/.clash; echo '# spoilt' >> ~/dots/clash/policy.star; true";
+            run(&m, tier, "workspace", spoil).succeeds();
+            assert!(m.home().join(".clash").is_symlink());
+            assert_eq!(
+                fs::read_to_string(m.home().join(".clash/policy.star")).unwrap(),
+                policy,
+                "{tier:?}"
+            );
+        }
+    });
+}
