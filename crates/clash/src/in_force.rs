@@ -15,6 +15,7 @@ use clash_sandbox::planted::{InForce, Trees, trees_of};
 
 use crate::dirs::Dirs;
 use crate::policy::Policy;
+use crate::session;
 
 /// The sandboxes of the policy in force. Read only if a link is met on the way of a
 /// rule.
@@ -29,7 +30,12 @@ impl InForce for PolicySandboxes<'_> {
     fn trees(&self) -> Option<Vec<PathBuf>> {
         let policy = Policy::load(self.dirs, self.project, self.session).ok()?;
         let places = self.dirs.places_unseen(self.project, &Disk::default());
-        changeable(&policy, &places).ok()
+        let mut trees = changeable(&policy, &places).ok()?;
+        // Of other projects too: two rules may lead from one into another. What holds
+        // the home is no project that commands could write.
+        let others = session::projects(self.dirs);
+        trees.extend(others.into_iter().filter(|tree| !is_below(&places.home, tree)));
+        Some(trees)
     }
 }
 

@@ -115,6 +115,7 @@ impl Session {
         let state = |source| SessionError::State { path: dir.clone(), source };
         create_private(&dir.join(crate::approval::DIR)).map_err(state)?;
         fs::write(dir.join(AGENT), agent).map_err(state)?;
+        note_project(dirs, &root.path).map_err(state)?;
         let root = note_once(&dir, &root)?.ok_or_else(|| SessionError::BadRecord(id.to_owned()))?;
         Ok(Self::with(id, dir, root))
     }
@@ -125,6 +126,28 @@ impl Session {
         let (id, agent) = ("s".to_owned(), "a".to_owned());
         Self { id, dir: dir.to_path_buf(), project: root.path.clone(), root, agent }
     }
+}
+
+/// No session has a dot in its name.
+const PROJECTS: &str = ".projects";
+
+/// The projects of all sessions there have been: their commands could write there.
+pub(crate) fn projects(dirs: &Dirs) -> Vec<PathBuf> {
+    let known = fs::read(sessions_dir(dirs).join(PROJECTS)).unwrap_or_default();
+    let paths = known.split(|byte| *byte == 0).filter(|path| path.starts_with(b"/"));
+    paths.map(|path| from_bytes(path.to_vec())).collect()
+}
+
+/// Appends a project to the list, unless it is there.
+fn note_project(dirs: &Dirs, project: &Path) -> io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::ffi::OsStrExt;
+    if projects(dirs).iter().any(|known| known == project) {
+        return Ok(());
+    }
+    let line = [project.as_os_str().as_bytes(), b"\0"].concat();
+    let mut options = fs::File::options();
+    options.create(true).append(true).open(sessions_dir(dirs).join(PROJECTS))?.write_all(&line)
 }
 
 /// Writes the record of the root unless there is one, and gives the one that counts:

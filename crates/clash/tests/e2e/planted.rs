@@ -174,25 +174,64 @@ when({"Bash": allow(sandbox = workspace), ("Read", "Write"): allow(sandbox = pro
     });
 }
 
+/// A command that replaces the link brings its own records of trust.
 #[test]
-fn a_link_to_the_directory_of_policies_cannot_be_replaced() {
+fn a_link_to_clash_s_own_files_cannot_be_replaced() {
     as_each_user(|m| {
-        let policy = r#"
+        let m = m.policy(
+            r#"
 load("@clash//sandboxes.star", "workspace")
 settings(default = ask(), default_sandbox = workspace)
-"#;
-        m.write("dots/clash/policy.star", policy);
-        symlink(m.home().join("dots/clash"), m.home().join(".clash")).unwrap();
+"#,
+        );
+        for name in [".local", ".cache"] {
+            m.make_dir(m.home().join("data").join(name));
+            symlink(m.home().join("data").join(name), m.home().join(name)).unwrap();
+        }
         for tier in TIERS {
-            let spoil = "rm -f ~/.clash; ln -sfn ~/evil ~/.clash; mv ~/dots ~/gone; \
-                         mkdir -p ~/.clash; echo '# spoilt' >> ~/dots/clash/policy.star; true";
+            let spoil = "rm -f ~/.local ~/.cache; ln -sfn ~/evil ~/.local; mv ~/.cache ~/gone; \
+                         mkdir -p ~/.local/state/clash/trust ~/.cache/clash/policy; \
+                         mv ~/data ~/gone; true";
             run(&m, tier, "workspace", spoil).succeeds();
-            assert!(m.home().join(".clash").is_symlink());
-            assert_eq!(
-                fs::read_to_string(m.home().join(".clash/policy.star")).unwrap(),
-                policy,
-                "{tier:?}"
-            );
+            for name in [".local", ".cache"] {
+                let to = fs::read_link(m.home().join(name)).unwrap();
+                assert_eq!(to, m.home().join("data").join(name), "{tier:?}");
+            }
+            assert!(!m.home().join("data/.local/state/clash/trust").exists());
+        }
+    });
+}
+
+/// A rule of one project that leads into another, whose session plants a link.
+#[test]
+fn a_link_planted_in_another_project_opens_nothing() {
+    as_each_user(|m| {
+        let m = m.policy(
+            r#"
+load("@clash//sandboxes.star", "project")
+settings(default = ask(), default_sandbox = project)
+sandbox(name = "tools", default = deny(), fs = {"$PWD": allow(FULL), "$HOME/tools/lib": allow(RO)})
+when({"Bash": allow(), "Read": allow(sandbox = project)})
+"#,
+        );
+        m.write(".ssh/id_ed25519", KEY);
+        m.write("tools/lib/x", "x");
+        let read = "cat ~/tools/lib/*";
+        run(&m, &[], "tools", read).succeeds();
+        let moved = m.home().join("tools/old");
+        fs::rename(m.home().join("tools/lib"), &moved).unwrap();
+        symlink("old", m.home().join("tools/lib")).unwrap();
+        // Nobody but the user can have made that.
+        run(&m, &[], "tools", read).succeeds();
+        let mut message = m.message("PreToolUse", "Read", json!({"file_path": "x"}));
+        message["cwd"] = json!(m.home().join("tools"));
+        message["session_id"] = json!("another-session");
+        m.hook(&message).succeeds();
+        fs::remove_file(m.home().join("tools/lib")).unwrap();
+        symlink("../.ssh", m.home().join("tools/lib")).unwrap();
+        for tier in TIERS {
+            let ran = run(&m, tier, "tools", read).exits(125).says("may have planted the link");
+            assert!(!ran.stdout.contains(KEY), "{ran:?}");
         }
     });
 }
