@@ -1,5 +1,5 @@
 //! clash's own traces: `sessions/<id>/trace.jsonl`, in the format of
-//! `docs/formats.md`. The directory of a session is in its file `project`.
+//! `docs/formats.md`. The directory of a session is in its file `root`.
 
 use std::io::{self, BufRead};
 use std::ops::ControlFlow;
@@ -47,9 +47,7 @@ pub(crate) fn read(
     tally: &mut Tally,
     each: &mut Each<'_>,
 ) -> io::Result<ControlFlow<()>> {
-    let project = path.parent().map(|dir| dir.join("project"));
-    let project = project.and_then(|file| std::fs::read_to_string(file).ok());
-    let cwd = project.map(PathBuf::from).filter(|path| path.is_absolute());
+    let cwd = path.parent().and_then(project);
     let mut waiting = Waiting::default();
     let mut foreign = 0;
     let flow = lines::each(from, tally, |record: Record| {
@@ -87,6 +85,14 @@ pub(crate) fn read(
     })?;
     tally.foreign += foreign;
     if flow.is_break() { Ok(flow) } else { Ok(waiting.end(each)) }
+}
+
+/// The project of a session: the third part of its file `root`. Older versions have it
+/// alone in `project`.
+fn project(session: &Path) -> Option<PathBuf> {
+    let read = |name: &str| std::fs::read_to_string(session.join(name)).ok();
+    let root = read("root").and_then(|text| text.splitn(3, '\n').nth(2).map(str::to_owned));
+    root.or_else(|| read("project")).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 fn agent(name: Option<&str>) -> &'static str {

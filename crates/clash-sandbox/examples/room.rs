@@ -160,6 +160,7 @@ fn main() -> ExitCode {
         cage: &cage,
         disk: &clash_sandbox::disk::Disk::default(),
         extra: &[],
+        in_force: &clash_sandbox::planted::Alone,
     };
     let host = host.unwrap_or_else(Host::quick);
     let rooms = host.rooms == Rooms::Unprivileged;

@@ -100,14 +100,20 @@ impl Disk {
         names.is_some_and(|(_, names)| !names.contains(&hash(name.as_bytes())))
     }
 
-    /// Where a path really leads, if that is not what it says.
-    pub(crate) fn moved(&self, path: &Path) -> Option<PathBuf> {
-        self.find(path).moved.filter(|real| real.as_os_str() != path.as_os_str())
-    }
-
     /// Whether there is something at a path, links followed.
     pub fn has(&self, path: &Path) -> bool {
         self.find(path).exists
+    }
+
+    /// The links on the way to a path, each where it really lies, and the end of the
+    /// way. Read anew, whatever was found earlier.
+    pub fn links_on(&self, path: &Path) -> (Vec<PathBuf>, PathBuf) {
+        crate::planted::walk(path, MAX_LINKS, read_link)
+    }
+
+    /// The links in a directory, or none where it cannot be read.
+    pub fn links_in(&self, dir: &Path) -> Vec<PathBuf> {
+        if self.has(dir) { links_in(&self.real(dir)).unwrap_or_default() } else { Vec::new() }
     }
 
     fn find(&self, path: &Path) -> Spot {
@@ -226,6 +232,31 @@ fn names_in(dir: &Path) -> Option<Vec<u64>> {
 
 #[cfg(not(target_os = "linux"))]
 fn names_in(_: &Path) -> Option<Vec<u64>> {
+    None
+}
+
+/// Without the standard library's directories, like the names above.
+#[cfg(target_os = "linux")]
+fn links_in(dir: &Path) -> Option<Vec<PathBuf>> {
+    use rustix::fs::{FileType, Mode, OFlags, RawDir, openat};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let opened = openat(CWD, dir, flags, Mode::empty()).ok()?;
+    let mut space = [const { MaybeUninit::uninit() }; 4096];
+    let mut entries = RawDir::new(&opened, &mut space);
+    let mut links = Vec::new();
+    while let Some(entry) = entries.next() {
+        let entry = entry.ok()?;
+        // Some file systems do not say what an entry is.
+        if matches!(entry.file_type(), FileType::Symlink | FileType::Unknown) {
+            links.push(dir.join(OsStr::from_bytes(entry.file_name().to_bytes())));
+        }
+    }
+    links.retain(|path| read_link(path).is_ok());
+    Some(links)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn links_in(_: &Path) -> Option<Vec<PathBuf>> {
     None
 }
 

@@ -41,6 +41,7 @@ pub mod launch;
 pub mod mapped;
 pub mod observe;
 pub mod plan;
+pub mod planted;
 pub mod present;
 pub mod probe;
 pub mod report;

@@ -9,9 +9,9 @@
 //! kernel: who asks the user is not this crate's business.
 //!
 //! Paths are resolved here, once. A path that does not exist gets nothing and
-//! the report says so; nothing is created for the sake of a grant. A symlink
-//! that leads out of a tree which the sandbox itself may change is refused: an
-//! earlier command may have planted it to have its target granted now.
+//! the report says so; nothing is created for the sake of a grant. A rule with a
+//! link on its way that an earlier command may have planted is refused
+//! (`planted.rs`).
 
 mod grants;
 pub mod nesting;
@@ -33,6 +33,7 @@ use clash_policy::{
 use crate::baseline;
 use crate::disk::Disk;
 use crate::host::{Facility, Host};
+use crate::planted::InForce;
 use crate::report::Report;
 use crate::rights::Rights;
 use crate::room::{Ports, Room};
@@ -45,7 +46,8 @@ use rules::{Found, Rule, resolve};
 use view::Sources;
 
 /// clash's own state, policies and caches and the agents' settings: paths that
-/// no sandbox may change, whatever a policy says.
+/// no sandbox may change, whatever a policy says. Real paths, and links that must not be
+/// replaced; the planner follows none of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cage {
     pub paths: Vec<PathBuf>,
@@ -61,6 +63,8 @@ pub struct Request<'a> {
     /// What the launcher itself needs, for example to read the agent's shell
     /// snapshot. Allowed strictly inside the cage.
     pub extra: &'a [Grant],
+    /// Sandboxes whose commands may have written where this one reads.
+    pub in_force: &'a dyn InForce,
 }
 
 /// A right that the plan gives: `caps` on `path` and everything below it.
@@ -329,9 +333,7 @@ fn rights(
         sandbox.fs.push(FsRule { pattern: rule.rule.pattern.at(text), ..rule.rule.clone() });
     }
     let [project, home] = [&request.places.project, &request.places.home].map(|p| disk.real(p));
-    // Both spellings: the link itself must not be replaced either.
-    let caged = request.cage.paths.iter().flat_map(|path| [Some(path.clone()), disk.moved(path)]);
-    let cage: Vec<PathBuf> = caged.flatten().collect();
+    let cage = request.cage.paths.clone();
     let given = grants.iter().filter(|grant| !matches!(grant.why, Why::Rule(_)));
     let given: Vec<Grant> = given.cloned().collect();
     let places = Places { project, home, ..request.places.clone() };

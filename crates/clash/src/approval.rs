@@ -181,12 +181,7 @@ mod tests {
     fn session() -> (tempfile::TempDir, Session) {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join(DIR)).unwrap();
-        let session = Session {
-            id: "s".into(),
-            dir: dir.path().into(),
-            project: dir.path().into(),
-            agent: "a".into(),
-        };
+        let session = Session::imagined(dir.path());
         (dir, session)
     }
 

@@ -6,26 +6,38 @@
 //! may create; it is made empty, for the user alone, before the plan is made.
 //!
 //! Only rules of the library: whether a path in somebody's own sandbox is a file
-//! or a directory is not known. Never inside the project, and never through a link.
+//! or a directory is not known. Never inside the project, and never through a link that
+//! a command may have planted.
 
 use std::path::Path;
 
 use clash_policy::path::{Links, is_below};
 use clash_policy::{Caps, Effect, PathPattern, Places, Sandbox};
 use clash_sandbox::disk::Disk;
+use clash_sandbox::planted::{Ground, InForce, Placed};
 
 use crate::dirs::create_private;
 
 /// Makes them. What cannot be made stays without a grant, as the plan will say.
-pub(crate) fn make_missing(sandbox: &Sandbox, places: &Places, disk: &Disk) {
+pub(crate) fn make_missing(
+    sandbox: &Sandbox,
+    places: &Places,
+    disk: &Disk,
+    in_force: &dyn InForce,
+) {
     for rule in &sandbox.fs {
         let PathPattern::Subpath { path, .. } = &rule.pattern else { continue };
         let fills = rule.effect == Effect::Allow && rule.caps.contains(Caps::CREATE);
         if !fills || !rule.span.file.starts_with("@clash//") {
             continue;
         }
-        let Ok(path) = places.expand(path) else { continue };
-        if is_users_own(&path, places) && disk.real(&path) == path && !path.exists() {
+        let Ok(written) = places.expand(path) else { continue };
+        let path = disk.real(&written);
+        if disk.has(&path) || !is_users_own(&path, places) {
+            continue;
+        }
+        let placed = Placed { rule, written: &written, real: &path };
+        if (Ground { sandbox, places, disk, in_force }).first_suspect(&[placed]).is_none() {
             let _ = create_private(&path);
         }
     }
@@ -65,7 +77,7 @@ mod tests {
         let tmp = home.join("tmp");
         let places = Places::of(home.join("app"), home.clone(), tmp, |_| None);
         let sandbox = Sandbox { fs: rules, ..Sandbox::named("s") };
-        make_missing(&sandbox, &places, &Disk::default());
+        make_missing(&sandbox, &places, &Disk::default(), &clash_sandbox::planted::Alone);
         (dir, home)
     }
 

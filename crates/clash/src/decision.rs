@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clash_policy::decide::{DecideError, Decision};
-use clash_policy::{Action, Caps, Input, Places, World};
+use clash_policy::{Action, Caps, Effect, Input, Places, World};
 use clash_sandbox::disk::Disk;
 
 use crate::dirs::Dirs;
+use crate::in_force::{NotedLinks, PlantedPath, PolicySandboxes};
 use crate::policy::{Policy, PolicyError};
 
 #[derive(Debug, thiserror::Error)]
@@ -15,6 +16,8 @@ pub(crate) enum DecisionError {
     Policy(#[from] PolicyError),
     #[error(transparent)]
     Decide(#[from] DecideError),
+    #[error(transparent)]
+    Planted(#[from] PlantedPath),
 }
 
 /// Where an action takes place.
@@ -50,15 +53,26 @@ pub(crate) fn decide_by(
     action: &Action,
 ) -> Result<Decision, DecisionError> {
     let disk = Disk::default();
-    let (places, cage, baseline) = match baseline(&action.input) {
-        Some(baseline) => {
-            (dirs.places(scene.project, &disk), dirs.cage(scene.project, &disk), baseline)
-        }
-        None => (dirs.places_unseen(scene.project, &disk), Vec::new(), Vec::new()),
+    let places = dirs.places_unseen(scene.project, &disk);
+    let (cage, baseline) = match baseline(&action.input) {
+        Some(baseline) => (dirs.cage(scene.project, &disk), baseline),
+        None => (Vec::new(), Vec::new()),
     };
+    let noted = NotedLinks::of(&disk);
     let world =
-        World { places: &places, cwd: scene.cwd, links: &disk, baseline: &baseline, cage: &cage };
-    Ok(clash_policy::decide(policy.ir(), action, &world)?)
+        World { places: &places, cwd: scene.cwd, links: &noted, baseline: &baseline, cage: &cage };
+    let decision = clash_policy::decide(policy.ir(), action, &world)?;
+    if decision.effect == Effect::Deny {
+        return Ok(decision);
+    }
+    // A path of the policy may lead where it does because of a planted link. Where the
+    // decision is stricter without that path, the path is not believed.
+    let in_force = PolicySandboxes { dirs, project: scene.project, session: scene.session };
+    let Some((closed, planted)) = noted.without_planted(&places, &in_force) else {
+        return Ok(decision);
+    };
+    let without = clash_policy::decide(policy.ir(), action, &World { links: &closed, ..world })?;
+    if without.effect > decision.effect { Err(planted.into()) } else { Ok(decision) }
 }
 
 /// What decisions about one project have in common, for those who make many.

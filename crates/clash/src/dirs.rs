@@ -4,7 +4,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clash_policy::Sandbox;
 use clash_policy::path::{Links, Places};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host::Host;
@@ -98,50 +97,49 @@ impl Dirs {
         self.installed("clash-sh")
     }
 
-    /// What the variables of a sandbox mean for this project. Those it does not
-    /// use are not looked for.
-    pub(crate) fn places_of(&self, sandbox: &Sandbox, project: &Path, disk: &Disk) -> Places {
-        let uses = |name: &str| {
-            sandbox.fs.iter().any(|rule| {
-                rule.pattern.fixed().strip_prefix('$').is_some_and(|text| text.starts_with(name))
-            })
-        };
-        self.some_places(uses, project, disk)
-    }
-
-    /// What the variables of a policy mean for this project.
+    /// What the variables of a policy mean for this project, where they really lead:
+    /// for advice to the user. What is enforced starts from [`Self::places_unseen`].
     pub(crate) fn places(&self, project: &Path, disk: &Disk) -> Places {
-        self.some_places(|_| true, project, disk)
-    }
-
-    /// The same for decisions that look at no file: nobody asks where a variable
-    /// really leads, and finding out would take longer than the rest of a hook.
-    pub(crate) fn places_unseen(&self, project: &Path, disk: &Disk) -> Places {
-        let [project, home, tmp] = [project, &self.home, &self.tmp].map(|path| disk.real(path));
-        Places::of(project, home, tmp, env::path)
-    }
-
-    fn some_places(&self, wanted: impl Fn(&str) -> bool, project: &Path, disk: &Disk) -> Places {
-        let mut places = self.places_unseen(project, disk);
-        places.vars.retain(|(name, _)| wanted(name));
-        for (_, path) in &mut places.vars {
+        let mut places = self.places_unseen(&disk.real(project), disk);
+        for path in places.vars.iter_mut().map(|(_, path)| path).chain([&mut places.tmp]) {
             *path = disk.real(path);
         }
         places
     }
 
+    /// What the variables of a policy mean for this project, with links on the way
+    /// left as they are: a command may have planted one, and only the path as it is
+    /// written shows that. The home is real, and the project has to be: it comes from
+    /// the session's record or from the kernel.
+    pub(crate) fn places_unseen(&self, project: &Path, disk: &Disk) -> Places {
+        Places::of(project.to_path_buf(), disk.real(&self.home), self.tmp.clone(), env::path)
+    }
+
     /// What every sandbox is kept from changing: clash's own files and whatever
-    /// steers the agent or switches its hooks off.
+    /// steers the agent or switches its hooks off. Real paths, and every link on the way
+    /// there: a command that may replace such a link would bring its own policy. A
+    /// policy may be a link into a directory of dotfiles, which may be the project.
     pub(crate) fn cage(&self, project: &Path, disk: &Disk) -> Vec<PathBuf> {
-        let mut paths =
-            vec![self.state.clone(), self.cache.clone(), "/etc/clash".into(), MACHINE.into()];
-        paths.extend(self.user_policies.iter().filter_map(|p| p.parent()).map(Path::to_path_buf));
+        let mut paths = vec![self.state.clone(), self.cache.clone(), MACHINE.into()];
+        let policies = self.user_policies.iter().filter_map(|path| path.parent());
+        for dir in policies.chain([Path::new("/etc/clash")]) {
+            paths.extend(disk.links_in(dir));
+            paths.push(dir.to_path_buf());
+        }
         paths.push(project.join(".clash"));
         paths.extend(agents::steering_paths(self, project));
         // Nearly all of it is there, and hardly any of it exists.
         disk.list(&self.home);
         disk.list(project);
-        paths.iter().map(|path| disk.real(path)).collect()
+        let mut cage = Vec::with_capacity(paths.len());
+        for path in paths {
+            let real = disk.real(&path);
+            if real.as_os_str() != path.as_os_str() {
+                cage.extend(disk.links_on(&path).0);
+            }
+            cage.push(real);
+        }
+        cage
     }
 }
 

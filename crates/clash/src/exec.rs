@@ -21,6 +21,7 @@ use crate::approval::{Approval, ApprovalError};
 use crate::cmd::no_such;
 use crate::decision::{self, DecisionError, Scene};
 use crate::dirs::{Dirs, NoHome, project_of};
+use crate::in_force::PolicySandboxes;
 use crate::policy::{Policy, PolicyError};
 use crate::session::{Session, SessionError};
 use crate::shell_quoted::shell_quoted;
@@ -66,6 +67,7 @@ impl ExecError {
         match self {
             Self::Usage => exit::USAGE,
             Self::Refused(_) | Self::Approval(_) | Self::NoSession => exit::REFUSED,
+            Self::Session(SessionError::Root(_)) => exit::REFUSED,
             Self::Launch { error: LaunchError::OutOfTime { .. }, .. } => exit::OUT_OF_TIME,
             Self::Launch { error: LaunchError::NotFound { .. }, .. } => exit::NOT_FOUND,
             Self::Launch { error: LaunchError::NotExecutable { .. }, .. } => exit::REFUSED,
@@ -364,9 +366,21 @@ impl Room {
 
     fn of(session: Option<&str>) -> Result<Self, ExecError> {
         let dirs = Dirs::from_env()?;
-        let session = session.and_then(|id| Session::open(&dirs, id).ok());
+        let session = match session.map(|id| Session::open(&dirs, id)) {
+            Some(Ok(session)) => Some(session),
+            Some(Err(SessionError::Unknown(_) | SessionError::BadId(_))) | None => None,
+            Some(Err(error)) => return Err(error.into()),
+        };
         let project = match &session {
-            Some(session) => session.project.clone(),
+            Some(session) => {
+                session.check_root().or_else(|error| {
+                    let reason = Some(error.to_string());
+                    Record { reason, ..Record::new(session, trace::Event::Alarm) }
+                        .append(session)?;
+                    Err(ExecError::Session(error.into()))
+                })?;
+                session.project.clone()
+            }
             None => {
                 let here = std::env::current_dir().map_err(ExecError::WorkingDirectory)?;
                 project_of(&here, &dirs.home)
@@ -473,10 +487,19 @@ impl Room {
             None => self.begin(sandbox),
         };
         let disk = Disk::of(&host);
-        let places = self.dirs.places_of(sandbox, &self.project, &disk);
-        crate::caches::make_missing(sandbox, &places, &disk);
+        let places = self.dirs.places_unseen(&self.project, &disk);
+        let session = self.session.as_ref().map(|session| session.dir.as_path());
+        let in_force = PolicySandboxes { dirs: &self.dirs, project: &self.project, session };
+        crate::caches::make_missing(sandbox, &places, &disk, &in_force);
         let cage = Cage { paths: self.dirs.cage(&self.project, &disk) };
-        let request = Request { sandbox, places: &places, cage: &cage, disk: &disk, extra };
+        let request = Request {
+            sandbox,
+            places: &places,
+            cage: &cage,
+            disk: &disk,
+            extra,
+            in_force: &in_force,
+        };
         let plan = plan(&request, &host).map_err(|refusal| ExecError::NoPlan {
             sandbox: sandbox.name.clone(),
             refusal: Box::new(refusal),

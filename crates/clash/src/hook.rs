@@ -24,7 +24,7 @@ use crate::session::{Session, SessionError};
 use crate::shell_quoted::shell_quoted;
 use crate::tool_input::ToolError;
 use crate::trace::{self, Record, TraceError};
-use crate::{env, exit, say, tell, watch};
+use crate::{env, exit, judged, say, tell, watch};
 
 /// No agent sends more; what does is not looked at.
 const MAX_INPUT: u64 = 1 << 20;
@@ -57,6 +57,11 @@ pub(crate) enum HookError {
     Trace(#[from] TraceError),
     #[error("nothing can be confined in this project: {0}")]
     HostileSettings(String),
+    #[error(
+        "the path leads elsewhere than a moment ago: a command in the background may be setting \
+         a trap"
+    )]
+    Moves,
     #[error("the command is longer than 100 KiB: write it into a file and run that")]
     TooLong,
     #[error("the command calls clash itself: give the plain command, clash puts it in its sandbox")]
@@ -144,10 +149,16 @@ fn receive(args: &[OsString]) -> Result<(&'static Agent, Event, Message), HookEr
 
 fn handle(agent: &'static Agent, event: Event, message: &Message) -> Result<Answer, HookError> {
     let dirs = Dirs::from_env()?;
-    let session = Session::enter(&dirs, &message.session, agent.name, &project(agent, message)?)?;
+    let mut session =
+        Session::enter(&dirs, &message.session, agent.name, &project(agent, message)?)?;
+    let goes_on = matches!(message.source.as_str(), "clear" | "compact");
+    if event == Event::SessionStart && !goes_on {
+        session.resume()?;
+    }
+    let session = session;
     let call = Call { agent, dirs: &dirs, session: &session, message };
     match event {
-        Event::BeforeTool => call.before().or_else(|error| {
+        Event::BeforeTool => call.in_its_project().and_then(|()| call.before()).or_else(|error| {
             // On record like any other denial, unless that is what failed.
             let record = Record {
                 what: Some(message.command().unwrap_or(&message.tool).to_owned()),
@@ -156,13 +167,17 @@ fn handle(agent: &'static Agent, event: Event, message: &Message) -> Result<Answ
                 ..call.about(trace::Event::Decision)
             };
             record.append(&session)?;
+            if matches!(error, HookError::Moves | HookError::Tool(ToolError::Moves { .. })) {
+                call.raise(error.to_string())?;
+            }
             Err(error)
         }),
-        Event::Question => call.question(),
+        Event::Question => call.in_its_project().and_then(|()| call.question()),
         Event::AfterTool | Event::AfterFailure => call.after(event),
         Event::SessionStart => call.start(),
         Event::SessionEnd => {
             Approval::discard_all(&session);
+            judged::discard_all(&session);
             Record::new(&session, trace::Event::SessionEnd).append(&session)?;
             Ok(Answer::Silent)
         }
@@ -186,6 +201,16 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Fails, with an alarm, unless the project is the directory in which the session
+    /// began.
+    fn in_its_project(&self) -> Result<(), HookError> {
+        self.session.check_root().or_else(|error| {
+            let reason = Some(error.to_string());
+            Record { reason, ..self.about(trace::Event::Alarm) }.append(self.session)?;
+            Err(SessionError::from(error).into())
+        })
+    }
+
     fn decide(&self, action: &Action) -> Result<Decision, HookError> {
         let scene = Scene {
             project: &self.session.project,
@@ -249,12 +274,26 @@ impl Call<'_> {
                     });
                 }
             },
+            (Input::Files(files), _) => {
+                self.still_there(&action)?;
+                judged::note(self.session, self.message, files)?;
+                None
+            }
             _ => None,
         };
         Ok(match decision.effect {
             Effect::Allow => Answer::Allow { reason, updated_input },
             Effect::Ask | Effect::Deny => Answer::Ask { reason, updated_input },
         })
+    }
+
+    /// Fails if the paths lead elsewhere than when they were judged.
+    fn still_there(&self, action: &Action) -> Result<(), HookError> {
+        let now = self.agent.action(self.message, &self.dirs.home);
+        if now.as_ref().is_ok_and(|now| now.as_ref().is_some_and(|now| now.input == action.input)) {
+            return Ok(());
+        }
+        Err(HookError::Moves)
     }
 
     /// What the client's own rules say, where they will not see the command.
@@ -398,9 +437,21 @@ impl Call<'_> {
             ..self.about(trace::Event::Exit)
         };
         record.append(self.session)?;
+        if let Err(error) = self.in_its_project() {
+            return Ok(Answer::Note(format!("clash: {error}")));
+        }
         let action = self.agent.action(self.message, &self.dirs.home);
-        let Ok(Some(Action { input: Input::Script(script), .. })) = action else {
-            return Ok(Answer::Silent);
+        let script = match action {
+            Ok(Some(Action { input: Input::Script(script), .. })) => script,
+            Ok(Some(Action { input: Input::Files(files), .. })) => {
+                let Some(text) = judged::difference(self.session, self.message, &files) else {
+                    return Ok(Answer::Silent);
+                };
+                return self.raise(format!("clash: {text}; look at what runs in the background"));
+            }
+            // A path that moves while it is looked at was judged to be still.
+            Err(error @ ToolError::Moves { .. }) => return self.raise(format!("clash: {error}")),
+            _ => return Ok(Answer::Silent),
         };
         // Nothing of the model's has run: it was a refusal.
         let quoted = script.strip_prefix(SAYS).and_then(|rest| rest.strip_suffix(ENDS));
@@ -416,6 +467,11 @@ impl Call<'_> {
         let Some(text) = self.alarm(&script)? else {
             return Ok(self.blocked(&script).map_or(Answer::Silent, Answer::Context));
         };
+        self.raise(text)
+    }
+
+    /// Puts an alarm on record and tells the user.
+    fn raise(&self, text: String) -> Result<Answer, HookError> {
         let alarm = Record { reason: Some(text.clone()), ..self.about(trace::Event::Alarm) };
         alarm.append(self.session)?;
         Ok(Answer::Note(text))
@@ -490,6 +546,9 @@ impl Call<'_> {
             ..Record::new(self.session, trace::Event::SessionStart)
         };
         record.append(self.session)?;
+        if let Err(error) = self.in_its_project() {
+            return Ok(Answer::Note(format!("clash: every action is denied: {error}")));
+        }
         watch::remember(self.dirs, self.session);
         Ok(match Policy::load(self.dirs, &self.session.project, Some(&self.session.dir)) {
             Ok(policy) => {

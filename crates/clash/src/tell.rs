@@ -173,7 +173,7 @@ fn blocked_path(place: &Place<'_>, line: &str) -> Option<String> {
 fn granted(place: &Place<'_>, path: &Path, needs: Caps) -> Option<bool> {
     use clash_policy::Links;
     let disk = Disk::default();
-    let places = place.dirs.places(place.project, &disk);
+    let places = place.dirs.places_unseen(place.project, &disk);
     let baseline = crate::decision::readable_in_a_room();
     let cage = place.dirs.cage(place.project, &disk);
     let world =

@@ -13,6 +13,7 @@ use clash_sandbox::disk::Disk;
 use serde_json::{Map, Value};
 
 use crate::caseless::is_caseless;
+use crate::held_path::{self, HeldPathError};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ToolError {
@@ -24,6 +25,11 @@ pub(crate) enum ToolError {
     SeveralCommands,
     #[error("{tool} starts commands where clash cannot confine them: use {instead}")]
     Elsewhere { tool: String, instead: &'static str },
+    #[error(
+        "{tool}: {source}: a command may be exchanging it; try again when nothing runs in the \
+         background"
+    )]
+    Moves { tool: String, source: HeldPathError },
     #[error("{tool}: {source}")]
     Url { tool: String, source: NameError },
 }
@@ -71,14 +77,16 @@ pub(crate) fn file_use(
     from: &From<'_>,
 ) -> Result<FileUse, ToolError> {
     let path = absolute(path, from);
-    let (disk, tidied) = (Disk::default(), normalise(&path));
+    // First of all: it opens the directory, and whoever watches that is told.
+    let caseless = is_caseless(&Disk::default().real(&path));
+    let moves = |source| ToolError::Moves { tool: tool.to_owned(), source };
+    let tidied = normalise(&path);
+    let real = held_path::real(&path, caseless).map_err(moves)?;
     // The tool may drop a link together with the `..` behind it.
-    if disk.real(&path) != disk.real(&tidied) {
+    if tidied != path && real != held_path::real(&tidied, caseless).map_err(moves)? {
         return Err(ToolError::SeveralPaths { tool: tool.to_owned() });
     }
-    let path = disk.real(&path);
-    let caseless = is_caseless(&path);
-    Ok(FileUse { path, needs, caseless })
+    Ok(FileUse { path: real, needs, caseless })
 }
 
 fn text<'a>(

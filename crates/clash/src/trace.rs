@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     fn session(dir: &Path) -> Session {
-        Session { id: "s".into(), dir: dir.into(), project: dir.into(), agent: "a".into() }
+        Session::imagined(dir)
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::rules::{Found, Rule, real};
 use super::{Grant, Refusal, Request, Why, overlap};
 use crate::baseline;
 use crate::disk::Disk;
+use crate::planted::{Ground, Placed};
 use crate::report::{Line, Report};
 use crate::worktree::{self, Worktree};
 
@@ -68,41 +69,19 @@ pub(super) fn allowed(rules: &[Rule<'_>], report: &mut Report) -> Vec<Grant> {
     grants
 }
 
-/// Refuses a rule whose path runs through a symlink that an earlier command
-/// could have made: inside the project, the temporary directory, or whatever
-/// this sandbox may create files in.
+/// Refuses a rule whose path runs through a link that an earlier command may have
+/// planted, whatever sandbox it ran in.
 pub(super) fn no_planted_links(request: &Request<'_>, rules: &[Rule<'_>]) -> Result<(), Refusal> {
-    let granted = |r: &&Rule<'_>| {
-        r.rule.effect == Effect::Allow && matches!(r.found, Found::Directory | Found::Other)
-    };
-    let linked = |r: &&Rule<'_>| r.written != r.real;
-    let mut trees = Vec::new();
-    for allow in rules.iter().filter(granted).filter(linked) {
-        if trees.is_empty() {
-            for place in [&request.places.project, &request.places.tmp] {
-                trees.push((place.clone(), request.disk.real(place)));
-            }
-            let changing = rules
-                .iter()
-                .filter(|r| r.rule.effect == Effect::Allow && r.rule.caps.contains(Caps::CREATE));
-            trees.extend(changing.map(|r| (r.written.clone(), r.real.clone())));
-        }
-        for (written, real) in &trees {
-            // A tree's own root may be spelled either way.
-            let inside = [written, real]
-                .into_iter()
-                .any(|root| is_below(&allow.written, root) && allow.written != *root);
-            if inside && !is_below(&allow.real, real) {
-                return Err(Refusal::LeavesTree {
-                    rule: allow.rule.pattern.to_string(),
-                    span: allow.rule.span.clone(),
-                    target: allow.real.clone(),
-                    tree: real.clone(),
-                });
-            }
-        }
+    let Request { sandbox, places, disk, in_force, .. } = *request;
+    let placed: Vec<Placed<'_>> = rules
+        .iter()
+        .filter(|rule| rule.written.as_os_str() != rule.real.as_os_str())
+        .map(|rule| Placed { rule: rule.rule, written: &rule.written, real: &rule.real })
+        .collect();
+    match (Ground { sandbox, places, disk, in_force }).first_suspect(&placed) {
+        Some(suspect) => Err(suspect.into()),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 pub(super) fn add_worktrees(rules: &[Rule<'_>], grants: &mut Vec<Grant>, report: &mut Report) {

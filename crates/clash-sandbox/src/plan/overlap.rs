@@ -115,26 +115,22 @@ fn each_caged(
 ) -> Result<(), Refusal> {
     let project = request.disk.real(&request.places.project);
     for caged in &request.cage.paths {
-        let real = request.disk.moved(caged);
-        // Both spellings: the link itself must not be replaced either.
-        for place in [Some(caged), real.as_ref()].into_iter().flatten() {
-            let local = is_below(place, &project) && place.as_os_str() != project.as_os_str();
-            for grant in grants {
-                let above = is_below(place, &grant.path);
-                let inside = is_below(&grant.path, place);
-                if !above && !inside {
-                    continue;
-                }
-                let within = grant.why == Why::Launcher && inside && !above;
-                let reads = local && !grant.caps.intersects(Caps::CHANGE);
-                if !reads && !permitted(local, above && !inside, within) {
-                    return Err(Refusal::Caged {
-                        path: grant.path.clone(),
-                        caps: grant.caps,
-                        why: grant.why.clone(),
-                        cage: caged.clone(),
-                    });
-                }
+        let local = is_below(caged, &project) && caged.as_os_str() != project.as_os_str();
+        for grant in grants {
+            let above = is_below(caged, &grant.path);
+            let inside = is_below(&grant.path, caged);
+            if !above && !inside {
+                continue;
+            }
+            let within = grant.why == Why::Launcher && inside && !above;
+            let reads = local && !grant.caps.intersects(Caps::CHANGE);
+            if !reads && !permitted(local, above && !inside, within) {
+                return Err(Refusal::Caged {
+                    path: grant.path.clone(),
+                    caps: grant.caps,
+                    why: grant.why.clone(),
+                    cage: caged.clone(),
+                });
             }
         }
     }

@@ -8,6 +8,7 @@ use clash_policy::path::PathError;
 use clash_policy::{Caps, Effect, Span};
 
 use super::{LANDLOCK_ABI_NEEDED, Why};
+use crate::planted::Suspect;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
@@ -51,11 +52,11 @@ pub enum Refusal {
     )]
     Execute { effect: Effect, rule: String, span: Span, outer: PathBuf },
     #[error(
-        "{span}: `{rule}` leads to `{}` by a link in `{}`, where commands may write: \
-         an earlier one could have planted it",
-        target.display(), tree.display()
+        "{span}: `{rule}` leads to `{}` by the link `{}`; commands may write in `{}`, \
+         and an earlier one may have planted the link",
+        target.display(), link.display(), tree.display()
     )]
-    LeavesTree { rule: String, span: Span, target: PathBuf, tree: PathBuf },
+    PlantedLink { rule: String, span: Span, link: PathBuf, target: PathBuf, tree: PathBuf },
     #[error("`{}`, which the launcher made, is a link now", path.display())]
     Replaced { path: PathBuf },
     #[error("`{}`, which the launcher needs, cannot be resolved", path.display())]
@@ -81,6 +82,13 @@ fn unprotected(abi: u32) -> &'static str {
 const NO_ROOM: &str = "let this user make namespaces: on Ubuntu an AppArmor profile for clash \
      with `userns,` (`clash doctor --fix`), elsewhere `sysctl user.max_user_namespaces` or the \
      container's security options";
+
+impl From<Suspect> for Refusal {
+    fn from(suspect: Suspect) -> Self {
+        let Suspect { rule, link, target, tree } = suspect;
+        Self::PlantedLink { rule: rule.pattern.to_string(), span: rule.span, link, target, tree }
+    }
+}
 
 impl Refusal {
     /// The fix, as a sentence for `hint:`.
@@ -123,9 +131,11 @@ impl Refusal {
                  with a writable /proc/sys, or leave the limit out"
             }
             Self::Port { .. } => "deny the network, or allow all of it",
-            Self::LeavesTree { target, .. } => {
+            Self::PlantedLink { link, target, .. } => {
                 return Some(format!(
-                    "if the link is yours, allow `{}` by its own path",
+                    "look at the link with `ls -l {}`; if you did not make it, remove it; if it \
+                     is yours, allow `{}` by its own path",
+                    link.display(),
                     target.display()
                 ));
             }
@@ -160,7 +170,7 @@ impl Refusal {
             | Self::NoMonitor { span, .. }
             | Self::Path { span, .. }
             | Self::Unresolvable { span, .. }
-            | Self::LeavesTree { span, .. } => Some(span),
+            | Self::PlantedLink { span, .. } => Some(span),
             Self::Caged { why, .. } => match why {
                 Why::Rule(span) => Some(span),
                 Why::Worktree | Why::Launcher => None,

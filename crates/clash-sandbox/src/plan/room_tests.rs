@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::host::{Facility, Rooms};
+use crate::planted::Alone;
 use clash_policy::judge::{World as Judged, judge};
 use clash_policy::{FileUse, PathPattern, Protect};
 use insta::assert_snapshot;
@@ -34,7 +35,7 @@ impl World {
     fn plan(&self, sandbox: &Sandbox, host: &Host) -> Result<Plan, Refusal> {
         let disk = Disk::default();
         let (places, cage) = (&self.places, &self.cage);
-        plan(&Request { sandbox, places, cage, disk: &disk, extra: &[] }, host)
+        plan(&Request { sandbox, places, cage, disk: &disk, extra: &[], in_force: &Alone }, host)
     }
 
     /// The steps that are about this world's own files, or the refusal.
@@ -226,7 +227,7 @@ proptest! {
         let sandbox = sandbox(fs);
         let disk = Disk::default();
         let (places, cage) = (&world.places, &world.cage);
-        let request = Request { sandbox: &sandbox, places, cage, disk: &disk, extra: &[] };
+        let request = Request { sandbox: &sandbox, places, cage, disk: &disk, extra: &[], in_force: &Alone };
         let resolved = resolve(&request).unwrap();
         let grants = allowed(&resolved, &mut Report::default());
         let rights = rights(&request, &resolved, &grants, &[]).unwrap();

@@ -95,6 +95,14 @@ pub(super) fn resolve<'a>(request: &Request<'a>) -> Result<Vec<Rule<'a>>, Refusa
     request.sandbox.fs.iter().map(resolve).collect()
 }
 
+/// The links on the way of the rules that allow.
+pub(super) fn links_of(rules: &[Rule<'_>], disk: &Disk) -> Vec<PathBuf> {
+    let linked = |rule: &&Rule<'_>| {
+        rule.rule.effect == Effect::Allow && rule.written.as_os_str() != rule.real.as_os_str()
+    };
+    rules.iter().filter(linked).flat_map(|rule| disk.links_on(&rule.written).0).collect()
+}
+
 /// Follows symlinks as far as the path exists, keeps the rest as it is, and
 /// looks at what is there.
 pub(super) fn real(disk: &Disk, path: &Path) -> io::Result<(PathBuf, Found)> {

@@ -18,6 +18,7 @@ use clash_policy::protect::entries;
 use clash_policy::{Caps, Effect, Lifetime, Places, Protect};
 
 use super::overlap::{self, Region};
+use super::rules::links_of;
 use super::view::{LINKS, Sources};
 use super::{Found, Grant, LANDLOCK_ABI_NEEDED, Refusal, Request, Rule, Tier, Why};
 use crate::disk::Disk;
@@ -146,6 +147,8 @@ pub(super) fn sight(sources: &Sources<'_>) -> Sight {
     let own = [Path::new("/tmp"), Path::new("/var/tmp"), &temporary, &places.home];
     let links = LINKS.map(Path::new).into_iter().filter(|path| path.is_symlink());
     own.into_iter().chain(links).for_each(|path| sight.way(path));
+    let of_rules = links_of(sources.rules, sources.request.disk);
+    of_rules.iter().for_each(|path| sight.way(path));
     sight
 }
 

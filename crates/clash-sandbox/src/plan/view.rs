@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use clash_policy::path::{Links, is_below};
 use clash_policy::{Caps, Effect, Lifetime};
 
+use super::rules::links_of;
 use super::{Found, Grant, Request, Rule, Why};
 use crate::baseline::{Entry, LINKED};
 use crate::disk::Disk;
@@ -225,7 +226,20 @@ impl<'a> View<'a> {
         view.scratch();
         let home = sources.request.disk.real(&sources.request.places.home);
         view.directory(&home);
+        view.links_of_rules();
         view
+    }
+
+    /// Links of the user on the way of a rule (`~/.cargo`, which leads to
+    /// `/data/cargo`), where the room has no tree of the host's that shows them.
+    fn links_of_rules(&mut self) {
+        for at in links_of(self.sources.rules, self.sources.request.disk) {
+            let (Some(dir), Ok(to)) = (at.parent(), fs::read_link(&at)) else { continue };
+            if !self.has(&at) && self.sources.caps(dir, false).is_empty() {
+                self.directory(dir);
+                self.skeleton.push(Step::Link { at, to });
+            }
+        }
     }
 
     /// /bin and its kin, where they lead into /usr, and what else is one.

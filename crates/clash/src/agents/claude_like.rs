@@ -67,6 +67,7 @@ impl Dialect {
             input: sent.tool_input,
             call: sent.tool_use_id,
             output: texts(&sent.tool_response),
+            content: file_content(&sent.tool_response),
             error: sent.error,
             duration_ms: sent.duration_ms,
             source: sent.source,
@@ -175,6 +176,13 @@ pub(crate) fn rewrite(message: &Message, command: &str) -> Option<Map<String, Va
 }
 
 /// Every text inside a value, a line each.
+/// `{"type": "text", "file": {"content": …}}`
+fn file_content(response: &Value) -> Option<String> {
+    let is_text = response.get("type").and_then(Value::as_str) == Some("text");
+    let content = response.pointer("/file/content").and_then(Value::as_str);
+    content.filter(|_| is_text).map(str::to_owned)
+}
+
 pub(crate) fn texts(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -227,6 +227,8 @@ pub(crate) struct Message {
     pub(crate) call: String,
     /// What a tool call that ended said, as far as it is text.
     pub(crate) output: String,
+    /// The text of the file that a tool call has read, where the client says it.
+    pub(crate) content: Option<String>,
     pub(crate) error: Option<String>,
     pub(crate) duration_ms: Option<u64>,
     /// What kind of settings changed.

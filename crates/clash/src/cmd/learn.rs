@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::project;
 use crate::dirs::Dirs;
+use crate::in_force::PolicySandboxes;
 use crate::policy::Policy;
 use crate::ui::{Failure, Out};
 use crate::{env, exec, exit, say};
@@ -110,10 +111,16 @@ impl Args {
                 .hint("without --sandbox the command is observed as it is"));
         }
         let disk = Disk::default();
-        let places = dirs.places(here, &disk);
+        let places = dirs.places_unseen(here, &disk);
         let cage = Cage { paths: dirs.cage(here, &disk) };
-        let request =
-            Request { sandbox: &sandbox, places: &places, cage: &cage, disk: &disk, extra: &[] };
+        let request = Request {
+            sandbox: &sandbox,
+            places: &places,
+            cage: &cage,
+            disk: &disk,
+            extra: &[],
+            in_force: &PolicySandboxes { dirs, project: here, session: None },
+        };
         let plan = plan(&request, &dirs.host()).map_err(|refusal| {
             let hint = refusal.hint();
             Failure { hint, ..Failure::from(refusal) }

@@ -27,6 +27,7 @@ use crate::agents::homes::{self, Home};
 use crate::agents::{self, Agent};
 use crate::dirs::{Dirs, create_private};
 use crate::exec::{self, ExecError};
+use crate::in_force::PolicySandboxes;
 use crate::policy::{self, Policy};
 use crate::session::sessions_dir;
 use crate::ui::Failure;
@@ -161,7 +162,6 @@ impl<'a> Room<'a> {
     ) -> Result<Self, Failure> {
         let (state, fixed, grants) = (Vec::new(), Vec::new(), Vec::new());
         let mut room = Self { dirs, project, state, fixed, grants };
-        let disk = Disk::default();
         for place in agent.iter().flat_map(|home| home.places(&dirs.home)) {
             if !place.file {
                 // As the agent itself would on its first start.
@@ -170,7 +170,7 @@ impl<'a> Room<'a> {
                 })?;
             }
             if place.path.exists() {
-                room.state.push(disk.real(&place.path));
+                room.state.push(place.path.clone());
                 room.fixed.extend(place.settings.iter().filter(|path| path.exists()).cloned());
             }
         }
@@ -279,16 +279,18 @@ impl<'a> Room<'a> {
         // The cage of an action would hide the agent's own state from it.
         let mut cage = self.dirs.cage(self.project, &disk);
         let fixed: Vec<PathBuf> = self.fixed.iter().map(|path| disk.real(path)).collect();
+        let state: Vec<PathBuf> = self.state.iter().map(|path| disk.real(path)).collect();
         cage.retain(|path| {
-            !self.state.iter().any(|state| path.starts_with(state)) && !fixed.contains(path)
+            !state.iter().any(|state| path.starts_with(state)) && !fixed.contains(path)
         });
-        let places = self.dirs.places(self.project, &disk);
+        let places = self.dirs.places_unseen(self.project, &disk);
         let request = Request {
             sandbox: &sandbox,
             places: &places,
             cage: &Cage { paths: cage },
             disk: &disk,
             extra: &self.grants,
+            in_force: &PolicySandboxes { dirs: self.dirs, project: self.project, session: None },
         };
         plan(&request, &self.dirs.host()).map_err(|refusal| ExecError::NoPlan {
             sandbox: sandbox.name.clone(),

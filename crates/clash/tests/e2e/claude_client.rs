@@ -51,11 +51,11 @@ pub(crate) const CLAUDE: Client = Client {
     instructed: false,
 };
 
-fn bash(script: &str) -> Value {
+pub(crate) fn bash(script: &str) -> Value {
     json!({"tool": "Bash", "input": {"command": script, "description": "a step"}})
 }
 
-fn in_background(script: &str) -> Value {
+pub(crate) fn in_background(script: &str) -> Value {
     let mut call = bash(script);
     call["input"]["run_in_background"] = true.into();
     call

@@ -557,7 +557,9 @@ impl Model {
     fn start(program: &Path, m: &Machine, calls: &[Value], inner: &[Value]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let turns = |calls: &[Value]| -> Vec<Value> {
-            calls.iter().map(|call| json!({"calls": [call]})).collect()
+            // Several calls of one turn are a list.
+            let turn = |call: &Value| if call.is_array() { call.clone() } else { json!([call]) };
+            calls.iter().map(|call| json!({"calls": turn(call)})).collect()
         };
         let conversations = json!([
             {"match": SUBTASK, "turns": turns(inner)}, {"match": "", "turns": turns(calls)},

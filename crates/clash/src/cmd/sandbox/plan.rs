@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::unless_closed;
 use crate::dirs::Dirs;
 use crate::exit;
+use crate::in_force::PolicySandboxes;
 use crate::ui::{Failure, Out, Tone};
 
 pub(super) fn run(
@@ -35,9 +36,11 @@ pub(super) fn make(
     extra: &[Grant],
 ) -> Result<(Plan, Report), Refusal> {
     let disk = Disk::default();
-    let places = dirs.places(project, &disk);
+    let places = dirs.places_unseen(project, &disk);
     let cage = Cage { paths: dirs.cage(project, &disk) };
-    plan_with_report(&Request { sandbox, places: &places, cage: &cage, disk: &disk, extra }, host)
+    let in_force = PolicySandboxes { dirs, project, session: None };
+    let (places, cage, disk, in_force) = (&places, &cage, &disk, &in_force);
+    plan_with_report(&Request { sandbox, places, cage, disk, extra, in_force }, host)
 }
 
 pub(super) fn refused(sandbox: &Sandbox, refusal: Refusal) -> Failure {

@@ -45,7 +45,7 @@ const ENOUGH: usize = 1000;
 impl<'a> Trials<'a> {
     pub(super) fn of(dirs: &Dirs, project: &Path, sandbox: &'a Sandbox) -> Result<Self, Failure> {
         let disk = Disk::default();
-        let places = dirs.places(project, &disk);
+        let places = dirs.places_unseen(project, &disk);
         let cage = dirs.cage(project, &disk);
         let tidier = Tidier::start()?;
         let (list, listening) = (Vec::new(), Vec::new());

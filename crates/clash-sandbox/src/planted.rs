@@ -1,0 +1,214 @@
+//! Links that a sandboxed command may have planted.
+//!
+//! A rule names a path; the kernel grants the place where that path leads. A command
+//! that may create names in a tree can put a link on the way of a rule. For example
+//! `~/.npm/_logs` becomes a link to `..`, and the next sandbox that may write
+//! `~/.npm/_logs` could write the whole home. So every link on the way of a granted
+//! path is looked at. A link strictly below a tree in which any sandbox in force may
+//! create names is suspect. A rule with a suspect link is refused, unless the sandbox
+//! has the same rights at the target without that rule.
+//!
+//! Limits: a sandbox without confinement, and one that allows whatever no rule speaks
+//! of, do not count. Both can reach more by themselves than a link could open. The
+//! policy of today counts, not one that was in force earlier.
+
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::path::{Component, Path, PathBuf};
+
+use clash_policy::judge::{World, judge};
+use clash_policy::path::{Links, is_below};
+use clash_policy::{Caps, Effect, FileUse, FsRule, PathPattern, Places, Sandbox, protect};
+
+use crate::baseline;
+use crate::disk::Disk;
+
+/// The other sandboxes whose commands run in the same places. Asked only if a link is
+/// met, because the answer takes reading the whole policy.
+pub trait InForce: Debug {
+    /// The trees in which their commands may create names, variables filled in.
+    /// `None`: they cannot be listed, and every link is suspect.
+    fn trees(&self) -> Option<Vec<PathBuf>>;
+}
+
+/// No other sandbox is in force.
+#[derive(Clone, Copy, Debug)]
+pub struct Alone;
+
+impl InForce for Alone {
+    fn trees(&self) -> Option<Vec<PathBuf>> {
+        Some(Vec::new())
+    }
+}
+
+/// The trees in which commands of a sandbox may create names.
+pub fn trees_of(sandbox: &Sandbox, places: &Places) -> Vec<PathBuf> {
+    let creates = |rule: &&FsRule| rule.effect == Effect::Allow && rule.caps.contains(Caps::CREATE);
+    let rules = sandbox.fs.iter().filter(creates);
+    rules.filter_map(|rule| places.expand(rule.pattern.fixed()).ok()).collect()
+}
+
+/// A rule of a sandbox with its path on this disk.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed<'a> {
+    pub rule: &'a FsRule,
+    /// Variables filled in, links not followed.
+    pub written: &'a Path,
+    /// Links followed.
+    pub real: &'a Path,
+}
+
+/// A rule that grants something through a suspect link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suspect {
+    pub rule: FsRule,
+    pub link: PathBuf,
+    pub target: PathBuf,
+    /// The tree in which a command may have made the link.
+    pub tree: PathBuf,
+}
+
+/// Where the rules of a sandbox are looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Ground<'a> {
+    pub sandbox: &'a Sandbox,
+    pub places: &'a Places,
+    pub disk: &'a Disk,
+    pub in_force: &'a dyn InForce,
+}
+
+impl Ground<'_> {
+    /// The first of these rules that gives more because of a suspect link.
+    pub fn first_suspect(&self, rules: &[Placed<'_>]) -> Option<Suspect> {
+        let linked = |rule: &&Placed<'_>| {
+            rule.rule.effect == Effect::Allow && rule.written.as_os_str() != rule.real.as_os_str()
+        };
+        let mut linked = rules.iter().filter(linked).peekable();
+        // Nearly always there is none, and nothing else is asked for.
+        linked.peek()?;
+        let trees = Trees::of(self.places, self.disk, self.in_force, Some(self.sandbox));
+        let suspect = |placed: &Placed<'_>| {
+            let (link, tree) = trees.link_on(placed.written, placed.real, self.disk)?;
+            let target = placed.real.to_path_buf();
+            Some(Suspect { rule: placed.rule.clone(), link, target, tree })
+        };
+        let suspects: Vec<Suspect> = linked.filter_map(suspect).collect();
+        let mut trusted = self.sandbox.clone();
+        trusted.fs.retain(|rule| suspects.iter().all(|suspect| suspect.rule != *rule));
+        suspects.into_iter().find(|suspect| self.gains(suspect, &trusted))
+    }
+
+    /// Whether the rule gives anything at its target that the trusted rules do not.
+    fn gains(&self, suspect: &Suspect, trusted: &Sandbox) -> bool {
+        let Suspect { rule, target, .. } = suspect;
+        // Two names that no rule about names is likely to mean.
+        let [inside, deeper] = ["\u{1}clash", "\u{1}clash/\u{1}clash"].map(|n| target.join(n));
+        let asked: &[&Path] = match rule.pattern {
+            PathPattern::Literal(_) => &[target],
+            PathPattern::Subpath { .. } => &[target, &inside, &deeper],
+            // A pattern can prevail over another that denies.
+            PathPattern::Children(_) | PathPattern::Glob { .. } | PathPattern::Regex { .. } => {
+                return true;
+            }
+        };
+        let [project, home] =
+            [&self.places.project, &self.places.home].map(|path| self.disk.real(path));
+        let root = if is_below(target, &project) { &project } else { &home };
+        // A rule that names part of a persistence path lifts the protection there.
+        let lifts = |below: &Path| protect::begins(&trusted.protect, below, |_| true);
+        let changes = rule.caps.intersects(Caps::CHANGE);
+        if changes && target.strip_prefix(root).is_ok_and(lifts) {
+            return true;
+        }
+        let places = Places { project: project.clone(), home: home.clone(), ..self.places.clone() };
+        let baseline: Vec<_> = baseline::ENTRIES.iter().map(|e| (e.path, e.caps)).collect();
+        let cwd = &places.project;
+        let world =
+            World { places: &places, cwd, links: self.disk, baseline: &baseline, cage: &[] };
+        asked.iter().any(|path| {
+            let file = FileUse { path: path.to_path_buf(), needs: rule.caps, caseless: false };
+            !judge(trusted, &file, &world).is_ok_and(|verdict| verdict.effect == Effect::Allow)
+        })
+    }
+}
+
+/// The trees in which commands may create names, as they are written and as they really
+/// lie.
+#[derive(Debug)]
+pub struct Trees {
+    trees: Vec<PathBuf>,
+    /// Was a directory when it was resolved; a link in its place is a planted one.
+    project: PathBuf,
+}
+
+impl Trees {
+    pub fn of(
+        places: &Places,
+        disk: &Disk,
+        in_force: &dyn InForce,
+        sandbox: Option<&Sandbox>,
+    ) -> Self {
+        let Some(mut trees) = in_force.trees() else {
+            return Self { trees: vec![PathBuf::from("/")], project: places.project.clone() };
+        };
+        trees.extend(sandbox.into_iter().flat_map(|sandbox| trees_of(sandbox, places)));
+        trees.extend([places.project.clone(), places.tmp.clone()]);
+        let real: Vec<PathBuf> = trees.iter().map(|tree| disk.real(tree)).collect();
+        trees.extend(real);
+        // The narrowest tree says most.
+        trees.sort_unstable_by(|a, b| b.as_os_str().len().cmp(&a.as_os_str().len()).then(a.cmp(b)));
+        trees.dedup();
+        Self { trees, project: places.project.clone() }
+    }
+
+    /// The first link on the way of a path that lies strictly below one of the trees,
+    /// and that tree.
+    pub fn link_on(&self, written: &Path, real: &Path, disk: &Disk) -> Option<(PathBuf, PathBuf)> {
+        let (links, end) = disk.links_on(written);
+        let inside = |link: &PathBuf| {
+            let replaced = *link == self.project;
+            let holds = |tree: &&PathBuf| is_below(link, tree) && (link != *tree || replaced);
+            self.trees.iter().find(holds).map(|tree| (link.clone(), tree.clone()))
+        };
+        // A path that leads elsewhere at the second look changes while it is looked at.
+        let moving = || (end != real).then(|| (written.into(), PathBuf::from("/")));
+        links.iter().find_map(inside).or_else(moving)
+    }
+}
+
+/// The links on the way to a path, each where it really lies, and the end of the way.
+pub(crate) fn walk(
+    path: &Path,
+    most: usize,
+    read_link: impl Fn(&Path) -> std::io::Result<PathBuf>,
+) -> (Vec<PathBuf>, PathBuf) {
+    let parts = |path: &Path| -> Vec<OsString> {
+        let known =
+            |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
+        path.components().filter(known).map(|part| part.as_os_str().to_owned()).rev().collect()
+    };
+    let (mut links, mut here, mut left) = (Vec::new(), PathBuf::from("/"), parts(path));
+    while let Some(part) = left.pop() {
+        if part == ".." {
+            here.pop();
+            continue;
+        }
+        here.push(part);
+        if links.len() == most {
+            continue;
+        }
+        if let Ok(target) = read_link(&here) {
+            links.push(here.clone());
+            if target.is_absolute() {
+                here = PathBuf::from("/");
+            } else {
+                here.pop();
+            }
+            left.extend(parts(&target));
+        }
+    }
+    (links, here)
+}
+
+#[cfg(test)]
+mod tests;

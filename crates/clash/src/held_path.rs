@@ -1,0 +1,117 @@
+//! Where a path leads, found by opening it.
+//!
+//! Following a path name by name takes many calls, and a command in the background can
+//! exchange a directory and a link between two of them. So the kernel follows the path
+//! in one call, with `O_PATH`, which no watcher of the directory is told of. The real
+//! path is that of the open file. Name by name it must be the same.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use clash_policy::path::Links;
+use clash_sandbox::disk::Disk;
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HeldPathError {
+    #[error("`{}` leads elsewhere at the second look", .0.display())]
+    Moves(PathBuf),
+    #[error("`{}` cannot be looked at: {source}", path.display())]
+    Look { path: PathBuf, source: io::Error },
+}
+
+/// The real path; the part that does not exist is kept as it is.
+pub(crate) fn real(path: &Path, caseless: bool) -> Result<PathBuf, HeldPathError> {
+    let by_name = Disk::default().real(path);
+    let same = |held: &Path, named: &Path| {
+        let folded = |path: &Path| path.to_string_lossy().to_lowercase();
+        held == named || caseless && folded(held) == folded(named)
+    };
+    let failed = |source| HeldPathError::Look { path: path.to_path_buf(), source };
+    let moves = || HeldPathError::Moves(path.to_path_buf());
+    match open(path, OFlags::empty()) {
+        Ok(file) if same(&place(&file).map_err(failed)?, &by_name) => Ok(by_name),
+        Ok(_) => Err(moves()),
+        Err(error) if is_absent(&error) => {
+            let Some((there, dir)) = nearest(&by_name).map_err(failed)? else { return Ok(by_name) };
+            let held = place(&dir).map_err(failed)?;
+            if same(&held, there) { Ok(by_name) } else { Err(moves()) }
+        }
+        // The agent cannot open it either.
+        Err(_) => Ok(by_name),
+    }
+}
+
+/// Device and inode of the nearest directory around a real path that is there.
+pub(crate) fn directory_of(real: &Path) -> io::Result<Option<(u64, u64)>> {
+    let Some((_, dir)) = nearest(real.parent().unwrap_or(real))? else { return Ok(None) };
+    let stat = fstat(&dir)?;
+    Ok(Some((stat.st_dev, stat.st_ino)))
+}
+
+/// The longest part of a real path that is there, held open. `None`: out of reach.
+fn nearest(real: &Path) -> io::Result<Option<(&Path, OwnedFd)>> {
+    for there in real.ancestors() {
+        match open(there, OFlags::NOFOLLOW) {
+            Ok(file) => return Ok(Some((there, file))),
+            Err(error) if is_absent(&error) => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    Ok(openat(CWD, path, flags | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+fn place(file: &OwnedFd) -> io::Result<PathBuf> {
+    fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn the_open_file_and_its_names_agree() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        fs::create_dir_all(base.join("a/b")).unwrap();
+        fs::write(base.join("a/file"), "").unwrap();
+        symlink("a", base.join("link")).unwrap();
+        symlink("a/none/x", base.join("dangling")).unwrap();
+        symlink("loop", base.join("loop")).unwrap();
+        for (path, expected) in [
+            ("a/file", "a/file"),
+            ("link/file", "a/file"),
+            ("link/b/../file", "a/file"),
+            ("link/new/x", "a/new/x"),
+            ("dangling", "a/none/x"),
+            ("a/file/below", "a/file/below"),
+        ] {
+            let real = real(&base.join(path), false).unwrap();
+            assert_eq!(real, base.join(expected), "{path}");
+        }
+        let _ = real(&base.join("loop"), false);
+    }
+
+    #[test]
+    fn a_new_file_is_known_by_its_nearest_directory() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        let inode = fs::metadata(&base).unwrap().ino();
+        for path in ["new", "new/deep/x"] {
+            assert_eq!(directory_of(&base.join(path)).unwrap().unwrap().1, inode, "{path}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The sandboxes in force for a project: a command in any of them may have written
+//! where another one reads.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use clash_policy::ir::IrError;
+use clash_policy::path::{Alias, Links, is_below};
+use clash_policy::rule::{Branch, Layer, Node, Settings};
+use clash_policy::{Effect, Places, Protect, Sandbox};
+use clash_sandbox::disk::Disk;
+use clash_sandbox::planted::{InForce, Trees, trees_of};
+
+use crate::dirs::Dirs;
+use crate::policy::Policy;
+use crate::session;
+
+/// The sandboxes of the policy in force. Read only if a link is met on the way of a
+/// rule.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PolicySandboxes<'a> {
+    pub(crate) dirs: &'a Dirs,
+    pub(crate) project: &'a Path,
+    pub(crate) session: Option<&'a Path>,
+}
+
+impl InForce for PolicySandboxes<'_> {
+    fn trees(&self) -> Option<Vec<PathBuf>> {
+        let policy = Policy::load(self.dirs, self.project, self.session).ok()?;
+        let places = self.dirs.places_unseen(self.project, &Disk::default());
+        let mut trees = changeable(&policy, &places).ok()?;
+        // Of other projects too: two rules may lead from one into another. What holds
+        // the home is no project that commands could write.
+        let others = session::projects(self.dirs);
+        trees.extend(others.into_iter().filter(|tree| !is_below(&places.home, tree)));
+        Some(trees)
+    }
+}
+
+/// Of every layer, also of those whose word is only a denial: a policy that is not
+/// trusted now may have been trusted yesterday. Loading a file of the library defines
+/// all its sandboxes. One that no rule names and that may write the whole home
+/// (`workspace`) does not count: otherwise every link in the home would be suspect.
+fn changeable(policy: &Policy, places: &Places) -> Result<Vec<PathBuf>, IrError> {
+    let mut trees = Vec::new();
+    for layer in policy.ir().to_layers()? {
+        let named = names(&layer);
+        for sandbox in layer.sandboxes.iter().filter(|sandbox| !reaches_more(sandbox)) {
+            let counts =
+                named.contains(sandbox.name.as_str()) || !sandbox.span.file.starts_with("@clash//");
+            let own = trees_of(sandbox, places);
+            trees.extend(own.into_iter().filter(|tree| counts || !is_below(&places.home, tree)));
+        }
+    }
+    Ok(trees)
+}
+
+/// Whether commands in a sandbox can reach more by themselves than a link could open.
+fn reaches_more(sandbox: &Sandbox) -> bool {
+    sandbox.unrestricted || sandbox.default == Effect::Allow
+}
+
+/// The sandboxes that the rules and settings of a layer name.
+fn names(layer: &Layer) -> BTreeSet<&str> {
+    let Settings { default, default_sandbox, .. } = &layer.settings;
+    let default = default.as_ref().and_then(|rule| rule.sandbox.as_deref());
+    let mut names: BTreeSet<&str> = default.into_iter().chain(default_sandbox.as_deref()).collect();
+    let mut left: Vec<&Branch> = layer.groups.iter().flat_map(|group| &group.branches).collect();
+    while let Some(branch) = left.pop() {
+        match &branch.then {
+            Node::Rule(rule) => names.extend(rule.sandbox.as_deref()),
+            Node::Tree(branches) => left.extend(branches),
+        }
+    }
+    names
+}
+
+/// The disk, and which paths of a policy lead elsewhere by a link.
+#[derive(Debug)]
+pub(crate) struct NotedLinks<'a> {
+    disk: &'a Disk,
+    met: RefCell<BTreeSet<PathBuf>>,
+    /// Paths that lead nowhere, because of a link that a command may have planted.
+    closed: BTreeSet<PathBuf>,
+}
+
+/// A link on the way of a path in a policy that a command may have planted.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the policy's path `{}` leads elsewhere by the link `{}`; commands may write in `{}`, and an \
+     earlier one may have planted the link: look at it, and remove it unless it is yours",
+    path.display(), link.display(), tree.display()
+)]
+pub(crate) struct PlantedPath {
+    path: PathBuf,
+    link: PathBuf,
+    tree: PathBuf,
+}
+
+impl<'a> NotedLinks<'a> {
+    pub(crate) fn of(disk: &'a Disk) -> Self {
+        Self { disk, met: RefCell::default(), closed: BTreeSet::new() }
+    }
+
+    /// The same with every suspect path closed, and the first of them; `None` if there
+    /// is none.
+    pub(crate) fn without_planted(
+        &self,
+        places: &Places,
+        in_force: &dyn InForce,
+    ) -> Option<(Self, PlantedPath)> {
+        let met = self.met.borrow();
+        met.first()?;
+        let trees = Trees::of(places, self.disk, in_force, None);
+        let suspect = |path: &PathBuf| {
+            let (link, tree) = trees.link_on(path, &self.disk.real(path), self.disk)?;
+            Some(PlantedPath { path: path.clone(), link, tree })
+        };
+        let mut suspects: Vec<PlantedPath> = met.iter().filter_map(suspect).collect();
+        let closed = suspects.iter().map(|suspect| suspect.path.clone()).collect();
+        let first = if suspects.is_empty() { None } else { Some(suspects.swap_remove(0)) };
+        first.map(|first| (Self { disk: self.disk, met: RefCell::default(), closed }, first))
+    }
+}
+
+impl Links for NotedLinks<'_> {
+    fn real(&self, path: &Path) -> PathBuf {
+        self.disk.real(path)
+    }
+
+    fn follow<'p>(&self, path: Cow<'p, Path>) -> Cow<'p, Path> {
+        if self.closed.contains(path.as_ref()) {
+            return Cow::Borrowed(Path::new("/\u{1}nowhere"));
+        }
+        let real = self.disk.real(&path);
+        if real.as_os_str() == path.as_os_str() {
+            return path;
+        }
+        self.met.borrow_mut().insert(path.into_owned());
+        Cow::Owned(real)
+    }
+
+    fn aliases(&self, path: &Path, root: &Path, protect: &Protect) -> Vec<Alias> {
+        self.disk.aliases(path, root, protect)
+    }
+}

@@ -1,0 +1,166 @@
+//! The files of a tool call as they were judged, for the hook that runs after the call.
+//!
+//! The agent opens a file itself, after the hook has answered. A command in the
+//! background can exchange a directory and a link in between. What the kernel keeps from
+//! being made cannot be exchanged; the rest is noticed here: the path must lead to the
+//! same place afterwards, and the text that the tool gave must be that of the file that
+//! was judged.
+//!
+//! Limits: an exchange that is taken back before the second look is noticed only where
+//! the client says what it has read.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clash_policy::FileUse;
+use serde::{Deserialize, Serialize};
+
+use crate::agents::Message;
+use crate::dirs::write_private;
+use crate::held_path::directory_of;
+use crate::session::{Session, SessionError};
+use crate::stamp;
+
+const DIR: &str = "judged";
+
+const VERSION: u32 = 1;
+
+/// Longer files are not compared.
+const MAX_TEXT_BYTES: u64 = 8 << 20;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct JudgedFiles {
+    v: u32,
+    files: Vec<JudgedFile>,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct JudgedFile {
+    real: PathBuf,
+    /// Device and inode of the nearest directory; `None` out of reach.
+    directory: Option<(u64, u64)>,
+}
+
+impl JudgedFile {
+    fn of(file: &FileUse) -> io::Result<Self> {
+        Ok(Self { real: file.path.clone(), directory: directory_of(&file.path)? })
+    }
+}
+
+/// Notes the files of a call that was let through.
+pub(crate) fn note(
+    session: &Session,
+    message: &Message,
+    files: &[FileUse],
+) -> Result<(), SessionError> {
+    let file = place(session, message);
+    let state = |source| SessionError::State { path: file.clone(), source };
+    let files = files.iter().map(JudgedFile::of).collect::<io::Result<_>>().map_err(state)?;
+    let text = serde_json::to_vec(&JudgedFiles { v: VERSION, files });
+    write_private(&file, &text.map_err(|error| state(error.into()))?).map_err(state)
+}
+
+/// What is different after a call from what was judged, in a sentence for the user.
+pub(crate) fn difference(
+    session: &Session,
+    message: &Message,
+    files: &[FileUse],
+) -> Option<String> {
+    let noted = place(session, message);
+    let text = fs::read(&noted).ok()?;
+    let _ = fs::remove_file(&noted);
+    let judged: JudgedFiles = serde_json::from_slice(&text).ok()?;
+    if judged.v != VERSION {
+        return None;
+    }
+    for (before, now) in judged.files.iter().zip(files) {
+        let shown = before.real.display();
+        if before.real != now.path {
+            return Some(format!(
+                "{} was judged as {shown} and leads to {} now: a command may have put a link \
+                 in its way",
+                message.tool,
+                now.path.display()
+            ));
+        }
+        if before.directory.is_some() && before.directory != directory_of(&now.path).ok()? {
+            // The tool itself may have made the directories of a new file.
+            let made = fs::symlink_metadata(&now.path).is_ok() && message.content.is_none();
+            if !made {
+                return Some(format!("the directory of {shown} was exchanged during the call"));
+            }
+        }
+    }
+    let [only] = judged.files.as_slice() else { return None };
+    let given = message.content.as_deref()?;
+    (!is_text_of(given, &only.real)).then(|| {
+        format!(
+            "the text that {} gave to the model is not that of {}: another file was read, or \
+             that one was changed at this moment",
+            message.tool,
+            only.real.display()
+        )
+    })
+}
+
+/// Forgets all calls, at the end of a session.
+pub(crate) fn discard_all(session: &Session) {
+    let _ = fs::remove_dir_all(session.dir.join(DIR));
+}
+
+fn place(session: &Session, message: &Message) -> PathBuf {
+    let key = match message.call.as_str() {
+        "" => format!("{}{:?}", message.tool, message.input),
+        call => call.to_owned(),
+    };
+    session.dir.join(DIR).join(format!("{:016x}", stamp::sum(key.as_bytes())))
+}
+
+/// Whether every line of a text is one of the file's. A client may leave lines out,
+/// cut long ones and change how they end.
+fn is_text_of(given: &str, file: &Path) -> bool {
+    const ENOUGH_CHARS: usize = 200;
+    let Ok(meta) = fs::symlink_metadata(file) else { return true };
+    if !meta.is_file() || meta.len() > MAX_TEXT_BYTES {
+        return true;
+    }
+    let Ok(bytes) = fs::read(file) else { return true };
+    // A client decodes these, and no line is as it is on the disk.
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return true;
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let lines = given.trim_start_matches('\u{feff}').lines().map(str::trim);
+    let starts = lines.map(|line| {
+        let end = line.char_indices().nth(ENOUGH_CHARS).map_or(line.len(), |(at, _)| at);
+        line.get(..end).unwrap_or(line)
+    });
+    // Both are in the order of the file.
+    let mut rest = text.as_ref();
+    starts.filter(|line| !line.is_empty()).all(|line| match rest.split_once(line) {
+        Some((_, after)) => {
+            rest = after;
+            true
+        }
+        None => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_known_by_its_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "one\r\n  two\nthree\n").unwrap();
+        for text in ["one\n  two\nthree\n", "  two", "", "two\nthree", "\u{feff}one"] {
+            assert!(is_text_of(text, &file), "{text:?}");
+        }
+        for text in ["four", "one\nfour", "three\none"] {
+            assert!(!is_text_of(text, &file), "{text:?}");
+        }
+    }
+}
