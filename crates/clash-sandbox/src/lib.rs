@@ -43,6 +43,7 @@ pub mod plan;
 pub mod present;
 pub mod probe;
 pub mod report;
+mod repository;
 pub mod rights;
 pub mod room;
 pub mod sight;

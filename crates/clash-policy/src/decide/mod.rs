@@ -22,9 +22,11 @@ use crate::rule::LayerKind;
 use crate::sandbox::Sandbox;
 use crate::shell::{self, Command, Position, Word};
 use crate::span::Span;
+use crate::steering;
 
 use facts::Facts;
 pub use reach::reached;
+pub(crate) use redirections::directory;
 use stack::{Ruling, Stack};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,6 +66,9 @@ pub struct Part {
     pub overruled: Vec<Overruled>,
     /// Why the command could not be looked into.
     pub opaque: Option<&'static str>,
+    /// What decides besides the command which code runs, where its sandbox may
+    /// read credentials or reach the network. An allow counts as ask then.
+    pub steered: Option<String>,
     /// What the sandbox said about the path of a file tool, or about a host.
     pub judged: Option<Judged>,
 }
@@ -192,7 +197,7 @@ impl<'a> Decider<'_, 'a> {
         nothing_else: bool,
     ) -> Result<Ruling<'a>, DecideError> {
         let facts = Facts::command(self.action, self.world, command);
-        Ok(match self.stack.rule(&facts, needs_none && !nothing_else)? {
+        let ruling = match self.stack.rule(&facts, needs_none && !nothing_else)? {
             // It runs in the room of what it stands beside.
             Some(ruling) if needs_none && !ruling.names_sandbox && !nothing_else => {
                 Ruling { sandbox: None, ..ruling }
@@ -200,6 +205,36 @@ impl<'a> Decider<'_, 'a> {
             Some(ruling) => ruling,
             None if needs_none => Ruling::inert(),
             None => self.stack.by_default(),
+        };
+        self.unless_steered(command, ruling)
+    }
+
+    /// A rule that gives a program more than the default sandbox trusts the
+    /// program. What steers it elsewhere turns the allow into a question.
+    fn unless_steered(
+        &self,
+        command: &Command,
+        ruling: Ruling<'a>,
+    ) -> Result<Ruling<'a>, DecideError> {
+        let (Some(room), Cause::Rule { trail, .. }) = (ruling.sandbox, &ruling.cause) else {
+            return Ok(ruling);
+        };
+        // A rule about every command trusts no program in particular.
+        let names_program = trail.iter().skip(1).any(|key| key != "**");
+        let default = self.stack.default_sandbox();
+        if ruling.effect == Effect::Deny || !names_program || room == default {
+            return Ok(ruling);
+        }
+        let (room, default) = (room.to_sandbox()?, default.to_sandbox()?);
+        let steered = steering::widening(&room, &default, self.world)
+            .and_then(|widening| steering::steered(command, widening, trail, self.world));
+        Ok(match steered {
+            Some(why) if ruling.effect == Effect::Allow => {
+                let steered = Some(format!("{why}; without that it would be allowed"));
+                Ruling { effect: Effect::Ask, steered, ..ruling }
+            }
+            Some(why) => Ruling { steered: Some(why), ..ruling },
+            None => ruling,
         })
     }
 
@@ -302,6 +337,7 @@ impl Part {
             cause: ruling.cause,
             overruled: ruling.overruled,
             opaque: None,
+            steered: ruling.steered,
             judged: None,
         })
     }

@@ -47,18 +47,23 @@ fn open(redirection: &Redirection, command: &Command, world: &World<'_>) -> Opti
 
 fn resolve(target: &Word, cwd: &Cwd, world: &World<'_>) -> Option<PathBuf> {
     let home = |rest: &str| world.places.home.join(rest.trim_start_matches('/'));
-    let base = match cwd {
-        Cwd::Start => Some(world.cwd.to_path_buf()),
-        Cwd::Relative(path) => Some(world.cwd.join(path)),
-        Cwd::Absolute(path) => Some(PathBuf::from(path)),
-        Cwd::Home(rest) => Some(home(rest)),
-        Cwd::Unknown => None,
-    };
+    let base = directory(cwd, world);
     match target {
         Word::Known(path) if path.starts_with('/') => Some(PathBuf::from(path)),
         Word::Known(path) => base.map(|base| base.join(path)),
         Word::Home(rest) => Some(home(rest)),
         Word::Partial(_) | Word::Unknown => None,
+    }
+}
+
+/// The directory a command runs in, if the script tells.
+pub(crate) fn directory(cwd: &Cwd, world: &World<'_>) -> Option<PathBuf> {
+    match cwd {
+        Cwd::Start => Some(world.cwd.to_path_buf()),
+        Cwd::Relative(path) => Some(world.cwd.join(path)),
+        Cwd::Absolute(path) => Some(PathBuf::from(path)),
+        Cwd::Home(rest) => Some(world.places.home.join(rest.trim_start_matches('/'))),
+        Cwd::Unknown => None,
     }
 }
 
