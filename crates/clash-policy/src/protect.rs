@@ -177,6 +177,12 @@ pub const STANDARD: &[Persistent<'static>] = &[
     each(".tool-versions", TOOL),
 ];
 
+/// Instructions and pipelines: git writes them when it goes to another commit.
+pub fn carried_by_branches() -> impl Iterator<Item = &'static str> {
+    let carried = |entry: &&Persistent<'_>| matches!(entry.why, INSTRUCTIONS | PIPELINE);
+    STANDARD.iter().filter(carried).map(|entry| entry.path)
+}
+
 /// Directories of other people's packages: nobody opens one as a project, and
 /// packages carry their authors' settings. Repositories count there too.
 const PACKAGES: &[&str] = &["node_modules", "site-packages", "dist-packages", "vendor"];

@@ -11,9 +11,10 @@
 //! Names are compared without regard to case. Where a name is only suspicious,
 //! like `*_TOKEN`, the value does not acquit it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use clash_policy::pattern::glob_matches;
+use clash_policy::steering::is_harmless_variable;
 use clash_policy::{Effect, EnvRule};
 
 /// How a line of the table matches a name.
@@ -381,6 +382,20 @@ pub fn scrub(
         }
     }
     (kept, dropped)
+}
+
+/// Whether a variable names a program or settings for one that has credentials. The
+/// session's own value may come from a shell that an agent has written to.
+pub fn names_program(name: &OsStr, value: &OsStr) -> bool {
+    #[rustfmt::skip]
+    const NAMES: &[&str] = &[
+        "BROWSER", "EDITOR", "GH_BROWSER", "GH_EDITOR", "GH_PAGER", "GH_PATH", "GIT_COMMON_DIR",
+        "GIT_DIR", "GIT_EDITOR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_SEQUENCE_EDITOR",
+        "GIT_WORK_TREE", "HELM_BIN", "HELM_PLUGINS", "KUBECTL_EXTERNAL_DIFF", "KUBE_EDITOR", "PAGER",
+        "VISUAL",
+    ];
+    let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
+    NAMES.contains(&&*name) && !is_harmless_variable(&name, Some(&value))
 }
 
 #[cfg(test)]

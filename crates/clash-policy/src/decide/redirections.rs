@@ -23,6 +23,12 @@ pub(super) fn opened(command: &Command, world: &World<'_>) -> Vec<Opened> {
     command.redirections.iter().filter_map(|one| open(one, command, world)).collect()
 }
 
+/// Whether a command writes a file whose name is known only when it runs.
+pub(super) fn writes_unknown(command: &Command, world: &World<'_>) -> bool {
+    let written = command.redirections.iter().filter(|it| it.writes());
+    written.filter_map(Redirection::file).any(|to| resolve(to, &command.cwd, world).is_none())
+}
+
 fn open(redirection: &Redirection, command: &Command, world: &World<'_>) -> Option<Opened> {
     let target = redirection.file()?;
     let path = resolve(target, &command.cwd, world)?;
