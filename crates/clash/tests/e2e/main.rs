@@ -39,6 +39,7 @@ mod run;
 mod sandboxes;
 mod shell;
 mod status;
+mod steering;
 mod support;
 mod toolchains;
 mod trace;
