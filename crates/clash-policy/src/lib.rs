@@ -25,6 +25,7 @@ pub mod rule;
 pub mod sandbox;
 pub mod shell;
 pub mod span;
+pub mod steering;
 pub mod tool;
 pub mod witness;
 

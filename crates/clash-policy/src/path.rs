@@ -101,6 +101,13 @@ pub trait Links: std::fmt::Debug {
         Cow::Owned(self.real(&path))
     }
 
+    /// Why git, started in `dir`, may obey settings that a sandboxed command wrote;
+    /// `None` if only the user's own files steer it. `subcommand` decides which
+    /// hooks count.
+    fn git_is_steered(&self, _dir: &Path, _project: &Path, _subcommand: &str) -> Option<String> {
+        None
+    }
+
     /// Links with names of the list of persistence paths that lead to a real path or
     /// above it, as far as they are found on the way there from `root`, where the
     /// list begins to count.

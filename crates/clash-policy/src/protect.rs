@@ -19,7 +19,7 @@ use std::path::Path;
 use crate::effect::Caps;
 use crate::sandbox::Protect;
 
-use list::GIT;
+use list::{GIT, INSTRUCTIONS, PIPELINE};
 pub use list::STANDARD;
 
 /// One path, relative to wherever it is found, and who acts on it.
@@ -55,6 +55,12 @@ const POLICY: &str = "the policy protects it";
 /// make repositories, and what they make is theirs until they end. One that is
 /// there already stays: a file of this name says where git finds its hooks.
 pub const REPOSITORY: &str = ".git";
+
+/// Instructions and pipelines: git writes them when it goes to another commit.
+pub fn carried_by_branches() -> impl Iterator<Item = &'static str> {
+    let carried = |entry: &&Persistent<'_>| matches!(entry.why, INSTRUCTIONS | PIPELINE);
+    STANDARD.iter().filter(carried).map(|entry| entry.path)
+}
 
 /// Directories of other people's packages: nobody opens one as a project, and
 /// packages carry their authors' settings. Repositories count there too.

@@ -51,6 +51,10 @@ impl Links for Disk {
         self.find(path).moved.unwrap_or_else(|| path.to_path_buf())
     }
 
+    fn git_is_steered(&self, dir: &Path, project: &Path, subcommand: &str) -> Option<String> {
+        crate::repository::steers(&self.real(dir), &self.real(project), subcommand)
+    }
+
     fn aliases(&self, path: &Path, root: &Path, protect: &Protect) -> Vec<Alias> {
         let mut aliases = Aliases::default();
         aliases.look(path, root, protect);

@@ -45,6 +45,7 @@ pub mod planted;
 pub mod present;
 pub mod probe;
 pub mod report;
+mod repository;
 pub mod rights;
 pub mod room;
 pub mod sight;

@@ -97,6 +97,21 @@ fn follow(project: &Path, link: &Path) -> Result<Vec<(PathBuf, Caps)>, &'static 
     Ok(grants)
 }
 
+/// The own directory and the common directory of a linked worktree, if both sides
+/// agree that it is one.
+pub(crate) fn linked(dir: &Path) -> Option<(PathBuf, PathBuf)> {
+    let Worktree::Linked(grants) = look(dir) else { return None };
+    let own = grants.first().map(|(path, _)| path.clone())?;
+    let common = own.parent()?.parent()?.to_path_buf();
+    Some((own, common))
+}
+
+/// The directory that the `.git` file of a submodule names.
+pub(crate) fn submodule(dir: &Path) -> Option<PathBuf> {
+    let text = first_line(&dir.join(".git"))?;
+    fs::canonicalize(dir.join(text.strip_prefix("gitdir:")?.trim())).ok()
+}
+
 /// Whether a directory is a linked worktree whose own part is below `worktrees`, by
 /// what both sides say.
 pub(crate) fn belongs(dir: &Path, worktrees: &Path) -> bool {

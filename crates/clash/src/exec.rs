@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clash_policy::decide::Decision;
-use clash_policy::{Action, Caps, Effect, Sandbox};
+use clash_policy::{Action, Caps, Effect, Sandbox, World, steering};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host::{Host, Recorded, Rooms};
 use clash_sandbox::launch::{self, Ahead, LaunchError};
@@ -25,6 +25,7 @@ use crate::in_force::PolicySandboxes;
 use crate::policy::{Policy, PolicyError};
 use crate::session::{Session, SessionError};
 use crate::shell_quoted::shell_quoted;
+use crate::ssh_agent::{self, LentAgent};
 use crate::trace::{self, Record, TraceError};
 use crate::{env, exit, say};
 
@@ -487,6 +488,16 @@ impl Room {
             None => self.begin(sandbox),
         };
         let disk = Disk::of(&host);
+        let agent = self.lend_agent(what, sandbox, &host);
+        let narrowed = agent.as_ref().map(|_| ssh_agent::without_shared_tmp(sandbox));
+        let sandbox = narrowed.as_ref().unwrap_or(sandbox);
+        let mut extra = extra.to_vec();
+        extra.extend(agent.iter().map(|agent| Grant {
+            path: agent.socket.clone(),
+            caps: Caps::READ.union(Caps::WRITE),
+            why: Why::Launcher,
+        }));
+        let extra = extra.as_slice();
         let places = self.dirs.places_unseen(&self.project, &disk);
         let session = self.session.as_ref().map(|session| session.dir.as_path());
         let in_force = PolicySandboxes { dirs: &self.dirs, project: &self.project, session };
@@ -505,13 +516,41 @@ impl Room {
             refusal: Box::new(refusal),
         })?;
         let (mut env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
-        env.retain(|(name, _)| name != env::CLASH_SANDBOX);
+        let world =
+            World { places: &places, cwd: &self.project, links: &disk, baseline: &[], cage: &[] };
+        if steering::reads_credentials(sandbox, &world) {
+            env.retain(|(name, value)| !clash_sandbox::environment::names_program(name, value));
+        }
+        env.retain(|(name, _)| name != env::CLASH_SANDBOX && name != steering::SSH_AGENT_SOCKET);
+        if let Some(agent) = &agent {
+            env.push((steering::SSH_AGENT_SOCKET.into(), agent.socket.clone().into()));
+        }
         env.push((env::CLASH_SANDBOX.into(), sandbox.name.clone().into()));
         self.trace(trace::Event::Launch, what, None, Some(&sandbox.name))?;
         let command =
             launch::Command { program: program.to_owned(), args: args.to_vec(), env, cwd: None };
         let error = launch::run(&plan, &command, ahead);
         Err(ExecError::Launch { sandbox: sandbox.name.clone(), error })
+    }
+
+    /// The agent of ssh, where the sandbox wants it and a room can have it.
+    fn lend_agent(&self, what: &str, sandbox: &Sandbox, host: &Host) -> Option<LentAgent> {
+        if !ssh_agent::is_wanted(sandbox, what, &self.project, &self.dirs) {
+            return None;
+        }
+        let lent = if matches!(host.rooms, Rooms::Impossible { .. }) {
+            Err("this machine has no user namespaces, so no socket can be lent".to_owned())
+        } else if ssh_agent::mentions_tmp(what, &self.dirs.tmp) {
+            Err("the command uses the temporary directory, where other sockets are".to_owned())
+        } else {
+            ssh_agent::lend(&self.dirs)
+        };
+        lent.map_err(|why| {
+            let sandbox = &sandbox.name;
+            let _ =
+                writeln!(std::io::stderr(), "clash: sandbox {sandbox} gets no key of ssh: {why}");
+        })
+        .ok()
     }
 
     /// What is on record of this machine is believed for as long as it takes to see

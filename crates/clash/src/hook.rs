@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use clash_policy::decide::{Cause, Decision};
-use clash_policy::{Action, Effect, Input};
+use clash_policy::{Action, Effect, Input, protect};
 use serde_json::Value;
 
 use crate::agents::{
@@ -263,7 +263,7 @@ impl Call<'_> {
         let updated_input = match (&action.input, decision.effect) {
             (_, Effect::Deny) => return Ok(Answer::Deny { reason }),
             (_, Effect::Ask) if !asks => return Ok(Answer::Deny { reason }),
-            (Input::Script(script), _) => match self.launch(script, &decision)? {
+            (Input::Script(script), _) => match self.noted(&decision).launch(script, &decision)? {
                 Launch::Itself => None,
                 Launch::Rewritten(input) => Some(input),
                 Launch::Instructed(line) => {
@@ -294,6 +294,15 @@ impl Call<'_> {
             return Ok(());
         }
         Err(HookError::Moves)
+    }
+
+    /// Notes the files that the command's sandbox, other than most, may write.
+    fn noted(&self, decision: &Decision) -> &Self {
+        let excepts = |path: &String| path != protect::REPOSITORY;
+        if decision.sandbox.iter().any(|sandbox| sandbox.protect.except.iter().any(excepts)) {
+            watch::remember_carried(self.session);
+        }
+        self
     }
 
     /// What the client's own rules say, where they will not see the command.
@@ -514,6 +523,17 @@ impl Call<'_> {
             .iter()
             .map(|path| path.display().to_string())
             .collect();
+        let carried: Vec<String> = watch::carried_changed(self.session)
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        if changed.is_empty() && !carried.is_empty() {
+            return Ok(Some(format!(
+                "clash: git changed {}, which agents or build servers obey: look at it before \
+                 you start a session or push",
+                carried.join(", ")
+            )));
+        }
         Ok((!changed.is_empty()).then(|| {
             format!(
                 "clash: {} changed during this command and will be obeyed by the next session: \

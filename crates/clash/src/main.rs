@@ -26,6 +26,7 @@ mod replace_file;
 mod say;
 mod session;
 mod shell_quoted;
+mod ssh_agent;
 mod stamp;
 mod tell;
 mod tool_input;

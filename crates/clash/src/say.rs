@@ -71,6 +71,9 @@ fn part(part: &Part) -> String {
             "`{what}` {verb}: it steers the agent or clash itself, which no sandbox may change"
         ),
     };
+    if let Some(why) = &part.steered {
+        text.push_str(&format!(" (an agent can steer it to run other code: {why})"));
+    }
     if let Some(why) = part.opaque {
         text.push_str(&format!(" (it cannot be looked into: {why})"));
     }

@@ -166,7 +166,18 @@ fn blocked_path(place: &Place<'_>, line: &str) -> Option<String> {
     }
     let change = Caps::WRITE.union(Caps::CREATE).union(Caps::DELETE);
     (!hidden && !granted(place, &path, change)?)
-        .then(|| format!("`{shown}` may be read there, not changed"))
+        .then(|| format!("`{shown}` may be read there, not changed{}", instead(&path)))
+}
+
+/// What to do where a tool writes over a protected file that it made itself.
+fn instead(path: &Path) -> &'static str {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase());
+    match name {
+        Some(name) if name == "activate" || name.starts_with("activate.") => {
+            ": an environment is made anew as a whole, with the option `--clear`"
+        }
+        _ => "",
+    }
 }
 
 /// `None`: it cannot be told.

@@ -2,12 +2,15 @@
 //!
 //! The direct tier cannot protect a file inside a directory it lets a command
 //! write. What it cannot prevent, the user is told: the state of those files is
-//! noted when the session begins and compared after every command.
+//! noted when the session begins and compared after every command. Instructions and
+//! pipelines that a branch carries are compared around each command that may write
+//! them: git does when it goes to another commit, which an agent can have made.
 
 use std::fs;
 use std::path::PathBuf;
 
 use clash_policy::path::is_below;
+use clash_policy::protect;
 use clash_sandbox::disk::Disk;
 
 use crate::dirs::Dirs;
@@ -15,6 +18,7 @@ use crate::session::Session;
 use crate::stamp;
 
 const FILE: &str = "watched.json";
+const CARRIED: &str = "carried.json";
 
 /// What is watched, with its state in words that only compare.
 type States = Vec<(PathBuf, String)>;
@@ -22,8 +26,48 @@ type States = Vec<(PathBuf, String)>;
 fn states(dirs: &Dirs, session: &Session) -> States {
     let disk = Disk::default();
     let inside = |path: &PathBuf| is_below(path, &session.project);
-    let watched = dirs.cage(&session.project, &disk).into_iter().filter(inside);
-    watched.map(|path| (path.clone(), format!("{:?}", stamp::of(&path)))).collect()
+    let caged = dirs.cage(&session.project, &disk).into_iter().filter(inside);
+    caged.map(with_state).collect()
+}
+
+fn with_state(path: PathBuf) -> (PathBuf, String) {
+    let state = format!("{:?}", stamp::of(&path));
+    (path, state)
+}
+
+fn carried_states(session: &Session) -> States {
+    let carried = protect::carried_by_branches().map(|path| session.project.join(path));
+    carried.flat_map(with_entries).map(with_state).collect()
+}
+
+/// Notes the instructions and pipelines before a command that may write them.
+pub(crate) fn remember_carried(session: &Session) {
+    if let Ok(text) = serde_json::to_vec(&carried_states(session)) {
+        let _ = fs::write(session.dir.join(CARRIED), text);
+    }
+}
+
+/// The instructions and pipelines that changed since [`remember_carried`].
+pub(crate) fn carried_changed(session: &Session) -> Vec<PathBuf> {
+    let file = session.dir.join(CARRIED);
+    let Ok(text) = fs::read(&file) else { return Vec::new() };
+    let _ = fs::remove_file(file);
+    let before: States = serde_json::from_slice(&text).unwrap_or_default();
+    let now = carried_states(session);
+    let directory = |path: &PathBuf| now.iter().any(|(other, _)| other.parent() == Some(path));
+    let changed = now.iter().filter(|it| !before.contains(it)).map(|(path, _)| path.clone());
+    changed.filter(|path| !directory(path)).collect()
+}
+
+/// No directory with more entries than this is looked into.
+const MAX_ENTRIES: usize = 64;
+
+/// A path, and the entries of a directory.
+fn with_entries(path: PathBuf) -> Vec<PathBuf> {
+    let entries = fs::read_dir(&path).into_iter().flatten().flatten().take(MAX_ENTRIES);
+    let mut all: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    all.push(path);
+    all
 }
 
 /// Notes the state of everything; what fails here only costs a later notice.

@@ -18,13 +18,16 @@ use crate::effect::{Caps, Effect};
 use crate::ir::{Ir, IrError, SandboxRef};
 use crate::judge::{Verdict, World, is_caged, judge};
 use crate::path::PathError;
+use crate::protect::REPOSITORY;
 use crate::rule::LayerKind;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Protect, Sandbox};
 use crate::shell::{self, Command, Position, Word};
 use crate::span::Span;
+use crate::steering;
 
 use facts::Facts;
 pub use reach::reached;
+pub(crate) use redirections::directory;
 use stack::{Ruling, Stack};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,6 +67,9 @@ pub struct Part {
     pub overruled: Vec<Overruled>,
     /// Why the command could not be looked into.
     pub opaque: Option<&'static str>,
+    /// What decides besides the command which code runs, where its sandbox may
+    /// read credentials or reach the network. An allow counts as ask then.
+    pub steered: Option<String>,
     /// What the sandbox said about the path of a file tool, or about a host.
     pub judged: Option<Judged>,
 }
@@ -192,7 +198,7 @@ impl<'a> Decider<'_, 'a> {
         nothing_else: bool,
     ) -> Result<Ruling<'a>, DecideError> {
         let facts = Facts::command(self.action, self.world, command);
-        Ok(match self.stack.rule(&facts, needs_none && !nothing_else)? {
+        let ruling = match self.stack.rule(&facts, needs_none && !nothing_else)? {
             // It runs in the room of what it stands beside.
             Some(ruling) if needs_none && !ruling.names_sandbox && !nothing_else => {
                 Ruling { sandbox: None, ..ruling }
@@ -200,6 +206,36 @@ impl<'a> Decider<'_, 'a> {
             Some(ruling) => ruling,
             None if needs_none => Ruling::inert(),
             None => self.stack.by_default(),
+        };
+        self.unless_steered(command, ruling)
+    }
+
+    /// A rule that gives a program more than the default sandbox trusts the
+    /// program. What steers it elsewhere turns the allow into a question.
+    fn unless_steered(
+        &self,
+        command: &Command,
+        ruling: Ruling<'a>,
+    ) -> Result<Ruling<'a>, DecideError> {
+        let (Some(room), Cause::Rule { trail, .. }) = (ruling.sandbox, &ruling.cause) else {
+            return Ok(ruling);
+        };
+        // A rule about every command trusts no program in particular.
+        let names_program = trail.iter().skip(1).any(|key| key != "**");
+        let default = self.stack.default_sandbox();
+        if ruling.effect == Effect::Deny || !names_program || room == default {
+            return Ok(ruling);
+        }
+        let (room, default) = (room.to_sandbox()?, default.to_sandbox()?);
+        let steered = steering::widening(&room, &default, self.world)
+            .and_then(|widening| steering::steered(command, widening, trail, self.world));
+        Ok(match steered {
+            Some(why) if ruling.effect == Effect::Allow => {
+                let steered = Some(format!("{why}; without that it would be allowed"));
+                Ruling { effect: Effect::Ask, steered, ..ruling }
+            }
+            Some(why) => Ruling { steered: Some(why), ..ruling },
+            None => ruling,
         })
     }
 
@@ -220,6 +256,10 @@ impl<'a> Decider<'_, 'a> {
         mut decision: Decision,
         commands: &[Command],
     ) -> Result<Decision, DecideError> {
+        // No one can tell which file the shell writes, so the kernel protects all.
+        if commands.iter().any(|command| redirections::writes_unknown(command, self.world)) {
+            decision.sandbox = decision.sandbox.as_ref().map(fully_protected);
+        }
         for opened in commands.iter().flat_map(|c| redirections::opened(c, self.world)) {
             let (file, what) = (&opened.file, opened.shown);
             let part = if file.needs.intersects(Caps::CHANGE) && is_caged(file, self.world) {
@@ -231,7 +271,7 @@ impl<'a> Decider<'_, 'a> {
                 let own = ruling.sandbox.map(|sandbox| sandbox.to_sandbox()).transpose()?;
                 let mut part = Part::new(ruling, what)?;
                 for sandbox in own.iter().chain(&decision.sandbox) {
-                    let judged = judge_file(sandbox, file, self.world)?;
+                    let judged = judge_file(&fully_protected(sandbox), file, self.world)?;
                     if judged.effect > part.effect {
                         part.effect = judged.effect;
                         part.sandbox = Some(sandbox.name.clone());
@@ -302,6 +342,7 @@ impl Part {
             cause: ruling.cause,
             overruled: ruling.overruled,
             opaque: None,
+            steered: ruling.steered,
             judged: None,
         })
     }
@@ -338,8 +379,16 @@ fn combine(rulings: Vec<(Ruling<'_>, String)>) -> Result<Decision, DecideError> 
     for (ruling, what) in rulings {
         match (ruling.sandbox, &room) {
             (Some(sandbox), None) => room = Some((sandbox, what.clone())),
+            (Some(sandbox), Some((first, _)))
+                if sandbox != *first && more_protected(sandbox, *first)? =>
+            {
+                room = Some((sandbox, what.clone()));
+            }
             (Some(sandbox), Some((first, first_what)))
-                if sandbox != *first && conflict.is_none() && effect < Effect::Deny =>
+                if sandbox != *first
+                    && conflict.is_none()
+                    && effect < Effect::Deny
+                    && !more_protected(*first, sandbox)? =>
             {
                 conflict = Some(Conflict {
                     first: (first_what.clone(), first.name()?.to_owned()),
@@ -355,6 +404,32 @@ fn combine(rulings: Vec<(Ruling<'_>, String)>) -> Result<Decision, DecideError> 
     // one of them rights that were not meant for it.
     let effect = if conflict.is_some() { Effect::Deny } else { effect };
     Ok(Decision { effect, sandbox, parts, conflict })
+}
+
+/// Whether two sandboxes differ only in protection, and `one` protects more. It
+/// then does for the commands of both: rights only become fewer.
+fn more_protected(one: SandboxRef<'_>, other: SandboxRef<'_>) -> Result<bool, DecideError> {
+    let (one, other) = (one.to_sandbox()?, other.to_sandbox()?);
+    let rights = |sandbox: &Sandbox| Sandbox {
+        name: String::new(),
+        doc: String::new(),
+        span: Span::default(),
+        protect: Protect::default(),
+        ..sandbox.clone()
+    };
+    let (mine, theirs) = (&one.protect, &other.protect);
+    Ok(mine.standard >= theirs.standard
+        && theirs.also.iter().all(|path| mine.also.contains(path))
+        && mine.except.iter().all(|path| theirs.except.contains(path))
+        && rights(&one) == rights(&other))
+}
+
+/// The sandbox with every path of the standard list protected. An exception is for
+/// the program of a rule, and not for the shell around it.
+fn fully_protected(sandbox: &Sandbox) -> Sandbox {
+    let mut sandbox = sandbox.clone();
+    sandbox.protect.except.retain(|path| path == REPOSITORY);
+    sandbox
 }
 
 /// What a sandbox says can only make the answer stricter. Files and hosts run in

@@ -23,6 +23,12 @@ pub(super) fn opened(command: &Command, world: &World<'_>) -> Vec<Opened> {
     command.redirections.iter().filter_map(|one| open(one, command, world)).collect()
 }
 
+/// Whether a command writes a file whose name is known only when it runs.
+pub(super) fn writes_unknown(command: &Command, world: &World<'_>) -> bool {
+    let written = command.redirections.iter().filter(|it| it.writes());
+    written.filter_map(Redirection::file).any(|to| resolve(to, &command.cwd, world).is_none())
+}
+
 fn open(redirection: &Redirection, command: &Command, world: &World<'_>) -> Option<Opened> {
     let target = redirection.file()?;
     let path = resolve(target, &command.cwd, world)?;
@@ -47,18 +53,23 @@ fn open(redirection: &Redirection, command: &Command, world: &World<'_>) -> Opti
 
 fn resolve(target: &Word, cwd: &Cwd, world: &World<'_>) -> Option<PathBuf> {
     let home = |rest: &str| world.places.home.join(rest.trim_start_matches('/'));
-    let base = match cwd {
-        Cwd::Start => Some(world.cwd.to_path_buf()),
-        Cwd::Relative(path) => Some(world.cwd.join(path)),
-        Cwd::Absolute(path) => Some(PathBuf::from(path)),
-        Cwd::Home(rest) => Some(home(rest)),
-        Cwd::Unknown => None,
-    };
+    let base = directory(cwd, world);
     match target {
         Word::Known(path) if path.starts_with('/') => Some(PathBuf::from(path)),
         Word::Known(path) => base.map(|base| base.join(path)),
         Word::Home(rest) => Some(home(rest)),
         Word::Partial(_) | Word::Unknown => None,
+    }
+}
+
+/// The directory a command runs in, if the script tells.
+pub(crate) fn directory(cwd: &Cwd, world: &World<'_>) -> Option<PathBuf> {
+    match cwd {
+        Cwd::Start => Some(world.cwd.to_path_buf()),
+        Cwd::Relative(path) => Some(world.cwd.join(path)),
+        Cwd::Absolute(path) => Some(PathBuf::from(path)),
+        Cwd::Home(rest) => Some(world.places.home.join(rest.trim_start_matches('/'))),
+        Cwd::Unknown => None,
     }
 }
 

@@ -17,6 +17,8 @@ pub(super) struct Ruling<'a> {
     pub(super) names_sandbox: bool,
     pub(super) cause: Cause,
     pub(super) overruled: Vec<Overruled>,
+    /// As [`super::Part::steered`].
+    pub(super) steered: Option<String>,
 }
 
 impl Ruling<'_> {
@@ -33,7 +35,14 @@ impl Ruling<'_> {
     }
 
     fn without_sandbox(effect: Effect, cause: Cause) -> Self {
-        Self { effect, sandbox: None, names_sandbox: false, cause, overruled: Vec::new() }
+        Self {
+            effect,
+            sandbox: None,
+            names_sandbox: false,
+            cause,
+            overruled: Vec::new(),
+            steered: None,
+        }
     }
 }
 
@@ -146,7 +155,12 @@ impl<'a> Stack<'a> {
                 reason: rule.reason().ok().flatten().map(str::to_owned),
             },
             overruled: Vec::new(),
+            steered: None,
         }
+    }
+
+    pub(super) fn default_sandbox(&self) -> SandboxRef<'a> {
+        self.default_sandbox
     }
 }
 
@@ -241,5 +255,6 @@ fn ruling<'a>(
             doubtful: claim.found.doubtful,
         },
         overruled,
+        steered: None,
     })
 }

@@ -32,6 +32,11 @@ pub use filters::is_filter;
 pub use inert::is_inert;
 pub use programs::{Next, next_significant, program_name};
 
+/// Whether a setting of git, its name in lower case, names no program.
+pub fn is_plain_git_setting(name: &str) -> bool {
+    runners::is_plain_git_setting(name)
+}
+
 /// One program run inside a script.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Command {
@@ -39,6 +44,9 @@ pub struct Command {
     pub words: Vec<Word>,
     /// Variables given a value for this command, or by it if it has no words.
     pub assignments: Vec<Assignment>,
+    /// Variables the script gave a value before this command or for it, except
+    /// harmless ones such as `LANG`.
+    pub environment: Vec<SetVariable>,
     /// Files it opens before it runs.
     pub redirections: Vec<Redirection>,
     /// Where it runs, as far as the script says.
@@ -102,6 +110,15 @@ pub struct Assignment {
     pub name: String,
     /// `Unknown` for arrays and what the shell decides.
     pub value: Word,
+}
+
+/// A variable that a script sets, and that may change what a program does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetVariable {
+    pub name: String,
+    /// The script exports it. Without this it reaches programs only if the
+    /// environment of the script already has the name, as with `HOME`.
+    pub exported: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

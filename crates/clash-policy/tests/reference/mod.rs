@@ -3,7 +3,8 @@
 //! policy and shares nothing with the engine but the analysis of scripts, the
 //! text matchers and the filling in of variables.
 //!
-//! Not covered: files that redirections open, and commands run elsewhere.
+//! Not covered: files that redirections open, commands run elsewhere, and commands
+//! that an agent can steer.
 
 pub(crate) mod files;
 pub(crate) mod generate;

@@ -10,7 +10,16 @@ use crate::tree::{Expr, ExprKind, Load, Statement, StatementKind};
 const SANDBOXES: &[(&str, &[&str])] = &[
     (
         "@clash//sandboxes.star",
-        &["git_full", "git_safe", "online", "project", "readonly", "unrestricted", "workspace"],
+        &[
+            "git_checkout_safe",
+            "git_full",
+            "git_safe",
+            "online",
+            "project",
+            "readonly",
+            "unrestricted",
+            "workspace",
+        ],
     ),
     ("@clash//agent.star", &["agent"]),
     ("@clash//builtin.star", &["clashbox"]),

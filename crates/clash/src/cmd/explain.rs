@@ -204,6 +204,9 @@ fn cause(part: &Part) -> String {
     if let Some(sandbox) = part.sandbox.as_ref().filter(|_| part.effect < Effect::Deny) {
         text.push_str(&format!(", sandbox {sandbox}"));
     }
+    if let Some(why) = &part.steered {
+        text.push_str(&format!(", steered: {why}"));
+    }
     if let Some(why) = part.opaque {
         text.push_str(&format!(", opaque: {why}"));
     }
@@ -259,7 +262,7 @@ fn part_json(part: &Part) -> Value {
         .collect();
     json!({
         "what": part.what, "effect": part.effect.word(), "sandbox": part.sandbox,
-        "rule": rule, "opaque": part.opaque, "overruled": overruled,
+        "rule": rule, "opaque": part.opaque, "steered": part.steered, "overruled": overruled,
         "judged": part.judged.as_ref().map(judged_json),
     })
 }

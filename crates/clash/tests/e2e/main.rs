@@ -43,6 +43,7 @@ mod sandboxes;
 mod session_root;
 mod shell;
 mod status;
+mod steering;
 mod support;
 mod toolchains;
 mod trace;

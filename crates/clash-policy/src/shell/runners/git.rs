@@ -155,9 +155,12 @@ fn setting(word: Option<&Word>, through: &mut Through, aliases: &mut Vec<(String
     }
 }
 
-fn is_plain(name: &str) -> bool {
+/// Whether a setting of git, in lower case, names no program.
+pub(in super::super) fn is_plain(name: &str) -> bool {
     let section = name.split('.').next().unwrap_or_default();
-    PLAIN_SETTINGS.contains(&name) || PLAIN_SECTIONS.contains(&section)
+    let plain = PLAIN_SETTINGS.contains(&name) || PLAIN_SECTIONS.contains(&section);
+    // `gc.recentObjectsHook`
+    plain && !name.ends_with("hook")
 }
 
 /// Whether a word is a long option, which git lets be abbreviated.

@@ -15,6 +15,7 @@ use super::Word;
 use super::walk::{Lookup, Stdin};
 
 pub(super) use elsewhere::runs_project_code;
+pub(super) use git::is_plain as is_plain_git_setting;
 pub(super) use options::without_dashes;
 
 /// What a command runs.

@@ -185,6 +185,9 @@ impl Walker {
             if !fine || flags.contains(['p', 'H', 't']) {
                 self.cannot_see(source, READS);
             }
+            if flags.contains('a') || named == Some("allexport") {
+                self.state.exports_all |= word.prefix().starts_with('-');
+            }
             if flags.contains('e') || named == Some("errexit") {
                 self.state.errexit = word.prefix().starts_with('-') && !self.in_function();
             }

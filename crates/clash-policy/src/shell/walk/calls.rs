@@ -5,7 +5,7 @@ use super::super::read::{MAX_DEPTH, NESTED};
 use super::super::runners::{self, Inner, Through};
 use super::super::{Assignment, Command, Position, Redirection, Word, shown};
 use super::expand::expands;
-use super::state::Value;
+use super::state::{Value, note_variable};
 use super::{Lookup, Source, Stdin, Walker, builtins};
 
 /// A command that is about to run.
@@ -95,15 +95,22 @@ impl Walker {
         if self.depth > MAX_DEPTH {
             self.cannot_see(source, NESTED);
         } else {
-            let outer = self.steered_here;
+            let (outer, set) = (self.steered_here, self.set_here.len());
             for assignment in &call.assignments {
+                self.give(&assignment.name, &assignment.value);
                 let why = self.steers(source, &assignment.name, &assignment.value);
                 self.steered_here = self.steered_here.or(why);
             }
             self.run_one(source, call);
             self.steered_here = outer;
+            self.set_here.truncate(set);
         }
         self.depth -= 1;
+    }
+
+    /// The command that is being looked at gets a variable.
+    fn give(&mut self, name: &str, value: &Word) {
+        note_variable(&mut self.set_here, name, value.known(), true);
     }
 
     fn run_one(&mut self, source: &Source, call: Call) {
@@ -146,6 +153,7 @@ impl Walker {
         let (text, stdin) = (call.text.clone(), call.stdin.clone());
         self.emit(call, Some(&through));
         for (name, value) in &through.variables {
+            self.give(name, value);
             let why = self.steers(source, name, value);
             self.steered_here = self.steered_here.or(why);
         }
@@ -200,6 +208,7 @@ impl Walker {
         self.push(Command {
             transparent: through.is_some_and(|through| through.transparent),
             opaque: steered,
+            environment: self.state.set.iter().chain(&self.set_here).cloned().collect(),
             runs_project_code,
             words: call.words,
             assignments: call.assignments,

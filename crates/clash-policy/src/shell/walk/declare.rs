@@ -11,12 +11,14 @@ impl Walker {
         let mut odd = false;
         let mut frozen = program == "readonly";
         let mut functions = false;
+        let mut exports = program == "export";
         for word in args {
             let prefix = word.prefix();
             if let Some(flags) = word.known().and_then(|w| w.strip_prefix(['-', '+'])) {
                 // Integers evaluate, references name others, case changes values.
                 odd |= flags.contains(['i', 'n', 'l', 'u', 'c']);
                 frozen |= flags.contains('r');
+                exports |= flags.contains('x');
                 functions |= flags.contains(['f', 'F']);
                 continue;
             }
@@ -38,6 +40,9 @@ impl Walker {
                 (Some(value), Word::Known(_)) if !append => Word::Known(value.to_owned()),
                 _ => Word::Unknown,
             };
+            if exports {
+                self.state.export(&name, given.known());
+            }
             if value.is_some() || program != "export" {
                 self.steering(source, &name, &given);
                 let value = match given {

@@ -23,7 +23,7 @@ use std::rc::Rc;
 
 use super::ast::{Chain, Compound, Join, List, Node, Pipeline, Raw, Script};
 use super::read::{MAX_DEPTH, NESTED};
-use super::{Command, Cwd, Position, shown};
+use super::{Command, Cwd, Position, SetVariable, shown};
 use functions::Functions;
 use state::{State, Value};
 
@@ -69,6 +69,8 @@ struct Walker {
     here: Range<usize>,
     /// As [`State::steered`], for the command that is being looked at.
     steered_here: Option<&'static str>,
+    /// As [`State::set`], for the command that is being looked at.
+    set_here: Vec<SetVariable>,
 }
 
 const TOO_MUCH: &str = "it takes too long to follow";
@@ -87,6 +89,7 @@ pub(super) fn walk(script: &Script) -> Vec<Command> {
         fuel: 50_000 + script.text.len() * 4,
         here: 0..script.text.len(),
         steered_here: None,
+        set_here: Vec::new(),
     };
     walker.list(&source, &script.list);
     walker.functions_never_called();

@@ -6,7 +6,8 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use super::super::{Cwd, Word};
+use super::super::{Cwd, SetVariable, Word};
+use crate::steering;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
@@ -47,6 +48,8 @@ pub(super) struct Mark {
     cwd: Cwd,
     positional: Option<Rc<[Word]>>,
     steered: Option<&'static str>,
+    set: usize,
+    exports_all: bool,
 }
 
 #[derive(Default)]
@@ -67,6 +70,36 @@ pub(super) struct State {
     pub(super) steered: Option<&'static str>,
     pub(super) split_changed: bool,
     pub(super) errexit: bool,
+    /// Variables that were given a value and are not harmless.
+    pub(super) set: Vec<SetVariable>,
+    /// `set -a`
+    pub(super) exports_all: bool,
+}
+
+/// No more variables than this are told apart; a script that sets more has set
+/// one of unknown name.
+const MAX_SET_VARIABLES: usize = 32;
+
+/// The name that stands for every variable.
+pub(super) const ANY_VARIABLE: &str = "*";
+
+/// Adds a variable to a list, unless it is harmless or the list has it.
+pub(super) fn note_variable(
+    list: &mut Vec<SetVariable>,
+    name: &str,
+    value: Option<&str>,
+    exported: bool,
+) {
+    if steering::is_harmless_variable(name, value) {
+        return;
+    }
+    if list.iter().any(|known| known.name == name && (known.exported || !exported)) {
+        return;
+    }
+    let name = if list.len() < MAX_SET_VARIABLES { name } else { ANY_VARIABLE };
+    if list.len() <= MAX_SET_VARIABLES {
+        list.push(SetVariable { name: name.to_owned(), exported });
+    }
 }
 
 /// Names bash gives a value itself, or does not let be set.
@@ -135,6 +168,11 @@ impl State {
         if name == "IFS" {
             self.split_changed = true;
         }
+        let known = match &value {
+            Value::Known(text) => Some(text.as_str()),
+            Value::Number | Value::Unknown => None,
+        };
+        note_variable(&mut self.set, name, known, self.exports_all);
         self.journal.push((name.to_owned(), old));
         self.variables.insert(name.to_owned(), value);
     }
@@ -150,9 +188,15 @@ impl State {
 
     pub(super) fn untrack(&mut self) {
         self.untracked = true;
+        self.export(ANY_VARIABLE, None);
         self.split_changed = true;
         self.positional = None;
         self.cwd = Cwd::Unknown;
+    }
+
+    /// A variable of this name reaches every program from now on.
+    pub(super) fn export(&mut self, name: &str, value: Option<&str>) {
+        note_variable(&mut self.set, name, value, true);
     }
 
     pub(super) fn mark(&self) -> Mark {
@@ -161,6 +205,8 @@ impl State {
             cwd: self.cwd.clone(),
             positional: self.positional.clone(),
             steered: self.steered,
+            set: self.set.len(),
+            exports_all: self.exports_all,
         }
     }
 
@@ -176,6 +222,8 @@ impl State {
         self.cwd = mark.cwd;
         self.positional = mark.positional;
         self.steered = mark.steered;
+        self.set.truncate(mark.set);
+        self.exports_all = mark.exports_all;
     }
 
     /// The directory is the one it was then.

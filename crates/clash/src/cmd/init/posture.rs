@@ -78,7 +78,9 @@ impl Posture {
         let widened = |sandbox: Option<String>| {
             sandbox.map(|name| match name.strip_suffix("_safe") {
                 // git_safe keeps keys away from commands that need none.
-                Some(toolchain) if toolchain != "git" => format!("{toolchain}_full"),
+                Some(toolchain) if !matches!(toolchain, "git" | "git_checkout") => {
+                    format!("{toolchain}_full")
+                }
                 _ => name,
             })
         };

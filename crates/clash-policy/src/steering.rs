@@ -1,0 +1,162 @@
+//! Commands that an agent can steer into running something else.
+//!
+//! A rule such as `"git fetch": allow(sandbox = git_full)` gives rights to a
+//! program: a network, a token, the agent of ssh. The program is safe to trust
+//! with them only while its settings are the user's. A command is *steered* when
+//! a part of it that an agent can have written decides which code runs: a
+//! variable, an option, a working directory, a repository. For example
+//! `GIT_DIR=x git fetch` obeys `x/config`, and that file can name any program.
+//!
+//! [`Widening`] says which sandboxes this is about. Where a sandbox reads
+//! credentials, every variable outside a short list steers. Where a sandbox only
+//! adds the network, the toolchain in it runs code of the project anyway, so only
+//! variables and options count that replace the toolchain itself.
+//!
+//! The answer only informs the decision; the kernel enforces the sandbox.
+
+mod options;
+mod variables;
+
+use std::path::PathBuf;
+
+use crate::action::FileUse;
+use crate::decide::directory;
+use crate::effect::{Caps, Effect};
+use crate::judge::{World, judge};
+use crate::net::Net;
+use crate::path::is_below;
+use crate::sandbox::Sandbox;
+use crate::shell::{Command, Word, program_name};
+
+pub use variables::{is_harmless_variable, is_steering_variable};
+
+/// The rights of a sandbox that its policy's default sandbox lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Widening {
+    Network,
+    /// Keys, tokens, or a socket of a program that acts for the user.
+    Credentials,
+}
+
+/// Places of credentials, below the home directory.
+#[rustfmt::skip]
+const CREDENTIALS: &[&str] = &[
+    ".aws", ".azure", ".cargo/credentials", ".cargo/credentials.toml", ".composer/auth.json",
+    ".config/composer/auth.json", ".config/gcloud", ".config/gh", ".config/glab-cli", ".config/helm",
+    ".config/hub", ".config/op", ".config/rclone", ".databrickscfg", ".docker/config.json",
+    ".gem/credentials", ".git-credentials", ".gnupg", ".gradle/gradle.properties", ".kube",
+    ".local/share/keyrings", ".m2/settings.xml", ".m2/settings-security.xml", ".my.cnf", ".netrc",
+    ".npmrc", ".nuget/NuGet/NuGet.Config", ".password-store", ".pgpass", ".pypirc", ".ssh",
+    ".ssh/id_ecdsa", ".ssh/id_ed25519", ".ssh/id_rsa", ".terraform.d/credentials.tfrc.json",
+    ".terraformrc", ".vault-token", ".yarnrc.yml",
+];
+
+/// The variable with the socket of the ssh agent.
+pub const SSH_AGENT_SOCKET: &str = "SSH_AUTH_SOCK";
+
+/// What a sandbox adds to the default sandbox of its policy.
+pub fn widening(sandbox: &Sandbox, default: &Sandbox, world: &World<'_>) -> Option<Widening> {
+    if reads_credentials(sandbox, world) && !reads_credentials(default, world) {
+        return Some(Widening::Credentials);
+    }
+    let reaches_out = |net: &Net| *net != Net::Deny;
+    let wider = reaches_out(&sandbox.net) && !reaches_out(&default.net);
+    (wider && !default.unrestricted).then_some(Widening::Network)
+}
+
+/// True if a command in this sandbox can read a credential or use a socket of a
+/// program that acts for the user.
+pub fn reads_credentials(sandbox: &Sandbox, world: &World<'_>) -> bool {
+    let allowed = || sandbox.fs.iter().filter(|rule| rule.effect == Effect::Allow);
+    let socket = |path: &str| path.ends_with(".sock");
+    let lends = |name: &str| name == SSH_AGENT_SOCKET || name == "*";
+    if sandbox.unrestricted
+        || sandbox.default == Effect::Allow
+        || sandbox.env.iter().any(|rule| rule.effect == Effect::Allow && lends(&rule.name))
+        || allowed().any(|rule| socket(rule.pattern.fixed()))
+    {
+        return true;
+    }
+    let granted: Vec<PathBuf> =
+        allowed().filter_map(|rule| world.places.expand(rule.pattern.fixed()).ok()).collect();
+    CREDENTIALS.iter().any(|name| {
+        let path = world.places.home.join(name);
+        if !granted.iter().any(|grant| is_below(&path, grant)) {
+            return false;
+        }
+        let file = FileUse { path, needs: Caps::READ, caseless: false };
+        judge(sandbox, &file, world).is_ok_and(|verdict| verdict.effect == Effect::Allow)
+    })
+}
+
+/// What steers a command, in words; `None` if nothing does. `named` are the words
+/// of the rule that allows it: an option that the rule names is no surprise.
+pub fn steered(
+    command: &Command,
+    widening: Widening,
+    named: &[String],
+    world: &World<'_>,
+) -> Option<String> {
+    let program = command.words.first().and_then(Word::known).and_then(program_name)?;
+    if let Some(name) = variable(command, widening) {
+        return Some(name);
+    }
+    if let Some(option) = options::steering(program, &command.words, named) {
+        return Some(option);
+    }
+    match (program, widening) {
+        ("git" | "gh", Widening::Credentials) => repository(program, command, named, world),
+        _ => None,
+    }
+}
+
+fn variable(command: &Command, widening: Widening) -> Option<String> {
+    let steers = |name: &str, exported: bool| {
+        name == "*" || is_steering_variable(name) || exported && widening == Widening::Credentials
+    };
+    let found = command.environment.iter().find(|it| steers(&it.name, it.exported))?;
+    Some(match found.name.as_str() {
+        "*" => "variables are set that are known only when it runs".to_owned(),
+        name => format!("the variable {name} is set in front of it"),
+    })
+}
+
+/// The repository that the program obeys where it runs.
+fn repository(
+    program: &str,
+    command: &Command,
+    named: &[String],
+    world: &World<'_>,
+) -> Option<String> {
+    let unknown = || Some("its directory is known only when it runs".to_owned());
+    let Some(mut dir) = directory(&command.cwd, world) else { return unknown() };
+    let mut subcommand = "";
+    if program == "git" {
+        let mut words = command.words.iter().skip(1);
+        while let Some(word) = words.next() {
+            match word.known() {
+                Some("-C") if named.iter().any(|key| key == "-C") => return None,
+                Some("-C") => match words.next() {
+                    Some(Word::Known(to)) => dir = dir.join(to),
+                    Some(Word::Home(rest)) => {
+                        dir = world.places.home.join(rest.trim_start_matches('/'));
+                    }
+                    _ => return unknown(),
+                },
+                Some("-c" | "--namespace" | "--attr-source") => {
+                    words.next();
+                }
+                Some(option) if option.starts_with('-') => {}
+                Some(found) => {
+                    subcommand = found;
+                    break;
+                }
+                None => break,
+            }
+        }
+    }
+    world.links.git_is_steered(&dir, &world.places.project, subcommand)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! Options that name programs, settings or other roots: one row per program.
+
+use crate::shell::Word;
+
+struct Row {
+    programs: &'static [&'static str],
+    /// As written, `-x` or `--long`. A long one may be shortened or have `=value`.
+    options: &'static [&'static str],
+    /// A word that is known only when the command runs may be one of the options.
+    strict: bool,
+}
+
+#[rustfmt::skip]
+const ROWS: &[Row] = &[
+    Row {
+        programs: &["git"],
+        options: &["--git-dir", "--work-tree", "--exec-path", "--config-env", "--upload-pack",
+                   "--receive-pack", "--exec", "--template", "--separate-git-dir"],
+        strict: true,
+    },
+    Row {
+        programs: &["kubectl", "oc"],
+        options: &["--kubeconfig", "--server", "-s", "--certificate-authority", "--client-key",
+                   "--client-certificate", "--insecure-skip-tls-verify", "--tls-server-name"],
+        strict: true,
+    },
+    Row {
+        programs: &["helm"],
+        options: &["--kubeconfig", "--kube-apiserver", "--kube-ca-file", "--post-renderer",
+                   "--registry-config", "--repository-config", "--ca-file", "--cert-file",
+                   "--key-file", "--insecure-skip-tls-verify"],
+        strict: true,
+    },
+    Row { programs: &["ssh"], options: &["-F", "-o", "-I", "-S", "-E", "-i"], strict: true },
+    Row { programs: &["scp", "sftp"], options: &["-F", "-o", "-S", "-D", "-i"], strict: true },
+    Row { programs: &["rsync"], options: &["-e", "--rsh", "--rsync-path"], strict: true },
+    Row {
+        programs: &["aws"],
+        options: &["--endpoint-url", "--ca-bundle", "--no-verify-ssl"],
+        strict: true,
+    },
+    Row { programs: &["gcloud"], options: &["--flags-file"], strict: true },
+    Row { programs: &["cargo"], options: &["--config"], strict: false },
+    Row {
+        programs: &["npm", "npx", "pnpm", "yarn"],
+        options: &["--userconfig", "--globalconfig", "--script-shell", "--node-options"],
+        strict: false,
+    },
+    Row {
+        programs: &["mvn", "mvnw"],
+        options: &["-s", "--settings", "-gs", "--global-settings", "-t", "--toolchains"],
+        strict: false,
+    },
+    Row { programs: &["gradle", "gradlew"], options: &["-I", "--init-script"], strict: false },
+];
+
+/// The first option that steers the program and that the rule does not name.
+pub(super) fn steering(program: &str, words: &[Word], named: &[String]) -> Option<String> {
+    let row = ROWS.iter().find(|row| row.programs.contains(&program))?;
+    for word in words.iter().skip(1) {
+        match word {
+            Word::Known(text) if text == "--" => return None,
+            Word::Known(text) => {
+                let found = row.options.iter().find(|option| is_option(text, option));
+                if let Some(option) = found.filter(|option| !named.iter().any(|it| it == **option))
+                {
+                    return Some(format!("the option {option} steers {program}"));
+                }
+            }
+            Word::Home(_) => {}
+            Word::Partial(start) if !start.is_empty() && !start.starts_with('-') => {}
+            Word::Partial(_) | Word::Unknown if row.strict => {
+                return Some("a word of it is known only when it runs".to_owned());
+            }
+            Word::Partial(_) | Word::Unknown => {}
+        }
+    }
+    None
+}
+
+fn is_option(word: &str, option: &str) -> bool {
+    if !option.starts_with("--") {
+        return word == option || option.len() == 2 && word.starts_with(option);
+    }
+    let name = word.split('=').next().unwrap_or_default();
+    // Programs take `--upload` for `--upload-pack`.
+    name == option || name.len() > 4 && name.starts_with("--") && option.starts_with(name)
+}

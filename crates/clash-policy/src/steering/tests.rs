@@ -1,0 +1,254 @@
+use super::*;
+use crate::net::NetRule;
+use crate::path::{NoLinks, Places};
+use crate::sandbox::{EnvRule, FsRule, PathPattern};
+use crate::shell::commands;
+use crate::span::Span;
+
+fn places() -> Places {
+    Places::of("/h/app".into(), "/h".into(), "/tmp".into(), |_| None)
+}
+
+fn in_world<T>(test: impl FnOnce(&World<'_>) -> T) -> T {
+    let places = places();
+    let cwd = &places.project;
+    test(&World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[] })
+}
+
+fn grants(path: &str, net: Net) -> Sandbox {
+    let rule = FsRule {
+        pattern: PathPattern::Subpath { path: path.into(), follow_worktrees: false },
+        effect: Effect::Allow,
+        caps: Caps::READ,
+        cow: false,
+        span: Span::default(),
+    };
+    Sandbox { fs: vec![rule], net, ..Sandbox::named("x") }
+}
+
+/// What steers the last command of a script.
+fn last(script: &str, widening: Widening, named: &[&str]) -> Option<String> {
+    let named: Vec<String> = named.iter().map(|it| (*it).to_owned()).collect();
+    let commands = commands(script);
+    in_world(|world| steered(commands.last().unwrap(), widening, &named, world))
+}
+
+#[test]
+fn a_sandbox_widens_by_network_or_by_credentials() {
+    let project = grants("$PWD", Net::Deny);
+    let widens = |sandbox: &Sandbox| in_world(|world| widening(sandbox, &project, world));
+    assert_eq!(widens(&project), None);
+    assert_eq!(widens(&grants("$HOME/.cache/x", Net::Deny)), None);
+    assert_eq!(widens(&grants("$PWD", Net::Allow)), Some(Widening::Network));
+    let hosts = Net::Hosts { rules: Vec::<NetRule>::new(), default: Effect::Deny };
+    assert_eq!(widens(&grants("$PWD", hosts)), Some(Widening::Network));
+    for path in ["$HOME", "$HOME/.ssh", "$XDG_CONFIG_HOME/gh", "$HOME/.kube", "/run/docker.sock"] {
+        assert_eq!(widens(&grants(path, Net::Deny)), Some(Widening::Credentials), "{path}");
+    }
+    let socket =
+        EnvRule { name: SSH_AGENT_SOCKET.into(), effect: Effect::Allow, span: Span::default() };
+    let lent = Sandbox { env: vec![socket], ..project.clone() };
+    assert_eq!(widens(&lent), Some(Widening::Credentials));
+    let wide = grants("$HOME", Net::Allow);
+    assert_eq!(in_world(|world| widening(&wide, &wide, world)), None);
+}
+
+#[test]
+fn variables_in_a_script_steer_what_reads_credentials() {
+    for script in [
+        "GIT_DIR=x git fetch",
+        "HOME=x git fetch",
+        "HOME=$PWD git fetch",
+        "export HOME=x; git fetch",
+        "export HOME; git fetch",
+        "HOME=x; git fetch",
+        "declare -x ANYTHING=1; git fetch",
+        "set -a; ANYTHING=1; git fetch",
+        "read HOME; git fetch",
+        "for HOME in a b; do git fetch; done",
+        "XDG_CONFIG_HOME=x git fetch",
+        "env XDG_CONFIG_HOME=x git fetch",
+        "env -u LANG GIT_DIR=x timeout 5 git fetch",
+        "f() { git fetch; }; GIT_DIR=x f",
+        "GIT_DIR=x command git fetch",
+        "GIT_DIR=x eval git fetch",
+        "GH_PAGER=./evil gh pr list",
+        "GH_BROWSER=./evil gh pr list",
+        "PAGER=./evil gh pr list",
+        "GH_CONFIG_DIR=x gh pr list",
+        "HELM_PLUGINS=x helm repo update",
+        "KUBECONFIG=x kubectl get pods",
+        "SOMETHING_NEW=x git fetch",
+        "https_proxy=http://evil git fetch",
+        "GIT_SSL_NO_VERIFY=1 git fetch",
+    ] {
+        let found = |command: &Command| {
+            in_world(|world| steered(command, Widening::Credentials, &[], world))
+        };
+        // What an opaque command runs is not known anyway.
+        let all = commands(script);
+        let caught = all.iter().any(|command| found(command).is_some() || command.opaque.is_some());
+        assert!(caught, "{script}");
+    }
+}
+
+#[test]
+fn everyday_commands_are_not_steered() {
+    for script in [
+        "git fetch",
+        "git fetch origin main --tags",
+        "git pull --rebase",
+        "git clone https://github.com/o/r.git x",
+        "git clone --depth 1 -b main URL",
+        "cd /h/app && git fetch",
+        "git -C /h/app fetch",
+        "git -c color.ui=never fetch",
+        "git --no-pager fetch",
+        "BRANCH=main; git fetch origin $BRANCH",
+        "(BRANCH=main; true); git fetch",
+        "LC_ALL=C git fetch",
+        "GIT_TERMINAL_PROMPT=0 git fetch",
+        "GH_PAGER=cat gh pr list",
+        "PAGER= gh pr list",
+        "NO_COLOR=1 gh pr view 1 --json title",
+        "gh pr list --repo o/r",
+        "gh pr view $N",
+        "timeout 60 git fetch",
+        "export FORCE_COLOR=1; git fetch",
+    ] {
+        assert_eq!(last(script, Widening::Credentials, &[]), None, "{script}");
+    }
+    for script in [
+        "NODE_ENV=test npm ci",
+        "CI=1 npm install",
+        "RUST_BACKTRACE=1 cargo test",
+        "RUSTFLAGS='-D warnings' cargo build",
+        "CARGO_TARGET_DIR=/tmp/t cargo build",
+        "CC=clang cargo build",
+        "cd web && npm install",
+        "npm --prefix web install",
+        "API_URL=http://x npx vite build",
+        "MAVEN_OPTS='-Xmx2g -Xss512k' mvn test",
+        "CGO_ENABLED=0 GOOS=linux go build",
+        "PYTHONPATH=. pip install -e .",
+        "cargo test --manifest-path crates/x/Cargo.toml",
+        "pip install $X",
+    ] {
+        assert_eq!(last(script, Widening::Network, &[]), None, "{script}");
+    }
+}
+
+#[test]
+fn a_replaced_toolchain_steers_where_there_is_a_network() {
+    for script in [
+        "RUSTC=./evil cargo fetch",
+        "RUSTC_WRAPPER=./evil cargo build",
+        "CARGO_BUILD_RUSTC=./evil cargo build",
+        "CARGO_HOME=x cargo fetch",
+        "HOME=x npm ci",
+        "MAVEN_OPTS=-javaagent:evil.jar mvn test",
+        "npm_config_script_shell=./evil npm ci",
+        "GRADLE_USER_HOME=x gradle build",
+        "HTTPS_PROXY=http://evil pip install x",
+        "cargo --config build.rustc=\"./evil\" fetch",
+        "npm ci --script-shell=./evil",
+        "npm --userconfig x ci",
+        "mvn -s evil.xml test",
+        "gradle -Ievil build",
+    ] {
+        let all = commands(script);
+        let found = |command: &Command| {
+            in_world(|world| steered(command, Widening::Network, &[], world)).is_some()
+        };
+        assert!(all.iter().any(|it| found(it) || it.opaque.is_some()), "{script}");
+    }
+}
+
+#[test]
+fn options_that_name_settings_or_programs_steer() {
+    for script in [
+        "git --git-dir=x fetch",
+        "git --git-dir x fetch",
+        "git --work-tree=x fetch",
+        "git --exec-path=x fetch",
+        "git fetch --upload-pack=./evil",
+        "git fetch --upload-pa ./evil",
+        "git clone --template=x URL",
+        "git fetch \"$X\"",
+        "git fetch $(cat x)",
+        "kubectl --kubeconfig=x get pods",
+        "helm repo update --repository-config x",
+        "helm template x --post-renderer ./evil",
+        "ssh -F x host",
+        "ssh -oProxyCommand=evil host",
+        "rsync -e ./evil a host:b",
+    ] {
+        let all = commands(script);
+        let found = |command: &Command| {
+            in_world(|world| steered(command, Widening::Credentials, &[], world)).is_some()
+        };
+        assert!(all.iter().any(found), "{script}");
+    }
+}
+
+#[test]
+fn a_rule_that_names_the_option_takes_it_on() {
+    let named = &["Bash", "git", "--git-dir"];
+    assert_eq!(last("git --git-dir=x fetch", Widening::Credentials, named), None);
+    assert!(last("git --work-tree=x fetch", Widening::Credentials, named).is_some());
+}
+
+#[test]
+fn a_directory_that_is_not_known_steers_git() {
+    for script in ["cd $X && git fetch", "cd x; git fetch", "cd - && gh pr list"] {
+        assert!(last(script, Widening::Credentials, &[]).is_some(), "{script}");
+    }
+    assert_eq!(last("cd $X && npm ci", Widening::Network, &[]), None);
+}
+
+/// Every directory but the project is another repository.
+#[derive(Debug)]
+struct Elsewhere;
+
+impl crate::path::Links for Elsewhere {
+    fn real(&self, path: &std::path::Path) -> PathBuf {
+        path.to_path_buf()
+    }
+
+    fn git_is_steered(
+        &self,
+        dir: &std::path::Path,
+        project: &std::path::Path,
+        _subcommand: &str,
+    ) -> Option<String> {
+        (crate::path::normalise(dir) != project).then(|| "elsewhere".to_owned())
+    }
+}
+
+#[test]
+fn git_is_judged_by_the_directory_it_works_in() {
+    let places = places();
+    let cwd = &places.project;
+    let world = World { places: &places, cwd, links: &Elsewhere, baseline: &[], cage: &[] };
+    let found = |script: &str| {
+        let commands = commands(script);
+        steered(commands.last().unwrap(), Widening::Credentials, &[], &world).is_some()
+    };
+    for script in [
+        "git -C x fetch",
+        "git -C . -C x fetch",
+        "cd x && git fetch",
+        "(cd x && git fetch)",
+        "pushd x && git fetch",
+        "f() { cd x && git fetch; }; f",
+        "cd x && gh pr list",
+        "env -C x git fetch",
+        "cd /h/app/x && git -C .. -C y fetch",
+        "git -C ~/other fetch",
+    ] {
+        assert!(found(script), "{script}");
+    }
+    for script in ["git fetch", "git -C x -C .. fetch", "cd x && git -C .. fetch"] {
+        assert!(!found(script), "{script}");
+    }
+}

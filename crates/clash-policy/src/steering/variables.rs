@@ -1,0 +1,85 @@
+//! Variables that steer programs, and variables that certainly do not.
+
+/// Names that change only what a program prints or how much it does.
+#[rustfmt::skip]
+const HARMLESS: &[&str] = &[
+    "CARGO_INCREMENTAL", "CARGO_NET_OFFLINE", "CARGO_TARGET_DIR", "CARGO_TERM_COLOR",
+    "CGO_ENABLED", "CI", "CLICOLOR", "CLICOLOR_FORCE", "COLORTERM", "COLUMNS", "DEBIAN_FRONTEND",
+    "DEBUG", "FORCE_COLOR", "GH_FORCE_TTY", "GH_NO_UPDATE_NOTIFIER", "GH_PROMPT_DISABLED",
+    "GH_REPO", "GIT_CURL_VERBOSE", "GIT_LFS_SKIP_SMUDGE", "GIT_MERGE_AUTOEDIT",
+    "GIT_OPTIONAL_LOCKS", "GIT_PROGRESS_DELAY", "GIT_TERMINAL_PROMPT", "GOARCH", "GOOS", "HUSKY",
+    "LANG", "LANGUAGE", "LINES", "NODE_ENV", "NO_COLOR", "NPM_CONFIG_AUDIT", "NPM_CONFIG_FUND",
+    "NPM_CONFIG_LOGLEVEL", "NPM_CONFIG_PROGRESS", "PORT", "PYTHONDONTWRITEBYTECODE",
+    "PYTHONUNBUFFERED", "RUST_BACKTRACE", "RUST_LOG", "SKIP", "TERM", "TZ", "VERBOSE",
+];
+const HARMLESS_STARTS: &[&str] = &["GIT_AUTHOR_", "GIT_COMMITTER_", "LC_"];
+
+/// Values with which a pager, an editor or a browser runs no other program.
+const IDLE_PROGRAMS: &[&str] = &["", ":", "cat", "false", "less", "less -R", "more", "true"];
+
+/// Names that replace a program, its settings, its home or its connection.
+#[rustfmt::skip]
+const STEERING: &[&str] = &[
+    "BROWSER", "CARGO", "CARGO_HOME", "CARGO_BUILD_RUSTC", "CARGO_BUILD_RUSTDOC", "CURL_CA_BUNDLE",
+    "EDITOR", "ENV", "GOAUTH", "GOENV", "GOPROXY", "GOTOOLCHAIN", "GOTOOLDIR", "HOME", "KUBECONFIG",
+    "NODE_EXTRA_CA_CERTS", "PAGER", "PATH", "REQUESTS_CA_BUNDLE", "RUSTC", "RUSTDOC",
+    "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "SHELL", "VISUAL",
+];
+#[rustfmt::skip]
+const STEERING_STARTS: &[&str] = &[
+    "BASH", "CARGO_ALIAS_", "CARGO_BUILD_RUSTC_", "CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTR",
+    "DYLD_", "GH_", "GIT_", "HELM_", "KUBE", "LD_", "MAVEN_", "MVN", "NPM_CONFIG_", "RUSTC_",
+    "SSH_", "SSL_CERT_", "XDG_",
+];
+const STEERING_ENDS: &[&str] = &[
+    "_ASKPASS",
+    "_BROWSER",
+    "_COMMAND",
+    "_CONFIG",
+    "_EDITOR",
+    "_LINKER",
+    "_OPTIONS",
+    "_OPTS",
+    "_PAGER",
+    "_PROXY",
+    "_RUNNER",
+    "_USER_HOME",
+];
+
+/// Whether giving a variable this value steers no program. `None` is a value that
+/// is known only when the script runs.
+pub fn is_harmless_variable(name: &str, value: Option<&str>) -> bool {
+    let upper = name.to_ascii_uppercase();
+    if HARMLESS.contains(&upper.as_str()) || HARMLESS_STARTS.iter().any(|it| upper.starts_with(it))
+    {
+        return true;
+    }
+    let Some(value) = value else { return false };
+    let idle = ["PAGER", "EDITOR", "VISUAL", "BROWSER"].iter().any(|end| upper.ends_with(end));
+    if idle && IDLE_PROGRAMS.contains(&value) {
+        return true;
+    }
+    let sets_size = upper.ends_with("_OPTS") || upper.ends_with("_OPTIONS");
+    sets_size && value.split_ascii_whitespace().all(is_size)
+}
+
+/// Whether a variable steers programs even where they run code of the project.
+pub fn is_steering_variable(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    STEERING.contains(&upper.as_str())
+        || STEERING_STARTS.iter().any(|it| upper.starts_with(it))
+        || STEERING_ENDS.iter().any(|it| upper.ends_with(it))
+}
+
+/// `-Xmx2g` and `--max-old-space-size=4096` only limit memory.
+fn is_size(word: &str) -> bool {
+    let sized = |start: &str| {
+        word.strip_prefix(start).is_some_and(|size| {
+            let digits = size.trim_end_matches(['k', 'K', 'm', 'M', 'g', 'G']);
+            !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+        })
+    };
+    ["-Xmx", "-Xms", "-Xss", "--max-old-space-size=", "--max_old_space_size="]
+        .iter()
+        .any(|start| sized(start))
+}

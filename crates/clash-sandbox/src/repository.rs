@@ -1,0 +1,138 @@
+//! Which repository git obeys in a directory, and whether an agent can have
+//! written its settings.
+//!
+//! No record says who made a repository: an earlier session can have run
+//! `git init` in what is the project now. So the content decides. A repository
+//! counts as harmless if its settings name no program and none of its hooks runs
+//! for the command. Its settings cannot change between this look and the command:
+//! every sandbox protects them (`clash_policy::protect`).
+//!
+//! A repository of its own below the project is never harmless: the command that
+//! makes a repository may write its settings for as long as it runs.
+
+mod config;
+mod hooks;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clash_policy::path::is_below;
+
+use crate::worktree;
+
+/// A longer file is not read.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Why git, started in `dir`, may run code that an agent chose. Both paths are
+/// real paths.
+pub(crate) fn steers(dir: &Path, project: &Path, subcommand: &str) -> Option<String> {
+    if !is_below(dir, project) {
+        return Some(format!("it runs in {}, outside the project", dir.display()));
+    }
+    for place in dir.ancestors() {
+        let below = place != project && is_below(place, project);
+        let (link, here) = (place.join(".git"), place.display());
+        let meta = fs::symlink_metadata(&link);
+        // Git falls back to it if something is wrong with `.git`.
+        let found = if is_bare(place) {
+            if is_below(place, project) {
+                return Some(format!("{here} can be taken for a repository without a work tree"));
+            }
+            Found { settings: place.to_path_buf(), own: place.to_path_buf() }
+        } else if meta.as_ref().is_ok_and(|meta| meta.is_file()) {
+            match linked(place, project) {
+                Some(found) => found,
+                None => return Some(format!("{here}/.git leads to another repository")),
+            }
+        } else if meta.as_ref().is_ok_and(|meta| meta.is_dir() && !below) {
+            Found { settings: link.clone(), own: link }
+        } else if meta.is_ok() {
+            return Some(format!("{here} is a repository of its own"));
+        } else {
+            continue;
+        };
+        return found.steers(place, subcommand);
+    }
+    None
+}
+
+/// Git takes any directory with these names for a repository.
+fn is_bare(dir: &Path) -> bool {
+    ["HEAD", "objects", "refs"].iter().all(|name| fs::symlink_metadata(dir.join(name)).is_ok())
+}
+
+/// A repository that git would use.
+struct Found {
+    /// The directory with `config` and `hooks`.
+    settings: PathBuf,
+    /// The directory of this worktree.
+    own: PathBuf,
+}
+
+/// The repository of a linked worktree or of a submodule. A worktree below the
+/// project has to be one of the project's own repository.
+fn linked(place: &Path, project: &Path) -> Option<Found> {
+    let (own, common) = worktree::linked(place)?;
+    if place != project && is_below(place, project) && common != project.join(".git") {
+        return None;
+    }
+    Some(Found { settings: common, own })
+}
+
+impl Found {
+    fn steers(&self, place: &Path, subcommand: &str) -> Option<String> {
+        let mut hooks = self.settings.join("hooks");
+        for file in [self.settings.join("config"), self.own.join("config.worktree")] {
+            let text = match read(&file) {
+                Ok(text) => text,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(_) => return Some(format!("{} cannot be read", file.display())),
+            };
+            match config::check(&text) {
+                Ok(None) => {}
+                Ok(Some(named)) if Path::new(&named).starts_with("~") => {
+                    return Some(format!("core.hookspath in {} is set", file.display()));
+                }
+                Ok(Some(named)) => hooks = place.join(named),
+                Err(setting) => {
+                    return Some(format!("{setting} in {} can name a program", file.display()));
+                }
+            }
+        }
+        hooks::active(&hooks, subcommand).or_else(|| self.submodules(place, subcommand))
+    }
+
+    /// Commands that go into submodules obey the settings of each.
+    fn submodules(&self, place: &Path, subcommand: &str) -> Option<String> {
+        let goes_there = matches!(subcommand, "fetch" | "pull" | "submodule" | "remote");
+        let text = goes_there.then(|| read(&place.join(".gitmodules")).ok()).flatten()?;
+        for path in config::values(&text, "submodule", "path") {
+            let module = place.join(&path);
+            let link = module.join(".git");
+            let Ok(meta) = fs::symlink_metadata(&link) else { continue };
+            let own = meta.is_file().then(|| worktree::submodule(&module)).flatten();
+            let Some(own) = own.filter(|own| is_below(own, &self.settings.join("modules"))) else {
+                return Some(format!("{} is a repository of its own", module.display()));
+            };
+            let settings = read(&own.join("config")).unwrap_or_else(|_| "?".to_owned());
+            if let Err(setting) = config::check_submodule(&settings) {
+                return Some(format!("{setting} of the submodule {path} can name a program"));
+            }
+            if let Some(hook) = hooks::active(&own.join("hooks"), "pull") {
+                return Some(hook);
+            }
+        }
+        None
+    }
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    let meta = fs::symlink_metadata(path)?;
+    if !meta.is_file() || meta.len() > MAX_BYTES {
+        return Err(std::io::ErrorKind::InvalidData.into());
+    }
+    fs::read_to_string(path)
+}
+
+#[cfg(test)]
+mod tests;

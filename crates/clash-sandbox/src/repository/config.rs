@@ -1,0 +1,253 @@
+//! Settings of a repository: which of them can name a program.
+//!
+//! A list of settings that cannot, so that a setting of a later git steers until
+//! someone has looked at it.
+
+use clash_policy::shell::is_plain_git_setting;
+
+/// Settings without a middle part, in lower case.
+#[rustfmt::skip]
+const PLAIN: &[&str] = &[
+    "core.attributesfile", "core.bigfilethreshold", "core.checkstat", "core.excludesfile",
+    "core.logallrefupdates", "core.protecthfs", "core.protectntfs", "core.repositoryformatversion",
+    "core.sharedrepository", "core.sparsecheckout", "core.sparsecheckoutcone", "core.splitindex",
+    "core.trustctime", "credential.usehttppath", "credential.username", "diff.tool",
+    "extensions.compatobjectformat", "extensions.objectformat", "extensions.partialclone",
+    "extensions.preciousobjects", "extensions.refstorage", "extensions.relativeworktrees",
+    "extensions.worktreeconfig", "gpg.format", "lfs.repositoryformatversion", "lfs.url",
+    "merge.log", "merge.renames", "merge.stat", "merge.tool",
+];
+
+/// Sections that the commands of this check do not consult.
+const UNUSED: &[&str] = &["alias", "difftool", "gui", "mergetool"];
+
+/// Last parts of settings with a middle part (`remote.origin.url`).
+#[rustfmt::skip]
+const PLAIN_PARTS: &[(&str, &[&str])] = &[
+    ("credential", &["usehttppath", "username"]),
+    ("lfs", &["access", "locksverify"]),
+    ("remote", &["fetch", "followremotehead", "gh-resolved", "mirror", "partialclonefilter",
+                 "promisor", "prune", "prunetags", "push", "skipdefaultupdate", "skipfetchall",
+                 "tagopt"]),
+    ("submodule", &["active", "branch", "fetchrecursesubmodules", "ignore", "path", "shallow"]),
+];
+
+/// Settings that are harmless with exactly these values.
+#[rustfmt::skip]
+const EXACT: &[(&str, &[&str])] = &[
+    ("core.fsmonitor", &["", "true", "false"]),
+    ("filter.lfs.clean", &["git-lfs clean -- %f"]),
+    ("filter.lfs.process", &["git-lfs filter-process", "git-lfs filter-process --skip"]),
+    ("filter.lfs.required", &["true", "false"]),
+    ("filter.lfs.smudge", &["git-lfs smudge -- %f", "git-lfs smudge --skip -- %f"]),
+    ("http.sslverify", &["true"]),
+];
+
+/// Helpers for credentials that git or its packages bring.
+#[rustfmt::skip]
+const HELPERS: &[&str] = &[
+    "", "cache", "libsecret", "manager", "osxkeychain", "store", "!gh auth git-credential",
+    "!/usr/bin/gh auth git-credential", "!/usr/local/bin/gh auth git-credential",
+];
+
+/// One setting: `section.middle.name` with section and name in lower case.
+struct Setting {
+    section: String,
+    middle: Option<String>,
+    name: String,
+    value: String,
+}
+
+impl Setting {
+    fn full_name(&self) -> String {
+        match &self.middle {
+            Some(middle) => format!("{}.{middle}.{}", self.section, self.name),
+            None => format!("{}.{}", self.section, self.name),
+        }
+    }
+
+    fn names_no_program(&self) -> bool {
+        let (section, name, value) = (self.section.as_str(), self.name.as_str(), &self.value);
+        let full = self.full_name();
+        if UNUSED.contains(&section) || is_plain_git_setting(&full.to_lowercase()) {
+            return true;
+        }
+        if let Some((_, values)) = EXACT.iter().find(|(known, _)| *known == full) {
+            return values.contains(&value.as_str());
+        }
+        match (section, name) {
+            ("credential", "helper") => HELPERS.contains(&value.as_str()),
+            ("core", "sshcommand") => is_plain_ssh(value),
+            // `ext::program` runs a program.
+            ("remote", "url" | "pushurl") | ("submodule", "url") => !value.contains("::"),
+            ("url", "insteadof" | "pushinsteadof") => !full.contains("::") && !value.contains("::"),
+            ("submodule", "update") => !value.starts_with('!'),
+            _ if self.middle.is_none() => PLAIN.contains(&full.as_str()),
+            _ => {
+                PLAIN_PARTS.iter().any(|(known, names)| *known == section && names.contains(&name))
+            }
+        }
+    }
+}
+
+/// `ssh -i ~/.ssh/work -o IdentitiesOnly=yes` only chooses a key.
+fn is_plain_ssh(value: &str) -> bool {
+    let mut words = value.split_ascii_whitespace();
+    let plain = |word: &str| {
+        !word.starts_with('-')
+            && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '~'))
+    };
+    if words.next() != Some("ssh") {
+        return false;
+    }
+    while let Some(word) = words.next() {
+        let fine = match word {
+            "-4" | "-6" | "-q" | "-v" => true,
+            "-i" | "-p" => words.next().is_some_and(plain),
+            "-o" => matches!(words.next(), Some("IdentitiesOnly=yes" | "IdentitiesOnly=no")),
+            _ => false,
+        };
+        if !fine {
+            return false;
+        }
+    }
+    true
+}
+
+/// The value of `core.hooksPath`, or the first setting that can name a program.
+pub(super) fn check(text: &str) -> Result<Option<String>, String> {
+    let mut hooks = None;
+    for setting in settings(text).ok_or("a line that is no setting")? {
+        if setting.section == "core" && setting.middle.is_none() && setting.name == "hookspath" {
+            hooks = Some(setting.value);
+        } else if !setting.names_no_program() {
+            return Err(setting.full_name());
+        }
+    }
+    Ok(hooks)
+}
+
+/// The same for a submodule, whose settings name its work tree.
+pub(super) fn check_submodule(text: &str) -> Result<(), String> {
+    for setting in settings(text).ok_or("a line that is no setting")? {
+        let own_tree = setting.full_name() == "core.worktree" && setting.value.starts_with("../");
+        if !own_tree && !setting.names_no_program() {
+            return Err(setting.full_name());
+        }
+    }
+    Ok(())
+}
+
+/// Every value of `section.*.name`; none of a text that is no list of settings.
+pub(super) fn values(text: &str, section: &str, name: &str) -> Vec<String> {
+    let found = settings(text).unwrap_or_default().into_iter();
+    found.filter(|it| it.section == section && it.name == name).map(|it| it.value).collect()
+}
+
+/// Reads a file of settings as git does. `None` if it is not certainly understood.
+fn settings(text: &str) -> Option<Vec<Setting>> {
+    let mut found = Vec::new();
+    let (mut section, mut middle) = (String::new(), None);
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
+    let mut rest = text.as_str();
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', '\n', '\r', '\u{b}', '\u{c}']);
+        if rest.is_empty() {
+            return Some(found);
+        }
+        if rest.starts_with(['#', ';']) {
+            rest = rest.split_once('\n').map_or("", |(_, after)| after);
+        } else if let Some(header) = rest.strip_prefix('[') {
+            ((section, middle), rest) = read_header(header)?;
+        } else {
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+            let (name, after) = rest.split_at(end.unwrap_or(rest.len()));
+            if name.is_empty() || section.is_empty() {
+                return None;
+            }
+            let after = after.trim_start_matches([' ', '\t']);
+            let (value, after) = match after.strip_prefix('=') {
+                Some(value) => read_value(value)?,
+                // A name alone means true.
+                None => {
+                    let end = after.find('\n').unwrap_or(after.len());
+                    let (line, after) = after.split_at(end);
+                    if !line.trim().is_empty() && !line.trim_start().starts_with(['#', ';']) {
+                        return None;
+                    }
+                    ("true".to_owned(), after)
+                }
+            };
+            found.push(Setting {
+                section: section.clone(),
+                middle: middle.clone(),
+                name: name.to_ascii_lowercase(),
+                value,
+            });
+            rest = after;
+        }
+    }
+}
+
+type Header = (String, Option<String>);
+
+/// `core]`, `remote "origin"]` or `branch.main]`, and what follows.
+fn read_header(text: &str) -> Option<(Header, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '.'))?;
+    let (name, rest) = text.split_at(end);
+    let name = name.to_ascii_lowercase();
+    if let Some(rest) = rest.strip_prefix(']') {
+        return Some(match name.split_once('.') {
+            Some((section, middle)) => ((section.to_owned(), Some(middle.to_owned())), rest),
+            None => ((name, None), rest),
+        });
+    }
+    let mut quoted = rest.trim_start_matches([' ', '\t']).strip_prefix('"')?.chars();
+    let mut middle = String::new();
+    loop {
+        match quoted.next()? {
+            '"' => break,
+            '\\' => middle.push(quoted.next()?),
+            '\n' => return None,
+            c => middle.push(c),
+        }
+    }
+    Some(((name, Some(middle)), quoted.as_str().strip_prefix(']')?))
+}
+
+/// A value without quotes, escapes and comment, and the rest of the file.
+fn read_value(text: &str) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut kept = 0;
+    let mut quoted = false;
+    let mut rest = text.trim_start_matches([' ', '\t']).chars();
+    loop {
+        match rest.next() {
+            None | Some('\n') if quoted => return None,
+            None | Some('\n') => break,
+            Some('"') => quoted = !quoted,
+            Some('\\') => match rest.next()? {
+                '\n' => continue,
+                'n' => value.push('\n'),
+                't' => value.push('\t'),
+                'b' => value.push('\u{8}'),
+                c @ ('"' | '\\') => value.push(c),
+                _ => return None,
+            },
+            Some('#' | ';') if !quoted => {
+                let after = rest.as_str();
+                let end = after.find('\n').unwrap_or(after.len());
+                value.truncate(kept);
+                return Some((value, after.get(end..).unwrap_or_default()));
+            }
+            Some(c @ (' ' | '\t')) if !quoted => {
+                value.push(c);
+                continue;
+            }
+            Some(c) => value.push(c),
+        }
+        kept = value.len();
+    }
+    value.truncate(kept);
+    Some((value, rest.as_str()))
+}

@@ -1,0 +1,188 @@
+//! Lends a room the agent of ssh, so that git reaches its remotes without a private
+//! key in the room.
+//!
+//! The user's own agent is lent if it has keys. Otherwise the launcher starts an
+//! agent for the life of the room and loads the user's keys that need no
+//! passphrase. `ssh-agent COMMAND` ends with its command, and the command here
+//! waits for the end of a pipe that the launcher and its room hold. So the agent
+//! ends with the room, even if the launcher is killed.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use clash_policy::steering::SSH_AGENT_SOCKET;
+use clash_policy::{Effect, Sandbox};
+
+use crate::dirs::Dirs;
+use crate::env;
+
+/// An agent that a room may use.
+#[derive(Debug)]
+pub(crate) struct LentAgent {
+    pub(crate) socket: PathBuf,
+    /// Its standard input is the pipe; it stays open until this process ends.
+    _started: Option<Child>,
+}
+
+/// Seconds that a key stays in an agent of ours.
+const KEY_SECONDS: &str = "3600";
+
+/// Keys that ssh tries by itself.
+const KEYS: &[&str] = &["id_ed25519", "id_ecdsa", "id_rsa"];
+
+/// Whether the sandbox wants the agent, and git is likely to use ssh.
+pub(crate) fn is_wanted(sandbox: &Sandbox, script: &str, project: &Path, dirs: &Dirs) -> bool {
+    let lends = |name: &str| name == SSH_AGENT_SOCKET;
+    sandbox.env.iter().any(|rule| rule.effect == Effect::Allow && lends(&rule.name))
+        && (script.split_whitespace().any(is_ssh_address)
+            || settings(project, dirs).iter().any(|text| names_ssh(text)))
+}
+
+/// The settings that give git its addresses.
+fn settings(project: &Path, dirs: &Dirs) -> Vec<String> {
+    let own = project.join(".git");
+    let common = fs::read_to_string(&own).ok().and_then(|text| {
+        let own = project.join(text.strip_prefix("gitdir:")?.trim());
+        Some(own.parent()?.parent()?.join("config"))
+    });
+    let files = [common.unwrap_or_else(|| own.join("config")), dirs.home.join(".gitconfig")];
+    files.iter().filter_map(|path| fs::read_to_string(path).ok()).collect()
+}
+
+fn names_ssh(text: &str) -> bool {
+    text.lines().any(|line| {
+        let line = line.trim();
+        let rewrites = line.to_ascii_lowercase().starts_with("[url ");
+        let value =
+            line.split_once('=').filter(|(name, _)| name.to_ascii_lowercase().contains("url"));
+        value.is_some_and(|(_, value)| is_ssh_address(value.trim()))
+            || rewrites && line.split('"').nth(1).is_some_and(is_ssh_address)
+    })
+}
+
+/// `ssh://host/path`, `user@host:path` or `host:path`.
+fn is_ssh_address(word: &str) -> bool {
+    let word = word.trim_matches(['"', '\'']);
+    if word.starts_with("ssh://") || word.starts_with("git+ssh://") {
+        return true;
+    }
+    let Some((host, path)) = word.split_once(':') else { return false };
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '@');
+    !path.starts_with("//") && !host.is_empty() && host.chars().all(plain) && !path.starts_with(':')
+}
+
+/// The agent to lend; the error is a sentence for the user.
+pub(crate) fn lend(dirs: &Dirs) -> Result<LentAgent, String> {
+    if let Some(socket) = env::path(SSH_AGENT_SOCKET).filter(|path| is_socket(path))
+        && run(Command::new("ssh-add").arg("-l"), &socket)
+    {
+        return Ok(LentAgent { socket, _started: None });
+    }
+    let keys = keys(dirs);
+    if keys.is_empty() {
+        return Err("there is no key in ~/.ssh and no agent has one".to_owned());
+    }
+    let started = start().map_err(|error| format!("ssh-agent cannot be started: {error}"))?;
+    let loaded = |key: &PathBuf| {
+        run(Command::new("ssh-add").args(["-q", "-t", KEY_SECONDS]).arg(key), &started.socket)
+    };
+    if keys.iter().filter(|key| loaded(key)).count() == 0 {
+        return Err("every key in ~/.ssh needs a passphrase: run `ssh-add` once".to_owned());
+    }
+    Ok(started)
+}
+
+/// A directory that every user shares may show sockets of other programs. A room
+/// that has a socket of its own does without it, and gets one of its own.
+pub(crate) fn without_shared_tmp(sandbox: &Sandbox) -> Sandbox {
+    let mut sandbox = sandbox.clone();
+    sandbox.fs.retain(|rule| rule.pattern.fixed() != "$TMPDIR");
+    sandbox
+}
+
+/// Whether a script speaks of the temporary directory.
+pub(crate) fn mentions_tmp(script: &str, tmp: &Path) -> bool {
+    let tmp = tmp.to_string_lossy();
+    script.contains("/tmp") || script.contains("TMPDIR") || script.contains(&*tmp)
+}
+
+fn is_socket(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
+}
+
+fn run(command: &mut Command, socket: &Path) -> bool {
+    command
+        .env(SSH_AGENT_SOCKET, socket)
+        .env("SSH_ASKPASS_REQUIRE", "never")
+        .env_remove("DISPLAY")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// Starts an agent that ends when this process and its room have ended.
+fn start() -> std::io::Result<LentAgent> {
+    use std::os::unix::process::CommandExt;
+    let mut child = Command::new("ssh-agent")
+        .args(["sh", "-c", "echo \"$SSH_AUTH_SOCK\"; exec >&- 2>&-; while read -r _; do :; done"])
+        .env_remove("BASH_ENV")
+        .env_remove("ENV")
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        BufReader::new(stdout).read_line(&mut line)?;
+    }
+    let socket = PathBuf::from(line.trim());
+    if !is_socket(&socket) {
+        return Err(std::io::ErrorKind::NotFound.into());
+    }
+    Ok(LentAgent { socket, _started: Some(child) })
+}
+
+/// Private keys that ssh would try: the default ones and those of `~/.ssh/config`.
+fn keys(dirs: &Dirs) -> Vec<PathBuf> {
+    let ssh = dirs.home.join(".ssh");
+    let mut keys: Vec<PathBuf> = KEYS.iter().map(|name| ssh.join(name)).collect();
+    let config = fs::read_to_string(ssh.join("config")).unwrap_or_default();
+    for line in config.lines() {
+        let mut words = line.split_whitespace();
+        let named = words.next().is_some_and(|word| word.eq_ignore_ascii_case("IdentityFile"));
+        if let Some(value) = words.next().filter(|_| named) {
+            let value = value.trim_matches('"');
+            keys.push(match value.strip_prefix("~/") {
+                Some(below) => dirs.home.join(below),
+                None => PathBuf::from(value),
+            });
+        }
+    }
+    keys.retain(|key| key.is_file());
+    keys.dedup();
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_ssh_are_told_from_others() {
+        for address in ["git@github.com:o/r.git", "ssh://host/r", "host:r", "'me@h:x'"] {
+            assert!(is_ssh_address(address), "{address}");
+        }
+        for other in ["https://github.com/o/r", "origin", "./a:b", "HEAD~1", "ext::sh", "a/b:c"] {
+            assert!(!is_ssh_address(other), "{other}");
+        }
+        assert!(names_ssh("[remote \"origin\"]\n\turl = git@github.com:o/r.git\n"));
+        assert!(names_ssh("[url \"git@github.com:\"]\n\tinsteadOf = https://github.com/\n"));
+        assert!(!names_ssh("[remote \"origin\"]\n\turl = https://github.com/o/r\n\tfetch = a:b\n"));
+    }
+}
