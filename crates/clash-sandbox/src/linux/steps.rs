@@ -36,6 +36,8 @@ pub(crate) fn run(plan: &Plan, command: &Command, helper: Option<Ahead>) -> Resu
     let target = Target::new(command)?;
     let filter = seccomp::filter(plan.surface()).map_err(LaunchError::Filter)?;
 
+    // The relay, the monitor and the command all get it from here.
+    limits::no_core_files().map_err(|e| LaunchError::Limits(e.into()))?;
     // Whoever started us may forget his children; how the command ends must be known.
     let forgets_children = sys::notice_children();
     terminal::apart().map_err(LaunchError::Terminal)?;
