@@ -153,6 +153,18 @@ impl Ahead {
     }
 }
 
+/// Removes a directory that commands have written, whatever modes they left in it,
+/// and follows no link.
+#[cfg(target_os = "linux")]
+pub fn remove_tree(path: &std::path::Path) -> io::Result<()> {
+    crate::linux::scratch::remove_tree(path)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn remove_tree(path: &std::path::Path) -> io::Result<()> {
+    std::fs::remove_dir_all(path)
+}
+
 /// Runs the command inside the plan. Returns only on failure.
 #[cfg(target_os = "linux")]
 pub fn run(plan: &Plan, command: &Command, ahead: Ahead) -> LaunchError {

@@ -32,6 +32,9 @@ pub struct Rights {
     pub(crate) held: Vec<PathBuf>,
     /// Places that are the room's own, to be used as the command likes.
     pub(crate) own: Vec<PathBuf>,
+    /// The session's temporary directory. It lies in the cage and does not count as
+    /// part of it.
+    pub(crate) lent: Option<PathBuf>,
     /// /proc shows the host's processes, which are nobody's business, whatever the
     /// rules say. What is a caller's own there is asked about as `/proc/self`.
     pub(crate) host_processes: bool,
@@ -110,6 +113,7 @@ impl Rights {
             links: &NoLinks,
             baseline: &[],
             cage: &[],
+            lent: None,
         }
     }
 
@@ -138,7 +142,9 @@ impl Rights {
     /// Whether a path belongs to clash or an agent and is not lent to the launcher.
     fn caged(&self, path: &Path) -> bool {
         let launchers = |grant: &Grant| grant.why == Why::Launcher && is_below(path, &grant.path);
-        self.cage.iter().any(|caged| is_below(path, caged)) && !self.given.iter().any(launchers)
+        self.cage.iter().any(|caged| is_below(path, caged))
+            && !self.lent.as_deref().is_some_and(|lent| is_below(path, lent))
+            && !self.given.iter().any(launchers)
     }
 
     fn permits_one(&self, path: &Path, verdict: &Verdict, caged: bool) -> bool {

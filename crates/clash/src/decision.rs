@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clash_policy::decide::{DecideError, Decision};
+use clash_policy::path::Links;
 use clash_policy::{Action, Caps, Input, Places, World};
 use clash_sandbox::disk::Disk;
 
 use crate::dirs::Dirs;
 use crate::policy::{Policy, PolicyError};
+use crate::temporary::{Names, RoomLinks};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DecisionError {
@@ -56,8 +58,14 @@ pub(crate) fn decide_by(
         }
         None => (dirs.places_unseen(scene.project, &disk), Vec::new(), Vec::new()),
     };
-    let world =
-        World { places: &places, cwd: scene.cwd, links: &disk, baseline: &baseline, cage: &cage };
+    let lent = dirs.session_tmp.as_ref().map(|_| places.tmp.as_path());
+    let names = lent.map(|session| Names { dirs, project: &places.project, session });
+    // A script runs in a room, where /tmp is the session's.
+    let in_room = names.filter(|_| matches!(action.input, Input::Script(_)));
+    let in_room = in_room.map(|names| RoomLinks { disk: &disk, names });
+    let links: &dyn Links = in_room.as_ref().map_or(&disk, |room| room);
+    let (places, baseline, cage) = (&places, &baseline, &cage);
+    let world = World { places, cwd: scene.cwd, links, baseline, cage, lent };
     Ok(clash_policy::decide(policy.ir(), action, &world)?)
 }
 
@@ -84,7 +92,7 @@ impl Grounds {
     ) -> Result<Decision, DecisionError> {
         let baseline = baseline(&action.input).unwrap_or_default();
         let Self { disk, places, cage } = self;
-        let world = World { places, cwd, links: disk, baseline: &baseline, cage };
+        let world = World { places, cwd, links: disk, baseline: &baseline, cage, lent: None };
         Ok(clash_policy::decide(policy.ir(), action, &world)?)
     }
 }

@@ -9,13 +9,16 @@ use clash_policy::path::{Links, Places};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host::Host;
 
-use crate::{agents, env};
+use crate::{agents, env, temporary};
 
 /// clash's own places and the user's.
 #[derive(Clone, Debug)]
 pub(crate) struct Dirs {
     pub(crate) home: PathBuf,
+    /// The host's temporary directory.
     pub(crate) tmp: PathBuf,
+    /// The session's, in a session.
+    pub(crate) session_tmp: Option<PathBuf>,
     /// Candidates for the user's policy, the first that exists counts.
     pub(crate) user_policies: [PathBuf; 2],
     pub(crate) state: PathBuf,
@@ -41,12 +44,18 @@ impl Dirs {
         let config = below(env::XDG_CONFIG_HOME, ".config");
         Ok(Self {
             tmp: env::path(env::TMPDIR).unwrap_or_else(|| "/tmp".into()),
+            session_tmp: None,
             user_policies: [config.join("clash/policy.star"), home.join(".clash/policy.star")],
             state: below(env::XDG_STATE_HOME, ".local/state").join("clash"),
             cache: below(env::XDG_CACHE_HOME, ".cache").join("clash"),
             claude: below(env::CLAUDE_CONFIG_DIR, ".claude"),
             home,
         })
+    }
+
+    /// The same in a session, which has a temporary directory of its own.
+    pub(crate) fn in_session(self, session: &Path) -> Self {
+        Self { session_tmp: Some(temporary::of_session(session)), ..self }
     }
 
     /// The project's policy. In the home directory it would be the user's own.
@@ -117,7 +126,8 @@ impl Dirs {
     /// The same for decisions that look at no file: nobody asks where a variable
     /// really leads, and finding out would take longer than the rest of a hook.
     pub(crate) fn places_unseen(&self, project: &Path, disk: &Disk) -> Places {
-        let [project, home, tmp] = [project, &self.home, &self.tmp].map(|path| disk.real(path));
+        let tmp = self.session_tmp.as_ref().unwrap_or(&self.tmp);
+        let [project, home, tmp] = [project, &self.home, tmp].map(|path| disk.real(path));
         Places::of(project, home, tmp, env::path)
     }
 

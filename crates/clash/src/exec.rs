@@ -13,7 +13,7 @@ use clash_policy::{Action, Caps, Effect, Sandbox};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host::{Host, Recorded, Rooms};
 use clash_sandbox::launch::{self, Ahead, LaunchError};
-use clash_sandbox::plan::{Cage, Grant, Refusal, Request, Why, plan};
+use clash_sandbox::plan::{Cage, Grant, Refusal, Request, Temporary, Why, plan};
 
 use crate::agents;
 use crate::agents::claude::{self, shell_prefix};
@@ -24,6 +24,7 @@ use crate::dirs::{Dirs, NoHome, project_of};
 use crate::policy::{Policy, PolicyError};
 use crate::session::{Session, SessionError};
 use crate::shell_quoted::shell_quoted;
+use crate::temporary::{self, Held};
 use crate::trace::{self, Record, TraceError};
 use crate::{env, exit, say};
 
@@ -59,6 +60,8 @@ pub(crate) enum ExecError {
     NotText,
     #[error("cannot prepare {}: {source}", path.display())]
     CwdFile { path: PathBuf, source: std::io::Error },
+    #[error("cannot make the session's temporary directory in {}: {source}", path.display())]
+    Temporary { path: PathBuf, source: std::io::Error },
 }
 
 impl ExecError {
@@ -252,10 +255,14 @@ fn shell(args: &[OsString]) -> Result<Never, ExecError> {
         decision.effect = Effect::Allow;
     }
     let sandbox = room.settle(script, decision, approval)?;
-    let extra = match &call {
+    let mut extra = match &call {
         Some(call) => wrapper_grants(call)?,
         None => Vec::new(),
     };
+    let outputs = room.session.as_ref().and_then(|session| {
+        claude::background_outputs(&room.dirs.tmp, session).filter(|_| script.contains(&session.id))
+    });
+    extra.extend(outputs.map(|path| Grant { path, caps: Caps::READ, why: Why::Launcher }));
     let (shell, argument) = (shell_program(), OsString::from("-c"));
     room.launch(script, &sandbox, &extra, &shell, &[argument, OsString::from(string)])
 }
@@ -365,6 +372,10 @@ impl Room {
     fn of(session: Option<&str>) -> Result<Self, ExecError> {
         let dirs = Dirs::from_env()?;
         let session = session.and_then(|id| Session::open(&dirs, id).ok());
+        let dirs = match &session {
+            Some(session) => dirs.in_session(&session.dir),
+            None => dirs,
+        };
         let project = match &session {
             Some(session) => session.project.clone(),
             None => {
@@ -472,11 +483,16 @@ impl Room {
             Some(host) => (Ahead::default(), host),
             None => self.begin(sandbox),
         };
+        // Held until the command has ended: this process stays until then.
+        let tmp = self.temporary(sandbox)?;
         let disk = Disk::of(&host);
         let places = self.dirs.places_of(sandbox, &self.project, &disk);
         crate::caches::make_missing(sandbox, &places, &disk);
         let cage = Cage { paths: self.dirs.cage(&self.project, &disk) };
-        let request = Request { sandbox, places: &places, cage: &cage, disk: &disk, extra };
+        let session = tmp.as_ref().map(|held| held.path.as_path());
+        let temporary = Temporary { session, host: &self.dirs.tmp };
+        let request =
+            Request { sandbox, places: &places, cage: &cage, disk: &disk, extra, temporary };
         let plan = plan(&request, &host).map_err(|refusal| ExecError::NoPlan {
             sandbox: sandbox.name.clone(),
             refusal: Box::new(refusal),
@@ -489,6 +505,13 @@ impl Room {
             launch::Command { program: program.to_owned(), args: args.to_vec(), env, cwd: None };
         let error = launch::run(&plan, &command, ahead);
         Err(ExecError::Launch { sandbox: sandbox.name.clone(), error })
+    }
+
+    /// The session's temporary directory, if the sandbox uses it.
+    fn temporary(&self, sandbox: &Sandbox) -> Result<Option<Held>, ExecError> {
+        let session = self.session.as_ref().filter(|_| temporary::is_used_by(sandbox));
+        let held = session.map(|session| temporary::hold(&session.dir)).transpose();
+        held.map_err(|source| ExecError::Temporary { path: self.dirs.state.clone(), source })
     }
 
     /// What is on record of this machine is believed for as long as it takes to see

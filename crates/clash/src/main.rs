@@ -24,6 +24,7 @@ mod session;
 mod shell_quoted;
 mod stamp;
 mod tell;
+mod temporary;
 mod tool_input;
 mod trace;
 mod trust;

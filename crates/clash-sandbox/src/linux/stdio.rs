@@ -9,7 +9,7 @@
 //! The settings of a terminal are put back as they were when the command ends.
 
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom, fcntl_getfl, fstat, open, seek};
 use rustix::stdio::{dup2_stdin, stdin};
@@ -22,12 +22,17 @@ use super::mounts;
 pub(crate) struct Inherited {
     input: Option<OwnedFd>,
     terminal: Option<Termios>,
+    /// Files of the host, each with the name of the one that the command writes.
+    returned: Vec<(PathBuf, OwnedFd)>,
 }
 
 impl Inherited {
     /// To be called in the room's mount namespace, before its view is entered.
-    pub(crate) fn guard() -> Self {
-        Self { terminal: tcgetattr(stdin()).ok(), input: read_only_input() }
+    pub(crate) fn guard(returned: &[PathBuf]) -> Self {
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let host = |path: &PathBuf| Some((path.clone(), open(path, flags, Mode::empty()).ok()?));
+        let returned = returned.iter().filter_map(host).collect();
+        Self { terminal: tcgetattr(stdin()).ok(), input: read_only_input(), returned }
     }
 
     pub(crate) fn put_back(&self) {
@@ -39,7 +44,25 @@ impl Inherited {
         {
             let _ = seek(input, SeekFrom::Start(at));
         }
+        for (path, host) in &self.returned {
+            let _ = give_back(path, host);
+        }
     }
+}
+
+/// No more of a returned file is copied: it holds one path.
+const MOST_RETURNED: usize = 8 << 10;
+
+/// Copies a small file of the room to the host's, and removes it.
+fn give_back(path: &Path, host: &OwnedFd) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let own = open(path, flags, Mode::empty())?;
+    if FileType::from_raw_mode(fstat(&own)?.st_mode) == FileType::RegularFile {
+        let mut content = vec![0; MOST_RETURNED];
+        let length = rustix::io::read(&own, &mut content)?;
+        rustix::io::write(host, content.get(..length).unwrap_or_default())?;
+    }
+    rustix::fs::unlink(path)
 }
 
 /// Replaces a file on standard input that is open for reading only. What cannot

@@ -22,7 +22,7 @@ use super::supervisor::{Keeper, attend};
 use super::target::Target;
 use super::{caps, landlock, limits, namespaces, seccomp, sys, terminal};
 use crate::launch::{Command, LaunchError};
-use crate::plan::Plan;
+use crate::plan::{self, Plan};
 use crate::room::{Inside, Room, Step};
 
 type Result<T> = std::result::Result<T, LaunchError>;
@@ -30,8 +30,13 @@ type Result<T> = std::result::Result<T, LaunchError>;
 /// Steps 1 to 3, and then the others in this process or as its parent.
 pub(crate) fn run(plan: &Plan, command: &Command, helper: Option<Ahead>) -> Result<Infallible> {
     // Everything that allocates or can be wrong in the request comes first.
-    let own_tmp = plan.scratch.as_deref().map(scratch::name);
-    let with_tmp = own_tmp.as_deref().map(|path| scratch::given(path, plan, command));
+    let mut own_tmp = None;
+    let with_tmp = plan.scratch.as_ref().map(|tmp| match tmp {
+        plan::Scratch::Session(path) => (plan.clone(), scratch::named(path, command)),
+        plan::Scratch::Below(parent) => {
+            scratch::given(own_tmp.insert(scratch::name(parent)), plan, command)
+        }
+    });
     let (plan, command) = with_tmp.as_ref().map_or((plan, command), |(p, c)| (p, c));
     let target = Target::new(command)?;
     let filter = seccomp::filter(plan.surface()).map_err(LaunchError::Filter)?;
@@ -172,7 +177,7 @@ impl<'a> Parent<'a> {
         let ports = self.room.map(|room| Crossing::start(&room.ports)).transpose()?;
         let monitor = self.monitor()?;
         let parts = self.room.map(|room| namespaces::leave_host(room, helper)).transpose()?;
-        let inherited = self.room.map(|_| Inherited::guard());
+        let inherited = self.room.map(|room| Inherited::guard(&room.returned));
         let mask = sys::hold_signals().map_err(LaunchError::Signals)?;
         let monitor = monitor.map(Monitor::wait).transpose().map_err(LaunchError::Monitor)?;
         let view = parts.map(|parts| self.build(parts)).transpose()?;

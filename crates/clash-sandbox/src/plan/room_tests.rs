@@ -34,7 +34,8 @@ impl World {
     fn plan(&self, sandbox: &Sandbox, host: &Host) -> Result<Plan, Refusal> {
         let disk = Disk::default();
         let (places, cage) = (&self.places, &self.cage);
-        plan(&Request { sandbox, places, cage, disk: &disk, extra: &[] }, host)
+        let temporary = Temporary { session: Some(&places.tmp), host: &places.tmp };
+        plan(&Request { sandbox, places, cage, disk: &disk, extra: &[], temporary }, host)
     }
 
     /// The steps that are about this world's own files, or the refusal.
@@ -226,13 +227,15 @@ proptest! {
         let sandbox = sandbox(fs);
         let disk = Disk::default();
         let (places, cage) = (&world.places, &world.cage);
-        let request = Request { sandbox: &sandbox, places, cage, disk: &disk, extra: &[] };
+        let temporary = Temporary { session: Some(&places.tmp), host: &places.tmp };
+        let request =
+            Request { sandbox: &sandbox, places, cage, disk: &disk, extra: &[], temporary };
         let resolved = resolve(&request).unwrap();
         let grants = allowed(&resolved, &mut Report::default());
         let rights = rights(&request, &resolved, &grants, &[]).unwrap();
         let (request, rules, grants) = (&request, &resolved, &grants);
         let sources = Sources { request, rules, grants, baseline: &[], rights: &rights };
-        let judged = Judged { places, cwd: &places.project, links: &disk, baseline: &[], cage: &[] };
+        let judged = Judged { places, cwd: &places.project, links: &disk, baseline: &[], cage: &[], lent: None };
         for path in paths {
             let path = places.expand(path).unwrap();
             for cap in Caps::each() {

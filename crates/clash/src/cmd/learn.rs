@@ -11,7 +11,7 @@ use clash_sandbox::baseline::ENTRIES;
 use clash_sandbox::disk::Disk;
 use clash_sandbox::launch::Command;
 use clash_sandbox::observe::{self, End, ObserveError, Observed};
-use clash_sandbox::plan::{Cage, Request, plan};
+use clash_sandbox::plan::{Cage, Request, Temporary, plan};
 use serde_json::{Value, json};
 
 use super::project;
@@ -112,8 +112,9 @@ impl Args {
         let disk = Disk::default();
         let places = dirs.places(here, &disk);
         let cage = Cage { paths: dirs.cage(here, &disk) };
-        let request =
-            Request { sandbox: &sandbox, places: &places, cage: &cage, disk: &disk, extra: &[] };
+        let temporary = Temporary { session: None, host: &dirs.tmp };
+        let (sandbox, places, cage, disk) = (&sandbox, &places, &cage, &disk);
+        let request = Request { sandbox, places, cage, disk, extra: &[], temporary };
         let plan = plan(&request, &dirs.host()).map_err(|refusal| {
             let hint = refusal.hint();
             Failure { hint, ..Failure::from(refusal) }

@@ -20,7 +20,7 @@ use clash_policy::{Caps, Effect, FsRule, PathPattern, Sandbox};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::launch;
 use clash_sandbox::plan::nesting::NoNesting;
-use clash_sandbox::plan::{Cage, Grant, Plan, Request, Why, plan};
+use clash_sandbox::plan::{Cage, Grant, Plan, Request, Temporary, Why, plan};
 
 use super::project;
 use crate::agents::homes::{self, Home};
@@ -289,6 +289,7 @@ impl<'a> Room<'a> {
             cage: &Cage { paths: cage },
             disk: &disk,
             extra: &self.grants,
+            temporary: Temporary { session: None, host: &self.dirs.tmp },
         };
         plan(&request, &self.dirs.host()).map_err(|refusal| ExecError::NoPlan {
             sandbox: sandbox.name.clone(),

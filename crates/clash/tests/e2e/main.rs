@@ -37,6 +37,7 @@ mod push_forms;
 mod qwen_client;
 mod run;
 mod sandboxes;
+mod session_tmp;
 mod shell;
 mod status;
 mod support;

@@ -5,7 +5,7 @@ use std::path::Path;
 use clash_policy::Sandbox;
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host::Host;
-use clash_sandbox::plan::{Cage, Grant, Plan, Refusal, Request, plan_with_report};
+use clash_sandbox::plan::{Cage, Grant, Plan, Refusal, Request, Temporary, plan_with_report};
 use clash_sandbox::report::{Line, Report};
 use serde_json::{Value, json};
 
@@ -37,7 +37,9 @@ pub(super) fn make(
     let disk = Disk::default();
     let places = dirs.places(project, &disk);
     let cage = Cage { paths: dirs.cage(project, &disk) };
-    plan_with_report(&Request { sandbox, places: &places, cage: &cage, disk: &disk, extra }, host)
+    let temporary = Temporary { session: None, host: &dirs.tmp };
+    let (places, cage, disk) = (&places, &cage, &disk);
+    plan_with_report(&Request { sandbox, places, cage, disk, extra, temporary }, host)
 }
 
 pub(super) fn refused(sandbox: &Sandbox, refusal: Refusal) -> Failure {
