@@ -27,12 +27,28 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
+    /// Without a room: only a file that is open for writing too is opened again, through
+    /// the descriptor.
+    pub(crate) fn guard_roomless() -> Self {
+        let again = |flags: OFlags| {
+            is_writable_input().then(|| open("/proc/self/fd/0", flags, Mode::empty()).ok())?
+        };
+        Self { terminal: None, input: read_only_input(again), returned: Vec::new() }
+    }
+
     /// To be called in the room's mount namespace, before its view is entered.
     pub(crate) fn guard(returned: &[PathBuf]) -> Self {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let host = |path: &PathBuf| Some((path.clone(), open(path, flags, Mode::empty()).ok()?));
         let returned = returned.iter().filter_map(host).collect();
-        Self { terminal: tcgetattr(stdin()).ok(), input: read_only_input(), returned }
+        let again = |flags: OFlags| {
+            let name = std::fs::read_link("/proc/self/fd/0").ok()?;
+            let tree = mounts::read_only(&name).ok();
+            // A file without a name: without a mount it can at least not be written.
+            let at = tree.as_ref().map_or(0, std::os::fd::AsRawFd::as_raw_fd);
+            open(format!("/proc/self/fd/{at}"), flags, Mode::empty()).ok()
+        };
+        Self { terminal: tcgetattr(stdin()).ok(), input: read_only_input(again), returned }
     }
 
     pub(crate) fn put_back(&self) {
@@ -50,6 +66,13 @@ impl Inherited {
     }
 }
 
+/// True if standard input is a file that is open for reading and writing.
+pub(crate) fn is_writable_input() -> bool {
+    let (Ok(meta), Ok(flags)) = (fstat(stdin()), fcntl_getfl(stdin())) else { return false };
+    FileType::from_raw_mode(meta.st_mode) == FileType::RegularFile
+        && flags & OFlags::RWMODE == OFlags::RDWR
+}
+
 /// No more of a returned file is copied: it holds one path.
 const MOST_RETURNED: usize = 8 << 10;
 
@@ -65,19 +88,17 @@ fn give_back(path: &Path, host: &OwnedFd) -> rustix::io::Result<()> {
     rustix::fs::unlink(path)
 }
 
-/// Replaces a file on standard input that is open for reading only. What cannot
+/// Replaces a file on standard input. What cannot
 /// be found under its name any more is left as it is.
-fn read_only_input() -> Option<OwnedFd> {
+fn read_only_input(again: impl FnOnce(OFlags) -> Option<OwnedFd>) -> Option<OwnedFd> {
     let (meta, flags) = (fstat(stdin()).ok()?, fcntl_getfl(stdin()).ok()?);
     let file = FileType::from_raw_mode(meta.st_mode) == FileType::RegularFile;
-    if !file || flags & OFlags::RWMODE != OFlags::RDONLY || flags.contains(OFlags::PATH) {
+    if !file || flags & OFlags::RWMODE == OFlags::WRONLY || flags.contains(OFlags::PATH) {
         return None;
     }
-    let name = std::fs::read_link("/proc/self/fd/0").ok()?;
-    let tree = mounts::read_only(&name).ok()?;
-    let through =
-        PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&tree)));
-    let again = open(&through, (flags & !OFlags::CREATE) | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    // One that is open for writing too is given for reading.
+    let flags = (flags & !OFlags::RWMODE) | OFlags::RDONLY;
+    let again = again((flags & !OFlags::CREATE) | OFlags::CLOEXEC)?;
     let same = fstat(&again).ok()?;
     if (same.st_dev, same.st_ino) != (meta.st_dev, meta.st_ino) {
         return None;
