@@ -31,6 +31,8 @@ type Result<T> = std::result::Result<T, LaunchError>;
 /// Steps 1 to 3, and then the others in this process or as its parent.
 pub(crate) fn run(plan: &Plan, command: &Command, helper: Option<Ahead>) -> Result<Infallible> {
     // Everything that allocates or can be wrong in the request comes first.
+    let hidden = terminal::is_behind().then(|| terminal::hidden(plan));
+    let plan = hidden.as_ref().unwrap_or(plan);
     let mut own_tmp = None;
     let with_tmp = plan.scratch.as_ref().map(|tmp| match tmp {
         plan::Scratch::Session(path) => (plan.clone(), scratch::named(path, command)),
