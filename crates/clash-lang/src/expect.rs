@@ -133,8 +133,14 @@ pub(crate) fn check(
     let layers: Vec<Layer> = [layer].into_iter().chain(built_in.cloned()).collect();
     let image = ir::encode(&layers, &[], 0);
     let places = Places::imagined();
-    let world =
-        World { places: &places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[] };
+    let world = World {
+        places: &places,
+        cwd: &places.project,
+        links: &NoLinks,
+        baseline: &[],
+        cage: &[],
+        lent: None,
+    };
     for expected in expectations {
         let opened = Ir::open(&image, 0).map_err(|error| Mistake::new(error.to_string()))?;
         let decision = decide(opened, &expected.action, &world)

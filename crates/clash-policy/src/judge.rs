@@ -24,12 +24,15 @@ pub struct World<'a> {
     pub baseline: &'a [(&'a str, Caps)],
     /// Paths no sandbox may change: clash's own and the agents' settings.
     pub cage: &'a [PathBuf],
+    /// The session's temporary directory: it lies in the cage and may be changed.
+    pub lent: Option<&'a Path>,
 }
 
 /// Whether no tool may change a file: it is clash's own, or steers an agent.
 pub(crate) fn is_caged(file: &FileUse, world: &World<'_>) -> bool {
     let path = folded(&file.path, file.caseless);
     world.cage.iter().any(|own| is_below(&path, &folded(own, file.caseless)))
+        && !world.lent.is_some_and(|lent| is_below(&path, &folded(lent, file.caseless)))
         || steers_agent(&path, &folded(&world.places.project, file.caseless))
 }
 
@@ -428,6 +431,7 @@ mod tests {
             links: &NoLinks,
             baseline: &baseline,
             cage: &[],
+            lent: None,
         };
         test(&sandbox, &world)
     }
@@ -462,7 +466,8 @@ mod tests {
         };
         let places = Places::imagined();
         let cwd = &places.project;
-        let world = World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[] };
+        let world =
+            World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[], lent: None };
         for pattern in ["SECRET[.]KEY", "Secret[.]key", "secret[.]key"] {
             let pattern = PathPattern::Regex { prefix: "$PWD".into(), regex: made(pattern) };
             let path = places.project.join("Secret.key");

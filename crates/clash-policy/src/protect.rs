@@ -19,8 +19,8 @@ use std::path::Path;
 use crate::effect::Caps;
 use crate::sandbox::Protect;
 
-use list::{GIT, INSTRUCTIONS, PIPELINE};
 pub use list::STANDARD;
+use list::{GIT, INSTRUCTIONS, PIPELINE};
 
 /// One path, relative to wherever it is found, and who acts on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use clash_policy::{
 };
 use clash_sandbox::host::{Host, Rooms};
 use clash_sandbox::launch::{Ahead, Command, LaunchError, run};
-use clash_sandbox::plan::{Cage, Request, plan_with_report};
+use clash_sandbox::plan::{Cage, Request, Temporary, plan_with_report};
 
 fn caps(letters: &str) -> Caps {
     Caps::parse(letters).unwrap_or(Caps::NONE)
@@ -61,6 +61,7 @@ fn main() -> ExitCode {
     let mut show = false;
     let mut host = None;
     let mut tmp = PathBuf::from("/tmp");
+    let mut session = None;
     let mut protect = Protect::default();
     let mut limits = Limits::default();
     let mut serve = Vec::new();
@@ -130,6 +131,7 @@ fn main() -> ExitCode {
                     _ => limits.file_size_bytes = limit,
                 }
             }
+            Some("--session-tmp") => session = Some(PathBuf::from(value())),
             Some("--tmp") => tmp = PathBuf::from(value()),
             Some("--localhost") => {
                 let ports = vec![value().parse().unwrap_or(0)];
@@ -153,7 +155,8 @@ fn main() -> ExitCode {
     }
     let sandbox =
         Sandbox { fs, net, serve, protect, limits, lifetime, default, ..Sandbox::named("room") };
-    let places = Places { project, home, tmp, vars: Vec::new() };
+    let places =
+        Places { project, home, tmp: session.clone().unwrap_or(tmp.clone()), vars: Vec::new() };
     let request = Request {
         sandbox: &sandbox,
         places: &places,
@@ -161,6 +164,7 @@ fn main() -> ExitCode {
         disk: &clash_sandbox::disk::Disk::default(),
         extra: &[],
         in_force: &clash_sandbox::planted::Alone,
+        temporary: Temporary { session: session.as_deref(), host: &tmp },
     };
     let host = host.unwrap_or_else(Host::quick);
     let rooms = host.rooms == Rooms::Unprivileged;

@@ -4,7 +4,8 @@
 //! why, and each has its own error variant so that a failure names its step:
 //!
 //!  1. take a terminal of one's own if the user's is on stdin, stdout or stderr;
-//!     change to the working directory; make a temporary directory   (watched only)
+//!     change to the working directory; make a temporary directory   (watched only);
+//!     put pipes in the place of files on stdout and stderr
 //!  2. take directories off stdin, stdout and stderr; make the Landlock ruleset;
 //!     open every granted path and put it in, with a parent during steps 4 and 5
 //!     and with the help of another process
@@ -62,6 +63,8 @@ pub enum LaunchError {
     WorkingDirectory { path: PathBuf, source: io::Error },
     #[error("step 1, a temporary directory of the command's own")]
     Scratch(#[source] io::Error),
+    #[error("step 1, copying standard output and error to files")]
+    Outputs(#[source] io::Error),
     #[error("step 2, opening the granted path `{}`", path.display())]
     Grant { path: PathBuf, source: io::Error },
     #[error("step 2, building the Landlock ruleset")]
@@ -151,6 +154,18 @@ impl Ahead {
     pub fn start(_: &Sandbox) -> Self {
         Self::default()
     }
+}
+
+/// Removes a directory that commands have written, whatever modes they left in it,
+/// and follows no link.
+#[cfg(target_os = "linux")]
+pub fn remove_tree(path: &std::path::Path) -> io::Result<()> {
+    crate::linux::scratch::remove_tree(path)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn remove_tree(path: &std::path::Path) -> io::Result<()> {
+    std::fs::remove_dir_all(path)
 }
 
 /// Runs the command inside the plan. Returns only on failure.

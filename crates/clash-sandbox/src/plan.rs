@@ -19,6 +19,7 @@ mod overlap;
 mod refusal;
 mod report;
 mod rules;
+mod temporary;
 mod tier;
 mod view;
 
@@ -65,6 +66,32 @@ pub struct Request<'a> {
     pub extra: &'a [Grant],
     /// Sandboxes whose commands may have written where this one reads.
     pub in_force: &'a dyn InForce,
+    pub temporary: Temporary<'a>,
+}
+
+/// The meaning of `$TMPDIR`: never the host's own temporary directory.
+#[derive(Clone, Copy, Debug)]
+pub struct Temporary<'a> {
+    /// The real path of the session's directory, which is `$TMPDIR` in
+    /// [`Request::places`]. Without a session the command gets one of its own.
+    pub session: Option<&'a Path>,
+    /// The host's temporary directory, under whose name the command finds its own.
+    pub host: &'a Path,
+}
+
+impl Request<'_> {
+    /// True if a path is in the session's temporary directory. It lies in the cage,
+    /// and alone of it is lent to commands.
+    fn lends(&self, path: &Path) -> bool {
+        self.temporary.session.is_some_and(|session| is_below(path, session))
+    }
+
+    /// True if a rule is about a directory that only this command has.
+    fn is_about_own_tmp(&self, rule: &FsRule) -> bool {
+        let below = rule.pattern.fixed().strip_prefix("$TMPDIR");
+        self.temporary.session.is_none()
+            && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
 }
 
 /// A right that the plan gives: `caps` on `path` and everything below it.
@@ -110,9 +137,17 @@ pub struct Plan {
     /// The namespaced tier; `None` is the direct one.
     pub room: Option<Room>,
     pub watch: Option<Watch>,
-    /// Where a temporary directory of the command's own is to be made, which goes
-    /// when it ends. A room has its own without that.
-    pub scratch: Option<PathBuf>,
+    /// The command's temporary directory, where no room shows one as /tmp.
+    pub scratch: Option<Scratch>,
+}
+
+/// A temporary directory outside a room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scratch {
+    /// The launcher makes one below this directory. It goes when the command ends.
+    Below(PathBuf),
+    /// The session's, which stays.
+    Session(PathBuf),
 }
 
 /// What the monitor answers for: the calls that change names, and opens.
@@ -192,6 +227,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     not_yet(sandbox, &ports)?;
     let group = group(sandbox, host);
     let rules = resolve(request)?;
+    temporary::report_own(request, report);
     let mut grants = allowed(&rules, report);
     no_planted_links(request, &rules)?;
     add_worktrees(&rules, &mut grants, report);
@@ -204,7 +240,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     if host.root && sandbox.limits.processes.is_some() && group.is_none() {
         countable(tier).map_err(|why| Refusal::Uncounted { why, span: sandbox.span.clone() })?;
     }
-    tier::execute(&rules, &grants, host, tier == Tier::Room, report)?;
+    tier::execute(request, &rules, &grants, host, tier == Tier::Room, report)?;
     let mut scratch = None;
     let (room, watch) = match tier {
         Tier::Direct => (None, None),
@@ -226,6 +262,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
             let (rules, grants, baseline) = (&rules, &grants, &baseline);
             let sources = Sources { request, rules, grants, baseline, rights: &fixed };
             let (room, unreadable) = view::room(&sources, host, net == Network::Deny, ports);
+            let rights = temporary::with_names(rights, request, &room);
             let watch = beyond_mounts(&sources, host, rights, &room, unreadable);
             (Some(room), watch)
         }
@@ -354,6 +391,7 @@ fn rights(
         given,
         held,
         own: Vec::new(),
+        lent: request.temporary.session.map(Path::to_path_buf),
         host_processes: false,
     })
 }

@@ -123,8 +123,14 @@ impl Ground<'_> {
         let places = Places { project: project.clone(), home: home.clone(), ..self.places.clone() };
         let baseline: Vec<_> = baseline::ENTRIES.iter().map(|e| (e.path, e.caps)).collect();
         let cwd = &places.project;
-        let world =
-            World { places: &places, cwd, links: self.disk, baseline: &baseline, cage: &[] };
+        let world = World {
+            places: &places,
+            cwd,
+            links: self.disk,
+            baseline: &baseline,
+            cage: &[],
+            lent: None,
+        };
         asked.iter().any(|path| {
             let file = FileUse { path: path.to_path_buf(), needs: rule.caps, caseless: false };
             !judge(trusted, &file, &world).is_ok_and(|verdict| verdict.effect == Effect::Allow)

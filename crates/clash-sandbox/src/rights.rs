@@ -33,6 +33,9 @@ pub struct Rights {
     pub(crate) held: Vec<PathBuf>,
     /// Places that are the room's own, to be used as the command likes.
     pub(crate) own: Vec<PathBuf>,
+    /// The session's temporary directory. It lies in the cage and does not count as
+    /// part of it.
+    pub(crate) lent: Option<PathBuf>,
     /// /proc shows the host's processes, which are nobody's business, whatever the
     /// rules say. What is a caller's own there is asked about as `/proc/self`.
     pub(crate) host_processes: bool,
@@ -197,6 +200,7 @@ impl Rights {
             links: &NoLinks,
             baseline: &[],
             cage: &[],
+            lent: None,
         }
     }
 
@@ -225,7 +229,9 @@ impl Rights {
     /// Whether a path belongs to clash or an agent and is not lent to the launcher.
     fn caged(&self, path: &Path) -> bool {
         let launchers = |grant: &Grant| grant.why == Why::Launcher && is_below(path, &grant.path);
-        self.cage.iter().any(|caged| is_below(path, caged)) && !self.given.iter().any(launchers)
+        self.cage.iter().any(|caged| is_below(path, caged))
+            && !self.lent.as_deref().is_some_and(|lent| is_below(path, lent))
+            && !self.given.iter().any(launchers)
     }
 
     fn permits_one(&self, path: &Path, verdict: &Verdict, caged: bool, own: bool) -> bool {
@@ -304,6 +310,7 @@ mod tests {
             given: Vec::new(),
             held: Vec::new(),
             own: vec!["/tmp".into()],
+            lent: None,
             host_processes: false,
         }
     }

@@ -26,6 +26,10 @@ pub struct Room {
     pub inside: Inside,
     /// Whether processes that the command leaves running live on.
     pub lives_on: bool,
+    /// Files of the host in a directory that is replaced by the session's: the
+    /// command writes one of the same name there, and the launcher copies its content
+    /// to the host's file when the command has ended.
+    pub returned: Vec<PathBuf>,
     /// In the order in which they are carried out.
     pub steps: Vec<Step>,
 }
@@ -91,6 +95,10 @@ pub enum Step {
     /// The same where the directories around it are not the command's to use: a
     /// mount of its own.
     ScratchMount { at: PathBuf },
+    /// The session's temporary directory `from` under another name.
+    Show { from: PathBuf, at: PathBuf, access: Access },
+    /// A directory, or an empty file, in what is shown that way, to mount on.
+    Point { at: PathBuf, file: bool },
     /// The host's `path` at the same place.
     Bind { path: PathBuf, access: Access },
     /// What can be seen at `path` already, once more with less access.
@@ -140,6 +148,10 @@ impl fmt::Display for Step {
             Self::Scratch { at } | Self::ScratchMount { at } => {
                 write!(f, "scratch {}", at.display())
             }
+            Self::Show { from, at, access } => {
+                write!(f, "show {} at {} {access}", from.display(), at.display())
+            }
+            Self::Point { at, .. } => write!(f, "mount point {}", at.display()),
             Self::Bind { path, access } => write!(f, "bind {} {access}", path.display()),
             Self::Rebind { path, access } => write!(f, "rebind {} {access}", path.display()),
             Self::Cover { path, shows, .. } if shows.is_empty() => {

@@ -143,6 +143,7 @@ impl Oracle {
             links: &NoLinks,
             baseline: &[],
             cage: &[],
+            lent: None,
         }
     }
 

@@ -208,3 +208,75 @@ fn nothing_is_left_when_the_terminal_goes_away() {
         assert!(quiet, "still running as {:?}", world.who);
     });
 }
+
+/// A shell line on a new terminal, with the prefix of the sandbox in the place of `IN`.
+fn line_on_terminal(world: &World, steps: &[(&str, &str)], prefix: &str, line: &str) -> String {
+    let bare = World::beside(world);
+    let line = line.replace("IN", prefix);
+    let quote = |text: &str| {
+        let key = |c: char| match c {
+            '\0'..' ' => format!("\\u{:04x}", c as u32),
+            _ => c.to_string(),
+        };
+        format!("\"{}\"", text.chars().map(key).collect::<String>())
+    };
+    let steps: Vec<String> =
+        steps.iter().map(|(seen, typed)| format!("[{},{}]", quote(seen), quote(typed))).collect();
+    let steps = format!("[{}]", steps.join(","));
+    text(&bare.bare(&[PYTHON, "-c", SHELL, &steps, "/bin/sh", "-c", &line]))
+}
+
+/// In a room, watched and direct, with the prefix of each.
+fn in_each_tier(case: impl Fn(&World, &str)) {
+    if python_is_missing() {
+        return;
+    }
+    everyone(|world| {
+        let (room, project) = (world.path("room"), world.project());
+        let (room, project) = (room.display(), project.display());
+        for options in [
+            format!("--rw {project}"),
+            format!("--simulate no-userns --unprotected --rw {project}"),
+            format!("--r {project}"),
+        ] {
+            case(&world, &format!("{room} {options} --"));
+        }
+    });
+}
+
+#[test]
+fn behind_redirections_the_users_terminal_is_out_of_reach() {
+    let attack = "import os, fcntl, termios
+for path in ('/dev/tty', '/dev/console', '/dev/pts/0', '/proc/self/fd/0', os.ctermid()):
+    for flags in (os.O_RDWR, os.O_WRONLY, os.O_RDONLY):
+        try: fd = os.open(path, flags)
+        except OSError: continue
+        try: os.write(fd, b'\\033]52;c;ZXZpbA==\\007REACHED')
+        except OSError: pass
+        try: fcntl.ioctl(fd, termios.TIOCSCTTY, 1)
+        except OSError: pass
+print('done')";
+    in_each_tier(|world, prefix| {
+        let line = format!("IN {PYTHON} -c \"{attack}\" < /dev/null 2>&1 | cat");
+        let seen = line_on_terminal(world, &[], prefix, &line);
+        assert!(seen.contains("done"), "{prefix}: {seen:?}");
+        assert!(!seen.contains("REACHED") && !seen.contains("52;c"), "{prefix}: {seen:?}");
+        // Without a sandbox it is reached.
+        let native = line_on_terminal(world, &[], "", &line);
+        assert!(native.contains("REACHED"), "{native:?}");
+    });
+}
+
+#[test]
+fn keys_still_interrupt_a_command_behind_redirections() {
+    in_each_tier(|world, prefix| {
+        let line = "IN /bin/sh -c 'echo up; while :; do sleep 0.1; done' < /dev/null 2>&1 | cat; \
+                    echo after";
+        let seen = line_on_terminal(world, &[("up", "\u{3}")], prefix, line);
+        assert!(seen.contains("up") && seen.contains("[ended with -2"), "{prefix}: {seen:?}");
+        // Standard input is the terminal's no more, so a stop is the shell's.
+        let line = "IN /bin/sh -c 'echo up; sleep 0.5; echo on' < /dev/null 2>&1 | cat";
+        let seen = line_on_terminal(world, &[("up", "\u{1a}")], prefix, line);
+        assert!(seen.contains("[stopped by") && seen.contains("on"), "{prefix}: {seen:?}");
+    });
+}

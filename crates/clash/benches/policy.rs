@@ -111,7 +111,8 @@ fn in_process(rounds: usize) {
     println!("{:<28} {:>10} {:>10} {:>7}", "in process, ns (p10)", "10 rules", "5000", "ratio");
     let places = Places::imagined();
     let cwd = &places.project;
-    let world = World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[] };
+    let world =
+        World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[], lent: None };
     let row = |name: &str, times: [Duration; 2]| {
         let [few, many] = times.map(|time| time.as_secs_f64() * 1e9);
         println!("{name:<28} {few:>10.0} {many:>10.0} {:>7.2}", many / few);

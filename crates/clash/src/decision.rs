@@ -9,6 +9,7 @@ use clash_sandbox::disk::Disk;
 use crate::dirs::Dirs;
 use crate::in_force::{NotedLinks, PlantedPath, PolicySandboxes};
 use crate::policy::{Policy, PolicyError};
+use crate::temporary::Names;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DecisionError {
@@ -58,9 +59,19 @@ pub(crate) fn decide_by(
         Some(baseline) => (dirs.cage(scene.project, &disk), baseline),
         None => (Vec::new(), Vec::new()),
     };
-    let noted = NotedLinks::of(&disk);
-    let world =
-        World { places: &places, cwd: scene.cwd, links: &noted, baseline: &baseline, cage: &cage };
+    let lent = dirs.session_tmp.as_ref().map(|_| places.tmp.as_path());
+    let names = lent.map(|session| Names { dirs, project: &places.project, session });
+    // A script runs in a room, where /tmp is the session's.
+    let names = names.filter(|_| matches!(action.input, Input::Script(_)));
+    let noted = NotedLinks::of(&disk, names);
+    let world = World {
+        places: &places,
+        cwd: scene.cwd,
+        links: &noted,
+        baseline: &baseline,
+        cage: &cage,
+        lent,
+    };
     let decision = clash_policy::decide(policy.ir(), action, &world)?;
     if decision.effect == Effect::Deny {
         return Ok(decision);
@@ -98,7 +109,7 @@ impl Grounds {
     ) -> Result<Decision, DecisionError> {
         let baseline = baseline(&action.input).unwrap_or_default();
         let Self { disk, places, cage } = self;
-        let world = World { places, cwd, links: disk, baseline: &baseline, cage };
+        let world = World { places, cwd, links: disk, baseline: &baseline, cage, lent: None };
         Ok(clash_policy::decide(policy.ir(), action, &world)?)
     }
 }

@@ -8,13 +8,16 @@ use clash_policy::path::{Links, Places};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host::Host;
 
-use crate::{agents, env};
+use crate::{agents, env, temporary};
 
 /// clash's own places and the user's.
 #[derive(Clone, Debug)]
 pub(crate) struct Dirs {
     pub(crate) home: PathBuf,
+    /// The host's temporary directory.
     pub(crate) tmp: PathBuf,
+    /// The session's, in a session.
+    pub(crate) session_tmp: Option<PathBuf>,
     /// Candidates for the user's policy, the first that exists counts.
     pub(crate) user_policies: [PathBuf; 2],
     pub(crate) state: PathBuf,
@@ -40,12 +43,18 @@ impl Dirs {
         let config = below(env::XDG_CONFIG_HOME, ".config");
         Ok(Self {
             tmp: env::path(env::TMPDIR).unwrap_or_else(|| "/tmp".into()),
+            session_tmp: None,
             user_policies: [config.join("clash/policy.star"), home.join(".clash/policy.star")],
             state: below(env::XDG_STATE_HOME, ".local/state").join("clash"),
             cache: below(env::XDG_CACHE_HOME, ".cache").join("clash"),
             claude: below(env::CLAUDE_CONFIG_DIR, ".claude"),
             home,
         })
+    }
+
+    /// The same in a session, which has a temporary directory of its own.
+    pub(crate) fn in_session(self, session: &Path) -> Self {
+        Self { session_tmp: Some(temporary::of_session(session)), ..self }
     }
 
     /// The project's policy. In the home directory it would be the user's own.
@@ -112,7 +121,10 @@ impl Dirs {
     /// written shows that. The home is real, and the project has to be: it comes from
     /// the session's record or from the kernel.
     pub(crate) fn places_unseen(&self, project: &Path, disk: &Disk) -> Places {
-        Places::of(project.to_path_buf(), disk.real(&self.home), self.tmp.clone(), env::path)
+        // No command can replace a part of the way to the session's own.
+        let session = self.session_tmp.as_ref().map(|tmp| disk.real(tmp));
+        let tmp = session.unwrap_or_else(|| self.tmp.clone());
+        Places::of(project.to_path_buf(), disk.real(&self.home), tmp, env::path)
     }
 
     /// What every sandbox is kept from changing: clash's own files and whatever

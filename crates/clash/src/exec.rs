@@ -13,7 +13,7 @@ use clash_policy::{Action, Caps, Effect, Sandbox, World, steering};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host::{Host, Recorded, Rooms};
 use clash_sandbox::launch::{self, Ahead, LaunchError};
-use clash_sandbox::plan::{Cage, Grant, Refusal, Request, Why, plan};
+use clash_sandbox::plan::{Cage, Grant, Refusal, Request, Temporary, Why, plan};
 
 use crate::agents;
 use crate::agents::claude::{self, shell_prefix};
@@ -26,6 +26,7 @@ use crate::policy::{Policy, PolicyError};
 use crate::session::{Session, SessionError};
 use crate::shell_quoted::shell_quoted;
 use crate::ssh_agent::{self, LentAgent};
+use crate::temporary::{self, Held};
 use crate::trace::{self, Record, TraceError};
 use crate::{env, exit, say};
 
@@ -61,6 +62,8 @@ pub(crate) enum ExecError {
     NotText,
     #[error("cannot prepare {}: {source}", path.display())]
     CwdFile { path: PathBuf, source: std::io::Error },
+    #[error("cannot make the session's temporary directory in {}: {source}", path.display())]
+    Temporary { path: PathBuf, source: std::io::Error },
 }
 
 impl ExecError {
@@ -255,10 +258,14 @@ fn shell(args: &[OsString]) -> Result<Never, ExecError> {
         decision.effect = Effect::Allow;
     }
     let sandbox = room.settle(script, decision, approval)?;
-    let extra = match &call {
+    let mut extra = match &call {
         Some(call) => wrapper_grants(call)?,
         None => Vec::new(),
     };
+    let outputs = room.session.as_ref().and_then(|session| {
+        claude::background_outputs(&room.dirs.tmp, session).filter(|_| script.contains(&session.id))
+    });
+    extra.extend(outputs.map(|path| Grant { path, caps: Caps::READ, why: Why::Launcher }));
     let (shell, argument) = (shell_program(), OsString::from("-c"));
     room.launch(script, &sandbox, &extra, &shell, &[argument, OsString::from(string)])
 }
@@ -371,6 +378,10 @@ impl Room {
             Some(Ok(session)) => Some(session),
             Some(Err(SessionError::Unknown(_) | SessionError::BadId(_))) | None => None,
             Some(Err(error)) => return Err(error.into()),
+        };
+        let dirs = match &session {
+            Some(session) => dirs.in_session(&session.dir),
+            None => dirs,
         };
         let project = match &session {
             Some(session) => {
@@ -487,6 +498,8 @@ impl Room {
             Some(host) => (Ahead::default(), host),
             None => self.begin(sandbox),
         };
+        // Held until the command has ended: this process stays until then.
+        let tmp = self.temporary(sandbox)?;
         let disk = Disk::of(&host);
         let agent = self.lend_agent(what, sandbox, &host);
         let narrowed = agent.as_ref().map(|_| ssh_agent::without_shared_tmp(sandbox));
@@ -503,6 +516,8 @@ impl Room {
         let in_force = PolicySandboxes { dirs: &self.dirs, project: &self.project, session };
         crate::caches::make_missing(sandbox, &places, &disk, &in_force);
         let cage = Cage { paths: self.dirs.cage(&self.project, &disk) };
+        let held = tmp.as_ref().map(|held| held.path.as_path());
+        let temporary = Temporary { session: held, host: &self.dirs.tmp };
         let request = Request {
             sandbox,
             places: &places,
@@ -510,14 +525,21 @@ impl Room {
             disk: &disk,
             extra,
             in_force: &in_force,
+            temporary,
         };
         let plan = plan(&request, &host).map_err(|refusal| ExecError::NoPlan {
             sandbox: sandbox.name.clone(),
             refusal: Box::new(refusal),
         })?;
         let (mut env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
-        let world =
-            World { places: &places, cwd: &self.project, links: &disk, baseline: &[], cage: &[] };
+        let world = World {
+            places: &places,
+            cwd: &self.project,
+            links: &disk,
+            baseline: &[],
+            cage: &[],
+            lent: None,
+        };
         if steering::reads_credentials(sandbox, &world) {
             env.retain(|(name, value)| !clash_sandbox::environment::names_program(name, value));
         }
@@ -551,6 +573,13 @@ impl Room {
                 writeln!(std::io::stderr(), "clash: sandbox {sandbox} gets no key of ssh: {why}");
         })
         .ok()
+    }
+
+    /// The session's temporary directory, if the sandbox uses it.
+    fn temporary(&self, sandbox: &Sandbox) -> Result<Option<Held>, ExecError> {
+        let session = self.session.as_ref().filter(|_| temporary::is_used_by(sandbox));
+        let held = session.map(|session| temporary::hold(&session.dir)).transpose();
+        held.map_err(|source| ExecError::Temporary { path: self.dirs.state.clone(), source })
     }
 
     /// What is on record of this machine is believed for as long as it takes to see

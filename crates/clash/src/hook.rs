@@ -10,8 +10,9 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use clash_policy::decide::{Cause, Decision};
-use clash_policy::{Action, Effect, Input, protect};
-use serde_json::Value;
+use clash_policy::path::Links;
+use clash_policy::{Action, Effect, Input, protect, tool};
+use serde_json::{Map, Value};
 
 use crate::agents::{
     self, Agent, Answer, Asks, Confines, Event, Message, MessageError, Reply, claude,
@@ -22,7 +23,8 @@ use crate::dirs::{Dirs, NoHome};
 use crate::policy::Policy;
 use crate::session::{Session, SessionError};
 use crate::shell_quoted::shell_quoted;
-use crate::tool_input::ToolError;
+use crate::temporary::{self, Meant, Names};
+use crate::tool_input::{self, From, ToolError};
 use crate::trace::{self, Record, TraceError};
 use crate::{env, exit, judged, say, tell, watch};
 
@@ -68,6 +70,8 @@ pub(crate) enum HookError {
     CallsLauncher,
     #[error("cannot find out where clash itself is: {0}")]
     OwnPath(std::io::Error),
+    #[error("cannot make the session's temporary directory: {0}")]
+    Temporary(std::io::Error),
 }
 
 fn known() -> String {
@@ -114,6 +118,33 @@ fn refusal(agent: &Agent, message: &Message, reason: String) -> Answer {
     }
 }
 
+/// A call of a file tool with other paths.
+struct Moved {
+    action: Action,
+    input: Sent,
+}
+
+/// The input that a file tool gets.
+enum Sent {
+    AsGiven,
+    Moved(Map<String, Value>),
+    /// The client cannot be given another: the model has to use the other path.
+    Refused,
+}
+
+/// Tells a client that cannot be given another path to use it itself.
+fn use_instead(action: &Action) -> String {
+    let paths = match &action.input {
+        Input::Files(files) => {
+            files.iter().map(|file| file.path.display().to_string()).collect::<Vec<_>>().join(", ")
+        }
+        _ => String::new(),
+    };
+    format!(
+        "clash: /tmp is a directory of this session here; use {paths} instead, which commands find in /tmp"
+    )
+}
+
 /// The command that says a refusal, around the reason.
 const SAYS: &str = "printf '%s\\n'";
 const ENDS: &str = " >&2; exit 126";
@@ -156,6 +187,7 @@ fn handle(agent: &'static Agent, event: Event, message: &Message) -> Result<Answ
         session.resume()?;
     }
     let session = session;
+    let dirs = dirs.in_session(&session.dir);
     let call = Call { agent, dirs: &dirs, session: &session, message };
     match event {
         Event::BeforeTool => call.in_its_project().and_then(|()| call.before()).or_else(|error| {
@@ -178,6 +210,8 @@ fn handle(agent: &'static Agent, event: Event, message: &Message) -> Result<Answ
         Event::SessionEnd => {
             Approval::discard_all(&session);
             judged::discard_all(&session);
+            // Left behind, it goes with the next sweep.
+            let _ = temporary::remove(&session.dir);
             Record::new(&session, trace::Event::SessionEnd).append(&session)?;
             Ok(Answer::Silent)
         }
@@ -241,6 +275,13 @@ impl Call<'_> {
             Approval::discard_asked(self.session);
         }
         let mut decision = self.decide(&action)?;
+        let (mut action, mut sent, mut moved) = (action, Sent::AsGiven, false);
+        if decision.effect != Effect::Allow
+            && let Some(other) = self.in_session_tmp(&action)?
+        {
+            decision = self.decide(&other.action)?;
+            (action, sent, moved) = (other.action, other.input, true);
+        }
         let mut reason = say::reason(&decision);
         if let Some((effect, rule)) =
             self.own_rule(&action).filter(|(own, _)| *own > decision.effect)
@@ -275,9 +316,18 @@ impl Call<'_> {
                 }
             },
             (Input::Files(files), _) => {
-                self.still_there(&action)?;
-                judged::note(self.session, self.message, files)?;
-                None
+                let input = match sent {
+                    Sent::AsGiven => None,
+                    Sent::Moved(input) => Some(input),
+                    Sent::Refused => return Ok(Answer::Deny { reason: use_instead(&action) }),
+                };
+                // A path below /tmp is judged as another one. Commands cannot put a link in
+                // its way: the monitor judges their links, and the host's /tmp is not theirs.
+                if !moved {
+                    self.still_there(&action)?;
+                    judged::note(self.session, self.message, files)?;
+                }
+                input
             }
             _ => None,
         };
@@ -303,6 +353,44 @@ impl Call<'_> {
             watch::remember_carried(self.session);
         }
         self
+    }
+
+    /// The call of a file tool that is about /tmp, moved to the session's directory.
+    fn in_session_tmp(&self, action: &Action) -> Result<Option<Moved>, HookError> {
+        let Input::Files(_) = &action.input else { return Ok(None) };
+        let project = &self.session.project;
+        let planned = temporary::of_session(&self.session.dir);
+        let session = clash_sandbox::disk::Disk::default().real(&planned);
+        let names = Names { dirs: self.dirs, project, session: &session };
+        match temporary::meant(&names, self.session, &action.input) {
+            None => Ok(None),
+            Some(Meant::ClientsOwn(input)) => {
+                let action = Action { input, ..action.clone() };
+                Ok(Some(Moved { action, input: Sent::AsGiven }))
+            }
+            Some(Meant::InSession) => {
+                temporary::hold(&self.session.dir).map_err(HookError::Temporary)?;
+                let needs = tool::needs(&action.tool);
+                let from = From { cwd: Path::new(&self.message.cwd), home: &self.dirs.home };
+                let input = tool_input::with_paths(&self.message.input, &from, |path| {
+                    names.meaning_to_tools(path, needs)
+                });
+                let message = Message { input: input.clone(), ..self.message.clone() };
+                let Some(mut action) = self.agent.action(&message, &self.dirs.home)? else {
+                    return Ok(None);
+                };
+                // The paths of a patch, for example, are not in fields of their own.
+                let kept = temporary::meant(&names, self.session, &action.input).is_some();
+                if let Input::Files(files) = &mut action.input {
+                    for file in files {
+                        file.path = names.meaning(&file.path).unwrap_or(file.path.clone());
+                    }
+                }
+                let rewritten = !kept && self.agent.abilities.moves_files;
+                let input = if rewritten { Sent::Moved(input) } else { Sent::Refused };
+                Ok(Some(Moved { action, input }))
+            }
+        }
     }
 
     /// What the client's own rules say, where they will not see the command.
@@ -570,9 +658,11 @@ impl Call<'_> {
             return Ok(Answer::Note(format!("clash: every action is denied: {error}")));
         }
         watch::remember(self.dirs, self.session);
+        temporary::sweep(self.dirs);
         Ok(match Policy::load(self.dirs, &self.session.project, Some(&self.session.dir)) {
             Ok(policy) => {
-                tell::at_start(&policy, self.agent).map_or(Answer::Silent, Answer::Context)
+                let tmp = temporary::of_session(&self.session.dir);
+                tell::at_start(&policy, self.agent, &tmp).map_or(Answer::Silent, Answer::Context)
             }
             Err(error) => Answer::Note(format!("clash: every action is denied: {error}")),
         })
@@ -593,7 +683,7 @@ fn calls_launcher(script: &str) -> bool {
 enum Launch {
     /// The client does it.
     Itself,
-    Rewritten(serde_json::Map<String, Value>),
+    Rewritten(Map<String, Value>),
     Instructed(String),
 }
 

@@ -16,6 +16,7 @@ use clash_sandbox::planted::{InForce, Trees, trees_of};
 use crate::dirs::Dirs;
 use crate::policy::Policy;
 use crate::session;
+use crate::temporary::Names;
 
 /// The sandboxes of the policy in force. Read only if a link is met on the way of a
 /// rule.
@@ -81,6 +82,8 @@ fn names(layer: &Layer) -> BTreeSet<&str> {
 #[derive(Debug)]
 pub(crate) struct NotedLinks<'a> {
     disk: &'a Disk,
+    /// The session's temporary directory, for a command in a room.
+    names: Option<Names<'a>>,
     met: RefCell<BTreeSet<PathBuf>>,
     /// Paths that lead nowhere, because of a link that a command may have planted.
     closed: BTreeSet<PathBuf>,
@@ -100,8 +103,8 @@ pub(crate) struct PlantedPath {
 }
 
 impl<'a> NotedLinks<'a> {
-    pub(crate) fn of(disk: &'a Disk) -> Self {
-        Self { disk, met: RefCell::default(), closed: BTreeSet::new() }
+    pub(crate) fn of(disk: &'a Disk, names: Option<Names<'a>>) -> Self {
+        Self { disk, names, met: RefCell::default(), closed: BTreeSet::new() }
     }
 
     /// The same with every suspect path closed, and the first of them; `None` if there
@@ -121,20 +124,22 @@ impl<'a> NotedLinks<'a> {
         let mut suspects: Vec<PlantedPath> = met.iter().filter_map(suspect).collect();
         let closed = suspects.iter().map(|suspect| suspect.path.clone()).collect();
         let first = if suspects.is_empty() { None } else { Some(suspects.swap_remove(0)) };
-        first.map(|first| (Self { disk: self.disk, met: RefCell::default(), closed }, first))
+        let Self { disk, names, .. } = *self;
+        first.map(|first| (Self { disk, names, met: RefCell::default(), closed }, first))
     }
 }
 
 impl Links for NotedLinks<'_> {
     fn real(&self, path: &Path) -> PathBuf {
-        self.disk.real(path)
+        let moved = self.names.and_then(|names| names.meaning(path));
+        self.disk.real(moved.as_deref().unwrap_or(path))
     }
 
     fn follow<'p>(&self, path: Cow<'p, Path>) -> Cow<'p, Path> {
         if self.closed.contains(path.as_ref()) {
             return Cow::Borrowed(Path::new("/\u{1}nowhere"));
         }
-        let real = self.disk.real(&path);
+        let real = self.real(&path);
         if real.as_os_str() == path.as_os_str() {
             return path;
         }

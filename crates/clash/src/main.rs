@@ -29,6 +29,7 @@ mod shell_quoted;
 mod ssh_agent;
 mod stamp;
 mod tell;
+mod temporary;
 mod tool_input;
 mod trace;
 mod trust;

@@ -20,7 +20,7 @@ use crate::policy::Policy;
 use crate::say::brief;
 
 /// What this session may do, for the model.
-pub(crate) fn at_start(policy: &Policy, agent: &Agent) -> Result<String, IrError> {
+pub(crate) fn at_start(policy: &Policy, agent: &Agent, tmp: &Path) -> Result<String, IrError> {
     let mut default = None;
     let mut sandbox = None;
     for layer in policy.ir().layers() {
@@ -46,6 +46,11 @@ pub(crate) fn at_start(policy: &Policy, agent: &Agent) -> Result<String, IrError
     if let Some(sandbox) = sandbox.filter(|sandbox| !sandbox.unrestricted) {
         text.push_str(&format!(" {}", described(&sandbox)));
     }
+    text.push_str(&format!(
+        " /tmp is a directory of this session; to edit a file in it with a file tool, use its path \
+         in {}.",
+        tmp.display()
+    ));
     text.push_str(
         " A refusal names its rule and is final for this session: do not look for another way to \
          the same end, tell the user what you need and why.",
@@ -187,8 +192,14 @@ fn granted(place: &Place<'_>, path: &Path, needs: Caps) -> Option<bool> {
     let places = place.dirs.places_unseen(place.project, &disk);
     let baseline = crate::decision::readable_in_a_room();
     let cage = place.dirs.cage(place.project, &disk);
-    let world =
-        World { places: &places, cwd: place.cwd, links: &disk, baseline: &baseline, cage: &cage };
+    let world = World {
+        places: &places,
+        cwd: place.cwd,
+        links: &disk,
+        baseline: &baseline,
+        cage: &cage,
+        lent: None,
+    };
     let path = disk.real(path);
     let caged = needs.contains(Caps::WRITE) && cage.iter().any(|caged| path.starts_with(caged));
     let file = FileUse { path, needs, caseless: false };

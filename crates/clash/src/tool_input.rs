@@ -211,6 +211,43 @@ fn files(
     }
 }
 
+/// The input of a file tool with other paths in it.
+pub(crate) fn with_paths(
+    input: &Map<String, Value>,
+    from: &From<'_>,
+    moved: impl Fn(&Path) -> Option<PathBuf>,
+) -> Map<String, Value> {
+    let mut input = input.clone();
+    let other = |text: &mut String| {
+        // Of a pattern the directories before the first wildcard count.
+        let wild = text.find(['*', '?', '[', '{']).unwrap_or(text.len());
+        let end = match text.get(..wild).and_then(|before| before.rfind('/')) {
+            Some(slash) if wild < text.len() => slash,
+            _ => wild,
+        };
+        let (given, rest) = text.split_at_checked(end).unwrap_or((text, ""));
+        if let Some(path) = moved(&absolute(given, from)) {
+            *text = format!("{}{rest}", path.display());
+        }
+    };
+    for key in PATHS.iter().chain(&["pattern", "patterns", "paths", "include"]) {
+        let is_pattern = matches!(*key, "pattern" | "patterns" | "include");
+        let own = |text: &&mut String| !is_pattern || text.starts_with('/');
+        match input.get_mut(*key) {
+            Some(Value::String(text)) => Some(text).filter(own).map(other).unwrap_or_default(),
+            Some(Value::Array(items)) => {
+                for item in items {
+                    if let Value::String(text) = item {
+                        Some(text).filter(own).map(other).unwrap_or_default();
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    input
+}
+
 /// One text or several.
 fn list(input: &Map<String, Value>, key: &str) -> Vec<String> {
     match input.get(key) {

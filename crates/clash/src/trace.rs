@@ -20,6 +20,11 @@ pub(crate) const VERSION: u32 = 1;
 
 const FILE: &str = "trace.jsonl";
 
+/// The trace of a session.
+pub(crate) fn file_of(session: &Path) -> PathBuf {
+    session.join(FILE)
+}
+
 /// One line of a trace. Which fields are there depends on the event.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {

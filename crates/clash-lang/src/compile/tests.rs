@@ -49,8 +49,14 @@ fn decision(layer: &Layer, action: &Action) -> (Effect, String, String) {
     let built_in = compile(library::BUILT_IN, LayerKind::BuiltIn, true, &Files::default()).unwrap();
     let bytes = ir::encode(&[layer.clone(), built_in.layer], &[], 0);
     let places = Places::imagined();
-    let world =
-        World { places: &places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[] };
+    let world = World {
+        places: &places,
+        cwd: &places.project,
+        links: &NoLinks,
+        baseline: &[],
+        cage: &[],
+        lent: None,
+    };
     let decision = decide(ir::Ir::open(&bytes, 0).unwrap(), action, &world).unwrap();
     let cause = match &decision.decisive().unwrap().cause {
         Cause::Rule { span, trail, .. } => {

@@ -48,8 +48,14 @@ fn layer(module: &str) -> Layer {
 
 fn may(sandbox: &Sandbox, path: &str, needs: Caps) -> bool {
     let places = Places::imagined();
-    let world =
-        World { places: &places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[] };
+    let world = World {
+        places: &places,
+        cwd: &places.project,
+        links: &NoLinks,
+        baseline: &[],
+        cage: &[],
+        lent: None,
+    };
     let path = places.expand(path).unwrap();
     judge(sandbox, &FileUse { path, needs, caseless: false }, &world).unwrap().effect
         == Effect::Allow

@@ -16,8 +16,14 @@ pub(super) fn warnings(layer: &Layer) -> Vec<Warning> {
     let opened = Ir::open(&image, 0).ok().and_then(|ir| ir.layers().next()?.ok());
     let Some(flat) = opened else { return Vec::new() };
     let places = Places::imagined();
-    let world =
-        World { places: &places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[] };
+    let world = World {
+        places: &places,
+        cwd: &places.project,
+        links: &NoLinks,
+        baseline: &[],
+        cage: &[],
+        lent: None,
+    };
     let mut found = Vec::new();
     for (number, group) in layer.groups.iter().enumerate() {
         let leaves = leaves::of(&group.branches).into_iter();

@@ -74,7 +74,14 @@ fn open_default(sandbox: &Sandbox) -> Option<Warning> {
 
 /// One warning per rule that lets credentials be read.
 fn credentials(sandbox: &Sandbox, places: &Places) -> Vec<Warning> {
-    let world = World { places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[] };
+    let world = World {
+        places,
+        cwd: &places.project,
+        links: &NoLinks,
+        baseline: &[],
+        cage: &[],
+        lent: None,
+    };
     let mut opened: Vec<(usize, Vec<&str>)> = Vec::new();
     for (name, file) in CREDENTIALS {
         let path = places.home.join(file);

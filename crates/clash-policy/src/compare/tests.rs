@@ -11,8 +11,14 @@ fn rule(path: &str, effect: Effect, caps: &str) -> FsRule {
 
 fn shown(old: &Sandbox, new: &Sandbox) -> Vec<String> {
     let places = Places::imagined();
-    let world =
-        World { places: &places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[] };
+    let world = World {
+        places: &places,
+        cwd: &places.project,
+        links: &NoLinks,
+        baseline: &[],
+        cage: &[],
+        lent: None,
+    };
     let text = |grant: GrantChange| {
         let GrantChange { change, what, old, new } = grant;
         format!("{} {what:?} {old}→{new}", change.word())
@@ -134,6 +140,7 @@ proptest! {
         let places = Places::imagined();
         let world = World {
             places: &places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[],
+ lent: None,
         };
         prop_assert!(compare((before, &old), (before, &old), &world).unwrap().is_empty());
         let found = compare((before, &old), (after, &new), &world).unwrap();

@@ -73,6 +73,7 @@ fn run(layers: &[Layer], action: &Action) -> Decision {
         links: &NoLinks,
         baseline: &[],
         cage: &cage,
+        lent: None,
     };
     decide(ir, action, &world).unwrap()
 }
@@ -569,7 +570,8 @@ fn a_command_with_very_many_readings_is_refused_in_time() {
     let script = format!("x{}", " -o v".repeat(30));
     let places = Places::imagined();
     let cwd = &places.project;
-    let world = World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[] };
+    let world =
+        World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[], lent: None };
     let action = Action::script("claude", "default", &script);
     let decided = decide(Ir::open(&bytes, 0).unwrap(), &action, &world);
     assert_eq!(decided.err(), Some(DecideError::TooManyReadings));

@@ -12,7 +12,7 @@ fn places() -> Places {
 fn in_world<T>(test: impl FnOnce(&World<'_>) -> T) -> T {
     let places = places();
     let cwd = &places.project;
-    test(&World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[] })
+    test(&World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[], lent: None })
 }
 
 fn grants(path: &str, net: Net) -> Sandbox {
@@ -229,7 +229,8 @@ impl crate::path::Links for Elsewhere {
 fn git_is_judged_by_the_directory_it_works_in() {
     let places = places();
     let cwd = &places.project;
-    let world = World { places: &places, cwd, links: &Elsewhere, baseline: &[], cage: &[] };
+    let world =
+        World { places: &places, cwd, links: &Elsewhere, baseline: &[], cage: &[], lent: None };
     let found = |script: &str| {
         let commands = commands(script);
         steered(commands.last().unwrap(), Widening::Credentials, &[], &world).is_some()

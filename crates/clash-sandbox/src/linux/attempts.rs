@@ -452,6 +452,7 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
         unix_sockets: false,
         inside: crate::room::Inside::Commands,
         lives_on: false,
+        returned: Vec::new(),
         steps: Vec::new(),
     };
     let left = super::namespaces::leave_host(&room, None);

@@ -27,7 +27,7 @@
 //! gain rights.
 
 use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -337,10 +337,11 @@ fn own_stdio(ruleset: &Ruleset) {
         if mode != OFlags::WRONLY {
             rights |= READ_FILE;
         }
-        if mode != OFlags::RDONLY {
-            rights |= WRITE_FILE | TRUNCATE;
-        }
+        // A file that is written is behind a pipe.
         if kind == FileType::CharacterDevice {
+            if mode != OFlags::RDONLY {
+                rights |= WRITE_FILE | TRUNCATE;
+            }
             rights |= IOCTL_DEV;
         }
         let _ = ruleset.grant(fd, rights);
@@ -352,7 +353,8 @@ fn stdio() -> [BorrowedFd<'static>; 3] {
 }
 
 /// A directory as stdin, stdout or stderr can be listed and walked from without
-/// any rule; nobody means to hand one over, so it becomes /dev/null.
+/// any rule; nobody means to hand one over, so it becomes /dev/null. So does a file on
+/// standard input that can only be written.
 pub(crate) fn no_directory_as_stdio() -> Result<(), Errno> {
     let replace = [
         rustix::stdio::dup2_stdin::<OwnedFd>,
@@ -360,7 +362,10 @@ pub(crate) fn no_directory_as_stdio() -> Result<(), Errno> {
         rustix::stdio::dup2_stderr::<OwnedFd>,
     ];
     for (fd, replace) in stdio().into_iter().zip(replace) {
-        if kind(fd) == Ok(FileType::Directory) {
+        let only_written = fd.as_raw_fd() == 0
+            && kind(fd) == Ok(FileType::RegularFile)
+            && fcntl_getfl(fd).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::WRONLY);
+        if kind(fd) == Ok(FileType::Directory) || only_written {
             replace(openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)?;
         }
     }

@@ -27,6 +27,16 @@ pub(crate) fn set(limits: &Limits, grouped: bool) -> rustix::io::Result<()> {
     Ok(())
 }
 
+/// Keeps the calling process, and all it starts, from leaving core files: the kernel
+/// writes them itself, past Landlock and the monitor, into the working directory.
+/// One byte is less than any core file needs. It also keeps the kernel from starting
+/// the program that `core_pattern` names, which a limit of nothing does not.
+pub(crate) fn no_core_files() -> rustix::io::Result<()> {
+    const MOST_BYTES: u64 = 1;
+    let most = getrlimit(Resource::Core).maximum.map_or(MOST_BYTES, |hard| hard.min(MOST_BYTES));
+    setrlimit(Resource::Core, Rlimit { current: Some(most), maximum: Some(most) })
+}
+
 /// Numbers below this are given out once and not again, so the room's begin
 /// behind them.
 const RESERVED: u64 = 300;

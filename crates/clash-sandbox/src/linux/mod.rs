@@ -14,6 +14,7 @@ pub(crate) mod monitor;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
 pub(crate) mod observe;
+mod outputs;
 pub(crate) mod ports;
 pub(crate) mod scratch;
 pub(crate) mod seccomp;

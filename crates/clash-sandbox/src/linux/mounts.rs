@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::path::is_below;
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, mknodat, openat, openat2,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, mknodat, openat, openat2, statat,
     symlinkat, unlinkat,
 };
 use rustix::io::Errno;
@@ -178,6 +178,10 @@ impl View {
             Step::Link { at, to } => symlinkat(to, &self.root, relative(at)),
             Step::Scratch { at } => self.directory(at, 0o1777),
             Step::ScratchMount { at } => self.scratch_mount(at),
+            Step::Show { from, at, access } => {
+                bound(from, *access).and_then(|tree| attach(&tree, &self.root, relative(at)))
+            }
+            Step::Point { at, file } => self.point(at, *file),
             Step::Bind { path, access } => self.bind(path, *access),
             Step::Rebind { path, access } => self.rebind(path, *access),
             Step::Cover { path, file, shows } => self.cover(path, *file, shows),
@@ -226,6 +230,33 @@ impl View {
 
     fn file(&self, at: &Path) -> Result<()> {
         make_file(&self.root, relative(at))
+    }
+
+    /// Makes a mount point in a directory that commands write. A file or a link that
+    /// one of them left under its name goes.
+    fn point(&self, at: &Path, file: bool) -> Result<()> {
+        let (Some(parent), Some(name)) = (at.parent(), at.file_name()) else {
+            return Err(Errno::INVAL);
+        };
+        let dir = self.open(parent)?;
+        let wanted = if file { FileType::RegularFile } else { FileType::Directory };
+        match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) if FileType::from_raw_mode(found.st_mode) == wanted => return Ok(()),
+            Ok(found) => {
+                let directory = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
+                unlinkat(
+                    &dir,
+                    name,
+                    if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() },
+                )?;
+            }
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(error),
+        }
+        if file {
+            return make_file(&dir, name);
+        }
+        ignore_existing(mkdirat(&dir, name, Mode::from_raw_mode(0o700)))
     }
 
     fn scratch_mount(&mut self, at: &Path) -> Result<()> {

@@ -35,7 +35,7 @@ pub(crate) fn name(parent: &Path) -> PathBuf {
 
 /// The plan and the command with the directory in them.
 pub(crate) fn given(path: &Path, plan: &Plan, command: &Command) -> (Plan, Command) {
-    let (mut plan, mut command) = (plan.clone(), command.clone());
+    let mut plan = plan.clone();
     plan.grants.push(Grant { path: path.into(), caps: Caps::ALL, why: Why::Launcher });
     if let Some(watch) = &mut plan.watch {
         watch.rights.own.push(path.into());
@@ -43,6 +43,13 @@ pub(crate) fn given(path: &Path, plan: &Plan, command: &Command) -> (Plan, Comma
             sight.tree(path, Shown::Writable);
         }
     }
+    let command = named(path, command);
+    (plan, command)
+}
+
+/// The command with the directory in its environment.
+pub(crate) fn named(path: &Path, command: &Command) -> Command {
+    let mut command = command.clone();
     for (name, value) in &mut command.env {
         if VARIABLES.iter().any(|known| name == known) {
             *value = path.into();
@@ -52,7 +59,7 @@ pub(crate) fn given(path: &Path, plan: &Plan, command: &Command) -> (Plan, Comma
     if !command.env.iter().any(|(name, _)| name == tmpdir) {
         command.env.push((OsString::from(tmpdir), path.into()));
     }
-    (plan, command)
+    command
 }
 
 /// The directory; dropping it waits until it is gone.
@@ -101,12 +108,19 @@ fn remove_later(wait: OwnedFd, path: &Path) {
     sys::close_all_but(wait.as_raw_fd());
     let mut byte = [0_u8];
     while let Err(Errno::INTR) = rustix::io::read(&wait, &mut byte) {}
-    if fs::remove_dir_all(path).is_err() {
-        if let Ok(dir) = open(CWD, path) {
-            make_removable(&dir);
-        }
-        let _ = fs::remove_dir_all(path);
+    let _ = remove_tree(path);
+}
+
+/// Removes a directory that commands have written, whatever modes they left in it,
+/// and follows no link.
+pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
+    if fs::remove_dir_all(path).is_ok() {
+        return Ok(());
     }
+    if let Ok(dir) = open(CWD, path) {
+        make_removable(&dir);
+    }
+    fs::remove_dir_all(path)
 }
 
 /// A directory, whatever its mode, and nothing that a link leads to: what the

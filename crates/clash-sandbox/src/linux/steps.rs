@@ -15,14 +15,15 @@ use super::cgroup::Group;
 use super::landlock::{Given, Ruleset};
 use super::monitor::{Monitor, Waiting};
 use super::mounts::{Parts, View};
+use super::outputs::{self, Outputs};
 use super::ports::Crossing;
 use super::scratch::{self, Scratch};
 use super::stdio::Inherited;
 use super::supervisor::{Keeper, attend};
 use super::target::Target;
-use super::{caps, landlock, limits, namespaces, seccomp, sys, terminal};
+use super::{caps, landlock, limits, namespaces, seccomp, stdio, sys, terminal};
 use crate::launch::{Command, LaunchError};
-use crate::plan::Plan;
+use crate::plan::{self, Plan};
 use crate::room::{Inside, Room, Step};
 
 type Result<T> = std::result::Result<T, LaunchError>;
@@ -30,12 +31,21 @@ type Result<T> = std::result::Result<T, LaunchError>;
 /// Steps 1 to 3, and then the others in this process or as its parent.
 pub(crate) fn run(plan: &Plan, command: &Command, helper: Option<Ahead>) -> Result<Infallible> {
     // Everything that allocates or can be wrong in the request comes first.
-    let own_tmp = plan.scratch.as_deref().map(scratch::name);
-    let with_tmp = own_tmp.as_deref().map(|path| scratch::given(path, plan, command));
+    let hidden = terminal::is_behind().then(|| terminal::hidden(plan));
+    let plan = hidden.as_ref().unwrap_or(plan);
+    let mut own_tmp = None;
+    let with_tmp = plan.scratch.as_ref().map(|tmp| match tmp {
+        plan::Scratch::Session(path) => (plan.clone(), scratch::named(path, command)),
+        plan::Scratch::Below(parent) => {
+            scratch::given(own_tmp.insert(scratch::name(parent)), plan, command)
+        }
+    });
     let (plan, command) = with_tmp.as_ref().map_or((plan, command), |(p, c)| (p, c));
     let target = Target::new(command)?;
     let filter = seccomp::filter(plan.surface()).map_err(LaunchError::Filter)?;
 
+    // The relay, the monitor and the command all get it from here.
+    limits::no_core_files().map_err(|e| LaunchError::Limits(e.into()))?;
     // Whoever started us may forget his children; how the command ends must be known.
     let forgets_children = sys::notice_children();
     terminal::apart().map_err(LaunchError::Terminal)?;
@@ -47,15 +57,17 @@ pub(crate) fn run(plan: &Plan, command: &Command, helper: Option<Ahead>) -> Resu
     }
     let scratch = own_tmp.as_deref().map(Scratch::make).transpose();
     let scratch = scratch.map_err(LaunchError::Scratch)?;
+    let stays = outputs::is_needed() || stdio::is_writable_input();
+    let outputs = Outputs::start(&plan.limits).map_err(LaunchError::Outputs)?;
     // A directory on stdio must be gone before its descriptor could be granted.
     landlock::no_directory_as_stdio().map_err(|e| LaunchError::Descriptors(e.into()))?;
     let ruleset = landlock::ruleset(plan)?;
     sys::close_on_exec_from_3().map_err(LaunchError::Descriptors)?;
     let confined = Confined { plan, target: &target, filter: &filter, forgets_children };
     let given = Given::of(plan, &ruleset)?;
-    if plan.room.is_some() || plan.watch.is_some() {
+    if plan.room.is_some() || plan.watch.is_some() || stays {
         let parent = Parent::new(confined, &ruleset, helper);
-        let prepared = parent.prepare(given, scratch)?;
+        let prepared = parent.prepare(given, scratch, outputs)?;
         return Err(parent.run(prepared));
     }
     drop(helper);
@@ -128,7 +140,7 @@ struct Prepared {
     view: Option<View>,
     monitor: Option<Waiting>,
     mask: sys::Mask,
-    inherited: Option<Inherited>,
+    inherited: Inherited,
     keeper: Keeper,
     /// Where the numbers of processes are limited, and to how many.
     numbers: Option<(OwnedFd, u64)>,
@@ -158,7 +170,12 @@ impl<'a> Parent<'a> {
         }
     }
 
-    fn prepare(&self, given: Given, scratch: Option<Scratch>) -> Result<Prepared> {
+    fn prepare(
+        &self,
+        given: Given,
+        scratch: Option<Scratch>,
+        outputs: Option<Outputs>,
+    ) -> Result<Prepared> {
         let helper = self.helper.as_ref();
         let filling = Filling::start(given, self.ruleset, helper);
         let cwd = rustix::process::getcwd(Vec::new())
@@ -170,7 +187,10 @@ impl<'a> Parent<'a> {
         let ports = self.room.map(|room| Crossing::start(&room.ports)).transpose()?;
         let monitor = self.monitor()?;
         let parts = self.room.map(|room| namespaces::leave_host(room, helper)).transpose()?;
-        let inherited = self.room.map(|_| Inherited::guard());
+        let inherited = match self.room {
+            Some(room) => Inherited::guard(&room.returned),
+            None => Inherited::guard_roomless(),
+        };
         let mask = sys::hold_signals().map_err(LaunchError::Signals)?;
         let monitor = monitor.map(Monitor::wait).transpose().map_err(LaunchError::Monitor)?;
         let view = parts.map(|parts| self.build(parts)).transpose()?;
@@ -201,6 +221,7 @@ impl<'a> Parent<'a> {
         } else {
             Keeper::of_children(group, scratch)?
         };
+        let keeper = keeper.with_outputs(outputs);
         Ok(Prepared { cwd, view, monitor, mask, inherited, keeper, numbers })
     }
 
@@ -268,7 +289,7 @@ impl<'a> Parent<'a> {
             monitor.start(listener);
         }
         let lives_on = self.room.is_some_and(|room| room.lives_on);
-        attend(keeper, inherited.as_ref(), child, lives_on, self.plan.limits.wall_seconds)
+        attend(keeper, &inherited, child, lives_on, self.plan.limits.wall_seconds)
     }
 
     /// What the command's own process has to do in the room.

@@ -33,6 +33,7 @@ use rustix::thread::Timespec;
 
 use super::cgroup::Group;
 use super::guard::{Guard, News};
+use super::outputs::Outputs;
 use super::ports::Crossing;
 use super::scratch::Scratch;
 use super::stdio::Inherited;
@@ -48,6 +49,7 @@ pub(crate) struct Keeper {
     kind: Kind,
     ports: Option<Crossing>,
     pub(crate) group: Option<Group>,
+    outputs: Option<Outputs>,
 }
 
 #[derive(Debug)]
@@ -74,7 +76,7 @@ impl Keeper {
         if let Some(ports) = &mut ports {
             ports.serve()?;
         }
-        Ok(Self { kind, ports, group })
+        Ok(Self { kind, ports, group, outputs: None })
     }
 
     pub(crate) fn of_children(
@@ -83,7 +85,12 @@ impl Keeper {
     ) -> Result<Self, LaunchError> {
         let guard = Guard::new().map_err(LaunchError::Keeper)?;
         let kind = Kind::Children { guard, scratch };
-        Ok(Self { kind, ports: None, group })
+        Ok(Self { kind, ports: None, group, outputs: None })
+    }
+
+    /// The same, which waits in the end until everything is copied.
+    pub(crate) fn with_outputs(self, outputs: Option<Outputs>) -> Self {
+        Self { outputs, ..self }
     }
 
     /// Runs `job` in the command's process, and waits until it has become the
@@ -125,6 +132,8 @@ impl Keeper {
     /// nothing to wait for: process 1 goes when we do, and takes the room down
     /// while the caller already goes on.
     fn end(&mut self, lives_on: bool) {
+        // The last to go.
+        let outputs = self.outputs.take();
         if let Some(ports) = &mut self.ports {
             ports.end_inside();
         }
@@ -145,7 +154,8 @@ impl Keeper {
             Kind::Children { guard, scratch } => {
                 guard.end();
                 // If somebody has killed that process.
-                end_children(scratch.as_ref().and_then(|scratch| scratch.remover));
+                let remover = scratch.as_ref().and_then(|scratch| scratch.remover);
+                end_children(&[remover, outputs.as_ref().and_then(|outputs| outputs.relay)]);
                 *scratch = None;
             }
         }
@@ -183,13 +193,14 @@ fn reap_until(first: Option<Pid>) {
     }
 }
 
-/// Kills and forgets all children but one: each may leave its own to us.
-fn end_children(but: Option<Pid>) {
+/// Kills and forgets all children but these: each may leave its own to us.
+fn end_children(but: &[Option<Pid>]) {
     let own = rustix::process::getpid().as_raw_nonzero();
     let list = format!("/proc/self/task/{own}/children");
     while let Ok(children) = std::fs::read_to_string(&list) {
         let children = children.split_whitespace().flat_map(str::parse::<i32>);
-        let children: Vec<i32> = children.filter(|pid| Pid::from_raw(*pid) != but).collect();
+        let children: Vec<i32> =
+            children.filter(|pid| !but.contains(&Pid::from_raw(*pid))).collect();
         if children.is_empty() {
             return;
         }
@@ -225,7 +236,7 @@ const A_MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000 };
 /// died. Returns only if its time is up.
 pub(crate) fn attend(
     mut keeper: Keeper,
-    inherited: Option<&Inherited>,
+    inherited: &Inherited,
     child: libc::pid_t,
     lives_on: bool,
     wall: Option<u64>,
@@ -243,7 +254,7 @@ pub(crate) fn attend(
     loop {
         if let Some(end) = keeper.look_after(child) {
             keeper.end(lives_on);
-            put_back(inherited);
+            inherited.put_back();
             end.repeat();
         }
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
@@ -251,7 +262,7 @@ pub(crate) fn attend(
             Ok(Some(arrived)) => pass_on(arrived, child),
             Ok(None) => {
                 keeper.end_with(child);
-                put_back(inherited);
+                inherited.put_back();
                 return LaunchError::OutOfTime { seconds: wall.unwrap_or_default() };
             }
             Err(error) => {
@@ -259,12 +270,6 @@ pub(crate) fn attend(
                 return LaunchError::Waiting(error);
             }
         }
-    }
-}
-
-fn put_back(inherited: Option<&Inherited>) {
-    if let Some(inherited) = inherited {
-        inherited.put_back();
     }
 }
 

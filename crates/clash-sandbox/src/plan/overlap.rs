@@ -122,7 +122,8 @@ fn each_caged(
             if !above && !inside {
                 continue;
             }
-            let within = grant.why == Why::Launcher && inside && !above;
+            let lent = grant.why == Why::Launcher || request.lends(&grant.path);
+            let within = lent && inside && !above;
             let reads = local && !grant.caps.intersects(Caps::CHANGE);
             if !reads && !permitted(local, above && !inside, within) {
                 return Err(Refusal::Caged {

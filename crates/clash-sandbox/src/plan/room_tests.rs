@@ -35,7 +35,9 @@ impl World {
     fn plan(&self, sandbox: &Sandbox, host: &Host) -> Result<Plan, Refusal> {
         let disk = Disk::default();
         let (places, cage) = (&self.places, &self.cage);
-        plan(&Request { sandbox, places, cage, disk: &disk, extra: &[], in_force: &Alone }, host)
+        let temporary = Temporary { session: Some(&places.tmp), host: &places.tmp };
+        let (disk, in_force) = (&disk, &Alone);
+        plan(&Request { sandbox, places, cage, disk, extra: &[], in_force, temporary }, host)
     }
 
     /// The steps that are about this world's own files, or the refusal.
@@ -227,13 +229,16 @@ proptest! {
         let sandbox = sandbox(fs);
         let disk = Disk::default();
         let (places, cage) = (&world.places, &world.cage);
-        let request = Request { sandbox: &sandbox, places, cage, disk: &disk, extra: &[], in_force: &Alone };
+        let temporary = Temporary { session: Some(&places.tmp), host: &places.tmp };
+        let in_force = &Alone;
+        let request =
+            Request { sandbox: &sandbox, places, cage, disk: &disk, extra: &[], in_force, temporary };
         let resolved = resolve(&request).unwrap();
         let grants = allowed(&resolved, &mut Report::default());
         let rights = rights(&request, &resolved, &grants, &[]).unwrap();
         let (request, rules, grants) = (&request, &resolved, &grants);
         let sources = Sources { request, rules, grants, baseline: &[], rights: &rights };
-        let judged = Judged { places, cwd: &places.project, links: &disk, baseline: &[], cage: &[] };
+        let judged = Judged { places, cwd: &places.project, links: &disk, baseline: &[], cage: &[], lent: None };
         for path in paths {
             let path = places.expand(path).unwrap();
             for cap in Caps::each() {

@@ -92,7 +92,8 @@ pub(super) fn resolve<'a>(request: &Request<'a>) -> Result<Vec<Rule<'a>>, Refusa
             })?;
         Ok(Rule { rule, written, real, found })
     };
-    request.sandbox.fs.iter().map(resolve).collect()
+    let rules = request.sandbox.fs.iter().filter(|rule| !request.is_about_own_tmp(rule));
+    rules.map(resolve).collect()
 }
 
 /// The links on the way of the rules that allow.

@@ -40,6 +40,10 @@ impl World {
         self
     }
 
+    fn temporary(&self) -> Temporary<'_> {
+        Temporary { session: Some(&self.places.tmp), host: &self.places.tmp }
+    }
+
     fn plan(&self, fs: Vec<FsRule>) -> Result<Plan, Refusal> {
         self.plan_for(&sandbox(fs), &host())
     }
@@ -56,6 +60,7 @@ impl World {
             disk: &Disk::default(),
             extra: &[],
             in_force: &Alone,
+            temporary: self.temporary(),
         };
         let (plan, report) = plan_with_report(&request, host)?;
         assert_eq!(super::plan(&request, host).ok().as_ref(), Some(&plan));
@@ -158,15 +163,17 @@ fn without_a_room_every_open_is_watched_and_temporary_files_have_a_place() {
     let plan = world.plan(vec![allow("rwcd", "$PWD")]).unwrap();
     let watch = plan.watch.unwrap();
     assert!(watch.reads && watch.processes == Processes::OfTheHost { net: false });
-    assert_eq!(plan.scratch, Some(world.base.join("tmp")));
+    assert_eq!(plan.scratch, Some(Scratch::Below(world.base.join("tmp"))));
     let caps = |path: &str| watch.rights.caps(Path::new(path)).to_string();
     assert_eq!([caps("/proc/self"), caps("/proc/cpuinfo")], ["r", "r"]);
     assert_eq!([caps("/proc"), caps("/proc/1/cmdline")], ["", ""]);
     // What the policy says of it is neither widened nor taken back.
-    for said in [allow("rwcd", "$TMPDIR"), allow("r", "$TMPDIR"), deny("rwcdx", "$TMPDIR")] {
+    for said in [allow("rwcd", "$TMPDIR"), allow("r", "$TMPDIR")] {
         let plan = world.plan(vec![allow("rwcd", "$PWD"), said]).unwrap();
-        assert_eq!(plan.scratch, None);
+        assert_eq!(plan.scratch, Some(Scratch::Session(world.base.join("tmp"))));
     }
+    let denied = world.plan(vec![allow("rwcd", "$PWD"), deny("rwcdx", "$TMPDIR")]).unwrap();
+    assert_eq!(denied.scratch, None);
     assert_eq!(world.plan(vec![allow("r", "$PWD")]).unwrap().scratch, None);
 }
 
@@ -342,6 +349,7 @@ fn the_launcher_may_reach_inside_the_cage_but_not_over_it() {
             disk: &Disk::default(),
             extra,
             in_force: &Alone,
+            temporary: world.temporary(),
         };
         plan(&request, &host())
     };
@@ -362,6 +370,7 @@ fn a_deny_on_what_the_launcher_needs_is_not_overridden() {
         disk: &Disk::default(),
         extra: &extra,
         in_force: &Alone,
+        temporary: world.temporary(),
     };
     let watch = plan(&request, &host()).unwrap().watch.unwrap();
     assert!(watch.rights.caps(&extra[0].path).is_empty());
@@ -383,6 +392,7 @@ fn a_file_of_the_launcher_that_became_a_link_is_refused() {
         disk: &Disk::default(),
         extra: &extra,
         in_force: &Alone,
+        temporary: world.temporary(),
     };
     assert!(matches!(plan(&request, &host()), Err(Refusal::Replaced { path }) if path == trap));
 }

@@ -19,8 +19,9 @@ use clash_policy::{Caps, Effect, Lifetime, Places, Protect};
 
 use super::overlap::{self, Region};
 use super::rules::links_of;
+use super::temporary;
 use super::view::{LINKS, Sources};
-use super::{Found, Grant, LANDLOCK_ABI_NEEDED, Refusal, Request, Rule, Tier, Why};
+use super::{Found, Grant, LANDLOCK_ABI_NEEDED, Refusal, Request, Rule, Scratch, Tier, Why};
 use crate::disk::Disk;
 use crate::host::{Host, Rooms};
 use crate::report::{Line, Report};
@@ -53,6 +54,7 @@ pub(super) fn beyond_landlock(request: &Request<'_>, rules: &[Rule<'_>], grants:
         || limits.processes.is_some()
         || limits.wall_seconds.is_some()
         || request.sandbox.lifetime == Some(Lifetime::Action)
+        || temporary::wants_own(request)
 }
 
 /// Whether nothing is ever taken away inside what may be changed. A mount over what is
@@ -109,12 +111,23 @@ pub(super) fn scratch(
     request: &Request<'_>,
     rights: &Rights,
     report: &mut Report,
-) -> Option<PathBuf> {
+) -> Option<Scratch> {
     use rustix::fs::{Access, access};
-    let tmp = request.disk.real(&request.places.tmp);
-    let mut with = rights.clone();
-    with.own = vec![tmp.clone()];
-    let by_rule = !rights.caps(&tmp).is_empty() || !with.permits(&tmp, Caps::ALL);
+    if let Some(session) = request.temporary.session
+        && !rights.caps(session).is_empty()
+    {
+        let why = "TMPDIR names the session's directory; /tmp stays closed";
+        report.say(|| Line::new("temporary files of the session", "landlock + monitor", why));
+        return Some(Scratch::Session(session.to_path_buf()));
+    }
+    let tmp = request.disk.real(request.temporary.host);
+    let denied = |place: &Path| {
+        let with = Rights { own: vec![place.to_path_buf()], ..rights.clone() };
+        !with.permits(place, Caps::ALL)
+    };
+    let by_rule = !rights.caps(&tmp).is_empty()
+        || denied(&tmp)
+        || request.temporary.session.is_some_and(denied);
     let (mechanism, why) = if by_rule {
         return None;
     } else if access(&tmp, Access::WRITE_OK | Access::EXEC_OK).is_err() {
@@ -123,7 +136,7 @@ pub(super) fn scratch(
         ("landlock + monitor", "TMPDIR names a directory of its own, removed when it ends")
     };
     report.say(|| Line::new(format!("temporary files in {}", tmp.display()), mechanism, why));
-    (mechanism != Line::NOTHING).then_some(tmp)
+    (mechanism != Line::NOTHING).then_some(Scratch::Below(tmp))
 }
 
 /// What a room would show, where none can be made. What is denied and not there
@@ -143,7 +156,7 @@ pub(super) fn sight(sources: &Sources<'_>) -> Sight {
     devices.for_each(|path| sight.tree(path, Shown::Writable));
     // Of /proc each process has its own part, whatever the rules say.
     OWN.map(Path::new).iter().for_each(|path| sight.tree(path, Shown::ReadOnly));
-    let temporary = sources.request.disk.real(&sources.request.places.tmp);
+    let temporary = sources.request.disk.real(sources.request.temporary.host);
     let own = [Path::new("/tmp"), Path::new("/var/tmp"), &temporary, &places.home];
     let links = LINKS.map(Path::new).into_iter().filter(|path| path.is_symlink());
     own.into_iter().chain(links).for_each(|path| sight.way(path));
@@ -172,6 +185,7 @@ pub(super) fn crossing(request: &Request<'_>, ports: &Ports, host: &Host) -> Res
 /// be read may then be run. What may not be read either is let be, and the
 /// report says so: only a program that lies there already could be started.
 pub(super) fn execute(
+    request: &Request<'_>,
     rules: &[Rule<'_>],
     grants: &[Grant],
     host: &Host,
@@ -186,7 +200,9 @@ pub(super) fn execute(
         let Some(outer) = grants.iter().filter(runs).find(|g| overlap::cuts(deny, &g.path)) else {
             continue;
         };
-        let mounted = room && !deny.wider() && deny.found != Found::Missing;
+        // The mount is at one of the names of the session's temporary directory.
+        let elsewhere = request.lends(&deny.real);
+        let mounted = room && !deny.wider() && deny.found != Found::Missing && !elsewhere;
         let never_made = deny.found == Found::Missing
             && deny.region() != Region::Anywhere
             && deny.rule.caps.contains(Caps::CREATE);

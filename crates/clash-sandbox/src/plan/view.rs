@@ -66,19 +66,34 @@ pub(super) fn room(
     ports: Ports,
 ) -> (Room, bool) {
     let marks = sources.marks();
-    let mut view = View::new(sources);
+    let mut view = View::new(sources, &marks);
     for (path, mark) in &marks {
         view.mark(path, mark);
     }
-    let unreadable = view.unreadable;
+    // Mounts inside the session's directory are at one of its names only.
+    let cut = |rule: &Rule<'_>| {
+        let session = sources.request.temporary.session;
+        session.is_some_and(|session| is_below(&rule.real, session) && rule.real != session)
+    };
+    let unreadable = view.unreadable || sources.rules.iter().any(cut);
     let unix_sockets = view.granted_socket
         && view.foreign_sockets.is_none()
         && (own_network || host.landlock_abi >= 6);
     let user_namespace = host.rooms != Rooms::Root;
     let lives_on = sources.request.sandbox.lifetime == Some(Lifetime::Detached);
+    let returned = std::mem::take(&mut view.returned);
     let steps = view.finish();
     let inside = Inside::Commands;
-    let room = Room { user_namespace, own_network, ports, unix_sockets, inside, lives_on, steps };
+    let room = Room {
+        user_namespace,
+        own_network,
+        ports,
+        unix_sockets,
+        inside,
+        lives_on,
+        returned,
+        steps,
+    };
     (room, unreadable)
 }
 
@@ -140,7 +155,8 @@ impl Sources<'_> {
         let opened = |rule: &&Rule<'_>| {
             rule.rule.effect == Effect::Allow && rule.wider() && is_below(path, &rule.real)
         };
-        let caged = self.request.cage.paths.iter().any(|caged| is_below(path, caged));
+        let caged = self.request.cage.paths.iter().any(|caged| is_below(path, caged))
+            && !self.request.lends(path);
         if !caged {
             for rule in self.rules.iter().filter(opened) {
                 caps = caps.union(rule.granted(self.rules));
@@ -199,6 +215,17 @@ struct View<'a> {
     skeleton: Vec<Step>,
     /// Top directories inside a scratch place that must not be scratch.
     fences: Vec<PathBuf>,
+    /// Other paths at which the session's temporary directory is shown, and whether it
+    /// can be written there.
+    session_at: Vec<PathBuf>,
+    session_writable: bool,
+    /// Things in these directories that the host has there, for example a project
+    /// below /tmp.
+    points: BTreeMap<PathBuf, Point>,
+    /// The session's directory once more, where the host's `TMPDIR` is below /tmp.
+    shown_inside: Option<Step>,
+    /// See [`Room::returned`].
+    returned: Vec<PathBuf>,
     steps: Vec<Step>,
     /// A place where sockets can be seen that the policy lets nobody write.
     foreign_sockets: Option<PathBuf>,
@@ -208,8 +235,17 @@ struct View<'a> {
     unreadable: bool,
 }
 
+/// A place in the session's directory with something of the host on it.
+#[derive(Default)]
+struct Point {
+    file: bool,
+    /// The host's things below it. The rest of that directory is the room's own: a
+    /// command could otherwise leave files in a home below /tmp for the next one.
+    shows: Vec<Shown>,
+}
+
 impl<'a> View<'a> {
-    fn new(sources: &'a Sources<'a>) -> Self {
+    fn new(sources: &'a Sources<'a>, marks: &BTreeMap<PathBuf, Mark>) -> Self {
         let mut view = Self {
             sources,
             outer: Vec::new(),
@@ -217,13 +253,18 @@ impl<'a> View<'a> {
             nested: Vec::new(),
             skeleton: Vec::new(),
             fences: Vec::new(),
+            session_at: Vec::new(),
+            session_writable: false,
+            points: BTreeMap::new(),
+            shown_inside: None,
+            returned: Vec::new(),
             steps: Vec::with_capacity(32),
             foreign_sockets: None,
             granted_socket: false,
             unreadable: false,
         };
         view.links();
-        view.scratch();
+        view.temporary(marks);
         let home = sources.request.disk.real(&sources.request.places.home);
         view.directory(&home);
         view.links_of_rules();
@@ -251,10 +292,82 @@ impl<'a> View<'a> {
         }
     }
 
+    fn temporary(&mut self, marks: &BTreeMap<PathBuf, Mark>) {
+        let request = self.sources.request;
+        let host = request.disk.real(request.temporary.host);
+        let session = request.temporary.session;
+        match session.map(|session| (session, self.sources.caps(session, false))) {
+            Some((session, caps)) if !caps.is_empty() => self.session(session, caps, &host, marks),
+            _ => self.scratch(&host),
+        }
+    }
+
+    /// Shows the session's directory in the place of the host's. The first name is a
+    /// mount. Others are links to it, unless something else is mounted below them.
+    fn session(
+        &mut self,
+        session: &Path,
+        caps: Caps,
+        host: &Path,
+        marks: &BTreeMap<PathBuf, Mark>,
+    ) {
+        let access =
+            Access { write: caps.intersects(Caps::CHANGE), execute: caps.contains(Caps::EXECUTE) };
+        self.session_writable = access.write;
+        for name in [Path::new("/tmp"), Path::new("/var/tmp"), host] {
+            let inside = self.session_at.iter().any(|other| is_below(name, other));
+            let covered = marks.keys().any(|mark| mark != name && is_below(name, mark));
+            if covered || self.has(name) || !self.sources.caps(name, false).is_empty() {
+                continue;
+            }
+            if inside {
+                self.point(name, false);
+                let (from, at) = (session.to_path_buf(), name.to_path_buf());
+                self.session_at.push(at.clone());
+                self.shown_inside = Some(Step::Show { from, at, access });
+                continue;
+            }
+            if let Some(parent) = name.parent() {
+                self.directory(parent);
+            }
+            let at = name.to_path_buf();
+            match self.session_at.first() {
+                Some(first) if !marks.keys().any(|mark| is_below(mark, name)) => {
+                    self.skeleton.push(Step::Link { at, to: first.clone() });
+                }
+                _ => {
+                    self.skeleton.push(Step::Directory { at: at.clone() });
+                    self.session_at.push(at.clone());
+                    self.skeleton.push(Step::Show { from: session.to_path_buf(), at, access });
+                }
+            }
+        }
+    }
+
+    /// Takes note of something of the host's that is in the place of the session's
+    /// directory; `false` if it is not there.
+    fn point(&mut self, path: &Path, file: bool) -> bool {
+        let inside = |at: &&PathBuf| is_below(path, at) && path != at.as_path();
+        let closest = self.session_at.iter().filter(inside).max_by_key(|at| at.as_os_str().len());
+        let Some((top, below)) = closest.and_then(|at| {
+            let below = path.strip_prefix(at).ok()?;
+            let first = below.iter().next()?;
+            Some((at.join(first), below.strip_prefix(first).unwrap_or(Path::new(""))))
+        }) else {
+            return false;
+        };
+        let point = self.points.entry(top).or_default();
+        if below.as_os_str().is_empty() {
+            point.file = file;
+        } else if !point.shows.iter().any(|shown| shown.below == below) {
+            point.shows.push(Shown { below: below.to_path_buf(), file });
+        }
+        true
+    }
+
     /// Temporary directories that the policy does not grant are the room's own.
-    fn scratch(&mut self) {
-        let tmp = self.sources.request.disk.real(&self.sources.request.places.tmp);
-        for place in [Path::new("/tmp"), Path::new("/var/tmp"), &tmp] {
+    fn scratch(&mut self, tmp: &Path) {
+        for place in [Path::new("/tmp"), Path::new("/var/tmp"), tmp] {
             if self.scratch.iter().any(|other| other == place)
                 || !self.sources.caps(place, false).is_empty()
             {
@@ -275,6 +388,9 @@ impl<'a> View<'a> {
 
     /// A directory on the room's own root, with those above it.
     fn directory(&mut self, path: &Path) {
+        if self.session_at.iter().any(|at| at == path) || self.point(path, false) {
+            return;
+        }
         let mut missing: Vec<&Path> = path.ancestors().take_while(|dir| !self.has(dir)).collect();
         while let Some(dir) = missing.pop() {
             let fence = self.scratch.iter().any(|scratch| dir.parent() == Some(scratch));
@@ -301,6 +417,10 @@ impl<'a> View<'a> {
         let caps = self.sources.caps(path, mark.file);
         let shape = self.shape(path, caps);
         self.sockets(path, mark, shape);
+        if self.is_returned(path, mark) {
+            self.returned.push(path.to_path_buf());
+            return;
+        }
         let mut cover = None;
         match (around, shape) {
             (Shape::Hidden, Shape::Hidden) => return,
@@ -325,6 +445,16 @@ impl<'a> View<'a> {
             }
         }
         self.outer.push(Outer { path: path.to_path_buf(), shape, cover });
+    }
+
+    /// True for a file of the launcher's that the session's directory is in front of.
+    fn is_returned(&self, path: &Path, mark: &Mark) -> bool {
+        let launchers = |grant: &Grant| grant.why == Why::Launcher && grant.path == path;
+        mark.file
+            && self.session_writable
+            && self.session_at.iter().any(|at| path.parent() == Some(at))
+            && self.sources.caps(path, true).contains(Caps::WRITE)
+            && self.sources.grants.iter().any(launchers)
     }
 
     /// What mounts can say about a mark. They cannot take reading away from what
@@ -355,6 +485,9 @@ impl<'a> View<'a> {
         if !file {
             return self.directory(path);
         }
+        if self.point(path, true) {
+            return;
+        }
         if let Some(parent) = path.parent() {
             self.directory(parent);
         }
@@ -384,6 +517,17 @@ impl<'a> View<'a> {
         let fence = |path| Step::Rebind { path, access: Access { write: false, execute: false } };
         steps.extend(self.fences.into_iter().map(fence));
         steps.extend(self.nested.into_iter().map(|at| Step::ScratchMount { at }));
+        let mut inner = self.shown_inside;
+        // By path, so that a directory comes before its content.
+        for (at, Point { file, shows }) in self.points {
+            let is_inside = |step: &mut Step| matches!(step, Step::Show { at: outer, .. } if is_below(&at, outer) && at != *outer);
+            steps.extend(inner.take_if(is_inside));
+            steps.push(Step::Point { at: at.clone(), file });
+            if !shows.is_empty() {
+                steps.push(Step::Cover { path: at, file: false, shows });
+            }
+        }
+        steps.extend(inner);
         steps.extend(self.steps);
         steps.push(Step::Devices);
         steps.push(Step::Processes { maps: false });

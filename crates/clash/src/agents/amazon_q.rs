@@ -79,6 +79,7 @@ const ABILITIES: Abilities = Abilities {
     confines: Confines::Instruct,
     project: None,
     session: None,
+    moves_files: false,
     openings: &[],
 };
 

@@ -34,6 +34,7 @@ pub(crate) static AGENT: Agent = Agent {
         confines: Confines::RewriteAlways,
         project: None,
         session: None,
+        moves_files: false,
         openings: &["{\"cancel\":", "{\"contextModification\":"],
     },
     parse,

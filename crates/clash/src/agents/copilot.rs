@@ -32,6 +32,7 @@ pub(crate) static AGENT: Agent = Agent {
         confines: Confines::Rewrite,
         project: Some("COPILOT_PROJECT_DIR"),
         session: None,
+        moves_files: true,
         openings: &["{\"permissionDecision\":", "{\"modifiedArgs\":", "{\"additionalContext\":"],
     },
     parse,

@@ -36,6 +36,7 @@ pub(crate) static AGENT: Agent = Agent {
         confines: Confines::Instruct,
         project: None,
         session: None,
+        moves_files: false,
         openings: &["{\"permission\":", "{\"agent_message\":"],
     },
     parse,

@@ -24,6 +24,7 @@ pub(crate) static AGENT: Agent = Agent {
         confines: Confines::Rewrite,
         project: Some(env::FACTORY_PROJECT_DIR),
         session: None,
+        moves_files: true,
         openings: &["{\"hookSpecificOutput\":", "{\"systemMessage\":"],
     },
     parse: |input| DIALECT.parse(input),

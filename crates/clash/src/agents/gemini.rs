@@ -31,6 +31,7 @@ pub(crate) static AGENT: Agent = Agent {
         confines: Confines::Rewrite,
         project: Some(env::GEMINI_PROJECT_DIR),
         session: None,
+        moves_files: true,
         openings: &["{\"decision\":", "{\"hookSpecificOutput\":", "{\"systemMessage\":"],
     },
     parse,

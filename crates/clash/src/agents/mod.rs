@@ -166,6 +166,8 @@ pub(crate) struct Abilities {
     pub(crate) project: Option<&'static str>,
     /// The variable that tells commands their session.
     pub(crate) session: Option<&'static str>,
+    /// True if the client honours another path in the input of a file tool.
+    pub(crate) moves_files: bool,
     /// How answers on standard output begin: anything else is none.
     pub(crate) openings: &'static [&'static str],
 }

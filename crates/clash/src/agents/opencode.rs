@@ -55,6 +55,7 @@ const ABILITIES: Abilities = Abilities {
     confines: Confines::Shell,
     project: Some(plugin::PROJECT),
     session: Some(env::CLASH_SESSION),
+    moves_files: true,
     openings: plugin::OPENINGS,
 };
 

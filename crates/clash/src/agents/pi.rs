@@ -25,6 +25,7 @@ pub(crate) static AGENT: Agent = Agent {
         confines: Confines::Rewrite,
         project: Some(plugin::PROJECT),
         session: None,
+        moves_files: true,
         openings: plugin::OPENINGS,
     },
     parse: plugin::parse,

@@ -27,6 +27,7 @@ pub(crate) static AGENT: Agent = Agent {
         confines: Confines::Instruct,
         project: Some(env::QWEN_PROJECT_DIR),
         session: None,
+        moves_files: false,
         openings: &["{\"hookSpecificOutput\":", "{\"systemMessage\":"],
     },
     parse: |input| DIALECT.parse(input),

@@ -11,7 +11,7 @@ use clash_sandbox::baseline::ENTRIES;
 use clash_sandbox::disk::Disk;
 use clash_sandbox::launch::Command;
 use clash_sandbox::observe::{self, End, ObserveError, Observed};
-use clash_sandbox::plan::{Cage, Request, plan};
+use clash_sandbox::plan::{Cage, Request, Temporary, plan};
 use serde_json::{Value, json};
 
 use super::project;
@@ -113,14 +113,11 @@ impl Args {
         let disk = Disk::default();
         let places = dirs.places_unseen(here, &disk);
         let cage = Cage { paths: dirs.cage(here, &disk) };
-        let request = Request {
-            sandbox: &sandbox,
-            places: &places,
-            cage: &cage,
-            disk: &disk,
-            extra: &[],
-            in_force: &PolicySandboxes { dirs, project: here, session: None },
-        };
+        let temporary = Temporary { session: None, host: &dirs.tmp };
+        let in_force = PolicySandboxes { dirs, project: here, session: None };
+        let (sandbox, places, cage) = (&sandbox, &places, &cage);
+        let (disk, in_force) = (&disk, &in_force);
+        let request = Request { sandbox, places, cage, disk, extra: &[], in_force, temporary };
         let plan = plan(&request, &dirs.host()).map_err(|refusal| {
             let hint = refusal.hint();
             Failure { hint, ..Failure::from(refusal) }

@@ -20,7 +20,7 @@ use clash_policy::{Caps, Effect, FsRule, PathPattern, Sandbox};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::launch;
 use clash_sandbox::plan::nesting::NoNesting;
-use clash_sandbox::plan::{Cage, Grant, Plan, Request, Why, plan};
+use clash_sandbox::plan::{Cage, Grant, Plan, Request, Temporary, Why, plan};
 
 use super::project;
 use crate::agents::homes::{self, Home};
@@ -291,6 +291,7 @@ impl<'a> Room<'a> {
             disk: &disk,
             extra: &self.grants,
             in_force: &PolicySandboxes { dirs: self.dirs, project: self.project, session: None },
+            temporary: Temporary { session: None, host: &self.dirs.tmp },
         };
         plan(&request, &self.dirs.host()).map_err(|refusal| ExecError::NoPlan {
             sandbox: sandbox.name.clone(),

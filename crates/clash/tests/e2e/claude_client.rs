@@ -105,6 +105,61 @@ fn an_allowed_command_runs_in_its_sandbox() {
     }
 }
 
+/// Commands and file tools of the client mean one /tmp, which is the session's.
+#[test]
+fn tmp_is_one_directory_to_commands_and_file_tools() {
+    let Some(claude) = CLAUDE.here() else { return };
+    for who in [Who::Me, Who::Nobody] {
+        if who == Who::Nobody && !is_root() {
+            continue;
+        }
+        let m = installed(who);
+        if !m.command(&claude.program).arg("--version").output().is_ok_and(|o| o.status.success()) {
+            skipped("Claude Code as a plain user, who cannot execute it here");
+            continue;
+        }
+        let unique = format!("{}-{who:?}", std::process::id());
+        let host = PathBuf::from(format!("/tmp/of-the-user-{unique}"));
+        fs::write(&host, "of the user").unwrap();
+        fs::set_permissions(&host, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+        let [a, b] = ["a", "b"].map(|name| format!("/tmp/{name}-{unique}"));
+        let read = |path: &str| json!({"tool": "Read", "input": {"file_path": path}});
+        // The client looks for the file of an edit before it asks the hook: it needs the
+        // path in the session's directory, which the result of the write shows.
+        let edit = json!({"tool": "Edit", "input": {
+            "file_path": a, "old_string": "by a tool", "new_string": "edited"}});
+        let talk = claude.run(
+            &m,
+            &[
+                write(&a, "written by a tool"),
+                bash(&format!("cat {a}")),
+                bash(&format!("echo by a command > {b}")),
+                read(&b),
+                edit,
+                bash(&format!("cat {a}; cd /tmp && pwd")),
+                bash(&format!("cat {}", host.display())),
+                write(&host, "overwritten"),
+                bash(&format!("cat {}", host.display())),
+                bash("pwd"),
+            ],
+        );
+        talk.results[1].says("written by a tool");
+        talk.results[3].says("by a command");
+        talk.results[0].says(&format!("/tmp/a-{unique}"));
+        talk.results[4].says("File does not exist");
+        talk.results[5].says("written by a tool");
+        assert!(!talk.results[6].text.contains("of the user"), "{:?}", talk.results[6]);
+        talk.results[8].says("overwritten");
+        assert_eq!(fs::read_to_string(&host).unwrap(), "of the user");
+        assert!(!Path::new(&a).exists() && !Path::new(&b).exists());
+        fs::remove_file(&host).unwrap();
+        assert_eq!(records(&m, "alarm"), [] as [Value; 0]);
+        // The session is over, and its directory with it.
+        let left: Vec<_> = fs::read_dir(m.state().join("sessions")).unwrap().flatten().collect();
+        assert!(left.iter().all(|session| !session.path().join("tmp").exists()), "{left:?}");
+    }
+}
+
 /// Of the tools the client keeps back until the model asks for them, those that
 /// run commands or write.
 #[test]

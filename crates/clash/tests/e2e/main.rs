@@ -41,6 +41,7 @@ mod qwen_client;
 mod run;
 mod sandboxes;
 mod session_root;
+mod session_tmp;
 mod shell;
 mod status;
 mod steering;

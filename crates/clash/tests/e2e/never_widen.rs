@@ -60,6 +60,7 @@ impl Compiled {
             links: &NoLinks,
             baseline: &[],
             cage: &[],
+            lent: None,
         }
     }
 

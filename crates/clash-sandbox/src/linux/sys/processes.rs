@@ -3,7 +3,7 @@
 
 use std::ffi::{c_int, c_long, c_void};
 use std::io::{Error, Result};
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -173,6 +173,33 @@ pub(crate) fn close_all_but(fd: RawFd) {
         // success.
         unsafe { libc::syscall(libc::SYS_close_range, first, last, 0_u32) };
     }
+}
+
+/// Closes every descriptor but these. Only for a process that has nothing else to do.
+pub(crate) fn close_all_but_these(kept: &mut [RawFd]) {
+    kept.sort_unstable();
+    let mut first = 0;
+    for fd in kept.iter().map(|fd| fd.cast_unsigned()) {
+        if fd > first {
+            // SAFETY: takes integers; the descriptors in between belong to nothing that
+            // this process still uses.
+            unsafe { libc::syscall(libc::SYS_close_range, first, fd - 1, 0_u32) };
+        }
+        first = fd.saturating_add(1);
+    }
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0_u32) };
+}
+
+/// True if two descriptors share one position in their file. Where the kernel cannot
+/// be asked, they do.
+pub(crate) fn is_same_description(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
+    const KCMP_FILE: c_int = 0;
+    let own = std::process::id();
+    let (one, other) = (one.as_raw_fd(), other.as_raw_fd());
+    // SAFETY: takes integers and changes nothing.
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, own, own, KCMP_FILE, one, other) };
+    order == 0 || order == -1
 }
 
 /// Sends a word and descriptors through a socket of this process alone.

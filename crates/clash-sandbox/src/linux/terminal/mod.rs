@@ -27,8 +27,10 @@ mod screen;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, waitpid};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
@@ -40,6 +42,8 @@ use rustix::termios::{
 
 use super::supervisor::{End, ended};
 use super::sys::{self, Arrived, Fork};
+use crate::plan::Plan;
+use crate::room::{Inside, Step};
 use screen::Screen;
 
 /// As much as is read at a time, and as much typing as is kept for a command that
@@ -89,6 +93,36 @@ pub(crate) fn apart() -> io::Result<()> {
         }
     }
 }
+
+/// True if the caller has a terminal that is on none of its standard streams: it would
+/// be the command's /dev/tty, and nothing would filter what is written there.
+pub(crate) fn is_behind() -> bool {
+    let held = [stdin(), stdout(), stderr()].into_iter().any(isatty);
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    !held && rustix::fs::open(TTY, flags, Mode::empty()).is_ok()
+}
+
+/// The plan without the controlling terminal. Signals of its keys still reach the
+/// command, which stays in its process group.
+pub(crate) fn hidden(plan: &Plan) -> Plan {
+    let mut plan = plan.clone();
+    let is_other = |path: &Path| path != Path::new(TTY);
+    plan.baseline.retain(|(entry, _)| is_other(Path::new(entry.path)));
+    if let Some(watch) = &mut plan.watch {
+        watch.rights.baseline.retain(|(path, _)| is_other(path));
+    }
+    if let Some(room) = &mut plan.room
+        && room.inside == Inside::Rooms
+    {
+        // Landlock does not hold its files.
+        let devices = room.steps.iter().position(|step| *step == Step::Devices);
+        let cover = Step::Cover { path: TTY.into(), file: true, shows: Vec::new() };
+        room.steps.insert(devices.map_or(room.steps.len(), |at| at + 1), cover);
+    }
+    plan
+}
+
+const TTY: &str = "/dev/tty";
 
 fn die_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)

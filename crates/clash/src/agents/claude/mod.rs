@@ -17,6 +17,7 @@ use super::wired::{Scope, WholeFile, Wired};
 use super::{Abilities, Agent, Asks, Confines, Event, Message, Wanted, guard};
 use crate::dirs::{Dirs, claude_dirs};
 use crate::env;
+use crate::session::Session;
 use crate::tool_input::From;
 
 pub(crate) static AGENT: Agent = Agent {
@@ -29,6 +30,7 @@ pub(crate) static AGENT: Agent = Agent {
         confines: Confines::ShellPrefix,
         project: Some(env::CLAUDE_PROJECT_DIR),
         session: Some(env::CLAUDE_CODE_SESSION_ID),
+        moves_files: true,
         openings: &["{\"hookSpecificOutput\":", "{\"decision\":", "{\"systemMessage\":"],
     },
     parse: |input| DIALECT.parse(input),
@@ -39,6 +41,17 @@ pub(crate) static AGENT: Agent = Agent {
     steers,
     hostile: hostile_settings,
 };
+
+/// Where the client writes what commands in the background say. Models are told to
+/// read it there.
+pub(crate) fn background_outputs(tmp: &Path, session: &Session) -> Option<PathBuf> {
+    let own = tmp.join(format!("claude-{}", rustix::process::getuid().as_raw()));
+    let name = session.project.to_str()?;
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let project: String = name.chars().map(plain).collect();
+    let outputs = own.join(project).join(&session.id).join("tasks");
+    outputs.is_dir().then_some(outputs)
+}
 
 const EVENTS: &[(&str, Event, bool)] = &[
     ("PreToolUse", Event::BeforeTool, true),

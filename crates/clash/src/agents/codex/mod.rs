@@ -31,6 +31,7 @@ pub(crate) static AGENT: Agent = Agent {
         confines: Confines::Rewrite,
         project: None,
         session: None,
+        moves_files: false,
         openings: &["{\"hookSpecificOutput\":"],
     },
     parse: |input| DIALECT.parse(input),

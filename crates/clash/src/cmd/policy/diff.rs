@@ -50,6 +50,7 @@ pub(in crate::cmd) fn differences(old: &Policy, new: &Policy) -> Result<Comparis
         links: &NoLinks,
         baseline: &baseline,
         cage: &[],
+        lent: None,
     };
     let (old, new) = (old.ir(), new.ir());
     Ok(compare((old, &old.to_layers()?), (new, &new.to_layers()?), &world)?)

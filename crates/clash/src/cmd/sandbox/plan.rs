@@ -5,7 +5,7 @@ use std::path::Path;
 use clash_policy::Sandbox;
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host::Host;
-use clash_sandbox::plan::{Cage, Grant, Plan, Refusal, Request, plan_with_report};
+use clash_sandbox::plan::{Cage, Grant, Plan, Refusal, Request, Temporary, plan_with_report};
 use clash_sandbox::report::{Line, Report};
 use serde_json::{Value, json};
 
@@ -38,9 +38,10 @@ pub(super) fn make(
     let disk = Disk::default();
     let places = dirs.places_unseen(project, &disk);
     let cage = Cage { paths: dirs.cage(project, &disk) };
+    let temporary = Temporary { session: None, host: &dirs.tmp };
     let in_force = PolicySandboxes { dirs, project, session: None };
     let (places, cage, disk, in_force) = (&places, &cage, &disk, &in_force);
-    plan_with_report(&Request { sandbox, places, cage, disk, extra, in_force }, host)
+    plan_with_report(&Request { sandbox, places, cage, disk, extra, in_force, temporary }, host)
 }
 
 pub(super) fn refused(sandbox: &Sandbox, refusal: Refusal) -> Failure {

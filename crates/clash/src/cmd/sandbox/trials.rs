@@ -71,6 +71,7 @@ impl<'a> Trials<'a> {
             links: &self.disk,
             baseline: &baseline,
             cage: &self.cage,
+            lent: None,
         };
         let path = self.disk.real(path);
         let caged =

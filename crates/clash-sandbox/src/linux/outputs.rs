@@ -1,0 +1,217 @@
+//! Standard output and error that are files of the host.
+//!
+//! Through a descriptor of a file a command could do more than add to it: read it
+//! back, cut it short, overwrite earlier content, change its mode. `O_APPEND` does not
+//! help, because `fcntl` takes it off again. So the command gets a pipe, and a process
+//! outside copies from there to the file. It writes through the caller's own
+//! descriptor, so the position and the order are those of a command that writes itself.
+//!
+//! Sockets are treated the same, but for connected unix streams, which many programs
+//! use as pipes: another socket can be connected or sent to elsewhere, past the
+//! sandbox's network.
+//!
+//! The launcher ends when everything that was written before is in the file. The copying
+//! process stays for as long as something holds the pipe.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use clash_policy::Limits;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType, getpeername, sockopt};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Pid;
+use rustix::stdio::{dup2_stderr, dup2_stdout, stderr, stdout};
+
+use super::sys::{self, Fork};
+
+const CHUNK: usize = 64 * 1024;
+
+/// Copies what a command writes to a file of the host.
+#[derive(Debug)]
+pub(crate) struct Outputs {
+    pub(crate) relay: Option<Pid>,
+    /// Standard output and error as they were.
+    before: [Option<OwnedFd>; 2],
+    /// Closed when the command has ended.
+    running: Option<OwnedFd>,
+    /// Its other end is closed when everything is copied.
+    copied: OwnedFd,
+}
+
+/// True if a stream has to be copied.
+pub(crate) fn is_needed() -> bool {
+    [stdout(), stderr()].into_iter().any(is_copied)
+}
+
+fn is_copied(fd: BorrowedFd<'_>) -> bool {
+    let (Ok(meta), Ok(flags)) = (fstat(fd), fcntl_getfl(fd)) else { return false };
+    if flags.contains(OFlags::PATH) || flags & OFlags::RWMODE == OFlags::RDONLY {
+        return false;
+    }
+    match FileType::from_raw_mode(meta.st_mode) {
+        FileType::RegularFile => true,
+        FileType::Socket => !is_plain_stream(fd),
+        _ => false,
+    }
+}
+
+/// True for a connected unix stream socket.
+fn is_plain_stream(fd: BorrowedFd<'_>) -> bool {
+    sockopt::socket_domain(fd) == Ok(AddressFamily::UNIX)
+        && sockopt::socket_type(fd) == Ok(SocketType::STREAM)
+        && getpeername(fd).is_ok()
+}
+
+/// One pipe and the file it leads to.
+struct Stream {
+    pipe: OwnedFd,
+    file: OwnedFd,
+}
+
+impl Outputs {
+    /// Puts pipes in the place of files. To be called while the launcher has no other
+    /// thread.
+    pub(crate) fn start(limits: &Limits) -> io::Result<Option<Self>> {
+        let wanted = [is_copied(stdout()), is_copied(stderr())];
+        if wanted == [false, false] {
+            return Ok(None);
+        }
+        let keep = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 3);
+        let [out, err] = [stdout(), stderr()];
+        let out = wanted[0].then(|| keep(out)).transpose()?;
+        let err = wanted[1].then(|| keep(err)).transpose()?;
+        let pipe = || pipe_with(PipeFlags::CLOEXEC);
+        let out_pipe = out.as_ref().map(|_| pipe()).transpose()?;
+        let together = out.as_ref().zip(err.as_ref()).is_some_and(|(a, b)| is_same(a, b));
+        let err_pipe = err.as_ref().filter(|_| !together).map(|_| pipe()).transpose()?;
+        let ((waits, running), (copied, copies)) = (pipe()?, pipe()?);
+        let mask = sys::hold_signals()?;
+        match sys::fork() {
+            Ok(Fork::Child) => {
+                let (out_read, err_read) = (out_pipe.map(|(r, _)| r), err_pipe.map(|(r, _)| r));
+                let streams = [(out_read, out), (err_read, err)];
+                let streams = streams
+                    .into_iter()
+                    .filter_map(|(pipe, file)| Some(Stream { pipe: pipe?, file: file? }));
+                copy(streams.collect(), waits, copies, limits);
+                sys::exit_now(0)
+            }
+            Ok(Fork::Parent(pid)) => {
+                let put = || -> rustix::io::Result<()> {
+                    if let Some((_, write)) = &out_pipe {
+                        dup2_stdout(write)?;
+                    }
+                    match (&err_pipe, together) {
+                        (Some((_, write)), _) => dup2_stderr(write)?,
+                        (None, true) => dup2_stderr(stdout())?,
+                        (None, false) => {}
+                    }
+                    Ok(())
+                };
+                let outputs = Self {
+                    relay: Pid::from_raw(pid),
+                    before: [out, err],
+                    running: Some(running),
+                    copied,
+                };
+                put()?;
+                sys::set_mask(&mask).map(|()| Some(outputs))
+            }
+            Err(error) => sys::set_mask(&mask).and(Err(error)),
+        }
+    }
+}
+
+impl Drop for Outputs {
+    /// Gives the streams back and waits until everything is copied.
+    fn drop(&mut self) {
+        let [out, err] = &self.before;
+        let _ = out.as_ref().map(dup2_stdout);
+        let _ = err.as_ref().map(dup2_stderr);
+        self.running = None;
+        let mut byte = [0];
+        while let Err(Errno::INTR) = rustix::io::read(&self.copied, &mut byte) {}
+    }
+}
+
+/// True if what is written through one comes after what was written through the other.
+fn is_same(one: &OwnedFd, other: &OwnedFd) -> bool {
+    let (Ok(a), Ok(b)) = (fstat(one), fstat(other)) else { return false };
+    if (a.st_dev, a.st_ino) != (b.st_dev, b.st_ino) {
+        return false;
+    }
+    let appends = |fd| fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::APPEND));
+    appends(one) && appends(other) || sys::is_same_description(one.as_fd(), other.as_fd())
+}
+
+/// The copying process.
+fn copy(mut streams: Vec<Stream>, waits: OwnedFd, copies: OwnedFd, limits: &Limits) {
+    let _ = rustix::process::setsid();
+    let _ = rustix::process::chdir(c"/");
+    let _ = super::limits::set(
+        &Limits { file_size_bytes: limits.file_size_bytes, ..Limits::default() },
+        true,
+    );
+    sys::ignore(libc::SIGXFSZ);
+    sys::ignore(libc::SIGPIPE);
+    let ends = streams.iter().flat_map(|s| [s.pipe.as_raw_fd(), s.file.as_raw_fd()]);
+    let mut kept: Vec<RawFd> = ends.chain([waits.as_raw_fd(), copies.as_raw_fd()]).collect();
+    sys::close_all_but_these(&mut kept);
+    for stream in &streams {
+        let _ = rustix::io::ioctl_fionbio(&stream.pipe, true);
+    }
+    let (mut waits, mut copies) = (Some(waits), Some(copies));
+    while !streams.is_empty() {
+        let ended = {
+            let ready = PollFlags::IN;
+            let mut fds: Vec<PollFd<'_>> =
+                streams.iter().map(|s| PollFd::new(&s.pipe, ready)).collect();
+            fds.extend(waits.as_ref().map(|fd| PollFd::new(fd, ready)));
+            let polled = poll(&mut fds, None);
+            matches!(polled, Ok(_))
+                && waits.is_some()
+                && fds.last().is_some_and(|fd| !fd.revents().is_empty())
+        };
+        streams.retain(pass_on);
+        if ended {
+            waits = None;
+            copies = None;
+        }
+    }
+    drop(copies);
+}
+
+/// Copies what is in a pipe now; `false` when no more will come, or the file takes none.
+fn pass_on(stream: &Stream) -> bool {
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        match rustix::io::read(&stream.pipe, &mut chunk) {
+            Ok(0) => return false,
+            Ok(length) => {
+                if !write_all(&stream.file, chunk.get(..length).unwrap_or_default()) {
+                    return false;
+                }
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> bool {
+    while !bytes.is_empty() {
+        match rustix::io::write(file, bytes) {
+            Ok(length) => bytes = bytes.get(length..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                let _ = poll(&mut [PollFd::new(file, PollFlags::OUT)], None);
+            }
+            Err(_) => return false,
+        }
+    }
+    true
+}

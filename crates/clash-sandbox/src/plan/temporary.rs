@@ -1,0 +1,56 @@
+//! The temporary directory: the session's, or one that only this command has.
+//!
+//! A room shows the session's directory as /tmp, and at its own path, so that a
+//! path that the agent's file tools use means the same file to a command.
+
+use std::path::Path;
+
+use clash_policy::path::is_below;
+use clash_policy::{Caps, Effect, FsRule};
+
+use super::Request;
+use crate::report::{Line, Report};
+use crate::rights::Rights;
+use crate::room::{Room, Step};
+
+/// True if the sandbox may write temporary files and no session keeps them.
+pub(super) fn wants_own(request: &Request<'_>) -> bool {
+    let writes = |rule: &&FsRule| {
+        rule.effect == Effect::Allow
+            && rule.caps.intersects(Caps::CHANGE)
+            && request.is_about_own_tmp(rule)
+    };
+    request.sandbox.fs.iter().any(|rule| writes(&rule))
+}
+
+pub(super) fn report_own(request: &Request<'_>, report: &mut Report) {
+    for rule in request.sandbox.fs.iter().filter(|rule| request.is_about_own_tmp(rule)) {
+        let FsRule { pattern, effect, caps, span, .. } = rule;
+        let text = format!("{effect} {caps} {pattern} ({span})");
+        let why = "outside a session each command has a temporary directory of its own";
+        report.say(|| Line::new(text, "own directory", why));
+    }
+}
+
+/// The rights with each rule about the session's directory repeated for every other
+/// path at which the room shows it.
+pub(super) fn with_names(mut rights: Rights, request: &Request<'_>, room: &Room) -> Rights {
+    let Some(session) = request.temporary.session else { return rights };
+    let mut repeated = Vec::new();
+    for step in &room.steps {
+        let Step::Show { at, .. } = step else { continue };
+        for rule in &rights.sandbox.fs {
+            let fixed = Path::new(rule.pattern.fixed());
+            if !is_below(fixed, session) {
+                continue;
+            }
+            let below = fixed.strip_prefix(session).unwrap_or(Path::new(""));
+            let here = if below.as_os_str().is_empty() { at.clone() } else { at.join(below) };
+            if let Some(text) = here.to_str() {
+                repeated.push(FsRule { pattern: rule.pattern.at(text), ..rule.clone() });
+            }
+        }
+    }
+    rights.sandbox.fs.extend(repeated);
+    rights
+}

@@ -1,0 +1,237 @@
+//! The temporary directory of a session: one directory below clash's state that every
+//! room of the session shows as /tmp.
+//!
+//! A launcher holds a shared lock on it for as long as its command runs. The sweep
+//! takes the directory away only with the exclusive lock, so it never removes one in
+//! use. It is renamed before it is removed: a launcher that comes meanwhile makes a
+//! new one.
+//!
+//! File tools of an agent run outside the rooms. A path of theirs below /tmp is moved
+//! into this directory, so that `/tmp/x` is one file to commands and file tools.
+
+use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use clash_policy::path::{is_below, normalise};
+use clash_policy::{Caps, Input, Sandbox};
+
+use crate::dirs::Dirs;
+use crate::session::{Session, sessions_dir};
+
+const NAME: &str = "tmp";
+
+/// A directory under a name that begins like this is being removed.
+const REMOVED: &str = "tmp.removed-";
+
+/// The sticky bit is there because rooms let named pipes be made only in such
+/// directories.
+const MODE: u32 = 0o1700;
+
+/// A session without a record for this long does not come back.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+
+/// The session's directory, kept from being removed while this lives.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Without links.
+    pub(crate) path: PathBuf,
+    _lock: File,
+}
+
+pub(crate) fn of_session(session: &Path) -> PathBuf {
+    session.join(NAME)
+}
+
+/// True if the sandbox speaks of the temporary directory at all.
+pub(crate) fn is_used_by(sandbox: &Sandbox) -> bool {
+    sandbox.fs.iter().any(|rule| rule.pattern.fixed().starts_with("$TMPDIR"))
+}
+
+/// Makes the directory of a session if it is not there, and holds it.
+pub(crate) fn hold(session: &Path) -> io::Result<Held> {
+    let path = of_session(session);
+    for _ in 0..16 {
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let named = fs::symlink_metadata(&path)?;
+        if !named.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        let lock = File::open(&path)?;
+        let held = lock.metadata()?;
+        if held.mode() & 0o7777 != MODE {
+            lock.set_permissions(Permissions::from_mode(MODE))?;
+        }
+        lock.lock_shared()?;
+        let again = fs::symlink_metadata(&path).ok();
+        if again.is_some_and(|now| (now.dev(), now.ino()) == (held.dev(), held.ino())) {
+            return Ok(Held { path: fs::canonicalize(&path)?, _lock: lock });
+        }
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
+}
+
+/// Removes the directory of a session unless a command uses it.
+pub(crate) fn remove(session: &Path) -> io::Result<()> {
+    let path = of_session(session);
+    let Ok(lock) = File::open(&path) else { return Ok(()) };
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(()),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    let away = session.join(format!("{REMOVED}{}", std::process::id()));
+    fs::rename(&path, &away)?;
+    drop(lock);
+    clash_sandbox::launch::remove_tree(&away)
+}
+
+/// Removes the directories of sessions that are long over, and those whose removal
+/// was interrupted.
+pub(crate) fn sweep(dirs: &Dirs) {
+    let Ok(sessions) = fs::read_dir(sessions_dir(dirs)) else { return };
+    for session in sessions.flatten().map(|entry| entry.path()) {
+        for entry in fs::read_dir(&session).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if name.as_encoded_bytes().starts_with(REMOVED.as_bytes()) {
+                let _ = clash_sandbox::launch::remove_tree(&entry.path());
+            } else if name == NAME && is_forgotten(&session) {
+                let _ = remove(&session);
+            }
+        }
+    }
+}
+
+/// True if nothing was recorded about a session for days.
+fn is_forgotten(session: &Path) -> bool {
+    let modified = |path: PathBuf| fs::metadata(path).and_then(|meta| meta.modified()).ok();
+    let last = modified(crate::trace::file_of(session)).max(modified(session.to_path_buf()));
+    let age = last.and_then(|last| SystemTime::now().duration_since(last).ok());
+    age.is_some_and(|age| age > FORGOTTEN_AFTER)
+}
+
+/// The paths that mean the session's directory in its rooms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names<'a> {
+    pub(crate) dirs: &'a Dirs,
+    pub(crate) project: &'a Path,
+    /// The session's directory without links.
+    pub(crate) session: &'a Path,
+}
+
+impl Names<'_> {
+    /// The path in the session's directory that a room means by `path`. `None`: the
+    /// room shows the host's file there, or nothing.
+    pub(crate) fn meaning(&self, path: &Path) -> Option<PathBuf> {
+        let path = normalise(path);
+        let others = [self.project, &self.dirs.home, self.session, &self.dirs.state];
+        if others.iter().any(|other| is_below(&path, other)) {
+            return None;
+        }
+        // The host's own may be below /tmp.
+        let names = [&self.dirs.tmp, Path::new("/tmp"), Path::new("/var/tmp")];
+        let name = names.into_iter().find(|name| is_below(&path, name))?;
+        let below = path.strip_prefix(name).ok()?;
+        Some(if below.as_os_str().is_empty() {
+            self.session.to_path_buf()
+        } else {
+            self.session.join(below)
+        })
+    }
+
+    /// The same for a file tool of the agent, which can reach the host's files too:
+    /// a read means the host's file if only the host has it.
+    pub(crate) fn meaning_to_tools(&self, path: &Path, needs: Caps) -> Option<PathBuf> {
+        let moved = self.meaning(path)?;
+        let only_on_host = !needs.intersects(Caps::CHANGE)
+            && fs::symlink_metadata(&moved).is_err()
+            && fs::symlink_metadata(path).is_ok();
+        (!only_on_host || moved == self.session).then_some(moved)
+    }
+
+    /// True for a file that the client itself keeps for this session, for example the
+    /// output of a command in the background: it is in a directory that has the
+    /// session's id as its name. Commands cannot make one: they see another /tmp.
+    pub(crate) fn is_clients_own(&self, path: &Path, session: &Session) -> bool {
+        self.meaning(path).is_some() && path.iter().any(|part| part == session.id.as_str())
+    }
+}
+
+/// What a file tool's call about /tmp means.
+#[derive(Debug)]
+pub(crate) enum Meant {
+    /// The client's own file: judged as if it were in the session's directory.
+    ClientsOwn(Input),
+    /// Files in the session's directory.
+    InSession,
+}
+
+/// Finds out whether a call of a file tool means the session's directory.
+pub(crate) fn meant(names: &Names<'_>, session: &Session, input: &Input) -> Option<Meant> {
+    let Input::Files(files) = input else { return None };
+    let reads = |caps: Caps| !caps.intersects(Caps::CHANGE);
+    let own = |file: &clash_policy::FileUse| {
+        reads(file.needs) && names.is_clients_own(&file.path, session) && file.path.exists()
+    };
+    if !files.is_empty() && files.iter().all(own) {
+        let judged = files.iter().cloned().map(|mut file| {
+            file.path = names.meaning(&file.path).unwrap_or(file.path);
+            file
+        });
+        return Some(Meant::ClientsOwn(Input::Files(judged.collect())));
+    }
+    let moved =
+        |file: &clash_policy::FileUse| names.meaning_to_tools(&file.path, file.needs).is_some();
+    files.iter().any(moved).then_some(Meant::InSession)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    #[test]
+    fn the_directory_is_private_and_comes_back_with_its_content() {
+        let dir = session();
+        let held = hold(dir.path()).unwrap();
+        fs::write(held.path.join("a"), "1").unwrap();
+        fs::set_permissions(&held.path, Permissions::from_mode(0o777)).unwrap();
+        let again = hold(dir.path()).unwrap();
+        assert_eq!(fs::read_to_string(again.path.join("a")).unwrap(), "1");
+        assert_eq!(fs::metadata(&again.path).unwrap().mode() & 0o7777, MODE);
+    }
+
+    #[test]
+    fn a_directory_in_use_is_not_removed() {
+        let dir = session();
+        let held = hold(dir.path()).unwrap();
+        remove(dir.path()).unwrap();
+        assert!(held.path.exists());
+        drop(held);
+        remove(dir.path()).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn removal_follows_no_link_and_passes_closed_modes() {
+        let (dir, other) = (session(), session());
+        fs::write(other.path().join("kept"), "").unwrap();
+        let held = hold(dir.path()).unwrap();
+        std::os::unix::fs::symlink(other.path(), held.path.join("link")).unwrap();
+        fs::create_dir(held.path.join("closed")).unwrap();
+        fs::write(held.path.join("closed/x"), "").unwrap();
+        fs::set_permissions(held.path.join("closed"), Permissions::from_mode(0)).unwrap();
+        drop(held);
+        remove(dir.path()).unwrap();
+        assert!(other.path().join("kept").exists());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,259 @@
+//! `$TMPDIR` is the session's own directory: commands and file tools of a session
+//! share it, and neither the host nor another session has a part in it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::support::{Machine, Ran, Who, as_each_user, clash};
+
+const POLICY: &str = r#"
+load("@clash//sandboxes.star", "project")
+load("@clash//python.star", "python_safe")
+settings(default = ask(), default_sandbox = project)
+when({
+    "Bash": {"python3": allow(sandbox = python_safe), glob("**"): allow(sandbox = project)},
+    ("Read", "Write", "Edit", "Glob", "Grep"): allow(sandbox = project),
+})
+"#;
+
+/// A file in the host's /tmp, which is gone with it.
+struct HostFile(PathBuf);
+
+impl HostFile {
+    fn new(name: &str, text: &str) -> Self {
+        let unique = format!("{name}-{}-{:?}", std::process::id(), std::thread::current().id());
+        let plain: String = unique.chars().filter(|c| *c != '(' && *c != ')').collect();
+        let path = Path::new("/tmp").join(plain);
+        fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(&self.0).unwrap()
+    }
+}
+
+impl Drop for HostFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn asks(m: &Machine, session: &str, tool: &str, input: Value) -> Value {
+    let mut message = m.message("PreToolUse", tool, input);
+    message["session_id"] = session.into();
+    let ran = m.hook(&message);
+    let document: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+    document["hookSpecificOutput"].clone()
+}
+
+/// Runs a script as the client would after its hook.
+fn bash(m: &Machine, session: &str, script: &str) -> Ran {
+    let answer = asks(m, session, "Bash", json!({"command": script}));
+    let line = answer["updatedInput"]["command"].as_str().unwrap_or_else(|| panic!("{answer}"));
+    let mut shell = m.command("sh");
+    Ran::of(shell.env("CLAUDE_CODE_SESSION_ID", session).args(["-c", line]))
+}
+
+/// The path that a file tool is given instead.
+fn moved(m: &Machine, session: &str, tool: &str, path: &Path) -> PathBuf {
+    let answer = asks(m, session, tool, json!({"file_path": path, "content": ""}));
+    assert_eq!(answer["permissionDecision"], "allow", "{answer}");
+    PathBuf::from(
+        answer["updatedInput"]["file_path"].as_str().unwrap_or_else(|| panic!("{answer}")),
+    )
+}
+
+fn of_session(m: &Machine, session: &str) -> PathBuf {
+    m.state().join("sessions").join(session).join("tmp")
+}
+
+#[test]
+fn commands_of_a_session_share_tmp_under_all_its_names() {
+    as_each_user(|m| {
+        let m = m.policy(POLICY);
+        bash(&m, "one", "echo first > /tmp/a").succeeds();
+        let own = of_session(&m, "one");
+        let script = format!(
+            "cat /tmp/a /var/tmp/a $TMPDIR/a {}/a {}/a; mkfifo /tmp/pipe",
+            m.tmp().display(),
+            own.display()
+        );
+        let ran = bash(&m, "one", &script).succeeds();
+        assert_eq!(ran.stdout, "first\n".repeat(5));
+        // In another sandbox, too.
+        let read = "python3 -c 'print(open(\"/tmp/a\").read())'";
+        assert_eq!(bash(&m, "one", read).succeeds().stdout.trim(), "first");
+        // The project is in the host's /tmp and stays where it is.
+        bash(&m, "one", "echo x > made.txt").succeeds();
+        assert!(m.project().join("made.txt").exists());
+        assert!(!Path::new("/tmp/a").exists());
+        let mode = fs::metadata(&own).unwrap();
+        assert_eq!(std::os::unix::fs::MetadataExt::mode(&mode) & 0o777, 0o700);
+    });
+}
+
+#[test]
+fn file_tools_and_commands_mean_the_same_tmp() {
+    as_each_user(|m| {
+        let m = m.policy(POLICY);
+        let real = moved(&m, "one", "Write", Path::new("/tmp/w"));
+        assert_eq!(real, of_session(&m, "one").join("w"));
+        fs::write(&real, "written").unwrap();
+        assert_eq!(bash(&m, "one", "cat /tmp/w").succeeds().stdout, "written");
+        bash(&m, "one", "echo said > /tmp/b").succeeds();
+        let read = moved(&m, "one", "Read", Path::new("/tmp/b"));
+        assert_eq!(fs::read_to_string(read).unwrap(), "said\n");
+        // A path that was shown once is good as it is.
+        let answer = asks(&m, "one", "Read", json!({"file_path": real}));
+        assert_eq!(answer["permissionDecision"], "allow", "{answer}");
+        let all = asks(&m, "one", "Glob", json!({"pattern": "/tmp/*.txt"}));
+        let pattern = of_session(&m, "one").join("*.txt").display().to_string();
+        assert_eq!(all["updatedInput"]["pattern"], pattern, "{all}");
+    });
+}
+
+#[test]
+fn the_hosts_tmp_is_neither_seen_nor_changed() {
+    as_each_user(|m| {
+        let m = m.policy(POLICY);
+        let object = HostFile::new("ccXYZ.s", "assembly of a build outside");
+        let path = object.0.display().to_string();
+        let search = "python3 -c 'import glob; print(glob.glob(\"/tmp/cc*\") + glob.glob(\"/var/tmp/cc*\"))'";
+        assert_eq!(bash(&m, "one", search).succeeds().stdout.trim(), "[]");
+        bash(&m, "one", &format!("cat {path}")).fails();
+        bash(&m, "one", &format!("rm {path}")).fails();
+        // It may have the name: the file is another.
+        bash(&m, "one", &format!("echo evil > {path}")).succeeds();
+        assert_eq!(object.text(), "assembly of a build outside");
+        assert_ne!(moved(&m, "one", "Write", &object.0), object.0);
+        // A link into the host's is of no use either.
+        bash(&m, "one", &format!("ln -s {path} l; cat l; echo evil > l"));
+        assert_eq!(object.text(), "assembly of a build outside");
+        // A read of a file that only the host has is judged as any other.
+        let host = HostFile::new("of-the-user", "");
+        let answer = asks(&m, "one", "Read", json!({"file_path": host.0}));
+        assert_ne!(answer["permissionDecision"], "allow", "{answer}");
+    });
+}
+
+#[test]
+fn sessions_do_not_see_each_others_tmp() {
+    as_each_user(|m| {
+        let m = m.policy(POLICY);
+        bash(&m, "one", "echo secret > /tmp/of-one; echo x > made.txt").succeeds();
+        assert_eq!(bash(&m, "two", "ls /tmp").succeeds().stdout.matches("of-one").count(), 0);
+        let other = of_session(&m, "one").join("of-one");
+        bash(&m, "two", &format!("cat {}", other.display())).fails();
+        bash(&m, "two", &format!("cp made.txt {}", other.display())).fails();
+        for tool in ["Read", "Write"] {
+            let input = json!({"file_path": other, "content": ""});
+            let answer = asks(&m, "two", tool, input);
+            assert_ne!(answer["permissionDecision"], "allow", "{tool}: {answer}");
+        }
+        // The rest of the session's state stays closed to its own commands, too.
+        let state = of_session(&m, "one").parent().unwrap().display().to_string();
+        for script in ["cat S/project", "cp made.txt S/project", "mv S/tmp S/t", "ls S/approvals/"]
+        {
+            bash(&m, "one", &script.replace('S', &state)).fails();
+        }
+        assert!(of_session(&m, "one").is_dir());
+    });
+}
+
+#[test]
+fn tmp_goes_with_the_session_and_not_while_it_is_used() {
+    as_each_user(|m| {
+        let m = m.policy(POLICY);
+        bash(&m, "one", "echo x > /tmp/a; mkdir -m 0 /tmp/closed; ln -s / /tmp/link").succeeds();
+        let line = asks(&m, "one", "Bash", json!({"command": "echo up; read line"}));
+        let line = line["updatedInput"]["command"].as_str().unwrap().to_owned();
+        let mut shell = m.command("sh");
+        shell.env("CLAUDE_CODE_SESSION_ID", "one").args(["-c", &line]);
+        shell.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut running = shell.spawn().unwrap();
+        let mut first = [0; 3];
+        std::io::Read::read_exact(running.stdout.as_mut().unwrap(), &mut first).unwrap();
+        let mut end = m.message("SessionEnd", "", json!({}));
+        end["session_id"] = "one".into();
+        m.hook(&end).succeeds();
+        assert!(of_session(&m, "one").join("a").exists());
+        drop(running.stdin.take());
+        running.wait().unwrap();
+        m.hook(&end).succeeds();
+        assert!(!of_session(&m, "one").exists());
+        let left = fs::read_dir(of_session(&m, "one").parent().unwrap()).unwrap();
+        let left = left
+            .map(|entry| entry.unwrap().file_name())
+            .filter(|name| name.to_string_lossy().starts_with("tmp"));
+        assert_eq!(left.count(), 0);
+    });
+}
+
+#[test]
+fn the_sweep_takes_what_a_killed_session_left() {
+    let m = Machine::new(Who::Me).policy(POLICY);
+    for session in ["old", "new"] {
+        bash(&m, session, "echo x > /tmp/a").succeeds();
+    }
+    let dir = m.state().join("sessions/old");
+    fs::create_dir(dir.join("tmp.removed-1")).unwrap();
+    let past = std::time::SystemTime::now() - std::time::Duration::from_secs(9 * 24 * 3600);
+    for path in [dir.join("trace.jsonl"), dir.clone()] {
+        fs::File::open(path).unwrap().set_modified(past).unwrap();
+    }
+    let mut start = m.message("SessionStart", "", json!({}));
+    start["session_id"] = "third".into();
+    m.hook(&start).succeeds();
+    assert!(!dir.join("tmp").exists() && !dir.join("tmp.removed-1").exists());
+    assert!(of_session(&m, "new").join("a").exists());
+}
+
+#[test]
+fn without_a_session_tmp_is_the_commands_own() {
+    as_each_user(|m| {
+        let m = m.policy(POLICY);
+        let host = HostFile::new("of-the-user", "kept");
+        let path = host.0.display();
+        let script = format!("echo x > $TMPDIR/a && echo y > /tmp/b && ! cat {path} && ls -A /tmp");
+        m.inside("project", &script).succeeds();
+        m.inside("project", "! cat /tmp/b").succeeds();
+        assert_eq!(fs::read_dir(m.tmp()).unwrap().count(), 0);
+        assert!(!Path::new("/tmp/b").exists());
+    });
+}
+
+#[test]
+fn the_literal_tmp_of_a_policy_is_the_hosts() {
+    let text = POLICY.replace(
+        "settings(",
+        "host_tmp = sandbox(name = \"host_tmp\", fs = {\"$PWD\": allow(FULL), \"/tmp\": allow(FULL)})\nsettings(",
+    );
+    let text = text.replace(
+        "glob(\"**\"): allow(sandbox = project)",
+        "glob(\"**\"): allow(sandbox = host_tmp)",
+    );
+    let m = Machine::new(Who::Me).policy(&text);
+    let host = HostFile::new("granted", "");
+    bash(&m, "one", &format!("echo x > {}", host.0.display())).succeeds();
+    assert_eq!(host.text(), "x\n");
+}
+
+#[test]
+fn a_client_that_cannot_be_moved_is_told_the_path() {
+    let m = Machine::new(Who::Me).policy(POLICY);
+    let message = json!({
+        "session_id": "one", "cwd": m.project(), "hook_event_name": "PreToolUse",
+        "tool_name": "write_file", "permission_mode": "default",
+        "tool_input": {"file_path": "/tmp/x", "content": ""}, "tool_use_id": "1",
+    });
+    let mut hook = m.command(clash());
+    hook.args(["hook", "qwen"]);
+    let child = crate::support::feed(hook, message.to_string().as_bytes());
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    let said = format!("{}{}", ran.stdout, ran.stderr);
+    let path = of_session(&m, "one").join("x").display().to_string();
+    assert!(said.contains(&path), "{said}");
+}
