@@ -13,6 +13,7 @@
 //! that leads out of a tree which the sandbox itself may change is refused: an
 //! earlier command may have planted it to have its target granted now.
 
+mod caches;
 mod grants;
 pub mod nesting;
 mod overlap;
@@ -28,9 +29,11 @@ use std::path::{Path, PathBuf};
 use clash_policy::path::{Links, is_below};
 use clash_policy::{
     Caps, Effect, FsRule, HostPattern, Lifetime, Limits, Net, NetRule, Places, Sandbox, Span,
+    Writes,
 };
 
 use crate::baseline;
+use crate::cache::Redirect;
 use crate::disk::Disk;
 use crate::host::{Facility, Host};
 use crate::report::Report;
@@ -61,6 +64,9 @@ pub struct Request<'a> {
     /// What the launcher itself needs, for example to read the agent's shell
     /// snapshot. Allowed strictly inside the cage.
     pub extra: &'a [Grant],
+    /// The directory of the project's own caches. Without one, caches that others
+    /// share are read-only.
+    pub caches: Option<&'a Path>,
 }
 
 /// A right that the plan gives: `caps` on `path` and everything below it.
@@ -109,6 +115,8 @@ pub struct Plan {
     /// Where a temporary directory of the command's own is to be made, which goes
     /// when it ends. A room has its own without that.
     pub scratch: Option<PathBuf>,
+    /// Variables that lead tools to the project's own caches, where none are mounted.
+    pub redirects: Vec<Redirect>,
 }
 
 /// What the monitor answers for: the calls that change names, and opens.
@@ -182,6 +190,19 @@ pub fn plan_with_report(request: &Request<'_>, host: &Host) -> Result<(Plan, Rep
 }
 
 fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan, Refusal> {
+    let Some((sandbox, redirects)) = caches::without_mounts(request, host, report) else {
+        return make_with_mounts(request, host, report);
+    };
+    let request = Request { sandbox: &sandbox, caches: None, ..*request };
+    make_with_mounts(&request, host, report).map(|plan| Plan { redirects, ..plan })
+}
+
+/// The same, where each `cache()` is a mount.
+fn make_with_mounts(
+    request: &Request<'_>,
+    host: &Host,
+    report: &mut Report,
+) -> Result<Plan, Refusal> {
     let sandbox = request.sandbox;
     check_host(host)?;
     let (net, ports) = network(sandbox)?;
@@ -253,6 +274,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
         room,
         watch,
         scratch,
+        redirects: Vec::new(),
     })
 }
 
@@ -386,7 +408,13 @@ fn not_yet(sandbox: &Sandbox, ports: &Ports) -> Result<(), Refusal> {
             .then(|| ("lifetime: detached, with a wall limit".to_owned(), &sandbox.span)),
         (detached && *ports != Ports::default())
             .then(|| ("lifetime: detached, with ports".to_owned(), &sandbox.span)),
-        sandbox.fs.iter().find(|r| r.cow).map(|r| (format!("cow() on {}", r.pattern), &r.span)),
+        { sandbox.fs.iter() }
+            .find(|r| r.writes == Writes::Session)
+            .map(|r| (format!("cow() on {}", r.pattern), &r.span)),
+        // The launcher holds the lock on the project's cache.
+        { sandbox.fs.iter() }
+            .find(|r| detached && r.writes == Writes::Project)
+            .map(|r| (format!("lifetime: detached, with cache() on {}", r.pattern), &r.span)),
     ];
     match said.into_iter().flatten().next() {
         Some((rule, span)) => Err(Refusal::NotYet { rule, span: span.clone() }),

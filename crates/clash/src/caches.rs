@@ -5,23 +5,26 @@
 //! would open every other cache. The directory itself is within what the sandbox
 //! may create; it is made empty, for the user alone, before the plan is made.
 //!
-//! Only rules of the library: whether a path in somebody's own sandbox is a file
-//! or a directory is not known. Never inside the project, and never through a link.
+//! Only rules of the library, and caches: whether another path in somebody's own
+//! sandbox is a file or a directory is not known. Never inside the project, and never through a link.
 
 use std::path::Path;
 
 use clash_policy::path::{Links, is_below};
-use clash_policy::{Caps, Effect, PathPattern, Places, Sandbox};
+use clash_policy::{Caps, Effect, FsRule, PathPattern, Places, Sandbox, Writes};
+use clash_sandbox::cache::is_useless_empty;
 use clash_sandbox::disk::Disk;
 
 use crate::dirs::create_private;
 
 /// Makes them. What cannot be made stays without a grant, as the plan will say.
 pub(crate) fn make_missing(sandbox: &Sandbox, places: &Places, disk: &Disk) {
+    let useless = |rule: &FsRule| rule.writes == Writes::Project && is_useless_empty(rule, sandbox);
     for rule in &sandbox.fs {
         let PathPattern::Subpath { path, .. } = &rule.pattern else { continue };
         let fills = rule.effect == Effect::Allow && rule.caps.contains(Caps::CREATE);
-        if !fills || !rule.span.file.starts_with("@clash//") {
+        let library = rule.span.file.starts_with("@clash//") || rule.writes == Writes::Project;
+        if !fills || !library || useless(rule) {
             continue;
         }
         let Ok(path) = places.expand(path) else { continue };
@@ -42,7 +45,7 @@ fn is_users_own(path: &Path, places: &Places) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clash_policy::{FsRule, Span};
+    use clash_policy::Span;
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
@@ -51,7 +54,7 @@ mod tests {
             pattern: PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false },
             effect: Effect::Allow,
             caps,
-            cow: false,
+            writes: Writes::InPlace,
             span: Span { file: file.to_owned(), ..Span::default() },
         }
     }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::decide::Decision;
 use clash_policy::{Action, Caps, Effect, Sandbox};
+use clash_sandbox::cache::has_caches;
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host::{Host, Recorded, Rooms};
 use clash_sandbox::launch::{self, Ahead, LaunchError};
@@ -476,7 +477,9 @@ impl Room {
         let places = self.dirs.places_of(sandbox, &self.project, &disk);
         crate::caches::make_missing(sandbox, &places, &disk);
         let cage = Cage { paths: self.dirs.cage(&self.project, &disk) };
-        let request = Request { sandbox, places: &places, cage: &cage, disk: &disk, extra };
+        let caches = has_caches(sandbox).then(|| self.dirs.caches_of(&self.project, &disk));
+        let caches = caches.as_deref();
+        let request = Request { sandbox, places: &places, cage: &cage, disk: &disk, extra, caches };
         let plan = plan(&request, &host).map_err(|refusal| ExecError::NoPlan {
             sandbox: sandbox.name.clone(),
             refusal: Box::new(refusal),

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use clash_policy::Caps;
 use clash_policy::path::is_below;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, mknodat, openat, openat2,
@@ -23,6 +24,7 @@ use rustix::mount::{
 };
 use rustix::process::{chroot, fchdir, pivot_root};
 
+use super::overlay::{self, OwnCache};
 use super::sys::{self, ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY};
 use crate::launch::LaunchError;
 use crate::room::{Access, Inside, Shown, Step};
@@ -139,6 +141,8 @@ pub(crate) struct View {
     terminals: Option<OwnedFd>,
     shown: [Copied; SHOWN.len()],
     covers: u32,
+    /// Locks on the project's caches. The kernel gives them back when the launcher ends.
+    locks: Vec<OwnedFd>,
 }
 
 /// Where the old root is put for as long as it takes to let go of it.
@@ -150,7 +154,7 @@ impl View {
     pub(crate) fn new(parts: Parts, steps: &[Step]) -> Result<Self> {
         let Parts { root, devices, terminals, shown } = parts;
         attach(&root, CWD, Path::new("/"))?;
-        let mut view = Self { root, devices, terminals, shown, covers: 0 };
+        let mut view = Self { root, devices, terminals, shown, covers: 0, locks: Vec::new() };
         for ((path, access), copied) in SHOWN.iter().zip(&mut view.shown) {
             let wanted = Step::Bind { path: PathBuf::from(path), access: *access };
             if steps.contains(&wanted) {
@@ -179,6 +183,7 @@ impl View {
             Step::Scratch { at } => self.directory(at, 0o1777),
             Step::ScratchMount { at } => self.scratch_mount(at),
             Step::Bind { path, access } => self.bind(path, *access),
+            Step::Cache { path, own, caps, overlay } => self.cache(path, own, *caps, *overlay),
             Step::Rebind { path, access } => self.rebind(path, *access),
             Step::Cover { path, file, shows } => self.cover(path, *file, shows),
             Step::Devices => self.devices(),
@@ -252,6 +257,21 @@ impl View {
                 attach(&bound(path, access)?, &self.root, relative(path))
             }
         }
+    }
+
+    fn cache(&mut self, path: &Path, own: &Path, caps: Caps, overlay: bool) -> Result<()> {
+        let place = self.open(path)?;
+        let execute = caps.contains(Caps::EXECUTE);
+        let (tree, write) = match overlay::of_project(path, own, overlay) {
+            OwnCache::Overlay { tree, lock } => {
+                self.locks.push(lock);
+                (tree, true)
+            }
+            OwnCache::Plain(dir) => (bound(&dir, Access { write: true, execute })?, true),
+            OwnCache::Missing => (bound(path, Access { write: false, execute })?, false),
+        };
+        set(&tree, Access { write, execute })?;
+        attach_to(&tree, &place)
     }
 
     fn rebind(&self, path: &Path, access: Access) -> Result<()> {

@@ -101,6 +101,11 @@ fn remove_later(wait: OwnedFd, path: &Path) {
     sys::close_all_but(wait.as_raw_fd());
     let mut byte = [0_u8];
     while let Err(Errno::INTR) = rustix::io::read(&wait, &mut byte) {}
+    remove_tree(path);
+}
+
+/// Removes a directory, whatever modes are in it.
+pub(crate) fn remove_tree(path: &Path) {
     if fs::remove_dir_all(path).is_err() {
         if let Ok(dir) = open(CWD, path) {
             make_removable(&dir);

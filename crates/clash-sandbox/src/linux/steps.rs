@@ -20,7 +20,7 @@ use super::scratch::{self, Scratch};
 use super::stdio::Inherited;
 use super::supervisor::{Keeper, attend};
 use super::target::Target;
-use super::{caps, landlock, limits, namespaces, seccomp, sys, terminal};
+use super::{caps, landlock, limits, namespaces, redirect, seccomp, sys, terminal};
 use crate::launch::{Command, LaunchError};
 use crate::plan::Plan;
 use crate::room::{Inside, Room, Step};
@@ -33,6 +33,8 @@ pub(crate) fn run(plan: &Plan, command: &Command, helper: Option<Ahead>) -> Resu
     let own_tmp = plan.scratch.as_deref().map(scratch::name);
     let with_tmp = own_tmp.as_deref().map(|path| scratch::given(path, plan, command));
     let (plan, command) = with_tmp.as_ref().map_or((plan, command), |(p, c)| (p, c));
+    let redirected = (!plan.redirects.is_empty()).then(|| redirect::given(plan, command));
+    let (plan, command) = redirected.as_ref().map_or((plan, command), |(p, c)| (p, c));
     let target = Target::new(command)?;
     let filter = seccomp::filter(plan.surface()).map_err(LaunchError::Filter)?;
 

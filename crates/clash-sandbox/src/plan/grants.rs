@@ -10,6 +10,7 @@ use clash_policy::{Caps, Effect, PathPattern};
 use super::rules::{Found, Rule, real};
 use super::{Grant, Refusal, Request, Why, overlap};
 use crate::baseline;
+use crate::cache::is_cache;
 use crate::disk::Disk;
 use crate::report::{Line, Report};
 use crate::worktree::{self, Worktree};
@@ -31,6 +32,10 @@ pub(super) fn allowed(rules: &[Rule<'_>], report: &mut Report) -> Vec<Grant> {
         let caps = allow.granted(rules);
         report.say(|| {
             let place = allow.real.display();
+            if is_cache(allow.rule) {
+                let why = "reads see the shared cache; changes stay in a cache of this project";
+                return Line::new(allow.text(), "mount + landlock", why);
+            }
             match (allow.wider(), caps == allow.rule.caps) {
                 (true, true) => Line::new(
                     allow.text(),

@@ -34,7 +34,7 @@ impl World {
     fn plan(&self, sandbox: &Sandbox, host: &Host) -> Result<Plan, Refusal> {
         let disk = Disk::default();
         let (places, cage) = (&self.places, &self.cage);
-        plan(&Request { sandbox, places, cage, disk: &disk, extra: &[] }, host)
+        plan(&Request { sandbox, places, cage, disk: &disk, extra: &[], caches: None }, host)
     }
 
     /// The steps that are about this world's own files, or the refusal.
@@ -67,7 +67,7 @@ fn host() -> Host {
 fn rule(effect: Effect, caps: &str, path: &str) -> FsRule {
     let span = Span { file: "policy.star".into(), line: 7, column: 1 };
     let pattern = PathPattern::Subpath { path: path.into(), follow_worktrees: false };
-    FsRule { pattern, effect, caps: Caps::parse(caps).unwrap(), cow: false, span }
+    FsRule { pattern, effect, caps: Caps::parse(caps).unwrap(), writes: Writes::InPlace, span }
 }
 
 fn sandbox(fs: Vec<FsRule>) -> Sandbox {
@@ -226,7 +226,7 @@ proptest! {
         let sandbox = sandbox(fs);
         let disk = Disk::default();
         let (places, cage) = (&world.places, &world.cage);
-        let request = Request { sandbox: &sandbox, places, cage, disk: &disk, extra: &[] };
+        let request = Request { sandbox: &sandbox, places, cage, disk: &disk, extra: &[], caches: None };
         let resolved = resolve(&request).unwrap();
         let grants = allowed(&resolved, &mut Report::default());
         let rights = rights(&request, &resolved, &grants, &[]).unwrap();

@@ -33,8 +33,8 @@ pub(super) enum Found {
 impl Rule<'_> {
     /// The rule as a policy's author would say it, with its place.
     pub(super) fn text(&self) -> String {
-        let FsRule { pattern, effect, caps, span, .. } = self.rule;
-        format!("{effect} {caps} {pattern} ({span})")
+        let FsRule { pattern, caps, span, .. } = self.rule;
+        format!("{} {caps} {pattern} ({span})", self.rule.word())
     }
 
     pub(super) fn region(&self) -> Region {

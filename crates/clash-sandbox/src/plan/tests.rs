@@ -54,6 +54,7 @@ impl World {
             cage: &self.cage,
             disk: &Disk::default(),
             extra: &[],
+            caches: None,
         };
         let (plan, report) = plan_with_report(&request, host)?;
         assert_eq!(super::plan(&request, host).ok().as_ref(), Some(&plan));
@@ -104,7 +105,13 @@ fn span(line: u32) -> Span {
 }
 
 fn rule(effect: Effect, caps: &str, pattern: PathPattern) -> FsRule {
-    FsRule { pattern, effect, caps: Caps::parse(caps).unwrap(), cow: false, span: span(7) }
+    FsRule {
+        pattern,
+        effect,
+        caps: Caps::parse(caps).unwrap(),
+        writes: Writes::InPlace,
+        span: span(7),
+    }
 }
 
 fn below(path: &str) -> PathPattern {
@@ -341,6 +348,7 @@ fn the_launcher_may_reach_inside_the_cage_but_not_over_it() {
             cage: &world.cage,
             disk: &Disk::default(),
             extra,
+            caches: None,
         };
         plan(&request, &host())
     };
@@ -360,6 +368,7 @@ fn a_deny_on_what_the_launcher_needs_is_not_overridden() {
         cage: &world.cage,
         disk: &Disk::default(),
         extra: &extra,
+        caches: None,
     };
     let watch = plan(&request, &host()).unwrap().watch.unwrap();
     assert!(watch.rights.caps(&extra[0].path).is_empty());
@@ -380,6 +389,7 @@ fn a_file_of_the_launcher_that_became_a_link_is_refused() {
         cage: &world.cage,
         disk: &Disk::default(),
         extra: &extra,
+        caches: None,
     };
     assert!(matches!(plan(&request, &host()), Err(Refusal::Replaced { path }) if path == trap));
 }
@@ -468,7 +478,7 @@ fn any_rules() -> impl Strategy<Value = Vec<FsRule>> {
     ]);
     let effect = prop::sample::select(vec![Effect::Allow, Effect::Deny, Effect::Ask]);
     let one = (path, effect, 1u8..32, 0u8..4).prop_map(|(path, effect, caps, kind)| FsRule {
-        cow: false,
+        writes: Writes::InPlace,
         pattern: match kind {
             0 => PathPattern::Children(path.into()),
             1 => PathPattern::Glob { prefix: path.into(), pattern: "**/x".into() },

@@ -112,8 +112,15 @@ impl Args {
         let disk = Disk::default();
         let places = dirs.places(here, &disk);
         let cage = Cage { paths: dirs.cage(here, &disk) };
-        let request =
-            Request { sandbox: &sandbox, places: &places, cage: &cage, disk: &disk, extra: &[] };
+        let own = dirs.caches_of(here, &disk);
+        let request = Request {
+            sandbox: &sandbox,
+            places: &places,
+            cage: &cage,
+            disk: &disk,
+            extra: &[],
+            caches: Some(&own),
+        };
         let plan = plan(&request, &dirs.host()).map_err(|refusal| {
             let hint = refusal.hint();
             Failure { hint, ..Failure::from(refusal) }

@@ -180,6 +180,7 @@ fn granted(sandbox: &Sandbox, places: &Places, it: &Elsewhere) -> bool {
 mod tests {
     use super::*;
     use crate::ecosystems::named;
+    use clash_policy::Writes;
     use clash_policy::{Caps, FsRule, Span};
 
     fn found(
@@ -198,7 +199,7 @@ mod tests {
             pattern: PathPattern::Subpath { path: (*path).to_owned(), follow_worktrees: false },
             effect: Effect::Allow,
             caps: Caps::READ,
-            cow: false,
+            writes: Writes::InPlace,
             span: Span::default(),
         };
         let sandbox = Sandbox { fs: grants.iter().map(rule).collect(), ..Sandbox::named("s") };

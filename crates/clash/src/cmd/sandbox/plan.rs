@@ -37,7 +37,9 @@ pub(super) fn make(
     let disk = Disk::default();
     let places = dirs.places(project, &disk);
     let cage = Cage { paths: dirs.cage(project, &disk) };
-    plan_with_report(&Request { sandbox, places: &places, cage: &cage, disk: &disk, extra }, host)
+    let caches = dirs.caches_of(project, &disk);
+    let (places, cage, caches) = (&places, &cage, Some(caches.as_path()));
+    plan_with_report(&Request { sandbox, places, cage, disk: &disk, extra, caches }, host)
 }
 
 pub(super) fn refused(sandbox: &Sandbox, refusal: Refusal) -> Failure {
