@@ -209,7 +209,7 @@ fn make_with_mounts(
     not_yet(sandbox, &ports)?;
     let group = group(sandbox, host);
     let rules = resolve(request)?;
-    let mut grants = allowed(&rules, report);
+    let mut grants = allowed(&rules, request.caches, report);
     no_planted_links(request, &rules)?;
     add_worktrees(&rules, &mut grants, report);
     add_extra(request, &mut grants, report)?;

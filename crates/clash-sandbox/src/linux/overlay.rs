@@ -20,9 +20,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    CWD, FlockOperation, Mode, OFlags, ResolveFlags, fcntl_lock, openat, openat2,
-};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, ResolveFlags, fcntl_lock, openat, openat2};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,

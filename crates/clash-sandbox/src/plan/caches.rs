@@ -21,7 +21,9 @@ pub(super) fn without_mounts(
     let mut sandbox = request.sandbox.clone();
     let mut redirects: Vec<Redirect> = Vec::new();
     for rule in sandbox.fs.iter_mut().filter(|rule| is_cache(rule)) {
-        let own = request.caches.and_then(|own| cache::redirect(rule, request.sandbox, request.places, own));
+        let own = request
+            .caches
+            .and_then(|own| cache::redirect(rule, request.sandbox, request.places, own));
         report.say(|| said(rule, own.as_ref()));
         rule.caps = rule.caps.intersect(Caps::READ.union(Caps::EXECUTE));
         rule.writes = Writes::InPlace;

@@ -10,14 +10,18 @@ use clash_policy::{Caps, Effect, PathPattern};
 use super::rules::{Found, Rule, real};
 use super::{Grant, Refusal, Request, Why, overlap};
 use crate::baseline;
-use crate::cache::is_cache;
+use crate::cache::{directory_of, is_cache};
 use crate::disk::Disk;
 use crate::report::{Line, Report};
 use crate::worktree::{self, Worktree};
 
 /// What Landlock is to grant: for each rule that allows, its rights from its
 /// fixed part downwards, which for a pattern is more than it says.
-pub(super) fn allowed(rules: &[Rule<'_>], report: &mut Report) -> Vec<Grant> {
+pub(super) fn allowed(
+    rules: &[Rule<'_>],
+    caches: Option<&Path>,
+    report: &mut Report,
+) -> Vec<Grant> {
     let mut grants = Vec::with_capacity(rules.len() + baseline::ENTRIES.len() + 16);
     for allow in rules.iter().filter(|r| r.rule.effect == Effect::Allow) {
         let nothing = match allow.found {
@@ -32,8 +36,10 @@ pub(super) fn allowed(rules: &[Rule<'_>], report: &mut Report) -> Vec<Grant> {
         let caps = allow.granted(rules);
         report.say(|| {
             let place = allow.real.display();
-            if is_cache(allow.rule) {
-                let why = "reads see the shared cache; changes stay in a cache of this project";
+            if let Some(own) = caches.filter(|_| is_cache(allow.rule)) {
+                let own = directory_of(own, &allow.real);
+                let why = "reads see the shared cache; changes stay in this project's own:";
+                let why = format!("{why} {}", own.display());
                 return Line::new(allow.text(), "mount + landlock", why);
             }
             match (allow.wider(), caps == allow.rule.caps) {
