@@ -36,7 +36,8 @@ pub fn directory_of(parent: &Path, path: &Path) -> PathBuf {
     for byte in path.as_os_str().as_bytes() {
         match byte {
             b'/' => name.push(b'%'),
-            b'%' => name.extend(b"%%"),
+            b'%' => name.extend(b"=1"),
+            b'=' => name.extend(b"=2"),
             other => name.push(*other),
         }
     }
@@ -54,8 +55,9 @@ pub fn path_of(name: &OsStr) -> PathBuf {
     let mut bytes = name.as_bytes().iter().peekable();
     while let Some(byte) = bytes.next() {
         match byte {
-            b'%' if bytes.next_if(|next| **next == b'%').is_some() => path.push(b'%'),
             b'%' => path.push(b'/'),
+            b'=' if bytes.next_if(|next| **next == b'1').is_some() => path.push(b'%'),
+            b'=' if bytes.next_if(|next| **next == b'2').is_some() => path.push(b'='),
             other => path.push(*other),
         }
     }
@@ -212,12 +214,13 @@ mod tests {
 
     #[test]
     fn a_directory_name_stands_for_one_path() {
-        let paths = ["/", "/home/u/app", "/a%b/c", "/a/%b", "/a%/b", "/a//b", "/%"];
+        let paths = ["/", "/home/u/app", "/a%b/c", "/a/%b", "/a%/b", "/a=/b", "/a=1", "/a%1", "/%"];
         let mut names = Vec::new();
         for path in paths {
             let dir = directory_of(Path::new("/c"), Path::new(path));
             assert_eq!(dir.parent(), Some(Path::new("/c")), "{path}");
             assert!(!names.contains(&dir), "{path}");
+            assert_eq!(path_of(dir.file_name().unwrap()), Path::new(path));
             names.push(dir);
         }
         let name = directory_of(Path::new("/c"), Path::new("/home/u/app"));

@@ -228,7 +228,7 @@ proptest! {
         let (places, cage) = (&world.places, &world.cage);
         let request = Request { sandbox: &sandbox, places, cage, disk: &disk, extra: &[], caches: None };
         let resolved = resolve(&request).unwrap();
-        let grants = allowed(&resolved, &mut Report::default());
+        let grants = allowed(&resolved, None, &mut Report::default());
         let rights = rights(&request, &resolved, &grants, &[]).unwrap();
         let (request, rules, grants) = (&request, &resolved, &grants);
         let sources = Sources { request, rules, grants, baseline: &[], rights: &rights };
