@@ -132,7 +132,7 @@ const KNOWN: &[Known] = &[
     fetched("$HOME/.konan", "KONAN_DATA_DIR"),
     computed("$HOME/.kube/cache", "KUBECACHEDIR"),
     fetched("$HOME/.yarn/berry", "YARN_GLOBAL_FOLDER"),
-    fetched("$NPM_CONFIG_CACHE", "npm_config_cache"),
+    computed("$NPM_CONFIG_CACHE", "npm_config_cache"),
     fetched("$NUGET_PACKAGES", "NUGET_PACKAGES"),
     fetched("$PIP_CACHE_DIR", "PIP_CACHE_DIR"),
     fetched("$PLAYWRIGHT_BROWSERS_PATH", "PLAYWRIGHT_BROWSERS_PATH"),
@@ -171,8 +171,22 @@ fn known_at(rule: &FsRule) -> Option<&'static Known> {
 }
 
 /// True if a sandbox without the network can do nothing with an empty cache here.
-pub fn is_useless_empty(rule: &FsRule, sandbox: &Sandbox) -> bool {
+fn is_useless_empty(rule: &FsRule, sandbox: &Sandbox) -> bool {
     sandbox.net == Net::Deny && known_at(rule).is_some_and(|known| known.fetched)
+}
+
+/// True if a directory has no entries or is missing.
+pub(crate) fn is_empty(dir: &Path) -> bool {
+    match std::fs::read_dir(dir) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
+/// True if a room need not mount a cache: it is empty, the project's own is empty,
+/// and nothing can fill it.
+pub(crate) fn is_unused(rule: &FsRule, sandbox: &Sandbox, shared: &Path, own: &Path) -> bool {
+    is_useless_empty(rule, sandbox) && is_empty(shared) && is_empty(&own.join("upper"))
 }
 
 /// The variable that leads a tool away from the cache of a rule, if the tool has one.

@@ -12,22 +12,33 @@ use std::path::Path;
 
 use clash_policy::path::{Links, is_below};
 use clash_policy::{Caps, Effect, FsRule, PathPattern, Places, Sandbox, Writes};
-use clash_sandbox::cache::is_useless_empty;
 use clash_sandbox::disk::Disk;
 
 use crate::dirs::create_private;
 
 /// Makes them. What cannot be made stays without a grant, as the plan will say.
 pub(crate) fn make_missing(sandbox: &Sandbox, places: &Places, disk: &Disk) {
-    let useless = |rule: &FsRule| rule.writes == Writes::Project && is_useless_empty(rule, sandbox);
+    // A room has a directory of its own to mount a project's cache on, unless it shows
+    // the host's directory around it.
+    let needs_none = |rule: &FsRule, path: &Path| {
+        let around = |other: &FsRule| {
+            let dir = places.expand(other.pattern.fixed());
+            let shown = other.effect == Effect::Allow && other.writes == Writes::InPlace;
+            shown && dir.is_ok_and(|dir| is_below(path, &dir) && dir.is_dir())
+        };
+        rule.writes == Writes::Project && !sandbox.fs.iter().any(around)
+    };
     for rule in &sandbox.fs {
         let PathPattern::Subpath { path, .. } = &rule.pattern else { continue };
         let fills = rule.effect == Effect::Allow && rule.caps.contains(Caps::CREATE);
         let library = rule.span.file.starts_with("@clash//") || rule.writes == Writes::Project;
-        if !fills || !library || useless(rule) {
+        if !fills || !library {
             continue;
         }
         let Ok(path) = places.expand(path) else { continue };
+        if needs_none(rule, &path) {
+            continue;
+        }
         if is_users_own(&path, places) && disk.real(&path) == path && !path.exists() {
             let _ = create_private(&path);
         }

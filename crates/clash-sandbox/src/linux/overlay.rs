@@ -11,8 +11,9 @@
 //! cache, and its changes are dropped later.
 //!
 //! Where no overlay can be mounted (a home on overlayfs, another mount inside the
-//! shared cache) the project's directory itself is mounted. It starts empty. Where
-//! even that cannot be had, the shared cache is read-only.
+//! shared cache) the project's directory itself is mounted. It starts empty. So it is
+//! where the shared cache is empty or missing: nothing would shine through. Where even
+//! that cannot be had, the shared cache is read-only.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -20,7 +21,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags, ResolveFlags, fcntl_lock, openat, openat2};
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, fcntl_lock, openat, openat2, unlinkat,
+};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
@@ -28,6 +31,7 @@ use rustix::mount::{
 };
 
 use super::scratch;
+use crate::cache;
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -47,8 +51,13 @@ pub(crate) enum OwnCache {
 
 /// The project's cache `own` over the shared one.
 pub(crate) fn of_project(shared: &Path, own: &Path, overlay: bool) -> OwnCache {
-    if make(own).is_err() {
+    let upper = own.join("upper");
+    if make(&upper).is_err() {
         return OwnCache::Missing;
+    }
+    // The same to see, for a fraction of the time.
+    if cache::is_empty(shared) {
+        return OwnCache::Plain(upper);
     }
     if overlay && let Ok((tree, lock)) = mounted(shared, own) {
         return OwnCache::Overlay { tree, lock };
@@ -94,12 +103,12 @@ fn locked(dir: &Path) -> Result<Option<OwnedFd>> {
 
 fn overlay(lower: &[&OwnedFd], own: &Path) -> Result<OwnedFd> {
     let [upper, work] = ["upper", "work"].map(|name| own.join(name));
-    // The kernel leaves the mark of a volatile mount here, and refuses to mount again.
-    if work.exists() {
-        scratch::remove_tree(&work);
-    }
     for dir in [&upper, &work] {
         make(dir).map_err(errno)?;
+    }
+    if unmark(&open(&work)?).is_err() {
+        scratch::remove_tree(&work);
+        make(&work).map_err(errno)?;
     }
     let (upper, work) = (open(&upper)?, open(&work)?);
     // By descriptor: paths may hold the characters that separate the options.
@@ -121,6 +130,22 @@ fn overlay(lower: &[&OwnedFd], own: &Path) -> Result<OwnedFd> {
     fsconfig_create(&context)?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
+/// Removes the mark of a volatile mount that has ended. The kernel would refuse to mount
+/// again.
+fn unmark(work: &OwnedFd) -> Result<()> {
+    for (mark, flags) in [
+        ("work/incompat/volatile/dirty", AtFlags::empty()),
+        ("work/incompat/volatile", AtFlags::REMOVEDIR),
+        ("work/incompat", AtFlags::REMOVEDIR),
+    ] {
+        match unlinkat(work, mark, flags) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// A directory that no link leads to.

@@ -1,9 +1,13 @@
 //! What `cache()` means on this host.
 
-use clash_policy::{Caps, Sandbox, Writes};
+use std::path::PathBuf;
+
+use clash_policy::path::is_below;
+use clash_policy::{Caps, Effect, Sandbox, Writes};
 
 use super::Request;
-use crate::cache::{self, Redirect, is_cache};
+use super::rules::{Found, Rule};
+use crate::cache::{self, Redirect, directory_of, is_cache};
 use crate::host::{Host, Rooms};
 use crate::report::{Line, Report};
 
@@ -30,6 +34,29 @@ pub(super) fn without_mounts(
         redirects.extend(own.filter(|own| !redirects.contains(own)));
     }
     Some((sandbox, redirects))
+}
+
+/// Finds out which caches a room mounts. A missing one needs no directory on the host:
+/// the room has a directory of its own to mount on, unless it shows the host's
+/// directory around the cache.
+pub(super) fn place(request: &Request<'_>, rules: &mut [Rule<'_>]) {
+    let Some(own) = request.caches else { return };
+    let shown = |rule: &&Rule<'_>| {
+        rule.rule.effect == Effect::Allow && !is_cache(rule.rule) && rule.found == Found::Directory
+    };
+    let shown: Vec<PathBuf> = rules.iter().filter(shown).map(|rule| rule.real.clone()).collect();
+    let everything = request.sandbox.default == Effect::Allow;
+    for rule in rules.iter_mut().filter(|rule| is_cache(rule.rule)) {
+        let own = directory_of(own, &rule.real);
+        if cache::is_unused(rule.rule, request.sandbox, &rule.real, &own) {
+            rule.found = Found::Missing;
+        } else if rule.found == Found::Missing
+            && !everything
+            && !shown.iter().any(|shown| is_below(&rule.real, shown))
+        {
+            rule.found = Found::Directory;
+        }
+    }
 }
 
 fn said(rule: &clash_policy::FsRule, own: Option<&Redirect>) -> Line {

@@ -26,6 +26,9 @@ pub(super) fn allowed(
     for allow in rules.iter().filter(|r| r.rule.effect == Effect::Allow) {
         let nothing = match allow.found {
             Found::Directory | Found::Other => None,
+            Found::Missing if is_cache(allow.rule) => {
+                Some("nothing was fetched, and nothing can be without the network")
+            }
             Found::Missing => Some("does not exist now; nothing granted"),
             Found::OutOfReach => Some("this user cannot reach it; nothing granted"),
         };

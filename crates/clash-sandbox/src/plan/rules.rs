@@ -92,7 +92,9 @@ pub(super) fn resolve<'a>(request: &Request<'a>) -> Result<Vec<Rule<'a>>, Refusa
             })?;
         Ok(Rule { rule, written, real, found })
     };
-    request.sandbox.fs.iter().map(resolve).collect()
+    let mut rules = request.sandbox.fs.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
+    super::caches::place(request, &mut rules);
+    Ok(rules)
 }
 
 /// Follows symlinks as far as the path exists, keeps the rest as it is, and
