@@ -143,6 +143,7 @@ pub(crate) struct View {
     covers: u32,
     /// Locks on the project's caches. The kernel gives them back when the launcher ends.
     locks: Vec<OwnedFd>,
+    caches: Vec<PathBuf>,
 }
 
 /// Where the old root is put for as long as it takes to let go of it.
@@ -154,7 +155,15 @@ impl View {
     pub(crate) fn new(parts: Parts, steps: &[Step]) -> Result<Self> {
         let Parts { root, devices, terminals, shown } = parts;
         attach(&root, CWD, Path::new("/"))?;
-        let mut view = Self { root, devices, terminals, shown, covers: 0, locks: Vec::new() };
+        let mut view = Self {
+            root,
+            devices,
+            terminals,
+            shown,
+            covers: 0,
+            locks: Vec::new(),
+            caches: Vec::new(),
+        };
         for ((path, access), copied) in SHOWN.iter().zip(&mut view.shown) {
             let wanted = Step::Bind { path: PathBuf::from(path), access: *access };
             if steps.contains(&wanted) {
@@ -271,18 +280,28 @@ impl View {
             OwnCache::Missing => (bound(path, Access { write: false, execute })?, false),
         };
         set(&tree, Access { write, execute })?;
+        self.caches.push(path.to_path_buf());
         attach_to(&tree, &place)
     }
 
+    /// Opens a place to mount on. `None` if a cache of the project does not have it:
+    /// nothing is there to take rights from, and the monitor lets nothing be made.
+    fn open_if_shown(&self, path: &Path) -> Result<Option<OwnedFd>> {
+        match self.open(path) {
+            Err(Errno::NOENT) if self.caches.iter().any(|cache| is_below(path, cache)) => Ok(None),
+            opened => opened.map(Some),
+        }
+    }
+
     fn rebind(&self, path: &Path, access: Access) -> Result<()> {
-        let place = self.open(path)?;
+        let Some(place) = self.open_if_shown(path)? else { return Ok(()) };
         let tree = clone(&place, "")?;
         set(&tree, access)?;
         attach_to(&tree, &place)
     }
 
     fn cover(&mut self, path: &Path, file: bool, shows: &[Shown]) -> Result<()> {
-        let place = self.open(path)?;
+        let Some(place) = self.open_if_shown(path)? else { return Ok(()) };
         let own = self.next_cover();
         if file {
             // A device node on a mount without devices: nobody can open that, not

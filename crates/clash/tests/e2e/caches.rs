@@ -211,10 +211,13 @@ fn a_deny_inside_a_cache_holds_in_the_projects_own() {
         let machine = machine.policy(POLICY);
         machine.write("shared/denied/key", "secret\n");
         machine.write("shared/open", "open\n");
-        let seen = machine.on(&[], "own", "cat ~/shared/denied/key; echo x > ~/shared/denied/y");
-        assert!(!seen.stdout.contains("secret"), "{seen:?}");
-        machine.on(&[], "own", "mv ~/shared/denied ~/shared/moved").fails();
-        machine.on(&[], "own", "cat ~/shared/moved/key").fails();
+        for host in HOSTS {
+            let script = "cat ~/shared/denied/key; mkdir ~/shared/denied; echo x > ~/shared/denied/y; \
+                          mv ~/shared/denied ~/shared/moved; mkdir ~/shared/a && mv ~/shared/a ~/shared/denied; \
+                          echo ran; cat ~/shared/moved/key ~/shared/denied/y";
+            let seen = machine.on(host, "own", script);
+            assert_eq!(seen.stdout, "ran\n", "{host:?} {seen:?}");
+        }
     });
 }
 
