@@ -164,7 +164,7 @@ fn described(sandbox: &Sandbox) -> SandboxDoc {
         .fs
         .iter()
         .map(|rule| {
-            let effect = if rule.cow { "cow".to_owned() } else { rule.effect.to_string() };
+            let effect = rule.word();
             format!("{effect} {} {}", rule.caps, rule.pattern)
         })
         .collect();

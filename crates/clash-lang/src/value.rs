@@ -11,7 +11,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use allocative::Allocative;
-use clash_policy::{Caps, Effect, Span};
+use clash_policy::{Caps, Effect, Span, Writes};
 use starlark::collections::StarlarkHasher;
 use starlark::environment::Methods;
 use starlark::starlark_simple_value;
@@ -21,12 +21,12 @@ use starlark::values::{
 
 use crate::draft::Draft;
 
-/// `allow(…)`, `deny(…)`, `ask(…)`, `cow(…)`.
+/// `allow(…)`, `deny(…)`, `ask(…)`, `cow()`, `cache()`.
 #[derive(Clone, Debug, ProvidesStaticType, NoSerialize, StarlarkPagablePanic, Allocative)]
 #[allocative(skip)]
 pub(crate) struct EffectValue {
     pub(crate) effect: Effect,
-    pub(crate) cow: bool,
+    pub(crate) writes: Writes,
     /// `None`: not said, which means all.
     pub(crate) caps: Option<Caps>,
     pub(crate) sandbox: Option<SandboxUse>,
@@ -38,7 +38,7 @@ starlark_simple_value!(EffectValue);
 impl EffectValue {
     pub(crate) fn bare(effect: Effect, span: &Span) -> Self {
         let span = span.clone();
-        Self { effect, cow: false, caps: None, sandbox: None, reason: None, span }
+        Self { effect, writes: Writes::InPlace, caps: None, sandbox: None, reason: None, span }
     }
 }
 
@@ -47,7 +47,11 @@ impl<'v> StarlarkValue<'v> for EffectValue {}
 
 impl fmt::Display for EffectValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.cow { f.write_str("cow()") } else { write!(f, "{}()", self.effect) }
+        match self.writes {
+            Writes::InPlace => write!(f, "{}()", self.effect),
+            Writes::Session => f.write_str("cow()"),
+            Writes::Project => f.write_str("cache()"),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::effect::{Caps, Effect};
 use crate::ir::Ir;
 use crate::judge::{World, judge};
 use crate::rule::Layer;
-use crate::sandbox::{Lifetime, Sandbox};
+use crate::sandbox::{Lifetime, Sandbox, Writes};
 use crate::span::Span;
 use crate::witness::{self, Witness};
 
@@ -299,6 +299,8 @@ enum Held {
     Allow,
     /// Allowed, but what is written goes to an overlay.
     Cow,
+    /// Allowed, but what is written goes to a cache of the project's own.
+    Cache,
     /// As it is where no rule says anything.
     Standard,
     Ask,
@@ -310,6 +312,7 @@ impl Held {
         match self {
             Self::Allow => "allow",
             Self::Cow => "cow",
+            Self::Cache => "cache",
             Self::Standard => "standard",
             Self::Ask => "ask",
             Self::Deny => "deny",
@@ -375,9 +378,15 @@ fn held(
         span: sandbox.span.clone(),
         source,
     })?;
-    let cow = verdict.rule.and_then(|index| sandbox.fs.get(index)).is_some_and(|rule| rule.cow);
-    let cow = cow && file.needs.intersects(Caps::CHANGE) && verdict.effect == Effect::Allow;
-    Ok((verdict.rule, if cow { Held::Cow } else { verdict.effect.into() }))
+    let rule = verdict.rule.and_then(|index| sandbox.fs.get(index));
+    let rule = rule.filter(|rule| rule.effect == Effect::Allow && rule.caps.contains(file.needs));
+    let changes = file.needs.intersects(Caps::CHANGE);
+    let held = match rule.filter(|_| changes).map(|rule| rule.writes) {
+        Some(Writes::Session) if verdict.effect == Effect::Allow => Held::Cow,
+        Some(Writes::Project) if verdict.effect != Effect::Deny => Held::Cache,
+        _ => verdict.effect.into(),
+    };
+    Ok((verdict.rule, held))
 }
 
 fn once(changes: Vec<GrantChange>) -> Vec<GrantChange> {

@@ -11,7 +11,7 @@ use crate::effect::{Caps, Effect};
 use crate::path::{Alias, Links, PathError, Places, is_below};
 use crate::pattern::{path_glob_matches, path_glob_reached};
 use crate::protect::{self, Keep, Persistent};
-use crate::sandbox::{PathPattern, Sandbox};
+use crate::sandbox::{PathPattern, Sandbox, Writes};
 
 /// What the judge needs to know of the machine, gathered by the binary.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +86,12 @@ pub fn judge(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> Result<Ver
         {
             one.effect = Effect::Ask;
             one.kept = Some((entry.path.to_owned(), entry.why));
+        }
+        // An agent's own tool would change the shared cache itself.
+        let rule = one.rule.and_then(|at| sandbox.fs.get(at));
+        let of_project = rule.is_some_and(|rule| rule.writes == Writes::Project);
+        if of_project && one.effect == Effect::Allow && one.caps.intersects(Caps::CHANGE) {
+            one.effect = Effect::Ask;
         }
         if one.effect > verdict.effect || (verdict.rule.is_none() && one.effect == verdict.effect) {
             verdict = one;
@@ -390,7 +396,7 @@ mod tests {
 
     fn rule(pattern: PathPattern, effect: Effect, caps: &str) -> FsRule {
         let caps = Caps::parse(caps).unwrap();
-        FsRule { pattern, effect, caps, cow: false, span: Span::default() }
+        FsRule { pattern, effect, caps, writes: Writes::InPlace, span: Span::default() }
     }
 
     fn below(path: &str) -> PathPattern {

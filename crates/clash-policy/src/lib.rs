@@ -36,5 +36,5 @@ pub use judge::World;
 pub use net::{HostPattern, Net, NetRule};
 pub use path::{Links, Places};
 pub use regex::Regex;
-pub use sandbox::{EnvRule, FsRule, Lifetime, Limits, PathPattern, Protect, Sandbox};
+pub use sandbox::{EnvRule, FsRule, Lifetime, Limits, PathPattern, Protect, Sandbox, Writes};
 pub use span::Span;

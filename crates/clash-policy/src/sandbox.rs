@@ -55,9 +55,32 @@ pub struct FsRule {
     pub pattern: PathPattern,
     pub effect: Effect,
     pub caps: Caps,
-    /// `cow()`: allowed, but what is written goes to the session's overlay.
-    pub cow: bool,
+    pub writes: Writes,
     pub span: Span,
+}
+
+impl FsRule {
+    /// The effect as a policy writes it.
+    pub fn word(&self) -> &'static str {
+        match self.writes {
+            Writes::InPlace => self.effect.word(),
+            Writes::Session => "cow",
+            Writes::Project => "cache",
+        }
+    }
+}
+
+/// Where the bytes that a command writes below a file rule end up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Writes {
+    /// In the files that the rule names.
+    #[default]
+    InPlace,
+    /// `cow()`: in an overlay of the session.
+    Session,
+    /// `cache()`: in a cache of the project's own. Commands read the files that the
+    /// rule names, and what earlier commands of the same project wrote.
+    Project,
 }
 
 /// Which paths a file rule is about. Text is as written, variables unexpanded.

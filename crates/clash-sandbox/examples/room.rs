@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use clash_policy::{
     Caps, Effect, FsRule, HostPattern, Lifetime, Limits, Net, NetRule, PathPattern, Places,
-    Protect, Regex, Sandbox, Span,
+    Protect, Regex, Sandbox, Span, Writes,
 };
 use clash_sandbox::host::{Host, Rooms};
 use clash_sandbox::launch::{Ahead, Command, LaunchError, run};
@@ -32,7 +32,7 @@ fn rule(path: &str, caps: Caps) -> FsRule {
         pattern: PathPattern::Subpath { path: path.to_owned(), follow_worktrees: true },
         effect: Effect::Allow,
         caps,
-        cow: false,
+        writes: Writes::InPlace,
         span: Span { file: "room".to_owned(), line: 1, column: 1 },
     }
 }
@@ -165,6 +165,7 @@ fn main() -> ExitCode {
         extra: &[],
         in_force: &clash_sandbox::planted::Alone,
         temporary: Temporary { session: session.as_deref(), host: &tmp },
+        caches: None,
     };
     let host = host.unwrap_or_else(Host::quick);
     let rooms = host.rooms == Rooms::Unprivileged;

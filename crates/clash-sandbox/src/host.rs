@@ -117,7 +117,7 @@ pub struct UnknownHost(pub String);
 
 impl UnknownHost {
     pub const KNOWN: &'static str =
-        "no-userns, no-notify, no-cgroup, container, root, abi=0 to abi=9";
+        "no-userns, no-overlay, no-notify, no-cgroup, container, root, abi=0 to abi=9";
 }
 
 const NOT_TRIED: &str = "not tried";
@@ -215,8 +215,8 @@ impl Host {
         None
     }
 
-    /// Another host: `no-userns`, `no-notify` (no seccomp listener), `no-cgroup`,
-    /// `abi=N`, `container` (no namespaces, as under the usual runtimes) or `root`.
+    /// Another host: `no-userns`, `no-overlay`, `no-notify` (no seccomp listener),
+    /// `no-cgroup`, `abi=N`, `container` (no namespaces, as under the usual runtimes) or `root`.
     pub fn simulate(&mut self, what: &str) -> Result<(), UnknownHost> {
         let abi = what.strip_prefix("abi=").and_then(|n| n.parse().ok()).filter(|n| *n < 10);
         match (what, abi) {
@@ -230,6 +230,7 @@ impl Host {
             }
             ("no-notify", _) => self.notify = Facility::missing("no listener (simulated)"),
             ("no-cgroup", _) => self.cgroup = Cgroup::none("no cgroups (simulated)"),
+            ("no-overlay", _) => self.overlay = Facility::missing("no overlays (simulated)"),
             ("root", _) => (self.root, self.rooms) = (true, Rooms::Root),
             _ => return Err(UnknownHost(what.to_owned())),
         }

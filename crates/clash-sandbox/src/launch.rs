@@ -209,6 +209,7 @@ mod tests {
             limits: clash_policy::Limits::default(),
             group: None,
             scratch: None,
+            redirects: Vec::new(),
         };
         let command = Command { program: "true".into(), ..Command::default() };
         let error = run(&plan, &command, Ahead::default());

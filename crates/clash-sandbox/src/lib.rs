@@ -32,6 +32,7 @@
 mod aliases;
 pub mod baseline;
 mod below;
+pub mod cache;
 pub mod caseless;
 pub mod disk;
 pub mod environment;

@@ -13,6 +13,7 @@
 //! link on its way that an earlier command may have planted is refused
 //! (`planted.rs`).
 
+mod caches;
 mod grants;
 pub mod nesting;
 mod overlap;
@@ -29,9 +30,11 @@ use std::path::{Path, PathBuf};
 use clash_policy::path::{Links, is_below};
 use clash_policy::{
     Caps, Effect, FsRule, HostPattern, Lifetime, Limits, Net, NetRule, Places, Sandbox, Span,
+    Writes,
 };
 
 use crate::baseline;
+use crate::cache::Redirect;
 use crate::disk::Disk;
 use crate::host::{Facility, Host};
 use crate::planted::InForce;
@@ -67,6 +70,9 @@ pub struct Request<'a> {
     /// Sandboxes whose commands may have written where this one reads.
     pub in_force: &'a dyn InForce,
     pub temporary: Temporary<'a>,
+    /// The directory of the project's own caches. Without one, caches that others
+    /// share are read-only.
+    pub caches: Option<&'a Path>,
 }
 
 /// The meaning of `$TMPDIR`: never the host's own temporary directory.
@@ -139,6 +145,8 @@ pub struct Plan {
     pub watch: Option<Watch>,
     /// The command's temporary directory, where no room shows one as /tmp.
     pub scratch: Option<Scratch>,
+    /// Variables that lead tools to the project's own caches, where none are mounted.
+    pub redirects: Vec<Redirect>,
 }
 
 /// A temporary directory outside a room.
@@ -221,6 +229,19 @@ pub fn plan_with_report(request: &Request<'_>, host: &Host) -> Result<(Plan, Rep
 }
 
 fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan, Refusal> {
+    let Some((sandbox, redirects)) = caches::without_mounts(request, host, report) else {
+        return make_with_mounts(request, host, report);
+    };
+    let request = Request { sandbox: &sandbox, caches: None, ..*request };
+    make_with_mounts(&request, host, report).map(|plan| Plan { redirects, ..plan })
+}
+
+/// The same, where each `cache()` is a mount.
+fn make_with_mounts(
+    request: &Request<'_>,
+    host: &Host,
+    report: &mut Report,
+) -> Result<Plan, Refusal> {
     let sandbox = request.sandbox;
     check_host(host)?;
     let (net, ports) = network(sandbox)?;
@@ -228,7 +249,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     let group = group(sandbox, host);
     let rules = resolve(request)?;
     temporary::report_own(request, report);
-    let mut grants = allowed(&rules, report);
+    let mut grants = allowed(&rules, request.caches, report);
     no_planted_links(request, &rules)?;
     add_worktrees(&rules, &mut grants, report);
     add_extra(request, &mut grants, report)?;
@@ -294,6 +315,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
         room,
         watch,
         scratch,
+        redirects: Vec::new(),
     })
 }
 
@@ -432,7 +454,13 @@ fn not_yet(sandbox: &Sandbox, ports: &Ports) -> Result<(), Refusal> {
             .then(|| ("lifetime: detached, with a wall limit".to_owned(), &sandbox.span)),
         (detached && *ports != Ports::default())
             .then(|| ("lifetime: detached, with ports".to_owned(), &sandbox.span)),
-        sandbox.fs.iter().find(|r| r.cow).map(|r| (format!("cow() on {}", r.pattern), &r.span)),
+        { sandbox.fs.iter() }
+            .find(|r| r.writes == Writes::Session)
+            .map(|r| (format!("cow() on {}", r.pattern), &r.span)),
+        // The launcher holds the lock on the project's cache.
+        { sandbox.fs.iter() }
+            .find(|r| detached && r.writes == Writes::Project)
+            .map(|r| (format!("lifetime: detached, with cache() on {}", r.pattern), &r.span)),
     ];
     match said.into_iter().flatten().next() {
         Some((rule, span)) => Err(Refusal::NotYet { rule, span: span.clone() }),

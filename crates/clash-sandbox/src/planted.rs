@@ -18,7 +18,7 @@ use std::path::{Component, Path, PathBuf};
 
 use clash_policy::judge::{World, judge};
 use clash_policy::path::{Links, is_below};
-use clash_policy::{Caps, Effect, FileUse, FsRule, PathPattern, Places, Sandbox, protect};
+use clash_policy::{Caps, Effect, FileUse, FsRule, PathPattern, Places, Sandbox, Writes, protect};
 
 use crate::baseline;
 use crate::disk::Disk;
@@ -43,7 +43,12 @@ impl InForce for Alone {
 
 /// The trees in which commands of a sandbox may create names.
 pub fn trees_of(sandbox: &Sandbox, places: &Places) -> Vec<PathBuf> {
-    let creates = |rule: &&FsRule| rule.effect == Effect::Allow && rule.caps.contains(Caps::CREATE);
+    // A cache of the project's own lies elsewhere, out of reach of other rules.
+    let creates = |rule: &&FsRule| {
+        rule.effect == Effect::Allow
+            && rule.caps.contains(Caps::CREATE)
+            && rule.writes == Writes::InPlace
+    };
     let rules = sandbox.fs.iter().filter(creates);
     rules.filter_map(|rule| places.expand(rule.pattern.fixed()).ok()).collect()
 }

@@ -284,12 +284,12 @@ mod tests {
     use super::*;
 
     fn rights() -> Rights {
-        use clash_policy::{FsRule, PathPattern, Span};
+        use clash_policy::{FsRule, PathPattern, Span, Writes};
         let rule = |path: &str, effect, caps| FsRule {
             pattern: PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false },
             effect,
             caps,
-            cow: false,
+            writes: Writes::InPlace,
             span: Span::default(),
         };
         let rules = vec![

@@ -8,7 +8,10 @@
 //! dies with the room.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use clash_policy::Caps;
+use clash_policy::path::is_below;
 
 /// How a command of the namespaced tier is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +68,17 @@ impl Room {
         }
         own
     }
+
+    /// True if the room shows a cache of the project at a path. The host's own files
+    /// are not there.
+    pub(crate) fn has_cache_at(&self, path: &Path) -> bool {
+        let mut caches = self.steps.iter().filter_map(|step| match step {
+            Step::Cache { path, .. } => Some(path),
+            _ => None,
+        });
+        let bound = |step: &Step| matches!(step, Step::Bind { path: at, .. } if at == path);
+        caches.any(|cache| is_below(path, cache)) && !self.steps.iter().any(bound)
+    }
 }
 
 /// What launchers of clash that work in a room find there.
@@ -101,6 +115,9 @@ pub enum Step {
     Point { at: PathBuf, file: bool },
     /// The host's `path` at the same place.
     Bind { path: PathBuf, access: Access },
+    /// The project's own cache at the place of a shared one. `own` is the directory
+    /// that keeps the changes.
+    Cache { path: PathBuf, own: PathBuf, caps: Caps, overlay: bool },
     /// What can be seen at `path` already, once more with less access.
     Rebind { path: PathBuf, access: Access },
     /// Nothing, in the place of what can be seen at `path`. What later steps show
@@ -153,6 +170,9 @@ impl fmt::Display for Step {
             }
             Self::Point { at, .. } => write!(f, "mount point {}", at.display()),
             Self::Bind { path, access } => write!(f, "bind {} {access}", path.display()),
+            Self::Cache { path, own, .. } => {
+                write!(f, "cache {} kept in {}", path.display(), own.display())
+            }
             Self::Rebind { path, access } => write!(f, "rebind {} {access}", path.display()),
             Self::Cover { path, shows, .. } if shows.is_empty() => {
                 write!(f, "cover {}", path.display())

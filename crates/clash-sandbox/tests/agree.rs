@@ -21,7 +21,7 @@ use std::process::Command;
 
 use clash_policy::judge::{World as Judged, alike_below, judge};
 use clash_policy::path::NoLinks;
-use clash_policy::{Caps, Effect, FileUse, FsRule, PathPattern, Places, Sandbox, Span};
+use clash_policy::{Caps, Effect, FileUse, FsRule, PathPattern, Places, Sandbox, Span, Writes};
 use support::*;
 
 const DIRS: [&str; 7] = ["a", "a/b", "a/b/c", "a/b/c/d", "a/e", "a/e/f", "g"];
@@ -124,7 +124,7 @@ fn rule(random: &mut Random, base: &Path, in_a_room: bool) -> (FsRule, Vec<Strin
     options.extend(more);
     let effect = if deny { Effect::Deny } else { Effect::Allow };
     let caps = Caps::parse(caps).unwrap();
-    (FsRule { pattern, effect, caps, cow: false, span: Span::default() }, options)
+    (FsRule { pattern, effect, caps, writes: Writes::InPlace, span: Span::default() }, options)
 }
 
 /// What the judge says about a tree.
@@ -332,7 +332,13 @@ fn the_kernel_does_what_the_judge_says() {
                 let path = PathPattern::Subpath { path: links, follow_worktrees: false };
                 let (effect, caps) = (Effect::Allow, Caps::READ);
                 let span = Span::default();
-                sandbox.fs.push(FsRule { pattern: path, effect, caps, cow: false, span });
+                sandbox.fs.push(FsRule {
+                    pattern: path,
+                    effect,
+                    caps,
+                    writes: Writes::InPlace,
+                    span,
+                });
                 if random.below(8) == 0 {
                     sandbox.default = Effect::Allow;
                     options.push("--default-allow".to_owned());

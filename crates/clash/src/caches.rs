@@ -5,14 +5,14 @@
 //! would open every other cache. The directory itself is within what the sandbox
 //! may create; it is made empty, for the user alone, before the plan is made.
 //!
-//! Only rules of the library: whether a path in somebody's own sandbox is a file
-//! or a directory is not known. Never inside the project, and never through a link that
-//! a command may have planted.
+//! Only rules of the library, and caches: whether another path in somebody's own
+//! sandbox is a file or a directory is not known. Never inside the project, and never
+//! through a link that a command may have planted.
 
 use std::path::Path;
 
 use clash_policy::path::{Links, is_below};
-use clash_policy::{Caps, Effect, PathPattern, Places, Sandbox};
+use clash_policy::{Caps, Effect, FsRule, PathPattern, Places, Sandbox, Writes};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::planted::{Ground, InForce, Placed};
 
@@ -25,13 +25,27 @@ pub(crate) fn make_missing(
     disk: &Disk,
     in_force: &dyn InForce,
 ) {
+    // A room has a directory of its own to mount a project's cache on, unless it shows
+    // the host's directory around it.
+    let needs_none = |rule: &FsRule, path: &Path| {
+        let around = |other: &FsRule| {
+            let dir = places.expand(other.pattern.fixed());
+            let shown = other.effect == Effect::Allow && other.writes == Writes::InPlace;
+            shown && dir.is_ok_and(|dir| is_below(path, &dir) && dir.is_dir())
+        };
+        rule.writes == Writes::Project && !sandbox.fs.iter().any(around)
+    };
     for rule in &sandbox.fs {
         let PathPattern::Subpath { path, .. } = &rule.pattern else { continue };
         let fills = rule.effect == Effect::Allow && rule.caps.contains(Caps::CREATE);
-        if !fills || !rule.span.file.starts_with("@clash//") {
+        let library = rule.span.file.starts_with("@clash//") || rule.writes == Writes::Project;
+        if !fills || !library {
             continue;
         }
         let Ok(written) = places.expand(path) else { continue };
+        if needs_none(rule, &written) {
+            continue;
+        }
         let path = disk.real(&written);
         if disk.has(&path) || !is_users_own(&path, places) {
             continue;
@@ -54,7 +68,7 @@ fn is_users_own(path: &Path, places: &Places) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clash_policy::{FsRule, Span};
+    use clash_policy::Span;
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
@@ -63,7 +77,7 @@ mod tests {
             pattern: PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false },
             effect: Effect::Allow,
             caps,
-            cow: false,
+            writes: Writes::InPlace,
             span: Span { file: file.to_owned(), ..Span::default() },
         }
     }

@@ -74,6 +74,17 @@ impl Dirs {
         self.state.join("trust")
     }
 
+    /// The caches of all projects, by the names of the projects.
+    pub(crate) fn project_caches(&self) -> PathBuf {
+        self.cache.join(clash_sandbox::cache::PROJECTS)
+    }
+
+    /// The directory of a project's own caches, below real directories.
+    pub(crate) fn caches_of(&self, project: &Path, disk: &Disk) -> PathBuf {
+        let projects = disk.real(&self.project_caches());
+        clash_sandbox::cache::directory_of(&projects, &disk.real(project))
+    }
+
     /// Where it is written down what this machine can enforce.
     pub(crate) fn host_record(&self) -> PathBuf {
         self.state.join("host")

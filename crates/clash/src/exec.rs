@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::decide::Decision;
 use clash_policy::{Action, Caps, Effect, Sandbox, World, steering};
+use clash_sandbox::cache::has_caches;
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host::{Host, Recorded, Rooms};
 use clash_sandbox::launch::{self, Ahead, LaunchError};
@@ -518,6 +519,7 @@ impl Room {
         let cage = Cage { paths: self.dirs.cage(&self.project, &disk) };
         let held = tmp.as_ref().map(|held| held.path.as_path());
         let temporary = Temporary { session: held, host: &self.dirs.tmp };
+        let caches = has_caches(sandbox).then(|| self.dirs.caches_of(&self.project, &disk));
         let request = Request {
             sandbox,
             places: &places,
@@ -526,6 +528,7 @@ impl Room {
             extra,
             in_force: &in_force,
             temporary,
+            caches: caches.as_deref(),
         };
         let plan = plan(&request, &host).map_err(|refusal| ExecError::NoPlan {
             sandbox: sandbox.name.clone(),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use clash_policy::ir::IrError;
 use clash_policy::judge::judge;
 use clash_policy::rule::OnViolation;
-use clash_policy::{Caps, Effect, FileUse, Net, Sandbox, World};
+use clash_policy::{Caps, Effect, FileUse, FsRule, Net, Sandbox, World, Writes};
 use clash_sandbox::disk::Disk;
 
 use crate::agents::{Agent, Asks};
@@ -170,8 +170,13 @@ fn blocked_path(place: &Place<'_>, line: &str) -> Option<String> {
         return Some(format!("`{shown}` is out of its reach"));
     }
     let change = Caps::WRITE.union(Caps::CREATE).union(Caps::DELETE);
-    (!hidden && !granted(place, &path, change)?)
-        .then(|| format!("`{shown}` may be read there, not changed{}", instead(&path)))
+    (!hidden && !granted(place, &path, change)?).then(|| match filled_by(place, &path) {
+        Some(fetch) => format!(
+            "`{shown}` is in a cache that all projects share: it may be read there, not \
+             changed; the user fills it with `{fetch}` in a terminal"
+        ),
+        None => format!("`{shown}` may be read there, not changed{}", instead(&path)),
+    })
 }
 
 /// What to do where a tool writes over a protected file that it made itself.
@@ -184,6 +189,36 @@ fn instead(path: &Path) -> &'static str {
         _ => "",
     }
 }
+
+/// The command with which the user fills a shared cache, by the module
+/// of the library whose rule names the cache.
+fn filled_by(place: &Place<'_>, path: &Path) -> Option<&'static str> {
+    use clash_policy::Links;
+    let disk = Disk::default();
+    let places = place.dirs.places(place.project, &disk);
+    let path = disk.real(path);
+    let is_around = |rule: &&FsRule| {
+        let dir = places.expand(rule.pattern.fixed()).map(|dir| disk.real(&dir));
+        rule.writes == Writes::Project && dir.is_ok_and(|dir| path.starts_with(dir))
+    };
+    let module = &place.sandbox.fs.iter().find(is_around)?.span.file;
+    let module = module.strip_prefix("@clash//")?.strip_suffix(".star")?;
+    FETCHES.iter().find(|(name, _)| *name == module).map(|(_, command)| *command)
+}
+
+const FETCHES: [(&str, &str); 11] = [
+    ("bazel", "bazel fetch //..."),
+    ("dotnet", "dotnet restore"),
+    ("elixir", "mix deps.get"),
+    ("go", "go mod download"),
+    ("haskell", "cabal build --only-download"),
+    ("java", "mvn dependency:go-offline"),
+    ("node", "npm ci --ignore-scripts"),
+    ("php", "composer install --no-scripts --no-plugins"),
+    ("ruby", "bundle cache"),
+    ("rust", "cargo fetch"),
+    ("terraform", "terraform init"),
+];
 
 /// `None`: it cannot be told.
 fn granted(place: &Place<'_>, path: &Path, needs: Caps) -> Option<bool> {

@@ -1,7 +1,7 @@
-//! `allow`, `deny`, `ask`, `cow` and the names of common capabilities.
+//! `allow`, `deny`, `ask`, `cow`, `cache` and the names of common capabilities.
 #![expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the language")]
 
-use clash_policy::{Caps, Effect};
+use clash_policy::{Caps, Effect, Writes};
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
 use starlark::starlark_module;
@@ -45,7 +45,14 @@ fn value(
         NoneOr::Other(value) => Some(sandbox_arg(value)?),
     };
     let reason = args.reason.into_option().map(str::to_owned);
-    Ok(EffectValue { effect, cow: false, caps, sandbox, reason, span: span_here(eval) })
+    Ok(EffectValue {
+        effect,
+        writes: Writes::InPlace,
+        caps,
+        sandbox,
+        reason,
+        span: span_here(eval),
+    })
 }
 
 #[starlark_module]
@@ -110,6 +117,14 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
 
     /// Inside `fs`: reads see the real files, writes go to the session's overlay.
     fn cow<'v>(eval: &mut Evaluator<'v, '_, '_>) -> starlark::Result<EffectValue> {
-        Ok(EffectValue { cow: true, ..EffectValue::bare(Effect::Allow, &span_here(eval)) })
+        let allow = EffectValue::bare(Effect::Allow, &span_here(eval));
+        Ok(EffectValue { writes: Writes::Session, ..allow })
+    }
+
+    /// Inside `fs`, for a directory: commands read the shared cache, and what they
+    /// write goes to a cache of this project's own, which they find again next time.
+    fn cache<'v>(eval: &mut Evaluator<'v, '_, '_>) -> starlark::Result<EffectValue> {
+        let allow = EffectValue::bare(Effect::Allow, &span_here(eval));
+        Ok(EffectValue { writes: Writes::Project, ..allow })
     }
 }

@@ -267,7 +267,17 @@ policy("p", {"Bash": {"a": {end(): allow(sandbox = s)}}, mode("plan"): ask(reaso
     assert_eq!(again, std::slice::from_ref(&layer));
     let s = layer.sandboxes.iter().find(|sandbox| sandbox.name == "s").unwrap();
     let fs: Vec<_> =
-        s.fs.iter().map(|r| format!("{} {} {} {}", r.effect, r.caps, r.pattern, r.cow)).collect();
+        s.fs.iter()
+            .map(|r| {
+                format!(
+                    "{} {} {} {}",
+                    r.effect,
+                    r.caps,
+                    r.pattern,
+                    r.writes != clash_policy::Writes::InPlace
+                )
+            })
+            .collect();
     insta::assert_snapshot!(fs.join("\n"), @r"
     allow rwcdx $PWD/** true
     allow r $HOME/.gitconfig false

@@ -1,6 +1,6 @@
 //! The file rules of a sandbox: path keys and what they mean.
 
-use clash_policy::{Caps, Effect, FsRule, PathPattern, Span};
+use clash_policy::{Caps, Effect, FsRule, PathPattern, Span, Writes};
 use starlark::values::Value;
 use starlark::values::dict::DictRef;
 use starlark::values::list::ListRef;
@@ -60,7 +60,7 @@ pub(crate) fn sandbox_tree(value: Value<'_>, place: &Span, draft: &mut Draft) ->
 
 pub(crate) fn sandbox_default(value: Value<'_>, place: &Span) -> Result<Effect> {
     let effect = loose_effect(value, place)?;
-    if effect.cow || effect.caps.is_some() {
+    if effect.writes != Writes::InPlace || effect.caps.is_some() {
         return Err(Mistake::new("the default of a sandbox is allow(), ask() or deny()")
             .at(&effect.span)
             .hint("for single capabilities name a path: fs = {\"/\": allow(\"r\")}"));
@@ -83,12 +83,19 @@ fn entry(
             }
             continue;
         }
-        let EffectValue { effect, cow, caps, sandbox, span, .. } = effect(then, place)?;
+        let EffectValue { effect, writes, caps, sandbox, span, .. } = effect(then, place)?;
         if sandbox.is_some() {
             return Err(Mistake::new("a file rule has no sandbox of its own").at(&span));
         }
         let caps = caps.unwrap_or(Caps::ALL);
-        rules.push(FsRule { pattern: path_pattern(key, base)?, effect, caps, cow, span });
+        let pattern = path_pattern(key, base)?;
+        let plain = matches!(&pattern, PathPattern::Subpath { follow_worktrees: false, .. });
+        if writes == Writes::Project && !plain {
+            return Err(Mistake::new("cache() is for a whole directory")
+                .at(&span)
+                .hint("write the directory as a plain path: \"$HOME/.cache/x\": cache()"));
+        }
+        rules.push(FsRule { pattern, effect, caps, writes, span });
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ mod rules;
 mod tree;
 
 use clash_policy::rule::Rule;
-use clash_policy::{Effect, Span};
+use clash_policy::{Effect, Span, Writes};
 use starlark::values::Value;
 use starlark::values::dict::DictRef;
 use starlark::values::tuple::TupleRef;
@@ -43,8 +43,9 @@ pub(crate) fn effect(value: Value<'_>, place: &Span) -> Result<EffectValue> {
     match named {
         Some(effect) if is_function => Ok(EffectValue::bare(effect, place)),
         Some(_) => Err(not_an_effect(value).hint(format!("without quotes: {text}()")).near(text)),
-        None if is_function && text == "cow" => {
-            Ok(EffectValue { cow: true, ..EffectValue::bare(Effect::Allow, place) })
+        None if is_function && (text == "cow" || text == "cache") => {
+            let writes = if text == "cow" { Writes::Session } else { Writes::Project };
+            Ok(EffectValue { writes, ..EffectValue::bare(Effect::Allow, place) })
         }
         None => Err(not_an_effect(value)),
     }
@@ -83,10 +84,12 @@ pub(crate) fn default_rule(value: Value<'_>, scope: &Scope<'_>) -> Result<Rule> 
 }
 
 fn rule_of(effect: EffectValue, scope: &Scope<'_>) -> Result<Rule> {
-    if effect.cow {
-        return Err(Mistake::new("cow() belongs to the file rules of a sandbox")
+    if effect.writes != Writes::InPlace {
+        return Err(Mistake::new(format!("{effect} belongs to the file rules of a sandbox"))
             .at(&effect.span)
-            .hint("write allow(sandbox = …) here and cow() inside sandbox(fs = {…})"));
+            .hint(format!(
+                "write allow(sandbox = …) here and {effect} inside sandbox(fs = {{…}})"
+            )));
     }
     if effect.caps.is_some() {
         return Err(Mistake::new(

@@ -13,7 +13,7 @@
 use std::fmt;
 
 use allocative::Allocative;
-use clash_policy::{Caps, Effect, FsRule, PathPattern, Span};
+use clash_policy::{Caps, Effect, FsRule, PathPattern, Span, Writes};
 use starlark::environment::{GlobalsBuilder, Methods, MethodsBuilder};
 use starlark::eval::Evaluator;
 use starlark::values::none::NoneOr;
@@ -125,7 +125,7 @@ impl PathValue {
             .map(|(effect, caps, span)| {
                 let pattern = self.pattern(*effect)?;
                 let (effect, caps, span) = (*effect, *caps, span.clone());
-                Ok(FsRule { pattern, effect, caps, cow: false, span })
+                Ok(FsRule { pattern, effect, caps, writes: Writes::InPlace, span })
             })
             .collect()
     }

@@ -6,7 +6,7 @@ use crate::sandbox::{FsRule, PathPattern};
 fn rule(path: &str, effect: Effect, caps: &str) -> FsRule {
     let pattern = PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false };
     let caps = Caps::parse(caps).unwrap();
-    FsRule { pattern, effect, caps, cow: false, span: Span::default() }
+    FsRule { pattern, effect, caps, writes: Writes::InPlace, span: Span::default() }
 }
 
 fn shown(old: &Sandbox, new: &Sandbox) -> Vec<String> {

@@ -3,14 +3,14 @@ use crate::ir::encode;
 use crate::net::{HostPattern, Net, NetRule};
 use crate::path::{NoLinks, Places};
 use crate::rule::{Branch, Group, Key, Layer, Node, Pattern, Rule, Settings, Subject};
-use crate::sandbox::{FsRule, PathPattern};
+use crate::sandbox::{FsRule, PathPattern, Writes};
 
 fn sandbox(name: &str) -> Sandbox {
     let rule = |path: &str, caps| FsRule {
         pattern: PathPattern::Subpath { path: path.into(), follow_worktrees: false },
         effect: Effect::Allow,
         caps,
-        cow: false,
+        writes: Writes::InPlace,
         span: Span::default(),
     };
     Sandbox { default: Effect::Ask, fs: vec![rule("$PWD", Caps::ALL)], ..Sandbox::named(name) }

@@ -8,7 +8,7 @@ use super::IrError;
 use crate::effect::{Caps, Effect};
 use crate::net::{HostPattern, Net, NetRule};
 use crate::regex::Regex;
-use crate::sandbox::{EnvRule, FsRule, Lifetime, Limits, PathPattern, Protect, Sandbox};
+use crate::sandbox::{EnvRule, FsRule, Lifetime, Limits, PathPattern, Protect, Sandbox, Writes};
 use crate::span::Span;
 
 type Result<T> = std::result::Result<T, IrError>;
@@ -131,7 +131,7 @@ macro_rules! record {
 }
 
 record!(Span { file, line, column });
-record!(FsRule { pattern, effect, caps, cow, span });
+record!(FsRule { pattern, effect, caps, writes, span });
 record!(NetRule { host, ports, effect, span });
 record!(EnvRule { name, effect, span });
 record!(Limits { memory_bytes, processes, cpu_seconds, wall_seconds, file_size_bytes });
@@ -162,6 +162,25 @@ impl Blob for Regex {
         let pattern = String::read(from)?;
         let len = u32::read(from)?;
         Ok(Self { pattern, automaton: from.take(len as usize)?.to_vec() })
+    }
+}
+
+impl Blob for Writes {
+    fn write(&self, out: &mut Vec<u8>) {
+        let code: u8 = match self {
+            Self::InPlace => 0,
+            Self::Session => 1,
+            Self::Project => 2,
+        };
+        code.write(out);
+    }
+    fn read(from: &mut Reader<'_>) -> Result<Self> {
+        match u8::read(from)? {
+            0 => Ok(Self::InPlace),
+            1 => Ok(Self::Session),
+            2 => Ok(Self::Project),
+            _ => Err(IrError::Damaged),
+        }
     }
 }
 

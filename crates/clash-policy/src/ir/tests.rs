@@ -5,7 +5,7 @@ use crate::regex::Regex;
 use crate::rule::{
     Branch, Group, Key, Layer, LayerKind, Node, OnViolation, Pattern, Rule, Settings, Subject,
 };
-use crate::sandbox::{EnvRule, FsRule, Lifetime, Limits, PathPattern, Protect, Sandbox};
+use crate::sandbox::{EnvRule, FsRule, Lifetime, Limits, PathPattern, Protect, Sandbox, Writes};
 use crate::span::Span;
 use proptest::prelude::*;
 
@@ -42,28 +42,28 @@ fn sandbox() -> Sandbox {
                 pattern: PathPattern::Regex { prefix: "$HOME".into(), regex },
                 effect: Effect::Allow,
                 caps: Caps::READ,
-                cow: true,
+                writes: Writes::Session,
                 span: span(4),
             },
             FsRule {
                 pattern: PathPattern::Literal("/a".into()),
                 effect: Effect::Ask,
                 caps: Caps::CHANGE,
-                cow: false,
+                writes: Writes::InPlace,
                 span: span(4),
             },
             FsRule {
                 pattern: PathPattern::Subpath { path: "$PWD".into(), follow_worktrees: true },
                 effect: Effect::Allow,
                 caps: Caps::ALL,
-                cow: false,
+                writes: Writes::InPlace,
                 span: span(2),
             },
             FsRule {
                 pattern: PathPattern::Glob { prefix: "$HOME".into(), pattern: "**/.env".into() },
                 effect: Effect::Deny,
                 caps: Caps::READ,
-                cow: false,
+                writes: Writes::InPlace,
                 span: span(3),
             },
         ],

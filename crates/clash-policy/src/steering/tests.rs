@@ -1,7 +1,7 @@
 use super::*;
 use crate::net::NetRule;
 use crate::path::{NoLinks, Places};
-use crate::sandbox::{EnvRule, FsRule, PathPattern};
+use crate::sandbox::{EnvRule, FsRule, PathPattern, Writes};
 use crate::shell::commands;
 use crate::span::Span;
 
@@ -20,7 +20,7 @@ fn grants(path: &str, net: Net) -> Sandbox {
         pattern: PathPattern::Subpath { path: path.into(), follow_worktrees: false },
         effect: Effect::Allow,
         caps: Caps::READ,
-        cow: false,
+        writes: Writes::InPlace,
         span: Span::default(),
     };
     Sandbox { fs: vec![rule], net, ..Sandbox::named("x") }

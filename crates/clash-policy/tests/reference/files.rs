@@ -3,7 +3,7 @@
 use clash_policy::judge::World;
 use clash_policy::net::{HostPattern, Net};
 use clash_policy::pattern::path_glob_matches;
-use clash_policy::sandbox::{PathPattern, Sandbox};
+use clash_policy::sandbox::{PathPattern, Sandbox, Writes};
 use clash_policy::{Caps, Effect, FileUse};
 
 pub(crate) struct Close {
@@ -82,7 +82,12 @@ pub(crate) fn judge(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> (Ef
             .iter()
             .any(|(base, caps)| caps.contains(cap) && (file.path.starts_with(base)));
         answers.push(match keys.into_iter().max() {
-            Some((_, effect, std::cmp::Reverse(at))) => (effect, Some(sandbox.fs[at].span.line)),
+            Some((_, effect, std::cmp::Reverse(at))) => {
+                let rule = &sandbox.fs[at];
+                // No tool of the agent changes a cache that others share.
+                let shared = rule.writes == Writes::Project && cap.intersects(Caps::CHANGE);
+                (if shared { effect.max(Effect::Ask) } else { effect }, Some(rule.span.line))
+            }
             None if base || sandbox.unrestricted => (Effect::Allow, None),
             None => (sandbox.default, None),
         });

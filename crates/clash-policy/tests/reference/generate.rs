@@ -4,7 +4,7 @@ use clash_policy::net::{HostPattern, Net, NetRule};
 use clash_policy::rule::{
     Branch, Group, Key, Layer, LayerKind, Node, OnViolation, Pattern, Rule, Settings, Subject,
 };
-use clash_policy::sandbox::{FsRule, PathPattern, Protect, Sandbox};
+use clash_policy::sandbox::{FsRule, PathPattern, Protect, Sandbox, Writes};
 use clash_policy::{Action, Caps, Effect, Field, FileUse, HostUse, Input, Regex, Span};
 use proptest::collection::vec;
 use proptest::option::weighted;
@@ -276,9 +276,13 @@ fn caps() -> impl Strategy<Value = Caps> + Clone {
     (1..32u8).prop_map(|bits| Caps::from_bits(bits).unwrap())
 }
 
+fn writes() -> impl Strategy<Value = Writes> {
+    prop_oneof![Just(Writes::InPlace), Just(Writes::Session), Just(Writes::Project)]
+}
+
 pub(crate) fn fs_rule() -> impl Strategy<Value = FsRule> {
-    (path_pattern(), effect(), caps(), any::<bool>()).prop_map(|(pattern, effect, caps, cow)| {
-        FsRule { pattern, effect, caps, cow, span: Span::default() }
+    (path_pattern(), effect(), caps(), writes()).prop_map(|(pattern, effect, caps, writes)| {
+        FsRule { pattern, effect, caps, writes, span: Span::default() }
     })
 }
 

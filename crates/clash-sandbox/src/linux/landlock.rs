@@ -202,6 +202,10 @@ impl Given {
             baseline = plan.baseline.iter().filter(|(entry, _)| shared(entry)).copied().collect();
             grants.reserve(plan.grants.len());
             for Grant { path, caps, .. } in &plan.grants {
+                // The rule belongs on the mount, which is not there yet.
+                if plan.room.as_ref().is_some_and(|room| room.has_cache_at(path)) {
+                    continue;
+                }
                 let name = CString::new(path.as_os_str().as_bytes())
                     .map_err(|_| LaunchError::NulByte(path.into()))?;
                 grants.push((name, *caps));
@@ -390,6 +394,7 @@ pub(crate) fn own_places(
     for step in &room.steps {
         match step {
             Step::Scratch { at } | Step::ScratchMount { at } => grant(at, scratch)?,
+            Step::Cache { path, caps, .. } => grant(path, rights(*caps, true, false))?,
             Step::Devices => {
                 grant(Path::new("/dev/shm"), scratch & !EXECUTE)?;
                 grant(Path::new("/dev/pts"), rights(Caps::READ.union(Caps::WRITE), true, true))?;

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use clash_policy::Caps;
 use clash_policy::path::is_below;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, mknodat, openat, openat2, statat,
@@ -23,6 +24,7 @@ use rustix::mount::{
 };
 use rustix::process::{chroot, fchdir, pivot_root};
 
+use super::overlay::{self, OwnCache};
 use super::sys::{self, ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY};
 use crate::launch::LaunchError;
 use crate::room::{Access, Inside, Shown, Step};
@@ -139,6 +141,9 @@ pub(crate) struct View {
     terminals: Option<OwnedFd>,
     shown: [Copied; SHOWN.len()],
     covers: u32,
+    /// Locks on the project's caches. The kernel gives them back when the launcher ends.
+    locks: Vec<OwnedFd>,
+    caches: Vec<PathBuf>,
 }
 
 /// Where the old root is put for as long as it takes to let go of it.
@@ -150,7 +155,15 @@ impl View {
     pub(crate) fn new(parts: Parts, steps: &[Step]) -> Result<Self> {
         let Parts { root, devices, terminals, shown } = parts;
         attach(&root, CWD, Path::new("/"))?;
-        let mut view = Self { root, devices, terminals, shown, covers: 0 };
+        let mut view = Self {
+            root,
+            devices,
+            terminals,
+            shown,
+            covers: 0,
+            locks: Vec::new(),
+            caches: Vec::new(),
+        };
         for ((path, access), copied) in SHOWN.iter().zip(&mut view.shown) {
             let wanted = Step::Bind { path: PathBuf::from(path), access: *access };
             if steps.contains(&wanted) {
@@ -183,6 +196,7 @@ impl View {
             }
             Step::Point { at, file } => self.point(at, *file),
             Step::Bind { path, access } => self.bind(path, *access),
+            Step::Cache { path, own, caps, overlay } => self.cache(path, own, *caps, *overlay),
             Step::Rebind { path, access } => self.rebind(path, *access),
             Step::Cover { path, file, shows } => self.cover(path, *file, shows),
             Step::Devices => self.devices(),
@@ -285,15 +299,40 @@ impl View {
         }
     }
 
-    fn rebind(&self, path: &Path, access: Access) -> Result<()> {
+    fn cache(&mut self, path: &Path, own: &Path, caps: Caps, overlay: bool) -> Result<()> {
         let place = self.open(path)?;
+        let execute = caps.contains(Caps::EXECUTE);
+        let (tree, write) = match overlay::of_project(path, own, overlay) {
+            OwnCache::Overlay { tree, lock } => {
+                self.locks.push(lock);
+                (tree, true)
+            }
+            OwnCache::Plain(dir) => (bound(&dir, Access { write: true, execute })?, true),
+            OwnCache::Missing => (bound(path, Access { write: false, execute })?, false),
+        };
+        set(&tree, Access { write, execute })?;
+        self.caches.push(path.to_path_buf());
+        attach_to(&tree, &place)
+    }
+
+    /// Opens a place to mount on. `None` if a cache of the project does not have it:
+    /// nothing is there to take rights from, and the monitor lets nothing be made.
+    fn open_if_shown(&self, path: &Path) -> Result<Option<OwnedFd>> {
+        match self.open(path) {
+            Err(Errno::NOENT) if self.caches.iter().any(|cache| is_below(path, cache)) => Ok(None),
+            opened => opened.map(Some),
+        }
+    }
+
+    fn rebind(&self, path: &Path, access: Access) -> Result<()> {
+        let Some(place) = self.open_if_shown(path)? else { return Ok(()) };
         let tree = clone(&place, "")?;
         set(&tree, access)?;
         attach_to(&tree, &place)
     }
 
     fn cover(&mut self, path: &Path, file: bool, shows: &[Shown]) -> Result<()> {
-        let place = self.open(path)?;
+        let Some(place) = self.open_if_shown(path)? else { return Ok(()) };
         let own = self.next_cover();
         if file {
             // A device node on a mount without devices: nobody can open that, not

@@ -21,7 +21,7 @@ use super::scratch::{self, Scratch};
 use super::stdio::Inherited;
 use super::supervisor::{Keeper, attend};
 use super::target::Target;
-use super::{caps, landlock, limits, namespaces, seccomp, stdio, sys, terminal};
+use super::{caps, landlock, limits, namespaces, redirect, seccomp, stdio, sys, terminal};
 use crate::launch::{Command, LaunchError};
 use crate::plan::{self, Plan};
 use crate::room::{Inside, Room, Step};
@@ -41,6 +41,8 @@ pub(crate) fn run(plan: &Plan, command: &Command, helper: Option<Ahead>) -> Resu
         }
     });
     let (plan, command) = with_tmp.as_ref().map_or((plan, command), |(p, c)| (p, c));
+    let redirected = (!plan.redirects.is_empty()).then(|| redirect::given(plan, command));
+    let (plan, command) = redirected.as_ref().map_or((plan, command), |(p, c)| (p, c));
     let target = Target::new(command)?;
     let filter = seccomp::filter(plan.surface()).map_err(LaunchError::Filter)?;
 

@@ -10,6 +10,7 @@ use clash_policy::{Caps, Effect, PathPattern};
 use super::rules::{Found, Rule, real};
 use super::{Grant, Refusal, Request, Why, overlap};
 use crate::baseline;
+use crate::cache::{directory_of, is_cache};
 use crate::disk::Disk;
 use crate::planted::{Ground, Placed};
 use crate::report::{Line, Report};
@@ -17,11 +18,18 @@ use crate::worktree::{self, Worktree};
 
 /// What Landlock is to grant: for each rule that allows, its rights from its
 /// fixed part downwards, which for a pattern is more than it says.
-pub(super) fn allowed(rules: &[Rule<'_>], report: &mut Report) -> Vec<Grant> {
+pub(super) fn allowed(
+    rules: &[Rule<'_>],
+    caches: Option<&Path>,
+    report: &mut Report,
+) -> Vec<Grant> {
     let mut grants = Vec::with_capacity(rules.len() + baseline::ENTRIES.len() + 16);
     for allow in rules.iter().filter(|r| r.rule.effect == Effect::Allow) {
         let nothing = match allow.found {
             Found::Directory | Found::Other => None,
+            Found::Missing if is_cache(allow.rule) => {
+                Some("nothing was fetched, and nothing can be without the network")
+            }
             Found::Missing => Some("does not exist now; nothing granted"),
             Found::OutOfReach => Some("this user cannot reach it; nothing granted"),
         };
@@ -32,6 +40,12 @@ pub(super) fn allowed(rules: &[Rule<'_>], report: &mut Report) -> Vec<Grant> {
         let caps = allow.granted(rules);
         report.say(|| {
             let place = allow.real.display();
+            if let Some(own) = caches.filter(|_| is_cache(allow.rule)) {
+                let own = directory_of(own, &allow.real);
+                let why = "reads see the shared cache; changes stay in this project's own:";
+                let why = format!("{why} {}", own.display());
+                return Line::new(allow.text(), "mount + landlock", why);
+            }
             match (allow.wider(), caps == allow.rule.caps) {
                 (true, true) => Line::new(
                     allow.text(),

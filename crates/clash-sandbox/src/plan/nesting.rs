@@ -106,9 +106,10 @@ fn pin(room: &mut Room, grants: &[Grant]) {
     let mut steps = Vec::with_capacity(room.steps.len());
     for step in room.steps.drain(..) {
         let at = match &step {
-            Step::Bind { path, .. } | Step::Rebind { path, .. } | Step::Cover { path, .. } => {
-                Some(path.clone())
-            }
+            Step::Bind { path, .. }
+            | Step::Cache { path, .. }
+            | Step::Rebind { path, .. }
+            | Step::Cover { path, .. } => Some(path.clone()),
             _ => None,
         };
         let around = |path: &PathBuf| {

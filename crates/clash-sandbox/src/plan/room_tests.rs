@@ -36,8 +36,9 @@ impl World {
         let disk = Disk::default();
         let (places, cage) = (&self.places, &self.cage);
         let temporary = Temporary { session: Some(&places.tmp), host: &places.tmp };
-        let (disk, in_force) = (&disk, &Alone);
-        plan(&Request { sandbox, places, cage, disk, extra: &[], in_force, temporary }, host)
+        let (disk, in_force, caches) = (&disk, &Alone, None);
+        let extra = &[];
+        plan(&Request { sandbox, places, cage, disk, extra, in_force, temporary, caches }, host)
     }
 
     /// The steps that are about this world's own files, or the refusal.
@@ -70,7 +71,7 @@ fn host() -> Host {
 fn rule(effect: Effect, caps: &str, path: &str) -> FsRule {
     let span = Span { file: "policy.star".into(), line: 7, column: 1 };
     let pattern = PathPattern::Subpath { path: path.into(), follow_worktrees: false };
-    FsRule { pattern, effect, caps: Caps::parse(caps).unwrap(), cow: false, span }
+    FsRule { pattern, effect, caps: Caps::parse(caps).unwrap(), writes: Writes::InPlace, span }
 }
 
 fn sandbox(fs: Vec<FsRule>) -> Sandbox {
@@ -230,15 +231,16 @@ proptest! {
         let disk = Disk::default();
         let (places, cage) = (&world.places, &world.cage);
         let temporary = Temporary { session: Some(&places.tmp), host: &places.tmp };
-        let in_force = &Alone;
+        let (sandbox, disk, extra, in_force) = (&sandbox, &disk, &[], &Alone);
+        let caches = None;
         let request =
-            Request { sandbox: &sandbox, places, cage, disk: &disk, extra: &[], in_force, temporary };
+            Request { sandbox, places, cage, disk, extra, in_force, temporary, caches };
         let resolved = resolve(&request).unwrap();
-        let grants = allowed(&resolved, &mut Report::default());
+        let grants = allowed(&resolved, None, &mut Report::default());
         let rights = rights(&request, &resolved, &grants, &[]).unwrap();
         let (request, rules, grants) = (&request, &resolved, &grants);
         let sources = Sources { request, rules, grants, baseline: &[], rights: &rights };
-        let judged = Judged { places, cwd: &places.project, links: &disk, baseline: &[], cage: &[], lent: None };
+        let judged = Judged { places, cwd: &places.project, links: disk, baseline: &[], cage: &[], lent: None };
         for path in paths {
             let path = places.expand(path).unwrap();
             for cap in Caps::each() {

@@ -33,8 +33,8 @@ pub(super) enum Found {
 impl Rule<'_> {
     /// The rule as a policy's author would say it, with its place.
     pub(super) fn text(&self) -> String {
-        let FsRule { pattern, effect, caps, span, .. } = self.rule;
-        format!("{effect} {caps} {pattern} ({span})")
+        let FsRule { pattern, caps, span, .. } = self.rule;
+        format!("{} {caps} {pattern} ({span})", self.rule.word())
     }
 
     pub(super) fn region(&self) -> Region {
@@ -93,7 +93,9 @@ pub(super) fn resolve<'a>(request: &Request<'a>) -> Result<Vec<Rule<'a>>, Refusa
         Ok(Rule { rule, written, real, found })
     };
     let rules = request.sandbox.fs.iter().filter(|rule| !request.is_about_own_tmp(rule));
-    rules.map(resolve).collect()
+    let mut rules = rules.map(resolve).collect::<Result<Vec<_>, Refusal>>()?;
+    super::caches::place(request, &mut rules);
+    Ok(rules)
 }
 
 /// The links on the way of the rules that allow.

@@ -61,6 +61,7 @@ impl World {
             extra: &[],
             in_force: &Alone,
             temporary: self.temporary(),
+            caches: None,
         };
         let (plan, report) = plan_with_report(&request, host)?;
         assert_eq!(super::plan(&request, host).ok().as_ref(), Some(&plan));
@@ -111,7 +112,13 @@ fn span(line: u32) -> Span {
 }
 
 fn rule(effect: Effect, caps: &str, pattern: PathPattern) -> FsRule {
-    FsRule { pattern, effect, caps: Caps::parse(caps).unwrap(), cow: false, span: span(7) }
+    FsRule {
+        pattern,
+        effect,
+        caps: Caps::parse(caps).unwrap(),
+        writes: Writes::InPlace,
+        span: span(7),
+    }
 }
 
 fn below(path: &str) -> PathPattern {
@@ -350,6 +357,7 @@ fn the_launcher_may_reach_inside_the_cage_but_not_over_it() {
             extra,
             in_force: &Alone,
             temporary: world.temporary(),
+            caches: None,
         };
         plan(&request, &host())
     };
@@ -371,6 +379,7 @@ fn a_deny_on_what_the_launcher_needs_is_not_overridden() {
         extra: &extra,
         in_force: &Alone,
         temporary: world.temporary(),
+        caches: None,
     };
     let watch = plan(&request, &host()).unwrap().watch.unwrap();
     assert!(watch.rights.caps(&extra[0].path).is_empty());
@@ -393,6 +402,7 @@ fn a_file_of_the_launcher_that_became_a_link_is_refused() {
         extra: &extra,
         in_force: &Alone,
         temporary: world.temporary(),
+        caches: None,
     };
     assert!(matches!(plan(&request, &host()), Err(Refusal::Replaced { path }) if path == trap));
 }
@@ -481,7 +491,7 @@ fn any_rules() -> impl Strategy<Value = Vec<FsRule>> {
     ]);
     let effect = prop::sample::select(vec![Effect::Allow, Effect::Deny, Effect::Ask]);
     let one = (path, effect, 1u8..32, 0u8..4).prop_map(|(path, effect, caps, kind)| FsRule {
-        cow: false,
+        writes: Writes::InPlace,
         pattern: match kind {
             0 => PathPattern::Children(path.into()),
             1 => PathPattern::Glob { prefix: path.into(), pattern: "**/x".into() },

@@ -22,6 +22,7 @@ use clash_policy::{Caps, Effect, Lifetime};
 use super::rules::links_of;
 use super::{Found, Grant, Request, Rule, Why};
 use crate::baseline::{Entry, LINKED};
+use crate::cache::{directory_of, is_cache};
 use crate::disk::Disk;
 use crate::host::{Host, Rooms};
 use crate::rights::Rights;
@@ -42,6 +43,8 @@ pub(super) struct Mark {
     pub(super) file: bool,
     /// The policy or the baseline speaks of it, so its socket files count.
     named: bool,
+    /// A rule keeps the changes in a cache of the project's own.
+    cache: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,6 +59,7 @@ struct Outer {
     shape: Shape,
     /// The step that covers it, if it is hidden inside something seen.
     cover: Option<usize>,
+    cache: bool,
 }
 
 /// The room, and whether something in it can be seen that may not be read.
@@ -66,7 +70,7 @@ pub(super) fn room(
     ports: Ports,
 ) -> (Room, bool) {
     let marks = sources.marks();
-    let mut view = View::new(sources, &marks);
+    let mut view = View::new(sources, &marks, host);
     for (path, mark) in &marks {
         view.mark(path, mark);
     }
@@ -106,12 +110,15 @@ impl Sources<'_> {
                 Found::Other => true,
                 Found::Missing | Found::OutOfReach => return,
             };
-            let mark = marks.entry(path.to_path_buf()).or_insert(Mark { file, named });
+            let mark =
+                marks.entry(path.to_path_buf()).or_insert(Mark { file, named, cache: false });
             mark.named |= named;
         };
         for rule in self.rules.iter().filter(|r| !r.wider() || r.rule.effect == Effect::Allow) {
             add(&rule.real, rule.found, true);
         }
+        let caches = self.rules.iter().filter(|rule| is_cache(rule.rule));
+        let caches: Vec<&PathBuf> = caches.map(|rule| &rule.real).collect();
         for grant in self.grants.iter().filter(|grant| !matches!(grant.why, Why::Rule(_))) {
             add(&grant.path, look(&grant.path), true);
         }
@@ -140,6 +147,11 @@ impl Sources<'_> {
                 self.grants.iter().filter(|grant| grant.path.parent() == Some("/".as_ref()))
             {
                 add(&grant.path, Found::Directory, false);
+            }
+        }
+        for cache in caches {
+            if let Some(mark) = marks.get_mut(cache) {
+                mark.cache = !mark.file;
             }
         }
         marks
@@ -233,6 +245,8 @@ struct View<'a> {
     granted_socket: bool,
     /// Something can be seen that Landlock lets be read and the rules do not.
     unreadable: bool,
+    /// False if this host is known to have no overlays.
+    overlay: bool,
 }
 
 /// A place in the session's directory with something of the host on it.
@@ -245,7 +259,7 @@ struct Point {
 }
 
 impl<'a> View<'a> {
-    fn new(sources: &'a Sources<'a>, marks: &BTreeMap<PathBuf, Mark>) -> Self {
+    fn new(sources: &'a Sources<'a>, marks: &BTreeMap<PathBuf, Mark>, host: &Host) -> Self {
         let mut view = Self {
             sources,
             outer: Vec::new(),
@@ -262,6 +276,7 @@ impl<'a> View<'a> {
             foreign_sockets: None,
             granted_socket: false,
             unreadable: false,
+            overlay: host.overlay.works(),
         };
         view.links();
         view.temporary(marks);
@@ -422,7 +437,15 @@ impl<'a> View<'a> {
             return;
         }
         let mut cover = None;
+        let in_cache = self.outer.last().is_some_and(|outer| outer.cache);
+        let own = mark.cache && !in_cache;
         match (around, shape) {
+            (_, Shape::Seen(Access { write: true, .. })) if own => {
+                if around == Shape::Hidden {
+                    self.show(path, mark.file);
+                }
+                self.cache(path, caps);
+            }
             (Shape::Hidden, Shape::Hidden) => return,
             (Shape::Seen(outer), Shape::Seen(inner)) if outer == inner => return,
             (Shape::Hidden, Shape::Seen(access)) => {
@@ -444,7 +467,16 @@ impl<'a> View<'a> {
                 self.steps.push(Step::Cover { path, file: mark.file, shows: Vec::new() });
             }
         }
-        self.outer.push(Outer { path: path.to_path_buf(), shape, cover });
+        let cache = own || in_cache;
+        self.outer.push(Outer { path: path.to_path_buf(), shape, cover, cache });
+    }
+
+    /// Mounts the project's own cache.
+    fn cache(&mut self, path: &Path, caps: Caps) {
+        let request = self.sources.request;
+        let Some(own) = request.caches.map(|own| directory_of(own, path)) else { return };
+        let path = path.to_path_buf();
+        self.steps.push(Step::Cache { path, own, caps, overlay: self.overlay });
     }
 
     /// True for a file of the launcher's that the session's directory is in front of.

@@ -87,7 +87,7 @@ impl Home {
 fn rule(effect: Effect, caps: &str, path: &str) -> FsRule {
     let pattern = PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false };
     let caps = Caps::parse(caps).unwrap();
-    FsRule { pattern, effect, caps, cow: false, span: Span::default() }
+    FsRule { pattern, effect, caps, writes: Writes::InPlace, span: Span::default() }
 }
 
 fn allow(caps: &str, path: &str) -> FsRule {

@@ -132,7 +132,7 @@ fn tree_of(call: &Call) -> Option<(&Expr, bool)> {
 
 pub(super) fn is_effect(expr: &Expr) -> bool {
     let name = expr.call().map_or_else(|| expr.name(), |call| call.name());
-    matches!(name, Some("allow" | "deny" | "ask" | "cow"))
+    matches!(name, Some("allow" | "deny" | "ask" | "cow" | "cache"))
 }
 
 pub(super) fn is_wildcard(key: &Expr) -> bool {

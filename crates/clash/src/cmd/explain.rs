@@ -144,12 +144,7 @@ pub(super) fn grants(out: &mut Out, sandbox: &Sandbox) -> std::io::Result<()> {
     let doc = if sandbox.doc.is_empty() { String::new() } else { format!(": {}", sandbox.doc) };
     out.line(format!("sandbox {} ({}){doc}", out.tone(Tone::Strong, &sandbox.name), sandbox.span))?;
     for rule in &sandbox.fs {
-        out.line(format!(
-            "  {:<5} {:<5}  {}",
-            rule.effect.word(),
-            rule.caps.to_string(),
-            rule.pattern
-        ))?;
+        out.line(format!("  {:<5} {:<5}  {}", rule.word(), rule.caps.to_string(), rule.pattern))?;
     }
     out.line(format!(
         "  {:<5} {:<5}  every other path (the system's programs stay readable)",

@@ -115,9 +115,17 @@ impl Args {
         let cage = Cage { paths: dirs.cage(here, &disk) };
         let temporary = Temporary { session: None, host: &dirs.tmp };
         let in_force = PolicySandboxes { dirs, project: here, session: None };
-        let (sandbox, places, cage) = (&sandbox, &places, &cage);
-        let (disk, in_force) = (&disk, &in_force);
-        let request = Request { sandbox, places, cage, disk, extra: &[], in_force, temporary };
+        let own = dirs.caches_of(here, &disk);
+        let request = Request {
+            sandbox: &sandbox,
+            places: &places,
+            cage: &cage,
+            disk: &disk,
+            extra: &[],
+            in_force: &in_force,
+            temporary,
+            caches: Some(&own),
+        };
         let plan = plan(&request, &dirs.host()).map_err(|refusal| {
             let hint = refusal.hint();
             Failure { hint, ..Failure::from(refusal) }

@@ -1,6 +1,7 @@
 //! The command line: one file per verb; the doc comment of its arguments is
 //! the help.
 
+mod cache;
 mod doctor;
 mod explain;
 mod init;
@@ -66,6 +67,8 @@ enum Verb {
     Log(log::Args),
     /// Run a command in a named sandbox, or look at sandboxes
     Sandbox(sandbox::Args),
+    /// List or remove the caches that projects have of their own
+    Cache(cache::Args),
     /// Run a whole agent in a room of its own
     Run(run::Args),
     /// Run a command in the sandbox the policy gives it
@@ -120,6 +123,7 @@ impl Verb {
             Self::Trust(args) => args.run(out),
             Self::Learn(args) => args.run(out),
             Self::Log(args) => args.run(out),
+            Self::Cache(args) => args.run(out),
             Self::Run(args) => args.run(),
             Self::Sandbox(args) => args.run(out),
             // Both are answered before the parser; what arrives here asked for

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::path::Links;
 use clash_policy::protect::{Keep, entries};
-use clash_policy::{Caps, Effect, FsRule, PathPattern, Sandbox};
+use clash_policy::{Caps, Effect, FsRule, PathPattern, Sandbox, Writes};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::launch;
 use clash_sandbox::plan::nesting::NoNesting;
@@ -148,6 +148,9 @@ struct Room<'a> {
     fixed: Vec<PathBuf>,
     /// What can be read, and for programs executed, besides.
     grants: Vec<Grant>,
+    /// The project's own caches, if the room itself writes there. The actions of an
+    /// agent that asks clash have them in rooms of their own.
+    caches: Option<PathBuf>,
 }
 
 const RUN: Caps = Caps::READ.union(Caps::EXECUTE);
@@ -161,7 +164,9 @@ impl<'a> Room<'a> {
         wired: bool,
     ) -> Result<Self, Failure> {
         let (state, fixed, grants) = (Vec::new(), Vec::new(), Vec::new());
-        let mut room = Self { dirs, project, state, fixed, grants };
+        let disk = Disk::default();
+        let caches = (!wired).then(|| dirs.caches_of(project, &disk));
+        let mut room = Self { dirs, project, state, fixed, grants, caches };
         for place in agent.iter().flat_map(|home| home.places(&dirs.home)) {
             if !place.file {
                 // As the agent itself would on its first start.
@@ -196,6 +201,9 @@ impl<'a> Room<'a> {
         let sessions = sessions_dir(self.dirs);
         create_private(&sessions)?;
         self.grant(&sessions, Caps::ALL);
+        let caches = self.dirs.caches_of(self.project, &Disk::default());
+        create_private(&caches)?;
+        self.grant(&caches, Caps::ALL);
         for name in ["bin", "host", "trust"] {
             self.grant(&self.dirs.state.join(name), RUN);
         }
@@ -214,7 +222,8 @@ impl<'a> Room<'a> {
         around.extend([self.dirs.cache.as_path(), Path::new("/etc/clash")]);
         for dir in around {
             let entries = std::fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
-            for entry in entries {
+            let projects = self.dirs.project_caches();
+            for entry in entries.filter(|entry| entry.path() != projects) {
                 self.grant(&entry.path(), Caps::READ);
             }
         }
@@ -292,6 +301,7 @@ impl<'a> Room<'a> {
             extra: &self.grants,
             in_force: &PolicySandboxes { dirs: self.dirs, project: self.project, session: None },
             temporary: Temporary { session: None, host: &self.dirs.tmp },
+            caches: self.caches.as_deref(),
         };
         plan(&request, &self.dirs.host()).map_err(|refusal| ExecError::NoPlan {
             sandbox: sandbox.name.clone(),
@@ -309,7 +319,7 @@ fn rule(sandbox: &mut Sandbox, path: &Path, effect: Effect, caps: Caps) {
     let Some(path) = path.to_str() else { return };
     let pattern = PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false };
     let span = sandbox.span.clone();
-    sandbox.fs.push(FsRule { pattern, effect, caps, cow: false, span });
+    sandbox.fs.push(FsRule { pattern, effect, caps, writes: Writes::InPlace, span });
 }
 
 /// The program that a shell would start, with every link resolved.

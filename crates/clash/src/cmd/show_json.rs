@@ -10,7 +10,7 @@ pub(super) fn sandbox_json(sandbox: &Sandbox) -> Value {
         .fs
         .iter()
         .map(|rule| {
-            let effect = if rule.cow { "cow" } else { rule.effect.word() };
+            let effect = rule.word();
             json!({
                 "path": rule.pattern.to_string(), "effect": effect,
                 "caps": rule.caps.to_string(), "at": rule.span.to_string(),

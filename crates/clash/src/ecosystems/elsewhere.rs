@@ -24,10 +24,8 @@ pub(crate) struct Elsewhere {
 pub(crate) enum Use {
     /// Programs: read and executed, never changed.
     Programs,
-    /// What was fetched: read by a build, written by an install.
+    /// What was fetched or built: the project's changes stay in a cache of its own.
     Cache,
-    /// What is built: written by a build.
-    Build,
 }
 
 /// A setting in a file of `key=value` lines.
@@ -54,7 +52,7 @@ const SETTINGS: &[Setting] = &[
         key: "GOMODCACHE",
         use_: Use::Cache,
     },
-    Setting { ecosystem: "go", file: "$XDG_CONFIG_HOME/go/env", key: "GOCACHE", use_: Use::Build },
+    Setting { ecosystem: "go", file: "$XDG_CONFIG_HOME/go/env", key: "GOCACHE", use_: Use::Cache },
     Setting {
         ecosystem: "python",
         file: "$XDG_CONFIG_HOME/pip/pip.conf",
@@ -65,7 +63,7 @@ const SETTINGS: &[Setting] = &[
         ecosystem: "rust",
         file: "$CARGO_HOME/config.toml",
         key: "target-dir",
-        use_: Use::Build,
+        use_: Use::Cache,
     },
 ];
 
@@ -89,7 +87,7 @@ pub(crate) fn elsewhere(
     let dirs = BUILD_DIRS.iter().filter(|(name, _)| *name == ecosystem.name);
     found.extend(dirs.filter_map(|(_, variable)| {
         let why = format!("the environment's {variable}");
-        Some(Elsewhere { path: said(variable)?, use_: Use::Build, why })
+        Some(Elsewhere { path: said(variable)?, use_: Use::Cache, why })
     }));
     for program in ecosystem.programs {
         found.extend(installed(program, search).into_iter().map(|path| Elsewhere {
@@ -180,6 +178,7 @@ fn granted(sandbox: &Sandbox, places: &Places, it: &Elsewhere) -> bool {
 mod tests {
     use super::*;
     use crate::ecosystems::named;
+    use clash_policy::Writes;
     use clash_policy::{Caps, FsRule, Span};
 
     fn found(
@@ -198,7 +197,7 @@ mod tests {
             pattern: PathPattern::Subpath { path: (*path).to_owned(), follow_worktrees: false },
             effect: Effect::Allow,
             caps: Caps::READ,
-            cow: false,
+            writes: Writes::InPlace,
             span: Span::default(),
         };
         let sandbox = Sandbox { fs: grants.iter().map(rule).collect(), ..Sandbox::named("s") };
@@ -230,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_build_directory_outside_the_project_is_found() {
-        assert_eq!(found("rust", &[], |_| (), &[]), [("out/target".to_owned(), Use::Build)]);
+        assert_eq!(found("rust", &[], |_| (), &[]), [("out/target".to_owned(), Use::Cache)]);
     }
 
     #[test]

@@ -32,19 +32,18 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
       allow  cd x  [needs no rule of its own]
       allow  cargo build  [user Bash > cargo at ~/.clash/policy.star:4, sandbox rust_full]
 
-    sandbox rust_full (@clash//rust.star:22): cargo, rustc and rustup: the project, the Rust toolchain, the network.
+    sandbox rust_full (@clash//rust.star:23): cargo, rustc and rustup: the project, the Rust toolchain, the network.
       allow rwcdx  $PWD/**
       allow rwcdx  $TMPDIR/**
       allow r      $HOME/.gitconfig
       allow r      $HOME/.config/git/**
+      cache rwcdx  $CARGO_HOME/registry/**
+      cache rwcdx  $CARGO_HOME/git/**
       allow rx     $CARGO_HOME/bin/**
       allow r      $CARGO_HOME/config.toml
       allow r      $CARGO_HOME/config
       allow rx     $RUSTUP_HOME/**
-      allow rwcdx  $SCCACHE_DIR/**
-      allow rwcdx  $CARGO_HOME/registry/**
-      allow rwcdx  $CARGO_HOME/git/**
-      allow rwcdx  $CARGO_HOME/.package-cache
+      cache rwcdx  $SCCACHE_DIR/**
       ask   rwcdx  every other path (the system's programs stay readable)
       allow        network
     ");
@@ -123,19 +122,18 @@ fn json_says_the_same() {
 fn sandboxes_can_be_looked_at() {
     let m = Machine::new(Who::Me);
     insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust_full"]), @r"
-    sandbox rust_full (@clash//rust.star:22): cargo, rustc and rustup: the project, the Rust toolchain, the network.
+    sandbox rust_full (@clash//rust.star:23): cargo, rustc and rustup: the project, the Rust toolchain, the network.
       allow rwcdx  $PWD/**
       allow rwcdx  $TMPDIR/**
       allow r      $HOME/.gitconfig
       allow r      $HOME/.config/git/**
+      cache rwcdx  $CARGO_HOME/registry/**
+      cache rwcdx  $CARGO_HOME/git/**
       allow rx     $CARGO_HOME/bin/**
       allow r      $CARGO_HOME/config.toml
       allow r      $CARGO_HOME/config
       allow rx     $RUSTUP_HOME/**
-      allow rwcdx  $SCCACHE_DIR/**
-      allow rwcdx  $CARGO_HOME/registry/**
-      allow rwcdx  $CARGO_HOME/git/**
-      allow rwcdx  $CARGO_HOME/.package-cache
+      cache rwcdx  $SCCACHE_DIR/**
       ask   rwcdx  every other path (the system's programs stay readable)
       allow        network
     ");

@@ -9,6 +9,7 @@
 
 mod abilities;
 mod agents;
+mod caches;
 mod claude_client;
 mod client;
 mod codex_client;

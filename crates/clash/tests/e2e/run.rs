@@ -185,6 +185,35 @@ fn every_action_has_a_room_inside_the_room() {
     });
 }
 
+/// Two commands of one session, each in a room inside the agent's room.
+#[test]
+fn actions_inside_a_room_share_the_projects_cache() {
+    as_each_user(|m| {
+        let m = with_asking_agent(m, "claude");
+        let more = "load(\"@clash//rust.star\", \"rust_full\", \"rust_safe\")\n";
+        m.write(".clash/policy.star", &format!("{more}{POLICY}"));
+        let source = m.write(".cargo/registry/src/x/lib.rs", "original\n");
+        m.write("app/patch.sh", "cd ~/.cargo/registry/src/x && echo patched > lib.rs && ls\n");
+        let clash = clash().display();
+        let script = format!(
+            "{clash} sandbox exec rust_full -- sh patch.sh; \
+             {clash} sandbox exec rust_safe -- cat $HOME/.cargo/registry/src/x/lib.rs; \
+             cat $HOME/.cargo/registry/src/x/lib.rs; echo evil > $HOME/.cargo/registry/src/x/lib.rs"
+        );
+        let ran = run(&m, "claude", &script);
+        assert_eq!(fs::read_to_string(&source).unwrap(), "original\n");
+        if m.who == Who::Nobody {
+            assert_eq!(ran.stdout, "lib.rs\npatched\noriginal\n", "{ran:?}");
+        }
+        // An agent that does not ask has the project's cache in its own room.
+        let m = with_agent(m, "aider");
+        let script =
+            "echo patched > ~/.cargo/registry/src/x/lib.rs && cat ~/.cargo/registry/src/x/*";
+        run(&m, "aider", script).succeeds().says("patched");
+        assert_eq!(fs::read_to_string(&source).unwrap(), "original\n");
+    });
+}
+
 #[test]
 fn making_rooms_does_not_undo_the_room_around_them() {
     as_each_user(|m| {

@@ -72,7 +72,7 @@ pub(crate) fn toolchains(
                 let renamed =
                     rules.iter_mut().map(|rule| renamed(rule, &base, &here)).sum::<usize>();
                 if renamed > 0 {
-                    sandboxes.push(own(&base, &here, kind == "full", &elsewhere, places));
+                    sandboxes.push(own(&base, &here, &elsewhere, places));
                 }
             }
         }
@@ -114,16 +114,16 @@ fn renamed(rule: &mut Rule, from: &str, to: &str) -> usize {
 }
 
 /// A sandbox of the library with what this machine keeps elsewhere.
-fn own(base: &str, here: &str, full: bool, elsewhere: &[Elsewhere], places: &Places) -> OwnSandbox {
+fn own(base: &str, here: &str, elsewhere: &[Elsewhere], places: &Places) -> OwnSandbox {
     let paths: String = elsewhere
         .iter()
         .map(|Elsewhere { path, use_, .. }| {
-            let caps = match use_ {
-                Use::Build => "FULL",
-                Use::Cache if full => "FULL",
-                Use::Programs | Use::Cache => "RO",
+            let effect = match use_ {
+                Use::Programs => "allow(RO)",
+                // Other projects may build there as well.
+                Use::Cache => "cache()",
             };
-            format!("{}: allow({caps}),", clash_syntax::edit::Key::str(shown(path, places)))
+            format!("{}: {effect},", clash_syntax::edit::Key::str(shown(path, places)))
         })
         .collect();
     let why = |it: &Elsewhere| format!("{}: {}", shown(&it.path, places), it.why);

@@ -106,7 +106,7 @@ enum What {
 
 #[derive(Debug, Default, clap::Args)]
 struct Simulate {
-    /// As on another host: no-userns, container, root, abi=0 to abi=9; may be repeated
+    /// As on another host: no-userns, no-overlay, container, root, abi=0 to abi=9; may be repeated
     #[arg(long, value_name = "HOST")]
     simulate: Vec<String>,
 }

@@ -40,8 +40,11 @@ pub(super) fn make(
     let cage = Cage { paths: dirs.cage(project, &disk) };
     let temporary = Temporary { session: None, host: &dirs.tmp };
     let in_force = PolicySandboxes { dirs, project, session: None };
+    let caches = dirs.caches_of(project, &disk);
     let (places, cage, disk, in_force) = (&places, &cage, &disk, &in_force);
-    plan_with_report(&Request { sandbox, places, cage, disk, extra, in_force, temporary }, host)
+    let caches = Some(caches.as_path());
+    let request = Request { sandbox, places, cage, disk, extra, in_force, temporary, caches };
+    plan_with_report(&request, host)
 }
 
 pub(super) fn refused(sandbox: &Sandbox, refusal: Refusal) -> Failure {

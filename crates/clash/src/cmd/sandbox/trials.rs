@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::judge::judge;
 use clash_policy::path::{Links, is_below};
-use clash_policy::{Caps, Effect, FileUse, PathPattern, Places, Sandbox, World, witness};
+use clash_policy::{Caps, Effect, FileUse, PathPattern, Places, Sandbox, World, Writes, witness};
 use clash_sandbox::disk::Disk;
 
 use super::act::Act;
@@ -107,7 +107,10 @@ impl<'a> Trials<'a> {
             let name = path.display();
             let pattern =
                 !matches!(rule.pattern, PathPattern::Subpath { .. } | PathPattern::Literal(_));
-            if path.is_dir() && (rule.effect == Effect::Allow || pattern) {
+            if rule.writes == Writes::Project {
+                // Changes go elsewhere, and the judge speaks of the shared cache.
+                self.look(&path)?;
+            } else if path.is_dir() && (rule.effect == Effect::Allow || pattern) {
                 if !self.scratch(&path)? {
                     self.look(&path)?;
                 }

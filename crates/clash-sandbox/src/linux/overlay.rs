@@ -1,0 +1,174 @@
+//! Mounts a project's own cache in the place of a shared one.
+//!
+//! An overlay shows the shared cache and keeps all changes in the project's directory.
+//! It is mounted `volatile`: without that, the kernel would write the whole file system
+//! to the disk at the end of each command. A cache that a power failure has damaged
+//! can be removed with `clash cache clear`.
+//!
+//! The kernel does not support two overlays with one upper directory. So the launcher
+//! locks the directory for as long as it lives. A second command of the project, at
+//! the same time, gets an upper directory of its own on top: it sees the project's
+//! cache, and its changes are dropped later.
+//!
+//! Where no overlay can be mounted (a home on overlayfs, another mount inside the
+//! shared cache) the project's directory itself is mounted. It starts empty. So it is
+//! where the shared cache is empty or missing: nothing would shine through. Where even
+//! that cannot be had, the shared cache is read-only.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, fcntl_lock, openat, openat2, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen,
+};
+
+use super::scratch;
+use crate::cache;
+
+type Result<T> = std::result::Result<T, Errno>;
+
+/// Commands of one project that use one cache at the same time, besides the first.
+const MOST_BESIDES: u32 = 32;
+
+/// A mount of the project's cache, attached nowhere.
+#[derive(Debug)]
+pub(crate) enum OwnCache {
+    /// The overlay, and the lock that must stay open as long as the room lives.
+    Overlay { tree: OwnedFd, lock: OwnedFd },
+    /// A plain directory to bind.
+    Plain(PathBuf),
+    /// No directory can be made.
+    Missing,
+}
+
+/// The project's cache `own` over the shared one.
+pub(crate) fn of_project(shared: &Path, own: &Path, overlay: bool) -> OwnCache {
+    let upper = own.join("upper");
+    if make(&upper).is_err() {
+        return OwnCache::Missing;
+    }
+    // The same to see, for a fraction of the time.
+    if cache::is_empty(shared) {
+        return OwnCache::Plain(upper);
+    }
+    if overlay && let Ok((tree, lock)) = mounted(shared, own) {
+        return OwnCache::Overlay { tree, lock };
+    }
+    let plain = own.join("plain");
+    if make(&plain).is_ok() { OwnCache::Plain(plain) } else { OwnCache::Missing }
+}
+
+fn make(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+fn mounted(shared: &Path, own: &Path) -> Result<(OwnedFd, OwnedFd)> {
+    let shared = open(shared)?;
+    if let Some(lock) = locked(own)? {
+        return Ok((overlay(&[&shared], own)?, lock));
+    }
+    let below = open(&own.join("upper"))?;
+    for number in 1..=MOST_BESIDES {
+        let besides = own.join("besides").join(number.to_string());
+        make(&besides).map_err(errno)?;
+        let Some(lock) = locked(&besides)? else { continue };
+        // An old copy would hide newer files of the project's cache.
+        for left in ["upper", "work"] {
+            let _ = scratch::remove_tree(&besides.join(left));
+        }
+        return Ok((overlay(&[&below, &shared], &besides)?, lock));
+    }
+    Err(Errno::BUSY)
+}
+
+/// The lock on a directory. `None` if another launcher has it. It belongs to this
+/// process and ends with it, however it ends.
+fn locked(dir: &Path) -> Result<Option<OwnedFd>> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(CWD, dir.join("lock"), flags, Mode::from_raw_mode(0o600))?;
+    match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::AGAIN | Errno::ACCESS) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn overlay(lower: &[&OwnedFd], own: &Path) -> Result<OwnedFd> {
+    let [upper, work] = ["upper", "work"].map(|name| own.join(name));
+    for dir in [&upper, &work] {
+        make(dir).map_err(errno)?;
+    }
+    if unmark(&open(&work)?).is_err() {
+        let _ = scratch::remove_tree(&work);
+        make(&work).map_err(errno)?;
+    }
+    let (upper, work) = (open(&upper)?, open(&work)?);
+    // By descriptor: paths may hold the characters that separate the options.
+    let named = |dir: &OwnedFd| format!("/proc/self/fd/{}", dir.as_raw_fd());
+    let lower: Vec<String> = lower.iter().map(|dir| named(dir)).collect();
+    let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for flag in ["userxattr", "volatile"] {
+        fsconfig_set_flag(&context, flag)?;
+    }
+    for (key, value) in [
+        ("lowerdir", lower.join(":")),
+        ("upperdir", named(&upper)),
+        ("workdir", named(&work)),
+        ("index", "off".to_owned()),
+        ("xino", "off".to_owned()),
+    ] {
+        fsconfig_set_string(&context, key, value)?;
+    }
+    fsconfig_create(&context)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+}
+
+/// Removes the mark of a volatile mount that has ended. The kernel would refuse to mount
+/// again.
+fn unmark(work: &OwnedFd) -> Result<()> {
+    for (mark, flags) in [
+        ("work/incompat/volatile/dirty", AtFlags::empty()),
+        ("work/incompat/volatile", AtFlags::REMOVEDIR),
+        ("work/incompat", AtFlags::REMOVEDIR),
+    ] {
+        match unlinkat(work, mark, flags) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// A directory that no link leads to.
+fn open(dir: &Path) -> Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(CWD, dir, flags, Mode::empty(), resolve)
+}
+
+fn errno(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+/// Removes the project's cache `own`. `false` if a running command uses it.
+pub(crate) fn clear(own: &Path) -> io::Result<bool> {
+    let Some(_lock) = locked(own)? else { return Ok(false) };
+    let mut besides: Vec<OwnedFd> = Vec::new();
+    for entry in fs::read_dir(own.join("besides")).into_iter().flatten().flatten() {
+        match locked(&entry.path())? {
+            Some(lock) => besides.push(lock),
+            None => return Ok(false),
+        }
+    }
+    let _ = scratch::remove_tree(own);
+    Ok(!own.exists())
+}

@@ -1,0 +1,63 @@
+//! Leads tools to the project's own caches by their variables, where nothing can be
+//! mounted.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use clash_policy::Caps;
+
+use crate::cache::Redirect;
+use crate::launch::Command;
+use crate::plan::{Grant, Plan, Why};
+use crate::sight::Shown;
+
+/// The plan and the command with the directories in them. A directory that cannot be
+/// made is left out: the tool then finds the shared cache, which is read-only.
+pub(crate) fn given(plan: &Plan, command: &Command) -> (Plan, Command) {
+    let (mut plan, mut command) = (plan.clone(), command.clone());
+    for redirect in std::mem::take(&mut plan.redirects) {
+        if !is_made(&redirect) {
+            continue;
+        }
+        let grant = Grant { path: redirect.to.clone(), caps: Caps::ALL, why: Why::Launcher };
+        if let Some(watch) = &mut plan.watch {
+            watch.rights.given.push(grant.clone());
+            if let Some(sight) = &mut watch.sight {
+                sight.tree(&redirect.to, Shown::Writable);
+            }
+        }
+        plan.grants.push(grant);
+        set(&mut command, &redirect);
+    }
+    (plan, command)
+}
+
+fn is_made(redirect: &Redirect) -> bool {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&redirect.to);
+    for file in &redirect.carried {
+        let Some(copy) = file.file_name().map(|name| redirect.to.join(name)) else { continue };
+        let _ = fs::remove_file(&copy);
+        let _ = fs::read(file).and_then(|bytes| written(&copy, &bytes));
+    }
+    made.is_ok()
+}
+
+/// Never through a link, which another command of the project may put there.
+fn written(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    File::options().write(true).create_new(true).open(path)?.write_all(bytes)
+}
+
+fn set(command: &mut Command, Redirect { variable, option, to, .. }: &Redirect) {
+    let before = command.env.iter().position(|(name, _)| name == variable);
+    let before = before.map(|at| command.env.swap_remove(at).1);
+    let mut value = before.filter(|_| !option.is_empty()).unwrap_or_default();
+    if !value.is_empty() {
+        value.push(" ");
+    }
+    value.push(option);
+    value.push(to);
+    command.env.push((OsString::from(variable), value));
+}

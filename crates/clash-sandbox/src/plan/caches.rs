@@ -1,0 +1,77 @@
+//! What `cache()` means on this host.
+
+use std::path::PathBuf;
+
+use clash_policy::path::is_below;
+use clash_policy::{Caps, Effect, Sandbox, Writes};
+
+use super::Request;
+use super::rules::{Found, Rule};
+use crate::cache::{self, Redirect, directory_of, is_cache};
+use crate::host::{Host, Rooms};
+use crate::report::{Line, Report};
+
+/// The sandbox of a host that can mount nothing. The shared caches are read-only, and
+/// variables lead the tools to the project's own. `None` if rooms mount the caches.
+pub(super) fn without_mounts(
+    request: &Request<'_>,
+    host: &Host,
+    report: &mut Report,
+) -> Option<(Sandbox, Vec<Redirect>)> {
+    let rooms = !matches!(host.rooms, Rooms::Impossible { .. });
+    if !cache::has_caches(request.sandbox) || rooms && request.caches.is_some() {
+        return None;
+    }
+    let mut sandbox = request.sandbox.clone();
+    let mut redirects: Vec<Redirect> = Vec::new();
+    for rule in sandbox.fs.iter_mut().filter(|rule| is_cache(rule)) {
+        let own = request
+            .caches
+            .and_then(|own| cache::redirect(rule, request.sandbox, request.places, own));
+        report.say(|| said(rule, own.as_ref()));
+        rule.caps = rule.caps.intersect(Caps::READ.union(Caps::EXECUTE));
+        rule.writes = Writes::InPlace;
+        redirects.extend(own.filter(|own| !redirects.contains(own)));
+    }
+    Some((sandbox, redirects))
+}
+
+/// Finds out which caches a room mounts. A missing one needs no directory on the host:
+/// the room has a directory of its own to mount on, unless it shows the host's
+/// directory around the cache.
+pub(super) fn place(request: &Request<'_>, rules: &mut [Rule<'_>]) {
+    let Some(own) = request.caches else { return };
+    let shown = |rule: &&Rule<'_>| {
+        rule.rule.effect == Effect::Allow && !is_cache(rule.rule) && rule.found == Found::Directory
+    };
+    let shown: Vec<PathBuf> = rules.iter().filter(shown).map(|rule| rule.real.clone()).collect();
+    let everything = request.sandbox.default == Effect::Allow;
+    for rule in rules.iter_mut().filter(|rule| is_cache(rule.rule)) {
+        let own = directory_of(own, &rule.real);
+        if cache::is_unused(rule.rule, request.sandbox, &rule.real, &own) {
+            rule.found = Found::Missing;
+        } else if rule.found == Found::Missing
+            && !everything
+            && !shown.iter().any(|shown| is_below(&rule.real, shown))
+        {
+            rule.found = Found::Directory;
+        }
+    }
+}
+
+fn said(rule: &clash_policy::FsRule, own: Option<&Redirect>) -> Line {
+    let text = format!("cache {} ({})", rule.pattern, rule.span);
+    match own {
+        Some(Redirect { variable, to, .. }) => Line::new(
+            text,
+            "landlock + variable",
+            format!("the shared cache is read-only; {variable} names {}", to.display()),
+        ),
+        None => Line::new(
+            text,
+            "landlock",
+            "the shared cache is read-only: a variable names no other place to this tool, or \
+             nothing was fetched for this project yet",
+        ),
+    }
+}

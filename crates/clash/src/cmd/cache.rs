@@ -1,0 +1,189 @@
+//! `clash cache`: the caches that projects have of their own.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use clash_sandbox::cache::path_of;
+use clash_sandbox::disk::Disk;
+use serde_json::json;
+
+use super::{project, unless_closed};
+use crate::dirs::Dirs;
+use crate::exit;
+use crate::ui::{Failure, Out, Tone};
+
+/// A build reads the caches that all projects share, such as `~/.cargo/registry`. The
+/// files that it adds or changes there stay in a cache of the project, so that no
+/// project changes code that another one runs. These caches can be removed at any
+/// time: the next build fetches again.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// List the projects with caches of their own, and the size of each cache
+    List {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove the caches of a project
+    ///
+    /// A cache that a running command uses is left. Exit status: 0 if all were
+    /// removed, 1 if one was left.
+    Clear {
+        /// The project; found from the working directory if not given
+        #[arg(long, value_name = "DIR")]
+        project: Option<PathBuf>,
+        /// The caches of all projects
+        #[arg(long, conflicts_with = "project")]
+        all: bool,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl Args {
+    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        match self.what {
+            What::List { json } => list(out, &Dirs::from_env()?, json),
+            What::Clear { project: given, all, json } => {
+                let (dirs, project) = project(given)?;
+                let owners = match all {
+                    true => directories(&dirs.project_caches()),
+                    false => vec![dirs.caches_of(&project, &Disk::default())],
+                };
+                clear(out, &owners, json)
+            }
+        }
+    }
+}
+
+/// One cache of a project.
+struct OwnCache {
+    dir: PathBuf,
+    /// The shared cache, or the variable that leads a tool to this one.
+    of: String,
+}
+
+fn directories(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    found.retain(|path| path.is_dir());
+    found.sort();
+    found
+}
+
+fn caches(project: &Path) -> Vec<OwnCache> {
+    let mut found = Vec::new();
+    for dir in directories(project) {
+        let name = dir.file_name().unwrap_or_default().to_owned();
+        if name.as_encoded_bytes().starts_with(b"%") {
+            found.push(OwnCache { of: path_of(&name).display().to_string(), dir });
+            continue;
+        }
+        for dir in directories(&dir) {
+            let variable = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            found.push(OwnCache { of: format!("${variable}"), dir });
+        }
+    }
+    found
+}
+
+/// The bytes that a tree takes on the disk.
+fn size(path: &Path) -> u64 {
+    let Ok(meta) = fs::symlink_metadata(path) else { return 0 };
+    let own = meta.blocks().saturating_mul(512);
+    if !meta.is_dir() {
+        return own;
+    }
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    entries.map(|entry| size(&entry.path())).fold(own, u64::saturating_add)
+}
+
+fn list(out: &mut Out, dirs: &Dirs, json: bool) -> Result<u8, Failure> {
+    let mut projects = Vec::new();
+    for dir in directories(&dirs.project_caches()) {
+        let project = path_of(dir.file_name().unwrap_or_default());
+        let mut sized = Vec::new();
+        for cache in caches(&dir) {
+            let bytes = size(&cache.dir);
+            sized.push((cache, bytes));
+        }
+        projects.push((project, sized));
+    }
+    if json {
+        let one = |(cache, bytes): &(OwnCache, u64)| json!({"of": cache.of, "directory": cache.dir, "bytes": bytes});
+        let projects = projects.iter().map(|(project, caches)| {
+            json!({"project": project, "caches": caches.iter().map(one).collect::<Vec<_>>()})
+        });
+        let projects: Vec<_> = projects.collect();
+        return unless_closed(out.json(&json!({"projects": projects})));
+    }
+    unless_closed(show(out, &projects))
+}
+
+fn show(out: &mut Out, projects: &[(PathBuf, Vec<(OwnCache, u64)>)]) -> std::io::Result<()> {
+    if projects.is_empty() {
+        return out.line("no project has caches of its own");
+    }
+    for (project, caches) in projects {
+        let all = caches.iter().map(|(_, bytes)| bytes).sum();
+        let name = project.display().to_string();
+        out.line(format!("{}  {}", out.tone(Tone::Strong, &name), readable(all)))?;
+        for (cache, bytes) in caches {
+            out.line(format!("  {:>9}  {}", readable(*bytes), cache.of))?;
+        }
+    }
+    Ok(())
+}
+
+fn readable(bytes: u64) -> String {
+    let mut value = bytes;
+    let mut unit = "B";
+    for next in ["KiB", "MiB", "GiB"] {
+        if value < 1024 {
+            break;
+        }
+        (value, unit) = (value / 1024, next);
+    }
+    format!("{value} {unit}")
+}
+
+fn clear(out: &mut Out, owners: &[PathBuf], json: bool) -> Result<u8, Failure> {
+    let (mut removed, mut left) = (Vec::new(), Vec::new());
+    for owner in owners {
+        for OwnCache { dir, of } in caches(owner) {
+            let gone = clash_sandbox::cache::clear(&dir).unwrap_or(false);
+            if gone { removed.push(of) } else { left.push(of) }
+        }
+        // Only an empty directory goes.
+        let _ = fs::remove_dir(owner.join("variables"));
+        let _ = fs::remove_dir(owner);
+    }
+    let all = left.is_empty();
+    let said = if json {
+        out.json(&json!({"removed": removed, "left": left}))
+    } else {
+        tell(out, &removed, &left)
+    };
+    unless_closed(said)?;
+    Ok(if all { exit::OK } else { exit::FAILED })
+}
+
+fn tell(out: &mut Out, removed: &[String], left: &[String]) -> std::io::Result<()> {
+    for of in removed {
+        out.line(format!("removed the project's own part of {of}"))?;
+    }
+    for of in left {
+        out.line(format!("left the project's own part of {of}: a running command uses it"))?;
+    }
+    if removed.is_empty() && left.is_empty() {
+        out.line("there is no cache to remove")?;
+    }
+    Ok(())
+}
