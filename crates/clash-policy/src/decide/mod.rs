@@ -160,8 +160,9 @@ impl<'a> Decider<'_, 'a> {
     }
 
     fn script(&self, commands: &[Command]) -> Result<Decision, DecideError> {
-        // What starts no program needs a decision only where a rule names it, or
-        // where there is nothing else to decide about.
+        // A command that starts no program needs a decision only where a rule is about
+        // it. A script of such commands alone (`echo hi`, `cd src`) runs in the default
+        // sandbox, and rules about every command (`glob("**")`) count for it.
         let needs_none = |command: &Command| shell::is_inert(command) || shell::is_filter(command);
         let nothing_else = commands.iter().all(needs_none);
         let mut parts = Vec::with_capacity(commands.len());
@@ -174,8 +175,9 @@ impl<'a> Decider<'_, 'a> {
             parts.push((ruling, shown(command)));
         }
         if parts.iter().all(|(ruling, _)| ruling.sandbox.is_none()) {
+            let room = self.stack.by_default().sandbox;
             for (ruling, _) in parts.iter_mut().filter(|(r, _)| r.effect == Effect::Allow) {
-                *ruling = self.stack.by_default();
+                ruling.sandbox = room;
             }
         }
         let mut decision = combine(parts)?;
