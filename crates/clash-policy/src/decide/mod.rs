@@ -14,6 +14,7 @@ mod stack;
 mod walk;
 
 use crate::action::{Action, FileUse, HostUse, Input};
+use crate::credentials::credential;
 use crate::effect::{Caps, Effect};
 use crate::ir::{Ir, IrError, SandboxRef};
 use crate::judge::{Verdict, World, is_caged, judge};
@@ -110,6 +111,8 @@ pub struct Judged {
     pub caps: Caps,
     /// The rule of the sandbox that decided; `None` for its default.
     pub rule: Option<(String, Span)>,
+    /// The secret in the file, where that made a question a denial.
+    pub credential: Option<&'static str>,
 }
 
 /// Two commands of one script that are given different sandboxes.
@@ -281,16 +284,30 @@ impl<'a> Decider<'_, 'a> {
             }
             let ruling = self.ruled(&Facts { file: Some(file), ..self.tool() })?;
             let sandbox = ruling.sandbox.map(|sandbox| sandbox.to_sandbox()).transpose()?;
-            judged.push(match sandbox {
+            let verdict = match sandbox {
                 Some(sandbox) => Some(judge_file(&sandbox, file, self.world)?),
                 None => None,
-            });
+            };
+            judged.push(verdict.map(|verdict| self.without_credentials(verdict, file, &ruling)));
             parts.push((ruling, what));
         }
         if parts.is_empty() {
             return self.single(&self.tool());
         }
         Ok(with_judgements(combine(parts)?, judged))
+    }
+
+    /// One careless yes would hand over a key, so a question about a credential becomes a
+    /// denial, unless a rule names the file.
+    fn without_credentials(&self, judged: Judged, file: &FileUse, ruling: &Ruling<'_>) -> Judged {
+        let asked = judged.effect == Effect::Ask && judged.rule.is_none();
+        if !asked || ruling.names_path || ruling.effect == Effect::Deny {
+            return judged;
+        }
+        match credential(&file.path, &self.world.places.home) {
+            None => judged,
+            secret => Judged { effect: Effect::Deny, credential: secret, ..judged },
+        }
     }
 }
 
@@ -382,14 +399,14 @@ fn judge_file(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> Result<Ju
         Some((entry, why)) => Some((format!("protect {entry}: {why}"), sandbox.span.clone())),
         None => rule.map(|rule| (rule.pattern.to_string(), rule.span.clone())),
     };
-    Ok(Judged { effect, caps, rule })
+    Ok(Judged { effect, caps, rule, credential: None })
 }
 
 fn judge_host(sandbox: &Sandbox, host: &str, port: u16) -> Judged {
     let (effect, rule) = sandbox.net.judge(host, port);
     let effect = if sandbox.unrestricted { Effect::Allow } else { effect };
     let rule = rule.map(|rule| (rule.to_string(), rule.span.clone()));
-    Judged { effect, caps: Caps::NONE, rule }
+    Judged { effect, caps: Caps::NONE, rule, credential: None }
 }
 
 #[cfg(test)]

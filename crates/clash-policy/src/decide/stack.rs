@@ -15,6 +15,8 @@ pub(super) struct Ruling<'a> {
     pub(super) sandbox: Option<SandboxRef<'a>>,
     /// Whether the rule itself says which sandbox.
     pub(super) names_sandbox: bool,
+    /// Whether the rule names the file it is about.
+    pub(super) names_path: bool,
     pub(super) cause: Cause,
     pub(super) overruled: Vec<Overruled>,
 }
@@ -33,7 +35,14 @@ impl Ruling<'_> {
     }
 
     fn without_sandbox(effect: Effect, cause: Cause) -> Self {
-        Self { effect, sandbox: None, names_sandbox: false, cause, overruled: Vec::new() }
+        Self {
+            effect,
+            sandbox: None,
+            names_sandbox: false,
+            names_path: false,
+            cause,
+            overruled: Vec::new(),
+        }
     }
 }
 
@@ -140,6 +149,7 @@ impl<'a> Stack<'a> {
             effect,
             sandbox: Some(room.sandbox),
             names_sandbox: room.named,
+            names_path: false,
             cause: Cause::Default {
                 layer,
                 span: rule.span().unwrap_or_default(),
@@ -232,6 +242,7 @@ fn ruling<'a>(
         effect: claim.effect,
         sandbox: Some(room.sandbox),
         names_sandbox: room.named,
+        names_path: claim.found.names_path(),
         cause: Cause::Rule {
             layer: claim.kind,
             trail: claim.found.shown(),

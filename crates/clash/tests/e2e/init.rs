@@ -63,23 +63,25 @@ fn a_new_policy_reads_well() {
     # Each command runs in the sandbox named here: X_safe without network, X_full with it.
     # `clash policy docs NAME` says what one grants, `clash explain bash "…"` what is decided.
 
+    load("@clash//files.star", "files")
     load("@clash//rust.star", "rust_full")
     load("@clash//sandboxes.star", "git_full", "git_safe", "online", "project")
 
     # What no rule names is asked about, and runs in the project without network.
     settings(default = ask(), default_sandbox = project)
 
+    # Programs that look at files or change them, in the project: `clash policy docs files`.
+    when(files)
+
     when({
         "Bash": {
-            # Looking at files and changing them, in the project.
-            ("awk", "basename", "cat", "chmod", "cmp", "column", "cp", "cut", "date", "df"): allow(),
-            ("diff", "dirname", "du", "fd", "file", "find", "grep", "gunzip", "gzip", "head"): allow(),
-            ("id", "jq", "ln", "ls", "md5sum", "mkdir", "mv", "nproc", "od", "patch"): allow(),
-            ("readlink", "realpath", "rg", "rmdir", "sed", "seq", "sha256sum", "sleep"): allow(),
-            ("sort", "stat", "strings", "tail", "tar", "tee", "touch", "tr", "tree", "uname"): allow(),
-            ("uniq", "unzip", "wc", "which", "whoami", "xxd", "xz", "yq", "zip"): allow(),
+            # Removing whole directories.
+            "find": {
+                "-delete": ask(reason = "removes files that may exist nowhere else"),
+                glob("**"): allow(),
+            },
             "rm": {
-                ("--recursive", "-R", "-r"): ask(),
+                ("--recursive", "-R", "-r"): ask(reason = "removes files that may exist nowhere else"),
                 glob("**"): allow(),
             },
 
