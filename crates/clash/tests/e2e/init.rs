@@ -361,6 +361,29 @@ fn a_script_gets_json_and_a_dry_run_writes_nothing() {
 }
 
 #[test]
+fn an_imported_deny_holds_in_every_sandbox() {
+    as_each_user(|m| {
+        m.write(
+            ".claude/settings.json",
+            r#"{"permissions": {"deny": ["Read(./.env)"], "allow": ["Bash(gh pr list:*)"]}}"#,
+        );
+        m.write("app/.env", "KEY=hunter2");
+        m.write("app/sub/.env", "KEY=hunter2");
+        m.make_dir(m.project().join(".git"));
+        let toolchains = ["--ecosystem", "git", "--ecosystem", "python"];
+        let args = ["init", "--quick", "--agent", "claude"].into_iter().chain(toolchains);
+        Ran::of(m.command(clash()).args(args)).succeeds();
+        for command in ["cat .env", "cat sub/.env", "python3 -c 'print(open(\".env\").read())'"] {
+            let ran = m.clash(["exec", "--", "sh", "-c", command]);
+            assert!(ran.code != Some(0) && !ran.stdout.contains("hunter2"), "{ran:?}");
+        }
+        m.clash(["exec", "--", "git", "hash-object", ".env"]).exits(128);
+        // And an imported allow gets a sandbox in which the command can work.
+        m.clash(["explain", "bash", "gh pr list"]).says("sandbox github_full");
+    });
+}
+
+#[test]
 fn agents_are_wired_and_their_permissions_taken_over() {
     let m = rust_and_node(Who::Me);
     let settings = r#"{"permissions": {"deny": ["Bash(sudo:*)"], "allow": ["Bash(mycheck:*)"]}}"#;
