@@ -11,7 +11,8 @@ pub(crate) fn reason(decision: &Decision) -> String {
     if let Some(conflict) = &decision.conflict {
         let ((first, first_box), (second, second_box)) = (&conflict.first, &conflict.second);
         return format!(
-            "`{}` belongs in sandbox {first_box} and `{}` in {second_box}: run them as separate commands",
+            "`{}` belongs in sandbox {first_box} and `{}` in {second_box}, and a script runs in one \
+             sandbox: run them as separate commands, and where one feeds the other, through a file",
             brief(first),
             brief(second)
         );
