@@ -33,6 +33,8 @@ pub struct Proposal {
     pub withheld: Vec<Withheld>,
     /// As the sandbox says it.
     pub net: String,
+    /// The hosts that were reached, for people: no rule about hosts is enforced yet.
+    pub hosts: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +77,7 @@ const SHARED: &[&str] = &[
 
 /// What to grant so that the command finds again what it used.
 pub fn propose(touched: &Touched, places: &Places, baseline: &[(&str, Caps)]) -> Proposal {
-    let mut proposal = Proposal { net: net(touched), ..Proposal::default() };
+    let mut proposal = Proposal { net: net(touched), hosts: hosts(touched), ..Proposal::default() };
     let mut grants: BTreeMap<(String, bool), (Caps, usize)> = BTreeMap::new();
     let mut withheld: BTreeMap<String, &'static str> = BTreeMap::new();
     let written = written(touched, places);
@@ -250,35 +252,35 @@ fn below(variable: &str, inside: &Path, depth: usize, caps: Caps) -> Folded {
     }
 }
 
+/// The narrowest network that this version enforces: ports of this machine, or all of it.
 fn net(touched: &Touched) -> String {
-    let (local, remote): (Vec<&SocketAddr>, Vec<&SocketAddr>) =
-        touched.addresses.iter().partition(|address| address.ip().is_loopback());
-    let local: BTreeSet<u16> = local.iter().map(|address| address.port()).collect();
-    let ports: BTreeSet<u16> = remote.iter().map(|address| address.port()).collect();
-    let usual = ports.iter().all(|port| matches!(port, 80 | 443));
-    let mut rules: Vec<String> = Vec::new();
-    for name in &touched.names {
-        if usual {
-            rules.push(format!("exact(\"{name}\"): allow()"));
-        } else {
-            rules.extend(ports.iter().map(|port| format!("\"{name}:{port}\": allow()")));
-        }
+    let local: BTreeSet<u16> = loopback(touched, true).map(SocketAddr::port).collect();
+    if !hosts(touched).is_empty() {
+        return "allow()".to_owned();
     }
+    if local.is_empty() {
+        return "deny()".to_owned();
+    }
+    let ports: Vec<String> = local.iter().map(ToString::to_string).collect();
+    format!("localhost(ports = [{}])", ports.join(", "))
+}
+
+/// The hosts that were reached, with their ports: names where some were looked up.
+fn hosts(touched: &Touched) -> Vec<String> {
+    let remote: BTreeSet<&SocketAddr> = loopback(touched, false).collect();
     if touched.names.is_empty() {
-        let address = |it: &&SocketAddr| format!("\"{}:{}\": allow()", it.ip(), it.port());
-        rules.extend(remote.iter().filter(|it| it.is_ipv4()).map(address));
+        return remote.iter().map(ToString::to_string).collect();
     }
-    let listed = || local.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    match (rules.is_empty(), local.is_empty()) {
-        (true, true) => "deny()".to_owned(),
-        (true, false) => format!("localhost(ports = [{}])", listed()),
-        (false, _) => {
-            if !local.is_empty() {
-                rules.push(format!("localhost(ports = [{}]): allow()", listed()));
-            }
-            format!("{{{}}}", rules.join(", "))
-        }
-    }
+    let ports: BTreeSet<u16> = remote.iter().map(|address| address.port()).collect();
+    let with_ports = |name: &String| {
+        let all: Vec<String> = ports.iter().map(|port| format!("{name}:{port}")).collect();
+        if all.is_empty() { vec![name.clone()] } else { all }
+    };
+    touched.names.iter().flat_map(with_ports).collect()
+}
+
+fn loopback(touched: &Touched, wanted: bool) -> impl Iterator<Item = &SocketAddr> {
+    touched.addresses.iter().filter(move |address| address.ip().is_loopback() == wanted)
 }
 
 impl Proposal {
@@ -300,7 +302,13 @@ impl Proposal {
             let key = if *alone { format!("literal({key})") } else { key };
             let _ = writeln!(out, "# {files}\n{key}: allow(\"{caps}\"),");
         }
-        let _ = writeln!(out, "}},\nnet = {},\n)", self.net);
+        let _ = writeln!(out, "}},");
+        if !self.hosts.is_empty() {
+            let hosts: Vec<String> = self.hosts.iter().map(|host| plain(host)).collect();
+            let _ = writeln!(out, "# It reached {}.", hosts.join(", "));
+            let _ = writeln!(out, "# Rules about hosts are not enforced yet, so this opens all.");
+        }
+        let _ = writeln!(out, "net = {},\n)", self.net);
         clash_syntax::fmt::format(&out)
     }
 }
@@ -436,9 +444,22 @@ mod tests {
         };
         assert_eq!(touched(&[], &[]), "deny()");
         assert_eq!(touched(&[], &["127.0.0.1:8080", "[::1]:9"]), "localhost(ports = [9, 8080])");
-        assert_eq!(touched(&["a.test"], &["192.0.2.1:443"]), "{exact(\"a.test\"): allow()}");
-        assert_eq!(touched(&["a.test"], &["192.0.2.1:22"]), "{\"a.test:22\": allow()}");
-        assert_eq!(touched(&[], &["192.0.2.1:443"]), "{\"192.0.2.1:443\": allow()}");
+        assert_eq!(touched(&["a.test"], &["192.0.2.1:443"]), "allow()");
+        assert_eq!(touched(&[], &["192.0.2.1:443", "127.0.0.1:80"]), "allow()");
+    }
+
+    #[test]
+    fn the_hosts_that_were_reached_are_named() {
+        let hosts = |names: &[&str], addresses: &[&str]| {
+            hosts(&Touched {
+                names: names.iter().map(|name| (*name).to_owned()).collect(),
+                addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+                ..Touched::default()
+            })
+        };
+        assert_eq!(hosts(&["a.test"], &["192.0.2.1:22", "127.0.0.1:80"]), ["a.test:22"]);
+        assert_eq!(hosts(&[], &["192.0.2.1:443"]), ["192.0.2.1:443"]);
+        assert_eq!(hosts(&["a.test"], &[]), ["a.test"]);
     }
 
     proptest! {

@@ -2,8 +2,11 @@
 
 use std::fmt;
 
-use crate::room::Room;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::room::{Rights, Room, everywhere};
 use crate::text::shown;
+use crate::toolchains::{Toolchain, sandbox_of};
 use crate::tree::{Key, Leaf, Tree};
 use crate::{Effect, Entry, Format, Imported, Result};
 
@@ -43,18 +46,41 @@ pub(crate) struct Draft {
     pub(crate) default_room: Option<String>,
     /// What happens where no rule matches; ask unless the file is stricter.
     pub(crate) deny_by_default: bool,
+    /// Denials of paths that hold in every sandbox.
+    pub(crate) reads: Rights,
+    pub(crate) writes: Rights,
+    /// Commands run in the sandboxes of their toolchains: the file has none of its own.
+    pub(crate) by_toolchain: bool,
+    /// What is taken from the library, by module.
+    loads: BTreeMap<&'static str, BTreeSet<&'static str>>,
     not_expressed: Vec<Entry>,
     narrowed: Vec<Entry>,
 }
 
 impl Draft {
-    pub(crate) fn rule(&mut self, effect: Effect, path: &[Key], leaf: Leaf) {
+    pub(crate) fn rule(&mut self, effect: Effect, path: &[Key], mut leaf: Leaf) {
+        if self.by_toolchain && effect == Effect::Allow && leaf.sandbox.is_none() {
+            leaf.sandbox = self.toolchain_sandbox(path);
+        }
         let tree = match effect {
             Effect::Deny => &mut self.denies,
             Effect::Ask => &mut self.asks,
             Effect::Allow => &mut self.allows,
         };
         tree.insert(path, leaf);
+    }
+
+    /// The library's sandbox for an allowed command.
+    fn toolchain_sandbox(&mut self, path: &[Key]) -> Option<String> {
+        let [Key::Text(tool), Key::Text(program), rest @ ..] = path else { return None };
+        let next = match rest {
+            [Key::Text(word), ..] => Some(word.as_str()),
+            _ => None,
+        };
+        let Toolchain { module, sandbox } =
+            (tool == "Bash").then(|| sandbox_of(program, next)).flatten()?;
+        self.loads.entry(module).or_default().insert(sandbox);
+        Some(sandbox.to_owned())
     }
 
     /// The entry has no place in the policy.
@@ -94,9 +120,20 @@ impl Draft {
         self.head(&mut out);
         out.push('\n');
         if self.rooms.iter().any(|room| room.on_project) {
-            out.push_str("load(\"@clash//sandboxes.star\", \"project\")\n\n");
+            self.loads.entry("sandboxes").or_default().insert("project");
+        }
+        for (module, names) in &self.loads {
+            let names: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+            out.push_str(&format!("load(\"@clash//{module}.star\", {})\n", names.join(", ")));
+        }
+        if !self.loads.is_empty() {
+            out.push('\n');
         }
         out.push_str(&rooms);
+        let denials = everywhere(&[&self.reads, &self.writes]);
+        if !denials.is_empty() {
+            out.push_str(&format!("# These hold in every sandbox.\n{denials}\n"));
+        }
         let default = if self.deny_by_default { Effect::Deny } else { Effect::Ask };
         let sandbox = self.default_room.as_ref();
         let sandbox = sandbox.map_or(String::new(), |name| format!(", default_sandbox = {name}"));

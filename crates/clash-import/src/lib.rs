@@ -26,6 +26,7 @@ mod paths;
 mod room;
 mod srt;
 mod text;
+mod toolchains;
 mod tree;
 mod words;
 

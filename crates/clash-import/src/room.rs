@@ -256,6 +256,28 @@ struct Both {
     notes: Vec<String>,
 }
 
+/// Denials of paths that hold in every sandbox, as text; empty if there are none.
+pub(crate) fn everywhere(rights: &[&Rights; 2]) -> String {
+    let [reads, writes] = rights;
+    let mut paths: BTreeMap<&PathPattern, Both> = BTreeMap::new();
+    for (denials, is_read) in [(&reads.deny, true), (&writes.deny, false)] {
+        for Denial { pattern, origin, .. } in denials {
+            let both = paths.entry(pattern).or_default();
+            let side = if is_read { &mut both.read } else { &mut both.write };
+            *side = Some(Effect::Deny);
+            let note = origin.to_string();
+            if !both.notes.contains(&note) {
+                both.notes.push(note);
+            }
+        }
+    }
+    let mut out = String::new();
+    for (pattern, both) in &paths {
+        write_path(pattern, both, &mut out);
+    }
+    if out.is_empty() { out } else { format!("everywhere(\n    fs = {{\n{out}    }},\n)\n") }
+}
+
 impl Room {
     pub(crate) fn named(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }

@@ -105,7 +105,7 @@ proptest! {
         let file = clash_syntax::File::parse(&text).map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?;
         // Nothing but the calls an import makes, whatever the entries say.
         for (_, call) in file.calls() {
-            prop_assert!(matches!(call.name(), Some("settings" | "policy")), "{}", text);
+            prop_assert!(matches!(call.name(), Some("settings" | "policy" | "everywhere")), "{}", text);
         }
         let calls = file.calls().filter(|(_, call)| call.name() == Some("policy")).count();
         prop_assert!(calls <= 3);

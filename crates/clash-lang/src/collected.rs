@@ -8,8 +8,8 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use clash_policy::Span;
 use clash_policy::rule::{Branch, Group, Rule, Settings};
+use clash_policy::{FsRule, Span};
 use starlark::eval::Evaluator;
 use starlark::values::ProvidesStaticType;
 
@@ -27,6 +27,8 @@ pub(crate) struct Collected {
     pub(crate) when: RefCell<Group>,
     pub(crate) policies: RefCell<Vec<Group>>,
     pub(crate) settings: RefCell<Settings>,
+    /// What `everywhere()` says.
+    pub(crate) everywhere: RefCell<Vec<FsRule>>,
     /// What trees and policies say themselves, closer to the rules.
     tree_default: RefCell<Option<Rule>>,
     pub(crate) settings_at: RefCell<Option<Span>>,
@@ -116,7 +118,11 @@ impl Collected {
 
     pub(crate) fn settings(&self) -> Settings {
         let settings = self.settings.take();
-        Settings { default: self.tree_default.take().or(settings.default), ..settings }
+        Settings {
+            default: self.tree_default.take().or(settings.default),
+            everywhere: self.everywhere.take(),
+            ..settings
+        }
     }
 
     pub(crate) fn add_when(&self, branches: Vec<Branch>) {

@@ -32,6 +32,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("@clash//node.star", include_str!("../std/node.star")),
     ("@clash//php.star", include_str!("../std/php.star")),
     ("@clash//python.star", include_str!("../std/python.star")),
+    ("@clash//removal.star", include_str!("../std/removal.star")),
     ("@clash//ruby.star", include_str!("../std/ruby.star")),
     ("@clash//rust.star", include_str!("../std/rust.star")),
     ("@clash//sandboxes.star", include_str!("../std/sandboxes.star")),

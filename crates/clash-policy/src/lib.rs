@@ -11,6 +11,7 @@
 
 pub mod action;
 pub mod compare;
+pub mod credentials;
 pub mod decide;
 pub mod effect;
 pub mod ir;

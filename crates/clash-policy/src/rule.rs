@@ -7,7 +7,7 @@ use std::fmt;
 use crate::effect::Effect;
 use crate::net::HostPattern;
 use crate::regex::Regex;
-use crate::sandbox::{PathPattern, Sandbox};
+use crate::sandbox::{FsRule, PathPattern, Sandbox};
 use crate::span::Span;
 
 /// Where a policy came from, in order of precedence.
@@ -70,6 +70,22 @@ pub struct Settings {
     pub on_sandbox_violation: Option<OnViolation>,
     /// `Some(false)` switches the built-in layer's rules off.
     pub harness_defaults: Option<bool>,
+    /// File rules of `everywhere()`. They are part of no sandbox yet:
+    /// [`add_to_every_sandbox`] puts them there.
+    pub everywhere: Vec<FsRule>,
+}
+
+/// Adds the file rules that a layer wants everywhere to the sandboxes of all layers.
+/// They only deny or ask, so a layer that nobody trusts may have some too.
+pub fn add_to_every_sandbox(layers: &mut [Layer]) {
+    let rules: Vec<FsRule> = layers
+        .iter_mut()
+        .flat_map(|layer| std::mem::take(&mut layer.settings.everywhere))
+        .collect();
+    let confined = |sandbox: &&mut Sandbox| !sandbox.unrestricted;
+    for sandbox in layers.iter_mut().flat_map(|layer| &mut layer.sandboxes).filter(confined) {
+        sandbox.fs.extend(rules.iter().cloned());
+    }
 }
 
 /// What an agent is told to do when the sandbox blocked something.

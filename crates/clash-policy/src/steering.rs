@@ -20,6 +20,7 @@ mod variables;
 use std::path::PathBuf;
 
 use crate::action::FileUse;
+use crate::credentials;
 use crate::decide::directory;
 use crate::effect::{Caps, Effect};
 use crate::judge::{World, judge};
@@ -37,19 +38,6 @@ pub enum Widening {
     /// Keys, tokens, or a socket of a program that acts for the user.
     Credentials,
 }
-
-/// Places of credentials, below the home directory.
-#[rustfmt::skip]
-const CREDENTIALS: &[&str] = &[
-    ".aws", ".azure", ".cargo/credentials", ".cargo/credentials.toml", ".composer/auth.json",
-    ".config/composer/auth.json", ".config/gcloud", ".config/gh", ".config/glab-cli", ".config/helm",
-    ".config/hub", ".config/op", ".config/rclone", ".databrickscfg", ".docker/config.json",
-    ".gem/credentials", ".git-credentials", ".gnupg", ".gradle/gradle.properties", ".kube",
-    ".local/share/keyrings", ".m2/settings.xml", ".m2/settings-security.xml", ".my.cnf", ".netrc",
-    ".npmrc", ".nuget/NuGet/NuGet.Config", ".password-store", ".pgpass", ".pypirc", ".ssh",
-    ".ssh/id_ecdsa", ".ssh/id_ed25519", ".ssh/id_rsa", ".terraform.d/credentials.tfrc.json",
-    ".terraformrc", ".vault-token", ".yarnrc.yml",
-];
 
 /// The variable with the socket of the ssh agent.
 pub const SSH_AGENT_SOCKET: &str = "SSH_AUTH_SOCK";
@@ -79,7 +67,7 @@ pub fn reads_credentials(sandbox: &Sandbox, world: &World<'_>) -> bool {
     }
     let granted: Vec<PathBuf> =
         allowed().filter_map(|rule| world.places.expand(rule.pattern.fixed()).ok()).collect();
-    CREDENTIALS.iter().any(|name| {
+    credentials::in_home().any(|name| {
         let path = world.places.home.join(name);
         if !granted.iter().any(|grant| is_below(&path, grant)) {
             return false;

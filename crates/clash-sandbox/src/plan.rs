@@ -228,6 +228,14 @@ pub fn plan_with_report(request: &Request<'_>, host: &Host) -> Result<(Plan, Rep
     make(request, host, &mut report).map(|plan| (plan, report))
 }
 
+/// The rule of a sandbox that no host can enforce with this version, if it has one.
+pub fn unenforceable(sandbox: &Sandbox) -> Option<Refusal> {
+    match network(sandbox) {
+        Ok((_, ports)) => not_yet(sandbox, &ports).err(),
+        Err(refusal) => Some(refusal),
+    }
+}
+
 fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan, Refusal> {
     let Some((sandbox, redirects)) = caches::without_mounts(request, host, report) else {
         return make_with_mounts(request, host, report);

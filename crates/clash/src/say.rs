@@ -11,7 +11,8 @@ pub(crate) fn reason(decision: &Decision) -> String {
     if let Some(conflict) = &decision.conflict {
         let ((first, first_box), (second, second_box)) = (&conflict.first, &conflict.second);
         return format!(
-            "`{}` belongs in sandbox {first_box} and `{}` in {second_box}: run them as separate commands",
+            "`{}` belongs in sandbox {first_box} and `{}` in {second_box}, and a script runs in one \
+             sandbox: run them as separate commands, and where one feeds the other, through a file",
             brief(first),
             brief(second)
         );
@@ -30,9 +31,12 @@ fn part(part: &Part) -> String {
         part.judged.as_ref().filter(|it| it.effect == part.effect && part.effect > Effect::Allow);
     if let Some(judged) = by_sandbox {
         let sandbox = part.sandbox.as_deref().unwrap_or("the sandbox");
+        if let Some(secret) = judged.credential {
+            return format!("`{what}` {verb}: it holds {secret}, and no rule names it");
+        }
         return match &judged.rule {
             Some((pattern, span)) => {
-                format!("`{what}` {verb} by {pattern} of sandbox {sandbox} ({span})")
+                format!("`{what}` {verb} ({pattern} of sandbox {sandbox}, {span})")
             }
             None if judged.caps.is_empty() => {
                 format!("`{what}` {verb}: sandbox {sandbox} does not reach it")
@@ -45,7 +49,7 @@ fn part(part: &Part) -> String {
     }
     let mut text = match &part.cause {
         Cause::Rule { span, reason, untrusted, doubtful, .. } => {
-            let mut text = format!("`{what}` {verb} by {span}");
+            let mut text = format!("`{what}` {verb} (rule at {span})");
             if let Some(reason) = reason {
                 text.push_str(&format!(": {reason}"));
             }

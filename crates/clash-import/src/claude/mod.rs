@@ -32,6 +32,8 @@ pub(crate) fn read(content: &str, base: Base<'_>) -> Result<Draft> {
     let mut gathered = Gathered::default();
     let empty = Object::new();
     let permissions = json::object(&settings, "permissions", "")?.unwrap_or(&empty);
+    let block = json::object(&settings, "sandbox", "")?.unwrap_or(&empty);
+    draft.by_toolchain = !json::boolean(block, "enabled", "sandbox")?.unwrap_or(false);
     let asks_are_denied = modes(permissions, &mut draft)?;
     for (key, effect) in [("deny", Effect::Deny), ("ask", Effect::Ask), ("allow", Effect::Allow)] {
         for (at, text) in json::strings(permissions, key, "permissions")? {
@@ -48,7 +50,6 @@ pub(crate) fn read(content: &str, base: Base<'_>) -> Result<Draft> {
         draft.left_out(&Origin::new(at, text), Some(Effect::Allow), why);
     }
     known_keys(permissions, &mut draft);
-    let block = json::object(&settings, "sandbox", "")?.unwrap_or(&empty);
     sandbox::add(block, base, gathered, &mut draft)?;
     if settings.contains_key("autoMode") {
         let why = "rules for a classifier are not rules for a policy";

@@ -35,6 +35,7 @@ pub(super) fn add(
     let mut room = if enabled { of_its_own() } else { on_project() };
     let options = srt::Options { at: "sandbox", base, in_force: enabled, asks: true };
     srt::fill(block, &options, &mut room, draft)?;
+    deny_everywhere(&gathered, draft);
     join(gathered, enabled, &mut room);
     if enabled && auto {
         let origin = Origin::new("sandbox.autoAllowBashIfSandboxed", "true");
@@ -65,6 +66,18 @@ fn of_its_own() -> Room {
     room.write.allow(PathPattern::all_of(Root::Project), origin("the project can be written"));
     room.write.allow(PathPattern::all_of(Root::Tmp), origin("temporary files can be written"));
     room
+}
+
+/// What the rules deny to the client's tools, no command gets by another way.
+fn deny_everywhere(gathered: &Gathered, draft: &mut Draft) {
+    let denied = |(_, effect, _): &&(PathPattern, Effect, Origin)| *effect == Effect::Deny;
+    for (pattern, _, origin) in gathered.reads.iter().filter(denied) {
+        draft.reads.deny(pattern.clone(), true, origin.clone());
+        draft.writes.deny(pattern.clone(), true, origin.clone());
+    }
+    for (pattern, _, origin) in gathered.writes.iter().filter(denied) {
+        draft.writes.deny(pattern.clone(), true, origin.clone());
+    }
 }
 
 /// Rules about files also hold for the files a command opens.

@@ -30,6 +30,9 @@ fn rules_become_three_policies() {
     #   permissions.deny[3]: `Cd(x)`: a rule about the input of this tool cannot be read, so it covers the whole tool
     #   permissions.allow[1]: `Bash(git * main)`: `*` stands for one word here
 
+    load("@clash//node.star", "node_full")
+    load("@clash//sandboxes.star", "git_full")
+
     settings(default = ask())
 
     policy("imported denies", {
@@ -68,7 +71,7 @@ fn rules_become_three_policies() {
                 "run": {
                     "test": {
                         # permissions.allow[0]: Bash(npm run test)
-                        end(): allow(),
+                        end(): allow(sandbox = node_full),
                     },
                 },
             },
@@ -76,7 +79,7 @@ fn rules_become_three_policies() {
                 glob("?*"): {
                     "main": {
                         # permissions.allow[1]: Bash(git * main)
-                        end(): allow(),
+                        end(): allow(sandbox = git_full),
                     },
                 },
             },
@@ -120,6 +123,16 @@ fn rules_about_files_also_hold_for_commands() {
             (glob("$PWD/**/.env"), glob("$PWD/**/.env/**")): deny(),
             # permissions.deny[1]: Edit(~/**)
             "$PWD": deny("wcd"),
+            # permissions.deny[1]: Edit(~/**)
+            "$HOME": deny("wcd"),
+        },
+    )
+
+    # These hold in every sandbox.
+    everywhere(
+        fs = {
+            # permissions.deny[0]: Read(./.env)
+            (glob("$PWD/**/.env"), glob("$PWD/**/.env/**")): deny(),
             # permissions.deny[1]: Edit(~/**)
             "$HOME": deny("wcd"),
         },
@@ -209,6 +222,14 @@ fn the_sandbox_block_becomes_a_sandbox() {
             # permissions.allow[1]: WebFetch(domain:docs.rs)
             exact("docs.rs"): allow(),
             default(): ask(),
+        },
+    )
+
+    # These hold in every sandbox.
+    everywhere(
+        fs = {
+            # permissions.deny[0]: Read(**/.env)
+            (glob("$PWD/**/.env"), glob("$PWD/**/.env/**")): deny(),
         },
     )
 

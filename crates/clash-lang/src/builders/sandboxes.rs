@@ -9,7 +9,7 @@ use starlark::eval::Evaluator;
 use starlark::starlark_module;
 use starlark::values::Value;
 use starlark::values::list::UnpackList;
-use starlark::values::none::NoneOr;
+use starlark::values::none::{NoneOr, NoneType};
 
 use super::span_here;
 use crate::collected::Collected;
@@ -96,6 +96,25 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         let draft = Arc::new(draft);
         Collected::of(eval)?.define(&draft)?;
         Ok(SandboxValue(draft))
+    }
+
+    /// File rules that hold in every sandbox, those of the library too. They only take
+    /// away: `everywhere(fs = {glob("$PWD/**/.env"): deny()})`.
+    fn everywhere<'v>(
+        #[starlark(require = named)] fs: Value<'v>,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<NoneType> {
+        let (span, collected) = (span_here(eval), Collected::of(eval)?);
+        let rules = lower::fs_rules(fs, &span)?;
+        if let Some(wide) = rules.iter().find(|rule| rule.effect == Effect::Allow) {
+            return Err(Mistake::new("everywhere() cannot allow anything")
+                .hint("give the right to the sandboxes that need it")
+                .at(&wide.span)
+                .into());
+        }
+        collected.hear(&span);
+        collected.everywhere.borrow_mut().extend(rules);
+        Ok(NoneType)
     }
 
     /// No confinement at all. It has to be named where it is meant:

@@ -70,7 +70,7 @@ fn the_last_step_of_the_tutorial_with_cmd_and_path_builders() {
             ("git stash", Ask),
             ("git reset --hard", Deny),
             ("npm test", Ask),
-            ("Read ~/.ssh/id_rsa", Ask),
+            ("Read ~/.ssh/id_rsa", Deny),
             ("Read $PWD/src/main.rs", Allow),
             ("Edit $PWD/src/main.rs", Allow),
             ("Edit ~/.bashrc", Ask),

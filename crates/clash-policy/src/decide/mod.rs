@@ -14,6 +14,7 @@ mod stack;
 mod walk;
 
 use crate::action::{Action, FileUse, HostUse, Input};
+use crate::credentials::credential;
 use crate::effect::{Caps, Effect};
 use crate::ir::{Ir, IrError, SandboxRef};
 use crate::judge::{Verdict, World, is_caged, judge};
@@ -116,6 +117,8 @@ pub struct Judged {
     pub caps: Caps,
     /// The rule of the sandbox that decided; `None` for its default.
     pub rule: Option<(String, Span)>,
+    /// The secret in the file, where that made a question a denial.
+    pub credential: Option<&'static str>,
 }
 
 /// Two commands of one script that are given different sandboxes.
@@ -166,8 +169,9 @@ impl<'a> Decider<'_, 'a> {
     }
 
     fn script(&self, commands: &[Command]) -> Result<Decision, DecideError> {
-        // What starts no program needs a decision only where a rule names it, or
-        // where there is nothing else to decide about.
+        // A command that starts no program needs a decision only where a rule is about
+        // it. A script of such commands alone (`echo hi`, `cd src`) runs in the default
+        // sandbox, and rules about every command (`glob("**")`) count for it.
         let needs_none = |command: &Command| shell::is_inert(command) || shell::is_filter(command);
         let nothing_else = commands.iter().all(needs_none);
         let mut parts = Vec::with_capacity(commands.len());
@@ -180,8 +184,9 @@ impl<'a> Decider<'_, 'a> {
             parts.push((ruling, shown(command)));
         }
         if parts.iter().all(|(ruling, _)| ruling.sandbox.is_none()) {
+            let room = self.stack.by_default().sandbox;
             for (ruling, _) in parts.iter_mut().filter(|(r, _)| r.effect == Effect::Allow) {
-                *ruling = self.stack.by_default();
+                ruling.sandbox = room;
             }
         }
         let mut decision = combine(parts)?;
@@ -319,16 +324,30 @@ impl<'a> Decider<'_, 'a> {
             }
             let ruling = self.ruled(&Facts { file: Some(file), ..self.tool() })?;
             let sandbox = ruling.sandbox.map(|sandbox| sandbox.to_sandbox()).transpose()?;
-            judged.push(match sandbox {
+            let verdict = match sandbox {
                 Some(sandbox) => Some(judge_file(&sandbox, file, self.world)?),
                 None => None,
-            });
+            };
+            judged.push(verdict.map(|verdict| self.without_credentials(verdict, file, &ruling)));
             parts.push((ruling, what));
         }
         if parts.is_empty() {
             return self.single(&self.tool());
         }
         Ok(with_judgements(combine(parts)?, judged))
+    }
+
+    /// One careless yes would hand over a key, so a question about a credential becomes a
+    /// denial, unless a rule names the file.
+    fn without_credentials(&self, judged: Judged, file: &FileUse, ruling: &Ruling<'_>) -> Judged {
+        let asked = judged.effect == Effect::Ask && judged.rule.is_none();
+        if !asked || ruling.names_path || ruling.effect == Effect::Deny {
+            return judged;
+        }
+        match credential(&file.path, &self.world.places.home) {
+            None => judged,
+            secret => Judged { effect: Effect::Deny, credential: secret, ..judged },
+        }
     }
 }
 
@@ -455,14 +474,14 @@ fn judge_file(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> Result<Ju
         Some((entry, why)) => Some((format!("protect {entry}: {why}"), sandbox.span.clone())),
         None => rule.map(|rule| (rule.pattern.to_string(), rule.span.clone())),
     };
-    Ok(Judged { effect, caps, rule })
+    Ok(Judged { effect, caps, rule, credential: None })
 }
 
 fn judge_host(sandbox: &Sandbox, host: &str, port: u16) -> Judged {
     let (effect, rule) = sandbox.net.judge(host, port);
     let effect = if sandbox.unrestricted { Effect::Allow } else { effect };
     let rule = rule.map(|rule| (rule.to_string(), rule.span.clone()));
-    Judged { effect, caps: Caps::NONE, rule }
+    Judged { effect, caps: Caps::NONE, rule, credential: None }
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ pub(super) struct Ruling<'a> {
     pub(super) sandbox: Option<SandboxRef<'a>>,
     /// Whether the rule itself says which sandbox.
     pub(super) names_sandbox: bool,
+    /// Whether the rule names the file it is about.
+    pub(super) names_path: bool,
     pub(super) cause: Cause,
     pub(super) overruled: Vec<Overruled>,
     /// As [`super::Part::steered`].
@@ -39,6 +41,7 @@ impl Ruling<'_> {
             effect,
             sandbox: None,
             names_sandbox: false,
+            names_path: false,
             cause,
             overruled: Vec::new(),
             steered: None,
@@ -149,6 +152,7 @@ impl<'a> Stack<'a> {
             effect,
             sandbox: Some(room.sandbox),
             names_sandbox: room.named,
+            names_path: false,
             cause: Cause::Default {
                 layer,
                 span: rule.span().unwrap_or_default(),
@@ -246,6 +250,7 @@ fn ruling<'a>(
         effect: claim.effect,
         sandbox: Some(room.sandbox),
         names_sandbox: room.named,
+        names_path: claim.found.names_path(),
         cause: Cause::Rule {
             layer: claim.kind,
             trail: claim.found.shown(),

@@ -117,7 +117,8 @@ fn the_strictest_command_decides_for_the_script() {
     let p = policy();
     assert_eq!(bash(&p, "cargo build && sudo reboot").0, Effect::Deny);
     assert_eq!(bash(&p, "cd x && cargo build && echo done").0, Effect::Allow);
-    assert_eq!(bash(&p, "echo hi").0, Effect::Ask);
+    assert_eq!(bash(&p, "echo hi"), (Effect::Allow, Some("project".to_owned())));
+    assert_eq!(bash(&p, "A=1; cd x; test -d y"), (Effect::Allow, Some("project".to_owned())));
     assert_eq!(bash(&p, "echo $(cargo build)").0, Effect::Allow);
     assert_eq!(bash(&p, "echo $(sudo reboot)").0, Effect::Deny);
 }

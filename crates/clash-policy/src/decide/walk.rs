@@ -25,6 +25,10 @@ impl Found<'_> {
     pub(super) fn shown(&self) -> Vec<String> {
         self.trail.iter().map(shown).collect()
     }
+
+    pub(super) fn names_path(&self) -> bool {
+        self.trail.iter().any(|edge| edge.matcher == Matcher::Path)
+    }
 }
 
 /// Whether a rule is about every command alike and names none.

@@ -256,6 +256,7 @@ impl<'a> LayerRef<'a> {
                 default_sandbox: default_sandbox.map(str::to_owned),
                 on_sandbox_violation: self.on_sandbox_violation()?,
                 harness_defaults: self.harness_defaults()?,
+                everywhere: Vec::new(),
             },
             groups: self.groups()?.map(|group| group?.to_group()).collect::<Result<_>>()?,
             sandboxes: self.sandboxes()?.map(|s| s?.to_sandbox()).collect::<Result<_>>()?,

@@ -115,6 +115,7 @@ fn layer() -> Layer {
             default_sandbox: Some("box".into()),
             on_sandbox_violation: Some(OnViolation::Smart),
             harness_defaults: Some(false),
+            everywhere: vec![],
         },
         groups: vec![Group { branches: vec![bash], ..Group::default() }, strict],
         sandboxes: vec![sandbox()],

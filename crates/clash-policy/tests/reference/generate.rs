@@ -329,6 +329,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             default_sandbox: sandbox.map(|at| at.to_string()),
             on_sandbox_violation,
             harness_defaults,
+            everywhere: vec![],
         })
 }
 

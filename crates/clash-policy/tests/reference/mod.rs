@@ -176,8 +176,9 @@ impl<'a> Policy<'a> {
             });
         }
         if parts.iter().all(|part| part.sandbox.is_none()) {
+            let room = self.by_default().0.sandbox;
             for part in parts.iter_mut().filter(|part| part.effect == Effect::Allow) {
-                *part = self.by_default().0;
+                part.sandbox = room.clone();
             }
         }
         together(parts, true)

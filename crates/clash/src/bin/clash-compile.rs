@@ -35,7 +35,7 @@ use clash_import::{Base, Format, Keep, Source, import_as, module};
 use clash_lang::{BuilderDoc, Diagnostic, ModuleDoc, SandboxDoc, Sources};
 use clash_policy::Span;
 use clash_policy::ir::{self, Input};
-use clash_policy::rule::{Layer, LayerKind};
+use clash_policy::rule::{Layer, LayerKind, add_to_every_sandbox};
 use clash_syntax::edit::Key;
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
@@ -245,6 +245,7 @@ impl Stack {
         };
         self.watched.inside(None);
         self.evaluate(&built_in);
+        add_to_every_sandbox(&mut self.layers);
     }
 
     /// Compiles a layer; `false` if there is no such file.

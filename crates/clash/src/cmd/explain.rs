@@ -146,11 +146,12 @@ pub(super) fn grants(out: &mut Out, sandbox: &Sandbox) -> std::io::Result<()> {
     for rule in &sandbox.fs {
         out.line(format!("  {:<5} {:<5}  {}", rule.word(), rule.caps.to_string(), rule.pattern))?;
     }
-    out.line(format!(
-        "  {:<5} {:<5}  every other path (the system's programs stay readable)",
-        sandbox.default.word(),
-        "rwcdx"
-    ))?;
+    out.line("  allow rx     the system's programs and libraries")?;
+    let happens = match sandbox.default {
+        Effect::Ask => ": commands are blocked, file tools ask",
+        Effect::Allow | Effect::Deny => "",
+    };
+    out.line(format!("  {:<5} rwcdx  every other path{happens}", sandbox.default.word()))?;
     network(out, &sandbox.net)?;
     for rule in &sandbox.env {
         out.line(format!("  {:<5}        ${}", rule.effect.word(), rule.name))?;
@@ -211,12 +212,13 @@ fn cause(part: &Part) -> String {
 /// What else had a say about a part: its sandbox, and layers that were overruled.
 fn steps(part: &Part, untrusted: &[LayerKind]) -> Vec<String> {
     let mut steps = Vec::new();
-    if let Some(Judged { effect, caps, rule }) = &part.judged {
+    if let Some(Judged { effect, caps, rule, credential }) = &part.judged {
         let sandbox = part.sandbox.as_deref().unwrap_or_default();
         let about = if caps.is_empty() { String::new() } else { format!(" {}", say::words(*caps)) };
-        let by = match rule {
-            Some((rule, span)) => format!("{rule} at {span}"),
-            None => "its default".to_owned(),
+        let by = match (rule, credential) {
+            (Some((rule, span)), _) => format!("{rule} at {span}"),
+            (None, Some(secret)) => format!("the list of credentials ({secret})"),
+            (None, None) => "its default".to_owned(),
         };
         steps.push(format!("sandbox {sandbox} says {effect}{about} by {by}"));
     }

@@ -132,11 +132,10 @@ impl Args {
         })?;
         if plan.watch.is_some() {
             return Err(Failure::new(format!(
-                "sandbox {name} is held by a watcher of its own, and a process has only one"
+                "a command in sandbox {name} cannot be observed: clash already watches its calls \
+                 there, and the kernel lets one process be watched once"
             ))
-            .hint(
-                "`clash sandbox plan NAME` says how a sandbox is held; readonly has no watcher",
-            ));
+            .hint("`--sandbox readonly` works; without --sandbox the command is not confined"));
         }
         (command.env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
         observe::run(Some(&plan), &command, each).map_err(failure)
@@ -219,6 +218,6 @@ fn as_json(touched: &Touched, proposal: &Proposal, end: End) -> Value {
     json!({
         "status": status(end), "files": files, "listed": shown(&touched.listed),
         "names": touched.names, "addresses": addresses, "sockets": shown(&touched.sockets),
-        "ports": touched.ports, "proposal": {"fs": grants, "withheld": withheld, "net": proposal.net},
+        "ports": touched.ports, "proposal": {"fs": grants, "withheld": withheld, "net": proposal.net, "hosts": proposal.hosts},
     })
 }

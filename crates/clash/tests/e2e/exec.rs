@@ -55,7 +55,7 @@ fn exec_decides_and_refuses_what_would_need_a_question() {
         let m = m.policy(POLICY);
         m.clash(["exec", "--", "sh", "-c", "exit 3"]).exits(3);
         m.clash(["exec", "true"]).exits(0);
-        m.clash(["exec", "--", "rm", "x"]).exits(126).says("policy.star:4: no");
+        m.clash(["exec", "--", "rm", "x"]).exits(126).says("policy.star:4): no");
         m.clash(["exec", "--", "make"]).exits(126).says("nobody to ask");
         m.clash(["exec", "--approval", "00", "--", "true"]).exits(126);
         m.clash(["exec", "--approval"]).exits(2);

@@ -26,7 +26,7 @@ fn shown(m: &Machine, args: &[&str]) -> String {
 fn a_command_is_explained_with_its_rule_and_its_sandbox() {
     let m = Machine::new(Who::Me).policy(POLICY);
     insta::assert_snapshot!(shown(&m, &["explain", "bash", "cd x && cargo build"]), @r"
-    allow: `cargo build` is allowed by ~/.clash/policy.star:4
+    allow: `cargo build` is allowed (rule at ~/.clash/policy.star:4)
 
     commands:
       allow  cd x  [needs no rule of its own]
@@ -44,11 +44,12 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
       allow r      $CARGO_HOME/config
       allow rx     $RUSTUP_HOME/**
       cache rwcdx  $SCCACHE_DIR/**
-      ask   rwcdx  every other path (the system's programs stay readable)
+      allow rx     the system's programs and libraries
+      ask   rwcdx  every other path: commands are blocked, file tools ask
       allow        network
     ");
     insta::assert_snapshot!(shown(&m, &["explain", "bash", "git -C . push --force"]), @r"
-    deny: `git -C . push --force` is denied by ~/.clash/policy.star:5: rewriting shared history
+    deny: `git -C . push --force` is denied (rule at ~/.clash/policy.star:5): rewriting shared history
 
     commands:
       deny   git -C . push --force  [user Bash > git > push > --force at ~/.clash/policy.star:5]
@@ -65,7 +66,8 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
       allow rwcdx  $TMPDIR/**
       allow r      $HOME/.gitconfig
       allow r      $HOME/.config/git/**
-      ask   rwcdx  every other path (the system's programs stay readable)
+      allow rx     the system's programs and libraries
+      ask   rwcdx  every other path: commands are blocked, file tools ask
       deny         network
     ");
 }
@@ -73,11 +75,11 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
 #[test]
 fn files_and_pages_are_explained_too() {
     let m = Machine::new(Who::Me).policy(POLICY);
-    insta::assert_snapshot!(shown(&m, &["explain", "read", "../.ssh/id_ed25519"]), @r"
-    ask: `~/.ssh/id_ed25519` needs your approval: sandbox project does not grant read there
+    insta::assert_snapshot!(shown(&m, &["explain", "read", "../notes.txt"]), @r"
+    ask: `~/notes.txt` needs your approval: sandbox project does not grant read there
 
     because:
-      ask    ~/.ssh/id_ed25519  [default of the built-in policy at @clash//default.star:7, sandbox project]
+      ask    ~/notes.txt  [default of the built-in policy at @clash//default.star:7, sandbox project]
              sandbox project says ask read by its default
 
     sandbox project (@clash//sandboxes.star:8): The project and the temporary directory; no network.
@@ -85,11 +87,19 @@ fn files_and_pages_are_explained_too() {
       allow rwcdx  $TMPDIR/**
       allow r      $HOME/.gitconfig
       allow r      $HOME/.config/git/**
-      ask   rwcdx  every other path (the system's programs stay readable)
+      allow rx     the system's programs and libraries
+      ask   rwcdx  every other path: commands are blocked, file tools ask
       deny         network
     ");
+    insta::assert_snapshot!(shown(&m, &["explain", "read", "../.ssh/id_ed25519"]), @r"
+    deny: `~/.ssh/id_ed25519` is denied: it holds ssh keys, and no rule names it
+
+    because:
+      deny   ~/.ssh/id_ed25519  [default of the built-in policy at @clash//default.star:7]
+             sandbox project says deny read by the list of credentials (ssh keys)
+    ");
     insta::assert_snapshot!(shown(&m, &["explain", "webfetch", "https://docs.rs/serde"]), @r"
-    allow: `docs.rs` is allowed by ~/.clash/policy.star:7
+    allow: `docs.rs` is allowed (rule at ~/.clash/policy.star:7)
 
     because:
       allow  docs.rs  [user WebFetch > docs.rs at ~/.clash/policy.star:7, sandbox project]
@@ -134,7 +144,8 @@ fn sandboxes_can_be_looked_at() {
       allow r      $CARGO_HOME/config
       allow rx     $RUSTUP_HOME/**
       cache rwcdx  $SCCACHE_DIR/**
-      ask   rwcdx  every other path (the system's programs stay readable)
+      allow rx     the system's programs and libraries
+      ask   rwcdx  every other path: commands are blocked, file tools ask
       allow        network
     ");
     insta::assert_snapshot!(shown(&m, &["sandbox", "show", "rust"]), @r"

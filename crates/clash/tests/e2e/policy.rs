@@ -135,7 +135,7 @@ fn explain_names_every_layer_that_had_a_say() {
     let m = Machine::new(Who::Me).policy(POLICY);
     m.write("app/.clash/policy.star", "when({\"Bash\": {\"cargo\": allow()}, \"Read\": ask()})");
     insta::assert_snapshot!(shown(&m, &["policy", "explain", "bash", "git push --force && cargo test"]), @r#"
-    deny: `git push --force` is denied by ~/.clash/policy.star:7: rewriting shared history
+    deny: `git push --force` is denied (rule at ~/.clash/policy.star:7): rewriting shared history
 
     commands:
       deny   git push --force  [user Bash > git > push > --force at ~/.clash/policy.star:7]
@@ -143,7 +143,7 @@ fn explain_names_every_layer_that_had_a_say() {
              overruled: the user policy says allow by Bash > cargo at ~/.clash/policy.star:6
     "#);
     insta::assert_snapshot!(shown(&m, &["explain", "read", "../.ssh/id"]), @r#"
-    deny: `~/.ssh/id` is denied by ~/.clash/policy.star:12
+    deny: `~/.ssh/id` is denied (rule at ~/.clash/policy.star:12)
 
     because:
       deny   ~/.ssh/id  [user Read > $HOME/.ssh/** at ~/.clash/policy.star:12]
@@ -171,7 +171,7 @@ fn a_table_of_actions_is_decided_and_failures_name_the_rule() {
     let m = m.policy(&POLICY.replace("allow(sandbox = rust_full)", "ask()"));
     m.clash(["policy", "test", "--table", "table"]).exits(1);
     insta::assert_snapshot!(shown(&m, &["policy", "test", "--table", "table"]), @r#"
-    failed: table:3: expected allow, but it is ask: `cargo build` needs your approval by ~/.clash/policy.star:6
+    failed: table:3: expected allow, but it is ask: `cargo build` needs your approval (rule at ~/.clash/policy.star:6)
     1 policy with expectations, 6 actions: 1 failed
     "#);
     let failed = value(m.clash(["policy", "test", "--table", "table", "--json"]).exits(1));
@@ -296,12 +296,12 @@ fn a_session_s_own_policy_comes_before_the_project_s_and_the_user_s() {
     // And the launcher decides by it as well.
     m.write(
         ".local/state/clash/sessions/test-session/policy.star",
-        "when({\"Bash\": {\"true\": allow()}})",
+        "when({\"Bash\": {\"uname\": allow()}})",
     );
     let run = |session: Option<&str>| {
         let mut command = m.command(clash());
         session.map(|id| command.env("CLAUDE_CODE_SESSION_ID", id));
-        Ran::of(command.args(["exec", "--", "true"]))
+        Ran::of(command.args(["exec", "--", "uname"]))
     };
     run(Some("test-session")).succeeds();
     run(None).exits(126);

@@ -36,11 +36,11 @@ fn a_rule_is_added_where_it_belongs_and_everything_else_stays() {
     +        "cargo": {"build": allow(sandbox = rust_full)},
          },
      })
-    now allow: `cargo build` is allowed by ~/.clash/policy.star:7
+    now allow: `cargo build` is allowed (rule at ~/.clash/policy.star:7)
     "#);
     m.clash(["policy", "deny", "--reason", "mine", "--yes", "--", "git", "push", "--force"])
         .succeeds()
-        .says("now deny: `git push --force` is denied by");
+        .says("now deny: `git push --force` is denied (rule at");
     m.bash("git push origin --force").is("deny", "mine");
     m.bash("git push").is("ask", "policy.star");
     m.clash(["policy", "remove", "--yes", "--", "git", "push", "--force"]).succeeds();
@@ -96,7 +96,7 @@ fn a_rule_that_would_not_hold_is_refused_with_what_overrules_it() {
         "when({\"Bash\": {\"cargo\": deny()}})\npolicy(\"p\", {\"Bash\": {\"rm\": deny()}})\n",
     );
     let before = text(&m);
-    insta::assert_snapshot!(shown(&m, &["policy", "allow", "--scope", "project", "cargo", "-y"]), @"clash: nothing was changed: it would be deny all the same: `cargo` is denied by ~/.clash/policy.star:1");
+    insta::assert_snapshot!(shown(&m, &["policy", "allow", "--scope", "project", "cargo", "-y"]), @"clash: nothing was changed: it would be deny all the same: `cargo` is denied (rule at ~/.clash/policy.star:1)");
     assert!(!m.project().join(".clash").exists());
     m.clash(["policy", "allow", "--tool", "Read", "$HOME/.ssh/id", "-y"])
         .exits(1)

@@ -47,7 +47,10 @@ fn layers_default_agents_and_refusals_are_shown() {
         default   deny, in sandbox readonly (~/.clash/policy.star:4)
         agents    Claude Code: wired; commands are confined
         ");
-        assert!(blocked.contains("`sudo reboot` is denied by ~/.clash/policy.star:5"), "{blocked}");
+        assert!(
+            blocked.contains("`sudo reboot` is denied (rule at ~/.clash/policy.star:5)"),
+            "{blocked}"
+        );
         let ran = m.clash(["status", "--json"]).succeeds();
         let value: Value = serde_json::from_str(&ran.stdout).unwrap();
         assert_eq!(value["policy"]["default"], "deny");

@@ -23,7 +23,7 @@ fn a_session_is_recorded_from_start_to_end() {
         .map(|r| format!("{} {} {}", r["event"], r["effect"], r["reason"]).replace('"', ""))
         .collect();
     assert_eq!(shown[0], "session_start null null");
-    assert!(shown[1].starts_with("decision allow `make` is allowed by"), "{shown:?}");
+    assert!(shown[1].starts_with("decision allow `make` is allowed (rule at"), "{shown:?}");
     assert_eq!(shown[2], "exit null Exit code 2");
     assert!(shown[3].starts_with("alarm") && shown[4].starts_with("session_end"), "{shown:?}");
     let text = m.clash(["log"]).succeeds().stdout;

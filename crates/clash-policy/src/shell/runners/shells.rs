@@ -200,6 +200,9 @@ pub(super) fn shell(name: &str, args: &[Word], stdin: &Stdin) -> Through {
         }
         (true, Some(_)) => return through.hidden(UNKNOWN_TEXT),
         (true, None) => return through,
+        (false, Some((Word::Known(file), rest))) if !reads => {
+            return through.program(&script_file(file, rest));
+        }
         (false, Some(_)) if !reads => return through.hidden("it runs a script file"),
         (false, _) => match stdin {
             Stdin::Text(text) => (text.clone(), None),
@@ -210,6 +213,13 @@ pub(super) fn shell(name: &str, args: &[Word], stdin: &Stdin) -> Through {
         return through.hidden("another shell reads it differently than bash");
     }
     through.running(Inner::Text { text, args, plain: by != "bash" })
+}
+
+/// A script file is a program like any other: `bash build.sh -q` runs `./build.sh -q`.
+/// With a slash in it the name is a path and never a program on `PATH`.
+fn script_file(file: &str, args: &[Word]) -> Vec<Word> {
+    let path = if file.contains('/') { file.to_owned() } else { format!("./{file}") };
+    std::iter::once(Word::Known(path)).chain(args.iter().cloned()).collect()
 }
 
 /// Texts that zsh certainly reads as bash does.

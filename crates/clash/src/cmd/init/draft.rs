@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::{Effect, Places, Sandbox};
 
-use super::generate::{Draft, Group, Key, Leaf, OwnSandbox, Rule, Settings, Then};
+use super::generate::{Draft, Group, Key, Leaf, OwnSandbox, Rule, Settings, Taken, Then};
 use super::posture::Posture;
 use super::presets::{Library, LibraryError};
 use crate::ecosystems::{self, Detected, Elsewhere, Host, Use};
@@ -155,10 +155,14 @@ pub(crate) fn draft(
     let allow = |sandbox| Then::Leaf(Leaf::new(Effect::Allow, sandbox));
     let group = |comment: &str, rules| Group { comment: vec![comment.to_owned()], rules };
     let mut commands = Vec::new();
+    let mut taken = Vec::new();
     // Where everything runs in the project unasked, nothing is said about some of it.
     if posture != Posture::Permissive {
-        let files = posture.applied(library.rules("files")?, None);
-        commands.push(group("Looking at files and changing them, in the project.", files));
+        let comment = "Programs that look at files or change them, in the project: \
+                       `clash policy docs files`.";
+        taken.push(Taken { comment: vec![comment.to_owned()], module: "files" });
+        let removal = posture.applied(library.rules("removal")?, None);
+        commands.push(group("Removing whole directories.", removal));
     }
     commands.extend(toolchains.iter().map(|toolchain| toolchain.group.clone()));
     let online = Then::Leaf(Leaf::new(Effect::Ask, Some("online")));
@@ -227,6 +231,7 @@ pub(crate) fn draft(
             sandbox: "project".to_owned(),
         }),
         sandboxes: toolchains.iter().flat_map(|it| it.sandboxes.clone()).collect(),
+        taken,
         commands,
         tools,
         expectations,

@@ -18,6 +18,8 @@ pub(crate) struct Draft {
     pub(crate) settings: Option<Settings>,
     /// Sandboxes of its own, in Starlark: `name = sandbox(…)`.
     pub(crate) sandboxes: Vec<OwnSandbox>,
+    /// Rules of the library that are taken as they are, by their module.
+    pub(crate) taken: Vec<Taken>,
     /// Rules about commands, below `"Bash"`.
     pub(crate) commands: Vec<Group>,
     /// Rules about other tools; the first word of their keys is the tool.
@@ -42,6 +44,13 @@ pub(crate) struct OwnSandbox {
     pub(crate) source: String,
     /// Sandboxes of the library it is made from.
     pub(crate) loads: Vec<String>,
+}
+
+/// The rules of a module that has the same name as they: `when(files)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) comment: Vec<String>,
+    pub(crate) module: &'static str,
 }
 
 /// Rules that belong together, under one comment.
@@ -210,6 +219,11 @@ impl Draft {
             comment(&mut out, why, "");
             let _ = writeln!(out, "settings(default = {default}(), default_sandbox = {sandbox})");
         }
+        for Taken { comment: why, module } in &self.taken {
+            out.push('\n');
+            comment(&mut out, why, "");
+            let _ = writeln!(out, "when({module})");
+        }
         if !self.commands.is_empty() || !self.tools.is_empty() {
             out.push_str("\nwhen({\n");
             if !self.commands.is_empty() {
@@ -241,6 +255,9 @@ impl Draft {
         }
         named.extend(self.sandboxes.iter().flat_map(|own| own.loads.iter().cloned()));
         let mut loads: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for Taken { module, .. } in &self.taken {
+            loads.insert(format!("@clash//{module}.star"), vec![(*module).to_owned()]);
+        }
         for name in named {
             let unknown = || GenerateError::UnknownSandbox(name.clone());
             let module = module_of(&name).ok_or_else(unknown)?;

@@ -2,8 +2,9 @@
 //! command whether it builds with what is there (`X_safe`), fetches (`X_full`), or
 //! is asked about; a posture turns that into the rules of a policy.
 //!
-//! An ask with a reason is about what cannot be taken back or concerns more than
-//! the project: it stays in every posture.
+//! An ask with a reason stays in every posture, with one exception: the permissive
+//! posture does not ask where the command acts on the project alone (`rm -r`,
+//! `git reset --hard`), whatever it removes there.
 
 use clap::ValueEnum;
 use clash_policy::Effect;
@@ -17,7 +18,7 @@ pub(crate) enum Posture {
     Strict,
     /// Builds, tests and installs; pushes and what nobody knows are asked
     Moderate,
-    /// Everything in its sandbox; only what cannot be taken back is asked
+    /// Everything in its sandbox; publishing and rewriting history are asked
     Permissive,
 }
 
@@ -37,17 +38,17 @@ impl Posture {
         match self {
             Self::Strict => [
                 ("runs", "reading and editing the project, builds and tests without network"),
-                ("asks", "everything that reaches the network, and every command it does not know"),
+                ("asks", "the network, removing directories, commands it does not know"),
                 ("blocks", "files outside the project and the toolchains' caches, credentials"),
             ],
             Self::Moderate => [
                 ("runs", "the same, and installing dependencies, git fetch and pull"),
-                ("asks", "git push, publishing, and every command it does not know"),
+                ("asks", "git push, publishing, removing directories, commands it does not know"),
                 ("blocks", "files outside the project and the toolchains' caches, credentials"),
             ],
             Self::Permissive => [
-                ("runs", "the same, git push, web pages; unknown commands without network"),
-                ("asks", "publishing, rewriting history, and other things that cannot be undone"),
+                ("runs", "the same, removing files, git push, web pages, unknown commands"),
+                ("asks", "publishing, rewriting history, programs for all projects"),
                 ("blocks", "files outside the project and the toolchains' caches, credentials"),
             ],
         }
@@ -84,7 +85,12 @@ impl Posture {
                 _ => name,
             })
         };
+        let project_only =
+            leaf.sandbox.as_ref().is_none_or(|name| name.ends_with("_safe") || name == "project");
         match (self, leaf.effect) {
+            (Self::Permissive, Effect::Ask) if project_only => {
+                Leaf { effect: Effect::Allow, reason: None, ..leaf }
+            }
             (_, Effect::Ask) if leaf.reason.is_some() => leaf,
             (Self::Strict, Effect::Allow) if reaches_out => Leaf { effect: Effect::Ask, ..leaf },
             (Self::Moderate, Effect::Allow) if builds_fetch => {
@@ -184,13 +190,18 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_back_is_asked_in_every_posture() {
+    fn what_acts_beyond_the_project_is_asked_in_every_posture() {
+        let beyond = |leaf: &Leaf| !leaf.sandbox.as_ref().is_some_and(|it| it.ends_with("_safe"));
         let library = library();
         for ecosystem in ECOSYSTEMS {
             let rules = library.rules(ecosystem.name).unwrap();
             for posture in Posture::ALL {
                 let applied = posture.applied(rules.clone(), Some(ecosystem));
-                for (words, leaf) in flat(&rules).iter().filter(|(_, leaf)| leaf.reason.is_some()) {
+                for (words, leaf) in flat(&rules)
+                    .iter()
+                    .filter(|(_, leaf)| leaf.reason.is_some())
+                    .filter(|(_, leaf)| posture != Posture::Permissive || beyond(leaf))
+                {
                     let words: Vec<&str> =
                         words.split(' ').map(|word| word.split('|').next().unwrap()).collect();
                     let found = found(&applied, &words).map(|leaf| leaf.effect);

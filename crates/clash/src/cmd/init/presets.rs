@@ -143,7 +143,7 @@ pub(super) mod tests {
     fn no_program_belongs_to_two_toolchains() {
         let library = library();
         let mut seen: BTreeMap<String, &str> = BTreeMap::new();
-        for name in ECOSYSTEMS.iter().map(|it| it.name).chain(["files"]) {
+        for name in ECOSYSTEMS.iter().map(|it| it.name).chain(["files", "removal"]) {
             for program in library.rules(name).unwrap().iter().flat_map(words) {
                 if let Some(other) = seen.insert(program.clone(), name) {
                     panic!("{program} is in {other} and {name}");

@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use clash_policy::Sandbox;
+use clash_sandbox::plan;
 use serde_json::json;
 
 use super::files;
 use crate::cmd::unless_closed;
 use crate::exit;
-use crate::policy::{Finding, Report};
+use crate::policy::{Finding, Policy, Report};
 use crate::ui::{Failure, Out, Tone};
 
 /// Compiles every layer anew and shows what the compiler says.
@@ -32,7 +34,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
-        let (_, report) = files(self.file.as_deref(), self.project)?.check()?;
+        let (policy, mut report) = files(self.file.as_deref(), self.project)?.check()?;
+        report.warnings.extend(policy.iter().flat_map(unenforceable));
         let Report { mistakes, warnings, .. } = &report;
         let ok = mistakes.is_empty() && (!self.strict || warnings.is_empty());
         unless_closed(if self.json {
@@ -42,6 +45,34 @@ impl Args {
         })?;
         Ok(if ok { exit::OK } else { exit::FAILED })
     }
+}
+
+/// A warning for each sandbox with a rule that this version cannot enforce: a command
+/// that the policy puts there is refused.
+fn unenforceable(policy: &Policy) -> Vec<Finding> {
+    let sandboxes = policy.sandboxes().unwrap_or_default();
+    let sandboxes = sandboxes.into_iter().filter_map(|sandbox| sandbox.to_sandbox().ok());
+    let finding = |sandbox: Sandbox| {
+        let refusal = plan::unenforceable(&sandbox)?;
+        let span = sandbox.span;
+        let message = format!("sandbox `{}` cannot be used: {refusal}", sandbox.name);
+        let hint = refusal.hint();
+        let mut text = format!("{span}: {message}");
+        if let Some(hint) = &hint {
+            text.push_str(&format!("\n\nhint: {hint}"));
+        }
+        Some(Finding {
+            kind: "cannot-be-enforced".to_owned(),
+            layer: String::new(),
+            message,
+            file: span.file,
+            line: span.line,
+            column: span.column,
+            hint,
+            text,
+        })
+    };
+    sandboxes.filter_map(finding).collect()
 }
 
 fn text(out: &mut Out, Report { mistakes, warnings, .. }: &Report) -> std::io::Result<()> {

@@ -88,7 +88,8 @@ fn is_own(layer: &Layer, sandbox: &Sandbox) -> bool {
 }
 
 fn settings(out: &mut Out, settings: &Settings) -> io::Result<()> {
-    let Settings { default, default_sandbox, on_sandbox_violation, harness_defaults } = settings;
+    let Settings { default, default_sandbox, on_sandbox_violation, harness_defaults, .. } =
+        settings;
     let lines = [
         default.as_ref().map(|rule| format!("default: {}", said(out, rule))),
         default_sandbox.as_ref().map(|name| format!("default sandbox: {name}")),
