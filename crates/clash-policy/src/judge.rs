@@ -208,8 +208,7 @@ pub fn denies_below(
             PathPattern::Children(_) => second.as_os_str().is_empty(),
             PathPattern::Glob { pattern, .. } => {
                 let reached = |dir: &Path| path_glob_reached(pattern, &dir.to_string_lossy());
-                let alike = first.is_some_and(|first| reached(first) == reached(second));
-                !alike && !(pattern.starts_with("**/") && first.is_some())
+                first.is_none_or(|first| reached(first) != reached(second))
             }
             PathPattern::Regex { regex, .. } => {
                 let anywhere = [".*", "(.*/)?", "(?:.*/)?"];
@@ -512,6 +511,29 @@ mod tests {
         assert!(!alike("a", ".git") && !alike("secret", "a") && !alike("a", ".env"));
         assert!(!alike("a", "/home/u/other"));
         assert!(!alike("a", "secret/open") && !alike("secret/a", "a"));
+    }
+
+    #[test]
+    fn a_link_would_show_what_is_denied_below_its_end() {
+        let glob = |prefix: &str, pattern: &str| {
+            let pattern = PathPattern::Glob { prefix: prefix.into(), pattern: pattern.into() };
+            rule(pattern, Effect::Deny, "r")
+        };
+        let (plain, deep) = (glob("$PWD", "**/.env"), glob("$PWD", "**/conf/key"));
+        let inner = glob("$PWD/conf", "*.key");
+        let places = Places::imagined();
+        let cwd = &places.project;
+        let world = World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[] };
+        let shows = |rule: &FsRule, to: &str| {
+            let sandbox = Sandbox { fs: vec![rule.clone()], ..Sandbox::named("s") };
+            let [at, to] = ["L", to].map(|path| cwd.join(path));
+            denies_below(&sandbox, &at, &to, &world).unwrap()
+        };
+        assert!(!shows(&plain, "src") && !shows(&plain, "a/b"));
+        assert!(shows(&deep, "a/conf") && !shows(&deep, "a"));
+        assert!(shows(&inner, "conf") && !shows(&inner, "src"));
+        assert!(shows(&rule(below("$PWD/a/b"), Effect::Deny, "r"), "a"));
+        assert!(!shows(&rule(below("$PWD/a/b"), Effect::Allow, "r"), "a"));
     }
 
     #[test]

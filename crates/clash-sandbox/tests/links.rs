@@ -272,6 +272,8 @@ end = time.time() + 4; made = 0
 while time.time() < end:
     for up in ('../../../e', '../../e', '../e', '../../..', '../../../..'):
         for at in ('a/b/c/l', 'c/l', 'a/c/l', 'x/l'):
+            try: os.close(os.open(at, os.O_CREAT | os.O_EXCL | os.O_WRONLY)); os.unlink(at)
+            except OSError: pass
             try: os.symlink(up, at); made += 1
             except OSError: pass
             try: os.unlink(at)
@@ -282,7 +284,7 @@ print(min(made, 1))
 import os, time
 end = time.time() + 4; moved = 0
 while time.time() < end:
-    for one, other in (('a/b/c', 'c'), ('c', 'a/c'), ('a/c', 'a/b/c'), ('a/b/c', 'x'), ('x', 'a/b/c')):
+    for one, other in (('a/b/c/l', 'x/l'), ('a/b/c/l', 'c/l'), ('a/b/c', 'c'), ('c', 'a/c'), ('a/c', 'a/b/c'), ('a/b/c', 'x'), ('x', 'a/b/c')):
         try: os.rename(one, other); moved += 1
         except OSError: pass
 print(min(moved, 1))

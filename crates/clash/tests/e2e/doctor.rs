@@ -121,3 +121,18 @@ fn a_machine_without_namespaces_is_found_out_by_trying() {
         assert!(!here.stdout.contains("No space left"), "{here:?}");
     });
 }
+
+#[test]
+fn doctor_names_the_setting_that_keeps_git_from_bare_repositories() {
+    if !std::path::Path::new("/usr/bin/git").exists() {
+        return crate::support::skipped("what doctor says of git, because it is not there");
+    }
+    as_each_user(|m| {
+        let fix = "git config --global safe.bareRepository explicit";
+        m.clash(["doctor"]).says(fix);
+        let set = m.command("sh").args(["-c", fix]).status().unwrap();
+        assert!(set.success());
+        let ran = m.clash(["doctor"]).says("safe.bareRepository is explicit");
+        assert!(!ran.stdout.contains(fix), "{ran:?}");
+    });
+}

@@ -116,3 +116,51 @@ fn a_worktree_comes_with_all_its_files_and_goes_again() {
         assert_eq!(bare(&m, "git status --porcelain").stdout, "");
     });
 }
+
+/// The takeover of a project's repository that needs no protected path.
+#[test]
+fn the_projects_repository_cannot_be_put_out_of_the_way() {
+    if !has("git") {
+        return;
+    }
+    as_each_user(|m| {
+        bare(
+            &m,
+            "git init -q . && git config user.name a && git config user.email a@b &&
+             echo 1 > f && git add -A && git commit -qm x",
+        );
+        for sandbox in ["project", "git_safe"] {
+            m.inside(sandbox, "cp -r .git/objects .git/refs .git/index .git/HEAD .").fails();
+            bare(&m, "rm -rf objects refs index HEAD");
+            for attack in ["mv .git/HEAD .git/X", "rm .git/HEAD", "echo x > .git/HEAD"] {
+                m.inside(sandbox, attack).fails();
+            }
+        }
+        assert_eq!(bare(&m, "git rev-parse --git-dir").stdout, ".git\n");
+        m.inside(
+            "project",
+            "mkdir .git/rebase-merge; echo exec x > .git/rebase-merge/git-rebase-todo",
+        )
+        .fails();
+        bare(&m, "rm -rf .git/rebase-merge; echo 2 > f; git commit -qam y");
+        m.inside("git_safe", "git switch -qc side && git rebase -q --root && git switch -q main")
+            .succeeds();
+        let rebase = "GIT_SEQUENCE_EDITOR='sed -i 1s/pick/drop/' git rebase -qi HEAD~1";
+        m.inside("git_safe", rebase).succeeds();
+        m.inside("git_safe", "git init -q --bare b.git && git push -q b.git main").succeeds();
+    });
+}
+
+#[test]
+fn no_link_of_a_command_leads_the_file_tools_out() {
+    as_each_user(|m| {
+        m.write("app/src/x", "1");
+        for attack in ["ln -s / L", "ln -s .. L", "ln -s src/../.. L", "ln -s ../.ssh L"] {
+            for sandbox in ["project", "git_safe"] {
+                m.inside(sandbox, attack).fails();
+                assert!(m.project().join("L").symlink_metadata().is_err(), "{attack}");
+            }
+        }
+        m.inside("project", "ln -s src/x L && cat L").succeeds();
+    });
+}

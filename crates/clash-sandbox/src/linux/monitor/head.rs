@@ -93,7 +93,7 @@ impl Worker {
     /// Refuses a name that would make a repository of the directory it is in.
     pub(super) fn completes_no_repository(&self, at: &Name) -> Done {
         let is = |part: &&[u8]| at.bare().eq_ignore_ascii_case(part);
-        if !PARTS.iter().any(|part| is(part)) || exists(at) {
+        if !PARTS.iter().any(&is) || exists(at) {
             return Ok(());
         }
         let dir = at.path.parent().unwrap_or(Path::new("/"));

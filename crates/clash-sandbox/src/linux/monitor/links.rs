@@ -12,8 +12,8 @@
 //!    replace: `../a/b`, not `a/../b`. So a link can climb only from the directory it
 //!    is in, and that directory has one parent.
 //! 3. A link, or a directory with links in it, that gets another place is judged
-//!    again there. Meanwhile no other room makes a link, or renames a link or a
-//!    directory (`turn.rs`).
+//!    again there. Meanwhile no other room makes a link or renames anything
+//!    (`turn.rs`).
 //!
 //! A path that goes through such links alone stays where the sandbox may read: after
 //! the first link it is in a tree of which nothing is denied, and further links lead
@@ -47,7 +47,7 @@ impl Worker {
         self.check(&at.path, Caps::CREATE)?;
         self.no_way_in(&at.path)?;
         self.completes_no_repository(at)?;
-        let _turn = self.turns.shared()?;
+        let _turn = self.turns.alone()?;
         // Another room may have moved the directory before this one had its turn.
         let path = self.path_now(at)?;
         self.may_lead(&path, target)?;

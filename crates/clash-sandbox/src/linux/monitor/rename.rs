@@ -57,8 +57,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Judges the links that get another place, and renames. No room makes or renames
-    /// a link, or renames a directory, in between.
+    /// Judges the links that get another place, and renames. No other room makes or
+    /// renames a link in between, also not in the place of a file that is renamed.
     fn rename_in_turn(
         &self,
         from: &Name,
@@ -69,11 +69,17 @@ impl Worker {
     ) -> Done {
         let links = is_link(source) || back.is_some_and(is_link);
         let directory = is_directory(source) || back.is_some_and(is_directory);
-        let _turn = if links || directory { Some(self.turns.alone()?) } else { None };
+        let _turn = match links || directory {
+            true => self.turns.alone()?,
+            false => self.turns.shared()?,
+        };
+        // Another room may have been quicker.
+        if !is_same(from, source) || back.is_some_and(|target| !is_same(to, target)) {
+            return Err(Errno::XDEV);
+        }
         if links || directory {
-            // Another room may have been quicker.
             let [from_path, to_path] = [self.path_now(from)?, self.path_now(to)?];
-            if from_path != from.path || to_path != to.path || !is_same(from, source) {
+            if from_path != from.path || to_path != to.path {
                 return Err(Errno::XDEV);
             }
         }
@@ -112,7 +118,7 @@ impl Worker {
         if is_link(&fstat(from)?) {
             self.no_way_in(&to.path)?;
             let text = text_of(from, b"")?;
-            turn = Some(self.turns.shared()?);
+            turn = Some(self.turns.alone()?);
             self.may_lead(&self.path_now(&to)?, &text)?;
         }
         let flags = AtFlags::SYMLINK_FOLLOW;

@@ -31,12 +31,12 @@ impl Turns {
         Self(dir.or_else(|_| openat(CWD, "/", flags, Mode::empty())).ok())
     }
 
-    /// For making a link: no directory and no link moves meanwhile.
+    /// For renaming a file: no link takes its place meanwhile.
     pub(super) fn shared(&self) -> Result<Turn<'_>, Errno> {
         self.wait(FlockOperation::NonBlockingLockShared)
     }
 
-    /// For renaming a directory or a link: no link is made meanwhile.
+    /// For making a link, and renaming one or a directory: nothing is renamed meanwhile.
     pub(super) fn alone(&self) -> Result<Turn<'_>, Errno> {
         self.wait(FlockOperation::NonBlockingLockExclusive)
     }

@@ -7,6 +7,7 @@
 
 mod agents;
 mod apparmor;
+mod git;
 mod machine;
 mod own_files;
 mod policy;
@@ -64,6 +65,7 @@ const CHECKS: &[Check] = &[
     Check { section: "this machine", look: machine::look },
     Check { section: "policy", look: policy::look },
     Check { section: "sandboxes", look: sandboxes::look },
+    Check { section: "git", look: git::look },
     Check { section: "clash's own files", look: own_files::look },
 ];
 
