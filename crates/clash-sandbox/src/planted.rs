@@ -13,7 +13,7 @@
 //! policy of today counts, not one that was in force earlier.
 
 use std::ffi::OsString;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::path::{Component, Path, PathBuf};
 
 use clash_policy::judge::{World, judge};
@@ -71,6 +71,19 @@ pub struct Suspect {
     pub target: PathBuf,
     /// The tree in which a command may have made the link.
     pub tree: PathBuf,
+}
+
+impl fmt::Display for Suspect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rule, link, target, tree } = self;
+        let [link, target, tree] = [link, target, tree].map(|path| path.display());
+        write!(
+            f,
+            "{}: `{}` leads to `{target}` by the link `{link}`; commands may write in `{tree}`, \
+             and an earlier one may have planted the link",
+            rule.span, rule.pattern
+        )
+    }
 }
 
 /// Where the rules of a sandbox are looked at.

@@ -47,7 +47,7 @@ pub(crate) fn make_missing(
             continue;
         }
         let path = disk.real(&written);
-        if disk.has(&path) || !is_users_own(&path, places) {
+        if disk.has(&path) || !is_users_own(&path, places, disk) {
             continue;
         }
         let placed = Placed { rule, written: &written, real: &path };
@@ -58,11 +58,11 @@ pub(crate) fn make_missing(
 }
 
 /// Below the home, and not in the project or among temporary files.
-fn is_users_own(path: &Path, places: &Places) -> bool {
+fn is_users_own(path: &Path, places: &Places, disk: &Disk) -> bool {
     is_below(path, &places.home)
         && path != places.home
         && !is_below(path, &places.project)
-        && !is_below(path, &places.tmp)
+        && !is_below(path, &disk.real(&places.tmp))
 }
 
 #[cfg(test)]
@@ -111,10 +111,24 @@ mod tests {
             rule("$HOME/own", Caps::ALL, "/home/u/.clash/policy.star"),
             rule("$PWD/target", Caps::ALL, library),
             rule("$TMPDIR/x", Caps::ALL, library),
-            rule("$HOME/linked/x", Caps::ALL, library),
         ]);
-        for path in ["readable", "own", "app/target", "tmp", "real/x"] {
+        for path in ["readable", "own", "app/target", "tmp"] {
             assert!(!home.join(path).exists(), "{path}");
         }
+    }
+
+    #[test]
+    fn a_link_is_followed_unless_a_command_may_have_planted_it() {
+        let library = "@clash//x.star";
+        let (_dir, home) = made(vec![rule("$HOME/linked/x", Caps::ALL, library)]);
+        assert!(home.join("real/x").exists());
+        let planted = vec![
+            rule("$HOME/linked/x", Caps::ALL, library),
+            rule("$HOME", Caps::ALL, "/home/u/.clash/policy.star"),
+            rule("$HOME/real", Caps::READ, library),
+        ];
+        let denied = FsRule { effect: Effect::Deny, ..rule("$HOME/real", Caps::ALL, library) };
+        let (_dir, home) = made([planted, vec![denied]].concat());
+        assert!(!home.join("real/x").exists());
     }
 }

@@ -51,12 +51,8 @@ pub enum Refusal {
         outer.display()
     )]
     Execute { effect: Effect, rule: String, span: Span, outer: PathBuf },
-    #[error(
-        "{span}: `{rule}` leads to `{}` by the link `{}`; commands may write in `{}`, \
-         and an earlier one may have planted the link",
-        target.display(), link.display(), tree.display()
-    )]
-    PlantedLink { rule: String, span: Span, link: PathBuf, target: PathBuf, tree: PathBuf },
+    #[error("{0}")]
+    PlantedLink(Box<Suspect>),
     #[error("`{}`, which the launcher made, is a link now", path.display())]
     Replaced { path: PathBuf },
     #[error("`{}`, which the launcher needs, cannot be resolved", path.display())]
@@ -85,8 +81,7 @@ const NO_ROOM: &str = "let this user make namespaces: on Ubuntu an AppArmor prof
 
 impl From<Suspect> for Refusal {
     fn from(suspect: Suspect) -> Self {
-        let Suspect { rule, link, target, tree } = suspect;
-        Self::PlantedLink { rule: rule.pattern.to_string(), span: rule.span, link, target, tree }
+        Self::PlantedLink(Box::new(suspect))
     }
 }
 
@@ -131,12 +126,12 @@ impl Refusal {
                  with a writable /proc/sys, or leave the limit out"
             }
             Self::Port { .. } => "deny the network, or allow all of it",
-            Self::PlantedLink { link, target, .. } => {
+            Self::PlantedLink(suspect) => {
                 return Some(format!(
                     "look at the link with `ls -l {}`; if you did not make it, remove it; if it \
                      is yours, allow `{}` by its own path",
-                    link.display(),
-                    target.display()
+                    suspect.link.display(),
+                    suspect.target.display()
                 ));
             }
             Self::Replaced { .. } => {
@@ -169,8 +164,8 @@ impl Refusal {
             | Self::Uncounted { span, .. }
             | Self::NoMonitor { span, .. }
             | Self::Path { span, .. }
-            | Self::Unresolvable { span, .. }
-            | Self::PlantedLink { span, .. } => Some(span),
+            | Self::Unresolvable { span, .. } => Some(span),
+            Self::PlantedLink(suspect) => Some(&suspect.rule.span),
             Self::Caged { why, .. } => match why {
                 Why::Rule(span) => Some(span),
                 Why::Worktree | Why::Launcher => None,

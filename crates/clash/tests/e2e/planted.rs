@@ -40,13 +40,23 @@ fn run(m: &Machine, tier: &[&str], sandbox: &str, script: &str) -> Ran {
     m.clash(args)
 }
 
+/// A command plants a link. Where the monitor does not let it, the link is planted
+/// anyway: it may be from before.
+fn plant(m: &Machine, tier: &[&str], at: &str, target: &str) {
+    let at = m.home().join(at);
+    let shown = at.display();
+    let script = format!("rm -rf {shown}; ln -s {target} {shown}");
+    let _ = run(m, tier, "node_full", &script);
+    let _ = fs::remove_dir_all(&at);
+    let _ = fs::remove_file(&at);
+    symlink(target, &at).unwrap();
+}
+
 /// One command plants, the next one tries to use it.
 #[track_caller]
-fn planted(m: &Machine, plant: &str, link: &str, then: &str) {
+fn opens_nothing(m: &Machine, at: &str, target: &str, then: &str) {
     for tier in TIERS {
-        let _ = fs::remove_file(m.home().join(link));
-        run(m, tier, "node_full", plant).succeeds();
-        assert!(m.home().join(link).is_symlink(), "{plant}");
+        plant(m, tier, at, target);
         for sandbox in ["node_safe", "logs"] {
             let ran = run(m, tier, sandbox, then);
             assert!(!ran.stdout.contains(KEY), "{sandbox}: {ran:?}");
@@ -63,7 +73,7 @@ fn a_link_planted_in_a_cache_opens_nothing() {
     as_each_user(|m| {
         let m = furnished(m);
         let then = "cat ~/.ssh/id_ed25519; echo x > ~/.bash_aliases";
-        planted(&m, "cd ~/.npm && rm -rf _logs && ln -s .. _logs", ".npm/_logs", then);
+        opens_nothing(&m, ".npm/_logs", "..", then);
     });
 }
 
@@ -71,8 +81,7 @@ fn a_link_planted_in_a_cache_opens_nothing() {
 fn a_link_planted_behind_a_variable_opens_nothing() {
     as_each_user(|m| {
         let m = furnished(m);
-        let plant = "cd ~/.cache/node && rm -rf corepack && ln -s ../.. corepack";
-        planted(&m, plant, ".cache/node/corepack", "cat ~/.ssh/id_ed25519");
+        opens_nothing(&m, ".cache/node/corepack", "../..", "cat ~/.ssh/id_ed25519");
     });
 }
 
@@ -81,7 +90,7 @@ fn a_link_planted_behind_a_variable_opens_nothing() {
 fn a_link_that_stays_in_its_cache_opens_nothing() {
     as_each_user(|m| {
         let m = furnished(m);
-        run(&m, &[], "node_full", "cd ~/.npm && rm -rf _logs && ln -s _cacache _logs").succeeds();
+        plant(&m, &[], ".npm/_logs", "_cacache");
         run(&m, &[], "node_safe", "echo evil > ~/.npm/_cacache/x").exits(125);
         assert_eq!(fs::read_to_string(m.home().join(".npm/_cacache/x")).unwrap(), "cached");
     });
@@ -97,8 +106,8 @@ fn file_tools_do_not_use_a_planted_link() {
         fs::remove_dir_all(m.home().join(".npm/_logs")).unwrap();
         symlink("..", m.home().join(".npm/_logs")).unwrap();
         read().is("deny", "may have planted the link");
-        let start = m.home().join(".bash_aliases");
-        m.asks("Write", json!({"file_path": start, "content": "x"}))
+        let other = m.home().join("other/x");
+        m.asks("Write", json!({"file_path": other, "content": "x"}))
             .is("deny", "may have planted the link");
         // Elsewhere the tools go on working.
         m.asks("Read", json!({"file_path": m.project().join("x")})).is("allow", "");
@@ -109,8 +118,7 @@ fn file_tools_do_not_use_a_planted_link() {
 fn no_directory_is_made_through_a_planted_link() {
     as_each_user(|m| {
         let m = furnished(m);
-        let plant = "cd ~/.npm && rm -rf _logs && ln -s ../made _logs";
-        run(&m, &[], "node_full", plant).succeeds();
+        plant(&m, &[], ".npm/_logs", "../made");
         run(&m, &[], "node_safe", "true").exits(125);
         assert!(!m.home().join("made").exists());
     });

@@ -93,10 +93,12 @@ fn a_link_in_the_place_of_the_project_opens_nothing() {
     as_each_user(|m| {
         let s = Session::begun(m);
         let ssh = s.m.home().join(".ssh");
-        // By a command of the session itself.
-        let plant =
-            format!("cd {0} && rmdir app && ln -s {1} app", s.m.tmp().display(), ssh.display());
-        s.launch(&plant).succeeds();
+        // By a command of the session itself. Where the monitor does not let it make
+        // the link, the link is made anyway.
+        let (tmp, to) = (s.m.tmp(), ssh.display());
+        let _ = s.launch(&format!("cd {} && rmdir app && ln -s {to} app", tmp.display()));
+        let _ = fs::remove_dir(&s.project);
+        let _ = symlink(&ssh, &s.project);
         assert!(s.project.is_symlink());
         s.is_over();
     });
