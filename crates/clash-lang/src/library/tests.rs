@@ -152,7 +152,6 @@ fn a_build_without_network_cannot_poison_what_other_projects_will_fetch() {
 #[test]
 fn credentials_are_read_only_where_the_tool_is_about_them() {
     const OPENED: &[(&str, &str)] = &[
-        ("git_full", "$HOME/.ssh/id_ed25519"),
         ("git_full", "$HOME/.config/gh/hosts.yml"),
         ("github_full", "$HOME/.config/gh/hosts.yml"),
         ("kubernetes_full", "$HOME/.kube/config"),

@@ -38,6 +38,13 @@ fn bare(m: &Machine, script: &str) -> Ran {
     Ran::of(&mut command).succeeds()
 }
 
+/// The command that the hook made of one, as the client runs it.
+fn decided(m: &Machine, line: &str) {
+    let mut command = m.command("sh");
+    command.args(["-c", line]).env("CLAUDE_CODE_SESSION_ID", "test-session");
+    Ran::of(&mut command).succeeds();
+}
+
 /// A user with a key, a token and a project of his own.
 fn machine(m: Machine) -> Machine {
     let m = m.policy(POLICY);
@@ -256,11 +263,11 @@ fn instructions_that_git_changes_are_reported() {
         echo 2 > CLAUDE.md && git commit -qam y && git checkout -q main";
     bare(&m, make);
     let input = m.bash("git checkout -q y").is("allow", "").updated.unwrap();
-    bare(&m, input["command"].as_str().unwrap());
+    decided(&m, input["command"].as_str().unwrap());
     let said = m.hook(&m.message("PostToolUse", "Bash", input)).succeeds();
     assert!(said.stdout.contains("git changed") && said.stdout.contains("CLAUDE.md"), "{said:?}");
     let input = m.bash("git checkout -q y").is("allow", "").updated.unwrap();
-    bare(&m, input["command"].as_str().unwrap());
+    decided(&m, input["command"].as_str().unwrap());
     let said = m.hook(&m.message("PostToolUse", "Bash", input)).succeeds();
     assert!(!said.stdout.contains("CLAUDE.md"), "{said:?}");
 }
