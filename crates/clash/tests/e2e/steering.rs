@@ -136,6 +136,21 @@ fn a_repository_of_an_earlier_session_gets_no_credentials() {
 }
 
 #[test]
+fn a_nested_repository_in_the_index_is_asked_about() {
+    let m = machine(Machine::new(Who::Me));
+    bare(&m, "echo 1 > a && git add a && git commit -qm x");
+    m.bash("git fetch").is("allow", "");
+    plant(&m, "x");
+    bare(&m, "git -C x commit -q --allow-empty -m x && git add x 2>/dev/null");
+    m.bash("git fetch").is("ask", "x is a repository of its own");
+    m.bash("git pull").is("ask", "x is a repository of its own");
+    bare(&m, "git update-index --index-version 4");
+    m.bash("git fetch").is("ask", "x is a repository of its own");
+    bare(&m, "git rm -q --cached x");
+    m.bash("git fetch").is("allow", "");
+}
+
+#[test]
 fn variables_that_steer_a_program_are_asked_about() {
     let m = machine(Machine::new(Who::Me));
     for script in [
