@@ -219,16 +219,11 @@ fn a_directory_that_is_not_known_steers_git() {
 struct Elsewhere;
 
 impl crate::path::Links for Elsewhere {
-    fn real(&self, path: &std::path::Path) -> PathBuf {
+    fn real(&self, path: &Path) -> PathBuf {
         path.to_path_buf()
     }
 
-    fn git_is_steered(
-        &self,
-        dir: &std::path::Path,
-        project: &std::path::Path,
-        _subcommand: &str,
-    ) -> Option<String> {
+    fn git_is_steered(&self, dir: &Path, project: &Path, _subcommand: &str) -> Option<String> {
         (crate::path::normalise(dir) != project).then(|| "elsewhere".to_owned())
     }
 }

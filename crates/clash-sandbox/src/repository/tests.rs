@@ -41,12 +41,12 @@ impl Project {
             if version == 4 {
                 let same = last.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
                 bytes.push((last.len() - same) as u8);
-                bytes.extend(name[same..].as_bytes());
+                bytes.extend(&name.as_bytes()[same..]);
                 bytes.push(0);
             } else {
                 bytes.extend(name.as_bytes());
                 bytes.push(0);
-                while (bytes.len() - start) % 8 != 0 {
+                while !(bytes.len() - start).is_multiple_of(8) {
                     bytes.push(0);
                 }
             }
