@@ -146,7 +146,7 @@ fn a_nested_repository_in_the_index_is_asked_about() {
     m.bash("git pull").is("ask", "x is a repository of its own");
     bare(&m, "git update-index --index-version 4");
     m.bash("git fetch").is("ask", "x is a repository of its own");
-    bare(&m, "git rm -q --cached x");
+    bare(&m, "git update-index --force-remove x");
     m.bash("git fetch").is("allow", "");
 }
 
