@@ -523,7 +523,8 @@ mod tests {
         let inner = glob("$PWD/conf", "*.key");
         let places = Places::imagined();
         let cwd = &places.project;
-        let world = World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[] };
+        let world =
+            World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[], lent: None };
         let shows = |rule: &FsRule, to: &str| {
             let sandbox = Sandbox { fs: vec![rule.clone()], ..Sandbox::named("s") };
             let [at, to] = ["L", to].map(|path| cwd.join(path));

@@ -17,7 +17,7 @@
 mod options;
 mod variables;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::action::FileUse;
 use crate::credentials;
@@ -67,14 +67,33 @@ pub fn reads_credentials(sandbox: &Sandbox, world: &World<'_>) -> bool {
     }
     let granted: Vec<PathBuf> =
         allowed().filter_map(|rule| world.places.expand(rule.pattern.fixed()).ok()).collect();
-    credentials::in_home().any(|name| {
-        let path = world.places.home.join(name);
+    credentials::in_home().flat_map(|name| credential_places(name, world)).any(|path| {
+        let inside = |grant: &PathBuf| is_below(grant, &path) && !is_public(grant);
+        if granted.iter().any(inside) {
+            return true;
+        }
         if !granted.iter().any(|grant| is_below(&path, grant)) {
             return false;
         }
         let file = FileUse { path, needs: Caps::READ, caseless: false };
         judge(sandbox, &file, world).is_ok_and(|verdict| verdict.effect == Effect::Allow)
     })
+}
+
+/// Where a credential lies: below the home, or where the settings are kept.
+fn credential_places(name: &str, world: &World<'_>) -> Vec<PathBuf> {
+    let moved = name.strip_prefix(".config/");
+    let moved =
+        moved.and_then(|rest| world.places.expand(&format!("$XDG_CONFIG_HOME/{rest}")).ok());
+    [Some(world.places.home.join(name)), moved].into_iter().flatten().collect()
+}
+
+/// Files beside keys that hold no secret.
+fn is_public(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    name == "config" && path.parent().is_some_and(|dir| dir.ends_with(".ssh"))
+        || name.starts_with("known_hosts")
+        || name.ends_with(".pub")
 }
 
 /// What steers a command, in words; `None` if nothing does. `named` are the words

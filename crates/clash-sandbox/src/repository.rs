@@ -12,6 +12,7 @@
 
 mod config;
 mod hooks;
+mod index;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -105,9 +106,18 @@ impl Found {
     /// Commands that go into submodules obey the settings of each.
     fn submodules(&self, place: &Path, subcommand: &str) -> Option<String> {
         let goes_there = matches!(subcommand, "fetch" | "pull" | "submodule" | "remote");
-        let text = goes_there.then(|| read(&place.join(".gitmodules")).ok()).flatten()?;
-        for path in config::values(&text, "submodule", "path") {
+        if !goes_there {
+            return None;
+        }
+        let settings = read(&self.settings.join("config")).unwrap_or_default();
+        let formats = config::values(&settings, "extensions", "objectformat");
+        let hash_bytes = if formats.iter().any(|format| format != "sha1") { 32 } else { 20 };
+        let Some(links) = index::gitlinks(&self.own, hash_bytes) else {
+            return Some(format!("{} cannot be read", self.own.join("index").display()));
+        };
+        for path in links {
             let module = place.join(&path);
+            let path = path.display();
             let link = module.join(".git");
             let Ok(meta) = fs::symlink_metadata(&link) else { continue };
             let own = meta.is_file().then(|| worktree::submodule(&module)).flatten();

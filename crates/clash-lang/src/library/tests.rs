@@ -158,7 +158,6 @@ fn no_build_poisons_what_other_projects_fetched() {
 #[test]
 fn credentials_are_read_only_where_the_tool_is_about_them() {
     const OPENED: &[(&str, &str)] = &[
-        ("git_full", "$HOME/.ssh/id_ed25519"),
         ("git_full", "$HOME/.config/gh/hosts.yml"),
         ("github_full", "$HOME/.config/gh/hosts.yml"),
         ("kubernetes_full", "$HOME/.kube/config"),

@@ -39,10 +39,18 @@ fn a_sandbox_widens_by_network_or_by_credentials() {
     let widens = |sandbox: &Sandbox| in_world(|world| widening(sandbox, &project, world));
     assert_eq!(widens(&project), None);
     assert_eq!(widens(&grants("$HOME/.cache/x", Net::Deny)), None);
+    assert_eq!(widens(&grants("$HOME/.ssh/known_hosts", Net::Deny)), None);
     assert_eq!(widens(&grants("$PWD", Net::Allow)), Some(Widening::Network));
     let hosts = Net::Hosts { rules: Vec::<NetRule>::new(), default: Effect::Deny };
     assert_eq!(widens(&grants("$PWD", hosts)), Some(Widening::Network));
-    for path in ["$HOME", "$HOME/.ssh", "$XDG_CONFIG_HOME/gh", "$HOME/.kube", "/run/docker.sock"] {
+    for path in [
+        "$HOME",
+        "$HOME/.ssh",
+        "$XDG_CONFIG_HOME/gh",
+        "$HOME/.kube",
+        "/run/docker.sock",
+        "$HOME/.aws/credentials",
+    ] {
         assert_eq!(widens(&grants(path, Net::Deny)), Some(Widening::Credentials), "{path}");
     }
     let socket =
@@ -211,16 +219,11 @@ fn a_directory_that_is_not_known_steers_git() {
 struct Elsewhere;
 
 impl crate::path::Links for Elsewhere {
-    fn real(&self, path: &std::path::Path) -> PathBuf {
+    fn real(&self, path: &Path) -> PathBuf {
         path.to_path_buf()
     }
 
-    fn git_is_steered(
-        &self,
-        dir: &std::path::Path,
-        project: &std::path::Path,
-        _subcommand: &str,
-    ) -> Option<String> {
+    fn git_is_steered(&self, dir: &Path, project: &Path, _subcommand: &str) -> Option<String> {
         (crate::path::normalise(dir) != project).then(|| "elsewhere".to_owned())
     }
 }

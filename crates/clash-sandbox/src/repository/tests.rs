@@ -26,6 +26,37 @@ impl Project {
         fs::write(self.root.join(".git/config"), text).unwrap();
     }
 
+    /// An index as git writes it.
+    fn index(&self, version: u32, entries: &[(&str, u32)]) {
+        let mut bytes = b"DIRC".to_vec();
+        bytes.extend(version.to_be_bytes());
+        bytes.extend((entries.len() as u32).to_be_bytes());
+        let mut last = "";
+        for (name, mode) in entries {
+            let start = bytes.len();
+            bytes.extend([0; 24]);
+            bytes.extend(mode.to_be_bytes());
+            bytes.extend([0; 12 + 20]);
+            bytes.extend((name.len() as u16).to_be_bytes());
+            if version == 4 {
+                let same = last.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
+                bytes.push((last.len() - same) as u8);
+                bytes.extend(&name.as_bytes()[same..]);
+                bytes.push(0);
+            } else {
+                bytes.extend(name.as_bytes());
+                bytes.push(0);
+                while !(bytes.len() - start).is_multiple_of(8) {
+                    bytes.push(0);
+                }
+            }
+            last = name;
+        }
+        bytes.extend(b"TREE\0\0\0\x02xx");
+        bytes.extend([0; 20]);
+        fs::write(self.root.join(".git/index"), bytes).unwrap();
+    }
+
     fn hook(&self, name: &str, text: &str) {
         let path = self.root.join(".git/hooks").join(name);
         fs::write(&path, text).unwrap();
@@ -162,8 +193,15 @@ fn hooks_are_looked_for_where_the_settings_say() {
 #[test]
 fn a_submodule_with_a_repository_of_its_own_steers() {
     let project = Project::new();
-    fs::write(project.root.join(".gitmodules"), "[submodule \"x\"]\n\tpath = x\n").unwrap();
-    assert_eq!(project.steers("", "fetch"), None);
+    for version in [2, 3, 4] {
+        project
+            .index(version, &[("a", 0o100_644), ("xa", 0o100_644), ("xyz/long-name", 0o100_755)]);
+        assert_eq!(project.steers("", "fetch"), None);
+        project.index(version, &[("a", 0o100_644), ("x", 0o160_000), ("xa", 0o100_644)]);
+        let found = index::gitlinks(&project.root.join(".git"), 20).unwrap();
+        assert_eq!(found, [PathBuf::from("x")], "{version}");
+        assert_eq!(project.steers("", "fetch"), None);
+    }
     let own = project.root.join(".git/modules/x");
     fs::create_dir_all(&own).unwrap();
     fs::create_dir(project.root.join("x")).unwrap();
@@ -174,5 +212,7 @@ fn a_submodule_with_a_repository_of_its_own_steers() {
     assert!(project.steers("", "fetch").is_some());
     fs::remove_file(project.root.join("x/.git")).unwrap();
     project.repository("x");
+    assert!(project.steers("", "pull").is_some());
+    fs::write(project.root.join(".git/index"), "DIRC").unwrap();
     assert!(project.steers("", "pull").is_some());
 }

@@ -10,16 +10,7 @@ use crate::tree::{Expr, ExprKind, Load, Statement, StatementKind};
 const SANDBOXES: &[(&str, &[&str])] = &[
     (
         "@clash//sandboxes.star",
-        &[
-            "git_checkout_safe",
-            "git_full",
-            "git_safe",
-            "online",
-            "project",
-            "readonly",
-            "unrestricted",
-            "workspace",
-        ],
+        &["git_full", "git_safe", "online", "project", "readonly", "unrestricted", "workspace"],
     ),
     ("@clash//agent.star", &["agent"]),
     ("@clash//builtin.star", &["clashbox"]),
@@ -29,6 +20,7 @@ const SANDBOXES: &[(&str, &[&str])] = &[
     ("@clash//docker.star", &["docker_engine", "docker_full", "docker_safe"]),
     ("@clash//dotnet.star", &["dotnet_full", "dotnet_safe"]),
     ("@clash//elixir.star", &["elixir_full", "elixir_safe"]),
+    ("@clash//git.star", &["git_checkout_safe"]),
     ("@clash//github.star", &["github_full", "github_safe"]),
     ("@clash//go.star", &["go_full", "go_safe"]),
     ("@clash//haskell.star", &["haskell_full", "haskell_safe"]),

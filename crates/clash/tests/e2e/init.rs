@@ -64,6 +64,7 @@ fn a_new_policy_reads_well() {
     # `clash policy docs NAME` says what one grants, `clash explain bash "…"` what is decided.
 
     load("@clash//files.star", "files")
+    load("@clash//git.star", "git_checkout_safe")
     load("@clash//rust.star", "rust_full")
     load("@clash//sandboxes.star", "git_full", "git_safe", "online", "project")
 
@@ -105,15 +106,27 @@ fn a_new_policy_reads_well() {
                 "push": ask(sandbox = git_full),
                 ("clone", "fetch", "ls-remote", "pull", "remote"): allow(sandbox = git_full),
                 "submodule": allow(sandbox = git_full),
+                ("bisect", "checkout", "cherry-pick", "merge"): allow(sandbox = git_checkout_safe),
+                ("rebase", "restore", "revert", "sparse-checkout"): allow(sandbox = git_checkout_safe),
+                ("switch", "worktree"): allow(sandbox = git_checkout_safe),
                 "clean": ask(sandbox = git_safe, reason = "removes files that exist nowhere else"),
                 "reset": {
-                    "--hard": ask(sandbox = git_safe, reason = "drops work that is not committed"),
-                    glob("**"): allow(sandbox = git_safe),
+                    "--hard": ask(
+                        sandbox = git_checkout_safe,
+                        reason = "drops work that is not committed",
+                    ),
+                    glob("**"): allow(sandbox = git_checkout_safe),
                 },
                 "stash": {
-                    "clear": ask(sandbox = git_safe, reason = "drops work that is not committed"),
-                    "drop": ask(sandbox = git_safe, reason = "drops work that is not committed"),
-                    glob("**"): allow(sandbox = git_safe),
+                    "clear": ask(
+                        sandbox = git_checkout_safe,
+                        reason = "drops work that is not committed",
+                    ),
+                    "drop": ask(
+                        sandbox = git_checkout_safe,
+                        reason = "drops work that is not committed",
+                    ),
+                    glob("**"): allow(sandbox = git_checkout_safe),
                 },
                 ("credential", "send-email"): ask(sandbox = git_full, reason = "acts in your name"),
                 glob("**"): allow(sandbox = git_safe),

@@ -38,6 +38,13 @@ fn bare(m: &Machine, script: &str) -> Ran {
     Ran::of(&mut command).succeeds()
 }
 
+/// The command that the hook made of one, as the client runs it.
+fn decided(m: &Machine, line: &str) {
+    let mut command = m.command("sh");
+    command.args(["-c", line]).env("CLAUDE_CODE_SESSION_ID", "test-session");
+    Ran::of(&mut command).succeeds();
+}
+
 /// A user with a key, a token and a project of his own.
 fn machine(m: Machine) -> Machine {
     let m = m.policy(POLICY);
@@ -126,6 +133,21 @@ fn a_repository_of_an_earlier_session_gets_no_credentials() {
         program(hook, "#!/bin/sh\necho x\n");
         m.bash("git fetch").is("ask", "reference-transaction");
     });
+}
+
+#[test]
+fn a_nested_repository_in_the_index_is_asked_about() {
+    let m = machine(Machine::new(Who::Me));
+    bare(&m, "echo 1 > a && git add a && git commit -qm x");
+    m.bash("git fetch").is("allow", "");
+    plant(&m, "x");
+    bare(&m, "git -C x commit -q --allow-empty -m x && git add x 2>/dev/null");
+    m.bash("git fetch").is("ask", "x is a repository of its own");
+    m.bash("git pull").is("ask", "x is a repository of its own");
+    bare(&m, "git update-index --index-version 4");
+    m.bash("git fetch").is("ask", "x is a repository of its own");
+    bare(&m, "git update-index --force-remove x");
+    m.bash("git fetch").is("allow", "");
 }
 
 #[test]
@@ -256,11 +278,11 @@ fn instructions_that_git_changes_are_reported() {
         echo 2 > CLAUDE.md && git commit -qam y && git checkout -q main";
     bare(&m, make);
     let input = m.bash("git checkout -q y").is("allow", "").updated.unwrap();
-    bare(&m, input["command"].as_str().unwrap());
+    decided(&m, input["command"].as_str().unwrap());
     let said = m.hook(&m.message("PostToolUse", "Bash", input)).succeeds();
     assert!(said.stdout.contains("git changed") && said.stdout.contains("CLAUDE.md"), "{said:?}");
     let input = m.bash("git checkout -q y").is("allow", "").updated.unwrap();
-    bare(&m, input["command"].as_str().unwrap());
+    decided(&m, input["command"].as_str().unwrap());
     let said = m.hook(&m.message("PostToolUse", "Bash", input)).succeeds();
     assert!(!said.stdout.contains("CLAUDE.md"), "{said:?}");
 }
