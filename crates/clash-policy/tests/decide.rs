@@ -33,7 +33,14 @@ fn in_world<T>(test: impl FnOnce(&World<'_>) -> T) -> T {
     let cage = ["/h/.own".into()];
     let baseline = [("/usr", Caps::READ.union(Caps::EXECUTE))];
     let cwd = &places.project;
-    test(&World { places: &places, cwd, links: &NoLinks, baseline: &baseline, cage: &cage })
+    test(&World {
+        places: &places,
+        cwd,
+        links: &NoLinks,
+        baseline: &baseline,
+        cage: &cage,
+        lent: None,
+    })
 }
 
 fn decided(ir: Ir<'_>, action: &Action) -> Decision {

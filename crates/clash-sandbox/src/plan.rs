@@ -154,6 +154,8 @@ pub struct Watch {
     /// rules do. Every open then costs some ten microseconds.
     pub reads: bool,
     pub processes: Processes,
+    /// How many names the command may make, less those it removes.
+    pub files: Option<u64>,
     /// What can be seen where no mount hides the rest. Every call that looks at a
     /// path is then watched too.
     pub sight: Option<Sight>,
@@ -250,7 +252,8 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
             let sources = Sources { request, rules, grants, baseline, rights: &fixed };
             let sight = Some(tier::sight(&sources));
             // The kernel cannot tell a process's own entries in /proc from others'.
-            (None, Some(Watch { rights, reads: true, processes, sight }))
+            let files = sandbox.limits.most_files();
+            (None, Some(Watch { rights, reads: true, processes, files, sight }))
         }
         Tier::Room => {
             let rights = rights(request, &rules, &grants, &baseline)?;
@@ -277,6 +280,7 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
     let detached = sandbox.lifetime == Some(Lifetime::Detached);
     let group = group.filter(|_| tier != Tier::Direct && !detached);
     report::limits(report, &sandbox.limits, group.as_deref(), host.root);
+    report::files(report, &sandbox.limits, watch.as_ref());
     report::tier(report, &rules, watch.as_ref(), room.as_ref(), net, host);
     Ok(Plan {
         sandbox: sandbox.name.clone(),
@@ -328,8 +332,13 @@ fn beyond_mounts(
     let least = inside.fold(Caps::ALL, Caps::intersect);
     let reads = unreadable || !least.contains(Caps::READ) || tier::reads(request, rules, grants);
     let changes = grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE));
-    let watched = reads || !least.contains(Caps::CHANGE) || changes && !tier::plain(&rights);
-    watched.then_some(Watch { rights, reads, processes: Processes::OfTheRoom, sight: None })
+    let limits = &request.sandbox.limits;
+    let counted = limits.files.is_some() && limits.most_files().is_some();
+    let watched =
+        reads || counted || !least.contains(Caps::CHANGE) || changes && !tier::plain(&rights);
+    let files = limits.most_files();
+    let processes = Processes::OfTheRoom;
+    watched.then_some(Watch { rights, reads, processes, files, sight: None })
 }
 
 /// What is said of trees and files. What is said of names alone must not hide the

@@ -241,3 +241,41 @@ fn a_killed_launcher_leaves_no_copying_process() {
         assert_eq!(fs::read_to_string(&log).unwrap(), "up\n");
     });
 }
+
+#[test]
+fn the_number_of_files_a_command_makes_is_limited() {
+    in_both_tiers(|world| {
+        let world = world.option(&["--limit", "files", "10"]);
+        let made = |world: &World| fs::read_dir(world.project()).unwrap().count();
+        let output = world.sh("for i in 1 2 3 4 5 6 7 8 9 a b c d; do : > f$i; done; true");
+        assert!(text(&output).contains("Disk quota exceeded"), "{}", text(&output));
+        assert_eq!(made(&world), 10, "as {:?}", world.who);
+        // The same by other calls.
+        let world = World { options: world.options.clone(), ..World::new(world.who) };
+        let calls = "
+for i in range(40):
+    try:
+        (os.mkdir, lambda n: os.mkfifo(n + 'p'), lambda n: os.symlink('x', n), lambda n: os.close(os.open(n, os.O_CREAT | os.O_EXCL | os.O_WRONLY)), lambda n: os.link('first', n))[i % 5](f'n{i}')
+    except OSError as e: last = e.errno
+print(last)";
+        let script = format!("{PRELUDE}\nopen('first', 'w')\n{calls}");
+        assert_eq!(text(&world.run(&[PYTHON, "-c", &script])), libc::EDQUOT.to_string());
+        assert_eq!(made(&world), 10, "as {:?}", world.who);
+        // Removed names are given back, and work goes on.
+        let world = World { options: world.options.clone(), ..World::new(world.who) };
+        let output = world.sh(
+            "for i in $(seq 50); do echo x > t && mv t kept && mkdir d && rmdir d || exit 1; done",
+        );
+        assert!(output.status.success(), "{}", text(&output));
+    });
+}
+
+#[test]
+fn an_explicit_number_of_files_is_counted_where_nothing_else_is_watched() {
+    everyone(|world| {
+        let world = world.option(&["--unprotected", "--limit", "files", "3"]);
+        let output = world.sh("mkdir a b c d");
+        assert!(text(&output).contains("Disk quota exceeded"), "{}", text(&output));
+        assert_eq!(fs::read_dir(world.project()).unwrap().count(), 3);
+    });
+}

@@ -73,6 +73,7 @@ fn run(layers: &[Layer], action: &Action) -> Decision {
         links: &NoLinks,
         baseline: &[],
         cage: &cage,
+        lent: None,
     };
     decide(ir, action, &world).unwrap()
 }

@@ -29,7 +29,7 @@ pub use read::{
 pub use write::encode;
 
 /// Raised with every change of the layout or of what a field means.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 const MAGIC: &[u8; 8] = b"clashIR\0";
 const HEADER: usize = 32;

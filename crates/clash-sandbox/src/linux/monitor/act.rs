@@ -24,6 +24,7 @@ use super::caller::shares_terminal;
 use super::fresh::Fresh;
 use super::leaving::Leaving;
 use super::place::{Place, real};
+use super::quota::Quota;
 use crate::aliases::Remembered;
 use crate::names::misleads;
 use crate::plan::Watch;
@@ -68,6 +69,7 @@ pub(super) struct Worker {
     fresh: Fresh,
     links: Remembered,
     leaving: Leaving,
+    quota: Quota,
     /// What the command was given as stdin, stdout and stderr, and what for: it may
     /// open these again for that, wherever they are, as far as the kernel lets it.
     stdio: Vec<((u64, u64), OFlags)>,
@@ -92,12 +94,19 @@ impl Worker {
         let stdio = own.into_iter().filter_map(given).collect();
         let fresh = Fresh::new(watch.rights.new_repositories());
         let (links, leaving) = (Remembered::default(), Leaving::default());
-        Self { shared, watch, fresh, links, leaving, stdio }
+        let quota = Quota::new(watch.files);
+        Self { shared, watch, fresh, links, leaving, quota, stdio }
     }
 
     pub(super) fn carry_out(&mut self, job: Job) {
         let Job { id, act } = job;
+        let makes = matches!(
+            act,
+            Act::Mkdir { .. } | Act::Mknod { .. } | Act::Link { .. } | Act::Symlink { .. }
+        );
+        let counted = if makes { self.quota.check() } else { Ok(()) };
         let done = match act {
+            _ if counted.is_err() => counted,
             Act::Notify { at, through, mask } => {
                 return match self.notify(&at, &through, mask) {
                     Ok(number) => sys::answer(&self.shared.listener, id, i64::from(number)),
@@ -140,6 +149,9 @@ impl Worker {
                 utimensat(&self.shared.held, itself(&at), &times, AtFlags::empty())
             }),
         };
+        if makes && done.is_ok() {
+            self.quota.made_one();
+        }
         match done {
             Ok(()) => sys::answer(&self.shared.listener, id, 0),
             Err(error) => self.shared.refuse(id, error),
@@ -269,6 +281,7 @@ impl Worker {
         }
         let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         unlinkat(&at.dir, &at.leaf, flags)?;
+        self.quota.removed_one();
         if directory {
             self.leaving.gone(&at.path);
         }
@@ -310,6 +323,9 @@ impl Worker {
             }
         }
         renameat_with(&from.dir, &from.leaf, &to.dir, &to.leaf, flags)?;
+        if target.is_some() && !exchange && from.path != to.path {
+            self.quota.removed_one();
+        }
         if directory {
             for path in [&from.path, &to.path] {
                 self.links.0.get_mut().moved(path);
@@ -432,9 +448,11 @@ impl Worker {
 
     /// Makes a file that may be made. Exclusively, so that it is certainly a new one.
     fn make(&mut self, at: &Name, wish: &Wish) -> Result<OwnedFd, Errno> {
+        self.quota.check()?;
         umask(Mode::from_raw_mode(wish.umask));
         let flags = wish.open_flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let file = openat(&at.dir, &at.leaf, flags, Mode::from_raw_mode(wish.mode))?;
+        self.quota.made_one();
         if self.watch.rights.kept(&at.path, Caps::WRITE, &self.links).is_some() {
             self.fresh.file(&at.path);
         }

@@ -31,6 +31,7 @@ mod fresh;
 mod leaving;
 mod metadata;
 mod place;
+mod quota;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
