@@ -36,7 +36,7 @@ use crate::disk::Disk;
 use crate::host::{Facility, Host};
 use crate::report::Report;
 use crate::rights::Rights;
-use crate::room::{Ports, Room};
+use crate::room::{Ports, Room, Step};
 use crate::sight::Sight;
 use grants::{
     add_default, add_extra, add_worktrees, allowed, baseline_left, no_planted_links, reduce,
@@ -326,8 +326,16 @@ fn beyond_mounts(
 ) -> Option<Watch> {
     let Sources { request, rules, grants, .. } = sources;
     rights.own = room.own();
-    // Landlock adds up: inside a place of the room's own everything is given.
-    let wider = |grant: &&Grant| rights.own.iter().any(|own| is_below(&grant.path, own));
+    // Landlock adds up: inside a place of the room's own everything is given, and so it is
+    // where the session's directory is around something of the host's.
+    let around = rights.own.iter().chain(room.steps.iter().filter_map(|step| match step {
+        Step::Show { at, .. } => Some(at),
+        _ => None,
+    }));
+    let around: Vec<&PathBuf> = around.collect();
+    let lent = |grant: &Grant| request.lends(&grant.path);
+    let wider =
+        |grant: &&Grant| !lent(grant) && around.iter().any(|outer| is_below(&grant.path, outer));
     let inside = grants.iter().filter(wider).map(|grant| grant.caps);
     let least = inside.fold(Caps::ALL, Caps::intersect);
     let reads = unreadable || !least.contains(Caps::READ) || tier::reads(request, rules, grants);
