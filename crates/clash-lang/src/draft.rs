@@ -72,5 +72,6 @@ fn joined_limits(base: Limits, top: Limits) -> Limits {
         cpu_seconds: top.cpu_seconds.or(base.cpu_seconds),
         wall_seconds: top.wall_seconds.or(base.wall_seconds),
         file_size_bytes: top.file_size_bytes.or(base.file_size_bytes),
+        files: top.files.or(base.files),
     }
 }

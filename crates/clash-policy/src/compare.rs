@@ -7,7 +7,7 @@ use crate::effect::{Caps, Effect};
 use crate::ir::Ir;
 use crate::judge::{World, judge};
 use crate::rule::Layer;
-use crate::sandbox::{Lifetime, Sandbox, Writes};
+use crate::sandbox::{Lifetime, Limits, Sandbox, Writes};
 use crate::span::Span;
 use crate::witness::{self, Witness};
 
@@ -268,12 +268,14 @@ pub fn grants(
     note(Grant::Outliving, outlives(old), outlives(new));
     let mut changes = once(changes);
     for ((name, before), (_, after)) in old.limits.named().into_iter().zip(new.limits.named()) {
-        let change = match (before.unwrap_or(u64::MAX), after.unwrap_or(u64::MAX)) {
+        let standard = if name == "files" { Limits::STANDARD_FILES } else { Limits::UNLIMITED };
+        let [before, after] = [before, after].map(|limit| limit.unwrap_or(standard));
+        let change = match (before, after) {
             (before, after) if after > before => Change::More,
             (before, after) if after < before => Change::Less,
             _ => continue,
         };
-        let word = |limit: Option<u64>| if limit.is_some() { "limited" } else { "unlimited" };
+        let word = |limit| if limit == Limits::UNLIMITED { "unlimited" } else { "limited" };
         let what = Grant::Limit(name);
         changes.push(GrantChange { change, what, old: word(before), new: word(after) });
     }

@@ -150,17 +150,35 @@ pub struct Limits {
     pub cpu_seconds: Option<u64>,
     pub wall_seconds: Option<u64>,
     pub file_size_bytes: Option<u64>,
+    /// Names that a room makes; [`Limits::UNLIMITED`] lifts the standard limit.
+    pub files: Option<u64>,
 }
 
 impl Limits {
+    /// No build or installation comes near it.
+    pub const STANDARD_FILES: u64 = 1_000_000;
+    pub const UNLIMITED: u64 = u64::MAX;
+
+    /// How many names a room may make; `None` is any number.
+    pub fn most_files(&self) -> Option<u64> {
+        let most = self.files.unwrap_or(Self::STANDARD_FILES);
+        (most != Self::UNLIMITED).then_some(most)
+    }
+
+    /// A limit as a policy writes it.
+    pub fn shown(limit: u64) -> String {
+        if limit == Self::UNLIMITED { "unlimited".to_owned() } else { limit.to_string() }
+    }
+
     /// The limits by the names a policy gives them.
-    pub fn named(&self) -> [(&'static str, Option<u64>); 5] {
+    pub fn named(&self) -> [(&'static str, Option<u64>); 6] {
         [
             ("memory", self.memory_bytes),
             ("processes", self.processes),
             ("cpu", self.cpu_seconds),
             ("wall", self.wall_seconds),
             ("file_size", self.file_size_bytes),
+            ("files", self.files),
         ]
     }
 

@@ -128,6 +128,7 @@ fn main() -> ExitCode {
                     "processes" => limits.processes = limit,
                     "cpu" => limits.cpu_seconds = limit,
                     "wall" => limits.wall_seconds = limit,
+                    "files" => limits.files = limit,
                     _ => limits.file_size_bytes = limit,
                 }
             }

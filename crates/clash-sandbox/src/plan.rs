@@ -40,7 +40,7 @@ use crate::host::{Facility, Host};
 use crate::planted::InForce;
 use crate::report::Report;
 use crate::rights::Rights;
-use crate::room::{Ports, Room};
+use crate::room::{Ports, Room, Step};
 use crate::sight::Sight;
 use grants::{
     add_default, add_extra, add_worktrees, allowed, baseline_left, no_planted_links, reduce,
@@ -166,6 +166,8 @@ pub struct Watch {
     /// rules do. Every open then costs some ten microseconds.
     pub reads: bool,
     pub processes: Processes,
+    /// How many names the command may make, less those it removes.
+    pub files: Option<u64>,
     /// What can be seen where no mount hides the rest. Every call that looks at a
     /// path is then watched too.
     pub sight: Option<Sight>,
@@ -283,7 +285,8 @@ fn make_with_mounts(
             let sources = Sources { request, rules, grants, baseline, rights: &fixed };
             let sight = Some(tier::sight(&sources));
             // The kernel cannot tell a process's own entries in /proc from others'.
-            (None, Some(Watch { rights, reads: true, processes, sight }))
+            let files = sandbox.limits.most_files();
+            (None, Some(Watch { rights, reads: true, processes, files, sight }))
         }
         Tier::Room => {
             let rights = rights(request, &rules, &grants, &baseline)?;
@@ -310,6 +313,7 @@ fn make_with_mounts(
     let detached = sandbox.lifetime == Some(Lifetime::Detached);
     let group = group.filter(|_| tier != Tier::Direct && !detached);
     report::limits(report, &sandbox.limits, group.as_deref(), host.root);
+    report::files(report, &sandbox.limits, watch.as_ref());
     report::tier(report, &rules, watch.as_ref(), room.as_ref(), net, host);
     Ok(Plan {
         sandbox: sandbox.name.clone(),
@@ -357,8 +361,16 @@ fn beyond_mounts(
 ) -> Option<Watch> {
     let Sources { request, rules, grants, .. } = sources;
     rights.own = room.own();
-    // Landlock adds up: inside a place of the room's own everything is given.
-    let wider = |grant: &&Grant| rights.own.iter().any(|own| is_below(&grant.path, own));
+    // Landlock adds up: inside a place of the room's own everything is given, and so it is
+    // where the session's directory is around something of the host's.
+    let around = rights.own.iter().chain(room.steps.iter().filter_map(|step| match step {
+        Step::Show { at, .. } => Some(at),
+        _ => None,
+    }));
+    let around: Vec<&PathBuf> = around.collect();
+    let lent = |grant: &Grant| request.lends(&grant.path);
+    let wider =
+        |grant: &&Grant| !lent(grant) && around.iter().any(|outer| is_below(&grant.path, outer));
     let inside = grants.iter().filter(wider).map(|grant| grant.caps);
     let least = inside.fold(Caps::ALL, Caps::intersect);
     let reads = unreadable || !least.contains(Caps::READ) || tier::reads(request, rules, grants);
@@ -367,9 +379,16 @@ fn beyond_mounts(
     let links = grants.iter().any(|grant| grant.caps.contains(Caps::CREATE))
         && request.sandbox.lifetime != Some(Lifetime::Detached)
         && !matches!(host.notify, Facility::Missing { .. });
-    let watched =
-        reads || !least.contains(Caps::CHANGE) || links || changes && !tier::plain(&rights);
-    watched.then_some(Watch { rights, reads, processes: Processes::OfTheRoom, sight: None })
+    let limits = &request.sandbox.limits;
+    let counted = limits.files.is_some() && limits.most_files().is_some();
+    let watched = reads
+        || counted
+        || links
+        || !least.contains(Caps::CHANGE)
+        || changes && !tier::plain(&rights);
+    let files = limits.most_files();
+    let processes = Processes::OfTheRoom;
+    watched.then_some(Watch { rights, reads, processes, files, sight: None })
 }
 
 /// What is said of trees and files. What is said of names alone must not hide the

@@ -241,3 +241,109 @@ fn a_killed_launcher_leaves_no_copying_process() {
         assert_eq!(fs::read_to_string(&log).unwrap(), "up\n");
     });
 }
+
+#[test]
+fn the_number_of_files_a_command_makes_is_limited() {
+    in_both_tiers(|world| {
+        let world = world.option(&["--limit", "files", "10"]);
+        let made = |world: &World| fs::read_dir(world.project()).unwrap().count();
+        let output = world.sh("for i in 1 2 3 4 5 6 7 8 9 a b c d; do : > f$i; done; true");
+        assert!(text(&output).contains("Disk quota exceeded"), "{}", text(&output));
+        assert_eq!(made(&world), 10, "as {:?}", world.who);
+        // The same by other calls.
+        let world = World { options: world.options.clone(), ..World::new(world.who) };
+        let calls = "
+for i in range(40):
+    try:
+        (os.mkdir, lambda n: os.mkfifo(n + 'p'), lambda n: os.symlink('x', n), lambda n: os.close(os.open(n, os.O_CREAT | os.O_EXCL | os.O_WRONLY)), lambda n: os.link('first', n))[i % 5](f'n{i}')
+    except OSError as e: last = e.errno
+print(last)";
+        let script = format!("{PRELUDE}\nopen('first', 'w')\n{calls}");
+        assert_eq!(text(&world.run(&[PYTHON, "-c", &script])), libc::EDQUOT.to_string());
+        assert_eq!(made(&world), 10, "as {:?}", world.who);
+        // Removed names are given back, and work goes on.
+        let world = World { options: world.options.clone(), ..World::new(world.who) };
+        let output = world.sh(
+            "for i in $(seq 50); do echo x > t && mv t kept && mkdir d && rmdir d || exit 1; done",
+        );
+        assert!(output.status.success(), "{}", text(&output));
+    });
+}
+
+#[test]
+fn an_explicit_number_of_files_is_counted_where_nothing_else_is_watched() {
+    everyone(|world| {
+        let world = world.option(&["--unprotected", "--limit", "files", "3"]);
+        let output = world.sh("mkdir a b c d");
+        assert!(text(&output).contains("Disk quota exceeded"), "{}", text(&output));
+        assert_eq!(fs::read_dir(world.project()).unwrap().count(), 3);
+    });
+}
+
+/// A directory of the session in the cage, as clash keeps it.
+fn with_session(world: World) -> World {
+    let session = world.path("state/sessions/one/tmp");
+    fs::create_dir_all(&session).unwrap();
+    for dir in session.ancestors().take(4) {
+        chown(dir, world.who, world.who).unwrap();
+    }
+    fs::set_permissions(&session, fs::Permissions::from_mode(0o1700)).unwrap();
+    fs::write(session.with_file_name("project"), "of clash").unwrap();
+    let [session, state] = [session, world.path("state")].map(|path| path.display().to_string());
+    world.option(&["--session-tmp", &session, "--rw", "$TMPDIR", "--cage", &state])
+}
+
+#[test]
+fn the_sessions_directory_is_all_of_tmp_in_both_tiers() {
+    in_both_tiers(|world| {
+        let host = std::path::PathBuf::from(format!("/tmp/outlets-{}", std::process::id()));
+        fs::write(&host, "of the host").unwrap();
+        fs::set_permissions(&host, fs::Permissions::from_mode(0o666)).unwrap();
+        let world = with_session(world);
+        let session = world.path("state/sessions/one/tmp");
+        let output = world.sh("echo kept > ${TMPDIR:-/tmp}/a && mkfifo ${TMPDIR:-/tmp}/p");
+        assert!(output.status.success(), "as {:?}: {}", world.who, text(&output));
+        assert_eq!(fs::read_to_string(session.join("a")).unwrap(), "kept\n");
+        let again = world.sh(&format!("cat {}/a ${{TMPDIR:-/tmp}}/a", session.display()));
+        assert_eq!(text(&again), "kept\nkept", "as {:?}", world.who);
+        for attempt in [
+            format!("cat {}", host.display()),
+            format!("rm {}", host.display()),
+            format!("cat {}/../project", session.display()),
+            format!("mv {} {0}.away", session.display()),
+            format!("echo x > {}/../x", session.display()),
+        ] {
+            let output = world.sh(&attempt);
+            assert!(!output.status.success(), "{attempt}: {}", text(&output));
+        }
+        world.sh(&format!("echo over > {}", host.display()));
+        assert_eq!(fs::read_to_string(&host).unwrap(), "of the host");
+        fs::remove_file(&host).unwrap();
+        // The project lies in the host's /tmp and is the host's.
+        world.sh("echo x > made");
+        assert!(world.project().join("made").exists());
+    });
+}
+
+#[test]
+fn a_home_below_tmp_cannot_be_furnished_through_the_session() {
+    in_a_room(|world| {
+        let world = with_session(world);
+        let session = world.path("state/sessions/one/tmp");
+        let below = world.path("home").strip_prefix("/tmp").unwrap().to_path_buf();
+        let fake = session.join(below);
+        let plant = format!("mkdir -p {0}; echo planted > {0}/.gitconfig", fake.display());
+        world.sh(&plant);
+        let home = world.path("home").display().to_string();
+        let seen = world.sh(&format!("cat {home}/.gitconfig"));
+        assert!(!text(&seen).contains("planted"), "{}", text(&seen));
+        // Nor can a link take the place of the mount point.
+        let top = session.join(world.path("").strip_prefix("/tmp").unwrap());
+        world.sh(&format!(
+            "rm -r {0}; ln -s / {0}",
+            top.display().to_string().trim_end_matches('/')
+        ));
+        let output = world.sh("echo fine > made");
+        assert!(output.status.success(), "{}", text(&output));
+    });
+}

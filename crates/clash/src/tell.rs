@@ -100,7 +100,7 @@ fn net(net: &Net) -> String {
 
 /// Whether a sandbox may have had a hand in this output at all.
 pub(crate) fn is_suspicious(output: &str) -> bool {
-    REFUSALS.iter().chain(&NETWORK).any(|said| output.contains(said))
+    REFUSALS.iter().chain(&NETWORK).chain(&[QUOTA]).any(|said| output.contains(said))
 }
 
 /// Where a command ran.
@@ -123,7 +123,9 @@ pub(crate) fn after_command(
         return None;
     }
     let what = output.lines().rev().take(LINES).find_map(|line| {
-        blocked_path(place, line).or_else(|| blocked_network(place.sandbox, line))
+        blocked_path(place, line)
+            .or_else(|| blocked_network(place.sandbox, line))
+            .or_else(|| blocked_files(place.sandbox, line))
     })?;
     let then = match on.unwrap_or(OnViolation::Smart) {
         OnViolation::Stop => {
@@ -153,6 +155,14 @@ const REFUSALS: [&str; 4] = [
     "Read-only file system",
     "No such file or directory",
 ];
+
+/// What programs say when a name more than the limit is made.
+const QUOTA: &str = "Disk quota exceeded";
+
+fn blocked_files(sandbox: &Sandbox, line: &str) -> Option<String> {
+    let most = sandbox.limits.most_files().filter(|_| line.contains(QUOTA))?;
+    Some(format!("a command may make {most} files and directories, and it made them all"))
+}
 
 fn blocked_path(place: &Place<'_>, line: &str) -> Option<String> {
     let (refusal, before) = REFUSALS.iter().find_map(|refusal| {

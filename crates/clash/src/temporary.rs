@@ -228,7 +228,7 @@ mod tests {
         std::os::unix::fs::symlink(other.path(), held.path.join("link")).unwrap();
         fs::create_dir(held.path.join("closed")).unwrap();
         fs::write(held.path.join("closed/x"), "").unwrap();
-        fs::set_permissions(held.path.join("closed"), Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(held.path.join("closed"), Permissions::from_mode(0o000)).unwrap();
         drop(held);
         remove(dir.path()).unwrap();
         assert!(other.path().join("kept").exists());

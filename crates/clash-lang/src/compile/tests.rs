@@ -253,7 +253,7 @@ s = sandbox(
     },
     serve = [3000, 5173],
     env = {("GITHUB_TOKEN", "CI_*"): allow(), "AWS_*": deny()},
-    limits = {"processes": 500, "cpu": "10m", "file_size": "2G"},
+    limits = {"processes": 500, "cpu": "10m", "file_size": "2G", "files": 9000},
     protect = [".husky"],
     unprotect = [".vscode"],
 )
@@ -299,7 +299,7 @@ policy("p", {"Bash": {"a": {end(): allow(sandbox = s)}}, mode("plan"): ask(reaso
     assert_eq!(env, ["GITHUB_TOKEN allow", "CI_* allow", "AWS_* deny"]);
     assert_eq!(
         s.limits.named().map(|(_, limit)| limit.unwrap()),
-        [4 << 30, 500, 600, 1800, 2 << 30]
+        [4 << 30, 500, 600, 1800, 2 << 30, 9000]
     );
     assert_eq!((s.serve.as_slice(), s.doc.as_str()), (&[3000, 5173][..], "what it is for"));
     assert!(s.protect.standard);

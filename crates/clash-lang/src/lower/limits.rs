@@ -48,10 +48,13 @@ pub(crate) fn limits(value: Value<'_>) -> Result<Limits> {
             "cpu" => &mut limits.cpu_seconds,
             "wall" => &mut limits.wall_seconds,
             "file_size" => &mut limits.file_size_bytes,
+            "files" => &mut limits.files,
             _ => return Err(unknown_limit(&key.to_str())),
         };
         let amount = match (then.unpack_i32(), then.unpack_str()) {
             (Some(number), _) => u64::try_from(number).ok().filter(|number| *number > 0),
+            // The one limit that there is without a policy's saying so.
+            (None, Some("unlimited")) if name == "files" => Some(Limits::UNLIMITED),
             (None, Some(text)) => amount(name, text),
             (None, None) => None,
         };
@@ -59,6 +62,7 @@ pub(crate) fn limits(value: Value<'_>) -> Result<Limits> {
             let hint = match name {
                 "memory" | "file_size" => "a size is \"512M\", \"4G\" or a number of bytes",
                 "processes" => "a number of processes is 500",
+                "files" => "a number of files is 200000; \"unlimited\" lifts the standard limit",
                 _ => "a time is \"30s\", \"10m\", \"2h\" or a number of seconds",
             };
             let text = then.to_str();

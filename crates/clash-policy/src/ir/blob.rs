@@ -134,7 +134,7 @@ record!(Span { file, line, column });
 record!(FsRule { pattern, effect, caps, writes, span });
 record!(NetRule { host, ports, effect, span });
 record!(EnvRule { name, effect, span });
-record!(Limits { memory_bytes, processes, cpu_seconds, wall_seconds, file_size_bytes });
+record!(Limits { memory_bytes, processes, cpu_seconds, wall_seconds, file_size_bytes, files });
 record!(Protect { standard, also, except });
 record!(Sandbox {
     name,

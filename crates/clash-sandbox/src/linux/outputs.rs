@@ -171,7 +171,7 @@ fn copy(mut streams: Vec<Stream>, waits: OwnedFd, copies: OwnedFd, limits: &Limi
                 streams.iter().map(|s| PollFd::new(&s.pipe, ready)).collect();
             fds.extend(waits.as_ref().map(|fd| PollFd::new(fd, ready)));
             let polled = poll(&mut fds, None);
-            matches!(polled, Ok(_))
+            polled.is_ok()
                 && waits.is_some()
                 && fds.last().is_some_and(|fd| !fd.revents().is_empty())
         };

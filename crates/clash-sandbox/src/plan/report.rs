@@ -14,7 +14,7 @@ use crate::room::{Room, Step};
 /// What holds each limit, and over what.
 pub(super) fn limits(report: &mut Report, limits: &Limits, group: Option<&Path>, root: bool) {
     for (name, value) in limits.named() {
-        let Some(value) = value else { continue };
+        let Some(value) = value.filter(|_| name != "files") else { continue };
         let (mechanism, why) = match name {
             "memory" | "processes" if group.is_some() => {
                 ("cgroup", "for all of the room's processes together")
@@ -26,6 +26,21 @@ pub(super) fn limits(report: &mut Report, limits: &Limits, group: Option<&Path>,
             _ => ("rlimit", "for each process"),
         };
         report.say(|| Line::new(format!("limit {name} {value}"), mechanism, why));
+    }
+}
+
+/// The number of names is claimed only where the monitor counts, or nothing is made.
+pub(super) fn files(report: &mut Report, limits: &Limits, watch: Option<&Watch>) {
+    let (mechanism, why) = match watch {
+        Some(_) => ("monitor", "names that the room makes, less those it removes"),
+        None => ("landlock", "no name can be made"),
+    };
+    let most = match watch {
+        Some(watch) => watch.files,
+        None => limits.files.and(limits.most_files()),
+    };
+    if let Some(most) = most {
+        report.say(|| Line::new(format!("limit files {most}"), mechanism, why));
     }
 }
 

@@ -96,6 +96,9 @@ pub(super) fn unwatched(request: &Request<'_>, rules: &[Rule<'_>], why: &str) ->
     let taken = |rule: &&Rule<'_>| rule.rule.effect != Effect::Allow || rule.wider();
     let (rule, span) = match rules.iter().find(taken) {
         Some(rule) => (rule.rule.pattern.to_string(), &rule.rule.span),
+        None if request.sandbox.limits.files.is_some() => {
+            ("limits = {\"files\": …}".to_owned(), &request.sandbox.span)
+        }
         None if request.sandbox.protect.standard => {
             ("protect = True".to_owned(), &request.sandbox.span)
         }

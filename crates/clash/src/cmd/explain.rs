@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use clash_policy::decide::{Cause, Decision, Judged, Part};
 use clash_policy::rule::LayerKind;
-use clash_policy::{Action, Effect, Input, Net, Sandbox};
+use clash_policy::{Action, Effect, Input, Limits, Net, Sandbox};
 use serde_json::{Value, json};
 
 use super::show_json::sandbox_json;
@@ -161,7 +161,7 @@ pub(super) fn grants(out: &mut Out, sandbox: &Sandbox) -> std::io::Result<()> {
     }
     for (name, limit) in sandbox.limits.named() {
         if let Some(limit) = limit {
-            out.line(format!("  limit        {name} {limit}"))?;
+            out.line(format!("  limit        {name} {}", Limits::shown(limit)))?;
         }
     }
     if let Some(lifetime) = sandbox.lifetime {

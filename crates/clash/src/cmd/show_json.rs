@@ -2,7 +2,7 @@
 //! docs/formats.md and grows only by new fields.
 
 use clash_policy::rule::{Branch, Group, Layer, Node, Rule, Subject};
-use clash_policy::{Lifetime, Net, Sandbox};
+use clash_policy::{Lifetime, Limits, Net, Sandbox};
 use serde_json::{Value, json};
 
 pub(super) fn sandbox_json(sandbox: &Sandbox) -> Value {
@@ -23,9 +23,8 @@ pub(super) fn sandbox_json(sandbox: &Sandbox) -> Value {
         .map(|rule| json!({"name": rule.name, "effect": rule.effect.word(), "at": rule.span.to_string()}))
         .collect();
     let limits = sandbox.limits.named().into_iter();
-    let limits: serde_json::Map<String, Value> = limits
-        .filter_map(|(name, limit)| limit.map(|limit| (name.to_owned(), limit.into())))
-        .collect();
+    let limits: serde_json::Map<String, Value> =
+        limits.filter_map(|(name, limit)| Some((name.to_owned(), limit_json(limit?)))).collect();
     let protect = &sandbox.protect;
     json!({
         "name": sandbox.name, "doc": sandbox.doc, "at": sandbox.span.to_string(),
@@ -34,6 +33,10 @@ pub(super) fn sandbox_json(sandbox: &Sandbox) -> Value {
         "lifetime": sandbox.lifetime.map(Lifetime::word),
         "protect": {"standard": protect.standard, "also": protect.also, "except": protect.except},
     })
+}
+
+fn limit_json(limit: u64) -> Value {
+    if limit == Limits::UNLIMITED { "unlimited".into() } else { limit.into() }
 }
 
 fn net_json(net: &Net) -> Value {

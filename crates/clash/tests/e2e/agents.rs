@@ -210,9 +210,12 @@ fn a_session_begins_with_what_it_may_do() {
         let message = message(&m, "SessionStart", "", json!({}));
         let ran = hook(&m, agent, &message).succeeds();
         let value: Value = serde_json::from_str(&ran.stdout).unwrap();
-        value["hookSpecificOutput"]["additionalContext"].as_str().unwrap().to_owned()
+        value["hookSpecificOutput"]["additionalContext"]
+            .as_str()
+            .unwrap()
+            .replace(m.home().to_str().unwrap(), "~")
     };
-    insta::assert_snapshot!(start("codex"), @"clash confines this session: every command runs in a sandbox that the user's policy chooses and the operating system enforces; file and web tools are judged by the same policy. What no rule mentions is refused, because nobody can be asked here. Commands normally run in sandbox project: it may change only $PWD/**, $TMPDIR/**; it has no network. A refusal names its rule and is final for this session: do not look for another way to the same end, tell the user what you need and why.");
+    insta::assert_snapshot!(start("codex"), @"clash confines this session: every command runs in a sandbox that the user's policy chooses and the operating system enforces; file and web tools are judged by the same policy. What no rule mentions is refused, because nobody can be asked here. Commands normally run in sandbox project: it may change only $PWD/**, $TMPDIR/**; it has no network. /tmp is a directory of this session; to edit a file in it with a file tool, use its path in ~/.local/state/clash/sessions/test-session/tmp. A refusal names its rule and is final for this session: do not look for another way to the same end, tell the user what you need and why.");
     assert!(start("claude").contains("What no rule mentions needs the user's approval."));
 }
 

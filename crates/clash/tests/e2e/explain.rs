@@ -61,7 +61,7 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
       ask    date  [default of the built-in policy at @clash//default.star:7, sandbox project]
       allow  echo $(date)  [needs no rule of its own]
 
-    sandbox project (@clash//sandboxes.star:8): The project and the temporary directory; no network.
+    sandbox project (@clash//sandboxes.star:8): The project and the session's temporary directory; no network.
       allow rwcdx  $PWD/**
       allow rwcdx  $TMPDIR/**
       allow r      $HOME/.gitconfig
@@ -82,7 +82,7 @@ fn files_and_pages_are_explained_too() {
       ask    ~/notes.txt  [default of the built-in policy at @clash//default.star:7, sandbox project]
              sandbox project says ask read by its default
 
-    sandbox project (@clash//sandboxes.star:8): The project and the temporary directory; no network.
+    sandbox project (@clash//sandboxes.star:8): The project and the session's temporary directory; no network.
       allow rwcdx  $PWD/**
       allow rwcdx  $TMPDIR/**
       allow r      $HOME/.gitconfig

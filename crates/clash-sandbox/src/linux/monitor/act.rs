@@ -23,6 +23,7 @@ use super::fresh::Fresh;
 use super::leaving::Leaving;
 use super::open::Wish;
 use super::place::{Place, real};
+use super::quota::Quota;
 use super::turn::Turns;
 use crate::aliases::Remembered;
 use crate::names::misleads;
@@ -77,6 +78,7 @@ pub(super) struct Worker {
     pub(super) links: Remembered,
     folding: Folding,
     leaving: Leaving,
+    pub(super) quota: Quota,
     /// Directories of which the repository was to be removed and had to stay.
     pub(super) parting: Vec<PathBuf>,
     /// What the command was given as stdin, stdout and stderr, and what for: it may
@@ -94,6 +96,7 @@ impl Worker {
         let stdio = own.into_iter().filter_map(given).collect();
         let fresh = Fresh::new(watch.rights.new_repositories());
         let (links, leaving) = (Remembered::default(), Leaving::default());
+        let quota = Quota::new(watch.files);
         Self {
             shared,
             watch,
@@ -102,6 +105,7 @@ impl Worker {
             links,
             leaving,
             folding: Folding::default(),
+            quota,
             parting: Vec::new(),
             stdio,
         }
@@ -109,7 +113,13 @@ impl Worker {
 
     pub(super) fn carry_out(&mut self, job: Job) {
         let Job { id, act } = job;
+        let makes = matches!(
+            act,
+            Act::Mkdir { .. } | Act::Mknod { .. } | Act::Link { .. } | Act::Symlink { .. }
+        );
+        let counted = if makes { self.quota.check() } else { Ok(()) };
         let done = match act {
+            _ if counted.is_err() => counted,
             Act::Notify { at, through, mask } => {
                 return match self.notify(&at, &through, mask) {
                     Ok(number) => sys::answer(&self.shared.listener, id, i64::from(number)),
@@ -148,6 +158,9 @@ impl Worker {
                 utimensat(&self.shared.held, itself(&at), &times, AtFlags::empty())
             }),
         };
+        if makes && done.is_ok() {
+            self.quota.made_one();
+        }
         match done {
             Ok(()) => sys::answer(&self.shared.listener, id, 0),
             Err(error) => self.shared.refuse(id, error),
@@ -302,6 +315,7 @@ impl Worker {
         let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         unlinkat(&at.dir, &at.leaf, flags)?;
         self.fresh.removed(&at.path);
+        self.quota.removed_one();
         if directory {
             self.leaving.gone(&at.path);
         }

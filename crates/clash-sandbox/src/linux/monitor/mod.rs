@@ -36,6 +36,7 @@ mod metadata;
 mod moving;
 mod open;
 mod place;
+mod quota;
 mod rename;
 mod turn;
 

@@ -105,9 +105,11 @@ impl Worker {
 
     /// Makes a file that may be made. Exclusively, so that it is certainly a new one.
     fn make(&mut self, at: &Name, wish: &Wish) -> Result<OwnedFd, Errno> {
+        self.quota.check()?;
         umask(Mode::from_raw_mode(wish.umask));
         let flags = wish.open_flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let file = openat(&at.dir, &at.leaf, flags, Mode::from_raw_mode(wish.mode))?;
+        self.quota.made_one();
         if self.watch.rights.kept(&at.path, Caps::WRITE, &self.links).is_some() {
             self.fresh.file(&at.path);
         }

@@ -48,6 +48,9 @@ impl Worker {
             return Err(Errno::XDEV);
         }
         self.rename_in_turn(&from, &to, flags, &source, back)?;
+        if target.is_some() && !exchange && from.path != to.path {
+            self.quota.removed_one();
+        }
         if directory {
             for path in [&from.path, &to.path] {
                 self.links.0.get_mut().moved(path);

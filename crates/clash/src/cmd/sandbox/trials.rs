@@ -45,7 +45,9 @@ const ENOUGH: usize = 1000;
 impl<'a> Trials<'a> {
     pub(super) fn of(dirs: &Dirs, project: &Path, sandbox: &'a Sandbox) -> Result<Self, Failure> {
         let disk = Disk::default();
-        let places = dirs.places_unseen(project, &disk);
+        let mut places = dirs.places_unseen(project, &disk);
+        // Outside a session `$TMPDIR` is a directory that only the command has.
+        places.tmp = crate::temporary::of_session(&dirs.state);
         let cage = dirs.cage(project, &disk);
         let tidier = Tidier::start()?;
         let (list, listening) = (Vec::new(), Vec::new());
