@@ -108,7 +108,7 @@ fn show_is_a_tree_with_the_place_of_every_rule() {
         Read
           $HOME/.ssh/**: deny (~/.clash/policy.star:12)
       sandboxes
-        rust_full: 12 path rules, others ask; any network (@clash//rust.star:22)
+        rust_full: 11 path rules, others ask; any network (@clash//rust.star:23)
         project: 4 path rules, others ask; no network (@clash//sandboxes.star:8)
     ");
     let user = shown(&m, &["policy", "show", "--layer", "user"]);
@@ -120,7 +120,7 @@ fn show_is_a_tree_with_the_place_of_every_rule() {
 fn show_as_json_has_the_version_and_the_same_rules() {
     let m = Machine::new(Who::Me).policy(POLICY);
     let shown = value(m.clash(["policy", "show", "--json"]).succeeds());
-    assert_eq!(shown["ir"], 4);
+    assert_eq!(shown["ir"], 5);
     let user = &shown["layers"][0];
     assert_eq!((&user["layer"], &user["trusted"]), (&json!("user"), &json!(true)));
     let push = &user["policies"][0]["tree"][0]["tree"][1];
