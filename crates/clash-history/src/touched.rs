@@ -300,7 +300,11 @@ impl Proposal {
             };
             let key = format!("\"{}\"", quoted(place));
             let key = if *alone { format!("literal({key})") } else { key };
-            let _ = writeln!(out, "# {files}\n{key}: allow(\"{caps}\"),");
+            let effect = match !alone && is_shared_cache(place, *caps) {
+                true => "cache()".to_owned(),
+                false => format!("allow(\"{caps}\")"),
+            };
+            let _ = writeln!(out, "# {files}\n{key}: {effect},");
         }
         let _ = writeln!(out, "}},");
         if !self.hosts.is_empty() {
@@ -311,6 +315,15 @@ impl Proposal {
         let _ = writeln!(out, "net = {},\n)", self.net);
         clash_syntax::fmt::format(&out)
     }
+}
+
+/// True if a run changed a place that a toolchain shares between projects.
+fn is_shared_cache(place: &str, caps: Caps) -> bool {
+    const OTHERS: [&str; 6] =
+        ["PWD", "HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"];
+    let variable = place.strip_prefix('$').and_then(|rest| rest.split('/').next());
+    let shared = variable.is_some_and(|name| !OTHERS.contains(&name));
+    shared && caps.intersects(Caps::CHANGE)
 }
 
 /// Inside a string of Starlark.
@@ -371,6 +384,7 @@ mod tests {
             ("/home/u/app/target/debug/y", "d"),
             ("/home/u/.cargo/registry/a/b.rs", "r"),
             ("/home/u/.cargo/registry/a/c.rs", "r"),
+            ("/home/u/.cargo/git/db/x", "wc"),
             ("/home/u/.cargo/config.toml", "r"),
             ("/home/u/.cargo/bin/cargo", "rx"),
             ("/home/u/.config/git/ignore", "r"),
@@ -388,6 +402,8 @@ mod tests {
                 "$CARGO_HOME/bin": allow("rx"),
                 # 1 file
                 literal("$CARGO_HOME/config.toml"): allow("r"),
+                # 1 file
+                "$CARGO_HOME/git": cache(),
                 # 2 files
                 "$CARGO_HOME/registry": allow("r"),
                 # 1 file

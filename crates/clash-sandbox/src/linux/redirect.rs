@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use clash_policy::Caps;
+use clash_policy::{Caps, Effect, FsRule, PathPattern, Span, Writes};
 
 use crate::cache::Redirect;
 use crate::launch::Command;
@@ -25,6 +25,8 @@ pub(crate) fn given(plan: &Plan, command: &Command) -> (Plan, Command) {
         let grant = Grant { path: redirect.to.clone(), caps: Caps::ALL, why: Why::Launcher };
         if let Some(watch) = &mut plan.watch {
             watch.rights.given.push(grant.clone());
+            // Packages hold files with names that are protected elsewhere below the home.
+            watch.rights.sandbox.fs.extend(rule(&redirect));
             if let Some(sight) = &mut watch.sight {
                 sight.tree(&redirect.to, Shown::Writable);
             }
@@ -33,6 +35,17 @@ pub(crate) fn given(plan: &Plan, command: &Command) -> (Plan, Command) {
         set(&mut command, &redirect);
     }
     (plan, command)
+}
+
+fn rule(redirect: &Redirect) -> Option<FsRule> {
+    let path = redirect.to.to_str()?.to_owned();
+    Some(FsRule {
+        pattern: PathPattern::Subpath { path, follow_worktrees: false },
+        effect: Effect::Allow,
+        caps: Caps::ALL,
+        writes: Writes::InPlace,
+        span: Span::default(),
+    })
 }
 
 fn is_made(redirect: &Redirect) -> bool {

@@ -169,7 +169,9 @@ fn without_rooms_a_variable_names_the_projects_cache() {
         // Nothing was fetched for the project yet, and there is no network.
         let seen = machine.on(host, "rust_safe", "cat ~/.cargo/registry/cache/x; env").succeeds();
         assert!(seen.stdout.contains("shared") && !seen.stdout.contains("CARGO_HOME"), "{seen:?}");
-        let fetch = "mkdir -p $CARGO_HOME/registry && echo fetched > $CARGO_HOME/registry/x";
+        let fetch = "set -e; mkdir -p $CARGO_HOME/registry/p/.github/workflows; cd $CARGO_HOME; \
+                     echo x > registry/p/.envrc; mkdir registry/p/.vscode; \
+                     echo fetched > registry/x";
         machine.on(host, "rust_full", fetch).succeeds();
         let seen =
             machine.on(host, "rust_safe", "cat $CARGO_HOME/registry/x $CARGO_HOME/config.toml");
@@ -230,7 +232,8 @@ fn everyday_file_operations_work_in_a_cache() {
                       mkdir -p x/y; mv x z; echo more >> dir/file; mv dir/file dir/renamed; \
                       mv dir moved; cp -a moved copy; chmod 500 copy; chmod 700 copy; \
                       touch -d 2001-01-01 c; printf '#!/bin/sh\\necho ran\\n' > run; \
-                      chmod +x run; ./run; rm -rf moved; ls";
+                      chmod +x run; ./run; rm -rf moved; ls; mkdir -p p/.github/workflows p/.vscode \
+                      p/.git/hooks; echo x > p/.envrc; echo x > p/CLAUDE.md";
         for host in &HOSTS[..1] {
             let seen = machine.on(host, "own", script).succeeds();
             assert_eq!(seen.stdout, "a\nran\nb\nc\ncopy\nd\nrun\nz\n", "{seen:?}");
