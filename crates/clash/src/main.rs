@@ -21,6 +21,7 @@ mod policy;
 mod replace_file;
 mod say;
 mod session;
+mod settings_backup;
 mod shell_quoted;
 mod stamp;
 mod tell;

@@ -7,7 +7,7 @@
 use super::Problem;
 use super::hook_entries::calls_clash;
 use super::json_edit::{Document, Item, New, Node, Removal, Twice};
-use super::wired::{SettingsEdit, SettingsError, State};
+use super::wired::{HookCommand, SettingsEdit, SettingsError, State};
 
 #[derive(Debug)]
 pub(crate) struct FlatHooks {
@@ -120,6 +120,17 @@ impl SettingsEdit for FlatHooks {
             },
         }
         Ok(document.apply(edits))
+    }
+
+    fn commands(&self, text: &str) -> Result<Vec<HookCommand>, SettingsError> {
+        let (parsed, _) = parse(text)?;
+        let lists = parsed.hooks()?.map(Node::members).unwrap_or_default().iter();
+        let hooks = lists.flat_map(|list| list.value.elements());
+        let lines = hooks.filter_map(|hook| self.line_of(hook));
+        let mut found: Vec<HookCommand> =
+            lines.map(|line| HookCommand::Shell(line.to_owned())).collect();
+        found.dedup();
+        Ok(found)
     }
 
     fn state(&self, text: &str) -> Result<State, SettingsError> {

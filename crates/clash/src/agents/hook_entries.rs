@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use super::json_edit::JsonError;
 use super::json_edit::{Document, Edit, Item, Kind, New, Node, Removal, Twice};
-use super::wired::{SettingsEdit, State};
+use super::wired::{HookCommand, SettingsEdit, State};
 use super::{Event, Problem as Wrong};
 use problems::is_ground;
 pub(crate) use problems::{Problem, SettingsError, describe};
@@ -68,6 +68,27 @@ pub(crate) struct Wiring {
 }
 
 impl SettingsEdit for Wiring {
+    fn commands(&self, text: &str) -> Result<Vec<HookCommand>, SettingsError> {
+        let judging = |name: &str| {
+            let events = self.shape.events.iter();
+            events
+                .into_iter()
+                .any(|(known, event, _)| *known == name && *event == Event::BeforeTool)
+        };
+        let hooks = inspect(text, self.shape)?.hooks.into_iter();
+        let lines = hooks.filter(|(event, _)| judging(event)).map(|(_, line)| line);
+        Ok(lines
+            .map(|line| match self.shape.form {
+                Form::Shell => HookCommand::Shell(line),
+                Form::Exec => HookCommand::Argv(vec![SHELL.to_owned(), "-c".to_owned(), line]),
+            })
+            .collect())
+    }
+
+    fn launcher(&self, text: &str) -> Result<Option<PathBuf>, SettingsError> {
+        Ok(inspect(text, self.shape)?.prefix)
+    }
+
     fn install(&self, text: &str) -> Result<String, SettingsError> {
         install(text, self)
     }
@@ -218,7 +239,11 @@ pub(crate) fn uninstall(text: &str, shape: &Shape) -> Result<String, SettingsErr
     }
     match document.remove(&document.root, &gone) {
         Removal::Edits(root) => edits.extend(root),
-        Removal::All => edits = vec![document.emptied()],
+        Removal::All => match document.emptied() {
+            Some(edit) => edits = vec![edit],
+            // The root was ours, and with it the file.
+            None => return Ok(String::new()),
+        },
     }
     Ok(document.apply(edits))
 }

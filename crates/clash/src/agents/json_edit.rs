@@ -223,10 +223,22 @@ impl<'a> Document<'a> {
         edits
     }
 
-    /// The text without anything between the root's brackets.
-    pub(super) fn emptied(&self) -> Edit {
+    /// The text with nothing between the root's brackets but comments. `None`: the
+    /// text has no comment.
+    pub(super) fn emptied(&self) -> Option<Edit> {
+        if self.text == self.plain {
+            return None;
+        }
         let (inside, close) = self.root.inside();
-        Edit { range: inside..close, text: String::new() }
+        let pieces = pieces(self.text.get(inside..close)?);
+        let comments = pieces.into_iter().filter(|(is_comment, _)| *is_comment);
+        let newline = self.newline();
+        let mut comments: String =
+            comments.map(|(_, text)| format!("{newline}  {}", text.trim_end())).collect();
+        if !comments.is_empty() {
+            comments.push_str(newline);
+        }
+        Some(Edit { range: inside..close, text: comments })
     }
 
     pub(super) fn apply(&self, mut edits: Vec<Edit>) -> String {
@@ -405,6 +417,20 @@ fn is_space(c: char) -> bool {
 /// stay where they are.
 pub(super) fn blanked(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
+    for (is_comment, piece) in pieces(text) {
+        if is_comment {
+            let blank = |b: u8| if b == b'\n' || b == b'\r' { char::from(b) } else { ' ' };
+            out.extend(piece.bytes().map(blank));
+        } else {
+            out.push_str(piece);
+        }
+    }
+    out
+}
+
+/// The text in order, cut into comments and everything else.
+fn pieces(text: &str) -> Vec<(bool, &str)> {
+    let mut found = Vec::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         let end = match c {
@@ -416,15 +442,10 @@ pub(super) fn blanked(text: &str) -> String {
             c => c.len_utf8(),
         };
         let (piece, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
-        if c == '/' && end > 1 {
-            let blank = |b: u8| if b == b'\n' || b == b'\r' { char::from(b) } else { ' ' };
-            out.extend(piece.bytes().map(blank));
-        } else {
-            out.push_str(piece);
-        }
+        found.push((c == '/' && end > 1, piece));
         rest = after;
     }
-    out
+    found
 }
 
 /// Behind the closing quote of the string that starts the text.

@@ -2,9 +2,11 @@
 //! starts its commands with. A value of the user's waits in a comment behind ours
 //! and comes back as it was; where the client takes no comments it is left alone.
 
+use std::path::PathBuf;
+
 use super::Problem;
 use super::json_edit::{Document, Item, New, Node, Removal, Twice};
-use super::wired::{SettingsEdit, SettingsError, State};
+use super::wired::{HookCommand, SettingsEdit, SettingsError, State};
 
 /// What stands there while clash is installed.
 #[derive(Debug)]
@@ -14,6 +16,8 @@ pub(crate) struct OneKey {
     pub(crate) value: String,
     /// How a value of clash ends, whichever version wrote it.
     pub(crate) ours: &'static str,
+    /// True if the value is the program that the client starts commands with.
+    pub(crate) starts_commands: bool,
     /// Whether the client takes comments.
     pub(crate) comments: bool,
 }
@@ -103,6 +107,16 @@ impl SettingsEdit for OneKey {
         })
     }
 
+    fn commands(&self, _text: &str) -> Result<Vec<HookCommand>, SettingsError> {
+        Ok(Vec::new())
+    }
+
+    fn launcher(&self, text: &str) -> Result<Option<PathBuf>, SettingsError> {
+        let document = self.document(text)?;
+        let value = self.find(&document)?.and_then(|(_, value)| value.as_str());
+        Ok(value.filter(|_| self.starts_commands).map(PathBuf::from))
+    }
+
     fn state(&self, text: &str) -> Result<State, SettingsError> {
         let document = self.document(text)?;
         let install = || Some(format!("clash install --agent {}", self.agent));
@@ -123,7 +137,15 @@ mod tests {
 
     fn shell(value: &str, comments: bool) -> OneKey {
         let value = value.to_owned();
-        OneKey { agent: "opencode", key: "shell", value, ours: "/clash-sh", comments }
+        let starts_commands = true;
+        OneKey {
+            agent: "opencode",
+            key: "shell",
+            value,
+            ours: "/clash-sh",
+            starts_commands,
+            comments,
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod sandbox;
 mod show_json;
 mod status;
 mod trust;
+mod wiring;
 
 pub(crate) use sandbox::no_such;
 

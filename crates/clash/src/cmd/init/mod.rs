@@ -315,8 +315,8 @@ impl Args {
             }
         }
         for agent in &wanted.agents {
-            let said = agents::wire(agent)?;
-            if !self.json {
+            let said = agents::wire(agent, self.yes, asks)?;
+            if !self.json && !said.is_empty() {
                 out.line(said)?;
             }
         }
