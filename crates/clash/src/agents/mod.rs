@@ -149,6 +149,14 @@ impl Agent {
         })
     }
 
+    /// The agent's own sandbox, where the user's settings leave it on.
+    pub(crate) fn own_sandbox(&self, dirs: &Dirs) -> Option<Problem> {
+        (self.files)(dirs, &Scope::User).iter().find_map(|wired| {
+            let text = std::fs::read_to_string(&wired.file).ok()?;
+            wired.edit.own_sandbox(&text).ok()?.problem(self)
+        })
+    }
+
     /// What works against clash where the agent is started: clients read the
     /// settings of that directory, of the project's, or of both.
     pub(crate) fn against(&self, dirs: &Dirs, project: &Path, cwd: &Path) -> Option<String> {

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use super::Problem;
 pub(crate) use super::hook_entries::SettingsError;
 use super::hook_entries::{JsonError, Wiring, calls_clash};
+use super::{Agent, Problem};
 
 /// Where an installation holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +81,25 @@ pub(crate) enum OwnSandbox {
         by: String,
         fix: &'static str,
     },
+}
+
+impl OwnSandbox {
+    /// In words, with what to do.
+    pub(crate) fn problem(&self, agent: &Agent) -> Option<Problem> {
+        let install = || format!("clash install --agent {}", agent.name);
+        let (by, fix) = match self {
+            Self::On { now: None, change } => {
+                let key = change.split(' ').next().unwrap_or_default();
+                (format!("`{key}` is not set"), install())
+            }
+            Self::On { now: Some(now), .. } => (format!("it is `{now}`"), install()),
+            Self::OnOtherwise { by, fix } => (by.clone(), (*fix).to_owned()),
+            Self::Off => return None,
+        };
+        let what =
+            format!("{}'s own sandbox is on ({by}): no command can start in it", agent.title);
+        Some(Problem { what, fix: Some(fix) })
+    }
 }
 
 /// What a file has of clash.

@@ -36,7 +36,10 @@ fn look(scene: &Scene, agent: &Agent) -> Vec<Finding> {
         let other = "agents call another version of clash than this one";
         findings.push(Finding::note(other).fix(install()));
     }
-    findings.extend(tried(scene, agent, &wiring));
+    // With settings the agent may not follow, a trial would prove nothing.
+    if wiring.problems(agent).is_empty() {
+        findings.extend(tried(scene, agent, &wiring));
+    }
     let launcher = match agent.abilities.confines {
         Confines::ShellPrefix => Some(dirs.shell_launcher()),
         Confines::Shell => Some(dirs.agents_shell()),

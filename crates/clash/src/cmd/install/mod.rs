@@ -107,19 +107,24 @@ impl InstallArgs {
         let (agents, scope) = self.which.resolve(&dirs)?;
         let target = if scope == Scope::Managed { dirs.clone().of_machine() } else { dirs.clone() };
         let work = Work { dirs: &dirs, target: &target, scope: &scope, args: &self };
-        if let [agent] = agents.as_slice() {
-            work.install(agent, out)?;
-            return unless_closed(Ok(()));
-        }
         let mut failed = Vec::new();
+        let mut changed = false;
         for agent in &agents {
-            if let Err(failure) = work.install(agent, out) {
-                out.line(format!("{}: not installed: {}", agent.title, failure.message))?;
-                if let Some(hint) = failure.hint {
-                    out.line(format!("  hint: {hint}"))?;
+            match work.install(agent, out) {
+                Ok(change) => changed |= change,
+                Err(failure) if agents.len() == 1 => return Err(failure),
+                Err(failure) => {
+                    out.line(format!("{}: not installed", agent.title))?;
+                    out.line(format!("  {}", failure.message))?;
+                    if let Some(hint) = failure.hint {
+                        out.line(format!("  hint: {hint}"))?;
+                    }
+                    failed.push(agent.title);
                 }
-                failed.push(agent.title);
             }
+        }
+        if changed {
+            out.line("Running sessions keep their old settings: start a new one.")?;
         }
         if failed.is_empty() {
             return unless_closed(Ok(()));
@@ -144,7 +149,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn install(&self, agent: &Agent, out: &mut Out) -> Result<(), Failure> {
+    /// True if a settings file changed.
+    fn install(&self, agent: &Agent, out: &mut Out) -> Result<bool, Failure> {
         if !self.args.dry_run {
             refuse_old(agent)?;
         }
@@ -161,7 +167,7 @@ impl Work<'_> {
             for (_, _, after) in planned {
                 out.line(after.trim_end())?;
             }
-            return Ok(());
+            return Ok(false);
         }
         programs::place(self.target)?;
         let mut changed = Vec::new();
@@ -180,7 +186,8 @@ impl Work<'_> {
         for file in &changed {
             out.line(format!("changed {file}"))?;
         }
-        self.report(agent, !changed.is_empty(), out)
+        self.report(agent, !changed.is_empty(), out)?;
+        Ok(!changed.is_empty())
     }
 
     /// Says what a trial with the new settings shows.
@@ -207,9 +214,6 @@ impl Work<'_> {
         }
         if let Some(problem) = wiring.own_sandbox {
             out.line(format!("{title}: {}", problem.what))?;
-        }
-        if changed {
-            out.line("Running sessions keep their old settings: start a new one.")?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ pub(crate) mod trial;
 
 use std::path::{Path, PathBuf};
 
-use crate::agents::wired::{OwnSandbox, Scope, State, Wired};
+use crate::agents::wired::{Scope, State, Wired};
 use crate::agents::{Agent, Problem};
 use crate::dirs::Dirs;
 use trial::{Entry, Outcome};
@@ -60,7 +60,8 @@ impl Wiring {
                     Ok(State::Present(found)) => {
                         hooks.extend(edit.commands(&text).unwrap_or_default());
                         launcher = launcher.or(edit.launcher(&text).unwrap_or_default());
-                        this.own_sandbox = own_sandbox(agent, &edit.own_sandbox(&text));
+                        let own = edit.own_sandbox(&text).ok();
+                        this.own_sandbox = own.and_then(|own| own.problem(agent));
                         let named = |problem: Problem| Problem {
                             what: format!("{}: {}", file.display(), problem.what),
                             fix: problem.fix,
@@ -120,22 +121,4 @@ impl Wiring {
     pub(crate) fn blocks_junk(&self, project: &Path) -> Result<(), String> {
         self.hooks.iter().try_for_each(|entry| trial::blocks_junk(entry, project))
     }
-}
-
-fn own_sandbox(
-    agent: &Agent,
-    found: &Result<OwnSandbox, crate::agents::wired::SettingsError>,
-) -> Option<Problem> {
-    let install = || format!("clash install --agent {}", agent.name);
-    let (by, fix) = match found {
-        Ok(OwnSandbox::On { now: None, change }) => {
-            let key = change.split(' ').next().unwrap_or_default();
-            (format!("`{key}` is not set"), install())
-        }
-        Ok(OwnSandbox::On { now: Some(now), .. }) => (format!("it is `{now}`"), install()),
-        Ok(OwnSandbox::OnOtherwise { by, fix }) => (by.clone(), (*fix).to_owned()),
-        Ok(OwnSandbox::Off) | Err(_) => return None,
-    };
-    let what = format!("{}'s own sandbox is on ({by}): no command can start in it", agent.title);
-    Some(Problem { what, fix: Some(fix) })
 }

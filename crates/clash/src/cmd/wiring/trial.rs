@@ -116,13 +116,13 @@ impl Trial<'_> {
                 Err(format!("clash refused, and the answer does not: {}", said.in_short()))
             };
         }
-        let Some(command) = self.confined(&said) else {
-            return if said.refuses() {
-                Ok(Outcome::Refused { reason })
-            } else {
-                Err(format!("the answer does not name clash's launcher: {}", said.in_short()))
-            };
-        };
+        // Some agents are told the line to run in a refusal.
+        if said.refuses() && said.line(self.session).is_none() {
+            return Ok(Outcome::Refused { reason });
+        }
+        let command = self.confined(&said).ok_or_else(|| {
+            format!("the answer does not name clash's launcher: {}", said.in_short())
+        })?;
         let ran = Said::of(command, "")?;
         if !ran.status.success() {
             return Err(format!("a harmless command cannot run: {}", ran.in_short()));
@@ -133,8 +133,8 @@ impl Trial<'_> {
     /// What the trace of this session says was decided.
     fn decision(&self, dirs: &Dirs) -> Option<Record> {
         let file = trace::file(&sessions_dir(dirs).join(self.session));
-        let records = trace::read(&file).ok()?.into_iter().map(|(record, _)| record);
-        records.filter(|record| record.event == Event::Decision).last()
+        let mut records = trace::read(&file).ok()?.into_iter().map(|(record, _)| record);
+        records.rfind(|record| record.event == Event::Decision)
     }
 
     /// The command that the agent starts after this answer.
