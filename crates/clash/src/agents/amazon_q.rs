@@ -16,6 +16,7 @@ use clash_policy::{Caps, Input};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::json_edit::JsonSyntax;
 use super::one_key::OneKey;
 use super::wired::{Calls, Scope, WholeFile, Wired};
 use super::{
@@ -64,7 +65,7 @@ pub(crate) static KIRO: Agent = Agent {
                     value: "clash".to_owned(),
                     ours: "clash",
                     starts_commands: false,
-                    comments: false,
+                    syntax: JsonSyntax::Strict,
                 }),
             },
         ],

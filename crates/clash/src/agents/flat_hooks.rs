@@ -6,7 +6,7 @@
 
 use super::Problem;
 use super::hook_entries::calls_clash;
-use super::json_edit::{Document, Item, New, Node, Removal, Twice};
+use super::json_edit::{Document, Item, JsonSyntax, New, Node, Removal, Twice};
 use super::wired::{HookCommand, SettingsEdit, SettingsError, State};
 
 #[derive(Debug)]
@@ -151,7 +151,7 @@ impl SettingsEdit for FlatHooks {
 /// The text as JSON, and whether there was none.
 fn parse(text: &str) -> Result<(Parsed<'_>, bool), SettingsError> {
     let fresh = text.trim().is_empty();
-    let parsed = Parsed(Document::parse(if fresh { "{}" } else { text }, false)?);
+    let parsed = Parsed(Document::parse(if fresh { "{}" } else { text }, JsonSyntax::Strict)?);
     let root = &parsed.0.root;
     if root.is_object() {
         Ok((parsed, fresh))

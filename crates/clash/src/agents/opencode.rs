@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::json_edit::JsonSyntax;
 use super::one_key::OneKey;
 use super::wired::{Calls, Scope, WholeFile, Wired};
 use super::{Abilities, Agent, Asks, Confines, Message, Wanted, claude_like, patch, plugin};
@@ -129,7 +130,7 @@ fn files(dirs: &Dirs, scope: &Scope, names: &Names) -> Vec<Wired> {
         value: dirs.agents_shell().to_string_lossy().into_owned(),
         ours: "/clash-sh",
         starts_commands: true,
-        comments: true,
+        syntax: JsonSyntax::Jsonc,
     };
     vec![
         Wired {

@@ -62,7 +62,7 @@ const ALL: [Changes; 9] = [
     Changes {
         agent: "opencode",
         file: ".config/opencode/opencode.json",
-        text: "{\n  // mine\n  \"model\": \"a/b\"\n}\n",
+        text: "{\n  // mine\n  \"model\": \"a/b\", // and a comma\n}\n",
         first: &["mcp", "add", "foo", "--", "echo", "hi"],
         second: &["mcp", "add", "bar", "--", "echo", "ho"],
         shows: (".config/opencode/opencode.json", "\"bar\""),

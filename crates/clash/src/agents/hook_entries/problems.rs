@@ -31,9 +31,9 @@ impl SettingsError {
     /// What to do about it.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Json(JsonError::Comment { .. } | JsonError::TrailingComma { .. }) => Some(
-                "the client reads strict JSON and ignores this file as it is: remove it and try again",
-            ),
+            Self::Json(JsonError::Comment { .. } | JsonError::TrailingComma { .. }) => {
+                Some("the client cannot read the file like this: remove it and try again")
+            }
             Self::Json(_) | Self::Toml(_) => {
                 Some("correct the file, or move it away, and try again")
             }
