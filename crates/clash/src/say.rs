@@ -31,6 +31,9 @@ fn part(part: &Part) -> String {
     if let Some(judged) = by_sandbox {
         let sandbox = part.sandbox.as_deref().unwrap_or("the sandbox");
         return match &judged.rule {
+            Some((pattern, span)) if part.effect == Effect::Ask => {
+                format!("`{what}` {verb} (rule {pattern} of sandbox {sandbox} at {span})")
+            }
             Some((pattern, span)) => {
                 format!("`{what}` {verb} by {pattern} of sandbox {sandbox} ({span})")
             }
@@ -45,7 +48,11 @@ fn part(part: &Part) -> String {
     }
     let mut text = match &part.cause {
         Cause::Rule { span, reason, untrusted, doubtful, .. } => {
-            let mut text = format!("`{what}` {verb} by {span}");
+            // "By" after an approval reads like a time limit.
+            let mut text = match part.effect {
+                Effect::Ask => format!("`{what}` {verb} (rule at {span})"),
+                Effect::Allow | Effect::Deny => format!("`{what}` {verb} by {span}"),
+            };
             if let Some(reason) = reason {
                 text.push_str(&format!(": {reason}"));
             }

@@ -6,7 +6,7 @@ mod explain;
 mod init;
 mod install;
 mod learn;
-mod log;
+pub(crate) mod log;
 mod policy;
 mod run;
 mod sandbox;
@@ -43,7 +43,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Make a policy of what agents did
+    /// Make a policy for the toolchains of this project
     Init(init::Args),
     /// Put clash between an agent and what it does
     Install(install::InstallArgs),

@@ -171,7 +171,7 @@ fn a_table_of_actions_is_decided_and_failures_name_the_rule() {
     let m = m.policy(&POLICY.replace("allow(sandbox = rust_full)", "ask()"));
     m.clash(["policy", "test", "--table", "table"]).exits(1);
     insta::assert_snapshot!(shown(&m, &["policy", "test", "--table", "table"]), @r#"
-    failed: table:3: expected allow, but it is ask: `cargo build` needs your approval by ~/.clash/policy.star:6
+    failed: table:3: expected allow, but it is ask: `cargo build` needs your approval (rule at ~/.clash/policy.star:6)
     1 policy with expectations, 6 actions: 1 failed
     "#);
     let failed = value(m.clash(["policy", "test", "--table", "table", "--json"]).exits(1));
