@@ -135,6 +135,10 @@ fn agent_state(dirs: &Dirs, project: &Path, agent: &Agent) -> Option<AgentState>
         Outcome::Refused { .. } => {
             format!("commands are judged; the policy refuses `{}`", trial::HARMLESS)
         }
+        // In a sandbox of clash no hook can write its trace.
+        Outcome::Failed(_) if env::inside_clash().is_some() => {
+            "cannot be tried out inside a sandbox of clash".to_owned()
+        }
         Outcome::Failed(why) => {
             let fix = Some("clash doctor".to_owned());
             let details = vec![Problem { what: why, fix }];

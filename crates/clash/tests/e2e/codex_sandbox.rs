@@ -33,7 +33,7 @@ fn the_old_value_comes_back() {
             let file = m.write(".codex/config.toml", text);
             m.clash(["install", "--agent", "codex", "--yes"])
                 .succeeds()
-                .says("its own sandbox is off");
+                .says("its own sandbox is off now");
             let installed = fs::read_to_string(&file).unwrap();
             assert!(installed.contains("sandbox_mode = \"danger-full-access\""), "{installed}");
             let again = m.clash(["install", "--agent", "codex"]).succeeds();

@@ -39,9 +39,12 @@ fn is_not_confined(m: &Machine, case: &str) -> Ran {
     let agents: Vec<&str> = status.stdout.lines().filter(|line| line.contains(": ")).collect();
     assert!(!status.stdout.contains("commands are confined"), "{case}: {agents:?}");
     assert!(status.stdout.contains("not confined"), "{case}: {agents:?}");
+    status
+}
+
+fn doctor_agrees(m: &Machine, case: &str) {
     let doctor = m.clash(["doctor"]).exits(1);
     assert!(!doctor.stdout.contains("which ran in sandbox"), "{case}: {doctor:?}");
-    status
 }
 
 #[test]
@@ -70,6 +73,7 @@ fn broken_settings_are_never_confined() {
         let text = fs::read_to_string(&file).unwrap();
         fs::write(&file, format!("{{\"a\": = \n{text}")).unwrap();
         is_not_confined(&m, agent);
+        doctor_agrees(&m, agent);
     }
     let m = Machine::new(Who::Me).policy(ALLOW);
     m.write(".claude/settings.json", "{\"model\": ");
@@ -97,6 +101,7 @@ fn a_missing_or_other_program_is_never_confined() {
         let own = m.state().join("bin/clash");
         fs::remove_file(&own).unwrap();
         is_not_confined(&m, agent);
+        doctor_agrees(&m, agent);
         // It answers nothing, and blocks nothing.
         program(&own, "#!/bin/sh\ncat > /dev/null\n");
         is_not_confined(&m, agent);
@@ -137,12 +142,85 @@ fn install_goes_on_after_a_broken_agent_and_sums_up() {
       ~/.claude/settings.json: not JSON: EOF while parsing a value at line 1 column 10
       hint: correct the file, or move it away, and try again
     changed ~/.gemini/settings.json
-    Gemini CLI: clash now decides what it does; a trial command ran in sandbox project
+    Gemini CLI: clash now decides; a trial command ran in sandbox project
     changed ~/.factory/settings.json
-    Factory Droid: clash now decides what it does; a trial command ran in sandbox project
+    Factory Droid: clash now decides; a trial command ran in sandbox project
     Running sessions keep their old settings: start a new one.
     clash: 1 of 3 agents are not installed: Claude Code
 
     hint: follow the hint of each, then run `clash install` again
     ");
+}
+
+/// Paths of this machine in other words.
+fn shown(m: &Machine, ran: &Ran) -> String {
+    let text = format!("{}{}", ran.stdout, ran.stderr);
+    text.replace(&m.home().display().to_string(), "~")
+}
+
+/// Three agents: one in order, one with its own sandbox on, one with broken settings.
+#[test]
+fn the_screens_say_of_each_agent_what_was_found() {
+    insta::allow_duplicates!(as_each_user(|m| {
+        let m = m.policy(ALLOW);
+        let install = |args: &[&str]| shown(&m, &m.clash([&["install", "--agent"], args].concat()));
+        insta::assert_snapshot!(install(&["claude"]), @r"
+        changed ~/.claude/settings.json
+        Claude Code: clash now decides; a trial command ran in sandbox project
+        Running sessions keep their old settings: start a new one.
+        ");
+        insta::assert_snapshot!(install(&["claude"]), @r"
+        clash is in ~/.claude/settings.json already
+        Claude Code: clash decides; a trial command ran in sandbox project
+        ");
+        insta::assert_snapshot!(install(&["codex"]), @r#"
+        clash: Codex CLI has a sandbox of its own (sandbox_mode is not set). No command of clash can start in it.
+        The change in ~/.codex/config.toml:
+          sandbox_mode = "danger-full-access"
+        Clash then confines every command, and `clash uninstall` puts the old value back.
+
+        hint: `--yes` makes the change; `--keep-sandbox` installs without it
+        "#);
+        insta::assert_snapshot!(install(&["codex", "--keep-sandbox"]), @r"
+        changed ~/.codex/config.toml
+        Codex CLI: clash now decides; a trial command ran in sandbox project
+        Codex CLI's own sandbox is on (`sandbox_mode` is not set): no command can start in it
+        Running sessions keep their old settings: start a new one.
+        ");
+        install(&["gemini"]);
+        m.write(".gemini/settings.json", "{ x");
+        let status = shown(&m, &m.clash(["status"]));
+        let agents: Vec<&str> = status
+            .lines()
+            .skip_while(|line| !line.starts_with("agents"))
+            .take_while(|line| !line.starts_with("machine"))
+            .collect();
+        insta::assert_snapshot!(agents.join("\n"), @r"
+        agents    Claude Code: wired; commands are confined
+                  Codex CLI: wired; no command can start
+                    Codex CLI's own sandbox is on (`sandbox_mode` is not set): no command can start in it
+                    fix: clash install --agent codex
+                  Gemini CLI: its settings cannot be used; not confined
+                    ~/.gemini/settings.json: not JSON: key must be a string at line 1 column 3
+                    fix: correct the file, or move it away, and try again
+        ");
+        let doctor = shown(&m, &m.clash(["doctor"]).exits(1));
+        let (_, agents) = doctor.split_once("\nClaude Code\n").unwrap();
+        insta::assert_snapshot!(agents, @r"
+          ok     installed in ~/.claude/settings.json
+          ok     the installed hook answers, and blocks what it does not understand
+          ok     it let `true` through, which ran in sandbox project
+
+        Codex CLI
+          ok     installed in ~/.codex/config.toml
+          ok     the installed hook answers, and blocks what it does not understand
+          ok     it let `true` through, which ran in sandbox project
+          wrong  Codex CLI's own sandbox is on (`sandbox_mode` is not set): no command can start in it
+                 fix: clash install --agent codex
+
+        Gemini CLI
+          wrong  ~/.gemini/settings.json: not JSON: key must be a string at line 1 column 3
+                 fix: correct the file, or move it away, and try again
+        ");
+    }));
 }

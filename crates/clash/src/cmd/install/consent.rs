@@ -5,19 +5,19 @@ use std::io::IsTerminal;
 use super::{InstallArgs, unusable};
 use crate::agents::Agent;
 use crate::agents::wired::{OwnSandbox, Wired};
-use crate::ui::{Failure, Out, confirm};
+use crate::ui::{Failure, confirm};
 
-/// The text with the agent's own sandbox off, if the user agrees.
+/// The text with the agent's own sandbox off, if the user agrees, and the change that
+/// was made.
 pub(super) fn own_sandbox(
     args: &InstallArgs,
     agent: &Agent,
     wired: &Wired,
     text: String,
-    out: &mut Out,
-) -> Result<String, Failure> {
+) -> Result<(String, Option<&'static str>), Failure> {
     let failed = |error| unusable(&wired.file, &error);
     let OwnSandbox::On { now, change } = wired.edit.own_sandbox(&text).map_err(failed)? else {
-        return Ok(text);
+        return Ok((text, None));
     };
     let key = change.split(' ').next().unwrap_or_default();
     let now = now.unwrap_or_else(|| format!("{key} is not set"));
@@ -39,10 +39,8 @@ pub(super) fn own_sandbox(
             .hint("`--yes` makes the change; `--keep-sandbox` installs without it"));
     };
     if !agreed {
-        return Ok(text);
+        return Ok((text, None));
     }
-    if !args.dry_run {
-        out.line(format!("{title}: its own sandbox is off from now on: {change}"))?;
-    }
-    wired.edit.without_own_sandbox(&text).map_err(failed)
+    let without = wired.edit.without_own_sandbox(&text).map_err(failed)?;
+    Ok((without, Some(change)))
 }

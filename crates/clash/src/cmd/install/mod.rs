@@ -156,11 +156,13 @@ impl Work<'_> {
         }
         // All of it must be possible before any of it is done.
         let mut planned = Vec::new();
+        let mut sandbox_off = None;
         for wired in files(self.target, agent, self.scope)? {
             let before = read(&wired.file)?;
             let after = wired.edit.install(&before);
             let after = after.map_err(|error| unusable(&wired.file, &error))?;
-            let after = consent::own_sandbox(self.args, agent, &wired, after, out)?;
+            let (after, off) = consent::own_sandbox(self.args, agent, &wired, after)?;
+            sandbox_off = sandbox_off.or(off);
             planned.push((wired.file, before, after));
         }
         if self.args.dry_run {
@@ -186,6 +188,9 @@ impl Work<'_> {
         for file in &changed {
             out.line(format!("changed {file}"))?;
         }
+        if let Some(change) = sandbox_off {
+            out.line(format!("{}: its own sandbox is off now: {change}", agent.title))?;
+        }
         self.report(agent, !changed.is_empty(), out)?;
         Ok(!changed.is_empty())
     }
@@ -201,19 +206,19 @@ impl Work<'_> {
         }
         let decides = if changed { "clash now decides" } else { "clash decides" };
         match wiring.try_out(self.dirs, agent, &project) {
-            Outcome::Ran { sandbox } => out.line(format!(
-                "{title}: {decides} what it does; a trial command ran in sandbox {sandbox}"
-            ))?,
-            Outcome::Refused { .. } => out.line(format!(
-                "{title}: {decides} what it does; the policy refused a trial command"
-            ))?,
+            Outcome::Ran { sandbox } => {
+                out.line(format!("{title}: {decides}; a trial command ran in sandbox {sandbox}"))?
+            }
+            Outcome::Refused { .. } => {
+                out.line(format!("{title}: {decides}; the policy refused a trial command"))?
+            }
             Outcome::Failed(why) => {
                 let failure = format!("{title} is wired, but the trial failed: {why}");
                 return Err(Failure::new(failure).hint("`clash doctor` says more"));
             }
         }
         if let Some(problem) = wiring.own_sandbox {
-            out.line(format!("{title}: {}", problem.what))?;
+            out.line(problem.what)?;
         }
         Ok(())
     }

@@ -41,7 +41,6 @@ impl UninstallArgs {
         for agent in self.meant(&dirs, &scope) {
             for wired in super::files(&dirs, agent, &scope)? {
                 if let Err(failure) = uninstall(&dirs, &wired, self.dry_run, out) {
-                    out.line(format!("{}: {}", agent.title, failure.message))?;
                     failed.push(failure);
                 }
             }
@@ -49,8 +48,11 @@ impl UninstallArgs {
         if self.dry_run {
             return unless_closed(Ok(()));
         }
-        if let Some(failure) = failed.into_iter().next() {
-            return Err(failure);
+        let messages: Vec<&str> = failed.iter().map(|failure| failure.message.as_str()).collect();
+        if !messages.is_empty() {
+            let failure = Failure::new(format!("clash may still be in {}", messages.join("\n")));
+            let hint = failed.into_iter().find_map(|failure| failure.hint);
+            return Err(Failure { hint, ..failure });
         }
         let left = still_wired(&dirs, &scope);
         if left.is_empty() {
