@@ -121,7 +121,8 @@ impl<'a> Compiler<'a> {
                 LayerKind::BuiltIn => None,
                 _ => Some(self.built_in()?),
             };
-            expect::check(&expectations, &layer, built_in.as_ref())?;
+            let stricter = expect::check(&expectations, &layer, built_in.as_ref())?;
+            stricter.into_iter().for_each(|warning| collected.warn(warning));
         }
         let mut warnings = collected.warnings.take();
         if kind != LayerKind::BuiltIn && self.sources.wants_warnings() {

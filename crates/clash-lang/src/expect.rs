@@ -14,6 +14,7 @@ use starlark::values::Value;
 use starlark::values::dict::DictRef;
 use starlark::values::list::ListRef;
 
+use crate::diagnostic::Warning;
 use crate::mistake::{Mistake, Result};
 
 #[derive(Debug)]
@@ -119,15 +120,14 @@ fn flatten(name: &str, value: Value<'_>, fields: &mut Vec<Field>) -> Result<()> 
     Ok(())
 }
 
-/// Checks what a layer expects of itself.
+/// Checks the expectations of a layer about itself. A decision that is stricter than
+/// expected is a warning: an expectation never forbids a stricter policy.
 pub(crate) fn check(
     expectations: &[Expectation],
     layer: &Layer,
     built_in: Option<&Layer>,
-) -> Result<()> {
-    if expectations.is_empty() {
-        return Ok(());
-    }
+) -> Result<Vec<Warning>> {
+    let mut stricter = Vec::new();
     // What a policy means is what it means to those who trust it.
     let layer = Layer { trusted: true, ..layer.clone() };
     let layers: Vec<Layer> = [layer].into_iter().chain(built_in.cloned()).collect();
@@ -145,9 +145,15 @@ pub(crate) fn check(
         let opened = Ir::open(&image, 0).map_err(|error| Mistake::new(error.to_string()))?;
         let decision = decide(opened, &expected.action, &world)
             .map_err(|error| Mistake::new(error.to_string()).at(&expected.span))?;
-        compare(expected, &decision)?;
+        if decision.effect > expected.effect {
+            let what = format!("expected {}, but it is {}", expected.effect, decision.effect);
+            let warning = Warning::new("stricter-than-expected", what, &expected.span);
+            stricter.push(warning.hint(why(&decision)));
+        } else {
+            compare(expected, &decision)?;
+        }
     }
-    Ok(())
+    Ok(stricter)
 }
 
 fn compare(expected: &Expectation, decision: &Decision) -> Result<()> {

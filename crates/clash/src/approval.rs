@@ -46,12 +46,14 @@ pub(crate) enum ApprovalError {
     Io { path: PathBuf, source: io::Error },
 }
 
+/// Part of the launcher's refusal inside a sandbox that the agent brings along.
+pub(crate) const OWN_SANDBOX: &str =
+    "; clash cannot work inside the agent's own sandbox: switch that one off";
+
 /// Commands get no approval inside a sandbox that the agent brings along.
 fn inside(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
-            "; clash cannot work inside the agent's own sandbox: switch that one off"
-        }
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => OWN_SANDBOX,
         _ => "",
     }
 }

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use crate::agents::{
     self, Agent, Answer, Asks, Confines, Event, Message, MessageError, Reply, claude,
 };
-use crate::approval::{Approval, ApprovalError};
+use crate::approval::{Approval, ApprovalError, OWN_SANDBOX};
 use crate::decision::{self, DecisionError, Scene};
 use crate::dirs::{Dirs, NoHome};
 use crate::policy::Policy;
@@ -597,6 +597,13 @@ impl Call<'_> {
     /// What the user has to know after a command, if anything.
     fn alarm(&self, ran: &str) -> Result<Option<String>, HookError> {
         if !self.went_through_launcher(ran)? {
+            if self.is_in_own_sandbox(ran) {
+                let title = self.agent.title;
+                return Ok(Some(format!(
+                    "clash: nothing ran: no command of clash can start in the sandbox of {title} \
+                     itself; run `clash doctor`"
+                )));
+            }
             let text = "clash: this command did not run in its sandbox: another hook or setting \
                         replaced it, or it never started; run `clash doctor`";
             return Ok(Some(text.to_owned()));
@@ -629,6 +636,17 @@ impl Call<'_> {
                 changed.join(", ")
             )
         }))
+    }
+
+    /// True if the launcher was started as decided, and refused because of a sandbox
+    /// that the agent brings along.
+    fn is_in_own_sandbox(&self, ran: &str) -> bool {
+        let own = std::env::current_exe().unwrap_or_default();
+        let is_ours = Wrapped::read(ran, &own).is_some();
+        let error = self.message.error.as_deref().unwrap_or_default();
+        let refused =
+            [self.message.output.as_str(), error].iter().any(|text| text.contains(OWN_SANDBOX));
+        is_ours && refused
     }
 
     /// Whether the command that ran is the one that was decided, as far as the

@@ -25,6 +25,7 @@ mod project_root;
 mod replace_file;
 mod say;
 mod session;
+mod settings_backup;
 mod shell_quoted;
 mod ssh_agent;
 mod stamp;

@@ -228,11 +228,6 @@ impl Files {
         Self { trust: Trust::Assumed, ..self }
     }
 
-    pub(crate) fn without(mut self, file: &Path) -> Self {
-        self.candidates.retain(|(_, known)| known != file);
-        self
-    }
-
     /// As if a file held this text.
     pub(crate) fn with_text(mut self, file: &Path, text: &str) -> Self {
         self.instead.insert(file.to_path_buf(), text.to_owned());

@@ -6,9 +6,6 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-/// Added to the name of a settings file for the copy made before the first change.
-pub(crate) const BACKUP_SUFFIX: &str = ".clash-backup";
-
 /// Replaces the file at `path` in one step; a crash leaves the old or the new.
 ///
 /// A symbolic link stays and its target is replaced; mode and owner stay. A text
@@ -28,32 +25,6 @@ pub(crate) fn replace(path: &Path, expected: &str, new: &str) -> io::Result<()> 
     }
     fs::rename(&temp.0, &target)?;
     File::open(directory(&target))?.sync_all()
-}
-
-/// As [`replace`]; the first change keeps the old text as `<path>.clash-backup`,
-/// which no later one overwrites.
-pub(crate) fn write_atomically(path: &Path, expected: &str, new: &str) -> io::Result<()> {
-    let target = follow(path)?;
-    let old = match fs::read(&target) {
-        Ok(old) if old == new.as_bytes() => return Ok(()),
-        Ok(old) => Some((old, fs::metadata(&target)?)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error),
-    };
-    if let Some((old, meta)) = &old {
-        let backup = with_suffix(path, BACKUP_SUFFIX);
-        if fs::symlink_metadata(&backup).is_err() {
-            let temp = Temp::write(&backup, old, Some(meta))?;
-            // A link, unlike a rename, never replaces a backup made meanwhile.
-            match fs::hard_link(&temp.0, &backup) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    fs::rename(&temp.0, &backup)?;
-                }
-                _ => {}
-            }
-        }
-    }
-    replace(path, expected, new)
 }
 
 /// A file beside the one it is to become; gone when dropped.
@@ -124,24 +95,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_replaced_whole_and_backed_up_once() {
+    fn files_are_replaced_whole_with_their_mode() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("settings.json");
-        let backup = dir.path().join("settings.json.clash-backup");
-        write_atomically(&path, "", "new").expect("a new file");
-        assert!(!backup.exists());
+        replace(&path, "", "new").expect("a new file");
         assert_eq!(fs::metadata(&path).expect("mode").permissions().mode() & 0o777, 0o600);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("chmod");
-        write_atomically(&path, "new", "new").expect("the same again");
-        assert!(!backup.exists());
-        write_atomically(&path, "new", "second").expect("a change");
-        write_atomically(&path, "second", "third").expect("another");
-        write_atomically(&path, "second", "lost").expect_err("somebody else has written");
-        assert_eq!(fs::read_to_string(&path).expect("read"), "third");
-        assert_eq!(fs::read_to_string(&backup).expect("read"), "new");
+        replace(&path, "new", "second").expect("a change");
+        replace(&path, "new", "lost").expect_err("another program has written");
+        assert_eq!(fs::read_to_string(&path).expect("read"), "second");
         assert_eq!(fs::metadata(&path).expect("mode").permissions().mode() & 0o777, 0o640);
-        assert_eq!(fs::metadata(&backup).expect("mode").permissions().mode() & 0o777, 0o640);
-        assert_eq!(fs::read_dir(dir.path()).expect("list").count(), 2);
+        assert_eq!(fs::read_dir(dir.path()).expect("list").count(), 1);
     }
 
     #[test]
@@ -152,19 +116,17 @@ mod tests {
         fs::write(dotfiles.join("claude.json"), "old").expect("write");
         let path = dir.path().join("settings.json");
         symlink("dotfiles/claude.json", &path).expect("link");
-        write_atomically(&path, "old", "new").expect("a change");
+        replace(&path, "old", "new").expect("a change");
         assert!(fs::symlink_metadata(&path).expect("stat").is_symlink());
         assert_eq!(fs::read_to_string(dotfiles.join("claude.json")).expect("read"), "new");
-        let backup = dir.path().join("settings.json.clash-backup");
-        assert_eq!(fs::read_to_string(backup).expect("read"), "old");
         assert_eq!(fs::read_dir(&dotfiles).expect("list").count(), 1);
 
         let dangling = dir.path().join("local.json");
         symlink("dotfiles/none.json", &dangling).expect("link");
-        write_atomically(&dangling, "", "made").expect("through a dangling link");
+        replace(&dangling, "", "made").expect("through a dangling link");
         assert_eq!(fs::read_to_string(dotfiles.join("none.json")).expect("read"), "made");
         symlink("loop.json", dir.path().join("loop.json")).expect("link");
-        assert!(write_atomically(&dir.path().join("loop.json"), "", "x").is_err());
+        assert!(replace(&dir.path().join("loop.json"), "", "x").is_err());
     }
 
     #[test]
@@ -172,8 +134,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("settings.json");
         fs::create_dir(&path).expect("mkdir");
-        assert!(write_atomically(&path, "", "x").is_err());
-        assert!(write_atomically(&dir.path().join("none/settings.json"), "", "x").is_err());
+        assert!(replace(&path, "", "x").is_err());
+        assert!(replace(&dir.path().join("none/settings.json"), "", "x").is_err());
         assert_eq!(fs::read_dir(dir.path()).expect("list").count(), 1);
     }
 }

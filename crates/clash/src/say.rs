@@ -36,7 +36,7 @@ fn part(part: &Part) -> String {
         }
         return match &judged.rule {
             Some((pattern, span)) => {
-                format!("`{what}` {verb} ({pattern} of sandbox {sandbox}, {span})")
+                format!("`{what}` {verb} (rule {pattern} of sandbox {sandbox} at {span})")
             }
             None if judged.caps.is_empty() => {
                 format!("`{what}` {verb}: sandbox {sandbox} does not reach it")

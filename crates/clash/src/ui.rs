@@ -13,6 +13,8 @@ use crate::env;
 pub(crate) struct Out {
     stdout: io::Stdout,
     colour: bool,
+    /// True if the reader of a pipe has gone.
+    is_closed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -40,11 +42,19 @@ impl Out {
     pub(crate) fn new() -> Self {
         let stdout = io::stdout();
         let colour = stdout.is_terminal() && env::text(env::NO_COLOR).is_none();
-        Self { stdout, colour }
+        Self { stdout, colour, is_closed: false }
     }
 
     pub(crate) fn line(&mut self, text: impl AsRef<str>) -> io::Result<()> {
-        writeln!(self.stdout, "{}", text.as_ref())
+        let written = writeln!(self.stdout, "{}", text.as_ref());
+        if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+            self.is_closed = true;
+        }
+        written
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     pub(crate) fn json(&mut self, value: &serde_json::Value) -> io::Result<()> {

@@ -121,8 +121,9 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
     }
 
     /// States what must hold, and is checked whenever the policy is compiled:
-    /// `expect(deny, "git push --force")`. Besides a command it can be about a
-    /// `tool` with a `path`, a `url` or the fields of its `input`.
+    /// `expect(deny, "git push --force")`. A stricter decision is a warning. Besides a
+    /// command it can be about a `tool` with a `path`, a `url` or the fields of its
+    /// `input`.
     fn expect<'v>(
         effect: Value<'v>,
         #[starlark(default = NoneOr::None)] action: NoneOr<&'v str>,

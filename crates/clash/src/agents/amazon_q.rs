@@ -16,11 +16,12 @@ use clash_policy::{Caps, Input};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::json_edit::JsonSyntax;
 use super::one_key::OneKey;
-use super::wired::{Scope, WholeFile, Wired};
+use super::wired::{Calls, Scope, WholeFile, Wired};
 use super::{
-    Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Wanted,
-    claude_like, guard, plugin,
+    Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Sample,
+    Wanted, claude_like, guard, plugin,
 };
 use crate::dirs::Dirs;
 use crate::stamp;
@@ -31,6 +32,7 @@ pub(crate) static Q: Agent = Agent {
     title: "Amazon Q",
     abilities: Abilities { program: "q", oldest: [1, 16, 0], ..ABILITIES },
     parse,
+    sample,
     call,
     rewrite: |_, _| None,
     reply,
@@ -48,6 +50,7 @@ pub(crate) static KIRO: Agent = Agent {
     title: "Kiro CLI",
     abilities: Abilities { program: "kiro-cli", oldest: [1, 20, 0], ..ABILITIES },
     parse,
+    sample,
     call,
     rewrite: |_, _| None,
     reply,
@@ -61,7 +64,8 @@ pub(crate) static KIRO: Agent = Agent {
                     key: "chat.defaultAgent",
                     value: "clash".to_owned(),
                     ours: "clash",
-                    comments: false,
+                    starts_commands: false,
+                    syntax: JsonSyntax::Strict,
                 }),
             },
         ],
@@ -121,6 +125,13 @@ fn parse(input: &[u8]) -> Parsed {
         ..Message::default()
     };
     Ok((event, message))
+}
+
+fn sample(sample: &Sample<'_>) -> Value {
+    json!({
+        "hook_event_name": "preToolUse", "cwd": sample.cwd, "session_id": sample.session,
+        "tool_name": "execute_bash", "tool_input": {"command": sample.script},
+    })
 }
 
 fn call(message: &Message, from: &From<'_>) -> Wanted {
@@ -195,7 +206,8 @@ fn agent_file(dirs: &Dirs, agent: &'static Agent, dir: PathBuf) -> Wired {
         "hooks": {"preToolUse": hook, "postToolUse": hook},
     });
     let mark = if agent.name == "q" { " hook q) ||" } else { " hook kiro) ||" };
-    let edit = WholeFile { agent: agent.name, text: format!("{text:#}\n"), mark };
+    let edit =
+        WholeFile { agent: agent.name, text: format!("{text:#}\n"), mark, calls: Calls::Json };
     Wired { file: dir.join("clash.json"), edit: Box::new(edit) }
 }
 

@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Event, Message, MessageError, Parsed, Reply, Wanted};
+use super::{Answer, Event, Message, MessageError, Parsed, Reply, Sample, Wanted};
 use crate::tool_input::{self, From};
 
 /// What a client makes of Claude Code's words.
@@ -44,6 +44,15 @@ struct Sent {
     duration_ms: Option<u64>,
     #[serde(default)]
     source: String,
+}
+
+/// A message about a command, in the words of Claude Code.
+pub(crate) fn sample(event: &str, tool: &str, sample: &Sample<'_>) -> Value {
+    json!({
+        "session_id": sample.session, "transcript_path": "/dev/null", "cwd": sample.cwd,
+        "permission_mode": "default", "hook_event_name": event, "tool_name": tool,
+        "tool_input": {"command": sample.script}, "tool_use_id": "trial",
+    })
 }
 
 impl Dialect {

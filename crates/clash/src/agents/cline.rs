@@ -15,7 +15,7 @@ use clash_policy::{Caps, Input};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::wired::{Scope, WholeFile, Wired};
+use super::wired::{Calls, Scope, WholeFile, Wired};
 use super::{
     Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Wanted,
     claude_like, guard, patch, plugin,
@@ -38,6 +38,15 @@ pub(crate) static AGENT: Agent = Agent {
         openings: &["{\"cancel\":", "{\"contextModification\":"],
     },
     parse,
+    sample: |sample| {
+        let call = json!({
+            "id": "trial", "name": "run_commands", "input": {"commands": [sample.script]},
+        });
+        json!({
+            "hookName": "tool_call", "taskId": sample.session, "workspaceRoots": [sample.cwd],
+            "tool_call": call,
+        })
+    },
     call,
     rewrite,
     reply,
@@ -210,9 +219,11 @@ fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
          case $o in '{{\"cancel\":'*'}}') printf '%s\\n' \"$o\";;\n\
          *) printf '%s\\n' '{{\"cancel\":true,\"errorMessage\":\"clash: the hook failed, so this is blocked; run clash doctor\"}}';; esac\n"
     );
-    let wired = |name: &str| Wired {
-        file: home(dirs).join("hooks").join(name),
-        edit: Box::new(WholeFile { agent: AGENT.name, text: text.clone(), mark: MARK }),
+    let wired = |name: &str| {
+        let file = home(dirs).join("hooks").join(name);
+        let calls = Calls::Itself(file.clone());
+        let edit = WholeFile { agent: AGENT.name, text: text.clone(), mark: MARK, calls };
+        Wired { file, edit: Box::new(edit) }
     };
     ["PreToolUse", "PostToolUse"].map(wired).into()
 }

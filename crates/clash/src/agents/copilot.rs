@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::wired::{Scope, WholeFile, Wired};
+use super::wired::{Calls, Scope, WholeFile, Wired};
 use super::{
     Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Wanted,
     attended, claude_like, guard, patch, plugin,
@@ -36,6 +36,12 @@ pub(crate) static AGENT: Agent = Agent {
         openings: &["{\"permissionDecision\":", "{\"modifiedArgs\":", "{\"additionalContext\":"],
     },
     parse,
+    sample: |sample| {
+        json!({
+            "sessionId": sample.session, "timestamp": 0, "cwd": sample.cwd, "toolName": "bash",
+            "toolArgs": {"command": sample.script},
+        })
+    },
     call,
     rewrite: claude_like::rewrite,
     reply,
@@ -190,8 +196,12 @@ fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
     let line = guard::line(dirs, AGENT.name, &AGENT.abilities);
     let hook = json!([{"type": "command", "bash": line, "timeoutSec": 30}]);
     let hooks = json!({"version": 1, "hooks": {"preToolUse": hook, "postToolUse": hook}});
-    let edit =
-        WholeFile { agent: AGENT.name, text: format!("{hooks:#}\n"), mark: " hook copilot) ||" };
+    let edit = WholeFile {
+        agent: AGENT.name,
+        text: format!("{hooks:#}\n"),
+        mark: " hook copilot) ||",
+        calls: Calls::Json,
+    };
     vec![Wired { file: home(dirs).join("hooks/clash.json"), edit: Box::new(edit) }]
 }
 

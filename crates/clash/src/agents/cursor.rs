@@ -40,6 +40,12 @@ pub(crate) static AGENT: Agent = Agent {
         openings: &["{\"permission\":", "{\"agent_message\":"],
     },
     parse,
+    sample: |sample| {
+        json!({
+            "hook_event_name": "beforeShellExecution", "conversation_id": sample.session,
+            "workspace_roots": [sample.cwd], "cwd": sample.cwd, "command": sample.script,
+        })
+    },
     call,
     rewrite: |_, _| None,
     reply,

@@ -28,6 +28,7 @@ pub(crate) static AGENT: Agent = Agent {
         openings: &["{\"hookSpecificOutput\":", "{\"systemMessage\":"],
     },
     parse: |input| DIALECT.parse(input),
+    sample: |sample| claude_like::sample("PreToolUse", "Execute", sample),
     call,
     rewrite: claude_like::rewrite,
     reply: |event, answer| DIALECT.reply(event, answer),

@@ -6,8 +6,8 @@
 
 use super::Problem;
 use super::hook_entries::calls_clash;
-use super::json_edit::{Document, Item, New, Node, Removal, Twice};
-use super::wired::{SettingsEdit, SettingsError, State};
+use super::json_edit::{Document, Item, JsonSyntax, New, Node, Removal, Twice};
+use super::wired::{HookCommand, SettingsEdit, SettingsError, State};
 
 #[derive(Debug)]
 pub(crate) struct FlatHooks {
@@ -122,6 +122,17 @@ impl SettingsEdit for FlatHooks {
         Ok(document.apply(edits))
     }
 
+    fn commands(&self, text: &str) -> Result<Vec<HookCommand>, SettingsError> {
+        let (parsed, _) = parse(text)?;
+        let lists = parsed.hooks()?.map(Node::members).unwrap_or_default().iter();
+        let hooks = lists.flat_map(|list| list.value.elements());
+        let lines = hooks.filter_map(|hook| self.line_of(hook));
+        let mut found: Vec<HookCommand> =
+            lines.map(|line| HookCommand::Shell(line.to_owned())).collect();
+        found.dedup();
+        Ok(found)
+    }
+
     fn state(&self, text: &str) -> Result<State, SettingsError> {
         let (parsed, _) = parse(text)?;
         let hooks = parsed.hooks()?;
@@ -140,7 +151,7 @@ impl SettingsEdit for FlatHooks {
 /// The text as JSON, and whether there was none.
 fn parse(text: &str) -> Result<(Parsed<'_>, bool), SettingsError> {
     let fresh = text.trim().is_empty();
-    let parsed = Parsed(Document::parse(if fresh { "{}" } else { text }, false)?);
+    let parsed = Parsed(Document::parse(if fresh { "{}" } else { text }, JsonSyntax::Strict)?);
     let root = &parsed.0.root;
     if root.is_object() {
         Ok((parsed, fresh))

@@ -35,6 +35,7 @@ pub(crate) static AGENT: Agent = Agent {
         openings: &["{\"decision\":", "{\"hookSpecificOutput\":", "{\"systemMessage\":"],
     },
     parse,
+    sample: |sample| claude_like::sample("BeforeTool", "run_shell_command", sample),
     call,
     rewrite: claude_like::rewrite,
     reply,

@@ -18,8 +18,8 @@ mod problems;
 use std::path::{Path, PathBuf};
 
 pub(crate) use super::json_edit::JsonError;
-use super::json_edit::{Document, Edit, Item, Kind, New, Node, Removal, Twice};
-use super::wired::{SettingsEdit, State};
+use super::json_edit::{Document, Edit, Item, JsonSyntax, Kind, New, Node, Removal, Twice};
+use super::wired::{HookCommand, SettingsEdit, State};
 use super::{Event, Problem as Wrong};
 use problems::is_ground;
 pub(crate) use problems::{Problem, SettingsError, describe};
@@ -45,6 +45,12 @@ pub(crate) struct Shape {
     pub(crate) off_lists: &'static [&'static [&'static str]],
 }
 
+impl Shape {
+    fn syntax(&self) -> JsonSyntax {
+        if self.comments { JsonSyntax::Comments } else { JsonSyntax::Strict }
+    }
+}
+
 /// How the command line of a hook is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -68,6 +74,27 @@ pub(crate) struct Wiring {
 }
 
 impl SettingsEdit for Wiring {
+    fn commands(&self, text: &str) -> Result<Vec<HookCommand>, SettingsError> {
+        let judging = |name: &str| {
+            let events = self.shape.events.iter();
+            events
+                .into_iter()
+                .any(|(known, event, _)| *known == name && *event == Event::BeforeTool)
+        };
+        let hooks = inspect(text, self.shape)?.hooks.into_iter();
+        let lines = hooks.filter(|(event, _)| judging(event)).map(|(_, line)| line);
+        Ok(lines
+            .map(|line| match self.shape.form {
+                Form::Shell => HookCommand::Shell(line),
+                Form::Exec => HookCommand::Argv(vec![SHELL.to_owned(), "-c".to_owned(), line]),
+            })
+            .collect())
+    }
+
+    fn launcher(&self, text: &str) -> Result<Option<PathBuf>, SettingsError> {
+        Ok(inspect(text, self.shape)?.prefix)
+    }
+
     fn install(&self, text: &str) -> Result<String, SettingsError> {
         install(text, self)
     }
@@ -147,13 +174,13 @@ pub(crate) fn install(text: &str, wiring: &Wiring) -> Result<String, SettingsErr
     check(wiring)?;
     let shape = wiring.shape;
     if text.trim().is_empty() {
-        let new = Document::parse("{}", false)?;
+        let new = Document::parse("{}", JsonSyntax::Strict)?;
         let items: Vec<Item> = env_item(wiring).into_iter().chain([hooks_item(wiring)]).collect();
         let filled = new.apply(new.append(&new.root, &items));
         // Nothing of the user's to keep: no mark behind the bracket.
         return Ok(format!("{}\n", filled.replacen("{ ", "{", 1)));
     }
-    let document = Document::parse(text, shape.comments)?;
+    let document = Document::parse(text, shape.syntax())?;
     let view = View::of(&document, shape)?;
     view.must_be_valid()?;
     if let Some((value, line)) = view.foreign_prefix()? {
@@ -164,7 +191,7 @@ pub(crate) fn install(text: &str, wiring: &Wiring) -> Result<String, SettingsErr
         return Ok(text.to_owned());
     }
     let without = uninstall(text, shape)?;
-    let document = Document::parse(&without, shape.comments)?;
+    let document = Document::parse(&without, shape.syntax())?;
     let view = View::of(&document, shape)?;
     let mut edits = Vec::new();
     let mut new = Vec::new();
@@ -201,7 +228,7 @@ pub(crate) fn uninstall(text: &str, shape: &Shape) -> Result<String, SettingsErr
     if text.trim().is_empty() {
         return Ok(text.to_owned());
     }
-    let document = Document::parse(text, shape.comments)?;
+    let document = Document::parse(text, shape.syntax())?;
     let mut edits = Vec::new();
     let mut gone = Vec::new();
     for (index, member) in document.root.members().iter().enumerate() {
@@ -218,7 +245,11 @@ pub(crate) fn uninstall(text: &str, shape: &Shape) -> Result<String, SettingsErr
     }
     match document.remove(&document.root, &gone) {
         Removal::Edits(root) => edits.extend(root),
-        Removal::All => edits = vec![document.emptied()],
+        Removal::All => match document.emptied() {
+            Some(edit) => edits = vec![edit],
+            // The root was ours, and with it the file.
+            None => return Ok(String::new()),
+        },
     }
     Ok(document.apply(edits))
 }
@@ -264,7 +295,7 @@ pub(crate) fn inspect(text: &str, shape: &Shape) -> Result<Installed, SettingsEr
     if text.trim().is_empty() {
         return Ok(installed);
     }
-    let document = Document::parse(text, shape.comments)?;
+    let document = Document::parse(text, shape.syntax())?;
     let view = View::of(&document, shape)?;
     installed.problems.extend(view.off_switches()?);
     if let Some((value, line)) = view.foreign_prefix()? {

@@ -14,8 +14,8 @@
 //!   its own): it says that the container was there, and is to stay empty; one
 //!   without it was ours, and goes too.
 //!
-//! Limits: JSON as RFC 8259 has it, with comments where the client takes them;
-//! no trailing commas.
+//! Limits: JSON as RFC 8259 has it, with comments and trailing commas where the
+//! client takes them ([`JsonSyntax`]).
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -56,6 +56,16 @@ pub(super) struct Member {
     pub(super) value: Node,
 }
 
+/// What a client reads as JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JsonSyntax {
+    Strict,
+    /// With `//` and `/* */` comments.
+    Comments,
+    /// With comments, and with a comma behind the last item.
+    Jsonc,
+}
+
 /// Why a text is not JSON. Lines and columns count from one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JsonError {
@@ -75,8 +85,12 @@ pub(super) struct Twice {
 }
 
 impl<'a> Document<'a> {
-    pub(super) fn parse(text: &'a str, comments: bool) -> Result<Self, JsonError> {
-        let plain = if comments { Cow::Owned(blanked(text)) } else { Cow::Borrowed(text) };
+    pub(super) fn parse(text: &'a str, syntax: JsonSyntax) -> Result<Self, JsonError> {
+        let plain = match syntax {
+            JsonSyntax::Strict => Cow::Borrowed(text),
+            JsonSyntax::Comments => Cow::Owned(blanked(text)),
+            JsonSyntax::Jsonc => Cow::Owned(without_trailing_commas(&blanked(text))),
+        };
         let json = plain.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&plain);
         if let Err(error) = serde_json::from_str::<Value>(json) {
             return Err(explain(json, &error));
@@ -223,10 +237,22 @@ impl<'a> Document<'a> {
         edits
     }
 
-    /// The text without anything between the root's brackets.
-    pub(super) fn emptied(&self) -> Edit {
+    /// The text with nothing between the root's brackets but comments. `None`: the
+    /// text has no comment.
+    pub(super) fn emptied(&self) -> Option<Edit> {
+        if self.text == self.plain {
+            return None;
+        }
         let (inside, close) = self.root.inside();
-        Edit { range: inside..close, text: String::new() }
+        let pieces = pieces(self.text.get(inside..close)?);
+        let comments = pieces.into_iter().filter(|(is_comment, _)| *is_comment);
+        let newline = self.newline();
+        let mut comments: String =
+            comments.map(|(_, text)| format!("{newline}  {}", text.trim_end())).collect();
+        if !comments.is_empty() {
+            comments.push_str(newline);
+        }
+        Some(Edit { range: inside..close, text: comments })
     }
 
     pub(super) fn apply(&self, mut edits: Vec<Edit>) -> String {
@@ -405,6 +431,37 @@ fn is_space(c: char) -> bool {
 /// stay where they are.
 pub(super) fn blanked(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
+    for (is_comment, piece) in pieces(text) {
+        if is_comment {
+            let blank = |b: u8| if b == b'\n' || b == b'\r' { char::from(b) } else { ' ' };
+            out.extend(piece.bytes().map(blank));
+        } else {
+            out.push_str(piece);
+        }
+    }
+    out
+}
+
+/// A text without comments, with each comma before a closing bracket turned into a
+/// space.
+fn without_trailing_commas(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let end = if c == '"' { string_end(rest) } else { c.len_utf8() };
+        let (piece, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        let closes = after.trim_start_matches(is_space).starts_with([']', '}']);
+        // A comma without an item before it is a mistake, and stays one.
+        let behind_item = !out.trim_end_matches(is_space).ends_with(['[', '{', ',']);
+        out.push_str(if c == ',' && closes && behind_item { " " } else { piece });
+        rest = after;
+    }
+    out
+}
+
+/// The text in order, cut into comments and everything else.
+fn pieces(text: &str) -> Vec<(bool, &str)> {
+    let mut found = Vec::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         let end = match c {
@@ -416,15 +473,10 @@ pub(super) fn blanked(text: &str) -> String {
             c => c.len_utf8(),
         };
         let (piece, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
-        if c == '/' && end > 1 {
-            let blank = |b: u8| if b == b'\n' || b == b'\r' { char::from(b) } else { ' ' };
-            out.extend(piece.bytes().map(blank));
-        } else {
-            out.push_str(piece);
-        }
+        found.push((c == '/' && end > 1, piece));
         rest = after;
     }
-    out
+    found
 }
 
 /// Behind the closing quote of the string that starts the text.

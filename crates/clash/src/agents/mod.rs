@@ -31,6 +31,7 @@ mod plugin;
 #[cfg(test)]
 mod properties;
 mod qwen;
+mod toml_text;
 pub(crate) mod wired;
 
 use std::ffi::OsStr;
@@ -104,6 +105,8 @@ pub(crate) struct Agent {
     /// A message of the client. What it does not understand is an error, which
     /// blocks.
     pub(crate) parse: fn(&[u8]) -> Parsed,
+    /// A message of the client about a command, for trying out an installation.
+    pub(crate) sample: fn(&Sample<'_>) -> Value,
     pub(crate) call: fn(&Message, &From<'_>) -> Wanted,
     /// The tool's input with another command in it. `None`: it cannot be changed.
     pub(crate) rewrite: fn(&Message, &str) -> Option<Map<String, Value>>,
@@ -146,11 +149,27 @@ impl Agent {
         })
     }
 
+    /// The agent's own sandbox, where the user's settings leave it on.
+    pub(crate) fn own_sandbox(&self, dirs: &Dirs) -> Option<Problem> {
+        (self.files)(dirs, &Scope::User).iter().find_map(|wired| {
+            let text = std::fs::read_to_string(&wired.file).ok()?;
+            wired.edit.own_sandbox(&text).ok()?.problem(self)
+        })
+    }
+
     /// What works against clash where the agent is started: clients read the
     /// settings of that directory, of the project's, or of both.
     pub(crate) fn against(&self, dirs: &Dirs, project: &Path, cwd: &Path) -> Option<String> {
         [project, cwd].into_iter().find_map(|dir| (self.hostile)(dirs, dir))
     }
+}
+
+/// A command that a client would send to its hook.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample<'a> {
+    pub(crate) session: &'a str,
+    pub(crate) cwd: &'a str,
+    pub(crate) script: &'a str,
 }
 
 /// What a client can do, seen by running it; `docs/agents.md` shows it.

@@ -2,9 +2,11 @@
 //! starts its commands with. A value of the user's waits in a comment behind ours
 //! and comes back as it was; where the client takes no comments it is left alone.
 
+use std::path::PathBuf;
+
 use super::Problem;
-use super::json_edit::{Document, Item, New, Node, Removal, Twice};
-use super::wired::{SettingsEdit, SettingsError, State};
+use super::json_edit::{Document, Item, JsonSyntax, New, Node, Removal, Twice};
+use super::wired::{HookCommand, SettingsEdit, SettingsError, State};
 
 /// What stands there while clash is installed.
 #[derive(Debug)]
@@ -14,14 +16,15 @@ pub(crate) struct OneKey {
     pub(crate) value: String,
     /// How a value of clash ends, whichever version wrote it.
     pub(crate) ours: &'static str,
-    /// Whether the client takes comments.
-    pub(crate) comments: bool,
+    /// True if the value is the program that the client starts commands with.
+    pub(crate) starts_commands: bool,
+    pub(crate) syntax: JsonSyntax,
 }
 
 impl OneKey {
     fn document<'a>(&self, text: &'a str) -> Result<Document<'a>, SettingsError> {
         let text = if text.trim().is_empty() { "{}" } else { text };
-        let document = Document::parse(text, self.comments)?;
+        let document = Document::parse(text, self.syntax)?;
         if document.root.is_object() {
             return Ok(document);
         }
@@ -43,6 +46,10 @@ impl OneKey {
             .filter(|(_, member)| member.key == self.key)
             .map(|(at, member)| (at, &member.value))
             .next())
+    }
+
+    fn takes_comments(&self) -> bool {
+        self.syntax != JsonSyntax::Strict
     }
 
     fn is_ours(&self, value: &Node) -> bool {
@@ -73,7 +80,10 @@ impl SettingsEdit for OneKey {
         let document = self.document(&without)?;
         if let Some((_, value)) = self.find(&document)? {
             let (users, _) = document.written(value);
-            if !self.comments || value.as_str().is_none() || users.contains(KEPT.1.trim_start()) {
+            if !self.takes_comments()
+                || value.as_str().is_none()
+                || users.contains(KEPT.1.trim_start())
+            {
                 return Err(SettingsError::Taken(self.key.to_owned()));
             }
             let ours = serde_json::Value::from(self.value.as_str());
@@ -93,7 +103,7 @@ impl SettingsEdit for OneKey {
         else {
             return Ok(text.to_owned());
         };
-        if let Some((users, length)) = kept(&document, value).filter(|_| self.comments) {
+        if let Some((users, length)) = kept(&document, value).filter(|_| self.takes_comments()) {
             let edit = document.replace(value, length, users.to_owned());
             return Ok(document.apply(vec![edit]));
         }
@@ -101,6 +111,16 @@ impl SettingsEdit for OneKey {
             Removal::Edits(edits) => document.apply(edits),
             Removal::All => String::new(),
         })
+    }
+
+    fn commands(&self, _text: &str) -> Result<Vec<HookCommand>, SettingsError> {
+        Ok(Vec::new())
+    }
+
+    fn launcher(&self, text: &str) -> Result<Option<PathBuf>, SettingsError> {
+        let document = self.document(text)?;
+        let value = self.find(&document)?.and_then(|(_, value)| value.as_str());
+        Ok(value.filter(|_| self.starts_commands).map(PathBuf::from))
     }
 
     fn state(&self, text: &str) -> Result<State, SettingsError> {
@@ -123,7 +143,16 @@ mod tests {
 
     fn shell(value: &str, comments: bool) -> OneKey {
         let value = value.to_owned();
-        OneKey { agent: "opencode", key: "shell", value, ours: "/clash-sh", comments }
+        let starts_commands = true;
+        let syntax = if comments { JsonSyntax::Jsonc } else { JsonSyntax::Strict };
+        OneKey {
+            agent: "opencode",
+            key: "shell",
+            value,
+            ours: "/clash-sh",
+            starts_commands,
+            syntax,
+        }
     }
 
     #[test]
@@ -132,6 +161,7 @@ mod tests {
             r#"{"shell": "/bin/zsh"}"#,
             "{\n  // mine\n  \"shell\" : \"\\/bin/zsh\" /* fast */ ,\n  \"a\": 1\n}\n",
             r#"{"shell":"/x /* y","a":{}}"#,
+            "{\n  \"shell\": \"/bin/zsh\", // mine\n  \"a\": [1, 2, ],\n}\n",
         ] {
             let installed = shell("/s/clash-sh", true).install(text).unwrap();
             assert!(installed.contains("\"/s/clash-sh\" /* clash keeps \""), "{installed}");
@@ -141,6 +171,25 @@ mod tests {
             assert_eq!(edit.uninstall(&installed).unwrap(), text);
             let moved = shell("/t/clash-sh", true).install(&installed).unwrap();
             assert_eq!(moved, installed.replace("/s/clash-sh", "/t/clash-sh"));
+        }
+    }
+
+    /// Seen with OpenCode 1.18.33 and Kilo 7.7.7, which read such files.
+    #[test]
+    fn comments_and_trailing_commas_stay() {
+        for text in [
+            "{\n  \"a\": 1, // one\n}\n",
+            "{\"a\": [1,], /* b */ }",
+            "// only\n{ // a comment\n}\n",
+            "{\"a\": \",}\",}",
+        ] {
+            let edit = shell("/s/clash-sh", true);
+            let installed = edit.install(text).unwrap();
+            assert_eq!(edit.state(&installed), Ok(State::Present(Vec::new())), "{installed}");
+            assert_eq!(edit.uninstall(&installed).unwrap(), text);
+        }
+        for text in ["{,}", "{\"a\": [,]}", "{\"a\": 1,,}", "{\"a\" 1,}"] {
+            assert!(shell("/s/clash-sh", true).install(text).is_err(), "{text}");
         }
     }
 

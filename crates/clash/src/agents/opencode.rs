@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::json_edit::JsonSyntax;
 use super::one_key::OneKey;
-use super::wired::{Scope, WholeFile, Wired};
+use super::wired::{Calls, Scope, WholeFile, Wired};
 use super::{Abilities, Agent, Asks, Confines, Message, Wanted, claude_like, patch, plugin};
 use crate::dirs::Dirs;
 use crate::env;
@@ -27,6 +28,7 @@ pub(crate) static OPENCODE: Agent = Agent {
     title: "OpenCode",
     abilities: Abilities { program: "opencode", oldest: [1, 18, 0], ..ABILITIES },
     parse: plugin::parse,
+    sample: plugin::sample,
     call,
     rewrite: claude_like::rewrite,
     reply: plugin::reply,
@@ -40,6 +42,7 @@ pub(crate) static KILO: Agent = Agent {
     title: "Kilo",
     abilities: Abilities { program: "kilo", oldest: [7, 7, 0], ..ABILITIES },
     parse: plugin::parse,
+    sample: plugin::sample,
     call,
     rewrite: claude_like::rewrite,
     reply: plugin::reply,
@@ -127,12 +130,13 @@ fn files(dirs: &Dirs, scope: &Scope, names: &Names) -> Vec<Wired> {
         key: "shell",
         value: dirs.agents_shell().to_string_lossy().into_owned(),
         ours: "/clash-sh",
-        comments: true,
+        starts_commands: true,
+        syntax: JsonSyntax::Jsonc,
     };
     vec![
         Wired {
             file: config.join(plugins).join("clash.js"),
-            edit: Box::new(WholeFile { agent, text, mark: plugin::MARK }),
+            edit: Box::new(WholeFile { agent, text, mark: plugin::MARK, calls: Calls::Plugin }),
         },
         Wired { file: settings, edit: Box::new(shell) },
     ]

@@ -9,7 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::wired::{Scope, WholeFile, Wired};
+use super::wired::{Calls, Scope, WholeFile, Wired};
 use super::{Abilities, Agent, Asks, Confines, Message, Wanted, claude_like, plugin};
 use crate::dirs::Dirs;
 use crate::env;
@@ -29,6 +29,7 @@ pub(crate) static AGENT: Agent = Agent {
         openings: plugin::OPENINGS,
     },
     parse: plugin::parse,
+    sample: plugin::sample,
     call,
     rewrite: claude_like::rewrite,
     reply: plugin::reply,
@@ -61,7 +62,7 @@ fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
         return Vec::new();
     }
     let text = plugin::written(include_str!("pi/clash.js"), dirs, AGENT.name);
-    let edit = WholeFile { agent: AGENT.name, text, mark: plugin::MARK };
+    let edit = WholeFile { agent: AGENT.name, text, mark: plugin::MARK, calls: Calls::Plugin };
     vec![Wired { file: home(dirs).join("extensions/clash.ts"), edit: Box::new(edit) }]
 }
 

@@ -9,7 +9,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Event, Message, MessageError, Parsed, Reply, Wanted};
+use super::{Answer, Event, Message, MessageError, Parsed, Reply, Sample, Wanted};
 use crate::dirs::Dirs;
 use crate::tool_input::{self, From};
 
@@ -66,6 +66,14 @@ pub(crate) fn parse(input: &[u8]) -> Parsed {
         ..Message::default()
     };
     Ok((*event, message))
+}
+
+/// A message of the plugin about a command.
+pub(crate) fn sample(sample: &Sample<'_>) -> Value {
+    json!({
+        "event": "before", "session": sample.session, "cwd": sample.cwd, "tool": "bash",
+        "input": {"command": sample.script}, "call": "trial",
+    })
 }
 
 pub(crate) fn reply(event: Event, answer: Answer) -> Reply {

@@ -31,6 +31,7 @@ pub(crate) static AGENT: Agent = Agent {
         openings: &["{\"hookSpecificOutput\":", "{\"systemMessage\":"],
     },
     parse: |input| DIALECT.parse(input),
+    sample: |sample| claude_like::sample("PreToolUse", "run_shell_command", sample),
     call,
     rewrite: |_, _| None,
     reply: |event, answer| DIALECT.reply(event, answer),

@@ -13,6 +13,7 @@ use super::{project, unless_closed};
 use crate::decision::{self, Scene};
 use crate::policy::Policy;
 use crate::say;
+use crate::shell_quoted::shell_quoted;
 use crate::tool_input::{self, From};
 use crate::ui::{Failure, Out, Tone};
 
@@ -36,10 +37,12 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// A command line or script
+    /// A command line or script; the word `bash` can be left out
     Bash {
-        /// The script, as one argument
-        script: String,
+        /// The script as one argument, or the words of a command. Options of the
+        /// command need `--` before it
+        #[arg(required = true)]
+        script: Vec<String>,
     },
     /// Reading a file
     Read { path: PathBuf },
@@ -56,6 +59,24 @@ enum What {
         #[arg(long, value_name = "JSON", default_value = "{}")]
         input: String,
     },
+    #[command(external_subcommand)]
+    Command(Vec<String>),
+}
+
+/// One argument is a script; several are the words of a command.
+fn script(words: &[String]) -> String {
+    match words {
+        [script] => script.clone(),
+        words => {
+            let plain = |word: &String| {
+                word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=@+,".contains(c))
+            };
+            let quoted = |word: &String| {
+                if plain(word) && !word.is_empty() { word.clone() } else { shell_quoted(word) }
+            };
+            words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+        }
+    }
 }
 
 impl Args {
@@ -89,7 +110,9 @@ fn untrusted(policy: &Policy) -> Result<Vec<LayerKind>, Failure> {
 
 fn input(what: What, home: &Path) -> Result<(String, Input), Failure> {
     let (tool, input) = match what {
-        What::Bash { script } => ("Bash".to_owned(), json!({"command": script})),
+        What::Bash { script: words } | What::Command(words) => {
+            ("Bash".to_owned(), json!({"command": script(&words)}))
+        }
         What::Read { path } => ("Read".to_owned(), json!({"file_path": path})),
         What::Write { path } => ("Write".to_owned(), json!({"file_path": path})),
         What::Edit { path } => ("Edit".to_owned(), json!({"file_path": path})),

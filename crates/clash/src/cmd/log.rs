@@ -90,7 +90,7 @@ impl Args {
 }
 
 /// Trace files, oldest first by their last change.
-pub(super) fn traces(dirs: &Dirs) -> Result<Vec<PathBuf>, Failure> {
+pub(crate) fn traces(dirs: &Dirs) -> Result<Vec<PathBuf>, Failure> {
     let mut files: Vec<(SystemTime, PathBuf)> = Vec::new();
     let entries = match fs::read_dir(sessions_dir(dirs)) {
         Ok(entries) => entries,

@@ -7,13 +7,14 @@ mod explain;
 mod init;
 mod install;
 mod learn;
-mod log;
+pub(crate) mod log;
 mod policy;
 mod run;
 mod sandbox;
 mod show_json;
 mod status;
 mod trust;
+mod wiring;
 
 pub(crate) use sandbox::no_such;
 
@@ -43,7 +44,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Make a policy of what agents did
+    /// Make a policy for the toolchains of this project
     Init(init::Args),
     /// Put clash between an agent and what it does
     Install(install::InstallArgs),

@@ -6,10 +6,11 @@ use clash_policy::rule::{Layer, LayerKind};
 use clash_sandbox::host::{Facility, Host, Rooms};
 use serde_json::{Value, json};
 
-use super::install::read;
+use super::wiring::trial::{self, Outcome};
+use super::wiring::{Content, Wiring};
 use super::{log, project, unless_closed};
-use crate::agents::wired::{Scope, State};
-use crate::agents::{AGENTS, Agent, Confines};
+use crate::agents::wired::Scope;
+use crate::agents::{AGENTS, Agent, Confines, Problem};
 use crate::dirs::Dirs;
 use crate::policy::Policy;
 use crate::trace::{self, Event, Record};
@@ -50,7 +51,9 @@ struct InForce {
 struct AgentState {
     title: &'static str,
     state: &'static str,
-    commands: &'static str,
+    commands: String,
+    /// The reasons, where something is wrong.
+    details: Vec<Problem>,
     /// What this project does against clash.
     against: Option<String>,
 }
@@ -92,37 +95,64 @@ fn in_force(policy: Policy) -> Result<InForce, Failure> {
 
 /// `None`: this user does not have the agent.
 fn agent_state(dirs: &Dirs, project: &Path, agent: &Agent) -> Option<AgentState> {
-    let mut state = None;
-    for wired in (agent.files)(dirs, &Scope::User) {
-        let text = read(&wired.file).unwrap_or_default();
-        let found = match wired.edit.state(&text) {
-            Ok(State::Present(wrong)) if wrong.is_empty() => "wired",
-            Ok(State::Present(_)) | Err(_) => "wired, but something is wrong",
-            Ok(State::Absent) if text.is_empty() => continue,
-            Ok(State::Absent) => "not wired",
-        };
-        // One file in order does not make up for one that is not.
-        if state != Some("wired, but something is wrong") {
-            state = Some(found);
-        }
+    let wiring = Wiring::look(dirs, agent, &Scope::User);
+    if wiring.files.iter().all(|file| matches!(file.content, Content::Missing)) {
+        return None;
     }
-    let state = state?;
-    let cwd = std::env::current_dir().unwrap_or_default();
-    let against = agent.against(dirs, project, &cwd).filter(|_| state != "not wired");
-    let commands = match (state, agent.abilities.confines) {
-        ("not wired", _) => "nothing it does is judged",
-        (_, Confines::ShellPrefix | Confines::Shell) if against.is_some() => {
-            "this project works against clash, so no command runs"
-        }
-        _ if against.is_some() => {
-            "this project works against clash: what it does here may not be judged, \
-             and `clash run` does not start it"
-        }
-        (_, Confines::Instruct) => "commands are confined, by asking the model to wrap them",
-        _ => "commands are confined",
+    let told = |state, commands, details| {
+        Some(AgentState { title: agent.title, state, commands, details, against: None })
     };
-    Some(AgentState { title: agent.title, state, commands, against })
+    let problems = wiring.problems(agent);
+    if wiring.is_broken() {
+        return told("its settings cannot be used", NOT_CONFINED.to_owned(), problems);
+    }
+    if !wiring.is_wired() {
+        return told("not wired", "nothing it does is judged".to_owned(), Vec::new());
+    }
+    if !problems.is_empty() {
+        return told("wired, but something is wrong", NOT_CONFINED.to_owned(), problems);
+    }
+    let cwd = std::env::current_dir().unwrap_or_default();
+    if let Some(against) = agent.against(dirs, project, &cwd) {
+        let commands = match agent.abilities.confines {
+            Confines::ShellPrefix | Confines::Shell => {
+                "this project works against clash, so no command runs"
+            }
+            _ => {
+                "this project works against clash: what it does here may not be judged, \
+                 and `clash run` does not start it"
+            }
+        };
+        let state = told("wired", commands.to_owned(), Vec::new());
+        return state.map(|state| AgentState { against: Some(against), ..state });
+    }
+    let instructs = agent.abilities.confines == Confines::Instruct;
+    let commands = match wiring.try_out(dirs, agent, project) {
+        Outcome::Ran { .. } if instructs => {
+            "commands are confined, by asking the model to wrap them".to_owned()
+        }
+        Outcome::Ran { .. } => "commands are confined".to_owned(),
+        Outcome::Refused { .. } => {
+            format!("commands are judged; the policy refuses `{}`", trial::HARMLESS)
+        }
+        // In a sandbox of clash no hook can write its trace.
+        Outcome::Failed(_) if env::inside_clash().is_some() => {
+            "cannot be tried out inside a sandbox of clash".to_owned()
+        }
+        Outcome::Failed(why) => {
+            let fix = Some("clash doctor".to_owned());
+            let details = vec![Problem { what: why, fix }];
+            return told("wired, but a trial failed", NOT_CONFINED.to_owned(), details);
+        }
+    };
+    match wiring.own_sandbox {
+        Some(problem) => told("wired", "no command can start".to_owned(), vec![problem]),
+        None => told("wired", commands, Vec::new()),
+    }
 }
+
+/// Said of every agent for which the opposite was not just shown.
+const NOT_CONFINED: &str = "not confined";
 
 const RECENT: usize = 5;
 
@@ -172,10 +202,16 @@ impl Status {
             }
         }
         let mut name = "agents";
-        for AgentState { title, state, commands, against } in &self.agents {
+        for AgentState { title, state, commands, details, against } in &self.agents {
             let against = against.as_ref().map(|what| format!(" ({what})")).unwrap_or_default();
             line(name, &format!("{title}: {state}; {commands}{against}"))?;
             name = "";
+            for Problem { what, fix } in details {
+                line(name, &format!("  {what}"))?;
+                if let Some(fix) = fix {
+                    line(name, &format!("  fix: {fix}"))?;
+                }
+            }
         }
         if self.agents.is_empty() {
             line(name, "none found; `clash install --agent AGENT` puts clash in front of one")?;
@@ -202,7 +238,13 @@ impl Status {
             }),
             Err(failure) => json!({"ok": false, "error": failure.message, "hint": failure.hint}),
         };
-        let agent = |a: &AgentState| json!({"agent": a.title, "state": a.state, "commands": a.commands, "against": a.against});
+        let detail = |p: &Problem| json!({"what": p.what, "fix": p.fix});
+        let agent = |a: &AgentState| {
+            json!({
+                "agent": a.title, "state": a.state, "commands": a.commands, "against": a.against,
+                "problems": a.details.iter().map(detail).collect::<Vec<_>>(),
+            })
+        };
         json!({
             "project": self.project, "policy": policy,
             "agents": self.agents.iter().map(agent).collect::<Vec<_>>(),

@@ -50,14 +50,14 @@ impl Args {
         }
         let (dirs, project) = project(self.dir)?;
         let project = project.canonicalize()?;
-        let (policy, trusted, without) = look_at(&dirs, &project)?;
+        let (policy, trusted, now) = look_at(&dirs, &project)?;
         let file = trust::file_of(&dirs.trust(), &policy.project);
         let before = trust::read(&file, &policy.project);
         if before.as_ref().is_some_and(|before| before.digest == policy.digest) {
             return unless_closed(out.line(format!("{} is trusted already", project.display())));
         }
         show(out, &policy, before.as_ref())?;
-        effect(out, &without, &trusted)?;
+        effect(out, &now, &trusted)?;
         if !self.yes && !confirm(&format!("Trust this policy for {}?", project.display()))? {
             return Err(Failure::new("nothing was trusted"));
         }
@@ -81,7 +81,7 @@ fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The project's policy, what would hold with it trusted, and what without it.
+/// The project's policy, the policy in force with it trusted, and the one in force now.
 fn look_at(dirs: &Dirs, project: &Path) -> Result<(ProjectPolicy, Policy, Policy), Failure> {
     let Some(file) = dirs.project_policy(project) else {
         return Err(Failure::new("the policy in the home directory is the user's own"));
@@ -93,8 +93,9 @@ fn look_at(dirs: &Dirs, project: &Path) -> Result<(ProjectPolicy, Policy, Policy
     let (trusted, report) = Files::of(dirs, project, None).trusting().check()?;
     match (trusted, report.project) {
         (Some(trusted), Some(policy)) => {
-            let without = Files::of(dirs, project, None).without(&file).compile()?;
-            Ok((policy, trusted, without))
+            // Not trusted, a project's policy already holds where it is stricter.
+            let now = Files::of(dirs, project, None).compile()?;
+            Ok((policy, trusted, now))
         }
         _ => {
             let text = report.mistakes.first().map_or("", |mistake| &mistake.text);
@@ -130,10 +131,12 @@ fn show(out: &mut Out, policy: &ProjectPolicy, before: Option<&Record>) -> Resul
     Ok(())
 }
 
-fn effect(out: &mut Out, without: &Policy, trusted: &Policy) -> Result<(), Failure> {
-    let found = diff::differences(without, trusted)?;
-    if found.is_empty() {
+fn effect(out: &mut Out, now: &Policy, trusted: &Policy) -> Result<(), Failure> {
+    let found = diff::differences(now, trusted)?;
+    if found.is_empty() && found.complete {
         out.line("Trusted, it would change nothing.")?;
+    } else if found.is_empty() {
+        out.line("No change was found, and not every action was compared.")?;
     } else {
         out.line("Trusted, it would change what is permitted:")?;
         diff::text(out, &found)?;

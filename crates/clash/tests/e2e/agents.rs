@@ -167,7 +167,7 @@ fn what_a_project_brings_against_hooks_stops_everything_and_doctor_says_so() {
         let (file, text) = contract.off;
         m.write(format!("app/{file}"), text);
         contract.bash(&m, "echo x").exits(2).says("switches every hook off");
-        m.clash(["install", "--agent", contract.agent]).succeeds();
+        m.clash(["install", "--agent", contract.agent, "--yes"]).succeeds();
         m.clash(["doctor"]).exits(1).says("switches every hook off").says(file);
     }
 }

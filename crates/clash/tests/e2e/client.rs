@@ -220,7 +220,7 @@ impl Client {
     /// A machine with a secret, the policy, a server, and clash installed.
     pub(crate) fn installed(&self, who: Who) -> Machine {
         let m = self.bare(who);
-        m.clash(["install", "--agent", self.name]).succeeds();
+        m.clash(["install", "--agent", self.name, "--yes"]).succeeds();
         m
     }
 

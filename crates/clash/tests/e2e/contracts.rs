@@ -80,7 +80,7 @@ impl Contract {
                 "(\"mcp__lab__shout\", \"mcp__cursor__shout\"): {",
             ));
         m.write(".ssh/id_ed25519", SECRET);
-        m.clash(["install", "--agent", self.agent]).succeeds();
+        m.clash(["install", "--agent", self.agent, "--yes"]).succeeds();
         m
     }
 
@@ -180,8 +180,8 @@ fn an_installation_can_be_repeated_and_taken_back() {
             _ => None,
         };
         let before = settings.as_ref().map(|file| fs::read_to_string(file).unwrap());
-        m.clash(["install", "--agent", agent]).succeeds().says("clash now decides");
-        m.clash(["install", "--agent", agent]).succeeds().says("already");
+        m.clash(["install", "--agent", agent, "--yes"]).succeeds().says("clash now decides");
+        m.clash(["install", "--agent", agent, "--yes"]).succeeds().says("already");
         let doctor = m.clash(["doctor"]);
         assert!(doctor.stdout.contains("the installed hook answers"), "{agent}: {doctor:?}");
         m.clash(["uninstall", "--agent", agent]).succeeds().says("clash is out of");
@@ -206,11 +206,11 @@ fn what_the_user_has_there_already_stays_or_comes_back() {
     ] {
         let m = Machine::new(Who::Me).policy(POLICY);
         let file = m.write(file, text);
-        m.clash(["install", "--agent", agent]).succeeds();
+        m.clash(["install", "--agent", agent, "--yes"]).succeeds();
         let installed = fs::read_to_string(&file).unwrap();
         assert!(installed.contains("own.sh") || installed.contains("/bin/zsh"), "{installed}");
         assert!(installed.contains("/clash"), "{installed}");
-        m.clash(["install", "--agent", agent]).succeeds().says("already");
+        m.clash(["install", "--agent", agent, "--yes"]).succeeds().says("already");
         m.clash(["uninstall", "--agent", agent]).succeeds();
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
     }

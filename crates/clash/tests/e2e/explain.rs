@@ -187,3 +187,15 @@ fn help_names_every_command() {
     }
     m.clash(["frobnicate"]).exits(2);
 }
+
+#[test]
+fn a_command_can_be_given_as_words_or_as_one_text() {
+    let m = Machine::new(Who::Me);
+    let said = |args: &[&str]| m.clash([&["explain"], args].concat()).succeeds().stdout;
+    let whole = said(&["bash", "cargo build"]);
+    assert_eq!(said(&["cargo build"]), whole);
+    assert_eq!(said(&["bash", "cargo", "build"]), whole);
+    assert_eq!(said(&["cargo", "build"]), whole);
+    assert_eq!(said(&["bash", "--", "cargo", "build"]), whole);
+    assert!(said(&["echo", "a b"]).contains("'a b'"));
+}

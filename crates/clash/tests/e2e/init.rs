@@ -332,7 +332,7 @@ fn a_policy_that_is_there_is_never_overwritten_unasked() {
     let m = rust_and_node(Who::Me);
     m.write(".config/clash/policy.star", mine);
     init(&m, &["--quick"]).exits(1).says("+        \"npm\"").says("there is a policy already");
-    init(&m, &["--json"]).exits(1);
+    init(&m, &["--json"]).succeeds().says("\"written\": false");
     init(&m, &["--dry-run"]).exits(0).says("# Mine.");
     assert_eq!(policy(&m), mine);
     init(&m, &["--yes"]).succeeds().says("changed");
@@ -365,7 +365,9 @@ fn a_script_gets_json_and_a_dry_run_writes_nothing() {
     let found = dry["found"].as_array().unwrap();
     assert_eq!(found[0], json!({"ecosystem": "rust", "files": ["Cargo.toml"], "ci": null}));
     assert_eq!(dry["hosts"][0]["host"], "npm.example");
-    let made = said(&["--json"]);
+    assert_eq!(said(&["--json"])["policy"]["written"], false);
+    assert!(!policy_file(&m).exists());
+    let made = said(&["--json", "--yes"]);
     assert_eq!(made["policy"]["written"], true);
     assert_eq!(made["policy"]["changes"][0]["text"], json!(policy(&m)));
     assert_eq!(made["policy"]["warnings"], json!([]));
@@ -572,4 +574,27 @@ fn what_is_learned_from_a_history_is_written_with_a_yes_and_the_old_policy_kept(
     m.clash(["policy", "check"]).succeeds();
     m.clash(["policy", "undo", "--yes"]).succeeds();
     assert_eq!(policy(&m), before);
+}
+
+/// A posture is chosen when a policy is made; a policy that is there keeps its own.
+#[test]
+fn a_posture_is_changed_or_refused_and_never_ignored() {
+    let m = rust_and_node(Who::Me);
+    init(&m, &["--quick", "--posture", "moderate"]).succeeds();
+    let before = policy(&m);
+    init(&m, &["--posture", "strict", "--yes"])
+        .exits(1)
+        .says("its posture stays")
+        .says("clash init --posture strict --replace");
+    assert_eq!(policy(&m), before);
+    init(&m, &["--posture", "strict", "--replace", "--yes"]).succeeds().says("is kept as");
+    assert!(policy(&m).contains("(strict)"), "{}", policy(&m));
+}
+
+#[test]
+fn a_dry_run_into_a_closed_pipe_is_quiet() {
+    let m = rust_and_node(Who::Me);
+    let line = format!("{} init --agent none --dry-run | head -n 1", clash().display());
+    let ran = Ran::of(m.command("sh").args(["-c", &line])).succeeds();
+    assert!(!ran.stderr.contains("pipe"), "{ran:?}");
 }

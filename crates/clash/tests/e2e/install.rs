@@ -20,10 +20,7 @@ fn everything_else_stays_byte_for_byte() {
         );
         install(&m).succeeds().says("already");
         assert_eq!(read(), once);
-        assert_eq!(
-            std::fs::read_to_string(file.with_extension("json.clash-backup")).unwrap(),
-            SETTINGS
-        );
+        assert_eq!(crate::support::backups(&m), [SETTINGS]);
         m.clash(["uninstall", "--agent", "claude"]).succeeds();
         assert_eq!(read(), SETTINGS);
         m.clash(["uninstall", "--agent", "claude"]).succeeds().says("not installed");

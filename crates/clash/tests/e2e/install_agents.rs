@@ -45,10 +45,10 @@ fn only_the_agents_own_file_changes_and_comes_back_byte_for_byte() {
         for (agent, file, text) in AGENTS {
             let file = m.write(file, text);
             let before = files(file.parent().unwrap());
-            m.clash(["install", "--agent", agent]).succeeds().says("now decides");
+            m.clash(["install", "--agent", agent, "--yes"]).succeeds().says("now decides");
             let once = fs::read_to_string(&file).unwrap();
             assert!(once.contains(&format!("hook {agent}")), "{once}");
-            m.clash(["install", "--agent", agent]).succeeds().says("already");
+            m.clash(["install", "--agent", agent, "--yes"]).succeeds().says("already");
             assert_eq!(fs::read_to_string(&file).unwrap(), once, "{agent}");
             m.clash(["uninstall", "--agent", agent]).succeeds();
             assert_eq!(fs::read_to_string(&file).unwrap(), text, "{agent}");
@@ -64,11 +64,11 @@ fn a_file_that_was_not_there_goes_again_and_a_broken_one_is_left_alone() {
         let m = Machine::new(Who::Me);
         m.clash(["install", "--agent", agent, "--dry-run"]).succeeds().says("hook");
         assert!(!m.home().join(file).exists(), "{agent}");
-        m.clash(["install", "--agent", agent]).succeeds();
+        m.clash(["install", "--agent", agent, "--yes"]).succeeds();
         m.clash(["uninstall", "--agent", agent]).succeeds();
         assert!(!m.home().join(file).exists(), "{agent}");
         let broken = m.write(file, "{\"a\": = ");
-        m.clash(["install", "--agent", agent]).exits(1).says("hint:");
+        m.clash(["install", "--agent", agent, "--yes"]).exits(1).says("hint:");
         assert_eq!(fs::read_to_string(&broken).unwrap(), "{\"a\": = ", "{agent}");
     }
 }
@@ -85,7 +85,7 @@ fn settings_can_be_elsewhere() {
         let m = Machine::new(Who::Me);
         let elsewhere = m.home().join("elsewhere");
         let mut command = m.command(clash());
-        command.env(variable, &elsewhere).args(["install", "--agent", agent]);
+        command.env(variable, &elsewhere).args(["install", "--agent", agent, "--yes"]);
         Ran::of(&mut command).succeeds();
         assert!(elsewhere.join(file).exists(), "{agent}");
         let mut command = m.command(clash());
@@ -133,7 +133,7 @@ fn a_client_that_is_too_old_is_refused_with_the_reason() {
         let m = Machine::new(Who::Me);
         let path = pretend(&m, agent, old);
         let mut command = m.command(clash());
-        command.env("PATH", &path).args(["install", "--agent", agent]);
+        command.env("PATH", &path).args(["install", "--agent", agent, "--yes"]);
         Ran::of(&mut command).exits(1).says("is too old").says("hint: update");
         assert!(!m.home().join(file).exists(), "{agent}");
     }
@@ -156,7 +156,7 @@ fn without_a_name_every_agent_that_is_here_is_meant() {
 #[test]
 fn the_programs_stay_as_long_as_any_agent_calls_them() {
     let m = Machine::new(Who::Me);
-    m.clash(["install", "--agent", "codex"]).succeeds();
+    m.clash(["install", "--agent", "codex", "--yes"]).succeeds();
     m.clash(["install", "--agent", "gemini"]).succeeds();
     let program = m.state().join("bin/clash");
     m.clash(["uninstall", "--agent", "codex"]).succeeds();
@@ -168,7 +168,7 @@ fn the_programs_stay_as_long_as_any_agent_calls_them() {
 #[test]
 fn doctor_notices_that_codex_does_not_trust_the_hooks_any_more() {
     let m = Machine::new(Who::Me);
-    m.clash(["install", "--agent", "codex"]).succeeds();
+    m.clash(["install", "--agent", "codex", "--yes"]).succeeds();
     m.clash(["doctor"]).exits(0).says("installed in");
     let file = m.home().join(".codex/config.toml");
     let text = fs::read_to_string(&file).unwrap();
@@ -178,6 +178,6 @@ fn doctor_notices_that_codex_does_not_trust_the_hooks_any_more() {
         .exits(1)
         .says("does not trust them any more")
         .says("clash install --agent codex");
-    m.clash(["install", "--agent", "codex"]).succeeds();
+    m.clash(["install", "--agent", "codex", "--yes"]).succeeds();
     m.clash(["doctor"]).exits(0);
 }

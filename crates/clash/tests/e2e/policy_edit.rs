@@ -259,3 +259,27 @@ fn an_import_is_written_beside_the_policy_and_loaded_there() {
     assert_eq!(text(&m), before);
     assert!(!m.home().join(".clash/imported_claude.star").exists());
 }
+
+#[test]
+fn an_expectation_never_forbids_a_stricter_rule() {
+    let text = "settings(default = ask())\nexpect(ask, \"git push --force\")\n";
+    let m = Machine::new(Who::Me).policy(text);
+    m.clash(["policy", "deny", "--yes", "--", "git", "push", "--force"]).succeeds();
+    m.bash("git push --force").is("deny", "");
+    m.clash(["policy", "check"]).says("expected ask, but it is deny");
+    m.clash(["policy", "allow", "--yes", "--", "ls"]).succeeds();
+    // A more lenient rule is still refused.
+    let m = Machine::new(Who::Me).policy(text);
+    m.clash(["policy", "allow", "--yes", "--", "git", "push", "--force"])
+        .exits(1)
+        .says("expected ask, but it is allow");
+}
+
+#[test]
+fn a_session_that_is_not_named_is_asked_for_by_its_id() {
+    let m = Machine::new(Who::Me);
+    let deny = ["policy", "deny", "--scope", "session", "--yes", "--", "git", "push"];
+    m.clash(deny).exits(1).says("no agent has run with clash yet");
+    m.bash("ls");
+    m.clash(deny).exits(1).says("name it with `--session`").says("test-session");
+}

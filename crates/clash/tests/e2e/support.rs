@@ -225,6 +225,17 @@ impl Machine {
     }
 }
 
+/// The copies of settings that clash keeps, in order.
+pub(crate) fn backups(m: &Machine) -> Vec<String> {
+    let mut files = Vec::new();
+    for dir in fs::read_dir(m.state().join("backups")).into_iter().flatten() {
+        let copies = fs::read_dir(dir.unwrap().path()).unwrap();
+        files.extend(copies.map(|copy| copy.unwrap().path()));
+    }
+    files.sort();
+    files.iter().map(|file| fs::read_to_string(file).unwrap()).collect()
+}
+
 /// Writes a script that can be executed. A process of its own does it: what is open
 /// for writing here is inherited by whatever another test starts at that moment,
 /// and cannot be executed until that has let go of it.

@@ -31,7 +31,7 @@ fn the_policy_and_what_it_permits_is_shown_before_it_is_trusted() {
 
     Trusted, it would change what is permitted:
     more permitted
-      Bash make: ask in project (@clash//default.star:7) → allow in project (~/app/.clash/more.star:1), and 1 like it
+      Bash make: ask in project (~/app/.clash/more.star:1) → allow in project (~/app/.clash/more.star:1), and 1 like it
 
     ~/app is trusted
     "#);
@@ -163,4 +163,17 @@ fn inside_a_sandbox_nothing_can_be_trusted() {
         inside("XDG_STATE_HOME=$PWD/state bin/clash trust --yes");
         m.bash("make").is("ask", "not trusted");
     });
+}
+
+/// Not trusted, the project's allow makes an ask of the user's allow.
+#[test]
+fn the_change_is_shown_against_the_policy_in_force() {
+    let user = "when({\"Bash\": {\"npm\": {glob(\"**\"): allow()}}})\n";
+    let m = Machine::new(Who::Me).policy(user);
+    m.write("app/.clash/policy.star", "when({\"Bash\": {\"npm\": {\"test\": allow()}}})\n");
+    m.bash("npm test").is("ask", "");
+    let ran =
+        m.clash(["trust", "--yes"]).succeeds().says("more permitted").says("Bash npm test: ask");
+    assert!(!ran.stdout.contains("change nothing"), "{ran:?}");
+    m.bash("npm test").is("allow", "");
 }

@@ -34,6 +34,7 @@ pub(crate) static AGENT: Agent = Agent {
         openings: &["{\"hookSpecificOutput\":", "{\"decision\":", "{\"systemMessage\":"],
     },
     parse: |input| DIALECT.parse(input),
+    sample: |sample| claude_like::sample("PreToolUse", "Bash", sample),
     call,
     rewrite: claude_like::rewrite,
     reply: |event, answer| DIALECT.reply(event, answer),

@@ -1,27 +1,36 @@
-//! Clash's block in Codex's `config.toml`.
+//! Clash's tables in Codex's `config.toml`.
 //!
-//! The hooks and the entries that make Codex trust them stand together between
-//! two comments at the end of the file, so that everything else stays as it is,
-//! byte for byte. Codex runs a hook of the user only when the digest of its
-//! definition is on record; a hook it does not trust it skips without a word. So
-//! the digest is written along, and the block is checked against what the file
-//! says around it: a hook the user adds before ours moves our number.
+//! Clash adds one hook to each event, and the entry that makes Codex trust it.
+//! Codex runs a hook of the user only when the digest of its definition is on
+//! record, under the number of its group; it skips a hook it does not trust
+//! without a word. Clash finds its tables by their data: a hook that calls clash,
+//! and the trust entry of that hook. The file has no markers, because Codex adds
+//! its own tables at any place.
+//!
+//! Older versions of clash wrote their tables between two comments. Those comments
+//! and the empty lines of that block go; every other table in it stays.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use toml::de::{DeTable, DeValue};
 
-use super::super::wired::{SettingsEdit, SettingsError, State};
+use super::super::hook_entries::calls_clash;
+use super::super::toml_text::{Change, Kind, TomlText, table};
+use super::super::wired::{HookCommand, OwnSandbox, SettingsEdit, SettingsError, State};
 use super::super::{Event, Problem};
-use super::{AGENT, EVENTS, sha256};
+use super::{AGENT, EVENTS, own_sandbox, sha256};
 
-/// Stands in the block and in files that are clash's altogether.
+/// Stands in files that are clash's altogether, and began the block of older versions.
 pub(super) const MARK: &str =
     "# >>> clash: put here by `clash install`, goes with `clash uninstall`";
-const END: &str = "# <<< clash";
+/// The end of the block of older versions.
+const OLD_END: &str = "# <<< clash";
 /// Behind [`MARK`] where the text before did not end its last line.
-const UNENDED: &str = " (the line before had no end)";
+const OLD_UNENDED: &str = " (the line before had no end)";
+/// Behind our first header, where the text before did not end its last line.
+const UNENDED: &str = " # clash: the line before had no end";
 /// Seconds; the guard's own limit is shorter. It is part of the digest.
 const TIMEOUT: u32 = 30;
 
@@ -34,66 +43,254 @@ pub(super) struct Hooks {
 
 impl SettingsEdit for Hooks {
     fn install(&self, text: &str) -> Result<String, SettingsError> {
-        let without = self.uninstall(text)?;
-        let unended = !without.is_empty() && !without.ends_with('\n');
-        let (start, note) = if unended { ("\n", UNENDED) } else { ("", "") };
-        let block = self.block(&without)?;
-        let installed = format!("{without}{start}{MARK}{note}\n{block}{END}\n");
-        // What Codex cannot read it starts without.
-        table(&installed)?;
-        Ok(installed)
+        let toml = TomlText::parse(text)?;
+        if !is_old(&toml) && self.is_current(&toml) {
+            return Ok(text.to_owned());
+        }
+        let without = self.without_hooks(text)?;
+        self.append(&without)
     }
 
     fn uninstall(&self, text: &str) -> Result<String, SettingsError> {
-        let Some((before, rest)) = text.split_once(MARK) else { return Ok(text.to_owned()) };
-        let end = format!("{END}\n");
-        let (_, after) =
-            rest.split_once(&end).ok_or_else(|| SettingsError::Toml(format!("no `{END}`")))?;
-        let unended = rest.starts_with(UNENDED);
-        let before = before.strip_suffix('\n').filter(|_| unended).unwrap_or(before);
-        // What was added behind the block needs the line end.
-        let joint = if unended && !after.is_empty() { "\n" } else { "" };
-        Ok(format!("{before}{joint}{after}"))
+        self.without_hooks(&own_sandbox::restore(text)?)
     }
 
     fn state(&self, text: &str) -> Result<State, SettingsError> {
-        if !text.contains(MARK) {
-            table(text)?;
+        let toml = TomlText::parse(text)?;
+        if own_hooks(&toml).is_empty() {
             return Ok(State::Absent);
         }
         let mut wrong = Vec::new();
-        let install = || Some(format!("clash install --agent {}", AGENT.name));
         if let Some(what) = off_switch(&table(text)?) {
             wrong.push(Problem { what, fix: Some("remove it".to_owned()) });
         }
-        let block = self.block(&self.uninstall(text)?)?;
-        if !text.contains(&format!("{block}{END}\n")) {
+        if is_old(&toml) || !self.is_current(&toml) {
             let what = "its hooks are not this clash's, or Codex does not trust them any more";
-            wrong.push(Problem { what: what.to_owned(), fix: install() });
+            let fix = Some(format!("clash install --agent {}", AGENT.name));
+            wrong.push(Problem { what: what.to_owned(), fix });
         }
         Ok(State::Present(wrong))
     }
+
+    fn commands(&self, text: &str) -> Result<Vec<HookCommand>, SettingsError> {
+        commands(text)
+    }
+
+    fn own_sandbox(&self, text: &str) -> Result<OwnSandbox, SettingsError> {
+        own_sandbox::look(text)
+    }
+
+    fn without_own_sandbox(&self, text: &str) -> Result<String, SettingsError> {
+        own_sandbox::switch_off(text)
+    }
+}
+
+/// The event that decides whether a tool runs.
+const JUDGING: &str = "PreToolUse";
+
+pub(super) fn commands(text: &str) -> Result<Vec<HookCommand>, SettingsError> {
+    let toml = TomlText::parse(text)?;
+    let judging = own_hooks(&toml).into_iter().filter(|hook| hook.event == JUDGING);
+    Ok(judging.map(|hook| HookCommand::Shell(hook.line)).collect())
+}
+
+/// A hook of clash in the file.
+#[derive(Debug)]
+struct OwnHook {
+    event: String,
+    /// The numbers of its group and of the hook in it.
+    place: (usize, usize),
+    line: String,
+    /// Sections that go with it.
+    sections: Vec<usize>,
+    /// Whether its group goes with it.
+    whole_group: bool,
+}
+
+fn own_hooks(toml: &TomlText<'_>) -> Vec<OwnHook> {
+    let sections = toml.sections();
+    let mut found: Vec<OwnHook> = Vec::new();
+    // For each event: the section of the last group, groups and hooks so far.
+    let mut last: BTreeMap<&str, (usize, usize, usize)> = BTreeMap::new();
+    let mut foreign: Vec<(String, usize)> = Vec::new();
+    for (at, section) in sections.iter().enumerate().filter(|(_, section)| section.list) {
+        match section.path {
+            [hooks, event] if hooks == "hooks" => {
+                let groups = last.get(event.as_str()).map_or(0, |(_, groups, _)| *groups);
+                last.insert(event, (at, groups + 1, 0));
+                if section.pairs.iter().any(|pair| pair.is_key("hooks")) {
+                    foreign.push((event.clone(), groups));
+                }
+            }
+            [hooks, event, inner] if hooks == "hooks" && inner == "hooks" => {
+                let Some((group, groups, hook)) = last.get_mut(event.as_str()) else { continue };
+                let place = (groups.saturating_sub(1), *hook);
+                *hook += 1;
+                match toml.string(section, "command") {
+                    Some(line) if calls_clash(&line, AGENT.name) => found.push(OwnHook {
+                        event: event.clone(),
+                        place,
+                        line,
+                        sections: vec![*group, at],
+                        whole_group: true,
+                    }),
+                    _ => foreign.push((event.clone(), place.0)),
+                }
+            }
+            _ => {}
+        }
+    }
+    for hook in &mut found {
+        // The group of a hook that the user has put beside ours stays.
+        if foreign.contains(&(hook.event.clone(), hook.place.0)) {
+            hook.whole_group = false;
+            hook.sections.remove(0);
+        }
+    }
+    found
 }
 
 impl Hooks {
-    /// Hooks and trust, for a file whose other text is this.
-    fn block(&self, without: &str) -> Result<String, SettingsError> {
+    /// The event and the place a trust entry of this file is about.
+    fn trusted(&self, path: &[String]) -> Option<(String, (usize, usize))> {
+        let [hooks, state, key] = path else { return None };
+        let rest = key.strip_prefix(&format!("{}:", self.file.display()))?;
+        let mut parts = rest.rsplitn(3, ':');
+        let hook = parts.next()?.parse().ok()?;
+        let group = parts.next()?.parse().ok()?;
+        let event = parts.next()?.to_owned();
+        (hooks == "hooks" && state == "state").then_some((event, (group, hook)))
+    }
+
+    /// Each event has our hook once, as this clash writes it, and Codex trusts it.
+    fn is_current(&self, toml: &TomlText<'_>) -> bool {
+        let own = own_hooks(toml);
+        let sections = toml.sections();
+        let is_trusted = |event: &str, place: (usize, usize)| {
+            let entry = Some((snake(event), place));
+            let mut entries = sections.iter().filter(|section| self.trusted(section.path) == entry);
+            let digest = format!("sha256:{}", digest(event, &self.line));
+            entries.any(|entry| toml.string(entry, "trusted_hash").as_ref() == Some(&digest))
+        };
+        let is_ours = |event: &str| match own
+            .iter()
+            .filter(|hook| hook.event == event)
+            .collect::<Vec<_>>()
+            .as_slice()
+        {
+            [hook] => hook.line == self.line && is_trusted(event, hook.place),
+            _ => false,
+        };
+        own.len() == EVENTS.len() && EVENTS.iter().all(|(event, ..)| is_ours(event))
+    }
+
+    /// The text without our hooks and their trust. Hooks of the user behind ours
+    /// get another number by that, so their trust entries get it too.
+    fn without_hooks(&self, text: &str) -> Result<String, SettingsError> {
+        let toml = TomlText::parse(text)?;
+        let own = own_hooks(&toml);
+        let sections = toml.sections();
+        let mut changes = Vec::new();
+        let mut gone: Vec<usize> = own.iter().flat_map(|hook| hook.sections.clone()).collect();
+        for (at, section) in sections.iter().enumerate() {
+            let Some((event, place)) = self.trusted(section.path) else { continue };
+            let same = |hook: &&OwnHook| snake(&hook.event) == event;
+            if own.iter().filter(same).any(|hook| hook.place == place) {
+                gone.push(at);
+                continue;
+            }
+            let before = |hook: &&OwnHook| hook.whole_group && hook.place.0 < place.0;
+            let groups = own.iter().filter(same).filter(before).count();
+            let beside = |hook: &&OwnHook| hook.place.0 == place.0 && hook.place.1 < place.1;
+            let hooks = own.iter().filter(same).filter(beside).count();
+            let now = (place.0.saturating_sub(groups), place.1.saturating_sub(hooks));
+            if let Some(header) = section.header.filter(|_| now != place) {
+                let ending = |(group, hook)| format!(":{event}:{group}:{hook}");
+                let text = toml.slice(&header.range).replacen(&ending(place), &ending(now), 1);
+                changes.push(Change { range: header.range.clone(), text });
+            }
+        }
+        let mut unended = false;
+        for section in sections.iter().enumerate().filter(|(at, _)| gone.contains(at)) {
+            for statement in section.1.header.iter().copied().chain(section.1.pairs.iter().copied())
+            {
+                unended |= toml.slice(&statement.range).contains(UNENDED);
+                changes.push(Change::remove(statement));
+            }
+        }
+        unended |= old_block(&toml, &mut changes);
+        let start = changes.iter().map(|change| change.range.start).min().unwrap_or_default();
+        let mut without = toml.apply(changes);
+        // The line end in front of our tables was ours, if nothing came behind it.
+        if unended && without.len() == start {
+            let end = without.strip_suffix("\r\n").or(without.strip_suffix('\n'));
+            without.truncate(end.map_or(without.len(), str::len));
+        }
+        Ok(without)
+    }
+
+    fn append(&self, without: &str) -> Result<String, SettingsError> {
         let others = table(without)?;
-        let mut block = hooks(&self.line);
+        let toml = TomlText::parse(without)?;
+        let sections = toml.sections();
+        let mut new = hooks(&self.line);
         for (event, ..) in EVENTS {
-            let group = match at(&others, &["hooks", event]) {
+            let groups = match at(&others, &["hooks", event]) {
                 Some(DeValue::Array(groups)) => groups.len(),
                 _ => 0,
             };
-            let key = format!("{}:{}:{group}:0", self.file.display(), snake(event));
-            block.push_str(&format!(
-                "\n[hooks.state.{}]\ntrusted_hash = \"sha256:{}\"\n",
+            let tables = sections.iter().filter(|section| section.path == ["hooks", event]).count();
+            if groups != tables {
+                return Err(SettingsError::Inline(format!("hooks.{event}")));
+            }
+            let key = format!("{}:{}:{groups}:0", self.file.display(), snake(event));
+            new.push_str(&format!(
+                "[hooks.state.{}]\ntrusted_hash = \"sha256:{}\"\n",
                 quoted(&key),
                 digest(event, &self.line)
             ));
         }
-        Ok(block)
+        let unended = !without.is_empty() && !without.ends_with('\n');
+        if unended {
+            new = format!("\n{}", new.replacen("]]\n", &format!("]]{UNENDED}\n"), 1));
+        }
+        let installed = format!("{without}{}", new.replace('\n', toml.newline()));
+        // Codex starts without a file it cannot read.
+        table(&installed).map_err(|_| SettingsError::Inline("hooks".to_owned()))?;
+        Ok(installed)
     }
+}
+
+/// True if an older version of clash wrote its block into this text.
+fn is_old(toml: &TomlText<'_>) -> bool {
+    let lines = toml.statements().iter().filter(|statement| statement.kind == Kind::Other);
+    lines.into_iter().any(|line| toml.slice(&line.range).starts_with(MARK))
+}
+
+/// Removes the two comments of an older version, and the empty lines it wrote
+/// before its own headers. True if the text before the block had no line end.
+fn old_block(toml: &TomlText<'_>, changes: &mut Vec<Change>) -> bool {
+    let mut unended = false;
+    let mut inside = false;
+    let mut empty: Option<Change> = None;
+    let mut more = Vec::new();
+    for statement in toml.statements() {
+        let text = toml.slice(&statement.range);
+        let is_comment = statement.kind == Kind::Other;
+        if is_comment && text.starts_with(MARK) {
+            unended |= text.contains(OLD_UNENDED);
+            inside = true;
+            more.push(Change::remove(statement));
+        } else if is_comment && inside && text.trim_end() == OLD_END {
+            inside = false;
+            more.push(Change::remove(statement));
+        } else if inside && changes.iter().any(|change| change.range == statement.range) {
+            more.extend(empty.take());
+        }
+        empty = (inside && text.trim().is_empty()).then(|| Change::remove(statement));
+    }
+    changes.extend(more);
+    unended
 }
 
 /// The tables every file with our hooks has.
@@ -104,7 +301,7 @@ fn hooks(line: &str) -> String {
             quoted(line)
         )
     };
-    EVENTS.iter().map(one).collect::<Vec<_>>().join("\n")
+    EVENTS.iter().map(one).collect()
 }
 
 /// `/etc/codex/requirements.toml`: hooks that need no trust, and that no project
@@ -134,18 +331,11 @@ fn snake(event: &str) -> String {
 }
 
 /// JSON's escapes are TOML's.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-fn table(text: &str) -> Result<DeTable<'_>, SettingsError> {
-    let parsed = DeTable::parse(text);
-    parsed
-        .map(toml::Spanned::into_inner)
-        .map_err(|error| SettingsError::Toml(error.message().to_owned()))
-}
-
-fn at<'t, 'i>(table: &'t DeTable<'i>, path: &[&str]) -> Option<&'t DeValue<'i>> {
+pub(super) fn at<'t, 'i>(table: &'t DeTable<'i>, path: &[&str]) -> Option<&'t DeValue<'i>> {
     let (first, rest) = path.split_first()?;
     let value = table.get(*first)?.get_ref();
     match (value, rest) {
@@ -197,6 +387,9 @@ mod tests {
             "[hooks.state.\"/x:pre_tool_use:0:0\"]\ntrusted_hash = \"sha256:0\"\n",
             "[[hooks.PreToolUse]]\n[[hooks.PreToolUse.hooks]]\ntype = \"command\"\ncommand = \"lint\"\n",
             "[features]\nhooks = true\n\n\n",
+            "\u{feff}a.b = 1\r\n[x] # y\r\na.c = 2",
+            "# c\n[[p]]\na = {b = 1,c=[1,\n2]}\n\n# before q\n[q]\n[[p]]\n",
+            "sandbox_mode = \"danger-full-access\"\n",
         ] {
             let installed = edit().install(text).unwrap();
             assert_eq!(edit().state(&installed), Ok(State::Present(vec![])), "{installed}");
@@ -218,9 +411,83 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_the_block_stays() {
-        let installed = edit().install("a = 1").unwrap() + "[projects.\"/p\"]\n";
-        assert_eq!(edit().uninstall(&installed).unwrap(), "a = 1\n[projects.\"/p\"]\n");
+    fn tables_of_the_client_stay_wherever_they_are() {
+        let installed = edit().install("a = 1").unwrap();
+        let behind = format!("{installed}\n[mcp_servers.foo]\ncommand = \"echo\"\n");
+        assert_eq!(edit().install(&behind).unwrap(), behind);
+        let left = "a = 1\n\n[mcp_servers.foo]\ncommand = \"echo\"\n";
+        assert_eq!(edit().uninstall(&behind).unwrap(), left);
+        let among = installed.replacen(
+            "[[hooks.PostToolUse]]\n",
+            "# mine\n[projects.\"/p\"]\ntrust_level = \"trusted\"\n\n[[hooks.PostToolUse]]\n",
+            1,
+        );
+        let left = "a = 1\n# mine\n[projects.\"/p\"]\ntrust_level = \"trusted\"\n\n";
+        assert_eq!(edit().install(&among).unwrap(), among);
+        assert_eq!(edit().uninstall(&among).unwrap(), left);
+        let moved = Hooks { line: edit().line.replace("/s/", "/t/"), ..edit() };
+        assert_eq!(moved.uninstall(&moved.install(&among).unwrap()).unwrap(), left);
+    }
+
+    /// As clash wrote it before, with a table that `codex mcp add` put inside.
+    fn old(before: &str, note: &str, inside: &str) -> String {
+        let line = edit().line;
+        let hook = |event: &str| {
+            format!(
+                "[[hooks.{event}]]\n[[hooks.{event}.hooks]]\ntype = \"command\"\ncommand = {}\ntimeout = 30\n",
+                quoted(&line)
+            )
+        };
+        let hooks: Vec<String> = EVENTS.iter().map(|(event, ..)| hook(event)).collect();
+        let state = |event: &str| {
+            format!(
+                "\n[hooks.state.\"/home/u/.codex/config.toml:{}:0:0\"]\ntrusted_hash = \"sha256:{}\"\n",
+                snake(event),
+                digest(event, &line)
+            )
+        };
+        let states: String = EVENTS.iter().map(|(event, ..)| state(event)).collect();
+        format!("{before}{MARK}{note}\n{}{states}{inside}{OLD_END}\n", hooks.join("\n"))
+    }
+
+    #[test]
+    fn the_block_of_older_versions_goes_and_the_client_s_tables_stay() {
+        let foo = "\n[mcp_servers.foo]\ncommand = \"echo\"\n";
+        for (before, note, inside, left) in [
+            ("", "", "", "".to_owned()),
+            ("a = 1\n", "", "", "a = 1\n".to_owned()),
+            ("a = 1\n", OLD_UNENDED, "", "a = 1".to_owned()),
+            ("a = 1\n", OLD_UNENDED, foo, format!("a = 1\n{foo}")),
+            ("", "", foo, foo.to_owned()),
+        ] {
+            let text = old(before, note, inside);
+            let State::Present(wrong) = edit().state(&text).unwrap() else { panic!("absent") };
+            assert!(!wrong.is_empty());
+            assert_eq!(edit().uninstall(&text).unwrap(), left);
+            let upgraded = edit().install(&text).unwrap();
+            assert!(!upgraded.contains(MARK) && !upgraded.contains(OLD_END), "{upgraded}");
+            assert_eq!(edit().state(&upgraded), Ok(State::Present(vec![])));
+            assert_eq!(edit().uninstall(&upgraded).unwrap(), left);
+        }
+    }
+
+    #[test]
+    fn hooks_of_the_user_keep_their_trust_when_ours_go() {
+        let user = "[[hooks.PreToolUse]]\n[[hooks.PreToolUse.hooks]]\ntype = \"command\"\ncommand = \"lint\"\n";
+        let trust = |group: usize| {
+            format!(
+                "[hooks.state.\"/home/u/.codex/config.toml:pre_tool_use:{group}:0\"]\ntrusted_hash = \"sha256:1\"\n"
+            )
+        };
+        let both = format!("{}{user}{}", edit().install("").unwrap(), trust(1));
+        assert_eq!(edit().install(&both).unwrap(), both);
+        assert_eq!(edit().uninstall(&both).unwrap(), format!("{user}{}", trust(0)));
+        let beside = edit().install("").unwrap().replacen(
+            "timeout = 30\n",
+            "timeout = 30\n[[hooks.PreToolUse.hooks]]\ntype = \"command\"\ncommand = \"lint\"\n",
+            1,
+        );
+        assert_eq!(edit().uninstall(&beside).unwrap(), user);
     }
 
     #[test]

@@ -10,12 +10,13 @@
 //! sandbox, and searches that the model's server runs.
 
 mod config;
+mod own_sandbox;
 mod sha256;
 
 use std::path::{Path, PathBuf};
 
 use super::claude_like::{self, Dialect};
-use super::wired::{Scope, WholeFile, Wired};
+use super::wired::{Calls, HookCommand, Scope, SettingsError, WholeFile, Wired};
 use super::{Abilities, Agent, Asks, Confines, Event, Message, Wanted, guard, patch};
 use crate::dirs::{Dirs, roots_of};
 use crate::env;
@@ -35,6 +36,7 @@ pub(crate) static AGENT: Agent = Agent {
         openings: &["{\"hookSpecificOutput\":"],
     },
     parse: |input| DIALECT.parse(input),
+    sample: |sample| claude_like::sample("PreToolUse", "Bash", sample),
     call,
     rewrite: claude_like::rewrite,
     reply: |event, answer| DIALECT.reply(event, answer),
@@ -88,11 +90,17 @@ fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
                 agent: AGENT.name,
                 text: config::requirements(&line, &dirs.state),
                 mark: config::MARK,
+                calls: Calls::Toml,
             };
             let file = PathBuf::from("/etc/codex/requirements.toml");
             vec![Wired { file, edit: Box::new(edit) }]
         }
     }
+}
+
+/// The commands in a TOML text that judge tool calls.
+pub(super) fn commands(text: &str) -> Result<Vec<HookCommand>, SettingsError> {
+    config::commands(text)
 }
 
 fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {

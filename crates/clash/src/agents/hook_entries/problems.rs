@@ -19,6 +19,8 @@ pub(crate) enum SettingsError {
     Toml(String),
     #[error("`{0}` is already there, and is not clash's")]
     Taken(String),
+    #[error("`{0}` is written inline, and TOML allows no further table there")]
+    Inline(String),
     #[error("hook command `{0}` could not be recognised again")]
     UnknownHookCommand(String),
     #[error("shell prefix `{}` could not be recognised again", .0.display())]
@@ -29,9 +31,9 @@ impl SettingsError {
     /// What to do about it.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Json(JsonError::Comment { .. } | JsonError::TrailingComma { .. }) => Some(
-                "the client reads strict JSON and ignores this file as it is: remove it and try again",
-            ),
+            Self::Json(JsonError::Comment { .. } | JsonError::TrailingComma { .. }) => {
+                Some("the client cannot read the file like this: remove it and try again")
+            }
             Self::Json(_) | Self::Toml(_) => {
                 Some("correct the file, or move it away, and try again")
             }
@@ -45,6 +47,9 @@ impl SettingsError {
                 Some("the client has room for one shell prefix: remove it from `env` and try again")
             }
             Self::Taken(_) => Some("move it away and try again"),
+            Self::Inline(_) => {
+                Some("write it as tables, such as [[hooks.PreToolUse]], and try again")
+            }
             Self::UnknownHookCommand(_) | Self::UnknownPrefix(_) => None,
         }
     }

@@ -1,13 +1,11 @@
 //! Whether each agent really asks clash, and whether clash answers.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
-
-use super::super::install::{is_current, is_here, read};
+use super::super::install::{is_current, is_here};
+use super::super::wiring::trial::{HARMLESS, Outcome};
+use super::super::wiring::{Content, SettingsFile, Wiring};
 use super::{Finding, Page, Scene};
-use crate::agents::wired::{Scope, State, Wired};
-use crate::agents::{AGENTS, Agent, Confines, guard};
-use crate::exit;
+use crate::agents::wired::Scope;
+use crate::agents::{AGENTS, Agent, Confines, Problem};
 
 /// One section for every agent that is wired or could be.
 pub(super) fn sections(scene: &Scene) -> Page {
@@ -24,30 +22,24 @@ fn look(scene: &Scene, agent: &Agent) -> Vec<Finding> {
     let Scene { dirs, project, .. } = scene;
     let install = || Some(format!("clash install --agent {}", agent.name));
     let mut findings = Vec::new();
-    let mut present = false;
-    for wired in (agent.files)(dirs, &Scope::User) {
-        present |= wiring(&wired, agent, &mut findings);
-    }
+    let wiring = Wiring::look(dirs, agent, &Scope::User);
+    findings.extend(of_files(&wiring, agent));
     let machine = dirs.clone().of_machine();
-    for wired in (agent.files)(&machine, &Scope::Managed) {
-        let text = read(&wired.file).unwrap_or_default();
-        if matches!(wired.edit.state(&text), Ok(State::Present(_))) {
-            wiring(&wired, agent, &mut findings);
-        }
+    let managed = Wiring::look(&machine, agent, &Scope::Managed);
+    if managed.is_wired() {
+        findings.extend(of_files(&managed, agent));
     }
-    if !present {
+    if !wiring.is_wired() {
         return findings;
     }
     if !is_current(dirs) {
         let other = "agents call another version of clash than this one";
         findings.push(Finding::note(other).fix(install()));
     }
-    findings.push(match self_test(&guard::line(dirs, agent.name, &agent.abilities)) {
-        Ok(()) => {
-            Finding::good("the installed hook answers, and blocks what it does not understand")
-        }
-        Err(what) => Finding::bad(what).fix(install()),
-    });
+    // With settings the agent may not follow, a trial would prove nothing.
+    if wiring.problems(agent).is_empty() {
+        findings.extend(tried(scene, agent, &wiring));
+    }
     let launcher = match agent.abilities.confines {
         Confines::ShellPrefix => Some(dirs.shell_launcher()),
         Confines::Shell => Some(dirs.agents_shell()),
@@ -57,6 +49,9 @@ fn look(scene: &Scene, agent: &Agent) -> Vec<Finding> {
         let missing =
             format!("the launcher {} is missing, so no command can run", launcher.display());
         findings.push(Finding::bad(missing).fix(install()));
+    }
+    if let Some(Problem { what, fix }) = wiring.own_sandbox {
+        findings.push(Finding::bad(what).fix(fix));
     }
     let cwd = std::env::current_dir().unwrap_or_default();
     if let Some(problem) = agent.against(dirs, project, &cwd) {
@@ -68,63 +63,41 @@ fn look(scene: &Scene, agent: &Agent) -> Vec<Finding> {
     findings
 }
 
-/// Whether clash is in this file; says so, and what is wrong with it.
-fn wiring(wired: &Wired, agent: &Agent, findings: &mut Vec<Finding>) -> bool {
-    let file = wired.file.display();
-    let text = match read(&wired.file) {
-        Ok(text) => text,
-        Err(failure) => {
-            findings.push(Finding::bad(failure.message).fix(failure.hint));
-            return false;
-        }
-    };
-    match wired.edit.state(&text) {
-        Err(error) => {
-            let hint = error.hint().map(str::to_owned);
-            findings.push(Finding::bad(format!("{file}: {error}")).fix(hint));
-            true
-        }
-        Ok(State::Absent) => {
-            // Nobody is told about agents they do not have.
-            if is_here(agent) || !text.is_empty() {
-                let fix = format!("clash install --agent {}", agent.name);
-                findings.push(Finding::note(format!("not installed in {file}")).fix(Some(fix)));
-            }
-            false
-        }
-        Ok(State::Present(wrong)) => {
-            if wrong.is_empty() {
-                findings.push(Finding::good(format!("installed in {file}")));
-            }
-            let bad =
-                |p: crate::agents::Problem| Finding::bad(format!("{file}: {}", p.what)).fix(p.fix);
-            findings.extend(wrong.into_iter().map(bad));
-            true
-        }
+/// Runs the hooks in the settings, with junk and with a harmless command.
+fn tried(scene: &Scene, agent: &Agent, wiring: &Wiring) -> Vec<Finding> {
+    let fix = || Some(format!("clash install --agent {}", agent.name));
+    if let Err(what) = wiring.blocks_junk(&scene.project) {
+        return vec![Finding::bad(what).fix(fix())];
     }
+    let answers = "the installed hook answers, and blocks what it does not understand";
+    let judged = match wiring.try_out(&scene.dirs, agent, &scene.project) {
+        Outcome::Ran { sandbox } => {
+            Finding::good(format!("it let `{HARMLESS}` through, which ran in sandbox {sandbox}"))
+        }
+        Outcome::Refused { reason } => Finding::good(format!("it refused `{HARMLESS}`: {reason}")),
+        Outcome::Failed(what) => return vec![Finding::bad(what).fix(fix())],
+    };
+    vec![Finding::good(answers), judged]
 }
 
-/// Runs the installed line the way the client does, with junk: it must block.
-fn self_test(line: &str) -> Result<(), String> {
-    let run = || -> std::io::Result<std::process::Output> {
-        let mut child = Command::new("/bin/sh")
-            .args(["-c", line])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        if let Some(mut stdin) = child.stdin.take() {
-            // The hook may have answered before it has read everything.
-            let _ = stdin.write_all(b"{\"hook_event_name\":");
+/// Which files have clash, and what is wrong with them.
+fn of_files(wiring: &Wiring, agent: &Agent) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for SettingsFile { path, content } in &wiring.files {
+        let file = path.display();
+        let is_well = matches!(content, Content::Wired { problems } if problems.is_empty());
+        if is_well {
+            findings.push(Finding::good(format!("installed in {file}")));
         }
-        child.wait_with_output()
-    };
-    let output = run().map_err(|error| format!("the installed hook cannot be run: {error}"))?;
-    let blocks = output.status.code() == Some(i32::from(exit::BLOCKED)) && output.stdout.is_empty();
-    let answered = String::from_utf8_lossy(&output.stderr).contains("clash: blocked");
-    match (blocks, answered) {
-        (true, true) => Ok(()),
-        (true, false) => Err("the installed hook fails, so every action is blocked".to_owned()),
-        _ => Err(format!("the installed hook did not block junk: {}", output.status)),
+        // Agents that are not on this machine are not mentioned.
+        let is_absent = matches!(content, Content::Missing | Content::Others);
+        let is_known = is_here(agent) || matches!(content, Content::Others);
+        if is_absent && !wiring.is_wired() && is_known {
+            let fix = format!("clash install --agent {}", agent.name);
+            findings.push(Finding::note(format!("not installed in {file}")).fix(Some(fix)));
+        }
     }
+    let bad = |Problem { what, fix }: Problem| Finding::bad(what).fix(fix);
+    findings.extend(wiring.problems(agent).into_iter().map(bad));
+    findings
 }

@@ -15,7 +15,8 @@ pub(super) fn look(scene: &Scene) -> Vec<Finding> {
     let finding = |item: Item| match item.outcome {
         Outcome::Works => Finding::good(format!("{}: {}", item.name, item.detail)),
         Outcome::Missing { what_happened, hint } => {
-            let what = format!("{}: {} ({what_happened})", item.name, item.detail);
+            let name = opposite(item.name, &what_happened);
+            let what = format!("{name}: {} ({what_happened})", item.detail);
             let missed = if NEEDED.contains(&item.name) { Finding::bad } else { Finding::note };
             let by_apparmor = blamed && item.name == "room";
             missed(what).fix(if by_apparmor {
@@ -33,6 +34,19 @@ pub(super) fn look(scene: &Scene) -> Vec<Finding> {
         Finding::note(what).fix("run it in a terminal of your own".to_owned())
     }));
     findings
+}
+
+/// Some items are named after the absence of a thing. Where the thing is there, the
+/// line says so.
+fn opposite<'n>(name: &'n str, what_happened: &str) -> &'n str {
+    match name {
+        "not in a Landlock domain" if what_happened.starts_with("cannot be told") => {
+            "a Landlock domain around this process"
+        }
+        "plain user" => "root",
+        "no_new_privs unset" => "no_new_privs set",
+        name => name.strip_prefix("not ").unwrap_or(name),
+    }
 }
 
 fn reflink(found: &Facility) -> Finding {

@@ -36,8 +36,7 @@ pub(super) fn look(scene: &Scene) -> Vec<Finding> {
     }
     if written.count() == 0 {
         let what = "no policy file: every action asks, approved commands run in sandbox project";
-        let fix = format!("write rules into {}", dirs.user_policies[0].display());
-        findings.push(Finding::note(what).fix(fix));
+        findings.push(Finding::note(what).fix("clash init".to_owned()));
     }
     findings.push(Finding::good("it compiles"));
     findings

@@ -22,10 +22,17 @@ pub(super) fn found() -> Vec<String> {
     here.map(|agent| agent.name.to_owned()).collect()
 }
 
-/// Runs `clash install --agent NAME` and gives what it says.
-pub(super) fn wire(agent: &str) -> Result<String, Failure> {
-    let output =
-        Command::new(std::env::current_exe()?).args(["install", "--agent", agent]).output()?;
+/// Runs `clash install --agent NAME` and gives its output. At a terminal it asks its
+/// own question and writes there itself.
+pub(super) fn wire(agent: &str, yes: bool, asks: bool) -> Result<String, Failure> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["install", "--agent", agent]).args(yes.then_some("--yes"));
+    if asks {
+        let status = command.status()?;
+        let failed = || format!("the policy is written, but {agent} is not wired");
+        return status.success().then(String::new).ok_or_else(|| Failure::new(failed()));
+    }
+    let output = command.output()?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned());
     }

@@ -76,7 +76,7 @@ pub(crate) struct Args {
     /// Only show what would be written
     #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
-    /// Everything as JSON; asks nothing
+    /// Everything as JSON; asks nothing, and writes only with --yes
     #[arg(long)]
     json: bool,
     /// The project; found from the working directory if not given
@@ -122,6 +122,15 @@ struct Project {
 
 impl Args {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        let only_shows = self.dry_run;
+        match self.make(out) {
+            // A reader that has seen enough is no failure.
+            Err(_) if only_shows && out.is_closed() => Ok(exit::OK),
+            made => made,
+        }
+    }
+
+    fn make(self, out: &mut Out) -> Result<u8, Failure> {
         let (dirs, root) = project(self.project.clone())?;
         if let Some(history) = self.from_trace.as_ref().filter(|_| !self.yes) {
             return from_trace::run(out, &dirs, &root, history);
@@ -141,11 +150,11 @@ impl Args {
         }
         let mut wanted = self.wanted(&project)?;
         if asks {
-            walkthrough::ask(out, &project, &mut wanted)?;
+            walkthrough::ask(out, &project, &mut wanted, self.posture.is_some())?;
         }
         let proposal = self.proposal(&project, &wanted)?;
         if self.json {
-            if self.dry_run {
+            if self.dry_run || !self.yes {
                 let said = as_json(&project, &wanted, &proposal, false, None);
                 return unless_closed(out.json(&said));
             }
@@ -156,10 +165,11 @@ impl Args {
             out.line(format!("generating policy with: {}", wanted.described()))?;
         }
         if asks || self.dry_run {
-            preview(out, &project, &proposal)?;
-        }
-        if self.dry_run {
-            return Ok(exit::OK);
+            let shown = preview(out, &project, &proposal);
+            if self.dry_run {
+                return unless_closed(shown);
+            }
+            shown?;
         }
         match self.carry_out(out, &project, &wanted, proposal, asks)? {
             true => Ok(exit::OK),
@@ -179,6 +189,8 @@ impl Args {
             ecosystems = project.found.ecosystems.clone();
         }
         let agents = match self.agent.as_slice() {
+            // A policy of what agents did wires none of them by itself.
+            [] if self.from_trace.is_some() => Vec::new(),
             [] => agents::found(),
             [none] if none == "none" => Vec::new(),
             named => named.to_vec(),
@@ -221,6 +233,18 @@ impl Args {
             false => place::user_policy(&project.dirs),
         };
         let before = read(&file)?;
+        if let (Some(posture), Some(_), false) = (self.posture, &before, wanted.replace) {
+            // Merging adds toolchains, in the posture of the policy that is there.
+            let posture = posture.word();
+            return Err(Failure::new(format!(
+                "nothing was changed: there is a policy already, {}, and its posture stays",
+                file.display()
+            ))
+            .hint(format!(
+                "`clash init --posture {posture} --replace` shows a new policy, writes it after \
+                 a yes and keeps the old one beside it"
+            )));
+        }
         let toolchains = project.toolchains(wanted)?;
         let text = |toolchains: &[Toolchain]| match &wanted.learned {
             Some(text) => Ok::<_, Failure>(text.clone()),
@@ -293,11 +317,15 @@ impl Args {
             out.json(&as_json(project, wanted, &proposal, agreed, kept.as_deref()))?;
         }
         if !agreed {
-            let message = "nothing was changed: there is a policy already";
-            return match self.json {
-                true => Ok(false),
-                false => Err(Failure::new(message)
-                    .hint("`--yes` makes the change shown above; `--replace --yes` starts anew")),
+            let file = proposal.file.display();
+            return match (self.json, proposal.how) {
+                (true, _) => Ok(false),
+                (false, _) if asks => Err(Failure::new(format!("{file} was not written"))),
+                (false, Action::Create) => Err(Failure::new(format!("{file} was not written"))),
+                (false, Action::Merge | Action::Replace) => Err(Failure::new(format!(
+                    "nothing was changed: there is a policy already, {file}"
+                ))
+                .hint("`--yes` makes the change shown above; `--replace --yes` starts anew")),
             };
         }
         let file = proposal.file;
@@ -315,8 +343,8 @@ impl Args {
             }
         }
         for agent in &wanted.agents {
-            let said = agents::wire(agent)?;
-            if !self.json {
+            let said = agents::wire(agent, self.yes, asks)?;
+            if !self.json && !said.is_empty() {
                 out.line(said)?;
             }
         }
@@ -421,7 +449,7 @@ fn say_found(out: &mut Out, project: &Project) -> std::io::Result<()> {
 }
 
 /// The policy, or how the one that is there changes, and what that means.
-fn preview(out: &mut Out, project: &Project, proposal: &Proposal) -> Result<(), Failure> {
+fn preview(out: &mut Out, project: &Project, proposal: &Proposal) -> std::io::Result<()> {
     out.line("")?;
     show_changes(out, proposal)?;
     for Finding { text, .. } in &proposal.warnings {

@@ -8,9 +8,16 @@ use super::{Project, Wanted, agents, place, unknown_ecosystem};
 use crate::ecosystems::{self, Detected};
 use crate::ui::{Failure, Out, Tone};
 
-pub(super) fn ask(out: &mut Out, project: &Project, wanted: &mut Wanted) -> Result<(), Failure> {
+pub(super) fn ask(
+    out: &mut Out,
+    project: &Project,
+    wanted: &mut Wanted,
+    posture_given: bool,
+) -> Result<(), Failure> {
     if wanted.learned.is_none() {
-        posture(out, wanted)?;
+        if !posture_given {
+            posture(out, wanted)?;
+        }
         toolchains(project, wanted)?;
     }
     which_agents(wanted)?;
@@ -90,12 +97,27 @@ fn imports(out: &mut Out, wanted: &mut Wanted) -> Result<(), Failure> {
             format!(" ({left} entries cannot be said here)")
         };
         out.line(format!("permissions of {}{note}", import.file.display()))?;
+        for rule in rules(&import.imported.source) {
+            out.line(format!("  {rule}"))?;
+        }
     }
     let yes = choose("Take them over?", "yes", yes_or_no)?;
     if !yes {
         wanted.imports.clear();
     }
     Ok(())
+}
+
+/// The lines of an imported policy that say something, the first few of them.
+fn rules(source: &str) -> Vec<String> {
+    const MOST: usize = 12;
+    let says = |line: &&str| ["allow(", "ask(", "deny("].iter().any(|word| line.contains(word));
+    let all: Vec<&str> = source.lines().map(str::trim).filter(says).collect();
+    let mut shown: Vec<String> = all.iter().take(MOST).map(|line| (*line).to_owned()).collect();
+    if all.len() > MOST {
+        shown.push(format!("and {} more", all.len() - MOST));
+    }
+    shown
 }
 
 fn existing(project: &Project, wanted: &mut Wanted) -> Result<(), Failure> {

@@ -183,8 +183,8 @@ impl Rule {
             "session" => {
                 let id = self.session.clone().or_else(|| env::text(env::CLAUDE_CODE_SESSION_ID));
                 let id = id.ok_or_else(|| {
-                    Failure::new("which session is meant is not known")
-                        .hint("name it with --session; `clash log` shows them")
+                    Failure::new("the session is not known: no agent runs this command")
+                        .hint(sessions_hint(dirs))
                 })?;
                 let session = Session::open(dirs, &id)?;
                 let file = session.dir.join(SESSION_POLICY);
@@ -266,4 +266,17 @@ pub(crate) fn trusts_project(dirs: &Dirs, project: &Path) -> Result<bool, Failur
         }
     }
     Ok(true)
+}
+
+/// The newest sessions by their ids.
+fn sessions_hint(dirs: &Dirs) -> String {
+    const MOST: usize = 3;
+    let traces = crate::cmd::log::traces(dirs).unwrap_or_default();
+    let id = |trace: &PathBuf| trace.parent()?.file_name()?.to_str().map(str::to_owned);
+    let ids: Vec<String> = traces.iter().rev().filter_map(id).take(MOST).collect();
+    if ids.is_empty() {
+        return "no agent has run with clash yet; `--scope user` changes your own policy"
+            .to_owned();
+    }
+    format!("name it with `--session`; the newest first: {}", ids.join(", "))
 }

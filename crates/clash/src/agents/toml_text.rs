@@ -1,0 +1,270 @@
+//! Finds the statements of a TOML text, so that single ones can be changed.
+//!
+//! A statement is a table header, a key with its value, or a line with neither.
+//! Each one has its byte range with the line end. An edit replaces ranges; every
+//! other byte stays.
+//!
+//! `toml_edit` does not do this. It writes `\r\n` as `\n`, drops a byte order mark,
+//! adds a missing last line end, moves dotted keys together, and removes the
+//! user's comments with the table that follows them. `toml_parser`, which `toml`
+//! itself is made from, gives the ranges.
+
+use std::ops::Range;
+
+use toml::de::{DeTable, DeValue};
+use toml_parser::Source;
+use toml_parser::parser::{Event, EventKind, parse_document};
+
+use super::wired::SettingsError;
+
+/// A valid TOML text and its statements, in order.
+#[derive(Debug)]
+pub(super) struct TomlText<'a> {
+    text: &'a str,
+    statements: Vec<Statement>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Statement {
+    /// With the line end, and the comment on the same line.
+    pub(super) range: Range<usize>,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// `[path]`, or `[[path]]` where `list` is set.
+    Header { path: Vec<String>, list: bool },
+    /// `key = value`; the range is the value's.
+    Pair { key: Vec<String>, value: Range<usize> },
+    /// A comment or an empty line.
+    Other,
+}
+
+/// A table header and its keys. The first section has no header.
+#[derive(Debug)]
+pub(super) struct Section<'t> {
+    pub(super) path: &'t [String],
+    pub(super) list: bool,
+    pub(super) header: Option<&'t Statement>,
+    pub(super) pairs: Vec<&'t Statement>,
+}
+
+/// One replacement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) range: Range<usize>,
+    pub(super) text: String,
+}
+
+impl Change {
+    pub(super) fn remove(statement: &Statement) -> Self {
+        Self { range: statement.range.clone(), text: String::new() }
+    }
+}
+
+/// The data of a text.
+pub(super) fn table(text: &str) -> Result<DeTable<'_>, SettingsError> {
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    let parsed = DeTable::parse(text);
+    parsed
+        .map(toml::Spanned::into_inner)
+        .map_err(|error| SettingsError::Toml(error.message().to_owned()))
+}
+
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+impl<'a> TomlText<'a> {
+    pub(super) fn parse(text: &'a str) -> Result<Self, SettingsError> {
+        table(text)?;
+        let start = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 };
+        let body = text.get(start..).unwrap_or_default();
+        let tokens = Source::new(body).lex().into_vec();
+        let mut scan = Scan { text: body, offset: start, ..Scan::default() };
+        parse_document(&tokens, &mut |event: Event| scan.take(&event), &mut ());
+        scan.end(body.len());
+        Ok(Self { text, statements: scan.found })
+    }
+
+    pub(super) fn slice(&self, range: &Range<usize>) -> &'a str {
+        self.text.get(range.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn statements(&self) -> &[Statement] {
+        &self.statements
+    }
+
+    pub(super) fn sections(&self) -> Vec<Section<'_>> {
+        let first = Section { path: &[], list: false, header: None, pairs: Vec::new() };
+        let mut sections = vec![first];
+        for statement in &self.statements {
+            match &statement.kind {
+                Kind::Header { path, list } => {
+                    let header = Some(statement);
+                    sections.push(Section { path, list: *list, header, pairs: Vec::new() });
+                }
+                Kind::Pair { .. } => {
+                    if let Some(section) = sections.last_mut() {
+                        section.pairs.push(statement);
+                    }
+                }
+                Kind::Other => {}
+            }
+        }
+        sections
+    }
+
+    /// The text of a string value in this section.
+    pub(super) fn string(&self, section: &Section<'_>, name: &str) -> Option<String> {
+        let pair = section.pairs.iter().find(|pair| pair.is_key(name))?;
+        let table = DeTable::parse(self.slice(&pair.range)).ok()?.into_inner();
+        match table.get(name)?.get_ref() {
+            DeValue::String(text) => Some(text.to_string()),
+            _ => None,
+        }
+    }
+
+    /// The line end this text uses.
+    pub(super) fn newline(&self) -> &'static str {
+        if self.text.contains("\r\n") { "\r\n" } else { "\n" }
+    }
+
+    pub(super) fn apply(&self, mut changes: Vec<Change>) -> String {
+        changes.sort_by_key(|change| (change.range.start, change.range.end));
+        let mut text = String::with_capacity(self.text.len());
+        let mut at = 0;
+        for change in changes {
+            text.push_str(self.text.get(at..change.range.start).unwrap_or_default());
+            text.push_str(&change.text);
+            at = change.range.end;
+        }
+        text.push_str(self.text.get(at..).unwrap_or_default());
+        text
+    }
+}
+
+impl Statement {
+    pub(super) fn is_key(&self, name: &str) -> bool {
+        matches!(&self.kind, Kind::Pair { key, .. } if key.as_slice() == [name])
+    }
+}
+
+/// Cuts a text at its line ends outside of values.
+#[derive(Debug, Default)]
+struct Scan<'a> {
+    text: &'a str,
+    /// Bytes in front of `text`.
+    offset: usize,
+    found: Vec<Statement>,
+    start: usize,
+    /// Open brackets of arrays and inline tables.
+    depth: usize,
+    header: Option<bool>,
+    keys: Vec<String>,
+    value: Option<usize>,
+    value_end: usize,
+}
+
+impl Scan<'_> {
+    fn take(&mut self, event: &Event) {
+        let span = event.span();
+        match event.kind() {
+            EventKind::StdTableOpen => self.header = Some(false),
+            EventKind::ArrayTableOpen => self.header = Some(true),
+            EventKind::SimpleKey if self.depth == 0 && self.value.is_none() => {
+                self.keys.extend(key(self.text.get(span.start()..span.end()).unwrap_or_default()));
+            }
+            EventKind::KeyValSep if self.depth == 0 => self.value = Some(span.end()),
+            EventKind::ArrayOpen | EventKind::InlineTableOpen => self.depth += 1,
+            EventKind::ArrayClose | EventKind::InlineTableClose => {
+                self.depth = self.depth.saturating_sub(1);
+                self.value_end = span.end();
+            }
+            EventKind::Scalar => self.value_end = span.end(),
+            EventKind::Newline if self.depth == 0 => self.end(span.end()),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, at: usize) {
+        if at == self.start {
+            return;
+        }
+        let keys = std::mem::take(&mut self.keys);
+        let kind = match (self.header.take(), self.value.take()) {
+            (Some(list), _) => Kind::Header { path: keys, list },
+            (None, Some(value)) => {
+                let text = self.text.get(value..self.value_end).unwrap_or_default();
+                let value = self.value_end - text.trim_start().len();
+                let value = value + self.offset..self.value_end + self.offset;
+                Kind::Pair { key: keys, value }
+            }
+            (None, None) => Kind::Other,
+        };
+        let range = self.start + self.offset..at + self.offset;
+        self.found.push(Statement { range, kind });
+        self.start = at;
+    }
+}
+
+/// A key as it is meant, without quotes and escapes.
+fn key(written: &str) -> Option<String> {
+    let line = format!("{written} = 0");
+    let table = DeTable::parse(&line).ok()?.into_inner();
+    table.keys().next().map(|key| key.get_ref().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\u{feff}# top\r\na = [ # x\r\n 1,\r\n]\r\nb.\"c d\" = { e = \"[x]\" } # y\r\n\r\n[ t . u ] # z\r\nk = '''\r\n[no]\r\n'''\r\n[[l]]\r\n";
+
+    #[test]
+    fn every_byte_belongs_to_one_statement() {
+        let text = TomlText::parse(TEXT).unwrap();
+        let mut at = '\u{feff}'.len_utf8();
+        for statement in text.statements() {
+            assert_eq!(statement.range.start, at);
+            at = statement.range.end;
+        }
+        assert_eq!(at, TEXT.len());
+        assert_eq!(text.apply(Vec::new()), TEXT);
+    }
+
+    #[test]
+    fn headers_and_keys_are_found_with_their_values() {
+        let text = TomlText::parse(TEXT).unwrap();
+        let shown: Vec<String> = text
+            .statements()
+            .iter()
+            .map(|statement| match &statement.kind {
+                Kind::Header { path, list } => format!("{} {list}", path.join("/")),
+                Kind::Pair { key, value } => format!("{} = {}", key.join("/"), text.slice(value)),
+                Kind::Other => "-".to_owned(),
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "-",
+                "a = [ # x\r\n 1,\r\n]",
+                "b/c d = { e = \"[x]\" }",
+                "-",
+                "t/u false",
+                "k = '''\r\n[no]\r\n'''",
+                "l true",
+            ]
+        );
+        assert_eq!(text.sections().len(), 3);
+    }
+
+    #[test]
+    fn a_statement_goes_and_its_neighbours_stay() {
+        let text = TomlText::parse(TEXT).unwrap();
+        let gone: Vec<Change> =
+            text.statements().iter().skip(1).take(1).map(Change::remove).collect();
+        assert_eq!(text.apply(gone), TEXT.replacen("a = [ # x\r\n 1,\r\n]\r\n", "", 1));
+        assert!(TomlText::parse("a = ").is_err());
+    }
+}

@@ -1,0 +1,46 @@
+//! The question before clash switches off an agent's own sandbox.
+
+use std::io::IsTerminal;
+
+use super::{InstallArgs, unusable};
+use crate::agents::Agent;
+use crate::agents::wired::{OwnSandbox, Wired};
+use crate::ui::{Failure, confirm};
+
+/// The text with the agent's own sandbox off, if the user agrees, and the change that
+/// was made.
+pub(super) fn own_sandbox(
+    args: &InstallArgs,
+    agent: &Agent,
+    wired: &Wired,
+    text: String,
+) -> Result<(String, Option<&'static str>), Failure> {
+    let failed = |error| unusable(&wired.file, &error);
+    let OwnSandbox::On { now, change } = wired.edit.own_sandbox(&text).map_err(failed)? else {
+        return Ok((text, None));
+    };
+    let key = change.split(' ').next().unwrap_or_default();
+    let now = now.unwrap_or_else(|| format!("{key} is not set"));
+    let title = agent.title;
+    let explained = format!(
+        "{title} has a sandbox of its own ({now}). No command of clash can start in it.\n\
+         The change in {}:\n  {change}\n\
+         Clash then confines every command, and `clash uninstall` puts the old value back.",
+        wired.file.display()
+    );
+    let agreed = if args.keep_sandbox {
+        false
+    } else if args.yes || args.dry_run {
+        true
+    } else if std::io::stdin().is_terminal() {
+        confirm(&format!("{explained}\nMake this change?"))?
+    } else {
+        return Err(Failure::new(explained)
+            .hint("`--yes` makes the change; `--keep-sandbox` installs without it"));
+    };
+    if !agreed {
+        return Ok((text, None));
+    }
+    let without = wired.edit.without_own_sandbox(&text).map_err(failed)?;
+    Ok((without, Some(change)))
+}

@@ -1,0 +1,70 @@
+//! The copies of clash that agents call.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::{cannot_write, remove_if_there};
+use crate::dirs::{Dirs, create_private};
+use crate::ui::Failure;
+
+/// The programs agents call, beside the one that is running.
+const PROGRAMS: [&str; 2] = ["clash", "clash-compile"];
+
+/// Puts copies of clash where no sandbox can change them: a build that may write
+/// cargo's bin directory must not be able to replace what confines it. The shell
+/// prefix has to be one path without arguments, so it is clash under another name.
+pub(super) fn place(dirs: &Dirs) -> Result<(), Failure> {
+    let own = std::env::current_exe()?;
+    let link = dirs.shell_launcher();
+    let dir = link.parent().unwrap_or(&dirs.state);
+    make_dir(dirs, dir).map_err(|error| cannot_write(dir, &error))?;
+    for name in PROGRAMS {
+        let (from, to) = (own.with_file_name(name), dirs.installed(name));
+        if (from == to && to.exists()) || same_content(&from, &to) {
+            continue;
+        }
+        let temp = to.with_extension(std::process::id().to_string());
+        fs::copy(&from, &temp).map_err(|error| {
+            Failure::new(format!("cannot copy {} to {}: {error}", from.display(), temp.display()))
+                .hint("clash and clash-compile belong in one directory; install clash again")
+        })?;
+        fs::rename(&temp, &to)?;
+    }
+    for link in [link, dirs.agents_shell()] {
+        if !fs::read_link(&link).is_ok_and(|target| target == Path::new("clash")) {
+            let temp = link.with_extension(std::process::id().to_string());
+            std::os::unix::fs::symlink("clash", &temp)?;
+            fs::rename(&temp, &link)?;
+        }
+    }
+    Ok(())
+}
+
+/// A machine's programs are for everybody.
+fn make_dir(dirs: &Dirs, dir: &Path) -> io::Result<()> {
+    let for_everybody = Dirs::from_env().is_ok_and(|own| own.state != dirs.state);
+    if for_everybody { fs::create_dir_all(dir) } else { create_private(dir) }
+}
+
+/// Whether the installed copy is the program that is running.
+pub(in crate::cmd) fn is_current(dirs: &Dirs) -> bool {
+    let own = std::env::current_exe().unwrap_or_default();
+    PROGRAMS.iter().all(|name| {
+        let (from, to) = (own.with_file_name(name), dirs.installed(name));
+        from == to || same_content(&from, &to)
+    })
+}
+
+fn same_content(a: &Path, b: &Path) -> bool {
+    let length = |path| fs::metadata(path).map(|meta| meta.len()).ok();
+    length(a).is_some() && length(a) == length(b) && fs::read(a).ok() == fs::read(b).ok()
+}
+
+/// Sessions that still run with the old settings fail closed without them.
+pub(super) fn remove(dirs: &Dirs) -> Result<(), Failure> {
+    for name in PROGRAMS.into_iter().chain(["clash-sh", "clash-shell"]) {
+        remove_if_there(&dirs.installed(name))?;
+    }
+    Ok(())
+}

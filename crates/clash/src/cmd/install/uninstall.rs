@@ -1,0 +1,112 @@
+//! `clash uninstall`: takes clash's entries out of settings, says which files of
+//! clash are left, and removes those with `--purge`.
+
+use std::fs;
+
+use super::super::unless_closed;
+use super::super::wiring::Wiring;
+use super::{Which, cannot_write, leftovers, programs, read, remove_if_there, unusable, write};
+use crate::agents::wired::{Scope, Wired};
+use crate::agents::{AGENTS, Agent};
+use crate::dirs::Dirs;
+use crate::settings_backup;
+use crate::ui::{Failure, Out};
+
+/// Takes clash's entries out of the settings of agents; everything else in them stays
+/// as it is, byte for byte. Files that clash keeps elsewhere are listed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct UninstallArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Show the settings as they would become and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Remove clash's own files too: programs, sessions, backups, caches
+    ///
+    /// Your policy is removed after a question only, or with --yes. Without a terminal
+    /// and without --yes it stays.
+    #[arg(long, conflicts_with_all = ["agent", "project", "managed", "dry_run"])]
+    purge: bool,
+    /// Remove the policy without asking
+    #[arg(long, short, requires = "purge")]
+    yes: bool,
+}
+
+impl UninstallArgs {
+    pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
+        let dirs = Dirs::from_env()?;
+        let scope = self.which.scope(&dirs)?;
+        let dirs = if scope == Scope::Managed { dirs.of_machine() } else { dirs };
+        let mut failed = Vec::new();
+        for agent in self.meant(&dirs, &scope) {
+            for wired in super::files(&dirs, agent, &scope)? {
+                if let Err(failure) = uninstall(&dirs, &wired, self.dry_run, out) {
+                    failed.push(failure);
+                }
+            }
+        }
+        if self.dry_run {
+            return unless_closed(Ok(()));
+        }
+        let messages: Vec<&str> = failed.iter().map(|failure| failure.message.as_str()).collect();
+        if !messages.is_empty() {
+            let failure = Failure::new(format!("clash may still be in {}", messages.join("\n")));
+            let hint = failed.into_iter().find_map(|failure| failure.hint);
+            return Err(Failure { hint, ..failure });
+        }
+        let left = still_wired(&dirs, &scope);
+        if left.is_empty() {
+            programs::remove(&dirs)?;
+        }
+        if self.purge {
+            if !left.is_empty() {
+                let names: Vec<&str> = left.iter().map(|agent| agent.title).collect();
+                return Err(Failure::new(format!("still in the settings of {}", names.join(", "))));
+            }
+            leftovers::purge(&dirs, self.yes, out)?;
+        } else if scope == Scope::User {
+            leftovers::list(&dirs, out)?;
+        }
+        unless_closed(Ok(()))
+    }
+
+    /// The named agent, or every one whose settings have clash in them. A file that
+    /// cannot be read may have it.
+    fn meant(&self, dirs: &Dirs, scope: &Scope) -> Vec<&'static Agent> {
+        match self.which.agent {
+            Some(agent) => vec![agent],
+            None => still_wired(dirs, scope),
+        }
+    }
+}
+
+fn still_wired(dirs: &Dirs, scope: &Scope) -> Vec<&'static Agent> {
+    let scope = if *scope == Scope::Managed { &Scope::Managed } else { &Scope::User };
+    let is_wired = |agent: &&Agent| {
+        let wiring = Wiring::look(dirs, agent, scope);
+        wiring.is_wired() || wiring.is_broken()
+    };
+    AGENTS.iter().copied().filter(is_wired).collect()
+}
+
+fn uninstall(dirs: &Dirs, wired: &Wired, dry_run: bool, out: &mut Out) -> Result<(), Failure> {
+    let file = &wired.file;
+    let before = read(file)?;
+    let after = wired.edit.uninstall(&before).map_err(|error| unusable(file, &error))?;
+    if dry_run {
+        return Ok(out.line(after.trim_end())?);
+    }
+    if before == after {
+        return Ok(out.line(format!("clash is not installed in {}", file.display()))?);
+    }
+    let plain = fs::symlink_metadata(file).is_ok_and(|meta| meta.is_file());
+    if after.trim().is_empty() && plain && read(file)? == before {
+        // Nothing but clash's entries was in it.
+        settings_backup::keep(dirs, file, &before).map_err(|error| cannot_write(file, &error))?;
+        remove_if_there(file)?;
+    } else {
+        write(dirs, file, &before, &after)?;
+    }
+    leftovers::remove_old_backup(file, &after)?;
+    Ok(out.line(format!("clash is out of {}", file.display()))?)
+}

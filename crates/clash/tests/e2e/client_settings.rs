@@ -1,0 +1,156 @@
+//! Real clients that change their own settings while clash is installed: those
+//! changes and the user's stay, byte for byte.
+//!
+//! Each client runs twice, with clash and without. In the end its files must be the
+//! same.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::{Machine, Ran, Who, backups, skipped};
+
+/// What a client does to its settings.
+struct Changes {
+    agent: &'static str,
+    /// The file clash edits, and the user's text in it before.
+    file: &'static str,
+    text: &'static str,
+    /// Command lines of the client; `@MARKET@` is a directory of plugins.
+    first: &'static [&'static str],
+    second: &'static [&'static str],
+    /// Stands in one of the client's files afterwards.
+    shows: (&'static str, &'static str),
+}
+
+const CODEX: Changes = Changes {
+    agent: "codex",
+    file: ".codex/config.toml",
+    text: "# mine\nmodel = \"x\" # too\nsandbox_mode = 'read-only' # why\n\n# about hooks\n[[hooks.PreToolUse]]\n[[hooks.PreToolUse.hooks]]\ntype = \"command\"\ncommand = \"lint\"\n\n[projects.\"/p\"]\ntrust_level = \"trusted\"\n",
+    first: &["mcp", "add", "foo", "--", "echo", "hi"],
+    second: &["mcp", "add", "bar", "--env", "A=1", "--", "echo", "ho"],
+    shows: (".codex/config.toml", "[mcp_servers.foo]"),
+};
+
+const ALL: [Changes; 9] = [
+    CODEX,
+    Changes { text: "model = \"x\"", ..CODEX },
+    Changes { second: &["mcp", "remove", "foo"], shows: (".codex/config.toml", "# mine"), ..CODEX },
+    Changes {
+        agent: "claude",
+        file: ".claude/settings.json",
+        text: "{\n\t\"model\": \"opus\",   \"unknown\": [1,\n2]\n}",
+        first: &["plugin", "marketplace", "add", "@MARKET@"],
+        second: &["mcp", "add", "foo", "-s", "user", "--", "echo", "hi"],
+        shows: (".claude/settings.json", "extraKnownMarketplaces"),
+    },
+    Changes {
+        agent: "gemini",
+        file: ".gemini/settings.json",
+        text: "// mine\n{\n  \"ui\": {\"theme\": \"x\"} // last\n}\n",
+        first: &["mcp", "add", "foo", "echo", "hi", "-s", "user"],
+        second: &["mcp", "add", "bar", "echo", "ho", "-s", "user"],
+        shows: (".gemini/settings.json", "\"bar\""),
+    },
+    Changes {
+        agent: "qwen",
+        file: ".qwen/settings.json",
+        text: "{\n  \"model\": {\n    \"name\": \"x\"\n  }\n}\n",
+        first: &["mcp", "add", "foo", "echo", "hi", "-s", "user"],
+        second: &["mcp", "add", "bar", "echo", "ho", "-s", "user"],
+        shows: (".qwen/settings.json", "\"bar\""),
+    },
+    Changes {
+        agent: "opencode",
+        file: ".config/opencode/opencode.json",
+        text: "{\n  // mine\n  \"model\": \"a/b\", // and a comma\n}\n",
+        first: &["mcp", "add", "foo", "--", "echo", "hi"],
+        second: &["mcp", "add", "bar", "--", "echo", "ho"],
+        shows: (".config/opencode/opencode.json", "\"bar\""),
+    },
+    Changes {
+        agent: "droid",
+        file: ".factory/settings.json",
+        text: "{\"customModels\":[{\"model\":\"x\"}]}",
+        first: &["mcp", "add", "foo", "echo"],
+        second: &["mcp", "add", "bar", "echo"],
+        shows: (".factory/mcp.json", "\"bar\""),
+    },
+    Changes {
+        agent: "copilot",
+        file: ".copilot/settings.json",
+        text: "{\n  // mine\n  \"theme\": \"x\"\n}\n",
+        first: &["mcp", "add", "foo", "--", "echo", "hi"],
+        second: &["mcp", "add", "bar", "--", "echo", "ho"],
+        shows: (".copilot/mcp-config.json", "\"bar\""),
+    },
+];
+
+fn client(m: &Machine, program: &Path, market: &str, words: &[&str]) {
+    let mut command = m.command(program);
+    if let Some(node) = std::env::var_os("CLASH_TEST_NODE").map(PathBuf::from) {
+        let dir = node.parent().unwrap().display();
+        command.env("PATH", format!("{dir}:/usr/local/bin:/usr/bin:/bin"));
+    }
+    command.env("COPILOT_OFFLINE", "true").env("DISABLE_AUTOUPDATER", "1");
+    command.args(words.iter().map(|word| if *word == "@MARKET@" { market } else { word }));
+    Ran::of(&mut command).succeeds();
+}
+
+/// A directory of plugins, for Claude Code.
+fn market() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |file: &str, text: &str| {
+        let file = dir.path().join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    };
+    write(
+        ".claude-plugin/marketplace.json",
+        r#"{"name":"m","owner":{"name":"u"},"plugins":[{"name":"p","source":"./p"}]}"#,
+    );
+    write("p/.claude-plugin/plugin.json", r#"{"name":"p","version":"1.0.0"}"#);
+    dir
+}
+
+/// The text with everything that names the home of this machine in other words.
+fn read(m: &Machine, file: &str) -> String {
+    let text = fs::read_to_string(m.home().join(file)).unwrap();
+    text.replace(&m.home().display().to_string(), "~")
+}
+
+#[test]
+fn changes_of_the_client_and_the_user_survive_clash() {
+    let market = market();
+    let market = market.path().display().to_string();
+    for changes in ALL {
+        let variable = format!("CLASH_TEST_{}", changes.agent.to_uppercase());
+        let Some(program) = std::env::var_os(&variable).map(PathBuf::from) else {
+            skipped(&format!("settings of the real {}: {variable} is not set", changes.agent));
+            continue;
+        };
+        let (with, without) = (Machine::new(Who::Me), Machine::new(Who::Me));
+        let install = || with.clash(["install", "--agent", changes.agent, "--yes"]).succeeds();
+        for m in [&with, &without] {
+            m.write(changes.file, changes.text);
+        }
+        install();
+        for m in [&with, &without] {
+            client(m, &program, &market, changes.first);
+        }
+        install();
+        for m in [&with, &without] {
+            client(m, &program, &market, changes.second);
+        }
+        let before = fs::read_to_string(with.home().join(changes.file)).unwrap();
+        with.clash(["uninstall", "--agent", changes.agent]).succeeds();
+        for file in [changes.file, changes.shows.0] {
+            assert_eq!(read(&with, file), read(&without, file), "{}: {file}", changes.agent);
+        }
+        assert!(read(&with, changes.shows.0).contains(changes.shows.1), "{}", changes.agent);
+        // The state right before the last change is kept, unless it was not changed.
+        if before != fs::read_to_string(with.home().join(changes.file)).unwrap() {
+            assert!(backups(&with).contains(&before), "{}", changes.agent);
+            assert!(backups(&with).contains(&changes.text.to_owned()), "{}", changes.agent);
+        }
+    }
+}
