@@ -221,7 +221,9 @@ mod tests {
             [
                 "allow rx $PWD/**",
                 "allow r $HOME/.gitconfig",
-                "allow r $HOME/.config/git/**",
+                "allow r $HOME/.config/git/attributes",
+                "allow r $HOME/.config/git/config",
+                "allow r $HOME/.config/git/ignore",
                 "deny every other path",
                 "deny network",
             ]

@@ -425,8 +425,9 @@ fn combine(rulings: Vec<(Ruling<'_>, String)>) -> Result<Decision, DecideError> 
     Ok(Decision { effect, sandbox, parts, conflict })
 }
 
-/// Whether two sandboxes differ only in protection, and `one` protects more. It
-/// then does for the commands of both: rights only become fewer.
+/// Whether two sandboxes differ only in the paths that `unprotect` takes off the list,
+/// and `one` takes off fewer. It then does for the commands of both: rights only become
+/// fewer.
 fn more_protected(one: SandboxRef<'_>, other: SandboxRef<'_>) -> Result<bool, DecideError> {
     let (one, other) = (one.to_sandbox()?, other.to_sandbox()?);
     let rights = |sandbox: &Sandbox| Sandbox {
@@ -437,8 +438,8 @@ fn more_protected(one: SandboxRef<'_>, other: SandboxRef<'_>) -> Result<bool, De
         ..sandbox.clone()
     };
     let (mine, theirs) = (&one.protect, &other.protect);
-    Ok(mine.standard >= theirs.standard
-        && theirs.also.iter().all(|path| mine.also.contains(path))
+    Ok((mine.standard, &mine.also) == (theirs.standard, &theirs.also)
+        && mine.except.len() < theirs.except.len()
         && mine.except.iter().all(|path| theirs.except.contains(path))
         && rights(&one) == rights(&other))
 }
