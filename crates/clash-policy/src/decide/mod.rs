@@ -160,7 +160,8 @@ impl<'a> Decider<'_, 'a> {
     }
 
     fn ruled(&self, facts: &Facts<'_>) -> Result<Ruling<'a>, DecideError> {
-        Ok(self.stack.rule(facts, false)?.unwrap_or_else(|| self.stack.by_default()))
+        let ruling = self.stack.rule(facts, false, self.stack.default_effect())?;
+        Ok(ruling.unwrap_or_else(|| self.stack.by_default()))
     }
 
     fn single(&self, facts: &Facts<'_>) -> Result<Decision, DecideError> {
@@ -203,7 +204,8 @@ impl<'a> Decider<'_, 'a> {
         nothing_else: bool,
     ) -> Result<Ruling<'a>, DecideError> {
         let facts = Facts::command(self.action, self.world, command);
-        let ruling = match self.stack.rule(&facts, needs_none && !nothing_else)? {
+        let nothing = if needs_none { Effect::Allow } else { self.stack.default_effect() };
+        let ruling = match self.stack.rule(&facts, needs_none && !nothing_else, nothing)? {
             // It runs in the room of what it stands beside.
             Some(ruling) if needs_none && !ruling.names_sandbox && !nothing_else => {
                 Ruling { sandbox: None, ..ruling }
@@ -248,7 +250,7 @@ impl<'a> Decider<'_, 'a> {
     /// is allowed here is not allowed there: only what a rule refuses counts.
     fn elsewhere(&self, command: &Command) -> Result<Ruling<'a>, DecideError> {
         let facts = Facts::command(self.action, self.world, command);
-        let ruling = self.stack.rule(&facts, true)?;
+        let ruling = self.stack.rule(&facts, true, Effect::Allow)?;
         Ok(match ruling.filter(|ruling| ruling.effect > Effect::Allow) {
             Some(ruling) => Ruling { sandbox: None, ..ruling },
             None => Ruling::inert(),
@@ -272,7 +274,9 @@ impl<'a> Decider<'_, 'a> {
             } else {
                 let action = Action { tool: opened.tool.to_owned(), ..self.action.clone() };
                 let facts = Facts { file: Some(file), ..Facts::tool(&action, self.world) };
-                let ruling = self.stack.rule(&facts, false)?.unwrap_or_else(Ruling::opened);
+                let default = self.stack.default_effect();
+                let ruling = self.stack.rule(&facts, false, default)?;
+                let ruling = ruling.unwrap_or_else(Ruling::opened);
                 let own = ruling.sandbox.map(|sandbox| sandbox.to_sandbox()).transpose()?;
                 let mut part = Part::new(ruling, what)?;
                 for sandbox in own.iter().chain(&decision.sandbox) {

@@ -96,8 +96,8 @@ impl<'a> Stack<'a> {
     }
 
     /// Asks every layer and applies their precedence; `None` where no rule has
-    /// more to say than the default. `named_only` leaves out rules that are about
-    /// every command alike, and with them the default.
+    /// more to say than `nothing`, which holds without a rule. `named_only` leaves out
+    /// rules that are about every command alike.
     ///
     /// A rule that may or may not apply cannot lift what holds if it does not:
     /// the answer is the strictest that any outcome gives.
@@ -105,6 +105,7 @@ impl<'a> Stack<'a> {
         &self,
         facts: &Facts<'_>,
         named_only: bool,
+        nothing: Effect,
     ) -> Result<Option<Ruling<'a>>, DecideError> {
         let mut claims = Vec::new();
         for (at, layer) in self.layers.iter().enumerate() {
@@ -113,7 +114,6 @@ impl<'a> Stack<'a> {
                 claims.push(Claim::new(at, layer, found)?);
             }
         }
-        let nothing = if named_only { Effect::Allow } else { self.default.0 };
         let trusted = || claims.iter().filter(|claim| claim.trusted);
         let certain = || trusted().filter(|claim| !claim.found.doubtful);
         let mut best = prevailing(certain());
@@ -131,6 +131,11 @@ impl<'a> Stack<'a> {
             best = Some(claim).filter(|claim| tightens(claim, best, nothing)).or(best);
         }
         best.map(|claim| ruling(claim, room, &claims)).transpose()
+    }
+
+    /// What holds where no rule matches.
+    pub(super) fn default_effect(&self) -> Effect {
+        self.default.0
     }
 
     fn room(&self, claim: &Claim<'a>) -> Room<'a> {

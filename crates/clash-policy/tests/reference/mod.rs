@@ -164,7 +164,8 @@ impl<'a> Policy<'a> {
         for command in commands {
             let thing = Thing { command: Some(command), ..thing };
             let beside = needs_none(command) && !nothing_else;
-            parts.push(match self.rule(thing, beside) {
+            let nothing = if needs_none(command) { Effect::Allow } else { self.default.1 };
+            parts.push(match self.rule(thing, beside, nothing) {
                 // It runs in the room of what it stands beside.
                 Some((part, false)) if beside => Part { sandbox: None, ..part },
                 Some((part, _)) => part,
@@ -194,12 +195,12 @@ impl<'a> Policy<'a> {
     }
 
     fn ruled(&self, thing: Thing<'_>) -> (Part, bool) {
-        self.rule(thing, false).unwrap_or_else(|| self.by_default())
+        self.rule(thing, false, self.default.1).unwrap_or_else(|| self.by_default())
     }
 
     /// The strictest answer in all the worlds that the shell may make of it: in
     /// each, every layer says what is certain or what is possible instead.
-    fn rule(&self, thing: Thing<'_>, named_only: bool) -> Option<(Part, bool)> {
+    fn rule(&self, thing: Thing<'_>, named_only: bool, nothing: Effect) -> Option<(Part, bool)> {
         let said = |trusted| -> Vec<[Option<Claim<'a>>; 2]> {
             let layers = self.layers.iter().filter(move |layer| layer.trusted == trusted);
             layers
@@ -214,7 +215,6 @@ impl<'a> Policy<'a> {
         let doubtful: Vec<usize> = (0..said.len()).filter(|at| said[*at][1].is_some()).collect();
         let mut worlds: Vec<u32> = (0..1 << doubtful.len()).collect();
         worlds.sort_by_key(|world: &u32| (world.count_ones(), *world));
-        let nothing = if named_only { Effect::Allow } else { self.default.1 };
         let mut strictest: Option<(Part, bool)> = None;
         for world in worlds {
             let claims: Vec<Claim<'a>> = said
