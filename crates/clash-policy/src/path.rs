@@ -104,9 +104,7 @@ pub trait Links: std::fmt::Debug {
     /// Why git, started in `dir`, may obey settings that a sandboxed command wrote;
     /// `None` if only the user's own files steer it. `subcommand` decides which
     /// hooks count.
-    fn git_is_steered(&self, _dir: &Path, _project: &Path, _subcommand: &str) -> Option<String> {
-        None
-    }
+    fn git_is_steered(&self, dir: &Path, project: &Path, subcommand: &str) -> Option<String>;
 
     /// Links with names of the list of persistence paths that lead to a real path or
     /// above it, as far as they are found on the way there from `root`, where the
@@ -131,6 +129,11 @@ pub struct Alias {
 pub struct NoLinks;
 
 impl Links for NoLinks {
+    /// An imagined disk has no repository.
+    fn git_is_steered(&self, _: &Path, _: &Path, _: &str) -> Option<String> {
+        None
+    }
+
     fn real(&self, path: &Path) -> PathBuf {
         path.to_path_buf()
     }

@@ -171,6 +171,11 @@ fn leads_to_packages(at: &Path, root: &Path) -> bool {
 pub(crate) struct Remembered(pub(crate) RefCell<Aliases>);
 
 impl Links for Remembered {
+    /// The monitor decides about no command.
+    fn git_is_steered(&self, _: &Path, _: &Path, _: &str) -> Option<String> {
+        None
+    }
+
     /// For paths that are real already.
     fn real(&self, path: &Path) -> PathBuf {
         path.to_path_buf()

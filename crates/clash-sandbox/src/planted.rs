@@ -18,7 +18,7 @@ use std::path::{Component, Path, PathBuf};
 
 use clash_policy::judge::{World, judge};
 use clash_policy::path::{Links, is_below};
-use clash_policy::{Caps, Effect, FileUse, FsRule, PathPattern, Places, Sandbox, Writes, protect};
+use clash_policy::{Caps, Effect, FileUse, FsRule, PathPattern, Places, Sandbox, protect};
 
 use crate::baseline;
 use crate::disk::Disk;
@@ -43,12 +43,9 @@ impl InForce for Alone {
 
 /// The trees in which commands of a sandbox may create names.
 pub fn trees_of(sandbox: &Sandbox, places: &Places) -> Vec<PathBuf> {
-    // A cache of the project's own lies elsewhere, out of reach of other rules.
-    let creates = |rule: &&FsRule| {
-        rule.effect == Effect::Allow
-            && rule.caps.contains(Caps::CREATE)
-            && rule.writes == Writes::InPlace
-    };
+    // Of a cache too, although a project writes its own: a link there may be from a policy
+    // that let commands write the shared one.
+    let creates = |rule: &&FsRule| rule.effect == Effect::Allow && rule.caps.contains(Caps::CREATE);
     let rules = sandbox.fs.iter().filter(creates);
     rules.filter_map(|rule| places.expand(rule.pattern.fixed()).ok()).collect()
 }

@@ -209,9 +209,9 @@ fn handle(agent: &'static Agent, event: Event, message: &Message) -> Result<Answ
         Event::SessionStart => call.start(),
         Event::SessionEnd => {
             Approval::discard_all(&session);
+            // The session's /tmp stays for a while: the user may resume the session, and a
+            // command may have moved files of the project there.
             judged::discard_all(&session);
-            // Left behind, it goes with the next sweep.
-            let _ = temporary::remove(&session.dir);
             Record::new(&session, trace::Event::SessionEnd).append(&session)?;
             Ok(Answer::Silent)
         }

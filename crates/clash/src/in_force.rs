@@ -150,4 +150,8 @@ impl Links for NotedLinks<'_> {
     fn aliases(&self, path: &Path, root: &Path, protect: &Protect) -> Vec<Alias> {
         self.disk.aliases(path, root, protect)
     }
+
+    fn git_is_steered(&self, dir: &Path, project: &Path, subcommand: &str) -> Option<String> {
+        self.disk.git_is_steered(dir, project, subcommand)
+    }
 }

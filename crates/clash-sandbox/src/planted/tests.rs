@@ -1,7 +1,7 @@
 //! Which links on the way of a rule are suspect.
 
 use super::*;
-use clash_policy::{Protect, Span};
+use clash_policy::{Protect, Span, Writes};
 use std::fs;
 use std::os::unix::fs::symlink;
 

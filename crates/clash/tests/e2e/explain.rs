@@ -36,7 +36,9 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
       allow rwcdx  $PWD/**
       allow rwcdx  $TMPDIR/**
       allow r      $HOME/.gitconfig
-      allow r      $HOME/.config/git/**
+      allow r      $HOME/.config/git/attributes
+      allow r      $HOME/.config/git/config
+      allow r      $HOME/.config/git/ignore
       cache rwcdx  $CARGO_HOME/registry/**
       cache rwcdx  $CARGO_HOME/git/**
       allow rx     $CARGO_HOME/bin/**
@@ -65,7 +67,9 @@ fn a_command_is_explained_with_its_rule_and_its_sandbox() {
       allow rwcdx  $PWD/**
       allow rwcdx  $TMPDIR/**
       allow r      $HOME/.gitconfig
-      allow r      $HOME/.config/git/**
+      allow r      $HOME/.config/git/attributes
+      allow r      $HOME/.config/git/config
+      allow r      $HOME/.config/git/ignore
       allow rx     the system's programs and libraries
       ask   rwcdx  every other path: commands are blocked, file tools ask
       deny         network
@@ -86,7 +90,9 @@ fn files_and_pages_are_explained_too() {
       allow rwcdx  $PWD/**
       allow rwcdx  $TMPDIR/**
       allow r      $HOME/.gitconfig
-      allow r      $HOME/.config/git/**
+      allow r      $HOME/.config/git/attributes
+      allow r      $HOME/.config/git/config
+      allow r      $HOME/.config/git/ignore
       allow rx     the system's programs and libraries
       ask   rwcdx  every other path: commands are blocked, file tools ask
       deny         network
@@ -136,7 +142,9 @@ fn sandboxes_can_be_looked_at() {
       allow rwcdx  $PWD/**
       allow rwcdx  $TMPDIR/**
       allow r      $HOME/.gitconfig
-      allow r      $HOME/.config/git/**
+      allow r      $HOME/.config/git/attributes
+      allow r      $HOME/.config/git/config
+      allow r      $HOME/.config/git/ignore
       cache rwcdx  $CARGO_HOME/registry/**
       cache rwcdx  $CARGO_HOME/git/**
       allow rx     $CARGO_HOME/bin/**

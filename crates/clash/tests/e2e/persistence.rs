@@ -143,10 +143,15 @@ fn the_projects_repository_cannot_be_put_out_of_the_way() {
         )
         .fails();
         bare(&m, "rm -rf .git/rebase-merge; echo 2 > f; git commit -qam y");
-        m.inside("git_safe", "git switch -qc side && git rebase -q --root && git switch -q main")
-            .succeeds();
+        m.inside(
+            "git_checkout_safe",
+            "git switch -qc side && git rebase -q --root && git switch -q main",
+        )
+        .succeeds();
         let rebase = "GIT_SEQUENCE_EDITOR='sed -i 1s/pick/drop/' git rebase -qi HEAD~1";
-        m.inside("git_safe", rebase).succeeds();
+        m.inside("git_safe", rebase).fails();
+        bare(&m, "git rebase --abort");
+        m.inside("git_checkout_safe", rebase).succeeds();
         m.inside("git_safe", "git init -q --bare b.git && git push -q b.git main").succeeds();
     });
 }

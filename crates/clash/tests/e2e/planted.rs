@@ -9,8 +9,24 @@ use serde_json::json;
 use crate::support::{Machine, Ran, as_each_user};
 
 const POLICY: &str = r#"
-load("@clash//node.star", "node_full", "node_safe")
 load("@clash//sandboxes.star", "project")
+node_full = sandbox(
+    name = "node_full",
+    default = ask(),
+    fs = {
+        "$PWD": allow(FULL),
+        ("$COREPACK_HOME", "$NPM_CONFIG_CACHE", "$XDG_CACHE_HOME/node"): allow(FULL),
+    },
+)
+node_safe = sandbox(
+    name = "node_safe",
+    default = ask(),
+    fs = {
+        "$PWD": allow(FULL),
+        ("$COREPACK_HOME", "$NPM_CONFIG_CACHE", "$XDG_CACHE_HOME/node"): allow(RO),
+        "$NPM_CONFIG_CACHE/_logs": allow(FULL),
+    },
+)
 settings(default = ask(), default_sandbox = project)
 sandbox(name = "logs", default = deny(), fs = {"$PWD": allow(FULL), "$NPM_CONFIG_CACHE/_logs": allow(FULL)})
 when({
@@ -102,7 +118,7 @@ fn file_tools_do_not_use_a_planted_link() {
         let m = furnished(m);
         let key = m.home().join(".ssh/id_ed25519");
         let read = || m.asks("Read", json!({"file_path": key}));
-        read().is("ask", "does not grant");
+        read().is("deny", "it holds ssh keys");
         fs::remove_dir_all(m.home().join(".npm/_logs")).unwrap();
         symlink("..", m.home().join(".npm/_logs")).unwrap();
         read().is("deny", "may have planted the link");

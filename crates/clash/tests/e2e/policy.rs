@@ -108,8 +108,8 @@ fn show_is_a_tree_with_the_place_of_every_rule() {
         Read
           $HOME/.ssh/**: deny (~/.clash/policy.star:12)
       sandboxes
-        rust_full: 11 path rules, others ask; any network (@clash//rust.star:23)
-        project: 4 path rules, others ask; no network (@clash//sandboxes.star:8)
+        rust_full: 13 path rules, others ask; any network (@clash//rust.star:23)
+        project: 6 path rules, others ask; no network (@clash//sandboxes.star:8)
     ");
     let user = shown(&m, &["policy", "show", "--layer", "user"]);
     assert!(user.starts_with("user (") && !user.contains("make"), "{user}");

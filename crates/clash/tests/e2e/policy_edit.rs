@@ -204,6 +204,8 @@ fn an_import_is_printed_with_everything_it_does_not_say() {
     # NOT ENFORCED: these restrictions could not be expressed.
     #   permissions.deny[1]: `nonsense rule`: it is not `Tool` or `Tool(…)`
 
+    load("@clash//node.star", "node_full")
+
     settings(default = ask())
 
     policy("imported denies", {
@@ -223,7 +225,7 @@ fn an_import_is_printed_with_everything_it_does_not_say() {
                 "run": {
                     "test": {
                         # permissions.allow[0]: Bash(npm run test)
-                        end(): allow(),
+                        end(): allow(sandbox = node_full),
                     },
                 },
             },

@@ -37,7 +37,7 @@ fn with_agent(m: Machine, name: &str) -> Machine {
 /// The same with clash installed for the agent.
 fn with_asking_agent(m: Machine, name: &str) -> Machine {
     let m = with_agent(m, name);
-    m.clash(["install", "--agent", name]).succeeds();
+    m.clash(["install", "--agent", name, "--yes"]).succeeds();
     m
 }
 

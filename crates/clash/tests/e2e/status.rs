@@ -45,7 +45,7 @@ fn layers_default_agents_and_refusals_are_shown() {
         policy    project (~/app/.clash/policy.star, not trusted: it can only tighten)
                   user (~/.clash/policy.star)
         default   deny, in sandbox readonly (~/.clash/policy.star:4)
-        agents    Claude Code: wired; commands are judged; the policy refuses `true`
+        agents    Claude Code: wired; commands are confined
         ");
         assert!(
             blocked.contains("`sudo reboot` is denied (rule at ~/.clash/policy.star:5)"),

@@ -59,8 +59,8 @@ fn confined_is_said_of_every_agent_after_a_trial() {
         assert_eq!(confined, AGENTS.len(), "{status:?}");
         m.clash(["doctor"]).exits(0).says("it let `true` through, which ran in sandbox project");
         // Trials leave nothing.
-        let sessions = fs::read_dir(m.state().join("sessions"));
-        assert_eq!(sessions.map_or(0, Iterator::count), 0);
+        let sessions = fs::read_dir(m.state().join("sessions")).into_iter().flatten().flatten();
+        assert_eq!(sessions.filter(|entry| entry.path().is_dir()).count(), 0);
         assert!(status.stdout.contains("nothing so far"), "{status:?}");
     });
 }
