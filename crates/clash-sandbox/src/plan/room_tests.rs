@@ -245,7 +245,7 @@ proptest! {
             let path = places.expand(path).unwrap();
             for cap in Caps::each() {
                 let file = FileUse { path: path.clone(), needs: cap, caseless: false };
-                let verdict = judge(&sandbox, &file, &judged).unwrap();
+                let verdict = judge(sandbox, &file, &judged).unwrap();
                 let seen = sources.caps(&path, false).contains(cap);
                 prop_assert_eq!(seen, verdict.effect == Effect::Allow, "{} {}", path.display(), cap);
             }
