@@ -8,22 +8,34 @@
 
 #[path = "../../crates/clash/src/agents/mod.rs"]
 mod agents;
+#[path = "../../crates/clash/src/approval.rs"]
+mod approval;
 #[path = "../../crates/clash/src/caseless.rs"]
 mod caseless;
 #[path = "../../crates/clash/src/dirs.rs"]
 mod dirs;
 #[path = "../../crates/clash/src/env.rs"]
 mod env;
+#[path = "../../crates/clash/src/held_path.rs"]
+mod held_path;
+#[path = "../../crates/clash/src/project_root.rs"]
+mod project_root;
 #[path = "../../crates/clash/src/replace_file.rs"]
 mod replace_file;
 #[path = "../../crates/clash/src/say.rs"]
 mod say;
+#[path = "../../crates/clash/src/session.rs"]
+mod session;
 #[path = "../../crates/clash/src/shell_quoted.rs"]
 mod shell_quoted;
 #[path = "../../crates/clash/src/stamp.rs"]
 mod stamp;
+#[path = "../../crates/clash/src/temporary.rs"]
+mod temporary;
 #[path = "../../crates/clash/src/tool_input.rs"]
 mod tool_input;
+#[path = "../../crates/clash/src/trace.rs"]
+mod trace;
 
 pub mod seeds;
 
@@ -113,6 +125,7 @@ pub fn agent_settings(data: &[u8]) {
         state: home.join("state/clash"),
         cache: home.join("cache"),
         claude: home.join(".claude"),
+        session_tmp: None,
     };
     for agent in agents::AGENTS {
         for wired in (agent.files)(&dirs, &agents::wired::Scope::User) {
@@ -265,7 +278,7 @@ fn decided(ir: Ir<'_>, action: &Action) -> Result<Decision, clash_policy::decide
     let places = Places::imagined();
     let cage = ["/home/user/.claude".into()];
     let baseline = [("/usr", Caps::READ)];
-    let world = World { places: &places, cwd: &places.project, links: &NoLinks, baseline: &baseline, cage: &cage };
+    let world = World { places: &places, cwd: &places.project, links: &NoLinks, baseline: &baseline, cage: &cage, lent: None };
     let decision = clash_policy::decide(ir, action, &world)?;
     let strictest = decision.parts.iter().map(|part| part.effect).max();
     assert!(strictest.is_some_and(|strictest| decision.effect >= strictest));
