@@ -154,9 +154,6 @@ fn tmp_is_one_directory_to_commands_and_file_tools() {
         assert!(!Path::new(&a).exists() && !Path::new(&b).exists());
         fs::remove_file(&host).unwrap();
         assert_eq!(records(&m, "alarm"), [] as [Value; 0]);
-        // The session is over, and its directory with it.
-        let left: Vec<_> = fs::read_dir(m.state().join("sessions")).unwrap().flatten().collect();
-        assert!(left.iter().all(|session| !session.path().join("tmp").exists()), "{left:?}");
     }
 }
 
