@@ -46,7 +46,7 @@ pub mod planted;
 pub mod present;
 pub mod probe;
 pub mod report;
-mod repository;
+pub mod repository;
 pub mod rights;
 pub mod room;
 pub mod sight;

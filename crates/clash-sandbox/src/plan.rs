@@ -441,6 +441,7 @@ fn rights(
         held,
         own: Vec::new(),
         lent: request.temporary.session.map(Path::to_path_buf),
+        tmp_names: Vec::new(),
         host_processes: false,
     })
 }

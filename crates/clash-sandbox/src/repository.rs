@@ -10,6 +10,7 @@
 //! A repository of its own below the project is never harmless: the command that
 //! makes a repository may write its settings for as long as it runs.
 
+mod bare;
 mod config;
 mod hooks;
 mod index;
@@ -20,6 +21,8 @@ use std::path::{Path, PathBuf};
 use clash_policy::path::is_below;
 
 use crate::worktree;
+
+pub use bare::completes;
 
 /// A longer file is not read.
 const MAX_BYTES: u64 = 1 << 20;

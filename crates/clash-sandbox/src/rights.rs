@@ -36,6 +36,9 @@ pub struct Rights {
     /// The session's temporary directory. It lies in the cage and does not count as
     /// part of it.
     pub(crate) lent: Option<PathBuf>,
+    /// Names of the temporary directory under which a room shows the session's. Outside
+    /// the room they are the host's.
+    pub(crate) tmp_names: Vec<PathBuf>,
     /// /proc shows the host's processes, which are nobody's business, whatever the
     /// rules say. What is a caller's own there is asked about as `/proc/self`.
     pub(crate) host_processes: bool,
@@ -153,9 +156,30 @@ impl Rights {
             && !self.enters_packages(at, to)
     }
 
+    /// The name of the temporary directory through which a path leads to the session's.
+    pub(crate) fn tmp_name(&self, path: &Path) -> Option<&Path> {
+        let hosts = [&self.places.project, &self.places.home];
+        let given = self.given.iter().map(|grant| &grant.path);
+        if hosts.into_iter().chain(given).any(|host| is_below(path, host)) {
+            return None;
+        }
+        self.tmp_names.iter().find(|name| is_below(path, name)).map(PathBuf::as_path)
+    }
+
+    /// The text of a link that leads to the same file inside and outside the room: the
+    /// session's own directory in the place of /tmp.
+    pub(crate) fn text_for_outside(&self, text: &Path) -> Option<PathBuf> {
+        let below = text.strip_prefix(self.tmp_name(text)?).ok()?;
+        let session = self.lent.as_ref()?;
+        Some(if below.as_os_str().is_empty() { session.clone() } else { session.join(below) })
+    }
+
     /// Whether something is kept at or below a path that its name alone does not keep
     /// under any other path.
     fn hides_below(&self, path: &Path) -> bool {
+        if self.lent.as_deref().is_some_and(|lent| is_below(path, lent)) {
+            return false;
+        }
         self.cage.iter().chain(&self.held).any(|place| {
             let by_name = |below: &Path| {
                 protect::kept(&self.sandbox.protect, below, 0, Caps::WRITE).is_some()
@@ -309,6 +333,7 @@ mod tests {
             baseline: vec![("/usr".into(), Caps::READ)],
             given: Vec::new(),
             held: Vec::new(),
+            tmp_names: Vec::new(),
             own: vec!["/tmp".into()],
             lent: None,
             host_processes: false,

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use clash_policy::decide::{DecideError, Decision};
-use clash_policy::{Action, Caps, Effect, Input, Places, World};
+use clash_policy::decide::{DecideError, Decision, Judged};
+use clash_policy::{Action, Caps, Effect, FileUse, Input, Places, World};
 use clash_sandbox::disk::Disk;
+use clash_sandbox::repository;
 
 use crate::dirs::Dirs;
 use crate::in_force::{NotedLinks, PlantedPath, PolicySandboxes};
@@ -72,7 +73,10 @@ pub(crate) fn decide_by(
         cage: &cage,
         lent,
     };
-    let decision = clash_policy::decide(policy.ir(), action, &world)?;
+    let mut decision = clash_policy::decide(policy.ir(), action, &world)?;
+    if let Input::Files(files) = &action.input {
+        ask_about_repositories(&mut decision, files, &places.project);
+    }
     if decision.effect == Effect::Deny {
         return Ok(decision);
     }
@@ -84,6 +88,26 @@ pub(crate) fn decide_by(
     };
     let without = clash_policy::decide(policy.ir(), action, &World { links: &closed, ..world })?;
     if without.effect > decision.effect { Err(planted.into()) } else { Ok(decision) }
+}
+
+/// Asks before a file tool makes git take a directory for a repository: git would then
+/// obey the settings in it.
+fn ask_about_repositories(decision: &mut Decision, files: &[FileUse], project: &Path) {
+    let span = decision.sandbox.as_ref().map(|sandbox| sandbox.span.clone()).unwrap_or_default();
+    for (part, file) in decision.parts.iter_mut().zip(files) {
+        let changes = file.needs.intersects(Caps::CHANGE);
+        if part.effect == Effect::Allow && changes && repository::completes(&file.path, project) {
+            let rule = "protect: git takes the directory for a repository".to_owned();
+            part.effect = Effect::Ask;
+            part.judged = Some(Judged {
+                effect: Effect::Ask,
+                caps: file.needs,
+                rule: Some((rule, span.clone())),
+                credential: None,
+            });
+            decision.effect = decision.effect.max(Effect::Ask);
+        }
+    }
 }
 
 /// What decisions about one project have in common, for those who make many.

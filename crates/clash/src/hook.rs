@@ -381,7 +381,9 @@ impl Call<'_> {
                 };
                 // The paths of a patch, for example, are not in fields of their own.
                 let kept = temporary::meant(&names, self.session, &action.input).is_some();
-                if let Input::Files(files) = &mut action.input {
+                // Only those: a link in the session's directory may lead to the host's /tmp, and
+                // the tool would open the file there.
+                if let (true, Input::Files(files)) = (kept, &mut action.input) {
                     for file in files {
                         file.path = names.meaning(&file.path).unwrap_or(file.path.clone());
                     }

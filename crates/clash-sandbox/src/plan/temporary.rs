@@ -3,7 +3,7 @@
 //! A room shows the session's directory as /tmp, and at its own path, so that a
 //! path that the agent's file tools use means the same file to a command.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clash_policy::path::is_below;
 use clash_policy::{Caps, Effect, FsRule};
@@ -39,6 +39,8 @@ pub(super) fn with_names(mut rights: Rights, request: &Request<'_>, room: &Room)
     let mut repeated = Vec::new();
     for step in &room.steps {
         let Step::Show { at, .. } = step else { continue };
+        let names = ["/tmp", "/var/tmp"].map(PathBuf::from);
+        rights.tmp_names = names.into_iter().chain([request.temporary.host.into()]).collect();
         for rule in &rights.sandbox.fs {
             let fixed = Path::new(rule.pattern.fixed());
             if !is_below(fixed, session) {

@@ -174,6 +174,8 @@ impl Walker {
     ) {
         let mut state = State::default();
         state.untrack();
+        // It has the environment that this shell hands down, and no more.
+        state.set.clone_from(&self.state.set);
         state.positional = args.map(Rc::from);
         state.steered = self.state.steered;
         state.cwd.clone_from(&self.state.cwd);

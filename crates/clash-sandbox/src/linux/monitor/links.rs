@@ -50,6 +50,8 @@ impl Worker {
         let _turn = self.turns.alone()?;
         // Another room may have moved the directory before this one had its turn.
         let path = self.path_now(at)?;
+        let outside = self.watch.rights.text_for_outside(Path::new(OsStr::from_bytes(target)));
+        let target = outside.as_ref().map_or(target, |text| text.as_os_str().as_bytes());
         self.may_lead(&path, target)?;
         symlinkat(target, &at.dir, &at.leaf)
     }
@@ -67,9 +69,21 @@ impl Worker {
         let ends = self.follow(at, text)?;
         let fine = |to: &PathBuf| {
             let covered = self.fresh.covers(to);
-            self.watch.rights.may_lead(at, to, covered, &self.links) && !self.is_carried_in(at, to)
+            self.is_same_outside(at, text, to)
+                && self.watch.rights.may_lead(at, to, covered, &self.links)
+                && !self.is_carried_in(at, to)
         };
         if ends.iter().all(fine) { Ok(()) } else { Err(Errno::ACCESS) }
+    }
+
+    /// Whether a link that leads into the session's temporary directory does so outside
+    /// the room too, where /tmp is the host's: only from inside that directory, by a
+    /// relative text.
+    fn is_same_outside(&self, at: &Path, text: &[u8], to: &Path) -> bool {
+        let rights = &self.watch.rights;
+        rights
+            .tmp_name(to)
+            .is_none_or(|name| !text.starts_with(b"/") && rights.tmp_name(at) == Some(name))
     }
 
     /// Everything that a link leads to, or would if a link on the way were replaced.

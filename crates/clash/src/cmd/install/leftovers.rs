@@ -89,7 +89,8 @@ pub(super) fn purge(dirs: &Dirs, yes: bool, out: &mut Out) -> Result<(), Failure
 
 fn remove(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path)?.is_dir() {
-        fs::remove_dir_all(path)
+        // The kernel leaves a directory without any mode in the cache of a project.
+        clash_sandbox::launch::remove_tree(path)
     } else {
         fs::remove_file(path)
     }

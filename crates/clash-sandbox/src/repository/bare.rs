@@ -1,0 +1,56 @@
+//! Files that would make git take a directory for a repository.
+//!
+//! Git takes a directory with `HEAD`, `objects` and `refs`, or with `HEAD` and
+//! `commondir`, for a repository without a work tree, and obeys its `config`. The monitor
+//! keeps commands from completing one; this is the same question for the agent's own file
+//! tools, which run outside the rooms.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// Entries of a repository that git obeys or looks for.
+const ENTRIES: [&str; 8] =
+    ["HEAD", "commondir", "config", "config.worktree", "hooks", "info", "objects", "refs"];
+
+/// True if writing a file below the project changes a repository without a work tree, or
+/// completes one. `.git` itself is on the list of persistence paths.
+pub fn completes(path: &Path, project: &Path) -> bool {
+    let Ok(below) = path.strip_prefix(project) else { return false };
+    let mut dir = project.to_path_buf();
+    below.iter().any(|name| {
+        let entry = ENTRIES.iter().find(|entry| name.eq_ignore_ascii_case(entry));
+        let found = entry.is_some_and(|entry| is_repository_with(&dir, entry));
+        dir.push(name);
+        found
+    })
+}
+
+fn is_repository_with(dir: &Path, entry: &str) -> bool {
+    if dir.file_name().is_some_and(|name| name.eq_ignore_ascii_case(OsStr::new(".git"))) {
+        return false;
+    }
+    let has = |part: &str| part == entry || dir.join(part).symlink_metadata().is_ok();
+    has("HEAD") && (has("commondir") || has("objects") && has("refs"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_last_part_of_a_repository_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = dir.path();
+        fs::create_dir_all(project.join("a/objects")).unwrap();
+        fs::create_dir_all(project.join("a/refs")).unwrap();
+        fs::create_dir_all(project.join("b")).unwrap();
+        fs::write(project.join("b/commondir"), "").unwrap();
+        let completes = |path: &str| completes(&project.join(path), project);
+        assert!(completes("a/HEAD") && completes("a/head") && completes("b/HEAD"));
+        assert!(!completes("a/config") && !completes("a/x") && !completes("c/HEAD"));
+        fs::write(project.join("a/HEAD"), "").unwrap();
+        assert!(completes("a/config") && completes("a/hooks/pre-commit"));
+        assert!(!completes("a/README") && !completes("src/config"));
+    }
+}
