@@ -213,3 +213,22 @@ pub(crate) fn create_private(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clash_policy::{Caps, Protect, protect};
+
+    /// Otherwise a link to the project's root would be a way around the cage, and the
+    /// monitor would refuse every such link.
+    #[test]
+    fn the_cage_in_a_project_is_on_the_list_of_names() {
+        let dirs = Dirs::from_env().unwrap();
+        let project = Path::new("/nowhere/app");
+        let cage = dirs.cage(project, &Disk::default());
+        let inside = cage.iter().filter_map(|path| path.strip_prefix(project).ok());
+        let named =
+            |below: &&Path| protect::kept(&Protect::default(), below, 0, Caps::WRITE).is_none();
+        assert_eq!(inside.filter(named).collect::<Vec<_>>(), [] as [&Path; 0]);
+    }
+}

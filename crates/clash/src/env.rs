@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The user's home directory; without it clash does nothing.
 pub(crate) const HOME: &str = "HOME";
@@ -97,4 +97,40 @@ pub(crate) fn all() -> impl Iterator<Item = (OsString, OsString)> {
 /// The directories programs are looked for in.
 pub(crate) fn path_list() -> Vec<PathBuf> {
     env::var_os(PATH).map(|list| env::split_paths(&list).collect()).unwrap_or_default()
+}
+
+/// Writes the real path of the home where values name it through a link: `HOME`, the
+/// directories of `PATH`, `CARGO_HOME` and their like.
+pub(crate) fn name_home(env: &mut [(OsString, OsString)], written: &Path, real: &Path) {
+    for (_, value) in env {
+        let named = |path: PathBuf| match path.strip_prefix(written) {
+            Ok(below) if below.as_os_str().is_empty() => real.to_path_buf(),
+            Ok(below) => real.join(below),
+            Err(_) => path,
+        };
+        let begins = written.as_os_str().as_encoded_bytes();
+        let mentions = value.as_encoded_bytes().windows(begins.len()).any(|part| part == begins);
+        if mentions && let Ok(joined) = env::join_paths(env::split_paths(&value).map(named)) {
+            *value = joined;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_name_the_home_by_its_real_path() {
+        let mut env = vec![
+            ("HOME".into(), "/home/link".into()),
+            ("PATH".into(), "/usr/bin:/home/link/.cargo/bin:/home/linked/bin".into()),
+            ("NOTE".into(), "a: b::c".into()),
+        ];
+        name_home(&mut env, Path::new("/home/link"), Path::new("/data/u"));
+        let value = |at: usize| env[at].1.to_str().unwrap();
+        assert_eq!(value(0), "/data/u");
+        assert_eq!(value(1), "/usr/bin:/data/u/.cargo/bin:/home/linked/bin");
+        assert_eq!(value(2), "a: b::c");
+    }
 }

@@ -551,6 +551,10 @@ impl Room {
             env.push((steering::SSH_AGENT_SOCKET.into(), agent.socket.clone().into()));
         }
         env.push((env::CLASH_SANDBOX.into(), sandbox.name.clone().into()));
+        // A room shows the home at its real path alone.
+        if self.dirs.home != places.home {
+            env::name_home(&mut env, &self.dirs.home, &places.home);
+        }
         self.trace(trace::Event::Launch, what, None, Some(&sandbox.name))?;
         let command =
             launch::Command { program: program.to_owned(), args: args.to_vec(), env, cwd: None };
