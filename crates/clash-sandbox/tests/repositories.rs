@@ -130,7 +130,8 @@ fn no_repository_without_a_work_tree_is_completed() {
         each_repository(options, |world| {
             bare(
                 &world,
-                "mkdir -p sub half/objects half/refs bare2; cp -r .git/objects .git/refs bare2/",
+                "mkdir -p sub half/objects half/refs bare2; cp -r .git/objects .git/refs bare2/
+                 mkdir front other; echo ../build/c > front/commondir; cp .git/HEAD other/",
             );
             for attack in [
                 "cp -r .git/objects .git/refs .git/HEAD .",
@@ -141,14 +142,74 @@ fn no_repository_without_a_work_tree_is_completed() {
                 "cp f g && mv g half/HEAD",
                 "mkfifo half/HEAD",
                 "cp .git/HEAD bare2/",
+                "cp .git/HEAD front/HEAD",
+                "cp .git/HEAD g && mv g front/HEAD",
+                "mkdir front/HEAD",
+                "ln -s ../f front/HEAD",
+                "echo ../build/c > other/commondir",
+                "cp f other/g && mv other/g other/commondir",
+                "ln -s ../f other/commondir",
+                "ln f other/commondir",
+                "mkdir other/commondir",
+                "mkfifo other/commondir",
             ] {
                 fails(&world, attack);
-                bare(&world, "rm -rf HEAD objects refs");
+                bare(&world, "rm -rf HEAD objects refs g");
             }
+            // The settings that such a directory would name.
+            works(&world, "mkdir -p build/c/objects build/c/refs && echo x > build/c/config");
             // In a directory that the command makes, where it may make repositories.
             let made = "mkdir -p t/refs && touch t/HEAD && mkdir o2 && mv o2 t/objects";
             assert_eq!(world.sh(made).status.success(), !options.is_empty(), "{:?}", world.options);
         });
+    }
+}
+
+/// Git finds `objects` and `refs` in the directory that `commondir` names.
+#[test]
+fn no_directory_borrows_the_parts_of_a_repository() {
+    each_repository(&[], |world| {
+        bare(&world, "mkdir front && echo 1 > front/f");
+        let _ = world.sh("mkdir -p build/c/objects build/c/refs
+             printf '[core]\n\tfsmonitor = \"touch ran; false\"\n' > build/c/config
+             echo ../build/c > front/commondir; cp build/c/config front/config.worktree
+             echo 'ref: refs/heads/main' > front/HEAD");
+        assert_eq!(
+            bare(&world, "cd front && git status -s; git rev-parse --git-dir; ls | grep ran || :")
+                .lines()
+                .filter(|line| *line == "." || *line == "ran")
+                .count(),
+            0,
+            "{:?}",
+            world.options
+        );
+    });
+}
+
+/// Each of two rooms makes one part, at the same time.
+#[test]
+fn two_rooms_do_not_complete_a_repository_together() {
+    for who in identities() {
+        for tier in [&[][..], &["--simulate", "no-userns"]] {
+            let world = World::new(who);
+            let (app, home) = (world.project(), world.path("home"));
+            let places = ["--project", app.to_str().unwrap(), "--home", home.to_str().unwrap()];
+            bare(&world, "for i in $(seq 60); do mkdir d$i; done");
+            let world = world.option(&places).option(tier);
+            let prefix = world.prefix().join(" ");
+            let half = |own: &str, other: &str, make: &str| {
+                format!(
+                    "timeout 60 {prefix} /bin/sh -c 'for i in $(seq 60); do : > {own}$i
+                     while [ ! -e {other}$i ]; do :; done; {make}; done' & "
+                )
+            };
+            let head = half("a", "b", "echo ref: refs/heads/main > d$i/HEAD");
+            let common = half("b", "a", "echo .. > d$i/commondir");
+            let _ = world.bare(&["/bin/sh", "-c", &format!("{head} {common} wait")]);
+            let counts =
+                "ls d*/HEAD d*/commondir | wc -l; ls -d d*/* | cut -d/ -f1 | sort -u | wc -l";
+            assert_eq!(bare(&world, counts), "60\n60", "{:?}", world.options);
+        }
     }
 }
 

@@ -271,7 +271,7 @@ impl Worker {
         // Programs that make all directories of a path look at this error.
         self.check(&at.path, Caps::CREATE)
             .map_err(|refused| if exists(&at) { Errno::EXIST } else { refused })?;
-        self.completes_no_repository(&at)?;
+        let _turn = self.completes_no_repository(&at)?;
         mkdirat(&at.dir, &at.leaf, Mode::from_raw_mode(mode))?;
         self.links.0.get_mut().made(&at.path);
         self.fresh.directory(&at.path);
@@ -290,7 +290,7 @@ impl Worker {
         }
         let at = self.name(at, Errno::EXIST)?;
         self.check(&at.path, Caps::CREATE)?;
-        self.completes_no_repository(&at)?;
+        let _turn = self.completes_no_repository(&at)?;
         mknodat(&at.dir, &at.leaf, kind, Mode::from_raw_mode(mode & 0o7777), device)
     }
 
