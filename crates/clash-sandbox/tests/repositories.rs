@@ -315,3 +315,72 @@ fn a_new_repository_does_not_lend_its_rights() {
         works(&world, &format!("{plant} && rm -rf new && test ! -e new"));
     });
 }
+
+#[test]
+fn no_linked_worktree_is_forged() {
+    each_repository(&[], |world| {
+        bare(&world, "mkdir front && git worktree add -q wt");
+        let forge = "mkdir -p .git/worktrees/e && cd .git/worktrees/e &&";
+        for attack in [
+            "echo ../../../build/c > commondir",
+            "echo ../.. > commondir",
+            "echo x > g && mv g commondir",
+            "ln -s ../wt/commondir commondir",
+            "echo ../../../front/.git > gitdir",
+            "ln ../../../f gitdir",
+            "echo '[core]' > config.worktree",
+            "echo '[core]' > ../wt/config.worktree",
+            "echo x > ../wt/g && mv ../wt/g ../wt/config.worktree",
+            "rm ../wt/commondir",
+            "echo x > ../wt/commondir",
+            "mkdir -p d && cp ../wt/commondir ../wt/gitdir d && mv d ../d",
+        ] {
+            fails(&world, &format!("{forge} {attack}"));
+        }
+        let _ = world.sh(&format!("{forge} cp ../wt/* .; cp -r ../wt ../copy"));
+        bare(&world, "git worktree repair 2>&1; test ! -e front/.git");
+        works(&world, "cd wt && git switch -qc side && echo 3 > f && git commit -qam 3");
+        works(&world, "cd wt && git bisect start HEAD HEAD~1 && git bisect reset");
+    });
+}
+
+/// Git obeys the settings in the directory that `commondir` names.
+#[test]
+fn a_new_worktree_belongs_to_its_repository() {
+    let options =
+        [UNPROTECT, &["--unprotect", ".git/worktrees/*/rebase-merge/git-rebase-todo"]].concat();
+    each_repository(&options, |world| {
+        let forge = "mkdir -p .git/worktrees/e && cd .git/worktrees/e && rm -f commondir &&";
+        for attack in [
+            "echo ../../../build/c > commondir",
+            "exec 3<> commondir; echo x >&3; echo longer >&3",
+            "echo x > g; mv g commondir",
+            "echo x > g; ln g commondir",
+            "ln -s ../g commondir",
+            "mkdir -p .git; echo x > commondir; echo x >> commondir",
+            "mkdir -p .git; : > commondir; truncate -s 0 commondir",
+            "mkdir -p .git; : > commondir; ln commondir l && echo x > l",
+            "mkdir -p .git; : > commondir; mv commondir l; echo x > l; mv l commondir",
+        ] {
+            let _ = world.sh(&format!("{forge} {attack}"));
+            let found = "cat .git/worktrees/e/commondir 2> /dev/null; rm -rf .git/worktrees/e";
+            let found = bare(&world, found);
+            assert!(["", "../.."].contains(&&*found), "{attack}: {found} {:?}", world.options);
+        }
+        fails(&world, "rmdir .git/worktrees; ln -s ../front .git/worktrees");
+        fails(&world, "mkdir -p .git/worktrees && ln -s ../../front .git/worktrees/e");
+        works(
+            &world,
+            "git worktree add -q wt && git -C wt status && git worktree move wt wt2 ||
+            git worktree list | grep -q wt",
+        );
+        works(
+            &world,
+            "git worktree add -q third && git worktree remove third && git worktree prune",
+        );
+        works(
+            &world,
+            "git clone -q . copy && git -C copy worktree add -q ../of-copy && git -C of-copy log -1",
+        );
+    });
+}

@@ -169,6 +169,9 @@ impl Worker {
 
     /// Refuses what the rules do not permit at a path.
     pub(super) fn check(&self, path: &Path, needs: Caps) -> Done {
+        if needs.intersects(Caps::WRITE.union(Caps::CREATE)) && self.is_common(path) {
+            return Err(Errno::ACCESS);
+        }
         self.check_making(path, needs, needs)
     }
 
@@ -204,6 +207,7 @@ impl Worker {
     pub(super) fn caps(&self, path: &Path) -> Caps {
         let caps = self.watch.rights.caps(path);
         if self.is_of_bare_repository(path)
+            || self.is_common(path)
             || self.watch.rights.kept_by_link(path, Caps::WRITE, &self.links).is_some()
         {
             return caps.without(Caps::CHANGE);

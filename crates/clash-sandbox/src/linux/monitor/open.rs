@@ -110,6 +110,9 @@ impl Worker {
     /// Makes a file that may be made. Exclusively, so that it is certainly a new one.
     fn make(&mut self, at: &Name, wish: &Wish) -> Result<OwnedFd, Errno> {
         self.quota.check()?;
+        if self.is_common(&at.path) {
+            return self.make_common(at, wish.umask, wish.mode);
+        }
         umask(Mode::from_raw_mode(wish.umask));
         let flags = wish.open_flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let file = openat(&at.dir, &at.leaf, flags, Mode::from_raw_mode(wish.mode))?;
