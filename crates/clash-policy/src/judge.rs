@@ -157,7 +157,7 @@ pub fn opens_way(
 ) -> Result<bool, PathError> {
     let counted = counts(sandbox, rule, path, Caps::CREATE, world)?;
     let below = counted.and_then(|(root, _)| path.strip_prefix(root).ok());
-    let never_made = |keep| keep == Keep::Always;
+    let never_made = |keep| matches!(keep, Keep::Always | Keep::OfWorktree);
     Ok(below.is_some_and(|below| protect::begins(&sandbox.protect, below, never_made)))
 }
 

@@ -38,6 +38,9 @@ pub enum Keep {
     Always,
     /// It may be made where it is not there, and then stays as it is.
     Existing,
+    /// The same where commands may make repositories, and with them linked worktrees.
+    /// Elsewhere like `Always`.
+    OfWorktree,
     /// It is made together with the directory it is in, and never changed; it may
     /// be removed, and is then not made again in that directory. Who made the
     /// directory only the kernel's side knows.
@@ -70,9 +73,14 @@ const PACKAGES: &[&str] = &["node_modules", "site-packages", "dist-packages", "v
 pub fn entries(protect: &Protect) -> impl Iterator<Item = Persistent<'_>> {
     let standard = STANDARD.iter().copied().filter(|_| protect.standard);
     let also = protect.also.iter().map(|path| Persistent { path, why: POLICY, keep: Keep::Always });
+    let excepts = |path: &str| protect.except.iter().any(|except| except == path);
+    let repositories = excepts(REPOSITORY);
     standard.chain(also).filter_map(move |entry| {
-        let excepted = protect.except.iter().any(|except| except == entry.path);
+        let excepted = excepts(entry.path);
         match entry.keep {
+            Keep::OfWorktree if !repositories && !excepted => {
+                Some(Persistent { keep: Keep::Always, ..entry })
+            }
             Keep::Name if excepted => Some(Persistent { keep: Keep::ExistingName, ..entry }),
             _ => (!excepted).then_some(entry),
         }
@@ -108,7 +116,9 @@ pub fn kept<'a>(
                 && !is_worktree(entry, names.get(end))
                 && match entry.keep {
                     Keep::Always => true,
-                    Keep::Existing => needs.intersects(Caps::WRITE.union(Caps::DELETE)),
+                    Keep::Existing | Keep::OfWorktree => {
+                        needs.intersects(Caps::WRITE.union(Caps::DELETE))
+                    }
                     Keep::WithDirectory => needs.intersects(Caps::WRITE.union(Caps::CREATE)),
                     Keep::Name => end == names.len(),
                     Keep::ExistingName => {
@@ -320,6 +330,11 @@ mod tests {
         assert_eq!(keeps_with(&protect, "lib/.git", "d"), Some(".git"));
         assert_eq!(keeps_with(&protect, "lib/.git/index", "wcd"), None);
         assert_eq!(keeps_with(&protect, "lib/.git/hooks", "c"), Some(".git/hooks"));
+        for name in ["commondir", "gitdir", "config.worktree"] {
+            let path = format!(".git/worktrees/one/{name}");
+            assert!(keeps(&path, "c").is_some() && keeps_with(&protect, &path, "c").is_none());
+            assert!(keeps_with(&protect, &path, "w").is_some());
+        }
     }
 
     #[test]

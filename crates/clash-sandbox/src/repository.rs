@@ -60,9 +60,11 @@ pub(crate) fn steers(dir: &Path, project: &Path, subcommand: &str) -> Option<Str
     None
 }
 
-/// Git takes any directory with these names for a repository.
+/// Git takes any directory with these names for a repository. With `commondir` it
+/// looks for the other two elsewhere.
 fn is_bare(dir: &Path) -> bool {
-    ["HEAD", "objects", "refs"].iter().all(|name| fs::symlink_metadata(dir.join(name)).is_ok())
+    let has = |name: &str| fs::symlink_metadata(dir.join(name)).is_ok();
+    has("HEAD") && (has("commondir") || has("objects") && has("refs"))
 }
 
 /// A repository that git would use.

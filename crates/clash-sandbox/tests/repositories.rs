@@ -130,7 +130,8 @@ fn no_repository_without_a_work_tree_is_completed() {
         each_repository(options, |world| {
             bare(
                 &world,
-                "mkdir -p sub half/objects half/refs bare2; cp -r .git/objects .git/refs bare2/",
+                "mkdir -p sub half/objects half/refs bare2; cp -r .git/objects .git/refs bare2/
+                 mkdir front other; echo ../build/c > front/commondir; cp .git/HEAD other/",
             );
             for attack in [
                 "cp -r .git/objects .git/refs .git/HEAD .",
@@ -141,14 +142,81 @@ fn no_repository_without_a_work_tree_is_completed() {
                 "cp f g && mv g half/HEAD",
                 "mkfifo half/HEAD",
                 "cp .git/HEAD bare2/",
+                "cp .git/HEAD front/HEAD",
+                "cp .git/HEAD g && mv g front/HEAD",
+                "mkdir front/HEAD",
+                "ln -s ../f front/HEAD",
+                "echo ../build/c > other/commondir",
+                "cp f other/g && mv other/g other/commondir",
+                "ln -s ../f other/commondir",
+                "ln f other/commondir",
+                "mkdir other/commondir",
+                "mkfifo other/commondir",
             ] {
                 fails(&world, attack);
-                bare(&world, "rm -rf HEAD objects refs");
+                bare(&world, "rm -rf HEAD objects refs g");
             }
+            // The settings that such a directory would name.
+            works(&world, "mkdir -p build/c/objects build/c/refs && echo x > build/c/config");
             // In a directory that the command makes, where it may make repositories.
             let made = "mkdir -p t/refs && touch t/HEAD && mkdir o2 && mv o2 t/objects";
             assert_eq!(world.sh(made).status.success(), !options.is_empty(), "{:?}", world.options);
         });
+    }
+}
+
+/// Git finds `objects` and `refs` in the directory that `commondir` names.
+#[test]
+fn no_directory_borrows_the_parts_of_a_repository() {
+    each_repository(&[], |world| {
+        bare(&world, "mkdir front && echo 1 > front/f");
+        let _ = world.sh("mkdir -p build/c/objects build/c/refs
+             printf '[core]\n\tfsmonitor = \"touch ran; false\"\n' > build/c/config
+             echo ../build/c > front/commondir; cp build/c/config front/config.worktree
+             echo 'ref: refs/heads/main' > front/HEAD");
+        assert_eq!(
+            bare(&world, "cd front && git status -s; git rev-parse --git-dir; ls | grep ran || :")
+                .lines()
+                .filter(|line| *line == "." || *line == "ran")
+                .count(),
+            0,
+            "{:?}",
+            world.options
+        );
+    });
+}
+
+/// Makes and removes one part until the other is there too.
+const TOGETHER: &str = r#"
+import os, sys, time
+own, other = sys.argv[1:]
+end = time.time() + 2
+while time.time() < end:
+    try: os.close(os.open(own, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except OSError: continue
+    if os.path.exists(other): print("both")
+    os.unlink(own)
+print("done")
+"#;
+
+/// Each of two rooms makes one part, at the same time.
+#[test]
+fn two_rooms_do_not_complete_a_repository_together() {
+    for who in identities() {
+        for tier in [&[][..], &["--simulate", "no-userns"]] {
+            let world = World::new(who);
+            let (app, home) = (world.project(), world.path("home"));
+            let places = ["--project", app.to_str().unwrap(), "--home", home.to_str().unwrap()];
+            bare(&world, "mkdir d");
+            let world = world.option(&places).option(tier);
+            let prefix = world.prefix().join(" ");
+            let half = |own: &str, other: &str| {
+                format!("timeout 60 {prefix} {PYTHON} -c '{TOGETHER}' {own} {other} & ")
+            };
+            let (head, common) = (half("d/HEAD", "d/commondir"), half("d/commondir", "d/HEAD"));
+            let found = bare(&world, &format!("{head} {common} wait"));
+            assert_eq!(found, "done\ndone", "{:?}", world.options);
+        }
     }
 }
 
@@ -245,5 +313,74 @@ fn a_new_repository_does_not_lend_its_rights() {
             bare(&world, "mkdir front && echo 1 > front/f");
         }
         works(&world, &format!("{plant} && rm -rf new && test ! -e new"));
+    });
+}
+
+#[test]
+fn no_linked_worktree_is_forged() {
+    each_repository(&[], |world| {
+        bare(&world, "mkdir front && git worktree add -q wt");
+        let forge = "mkdir -p .git/worktrees/e && cd .git/worktrees/e &&";
+        for attack in [
+            "echo ../../../build/c > commondir",
+            "echo ../.. > commondir",
+            "echo x > g && mv g commondir",
+            "ln -s ../wt/commondir commondir",
+            "echo ../../../front/.git > gitdir",
+            "ln ../../../f gitdir",
+            "echo '[core]' > config.worktree",
+            "echo '[core]' > ../wt/config.worktree",
+            "echo x > ../wt/g && mv ../wt/g ../wt/config.worktree",
+            "rm ../wt/commondir",
+            "echo x > ../wt/commondir",
+            "mkdir -p d && cp ../wt/commondir ../wt/gitdir d && mv d ../d",
+        ] {
+            fails(&world, &format!("{forge} {attack}"));
+        }
+        let _ = world.sh(&format!("{forge} cp ../wt/* .; cp -r ../wt ../copy"));
+        bare(&world, "git worktree repair 2>&1; test ! -e front/.git");
+        works(&world, "cd wt && git switch -qc side && echo 3 > f && git commit -qam 3");
+        works(&world, "cd wt && git bisect start HEAD HEAD~1 && git bisect reset");
+    });
+}
+
+/// Git obeys the settings in the directory that `commondir` names.
+#[test]
+fn a_new_worktree_belongs_to_its_repository() {
+    let options =
+        [UNPROTECT, &["--unprotect", ".git/worktrees/*/rebase-merge/git-rebase-todo"]].concat();
+    each_repository(&options, |world| {
+        let forge = "mkdir -p .git/worktrees/e && cd .git/worktrees/e && rm -f commondir &&";
+        for attack in [
+            "echo ../../../build/c > commondir",
+            "exec 3<> commondir; echo x >&3; echo longer >&3",
+            "echo x > g; mv g commondir",
+            "echo x > g; ln g commondir",
+            "ln -s ../g commondir",
+            "mkdir -p .git; echo x > commondir; echo x >> commondir",
+            "mkdir -p .git; : > commondir; truncate -s 0 commondir",
+            "mkdir -p .git; : > commondir; ln commondir l && echo x > l",
+            "mkdir -p .git; : > commondir; mv commondir l; echo x > l; mv l commondir",
+        ] {
+            let _ = world.sh(&format!("{forge} {attack}"));
+            let found = "cat .git/worktrees/e/commondir 2> /dev/null; rm -rf .git/worktrees/e";
+            let found = bare(&world, found);
+            assert!(["", "../.."].contains(&&*found), "{attack}: {found} {:?}", world.options);
+        }
+        fails(&world, "rmdir .git/worktrees; ln -s ../front .git/worktrees");
+        fails(&world, "mkdir -p .git/worktrees && ln -s ../../front .git/worktrees/e");
+        works(
+            &world,
+            "git worktree add -q wt && git -C wt status && git worktree move wt wt2 ||
+            git worktree list | grep -q wt",
+        );
+        works(
+            &world,
+            "git worktree add -q third && git worktree remove third && git worktree prune",
+        );
+        works(
+            &world,
+            "git clone -q . copy && git -C copy worktree add -q ../of-copy && git -C of-copy log -1",
+        );
     });
 }

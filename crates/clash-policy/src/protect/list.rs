@@ -29,6 +29,10 @@ const fn once(path: &'static str, why: &'static str) -> Persistent<'static> {
     Persistent { path, why, keep: Keep::Existing }
 }
 
+const fn of_worktree(path: &'static str) -> Persistent<'static> {
+    Persistent { path, why: GIT, keep: Keep::OfWorktree }
+}
+
 const fn with_directory(path: &'static str, why: &'static str) -> Persistent<'static> {
     Persistent { path, why, keep: Keep::WithDirectory }
 }
@@ -59,9 +63,9 @@ pub const STANDARD: &[Persistent<'static>] = &[
     // `exec` lines run at the next `git rebase --continue`. Sandboxes of git may write it.
     each(".git/rebase-merge/git-rebase-todo", GIT),
     once(".git/worktrees/*/HEAD", GIT),
-    once(".git/worktrees/*/commondir", GIT),
-    once(".git/worktrees/*/gitdir", GIT),
-    once(".git/worktrees/*/config.worktree", GIT),
+    of_worktree(".git/worktrees/*/commondir"),
+    of_worktree(".git/worktrees/*/gitdir"),
+    of_worktree(".git/worktrees/*/config.worktree"),
     each(".git/worktrees/*/rebase-merge/git-rebase-todo", GIT),
     each(".gitmodules", GIT),
     each(".gitattributes", GIT),

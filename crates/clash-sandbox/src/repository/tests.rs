@@ -95,6 +95,11 @@ fn a_repository_below_the_project_steers() {
     fs::create_dir_all(project.root.join("bare/refs")).unwrap();
     fs::write(project.root.join("bare/HEAD"), "").unwrap();
     assert!(project.steers("bare", "fetch").is_some());
+    fs::create_dir_all(project.root.join("borrows")).unwrap();
+    fs::write(project.root.join("borrows/commondir"), "../x").unwrap();
+    assert!(project.steers("borrows", "fetch").is_none());
+    fs::write(project.root.join("borrows/HEAD"), "").unwrap();
+    assert!(project.steers("borrows", "fetch").is_some());
     fs::create_dir_all(project.root.join("file")).unwrap();
     fs::write(project.root.join("file/.git"), "gitdir: ../x/.git\n").unwrap();
     assert!(project.steers("file", "fetch").is_some());

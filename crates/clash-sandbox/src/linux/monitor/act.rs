@@ -169,6 +169,9 @@ impl Worker {
 
     /// Refuses what the rules do not permit at a path.
     pub(super) fn check(&self, path: &Path, needs: Caps) -> Done {
+        if needs.intersects(Caps::WRITE.union(Caps::CREATE)) && self.is_common(path) {
+            return Err(Errno::ACCESS);
+        }
         self.check_making(path, needs, needs)
     }
 
@@ -204,6 +207,7 @@ impl Worker {
     pub(super) fn caps(&self, path: &Path) -> Caps {
         let caps = self.watch.rights.caps(path);
         if self.is_of_bare_repository(path)
+            || self.is_common(path)
             || self.watch.rights.kept_by_link(path, Caps::WRITE, &self.links).is_some()
         {
             return caps.without(Caps::CHANGE);
@@ -271,7 +275,7 @@ impl Worker {
         // Programs that make all directories of a path look at this error.
         self.check(&at.path, Caps::CREATE)
             .map_err(|refused| if exists(&at) { Errno::EXIST } else { refused })?;
-        self.completes_no_repository(&at)?;
+        let _turn = self.completes_no_repository(&at)?;
         mkdirat(&at.dir, &at.leaf, Mode::from_raw_mode(mode))?;
         self.links.0.get_mut().made(&at.path);
         self.fresh.directory(&at.path);
@@ -290,7 +294,7 @@ impl Worker {
         }
         let at = self.name(at, Errno::EXIST)?;
         self.check(&at.path, Caps::CREATE)?;
-        self.completes_no_repository(&at)?;
+        let _turn = self.completes_no_repository(&at)?;
         mknodat(&at.dir, &at.leaf, kind, Mode::from_raw_mode(mode & 0o7777), device)
     }
 

@@ -2,12 +2,14 @@
 //!
 //! Git takes `.git` for a repository only if it holds `objects`, `refs` and a valid
 //! `HEAD`. Without one it looks further up, and takes any directory with these three
-//! names for a repository without a work tree, whose `config` it obeys. So `HEAD`
+//! names for a repository without a work tree, whose `config` it obeys. With
+//! `commondir` beside `HEAD` git looks for the other two elsewhere. So `HEAD`
 //! always stays valid: git changes it by renaming `HEAD.lock`, and the monitor
 //! renames a copy instead, with content that it has read and checked. A process that
-//! still has the lock file open cannot change the copy. And the three names do not
+//! still has the lock file open cannot change the copy. And these names do not
 //! come together anywhere but in a repository that the command makes itself.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -22,15 +24,20 @@ use rustix::io::Errno;
 
 use super::super::sys;
 use super::act::{Done, Name, Worker, exists};
+use super::turn::Turn;
 
 const HEAD: &[u8] = b"HEAD";
 const LOCK: &[u8] = b"HEAD.lock";
 /// How the monitor's own copies are called, until they are renamed.
 const COPY: &str = "HEAD.lock-clash-";
 /// What git looks for in a directory that may be a repository.
-const PARTS: [&[u8]; 3] = [HEAD, b"objects", b"refs"];
+const PARTS: [&[u8]; 4] = [HEAD, OBJECTS, REFS, COMMON];
+const OBJECTS: &[u8] = b"objects";
+const REFS: &[u8] = b"refs";
+/// Names the directory where git looks for `objects` and `refs` instead.
+const COMMON: &[u8] = b"commondir";
 /// What git obeys in a repository.
-const OBEYED: [&[u8]; 4] = [b"config", b"config.worktree", b"commondir", b"hooks"];
+const OBEYED: [&[u8]; 4] = [b"config", b"config.worktree", COMMON, b"hooks"];
 const LONGEST: usize = 4096;
 
 impl Worker {
@@ -66,6 +73,7 @@ impl Worker {
         if !is_valid(&content) {
             return Err(Errno::ACCESS);
         }
+        let _turn = self.completes_no_repository(to)?;
         let new = !exists(to);
         self.put_head(to, &content, Mode::from_raw_mode(meta.st_mode & 0o777))?;
         if new {
@@ -90,16 +98,28 @@ impl Worker {
         put
     }
 
-    /// Refuses a name that would make a repository of the directory it is in.
-    pub(super) fn completes_no_repository(&self, at: &Name) -> Done {
-        let is = |part: &&[u8]| at.bare().eq_ignore_ascii_case(part);
-        if !PARTS.iter().any(&is) || exists(at) {
+    /// Refuses a name that would make a repository of the directory it is in. The
+    /// caller makes the name before it drops the turn. So two rooms do not make one
+    /// part each at the same time.
+    pub(super) fn completes_no_repository(&self, at: &Name) -> Result<Option<Turn>, Errno> {
+        if !is_part(at) {
+            return Ok(None);
+        }
+        let turn = self.turns.alone()?;
+        self.check_completing(at)?;
+        Ok(Some(turn))
+    }
+
+    /// The same, for a caller that has a turn alone.
+    pub(super) fn check_completing(&self, at: &Name) -> Done {
+        if !is_part(at) || exists(at) {
             return Ok(());
         }
         let dir = at.path.parent().unwrap_or(Path::new("/"));
-        let there = |part: &&[u8]| statat(&at.dir, *part, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        let complete = PARTS.iter().filter(|part| !is(part)).all(there);
-        let refused = complete && self.repositories_count(dir);
+        let there = |part: &[u8]| statat(&at.dir, part, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        let then = |part: &[u8]| at.bare().eq_ignore_ascii_case(part) || there(part);
+        let completes = is_complete(then) && !is_complete(there);
+        let refused = completes && self.repositories_count(dir);
         if refused { Err(Errno::ACCESS) } else { Ok(()) }
     }
 
@@ -113,10 +133,8 @@ impl Worker {
         }
         let obeyed = |name: &[u8]| OBEYED.iter().any(|part| name.eq_ignore_ascii_case(part));
         let bare = |dir: &Path| {
-            PARTS
-                .iter()
-                .all(|part| dir.join(std::ffi::OsStr::from_bytes(part)).symlink_metadata().is_ok())
-                && self.repositories_count(dir)
+            let there = |part: &[u8]| dir.join(OsStr::from_bytes(part)).symlink_metadata().is_ok();
+            is_complete(there) && self.repositories_count(dir)
         };
         obeyed(name) && bare(dir) || is_named(dir, b"hooks") && dir.parent().is_some_and(bare)
     }
@@ -131,6 +149,16 @@ impl Worker {
             && !self.fresh.covers(&dir.join("x"))
             && rights.kept(&dir.join(REPOSITORY), Caps::CHANGE, &NoLinks).is_some()
     }
+}
+
+/// Whether a name is one that git looks for in a repository.
+pub(super) fn is_part(at: &Name) -> bool {
+    PARTS.iter().any(|part| at.bare().eq_ignore_ascii_case(part))
+}
+
+/// Whether git takes a directory with these parts for a repository.
+fn is_complete(has: impl Fn(&[u8]) -> bool) -> bool {
+    has(HEAD) && (has(COMMON) || has(OBJECTS) && has(REFS))
 }
 
 fn is_named(path: &Path, name: &[u8]) -> bool {

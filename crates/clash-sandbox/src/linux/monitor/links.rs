@@ -46,8 +46,8 @@ impl Worker {
     pub(super) fn symlink(&self, target: &[u8], at: &Name) -> Done {
         self.check(&at.path, Caps::CREATE)?;
         self.no_way_in(&at.path)?;
-        self.completes_no_repository(at)?;
         let _turn = self.turns.alone()?;
+        self.check_completing(at)?;
         // Another room may have moved the directory before this one had its turn.
         let path = self.path_now(at)?;
         let outside = self.watch.rights.text_for_outside(Path::new(OsStr::from_bytes(target)));

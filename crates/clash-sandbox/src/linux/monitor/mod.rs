@@ -27,6 +27,7 @@
 mod act;
 mod call;
 mod caller;
+mod common;
 mod folding;
 mod fresh;
 mod head;

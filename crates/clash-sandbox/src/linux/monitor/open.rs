@@ -11,9 +11,10 @@ use rustix::process::umask;
 
 use super::super::sys;
 use super::Shared;
-use super::act::{Done, Name, SET_ID, Worker, identity, itself};
+use super::act::{Name, SET_ID, Worker, identity, itself};
 use super::caller::shares_terminal;
 use super::place::{Place, real};
+use super::turn::Turn;
 
 /// What all of a caller's own entries in /proc are judged as.
 const OWN_PROCESS: &str = "/proc/self";
@@ -65,7 +66,7 @@ impl Worker {
         let hold = if bare == at.leaf { HOLD } else { HOLD | OFlags::DIRECTORY };
         let exclusive = wish.has(libc::O_CREAT | libc::O_EXCL);
         // The kernel says whether it is there, when it is made.
-        if exclusive && self.may_make(&at, wish).is_ok() {
+        if exclusive && let Ok(_turn) = self.may_make(&at, wish) {
             return self.make(&at, wish).map(Opening::Done);
         }
         for _ in 0..TRIES {
@@ -81,7 +82,7 @@ impl Worker {
                     return self.open_found(&at.path, object, &meta, wish);
                 }
                 Err(Errno::NOENT) if wish.has(libc::O_CREAT) => {
-                    self.may_make(&at, wish)?;
+                    let _turn = self.may_make(&at, wish)?;
                     match self.make(&at, wish) {
                         Err(Errno::EXIST) => {}
                         made => return made.map(Opening::Done),
@@ -93,19 +94,25 @@ impl Worker {
         Err(Errno::AGAIN)
     }
 
-    fn may_make(&self, at: &Name, wish: &Wish) -> Done {
+    /// Refuses a file that may not be made. The caller makes it before it drops the turn.
+    fn may_make(&self, at: &Name, wish: &Wish) -> Result<Option<Turn>, Errno> {
         if wish.mode & (SET_ID | libc::S_ISVTX) != 0 {
             return Err(Errno::PERM);
         }
         let needs = Caps::CREATE.union(wish.needs());
         self.check_making(&at.path, needs, Caps::CREATE)?;
-        self.completes_no_repository(at)?;
-        if at.leaf.ends_with(b"/") { Err(Errno::ISDIR) } else { Ok(()) }
+        if at.leaf.ends_with(b"/") {
+            return Err(Errno::ISDIR);
+        }
+        self.completes_no_repository(at)
     }
 
     /// Makes a file that may be made. Exclusively, so that it is certainly a new one.
     fn make(&mut self, at: &Name, wish: &Wish) -> Result<OwnedFd, Errno> {
         self.quota.check()?;
+        if self.is_common(&at.path) {
+            return self.make_common(at, wish.umask, wish.mode);
+        }
         umask(Mode::from_raw_mode(wish.umask));
         let flags = wish.open_flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let file = openat(&at.dir, &at.leaf, flags, Mode::from_raw_mode(wish.mode))?;

@@ -10,6 +10,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::act::{Done, Name, Worker, exists, itself, look};
+use super::head::is_part;
 use super::place::{Place, real};
 
 impl Worker {
@@ -30,9 +31,6 @@ impl Worker {
         self.check(&to.path, if target.is_some() { both } else { Caps::CREATE })?;
         if self.repository_stays(&from) || exchange && self.repository_stays(&to) {
             return Err(Errno::ACCESS);
-        }
-        if target.is_none() {
-            self.completes_no_repository(&to)?;
         }
         self.no_gain(&from.path, &to.path)?;
         if exchange {
@@ -72,7 +70,7 @@ impl Worker {
     ) -> Done {
         let links = is_link(source) || back.is_some_and(is_link);
         let directory = is_directory(source) || back.is_some_and(is_directory);
-        let _turn = match links || directory {
+        let _turn = match links || directory || is_part(to) {
             true => self.turns.alone()?,
             false => self.turns.shared()?,
         };
@@ -86,6 +84,7 @@ impl Worker {
                 return Err(Errno::XDEV);
             }
         }
+        self.check_completing(to)?;
         self.may_take(source, from, to)?;
         if let Some(target) = back {
             self.may_take(target, to, from)?;
@@ -113,15 +112,15 @@ impl Worker {
             return Err(Errno::EXIST);
         }
         self.check(&to.path, Caps::CREATE)?;
-        self.completes_no_repository(&to)?;
         if let Some(path) = real(&self.shared.held, from)? {
             self.no_gain(&path, &to.path)?;
         }
-        let mut turn = None;
-        if is_link(&fstat(from)?) {
+        let links = is_link(&fstat(from)?);
+        let turn = if links || is_part(&to) { Some(self.turns.alone()?) } else { None };
+        self.check_completing(&to)?;
+        if links {
             self.no_way_in(&to.path)?;
             let text = text_of(from, b"")?;
-            turn = Some(self.turns.alone()?);
             self.may_lead(&self.path_now(&to)?, &text)?;
         }
         let flags = AtFlags::SYMLINK_FOLLOW;
