@@ -8,6 +8,7 @@
 
 mod edges;
 mod facts;
+mod outputs;
 mod reach;
 mod redirections;
 mod stack;
@@ -19,7 +20,6 @@ use crate::effect::{Caps, Effect};
 use crate::ir::{Ir, IrError, SandboxRef};
 use crate::judge::{Verdict, World, is_caged, judge};
 use crate::path::PathError;
-use crate::protect::REPOSITORY;
 use crate::rule::LayerKind;
 use crate::sandbox::{Protect, Sandbox};
 use crate::shell::{self, Command, Position, Word};
@@ -452,7 +452,7 @@ fn more_protected(one: SandboxRef<'_>, other: SandboxRef<'_>) -> Result<bool, De
 /// the program of a rule, and not for the shell around it.
 fn fully_protected(sandbox: &Sandbox) -> Sandbox {
     let mut sandbox = sandbox.clone();
-    sandbox.protect.except.retain(|path| path == REPOSITORY);
+    sandbox.protect.except.clear();
     sandbox
 }
 

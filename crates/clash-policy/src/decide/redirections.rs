@@ -11,6 +11,8 @@ use crate::judge::World;
 use crate::path::normalise;
 use crate::shell::{Command, Cwd, Redirection, Word};
 
+use super::outputs::outputs;
+
 /// A file that a command opens, and the tool whose rules are about that.
 pub(super) struct Opened {
     pub(super) tool: &'static str,
@@ -20,13 +22,19 @@ pub(super) struct Opened {
 }
 
 pub(super) fn opened(command: &Command, world: &World<'_>) -> Vec<Opened> {
-    command.redirections.iter().filter_map(|one| open(one, command, world)).collect()
+    let redirected = command.redirections.iter().filter_map(|one| open(one, command, world));
+    let written = outputs(command, world).into_iter().flat_map(|output| {
+        let paths = output.paths.unwrap_or_default();
+        paths.into_iter().filter_map(move |path| write(&path, &output.shown, world))
+    });
+    redirected.chain(written).collect()
 }
 
 /// Whether a command writes a file whose name is known only when it runs.
 pub(super) fn writes_unknown(command: &Command, world: &World<'_>) -> bool {
     let written = command.redirections.iter().filter(|it| it.writes());
     written.filter_map(Redirection::file).any(|to| resolve(to, &command.cwd, world).is_none())
+        || outputs(command, world).iter().any(|output| output.paths.is_none())
 }
 
 fn open(redirection: &Redirection, command: &Command, world: &World<'_>) -> Option<Opened> {
@@ -51,9 +59,21 @@ fn open(redirection: &Redirection, command: &Command, world: &World<'_>) -> Opti
     Some(Opened { tool, file, shown: format!("{sign} {name}") })
 }
 
+/// A file that an option of git names.
+fn write(path: &Path, name: &str, world: &World<'_>) -> Option<Opened> {
+    let needs = Caps::WRITE.union(Caps::CREATE);
+    let file = FileUse { path: world.links.real(path), needs, caseless: false };
+    let shown = format!("> {name}");
+    (!is_stream(path)).then_some(Opened { tool: "Write", file, shown })
+}
+
 fn resolve(target: &Word, cwd: &Cwd, world: &World<'_>) -> Option<PathBuf> {
+    resolve_at(target, directory(cwd, world).as_deref(), world)
+}
+
+/// The path that a word names in a directory, if both are known.
+pub(super) fn resolve_at(target: &Word, base: Option<&Path>, world: &World<'_>) -> Option<PathBuf> {
     let home = |rest: &str| world.places.home.join(rest.trim_start_matches('/'));
-    let base = directory(cwd, world);
     match target {
         Word::Known(path) if path.starts_with('/') => Some(PathBuf::from(path)),
         Word::Known(path) => base.map(|base| base.join(path)),

@@ -272,6 +272,86 @@ fn a_script_around_a_checkout_cannot_write_instructions() {
 }
 
 #[test]
+fn an_output_option_of_git_writes_nothing_protected() {
+    as_each_user(|m| {
+        let m = machine(m);
+        bare(
+            &m,
+            "mkdir -p frontend .git/rebase-merge && echo 1 > a && git add -A && git commit -qm x && echo 2 > a && git stash -q",
+        );
+        let todo = ".git/rebase-merge/git-rebase-todo";
+        let mut scripts = vec![
+            format!("git stash list '--format=tformat:exec /evil' --output={todo}"),
+            format!("cd src && git stash list '--format=x' --output={todo}"),
+            "GIT_TRACE=\"$PWD/CLAUDE.md\" git stash list".to_owned(),
+            format!("GIT_TRACE={}/CLAUDE.md git stash list", m.project().display()),
+        ];
+        let texts = [
+            "git stash list --format=evil --output=CLAUDE.md",
+            "git stash list --format=evil --outp CLAUDE.md",
+            "git log -1 '--format=tformat:gitdir: /p/build/ev' --output=frontend/.git",
+            "git log -1 --format=x > frontend/.git",
+            "git -C frontend log -1 --format=x --output=.git",
+            "git init -q frontend && git log -1 --format=x --output=frontend/.git/config",
+            "git archive -oCLAUDE.md HEAD",
+            "git archive -v -o CLAUDE.md HEAD",
+            "git bundle create .github/workflows/x.yml HEAD",
+            "git format-patch -1 -o .github/workflows",
+        ];
+        scripts.extend(texts.map(str::to_owned));
+        for script in &scripts {
+            let ran = m.clash(["exec", "--", "sh", "-c", script]);
+            let answer = m.bash(script);
+            let is_kept = ["CLAUDE.md", todo, "frontend/.git", ".github"];
+            let made = is_kept.iter().find(|path| m.project().join(path).exists());
+            assert!(made.is_none(), "{script}: {made:?} {ran:?} {answer:?}");
+        }
+        for script in scripts.iter().filter(|script| !script.contains("$PWD")) {
+            m.bash(script).is("ask", "");
+        }
+    });
+}
+
+#[test]
+fn an_output_that_only_the_shell_knows_writes_nothing_protected() {
+    as_each_user(|m| {
+        let m = machine(m);
+        bare(
+            &m,
+            "mkdir frontend && echo 1 > a && git add -A && git commit -qm x && echo 2 > a && git stash -q",
+        );
+        for (script, path) in [
+            ("git stash show -p --output=$(echo CLAUDE.md) 2>&1", "CLAUDE.md"),
+            ("git stash list $(echo --output=CLAUDE.md)", "CLAUDE.md"),
+            ("git log -1 --format=x --output=$(echo frontend/.git)", "frontend/.git"),
+            ("git log -1 --format=x > $(echo frontend/.git)", "frontend/.git"),
+        ] {
+            m.clash(["exec", "--", "sh", "-c", script]);
+            assert!(!m.project().join(path).exists(), "{script}");
+        }
+    });
+}
+
+#[test]
+fn everyday_outputs_of_git_need_no_question() {
+    let m = machine(Machine::new(Who::Me));
+    bare(&m, "echo 1 > a && git add -A && git commit -qm x && echo 2 > a");
+    for script in [
+        "git diff --output=x.patch",
+        "git archive -o out.tar HEAD",
+        "git format-patch -q -1 -o patches main",
+        "git bundle create -q x.bundle HEAD",
+        "git archive HEAD --output /dev/null",
+        "git log --oneline -1 \"$(git rev-parse HEAD)\"",
+        "GIT_TRACE=0 git stash list",
+        "cd src && git diff --output ../y.patch",
+    ] {
+        m.bash(script).is("allow", "");
+        m.clash(["exec", "--", "sh", "-c", script]).succeeds();
+    }
+}
+
+#[test]
 fn instructions_that_git_changes_are_reported() {
     let m = machine(Machine::new(Who::Me));
     let make = "echo 1 > CLAUDE.md && git add -A && git commit -qm x && git checkout -qb y &&

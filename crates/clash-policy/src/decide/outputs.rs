@@ -1,0 +1,183 @@
+//! Files that options of git name for its output. Git writes any text there
+//! (`git log --format=… --output=F`), so they count like redirections.
+
+use std::path::PathBuf;
+
+use crate::judge::World;
+use crate::shell::{Command, Word};
+
+use super::redirections::{directory, resolve_at};
+
+/// Options that name a file or a directory for the output. Git takes every
+/// beginning of them too.
+const LONG: &[&str] = &["output", "output-directory", "export-marks"];
+
+/// Subcommands in which `-o` names the output.
+const SHORT: &[&str] =
+    &["archive", "bugreport", "diagnose", "format-patch", "index-pack", "mailsplit"];
+
+/// Subcommands that know none of the options. A word that is known only when they run
+/// names no output.
+const WITHOUT: &[&str] = &[
+    "add",
+    "branch",
+    "checkout",
+    "cherry-pick",
+    "clone",
+    "commit",
+    "fetch",
+    "init",
+    "merge",
+    "pull",
+    "push",
+    "rebase",
+    "remote",
+    "reset",
+    "restore",
+    "revert",
+    "rm",
+    "sparse-checkout",
+    "submodule",
+    "switch",
+    "tag",
+    "worktree",
+];
+
+/// A file that git writes: the word of the script, and the path if it is known.
+pub(super) struct Output {
+    pub(super) shown: String,
+    pub(super) paths: Option<Vec<PathBuf>>,
+}
+
+/// The files that options of a git command name.
+pub(super) fn outputs(command: &Command, world: &World<'_>) -> Vec<Output> {
+    if !command.words.first().and_then(Word::known).is_some_and(is_git) {
+        return Vec::new();
+    }
+    let args = command.words.get(1..).unwrap_or_default();
+    let (base, name, args) = start(args, directory(&command.cwd, world), world);
+    let mut outputs = Vec::new();
+    for word in named(name, args).into_iter().chain(traces(command)) {
+        let paths = match (&word, name) {
+            (word, "bisect" | "stash") => resolve_at(word, base.as_deref(), world)
+                .map(|_| above(word, base.as_deref(), world)),
+            (word, _) => resolve_at(word, base.as_deref(), world).map(|path| vec![path]),
+        };
+        outputs.push(Output { shown: shown(&word), paths });
+    }
+    outputs
+}
+
+fn is_git(program: &str) -> bool {
+    program == "git" || program.ends_with("/git")
+}
+
+fn shown(word: &Word) -> String {
+    match word {
+        Word::Home(rest) => format!("~{rest}"),
+        other => other.prefix().to_owned(),
+    }
+}
+
+/// These run git again at the top of the repository, which is somewhere above.
+fn above(word: &Word, base: Option<&std::path::Path>, world: &World<'_>) -> Vec<PathBuf> {
+    let project = &world.places.project;
+    let above = base.into_iter().flat_map(std::path::Path::ancestors);
+    let inside = above.take_while(|dir| dir.starts_with(project));
+    let found = inside.chain(base).filter_map(|dir| resolve_at(word, Some(dir), world));
+    found.collect()
+}
+
+/// The directory in which git works, its subcommand and the words behind that.
+fn start<'c>(
+    mut args: &'c [Word],
+    mut base: Option<PathBuf>,
+    world: &World<'_>,
+) -> (Option<PathBuf>, &'c str, &'c [Word]) {
+    while let Some((word, rest)) = args.split_first() {
+        let taken = match word.known() {
+            Some("-C") => {
+                let to = rest.first();
+                base = to.and_then(|to| resolve_at(to, base.as_deref(), world));
+                1
+            }
+            Some("-c" | "--git-dir" | "--work-tree" | "--namespace" | "--attr-source") => 1,
+            Some(option) if option.starts_with('-') => 0,
+            Some(name) => return (base, name, rest),
+            None => return (base, "", args),
+        };
+        args = rest.get(taken..).unwrap_or_default();
+    }
+    (base, "", args)
+}
+
+/// The words that name an output. `Word::Unknown` stands for one that may be there.
+fn named(name: &str, args: &[Word]) -> Vec<Word> {
+    let hides = !WITHOUT.contains(&name)
+        && (name != "stash" || is_look(args.first()))
+        && args.iter().any(|word| word.known().is_none() && may_be_option(word));
+    let mut found = if hides { vec![Word::Unknown] } else { Vec::new() };
+    let next = |at: usize| args.get(at + 1).cloned();
+    for (at, word) in args.iter().enumerate() {
+        let text = word.prefix();
+        if let Some(long) = text.strip_prefix("--") {
+            let (option, value) = match long.split_once('=') {
+                Some((option, value)) => (option, Some(value)),
+                None => (long, None),
+            };
+            let is_output = !option.is_empty() && LONG.iter().any(|it| it.starts_with(option));
+            let is_prefix = name == "checkout-index" && "prefix".starts_with(option);
+            if is_output || is_prefix {
+                found.extend(value.map_or_else(|| next(at), |value| Some(alike(word, value))));
+            }
+        } else if let Some(short) = text.strip_prefix('-')
+            && SHORT.contains(&name)
+            && let Some((_, value)) = short.split_once('o')
+        {
+            let glued = !value.is_empty() || word.known().is_none();
+            found.extend(if glued { Some(alike(word, value)) } else { next(at) });
+        } else if name == "bundle" && at > 0 {
+            found.push(word.clone());
+        }
+    }
+    found.retain(|word| word.known() != Some("-"));
+    found
+}
+
+/// Files that variables such as `GIT_TRACE` name: git writes its arguments there.
+fn traces(command: &Command) -> impl Iterator<Item = Word> {
+    let traced = command.environment.iter().filter(|it| it.name.starts_with("GIT_TRACE"));
+    let value = |name: &str| {
+        let mut own = command.assignments.iter().rev();
+        own.find(|it| it.name == name).map_or(Word::Unknown, |it| it.value.clone())
+    };
+    let values = traced.map(move |it| value(&it.name));
+    // Other values than whole paths switch it on and off.
+    values.filter(|value| value.known().is_none_or(|text| text.starts_with('/')))
+}
+
+/// `git stash list` and `git stash show` take the options of `git log`.
+fn is_look(first: Option<&Word>) -> bool {
+    match first {
+        Some(Word::Known(first)) => matches!(first.as_str(), "list" | "show"),
+        Some(Word::Unknown | Word::Partial(_)) => true,
+        Some(Word::Home(_)) | None => false,
+    }
+}
+
+/// Whether a word that is not known may be an option with an output.
+fn may_be_option(word: &Word) -> bool {
+    match word {
+        Word::Unknown => true,
+        Word::Partial(start) => start.is_empty() || start == "-" || start == "--",
+        Word::Known(_) | Word::Home(_) => false,
+    }
+}
+
+/// A part of a word, as well known as the word.
+fn alike(word: &Word, text: &str) -> Word {
+    match word {
+        Word::Known(_) => Word::Known(text.to_owned()),
+        _ => Word::Partial(text.to_owned()),
+    }
+}
