@@ -50,6 +50,9 @@ pub enum Keep {
     Name,
     /// The same, but it may be made where it is not there.
     ExistingName,
+    /// Like `Name`, but it may be made as a directory. Only the kernel's side knows
+    /// what a command makes.
+    Directory,
 }
 
 const POLICY: &str = "the policy protects it";
@@ -120,7 +123,7 @@ pub fn kept<'a>(
                         needs.intersects(Caps::WRITE.union(Caps::DELETE))
                     }
                     Keep::WithDirectory => needs.intersects(Caps::WRITE.union(Caps::CREATE)),
-                    Keep::Name => end == names.len(),
+                    Keep::Name | Keep::Directory => end == names.len(),
                     Keep::ExistingName => {
                         end == names.len() && needs.intersects(Caps::WRITE.union(Caps::DELETE))
                     }

@@ -357,13 +357,14 @@ fn a_new_worktree_belongs_to_its_repository() {
             "echo x > g; mv g commondir",
             "echo x > g; ln g commondir",
             "ln -s ../g commondir",
+            "mkdir commondir && echo x > commondir/f",
             "mkdir -p .git; echo x > commondir; echo x >> commondir",
             "mkdir -p .git; : > commondir; truncate -s 0 commondir",
             "mkdir -p .git; : > commondir; ln commondir l && echo x > l",
             "mkdir -p .git; : > commondir; mv commondir l; echo x > l; mv l commondir",
         ] {
             let _ = world.sh(&format!("{forge} {attack}"));
-            let found = "cat .git/worktrees/e/commondir 2> /dev/null; rm -rf .git/worktrees/e";
+            let found = "cat .git/worktrees/e/commondir 2> /dev/null; find .git -name f; rm -rf .git/worktrees/e";
             let found = bare(&world, found);
             assert!(["", "../.."].contains(&&*found), "{attack}: {found} {:?}", world.options);
         }
@@ -383,4 +384,32 @@ fn a_new_worktree_belongs_to_its_repository() {
             "git clone -q . copy && git -C copy worktree add -q ../of-copy && git -C of-copy log -1",
         );
     });
+}
+
+/// Other version control tools have files that say where the repository is, too.
+#[test]
+fn no_file_says_where_another_repository_is() {
+    for who in identities() {
+        for tier in [&[][..], &["--simulate", "no-userns"]] {
+            let world = World::new(who);
+            let app = world.project();
+            let world = world.option(&["--project", app.to_str().unwrap()]).option(tier);
+            bare(&world, "mkdir -p .jj .sl sub/.jj && echo x > f");
+            for attack in [
+                "echo ../../x > .jj/repo",
+                "echo x > g; mv g .jj/repo",
+                "ln f sub/.jj/repo",
+                "ln -s ../f sub/.jj/repo",
+                "mkfifo .jj/REPO",
+                "echo x > .sl/sharedpath",
+                "echo x > .lfsconfig",
+                "mkdir .sl/sharedpath",
+            ] {
+                fails(&world, attack);
+            }
+            works(&world, "mkdir -p .jj/repo/store && echo x > .jj/repo/store/type");
+            fails(&world, "mv .jj/repo .jj/old");
+            works(&world, "mkdir -p .jj/repo/op_store new/.jj/repo/store");
+        }
+    }
 }

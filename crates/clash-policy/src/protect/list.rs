@@ -96,6 +96,8 @@ pub const STANDARD: &[Persistent<'static>] = &[
     each(".hg/sharedpath", VERSIONS),
     each(".hgsub", VERSIONS),
     each(".sl/config", VERSIONS),
+    each(".sl/sharedpath", VERSIONS),
+    each(".lfsconfig", VERSIONS),
     each(".jj/repo/config.toml", VERSIONS),
     each(".jj/workspace-config.toml", VERSIONS),
     each(".bzr/branch/branch.conf", VERSIONS),
@@ -107,7 +109,8 @@ pub const STANDARD: &[Persistent<'static>] = &[
     each(".repo", VERSIONS),
     each(".gclient", VERSIONS),
     each(".west/config", VERSIONS),
-    existing_name(".jj/repo", VERSIONS),
+    // A file of this name says where the repository is.
+    Persistent { path: ".jj/repo", why: VERSIONS, keep: Keep::Directory },
     each(".vscode", EDITOR),
     each("*.code-workspace", EDITOR),
     each(".idea", EDITOR),

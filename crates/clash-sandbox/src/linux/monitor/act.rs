@@ -203,6 +203,14 @@ impl Worker {
         if permitted { Ok(()) } else { Err(Errno::ACCESS) }
     }
 
+    /// Permits a directory where the list refuses only a file.
+    fn check_directory(&self, path: &Path) -> Done {
+        match self.watch.rights.kept(path, Caps::CREATE, &self.links) {
+            Some(Keep::Directory) => self.check_making(path, Caps::CREATE, Caps::NONE),
+            _ => Err(Errno::ACCESS),
+        }
+    }
+
     /// What may be done with a file under a name.
     pub(super) fn caps(&self, path: &Path) -> Caps {
         let caps = self.watch.rights.caps(path);
@@ -274,6 +282,7 @@ impl Worker {
         let at = self.name(at, Errno::EXIST)?;
         // Programs that make all directories of a path look at this error.
         self.check(&at.path, Caps::CREATE)
+            .or_else(|refused| self.check_directory(&at.path).map_err(|_| refused))
             .map_err(|refused| if exists(&at) { Errno::EXIST } else { refused })?;
         let _turn = self.completes_no_repository(&at)?;
         mkdirat(&at.dir, &at.leaf, Mode::from_raw_mode(mode))?;
