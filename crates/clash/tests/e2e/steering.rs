@@ -499,3 +499,36 @@ fn an_agent_of_ssh_ends_with_its_room() {
         eventually("the agent is gone", || !path.exists());
     });
 }
+
+#[test]
+fn a_room_cannot_change_the_agent_of_the_user() {
+    as_each_user(|m| {
+        let m = machine(m);
+        let socket = m.home().join("agent");
+        bare(&m, "rm ~/.ssh/id_ed25519; ssh-keygen -q -t ed25519 -N '' -f ~/mine");
+        bare(&m, "ssh-keygen -q -t ed25519 -N '' -f theirs");
+        let mut agent = m.command("ssh-agent");
+        agent.arg("-D").arg("-a").arg(&socket).stdout(Stdio::null());
+        let _agent = Server(agent.spawn().unwrap());
+        eventually("the agent listens", || socket.exists());
+        let of_user = format!("SSH_AUTH_SOCK={}", socket.display());
+        bare(&m, &format!("{of_user} ssh-add -q ~/mine"));
+        let listed = || bare(&m, &format!("{of_user} ssh-add -L")).stdout;
+        let before = listed();
+        let room = |script: &str| {
+            let mut command = m.command(clash());
+            command.args(["sandbox", "exec", "git_full", "--", "sh", "-c", script]);
+            Ran::of(command.env("SSH_AUTH_SOCK", &socket))
+        };
+        assert_eq!(room("ssh-add -L").succeeds().stdout, before);
+        room("ssh-add -L > k.pub && echo x > t && ssh-keygen -q -Y sign -n git -f k.pub t")
+            .succeeds();
+        for attack in ["ssh-add -D", "ssh-add theirs", "ssh-add -d k.pub", "ssh-add -s /lib/x.so"] {
+            room(attack).fails();
+            assert_eq!(listed(), before, "{attack}");
+        }
+        room("printf 'x\\nx\\n' | SSH_ASKPASS=/bin/echo SSH_ASKPASS_REQUIRE=force ssh-add -x")
+            .fails();
+        assert_eq!(listed(), before);
+    });
+}
