@@ -11,7 +11,7 @@ use crate::support::{
 const KEY: &str = "the private key";
 const TOKEN: &str = "oauth_token: the token";
 
-const POLICY: &str = r#"load("@clash//git.star", "git", "git_full", "git_safe", "git_checkout_safe")
+const POLICY: &str = r#"load("@clash//git.star", "git", "git_full", "git_safe", "git_checkout_safe", "git_rebase_safe")
 load("@clash//github.star", "github")
 load("@clash//kubernetes.star", "kubernetes")
 load("@clash//rust.star", "rust")
@@ -197,6 +197,7 @@ fn everyday_commands_need_no_question() {
         "git checkout -b x && git add -A && git commit -m y",
         "git stash && git stash pop",
         "git status && git checkout main",
+        "git rebase main",
     ] {
         m.bash(script).is("allow", "");
     }
@@ -263,6 +264,7 @@ fn a_script_around_a_checkout_cannot_write_instructions() {
     m.bash("echo evil > CLAUDE.md; git checkout main").is("ask", "CLAUDE.md");
     m.bash("git show y:x > CLAUDE.md && git checkout main").is("ask", "CLAUDE.md");
     m.bash("git checkout main && git apply x").is("allow", "");
+    m.bash("git stash list && git rebase main").is("deny", "git_rebase_safe");
     let ran = m.clash(["explain", "bash", "--json", "git checkout main && git apply x"]);
     assert!(
         ran.stdout.contains("\"name\": \"git_safe\"")
