@@ -63,6 +63,7 @@ fn run(args: &[OsString]) -> u8 {
         [_, verb, what, rest @ ..] if verb == "sandbox" && what == "exec" => {
             exec::sandbox_main(rest).unwrap_or_else(|| cmd::main(args))
         }
+        [_, verb] if verb == ssh_agent::filter::VERB => ssh_agent::filter::main(),
         _ => cmd::main(args),
     }
 }

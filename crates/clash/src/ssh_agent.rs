@@ -3,9 +3,12 @@
 //!
 //! The user's own agent is lent if it has keys. Otherwise the launcher starts an
 //! agent for the life of the room and loads the user's keys that need no
-//! passphrase. `ssh-agent COMMAND` ends with its command, and the command here
-//! waits for the end of a pipe that the launcher and its room hold. So the agent
-//! ends with the room, even if the launcher is killed.
+//! passphrase. A filter stands between the room and either agent: it lets the room
+//! list keys and sign. The filter waits for the end of a pipe that the launcher and
+//! its room hold. `ssh-agent COMMAND` ends with its command, which is the filter. So
+//! both end with the room, even if the launcher is killed.
+
+pub(crate) mod filter;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -24,7 +27,7 @@ use crate::env;
 pub(crate) struct LentAgent {
     pub(crate) socket: PathBuf,
     /// Its standard input is the pipe; it stays open until this process ends.
-    _started: Option<Child>,
+    _filter: Child,
 }
 
 /// Seconds that a key stays in an agent of ours.
@@ -79,20 +82,31 @@ pub(crate) fn lend(dirs: &Dirs) -> Result<LentAgent, String> {
     if let Some(socket) = env::path(SSH_AGENT_SOCKET).filter(|path| is_socket(path))
         && run(Command::new("ssh-add").arg("-l"), &socket)
     {
-        return Ok(LentAgent { socket, _started: None });
+        let (lent, _) = filtered(|own| {
+            let mut filter = Command::new(own);
+            filter.env(SSH_AGENT_SOCKET, &socket);
+            filter
+        })
+        .map_err(|error| format!("the filter of the agent cannot be started: {error}"))?;
+        return Ok(lent);
     }
     let keys = keys(dirs);
     if keys.is_empty() {
         return Err("there is no key in ~/.ssh and no agent has one".to_owned());
     }
-    let started = start().map_err(|error| format!("ssh-agent cannot be started: {error}"))?;
+    let (lent, agent) = filtered(|own| {
+        let mut agent = Command::new("ssh-agent");
+        agent.arg(own);
+        agent
+    })
+    .map_err(|error| format!("ssh-agent cannot be started: {error}"))?;
     let loaded = |key: &PathBuf| {
-        run(Command::new("ssh-add").args(["-q", "-t", KEY_SECONDS]).arg(key), &started.socket)
+        run(Command::new("ssh-add").args(["-q", "-t", KEY_SECONDS]).arg(key), &agent)
     };
     if keys.iter().filter(|key| loaded(key)).count() == 0 {
         return Err("every key in ~/.ssh needs a passphrase: run `ssh-add` once".to_owned());
     }
-    Ok(started)
+    Ok(lent)
 }
 
 /// A directory that every user shares may show sockets of other programs. A room
@@ -125,27 +139,24 @@ fn run(command: &mut Command, socket: &Path) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Starts an agent that ends when this process and its room have ended.
-fn start() -> std::io::Result<LentAgent> {
+/// Starts a filter that ends when this process and its room have ended, by a command
+/// that is made of the path of this program. Returns the agent behind it too.
+fn filtered(command: impl FnOnce(&Path) -> Command) -> std::io::Result<(LentAgent, PathBuf)> {
     use std::os::unix::process::CommandExt;
-    let mut child = Command::new("ssh-agent")
-        .args(["sh", "-c", "echo \"$SSH_AUTH_SOCK\"; exec >&- 2>&-; while read -r _; do :; done"])
-        .env_remove("BASH_ENV")
-        .env_remove("ENV")
+    let mut child = command(&std::env::current_exe()?)
+        .arg(filter::VERB)
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()?;
-    let mut line = String::new();
-    if let Some(stdout) = child.stdout.take() {
-        BufReader::new(stdout).read_line(&mut line)?;
-    }
-    let socket = PathBuf::from(line.trim());
-    if !is_socket(&socket) {
-        return Err(std::io::ErrorKind::NotFound.into());
-    }
-    Ok(LentAgent { socket, _started: Some(child) })
+    let mut lines = child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines);
+    let mut socket = || {
+        let path = lines.next().transpose()?.map(PathBuf::from).filter(|path| is_socket(path));
+        path.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))
+    };
+    let (socket, agent) = (socket()?, socket()?);
+    Ok((LentAgent { socket, _filter: child }, agent))
 }
 
 /// Private keys that ssh would try: the default ones and those of `~/.ssh/config`.

@@ -431,7 +431,7 @@ fn combine(rulings: Vec<(Ruling<'_>, String)>) -> Result<Decision, DecideError> 
 
 /// Whether two sandboxes differ only in the paths that `unprotect` takes off the list,
 /// and `one` takes off fewer. It then does for the commands of both: rights only become
-/// fewer.
+/// fewer. A rebase without its list of steps would stop halfway, so that one never joins.
 fn more_protected(one: SandboxRef<'_>, other: SandboxRef<'_>) -> Result<bool, DecideError> {
     let (one, other) = (one.to_sandbox()?, other.to_sandbox()?);
     let rights = |sandbox: &Sandbox| Sandbox {
@@ -442,7 +442,9 @@ fn more_protected(one: SandboxRef<'_>, other: SandboxRef<'_>) -> Result<bool, De
         ..sandbox.clone()
     };
     let (mine, theirs) = (&one.protect, &other.protect);
-    Ok((mine.standard, &mine.also) == (theirs.standard, &theirs.also)
+    let steps = |path: &String| path.ends_with("/git-rebase-todo") && !mine.except.contains(path);
+    Ok(!theirs.except.iter().any(steps)
+        && (mine.standard, &mine.also) == (theirs.standard, &theirs.also)
         && mine.except.len() < theirs.except.len()
         && mine.except.iter().all(|path| theirs.except.contains(path))
         && rights(&one) == rights(&other))

@@ -20,7 +20,7 @@ const SANDBOXES: &[(&str, &[&str])] = &[
     ("@clash//docker.star", &["docker_engine", "docker_full", "docker_safe"]),
     ("@clash//dotnet.star", &["dotnet_full", "dotnet_safe"]),
     ("@clash//elixir.star", &["elixir_full", "elixir_safe"]),
-    ("@clash//git.star", &["git_checkout_safe"]),
+    ("@clash//git.star", &["git_checkout_safe", "git_rebase_safe"]),
     ("@clash//github.star", &["github_full", "github_safe"]),
     ("@clash//go.star", &["go_full", "go_safe"]),
     ("@clash//haskell.star", &["haskell_full", "haskell_safe"]),

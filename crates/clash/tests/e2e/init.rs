@@ -64,7 +64,7 @@ fn a_new_policy_reads_well() {
     # `clash policy docs NAME` says what one grants, `clash explain bash "…"` what is decided.
 
     load("@clash//files.star", "files")
-    load("@clash//git.star", "git_checkout_safe")
+    load("@clash//git.star", "git_checkout_safe", "git_rebase_safe")
     load("@clash//rust.star", "rust_full")
     load("@clash//sandboxes.star", "git_full", "git_safe", "online", "project")
 
@@ -107,8 +107,9 @@ fn a_new_policy_reads_well() {
                 ("clone", "fetch", "ls-remote", "pull", "remote"): allow(sandbox = git_full),
                 "submodule": allow(sandbox = git_full),
                 ("bisect", "checkout", "cherry-pick", "merge"): allow(sandbox = git_checkout_safe),
-                ("rebase", "restore", "revert", "sparse-checkout"): allow(sandbox = git_checkout_safe),
-                ("switch", "worktree"): allow(sandbox = git_checkout_safe),
+                ("restore", "revert", "sparse-checkout", "switch"): allow(sandbox = git_checkout_safe),
+                "worktree": allow(sandbox = git_checkout_safe),
+                "rebase": allow(sandbox = git_rebase_safe),
                 "clean": ask(sandbox = git_safe, reason = "removes files that exist nowhere else"),
                 "reset": {
                     "--hard": ask(

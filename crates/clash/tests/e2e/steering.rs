@@ -11,7 +11,7 @@ use crate::support::{
 const KEY: &str = "the private key";
 const TOKEN: &str = "oauth_token: the token";
 
-const POLICY: &str = r#"load("@clash//git.star", "git", "git_full", "git_safe", "git_checkout_safe")
+const POLICY: &str = r#"load("@clash//git.star", "git", "git_full", "git_safe", "git_checkout_safe", "git_rebase_safe")
 load("@clash//github.star", "github")
 load("@clash//kubernetes.star", "kubernetes")
 load("@clash//rust.star", "rust")
@@ -197,6 +197,7 @@ fn everyday_commands_need_no_question() {
         "git checkout -b x && git add -A && git commit -m y",
         "git stash && git stash pop",
         "git status && git checkout main",
+        "git rebase main",
     ] {
         m.bash(script).is("allow", "");
     }
@@ -263,6 +264,7 @@ fn a_script_around_a_checkout_cannot_write_instructions() {
     m.bash("echo evil > CLAUDE.md; git checkout main").is("ask", "CLAUDE.md");
     m.bash("git show y:x > CLAUDE.md && git checkout main").is("ask", "CLAUDE.md");
     m.bash("git checkout main && git apply x").is("allow", "");
+    m.bash("git stash list && git rebase main").is("deny", "git_rebase_safe");
     let ran = m.clash(["explain", "bash", "--json", "git checkout main && git apply x"]);
     assert!(
         ran.stdout.contains("\"name\": \"git_safe\"")
@@ -497,5 +499,38 @@ fn an_agent_of_ssh_ends_with_its_room() {
         child.kill().unwrap();
         child.wait().unwrap();
         eventually("the agent is gone", || !path.exists());
+    });
+}
+
+#[test]
+fn a_room_cannot_change_the_agent_of_the_user() {
+    as_each_user(|m| {
+        let m = machine(m);
+        let socket = m.home().join("agent");
+        bare(&m, "rm ~/.ssh/id_ed25519; ssh-keygen -q -t ed25519 -N '' -f ~/mine");
+        bare(&m, "ssh-keygen -q -t ed25519 -N '' -f theirs");
+        let mut agent = m.command("ssh-agent");
+        agent.arg("-D").arg("-a").arg(&socket).stdout(Stdio::null());
+        let _agent = Server(agent.spawn().unwrap());
+        eventually("the agent listens", || socket.exists());
+        let of_user = format!("SSH_AUTH_SOCK={}", socket.display());
+        bare(&m, &format!("{of_user} ssh-add -q ~/mine"));
+        let listed = || bare(&m, &format!("{of_user} ssh-add -L")).stdout;
+        let before = listed();
+        let room = |script: &str| {
+            let mut command = m.command(clash());
+            command.args(["sandbox", "exec", "git_full", "--", "sh", "-c", script]);
+            Ran::of(command.env("SSH_AUTH_SOCK", &socket))
+        };
+        assert_eq!(room("ssh-add -L").succeeds().stdout, before);
+        room("ssh-add -L > k.pub && echo x > t && ssh-keygen -q -Y sign -n git -f k.pub t")
+            .succeeds();
+        for attack in ["ssh-add -D", "ssh-add theirs", "ssh-add -d k.pub", "ssh-add -s /lib/x.so"] {
+            room(attack).fails();
+            assert_eq!(listed(), before, "{attack}");
+        }
+        room("printf 'x\\nx\\n' | SSH_ASKPASS=/bin/echo SSH_ASKPASS_REQUIRE=force ssh-add -x")
+            .fails();
+        assert_eq!(listed(), before);
     });
 }

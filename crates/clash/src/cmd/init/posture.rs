@@ -79,7 +79,7 @@ impl Posture {
         let widened = |sandbox: Option<String>| {
             sandbox.map(|name| match name.strip_suffix("_safe") {
                 // git_safe keeps keys away from commands that need none.
-                Some(toolchain) if !matches!(toolchain, "git" | "git_checkout") => {
+                Some(toolchain) if !matches!(toolchain, "git" | "git_checkout" | "git_rebase") => {
                     format!("{toolchain}_full")
                 }
                 _ => name,
