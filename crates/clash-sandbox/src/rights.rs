@@ -9,6 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clash_policy::credentials::credential;
 use clash_policy::judge::{
     Verdict, World, alike_below, denies_below, each_by_rules, kept, kept_by_link, opens_way,
 };
@@ -148,7 +149,10 @@ impl Rights {
         let kept = || {
             self.kept(to, Caps::WRITE.union(Caps::CREATE), links).is_some() || self.opens_way(to)
         };
+        // File tools follow the link with the user's rights, not with those of its maker.
+        let secret = || credential(to, &self.places.home).is_some();
         self.permits_where(to, Caps::READ, self.is_own(at))
+            && !secret()
             && !self.verdicts(to, Caps::WRITE).iter().any(refused)
             && (covered || !kept())
             && !self.hides_below(to)

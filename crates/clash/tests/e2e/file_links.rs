@@ -128,3 +128,30 @@ fn everyday_file_tools_raise_no_alarm() {
         assert!(!m.state().join("sessions/test-session/judged").exists());
     });
 }
+
+/// File tools follow a link with the user's rights, whatever its maker may read.
+#[test]
+fn no_link_leads_to_a_credential() {
+    as_each_user(|m| {
+        let m = m.policy(
+            r#"
+sandbox(
+    name = "token",
+    default = deny(),
+    fs = {"$PWD": allow(FULL), "$HOME/.config/gh": allow("r"), "$HOME/notes": allow("r")},
+)
+"#,
+        );
+        m.write(".config/gh/hosts.yml", "token");
+        m.write("notes/a", "note");
+        for tier in [&[][..], &["--simulate", "no-userns"]] {
+            let run = |script: &str| {
+                let inside = ["token", "--", "sh", "-c", script];
+                m.clash(["sandbox", "exec"].iter().chain(tier).chain(&inside).copied())
+            };
+            run("cat ~/.config/gh/hosts.yml; ln -s ~/notes/a note && rm note").succeeds();
+            run("ln -s ~/.config/gh/hosts.yml L").fails();
+            run("ln -s ~/.config/gh L").fails();
+        }
+    });
+}
