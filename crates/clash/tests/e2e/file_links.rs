@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
 
-use crate::support::{Machine, Ran, as_each_user};
+use crate::support::{Machine, Ran, Who, as_each_user};
 
 const POLICY: &str = r#"
 load("@clash//sandboxes.star", "project")
@@ -154,4 +154,19 @@ sandbox(
             run("ln -s ~/.config/gh L").fails();
         }
     });
+}
+
+#[test]
+fn a_file_tool_completes_no_repository() {
+    let m = furnished(Machine::new(Who::Me));
+    m.make_dir(m.project().join("frontend/objects"));
+    m.make_dir(m.project().join("frontend/refs"));
+    let write = |path: &str| {
+        let path = m.project().join(path);
+        m.asks("Write", json!({"file_path": path, "content": "x"}))
+    };
+    write("frontend/config").is("allow", "");
+    write("frontend/HEAD").is("ask", "git takes the directory for a repository");
+    m.write("app/other/commondir", "../x");
+    write("other/HEAD").is("ask", "git takes the directory for a repository");
 }

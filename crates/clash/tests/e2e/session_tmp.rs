@@ -255,3 +255,21 @@ fn a_client_that_cannot_be_moved_is_told_the_path() {
     let path = of_session(&m, "one").join("x").display().to_string();
     assert!(said.contains(&path), "{said}");
 }
+
+/// Outside the room /tmp is the host's, and file tools open the link there.
+#[test]
+fn a_link_to_tmp_leads_to_the_sessions_directory_outside() {
+    as_each_user(|m| {
+        let m = m.policy(POLICY);
+        let host = HostFile::new("behind-a-link", "kept");
+        let at = host.0.display();
+        bash(&m, "one", &format!("echo own > /tmp/x; ln -s /tmp/x L; ln -s {at} /tmp/abs; cat L"))
+            .succeeds();
+        let session = fs::canonicalize(of_session(&m, "one")).unwrap();
+        for link in [m.project().join("L"), session.join("abs")] {
+            let target = fs::read_link(&link).unwrap();
+            assert!(target.starts_with(&session), "{link:?} -> {target:?}");
+        }
+        bash(&m, "one", "ln -s ../../../../../../tmp/x climbs").fails();
+    });
+}
