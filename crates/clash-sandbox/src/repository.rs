@@ -23,6 +23,7 @@ use clash_policy::path::is_below;
 use crate::worktree;
 
 pub use bare::completes;
+pub(crate) use bare::is_complete;
 
 /// A longer file is not read.
 const MAX_BYTES: u64 = 1 << 20;
@@ -60,11 +61,8 @@ pub(crate) fn steers(dir: &Path, project: &Path, subcommand: &str) -> Option<Str
     None
 }
 
-/// Git takes any directory with these names for a repository. With `commondir` it
-/// looks for the other two elsewhere.
 fn is_bare(dir: &Path) -> bool {
-    let has = |name: &str| fs::symlink_metadata(dir.join(name)).is_ok();
-    has("HEAD") && (has("commondir") || has("objects") && has("refs"))
+    is_complete(|name| fs::symlink_metadata(dir.join(name)).is_ok())
 }
 
 /// A repository that git would use.

@@ -36,11 +36,13 @@ pub(super) fn report_own(request: &Request<'_>, report: &mut Report) {
 /// path at which the room shows it.
 pub(super) fn with_names(mut rights: Rights, request: &Request<'_>, room: &Room) -> Rights {
     let Some(session) = request.temporary.session else { return rights };
+    if room.steps.iter().any(|step| matches!(step, Step::Show { .. })) {
+        let names = ["/tmp", "/var/tmp"].map(PathBuf::from);
+        rights.tmp_names = names.into_iter().chain([request.temporary.host.into()]).collect();
+    }
     let mut repeated = Vec::new();
     for step in &room.steps {
         let Step::Show { at, .. } = step else { continue };
-        let names = ["/tmp", "/var/tmp"].map(PathBuf::from);
-        rights.tmp_names = names.into_iter().chain([request.temporary.host.into()]).collect();
         for rule in &rights.sandbox.fs {
             let fixed = Path::new(rule.pattern.fixed());
             if !is_below(fixed, session) {

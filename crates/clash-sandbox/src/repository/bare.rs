@@ -29,7 +29,12 @@ fn is_repository_with(dir: &Path, entry: &str) -> bool {
     if dir.file_name().is_some_and(|name| name.eq_ignore_ascii_case(OsStr::new(".git"))) {
         return false;
     }
-    let has = |part: &str| part == entry || dir.join(part).symlink_metadata().is_ok();
+    is_complete(|part| part == entry || dir.join(part).symlink_metadata().is_ok())
+}
+
+/// True if git takes a directory with these entries for a repository. With `commondir`
+/// it looks for `objects` and `refs` elsewhere.
+pub(crate) fn is_complete(has: impl Fn(&str) -> bool) -> bool {
     has("HEAD") && (has("commondir") || has("objects") && has("refs"))
 }
 

@@ -9,7 +9,6 @@
 //! still has the lock file open cannot change the copy. And these names do not
 //! come together anywhere but in a repository that the command makes itself.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -25,6 +24,7 @@ use rustix::io::Errno;
 use super::super::sys;
 use super::act::{Done, Name, Worker, exists};
 use super::turn::Turn;
+use crate::repository::is_complete;
 
 const HEAD: &[u8] = b"HEAD";
 const LOCK: &[u8] = b"HEAD.lock";
@@ -118,7 +118,8 @@ impl Worker {
         let dir = at.path.parent().unwrap_or(Path::new("/"));
         let there = |part: &[u8]| statat(&at.dir, part, AtFlags::SYMLINK_NOFOLLOW).is_ok();
         let then = |part: &[u8]| at.bare().eq_ignore_ascii_case(part) || there(part);
-        let completes = is_complete(then) && !is_complete(there);
+        let completes = is_complete(|part| then(part.as_bytes()))
+            && !is_complete(|part| there(part.as_bytes()));
         let refused = completes && self.repositories_count(dir);
         if refused { Err(Errno::ACCESS) } else { Ok(()) }
     }
@@ -133,7 +134,7 @@ impl Worker {
         }
         let obeyed = |name: &[u8]| OBEYED.iter().any(|part| name.eq_ignore_ascii_case(part));
         let bare = |dir: &Path| {
-            let there = |part: &[u8]| dir.join(OsStr::from_bytes(part)).symlink_metadata().is_ok();
+            let there = |part: &str| dir.join(part).symlink_metadata().is_ok();
             is_complete(there) && self.repositories_count(dir)
         };
         obeyed(name) && bare(dir) || is_named(dir, b"hooks") && dir.parent().is_some_and(bare)
@@ -154,11 +155,6 @@ impl Worker {
 /// Whether a name is one that git looks for in a repository.
 pub(super) fn is_part(at: &Name) -> bool {
     PARTS.iter().any(|part| at.bare().eq_ignore_ascii_case(part))
-}
-
-/// Whether git takes a directory with these parts for a repository.
-fn is_complete(has: impl Fn(&[u8]) -> bool) -> bool {
-    has(HEAD) && (has(COMMON) || has(OBJECTS) && has(REFS))
 }
 
 fn is_named(path: &Path, name: &[u8]) -> bool {
