@@ -1,0 +1,66 @@
+//! clash: every action a coding agent takes runs in its own sandbox.
+//!
+//! [`run`] is the whole program: `main.rs` calls it, and nothing else is public. An
+//! agent calls `hook`, `exec` and `sandbox exec` for every action, so [`run`] looks for
+//! these words before it builds the command line parser. The parser alone takes as long
+//! as the rest of a hook call.
+
+mod agents;
+mod approval;
+mod caches;
+mod caseless;
+mod cmd;
+mod decision;
+mod dirs;
+mod ecosystems;
+mod env;
+mod exec;
+mod exit;
+mod held_path;
+mod history;
+mod hook;
+mod in_force;
+mod judged;
+mod policy;
+mod project_root;
+mod replace_file;
+mod say;
+mod session;
+mod settings_backup;
+mod shell_quoted;
+mod ssh_agent;
+mod stamp;
+mod tell;
+mod temporary;
+mod tool_input;
+mod trace;
+mod trust;
+mod ui;
+mod watch;
+
+use std::ffi::OsString;
+use std::path::Path;
+
+/// Runs clash with the arguments of its process, the program's name first, and returns
+/// the exit status. A launch does not return: the process becomes the command.
+#[must_use]
+pub fn run(args: &[OsString]) -> u8 {
+    let called_as = args.first().map(Path::new).and_then(Path::file_name);
+    match args {
+        [_, rest @ ..] if called_as.is_some_and(|name| name == "clash-shell") => {
+            exec::shell_main(rest)
+        }
+        [_, rest @ ..] if called_as.is_some_and(|name| name == "clash-sh") => exec::sh_main(rest),
+        [_, verb, rest @ ..] if verb == "hook" && !asks_for_help(rest) => hook::main(rest),
+        [_, verb, rest @ ..] if verb == "exec" && !asks_for_help(rest) => exec::main(rest),
+        [_, verb, what, rest @ ..] if verb == "sandbox" && what == "exec" => {
+            exec::sandbox_main(rest).unwrap_or_else(|| cmd::main(args))
+        }
+        [_, verb] if verb == ssh_agent::filter::VERB => ssh_agent::filter::main(),
+        _ => cmd::main(args),
+    }
+}
+
+fn asks_for_help(rest: &[OsString]) -> bool {
+    rest.first().is_none_or(|first| first == "--help" || first == "-h")
+}
