@@ -4,9 +4,9 @@
 //! Nothing here trusts a reply of clash. The tests look at files on the disk, at
 //! the tool results the client sent back to the model, and at the trace.
 //!
-//! Needs the client (`CLASH_TEST_CODEX` and so on, the path of its program), the
-//! scripted model of the agents kit (`CLASH_TEST_SHARED`, or `shared` beside the
-//! checkout) and `python3`. What is missing is said, and the test skipped.
+//! Needs the client (for example `CLASH_TEST_CODEX=/path/to/codex`) and `python3`, for the
+//! scripted model in `tests/agents`. A test that misses one of these says so and is
+//! skipped.
 //!
 //! One session of a client is a list of [`Step`]s, each with the abilities it
 //! shows; the table in `docs/agents.md` is made from them.
@@ -18,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{Machine, Ran, Who, clash, eventually, program, shared, skipped};
+use crate::support::{Machine, Ran, Who, clash, eventually, program, skipped, test_file};
 
 /// What a client is shown to do, in the order of the table's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,12 +190,10 @@ impl Client {
             missing(&format!("{variable} is not set"));
             return None;
         };
-        let model = shared().join("kits/agents/mockllm.py");
-        for needed in [&program, &model] {
-            if !needed.exists() {
-                missing(&format!("no {}", needed.display()));
-                return None;
-            }
+        let model = test_file("agents/scripted_model.py");
+        if !program.exists() {
+            missing(&format!("no {}", program.display()));
+            return None;
         }
         if !Command::new("python3").arg("--version").output().is_ok_and(|o| o.status.success()) {
             missing("no python3");

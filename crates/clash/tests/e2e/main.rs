@@ -20,6 +20,7 @@ mod docs;
 mod doctor;
 mod droid_client;
 mod enforce;
+mod everyday;
 mod exec;
 mod explain;
 mod file_links;

@@ -1,20 +1,19 @@
-//! The threat probes of the shared kit against a strict project sandbox, on
-//! a synthetic host that dies with the run: as a developer and as root, each
-//! also where no namespaces can be made.
+//! The attack probes of `tests/attacks` against a strict project sandbox, on a synthetic
+//! host that ends with the run: as a developer and as root, each also without user
+//! namespaces.
 //!
-//! `tests/expected/probes.json` holds what each probe came to when it was
-//! recorded, and for everything that is not blocked a word why. A probe that
-//! got worse fails the test; one that got better asks to be recorded:
+//! `tests/expected/probes.json` holds the recorded result of each probe and, for each
+//! probe that is not blocked, the reason. A result that is worse than recorded fails the
+//! test; a better one asks to be recorded:
 //!
 //! ```text
 //! CLASH_RECORD_PROBES=1 cargo test -p clash --test e2e probes
 //! ```
 //!
-//! Not run: E and Q, which are about files inside the project that a command is
-//! there to write. L and M need a network policy and the hook.
+//! Not run: the classes E and Q, whose files in the project a command is meant to write.
+//! L and M need a network policy and the hook.
 //!
-//! Needs root (the runner makes namespaces and accounts) and the kit, which is
-//! found as in the tests with the real clients.
+//! Needs root, because the runner makes namespaces and accounts, and python3.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +25,7 @@ use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
-use crate::support::{clash, is_root, shared, skipped};
+use crate::support::{clash, is_root, skipped, test_file};
 
 /// Run side by side: most of a probe's time is waiting.
 const SHARDS: [&str; 3] = ["A,B,C,I,N,U", "G,H,J,K", "D,F"];
@@ -152,10 +151,7 @@ impl Kit {
             skipped(&format!("the threat probes: {what}"));
             None
         };
-        let runner = shared().join("kits/probes/run.py");
-        if !runner.exists() {
-            return missing(&format!("no {}", runner.display()));
-        }
+        let runner = test_file("attacks/run.py");
         if !is_root() {
             return missing("they were recorded by root, and the tests do not run as root");
         }

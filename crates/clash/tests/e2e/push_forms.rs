@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Machine, Ran, Who, as_each_user, shared, skipped};
+use crate::support::{Machine, Ran, Who, as_each_user, test_file};
 
 const POLICY: &str = r#"
 load("@clash//sandboxes.star", "git_safe", "project")
@@ -16,9 +16,9 @@ settings(default = allow(), default_sandbox = project)
 when({"Bash": {"git": {"push": deny(), glob("**"): allow(sandbox = git_safe)}, "sudo": deny()}})
 "#;
 
-fn forms() -> Option<Vec<String>> {
-    let text = std::fs::read_to_string(shared().join("kits/shell/push-forms.txt")).ok()?;
-    Some(text.lines().filter(|l| !l.trim().is_empty()).map(|l| l.replace("\\n", "\n")).collect())
+fn forms() -> Vec<String> {
+    let text = std::fs::read_to_string(test_file("shell/push-forms.txt")).unwrap();
+    text.lines().filter(|l| !l.trim().is_empty()).map(|l| l.replace("\\n", "\n")).collect()
 }
 
 struct Repository<'m> {
@@ -66,7 +66,7 @@ impl<'m> Repository<'m> {
 
 #[test]
 fn the_forms_push_where_nothing_stops_them() {
-    let Some(forms) = forms() else { return skipped("ways to push: the kit is not there") };
+    let forms = forms();
     let m = Machine::new(Who::Me).policy(POLICY);
     let repository = Repository::new(&m);
     let pushing = |form: &&String| {
@@ -82,7 +82,7 @@ fn the_forms_push_where_nothing_stops_them() {
 
 #[test]
 fn no_form_of_push_reaches_the_remote() {
-    let Some(forms) = forms() else { return skipped("ways to push: the kit is not there") };
+    let forms = forms();
     assert!(forms.len() >= 100);
     as_each_user(|m| {
         let m = m.policy(POLICY);

@@ -43,12 +43,9 @@ pub(crate) fn as_each_user(test: impl Fn(Machine)) {
     }
 }
 
-/// Where the kits are: `CLASH_TEST_SHARED`, or `shared` beside the checkout.
-pub(crate) fn shared() -> PathBuf {
-    std::env::var_os("CLASH_TEST_SHARED").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-        PathBuf::from,
-    )
+/// A file below `tests` of the workspace, for example `shell/push-forms.txt`.
+pub(crate) fn test_file(below: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests").join(below)
 }
 
 pub(crate) fn is_root() -> bool {

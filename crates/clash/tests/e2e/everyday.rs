@@ -1,0 +1,48 @@
+//! The commands of `tests/commands/everyday.tsv` under the policy of `clash init --quick`.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::{Machine, Who, test_file};
+
+/// The number of harmless commands that run without a question. It may only grow.
+const MIN_HARMLESS_ALLOWED: usize = 95;
+
+struct EverydayCommand {
+    kind: String,
+    script: String,
+}
+
+fn commands() -> Vec<EverydayCommand> {
+    let text = fs::read_to_string(test_file("commands/everyday.tsv")).unwrap();
+    let command = |line: &str| {
+        let fields: Vec<&str> = line.split('\t').collect();
+        EverydayCommand { kind: fields[0].to_owned(), script: fields[2].replace("\\n", "\n") }
+    };
+    text.lines().skip(1).map(command).collect()
+}
+
+fn effect(m: &Machine, script: &str) -> String {
+    let explained = m.clash(["explain", "--json", "bash", script]).stdout;
+    let decision: Value = serde_json::from_str(&explained).unwrap();
+    decision["effect"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn everyday_commands_run_and_outward_ones_are_asked_about() {
+    let m = Machine::new(Who::Me);
+    m.write("app/Cargo.toml", "[package]\nname = \"core\"\nversion = \"0.1.0\"\nedition = \"2024\"\n");
+    m.write("app/src/main.rs", "fn main() {}\n");
+    m.clash(["init", "--quick"]).succeeds();
+    let (mut harmless_allowed, mut outward_allowed) = (0, Vec::new());
+    for EverydayCommand { kind, script } in commands() {
+        match (kind.as_str(), effect(&m, &script).as_str()) {
+            ("harmless", "allow") => harmless_allowed += 1,
+            ("outward", "allow") => outward_allowed.push(script),
+            _ => {}
+        }
+    }
+    assert_eq!(outward_allowed, [] as [String; 0]);
+    assert!(harmless_allowed >= MIN_HARMLESS_ALLOWED, "only {harmless_allowed}");
+}
