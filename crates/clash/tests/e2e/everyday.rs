@@ -32,7 +32,10 @@ fn effect(m: &Machine, script: &str) -> String {
 #[test]
 fn everyday_commands_run_and_outward_ones_are_asked_about() {
     let m = Machine::new(Who::Me);
-    m.write("app/Cargo.toml", "[package]\nname = \"core\"\nversion = \"0.1.0\"\nedition = \"2024\"\n");
+    m.write(
+        "app/Cargo.toml",
+        "[package]\nname = \"core\"\nversion = \"0.1.0\"\nedition = \"2024\"\n",
+    );
     m.write("app/src/main.rs", "fn main() {}\n");
     m.clash(["init", "--quick"]).succeeds();
     let (mut harmless_allowed, mut outward_allowed) = (0, Vec::new());
