@@ -1,23 +1,29 @@
-//! The documentation tells the truth: every policy in it compiles, every
-//! command in it prints what it shows.
+//! The documentation tells the truth: every policy in it compiles, every command in it
+//! prints the output shown, and every path in it exists.
 //!
-//! Blocks marked `star` must compile, `star policy` ones also become the user's
-//! policy for the blocks that follow, and `star wrong` ones are the policy that
-//! must not. A `console` block holds one command after `$ ` and all it prints.
+//! A block marked `star` must compile. A `star policy` block is also the user's policy for
+//! the blocks after it, and so is a `star wrong` block, which must not compile. A `console`
+//! block holds one command after `$ ` and its whole output.
 
 use std::path::{Path, PathBuf};
 
 use crate::support::{Machine, Ran, Who, clash};
 
+fn repository_root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 fn pages() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = repository_root();
     let mut pages =
         vec![root.join("README.md"), root.join("SECURITY.md"), root.join("CONTRIBUTING.md")];
-    pages.extend(std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path()));
+    let docs = std::fs::read_dir(root.join("docs")).unwrap();
+    let docs = docs.map(|entry| entry.unwrap().path());
+    pages.extend(docs.filter(|path| path.extension().is_some_and(|end| end == "md")));
     pages
 }
 
-/// What stands behind the fence, and the lines inside it.
+/// The blocks of a page: the words behind the fence, and the lines inside it.
 fn blocks(text: &str) -> Vec<(String, String)> {
     let mut blocks = Vec::new();
     let mut open: Option<(String, String)> = None;
@@ -78,4 +84,43 @@ fn links_between_pages_lead_somewhere() {
             assert!(!local || target.exists(), "{}: {link}", page.display());
         }
     }
+}
+
+/// The alternatives of a path such as `src/{plan,host}.rs`.
+fn expanded(path: &str) -> Vec<String> {
+    let Some((before, rest)) = path.split_once('{') else { return vec![path.to_owned()] };
+    let (names, after) = rest.split_once('}').unwrap_or((rest, ""));
+    let each = |name| expanded(&format!("{before}{name}{after}"));
+    names.split(',').flat_map(each).collect()
+}
+
+/// Paths of the repository are those that start with one of its directories.
+fn named_paths(text: &str) -> Vec<String> {
+    const ROOTS: [&str; 5] = ["crates/", "docs/", "fuzz/", "tests/", ".ci/"];
+    let quoted = text.split('`').skip(1).step_by(2);
+    let inside = quoted.filter(|path| ROOTS.iter().any(|root| path.starts_with(root)));
+    inside
+        .filter(|path| !path.contains(['<', '*', ' ', '…']))
+        .flat_map(|path| expanded(path.split(':').next().unwrap_or(path)))
+        .collect()
+}
+
+#[test]
+fn every_path_named_in_the_docs_exists() {
+    let mut found = 0;
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let prose: Vec<&str> = text.split("```").step_by(2).collect();
+        for path in prose.iter().flat_map(|prose| named_paths(prose)) {
+            assert!(repository_root().join(&path).exists(), "{}: {path}", page.display());
+            found += 1;
+        }
+    }
+    assert!(found >= 20, "only {found} paths: the pattern is wrong");
+}
+
+#[test]
+fn readme_has_at_most_120_lines() {
+    let readme = std::fs::read_to_string(repository_root().join("README.md")).unwrap();
+    assert!(readme.lines().count() <= 120);
 }

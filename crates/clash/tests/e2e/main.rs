@@ -34,6 +34,7 @@ mod link_race;
 mod managed;
 mod never_widen;
 mod persistence;
+mod picture;
 mod planted;
 mod plugin_clients;
 mod policy;
