@@ -164,9 +164,9 @@ pub fn policy_source(data: &[u8]) {
 /// only this one.
 fn outgrows_this_process(text: &str) -> bool {
     let digits = |part: &str| part.len() > 3;
-    text.split(|c: char| !c.is_ascii_hexdigit() && !matches!(c, 'x' | 'o' | 'b' | '_')).any(
-        |part| part.starts_with(|c: char| c.is_ascii_digit()) && digits(part),
-    ) || text.matches("for ").count() > 3
+    text.split(|c: char| !c.is_ascii_hexdigit() && !matches!(c, 'x' | 'o' | 'b' | '_'))
+        .any(|part| part.starts_with(|c: char| c.is_ascii_digit()) && digits(part))
+        || text.matches("for ").count() > 3
         || text.matches('*').count() > 40
 }
 
@@ -216,13 +216,19 @@ pub fn shell(data: &[u8]) {
 /// Settings of another tool, the first byte saying which: refused, or a policy
 /// that compiles.
 pub fn imports(data: &[u8]) {
-    use clash_import::{Base, Format, Source};
+    use clash_import::{ImportFormat, ImportSource, SettingsBase};
     let Some((kind, bytes)) = data.split_first() else { return };
-    let formats = [Format::Claude, Format::Srt, Format::CodexRules, Format::CodexConfig];
-    let bases = [Base::Project, Base::Home(".claude"), Base::Directory("/srv/x")];
+    let formats = [
+        ImportFormat::Claude,
+        ImportFormat::Srt,
+        ImportFormat::CodexRules,
+        ImportFormat::CodexConfig,
+    ];
+    let bases =
+        [SettingsBase::Project, SettingsBase::Home(".claude"), SettingsBase::Directory("/srv/x")];
     let format = formats[usize::from(*kind) % formats.len()];
     let base = bases[usize::from(*kind) / formats.len() % bases.len()];
-    let source = Source { name: "settings", bytes, base };
+    let source = ImportSource { name: "settings", bytes, base };
     let _ = clash_import::detect("settings.json", bytes);
     let Ok(imported) = clash_import::import_as(format, &source) else { return };
     let one = One(&imported.source);
@@ -234,27 +240,27 @@ pub fn imports(data: &[u8]) {
 /// A history, the first byte saying whose: whatever it holds, what is learned from it
 /// is a policy that compiles and has no word of it.
 pub fn histories(data: &[u8]) {
-    use clash_history::evidence::{Evidence, Scene};
-    use clash_history::{History, Kind, Outcome, policy};
+    use clash_history::evidence::{ActionScene, HistoryEvidence};
+    use clash_history::{CallOutcome, HistoryFile, HistoryKind, policy};
     let Some((kind, bytes)) = data.split_first() else { return };
-    let kinds = [Kind::Clash, Kind::Claude, Kind::Codex, Kind::Gemini];
+    let kinds = [HistoryKind::Clash, HistoryKind::Claude, HistoryKind::Codex, HistoryKind::Gemini];
     let kind = kinds[usize::from(*kind) % kinds.len()];
     let path = "/none/chats/session-1.jsonl".into();
-    let history = History { kind, path, changed: std::time::SystemTime::UNIX_EPOCH };
-    let mut evidence = Evidence::default();
+    let history = HistoryFile { kind, path, changed: std::time::SystemTime::UNIX_EPOCH };
+    let mut evidence = HistoryEvidence::default();
     let places = Places::imagined();
     let _ = history.read_bytes(bytes, &mut |seen| {
         let from = tool_input::From { cwd: &places.project, home: &places.home };
         if let Ok((tool, input)) = tool_input::read(&seen.tool, &seen.input, &from) {
             let action = Action { agent: seen.agent.into(), tool, mode: String::new(), input };
-            let scene = Scene {
+            let scene = ActionScene {
                 when: seen.when,
                 agent: seen.agent,
                 project: &places.project,
                 cwd: &places.project,
                 home: &places.home,
             };
-            evidence.note(&action, Outcome::Ran, &scene);
+            evidence.note(&action, CallOutcome::Ran, &scene);
         }
         std::ops::ControlFlow::Continue(())
     });
@@ -278,7 +284,14 @@ fn decided(ir: Ir<'_>, action: &Action) -> Result<Decision, clash_policy::decide
     let places = Places::imagined();
     let cage = ["/home/user/.claude".into()];
     let baseline = [("/usr", Caps::READ)];
-    let world = World { places: &places, cwd: &places.project, links: &NoLinks, baseline: &baseline, cage: &cage, lent: None };
+    let world = World {
+        places: &places,
+        cwd: &places.project,
+        links: &NoLinks,
+        baseline: &baseline,
+        cage: &cage,
+        lent: None,
+    };
     let decision = clash_policy::decide(ir, action, &world)?;
     let strictest = decision.parts.iter().map(|part| part.effect).max();
     assert!(strictest.is_some_and(|strictest| decision.effect >= strictest));
@@ -302,7 +315,10 @@ fn actions() -> Vec<Action> {
         Action::script("codex", "default", "$X; echo $(ls)"),
         Action::script("codex", "default", "a -b c -d e -f g -h i -j k -l m -n o -p q -r s"),
         tool("Read", Input::Files(vec![file("/home/user/project/a/.env", false)])),
-        tool("Write", Input::Files(vec![file("/home/user/Project/a", true), file("/usr/x", false)])),
+        tool(
+            "Write",
+            Input::Files(vec![file("/home/user/Project/a", true), file("/usr/x", false)]),
+        ),
         tool(
             "WebFetch",
             Input::Hosts(vec![

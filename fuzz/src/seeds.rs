@@ -80,7 +80,10 @@ fn messages() -> Vec<String> {
         )
     };
     let mut found: Vec<String> = [
-        ("Bash", r#"{"command":"git push --force $X && ls | head -3","description":"d","timeout":1}"#),
+        (
+            "Bash",
+            r#"{"command":"git push --force $X && ls | head -3","description":"d","timeout":1}"#,
+        ),
         ("Read", r#"{"file_path":"../project/./.env","offset":1}"#),
         ("Edit", r#"{"file_path":"~/x","old_string":"a","new_string":"b"}"#),
         ("MultiEdit", r#"{"file_path":"/tmp/x","edits":[{"old_string":"a","new_string":"b"}]}"#),
@@ -134,11 +137,23 @@ expect(deny, "git push")"#,
 
 /// By the number of the format.
 const SETTINGS: &[(u8, &str)] = &[
-    (0, r#"{"permissions":{"allow":["Bash(git log:*)","Bash(npm run test)","Read(./src/**)","WebFetch(domain:docs.rs)","mcp__x__y"],"deny":["Bash(curl:*)","Read(./.env)","Read(~/.ssh/**)","Edit(//etc/*)"],"ask":["Bash(git push *)"],"defaultMode":"acceptEdits","additionalDirectories":["../x"]},"sandbox":{"enabled":true,"network":{"allowedDomains":["*.example.org"],"allowLocalBinding":true},"filesystem":{"allowWrite":["/tmp/x"],"denyRead":["~/.aws"]},"excludedCommands":["docker"]}}"#),
+    (
+        0,
+        r#"{"permissions":{"allow":["Bash(git log:*)","Bash(npm run test)","Read(./src/**)","WebFetch(domain:docs.rs)","mcp__x__y"],"deny":["Bash(curl:*)","Read(./.env)","Read(~/.ssh/**)","Edit(//etc/*)"],"ask":["Bash(git push *)"],"defaultMode":"acceptEdits","additionalDirectories":["../x"]},"sandbox":{"enabled":true,"network":{"allowedDomains":["*.example.org"],"allowLocalBinding":true},"filesystem":{"allowWrite":["/tmp/x"],"denyRead":["~/.aws"]},"excludedCommands":["docker"]}}"#,
+    ),
     (5, r#"{"permissions":{"allow":["Bash","Edit","Bash(ls)"],"deny":["WebSearch"]}}"#),
-    (1, r#"{"network":{"allowedDomains":["github.com","*.github.com"],"deniedDomains":["evil.com"],"allowUnixSockets":["/var/run/x"]},"filesystem":{"denyRead":["~/.ssh"],"allowWrite":[".","/tmp"],"denyWrite":[".env"]},"ignoreViolations":{"*":["/usr"]}}"#),
-    (2, "prefix_rule(pattern=[\"git\", [\"push\", \"fetch\"]], decision=\"prompt\", match=[\"git push\"])\nprefix_rule(pattern=[\"ls\"], decision=\"allow\")\nprefix_rule(pattern=[\"rm\"], decision=\"forbidden\", justification=\"no\")\nnetwork_rule(host=\"api.github.com\", protocol=\"https\", decision=\"allow\")\n"),
-    (3, "approval_policy = \"on-request\"\nsandbox_mode = \"workspace-write\"\n[sandbox_workspace_write]\nwritable_roots = [\"/x\"]\nnetwork_access = true\n[permissions.p.filesystem]\n\":project_roots\" = \"write\"\n\"/y\" = \"read\"\n"),
+    (
+        1,
+        r#"{"network":{"allowedDomains":["github.com","*.github.com"],"deniedDomains":["evil.com"],"allowUnixSockets":["/var/run/x"]},"filesystem":{"denyRead":["~/.ssh"],"allowWrite":[".","/tmp"],"denyWrite":[".env"]},"ignoreViolations":{"*":["/usr"]}}"#,
+    ),
+    (
+        2,
+        "prefix_rule(pattern=[\"git\", [\"push\", \"fetch\"]], decision=\"prompt\", match=[\"git push\"])\nprefix_rule(pattern=[\"ls\"], decision=\"allow\")\nprefix_rule(pattern=[\"rm\"], decision=\"forbidden\", justification=\"no\")\nnetwork_rule(host=\"api.github.com\", protocol=\"https\", decision=\"allow\")\n",
+    ),
+    (
+        3,
+        "approval_policy = \"on-request\"\nsandbox_mode = \"workspace-write\"\n[sandbox_workspace_write]\nwritable_roots = [\"/x\"]\nnetwork_access = true\n[permissions.p.filesystem]\n\":project_roots\" = \"write\"\n\"/y\" = \"read\"\n",
+    ),
 ];
 
 const AGENT_SETTINGS: &[&str] = &[

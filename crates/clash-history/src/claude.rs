@@ -13,11 +13,11 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::join::{Waiting, without_texts};
-use crate::{Call, Each, Outcome, Seen, Tally, lines, time};
+use crate::join::{WaitingCalls, without_texts};
+use crate::{CallId, CallOutcome, CallSink, ReadTally, SeenCall, lines, time};
 
 #[derive(Deserialize)]
-struct Line {
+struct ClaudeLine {
     #[serde(default, rename = "type")]
     kind: Option<String>,
     #[serde(default)]
@@ -27,21 +27,21 @@ struct Line {
     #[serde(default, rename = "sessionId")]
     session: Option<String>,
     #[serde(default)]
-    message: Option<Message>,
+    message: Option<ClaudeMessage>,
 }
 
 #[derive(Deserialize)]
-struct Message {
+struct ClaudeMessage {
     #[serde(default)]
-    content: Blocks,
+    content: ContentBlocks,
 }
 
 /// The blocks of a message; a message that is only text has none.
 #[derive(Default)]
-struct Blocks(Vec<Block>);
+struct ContentBlocks(Vec<ContentBlock>);
 
 #[derive(Deserialize)]
-struct Block {
+struct ContentBlock {
     #[serde(default, rename = "type")]
     kind: String,
     #[serde(default)]
@@ -56,48 +56,48 @@ struct Block {
     is_error: Option<bool>,
 }
 
-impl<'de> Deserialize<'de> for Blocks {
+impl<'de> Deserialize<'de> for ContentBlocks {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
-            type Value = Blocks;
+        struct BlocksVisitor;
+        impl<'de> Visitor<'de> for BlocksVisitor {
+            type Value = ContentBlocks;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a text or blocks")
             }
 
-            fn visit_str<E>(self, _: &str) -> Result<Blocks, E> {
-                Ok(Blocks::default())
+            fn visit_str<E>(self, _: &str) -> Result<ContentBlocks, E> {
+                Ok(ContentBlocks::default())
             }
 
-            fn visit_unit<E>(self) -> Result<Blocks, E> {
-                Ok(Blocks::default())
+            fn visit_unit<E>(self) -> Result<ContentBlocks, E> {
+                Ok(ContentBlocks::default())
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Blocks, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ContentBlocks, A::Error> {
                 while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Blocks::default())
+                Ok(ContentBlocks::default())
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Blocks, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<ContentBlocks, A::Error> {
                 let mut blocks = Vec::new();
                 while let Some(block) = seq.next_element()? {
                     blocks.push(block);
                 }
-                Ok(Blocks(blocks))
+                Ok(ContentBlocks(blocks))
             }
         }
-        from.deserialize_any(Either)
+        from.deserialize_any(BlocksVisitor)
     }
 }
 
 pub(crate) fn read(
     from: impl BufRead,
-    tally: &mut Tally,
-    each: &mut Each<'_>,
+    tally: &mut ReadTally,
+    each: &mut CallSink<'_>,
 ) -> io::Result<ControlFlow<()>> {
-    let mut waiting = Waiting::default();
-    let flow = lines::each(from, tally, |line: Line| {
+    let mut waiting = WaitingCalls::default();
+    let flow = lines::each(from, tally, |line: ClaudeLine| {
         let (Some("assistant" | "user"), Some(message)) = (line.kind.as_deref(), line.message)
         else {
             return ControlFlow::Continue(());
@@ -107,21 +107,21 @@ pub(crate) fn read(
         for block in message.content.0 {
             match (block.kind.as_str(), block.input) {
                 ("tool_use", Some(input)) => {
-                    let call = Call { session: session.clone(), id: block.id };
-                    let seen = Seen {
+                    let call = CallId { session: session.clone(), id: block.id };
+                    let seen = SeenCall {
                         when,
                         agent: "claude",
                         call,
                         cwd: cwd.clone(),
                         tool: block.name,
                         input: without_texts(input),
-                        outcome: Outcome::Unknown,
+                        outcome: CallOutcome::Unknown,
                     };
                     waiting.call(seen, each)?;
                 }
                 ("tool_result", _) => {
                     let failed = block.is_error == Some(true);
-                    let outcome = if failed { Outcome::Failed } else { Outcome::Ran };
+                    let outcome = if failed { CallOutcome::Failed } else { CallOutcome::Ran };
                     waiting.result(&block.tool_use_id, outcome, each)?;
                 }
                 _ => {}

@@ -12,22 +12,22 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::join::{Waiting, without_texts};
-use crate::{Call, Each, Outcome, Seen, Tally, lines, time};
+use crate::join::{WaitingCalls, without_texts};
+use crate::{CallId, CallOutcome, CallSink, ReadTally, SeenCall, lines, time};
 
 #[derive(Deserialize)]
-struct Line {
+struct CodexLine {
     #[serde(default)]
     timestamp: Option<String>,
     #[serde(default, rename = "type")]
     kind: Option<String>,
     #[serde(default)]
-    payload: Option<Payload>,
+    payload: Option<CodexPayload>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Payload {
+struct CodexPayload {
     #[serde(rename = "type")]
     kind: Option<String>,
     /// Of the session, in its first line.
@@ -44,18 +44,18 @@ struct Payload {
     item: Option<Value>,
 }
 
-const AGENT: &str = "codex";
+const CODEX_AGENT: &str = "codex";
 
 pub(crate) fn read(
     from: impl BufRead,
-    tally: &mut Tally,
-    each: &mut Each<'_>,
+    tally: &mut ReadTally,
+    each: &mut CallSink<'_>,
 ) -> io::Result<ControlFlow<()>> {
-    let mut waiting = Waiting::default();
+    let mut waiting = WaitingCalls::default();
     let mut session_cwd: Option<PathBuf> = None;
     let mut in_code_mode = false;
     let mut session = String::new();
-    let flow = lines::each(from, tally, |line: Line| {
+    let flow = lines::each(from, tally, |line: CodexLine| {
         let Some(payload) = line.payload else { return ControlFlow::Continue(()) };
         let when = line.timestamp.as_deref().and_then(time::parse);
         if let Some(cwd) = payload.cwd.as_ref().and_then(directory) {
@@ -65,14 +65,14 @@ pub(crate) fn read(
             session = payload.id.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
         }
         let id = payload.call_id.unwrap_or_default();
-        let call = |tool: String, input, cwd: Option<PathBuf>| Seen {
+        let call = |tool: String, input, cwd: Option<PathBuf>| SeenCall {
             when,
-            agent: AGENT,
-            call: Call { session: session.clone(), id: id.clone() },
+            agent: CODEX_AGENT,
+            call: CallId { session: session.clone(), id: id.clone() },
             cwd: cwd.or_else(|| session_cwd.clone()),
             tool,
             input,
-            outcome: Outcome::Unknown,
+            outcome: CallOutcome::Unknown,
         };
         match payload.kind.as_deref() {
             Some("function_call") => {
@@ -108,9 +108,9 @@ pub(crate) fn read(
                 _ => ControlFlow::Continue(()),
             },
             Some("function_call_output" | "custom_tool_call_output") => {
-                let outcome = payload.output.as_ref().map_or(Outcome::Unknown, outcome);
+                let outcome = payload.output.as_ref().map_or(CallOutcome::Unknown, outcome);
                 // A patch of several files is several calls with one result.
-                for at in 0..PATCHED {
+                for at in 0..MAX_PATCHED_FILES {
                     waiting.result(&format!("{id}#{at}"), outcome, each)?;
                 }
                 waiting.result(&id, outcome, each)
@@ -119,7 +119,7 @@ pub(crate) fn read(
             Some("item_completed") if in_code_mode => match payload.item {
                 Some(Value::Object(item)) => {
                     executed(item).map_or(ControlFlow::Continue(()), |(input, cwd, outcome)| {
-                        each(Seen { outcome, ..call("Bash".to_owned(), input, cwd) })
+                        each(SeenCall { outcome, ..call("Bash".to_owned(), input, cwd) })
                     })
                 }
                 _ => ControlFlow::Continue(()),
@@ -180,7 +180,7 @@ fn script(argv: Vec<&str>) -> String {
 }
 
 /// More files in one patch are not told apart.
-const PATCHED: usize = 16;
+const MAX_PATCHED_FILES: usize = 16;
 
 /// The files of a patch, and whether each is written anew.
 fn patched(patch: &str) -> Vec<(&'static str, String)> {
@@ -195,57 +195,57 @@ fn patched(patch: &str) -> Vec<(&'static str, String)> {
         };
         Some((tool, path.trim().to_owned()))
     };
-    patch.lines().filter_map(file).take(PATCHED).collect()
+    patch.lines().filter_map(file).take(MAX_PATCHED_FILES).collect()
 }
 
 /// What the text of a result says: `Process exited with code 0`, or the same in
 /// JSON. Only its head is looked at; what follows is the command's own.
-fn outcome(output: &Value) -> Outcome {
-    let ended = |code: i64| if code == 0 { Outcome::Ran } else { Outcome::Failed };
+fn outcome(output: &Value) -> CallOutcome {
+    let ended = |code: i64| if code == 0 { CallOutcome::Ran } else { CallOutcome::Failed };
     match output {
         Value::String(text) => {
             if let Ok(Value::Object(document)) = serde_json::from_str::<Value>(text) {
                 let code = document.get("metadata").and_then(|it| it.get("exit_code"));
-                return code.and_then(Value::as_i64).map_or(Outcome::Unknown, ended);
+                return code.and_then(Value::as_i64).map_or(CallOutcome::Unknown, ended);
             }
             for line in text.lines().take(6).take_while(|line| *line != "Output:") {
                 if let Some(code) = line.strip_prefix("Process exited with code ") {
-                    return code.parse().map_or(Outcome::Unknown, ended);
+                    return code.parse().map_or(CallOutcome::Unknown, ended);
                 }
                 if let Some(code) = line.strip_prefix("Exit code: ") {
-                    return code.parse().map_or(Outcome::Unknown, ended);
+                    return code.parse().map_or(CallOutcome::Unknown, ended);
                 }
                 if line.starts_with("Command blocked by") {
-                    return Outcome::Refused;
+                    return CallOutcome::Refused;
                 }
                 if line.starts_with("Success. Updated") {
-                    return Outcome::Ran;
+                    return CallOutcome::Ran;
                 }
             }
-            Outcome::Unknown
+            CallOutcome::Unknown
         }
         Value::Object(document) => match document.get("success") {
-            Some(Value::Bool(true)) => Outcome::Ran,
-            Some(Value::Bool(false)) => Outcome::Failed,
-            _ => Outcome::Unknown,
+            Some(Value::Bool(true)) => CallOutcome::Ran,
+            Some(Value::Bool(false)) => CallOutcome::Failed,
+            _ => CallOutcome::Unknown,
         },
-        _ => Outcome::Unknown,
+        _ => CallOutcome::Unknown,
     }
 }
 
-type Executed = (Map<String, Value>, Option<PathBuf>, Outcome);
+type ExecutedCommand = (Map<String, Value>, Option<PathBuf>, CallOutcome);
 
 /// A command that was run, as the record of its end tells it.
-fn executed(item: Map<String, Value>) -> Option<Executed> {
+fn executed(item: Map<String, Value>) -> Option<ExecutedCommand> {
     if item.get("type").and_then(Value::as_str) != Some("CommandExecution") {
         return None;
     }
     let argv = item.get("command")?.as_array()?;
     let argv: Vec<&str> = argv.iter().map(Value::as_str).collect::<Option<_>>()?;
     let outcome = match item.get("exit_code").and_then(Value::as_i64) {
-        Some(0) => Outcome::Ran,
-        Some(_) => Outcome::Failed,
-        None => Outcome::Unknown,
+        Some(0) => CallOutcome::Ran,
+        Some(_) => CallOutcome::Failed,
+        None => CallOutcome::Unknown,
     };
     Some((text("command", script(argv)), item.get("cwd").and_then(directory), outcome))
 }
@@ -271,10 +271,13 @@ mod tests {
     #[test]
     fn what_a_command_prints_does_not_say_how_it_ended() {
         let said = |text: &str| outcome(&Value::String(text.to_owned()));
-        assert_eq!(said("Chunk ID: 1\nProcess exited with code 0\nOutput:\nx"), Outcome::Ran);
-        assert_eq!(said("Process exited with code 3\nOutput:\n"), Outcome::Failed);
-        assert_eq!(said("Chunk ID: 1\nOutput:\nProcess exited with code 0\n"), Outcome::Unknown);
-        assert_eq!(said(r#"{"output":"","metadata":{"exit_code":0}}"#), Outcome::Ran);
-        assert_eq!(said("Command blocked by PreToolUse hook: no"), Outcome::Refused);
+        assert_eq!(said("Chunk ID: 1\nProcess exited with code 0\nOutput:\nx"), CallOutcome::Ran);
+        assert_eq!(said("Process exited with code 3\nOutput:\n"), CallOutcome::Failed);
+        assert_eq!(
+            said("Chunk ID: 1\nOutput:\nProcess exited with code 0\n"),
+            CallOutcome::Unknown
+        );
+        assert_eq!(said(r#"{"output":"","metadata":{"exit_code":0}}"#), CallOutcome::Ran);
+        assert_eq!(said("Command blocked by PreToolUse hook: no"), CallOutcome::Refused);
     }
 }

@@ -7,18 +7,18 @@ use std::path::{Component, Path, PathBuf};
 use clash_policy::shell::{self, Command, Next, Position, Word};
 use clash_policy::{Action, Caps, Input};
 
-use crate::Outcome;
-use crate::known::{CREDENTIALS, DOCUMENTATION, ROWS, Row, look_up};
+use crate::CallOutcome;
+use crate::known::{CREDENTIALS, DOCUMENTATION, KNOWN_ROWS, KnownRow, look_up};
 
 /// How often, and when last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
+pub struct SeenTimes {
     pub times: u64,
     /// Milliseconds since 1970.
     pub last: Option<u64>,
 }
 
-impl Times {
+impl SeenTimes {
     fn note(&mut self, when: Option<u64>) {
         self.times += 1;
         self.last = self.last.max(when);
@@ -31,21 +31,21 @@ impl Times {
 }
 
 /// The words of a row, and where the row stands in the table.
-pub type Words = (usize, Vec<&'static str>);
+pub type RowWords = (usize, Vec<&'static str>);
 
 /// What histories show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Evidence {
-    pub commands: BTreeMap<Words, Times>,
+pub struct HistoryEvidence {
+    pub commands: BTreeMap<RowWords, SeenTimes>,
     /// File tools looking at the project.
-    pub reads: Times,
+    pub reads: SeenTimes,
     /// File tools changing the project.
-    pub writes: Times,
+    pub writes: SeenTimes,
     /// Places of [`CREDENTIALS`] that something touched.
-    pub credentials: BTreeMap<&'static str, Times>,
+    pub credentials: BTreeMap<&'static str, SeenTimes>,
     /// Hosts of [`DOCUMENTATION`].
-    pub documentation: BTreeMap<&'static str, Times>,
-    pub left: Left,
+    pub documentation: BTreeMap<&'static str, SeenTimes>,
+    pub left: UnusedCounts,
     /// Actions that ran.
     pub actions: u64,
     pub first: Option<u64>,
@@ -55,7 +55,7 @@ pub struct Evidence {
 
 /// What no rule is made of, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct UnusedCounts {
     /// Actions that did not run, or of which that is not known.
     pub not_run: u64,
     /// Commands of programs or subcommands that are in no table.
@@ -72,7 +72,7 @@ pub struct Left {
 
 /// Where an action took place.
 #[derive(Clone, Copy, Debug)]
-pub struct Scene<'a> {
+pub struct ActionScene<'a> {
     pub when: Option<u64>,
     pub agent: &'static str,
     pub project: &'a Path,
@@ -80,12 +80,12 @@ pub struct Scene<'a> {
     pub home: &'a Path,
 }
 
-impl Evidence {
-    pub fn note(&mut self, action: &Action, outcome: Outcome, scene: &Scene<'_>) {
-        if outcome != Outcome::Ran {
+impl HistoryEvidence {
+    pub fn note(&mut self, action: &Action, outcome: CallOutcome, scene: &ActionScene<'_>) {
+        if outcome != CallOutcome::Ran {
             self.left.not_run += 1;
             // Whoever went for credentials will try again.
-            if outcome == Outcome::Unknown {
+            if outcome == CallOutcome::Unknown {
                 return;
             }
         } else {
@@ -94,7 +94,7 @@ impl Evidence {
             self.last = self.last.max(scene.when);
             *self.agents.entry(scene.agent).or_default() += 1;
         }
-        let ran = outcome == Outcome::Ran;
+        let ran = outcome == CallOutcome::Ran;
         match &action.input {
             Input::Script(script) => {
                 for command in shell::commands(script) {
@@ -121,7 +121,7 @@ impl Evidence {
         }
     }
 
-    fn command(&mut self, command: &Command, ran: bool, scene: &Scene<'_>) {
+    fn command(&mut self, command: &Command, ran: bool, scene: &ActionScene<'_>) {
         let files = command.redirections.iter().filter_map(|it| it.file());
         let mut touched = false;
         for word in command.words.iter().skip(1).chain(files) {
@@ -145,7 +145,7 @@ impl Evidence {
         let words = significant(command);
         match look_up(&words) {
             Some((at, matched)) => {
-                let guarded = ROWS.get(at).is_some_and(|row| has_any(command, row));
+                let guarded = KNOWN_ROWS.get(at).is_some_and(|row| has_any(command, row));
                 // With such an option it is what the guard asks about, which the
                 // rule brings along anyway.
                 if !guarded {
@@ -156,7 +156,7 @@ impl Evidence {
         }
     }
 
-    fn file(&mut self, path: &Path, needs: Caps, ran: bool, scene: &Scene<'_>) {
+    fn file(&mut self, path: &Path, needs: Caps, ran: bool, scene: &ActionScene<'_>) {
         if let Some(place) = credential_at(path, scene.home) {
             self.credentials.entry(place).or_default().note(scene.when);
         } else if !ran {
@@ -177,7 +177,7 @@ impl Evidence {
     }
 }
 
-fn has_any(command: &Command, row: &Row) -> bool {
+fn has_any(command: &Command, row: &KnownRow) -> bool {
     let words = command.words.iter().filter_map(Word::known);
     words.into_iter().any(|word| {
         row.unless.iter().any(|option| word == *option || word.starts_with(&format!("{option}=")))
@@ -198,7 +198,7 @@ fn significant(command: &Command) -> Vec<&str> {
 }
 
 /// The place a word of a command leads to, if credentials lie there.
-fn credential(word: &Word, scene: &Scene<'_>) -> Option<&'static str> {
+fn credential(word: &Word, scene: &ActionScene<'_>) -> Option<&'static str> {
     let path = match word {
         Word::Known(text) | Word::Partial(text) => {
             // `--key=path`, `user@path`
@@ -239,10 +239,10 @@ fn tidied(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn evidence(scripts: &[(&str, Outcome)]) -> Evidence {
-        let mut evidence = Evidence::default();
+    fn evidence(scripts: &[(&str, CallOutcome)]) -> HistoryEvidence {
+        let mut evidence = HistoryEvidence::default();
         for (script, outcome) in scripts {
-            let scene = Scene {
+            let scene = ActionScene {
                 when: Some(1_794_801_180_506),
                 agent: "claude",
                 project: Path::new("/work/app"),
@@ -254,7 +254,7 @@ mod tests {
         evidence
     }
 
-    fn words(evidence: &Evidence) -> Vec<String> {
+    fn words(evidence: &HistoryEvidence) -> Vec<String> {
         let all = evidence.commands.iter();
         all.map(|((_, words), times)| format!("{} {}", words.join(" "), times.times)).collect()
     }
@@ -262,8 +262,8 @@ mod tests {
     #[test]
     fn commands_count_wherever_they_stand_in_a_script() {
         let found = evidence(&[
-            ("cd x && cargo build 2>&1 | tail -5", Outcome::Ran),
-            ("git -C .. status; timeout 5 cargo build", Outcome::Ran),
+            ("cd x && cargo build 2>&1 | tail -5", CallOutcome::Ran),
+            ("git -C .. status; timeout 5 cargo build", CallOutcome::Ran),
         ]);
         assert_eq!(words(&found), ["git status 1", "cargo build 2"]);
     }
@@ -271,9 +271,9 @@ mod tests {
     #[test]
     fn what_failed_or_was_refused_is_no_need() {
         let found = evidence(&[
-            ("cargo test", Outcome::Failed),
-            ("git push", Outcome::Refused),
-            ("make", Outcome::Unknown),
+            ("cargo test", CallOutcome::Failed),
+            ("git push", CallOutcome::Refused),
+            ("make", CallOutcome::Unknown),
         ]);
         assert_eq!(words(&found), [""; 0]);
         assert_eq!(found.left.not_run, 3);
@@ -282,9 +282,9 @@ mod tests {
     #[test]
     fn whoever_reads_a_key_is_no_evidence_for_reading() {
         let found = evidence(&[
-            ("cat ~/.ssh/id_ed25519", Outcome::Ran),
-            ("cat ../../../home/u/.aws/credentials", Outcome::Ran),
-            ("wc < \"$HOME/.netrc\"", Outcome::Failed),
+            ("cat ~/.ssh/id_ed25519", CallOutcome::Ran),
+            ("cat ../../../home/u/.aws/credentials", CallOutcome::Ran),
+            ("wc < \"$HOME/.netrc\"", CallOutcome::Failed),
         ]);
         assert_eq!(words(&found), [""; 0]);
         let places: Vec<_> = found.credentials.keys().copied().collect();
@@ -293,8 +293,10 @@ mod tests {
 
     #[test]
     fn what_a_guard_asks_about_is_no_evidence_for_the_allow() {
-        let found =
-            evidence(&[("git branch -D x", Outcome::Ran), ("find . -delete", Outcome::Ran)]);
+        let found = evidence(&[
+            ("git branch -D x", CallOutcome::Ran),
+            ("find . -delete", CallOutcome::Ran),
+        ]);
         assert_eq!(words(&found), [""; 0]);
     }
 }

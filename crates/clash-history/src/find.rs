@@ -6,11 +6,11 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::{Each, Tally, claude, codex, gemini, opencode, own};
+use crate::{CallSink, ReadTally, claude, codex, gemini, opencode, own};
 
 /// The directories agents and clash keep their state in.
 #[derive(Clone, Debug)]
-pub struct Roots {
+pub struct HistoryRoots {
     /// `sessions` of clash's state.
     pub clash: PathBuf,
     /// `~/.claude`
@@ -25,7 +25,7 @@ pub struct Roots {
 
 /// Who wrote a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum HistoryKind {
     Clash,
     Claude,
     Codex,
@@ -35,14 +35,14 @@ pub enum Kind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct History {
-    pub kind: Kind,
+pub struct HistoryFile {
+    pub kind: HistoryKind,
     pub path: PathBuf,
     pub changed: SystemTime,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum HistoryError {
     #[error("cannot read {}: {source}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
     #[error("`{}` is no history clash knows", .0.display())]
@@ -52,54 +52,56 @@ pub enum Error {
 }
 
 /// Deeper trees are not somebody's histories.
-const DEEPEST: usize = 6;
+const MAX_HISTORY_DEPTH: usize = 6;
 
-impl History {
-    fn at(kind: Kind, path: PathBuf) -> Option<Self> {
+impl HistoryFile {
+    fn at(kind: HistoryKind, path: PathBuf) -> Option<Self> {
         let changed = fs::metadata(&path).and_then(|meta| meta.modified()).ok()?;
         let beside = path.with_extension("db-wal");
         let newer = fs::metadata(beside).and_then(|meta| meta.modified()).ok();
         let changed =
-            newer.filter(|_| kind == Kind::OpencodeDatabase).unwrap_or(changed).max(changed);
+            newer.filter(|_| kind == HistoryKind::OpencodeDatabase).unwrap_or(changed).max(changed);
         Some(Self { kind, path, changed })
     }
 
-    pub(crate) fn read(&self, each: &mut Each<'_>) -> (io::Result<ControlFlow<()>>, Tally) {
-        let mut tally = Tally::default();
+    pub(crate) fn read(&self, each: &mut CallSink<'_>) -> (io::Result<ControlFlow<()>>, ReadTally) {
+        let mut tally = ReadTally::default();
         let result = self.open(&mut tally, each);
         (result, tally)
     }
 
     /// As if a file held these bytes. A database is read from a file only.
-    pub fn read_bytes(&self, bytes: &[u8], each: &mut Each<'_>) -> Tally {
-        let mut tally = Tally::default();
+    pub fn read_bytes(&self, bytes: &[u8], each: &mut CallSink<'_>) -> ReadTally {
+        let mut tally = ReadTally::default();
         // Memory can be read to its end.
         let _ = match self.kind {
-            Kind::Clash => own::read(&self.path, bytes, &mut tally, each),
-            Kind::Claude => claude::read(bytes, &mut tally, each),
-            Kind::Codex => codex::read(bytes, &mut tally, each),
-            Kind::Gemini => gemini::read(&self.path, bytes, &mut tally, each),
-            Kind::OpencodeDatabase | Kind::OpencodeStorage => Ok(ControlFlow::Continue(())),
+            HistoryKind::Clash => own::read(&self.path, bytes, &mut tally, each),
+            HistoryKind::Claude => claude::read(bytes, &mut tally, each),
+            HistoryKind::Codex => codex::read(bytes, &mut tally, each),
+            HistoryKind::Gemini => gemini::read(&self.path, bytes, &mut tally, each),
+            HistoryKind::OpencodeDatabase | HistoryKind::OpencodeStorage => {
+                Ok(ControlFlow::Continue(()))
+            }
         };
         tally
     }
 
-    fn open(&self, tally: &mut Tally, each: &mut Each<'_>) -> io::Result<ControlFlow<()>> {
+    fn open(&self, tally: &mut ReadTally, each: &mut CallSink<'_>) -> io::Result<ControlFlow<()>> {
         let file =
             || Ok::<_, io::Error>(BufReader::with_capacity(1 << 16, File::open(&self.path)?));
         match self.kind {
-            Kind::Clash => own::read(&self.path, file()?, tally, each),
-            Kind::Claude => claude::read(file()?, tally, each),
-            Kind::Codex => codex::read(file()?, tally, each),
-            Kind::Gemini => gemini::read(&self.path, file()?, tally, each),
-            Kind::OpencodeDatabase => opencode::read_database(&self.path, tally, each),
-            Kind::OpencodeStorage => opencode::read_storage(&self.path, tally, each),
+            HistoryKind::Clash => own::read(&self.path, file()?, tally, each),
+            HistoryKind::Claude => claude::read(file()?, tally, each),
+            HistoryKind::Codex => codex::read(file()?, tally, each),
+            HistoryKind::Gemini => gemini::read(&self.path, file()?, tally, each),
+            HistoryKind::OpencodeDatabase => opencode::read_database(&self.path, tally, each),
+            HistoryKind::OpencodeStorage => opencode::read_storage(&self.path, tally, each),
         }
     }
 }
 
 /// Every history on this machine, oldest first.
-pub fn all(roots: &Roots) -> Vec<History> {
+pub fn all_histories(roots: &HistoryRoots) -> Vec<HistoryFile> {
     let mut found = Vec::new();
     for dir in [
         roots.clash.clone(),
@@ -115,41 +117,42 @@ pub fn all(roots: &Roots) -> Vec<History> {
 }
 
 /// The newest history.
-pub fn latest(roots: &Roots) -> Result<History, Error> {
-    all(roots).pop().ok_or(Error::None)
+pub fn latest_history(roots: &HistoryRoots) -> Result<HistoryFile, HistoryError> {
+    all_histories(roots).pop().ok_or(HistoryError::None)
 }
 
 /// Every history in a directory.
-pub fn below(dir: &Path) -> Result<Vec<History>, Error> {
-    fs::read_dir(dir).map_err(|source| Error::Unreadable { path: dir.to_path_buf(), source })?;
+pub fn histories_below(dir: &Path) -> Result<Vec<HistoryFile>, HistoryError> {
+    fs::read_dir(dir)
+        .map_err(|source| HistoryError::Unreadable { path: dir.to_path_buf(), source })?;
     let mut found = Vec::new();
     collect(dir, 0, true, &mut found);
-    if found.is_empty() { Err(Error::None) } else { Ok(sorted(found)) }
+    if found.is_empty() { Err(HistoryError::None) } else { Ok(sorted(found)) }
 }
 
 /// A file as the history it is, by its name or else by how it begins.
-pub fn one(path: &Path) -> Result<History, Error> {
-    let unreadable = |source| Error::Unreadable { path: path.to_path_buf(), source };
+pub fn history_at(path: &Path) -> Result<HistoryFile, HistoryError> {
+    let unreadable = |source| HistoryError::Unreadable { path: path.to_path_buf(), source };
     fs::metadata(path).map_err(unreadable)?;
     let kind = match by_name(path) {
         Some(kind) => kind,
-        None => {
-            by_beginning(path).map_err(unreadable)?.ok_or(Error::Unknown(path.to_path_buf()))?
-        }
+        None => by_beginning(path)
+            .map_err(unreadable)?
+            .ok_or(HistoryError::Unknown(path.to_path_buf()))?,
     };
-    History::at(kind, path.to_path_buf()).ok_or(Error::Unknown(path.to_path_buf()))
+    HistoryFile::at(kind, path.to_path_buf()).ok_or(HistoryError::Unknown(path.to_path_buf()))
 }
 
-fn sorted(mut found: Vec<History>) -> Vec<History> {
+fn sorted(mut found: Vec<HistoryFile>) -> Vec<HistoryFile> {
     found.sort_by(|a, b| (a.changed, &a.path).cmp(&(b.changed, &b.path)));
     found
 }
 
 /// Files that are histories by their name, or by how they begin where somebody
 /// put them.
-fn collect(dir: &Path, depth: usize, anywhere: bool, found: &mut Vec<History>) {
+fn collect(dir: &Path, depth: usize, anywhere: bool, found: &mut Vec<HistoryFile>) {
     if dir.file_name().is_some_and(|name| name == "storage") && dir.join("part").is_dir() {
-        found.extend(History::at(Kind::OpencodeStorage, dir.to_path_buf()));
+        found.extend(HistoryFile::at(HistoryKind::OpencodeStorage, dir.to_path_buf()));
         return;
     }
     let Ok(entries) = fs::read_dir(dir) else { return };
@@ -157,7 +160,7 @@ fn collect(dir: &Path, depth: usize, anywhere: bool, found: &mut Vec<History>) {
         // Links are not followed: they could lead anywhere.
         let Ok(kind) = entry.file_type() else { continue };
         let path = entry.path();
-        if kind.is_dir() && depth < DEEPEST {
+        if kind.is_dir() && depth < MAX_HISTORY_DEPTH {
             collect(&path, depth + 1, anywhere, found);
         } else if kind.is_file() {
             let looks = || {
@@ -165,20 +168,20 @@ fn collect(dir: &Path, depth: usize, anywhere: bool, found: &mut Vec<History>) {
                 if anywhere && named { by_beginning(&path).ok().flatten() } else { None }
             };
             let kind = by_name(&path).or_else(looks);
-            found.extend(kind.and_then(|kind| History::at(kind, path)));
+            found.extend(kind.and_then(|kind| HistoryFile::at(kind, path)));
         }
     }
 }
 
-fn by_name(path: &Path) -> Option<Kind> {
+fn by_name(path: &Path) -> Option<HistoryKind> {
     let name = path.file_name()?.to_str()?;
     let inside = |dir: &str| path.parent().is_some_and(|parent| parent.ends_with(dir));
     Some(match name {
-        "trace.jsonl" => Kind::Clash,
-        "opencode.db" => Kind::OpencodeDatabase,
-        _ if name.starts_with("rollout-") && name.ends_with(".jsonl") => Kind::Codex,
+        "trace.jsonl" => HistoryKind::Clash,
+        "opencode.db" => HistoryKind::OpencodeDatabase,
+        _ if name.starts_with("rollout-") && name.ends_with(".jsonl") => HistoryKind::Codex,
         _ if name.starts_with("session-") && inside("chats") => match name.rsplit_once('.')?.1 {
-            "json" | "jsonl" => Kind::Gemini,
+            "json" | "jsonl" => HistoryKind::Gemini,
             _ => return None,
         },
         // A session's id, or an agent's it started.
@@ -189,29 +192,29 @@ fn by_name(path: &Path) -> Option<Kind> {
                 .take(4)
                 .any(|dir| dir.parent().is_some_and(|above| above.ends_with("projects"))) =>
         {
-            Kind::Claude
+            HistoryKind::Claude
         }
         _ => return None,
     })
 }
 
 /// A file somebody copied elsewhere.
-fn by_beginning(path: &Path) -> io::Result<Option<Kind>> {
+fn by_beginning(path: &Path) -> io::Result<Option<HistoryKind>> {
     use std::io::Read;
     if path.is_dir() {
-        return Ok(path.join("part").is_dir().then_some(Kind::OpencodeStorage));
+        return Ok(path.join("part").is_dir().then_some(HistoryKind::OpencodeStorage));
     }
     let mut head = Vec::new();
     File::open(path)?.take(1 << 16).read_to_end(&mut head)?;
     if head.starts_with(b"SQLite format 3\0") {
-        return Ok(Some(Kind::OpencodeDatabase));
+        return Ok(Some(HistoryKind::OpencodeDatabase));
     }
     let head = String::from_utf8_lossy(&head);
     let marks = [
-        ("\"projectHash\"", Kind::Gemini),
-        ("\"payload\"", Kind::Codex),
-        ("\"sessionId\"", Kind::Claude),
-        ("\"v\":1,\"time\"", Kind::Clash),
+        ("\"projectHash\"", HistoryKind::Gemini),
+        ("\"payload\"", HistoryKind::Codex),
+        ("\"sessionId\"", HistoryKind::Claude),
+        ("\"v\":1,\"time\"", HistoryKind::Clash),
     ];
     Ok(marks.into_iter().find(|(mark, _)| head.contains(mark)).map(|(_, kind)| kind))
 }

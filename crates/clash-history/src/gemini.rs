@@ -13,38 +13,38 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::join::without_texts;
-use crate::{Call as Id, Each, Outcome, Seen, Tally, lines, time};
+use crate::{CallId, CallOutcome, CallSink, ReadTally, SeenCall, lines, time};
 
 /// A line: a message, a change of the conversation, or its head.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Line {
+struct GeminiLine {
     #[serde(rename = "sessionId")]
     session: Option<String>,
     #[serde(rename = "toolCalls")]
-    calls: Vec<Call>,
+    calls: Vec<GeminiCall>,
     #[serde(rename = "$set")]
-    set: Option<Set>,
+    set: Option<GeminiUpdate>,
     /// Of the single document.
-    messages: Vec<Message>,
+    messages: Vec<GeminiMessage>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Set {
-    messages: Vec<Message>,
+struct GeminiUpdate {
+    messages: Vec<GeminiMessage>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Message {
+struct GeminiMessage {
     #[serde(rename = "toolCalls")]
-    calls: Vec<Call>,
+    calls: Vec<GeminiCall>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Call {
+struct GeminiCall {
     id: String,
     name: String,
     args: Map<String, Value>,
@@ -56,15 +56,15 @@ struct Call {
 pub(crate) fn read(
     path: &Path,
     mut from: impl BufRead,
-    tally: &mut Tally,
-    each: &mut Each<'_>,
+    tally: &mut ReadTally,
+    each: &mut CallSink<'_>,
 ) -> io::Result<ControlFlow<()>> {
     let root = path.parent().and_then(Path::parent).map(|dir| dir.join(".project_root"));
     let root = root.and_then(|file| std::fs::read_to_string(file).ok());
     let cwd = root.map(|text| text.trim().to_owned()).filter(|text| text.starts_with('/'));
     let mut known = HashSet::new();
     let mut session = String::new();
-    let mut take = |line: Line| {
+    let mut take = |line: GeminiLine| {
         let set = line.set.unwrap_or_default();
         session = line.session.unwrap_or(std::mem::take(&mut session));
         let messages = line.messages.into_iter().chain(set.messages);
@@ -74,10 +74,10 @@ pub(crate) fn read(
             if !ended || !known.insert(call.id.clone()) {
                 continue;
             }
-            each(Seen {
+            each(SeenCall {
                 when: call.timestamp.as_deref().and_then(time::parse),
                 agent: "gemini",
-                call: Id { session: session.clone(), id: call.id.clone() },
+                call: CallId { session: session.clone(), id: call.id.clone() },
                 cwd: cwd.as_ref().map(Into::into),
                 outcome: outcome(&call),
                 tool: call.name,
@@ -89,7 +89,7 @@ pub(crate) fn read(
     if path.extension().is_some_and(|it| it == "jsonl") {
         return lines::each(from, tally, take);
     }
-    match serde_json::from_reader::<_, Line>(&mut from) {
+    match serde_json::from_reader::<_, GeminiLine>(&mut from) {
         Ok(document) => Ok(take(document)),
         Err(error) if error.is_io() => Err(error.into()),
         Err(error) => {
@@ -102,12 +102,12 @@ pub(crate) fn read(
 }
 
 /// A command that failed is a success to the client; its result says more.
-fn outcome(call: &Call) -> Outcome {
+fn outcome(call: &GeminiCall) -> CallOutcome {
     match call.status.as_str() {
         "success" => {}
-        "cancelled" => return Outcome::Refused,
-        "error" => return Outcome::Failed,
-        _ => return Outcome::Unknown,
+        "cancelled" => return CallOutcome::Refused,
+        "error" => return CallOutcome::Failed,
+        _ => return CallOutcome::Unknown,
     }
     let text =
         call.result.as_ref().and_then(|result| result.pointer("/0/functionResponse/response"));
@@ -116,5 +116,5 @@ fn outcome(call: &Call) -> Outcome {
         let mut codes = text.lines().filter_map(|line| line.strip_prefix("Exit Code: "));
         codes.any(|code| code.trim() != "0" && code.trim() != "(none)")
     });
-    if failed { Outcome::Failed } else { Outcome::Ran }
+    if failed { CallOutcome::Failed } else { CallOutcome::Ran }
 }

@@ -7,21 +7,21 @@ use std::ops::ControlFlow;
 
 use serde_json::{Map, Value};
 
-use crate::{Each, Outcome, Seen};
+use crate::{CallOutcome, CallSink, SeenCall};
 
-const MOST: usize = 256;
+const MAX_WAITING_CALLS: usize = 256;
 
 #[derive(Debug, Default)]
-pub(crate) struct Waiting {
-    calls: VecDeque<Seen>,
+pub(crate) struct WaitingCalls {
+    calls: VecDeque<SeenCall>,
 }
 
-impl Waiting {
-    pub(crate) fn call(&mut self, seen: Seen, each: &mut Each<'_>) -> ControlFlow<()> {
+impl WaitingCalls {
+    pub(crate) fn call(&mut self, seen: SeenCall, each: &mut CallSink<'_>) -> ControlFlow<()> {
         // A message may be written several times as it grows.
         self.calls.retain(|known| known.call.id != seen.call.id);
         self.calls.push_back(seen);
-        if self.calls.len() > MOST
+        if self.calls.len() > MAX_WAITING_CALLS
             && let Some(seen) = self.calls.pop_front()
         {
             return each(seen);
@@ -32,12 +32,12 @@ impl Waiting {
     pub(crate) fn result(
         &mut self,
         id: &str,
-        outcome: Outcome,
-        each: &mut Each<'_>,
+        outcome: CallOutcome,
+        each: &mut CallSink<'_>,
     ) -> ControlFlow<()> {
         let at = self.calls.iter().position(|known| known.call.id == id);
         match at.and_then(|at| self.calls.remove(at)) {
-            Some(seen) => each(Seen { outcome, ..seen }),
+            Some(seen) => each(SeenCall { outcome, ..seen }),
             None => ControlFlow::Continue(()),
         }
     }
@@ -48,7 +48,7 @@ impl Waiting {
     }
 
     /// Whatever nobody answered.
-    pub(crate) fn end(self, each: &mut Each<'_>) -> ControlFlow<()> {
+    pub(crate) fn end(self, each: &mut CallSink<'_>) -> ControlFlow<()> {
         self.calls.into_iter().try_for_each(each)
     }
 }
@@ -56,9 +56,10 @@ impl Waiting {
 /// What a tool was given without what it was to write: a policy is not about
 /// the text of a file.
 pub(crate) fn without_texts(mut input: Map<String, Value>) -> Map<String, Value> {
-    const LONGEST: usize = 4096;
+    const MAX_KEPT_TEXT_BYTES: usize = 4096;
     input.retain(|name, value| {
-        name == "command" || !matches!(value, Value::String(text) if text.len() > LONGEST)
+        name == "command"
+            || !matches!(value, Value::String(text) if text.len() > MAX_KEPT_TEXT_BYTES)
     });
     for text in ["content", "new_string", "old_string", "new_source", "edits"] {
         input.remove(text);

@@ -12,7 +12,7 @@ use clash_policy::Effect;
 
 /// The sandbox a rule names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Room {
+pub enum KnownSandbox {
     /// `project` of `@clash//sandboxes.star`.
     Project,
     /// `X_safe` of `@clash//X.star`.
@@ -23,18 +23,18 @@ pub enum Room {
     Default,
 }
 
-use Room::{Default, Full, Project, Safe};
+use KnownSandbox::{Default, Full, Project, Safe};
 
 /// What a learned policy says about a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct KnownRow {
     pub programs: &'static [&'static str],
     /// Any of these behind the program; empty for whatever follows.
     pub second: &'static [&'static str],
     /// Any of these behind that.
     pub third: &'static [&'static str],
     pub effect: Effect,
-    pub room: Room,
+    pub room: KnownSandbox,
     pub why: &'static str,
     /// Options with which an allow becomes an ask.
     pub unless: &'static [&'static str],
@@ -48,52 +48,52 @@ const REMOTE: &str = "changes what others use";
 const ENGINE: &str = "the engine has the rights of root";
 const SHOWS: &str = "shows credentials";
 
-const fn row(programs: &'static [&'static str], second: &'static [&'static str]) -> Row {
+const fn row(programs: &'static [&'static str], second: &'static [&'static str]) -> KnownRow {
     let (third, unless): (&[&str], &[&str]) = (&[], &[]);
-    Row { programs, second, third, effect: Effect::Allow, room: Project, why: "", unless }
+    KnownRow { programs, second, third, effect: Effect::Allow, room: Project, why: "", unless }
 }
 
 const fn safe(
     module: &'static str,
     programs: &'static [&'static str],
     second: &'static [&'static str],
-) -> Row {
-    Row { room: Safe(module), ..row(programs, second) }
+) -> KnownRow {
+    KnownRow { room: Safe(module), ..row(programs, second) }
 }
 
 const fn ask(
-    room: Room,
+    room: KnownSandbox,
     programs: &'static [&'static str],
     second: &'static [&'static str],
     why: &'static str,
-) -> Row {
-    Row { room, effect: Effect::Ask, why, ..row(programs, second) }
+) -> KnownRow {
+    KnownRow { room, effect: Effect::Ask, why, ..row(programs, second) }
 }
 
 const fn deny(
     programs: &'static [&'static str],
     second: &'static [&'static str],
     third: &'static [&'static str],
-) -> Row {
-    Row { effect: Effect::Deny, room: Default, why: SHOWS, third, ..row(programs, second) }
+) -> KnownRow {
+    KnownRow { effect: Effect::Deny, room: Default, why: SHOWS, third, ..row(programs, second) }
 }
 
 #[rustfmt::skip]
-pub const ROWS: &[Row] = &[
+pub const KNOWN_ROWS: &[KnownRow] = &[
     row(&["ls", "cat", "head", "tail", "wc", "grep", "egrep", "fgrep", "diff", "cmp", "stat", "file", "du", "df", "tree",
         "sort", "uniq", "cut", "tr", "nl", "tac", "rev", "column", "comm", "paste", "jq", "date", "which", "basename",
         "dirname", "realpath", "readlink", "md5sum", "sha1sum", "sha256sum", "cksum", "od", "xxd", "hexdump", "strings",
         "uname", "whoami", "id", "hostname", "nproc", "free", "uptime", "ps", "mkdir", "touch", "cp", "mv", "sleep", "seq"], &[]),
-    Row { unless: &["--pre", "--pre-glob", "--hostname-bin"], ..row(&["rg"], &[]) },
-    Row { unless: &["-delete", "-exec", "-execdir", "-ok", "-okdir", "-fls", "-fprint", "-fprint0", "-fprintf"], ..row(&["find"], &[]) },
+    KnownRow { unless: &["--pre", "--pre-glob", "--hostname-bin"], ..row(&["rg"], &[]) },
+    KnownRow { unless: &["-delete", "-exec", "-execdir", "-ok", "-okdir", "-fls", "-fprint", "-fprint0", "-fprintf"], ..row(&["find"], &[]) },
     ask(Project, &["rm", "rmdir", "unlink", "shred", "truncate", "dd"], &[], DESTROY),
 
     safe("git", &["git"], &["add", "blame", "cat-file", "check-ignore", "cherry-pick", "commit", "describe", "diff", "for-each-ref", "grep",
         "log", "ls-files", "ls-tree", "merge", "merge-base", "mv", "name-rev", "rev-list", "rev-parse", "revert", "shortlog", "show",
         "show-ref", "status", "whatchanged"]),
-    Row { unless: &["-D", "-d", "--delete", "-f", "--force", "-M"], ..safe("git", &["git"], &["branch"]) },
-    Row { unless: &["-f", "--force", "--discard-changes", "-C"], ..safe("git", &["git"], &["switch"]) },
-    Row { unless: &["-d", "--delete", "-f", "--force"], ..safe("git", &["git"], &["tag"]) },
+    KnownRow { unless: &["-D", "-d", "--delete", "-f", "--force", "-M"], ..safe("git", &["git"], &["branch"]) },
+    KnownRow { unless: &["-f", "--force", "--discard-changes", "-C"], ..safe("git", &["git"], &["switch"]) },
+    KnownRow { unless: &["-d", "--delete", "-f", "--force"], ..safe("git", &["git"], &["tag"]) },
     ask(Safe("git"), &["git"], &["checkout", "clean", "gc", "rebase", "reset", "restore", "rm", "stash", "filter-branch", "update-ref", "worktree"], DESTROY),
     ask(Full("git"), &["git"], &["push"], PUBLISH),
     ask(Full("git"), &["git"], &["clone", "fetch", "pull", "ls-remote", "submodule"], FETCH),
@@ -188,7 +188,7 @@ pub const ROWS: &[Row] = &[
 /// most about them, and which of its words they are.
 pub fn look_up(words: &[&str]) -> Option<(usize, Vec<&'static str>)> {
     let mut best: Option<(usize, Vec<&'static str>)> = None;
-    for (place, row) in ROWS.iter().enumerate() {
+    for (place, row) in KNOWN_ROWS.iter().enumerate() {
         let mut matched = Vec::new();
         for (at, choices) in [row.programs, row.second, row.third].into_iter().enumerate() {
             if choices.is_empty() {
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn the_row_that_says_most_counts() {
-        let effect = |words: &[&str]| look_up(words).map(|(at, _)| ROWS[at].effect);
+        let effect = |words: &[&str]| look_up(words).map(|(at, _)| KNOWN_ROWS[at].effect);
         assert_eq!(effect(&["git", "status"]), Some(Effect::Allow));
         assert_eq!(effect(&["git", "push"]), Some(Effect::Ask));
         assert_eq!(effect(&["git", "frobnicate"]), None);
@@ -299,7 +299,7 @@ mod tests {
     fn no_words_are_in_two_rows() {
         let mut all = Vec::new();
         let none = [""];
-        for row in ROWS {
+        for row in KNOWN_ROWS {
             for program in row.programs {
                 for second in if row.second.is_empty() { &none } else { row.second } {
                     for third in if row.third.is_empty() { &none } else { row.third } {
@@ -323,13 +323,13 @@ mod tests {
         ];
         for program in runners {
             let found = look_up(&[program]);
-            assert!(found.is_none_or(|(at, _)| ROWS[at].effect > Effect::Allow), "{program}");
+            assert!(found.is_none_or(|(at, _)| KNOWN_ROWS[at].effect > Effect::Allow), "{program}");
         }
     }
 
     #[test]
     fn nothing_allowed_has_a_network() {
-        for row in ROWS.iter().filter(|row| row.effect == Effect::Allow) {
+        for row in KNOWN_ROWS.iter().filter(|row| row.effect == Effect::Allow) {
             assert!(matches!(row.room, Project | Safe(_)), "{row:?}");
         }
     }

@@ -32,37 +32,40 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-pub use find::{Error, History, Kind, Roots, all, below, latest, one};
+pub use find::{
+    HistoryError, HistoryFile, HistoryKind, HistoryRoots, all_histories, histories_below,
+    history_at, latest_history,
+};
 pub use time::{day, parse as parse_time};
 
 /// One call of a tool.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct SeenCall {
     /// Milliseconds since 1970.
     pub when: Option<u64>,
     /// As policies name it.
     pub agent: &'static str,
     /// What tells it from every other call.
-    pub call: Call,
+    pub call: CallId,
     pub cwd: Option<PathBuf>,
     /// The tool as the agent calls it.
     pub tool: String,
     pub input: Map<String, Value>,
-    pub outcome: Outcome,
+    pub outcome: CallOutcome,
 }
 
 /// The session of a call, and its id there; either may not be known. clash and an
 /// agent may both have recorded the same one, and a session that was resumed is
 /// often written down again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Call {
+pub struct CallId {
     pub session: String,
     pub id: String,
 }
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallOutcome {
     Ran,
     Failed,
     /// By a rule or by the user.
@@ -73,7 +76,7 @@ pub enum Outcome {
 
 /// What reading came across.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct ReadTally {
     pub files: u64,
     pub calls: u64,
     /// Lines that are no JSON: torn, or cut off.
@@ -86,7 +89,7 @@ pub struct Tally {
     pub unreadable: u64,
 }
 
-impl Tally {
+impl ReadTally {
     pub fn add(&mut self, other: Self) {
         self.files += other.files;
         self.calls += other.calls;
@@ -103,14 +106,14 @@ impl Tally {
 }
 
 /// Takes what is read, one call at a time; may end the reading.
-pub type Each<'a> = dyn FnMut(Seen) -> ControlFlow<()> + 'a;
+pub type CallSink<'a> = dyn FnMut(SeenCall) -> ControlFlow<()> + 'a;
 
 /// Reads histories one after the other.
-pub fn read(histories: &[History], each: &mut Each<'_>) -> Tally {
-    let mut tally = Tally::default();
+pub fn read(histories: &[HistoryFile], each: &mut CallSink<'_>) -> ReadTally {
+    let mut tally = ReadTally::default();
     for history in histories {
-        let mut found = Tally { files: 1, ..Tally::default() };
-        let mut counted = |seen: Seen| {
+        let mut found = ReadTally { files: 1, ..ReadTally::default() };
+        let mut counted = |seen: SeenCall| {
             found.calls += 1;
             each(seen)
         };
@@ -122,7 +125,7 @@ pub fn read(histories: &[History], each: &mut Each<'_>) -> Tally {
                 tally.add(found);
                 break;
             }
-            Err(_) => tally.add(Tally { unreadable: found.unreadable + 1, ..found }),
+            Err(_) => tally.add(ReadTally { unreadable: found.unreadable + 1, ..found }),
         }
     }
     tally

@@ -13,13 +13,13 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::join::without_texts;
-use crate::lines::LONGEST;
-use crate::sqlite::{Cell, Database};
-use crate::{Call, Each, Outcome, Seen, Tally};
+use crate::lines::MAX_LINE_BYTES;
+use crate::sqlite::{SqliteCell, SqliteFile};
+use crate::{CallId, CallOutcome, CallSink, ReadTally, SeenCall};
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Part {
+struct OpencodePart {
     #[serde(rename = "type")]
     kind: String,
     tool: String,
@@ -27,52 +27,52 @@ struct Part {
     session: String,
     #[serde(rename = "callID")]
     call: String,
-    state: State,
+    state: PartState,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct State {
+struct PartState {
     status: String,
     input: Map<String, Value>,
-    metadata: Option<Metadata>,
-    time: Option<Times>,
+    metadata: Option<PartMetadata>,
+    time: Option<OpencodeTimes>,
     error: Option<Value>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Metadata {
+struct PartMetadata {
     exit: Option<Value>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Times {
+struct OpencodeTimes {
     start: Option<u64>,
 }
 
 #[derive(Deserialize)]
-struct Session {
+struct OpencodeSession {
     directory: String,
 }
 
 pub(crate) fn read_database(
     path: &Path,
-    tally: &mut Tally,
-    each: &mut Each<'_>,
+    tally: &mut ReadTally,
+    each: &mut CallSink<'_>,
 ) -> io::Result<ControlFlow<()>> {
-    let database = Database::open(path)?;
+    let database = SqliteFile::open(path)?;
     let mut directories = HashMap::new();
     let sessions = database.rows("session", &["id", "directory"], &mut |row| {
-        let mut cells = row.into_iter().map(Cell::text);
+        let mut cells = row.into_iter().map(SqliteCell::text);
         if let (Some(Some(id)), Some(Some(directory))) = (cells.next(), cells.next()) {
             directories.insert(id, directory);
         }
         ControlFlow::Continue(())
     })?;
     let parts = database.rows("part", &["session_id", "data"], &mut |row| {
-        let mut cells = row.into_iter().map(Cell::text);
+        let mut cells = row.into_iter().map(SqliteCell::text);
         let (Some(Some(session)), Some(Some(data))) = (cells.next(), cells.next()) else {
             tally.foreign += 1;
             return ControlFlow::Continue(());
@@ -85,19 +85,19 @@ pub(crate) fn read_database(
 
 pub(crate) fn read_storage(
     storage: &Path,
-    tally: &mut Tally,
-    each: &mut Each<'_>,
+    tally: &mut ReadTally,
+    each: &mut CallSink<'_>,
 ) -> io::Result<ControlFlow<()>> {
     let mut directories = HashMap::new();
     for file in two_deep(&storage.join("session"))? {
         let session = fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
         let id = file.file_stem().map(|name| name.to_string_lossy().into_owned());
-        if let (Some(id), Some(Session { directory })) = (id, session) {
+        if let (Some(id), Some(OpencodeSession { directory })) = (id, session) {
             directories.insert(id, directory);
         }
     }
     for file in two_deep(&storage.join("part"))? {
-        if fs::metadata(&file).is_ok_and(|meta| meta.len() > LONGEST as u64) {
+        if fs::metadata(&file).is_ok_and(|meta| meta.len() > MAX_LINE_BYTES as u64) {
             tally.too_long += 1;
             continue;
         }
@@ -134,10 +134,10 @@ fn take(
     text: &[u8],
     session: &str,
     directories: &HashMap<String, String>,
-    tally: &mut Tally,
-    each: &mut Each<'_>,
+    tally: &mut ReadTally,
+    each: &mut CallSink<'_>,
 ) -> ControlFlow<()> {
-    let part: Part = match serde_json::from_slice(text) {
+    let part: OpencodePart = match serde_json::from_slice(text) {
         Ok(part) => part,
         Err(error) => {
             let foreign = u64::from(error.is_data());
@@ -151,10 +151,10 @@ fn take(
     }
     let session = if session.is_empty() { &part.session } else { session };
     let cwd = directories.get(session).filter(|path| path.starts_with('/'));
-    each(Seen {
+    each(SeenCall {
         when: part.state.time.as_ref().and_then(|time| time.start),
         agent: "opencode",
-        call: Call { session: session.to_owned(), id: part.call },
+        call: CallId { session: session.to_owned(), id: part.call },
         cwd: cwd.map(Into::into),
         outcome: outcome(&part.state),
         tool: part.tool,
@@ -162,20 +162,20 @@ fn take(
     })
 }
 
-fn outcome(state: &State) -> Outcome {
+fn outcome(state: &PartState) -> CallOutcome {
     let exit = state.metadata.as_ref().and_then(|it| it.exit.as_ref());
     match state.status.as_str() {
         "completed" => match exit {
-            Some(code) if code.as_i64() != Some(0) => Outcome::Failed,
-            _ => Outcome::Ran,
+            Some(code) if code.as_i64() != Some(0) => CallOutcome::Failed,
+            _ => CallOutcome::Ran,
         },
         "error" => {
             let text = state.error.as_ref().and_then(Value::as_str).unwrap_or_default();
             let refused =
                 text.contains("rejected permission") || text.contains("prevents you from");
-            if refused { Outcome::Refused } else { Outcome::Failed }
+            if refused { CallOutcome::Refused } else { CallOutcome::Failed }
         }
-        _ => Outcome::Unknown,
+        _ => CallOutcome::Unknown,
     }
 }
 

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::join::Waiting;
-use crate::{Call, Each, Outcome, Seen, Tally, lines};
+use crate::join::WaitingCalls;
+use crate::{CallId, CallOutcome, CallSink, ReadTally, SeenCall, lines};
 
 #[derive(Deserialize)]
-struct Record {
+struct TraceLine {
     #[serde(default)]
     v: u32,
     #[serde(default)]
@@ -35,8 +35,8 @@ struct Record {
     ok: Option<bool>,
 }
 
-const VERSION: u32 = 1;
-const AGENTS: &[&str] = &[
+const TRACE_VERSION: u32 = 1;
+const KNOWN_AGENTS: &[&str] = &[
     "claude", "codex", "gemini", "opencode", "copilot", "qwen", "droid", "cline", "pi", "kilo",
     "cursor", "amp", "terminal",
 ];
@@ -44,14 +44,14 @@ const AGENTS: &[&str] = &[
 pub(crate) fn read(
     path: &Path,
     from: impl BufRead,
-    tally: &mut Tally,
-    each: &mut Each<'_>,
+    tally: &mut ReadTally,
+    each: &mut CallSink<'_>,
 ) -> io::Result<ControlFlow<()>> {
     let cwd = path.parent().and_then(project);
-    let mut waiting = Waiting::default();
+    let mut waiting = WaitingCalls::default();
     let mut foreign = 0;
-    let flow = lines::each(from, tally, |record: Record| {
-        if record.v > VERSION {
+    let flow = lines::each(from, tally, |record: TraceLine| {
+        if record.v > TRACE_VERSION {
             foreign += 1;
             return ControlFlow::Continue(());
         }
@@ -59,14 +59,14 @@ pub(crate) fn read(
         match (record.event.as_str(), record.tool, record.what) {
             ("decision", Some(tool), Some(what)) => {
                 let refused = record.effect.as_deref() == Some("deny");
-                let seen = Seen {
+                let seen = SeenCall {
                     when: record.time,
                     agent: agent(record.agent.as_deref()),
-                    call: Call { session: record.session, id: id.clone() },
+                    call: CallId { session: record.session, id: id.clone() },
                     cwd: cwd.clone(),
                     input: input(&tool, what),
                     tool,
-                    outcome: if refused { Outcome::Refused } else { Outcome::Unknown },
+                    outcome: if refused { CallOutcome::Refused } else { CallOutcome::Unknown },
                 };
                 // The client's own question about a call repeats its decision.
                 let repeated = id.is_empty() && waiting.has(&seen.tool, &seen.input);
@@ -77,7 +77,8 @@ pub(crate) fn read(
                 }
             }
             ("exit", ..) => {
-                let outcome = if record.ok == Some(true) { Outcome::Ran } else { Outcome::Failed };
+                let outcome =
+                    if record.ok == Some(true) { CallOutcome::Ran } else { CallOutcome::Failed };
                 waiting.result(&id, outcome, each)
             }
             _ => ControlFlow::Continue(()),
@@ -96,7 +97,7 @@ fn project(session: &Path) -> Option<PathBuf> {
 }
 
 fn agent(name: Option<&str>) -> &'static str {
-    let known = AGENTS.iter().find(|known| Some(**known) == name);
+    let known = KNOWN_AGENTS.iter().find(|known| Some(**known) == name);
     known.copied().unwrap_or("unknown")
 }
 

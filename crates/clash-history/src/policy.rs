@@ -4,12 +4,12 @@
 
 use clash_policy::Effect;
 
-use crate::evidence::{Evidence, Times};
-use crate::known::{DOCUMENTATION, ROWS, Room, Row};
+use crate::evidence::{HistoryEvidence, SeenTimes};
+use crate::known::{DOCUMENTATION, KNOWN_ROWS, KnownRow, KnownSandbox};
 
 /// A rule with what it is based on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct LearnedRule {
     /// `Bash`, or the tools it is about.
     pub tools: Vec<&'static str>,
     /// The key below: alternatives, of a place or of a program's name; empty for
@@ -19,10 +19,10 @@ pub struct Rule {
     pub second: Vec<&'static str>,
     pub third: Vec<&'static str>,
     pub effect: Effect,
-    pub room: Room,
+    pub room: KnownSandbox,
     pub why: &'static str,
     pub unless: &'static [&'static str],
-    pub times: Times,
+    pub times: SeenTimes,
     /// Words of the table that were seen together.
     pub example: String,
 }
@@ -31,19 +31,19 @@ pub const LOOKING: &[&str] = &["Read", "Glob", "Grep", "LS"];
 pub const CHANGING: &[&str] = &["Write", "Edit", "MultiEdit", "NotebookEdit"];
 
 /// The rules that evidence selects.
-pub fn rules(evidence: &Evidence) -> Vec<Rule> {
-    let mut rules: Vec<Rule> = Vec::new();
+pub fn rules(evidence: &HistoryEvidence) -> Vec<LearnedRule> {
+    let mut rules: Vec<LearnedRule> = Vec::new();
     for ((at, words), times) in &evidence.commands {
-        let Some(row) = ROWS.get(*at) else { continue };
+        let Some(row) = KNOWN_ROWS.get(*at) else { continue };
         add_command(&mut rules, row, words, *times);
     }
-    let file = |tools: &[&'static str], keys, effect, why, times| Rule {
+    let file = |tools: &[&'static str], keys, effect, why, times| LearnedRule {
         tools: tools.to_vec(),
         keys,
         second: Vec::new(),
         third: Vec::new(),
         effect,
-        room: if effect == Effect::Deny { Room::Default } else { Room::Project },
+        room: if effect == Effect::Deny { KnownSandbox::Default } else { KnownSandbox::Project },
         why,
         unless: &[],
         times,
@@ -62,7 +62,7 @@ pub fn rules(evidence: &Evidence) -> Vec<Rule> {
         let known = DOCUMENTATION.iter().find(|known| *known == host);
         if let Some(host) = known {
             let rule = file(&["WebFetch"], vec![*host], Effect::Allow, "", *times);
-            rules.push(Rule { room: Room::Default, ..rule });
+            rules.push(LearnedRule { room: KnownSandbox::Default, ..rule });
         }
     }
     rules
@@ -70,11 +70,16 @@ pub fn rules(evidence: &Evidence) -> Vec<Rule> {
 
 /// One rule for all words of a row that share its program, or for all programs
 /// of a row that is about nothing else.
-fn add_command(rules: &mut Vec<Rule>, row: &'static Row, words: &[&'static str], times: Times) {
+fn add_command(
+    rules: &mut Vec<LearnedRule>,
+    row: &'static KnownRow,
+    words: &[&'static str],
+    times: SeenTimes,
+) {
     let mut words_left = words.iter().copied();
     let Some(program) = words_left.next() else { return };
     let (second, third) = (words_left.next(), words_left.next());
-    let same = |rule: &&mut Rule| {
+    let same = |rule: &&mut LearnedRule| {
         rule.tools == ["Bash"]
             && (rule.effect, rule.room, rule.why, rule.unless)
                 == (row.effect, row.room, row.why, row.unless)
@@ -86,7 +91,7 @@ fn add_command(rules: &mut Vec<Rule>, row: &'static Row, words: &[&'static str],
     let rule = match rules.iter_mut().find(same) {
         Some(rule) => rule,
         None => {
-            rules.push(Rule {
+            rules.push(LearnedRule {
                 tools: vec!["Bash"],
                 keys: Vec::new(),
                 second: Vec::new(),
@@ -95,7 +100,7 @@ fn add_command(rules: &mut Vec<Rule>, row: &'static Row, words: &[&'static str],
                 room: row.room,
                 why: row.why,
                 unless: row.unless,
-                times: Times::default(),
+                times: SeenTimes::default(),
                 example: String::new(),
             });
             match rules.last_mut() {
@@ -121,15 +126,15 @@ fn add_command(rules: &mut Vec<Rule>, row: &'static Row, words: &[&'static str],
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Outcome;
-    use crate::evidence::Scene;
+    use crate::CallOutcome;
+    use crate::evidence::ActionScene;
     use clash_policy::{Action, FileUse, HostUse, Input};
     use proptest::prelude::*;
     use std::path::Path;
 
-    fn learned(scripts: &[String]) -> Vec<Rule> {
-        let mut evidence = Evidence::default();
-        let scene = Scene {
+    fn learned(scripts: &[String]) -> Vec<LearnedRule> {
+        let mut evidence = HistoryEvidence::default();
+        let scene = ActionScene {
             when: Some(1_794_801_180_506),
             agent: "claude",
             project: Path::new("/work/app"),
@@ -137,7 +142,7 @@ mod tests {
             home: Path::new("/home/u"),
         };
         for script in scripts {
-            evidence.note(&Action::script("claude", "", script), Outcome::Ran, &scene);
+            evidence.note(&Action::script("claude", "", script), CallOutcome::Ran, &scene);
         }
         let host = HostUse { host: "docs.rs".into(), port: 443 };
         let needs = clash_policy::Caps::READ;
@@ -146,7 +151,7 @@ mod tests {
             [("WebFetch", Input::Hosts(vec![host])), ("Read", Input::Files(vec![file]))]
         {
             let action = Action { tool: tool.into(), input, ..Action::script("claude", "", "") };
-            evidence.note(&action, Outcome::Ran, &scene);
+            evidence.note(&action, CallOutcome::Ran, &scene);
         }
         rules(&evidence)
     }

@@ -6,10 +6,10 @@
 //! URLs, and long strings that no person wrote.
 
 /// Stands where something was taken out.
-pub const TAKEN: &str = "[secret]";
+pub const REDACTED: &str = "[secret]";
 
 /// Beginnings that issuers give their tokens so that they are found.
-const PREFIXES: &[&str] = &[
+const TOKEN_PREFIXES: &[&str] = &[
     "sk-",
     "sk_live_",
     "sk_test_",
@@ -80,7 +80,7 @@ const PREFIXES: &[&str] = &[
 ];
 
 /// Parts of names whose values are secrets.
-const NAMES: &[&str] = &[
+const SECRET_NAMES: &[&str] = &[
     "password",
     "passwd",
     "passphrase",
@@ -112,7 +112,7 @@ pub fn redact(text: &str) -> String {
         if hide_next && !word.is_empty() {
             // `Authorization: Bearer xyz`: the scheme is no secret, what follows is.
             let scheme = ["bearer", "basic", "token"].contains(&bare(word).to_lowercase().as_str());
-            out.push_str(if scheme { word } else { TAKEN });
+            out.push_str(if scheme { word } else { REDACTED });
             hide_next = scheme || asks_for_secret(word);
         } else {
             hide_next = asks_for_secret(word);
@@ -154,7 +154,7 @@ fn asks_for_secret(word: &str) -> bool {
 
 fn named_like_secret(name: &str) -> bool {
     let name = name.to_lowercase();
-    NAMES.iter().any(|part| name.contains(part))
+    SECRET_NAMES.iter().any(|part| name.contains(part))
         || name.ends_with("_key")
         || name.ends_with("-key")
         || bare(&name) == "key"
@@ -168,7 +168,7 @@ fn redact_word(word: &str) -> String {
             && !value.starts_with("//")
             && named_like_secret(name)
         {
-            return format!("{name}{separator}{TAKEN}");
+            return format!("{name}{separator}{REDACTED}");
         }
     }
     if let Some((scheme, rest)) = word.split_once("://") {
@@ -181,11 +181,11 @@ fn redact_word(word: &str) -> String {
             token.push(c);
             continue;
         }
-        out.push_str(if is_secret(&token) { TAKEN } else { &token });
+        out.push_str(if is_secret(&token) { REDACTED } else { &token });
         token.clear();
         out.push(c);
     }
-    out.push_str(if is_secret(&token) { TAKEN } else { &token });
+    out.push_str(if is_secret(&token) { REDACTED } else { &token });
     out
 }
 
@@ -197,11 +197,11 @@ fn url(scheme: &str, rest: &str) -> String {
     };
     // A password may have a slash in it.
     let (user, before) = match before.rsplit_once('@') {
-        Some((_, before)) => (format!("{TAKEN}@"), before),
+        Some((_, before)) => (format!("{REDACTED}@"), before),
         None => (String::new(), before),
     };
     let (host, path) = before.split_once('/').unwrap_or((before, ""));
-    let hidden = |part: &str| if is_secret(part) { TAKEN.to_owned() } else { part.to_owned() };
+    let hidden = |part: &str| if is_secret(part) { REDACTED.to_owned() } else { part.to_owned() };
     let host: Vec<String> = host.split('.').map(hidden).collect();
     let mut out = format!("{scheme}://{user}{}", host.join("."));
     if before.contains('/') {
@@ -218,7 +218,7 @@ pub fn is_secret(text: &str) -> bool {
     let known = |prefix: &str| {
         text.strip_prefix(prefix).is_some_and(|rest| rest.len() >= 8 && has_no_words(rest))
     };
-    if PREFIXES.iter().any(|prefix| known(prefix)) {
+    if TOKEN_PREFIXES.iter().any(|prefix| known(prefix)) {
         return true;
     }
     text.split(['/', '=', ':', '.']).any(|part| part.len() >= 20 && has_no_words(part))

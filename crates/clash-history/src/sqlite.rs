@@ -13,34 +13,34 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::lines::LONGEST;
+use crate::lines::MAX_LINE_BYTES;
 
 #[derive(Debug)]
-pub(crate) struct Database {
+pub(crate) struct SqliteFile {
     file: File,
     page_size: usize,
     /// Bytes of a page that hold data.
     usable: usize,
-    log: Option<Log>,
+    log: Option<WriteAheadLog>,
     /// More pages than there are can only be a circle.
     pages: u64,
 }
 
 #[derive(Debug)]
-struct Log {
+struct WriteAheadLog {
     file: File,
     /// Where the newest version of a page lies.
     pages: HashMap<u32, u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Cell {
+pub(crate) enum SqliteCell {
     Text(String),
     Number(i64),
     Other,
 }
 
-impl Cell {
+impl SqliteCell {
     pub(crate) fn text(self) -> Option<String> {
         match self {
             Self::Text(text) => Some(text),
@@ -79,7 +79,7 @@ fn size(number: u64) -> io::Result<usize> {
     usize::try_from(number).map_err(|_| wrong("a size beyond all bounds"))
 }
 
-impl Database {
+impl SqliteFile {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let mut head = [0; 100];
@@ -94,7 +94,7 @@ impl Database {
         let mut beside = path.as_os_str().to_owned();
         beside.push("-wal");
         let log = match File::open(beside) {
-            Ok(file) => Log::read(file, page_size)?,
+            Ok(file) => WriteAheadLog::read(file, page_size)?,
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
@@ -123,12 +123,16 @@ impl Database {
         &self,
         table: &str,
         columns: &[&str],
-        each: &mut dyn FnMut(Vec<Cell>) -> ControlFlow<()>,
+        each: &mut dyn FnMut(Vec<SqliteCell>) -> ControlFlow<()>,
     ) -> io::Result<Option<ControlFlow<()>>> {
         let mut found = None;
         let _ = self.walk(1, &[0, 1, 3, 4], &mut |row| {
-            if let [Cell::Text(kind), Cell::Text(name), Cell::Number(root), Cell::Text(sql)] =
-                row.as_slice()
+            if let [
+                SqliteCell::Text(kind),
+                SqliteCell::Text(name),
+                SqliteCell::Number(root),
+                SqliteCell::Text(sql),
+            ] = row.as_slice()
                 && kind == "table"
                 && name == table
             {
@@ -147,7 +151,7 @@ impl Database {
         &self,
         root: u64,
         columns: &[usize],
-        each: &mut dyn FnMut(Vec<Cell>) -> ControlFlow<()>,
+        each: &mut dyn FnMut(Vec<SqliteCell>) -> ControlFlow<()>,
     ) -> io::Result<ControlFlow<()>> {
         let (mut open, mut looked_at) = (vec![root], 0);
         while let Some(at) = open.pop() {
@@ -193,7 +197,7 @@ impl Database {
         let (length, at) = varint(page, cell)?;
         let (_row, at) = varint(page, at)?;
         let length = size(length)?;
-        if length > LONGEST {
+        if length > MAX_LINE_BYTES {
             return Ok(None);
         }
         let most = self.usable - 35;
@@ -225,7 +229,7 @@ fn page_size(written: u64) -> io::Result<usize> {
     }
 }
 
-impl Log {
+impl WriteAheadLog {
     /// The pages of the last transaction that was finished; `None` for a log of
     /// something else.
     fn read(file: File, expected: usize) -> io::Result<Option<Self>> {
@@ -274,7 +278,7 @@ fn places(sql: &str, columns: &[&str]) -> Option<Vec<usize>> {
     columns.iter().map(|column| names.iter().position(|name| name == column)).collect()
 }
 
-fn cells_of(record: &[u8], columns: &[usize]) -> io::Result<Vec<Cell>> {
+fn cells_of(record: &[u8], columns: &[usize]) -> io::Result<Vec<SqliteCell>> {
     let (head, mut at) = varint(record, 0)?;
     let head = size(head)?;
     let (mut kinds, mut data) = (Vec::new(), head);
@@ -294,21 +298,23 @@ fn cells_of(record: &[u8], columns: &[usize]) -> io::Result<Vec<Cell>> {
     }
     let cell = |column: &usize| {
         // Columns added later are not in older rows.
-        let Some((kind, at, length)) = kinds.get(*column).copied() else { return Ok(Cell::Other) };
+        let Some((kind, at, length)) = kinds.get(*column).copied() else {
+            return Ok(SqliteCell::Other);
+        };
         Ok(match kind {
-            8 => Cell::Number(0),
-            9 => Cell::Number(1),
+            8 => SqliteCell::Number(0),
+            9 => SqliteCell::Number(1),
             1..=6 => {
                 let value = number(record, at, length)?;
                 let unused = 64 - 8 * u32::try_from(length).unwrap_or(8);
-                Cell::Number((value << unused).cast_signed() >> unused)
+                SqliteCell::Number((value << unused).cast_signed() >> unused)
             }
             kind if kind >= 13 && kind % 2 == 1 => {
                 let end = at.checked_add(length).ok_or_else(|| wrong("a text beyond its row"))?;
                 let bytes = record.get(at..end).ok_or_else(|| wrong("a text beyond its row"))?;
-                Cell::Text(String::from_utf8_lossy(bytes).into_owned())
+                SqliteCell::Text(String::from_utf8_lossy(bytes).into_owned())
             }
-            _ => Cell::Other,
+            _ => SqliteCell::Other,
         })
     };
     columns.iter().map(cell).collect()
@@ -333,7 +339,7 @@ mod tests {
         std::fs::write(&path, file)?;
         std::fs::write(dir.path().join("x.db-wal"), log)?;
         let mut rows = 0;
-        let _ = Database::open(&path)?.rows("part", &["data"], &mut |_| {
+        let _ = SqliteFile::open(&path)?.rows("part", &["data"], &mut |_| {
             rows += 1;
             ControlFlow::Continue(())
         })?;

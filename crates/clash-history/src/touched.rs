@@ -15,7 +15,7 @@ use crate::known::CREDENTIALS;
 
 /// Everything a command used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Touched {
+pub struct TouchedResources {
     pub files: BTreeMap<PathBuf, Caps>,
     /// Directories whose names it read.
     pub listed: BTreeSet<PathBuf>,
@@ -28,9 +28,9 @@ pub struct Touched {
 
 /// A sandbox in the making.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Proposal {
-    pub grants: Vec<Grant>,
-    pub withheld: Vec<Withheld>,
+pub struct SandboxProposal {
+    pub grants: Vec<ProposedGrant>,
+    pub withheld: Vec<WithheldGrant>,
     /// As the sandbox says it.
     pub net: String,
     /// The hosts that were reached, for people: no rule about hosts is enforced yet.
@@ -38,7 +38,7 @@ pub struct Proposal {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grant {
+pub struct ProposedGrant {
     /// As policies write it, with its variable.
     pub place: String,
     /// The path alone, not what is below.
@@ -48,7 +48,7 @@ pub struct Grant {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Withheld {
+pub struct WithheldGrant {
     pub what: String,
     pub why: &'static str,
 }
@@ -76,8 +76,13 @@ const SHARED: &[&str] = &[
 ];
 
 /// What to grant so that the command finds again what it used.
-pub fn propose(touched: &Touched, places: &Places, baseline: &[(&str, Caps)]) -> Proposal {
-    let mut proposal = Proposal { net: net(touched), hosts: hosts(touched), ..Proposal::default() };
+pub fn propose(
+    touched: &TouchedResources,
+    places: &Places,
+    baseline: &[(&str, Caps)],
+) -> SandboxProposal {
+    let mut proposal =
+        SandboxProposal { net: net(touched), hosts: hosts(touched), ..SandboxProposal::default() };
     let mut grants: BTreeMap<(String, bool), (Caps, usize)> = BTreeMap::new();
     let mut withheld: BTreeMap<String, &'static str> = BTreeMap::new();
     let written = written(touched, places);
@@ -117,13 +122,14 @@ pub fn propose(touched: &Touched, places: &Places, baseline: &[(&str, Caps)]) ->
         withheld.insert(format!("the socket {}", socket.display()), SOCKET);
     }
     proposal.grants = covered(grants);
-    proposal.withheld = withheld.into_iter().map(|(what, why)| Withheld { what, why }).collect();
+    proposal.withheld =
+        withheld.into_iter().map(|(what, why)| WithheldGrant { what, why }).collect();
     proposal
 }
 
 /// Names in the project that hold something that was changed: whoever makes one of
 /// them need not be able to make others.
-fn written(touched: &Touched, places: &Places) -> BTreeSet<PathBuf> {
+fn written(touched: &TouchedResources, places: &Places) -> BTreeSet<PathBuf> {
     let changed = touched.files.iter().filter(|(_, caps)| caps.intersects(Caps::CHANGE));
     let inside = changed.filter_map(|(path, _)| path.strip_prefix(&places.project).ok());
     inside
@@ -139,24 +145,24 @@ fn shown(path: Option<&Path>) -> String {
 }
 
 /// Without what a place above grants already.
-fn covered(grants: BTreeMap<(String, bool), (Caps, usize)>) -> Vec<Grant> {
-    let mut kept: Vec<Grant> = Vec::new();
+fn covered(grants: BTreeMap<(String, bool), (Caps, usize)>) -> Vec<ProposedGrant> {
+    let mut kept: Vec<ProposedGrant> = Vec::new();
     for ((place, alone), (caps, files)) in grants {
         let above = kept.iter_mut().find(|known| {
             !known.alone && known.caps.contains(caps) && Path::new(&place).starts_with(&known.place)
         });
         match above {
             Some(known) => known.files += files,
-            None => kept.push(Grant { place, alone, caps, files }),
+            None => kept.push(ProposedGrant { place, alone, caps, files }),
         }
     }
     kept
 }
 
-type Folded = Result<(String, bool, Caps), (String, &'static str)>;
+type FoldResult = Result<(String, bool, Caps), (String, &'static str)>;
 
 /// The place that stands for a file: a directory, or the file alone.
-fn folded(path: &Path, caps: Caps, places: &Places) -> Folded {
+fn folded(path: &Path, caps: Caps, places: &Places) -> FoldResult {
     if let Some(place) = CREDENTIALS.iter().find(|place| match place.strip_prefix("$HOME/") {
         Some(rest) => path.starts_with(places.home.join(rest)),
         None => path.starts_with(place),
@@ -225,7 +231,7 @@ fn in_project(inside: &Path, caps: Caps) -> (String, bool, Caps) {
 }
 
 /// The first `depth` names below a variable.
-fn below(variable: &str, inside: &Path, depth: usize, caps: Caps) -> Folded {
+fn below(variable: &str, inside: &Path, depth: usize, caps: Caps) -> FoldResult {
     let names = names(inside);
     let changes = caps.intersects(Caps::CHANGE);
     let place = |count: usize| {
@@ -253,7 +259,7 @@ fn below(variable: &str, inside: &Path, depth: usize, caps: Caps) -> Folded {
 }
 
 /// The narrowest network that this version enforces: ports of this machine, or all of it.
-fn net(touched: &Touched) -> String {
+fn net(touched: &TouchedResources) -> String {
     let local: BTreeSet<u16> = loopback(touched, true).map(SocketAddr::port).collect();
     if !hosts(touched).is_empty() {
         return "allow()".to_owned();
@@ -266,7 +272,7 @@ fn net(touched: &Touched) -> String {
 }
 
 /// The hosts that were reached, with their ports: names where some were looked up.
-fn hosts(touched: &Touched) -> Vec<String> {
+fn hosts(touched: &TouchedResources) -> Vec<String> {
     let remote: BTreeSet<&SocketAddr> = loopback(touched, false).collect();
     if touched.names.is_empty() {
         return remote.iter().map(ToString::to_string).collect();
@@ -279,20 +285,20 @@ fn hosts(touched: &Touched) -> Vec<String> {
     touched.names.iter().flat_map(with_ports).collect()
 }
 
-fn loopback(touched: &Touched, wanted: bool) -> impl Iterator<Item = &SocketAddr> {
+fn loopback(touched: &TouchedResources, wanted: bool) -> impl Iterator<Item = &SocketAddr> {
     touched.addresses.iter().filter(move |address| address.ip().is_loopback() == wanted)
 }
 
-impl Proposal {
+impl SandboxProposal {
     /// The sandbox in Starlark, in the one layout.
     pub fn source(&self, name: &str, day: &str) -> Result<String, clash_syntax::SyntaxError> {
         let mut out =
             format!("# What one run used, observed on {day}. Look through it before you use it.\n");
-        for Withheld { what, why } in &self.withheld {
+        for WithheldGrant { what, why } in &self.withheld {
             let _ = writeln!(out, "# Not granted: {} ({why}).", plain(what));
         }
         let _ = writeln!(out, "{name} = sandbox(\nname = \"{name}\",\ndefault = deny(),\nfs = {{");
-        for Grant { place, alone, caps, files } in &self.grants {
+        for ProposedGrant { place, alone, caps, files } in &self.grants {
             let files = match files {
                 0 => "only listed".to_owned(),
                 1 => "1 file".to_owned(),
@@ -367,10 +373,14 @@ mod tests {
     const BASELINE: &[(&str, Caps)] =
         &[("/usr", Caps::READ.union(Caps::EXECUTE)), ("/etc/passwd", Caps::READ)];
 
-    fn proposed(files: &[(&str, &str)]) -> Proposal {
+    fn proposed(files: &[(&str, &str)]) -> SandboxProposal {
         let files =
             files.iter().map(|(path, caps)| (PathBuf::from(path), Caps::parse(caps).unwrap()));
-        propose(&Touched { files: files.collect(), ..Touched::default() }, &places(), BASELINE)
+        propose(
+            &TouchedResources { files: files.collect(), ..TouchedResources::default() },
+            &places(),
+            BASELINE,
+        )
     }
 
     #[test]
@@ -452,10 +462,10 @@ mod tests {
     #[test]
     fn hosts_are_names_and_ports_of_this_machine() {
         let touched = |names: &[&str], addresses: &[&str]| {
-            net(&Touched {
+            net(&TouchedResources {
                 names: names.iter().map(|name| (*name).to_owned()).collect(),
                 addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
-                ..Touched::default()
+                ..TouchedResources::default()
             })
         };
         assert_eq!(touched(&[], &[]), "deny()");
@@ -467,10 +477,10 @@ mod tests {
     #[test]
     fn the_hosts_that_were_reached_are_named() {
         let hosts = |names: &[&str], addresses: &[&str]| {
-            hosts(&Touched {
+            hosts(&TouchedResources {
                 names: names.iter().map(|name| (*name).to_owned()).collect(),
                 addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
-                ..Touched::default()
+                ..TouchedResources::default()
             })
         };
         assert_eq!(hosts(&["a.test"], &["192.0.2.1:22", "127.0.0.1:80"]), ["a.test:22"]);
@@ -495,7 +505,7 @@ mod tests {
                     (path, Caps::from_bits(caps).unwrap_or(Caps::READ))
                 })
                 .collect();
-            let proposal = propose(&Touched { files, ..Touched::default() }, &places(), BASELINE);
+            let proposal = propose(&TouchedResources { files, ..TouchedResources::default() }, &places(), BASELINE);
             for grant in &proposal.grants {
                 let wide = ["$HOME", "/", "/home", "$HOME/.config", "$HOME/.local", "$HOME/.local/share", "$XDG_CACHE_HOME"];
                 prop_assert!(grant.alone || !wide.contains(&grant.place.as_str()), "{:?}", grant);

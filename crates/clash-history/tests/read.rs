@@ -6,7 +6,10 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use clash_history::{History, Roots, Seen, Tally, all, below, latest, one, read};
+use clash_history::{
+    HistoryFile, HistoryRoots, ReadTally, SeenCall, all_histories, histories_below, history_at,
+    latest_history, read,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -15,9 +18,9 @@ fn samples() -> PathBuf {
 }
 
 /// Every call on a line, and what reading came across.
-fn told(histories: &[History]) -> (Vec<String>, Tally) {
+fn told(histories: &[HistoryFile]) -> (Vec<String>, ReadTally) {
     let mut calls = Vec::new();
-    let tally = read(histories, &mut |seen: Seen| {
+    let tally = read(histories, &mut |seen: SeenCall| {
         let cwd = seen.cwd.map_or_else(|| "?".to_owned(), |path| path.display().to_string());
         let mut values: Vec<String> = seen.input.values().map(ToString::to_string).collect();
         values.sort();
@@ -34,8 +37,8 @@ fn told(histories: &[History]) -> (Vec<String>, Tally) {
     (calls, tally)
 }
 
-fn sample(path: &str) -> (String, Tally) {
-    let (calls, tally) = told(&below(&samples().join(path)).unwrap());
+fn sample(path: &str) -> (String, ReadTally) {
+    let (calls, tally) = told(&histories_below(&samples().join(path)).unwrap());
     (calls.join("\n"), tally)
 }
 
@@ -86,12 +89,12 @@ fn opencode_1_18_whose_rows_are_still_in_the_log() {
 }
 
 /// Writes a history and reads it.
-fn written(path: &str, text: &str) -> (Vec<String>, Tally) {
+fn written(path: &str, text: &str) -> (Vec<String>, ReadTally) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join(path);
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, text).unwrap();
-    told(&below(dir.path()).unwrap())
+    told(&histories_below(dir.path()).unwrap())
 }
 
 #[test]
@@ -141,7 +144,7 @@ fn earlier_versions_of_gemini_and_opencode() {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text.to_string()).unwrap();
     }
-    let (calls, _) = told(&below(dir.path()).unwrap());
+    let (calls, _) = told(&histories_below(dir.path()).unwrap());
     assert_eq!(calls, [r#"opencode /work/app bash "make" Ran"#]);
 }
 
@@ -160,7 +163,7 @@ fn clash_s_own_traces() {
         json!({"v": 9, "time": 5, "session": "s1", "event": "decision", "tool": "Bash", "what": "no"}),
     ];
     fs::write(session.join("trace.jsonl"), lines.map(|line| line.to_string()).join("\n")).unwrap();
-    let (calls, tally) = told(&below(dir.path()).unwrap());
+    let (calls, tally) = told(&histories_below(dir.path()).unwrap());
     insta::assert_snapshot!(calls.join("\n"), @r#"
     claude /work/app Bash "make" Ran
     claude /work/app Bash "rm x" Refused
@@ -171,23 +174,23 @@ fn clash_s_own_traces() {
 
 #[test]
 fn histories_are_found_where_the_agents_keep_them() {
-    let roots = Roots {
+    let roots = HistoryRoots {
         clash: samples().join("none"),
         claude: samples().join("claude"),
         codex: samples().join("codex"),
         gemini: samples().join("gemini"),
         opencode: samples().join("opencode"),
     };
-    assert_eq!(all(&roots).len(), 4);
-    assert!(latest(&roots).is_ok());
-    let none = Roots {
+    assert_eq!(all_histories(&roots).len(), 4);
+    assert!(latest_history(&roots).is_ok());
+    let none = HistoryRoots {
         claude: PathBuf::new(),
         codex: PathBuf::new(),
         gemini: PathBuf::new(),
         opencode: PathBuf::new(),
         ..roots
     };
-    assert!(latest(&none).is_err());
+    assert!(latest_history(&none).is_err());
 }
 
 #[test]
@@ -200,12 +203,12 @@ fn a_copied_file_is_known_by_how_it_begins() {
     ] {
         let copy = dir.path().join("copy.jsonl");
         fs::copy(samples().join(from), &copy).unwrap();
-        let (calls, _) = told(&[one(&copy).unwrap()]);
+        let (calls, _) = told(&[history_at(&copy).unwrap()]);
         assert!(calls.len() >= 2, "{from}: {calls:?}");
     }
     let other = dir.path().join("notes.txt");
     fs::write(&other, "nothing of the kind").unwrap();
-    assert!(one(&other).is_err());
+    assert!(history_at(&other).is_err());
 }
 
 #[test]
@@ -310,7 +313,7 @@ proptest! {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, &text).unwrap();
         }
-        let (calls, tally) = told(&below(dir.path()).unwrap());
+        let (calls, tally) = told(&histories_below(dir.path()).unwrap());
         prop_assert_eq!(calls.len() as u64, tally.calls);
         prop_assert_eq!(tally.files, 7);
     }

@@ -6,16 +6,16 @@
 
 use toml::de::{DeTable, DeValue};
 
-use crate::draft::{Draft, Origin};
-use crate::hosts::Host;
-use crate::json::{MOST_ENTRIES, shape};
-use crate::paths::{self, PathPattern, Root, Side};
-use crate::room::{Hosts, Net, Room};
-use crate::tree::{Key, Leaf};
-use crate::{Base, Effect, ImportError, Result};
+use crate::draft::{EntryOrigin, ImportDraft};
+use crate::hosts::ImportedHost;
+use crate::json::{MAX_LIST_ENTRIES, shape};
+use crate::paths::{self, ImportedPath, PathRoot, RuleSide};
+use crate::room::{HostRules, ImportedNet, ImportedSandbox};
+use crate::tree::{ImportedRule, Key};
+use crate::{Effect, ImportError, ImportResult, SettingsBase};
 
 /// Profiles that extend one another; a longer chain is a circle.
-const LONGEST_CHAIN: usize = 8;
+const MAX_PROFILE_CHAIN: usize = 8;
 
 pub(crate) fn recognises(content: &str) -> bool {
     const KEYS: [&str; 5] = [
@@ -29,14 +29,14 @@ pub(crate) fn recognises(content: &str) -> bool {
         .is_ok_and(|table| KEYS.iter().any(|key| table.get_ref().contains_key(*key)))
 }
 
-pub(crate) fn read(content: &str) -> Result<Draft> {
+pub(crate) fn read(content: &str) -> ImportResult<ImportDraft> {
     let table = DeTable::parse(content).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         let line = content.get(..at).unwrap_or_default().matches('\n').count() + 1;
         ImportError::Toml { line, message: error.message().to_owned() }
     })?;
     let root = table.get_ref();
-    let mut reader = Reader { draft: Draft::default() };
+    let mut reader = ConfigReader { draft: ImportDraft::default() };
     let empty = DeTable::new();
     let profiles = child(root, "permissions", "")?.unwrap_or(&empty);
     if profiles.len() > 64 {
@@ -48,9 +48,9 @@ pub(crate) fn read(content: &str) -> Result<Draft> {
         if value.get_ref().as_table().is_none() {
             return Err(shape(format!("permissions.{name}"), "a table"));
         }
-        let mut room = Room::named(&reader.room_name(name));
-        room.net = Net::Deny;
-        reader.profile(profiles, name, &mut room, LONGEST_CHAIN)?;
+        let mut room = ImportedSandbox::named(&reader.room_name(name));
+        room.net = ImportedNet::Deny;
+        reader.profile(profiles, name, &mut room, MAX_PROFILE_CHAIN)?;
         if chosen == Some(name) {
             reader.draft.default_room = Some(room.name.clone());
         }
@@ -58,9 +58,9 @@ pub(crate) fn read(content: &str) -> Result<Draft> {
     }
     match chosen {
         Some(name) if reader.draft.default_room.is_none() => {
-            let mut room = Room::named("imported");
-            room.net = Net::Deny;
-            let origin = Origin::new("default_permissions", name);
+            let mut room = ImportedSandbox::named("imported");
+            room.net = ImportedNet::Deny;
+            let origin = EntryOrigin::new("default_permissions", name);
             if reader.built_in(name, &origin, &mut room) {
                 reader.draft.default_room = Some(room.name.clone());
                 reader.draft.rooms.push(room);
@@ -73,11 +73,11 @@ pub(crate) fn read(content: &str) -> Result<Draft> {
     Ok(reader.draft)
 }
 
-struct Reader {
-    draft: Draft,
+struct ConfigReader {
+    draft: ImportDraft,
 }
 
-impl Reader {
+impl ConfigReader {
     /// A name that is also a variable, whatever the profile is called.
     fn room_name(&self, profile: &str) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
@@ -92,17 +92,17 @@ impl Reader {
         &mut self,
         profiles: &DeTable<'_>,
         name: &str,
-        room: &mut Room,
+        room: &mut ImportedSandbox,
         left: usize,
-    ) -> Result<()> {
+    ) -> ImportResult<()> {
         let at = format!("permissions.{name}");
         let Some(profile) = child(profiles, name, "permissions")? else {
             let why = "there is no such profile, so what it restricts is not known";
-            self.draft.left_out(&Origin::new("permissions", name), Some(Effect::Deny), why);
+            self.draft.left_out(&EntryOrigin::new("permissions", name), Some(Effect::Deny), why);
             return Ok(());
         };
         if let Some(parent) = text(profile, "extends", &at)? {
-            let origin = Origin::new(format!("{at}.extends"), parent);
+            let origin = EntryOrigin::new(format!("{at}.extends"), parent);
             if left == 0 {
                 return Err(shape(origin.at, "a profile that does not extend itself"));
             }
@@ -130,7 +130,8 @@ impl Reader {
                 "workspace_roots" => {
                     let roots = child(profile, key, &at)?;
                     for (path, on) in roots.into_iter().flat_map(|roots| roots.iter()) {
-                        let origin = Origin::new(format!("{at}.{key}"), path.get_ref().as_ref());
+                        let origin =
+                            EntryOrigin::new(format!("{at}.{key}"), path.get_ref().as_ref());
                         if on.get_ref().as_bool() != Some(false) {
                             let why = "a further root gets no rights of the project";
                             self.draft.left_out(&origin, Some(Effect::Allow), why);
@@ -138,7 +139,8 @@ impl Reader {
                     }
                 }
                 _ => {
-                    let origin = Origin::new(format!("{at}.{key}"), value.get_ref().type_str());
+                    let origin =
+                        EntryOrigin::new(format!("{at}.{key}"), value.get_ref().type_str());
                     self.draft.left_out(&origin, None, "this setting is not known");
                 }
             }
@@ -147,13 +149,13 @@ impl Reader {
     }
 
     /// codex's own profiles. Returns whether there is one.
-    fn built_in(&mut self, name: &str, origin: &Origin, room: &mut Room) -> bool {
+    fn built_in(&mut self, name: &str, origin: &EntryOrigin, room: &mut ImportedSandbox) -> bool {
         match name {
             ":read-only" => read_only(origin, room),
             ":workspace" => {
                 read_only(origin, room);
-                let tmp = PathPattern::below(Root::Slash, &["tmp"]);
-                writable(&[PathPattern::all_of(Root::Tmp), tmp], origin, room);
+                let tmp = ImportedPath::below(PathRoot::Slash, &["tmp"]);
+                writable(&[ImportedPath::all_of(PathRoot::Tmp), tmp], origin, room);
             }
             _ => {
                 let why = "it is no profile that can be imported";
@@ -164,10 +166,15 @@ impl Reader {
         true
     }
 
-    fn filesystem(&mut self, files: Option<&DeTable<'_>>, at: &str, room: &mut Room) -> Result<()> {
+    fn filesystem(
+        &mut self,
+        files: Option<&DeTable<'_>>,
+        at: &str,
+        room: &mut ImportedSandbox,
+    ) -> ImportResult<()> {
         let Some(files) = files else { return Ok(()) };
-        if files.len() > MOST_ENTRIES {
-            return Err(ImportError::TooMany { what: "paths", limit: MOST_ENTRIES });
+        if files.len() > MAX_LIST_ENTRIES {
+            return Err(ImportError::TooMany { what: "paths", limit: MAX_LIST_ENTRIES });
         }
         for (path, value) in files.iter() {
             let path = path.get_ref().as_ref();
@@ -175,7 +182,7 @@ impl Reader {
             match value.get_ref() {
                 _ if path == "glob_scan_max_depth" => {}
                 DeValue::String(access) => self.access(path, "", access, &at, room)?,
-                DeValue::Table(scoped) if scoped.len() <= MOST_ENTRIES => {
+                DeValue::Table(scoped) if scoped.len() <= MAX_LIST_ENTRIES => {
                     for (below, access) in scoped.iter() {
                         let below = below.get_ref().as_ref();
                         let at = format!("{at}.{below}");
@@ -196,12 +203,12 @@ impl Reader {
         below: &str,
         access: &str,
         at: &str,
-        room: &mut Room,
-    ) -> Result<()> {
-        let origin = Origin::new(at, access);
+        room: &mut ImportedSandbox,
+    ) -> ImportResult<()> {
+        let origin = EntryOrigin::new(at, access);
         let (effect, side) = match access {
-            "read" | "write" => (Effect::Allow, Side::Allow),
-            "deny" | "none" => (Effect::Deny, Side::Restrict),
+            "read" | "write" => (Effect::Allow, RuleSide::Allow),
+            "deny" | "none" => (Effect::Deny, RuleSide::Restrict),
             _ => return Err(shape(at, "\"read\", \"write\" or \"deny\"")),
         };
         let start = match path {
@@ -218,7 +225,7 @@ impl Reader {
             path => path,
         };
         let whole = format!("{}/{below}", start.trim_end_matches('/'));
-        let converted = match paths::in_list(&whole, Base::Project, side) {
+        let converted = match paths::in_list(&whole, SettingsBase::Project, side) {
             Ok(converted) => converted,
             Err(why) => {
                 self.draft.left_out(&origin, Some(effect), why);
@@ -236,7 +243,7 @@ impl Reader {
             }
             "read" => {
                 // Inside a writable directory this takes writing away.
-                if pattern != PathPattern::all_of(Root::Slash) {
+                if pattern != ImportedPath::all_of(PathRoot::Slash) {
                     room.write.deny(pattern.clone(), false, origin.clone());
                 }
                 room.read.allow(pattern, origin);
@@ -249,14 +256,20 @@ impl Reader {
         Ok(())
     }
 
-    fn network(&mut self, net: Option<&DeTable<'_>>, at: &str, room: &mut Room) -> Result<()> {
+    fn network(
+        &mut self,
+        net: Option<&DeTable<'_>>,
+        at: &str,
+        room: &mut ImportedSandbox,
+    ) -> ImportResult<()> {
         let Some(net) = net else { return Ok(()) };
         let enabled = boolean(net, "enabled", at)?.unwrap_or(false);
         let limited = text(net, "mode", at)? == Some("limited");
-        let mut hosts = Hosts { rules: Vec::new(), addresses: Vec::new(), default: Effect::Deny };
+        let mut hosts =
+            HostRules { rules: Vec::new(), addresses: Vec::new(), default: Effect::Deny };
         let domains = child(net, "domains", at)?;
-        if domains.is_some_and(|domains| domains.len() > MOST_ENTRIES) {
-            return Err(ImportError::TooMany { what: "domains", limit: MOST_ENTRIES });
+        if domains.is_some_and(|domains| domains.len() > MAX_LIST_ENTRIES) {
+            return Err(ImportError::TooMany { what: "domains", limit: MAX_LIST_ENTRIES });
         }
         for (name, decision) in domains.into_iter().flat_map(|domains| domains.iter()) {
             let name = name.get_ref().as_ref();
@@ -267,8 +280,8 @@ impl Reader {
                 Some("deny" | "none") => Effect::Deny,
                 _ => return Err(shape(at, "\"allow\" or \"deny\"")),
             };
-            let origin = Origin::new(at, decision.unwrap_or_default());
-            match Host::read(name) {
+            let origin = EntryOrigin::new(at, decision.unwrap_or_default());
+            match ImportedHost::read(name) {
                 _ if effect == Effect::Allow && limited => {
                     let why = "only reading is allowed there, which cannot be said of a host";
                     self.draft.left_out(&origin, Some(effect), why);
@@ -285,10 +298,10 @@ impl Reader {
                 Err(why) => self.draft.left_out(&origin, Some(effect), why),
             }
         }
-        room.net = if enabled { Net::Hosts(hosts) } else { Net::Deny };
+        room.net = if enabled { ImportedNet::Hosts(hosts) } else { ImportedNet::Deny };
         if enabled && domains.is_none() {
             let why = "no hosts are named, so none is opened";
-            let origin = Origin::new(format!("{at}.enabled"), "true");
+            let origin = EntryOrigin::new(format!("{at}.enabled"), "true");
             self.draft.left_out(&origin, Some(Effect::Allow), why);
         }
         for (key, value) in net.iter() {
@@ -298,7 +311,7 @@ impl Reader {
             {
                 continue;
             }
-            let origin = Origin::new(format!("{at}.{key}"), value.get_ref().type_str());
+            let origin = EntryOrigin::new(format!("{at}.{key}"), value.get_ref().type_str());
             // Hooks on the traffic take something away as well as adding to it.
             let effect = if key == "mitm" { Effect::Deny } else { Effect::Allow };
             let why = "there is nothing like it in a policy";
@@ -307,11 +320,11 @@ impl Reader {
         Ok(())
     }
 
-    fn legacy(&mut self, root: &DeTable<'_>) -> Result<()> {
+    fn legacy(&mut self, root: &DeTable<'_>) -> ImportResult<()> {
         let Some(mode) = text(root, "sandbox_mode", "")? else { return Ok(()) };
-        let origin = Origin::new("sandbox_mode", mode);
-        let mut room = Room::named("imported");
-        room.net = Net::Deny;
+        let origin = EntryOrigin::new("sandbox_mode", mode);
+        let mut room = ImportedSandbox::named("imported");
+        room.net = ImportedNet::Deny;
         match mode {
             "read-only" => read_only(&origin, &mut room),
             "workspace-write" => self.workspace_write(root, &origin, &mut room)?,
@@ -330,34 +343,34 @@ impl Reader {
     fn workspace_write(
         &mut self,
         root: &DeTable<'_>,
-        origin: &Origin,
-        room: &mut Room,
-    ) -> Result<()> {
+        origin: &EntryOrigin,
+        room: &mut ImportedSandbox,
+    ) -> ImportResult<()> {
         const AT: &str = "sandbox_workspace_write";
         let empty = DeTable::new();
         let given = child(root, AT, "")?.unwrap_or(&empty);
         let mut roots = Vec::new();
         if boolean(given, "exclude_tmpdir_env_var", AT)? != Some(true) {
-            roots.push(PathPattern::all_of(Root::Tmp));
+            roots.push(ImportedPath::all_of(PathRoot::Tmp));
         }
         if boolean(given, "exclude_slash_tmp", AT)? != Some(true) {
-            roots.push(PathPattern::below(Root::Slash, &["tmp"]));
+            roots.push(ImportedPath::below(PathRoot::Slash, &["tmp"]));
         }
         read_only(origin, room);
         writable(&roots, origin, room);
         if boolean(given, "network_access", AT)? == Some(true) {
-            room.net = Net::Allow;
+            room.net = ImportedNet::Allow;
         }
         let listed = match given.get("writable_roots").map(|value| value.get_ref()) {
             None => return Ok(()),
-            Some(DeValue::Array(items)) if items.len() <= MOST_ENTRIES => items,
+            Some(DeValue::Array(items)) if items.len() <= MAX_LIST_ENTRIES => items,
             Some(_) => return Err(shape(format!("{AT}.writable_roots"), "a list of paths")),
         };
         for (index, item) in listed.iter().enumerate() {
             let at = format!("{AT}.writable_roots[{index}]");
             let path = item.get_ref().as_str().ok_or_else(|| shape(&*at, "a string"))?;
-            let origin = Origin::new(at, path);
-            match paths::in_list(path, Base::Project, Side::Allow) {
+            let origin = EntryOrigin::new(at, path);
+            match paths::in_list(path, SettingsBase::Project, RuleSide::Allow) {
                 Ok(converted) => room.write.allow(converted.pattern, origin),
                 Err(why) => self.draft.left_out(&origin, Some(Effect::Allow), why),
             }
@@ -366,16 +379,16 @@ impl Reader {
     }
 
     /// Whether commands run in the sandbox without a question.
-    fn approval(&mut self, root: &DeTable<'_>) -> Result<()> {
+    fn approval(&mut self, root: &DeTable<'_>) -> ImportResult<()> {
         let policy = match root.get("approval_policy").map(|value| value.get_ref()) {
             None => return Ok(()),
             Some(DeValue::String(policy)) => policy.as_ref(),
             Some(_) => "{…}",
         };
-        let origin = Origin::new("approval_policy", policy);
+        let origin = EntryOrigin::new("approval_policy", policy);
         let unasked = ["on-request", "on-failure", "never"].contains(&policy);
         if unasked && self.draft.default_room.is_some() {
-            let leaf = Leaf::from(origin.to_string());
+            let leaf = ImportedRule::from(origin.to_string());
             self.draft.rule(Effect::Allow, &[Key::text("Bash")], leaf);
         } else if policy != "untrusted" {
             let why = "commands run unasked only in a sandbox that was imported: they ask";
@@ -385,18 +398,18 @@ impl Reader {
     }
 }
 
-fn read_only(origin: &Origin, room: &mut Room) {
-    room.read.allow(PathPattern::all_of(Root::Slash), origin.clone());
+fn read_only(origin: &EntryOrigin, room: &mut ImportedSandbox) {
+    room.read.allow(ImportedPath::all_of(PathRoot::Slash), origin.clone());
 }
 
 /// The project and these; what steers git and the agent stays as it is.
-fn writable(roots: &[PathPattern], origin: &Origin, room: &mut Room) {
-    room.write.allow(PathPattern::all_of(Root::Project), origin.clone());
+fn writable(roots: &[ImportedPath], origin: &EntryOrigin, room: &mut ImportedSandbox) {
+    room.write.allow(ImportedPath::all_of(PathRoot::Project), origin.clone());
     for root in roots {
         room.write.allow(root.clone(), origin.clone());
     }
     for name in [".git", ".codex", ".agents"] {
-        room.write.deny(PathPattern::below(Root::Project, &[name]), true, origin.clone());
+        room.write.deny(ImportedPath::below(PathRoot::Project, &[name]), true, origin.clone());
     }
 }
 
@@ -404,7 +417,11 @@ fn place(at: &str, key: &str) -> String {
     if at.is_empty() { key.to_owned() } else { format!("{at}.{key}") }
 }
 
-fn child<'t, 'i>(table: &'t DeTable<'i>, key: &str, at: &str) -> Result<Option<&'t DeTable<'i>>> {
+fn child<'t, 'i>(
+    table: &'t DeTable<'i>,
+    key: &str,
+    at: &str,
+) -> ImportResult<Option<&'t DeTable<'i>>> {
     match table.get(key).map(|value| value.get_ref()) {
         None => Ok(None),
         Some(DeValue::Table(table)) => Ok(Some(table)),
@@ -412,7 +429,7 @@ fn child<'t, 'i>(table: &'t DeTable<'i>, key: &str, at: &str) -> Result<Option<&
     }
 }
 
-fn text<'t>(table: &'t DeTable<'_>, key: &str, at: &str) -> Result<Option<&'t str>> {
+fn text<'t>(table: &'t DeTable<'_>, key: &str, at: &str) -> ImportResult<Option<&'t str>> {
     match table.get(key).map(|value| value.get_ref()) {
         None => Ok(None),
         Some(DeValue::String(text)) => Ok(Some(text.as_ref())),
@@ -420,7 +437,7 @@ fn text<'t>(table: &'t DeTable<'_>, key: &str, at: &str) -> Result<Option<&'t st
     }
 }
 
-fn boolean(table: &DeTable<'_>, key: &str, at: &str) -> Result<Option<bool>> {
+fn boolean(table: &DeTable<'_>, key: &str, at: &str) -> ImportResult<Option<bool>> {
     match table.get(key).map(|value| value.get_ref()) {
         None => Ok(None),
         Some(DeValue::Boolean(value)) => Ok(Some(*value)),

@@ -3,63 +3,65 @@
 //! as among independent policies here. What has to be evaluated (a variable, a
 //! loop, a function) is reported with its line and not guessed.
 
-use clash_syntax::{Call, Expr, File, Literal, Statement, StatementKind};
+use clash_syntax::{
+    CallExpression, Expression, LiteralValue, SourceStatement, StatementKind, SyntaxTree,
+};
 
-use crate::draft::{Draft, Origin};
-use crate::hosts::{Host, Name};
-use crate::room::{Hosts, Net, Room};
-use crate::tree::{Key, Leaf};
-use crate::words::{self, Pattern, Tail, Token};
-use crate::{Effect, ImportError, Result};
+use crate::draft::{EntryOrigin, ImportDraft};
+use crate::hosts::{ImportedHost, ImportedName};
+use crate::room::{HostRules, ImportedNet, ImportedSandbox};
+use crate::tree::{ImportedRule, Key};
+use crate::words::{self, CommandPattern, PatternTail, WordPattern};
+use crate::{Effect, ImportError, ImportResult};
 
 /// More words, or alternatives of one, are an attack on the reader.
-const MOST_WORDS: usize = 256;
+const MAX_RULE_WORDS: usize = 256;
 
 pub(crate) fn recognises(content: &str) -> bool {
     let names = ["prefix_rule", "network_rule", "host_executable"];
-    names.iter().any(|name| content.contains(name)) && File::parse(content).is_ok()
+    names.iter().any(|name| content.contains(name)) && SyntaxTree::parse(content).is_ok()
 }
 
-pub(crate) fn read(content: &str) -> Result<Draft> {
-    let file = File::parse(content).map_err(|error| ImportError::Starlark {
+pub(crate) fn read(content: &str) -> ImportResult<ImportDraft> {
+    let file = SyntaxTree::parse(content).map_err(|error| ImportError::Starlark {
         line: error.line,
         message: error.problem.to_string(),
     })?;
-    let mut reader = Reader { file: &file, draft: Draft::default(), hosts: Vec::new() };
+    let mut reader = RulesReader { file: &file, draft: ImportDraft::default(), hosts: Vec::new() };
     for statement in file.statements() {
         reader.statement(statement)?;
     }
-    let Reader { mut draft, hosts, .. } = reader;
+    let RulesReader { mut draft, hosts, .. } = reader;
     if !hosts.is_empty() {
-        let mut room = Room::named("imported");
+        let mut room = ImportedSandbox::named("imported");
         room.on_project = true;
-        let rules = Hosts { rules: hosts, addresses: Vec::new(), default: Effect::Deny };
-        room.net = Net::Hosts(rules);
+        let rules = HostRules { rules: hosts, addresses: Vec::new(), default: Effect::Deny };
+        room.net = ImportedNet::Hosts(rules);
         draft.default_room = Some(room.name.clone());
         draft.rooms.push(room);
     }
     Ok(draft)
 }
 
-struct Reader<'f> {
-    file: &'f File,
-    draft: Draft,
-    hosts: Vec<(Host, Effect, Origin)>,
+struct RulesReader<'f> {
+    file: &'f SyntaxTree,
+    draft: ImportDraft,
+    hosts: Vec<(ImportedHost, Effect, EntryOrigin)>,
 }
 
-impl Reader<'_> {
+impl RulesReader<'_> {
     fn line(&self, at: usize) -> usize {
         self.file.position(at).0
     }
 
-    fn statement(&mut self, statement: &Statement) -> Result<()> {
+    fn statement(&mut self, statement: &SourceStatement) -> ImportResult<()> {
         let line = self.line(statement.span.start);
         let text = self.file.text(statement.span);
-        let origin = Origin::new(format!("line {line}"), first_line(text));
+        let origin = EntryOrigin::new(format!("line {line}"), first_line(text));
         let call = match &statement.kind {
             StatementKind::Expr(expr) => match &expr.kind {
                 // A text on its own is a comment.
-                clash_syntax::ExprKind::String(_) => return Ok(()),
+                clash_syntax::ExpressionKind::String(_) => return Ok(()),
                 _ => expr.call(),
             },
             StatementKind::Pass => return Ok(()),
@@ -88,16 +90,22 @@ impl Reader<'_> {
     }
 
     /// The named arguments, if all are written out.
-    fn arguments(&self, call: &Call, names: &[&str]) -> Option<Vec<Option<Literal>>> {
-        let mut values: Vec<Option<Literal>> = names.iter().map(|_| None).collect();
+    fn arguments(
+        &self,
+        call: &CallExpression,
+        names: &[&str],
+    ) -> Option<Vec<Option<LiteralValue>>> {
+        let mut values: Vec<Option<LiteralValue>> = names.iter().map(|_| None).collect();
         let mut next = 0;
         for arg in &call.args {
             let at = match &arg.kind {
-                clash_syntax::ArgKind::Positional => {
+                clash_syntax::ArgumentKind::Positional => {
                     next += 1;
                     next - 1
                 }
-                clash_syntax::ArgKind::Named(name) => names.iter().position(|n| *n == name.text)?,
+                clash_syntax::ArgumentKind::Named(name) => {
+                    names.iter().position(|n| *n == name.text)?
+                }
                 _ => return None,
             };
             let value = self.literal(&arg.value)?;
@@ -110,15 +118,20 @@ impl Reader<'_> {
         Some(values)
     }
 
-    fn literal(&self, expr: &Expr) -> Option<Literal> {
+    fn literal(&self, expr: &Expression) -> Option<LiteralValue> {
         expr.literal(self.file.source())
     }
 
-    fn prefix_rule(&mut self, call: &Call, origin: &Origin, line: usize) -> Result<()> {
+    fn prefix_rule(
+        &mut self,
+        call: &CallExpression,
+        origin: &EntryOrigin,
+        line: usize,
+    ) -> ImportResult<()> {
         let names = ["pattern", "decision", "justification", "match", "not_match"];
         let given = self.arguments(call, &names);
         let Some([pattern, decision, reason, matching, others]) =
-            given.and_then(|values| <[Option<Literal>; 5]>::try_from(values).ok())
+            given.and_then(|values| <[Option<LiteralValue>; 5]>::try_from(values).ok())
         else {
             return self.unreadable(call, origin);
         };
@@ -134,8 +147,8 @@ impl Reader<'_> {
         let tokens = tokens.ok_or_else(|| at("pattern = a list of words"))?;
         examples(&tokens, matching.as_ref(), true, line)?;
         examples(&tokens, others.as_ref(), false, line)?;
-        let tokens = tokens.into_iter().map(Token::Word).collect();
-        let pattern = Pattern { tokens, tail: Tail::Prefix, unread: None };
+        let tokens = tokens.into_iter().map(WordPattern::Word).collect();
+        let pattern = CommandPattern { tokens, tail: PatternTail::Prefix, unread: None };
         let keys = if effect == Effect::Allow {
             match words::allowed(&pattern) {
                 Ok(keys) => keys,
@@ -151,14 +164,14 @@ impl Reader<'_> {
             self.draft.stricter(origin, Some(effect), how);
         }
         let path: Vec<Key> = std::iter::once(Key::text("Bash")).chain(keys.path).collect();
-        let mut leaf = Leaf::from(origin.to_string());
+        let mut leaf = ImportedRule::from(origin.to_string());
         leaf.reason = text(&reason).map(str::to_owned);
         self.draft.rule(effect, &path, leaf);
         Ok(())
     }
 
     /// A rule with values that are computed. What it forbids is not known.
-    fn unreadable(&mut self, call: &Call, origin: &Origin) -> Result<()> {
+    fn unreadable(&mut self, call: &CallExpression, origin: &EntryOrigin) -> ImportResult<()> {
         let decision = call.named("decision").map(|expr| expr.string());
         let effect = match decision {
             None | Some(Some("allow")) if call.positional().count() < 2 => Effect::Allow,
@@ -170,11 +183,11 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn network_rule(&mut self, call: &Call, origin: &Origin) -> Result<()> {
+    fn network_rule(&mut self, call: &CallExpression, origin: &EntryOrigin) -> ImportResult<()> {
         let names = ["host", "protocol", "decision", "justification"];
         let given = self.arguments(call, &names);
         let Some([host, protocol, decision, _]) =
-            given.and_then(|values| <[Option<Literal>; 4]>::try_from(values).ok())
+            given.and_then(|values| <[Option<LiteralValue>; 4]>::try_from(values).ok())
         else {
             return self.unreadable(call, origin);
         };
@@ -198,13 +211,13 @@ impl Reader<'_> {
             }
             _ => return Err(shape("a protocol: http, https, socks5_tcp or socks5_udp")),
         };
-        let read = Host::one(name).and_then(|host| match host.name {
-            Name::One(_) | Name::Address(_) | Name::Localhost => Ok(host),
+        let read = ImportedHost::one(name).and_then(|host| match host.name {
+            ImportedName::One(_) | ImportedName::Address(_) | ImportedName::Localhost => Ok(host),
             _ => Err("a rule here names one host"),
         });
         match read {
             Ok(host) if effect == Effect::Allow => {
-                let host = Host { port, ..host };
+                let host = ImportedHost { port, ..host };
                 if host.allowed(&[]).is_empty() {
                     let why = "this machine is opened by its ports";
                     self.draft.left_out(origin, Some(effect), why);
@@ -226,35 +239,35 @@ fn first_line(text: &str) -> String {
     words.join(" ")
 }
 
-fn text(value: &Option<Literal>) -> Option<&str> {
+fn text(value: &Option<LiteralValue>) -> Option<&str> {
     match value {
-        Some(Literal::String(text)) => Some(text),
+        Some(LiteralValue::String(text)) => Some(text),
         _ => None,
     }
 }
 
 /// The words of a pattern, each with its alternatives.
-fn tokens(value: &Literal) -> Option<Vec<Vec<String>>> {
-    let items = items(value).filter(|items| !items.is_empty() && items.len() <= MOST_WORDS)?;
+fn tokens(value: &LiteralValue) -> Option<Vec<Vec<String>>> {
+    let items = items(value).filter(|items| !items.is_empty() && items.len() <= MAX_RULE_WORDS)?;
     items
         .iter()
         .map(|item| match item {
-            Literal::String(word) => Some(vec![word.clone()]),
-            _ => strings(item).filter(|words| !words.is_empty() && words.len() <= MOST_WORDS),
+            LiteralValue::String(word) => Some(vec![word.clone()]),
+            _ => strings(item).filter(|words| !words.is_empty() && words.len() <= MAX_RULE_WORDS),
         })
         .collect()
 }
 
-fn items(value: &Literal) -> Option<&[Literal]> {
+fn items(value: &LiteralValue) -> Option<&[LiteralValue]> {
     match value {
-        Literal::List(items) | Literal::Tuple(items) => Some(items),
+        LiteralValue::List(items) | LiteralValue::Tuple(items) => Some(items),
         _ => None,
     }
 }
 
-fn strings(value: &Literal) -> Option<Vec<String>> {
-    let word = |item: &Literal| match item {
-        Literal::String(text) => Some(text.clone()),
+fn strings(value: &LiteralValue) -> Option<Vec<String>> {
+    let word = |item: &LiteralValue| match item {
+        LiteralValue::String(text) => Some(text.clone()),
         _ => None,
     };
     items(value)?.iter().map(word).collect()
@@ -264,12 +277,12 @@ fn strings(value: &Literal) -> Option<Vec<String>> {
 /// an import. An example that is more than plain words is passed over.
 fn examples(
     tokens: &[Vec<String>],
-    given: Option<&Literal>,
+    given: Option<&LiteralValue>,
     wanted: bool,
     line: usize,
-) -> Result<()> {
+) -> ImportResult<()> {
     let given = match given {
-        None | Some(Literal::None) => return Ok(()),
+        None | Some(LiteralValue::None) => return Ok(()),
         Some(given) => items(given).ok_or(ImportError::Shape {
             at: format!("line {line}"),
             expected: "examples as a list of commands",
@@ -277,11 +290,11 @@ fn examples(
     };
     for example in given {
         let words = match example {
-            Literal::String(text) => {
+            LiteralValue::String(text) => {
                 let pattern = words::read(text);
                 let plain = pattern.tokens.into_iter().map(|token| match token {
-                    Token::Word(mut words) => words.pop(),
-                    Token::Part(_) | Token::Gap => None,
+                    WordPattern::Word(mut words) => words.pop(),
+                    WordPattern::Part(_) | WordPattern::Gap => None,
                 });
                 let words = plain.collect::<Option<Vec<String>>>();
                 words.filter(|_| pattern.unread.is_none() && !text.contains('*'))

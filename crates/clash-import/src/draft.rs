@@ -4,30 +4,30 @@ use std::fmt;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::room::{Rights, Room, everywhere};
+use crate::room::{ImportedSandbox, PathRights, everywhere};
 use crate::text::shown;
-use crate::toolchains::{Toolchain, sandbox_of};
-use crate::tree::{Key, Leaf, Tree};
-use crate::{Effect, Entry, Format, Imported, Result};
+use crate::toolchains::{ToolchainSandbox, sandbox_of};
+use crate::tree::{ImportedRule, Key, RuleTree};
+use crate::{Effect, ImportFormat, ImportResult, ImportedPolicy, ReportEntry};
 
 /// An entry of the imported file: what it says and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Origin {
+pub(crate) struct EntryOrigin {
     pub(crate) what: String,
     pub(crate) at: String,
 }
 
-impl Origin {
+impl EntryOrigin {
     pub(crate) fn new(at: impl Into<String>, what: impl Into<String>) -> Self {
         Self { what: what.into(), at: at.into() }
     }
 
-    fn entry(&self, effect: Option<Effect>, why: impl Into<String>) -> Entry {
-        Entry { what: self.what.clone(), where_: self.at.clone(), why: why.into(), effect }
+    fn entry(&self, effect: Option<Effect>, why: impl Into<String>) -> ReportEntry {
+        ReportEntry { what: self.what.clone(), where_: self.at.clone(), why: why.into(), effect }
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for EntryOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.at, self.what)
     }
@@ -37,28 +37,28 @@ impl fmt::Display for Origin {
 pub(crate) const ALLOWS: &str = "imported allows";
 
 #[derive(Debug, Default)]
-pub(crate) struct Draft {
-    denies: Tree,
-    asks: Tree,
-    allows: Tree,
-    pub(crate) rooms: Vec<Room>,
+pub(crate) struct ImportDraft {
+    denies: RuleTree,
+    asks: RuleTree,
+    allows: RuleTree,
+    pub(crate) rooms: Vec<ImportedSandbox>,
     /// The sandbox for whatever names none.
     pub(crate) default_room: Option<String>,
     /// What happens where no rule matches; ask unless the file is stricter.
     pub(crate) deny_by_default: bool,
     /// Denials of paths that hold in every sandbox.
-    pub(crate) reads: Rights,
-    pub(crate) writes: Rights,
+    pub(crate) reads: PathRights,
+    pub(crate) writes: PathRights,
     /// Commands run in the sandboxes of their toolchains: the file has none of its own.
     pub(crate) by_toolchain: bool,
     /// What is taken from the library, by module.
     loads: BTreeMap<&'static str, BTreeSet<&'static str>>,
-    not_expressed: Vec<Entry>,
-    narrowed: Vec<Entry>,
+    not_expressed: Vec<ReportEntry>,
+    narrowed: Vec<ReportEntry>,
 }
 
-impl Draft {
-    pub(crate) fn rule(&mut self, effect: Effect, path: &[Key], mut leaf: Leaf) {
+impl ImportDraft {
+    pub(crate) fn rule(&mut self, effect: Effect, path: &[Key], mut leaf: ImportedRule) {
         if self.by_toolchain && effect == Effect::Allow && leaf.sandbox.is_none() {
             leaf.sandbox = self.toolchain_sandbox(path);
         }
@@ -77,7 +77,7 @@ impl Draft {
             [Key::Text(word), ..] => Some(word.as_str()),
             _ => None,
         };
-        let Toolchain { module, sandbox } =
+        let ToolchainSandbox { module, sandbox } =
             (tool == "Bash").then(|| sandbox_of(program, next)).flatten()?;
         self.loads.entry(module).or_default().insert(sandbox);
         Some(sandbox.to_owned())
@@ -86,7 +86,7 @@ impl Draft {
     /// The entry has no place in the policy.
     pub(crate) fn left_out(
         &mut self,
-        origin: &Origin,
+        origin: &EntryOrigin,
         effect: Option<Effect>,
         why: impl Into<String>,
     ) {
@@ -96,14 +96,18 @@ impl Draft {
     /// The entry is in the policy, but stricter.
     pub(crate) fn stricter(
         &mut self,
-        origin: &Origin,
+        origin: &EntryOrigin,
         effect: Option<Effect>,
         why: impl Into<String>,
     ) {
         self.narrowed.push(origin.entry(effect, why));
     }
 
-    pub(crate) fn finish(mut self, name: &str, format: Format) -> Result<Imported> {
+    pub(crate) fn finish(
+        mut self,
+        name: &str,
+        format: ImportFormat,
+    ) -> ImportResult<ImportedPolicy> {
         let mut rooms = String::new();
         for room in &self.rooms {
             let (text, lost) = room.write()?;
@@ -148,11 +152,15 @@ impl Draft {
             tree.write(effect, 1, &mut out);
             out.push_str("})\n");
         }
-        Ok(Imported { source: out, not_expressed: self.not_expressed, narrowed: self.narrowed })
+        Ok(ImportedPolicy {
+            source: out,
+            not_expressed: self.not_expressed,
+            narrowed: self.narrowed,
+        })
     }
 
     fn head(&self, out: &mut String) {
-        let list = |out: &mut String, title: &str, entries: &[&Entry]| {
+        let list = |out: &mut String, title: &str, entries: &[&ReportEntry]| {
             if !entries.is_empty() {
                 out.push_str(&format!("#\n# {title}\n"));
                 for entry in entries {
@@ -160,11 +168,11 @@ impl Draft {
                 }
             }
         };
-        let (restrictions, others): (Vec<&Entry>, Vec<&Entry>) =
+        let (restrictions, others): (Vec<&ReportEntry>, Vec<&ReportEntry>) =
             self.not_expressed.iter().partition(|entry| entry.restricts());
         list(out, "NOT ENFORCED: these restrictions could not be expressed.", &restrictions);
         list(out, "Left out:", &others);
-        let narrowed: Vec<&Entry> = self.narrowed.iter().collect();
+        let narrowed: Vec<&ReportEntry> = self.narrowed.iter().collect();
         list(out, "Stricter than the original:", &narrowed);
     }
 }

@@ -4,16 +4,16 @@
 
 use crate::tree::Key;
 
-pub(crate) type Port = Option<u16>;
+pub(crate) type OptionalPort = Option<u16>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Host {
-    pub(crate) name: Name,
-    pub(crate) port: Port,
+pub(crate) struct ImportedHost {
+    pub(crate) name: ImportedName,
+    pub(crate) port: OptionalPort,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Name {
+pub(crate) enum ImportedName {
     /// `*`
     All,
     /// One host.
@@ -26,7 +26,7 @@ pub(crate) enum Name {
     Address(String),
 }
 
-impl Host {
+impl ImportedHost {
     pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
         let text = text.trim().to_ascii_lowercase();
         if text.contains("://") || text.contains('/') {
@@ -43,16 +43,16 @@ impl Host {
             },
             None => (text.as_str(), None),
         };
-        Ok(Self { name: Name::read(name.trim_end_matches('.'))?, port })
+        Ok(Self { name: ImportedName::read(name.trim_end_matches('.'))?, port })
     }
 
     pub(crate) fn one(name: &str) -> Result<Self, &'static str> {
-        Ok(Self { name: Name::read(name)?, port: None })
+        Ok(Self { name: ImportedName::read(name)?, port: None })
     }
 
     /// The port, if this is about one port of every host.
-    pub(crate) fn port_of_all(&self) -> Port {
-        self.port.filter(|_| self.name == Name::All)
+    pub(crate) fn port_of_all(&self) -> OptionalPort {
+        self.port.filter(|_| self.name == ImportedName::All)
     }
 
     /// Whether everything `other` stands for is part of this.
@@ -61,12 +61,15 @@ impl Host {
             name.strip_suffix(domain).is_some_and(|front| front.ends_with('.'))
         };
         let names = match (&self.name, &other.name) {
-            (Name::All, _) => true,
-            (Name::Domain(a), Name::One(b) | Name::Domain(b) | Name::Below(b)) => {
-                a == b || inside(b, a)
+            (ImportedName::All, _) => true,
+            (
+                ImportedName::Domain(a),
+                ImportedName::One(b) | ImportedName::Domain(b) | ImportedName::Below(b),
+            ) => a == b || inside(b, a),
+            (ImportedName::Below(a), ImportedName::One(b) | ImportedName::Domain(b)) => {
+                inside(b, a)
             }
-            (Name::Below(a), Name::One(b) | Name::Domain(b)) => inside(b, a),
-            (Name::Below(a), Name::Below(b)) => a == b || inside(b, a),
+            (ImportedName::Below(a), ImportedName::Below(b)) => a == b || inside(b, a),
             (a, b) => a == b,
         };
         names && (self.port.is_none() || self.port == other.port)
@@ -75,24 +78,26 @@ impl Host {
     /// Keys of an allow; `shut` are ports denied for every host. None: there is
     /// no key for it.
     pub(crate) fn allowed(&self, shut: &[u16]) -> Vec<Key> {
-        let ports: Vec<Port> = match self.port {
+        let ports: Vec<OptionalPort> = match self.port {
             Some(port) if shut.contains(&port) => vec![],
             Some(port) => vec![Some(port)],
             None if shut.is_empty() => vec![None],
             None => [443, 80].into_iter().filter(|port| !shut.contains(port)).map(Some).collect(),
         };
-        let with = |name: &str, port: Port| match port {
+        let with = |name: &str, port: OptionalPort| match port {
             None => name.to_owned(),
             Some(port) => format!("{name}:{port}"),
         };
         ports
             .into_iter()
             .filter_map(|port| match &self.name {
-                Name::All => None,
-                Name::One(name) => Some(Key::Exact(with(name, port))),
-                Name::Below(name) => Some(Key::Text(with(&format!("*.{name}"), port))),
-                Name::Domain(name) | Name::Address(name) => Some(Key::Text(with(name, port))),
-                Name::Localhost => port.map(|port| Key::Localhost(vec![port])),
+                ImportedName::All => None,
+                ImportedName::One(name) => Some(Key::Exact(with(name, port))),
+                ImportedName::Below(name) => Some(Key::Text(with(&format!("*.{name}"), port))),
+                ImportedName::Domain(name) | ImportedName::Address(name) => {
+                    Some(Key::Text(with(name, port)))
+                }
+                ImportedName::Localhost => port.map(|port| Key::Localhost(vec![port])),
             })
             .collect()
     }
@@ -105,19 +110,19 @@ impl Host {
         };
         match &self.name {
             // Said by the default and by the ports of every allow.
-            Name::All => vec![],
-            Name::One(name) | Name::Domain(name) | Name::Address(name) => {
+            ImportedName::All => vec![],
+            ImportedName::One(name) | ImportedName::Domain(name) | ImportedName::Address(name) => {
                 vec![Key::Text(with(name))]
             }
-            Name::Below(name) => vec![Key::Text(with(&format!("*.{name}")))],
-            Name::Localhost => {
+            ImportedName::Below(name) => vec![Key::Text(with(&format!("*.{name}")))],
+            ImportedName::Localhost => {
                 vec![Key::Text(with("localhost")), Key::Text(with("127.0.0.1"))]
             }
         }
     }
 }
 
-impl Name {
+impl ImportedName {
     fn read(text: &str) -> Result<Self, &'static str> {
         if text == "*" || text == "**" {
             return Ok(Self::All);
@@ -155,7 +160,7 @@ mod tests {
 
     fn keys(text: &str) -> (String, String) {
         let written = |keys: Vec<Key>| keys.iter().map(Key::written).collect::<Vec<_>>().join(" ");
-        Host::read(text).map_or_else(
+        ImportedHost::read(text).map_or_else(
             |why| (why.to_owned(), String::new()),
             |host| (written(host.allowed(&[])), written(host.restricted())),
         )
@@ -175,21 +180,21 @@ mod tests {
         for text in
             ["https://x.org", "x.org/path", "*.com", "a*b.org", "", "[::1]", "::1", "a b", "x..y"]
         {
-            assert!(Host::read(text).is_err(), "{text}");
+            assert!(ImportedHost::read(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn a_port_shut_for_all_is_not_opened_by_an_allow() {
-        let host = Host::read("github.com").unwrap();
+        let host = ImportedHost::read("github.com").unwrap();
         let written: Vec<String> = host.allowed(&[22]).iter().map(Key::written).collect();
         assert_eq!(written, [r#"exact("github.com:443")"#, r#"exact("github.com:80")"#]);
-        assert!(Host::read("x.org:22").unwrap().allowed(&[22]).is_empty());
+        assert!(ImportedHost::read("x.org:22").unwrap().allowed(&[22]).is_empty());
     }
 
     #[test]
     fn a_wider_name_covers_a_narrower_one() {
-        let covers = |a, b| Host::read(a).unwrap().covers(&Host::read(b).unwrap());
+        let covers = |a, b| ImportedHost::read(a).unwrap().covers(&ImportedHost::read(b).unwrap());
         assert!(covers("*.github.com", "api.github.com") && covers("*", "x.org"));
         assert!(covers("*.github.com", "*.api.github.com") && covers("x.org", "x.org:22"));
         assert!(!covers("*.github.com", "github.com") && !covers("x.org:22", "x.org"));

@@ -3,14 +3,14 @@
 
 use serde_json::{Map, Value};
 
-use crate::{ImportError, Result};
+use crate::{ImportError, ImportResult};
 
 /// More entries in one list are an attack on the reader, not settings.
-pub(crate) const MOST_ENTRIES: usize = 2048;
+pub(crate) const MAX_LIST_ENTRIES: usize = 2048;
 
-pub(crate) type Object = Map<String, Value>;
+pub(crate) type JsonObject = Map<String, Value>;
 
-pub(crate) fn parse(text: &str) -> Result<Object> {
+pub(crate) fn parse(text: &str) -> ImportResult<JsonObject> {
     match serde_json::from_str(text).map_err(ImportError::Json)? {
         Value::Object(object) => Ok(object),
         _ => Err(shape("the file", "an object")),
@@ -22,7 +22,11 @@ pub(crate) fn shape(at: impl Into<String>, expected: &'static str) -> ImportErro
 }
 
 /// An object below `key`; absent and `null` are the same.
-pub(crate) fn object<'v>(parent: &'v Object, key: &str, at: &str) -> Result<Option<&'v Object>> {
+pub(crate) fn object<'v>(
+    parent: &'v JsonObject,
+    key: &str,
+    at: &str,
+) -> ImportResult<Option<&'v JsonObject>> {
     match parent.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Object(object)) => Ok(Some(object)),
@@ -30,7 +34,7 @@ pub(crate) fn object<'v>(parent: &'v Object, key: &str, at: &str) -> Result<Opti
     }
 }
 
-pub(crate) fn boolean(parent: &Object, key: &str, at: &str) -> Result<Option<bool>> {
+pub(crate) fn boolean(parent: &JsonObject, key: &str, at: &str) -> ImportResult<Option<bool>> {
     match parent.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Bool(value)) => Ok(Some(*value)),
@@ -38,7 +42,11 @@ pub(crate) fn boolean(parent: &Object, key: &str, at: &str) -> Result<Option<boo
     }
 }
 
-pub(crate) fn string<'v>(parent: &'v Object, key: &str, at: &str) -> Result<Option<&'v str>> {
+pub(crate) fn string<'v>(
+    parent: &'v JsonObject,
+    key: &str,
+    at: &str,
+) -> ImportResult<Option<&'v str>> {
     match parent.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(value)) => Ok(Some(value)),
@@ -46,11 +54,11 @@ pub(crate) fn string<'v>(parent: &'v Object, key: &str, at: &str) -> Result<Opti
     }
 }
 
-pub(crate) fn list<'v>(parent: &'v Object, key: &str, at: &str) -> Result<&'v [Value]> {
+pub(crate) fn list<'v>(parent: &'v JsonObject, key: &str, at: &str) -> ImportResult<&'v [Value]> {
     match parent.get(key) {
         None | Some(Value::Null) => Ok(&[]),
-        Some(Value::Array(items)) if items.len() > MOST_ENTRIES => {
-            Err(ImportError::TooMany { what: "entries in one list", limit: MOST_ENTRIES })
+        Some(Value::Array(items)) if items.len() > MAX_LIST_ENTRIES => {
+            Err(ImportError::TooMany { what: "entries in one list", limit: MAX_LIST_ENTRIES })
         }
         Some(Value::Array(items)) => Ok(items),
         Some(_) => Err(shape(join(at, key), "a list")),
@@ -59,10 +67,10 @@ pub(crate) fn list<'v>(parent: &'v Object, key: &str, at: &str) -> Result<&'v [V
 
 /// A list of strings, each with its place.
 pub(crate) fn strings<'v>(
-    parent: &'v Object,
+    parent: &'v JsonObject,
     key: &str,
     at: &str,
-) -> Result<Vec<(String, &'v str)>> {
+) -> ImportResult<Vec<(String, &'v str)>> {
     let item = |(index, item): (usize, &'v Value)| {
         let place = format!("{}[{index}]", join(at, key));
         match item {

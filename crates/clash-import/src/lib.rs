@@ -32,11 +32,11 @@ mod words;
 
 use std::fmt;
 
-pub use module::{EXPORT, Keep, Module, module};
+pub use module::{ImportedModule, KeptRules, MODULE_EXPORT, module};
 
 /// What can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum ImportFormat {
     /// `settings.json` of Claude Code: `permissions` and `sandbox`.
     Claude,
     /// `srt-settings.json`, and the files of fence and greywall that share its shape.
@@ -47,7 +47,7 @@ pub enum Format {
     CodexConfig,
 }
 
-impl Format {
+impl ImportFormat {
     /// For people: "imported from FILE (…)".
     pub const fn describe(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ impl Format {
 
 /// The directory that a path such as `/src` in the settings starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Base<'a> {
+pub enum SettingsBase<'a> {
     /// Settings of a project: its root.
     Project,
     /// Settings below the home directory, by the path from there: `.claude`.
@@ -72,11 +72,11 @@ pub enum Base<'a> {
 
 /// One file to import.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
+pub struct ImportSource<'a> {
     /// Its name as people should see it in the text and the report.
     pub name: &'a str,
     pub bytes: &'a [u8],
-    pub base: Base<'a>,
+    pub base: SettingsBase<'a>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,7 +98,7 @@ impl Effect {
 
 /// One line of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ReportEntry {
     /// The entry as it was written.
     pub what: String,
     /// Where: `permissions.deny[3]`, `line 12`.
@@ -108,29 +108,29 @@ pub struct Entry {
     pub effect: Option<Effect>,
 }
 
-impl Entry {
+impl ReportEntry {
     /// A restriction, so leaving it out matters.
     pub fn restricts(&self) -> bool {
         matches!(self.effect, Some(Effect::Deny | Effect::Ask))
     }
 }
 
-impl fmt::Display for Entry {
+impl fmt::Display for ReportEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: `{}`: {}", self.where_, text::shown(&self.what), text::shown(&self.why))
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportedPolicy {
     /// The policy, with a comment at every rule saying where it came from.
     pub source: String,
     /// What the policy does not say. Restrictions, which are then **not
     /// enforced**, come first; each is also named at the head of the text.
-    pub not_expressed: Vec<Entry>,
+    pub not_expressed: Vec<ReportEntry>,
     /// What the policy says more strictly than the original: an allow that
     /// covers less, a deny or an ask that covers more.
-    pub narrowed: Vec<Entry>,
+    pub narrowed: Vec<ReportEntry>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -155,14 +155,14 @@ pub enum ImportError {
     Example { line: usize, example: String },
 }
 
-pub(crate) type Result<T, E = ImportError> = std::result::Result<T, E>;
+pub(crate) type ImportResult<T> = Result<T, ImportError>;
 
 /// Larger settings do not exist outside of attacks on the reader.
-const LARGEST: usize = 1 << 20;
+const MAX_SETTINGS_BYTES: usize = 1 << 20;
 
 /// Which format this is, by its content; the name only decides between what the
 /// content leaves open.
-pub fn detect(name: &str, bytes: &[u8]) -> Option<Format> {
+pub fn detect(name: &str, bytes: &[u8]) -> Option<ImportFormat> {
     let source = content(bytes).ok()?;
     let name = name.rsplit(['/', '\\']).next().unwrap_or(name);
     let ends = |suffix: &str| name.to_ascii_lowercase().ends_with(suffix);
@@ -170,26 +170,26 @@ pub fn detect(name: &str, bytes: &[u8]) -> Option<Format> {
         return json_format(&value, name);
     }
     if !ends(".rules") && codex_config::recognises(source) {
-        return Some(Format::CodexConfig);
+        return Some(ImportFormat::CodexConfig);
     }
-    (ends(".rules") || codex_rules::recognises(source)).then_some(Format::CodexRules)
+    (ends(".rules") || codex_rules::recognises(source)).then_some(ImportFormat::CodexRules)
 }
 
-fn json_format(value: &serde_json::Value, name: &str) -> Option<Format> {
+fn json_format(value: &serde_json::Value, name: &str) -> Option<ImportFormat> {
     let object = value.as_object()?;
     let has = |key: &str| object.contains_key(key);
     if has("permissions") || has("sandbox") {
-        return Some(Format::Claude);
+        return Some(ImportFormat::Claude);
     }
     if has("network") || has("filesystem") || has("command") {
-        return Some(Format::Srt);
+        return Some(ImportFormat::Srt);
     }
     matches!(name, "settings.json" | "settings.local.json" | "managed-settings.json")
-        .then_some(Format::Claude)
+        .then_some(ImportFormat::Claude)
 }
 
 /// Imports a file whose format is found out from its content.
-pub fn import(source: &Source<'_>) -> Result<Imported> {
+pub fn import(source: &ImportSource<'_>) -> ImportResult<ImportedPolicy> {
     let format = detect(source.name, source.bytes);
     match format {
         Some(format) => import_as(format, source),
@@ -200,20 +200,20 @@ pub fn import(source: &Source<'_>) -> Result<Imported> {
     }
 }
 
-pub fn import_as(format: Format, source: &Source<'_>) -> Result<Imported> {
+pub fn import_as(format: ImportFormat, source: &ImportSource<'_>) -> ImportResult<ImportedPolicy> {
     let content = content(source.bytes)?;
     let draft = match format {
-        Format::Claude => claude::read(content, source.base)?,
-        Format::Srt => srt::read(content)?,
-        Format::CodexRules => codex_rules::read(content)?,
-        Format::CodexConfig => codex_config::read(content)?,
+        ImportFormat::Claude => claude::read(content, source.base)?,
+        ImportFormat::Srt => srt::read(content)?,
+        ImportFormat::CodexRules => codex_rules::read(content)?,
+        ImportFormat::CodexConfig => codex_config::read(content)?,
     };
     draft.finish(source.name, format)
 }
 
-fn content(bytes: &[u8]) -> Result<&str> {
-    if bytes.len() > LARGEST {
-        return Err(ImportError::TooLarge { limit: LARGEST });
+fn content(bytes: &[u8]) -> ImportResult<&str> {
+    if bytes.len() > MAX_SETTINGS_BYTES {
+        return Err(ImportError::TooLarge { limit: MAX_SETTINGS_BYTES });
     }
     let text = std::str::from_utf8(bytes).map_err(|_| ImportError::NotText)?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))

@@ -4,11 +4,13 @@
 
 use std::ops::Range;
 
-use clash_syntax::{Call, Expr, ExprKind, File, Span, StatementKind, SyntaxError};
+use clash_syntax::{
+    ByteSpan, CallExpression, Expression, ExpressionKind, StatementKind, SyntaxError, SyntaxTree,
+};
 
 /// What of a policy goes into the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum KeptRules {
     Everything,
     /// Denies and asks: for settings that are nobody's word.
     Restrictions,
@@ -16,19 +18,19 @@ pub enum Keep {
 
 /// The text of a module, and whether what it was made from denies by default.
 #[derive(Clone, Debug)]
-pub struct Module {
+pub struct ImportedModule {
     pub text: String,
     pub denies_by_default: bool,
 }
 
 /// What the policy that loads the module gets from it; a `load()` has to name
 /// something.
-pub const EXPORT: &str = "imported";
+pub const MODULE_EXPORT: &str = "imported";
 
 /// Turns a policy that stands on its own into the module `name`.
-pub fn module(source: &str, name: &str, keep: Keep) -> Result<Module, SyntaxError> {
-    let file = File::parse(source)?;
-    let mut edits = Edits { name, sandboxes: Vec::new(), room: None, edits: Vec::new() };
+pub fn module(source: &str, name: &str, keep: KeptRules) -> Result<ImportedModule, SyntaxError> {
+    let file = SyntaxTree::parse(source)?;
+    let mut edits = ModuleEdits { name, sandboxes: Vec::new(), room: None, edits: Vec::new() };
     let mut denies_by_default = false;
     for statement in file.statements() {
         match &statement.kind {
@@ -40,8 +42,10 @@ pub fn module(source: &str, name: &str, keep: Keep) -> Result<Module, SyntaxErro
                 let Some(call) = expr.call().filter(|call| call.name() == Some("settings")) else {
                     continue;
                 };
-                edits.room = call.named("default_sandbox").and_then(Expr::name).map(str::to_owned);
-                let default = call.named("default").and_then(Expr::call).and_then(Call::name);
+                edits.room =
+                    call.named("default_sandbox").and_then(Expression::name).map(str::to_owned);
+                let default =
+                    call.named("default").and_then(Expression::call).and_then(CallExpression::name);
                 denies_by_default = default == Some("deny");
                 edits.replace(statement.span, String::new());
             }
@@ -58,7 +62,7 @@ pub fn module(source: &str, name: &str, keep: Keep) -> Result<Module, SyntaxErro
             StatementKind::Expr(expr) => match expr.call() {
                 Some(call)
                     if call.name() == Some("policy")
-                        && keep == Keep::Restrictions
+                        && keep == KeptRules::Restrictions
                         && is_allows(call) =>
                 {
                     edits.replace(statement.span, String::new());
@@ -74,17 +78,18 @@ pub fn module(source: &str, name: &str, keep: Keep) -> Result<Module, SyntaxErro
         }
     }
     let text = edits.apply(source);
-    let text = clash_syntax::fmt::format(&format!("{}\n\n{EXPORT} = True\n", text.trim_end()))?;
-    Ok(Module { text, denies_by_default })
+    let text =
+        clash_syntax::fmt::format(&format!("{}\n\n{MODULE_EXPORT} = True\n", text.trim_end()))?;
+    Ok(ImportedModule { text, denies_by_default })
 }
 
 /// The importers put every allow into one policy.
-fn is_allows(call: &Call) -> bool {
-    let name = call.positional().next().and_then(Expr::string);
+fn is_allows(call: &CallExpression) -> bool {
+    let name = call.positional().next().and_then(Expression::string);
     name == Some(crate::draft::ALLOWS)
 }
 
-struct Edits<'a> {
+struct ModuleEdits<'a> {
     name: &'a str,
     sandboxes: Vec<String>,
     /// The sandbox of what names none.
@@ -92,8 +97,8 @@ struct Edits<'a> {
     edits: Vec<(Range<usize>, String)>,
 }
 
-impl Edits<'_> {
-    fn replace(&mut self, span: Span, by: String) {
+impl ModuleEdits<'_> {
+    fn replace(&mut self, span: ByteSpan, by: String) {
         self.edits.push((span.start..span.end, by));
     }
 
@@ -105,14 +110,14 @@ impl Edits<'_> {
         })
     }
 
-    fn names(&mut self, expr: &Expr) {
+    fn names(&mut self, expr: &Expression) {
         if let Some(renamed) = expr.name().and_then(|name| self.renamed(name)) {
             self.replace(expr.span, renamed);
         }
         expr.children().into_iter().for_each(|child| self.names(child));
     }
 
-    fn sandbox_name(&mut self, value: &Expr) {
+    fn sandbox_name(&mut self, value: &Expression) {
         let name = value.call().and_then(|call| call.named("name"));
         let Some(name) = name else { return };
         if let Some(renamed) = name.string().and_then(|name| self.renamed(name)) {
@@ -120,7 +125,7 @@ impl Edits<'_> {
         }
     }
 
-    fn policy_name(&mut self, call: &Call) {
+    fn policy_name(&mut self, call: &CallExpression) {
         if let Some(first) = call.positional().next()
             && let Some(name) = first.string()
         {
@@ -130,9 +135,9 @@ impl Edits<'_> {
     }
 
     /// Names the sandbox at every rule that leaves it to the settings.
-    fn rules(&mut self, expr: &Expr) {
+    fn rules(&mut self, expr: &Expression) {
         let room = self.room.as_ref().map(|room| self.renamed(room).unwrap_or(room.clone()));
-        if let (ExprKind::Call(call), Some(room)) = (&expr.kind, room)
+        if let (ExpressionKind::Call(call), Some(room)) = (&expr.kind, room)
             && matches!(call.name(), Some("allow" | "ask"))
             && call.named("sandbox").is_none()
         {
@@ -176,8 +181,8 @@ policy("imported allows", {
     "Edit": deny(),
 })
 "#;
-        let Module { text, denies_by_default } =
-            module(source, "imported_claude", Keep::Everything).unwrap();
+        let ImportedModule { text, denies_by_default } =
+            module(source, "imported_claude", KeptRules::Everything).unwrap();
         assert!(denies_by_default);
         insta::assert_snapshot!(text, @r#"
         # Imported from f.
@@ -194,7 +199,7 @@ policy("imported allows", {
 
         imported = True
         "#);
-        let restrictions = module(source, "x", Keep::Restrictions).unwrap().text;
+        let restrictions = module(source, "x", KeptRules::Restrictions).unwrap().text;
         assert!(!restrictions.contains("policy("), "{restrictions}");
     }
 }

@@ -11,7 +11,7 @@ use crate::Effect;
 
 /// One thing an agent wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum OracleAction {
     Command(Vec<String>),
     /// Absolute, without `.` and `..`.
     Read(String),
@@ -22,7 +22,7 @@ pub enum Action {
 
 /// Where the paths of rules start.
 #[derive(Clone, Copy, Debug)]
-pub struct Places<'a> {
+pub struct OraclePlaces<'a> {
     pub project: &'a str,
     pub home: &'a str,
     /// The directory `/x` in the settings is relative to.
@@ -31,15 +31,15 @@ pub struct Places<'a> {
 
 /// The three lists of Claude Code's `permissions`.
 #[derive(Clone, Debug, Default)]
-pub struct Claude {
+pub struct ClaudeLists {
     pub deny: Vec<String>,
     pub ask: Vec<String>,
     pub allow: Vec<String>,
 }
 
-impl Claude {
+impl ClaudeLists {
     /// Deny, then ask, then allow: the first list with a match. None: no rule.
-    pub fn decide(&self, action: &Action, places: &Places<'_>) -> Option<Effect> {
+    pub fn decide(&self, action: &OracleAction, places: &OraclePlaces<'_>) -> Option<Effect> {
         let lists =
             [(&self.deny, Effect::Deny), (&self.ask, Effect::Ask), (&self.allow, Effect::Allow)];
         lists
@@ -57,26 +57,26 @@ impl Claude {
     }
 }
 
-fn claude_rule(rule: &str, action: &Action, places: &Places<'_>) -> bool {
+fn claude_rule(rule: &str, action: &OracleAction, places: &OraclePlaces<'_>) -> bool {
     let (tool, inside) = match rule.split_once('(') {
         Some((tool, rest)) => (tool, rest.strip_suffix(')')),
         None => (rule, None),
     };
     match (action, tool) {
-        (Action::Command(words), "Bash") => {
+        (OracleAction::Command(words), "Bash") => {
             inside.is_none_or(|inside| command(inside, &words.join(" ")))
         }
-        (Action::Read(path), "Read") | (Action::Edit(path), "Edit") => {
+        (OracleAction::Read(path), "Read") | (OracleAction::Edit(path), "Edit") => {
             inside.is_none_or(|inside| file(inside, path, places))
         }
-        (Action::Fetch(host), "WebFetch") => inside.is_none_or(|inside| {
+        (OracleAction::Fetch(host), "WebFetch") => inside.is_none_or(|inside| {
             let domain = inside.strip_prefix("domain:").unwrap_or(inside);
             match domain.strip_prefix("*.") {
                 Some(above) => host.ends_with(&format!(".{above}")),
                 None => domain == "*" || domain == host,
             }
         }),
-        (Action::Tool(name), tool) if tool.starts_with("mcp__") => {
+        (OracleAction::Tool(name), tool) if tool.starts_with("mcp__") => {
             spans(tool, name) || name.starts_with(&format!("{tool}__"))
         }
         _ => false,
@@ -103,7 +103,7 @@ fn spans(pattern: &str, text: &str) -> bool {
 }
 
 /// gitignore: what matches the path or a directory above it.
-fn file(pattern: &str, path: &str, places: &Places<'_>) -> bool {
+fn file(pattern: &str, path: &str, places: &OraclePlaces<'_>) -> bool {
     let (base, rest, anchored) = if let Some(rest) = pattern.strip_prefix("//") {
         ("", rest, true)
     } else if let Some(rest) = pattern.strip_prefix("~/") {
@@ -198,13 +198,13 @@ fn unbundled(word: &str) -> Vec<String> {
     }
 }
 
-type Groups = Vec<Vec<String>>;
+type OptionGroups = Vec<Vec<String>>;
 
 fn groupings(
     rest: &[String],
     plain: &mut Vec<String>,
-    options: &mut Groups,
-    found: &mut dyn FnMut(&[String], &Groups),
+    options: &mut OptionGroups,
+    found: &mut dyn FnMut(&[String], &OptionGroups),
 ) {
     let Some((word, after)) = rest.split_first() else {
         found(plain, options);
@@ -228,7 +228,7 @@ fn groupings(
 
 fn interleavings(
     plain: &[String],
-    options: &Groups,
+    options: &OptionGroups,
     so_far: &mut Vec<String>,
     all: &mut Vec<Vec<String>>,
 ) {
@@ -278,7 +278,7 @@ impl Dice {
                 let ending = self.pick(&["", ":*", " *", "*", " * main", " * --force", " *x"]);
                 match self.below(16) {
                     0 => "Bash".to_owned(),
-                    1 => format!("Bash(* {})", self.pick(&OPTIONS)),
+                    1 => format!("Bash(* {})", self.pick(&DICE_OPTIONS)),
                     _ => format!("Bash({}{ending})", words.join(" ")),
                 }
             }
@@ -293,12 +293,12 @@ impl Dice {
         }
     }
 
-    pub fn claude(&mut self) -> Claude {
+    pub fn claude(&mut self) -> ClaudeLists {
         let mut rules = |most| {
             let count = self.below(most);
             (0..count).map(|_| self.claude_rule()).collect()
         };
-        Claude { deny: rules(4), ask: rules(4), allow: rules(6) }
+        ClaudeLists { deny: rules(4), ask: rules(4), allow: rules(6) }
     }
 
     pub fn prefix_rules(&mut self) -> Vec<PrefixRule> {
@@ -319,16 +319,20 @@ impl Dice {
     }
 
     /// An action from the same few words, so that rules often match.
-    pub fn action(&mut self, places: &Places<'_>) -> Action {
+    pub fn action(&mut self, places: &OraclePlaces<'_>) -> OracleAction {
         match self.below(8) {
-            0..4 => Action::Command(self.words(5)),
+            0..4 => OracleAction::Command(self.words(5)),
             4 | 5 => {
                 let start = self.pick(&[places.project, places.project, places.home, "/etc"]);
                 let path = format!("{start}/{}", self.names());
-                if self.below(2) == 0 { Action::Read(path) } else { Action::Edit(path) }
+                if self.below(2) == 0 { OracleAction::Read(path) } else { OracleAction::Edit(path) }
             }
-            6 => Action::Fetch(self.pick(&["a.org", "x.a.org", "y.x.a.org", "ba.org"]).to_owned()),
-            _ => Action::Tool(self.pick(&["mcp__s__get", "mcp__s__put", "mcp__t__put"]).to_owned()),
+            6 => OracleAction::Fetch(
+                self.pick(&["a.org", "x.a.org", "y.x.a.org", "ba.org"]).to_owned(),
+            ),
+            _ => OracleAction::Tool(
+                self.pick(&["mcp__s__get", "mcp__s__put", "mcp__t__put"]).to_owned(),
+            ),
         }
     }
 
@@ -343,20 +347,20 @@ impl Dice {
             return self.pick(&["git", "npm", "ls", "lsof"]).to_owned();
         }
         match self.below(3) {
-            0 => self.pick(&OPTIONS).to_owned(),
+            0 => self.pick(&DICE_OPTIONS).to_owned(),
             _ => self.pick(&["push", "run", "test", "tests", "main", "x"]).to_owned(),
         }
     }
 
     fn names(&mut self) -> String {
         let count = 1 + self.below(3);
-        let names: Vec<&str> = (0..count).map(|_| self.pick(&NAMES)).collect();
+        let names: Vec<&str> = (0..count).map(|_| self.pick(&DICE_NAMES)).collect();
         names.join("/")
     }
 }
 
-const OPTIONS: [&str; 5] = ["--force", "-f", "-rf", "--all", "-C"];
-const NAMES: [&str; 5] = ["src", ".env", "a.env", "proj", "secrets"];
+const DICE_OPTIONS: [&str; 5] = ["--force", "-f", "-rf", "--all", "-C"];
+const DICE_NAMES: [&str; 5] = ["src", ".env", "a.env", "proj", "secrets"];
 
 #[cfg(test)]
 mod tests;

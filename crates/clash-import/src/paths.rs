@@ -5,14 +5,14 @@
 //! a bare string is the path and everything below, `*` stays within a name and
 //! `**` stands for any number of directories, also none.
 
-use crate::Base;
+use crate::SettingsBase;
 use crate::tree::Key;
 
 /// Deeper paths are never written by hand.
-const DEEPEST: usize = 64;
+const MAX_PATH_PARTS: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Root {
+pub(crate) enum PathRoot {
     Project,
     Home,
     Tmp,
@@ -20,7 +20,7 @@ pub(crate) enum Root {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Part {
+pub(crate) enum PathPart {
     Name(String),
     Glob(String),
     /// `**`: any number of directories.
@@ -30,13 +30,13 @@ pub(crate) enum Part {
 /// What the pattern is for: an allow may cover less than was written, a deny or
 /// an ask may cover more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum RuleSide {
     Allow,
     Restrict,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Reach {
+pub(crate) enum PathReach {
     /// The path and everything below it.
     Below,
     /// Only what is below it.
@@ -44,47 +44,47 @@ pub(crate) enum Reach {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PathPattern {
-    pub(crate) root: Root,
-    pub(crate) parts: Vec<Part>,
-    pub(crate) reach: Reach,
+pub(crate) struct ImportedPath {
+    pub(crate) root: PathRoot,
+    pub(crate) parts: Vec<PathPart>,
+    pub(crate) reach: PathReach,
 }
 
 /// A pattern, and how it differs from what was written if it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Converted {
-    pub(crate) pattern: PathPattern,
+pub(crate) struct ConvertedPath {
+    pub(crate) pattern: ImportedPath,
     pub(crate) differs: Option<&'static str>,
 }
 
-impl PathPattern {
-    pub(crate) fn all_of(root: Root) -> Self {
-        Self { root, parts: Vec::new(), reach: Reach::Below }
+impl ImportedPath {
+    pub(crate) fn all_of(root: PathRoot) -> Self {
+        Self { root, parts: Vec::new(), reach: PathReach::Below }
     }
 
-    pub(crate) fn below(root: Root, names: &[&str]) -> Self {
-        let parts = names.iter().map(|name| Part::Name((*name).to_owned())).collect();
-        Self { root, parts, reach: Reach::Below }
+    pub(crate) fn below(root: PathRoot, names: &[&str]) -> Self {
+        let parts = names.iter().map(|name| PathPart::Name((*name).to_owned())).collect();
+        Self { root, parts, reach: PathReach::Below }
     }
 
     pub(crate) fn is_wild(&self) -> bool {
-        self.parts.iter().any(|part| !matches!(part, Part::Name(_)))
+        self.parts.iter().any(|part| !matches!(part, PathPart::Name(_)))
     }
 
     /// The path as text, with its variable.
     pub(crate) fn text(&self) -> String {
         let root = match self.root {
-            Root::Project => "$PWD",
-            Root::Home => "$HOME",
-            Root::Tmp => "$TMPDIR",
-            Root::Slash => "",
+            PathRoot::Project => "$PWD",
+            PathRoot::Home => "$HOME",
+            PathRoot::Tmp => "$TMPDIR",
+            PathRoot::Slash => "",
         };
         let mut out = root.to_owned();
         for part in &self.parts {
             out.push('/');
             out.push_str(match part {
-                Part::Name(text) | Part::Glob(text) => text,
-                Part::AnyDepth => "**",
+                PathPart::Name(text) | PathPart::Glob(text) => text,
+                PathPart::AnyDepth => "**",
             });
         }
         if out.is_empty() { "/".to_owned() } else { out }
@@ -94,8 +94,8 @@ impl PathPattern {
     /// meant: what has its name may be a file. A kernel rule cannot say this.
     pub(crate) fn strict_key(&self) -> Key {
         match self.reach {
-            Reach::Inside => Key::Glob(format!("{}/*/**", self.text().trim_end_matches('/'))),
-            Reach::Below => self.key(),
+            PathReach::Inside => Key::Glob(format!("{}/*/**", self.text().trim_end_matches('/'))),
+            PathReach::Below => self.key(),
         }
     }
 
@@ -103,113 +103,122 @@ impl PathPattern {
         let text = self.text();
         let inside = format!("{}/**", text.trim_end_matches('/'));
         match (self.is_wild(), self.reach) {
-            (false, Reach::Below) => Key::Text(text),
-            (_, Reach::Inside) => Key::Glob(inside),
-            (true, Reach::Below) => Key::AnyOf(vec![Key::Glob(text), Key::Glob(inside)]),
+            (false, PathReach::Below) => Key::Text(text),
+            (_, PathReach::Inside) => Key::Glob(inside),
+            (true, PathReach::Below) => Key::AnyOf(vec![Key::Glob(text), Key::Glob(inside)]),
         }
     }
 }
 
-const NOWHERE: &str = "the directory of the settings is not absolute";
+const RELATIVE_BASE: &str = "the directory of the settings is not absolute";
 
 /// The path in a permission rule: `//abs`, `~/home`, `/from-the-settings`, or
 /// relative to the working directory.
-pub(crate) fn in_rule(text: &str, base: Base<'_>, side: Side) -> Result<Converted, &'static str> {
+pub(crate) fn in_rule(
+    text: &str,
+    base: SettingsBase<'_>,
+    side: RuleSide,
+) -> Result<ConvertedPath, &'static str> {
     let (root, start, rest, anchored) = if let Some(rest) = text.strip_prefix("//") {
-        (Root::Slash, Vec::new(), rest, true)
+        (PathRoot::Slash, Vec::new(), rest, true)
     } else if let Some(rest) = home(text) {
-        (Root::Home, Vec::new(), rest, true)
+        (PathRoot::Home, Vec::new(), rest, true)
     } else if let Some(rest) = text.strip_prefix('/') {
-        let (root, names) = based(base).ok_or(NOWHERE)?;
+        let (root, names) = based(base).ok_or(RELATIVE_BASE)?;
         (root, names, rest, true)
     } else {
-        (Root::Project, Vec::new(), text.strip_prefix("./").unwrap_or(text), false)
+        (PathRoot::Project, Vec::new(), text.strip_prefix("./").unwrap_or(text), false)
     };
     match (rest.chars().next(), side) {
         (Some('!'), _) => return Err("it is a negation, which only takes back another rule"),
-        (Some('#'), Side::Allow) => return Err("it is a comment, which allows nothing"),
+        (Some('#'), RuleSide::Allow) => return Err("it is a comment, which allows nothing"),
         _ => {}
     }
     let one_name = !anchored && !rest.trim_end_matches('/').contains('/');
     // `./x` looks bound to the directory, but is matched as `x` is: at any
     // depth. An allow takes the narrower reading.
-    let any_depth = one_name && (side == Side::Restrict || !text.starts_with("./"));
+    let any_depth = one_name && (side == RuleSide::Restrict || !text.starts_with("./"));
     build(root, start, any_depth, rest, side)
 }
 
 /// A path in the file lists of a sandbox: absolute, below the home, or relative
 /// to the project (to the settings' directory outside of one).
-pub(crate) fn in_list(text: &str, base: Base<'_>, side: Side) -> Result<Converted, &'static str> {
+pub(crate) fn in_list(
+    text: &str,
+    base: SettingsBase<'_>,
+    side: RuleSide,
+) -> Result<ConvertedPath, &'static str> {
     let (root, start, rest) = if let Some(rest) = text.strip_prefix('/') {
-        (Root::Slash, Vec::new(), rest)
+        (PathRoot::Slash, Vec::new(), rest)
     } else if let Some(rest) = home(text) {
-        (Root::Home, Vec::new(), rest)
+        (PathRoot::Home, Vec::new(), rest)
     } else if let Some((root, rest)) = variable(text) {
         (root, Vec::new(), rest)
     } else if text.starts_with('$') {
         return Err("the value of the variable is not known");
     } else {
-        let (root, names) = based(base).ok_or(NOWHERE)?;
+        let (root, names) = based(base).ok_or(RELATIVE_BASE)?;
         (root, names, text)
     };
     build(root, start, false, rest, side)
 }
 
 fn build(
-    root: Root,
-    start: Vec<Part>,
+    root: PathRoot,
+    start: Vec<PathPart>,
     any_depth: bool,
     rest: &str,
-    side: Side,
-) -> Result<Converted, &'static str> {
+    side: RuleSide,
+) -> Result<ConvertedPath, &'static str> {
     let (names, mut reach) = reach(rest);
     let mut names: Vec<&str> =
         names.split('/').filter(|name| !name.is_empty() && *name != ".").collect();
     let (mut root, mut parts, mut differs) = (root, start, None);
     if any_depth {
-        parts.push(Part::AnyDepth);
+        parts.push(PathPart::AnyDepth);
     }
     if let Some(at) = names.iter().rposition(|name| *name == "..") {
-        if side == Side::Allow {
+        if side == RuleSide::Allow {
             return Err("`..` leads out of the place that is known");
         }
         // The parent is not known, so whatever is called like this is meant.
         differs = Some("where `..` leads is not known, so the name is covered everywhere");
         names.drain(..=at);
-        root = Root::Slash;
-        parts = vec![Part::AnyDepth];
+        root = PathRoot::Slash;
+        parts = vec![PathPart::AnyDepth];
     }
     for name in names {
         let (part, exact) = part(name);
         if !exact {
-            if side == Side::Allow {
+            if side == RuleSide::Allow {
                 return Err("no key has `[…]` or an escaped wildcard");
             }
             differs = Some("`[…]` or an escaped wildcard covers any character");
         }
-        if !(part == Part::AnyDepth && parts.last() == Some(&Part::AnyDepth)) {
+        if !(part == PathPart::AnyDepth && parts.last() == Some(&PathPart::AnyDepth)) {
             parts.push(part);
         }
     }
-    if parts.len() > DEEPEST {
-        if side == Side::Allow {
+    if parts.len() > MAX_PATH_PARTS {
+        if side == RuleSide::Allow {
             return Err("the path is too deep");
         }
-        parts.truncate(DEEPEST);
+        parts.truncate(MAX_PATH_PARTS);
         differs = Some("the path is too deep, so its beginning is covered");
     }
-    while parts.last() == Some(&Part::AnyDepth) {
+    while parts.last() == Some(&PathPart::AnyDepth) {
         parts.pop();
-        reach = Reach::Inside;
+        reach = PathReach::Inside;
     }
-    if side == Side::Restrict {
-        reach = Reach::Below;
+    if side == RuleSide::Restrict {
+        reach = PathReach::Below;
     }
-    Ok(Converted { pattern: PathPattern { root, parts, reach }, differs })
+    Ok(ConvertedPath { pattern: ImportedPath { root, parts, reach }, differs })
 }
 
-fn variable(text: &str) -> Option<(Root, &str)> {
-    let known = [("$PWD", Root::Project), ("$HOME", Root::Home), ("$TMPDIR", Root::Tmp)];
+fn variable(text: &str) -> Option<(PathRoot, &str)> {
+    let known =
+        [("$PWD", PathRoot::Project), ("$HOME", PathRoot::Home), ("$TMPDIR", PathRoot::Tmp)];
     known.iter().find_map(|(name, root)| {
         let rest = text.strip_prefix(name)?;
         (rest.is_empty() || rest.starts_with('/')).then_some((*root, rest))
@@ -220,33 +229,33 @@ fn home(text: &str) -> Option<&str> {
     text.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn based(base: Base<'_>) -> Option<(Root, Vec<Part>)> {
+fn based(base: SettingsBase<'_>) -> Option<(PathRoot, Vec<PathPart>)> {
     let (root, text) = match base {
-        Base::Project => (Root::Project, ""),
-        Base::Home(below) => (Root::Home, below),
-        Base::Directory(path) => (Root::Slash, path.strip_prefix('/')?),
+        SettingsBase::Project => (PathRoot::Project, ""),
+        SettingsBase::Home(below) => (PathRoot::Home, below),
+        SettingsBase::Directory(path) => (PathRoot::Slash, path.strip_prefix('/')?),
     };
     let names = text.split('/').filter(|name| !name.is_empty() && *name != ".");
     let plain = |name: &str| name != ".." && !name.contains(['*', '?', '[', '\\']);
-    let parts = names.map(|name| plain(name).then(|| Part::Name(name.to_owned())));
+    let parts = names.map(|name| plain(name).then(|| PathPart::Name(name.to_owned())));
     Some((root, parts.collect::<Option<_>>()?))
 }
 
 /// Takes the part off the end that only says how far down the pattern reaches.
 /// `dir/*` is every child and, a child being a directory, everything in it.
-fn reach(text: &str) -> (&str, Reach) {
+fn reach(text: &str) -> (&str, PathReach) {
     let short = ["/**/*", "/**", "/*", "/"].iter().find_map(|end| text.strip_suffix(end));
     match (short, text) {
-        (Some(names), _) => (names, Reach::Inside),
-        (None, "**" | "*") => ("", Reach::Inside),
-        (None, _) => (text, Reach::Below),
+        (Some(names), _) => (names, PathReach::Inside),
+        (None, "**" | "*") => ("", PathReach::Inside),
+        (None, _) => (text, PathReach::Below),
     }
 }
 
 /// One name of a path, and whether it says exactly what was written.
-fn part(name: &str) -> (Part, bool) {
+fn part(name: &str) -> (PathPart, bool) {
     if name == "**" {
-        return (Part::AnyDepth, true);
+        return (PathPart::AnyDepth, true);
     }
     let mut out = String::new();
     let (mut wild, mut exact) = (false, true);
@@ -281,7 +290,7 @@ fn part(name: &str) -> (Part, bool) {
             c => out.push(c),
         }
     }
-    (if wild { Part::Glob(out) } else { Part::Name(out) }, exact)
+    (if wild { PathPart::Glob(out) } else { PathPart::Name(out) }, exact)
 }
 
 /// `*` is any run of characters of a name, `?` one.

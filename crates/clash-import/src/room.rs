@@ -11,75 +11,75 @@
 
 use std::collections::BTreeMap;
 
-use crate::draft::Origin;
-use crate::hosts::Host;
-use crate::paths::{Part, PathPattern, Reach, Root, name_matches};
+use crate::draft::EntryOrigin;
+use crate::hosts::ImportedHost;
+use crate::paths::{ImportedPath, PathPart, PathReach, PathRoot, name_matches};
 use crate::text::{literal, shown};
 use crate::tree::Key;
-use crate::{Effect, ImportError, Result};
+use crate::{Effect, ImportError, ImportResult};
 
 /// Denies repeated below allows; more than this is an attack on the writer.
-const MOST_REPEATED: usize = 10_000;
+const MAX_REPEATED_DENIES: usize = 10_000;
 
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct ImportedSandbox {
     /// Both the sandbox's name and the variable that holds it.
     pub(crate) name: String,
     pub(crate) doc: String,
     /// Based on clash's own sandbox for a project, which this one adds to.
     pub(crate) on_project: bool,
-    pub(crate) read: Rights,
-    pub(crate) write: Rights,
-    pub(crate) net: Net,
-    pub(crate) env: Vec<(String, Effect, Origin)>,
+    pub(crate) read: PathRights,
+    pub(crate) write: PathRights,
+    pub(crate) net: ImportedNet,
+    pub(crate) env: Vec<(String, Effect, EntryOrigin)>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Rights {
-    pub(crate) allow: Vec<(PathPattern, Origin)>,
-    pub(crate) deny: Vec<Denial>,
+pub(crate) struct PathRights {
+    pub(crate) allow: Vec<(ImportedPath, EntryOrigin)>,
+    pub(crate) deny: Vec<PathDenial>,
     /// What the base of the sandbox already allows.
-    pub(crate) inherited: Vec<PathPattern>,
+    pub(crate) inherited: Vec<ImportedPath>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Denial {
-    pub(crate) pattern: PathPattern,
+pub(crate) struct PathDenial {
+    pub(crate) pattern: ImportedPath,
     /// Wins over every allow, also over a longer one.
     pub(crate) absolute: bool,
-    pub(crate) origin: Origin,
+    pub(crate) origin: EntryOrigin,
 }
 
 #[derive(Debug, Default)]
-pub(crate) enum Net {
+pub(crate) enum ImportedNet {
     /// As the base has it, or none.
     #[default]
     Unsaid,
     Deny,
     Allow,
-    Hosts(Hosts),
+    Hosts(HostRules),
 }
 
 #[derive(Debug)]
-pub(crate) struct Hosts {
-    pub(crate) rules: Vec<(Host, Effect, Origin)>,
-    pub(crate) addresses: Vec<(String, Origin)>,
+pub(crate) struct HostRules {
+    pub(crate) rules: Vec<(ImportedHost, Effect, EntryOrigin)>,
+    pub(crate) addresses: Vec<(String, EntryOrigin)>,
     pub(crate) default: Effect,
 }
 
-type PathRule = (PathPattern, Effect, Origin);
+type PathRule = (ImportedPath, Effect, EntryOrigin);
 
-impl Rights {
-    pub(crate) fn allow(&mut self, pattern: PathPattern, origin: Origin) {
+impl PathRights {
+    pub(crate) fn allow(&mut self, pattern: ImportedPath, origin: EntryOrigin) {
         self.allow.push((below(pattern), origin));
     }
 
-    pub(crate) fn deny(&mut self, pattern: PathPattern, absolute: bool, origin: Origin) {
-        self.deny.push(Denial { pattern: below(pattern), absolute, origin });
+    pub(crate) fn deny(&mut self, pattern: ImportedPath, absolute: bool, origin: EntryOrigin) {
+        self.deny.push(PathDenial { pattern: below(pattern), absolute, origin });
     }
 
     /// Rules among which the longest may decide, and the allows that had to go.
-    fn resolve(&self) -> Result<(Vec<PathRule>, Vec<Origin>)> {
+    fn resolve(&self) -> ImportResult<(Vec<PathRule>, Vec<EntryOrigin>)> {
         let (mut rules, mut lost) = (Vec::new(), Vec::new());
         let mut repeated = 0;
         let given = self.allow.iter().map(|(pattern, origin)| (pattern, Some(origin)));
@@ -88,9 +88,9 @@ impl Rights {
             let mut repeats = Vec::new();
             for denial in &self.deny {
                 match overlap(denial, pattern) {
-                    Overlap::None => {}
-                    Overlap::Covers => covered = Some(denial),
-                    Overlap::Below(all) => {
+                    PathOverlap::None => {}
+                    PathOverlap::Covers => covered = Some(denial),
+                    PathOverlap::Below(all) => {
                         repeats.extend(all.into_iter().map(|p| (p, denial.origin.clone())));
                     }
                 }
@@ -108,9 +108,9 @@ impl Rights {
                     rules.extend(repeats.into_iter().map(|(p, o)| (p, Effect::Deny, o)));
                 }
             }
-            if repeated > MOST_REPEATED {
+            if repeated > MAX_REPEATED_DENIES {
                 let what = "denies that lie across allows";
-                return Err(ImportError::TooMany { what, limit: MOST_REPEATED });
+                return Err(ImportError::TooMany { what, limit: MAX_REPEATED_DENIES });
             }
         }
         let denies = self.deny.iter().map(|d| (d.pattern.clone(), Effect::Deny, d.origin.clone()));
@@ -119,68 +119,68 @@ impl Rights {
     }
 }
 
-fn below(pattern: PathPattern) -> PathPattern {
-    PathPattern { reach: Reach::Below, ..pattern }
+fn below(pattern: ImportedPath) -> ImportedPath {
+    ImportedPath { reach: PathReach::Below, ..pattern }
 }
 
-enum Overlap {
+enum PathOverlap {
     None,
     /// Everything the allow grants is denied.
     Covers,
     /// The part of the deny inside the allow, as patterns that start there.
-    Below(Vec<PathPattern>),
+    Below(Vec<ImportedPath>),
 }
 
 /// What of `allow` is taken away by `denial` although `allow` is longer.
-fn overlap(denial: &Denial, allow: &PathPattern) -> Overlap {
+fn overlap(denial: &PathDenial, allow: &ImportedPath) -> PathOverlap {
     let deny = &denial.pattern;
     if deny == allow {
-        return Overlap::Covers;
+        return PathOverlap::Covers;
     }
     let rest = if deny.root == allow.root {
         residuals(&deny.parts, &allow.parts)
     } else if above(deny, allow.root) {
         // The start of the deny holds all of the allow's root: what is left of
         // its pattern is what follows the fixed part.
-        let fixed = deny.parts.iter().take_while(|part| matches!(part, Part::Name(_))).count();
+        let fixed = deny.parts.iter().take_while(|part| matches!(part, PathPart::Name(_))).count();
         let rest = deny.parts.get(fixed..).unwrap_or_default();
         match rest.first() {
             None => Some(vec![]),
-            Some(Part::AnyDepth) => residuals(rest, &allow.parts),
+            Some(PathPart::AnyDepth) => residuals(rest, &allow.parts),
             Some(_) => None,
         }
     } else {
         None
     };
     match rest {
-        None => Overlap::None,
-        Some(rest) if rest.is_empty() && (denial.absolute || deny.is_wild()) => Overlap::Covers,
-        Some(rest) if rest.is_empty() => Overlap::None,
+        None => PathOverlap::None,
+        Some(rest) if rest.is_empty() && (denial.absolute || deny.is_wild()) => PathOverlap::Covers,
+        Some(rest) if rest.is_empty() => PathOverlap::None,
         // A wildcard of the allow may be anything, so its overlap has no name.
-        Some(_) if allow.is_wild() => Overlap::Covers,
-        Some(rest) if deny.is_wild() => Overlap::Below(
+        Some(_) if allow.is_wild() => PathOverlap::Covers,
+        Some(rest) if deny.is_wild() => PathOverlap::Below(
             rest.into_iter()
                 .map(|parts| {
                     let parts = allow.parts.iter().cloned().chain(parts).collect();
-                    PathPattern { root: allow.root, parts, reach: Reach::Below }
+                    ImportedPath { root: allow.root, parts, reach: PathReach::Below }
                 })
                 .filter(|pattern| pattern != deny)
                 .collect(),
         ),
         // A plain path inside the allow is longer and wins by itself.
-        Some(_) => Overlap::None,
+        Some(_) => PathOverlap::None,
     }
 }
 
 /// What is left of a pattern inside a directory: `None` if it does not reach
 /// there, an empty list if the directory itself matches or lies below a match.
-fn residuals(pattern: &[Part], directory: &[Part]) -> Option<Vec<Vec<Part>>> {
+fn residuals(pattern: &[PathPart], directory: &[PathPart]) -> Option<Vec<Vec<PathPart>>> {
     let mut states = vec![pattern];
     for name in directory {
-        let mut next: Vec<&[Part]> = Vec::new();
+        let mut next: Vec<&[PathPart]> = Vec::new();
         for state in opened(&states) {
             let Some((first, rest)) = state.split_first() else { return Some(vec![]) };
-            if *first == Part::AnyDepth {
+            if *first == PathPart::AnyDepth {
                 next.push(state);
             } else if could_be(first, name) {
                 next.push(rest);
@@ -195,20 +195,20 @@ fn residuals(pattern: &[Part], directory: &[Part]) -> Option<Vec<Vec<Part>>> {
         return Some(vec![]);
     }
     // A state behind `**` is part of the one that still has it.
-    let kept = |state: &&[Part]| {
-        let with_depth: Vec<Part> =
-            std::iter::once(Part::AnyDepth).chain(state.iter().cloned()).collect();
+    let kept = |state: &&[PathPart]| {
+        let with_depth: Vec<PathPart> =
+            std::iter::once(PathPart::AnyDepth).chain(state.iter().cloned()).collect();
         !states.contains(&with_depth.as_slice())
     };
-    let rest: Vec<Vec<Part>> = states.iter().filter(|s| kept(s)).map(|s| s.to_vec()).collect();
+    let rest: Vec<Vec<PathPart>> = states.iter().filter(|s| kept(s)).map(|s| s.to_vec()).collect();
     (!rest.is_empty()).then_some(rest)
 }
 
 /// `**` also stands for no directory at all.
-fn opened<'p>(states: &[&'p [Part]]) -> Vec<&'p [Part]> {
+fn opened<'p>(states: &[&'p [PathPart]]) -> Vec<&'p [PathPart]> {
     let mut all = states.to_vec();
     for state in states {
-        if let Some((Part::AnyDepth, rest)) = state.split_first() {
+        if let Some((PathPart::AnyDepth, rest)) = state.split_first() {
             all.push(rest);
         }
     }
@@ -217,51 +217,50 @@ fn opened<'p>(states: &[&'p [Part]]) -> Vec<&'p [Part]> {
     all
 }
 
-fn could_be(pattern: &Part, name: &Part) -> bool {
+fn could_be(pattern: &PathPart, name: &PathPart) -> bool {
     match (pattern, name) {
-        (Part::AnyDepth, _) | (_, Part::AnyDepth) => true,
-        (Part::Name(a), Part::Name(b)) => a == b,
-        (Part::Glob(glob), Part::Name(name)) | (Part::Name(name), Part::Glob(glob)) => {
-            name_matches(glob, name)
-        }
-        (Part::Glob(_), Part::Glob(_)) => true,
+        (PathPart::AnyDepth, _) | (_, PathPart::AnyDepth) => true,
+        (PathPart::Name(a), PathPart::Name(b)) => a == b,
+        (PathPart::Glob(glob), PathPart::Name(name))
+        | (PathPart::Name(name), PathPart::Glob(glob)) => name_matches(glob, name),
+        (PathPart::Glob(_), PathPart::Glob(_)) => true,
     }
 }
 
 /// Whether the fixed part of `deny` is taken to hold everything below `root`.
-fn above(deny: &PathPattern, root: Root) -> bool {
+fn above(deny: &ImportedPath, root: PathRoot) -> bool {
     let fixed: Vec<&str> = deny
         .parts
         .iter()
         .map_while(|part| match part {
-            Part::Name(name) => Some(name.as_str()),
-            Part::Glob(_) | Part::AnyDepth => None,
+            PathPart::Name(name) => Some(name.as_str()),
+            PathPart::Glob(_) | PathPart::AnyDepth => None,
         })
         .collect();
     matches!(
         (deny.root, root, fixed.as_slice()),
-        (Root::Slash, _, [])
-            | (Root::Slash, Root::Tmp, ["tmp" | "var" | "private"])
-            | (Root::Slash, Root::Project | Root::Home, ["home" | "Users" | "root"])
-            | (Root::Slash, Root::Project | Root::Home, ["home" | "Users", _])
-            | (Root::Home, Root::Project, [])
+        (PathRoot::Slash, _, [])
+            | (PathRoot::Slash, PathRoot::Tmp, ["tmp" | "var" | "private"])
+            | (PathRoot::Slash, PathRoot::Project | PathRoot::Home, ["home" | "Users" | "root"])
+            | (PathRoot::Slash, PathRoot::Project | PathRoot::Home, ["home" | "Users", _])
+            | (PathRoot::Home, PathRoot::Project, [])
     )
 }
 
 /// What one path of the sandbox is given.
 #[derive(Default)]
-struct Both {
+struct PathEffects {
     read: Option<Effect>,
     write: Option<Effect>,
     notes: Vec<String>,
 }
 
 /// Denials of paths that hold in every sandbox, as text; empty if there are none.
-pub(crate) fn everywhere(rights: &[&Rights; 2]) -> String {
+pub(crate) fn everywhere(rights: &[&PathRights; 2]) -> String {
     let [reads, writes] = rights;
-    let mut paths: BTreeMap<&PathPattern, Both> = BTreeMap::new();
+    let mut paths: BTreeMap<&ImportedPath, PathEffects> = BTreeMap::new();
     for (denials, is_read) in [(&reads.deny, true), (&writes.deny, false)] {
-        for Denial { pattern, origin, .. } in denials {
+        for PathDenial { pattern, origin, .. } in denials {
             let both = paths.entry(pattern).or_default();
             let side = if is_read { &mut both.read } else { &mut both.write };
             *side = Some(Effect::Deny);
@@ -278,33 +277,33 @@ pub(crate) fn everywhere(rights: &[&Rights; 2]) -> String {
     if out.is_empty() { out } else { format!("everywhere(\n    fs = {{\n{out}    }},\n)\n") }
 }
 
-impl Room {
+impl ImportedSandbox {
     pub(crate) fn named(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
     /// Nothing of its own: not worth writing.
     pub(crate) fn is_empty(&self) -> bool {
-        let none = |rights: &Rights| rights.allow.is_empty() && rights.deny.is_empty();
+        let none = |rights: &PathRights| rights.allow.is_empty() && rights.deny.is_empty();
         none(&self.read)
             && none(&self.write)
             && self.env.is_empty()
-            && matches!(self.net, Net::Unsaid)
+            && matches!(self.net, ImportedNet::Unsaid)
     }
 
     /// Its text, and the allows that lie inside a deny and were left out.
-    pub(crate) fn write(&self) -> Result<(String, Vec<Origin>)> {
+    pub(crate) fn write(&self) -> ImportResult<(String, Vec<EntryOrigin>)> {
         let (reads, mut lost) = self.read.resolve()?;
         let (writes, lost_writes) = self.write.resolve()?;
         lost.extend(lost_writes);
-        let mut order: Vec<&PathPattern> = Vec::new();
-        let mut paths: BTreeMap<&PathPattern, Both> = BTreeMap::new();
+        let mut order: Vec<&ImportedPath> = Vec::new();
+        let mut paths: BTreeMap<&ImportedPath, PathEffects> = BTreeMap::new();
         let sides = [(&reads, true), (&writes, false)];
         for (rules, is_read) in sides {
             for (pattern, effect, origin) in rules {
                 let both = paths.entry(pattern).or_insert_with(|| {
                     order.push(pattern);
-                    Both::default()
+                    PathEffects::default()
                 });
                 let side = if is_read { &mut both.read } else { &mut both.write };
                 *side = Some(side.map_or(*effect, |known| known.max(*effect)));
@@ -350,18 +349,18 @@ impl Room {
         Ok((out, lost))
     }
 
-    fn write_net(&self, out: &mut String) -> Vec<Origin> {
+    fn write_net(&self, out: &mut String) -> Vec<EntryOrigin> {
         let hosts = match &self.net {
-            Net::Unsaid => return Vec::new(),
-            Net::Deny => {
+            ImportedNet::Unsaid => return Vec::new(),
+            ImportedNet::Deny => {
                 out.push_str("    net = deny(),\n");
                 return Vec::new();
             }
-            Net::Allow => {
+            ImportedNet::Allow => {
                 out.push_str("    net = allow(),\n");
                 return Vec::new();
             }
-            Net::Hosts(hosts) => hosts,
+            ImportedNet::Hosts(hosts) => hosts,
         };
         let (rules, lost) = hosts.resolve();
         out.push_str("    net = {\n");
@@ -376,13 +375,13 @@ impl Room {
     }
 }
 
-type HostRule = (Key, Effect, Vec<Origin>);
+type HostRule = (Key, Effect, Vec<EntryOrigin>);
 
-impl Hosts {
+impl HostRules {
     /// A name that a deny covers is not allowed, however long it is.
-    fn resolve(&self) -> (Vec<HostRule>, Vec<Origin>) {
-        let (mut rules, mut lost): (Vec<HostRule>, Vec<Origin>) = (Vec::new(), Vec::new());
-        let restricted: Vec<(&Host, Effect)> = self
+    fn resolve(&self) -> (Vec<HostRule>, Vec<EntryOrigin>) {
+        let (mut rules, mut lost): (Vec<HostRule>, Vec<EntryOrigin>) = (Vec::new(), Vec::new());
+        let restricted: Vec<(&ImportedHost, Effect)> = self
             .rules
             .iter()
             .filter(|(_, effect, _)| *effect > Effect::Allow)
@@ -391,7 +390,7 @@ impl Hosts {
         let shut: Vec<u16> = restricted.iter().filter_map(|(host, _)| host.port_of_all()).collect();
         for (host, effect, origin) in &self.rules {
             let stricter =
-                |(other, theirs): &(&Host, Effect)| *theirs > *effect && other.covers(host);
+                |(other, theirs): &(&ImportedHost, Effect)| *theirs > *effect && other.covers(host);
             if *effect < Effect::Deny && restricted.iter().any(stricter) {
                 lost.push(origin.clone());
                 continue;
@@ -412,7 +411,7 @@ impl Hosts {
     }
 }
 
-fn add(rules: &mut Vec<HostRule>, key: Key, effect: Effect, origin: &Origin) {
+fn add(rules: &mut Vec<HostRule>, key: Key, effect: Effect, origin: &EntryOrigin) {
     match rules.iter_mut().find(|(known, ..)| *known == key) {
         Some((_, known, origins)) => {
             *known = effect.max(*known);
@@ -422,11 +421,11 @@ fn add(rules: &mut Vec<HostRule>, key: Key, effect: Effect, origin: &Origin) {
     }
 }
 
-fn note(origin: &Origin, out: &mut String) {
+fn note(origin: &EntryOrigin, out: &mut String) {
     out.push_str(&format!("        # {}\n", shown(&origin.to_string())));
 }
 
-fn write_path(pattern: &PathPattern, both: &Both, out: &mut String) {
+fn write_path(pattern: &ImportedPath, both: &PathEffects, out: &mut String) {
     for note in &both.notes {
         out.push_str(&format!("        # {}\n", shown(note)));
     }

@@ -8,42 +8,42 @@
 
 use serde_json::Value;
 
-use crate::draft::{Draft, Origin};
-use crate::hosts::{Host, Name};
-use crate::json::{self, Object};
-use crate::paths::{self, Converted, PathPattern, Root, Side};
-use crate::room::{Hosts, Net, Room};
-use crate::tree::{Key, Leaf};
-use crate::{Base, Effect, Result, words};
+use crate::draft::{EntryOrigin, ImportDraft};
+use crate::hosts::{ImportedHost, ImportedName};
+use crate::json::{self, JsonObject};
+use crate::paths::{self, ConvertedPath, ImportedPath, PathRoot, RuleSide};
+use crate::room::{HostRules, ImportedNet, ImportedSandbox};
+use crate::tree::{ImportedRule, Key};
+use crate::{Effect, ImportResult, SettingsBase, words};
 
 /// What [`fill`] reads.
-pub(crate) const KEYS: [&str; 3] = ["filesystem", "network", "credentials"];
+pub(crate) const READ_BLOCKS: [&str; 3] = ["filesystem", "network", "credentials"];
 
 #[derive(Debug)]
-pub(crate) struct Options<'a> {
+pub(crate) struct BlockOptions<'a> {
     /// Where the block stands in the file.
     pub(crate) at: &'a str,
-    pub(crate) base: Base<'a>,
+    pub(crate) base: SettingsBase<'a>,
     /// Switched on: otherwise only its restrictions count.
     pub(crate) in_force: bool,
     /// Hosts that no list names are asked about.
     pub(crate) asks: bool,
 }
 
-pub(crate) fn read(content: &str) -> Result<Draft> {
+pub(crate) fn read(content: &str) -> ImportResult<ImportDraft> {
     let settings = json::parse(content)?;
-    let mut draft = Draft::default();
-    let mut room = Room::named("imported");
+    let mut draft = ImportDraft::default();
+    let mut room = ImportedSandbox::named("imported");
     let files = json::object(&settings, "filesystem", "")?;
     let closed = match files {
         Some(files) => json::boolean(files, "defaultDenyRead", "filesystem")?.unwrap_or(false),
         None => false,
     };
     if !closed {
-        let origin = Origin::new("filesystem", "everything can be read unless denied");
-        room.read.allow(PathPattern::all_of(Root::Slash), origin);
+        let origin = EntryOrigin::new("filesystem", "everything can be read unless denied");
+        room.read.allow(ImportedPath::all_of(PathRoot::Slash), origin);
     }
-    let options = Options { at: "", base: Base::Project, in_force: true, asks: false };
+    let options = BlockOptions { at: "", base: SettingsBase::Project, in_force: true, asks: false };
     fill(&settings, &options, &mut room, &mut draft)?;
     commands(&settings, &mut draft)?;
     for (key, value) in &settings {
@@ -55,7 +55,7 @@ pub(crate) fn read(content: &str) -> Result<Draft> {
             _ if matches!(value, Value::Null | Value::Bool(false)) => continue,
             _ => (None, "there is nothing like it in a policy"),
         };
-        draft.left_out(&Origin::new(key.as_str(), value.to_string()), effect, why);
+        draft.left_out(&EntryOrigin::new(key.as_str(), value.to_string()), effect, why);
     }
     draft.default_room = Some(room.name.clone());
     draft.rooms.push(room);
@@ -64,11 +64,11 @@ pub(crate) fn read(content: &str) -> Result<Draft> {
 
 /// Adds the file, network and credential lists of a block to a sandbox.
 pub(crate) fn fill(
-    block: &Object,
-    options: &Options<'_>,
-    room: &mut Room,
-    draft: &mut Draft,
-) -> Result<()> {
+    block: &JsonObject,
+    options: &BlockOptions<'_>,
+    room: &mut ImportedSandbox,
+    draft: &mut ImportDraft,
+) -> ImportResult<()> {
     if let Some(files) = json::object(block, "filesystem", options.at)? {
         filesystem(files, options, room, draft)?;
     }
@@ -80,11 +80,11 @@ pub(crate) fn fill(
 }
 
 fn filesystem(
-    files: &Object,
-    options: &Options<'_>,
-    room: &mut Room,
-    draft: &mut Draft,
-) -> Result<()> {
+    files: &JsonObject,
+    options: &BlockOptions<'_>,
+    room: &mut ImportedSandbox,
+    draft: &mut ImportDraft,
+) -> ImportResult<()> {
     let at = json::join(options.at, "filesystem");
     for (key, effect) in [
         ("allowRead", Effect::Allow),
@@ -93,7 +93,7 @@ fn filesystem(
         ("denyWrite", Effect::Deny),
     ] {
         for (at, text) in json::strings(files, key, &at)? {
-            let origin = Origin::new(at, text);
+            let origin = EntryOrigin::new(at, text);
             if effect == Effect::Allow && !options.in_force {
                 draft.left_out(&origin, Some(effect), "the sandbox is not switched on");
                 continue;
@@ -117,26 +117,31 @@ fn filesystem(
             }
             _ => (None, "there is nothing like it in a policy"),
         };
-        draft.left_out(&Origin::new(json::join(&at, key), value.to_string()), effect, why);
+        draft.left_out(&EntryOrigin::new(json::join(&at, key), value.to_string()), effect, why);
     }
     Ok(())
 }
 
 /// A file that could be moved could be read elsewhere, so neither is possible.
-fn deny_read(pattern: PathPattern, absolute: bool, origin: Origin, room: &mut Room) {
+fn deny_read(
+    pattern: ImportedPath,
+    absolute: bool,
+    origin: EntryOrigin,
+    room: &mut ImportedSandbox,
+) {
     room.write.deny(pattern.clone(), absolute, origin.clone());
     room.read.deny(pattern, absolute, origin);
 }
 
 fn listed(
-    origin: &Origin,
+    origin: &EntryOrigin,
     effect: Effect,
-    base: Base<'_>,
-    draft: &mut Draft,
-) -> Option<PathPattern> {
-    let side = if effect == Effect::Allow { Side::Allow } else { Side::Restrict };
+    base: SettingsBase<'_>,
+    draft: &mut ImportDraft,
+) -> Option<ImportedPath> {
+    let side = if effect == Effect::Allow { RuleSide::Allow } else { RuleSide::Restrict };
     match paths::in_list(&origin.what, base, side) {
-        Ok(Converted { pattern, differs }) => {
+        Ok(ConvertedPath { pattern, differs }) => {
             if let Some(how) = differs {
                 draft.stricter(origin, Some(effect), how);
             }
@@ -150,21 +155,21 @@ fn listed(
 }
 
 fn network(
-    given: Option<&Object>,
-    options: &Options<'_>,
-    room: &mut Room,
-    draft: &mut Draft,
-) -> Result<()> {
+    given: Option<&JsonObject>,
+    options: &BlockOptions<'_>,
+    room: &mut ImportedSandbox,
+    draft: &mut ImportDraft,
+) -> ImportResult<()> {
     let at = json::join(options.at, "network");
-    let empty = Object::new();
+    let empty = JsonObject::new();
     let given = given.unwrap_or(&empty);
     let strict = json::boolean(given, "strictAllowlist", &at)?.unwrap_or(false);
     let managed = json::boolean(given, "allowManagedDomainsOnly", &at)?.unwrap_or(false);
     let default = if options.asks && !strict && !managed { Effect::Ask } else { Effect::Deny };
-    let mut hosts = Hosts { rules: Vec::new(), addresses: Vec::new(), default };
+    let mut hosts = HostRules { rules: Vec::new(), addresses: Vec::new(), default };
     for (key, effect) in [("deniedDomains", Effect::Deny), ("allowedDomains", Effect::Allow)] {
         for (at, text) in json::strings(given, key, &at)? {
-            let origin = Origin::new(at, text);
+            let origin = EntryOrigin::new(at, text);
             if !options.in_force || (effect == Effect::Allow && managed) {
                 draft.left_out(&origin, Some(effect), "the sandbox does not put it in force");
                 continue;
@@ -173,7 +178,7 @@ fn network(
         }
     }
     for (at, text) in json::strings(given, "deniedResolvedAddresses", &at)? {
-        let origin = Origin::new(at, text);
+        let origin = EntryOrigin::new(at, text);
         let plain = |c: char| c.is_ascii_hexdigit() || ".:/".contains(c);
         if options.in_force && !text.is_empty() && text.chars().all(plain) {
             hosts.addresses.push((text.to_owned(), origin));
@@ -182,7 +187,7 @@ fn network(
         }
     }
     if options.in_force {
-        room.net = Net::Hosts(hosts);
+        room.net = ImportedNet::Hosts(hosts);
     }
     for (key, value) in given {
         let (effect, why) = match key.as_str() {
@@ -198,14 +203,20 @@ fn network(
             }
             _ => (None, "clash has no proxy to set up"),
         };
-        draft.left_out(&Origin::new(json::join(&at, key), value.to_string()), effect, why);
+        draft.left_out(&EntryOrigin::new(json::join(&at, key), value.to_string()), effect, why);
     }
     Ok(())
 }
 
-fn host(text: &str, effect: Effect, origin: Origin, hosts: &mut Hosts, draft: &mut Draft) {
-    let read = Host::read(text);
-    let all = |host: &Host| host.name == Name::All && host.port.is_none();
+fn host(
+    text: &str,
+    effect: Effect,
+    origin: EntryOrigin,
+    hosts: &mut HostRules,
+    draft: &mut ImportDraft,
+) {
+    let read = ImportedHost::read(text);
+    let all = |host: &ImportedHost| host.name == ImportedName::All && host.port.is_none();
     match read {
         Ok(host) if effect == Effect::Allow && host.allowed(&[]).is_empty() => {
             let why = "it opens every host, or this machine with every port";
@@ -226,21 +237,21 @@ fn host(text: &str, effect: Effect, origin: Origin, hosts: &mut Hosts, draft: &m
 }
 
 /// Hosts that rules of the agent name, for a sandbox that has host rules.
-pub(crate) fn add_hosts(given: Vec<(String, Effect, Origin)>, room: &mut Room) {
-    let Net::Hosts(hosts) = &mut room.net else { return };
+pub(crate) fn add_hosts(given: Vec<(String, Effect, EntryOrigin)>, room: &mut ImportedSandbox) {
+    let ImportedNet::Hosts(hosts) = &mut room.net else { return };
     for (name, effect, origin) in given {
-        if let Ok(host) = Host::read(&name) {
+        if let Ok(host) = ImportedHost::read(&name) {
             hosts.rules.push((host, effect, origin));
         }
     }
 }
 
 fn credentials(
-    given: &Object,
-    options: &Options<'_>,
-    room: &mut Room,
-    draft: &mut Draft,
-) -> Result<()> {
+    given: &JsonObject,
+    options: &BlockOptions<'_>,
+    room: &mut ImportedSandbox,
+    draft: &mut ImportDraft,
+) -> ImportResult<()> {
     let at = json::join(options.at, "credentials");
     for (key, name) in [("files", "path"), ("envVars", "name")] {
         for (index, item) in json::list(given, key, &at)?.iter().enumerate() {
@@ -248,7 +259,7 @@ fn credentials(
             let item = item.as_object().ok_or_else(|| json::shape(&*at, "an object"))?;
             let what = json::string(item, name, &at)?;
             let what = what.ok_or_else(|| json::shape(json::join(&at, name), "a string"))?;
-            let origin = Origin::new(&*at, what);
+            let origin = EntryOrigin::new(&*at, what);
             if json::string(item, "mode", &at)? != Some("deny") {
                 let why = "no stand-in is put in its place: it is denied";
                 draft.stricter(&origin, Some(Effect::Deny), why);
@@ -263,7 +274,7 @@ fn credentials(
     for (key, value) in given {
         let known = ["files", "envVars"].contains(&key.as_str());
         if !known && !matches!(value, Value::Null | Value::Bool(false)) {
-            let origin = Origin::new(json::join(&at, key), value.to_string());
+            let origin = EntryOrigin::new(json::join(&at, key), value.to_string());
             draft.left_out(&origin, None, "credentials are not put into traffic");
         }
     }
@@ -271,26 +282,26 @@ fn credentials(
 }
 
 /// fence: commands by their first words.
-fn commands(settings: &Object, draft: &mut Draft) -> Result<()> {
+fn commands(settings: &JsonObject, draft: &mut ImportDraft) -> ImportResult<()> {
     let Some(given) = json::object(settings, "command", "")? else { return Ok(()) };
     for (at, text) in json::strings(given, "deny", "command")? {
-        let origin = Origin::new(at, text);
+        let origin = EntryOrigin::new(at, text);
         let mut pattern = words::read(text);
-        pattern.tail = words::Tail::Prefix;
+        pattern.tail = words::PatternTail::Prefix;
         let keys = words::restricted(&pattern);
         if let Some(how) = keys.differs {
             draft.stricter(&origin, Some(Effect::Deny), how);
         }
         let path: Vec<Key> = std::iter::once(Key::text("Bash")).chain(keys.path).collect();
-        draft.rule(Effect::Deny, &path, Leaf::from(origin.to_string()));
+        draft.rule(Effect::Deny, &path, ImportedRule::from(origin.to_string()));
     }
     for (at, text) in json::strings(given, "allow", "command")? {
         let why = "it takes back a deny, which then stays";
-        draft.left_out(&Origin::new(at, text), Some(Effect::Allow), why);
+        draft.left_out(&EntryOrigin::new(at, text), Some(Effect::Allow), why);
     }
     if json::boolean(given, "useDefaults", "command")? != Some(false) {
         let why = "the commands fence denies by itself are not part of the file";
-        draft.left_out(&Origin::new("command.useDefaults", "true"), Some(Effect::Deny), why);
+        draft.left_out(&EntryOrigin::new("command.useDefaults", "true"), Some(Effect::Deny), why);
     }
     Ok(())
 }

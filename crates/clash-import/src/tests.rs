@@ -1,10 +1,12 @@
 use super::*;
 use proptest::prelude::*;
 
-const FORMATS: [Format; 4] = [Format::Claude, Format::Srt, Format::CodexRules, Format::CodexConfig];
+const FORMATS: [ImportFormat; 4] =
+    [ImportFormat::Claude, ImportFormat::Srt, ImportFormat::CodexRules, ImportFormat::CodexConfig];
 
-pub(crate) fn text_of(format: Format, content: &str) -> String {
-    let source = Source { name: "file", bytes: content.as_bytes(), base: Base::Project };
+pub(crate) fn text_of(format: ImportFormat, content: &str) -> String {
+    let source =
+        ImportSource { name: "file", bytes: content.as_bytes(), base: SettingsBase::Project };
     match import_as(format, &source) {
         Ok(imported) => imported.source,
         Err(error) => format!("error: {error}"),
@@ -14,12 +16,12 @@ pub(crate) fn text_of(format: Format, content: &str) -> String {
 #[test]
 fn a_format_is_known_by_its_content() {
     let known = |name: &str, text: &str| detect(name, text.as_bytes());
-    assert_eq!(known("x", r#"{"permissions": {}}"#), Some(Format::Claude));
-    assert_eq!(known("x", r#"{"network": {}, "filesystem": {}}"#), Some(Format::Srt));
-    assert_eq!(known("x", "prefix_rule(pattern = [\"ls\"])"), Some(Format::CodexRules));
-    assert_eq!(known("x", "sandbox_mode = \"read-only\""), Some(Format::CodexConfig));
-    assert_eq!(known("/a/settings.json", "{}"), Some(Format::Claude));
-    assert_eq!(known("/a/empty.rules", ""), Some(Format::CodexRules));
+    assert_eq!(known("x", r#"{"permissions": {}}"#), Some(ImportFormat::Claude));
+    assert_eq!(known("x", r#"{"network": {}, "filesystem": {}}"#), Some(ImportFormat::Srt));
+    assert_eq!(known("x", "prefix_rule(pattern = [\"ls\"])"), Some(ImportFormat::CodexRules));
+    assert_eq!(known("x", "sandbox_mode = \"read-only\""), Some(ImportFormat::CodexConfig));
+    assert_eq!(known("/a/settings.json", "{}"), Some(ImportFormat::Claude));
+    assert_eq!(known("/a/empty.rules", ""), Some(ImportFormat::CodexRules));
     assert_eq!(known("x", "{}"), None);
     assert_eq!(known("x", "[1, 2]"), None);
     assert_eq!(known("policy.star", "when({})"), None);
@@ -28,18 +30,18 @@ fn a_format_is_known_by_its_content() {
 #[test]
 fn what_is_no_settings_file_is_an_error() {
     let error = |bytes: &[u8]| {
-        let source = Source { name: "x", bytes, base: Base::Project };
+        let source = ImportSource { name: "x", bytes, base: SettingsBase::Project };
         import(&source).unwrap_err().to_string()
     };
     assert_eq!(error(b"hello"), "`x` is in no format that can be imported");
     assert_eq!(error(b"{\"permissions\": \xff}"), "the file is not UTF-8 text");
-    assert_eq!(error(&vec![b' '; LARGEST + 1]), "the file is larger than 1048576 bytes");
+    assert_eq!(error(&vec![b' '; MAX_SETTINGS_BYTES + 1]), "the file is larger than 1048576 bytes");
 }
 
 #[test]
 fn restrictions_that_are_missing_come_first() {
     let text = r#"{"permissions": {"allow": ["Bash($X)"], "deny": ["what?"]}}"#;
-    let source = Source { name: "x", bytes: text.as_bytes(), base: Base::Project };
+    let source = ImportSource { name: "x", bytes: text.as_bytes(), base: SettingsBase::Project };
     let imported = import(&source).unwrap();
     let effects: Vec<_> = imported.not_expressed.iter().map(|entry| entry.effect).collect();
     assert_eq!(effects, [Some(Effect::Deny), Some(Effect::Allow)]);
@@ -100,9 +102,9 @@ proptest! {
     #[test]
     fn whatever_the_entries_are_the_text_is_a_policy(texts in proptest::collection::vec(hostile(), 1..5)) {
         let content = settings(&texts);
-        let text = text_of(Format::Claude, &content);
-        prop_assert_eq!(&text, &text_of(Format::Claude, &content));
-        let file = clash_syntax::File::parse(&text).map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?;
+        let text = text_of(ImportFormat::Claude, &content);
+        prop_assert_eq!(&text, &text_of(ImportFormat::Claude, &content));
+        let file = clash_syntax::SyntaxTree::parse(&text).map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?;
         // Nothing but the calls an import makes, whatever the entries say.
         for (_, call) in file.calls() {
             prop_assert!(matches!(call.name(), Some("settings" | "policy" | "everywhere")), "{}", text);
@@ -114,16 +116,16 @@ proptest! {
     #[test]
     fn no_bytes_make_a_reader_fall_over(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         for format in FORMATS {
-            let _ = import_as(format, &Source { name: "x", bytes: &bytes, base: Base::Project });
+            let _ = import_as(format, &ImportSource { name: "x", bytes: &bytes, base: SettingsBase::Project });
         }
     }
 
     #[test]
     fn no_rules_file_makes_its_reader_fall_over(words in proptest::collection::vec(hostile(), 0..4)) {
         let content = format!("prefix_rule(pattern = {words:?}, decision = \"forbidden\")\n");
-        let text = text_of(Format::CodexRules, &content);
+        let text = text_of(ImportFormat::CodexRules, &content);
         if !text.starts_with("error") {
-            prop_assert!(clash_syntax::File::parse(&text).is_ok(), "{}", text);
+            prop_assert!(clash_syntax::SyntaxTree::parse(&text).is_ok(), "{}", text);
         }
     }
 }

@@ -25,10 +25,10 @@ pub(crate) fn literal(text: &str) -> String {
 /// For comments and messages: one line, nothing that a terminal obeys or that
 /// makes a line look different from what it is.
 pub(crate) fn shown(text: &str) -> String {
-    const LONGEST: usize = 200;
+    const MAX_SHOWN_CHARS: usize = 200;
     let mut out = String::new();
     for (count, c) in text.chars().enumerate() {
-        if count == LONGEST {
+        if count == MAX_SHOWN_CHARS {
             out.push('…');
             break;
         }
@@ -74,7 +74,7 @@ mod tests {
 
     /// What a Starlark reader makes of the literal, and that nothing is left over.
     fn read_back(literal: &str) -> Option<String> {
-        let file = clash_syntax::File::parse(literal).ok()?;
+        let file = clash_syntax::SyntaxTree::parse(literal).ok()?;
         let [statement] = file.statements() else { return None };
         let clash_syntax::StatementKind::Expr(expr) = &statement.kind else { return None };
         expr.string().map(str::to_owned)

@@ -2,12 +2,12 @@
 //! allowed command run with all rights of the user, so each of these gives it less.
 
 /// A sandbox and the module that has it.
-pub(crate) struct Toolchain {
+pub(crate) struct ToolchainSandbox {
     pub(crate) module: &'static str,
     pub(crate) sandbox: &'static str,
 }
 
-const PROGRAMS: &[(&str, &str, &[&str])] = &[
+const TOOLCHAIN_PROGRAMS: &[(&str, &str, &[&str])] = &[
     ("github", "github_full", &["gh"]),
     ("go", "go_full", &["go", "gofmt", "golangci-lint"]),
     ("java", "java_full", &["gradle", "mvn", "sbt"]),
@@ -25,14 +25,15 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
 ];
 
 /// Commands of git that talk to a remote.
-const REMOTE: &[&str] = &["clone", "fetch", "ls-remote", "pull", "push", "remote", "submodule"];
+const REMOTE_COMMANDS: &[&str] =
+    &["clone", "fetch", "ls-remote", "pull", "push", "remote", "submodule"];
 
-pub(crate) fn sandbox_of(program: &str, next: Option<&str>) -> Option<Toolchain> {
+pub(crate) fn sandbox_of(program: &str, next: Option<&str>) -> Option<ToolchainSandbox> {
     if program == "git" {
-        let remote = next.is_none_or(|word| REMOTE.contains(&word));
+        let remote = next.is_none_or(|word| REMOTE_COMMANDS.contains(&word));
         let sandbox = if remote { "git_full" } else { "git_safe" };
-        return Some(Toolchain { module: "sandboxes", sandbox });
+        return Some(ToolchainSandbox { module: "sandboxes", sandbox });
     }
-    let found = PROGRAMS.iter().find(|(_, _, programs)| programs.contains(&program));
-    found.map(|(module, sandbox, _)| Toolchain { module, sandbox })
+    let found = TOOLCHAIN_PROGRAMS.iter().find(|(_, _, programs)| programs.contains(&program));
+    found.map(|(module, sandbox, _)| ToolchainSandbox { module, sandbox })
 }

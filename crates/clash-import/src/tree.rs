@@ -69,62 +69,62 @@ impl Key {
 
 /// Where a rule came from, and what to say when it decides.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Leaf {
+pub(crate) struct ImportedRule {
     pub(crate) notes: Vec<String>,
     pub(crate) reason: Option<String>,
     /// The variable that holds the sandbox.
     pub(crate) sandbox: Option<String>,
 }
 
-impl Leaf {
+impl ImportedRule {
     pub(crate) fn from(note: impl Into<String>) -> Self {
         Self { notes: vec![note.into()], ..Self::default() }
     }
 }
 
 #[derive(Clone, Debug)]
-enum Node {
-    Leaf(Leaf),
-    Tree(Tree),
+enum TreeNode {
+    Leaf(ImportedRule),
+    Tree(RuleTree),
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tree {
-    branches: Vec<(Key, Node)>,
+pub(crate) struct RuleTree {
+    branches: Vec<(Key, TreeNode)>,
     at: BTreeMap<Key, usize>,
 }
 
-impl Tree {
+impl RuleTree {
     pub(crate) fn is_empty(&self) -> bool {
         self.branches.is_empty()
     }
 
-    pub(crate) fn insert(&mut self, path: &[Key], leaf: Leaf) {
+    pub(crate) fn insert(&mut self, path: &[Key], leaf: ImportedRule) {
         let Some((key, rest)) = path.split_first() else { return };
         let next = self.branches.len();
         let at = *self.at.entry(key.clone()).or_insert(next);
         if at == next {
-            let node = if rest.is_empty() { Node::Leaf(leaf) } else { below(rest, leaf) };
+            let node = if rest.is_empty() { TreeNode::Leaf(leaf) } else { below(rest, leaf) };
             self.branches.push((key.clone(), node));
             return;
         }
         let Some((_, node)) = self.branches.get_mut(at) else { return };
         match node {
-            Node::Leaf(known) => known.notes.extend(leaf.notes),
-            Node::Tree(tree) if rest.is_empty() => {
+            TreeNode::Leaf(known) => known.notes.extend(leaf.notes),
+            TreeNode::Tree(tree) if rest.is_empty() => {
                 let mut leaf = leaf;
                 tree.notes(&mut leaf.notes);
-                *node = Node::Leaf(leaf);
+                *node = TreeNode::Leaf(leaf);
             }
-            Node::Tree(tree) => tree.insert(rest, leaf),
+            TreeNode::Tree(tree) => tree.insert(rest, leaf),
         }
     }
 
     fn notes(&self, all: &mut Vec<String>) {
         for (_, node) in &self.branches {
             match node {
-                Node::Leaf(leaf) => all.extend(leaf.notes.iter().cloned()),
-                Node::Tree(tree) => tree.notes(all),
+                TreeNode::Leaf(leaf) => all.extend(leaf.notes.iter().cloned()),
+                TreeNode::Tree(tree) => tree.notes(all),
             }
         }
     }
@@ -133,14 +133,14 @@ impl Tree {
         let indent = "    ".repeat(depth);
         for (key, node) in &self.branches {
             match node {
-                Node::Leaf(leaf) => {
+                TreeNode::Leaf(leaf) => {
                     for note in &leaf.notes {
                         out.push_str(&format!("{indent}# {}\n", shown(note)));
                     }
                     let effect = called(effect, leaf);
                     out.push_str(&format!("{indent}{}: {effect},\n", key.written()));
                 }
-                Node::Tree(tree) => {
+                TreeNode::Tree(tree) => {
                     out.push_str(&format!("{indent}{}: {{\n", key.written()));
                     tree.write(effect, depth + 1, out);
                     out.push_str(&format!("{indent}}},\n"));
@@ -150,13 +150,13 @@ impl Tree {
     }
 }
 
-fn below(path: &[Key], leaf: Leaf) -> Node {
-    let mut tree = Tree::default();
+fn below(path: &[Key], leaf: ImportedRule) -> TreeNode {
+    let mut tree = RuleTree::default();
     tree.insert(path, leaf);
-    Node::Tree(tree)
+    TreeNode::Tree(tree)
 }
 
-fn called(effect: Effect, leaf: &Leaf) -> String {
+fn called(effect: Effect, leaf: &ImportedRule) -> String {
     let sandbox = leaf.sandbox.as_ref().map(|name| format!("sandbox = {name}"));
     let reason = leaf.reason.as_ref().map(|text| format!("reason = {}", literal(text)));
     let args: Vec<String> = sandbox.into_iter().chain(reason).collect();
@@ -168,10 +168,10 @@ mod tests {
     use super::*;
 
     fn written(entries: &[&[&str]]) -> String {
-        let mut tree = Tree::default();
+        let mut tree = RuleTree::default();
         for path in entries {
             let keys: Vec<Key> = path.iter().map(|word| Key::text(*word)).collect();
-            tree.insert(&keys, Leaf::from(path.join(" ")));
+            tree.insert(&keys, ImportedRule::from(path.join(" ")));
         }
         let mut out = String::new();
         tree.write(Effect::Deny, 0, &mut out);

@@ -14,26 +14,26 @@ use crate::tree::Key;
 const WIDER: &str = "it covers every command that begins so";
 
 /// More words than this are never written by hand.
-const MOST_WORDS: usize = 24;
+const MAX_PATTERN_WORDS: usize = 24;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Token {
+pub(crate) enum WordPattern {
     /// A whole word, one of these.
     Word(Vec<String>),
     /// A word with wildcards, which may reach over the end of the word.
-    Part(Vec<Piece>),
+    Part(Vec<WordPiece>),
     /// `*` between spaces: any number of words.
     Gap,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum WordPiece {
     Char(char),
     Star,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tail {
+pub(crate) enum PatternTail {
     /// Nothing more may follow.
     Exact,
     /// Any words may follow.
@@ -41,9 +41,9 @@ pub(crate) enum Tail {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pattern {
-    pub(crate) tokens: Vec<Token>,
-    pub(crate) tail: Tail,
+pub(crate) struct CommandPattern {
+    pub(crate) tokens: Vec<WordPattern>,
+    pub(crate) tail: PatternTail,
     /// Why the rest of the pattern is not words; the tokens are what came before.
     pub(crate) unread: Option<&'static str>,
 }
@@ -51,54 +51,54 @@ pub(crate) struct Pattern {
 /// Keys below `"Bash"` (none: the whole tool), and how they differ from the
 /// pattern if they do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Keys {
+pub(crate) struct CommandKeys {
     pub(crate) path: Vec<Key>,
     pub(crate) differs: Option<&'static str>,
 }
 
 /// Reads the text between the brackets of `Bash(…)`.
-pub(crate) fn read(text: &str) -> Pattern {
+pub(crate) fn read(text: &str) -> CommandPattern {
     let text = text.trim();
     let (body, tail) = if let Some(body) = text.strip_suffix(":*") {
-        (body, Tail::Prefix)
+        (body, PatternTail::Prefix)
     } else if text == "*" {
-        ("", Tail::Prefix)
+        ("", PatternTail::Prefix)
     } else if let Some(body) = text.strip_suffix(" *") {
-        (body, Tail::Prefix)
+        (body, PatternTail::Prefix)
     } else {
-        (text, Tail::Exact)
+        (text, PatternTail::Exact)
     };
-    let mut pattern = Pattern { tokens: Vec::new(), tail, unread: None };
+    let mut pattern = CommandPattern { tokens: Vec::new(), tail, unread: None };
     if let Err(why) = split(body, &mut pattern.tokens) {
         pattern.unread = Some(why);
     }
     // A star at the very end reaches over everything that follows.
-    if let Some(Token::Part(pieces)) = pattern.tokens.last()
-        && pieces.last() == Some(&Piece::Star)
+    if let Some(WordPattern::Part(pieces)) = pattern.tokens.last()
+        && pieces.last() == Some(&WordPiece::Star)
         && pattern.unread.is_none()
     {
-        pattern.tail = Tail::Prefix;
+        pattern.tail = PatternTail::Prefix;
     }
     pattern
 }
 
 /// Splits text into words as a shell would, as long as it is plain words.
-fn split(text: &str, tokens: &mut Vec<Token>) -> Result<(), &'static str> {
-    let mut word: Option<Vec<Piece>> = None;
+fn split(text: &str, tokens: &mut Vec<WordPattern>) -> Result<(), &'static str> {
+    let mut word: Option<Vec<WordPiece>> = None;
     let mut quote: Option<char> = None;
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
         match (quote, c) {
             (Some(open), c) if c == open => quote = None,
-            (_, '*') => word.get_or_insert_default().push(Piece::Star),
+            (_, '*') => word.get_or_insert_default().push(WordPiece::Star),
             (None | Some('"'), '\\') => match chars.next() {
                 Some(escaped) if quote.is_none() || "\\\"*".contains(escaped) => {
-                    word.get_or_insert_default().push(Piece::Char(escaped));
+                    word.get_or_insert_default().push(WordPiece::Char(escaped));
                 }
                 _ => return Err("it holds a backslash whose meaning depends on the shell"),
             },
             (Some('"'), '$' | '`') => return Err("it holds an expansion of the shell"),
-            (Some(_), c) => word.get_or_insert_default().push(Piece::Char(c)),
+            (Some(_), c) => word.get_or_insert_default().push(WordPiece::Char(c)),
             (None, '\'' | '"') => {
                 quote = Some(c);
                 word.get_or_insert_default();
@@ -107,7 +107,7 @@ fn split(text: &str, tokens: &mut Vec<Token>) -> Result<(), &'static str> {
             (None, c) if special(c, word.is_none()) => {
                 return Err("it holds syntax of the shell, which is not part of any word");
             }
-            (None, c) => word.get_or_insert_default().push(Piece::Char(c)),
+            (None, c) => word.get_or_insert_default().push(WordPiece::Char(c)),
         }
     }
     if quote.is_some() {
@@ -124,18 +124,18 @@ fn special(c: char, first: bool) -> bool {
         || (c.is_whitespace() && c != ' ')
 }
 
-fn token(pieces: Vec<Piece>) -> Token {
+fn token(pieces: Vec<WordPiece>) -> WordPattern {
     let plain: Option<String> = pieces
         .iter()
         .map(|piece| match piece {
-            Piece::Char(c) => Some(*c),
-            Piece::Star => None,
+            WordPiece::Char(c) => Some(*c),
+            WordPiece::Star => None,
         })
         .collect();
     match plain {
-        Some(word) => Token::Word(vec![word]),
-        None if pieces.iter().all(|piece| *piece == Piece::Star) => Token::Gap,
-        None => Token::Part(pieces),
+        Some(word) => WordPattern::Word(vec![word]),
+        None if pieces.iter().all(|piece| *piece == WordPiece::Star) => WordPattern::Gap,
+        None => WordPattern::Part(pieces),
     }
 }
 
@@ -184,19 +184,19 @@ fn word_key(word: &str) -> Key {
     }
 }
 
-fn part_key(pieces: &[Piece]) -> Key {
+fn part_key(pieces: &[WordPiece]) -> Key {
     let plain = |c: char| c.is_alphanumeric() || "_./:@%,=+^-".contains(c);
     let safe = pieces.iter().all(|piece| match piece {
-        Piece::Char(c) => plain(*c),
-        Piece::Star => true,
+        WordPiece::Char(c) => plain(*c),
+        WordPiece::Star => true,
     });
     let text: String = pieces
         .iter()
         .map(|piece| match piece {
-            Piece::Char(c) if safe => c.to_string(),
-            Piece::Char(c) => regex_escape(&c.to_string()),
-            Piece::Star if safe => "*".to_owned(),
-            Piece::Star => ".*".to_owned(),
+            WordPiece::Char(c) if safe => c.to_string(),
+            WordPiece::Char(c) => regex_escape(&c.to_string()),
+            WordPiece::Star if safe => "*".to_owned(),
+            WordPiece::Star => ".*".to_owned(),
         })
         .collect();
     if safe { Key::Glob(text) } else { Key::Regex(text) }
@@ -208,20 +208,20 @@ fn some_word() -> Key {
 }
 
 /// The keys of an allow: they match at most what the pattern matches.
-pub(crate) fn allowed(pattern: &Pattern) -> Result<Keys, &'static str> {
+pub(crate) fn allowed(pattern: &CommandPattern) -> Result<CommandKeys, &'static str> {
     if let Some(why) = pattern.unread {
         return Err(why);
     }
-    if pattern.tokens.len() > MOST_WORDS {
+    if pattern.tokens.len() > MAX_PATTERN_WORDS {
         return Err("it has too many words");
     }
-    let mut keys = Keys { path: Vec::new(), differs: None };
+    let mut keys = CommandKeys { path: Vec::new(), differs: None };
     let mut behind_option = false;
     let mut seen: Vec<&String> = Vec::new();
     let last = pattern.tokens.len().saturating_sub(1);
     for (at, token) in pattern.tokens.iter().enumerate() {
         let key = match token {
-            Token::Word(words) => {
+            WordPattern::Word(words) => {
                 let options = words.iter().any(|word| is_option(word));
                 if words.iter().any(|word| is_doubtful(word)) {
                     return Err("programs read this word in different ways");
@@ -246,62 +246,62 @@ pub(crate) fn allowed(pattern: &Pattern) -> Result<Keys, &'static str> {
                 behind_option |= options;
                 Key::any_of(words.iter().map(|word| word_key(word)))
             }
-            Token::Part(_) | Token::Gap if behind_option => {
+            WordPattern::Part(_) | WordPattern::Gap if behind_option => {
                 return Err("a word behind an option may be the option's value, \
                             and no key ties it to the option");
             }
-            Token::Part(pieces) => {
-                if matches!(pieces.first(), Some(Piece::Char('-' | '+'))) {
+            WordPattern::Part(pieces) => {
+                if matches!(pieces.first(), Some(WordPiece::Char('-' | '+'))) {
                     return Err("a part of an option cannot be a key");
                 }
-                let stars = pieces.iter().filter(|piece| **piece == Piece::Star).count();
-                let at_end = pieces.last() == Some(&Piece::Star);
+                let stars = pieces.iter().filter(|piece| **piece == WordPiece::Star).count();
+                let at_end = pieces.last() == Some(&WordPiece::Star);
                 if !(at == last && at_end && stars == 1) {
                     keys.differs = Some("`*` stands for a part of one word here");
                 }
                 part_key(pieces)
             }
-            Token::Gap => {
+            WordPattern::Gap => {
                 keys.differs = Some("`*` stands for one word here");
                 some_word()
             }
         };
         keys.path.push(key);
     }
-    if keys.path.is_empty() && pattern.tail == Tail::Exact {
+    if keys.path.is_empty() && pattern.tail == PatternTail::Exact {
         return Err("it names no command");
     }
-    if pattern.tail == Tail::Exact {
+    if pattern.tail == PatternTail::Exact {
         keys.path.push(Key::End);
     }
     Ok(keys)
 }
 
 /// The keys of a deny or an ask: they match at least what the pattern matches.
-pub(crate) fn restricted(pattern: &Pattern) -> Keys {
+pub(crate) fn restricted(pattern: &CommandPattern) -> CommandKeys {
     let tokens = without_assignments(&pattern.tokens);
     let mut path = Vec::new();
     let mut differs = match (pattern.unread, pattern.tail) {
-        (None, Tail::Prefix) if tokens.len() == pattern.tokens.len() => None,
+        (None, PatternTail::Prefix) if tokens.len() == pattern.tokens.len() => None,
         _ => Some(WIDER),
     };
     let mut behind_option = false;
-    for (at, token) in tokens.iter().take(MOST_WORDS).enumerate() {
+    for (at, token) in tokens.iter().take(MAX_PATTERN_WORDS).enumerate() {
         let key = match token {
-            Token::Word(words)
+            WordPattern::Word(words)
                 if words.iter().any(|word| is_doubtful(word) || splits(word))
                     || (at == 0 && words.iter().any(|word| is_option(word)))
                     || (behind_option && !words.iter().all(|word| is_option(word))) =>
             {
                 None
             }
-            Token::Word(words) => {
+            WordPattern::Word(words) => {
                 behind_option |= words.iter().any(|word| is_option(word));
                 let names = words.iter().flat_map(|word| spellings(word, at == 0));
                 Some(Key::any_of(names.map(|word| word_key(&word))))
             }
-            Token::Part(_) | Token::Gap if behind_option => None,
-            Token::Part(pieces) => {
+            WordPattern::Part(_) | WordPattern::Gap if behind_option => None,
+            WordPattern::Part(pieces) => {
                 path.extend(head(pieces, at == 0));
                 let whole = tokens.len() == at + 1 && star_only_at_end(pieces);
                 if !whole || path.len() <= at {
@@ -309,7 +309,7 @@ pub(crate) fn restricted(pattern: &Pattern) -> Keys {
                 }
                 break;
             }
-            Token::Gap => {
+            WordPattern::Gap => {
                 // An option is looked for in all of the rest, as the gap would.
                 if let Some(option) = later_option(tokens.get(at..).unwrap_or_default()) {
                     path.extend((at == 0).then(some_word));
@@ -324,19 +324,19 @@ pub(crate) fn restricted(pattern: &Pattern) -> Keys {
         };
         path.push(key);
     }
-    if tokens.len() > MOST_WORDS {
+    if tokens.len() > MAX_PATTERN_WORDS {
         differs = Some(WIDER);
     }
-    if path.is_empty() && !(pattern.tokens.is_empty() && pattern.tail == Tail::Prefix) {
+    if path.is_empty() && !(pattern.tokens.is_empty() && pattern.tail == PatternTail::Prefix) {
         differs = Some("no key says this, so it covers EVERY command");
     }
-    Keys { path, differs }
+    CommandKeys { path, differs }
 }
 
-fn without_assignments(tokens: &[Token]) -> &[Token] {
-    let leading = |token: &&Token| match token {
-        Token::Word(words) => words.iter().all(|word| is_assignment(word)),
-        Token::Part(_) | Token::Gap => false,
+fn without_assignments(tokens: &[WordPattern]) -> &[WordPattern] {
+    let leading = |token: &&WordPattern| match token {
+        WordPattern::Word(words) => words.iter().all(|word| is_assignment(word)),
+        WordPattern::Part(_) | WordPattern::Gap => false,
     };
     tokens.get(tokens.iter().take_while(leading).count()..).unwrap_or_default()
 }
@@ -347,30 +347,31 @@ fn spellings(word: &str, program: bool) -> Vec<String> {
     [word.to_owned()].into_iter().chain(name.map(str::to_owned)).collect()
 }
 
-fn star_only_at_end(pieces: &[Piece]) -> bool {
-    pieces.iter().position(|piece| *piece == Piece::Star) == Some(pieces.len().saturating_sub(1))
+fn star_only_at_end(pieces: &[WordPiece]) -> bool {
+    pieces.iter().position(|piece| *piece == WordPiece::Star)
+        == Some(pieces.len().saturating_sub(1))
 }
 
 /// The fixed beginning of a word, as a key for every word that starts so.
-fn head(pieces: &[Piece], program: bool) -> Option<Key> {
-    let fixed = pieces.iter().take_while(|piece| **piece != Piece::Star).count();
+fn head(pieces: &[WordPiece], program: bool) -> Option<Key> {
+    let fixed = pieces.iter().take_while(|piece| **piece != WordPiece::Star).count();
     let head = pieces.get(..fixed).unwrap_or_default();
-    let by_path = program && head.contains(&Piece::Char('/'));
-    if by_path || head.is_empty() || matches!(head.first(), Some(Piece::Char('-' | '+'))) {
+    let by_path = program && head.contains(&WordPiece::Char('/'));
+    if by_path || head.is_empty() || matches!(head.first(), Some(WordPiece::Char('-' | '+'))) {
         return None;
     }
     let mut pieces = head.to_vec();
-    pieces.push(Piece::Star);
+    pieces.push(WordPiece::Star);
     Some(part_key(&pieces))
 }
 
-fn later_option(tokens: &[Token]) -> Option<&str> {
+fn later_option(tokens: &[WordPattern]) -> Option<&str> {
     tokens.iter().find_map(|token| match token {
-        Token::Word(words) => match words.as_slice() {
+        WordPattern::Word(words) => match words.as_slice() {
             [word] if is_option(word) && !splits(word) => Some(word.as_str()),
             _ => None,
         },
-        Token::Part(_) | Token::Gap => None,
+        WordPattern::Part(_) | WordPattern::Gap => None,
     })
 }
 

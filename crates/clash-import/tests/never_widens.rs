@@ -14,21 +14,21 @@
 
 use std::collections::BTreeSet;
 
-use clash_import::oracle::{self, Action, Dice, Places};
-use clash_import::{Base, Effect, Format, Source, import_as};
-use clash_syntax::{Expr, ExprKind, File};
+use clash_import::oracle::{self, Dice, OracleAction, OraclePlaces};
+use clash_import::{Effect, ImportFormat, ImportSource, SettingsBase, import_as};
+use clash_syntax::{Expression, ExpressionKind, SyntaxTree};
 
-const PLACES: Places<'_> =
-    Places { project: "/home/u/proj", home: "/home/u", settings: "/home/u/proj" };
+const PLACES: OraclePlaces<'_> =
+    OraclePlaces { project: "/home/u/proj", home: "/home/u", settings: "/home/u/proj" };
 
-fn imported(format: Format, text: &str) -> File {
-    let source = Source { name: "f", bytes: text.as_bytes(), base: Base::Project };
+fn imported(format: ImportFormat, text: &str) -> SyntaxTree {
+    let source = ImportSource { name: "f", bytes: text.as_bytes(), base: SettingsBase::Project };
     let imported = import_as(format, &source).unwrap();
-    File::parse(&imported.source).unwrap_or_else(|e| panic!("{e}\n{}", imported.source))
+    SyntaxTree::parse(&imported.source).unwrap_or_else(|e| panic!("{e}\n{}", imported.source))
 }
 
 /// The strictest of the policies that match; nothing matching is an ask.
-fn decide(file: &File, action: &Action) -> Effect {
+fn decide(file: &SyntaxTree, action: &OracleAction) -> Effect {
     let mut found = Vec::new();
     for (_, call) in file.calls().filter(|(_, call)| call.name() == Some("policy")) {
         let [name, tree] = call.positional().collect::<Vec<_>>()[..] else { panic!() };
@@ -44,21 +44,21 @@ fn decide(file: &File, action: &Action) -> Effect {
     found.into_iter().max().unwrap_or(Effect::Ask)
 }
 
-fn alternatives(key: &Expr) -> Vec<&Expr> {
+fn alternatives(key: &Expression) -> Vec<&Expression> {
     match &key.kind {
-        ExprKind::Tuple(keys, _) => keys.iter().collect(),
+        ExpressionKind::Tuple(keys, _) => keys.iter().collect(),
         _ => vec![key],
     }
 }
 
-fn entries(tree: &Expr) -> Vec<(&Expr, &Expr)> {
-    let ExprKind::Dict(entries, _) = &tree.kind else { panic!("not a dict") };
+fn entries(tree: &Expression) -> Vec<(&Expression, &Expression)> {
+    let ExpressionKind::Dict(entries, _) = &tree.kind else { panic!("not a dict") };
     let each = entries.iter().flat_map(|e| alternatives(&e.key).into_iter().map(|k| (k, &e.value)));
     each.collect()
 }
 
 /// The key's kind and text: a plain string has no kind.
-fn key(expr: &Expr) -> (&str, &str) {
+fn key(expr: &Expression) -> (&str, &str) {
     match (expr.string(), expr.call()) {
         (Some(text), _) => ("", text),
         (None, Some(call)) => {
@@ -69,17 +69,17 @@ fn key(expr: &Expr) -> (&str, &str) {
     }
 }
 
-fn is_leaf(value: &Expr) -> bool {
+fn is_leaf(value: &Expression) -> bool {
     value.call().is_some()
 }
 
-fn tool(tree: &Expr, action: &Action, wide: bool) -> bool {
+fn tool(tree: &Expression, action: &OracleAction, wide: bool) -> bool {
     let name = match action {
-        Action::Command(_) => "Bash",
-        Action::Read(_) => "Read",
-        Action::Edit(_) => "Edit",
-        Action::Fetch(_) => "WebFetch",
-        Action::Tool(name) => name,
+        OracleAction::Command(_) => "Bash",
+        OracleAction::Read(_) => "Read",
+        OracleAction::Edit(_) => "Edit",
+        OracleAction::Fetch(_) => "WebFetch",
+        OracleAction::Tool(name) => name,
     };
     entries(tree).into_iter().any(|(k, value)| {
         let matches = match key(k) {
@@ -90,14 +90,16 @@ fn tool(tree: &Expr, action: &Action, wide: bool) -> bool {
         matches
             && (is_leaf(value)
                 || match action {
-                    Action::Command(words) => command(value, words, 0, &mut BTreeSet::new(), wide),
-                    Action::Read(path) | Action::Edit(path) => {
+                    OracleAction::Command(words) => {
+                        command(value, words, 0, &mut BTreeSet::new(), wide)
+                    }
+                    OracleAction::Read(path) | OracleAction::Edit(path) => {
                         entries(value).into_iter().any(|(k, _)| path_key(key(k), path))
                     }
-                    Action::Fetch(host) => {
+                    OracleAction::Fetch(host) => {
                         entries(value).into_iter().any(|(k, _)| host_key(key(k), host))
                     }
-                    Action::Tool(_) => panic!("nothing is below a tool"),
+                    OracleAction::Tool(_) => panic!("nothing is below a tool"),
                 })
     })
 }
@@ -148,7 +150,7 @@ fn host_key((kind, text): (&str, &str), host: &str) -> bool {
 
 /// Whether some path of keys below `tree` matches from the word `at` on.
 fn command(
-    tree: &Expr,
+    tree: &Expression,
     words: &[String],
     at: usize,
     used: &mut BTreeSet<usize>,
@@ -206,7 +208,7 @@ fn an_import_of_claude_settings_never_widens() {
     for seed in 0..3000 {
         let mut dice = Dice::new(seed);
         let claude = dice.claude();
-        let file = imported(Format::Claude, &claude.settings());
+        let file = imported(ImportFormat::Claude, &claude.settings());
         for _ in 0..30 {
             let action = dice.action(&PLACES);
             let (theirs, ours) = (claude.decide(&action, &PLACES), decide(&file, &action));
@@ -227,9 +229,9 @@ fn an_import_of_claude_settings_never_widens() {
 }
 
 /// Whether the lists allow the command with its options in another place.
-fn allows_respelled(claude: &oracle::Claude, action: &Action) -> bool {
-    let Action::Command(words) = action else { return false };
-    let respelled = oracle::respellings(words).into_iter().map(Action::Command);
+fn allows_respelled(claude: &oracle::ClaudeLists, action: &OracleAction) -> bool {
+    let OracleAction::Command(words) = action else { return false };
+    let respelled = oracle::respellings(words).into_iter().map(OracleAction::Command);
     respelled.into_iter().any(|a| claude.decide(&a, &PLACES) == Some(Effect::Allow))
 }
 
@@ -239,11 +241,11 @@ fn an_import_of_codex_rules_never_widens() {
     for seed in 0..3000 {
         let mut dice = Dice::new(seed);
         let rules = dice.prefix_rules();
-        let file = imported(Format::CodexRules, &oracle::codex_rules(&rules));
+        let file = imported(ImportFormat::CodexRules, &oracle::codex_rules(&rules));
         for _ in 0..30 {
             let words = dice.words(5);
             let theirs = oracle::codex(&rules, &words);
-            let ours = decide(&file, &Action::Command(words.clone()));
+            let ours = decide(&file, &OracleAction::Command(words.clone()));
             allowed += usize::from(ours == Effect::Allow);
             let respelled = || {
                 let allows: Vec<_> =

@@ -8,9 +8,11 @@
 use crate::diff::{Line, compare};
 use crate::error::SyntaxError;
 use crate::fmt::format;
-use crate::lex::{Span, TokenKind};
-use crate::splice::{Items, Place, Splices};
-use crate::tree::{Entry, Expr, ExprKind, File, Statement, StatementKind};
+use crate::lex::{ByteSpan, TokenKind};
+use crate::splice::{BracketItems, SourceLines, TextSplices};
+use crate::tree::{
+    DictEntry, Expression, ExpressionKind, SourceStatement, StatementKind, SyntaxTree,
+};
 
 mod find;
 mod key;
@@ -18,15 +20,15 @@ mod load;
 #[cfg(test)]
 mod tests;
 
-use find::{End, Found, Step, Trees};
-pub use key::Key;
+use find::{LocationEnd, PolicyTrees, RuleLocation, TreeStep};
+pub use key::RuleKey;
 pub(crate) use key::quote;
 pub(crate) use load::binds;
 pub use load::module_of;
 
 /// A policy's source after a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Edited {
+pub struct EditedSource {
     pub source: String,
     /// Lines of the new source that are new or different, from one.
     pub added: Vec<usize>,
@@ -60,14 +62,14 @@ pub enum EditError {
 ///
 /// The effect is source text like `deny(reason = "…")`. A sandbox it names is
 /// loaded from the module of clash that offers it, unless the policy has it.
-pub fn set(source: &str, path: &[Key], effect: &str) -> Result<Edited, EditError> {
+pub fn set(source: &str, path: &[RuleKey], effect: &str) -> Result<EditedSource, EditError> {
     let path = checked(path)?;
-    let effect = Effect::parse(effect)?;
-    let file = File::parse(source).map_err(EditError::Policy)?;
-    let place = Place { file: &file };
-    let trees = Trees::of(&file);
-    let mut out = Splices::default();
-    let found: Vec<Found<'_>> = trees.visible.iter().map(|tree| tree.find(path)).collect();
+    let effect = EffectText::parse(effect)?;
+    let file = SyntaxTree::parse(source).map_err(EditError::Policy)?;
+    let place = SourceLines { file: &file };
+    let trees = PolicyTrees::of(&file);
+    let mut out = TextSplices::default();
+    let found: Vec<RuleLocation<'_>> = trees.visible.iter().map(|tree| tree.find(path)).collect();
     let exact: Vec<_> = found.iter().filter(|found| found.is_exact()).collect();
     if exact.is_empty() {
         let best = found.iter().filter(|found| !found.is_closed(&place)).max_by_key(|f| f.score());
@@ -85,12 +87,12 @@ pub fn set(source: &str, path: &[Key], effect: &str) -> Result<Edited, EditError
 }
 
 /// Takes the rule at `path` out, and what it leaves empty.
-pub fn remove(source: &str, path: &[Key]) -> Result<Edited, EditError> {
+pub fn remove(source: &str, path: &[RuleKey]) -> Result<EditedSource, EditError> {
     let path = checked(path)?;
-    let file = File::parse(source).map_err(EditError::Policy)?;
-    let place = Place { file: &file };
-    let trees = Trees::of(&file);
-    let line = |span: Span| file.position(span.start).0;
+    let file = SyntaxTree::parse(source).map_err(EditError::Policy)?;
+    let place = SourceLines { file: &file };
+    let trees = PolicyTrees::of(&file);
+    let line = |span: ByteSpan| file.position(span.start).0;
     let mut leaves = Vec::new();
     for tree in &trees.visible {
         tree.leaves(path, &mut leaves);
@@ -98,7 +100,7 @@ pub fn remove(source: &str, path: &[Key]) -> Result<Edited, EditError> {
     if let Some(shared) = leaves.iter().find_map(|leaf| leaf.shared()) {
         return Err(EditError::Shared { line: line(shared) });
     }
-    let mut out = Splices::default();
+    let mut out = TextSplices::default();
     for leaf in &leaves {
         take(&place, &leaf.steps, leaf.statement, &mut out);
     }
@@ -114,7 +116,7 @@ pub fn remove(source: &str, path: &[Key]) -> Result<Edited, EditError> {
         return Err(EditError::Computed { rule, what, line: line(span) });
     }
     let below = found.iter().find_map(|found| match found.end {
-        End::Branch(dict) => Some(dict.span),
+        LocationEnd::Branch(dict) => Some(dict.span),
         _ => None,
     });
     Err(match below {
@@ -124,7 +126,7 @@ pub fn remove(source: &str, path: &[Key]) -> Result<Edited, EditError> {
 }
 
 /// A trailing `glob("**")` is the rule of what stands before it.
-fn checked(path: &[Key]) -> Result<&[Key], EditError> {
+fn checked(path: &[RuleKey]) -> Result<&[RuleKey], EditError> {
     match path {
         [] => Err(EditError::NoPath),
         [before @ .., last] if last.is_wildcard() && !before.is_empty() => checked(before),
@@ -132,24 +134,24 @@ fn checked(path: &[Key]) -> Result<&[Key], EditError> {
     }
 }
 
-struct Effect {
+struct EffectText {
     text: String,
     sandboxes: Vec<String>,
 }
 
-impl Effect {
+impl EffectText {
     fn parse(text: &str) -> Result<Self, EditError> {
         let wrong = || EditError::Effect { effect: text.to_owned() };
         let text = format(text).map_err(|_| wrong())?;
         let text = text.trim_end();
-        let file = File::parse(text).map_err(|_| wrong())?;
+        let file = SyntaxTree::parse(text).map_err(|_| wrong())?;
         let commented = file.tokens().iter().any(|token| token.kind == TokenKind::Comment);
         match file.statements() {
-            [Statement { kind: StatementKind::Expr(expr), semicolon: false, .. }]
+            [SourceStatement { kind: StatementKind::Expr(expr), semicolon: false, .. }]
                 if find::is_effect(expr) && !commented && !text.contains('\n') =>
             {
                 let named = expr.call().and_then(|call| call.named("sandbox"));
-                let sandboxes = named.and_then(Expr::name).map(str::to_owned);
+                let sandboxes = named.and_then(Expression::name).map(str::to_owned);
                 Ok(Self { text: text.to_owned(), sandboxes: sandboxes.into_iter().collect() })
             }
             _ => Err(wrong()),
@@ -157,9 +159,9 @@ impl Effect {
     }
 }
 
-fn finish(source: &str, out: Splices) -> Result<Edited, EditError> {
+fn finish(source: &str, out: TextSplices) -> Result<EditedSource, EditError> {
     let new = out.apply(source);
-    File::parse(&new).map_err(EditError::Result)?;
+    SyntaxTree::parse(&new).map_err(EditError::Result)?;
     let (mut added, mut removed) = (Vec::new(), Vec::new());
     for line in compare(source, &new) {
         match line {
@@ -168,11 +170,11 @@ fn finish(source: &str, out: Splices) -> Result<Edited, EditError> {
             Line::Removed(number) => removed.push(number),
         }
     }
-    Ok(Edited { source: new, added, removed })
+    Ok(EditedSource { source: new, added, removed })
 }
 
 /// `"git": {"push": deny()}`
-fn entry(keys: &[Key], effect: &str) -> String {
+fn entry(keys: &[RuleKey], effect: &str) -> String {
     match keys {
         [] => effect.to_owned(),
         [last] => format!("{last}: {effect}"),
@@ -180,46 +182,52 @@ fn entry(keys: &[Key], effect: &str) -> String {
     }
 }
 
-fn items(entries: &[Entry], dict: &Expr) -> Option<Items> {
+fn items(entries: &[DictEntry], dict: &Expression) -> Option<BracketItems> {
     match &dict.kind {
-        ExprKind::Dict(_, brackets) => {
+        ExpressionKind::Dict(_, brackets) => {
             let spans = entries.iter().map(|entry| entry.span).collect();
-            Some(Items { brackets: *brackets, spans })
+            Some(BracketItems { brackets: *brackets, spans })
         }
         _ => None,
     }
 }
 
-fn put(place: &Place<'_>, found: &Found<'_>, path: &[Key], effect: &str, out: &mut Splices) {
+fn put(
+    place: &SourceLines<'_>,
+    found: &RuleLocation<'_>,
+    path: &[RuleKey],
+    effect: &str,
+    out: &mut TextSplices,
+) {
     let rest = path.get(found.consumed..).unwrap_or_default();
     match &found.end {
-        End::Insert(dict) => put_entry(place, dict, &entry(rest, effect), out),
-        End::Branch(dict) => match find::wildcard(dict) {
+        LocationEnd::Insert(dict) => put_entry(place, dict, &entry(rest, effect), out),
+        LocationEnd::Branch(dict) => match find::wildcard(dict) {
             Some(old) => replace(place, &old.value, effect, out),
-            None => put_entry(place, dict, &format!("{}: {effect}", Key::wildcard()), out),
+            None => put_entry(place, dict, &format!("{}: {effect}", RuleKey::wildcard()), out),
         },
-        End::Leaf(value) if rest.is_empty() => match found.steps.last() {
+        LocationEnd::Leaf(value) if rest.is_empty() => match found.steps.last() {
             Some(step) if step.alternatives > 1 => split(place, step, value, effect, out),
             _ => replace(place, value, effect, out),
         },
-        End::Leaf(value) => {
+        LocationEnd::Leaf(value) => {
             let old = place.file.text(value.span);
-            let both = format!("{{{}, {}: {old}}}", entry(rest, effect), Key::wildcard());
+            let both = format!("{{{}, {}: {old}}}", entry(rest, effect), RuleKey::wildcard());
             out.replace(value.span, both);
         }
-        End::Computed(_) => {}
+        LocationEnd::Computed(_) => {}
     }
 }
 
-fn replace(place: &Place<'_>, value: &Expr, effect: &str, out: &mut Splices) {
+fn replace(place: &SourceLines<'_>, value: &Expression, effect: &str, out: &mut TextSplices) {
     if place.file.text(value.span) != effect {
         out.replace(value.span, effect);
     }
 }
 
 /// Rules for everything else stay last, where people look for them.
-fn put_entry(place: &Place<'_>, dict: &Expr, text: &str, out: &mut Splices) {
-    let ExprKind::Dict(entries, _) = &dict.kind else { return };
+fn put_entry(place: &SourceLines<'_>, dict: &Expression, text: &str, out: &mut TextSplices) {
+    let ExpressionKind::Dict(entries, _) = &dict.kind else { return };
     let Some(items) = items(entries, dict) else { return };
     let ends_general = entries.last().is_some_and(|entry| find::is_general(&entry.key));
     let at = entries.len() - usize::from(ends_general);
@@ -227,7 +235,13 @@ fn put_entry(place: &Place<'_>, dict: &Expr, text: &str, out: &mut Splices) {
 }
 
 /// Gives one alternative of a tuple an entry of its own.
-fn split(place: &Place<'_>, step: &Step<'_>, value: &Expr, effect: &str, out: &mut Splices) {
+fn split(
+    place: &SourceLines<'_>,
+    step: &TreeStep<'_>,
+    value: &Expression,
+    effect: &str,
+    out: &mut TextSplices,
+) {
     if place.file.text(value.span) == effect {
         return;
     }
@@ -237,7 +251,7 @@ fn split(place: &Place<'_>, step: &Step<'_>, value: &Expr, effect: &str, out: &m
     take_alternative(place, step, out);
 }
 
-fn take_alternative(place: &Place<'_>, step: &Step<'_>, out: &mut Splices) {
+fn take_alternative(place: &SourceLines<'_>, step: &TreeStep<'_>, out: &mut TextSplices) {
     let Some((key, list)) = &step.list else { return };
     let at = list.spans.iter().position(|span| *span == step.alternative);
     let other = list.spans.iter().find(|span| **span != step.alternative);
@@ -250,7 +264,12 @@ fn take_alternative(place: &Place<'_>, step: &Step<'_>, out: &mut Splices) {
 }
 
 /// Takes out the innermost entry, or the outermost one that would be left empty.
-fn take(place: &Place<'_>, steps: &[Step<'_>], statement: &Statement, out: &mut Splices) {
+fn take(
+    place: &SourceLines<'_>,
+    steps: &[TreeStep<'_>],
+    statement: &SourceStatement,
+    out: &mut TextSplices,
+) {
     let Some((step, outer)) = steps.split_last() else { return };
     if step.alternatives > 1 {
         return take_alternative(place, step, out);
@@ -260,8 +279,8 @@ fn take(place: &Place<'_>, steps: &[Step<'_>], statement: &Statement, out: &mut 
     let kept = step.entries.len() - 1;
     // A comment that is not the entry's own keeps the dict.
     let first = place.comments_above(inner.start.max(step.alternative.start));
-    let stays = place.has_comments(Span::new(inner.start, first.max(inner.start)))
-        || place.has_comments(Span::new(place.line_end(items.last_end()), inner.end));
+    let stays = place.has_comments(ByteSpan::new(inner.start, first.max(inner.start)))
+        || place.has_comments(ByteSpan::new(place.line_end(items.last_end()), inner.end));
     if kept == 0 && !stays && (!outer.is_empty() || step.removable) {
         return match outer.is_empty() {
             true => take_statement(place, statement, out),
@@ -282,17 +301,18 @@ fn take(place: &Place<'_>, steps: &[Step<'_>], statement: &Statement, out: &mut 
     }
 }
 
-fn take_statement(place: &Place<'_>, statement: &Statement, out: &mut Splices) {
+fn take_statement(place: &SourceLines<'_>, statement: &SourceStatement, out: &mut TextSplices) {
     let from = place.comments_above(statement.span.start);
     let to = place.next_line(statement.span.end);
     let above = place.line_start(from.saturating_sub(1));
-    let blank =
-        |at: usize| Span::new(at, place.line_end(at)).of(place.file.source()).trim().is_empty();
+    let blank = |at: usize| {
+        ByteSpan::new(at, place.line_end(at)).text_in(place.file.source()).trim().is_empty()
+    };
     let from = if from > 0 && blank(above) && blank(to) { above } else { from };
-    out.replace(Span::new(from, to), "");
+    out.replace(ByteSpan::new(from, to), "");
 }
 
-fn append(place: &Place<'_>, path: &[Key], effect: &str, out: &mut Splices) {
+fn append(place: &SourceLines<'_>, path: &[RuleKey], effect: &str, out: &mut TextSplices) {
     let source = place.file.source();
     let call = format!("when({{\n{},\n}})\n", entry(path, effect));
     let call = format(&call).unwrap_or(call);

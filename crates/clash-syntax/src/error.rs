@@ -7,11 +7,11 @@
 pub struct SyntaxError {
     pub line: usize,
     pub column: usize,
-    pub problem: Problem,
+    pub problem: ParseError,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum ParseError {
     #[error("unexpected character `{0}`")]
     Character(char),
     #[error("this string is not closed")]
@@ -32,12 +32,12 @@ pub enum Problem {
 
 /// A problem at a byte offset, before anyone has counted lines.
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub(crate) struct UnlocatedError {
     pub(crate) at: usize,
-    pub(crate) problem: Problem,
+    pub(crate) problem: ParseError,
 }
 
-impl Fault {
+impl UnlocatedError {
     pub(crate) fn locate(self, source: &str) -> SyntaxError {
         let (line, column) = position(source, self.at);
         SyntaxError { line, column, problem: self.problem }

@@ -7,9 +7,9 @@
 //! for it leaves the expression around it as it was written.
 
 use crate::error::SyntaxError;
-use crate::layout::{INDENT, render};
-use crate::lex::{Span, TokenKind};
-use crate::tree::{Branch, File, Statement, StatementKind};
+use crate::layout::{INDENT_COLUMNS, render};
+use crate::lex::{ByteSpan, TokenKind};
+use crate::tree::{IfBranch, SourceStatement, StatementKind, SyntaxTree};
 
 mod expr;
 #[cfg(test)]
@@ -17,9 +17,9 @@ mod tests;
 
 /// The source in the one style. Formatting twice changes nothing more.
 pub fn format(source: &str) -> Result<String, SyntaxError> {
-    let file = File::parse(source)?;
-    let mut formatter = Formatter::new(&file);
-    let end = formatter.block(file.statements(), Block { indent: 0, from: 0, outer: None });
+    let file = SyntaxTree::parse(source)?;
+    let mut formatter = SourceFormatter::new(&file);
+    let end = formatter.block(file.statements(), BlockLayout { indent: 0, from: 0, outer: None });
     formatter.comments_up_to(source.len(), end, 0);
     let mut out = formatter.out;
     if !out.is_empty() {
@@ -28,9 +28,9 @@ pub fn format(source: &str) -> Result<String, SyntaxError> {
     Ok(out)
 }
 
-struct Formatter<'a> {
-    file: &'a File,
-    comments: Vec<Comment>,
+struct SourceFormatter<'a> {
+    file: &'a SyntaxTree,
+    comments: Vec<FoundComment>,
     /// How many comments have found their place so far.
     placed: usize,
     /// How many brackets are open: a line may only be broken inside one.
@@ -42,14 +42,14 @@ struct Formatter<'a> {
     opened: bool,
 }
 
-struct Comment {
-    span: Span,
+struct FoundComment {
+    span: ByteSpan,
     /// Nothing but the comment stands on its line.
     alone: bool,
 }
 
 #[derive(Clone, Copy)]
-struct Block {
+struct BlockLayout {
     indent: usize,
     /// Where the text before the first statement ends.
     from: usize,
@@ -57,13 +57,13 @@ struct Block {
     outer: Option<usize>,
 }
 
-impl<'a> Formatter<'a> {
-    fn new(file: &'a File) -> Self {
+impl<'a> SourceFormatter<'a> {
+    fn new(file: &'a SyntaxTree) -> Self {
         let mut comments = Vec::new();
         let mut alone = true;
         for token in file.tokens() {
             match token.kind {
-                TokenKind::Comment => comments.push(Comment { span: token.span, alone }),
+                TokenKind::Comment => comments.push(FoundComment { span: token.span, alone }),
                 TokenKind::Break | TokenKind::Newline => alone = true,
                 TokenKind::Space | TokenKind::Indent | TokenKind::Dedent => {}
                 _ => alone = false,
@@ -83,7 +83,7 @@ impl<'a> Formatter<'a> {
     // Statements.
 
     /// Writes the statements and returns the source offset written up to.
-    fn block(&mut self, statements: &[Statement], block: Block) -> usize {
+    fn block(&mut self, statements: &[SourceStatement], block: BlockLayout) -> usize {
         let mut end = block.from;
         let mut same_line = false;
         for statement in statements {
@@ -119,7 +119,7 @@ impl<'a> Formatter<'a> {
     }
 
     /// The comments before a statement, and the line it begins on.
-    fn lead(&mut self, statement: &Statement, end: usize, block: Block) {
+    fn lead(&mut self, statement: &SourceStatement, end: usize, block: BlockLayout) {
         let start = statement.span.start;
         let comments = self.between(end, start);
         // Comments that stand right above a `def` belong to it.
@@ -164,7 +164,7 @@ impl<'a> Formatter<'a> {
     fn trail(&mut self, end: usize) -> usize {
         let next = self.comments.partition_point(|comment| comment.span.start < end);
         let Some(comment) = self.comments.get(next) else { return end };
-        let between = Span::new(end, comment.span.start).of(self.file.source());
+        let between = ByteSpan::new(end, comment.span.start).text_in(self.file.source());
         if comment.alone || !between.trim_matches([' ', '\t', ';']).is_empty() {
             return end;
         }
@@ -181,7 +181,7 @@ impl<'a> Formatter<'a> {
         let mut at = self.comments.partition_point(|comment| comment.span.start < end);
         while let Some(comment) = self.comments.get(at) {
             let span = comment.span;
-            let between = Span::new(end, span.start).of(self.file.source());
+            let between = ByteSpan::new(end, span.start).text_in(self.file.source());
             if !between.trim_matches([' ', '\t', '\r', '\n', ';', '\\']).is_empty()
                 || self.column(span.start) <= outer
             {
@@ -201,9 +201,10 @@ impl<'a> Formatter<'a> {
     }
 
     /// Writes one statement and returns where in the source it ends.
-    fn statement(&mut self, statement: &Statement, indent: usize) -> usize {
+    fn statement(&mut self, statement: &SourceStatement, indent: usize) -> usize {
         let column = self.column(statement.span.start);
-        let inside = |from| Block { indent: indent + INDENT, from, outer: Some(column) };
+        let inside =
+            |from| BlockLayout { indent: indent + INDENT_COLUMNS, from, outer: Some(column) };
         match &statement.kind {
             StatementKind::Def { name, params, brackets, body } => {
                 self.out.push_str("def ");
@@ -235,7 +236,7 @@ impl<'a> Formatter<'a> {
         }
     }
 
-    fn branch(&mut self, branch: &Branch, end: usize, indent: usize, column: usize) -> usize {
+    fn branch(&mut self, branch: &IfBranch, end: usize, indent: usize, column: usize) -> usize {
         if branch.keyword.start > end {
             self.comments_up_to(branch.keyword.start, end, indent);
             self.new_line(indent, false, false);
@@ -248,7 +249,7 @@ impl<'a> Formatter<'a> {
             head = condition.span.end;
         }
         let from = self.open_block(head);
-        let block = Block { indent: indent + INDENT, from, outer: Some(column) };
+        let block = BlockLayout { indent: indent + INDENT_COLUMNS, from, outer: Some(column) };
         self.block(&branch.body, block)
     }
 
@@ -263,9 +264,9 @@ impl<'a> Formatter<'a> {
 
     fn write(
         &mut self,
-        span: Span,
+        span: ByteSpan,
         indent: usize,
-        build: impl FnOnce(&mut Self) -> crate::layout::Doc,
+        build: impl FnOnce(&mut Self) -> crate::layout::LayoutDoc,
     ) {
         let doc = self.item(span, build);
         render(&doc, indent, &mut self.out);

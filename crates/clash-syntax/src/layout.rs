@@ -2,11 +2,11 @@
 //! breaks at all of its lines. A comment breaks every group around it.
 
 /// The widest line the layout makes when it has a choice.
-pub(crate) const WIDTH: usize = 100;
-pub(crate) const INDENT: usize = 4;
+pub(crate) const MAX_LINE_COLUMNS: usize = 100;
+pub(crate) const INDENT_COLUMNS: usize = 4;
 
 #[derive(Debug)]
-pub(crate) enum Doc {
+pub(crate) enum LayoutDoc {
     /// May span lines (a long string): it is never broken or indented.
     Text(String),
     /// A possible line end: `flat` where the group stands on one line.
@@ -23,15 +23,15 @@ pub(crate) enum Doc {
     WhenBroken(&'static str),
     /// Runs to the end of its line.
     Comment(String),
-    Indent(Vec<Doc>),
+    Indent(Vec<LayoutDoc>),
     Group {
-        docs: Vec<Doc>,
+        docs: Vec<LayoutDoc>,
         broken: bool,
     },
-    Concat(Vec<Doc>),
+    Concat(Vec<LayoutDoc>),
 }
 
-impl Doc {
+impl LayoutDoc {
     pub(crate) fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
@@ -40,7 +40,7 @@ impl Doc {
         Self::Line { flat: "", blank: false }
     }
 
-    pub(crate) fn group(docs: Vec<Doc>) -> Self {
+    pub(crate) fn group(docs: Vec<LayoutDoc>) -> Self {
         let broken = docs.iter().any(Self::forces);
         Self::Group { docs, broken }
     }
@@ -56,40 +56,43 @@ impl Doc {
 }
 
 /// Appends the layout of `doc` to `out`, whose last line stands at `indent`.
-pub(crate) fn render(doc: &Doc, indent: usize, out: &mut String) {
+pub(crate) fn render(doc: &LayoutDoc, indent: usize, out: &mut String) {
     let mut column = last_width(out);
     let mut stack = vec![(indent, true, doc)];
     while let Some((indent, broken, doc)) = stack.pop() {
         match doc {
-            Doc::Text(text) => {
+            LayoutDoc::Text(text) => {
                 out.push_str(text);
                 column = if text.contains('\n') { last_width(out) } else { column + width(text) };
             }
-            Doc::Line { flat, .. } if !broken => {
+            LayoutDoc::Line { flat, .. } if !broken => {
                 out.push_str(flat);
                 column += flat.len();
             }
-            Doc::Line { blank, .. } | Doc::Hard { blank } => {
+            LayoutDoc::Line { blank, .. } | LayoutDoc::Hard { blank } => {
                 out.push_str(if *blank { "\n\n" } else { "\n" });
                 out.extend(std::iter::repeat_n(' ', indent));
                 column = indent;
             }
-            Doc::WhenBroken(text) => {
+            LayoutDoc::WhenBroken(text) => {
                 if broken {
                     out.push_str(text);
                     column += text.len();
                 }
             }
-            Doc::Comment(text) => {
+            LayoutDoc::Comment(text) => {
                 out.push_str("  ");
                 out.push_str(text);
             }
-            Doc::Indent(docs) => {
-                stack.extend(docs.iter().rev().map(|doc| (indent + INDENT, broken, doc)));
+            LayoutDoc::Indent(docs) => {
+                stack.extend(docs.iter().rev().map(|doc| (indent + INDENT_COLUMNS, broken, doc)));
             }
-            Doc::Concat(docs) => stack.extend(docs.iter().rev().map(|doc| (indent, broken, doc))),
-            Doc::Group { docs, broken } => {
-                let broken = *broken || !fits(docs, WIDTH.saturating_sub(column), &stack);
+            LayoutDoc::Concat(docs) => {
+                stack.extend(docs.iter().rev().map(|doc| (indent, broken, doc)))
+            }
+            LayoutDoc::Group { docs, broken } => {
+                let broken =
+                    *broken || !fits(docs, MAX_LINE_COLUMNS.saturating_sub(column), &stack);
                 stack.extend(docs.iter().rev().map(|doc| (indent, broken, doc)));
             }
         }
@@ -97,10 +100,10 @@ pub(crate) fn render(doc: &Doc, indent: usize, out: &mut String) {
 }
 
 /// Whether `docs` on one line, and what follows up to the next line end, fit.
-fn fits(docs: &[Doc], room: usize, after: &[(usize, bool, &Doc)]) -> bool {
+fn fits(docs: &[LayoutDoc], room: usize, after: &[(usize, bool, &LayoutDoc)]) -> bool {
     let (mut room, mut followed) = (room, false);
     let mut after = after.iter().rev();
-    let mut stack: Vec<(bool, &Doc)> = docs.iter().rev().map(|doc| (false, doc)).collect();
+    let mut stack: Vec<(bool, &LayoutDoc)> = docs.iter().rev().map(|doc| (false, doc)).collect();
     loop {
         let own = stack.pop();
         followed |= own.is_none();
@@ -108,28 +111,28 @@ fn fits(docs: &[Doc], room: usize, after: &[(usize, bool, &Doc)]) -> bool {
             return true;
         };
         let used = match doc {
-            Doc::Text(text) => {
+            LayoutDoc::Text(text) => {
                 // A long string brings its own line ends: each line counts.
                 let mut lines = text.split('\n');
                 let first = width(lines.next().unwrap_or_default());
                 match lines.next_back().map(width) {
                     Some(_) if first > room => return false,
                     Some(last) => {
-                        room = WIDTH;
+                        room = MAX_LINE_COLUMNS;
                         last
                     }
                     None => first,
                 }
             }
-            Doc::Line { flat, .. } if !broken => flat.len(),
-            Doc::Line { .. } | Doc::Hard { .. } | Doc::Comment(_) => return true,
-            Doc::WhenBroken(text) => usize::from(broken) * text.len(),
-            Doc::Indent(docs) | Doc::Concat(docs) => {
+            LayoutDoc::Line { flat, .. } if !broken => flat.len(),
+            LayoutDoc::Line { .. } | LayoutDoc::Hard { .. } | LayoutDoc::Comment(_) => return true,
+            LayoutDoc::WhenBroken(text) => usize::from(broken) * text.len(),
+            LayoutDoc::Indent(docs) | LayoutDoc::Concat(docs) => {
                 stack.extend(docs.iter().rev().map(|doc| (broken, doc)));
                 0
             }
             // What follows breaks rather than this.
-            Doc::Group { docs, broken } => {
+            LayoutDoc::Group { docs, broken } => {
                 stack.extend(docs.iter().rev().map(|doc| (*broken || followed, doc)));
                 0
             }

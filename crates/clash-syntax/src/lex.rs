@@ -4,17 +4,17 @@
 //! More lenient than the evaluator in one point: tabs are spaces here, so that
 //! the formatter can repair them.
 
-use crate::error::{Fault, Problem};
-use crate::string::Quote;
+use crate::error::{ParseError, UnlocatedError};
+use crate::string::QuoteStyle;
 
 /// A range of bytes of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Span {
+pub struct ByteSpan {
     pub start: usize,
     pub end: usize,
 }
 
-impl Span {
+impl ByteSpan {
     pub(crate) fn new(start: usize, end: usize) -> Self {
         Self { start, end }
     }
@@ -24,7 +24,7 @@ impl Span {
     }
 
     /// The text of this range.
-    pub fn of(self, source: &str) -> &str {
+    pub fn text_in(self, source: &str) -> &str {
         source.get(self.start..self.end).unwrap_or_default()
     }
 }
@@ -60,9 +60,9 @@ impl TokenKind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Token {
+pub struct SourceToken {
     pub kind: TokenKind,
-    pub span: Span,
+    pub span: ByteSpan,
 }
 
 const KEYWORDS: &[&str] = &[
@@ -70,7 +70,7 @@ const KEYWORDS: &[&str] = &[
     "pass", "return",
 ];
 
-const RESERVED: &[&str] = &[
+const RESERVED_WORDS: &[&str] = &[
     "as", "assert", "async", "await", "class", "del", "except", "finally", "from", "global",
     "import", "is", "nonlocal", "raise", "try", "while", "with", "yield",
 ];
@@ -82,8 +82,8 @@ const MARKS: &[&str] = &[
     "[", "]", "{", "}", ",", ":", ";", ".",
 ];
 
-pub(crate) fn lex(source: &str) -> Result<Vec<Token>, Fault> {
-    let mut lexer = Lexer {
+pub(crate) fn lex(source: &str) -> Result<Vec<SourceToken>, UnlocatedError> {
+    let mut lexer = SourceLexer {
         source,
         at: 0,
         tokens: Vec::with_capacity(source.len() / 4),
@@ -98,17 +98,17 @@ pub(crate) fn lex(source: &str) -> Result<Vec<Token>, Fault> {
     Ok(lexer.tokens)
 }
 
-struct Lexer<'a> {
+struct SourceLexer<'a> {
     source: &'a str,
     at: usize,
-    tokens: Vec<Token>,
+    tokens: Vec<SourceToken>,
     indents: Vec<usize>,
     brackets: usize,
     /// Nothing of the current statement has been seen yet.
     line_start: bool,
 }
 
-impl Lexer<'_> {
+impl SourceLexer<'_> {
     fn rest(&self) -> &str {
         self.source.get(self.at..).unwrap_or_default()
     }
@@ -118,13 +118,13 @@ impl Lexer<'_> {
     }
 
     fn push(&mut self, kind: TokenKind, length: usize) {
-        let span = Span::new(self.at, self.at + length);
+        let span = ByteSpan::new(self.at, self.at + length);
         self.at = span.end;
-        self.tokens.push(Token { kind, span });
+        self.tokens.push(SourceToken { kind, span });
     }
 
-    fn fault<T>(&self, at: usize, problem: Problem) -> Result<T, Fault> {
-        Err(Fault { at, problem })
+    fn fault<T>(&self, at: usize, problem: ParseError) -> Result<T, UnlocatedError> {
+        Err(UnlocatedError { at, problem })
     }
 
     /// How many bytes from here satisfy `test`.
@@ -142,7 +142,7 @@ impl Lexer<'_> {
         }
     }
 
-    fn next(&mut self) -> Result<(), Fault> {
+    fn next(&mut self) -> Result<(), UnlocatedError> {
         let spaces = self.run(0, |b| b == b' ' || b == b'\t');
         if spaces > 0 {
             self.push(TokenKind::Space, spaces);
@@ -176,10 +176,10 @@ impl Lexer<'_> {
     }
 
     /// Compares this line's indentation with the blocks that are open.
-    fn indent(&mut self) -> Result<(), Fault> {
+    fn indent(&mut self) -> Result<(), UnlocatedError> {
         // The spaces at the start; not those after a hidden line end.
         let spaces = self.tokens.iter().rev().take_while(|token| token.kind == TokenKind::Space);
-        let spaces = spaces.last().map_or("", |token| token.span.of(self.source));
+        let spaces = spaces.last().map_or("", |token| token.span.text_in(self.source));
         let spaces = spaces.split('\\').next().unwrap_or_default();
         let width = spaces.bytes().map(|b| if b == b'\t' { 8 } else { 1 }).sum::<usize>();
         let open = |lexer: &Self| lexer.indents.last().copied().unwrap_or(0);
@@ -191,10 +191,10 @@ impl Lexer<'_> {
             self.indents.pop();
             self.push(TokenKind::Dedent, 0);
         }
-        if width == open(self) { Ok(()) } else { self.fault(self.at, Problem::Indentation) }
+        if width == open(self) { Ok(()) } else { self.fault(self.at, ParseError::Indentation) }
     }
 
-    fn significant(&mut self) -> Result<(), Fault> {
+    fn significant(&mut self) -> Result<(), UnlocatedError> {
         if let Some(length) = self.string()? {
             self.push(TokenKind::String, length);
             return Ok(());
@@ -206,7 +206,7 @@ impl Lexer<'_> {
             let length = self.number();
             let text = self.rest().get(..length).unwrap_or_default().to_owned();
             if !is_number(&text) {
-                return self.fault(self.at, Problem::Number(text));
+                return self.fault(self.at, ParseError::Number(text));
             }
             self.push(TokenKind::Number, length);
             return Ok(());
@@ -214,15 +214,15 @@ impl Lexer<'_> {
         if first.is_ascii_alphabetic() || first == '_' {
             let length = self.run(0, |b| b.is_ascii_alphanumeric() || b == b'_');
             let text = self.rest().get(..length).unwrap_or_default();
-            if RESERVED.contains(&text) {
-                return self.fault(self.at, Problem::Reserved(text.to_owned()));
+            if RESERVED_WORDS.contains(&text) {
+                return self.fault(self.at, ParseError::Reserved(text.to_owned()));
             }
             let keyword = KEYWORDS.contains(&text);
             self.push(if keyword { TokenKind::Keyword } else { TokenKind::Name }, length);
             return Ok(());
         }
         let Some(mark) = MARKS.iter().find(|mark| self.rest().starts_with(**mark)) else {
-            return self.fault(self.at, Problem::Character(first));
+            return self.fault(self.at, ParseError::Character(first));
         };
         match *mark {
             "(" | "[" | "{" => self.brackets += 1,
@@ -245,19 +245,19 @@ impl Lexer<'_> {
     }
 
     /// The length of the string literal that starts here, if one does.
-    fn string(&self) -> Result<Option<usize>, Fault> {
-        let Some(open) = Quote::at(self.source, self.at) else { return Ok(None) };
-        let unfinished = Fault { at: self.at, problem: Problem::UnfinishedString };
+    fn string(&self) -> Result<Option<usize>, UnlocatedError> {
+        let Some(open) = QuoteStyle::at(self.source, self.at) else { return Ok(None) };
+        let unfinished = UnlocatedError { at: self.at, problem: ParseError::UnfinishedString };
         let mut at = self.at + open.opening;
         // Strings can stand in the expressions of format strings, and those in
         // strings again; a stack instead of recursion keeps hostile nesting cheap.
-        let mut stack = vec![Scope::Text(open)];
+        let mut stack = vec![LiteralScope::Text(open)];
         while let Some(scope) = stack.last().copied() {
             let Some(byte) = self.source.as_bytes().get(at).copied() else {
                 return Err(unfinished);
             };
             match scope {
-                Scope::Text(quote) => {
+                LiteralScope::Text(quote) => {
                     if quote.closes(self.source, at) {
                         at += quote.length();
                         stack.pop();
@@ -270,26 +270,26 @@ impl Lexer<'_> {
                         let escaped = self.source.as_bytes().get(at + 1) == Some(&b'{');
                         at += if escaped { 2 } else { 1 };
                         if !escaped {
-                            stack.push(Scope::Expression);
+                            stack.push(LiteralScope::Expression);
                         }
                     } else {
                         at += 1;
                     }
                 }
-                Scope::Expression => match byte {
+                LiteralScope::Expression => match byte {
                     b'{' => {
-                        stack.push(Scope::Expression);
+                        stack.push(LiteralScope::Expression);
                         at += 1;
                     }
                     b'}' => {
                         stack.pop();
                         at += 1;
                     }
-                    b'#' => return self.fault(at, Problem::Character('#')),
-                    _ => match Quote::at(self.source, at) {
+                    b'#' => return self.fault(at, ParseError::Character('#')),
+                    _ => match QuoteStyle::at(self.source, at) {
                         Some(quote) => {
                             at += quote.opening;
-                            stack.push(Scope::Text(quote));
+                            stack.push(LiteralScope::Text(quote));
                         }
                         None => at += self.run(at - self.at, |b| b.is_ascii_alphanumeric()).max(1),
                     },
@@ -311,8 +311,8 @@ impl Lexer<'_> {
 }
 
 #[derive(Clone, Copy)]
-enum Scope {
-    Text(Quote),
+enum LiteralScope {
+    Text(QuoteStyle),
     Expression,
 }
 

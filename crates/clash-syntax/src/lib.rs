@@ -15,9 +15,9 @@ mod tree;
 pub mod upgrade;
 
 pub use diff::diff;
-pub use error::{Problem, SyntaxError};
-pub use lex::{Span, Token, TokenKind};
-pub use parse::MAX_DEPTH;
+pub use error::{ParseError, SyntaxError};
+pub use lex::{ByteSpan, SourceToken, TokenKind};
+pub use parse::MAX_TREE_DEPTH;
 pub use tree::*;
 
 #[cfg(test)]

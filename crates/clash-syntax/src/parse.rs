@@ -2,22 +2,23 @@
 //! operators. Depth is bounded both on the way down and in the tree built, so no
 //! text can exhaust the stack here or in whoever walks the tree.
 
-use crate::error::{Fault, Problem};
-use crate::lex::{Span, Token, TokenKind};
-use crate::string::{Quote, decode};
+use crate::error::{ParseError, UnlocatedError};
+use crate::lex::{ByteSpan, SourceToken, TokenKind};
+use crate::string::{QuoteStyle, decode};
 use crate::tree::{
-    Arg, ArgKind, Brackets, Branch, Call, Clause, Element, Entry, Expr, ExprKind, Load, Name,
-    Param, ParamKind, Statement, StatementKind, Symbol,
+    ArgumentKind, BracketRange, CallArgument, CallExpression, ComprehensionClause,
+    ComprehensionElement, DictEntry, Expression, ExpressionKind, FunctionParameter, Identifier,
+    IfBranch, LoadStatement, LoadedSymbol, ParameterKind, SourceStatement, StatementKind,
 };
 
 /// Far above what people write, far below what a thread's stack holds.
-pub const MAX_DEPTH: usize = 100;
+pub const MAX_TREE_DEPTH: usize = 100;
 
-type Parsed<T> = Result<T, Fault>;
+type ParseResult<T> = Result<T, UnlocatedError>;
 
-pub(crate) fn parse(source: &str, tokens: &[Token]) -> Parsed<Vec<Statement>> {
-    let tokens: Vec<Token> = tokens.iter().filter(|t| !t.kind.is_trivia()).copied().collect();
-    let mut parser = Parser { source, tokens, at: 0, depth: 0, end: 0 };
+pub(crate) fn parse(source: &str, tokens: &[SourceToken]) -> ParseResult<Vec<SourceStatement>> {
+    let tokens: Vec<SourceToken> = tokens.iter().filter(|t| !t.kind.is_trivia()).copied().collect();
+    let mut parser = SourceParser { source, tokens, at: 0, depth: 0, end: 0 };
     let mut statements = Vec::new();
     while !parser.is(TokenKind::End) {
         parser.statement(&mut statements)?;
@@ -25,24 +26,25 @@ pub(crate) fn parse(source: &str, tokens: &[Token]) -> Parsed<Vec<Statement>> {
     Ok(statements)
 }
 
-struct Parser<'a> {
+struct SourceParser<'a> {
     source: &'a str,
-    tokens: Vec<Token>,
+    tokens: Vec<SourceToken>,
     at: usize,
     depth: usize,
     /// Where the last consumed token ended.
     end: usize,
 }
 
-const NOWHERE: Token = Token { kind: TokenKind::End, span: Span { start: 0, end: 0 } };
+const NO_TOKEN: SourceToken =
+    SourceToken { kind: TokenKind::End, span: ByteSpan { start: 0, end: 0 } };
 
-impl Parser<'_> {
-    fn ahead(&self, by: usize) -> Token {
-        let last = self.tokens.last().copied().unwrap_or(NOWHERE);
+impl SourceParser<'_> {
+    fn ahead(&self, by: usize) -> SourceToken {
+        let last = self.tokens.last().copied().unwrap_or(NO_TOKEN);
         self.tokens.get(self.at + by).copied().unwrap_or(last)
     }
 
-    fn token(&self) -> Token {
+    fn token(&self) -> SourceToken {
         self.ahead(0)
     }
 
@@ -54,9 +56,9 @@ impl Parser<'_> {
         self.token().kind == kind
     }
 
-    fn spelled(&self, token: Token, text: &str) -> bool {
+    fn spelled(&self, token: SourceToken, text: &str) -> bool {
         matches!(token.kind, TokenKind::Mark | TokenKind::Keyword)
-            && token.span.of(self.source) == text
+            && token.span.text_in(self.source) == text
     }
 
     fn sees(&self, text: &str) -> bool {
@@ -67,22 +69,22 @@ impl Parser<'_> {
         texts.iter().any(|text| self.sees(text))
     }
 
-    fn bump(&mut self) -> Span {
+    fn bump(&mut self) -> ByteSpan {
         let span = self.token().span;
         self.at += 1;
         self.end = span.end;
         span
     }
 
-    fn take(&mut self, text: &str) -> Option<Span> {
+    fn take(&mut self, text: &str) -> Option<ByteSpan> {
         self.sees(text).then(|| self.bump())
     }
 
-    fn need(&mut self, text: &'static str, expected: &'static str) -> Parsed<Span> {
+    fn need(&mut self, text: &'static str, expected: &'static str) -> ParseResult<ByteSpan> {
         self.take(text).map_or_else(|| self.expected(expected), Ok)
     }
 
-    fn expected<T>(&self, expected: &'static str) -> Parsed<T> {
+    fn expected<T>(&self, expected: &'static str) -> ParseResult<T> {
         let token = self.token();
         let found = match token.kind {
             TokenKind::End => "the end of the file".to_owned(),
@@ -93,16 +95,22 @@ impl Parser<'_> {
             TokenKind::Indent => "an indented line".to_owned(),
             TokenKind::Dedent => "the end of the block".to_owned(),
             _ => {
-                let text = token.span.of(self.source);
+                let text = token.span.text_in(self.source);
                 format!("`{}`", text.lines().next().unwrap_or_default())
             }
         };
-        Err(Fault { at: token.span.start, problem: Problem::Expected { expected, found } })
+        Err(UnlocatedError {
+            at: token.span.start,
+            problem: ParseError::Expected { expected, found },
+        })
     }
 
-    fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
-        if self.depth >= MAX_DEPTH {
-            return Err(Fault { at: self.start(), problem: Problem::TooDeep(MAX_DEPTH) });
+    fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
+        if self.depth >= MAX_TREE_DEPTH {
+            return Err(UnlocatedError {
+                at: self.start(),
+                problem: ParseError::TooDeep(MAX_TREE_DEPTH),
+            });
         }
         self.depth += 1;
         let parsed = parse(self);
@@ -110,18 +118,18 @@ impl Parser<'_> {
         parsed
     }
 
-    fn node(&self, kind: ExprKind, start: usize) -> Parsed<Expr> {
-        let mut expr = Expr { kind, span: Span::new(start, self.end), height: 0 };
+    fn node(&self, kind: ExpressionKind, start: usize) -> ParseResult<Expression> {
+        let mut expr = Expression { kind, span: ByteSpan::new(start, self.end), height: 0 };
         expr.height = 1 + expr.children().iter().map(|child| child.height).max().unwrap_or(0);
-        if expr.height > MAX_DEPTH {
-            return Err(Fault { at: start, problem: Problem::TooDeep(MAX_DEPTH) });
+        if expr.height > MAX_TREE_DEPTH {
+            return Err(UnlocatedError { at: start, problem: ParseError::TooDeep(MAX_TREE_DEPTH) });
         }
         Ok(expr)
     }
 
     // Statements.
 
-    fn statement(&mut self, into: &mut Vec<Statement>) -> Parsed<()> {
+    fn statement(&mut self, into: &mut Vec<SourceStatement>) -> ParseResult<()> {
         let start = self.start();
         let kind = if self.sees("def") {
             self.def()?
@@ -137,17 +145,17 @@ impl Parser<'_> {
             return self.simple_line(into);
         };
         let end = last_end(&kind).unwrap_or(self.end);
-        into.push(Statement { kind, span: Span::new(start, end), semicolon: false });
+        into.push(SourceStatement { kind, span: ByteSpan::new(start, end), semicolon: false });
         Ok(())
     }
 
-    fn simple_line(&mut self, into: &mut Vec<Statement>) -> Parsed<()> {
+    fn simple_line(&mut self, into: &mut Vec<SourceStatement>) -> ParseResult<()> {
         loop {
             let start = self.start();
             let kind = self.simple()?;
-            let span = Span::new(start, self.end);
+            let span = ByteSpan::new(start, self.end);
             let semicolon = self.take(";").is_some();
-            into.push(Statement { kind, span, semicolon });
+            into.push(SourceStatement { kind, span, semicolon });
             if self.is(TokenKind::Newline) {
                 self.bump();
                 return Ok(());
@@ -158,7 +166,7 @@ impl Parser<'_> {
         }
     }
 
-    fn simple(&mut self) -> Parsed<StatementKind> {
+    fn simple(&mut self) -> ParseResult<StatementKind> {
         if self.take("return").is_some() {
             let nothing = self.is(TokenKind::Newline) || self.sees(";");
             return Ok(StatementKind::Return(match nothing {
@@ -176,7 +184,7 @@ impl Parser<'_> {
             }
         }
         let is_load = self.is(TokenKind::Name)
-            && self.token().span.of(self.source) == "load"
+            && self.token().span.text_in(self.source) == "load"
             && self.spelled(self.ahead(1), "(");
         if is_load {
             return self.load();
@@ -192,7 +200,7 @@ impl Parser<'_> {
         Ok(StatementKind::Expr(target))
     }
 
-    fn load(&mut self) -> Parsed<StatementKind> {
+    fn load(&mut self) -> ParseResult<StatementKind> {
         self.bump();
         self.bump();
         let inner = self.end;
@@ -210,53 +218,63 @@ impl Parser<'_> {
                 false => None,
             };
             let name = self.string_literal()?;
-            symbols.push(Symbol { local, name, span: Span::new(start, self.end) });
+            symbols.push(LoadedSymbol { local, name, span: ByteSpan::new(start, self.end) });
             trailing_comma = self.take(",").is_some();
         }
-        let inner = Span::new(inner, self.start());
+        let inner = ByteSpan::new(inner, self.start());
         self.need(")", "`,` or `)`")?;
-        Ok(StatementKind::Load(Load {
+        Ok(StatementKind::Load(LoadStatement {
             module,
             symbols,
-            brackets: Brackets { inner, trailing_comma },
+            brackets: BracketRange { inner, trailing_comma },
         }))
     }
 
-    fn string_literal(&mut self) -> Parsed<Expr> {
+    fn string_literal(&mut self) -> ParseResult<Expression> {
         if self.is(TokenKind::String) { self.atom() } else { self.expected("a string") }
     }
 
-    fn def(&mut self) -> Parsed<StatementKind> {
+    fn def(&mut self) -> ParseResult<StatementKind> {
         self.bump();
         let name = self.name()?;
         self.need("(", "`(`")?;
         let inner = self.end;
         let (params, trailing_comma) = self.params(")")?;
-        let inner = Span::new(inner, self.start());
+        let inner = ByteSpan::new(inner, self.start());
         self.need(")", "`,` or `)`")?;
         let body = self.body()?;
-        Ok(StatementKind::Def { name, params, brackets: Brackets { inner, trailing_comma }, body })
+        Ok(StatementKind::Def {
+            name,
+            params,
+            brackets: BracketRange { inner, trailing_comma },
+            body,
+        })
     }
 
-    fn params(&mut self, close: &str) -> Parsed<(Vec<Param>, bool)> {
+    fn params(&mut self, close: &str) -> ParseResult<(Vec<FunctionParameter>, bool)> {
         let mut params = Vec::new();
         let mut comma = false;
         while !self.sees(close) {
             let start = self.start();
             let kind = if self.take("**").is_some() {
-                ParamKind::DoubleStar
+                ParameterKind::DoubleStar
             } else if self.take("*").is_some() {
-                ParamKind::Star
+                ParameterKind::Star
             } else {
-                ParamKind::Plain
+                ParameterKind::Plain
             };
-            let bare = kind == ParamKind::Star && !self.is(TokenKind::Name);
+            let bare = kind == ParameterKind::Star && !self.is(TokenKind::Name);
             let name = if bare { None } else { Some(self.name()?) };
-            let default = match kind == ParamKind::Plain && self.take("=").is_some() {
+            let default = match kind == ParameterKind::Plain && self.take("=").is_some() {
                 true => Some(self.expr()?),
                 false => None,
             };
-            params.push(Param { kind, name, default, span: Span::new(start, self.end) });
+            params.push(FunctionParameter {
+                kind,
+                name,
+                default,
+                span: ByteSpan::new(start, self.end),
+            });
             comma = self.take(",").is_some();
             if !comma {
                 break;
@@ -265,20 +283,21 @@ impl Parser<'_> {
         Ok((params, comma))
     }
 
-    fn branches(&mut self) -> Parsed<StatementKind> {
+    fn branches(&mut self) -> ParseResult<StatementKind> {
         let mut branches = Vec::new();
         loop {
             let word = self.bump();
-            let condition = if word.of(self.source) == "else" { None } else { Some(self.expr()?) };
+            let condition =
+                if word.text_in(self.source) == "else" { None } else { Some(self.expr()?) };
             let last = condition.is_none();
-            branches.push(Branch { keyword: word, condition, body: self.body()? });
+            branches.push(IfBranch { keyword: word, condition, body: self.body()? });
             if last || !self.sees_any(&["elif", "else"]) {
                 return Ok(StatementKind::If(branches));
             }
         }
     }
 
-    fn body(&mut self) -> Parsed<Vec<Statement>> {
+    fn body(&mut self) -> ParseResult<Vec<SourceStatement>> {
         self.need(":", "`:`")?;
         let mut body = Vec::new();
         if !self.is(TokenKind::Newline) {
@@ -300,7 +319,7 @@ impl Parser<'_> {
     // Expressions.
 
     /// `a` or the bare tuple `a, b`.
-    fn expr_list(&mut self) -> Parsed<Expr> {
+    fn expr_list(&mut self) -> ParseResult<Expression> {
         let start = self.start();
         let first = self.expr()?;
         if !self.sees(",") {
@@ -315,11 +334,11 @@ impl Parser<'_> {
             }
             items.push(self.expr()?);
         }
-        self.node(ExprKind::Tuple(items, None), start)
+        self.node(ExpressionKind::Tuple(items, None), start)
     }
 
     /// What a `for` binds: never an `in` test.
-    fn targets(&mut self) -> Parsed<Expr> {
+    fn targets(&mut self) -> ParseResult<Expression> {
         let start = self.start();
         let first = self.deeper(Self::postfix)?;
         if !self.sees(",") {
@@ -329,17 +348,17 @@ impl Parser<'_> {
         while self.take(",").is_some() && !self.sees("in") {
             items.push(self.deeper(Self::postfix)?);
         }
-        self.node(ExprKind::Tuple(items, None), start)
+        self.node(ExpressionKind::Tuple(items, None), start)
     }
 
-    fn expr(&mut self) -> Parsed<Expr> {
+    fn expr(&mut self) -> ParseResult<Expression> {
         self.deeper(|p| {
             let start = p.start();
             if p.take("lambda").is_some() {
                 let (params, _) = p.params(":")?;
                 p.need(":", "`:`")?;
                 let body = Box::new(p.expr()?);
-                return p.node(ExprKind::Lambda { params, body }, start);
+                return p.node(ExpressionKind::Lambda { params, body }, start);
             }
             let value = p.operators(0)?;
             if p.take("if").is_none() {
@@ -349,7 +368,7 @@ impl Parser<'_> {
             p.need("else", "`else`")?;
             let otherwise = Box::new(p.expr()?);
             let value = Box::new(value);
-            p.node(ExprKind::Conditional { value, condition, otherwise }, start)
+            p.node(ExpressionKind::Conditional { value, condition, otherwise }, start)
         })
     }
 
@@ -359,11 +378,11 @@ impl Parser<'_> {
         if !matches!(token.kind, TokenKind::Mark | TokenKind::Keyword) {
             return None;
         }
-        let level = match token.span.of(self.source) {
+        let level = match token.span.text_in(self.source) {
             "or" => 1,
             "and" => 2,
-            "==" | "!=" | "<" | ">" | "<=" | ">=" | "in" => NOT,
-            "not" if self.spelled(self.ahead(1), "in") => return Some((NOT, 2)),
+            "==" | "!=" | "<" | ">" | "<=" | ">=" | "in" => NOT_BINDING,
+            "not" if self.spelled(self.ahead(1), "in") => return Some((NOT_BINDING, 2)),
             "|" => 5,
             "^" => 6,
             "&" => 7,
@@ -375,12 +394,12 @@ impl Parser<'_> {
         Some((level, 1))
     }
 
-    fn operators(&mut self, above: usize) -> Parsed<Expr> {
+    fn operators(&mut self, above: usize) -> ParseResult<Expression> {
         let start = self.start();
-        let mut left = if above < NOT && self.sees("not") {
+        let mut left = if above < NOT_BINDING && self.sees("not") {
             let operator = self.bump();
-            let operand = Box::new(self.deeper(|p| p.operators(NOT - 1))?);
-            self.node(ExprKind::Unary { operator, operand }, start)?
+            let operand = Box::new(self.deeper(|p| p.operators(NOT_BINDING - 1))?);
+            self.node(ExpressionKind::Unary { operator, operand }, start)?
         } else {
             self.unary()?
         };
@@ -390,32 +409,33 @@ impl Parser<'_> {
                 operator.end = self.bump().end;
             }
             let right = Box::new(self.deeper(|p| p.operators(level))?);
-            left = self.node(ExprKind::Binary { left: Box::new(left), operator, right }, start)?;
+            left =
+                self.node(ExpressionKind::Binary { left: Box::new(left), operator, right }, start)?;
         }
         Ok(left)
     }
 
-    fn unary(&mut self) -> Parsed<Expr> {
+    fn unary(&mut self) -> ParseResult<Expression> {
         let start = self.start();
         if !self.sees_any(&["+", "-", "~"]) {
             return self.postfix();
         }
         let operator = self.bump();
         let operand = Box::new(self.deeper(Self::unary)?);
-        self.node(ExprKind::Unary { operator, operand }, start)
+        self.node(ExpressionKind::Unary { operator, operand }, start)
     }
 
-    fn postfix(&mut self) -> Parsed<Expr> {
+    fn postfix(&mut self) -> ParseResult<Expression> {
         let start = self.start();
         let mut expr = self.atom()?;
         loop {
             if self.take(".").is_some() {
                 let name = self.name()?;
-                expr = self.node(ExprKind::Dot { object: Box::new(expr), name }, start)?;
+                expr = self.node(ExpressionKind::Dot { object: Box::new(expr), name }, start)?;
             } else if self.take("(").is_some() {
                 let (args, brackets) = self.args()?;
-                let call = Call { callee: Box::new(expr), args, brackets };
-                expr = self.node(ExprKind::Call(call), start)?;
+                let call = CallExpression { callee: Box::new(expr), args, brackets };
+                expr = self.node(ExpressionKind::Call(call), start)?;
             } else if self.take("[").is_some() {
                 expr = self.subscript(expr, start)?;
             } else {
@@ -424,7 +444,7 @@ impl Parser<'_> {
         }
     }
 
-    fn subscript(&mut self, object: Expr, start: usize) -> Parsed<Expr> {
+    fn subscript(&mut self, object: Expression, start: usize) -> ParseResult<Expression> {
         let object = Box::new(object);
         let mut bounds = Vec::new();
         loop {
@@ -437,69 +457,69 @@ impl Parser<'_> {
         let close = self.need("]", "`]`");
         if bounds.len() > 1 {
             close?;
-            return self.node(ExprKind::Slice { object, bounds }, start);
+            return self.node(ExpressionKind::Slice { object, bounds }, start);
         }
         match bounds.pop().flatten() {
             Some(index) => {
                 close?;
-                self.node(ExprKind::Index { object, index: Box::new(index) }, start)
+                self.node(ExpressionKind::Index { object, index: Box::new(index) }, start)
             }
             None => self.expected("an index"),
         }
     }
 
-    fn args(&mut self) -> Parsed<(Vec<Arg>, Brackets)> {
+    fn args(&mut self) -> ParseResult<(Vec<CallArgument>, BracketRange)> {
         let inner = self.end;
         let mut args = Vec::new();
         let mut trailing_comma = false;
         while !self.sees(")") {
             let start = self.start();
             let kind = if self.take("**").is_some() {
-                ArgKind::DoubleStar
+                ArgumentKind::DoubleStar
             } else if self.take("*").is_some() {
-                ArgKind::Star
+                ArgumentKind::Star
             } else if self.is(TokenKind::Name) && self.spelled(self.ahead(1), "=") {
                 let name = self.name()?;
                 self.bump();
-                ArgKind::Named(name)
+                ArgumentKind::Named(name)
             } else {
-                ArgKind::Positional
+                ArgumentKind::Positional
             };
             let value = self.expr()?;
-            args.push(Arg { kind, value, span: Span::new(start, self.end) });
+            args.push(CallArgument { kind, value, span: ByteSpan::new(start, self.end) });
             trailing_comma = self.take(",").is_some();
             if !trailing_comma {
                 break;
             }
         }
-        let inner = Span::new(inner, self.start());
+        let inner = ByteSpan::new(inner, self.start());
         self.need(")", "`,` or `)`")?;
-        Ok((args, Brackets { inner, trailing_comma }))
+        Ok((args, BracketRange { inner, trailing_comma }))
     }
 
-    fn name(&mut self) -> Parsed<Name> {
+    fn name(&mut self) -> ParseResult<Identifier> {
         if !self.is(TokenKind::Name) {
             return self.expected("a name");
         }
         let span = self.bump();
-        Ok(Name { text: span.of(self.source).to_owned(), span })
+        Ok(Identifier { text: span.text_in(self.source).to_owned(), span })
     }
 
-    fn atom(&mut self) -> Parsed<Expr> {
+    fn atom(&mut self) -> ParseResult<Expression> {
         let start = self.start();
         match self.token().kind {
             TokenKind::Name => {
                 let name = self.name()?;
-                self.node(ExprKind::Name(name.text), start)
+                self.node(ExpressionKind::Name(name.text), start)
             }
             TokenKind::Number => {
                 self.bump();
-                self.node(ExprKind::Number, start)
+                self.node(ExpressionKind::Number, start)
             }
             TokenKind::String => {
                 let value = self.string_value()?;
                 self.bump();
-                self.node(ExprKind::String(value), start)
+                self.node(ExpressionKind::String(value), start)
             }
             _ if self.sees("(") => self.parens(),
             _ if self.sees("[") => self.list(),
@@ -508,18 +528,18 @@ impl Parser<'_> {
         }
     }
 
-    fn string_value(&self) -> Parsed<Option<String>> {
+    fn string_value(&self) -> ParseResult<Option<String>> {
         let span = self.token().span;
-        let Some(quote) = Quote::at(self.source, span.start) else { return Ok(None) };
-        let inside = Span::new(span.start + quote.opening, span.end - quote.length());
+        let Some(quote) = QuoteStyle::at(self.source, span.start) else { return Ok(None) };
+        let inside = ByteSpan::new(span.start + quote.opening, span.end - quote.length());
         if quote.bytes || quote.format {
             return Ok(None);
         }
-        let value = decode(inside.of(self.source), quote.raw);
-        value.map(Some).ok_or(Fault { at: span.start, problem: Problem::Escape })
+        let value = decode(inside.text_in(self.source), quote.raw);
+        value.map(Some).ok_or(UnlocatedError { at: span.start, problem: ParseError::Escape })
     }
 
-    fn parens(&mut self) -> Parsed<Expr> {
+    fn parens(&mut self) -> ParseResult<Expression> {
         let start = self.bump().start;
         let inner = self.end;
         let mut items = Vec::new();
@@ -531,16 +551,16 @@ impl Parser<'_> {
                 break;
             }
         }
-        let inner = Span::new(inner, self.start());
+        let inner = ByteSpan::new(inner, self.start());
         self.need(")", "`,` or `)`")?;
         if items.len() == 1 && !trailing_comma {
-            let kind = items.pop().map(|item| ExprKind::Paren(Box::new(item)));
-            return self.node(kind.unwrap_or(ExprKind::Tuple(Vec::new(), None)), start);
+            let kind = items.pop().map(|item| ExpressionKind::Paren(Box::new(item)));
+            return self.node(kind.unwrap_or(ExpressionKind::Tuple(Vec::new(), None)), start);
         }
-        self.node(ExprKind::Tuple(items, Some(Brackets { inner, trailing_comma })), start)
+        self.node(ExpressionKind::Tuple(items, Some(BracketRange { inner, trailing_comma })), start)
     }
 
-    fn list(&mut self) -> Parsed<Expr> {
+    fn list(&mut self) -> ParseResult<Expression> {
         let start = self.bump().start;
         let inner = self.end;
         let mut items = Vec::new();
@@ -548,7 +568,7 @@ impl Parser<'_> {
         while !self.sees("]") {
             let item = self.expr()?;
             if items.is_empty() && self.sees("for") {
-                return self.comprehension(Element::Value(item), "]", start);
+                return self.comprehension(ComprehensionElement::Value(item), "]", start);
             }
             items.push(item);
             trailing_comma = self.take(",").is_some();
@@ -556,12 +576,12 @@ impl Parser<'_> {
                 break;
             }
         }
-        let inner = Span::new(inner, self.start());
+        let inner = ByteSpan::new(inner, self.start());
         self.need("]", "`,` or `]`")?;
-        self.node(ExprKind::List(items, Brackets { inner, trailing_comma }), start)
+        self.node(ExpressionKind::List(items, BracketRange { inner, trailing_comma }), start)
     }
 
-    fn dict(&mut self) -> Parsed<Expr> {
+    fn dict(&mut self) -> ParseResult<Expression> {
         let start = self.bump().start;
         let inner = self.end;
         let mut entries = Vec::new();
@@ -570,10 +590,10 @@ impl Parser<'_> {
             let key = self.expr()?;
             self.need(":", "`:` and a value")?;
             let value = self.expr()?;
-            let span = Span::new(key.span.start, self.end);
-            let entry = Entry { key, value, span };
+            let span = ByteSpan::new(key.span.start, self.end);
+            let entry = DictEntry { key, value, span };
             if entries.is_empty() && self.sees("for") {
-                return self.comprehension(Element::Entry(entry), "}", start);
+                return self.comprehension(ComprehensionElement::Entry(entry), "}", start);
             }
             entries.push(entry);
             trailing_comma = self.take(",").is_some();
@@ -581,17 +601,17 @@ impl Parser<'_> {
                 break;
             }
         }
-        let inner = Span::new(inner, self.start());
+        let inner = ByteSpan::new(inner, self.start());
         self.need("}", "`,` or `}`")?;
-        self.node(ExprKind::Dict(entries, Brackets { inner, trailing_comma }), start)
+        self.node(ExpressionKind::Dict(entries, BracketRange { inner, trailing_comma }), start)
     }
 
     fn comprehension(
         &mut self,
-        element: Element,
+        element: ComprehensionElement,
         close: &'static str,
         start: usize,
-    ) -> Parsed<Expr> {
+    ) -> ParseResult<Expression> {
         let mut clauses = Vec::new();
         loop {
             let from = self.start();
@@ -599,21 +619,28 @@ impl Parser<'_> {
                 let target = self.targets()?;
                 self.need("in", "`in`")?;
                 let iterable = self.deeper(|p| p.operators(0))?;
-                clauses.push(Clause::For { target, iterable, span: Span::new(from, self.end) });
+                clauses.push(ComprehensionClause::For {
+                    target,
+                    iterable,
+                    span: ByteSpan::new(from, self.end),
+                });
             } else if self.take("if").is_some() {
                 let condition = self.deeper(|p| p.operators(0))?;
-                clauses.push(Clause::If { condition, span: Span::new(from, self.end) });
+                clauses.push(ComprehensionClause::If {
+                    condition,
+                    span: ByteSpan::new(from, self.end),
+                });
             } else {
                 break;
             }
         }
         self.need(close, "`for`, `if` or the closing bracket")?;
-        self.node(ExprKind::Comprehension { element: Box::new(element), clauses }, start)
+        self.node(ExpressionKind::Comprehension { element: Box::new(element), clauses }, start)
     }
 }
 
 /// `not` binds looser than comparisons and tighter than `and`.
-const NOT: usize = 4;
+const NOT_BINDING: usize = 4;
 
 /// Where the last statement of a block ends: the block's own end would take the
 /// line end with it.

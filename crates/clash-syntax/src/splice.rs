@@ -1,26 +1,26 @@
 //! Changes to a text in place: pieces replaced, and items put into or taken out
 //! of brackets the way the items around them are written.
 
-use crate::layout::{INDENT, WIDTH};
-use crate::lex::{Span, TokenKind};
-use crate::tree::{Brackets, File};
+use crate::layout::{INDENT_COLUMNS, MAX_LINE_COLUMNS};
+use crate::lex::{ByteSpan, TokenKind};
+use crate::tree::{BracketRange, SyntaxTree};
 
 /// Replacements of ranges of one source, none overlapping another.
 #[derive(Debug, Default)]
-pub(crate) struct Splices(Vec<(Span, String)>);
+pub(crate) struct TextSplices(Vec<(ByteSpan, String)>);
 
-impl Splices {
-    pub(crate) fn replace(&mut self, span: Span, text: impl Into<String>) {
+impl TextSplices {
+    pub(crate) fn replace(&mut self, span: ByteSpan, text: impl Into<String>) {
         self.0.push((span, text.into()));
     }
 
     pub(crate) fn insert(&mut self, at: usize, text: impl Into<String>) {
-        self.replace(Span::new(at, at), text);
+        self.replace(ByteSpan::new(at, at), text);
     }
 
     /// As `insert`, before whatever else is put at the same place.
     pub(crate) fn insert_first(&mut self, at: usize, text: impl Into<String>) {
-        self.0.insert(0, (Span::new(at, at), text.into()));
+        self.0.insert(0, (ByteSpan::new(at, at), text.into()));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -32,7 +32,7 @@ impl Splices {
         let mut out = String::with_capacity(source.len() + 64);
         let mut end = 0;
         for (span, text) in &self.0 {
-            out.push_str(Span::new(end, span.start.max(end)).of(source));
+            out.push_str(ByteSpan::new(end, span.start.max(end)).text_in(source));
             out.push_str(text);
             end = span.end.max(end);
         }
@@ -42,25 +42,25 @@ impl Splices {
 }
 
 /// The items in a pair of brackets, by place.
-pub(crate) struct Items {
-    pub(crate) brackets: Brackets,
-    pub(crate) spans: Vec<Span>,
+pub(crate) struct BracketItems {
+    pub(crate) brackets: BracketRange,
+    pub(crate) spans: Vec<ByteSpan>,
 }
 
-impl Items {
+impl BracketItems {
     pub(crate) fn last_end(&self) -> usize {
         self.spans.last().map_or(self.brackets.inner.start, |span| span.end)
     }
 }
 
 /// What stands around a place in a file.
-pub(crate) struct Place<'a> {
-    pub(crate) file: &'a File,
+pub(crate) struct SourceLines<'a> {
+    pub(crate) file: &'a SyntaxTree,
 }
 
-impl Place<'_> {
+impl SourceLines<'_> {
     fn text(&self, from: usize, to: usize) -> &str {
-        Span::new(from, to).of(self.file.source())
+        ByteSpan::new(from, to).text_in(self.file.source())
     }
 
     pub(crate) fn line_start(&self, at: usize) -> usize {
@@ -127,7 +127,7 @@ impl Place<'_> {
     }
 
     /// Whether the items of the brackets are spread over lines.
-    pub(crate) fn is_spread(&self, items: &Items) -> bool {
+    pub(crate) fn is_spread(&self, items: &BracketItems) -> bool {
         let mut end = items.brackets.inner.start;
         for span in &items.spans {
             if self.text(end, span.start).contains('\n') {
@@ -139,7 +139,7 @@ impl Place<'_> {
     }
 
     /// Whether something in the brackets is a comment.
-    pub(crate) fn has_comments(&self, within: Span) -> bool {
+    pub(crate) fn has_comments(&self, within: ByteSpan) -> bool {
         let tokens = self.file.tokens();
         let first = tokens.partition_point(|token| token.span.start < within.start);
         let inside = tokens.get(first..).unwrap_or_default();
@@ -148,7 +148,7 @@ impl Place<'_> {
     }
 
     /// After the comma that follows an item, or after the item.
-    fn after_comma(&self, span: Span, limit: usize) -> usize {
+    fn after_comma(&self, span: ByteSpan, limit: usize) -> usize {
         let tokens = self.file.tokens();
         let first = tokens.partition_point(|token| token.span.start < span.end);
         let mut rest = tokens.get(first..).unwrap_or_default().iter();
@@ -160,7 +160,7 @@ impl Place<'_> {
     }
 
     /// Puts an item into brackets, before the item numbered `at` or at the end.
-    pub(crate) fn put(&self, items: &Items, at: usize, text: &str, out: &mut Splices) {
+    pub(crate) fn put(&self, items: &BracketItems, at: usize, text: &str, out: &mut TextSplices) {
         if self.is_spread(items) {
             self.put_on_line(items, at, text, out);
         } else {
@@ -168,16 +168,16 @@ impl Place<'_> {
         }
     }
 
-    fn put_inline(&self, items: &Items, at: usize, text: &str, out: &mut Splices) {
+    fn put_inline(&self, items: &BracketItems, at: usize, text: &str, out: &mut TextSplices) {
         let inner = items.brackets.inner;
         let width = |text: &str| text.chars().count();
         let line = self.text(self.line_start(inner.start), self.line_end(inner.start));
         let breakable = !self.text(inner.start, inner.end).contains('\n');
-        if breakable && width(line) + width(text) + 2 > WIDTH {
+        if breakable && width(line) + width(text) + 2 > MAX_LINE_COLUMNS {
             let indent = self.indent(inner.start);
             let mut texts: Vec<&str> = items.spans.iter().map(|s| self.file.text(*s)).collect();
             texts.insert(at.min(texts.len()), text);
-            let step = " ".repeat(INDENT);
+            let step = " ".repeat(INDENT_COLUMNS);
             let lines: String = texts.iter().map(|t| format!("\n{indent}{step}{t},")).collect();
             out.replace(inner, format!("{lines}\n{indent}"));
             return;
@@ -189,10 +189,10 @@ impl Place<'_> {
         }
     }
 
-    fn put_on_line(&self, items: &Items, at: usize, text: &str, out: &mut Splices) {
+    fn put_on_line(&self, items: &BracketItems, at: usize, text: &str, out: &mut TextSplices) {
         let inner = items.brackets.inner;
         let own_line = items.spans.iter().find(|span| self.begins_line(span.start));
-        let step = " ".repeat(INDENT);
+        let step = " ".repeat(INDENT_COLUMNS);
         let indent = match own_line {
             Some(span) => self.indent(span.start).to_owned(),
             None => format!("{}{step}", self.indent(inner.start)),
@@ -226,7 +226,7 @@ impl Place<'_> {
     }
 
     /// Takes an item out of its brackets, with the comments that are its own.
-    pub(crate) fn take(&self, items: &Items, at: usize, out: &mut Splices) {
+    pub(crate) fn take(&self, items: &BracketItems, at: usize, out: &mut TextSplices) {
         let inner = items.brackets.inner;
         let Some(span) = items.spans.get(at).copied() else { return };
         let comma = self.after_comma(span, inner.end);
@@ -235,21 +235,21 @@ impl Place<'_> {
             let first = self.comments_above(span.start).max(self.next_line(inner.start));
             let from = first.min(self.line_start(span.start));
             let to = self.next_line(end);
-            out.replace(Span::new(self.without_blank(from, to, inner.end), to), "");
+            out.replace(ByteSpan::new(self.without_blank(from, to, inner.end), to), "");
             return;
         }
         let before = at.checked_sub(1).and_then(|before| items.spans.get(before));
         match before {
             Some(before) if at + 1 == items.spans.len() => {
-                let gap = Span::new(before.end, span.start);
+                let gap = ByteSpan::new(before.end, span.start);
                 let from = if self.has_comments(gap) { span.start } else { before.end };
                 let to = if from == span.start { comma } else { span.end };
-                out.replace(Span::new(from, to), "");
+                out.replace(ByteSpan::new(from, to), "");
             }
             _ => {
                 let rest = self.text(comma, self.line_end(comma));
                 let spaces = rest.len() - rest.trim_start_matches([' ', '\t']).len();
-                out.replace(Span::new(span.start, comma + spaces), "");
+                out.replace(ByteSpan::new(span.start, comma + spaces), "");
             }
         }
     }

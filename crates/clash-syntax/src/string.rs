@@ -2,7 +2,7 @@
 
 /// How a string literal is opened.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Quote {
+pub(crate) struct QuoteStyle {
     pub(crate) mark: char,
     pub(crate) triple: bool,
     pub(crate) raw: bool,
@@ -12,7 +12,7 @@ pub(crate) struct Quote {
     pub(crate) opening: usize,
 }
 
-impl Quote {
+impl QuoteStyle {
     pub(crate) fn at(source: &str, at: usize) -> Option<Self> {
         let bytes = source.as_bytes().get(at..)?;
         let prefix = bytes.iter().take(3).position(|b| matches!(b, b'"' | b'\''))?;

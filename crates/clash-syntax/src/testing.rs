@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use crate::{ExprKind, File, Statement, StatementKind, TokenKind};
+use crate::{ExpressionKind, SourceStatement, StatementKind, SyntaxTree, TokenKind};
 
 /// The standard library of policies.
 pub(crate) fn library() -> Vec<String> {
@@ -87,7 +87,7 @@ t = (
 
 /// The tokens of a program, without what a formatter may change.
 pub(crate) fn tokens(source: &str) -> Vec<String> {
-    let file = File::parse(source).unwrap_or_else(|error| panic!("{error}\n{source}"));
+    let file = SyntaxTree::parse(source).unwrap_or_else(|error| panic!("{error}\n{source}"));
     let mut singles = Vec::new();
     let mut loads = Vec::new();
     walk(file.statements(), &mut singles, &mut loads);
@@ -121,7 +121,7 @@ fn is_seen(kind: TokenKind) -> bool {
 }
 
 fn string(text: &str) -> String {
-    let file = File::parse(text).unwrap();
+    let file = SyntaxTree::parse(text).unwrap();
     match &file.statements()[0].kind {
         StatementKind::Expr(expr) => {
             expr.string().map_or_else(|| text.to_owned(), |value| format!("{value:?}"))
@@ -130,10 +130,10 @@ fn string(text: &str) -> String {
     }
 }
 
-type Loads = Vec<(crate::Span, (usize, Vec<String>))>;
+type Loads = Vec<(crate::ByteSpan, (usize, Vec<String>))>;
 
 /// Where one-element tuples end, whose comma matters, and what loads name.
-fn walk(statements: &[Statement], singles: &mut Vec<usize>, loads: &mut Loads) {
+fn walk(statements: &[SourceStatement], singles: &mut Vec<usize>, loads: &mut Loads) {
     for statement in statements {
         match &statement.kind {
             StatementKind::Expr(expr) | StatementKind::Return(Some(expr)) => {
@@ -175,8 +175,8 @@ fn walk(statements: &[Statement], singles: &mut Vec<usize>, loads: &mut Loads) {
     }
 }
 
-fn singles_in(expr: &crate::Expr, singles: &mut Vec<usize>) {
-    if matches!(&expr.kind, ExprKind::Tuple(items, Some(_)) if items.len() == 1) {
+fn singles_in(expr: &crate::Expression, singles: &mut Vec<usize>) {
+    if matches!(&expr.kind, ExpressionKind::Tuple(items, Some(_)) if items.len() == 1) {
         singles.push(expr.span.end);
     }
     expr.children().into_iter().for_each(|child| singles_in(child, singles));
@@ -184,7 +184,7 @@ fn singles_in(expr: &crate::Expr, singles: &mut Vec<usize>) {
 
 /// The comments of a program, in order.
 pub(crate) fn comments(source: &str) -> Vec<String> {
-    let file = File::parse(source).expect("parses");
+    let file = SyntaxTree::parse(source).expect("parses");
     let comments = file.tokens().iter().filter(|token| token.kind == TokenKind::Comment);
     comments.map(|token| file.text(token.span).trim_end().to_owned()).collect()
 }

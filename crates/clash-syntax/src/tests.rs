@@ -4,18 +4,18 @@
 use proptest::prelude::*;
 
 use crate::testing::{POSTS, PROGRAM, library};
-use crate::{ExprKind, File, Literal, MAX_DEPTH, Problem, StatementKind};
+use crate::{ExpressionKind, LiteralValue, MAX_TREE_DEPTH, ParseError, StatementKind, SyntaxTree};
 
-fn texts(file: &File) -> String {
+fn texts(file: &SyntaxTree) -> String {
     file.tokens().iter().map(|token| file.text(token.span)).collect()
 }
 
 fn problem(source: &str) -> String {
-    File::parse(source).expect_err("should not parse").to_string()
+    SyntaxTree::parse(source).expect_err("should not parse").to_string()
 }
 
-fn literal(source: &str) -> Option<Literal> {
-    let file = File::parse(source).expect(source);
+fn literal(source: &str) -> Option<LiteralValue> {
+    let file = SyntaxTree::parse(source).expect(source);
     match &file.statements()[0].kind {
         StatementKind::Expr(expr) => expr.literal(source),
         other => panic!("{other:?}"),
@@ -33,30 +33,30 @@ fn every_byte_is_kept() {
         "\n\n",
         "x\r\ny\r\n",
     ]) {
-        let file = File::parse(source).expect(source);
+        let file = SyntaxTree::parse(source).expect(source);
         assert_eq!(texts(&file), source);
     }
 }
 
 #[test]
 fn literals_are_read_as_the_evaluator_reads_them() {
-    let string = |s: &str| Some(Literal::String(s.into()));
+    let string = |s: &str| Some(LiteralValue::String(s.into()));
     assert_eq!(literal(r"'a\x41\u0042\n\q'"), string("aAB\n\\q"));
     assert_eq!(literal(r#"r'\d\''"#), string(r"\d'"));
     assert_eq!(literal("'''a\r\n\\\nb'''"), string("a\nb"));
     assert_eq!(literal(r"'\101\0'"), string("A\0"));
     assert_eq!(literal("b'a'"), None);
     assert_eq!(literal("f'a'"), None);
-    assert_eq!(literal("-0x10"), Some(Literal::Int(-16)));
-    assert_eq!(literal("1.5e3"), Some(Literal::Float(1500.0)));
+    assert_eq!(literal("-0x10"), Some(LiteralValue::Int(-16)));
+    assert_eq!(literal("1.5e3"), Some(LiteralValue::Float(1500.0)));
     assert_eq!(literal("99999999999999999999"), None);
     assert_eq!(
         literal("[('a',), {'k': [True, None]}]"),
-        Some(Literal::List(vec![
-            Literal::Tuple(vec![Literal::String("a".into())]),
-            Literal::Dict(vec![(
-                Literal::String("k".into()),
-                Literal::List(vec![Literal::Bool(true), Literal::None]),
+        Some(LiteralValue::List(vec![
+            LiteralValue::Tuple(vec![LiteralValue::String("a".into())]),
+            LiteralValue::Dict(vec![(
+                LiteralValue::String("k".into()),
+                LiteralValue::List(vec![LiteralValue::Bool(true), LiteralValue::None]),
             )]),
         ]))
     );
@@ -66,7 +66,7 @@ fn literals_are_read_as_the_evaluator_reads_them() {
 #[test]
 fn calls_at_the_top_level_can_be_walked() {
     let source = "# rules\nprefix_rule(\n    pattern = [\"git\", [\"push\", \"fetch\"]],\n    decision = \"forbidden\",\n)\nx = f(1)\nhost(\"a\")\n";
-    let file = File::parse(source).unwrap();
+    let file = SyntaxTree::parse(source).unwrap();
     let calls: Vec<_> = file.calls().collect();
     assert_eq!(calls.len(), 2);
     let (statement, rule) = calls[0];
@@ -74,7 +74,7 @@ fn calls_at_the_top_level_can_be_walked() {
     assert_eq!(file.position(statement.span.start), (2, 1));
     assert_eq!(rule.named("decision").and_then(|d| d.string()), Some("forbidden"));
     assert!(
-        matches!(rule.named("pattern").unwrap().literal(source), Some(Literal::List(l)) if l.len() == 2)
+        matches!(rule.named("pattern").unwrap().literal(source), Some(LiteralValue::List(l)) if l.len() == 2)
     );
     assert_eq!(calls[1].1.positional().next().and_then(|a| a.string()), Some("a"));
 }
@@ -82,9 +82,11 @@ fn calls_at_the_top_level_can_be_walked() {
 #[test]
 fn operators_bind_as_in_starlark() {
     let shape = |source: &str| {
-        let file = File::parse(source).unwrap();
+        let file = SyntaxTree::parse(source).unwrap();
         let StatementKind::Expr(expr) = &file.statements()[0].kind else { panic!() };
-        let ExprKind::Binary { left, operator, right } = &expr.kind else { panic!("{expr:?}") };
+        let ExpressionKind::Binary { left, operator, right } = &expr.kind else {
+            panic!("{expr:?}")
+        };
         [left.span, *operator, right.span].map(|span| file.text(span).to_owned())
     };
     assert_eq!(shape("a + b * c"), ["a", "+", "b * c"]);
@@ -119,17 +121,20 @@ fn hostile_nesting_is_refused_at_once() {
         for source in
             [open.repeat(100_000), format!("{}1{}", open.repeat(100_000), close.repeat(100_000))]
         {
-            let error = File::parse(&source).expect_err(open);
-            assert!(matches!(error.problem, Problem::TooDeep(_)), "{open}: {error}");
+            let error = SyntaxTree::parse(&source).expect_err(open);
+            assert!(matches!(error.problem, ParseError::TooDeep(_)), "{open}: {error}");
         }
     }
     for chain in [".a", "()", "[0]", " + 1", " if a else a", " and b"] {
-        let error = File::parse(&format!("a{}", chain.repeat(100_000))).expect_err(chain);
-        assert!(matches!(error.problem, Problem::TooDeep(_)), "{chain}: {error}");
+        let error = SyntaxTree::parse(&format!("a{}", chain.repeat(100_000))).expect_err(chain);
+        assert!(matches!(error.problem, ParseError::TooDeep(_)), "{chain}: {error}");
     }
     let blocks: String = (0..1000).map(|n| format!("{}if x:\n", " ".repeat(n))).collect();
-    assert!(matches!(File::parse(&blocks).expect_err("deep").problem, Problem::TooDeep(_)));
-    assert!(File::parse(&"f'{".repeat(100_000)).is_err());
+    assert!(matches!(
+        SyntaxTree::parse(&blocks).expect_err("deep").problem,
+        ParseError::TooDeep(_)
+    ));
+    assert!(SyntaxTree::parse(&"f'{".repeat(100_000)).is_err());
 }
 
 #[test]
@@ -137,14 +142,14 @@ fn what_is_just_not_too_deep_can_be_walked() {
     for (open, close) in
         [("(", ")"), ("[", "]"), ("{1: ", "}"), ("when(", ")"), ("match({1: ", "})")]
     {
-        let fits = (1..MAX_DEPTH).rev().find_map(|depth| {
+        let fits = (1..MAX_TREE_DEPTH).rev().find_map(|depth| {
             let source = format!("{}allow(){}", open.repeat(depth), close.repeat(depth));
-            File::parse(&source).is_ok().then_some(source)
+            SyntaxTree::parse(&source).is_ok().then_some(source)
         });
         let source = fits.expect(open);
         crate::fmt::format(&source).unwrap();
         crate::upgrade::upgrade(&source).unwrap();
-        crate::edit::set(&source, &[crate::edit::Key::str("a")], "deny()").unwrap();
+        crate::edit::set(&source, &[crate::edit::RuleKey::str("a")], "deny()").unwrap();
     }
 }
 
@@ -159,7 +164,7 @@ fn time_grows_with_the_length_and_no_faster() {
     let cost = |lines: usize| {
         let source = line.repeat(lines);
         let started = spent();
-        File::parse(&source).unwrap();
+        SyntaxTree::parse(&source).unwrap();
         crate::fmt::format(&source).unwrap();
         spent() - started
     };
@@ -173,7 +178,7 @@ proptest! {
     fn any_text_parses_or_is_refused_and_loses_nothing(
         source in "([a-c(){}\\[\\]:,=.+'\"#\\\\ \n\t0-9]|if |for |in |def |\"\"\"|f'|\r\n|    |é){0,60}"
     ) {
-        if let Ok(file) = File::parse(&source) {
+        if let Ok(file) = SyntaxTree::parse(&source) {
             prop_assert_eq!(texts(&file), source);
         }
     }

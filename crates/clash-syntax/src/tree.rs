@@ -1,22 +1,22 @@
 //! The syntax tree. Nodes say where they stand in the source; whatever lies
 //! between them is found in the tokens, so the tree loses nothing.
 //!
-//! Nothing is evaluated: [`Expr::literal`] reads values that are written out and
+//! Nothing is evaluated: [`Expression::literal`] reads values that are written out and
 //! gives up on everything else.
 
 use crate::error::{SyntaxError, position};
-use crate::lex::{Span, Token, lex};
+use crate::lex::{ByteSpan, SourceToken, lex};
 use crate::parse::parse;
 
 /// A parsed file.
 #[derive(Debug, Clone)]
-pub struct File {
+pub struct SyntaxTree {
     source: String,
-    tokens: Vec<Token>,
-    statements: Vec<Statement>,
+    tokens: Vec<SourceToken>,
+    statements: Vec<SourceStatement>,
 }
 
-impl File {
+impl SyntaxTree {
     pub fn parse(source: &str) -> Result<Self, SyntaxError> {
         let tokens = lex(source).map_err(|fault| fault.locate(source))?;
         let statements = parse(source, &tokens).map_err(|fault| fault.locate(source))?;
@@ -28,16 +28,16 @@ impl File {
     }
 
     /// Every token, spaces and comments included: together they are the source.
-    pub fn tokens(&self) -> &[Token] {
+    pub fn tokens(&self) -> &[SourceToken] {
         &self.tokens
     }
 
-    pub fn statements(&self) -> &[Statement] {
+    pub fn statements(&self) -> &[SourceStatement] {
         &self.statements
     }
 
-    pub fn text(&self, span: Span) -> &str {
-        span.of(&self.source)
+    pub fn text(&self, span: ByteSpan) -> &str {
+        span.text_in(&self.source)
     }
 
     /// Line and column of a byte offset, both from one.
@@ -46,75 +46,77 @@ impl File {
     }
 
     /// The calls that stand alone as statements at the top level, in order.
-    pub fn calls(&self) -> impl Iterator<Item = (&Statement, &Call)> {
+    pub fn calls(&self) -> impl Iterator<Item = (&SourceStatement, &CallExpression)> {
         self.statements.iter().filter_map(|statement| match &statement.kind {
-            StatementKind::Expr(Expr { kind: ExprKind::Call(call), .. }) => Some((statement, call)),
+            StatementKind::Expr(Expression { kind: ExpressionKind::Call(call), .. }) => {
+                Some((statement, call))
+            }
             _ => None,
         })
     }
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Statement {
+pub struct SourceStatement {
     pub kind: StatementKind,
-    pub span: Span,
+    pub span: ByteSpan,
     /// A semicolon follows, and maybe another statement on the same line.
     pub semicolon: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum StatementKind {
-    Expr(Expr),
+    Expr(Expression),
     Assign {
-        target: Expr,
-        operator: Span,
-        value: Expr,
+        target: Expression,
+        operator: ByteSpan,
+        value: Expression,
     },
-    Load(Load),
+    Load(LoadStatement),
     Def {
-        name: Name,
-        params: Vec<Param>,
-        brackets: Brackets,
-        body: Vec<Statement>,
+        name: Identifier,
+        params: Vec<FunctionParameter>,
+        brackets: BracketRange,
+        body: Vec<SourceStatement>,
     },
     /// `if`, then every `elif`; a branch without condition is the `else`.
-    If(Vec<Branch>),
+    If(Vec<IfBranch>),
     For {
-        target: Expr,
-        iterable: Expr,
-        body: Vec<Statement>,
+        target: Expression,
+        iterable: Expression,
+        body: Vec<SourceStatement>,
     },
-    Return(Option<Expr>),
+    Return(Option<Expression>),
     Break,
     Continue,
     Pass,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Branch {
+pub struct IfBranch {
     /// The word `if`, `elif` or `else`.
-    pub keyword: Span,
-    pub condition: Option<Expr>,
-    pub body: Vec<Statement>,
+    pub keyword: ByteSpan,
+    pub condition: Option<Expression>,
+    pub body: Vec<SourceStatement>,
 }
 
 /// `load("module", "name", local = "name")`
 #[derive(Debug, Clone, PartialEq)]
-pub struct Load {
-    pub module: Expr,
-    pub symbols: Vec<Symbol>,
-    pub brackets: Brackets,
+pub struct LoadStatement {
+    pub module: Expression,
+    pub symbols: Vec<LoadedSymbol>,
+    pub brackets: BracketRange,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Symbol {
+pub struct LoadedSymbol {
     /// What the name is called in this file, if that is written.
-    pub local: Option<Name>,
-    pub name: Expr,
-    pub span: Span,
+    pub local: Option<Identifier>,
+    pub name: Expression,
+    pub span: ByteSpan,
 }
 
-impl Symbol {
+impl LoadedSymbol {
     /// The name this file binds.
     pub fn bound(&self) -> Option<&str> {
         match &self.local {
@@ -124,28 +126,28 @@ impl Symbol {
     }
 }
 
-impl Load {
+impl LoadStatement {
     pub fn path(&self) -> Option<&str> {
         self.module.string()
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Name {
+pub struct Identifier {
     pub text: String,
-    pub span: Span,
+    pub span: ByteSpan,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Param {
-    pub kind: ParamKind,
-    pub name: Option<Name>,
-    pub default: Option<Expr>,
-    pub span: Span,
+pub struct FunctionParameter {
+    pub kind: ParameterKind,
+    pub name: Option<Identifier>,
+    pub default: Option<Expression>,
+    pub span: ByteSpan,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ParamKind {
+pub enum ParameterKind {
     Plain,
     Star,
     DoubleStar,
@@ -153,91 +155,91 @@ pub enum ParamKind {
 
 /// What lies between an opening and its closing bracket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Brackets {
-    pub inner: Span,
+pub struct BracketRange {
+    pub inner: ByteSpan,
     /// Whether the last item is followed by a comma.
     pub trailing_comma: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Expr {
-    pub kind: ExprKind,
-    pub span: Span,
+pub struct Expression {
+    pub kind: ExpressionKind,
+    pub span: ByteSpan,
     /// Levels of the tree below and including this node; bounded, so that
     /// walking and dropping it cannot exhaust the stack.
     pub(crate) height: usize,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum ExprKind {
+pub enum ExpressionKind {
     Name(String),
     Number,
     /// What a plain or raw string says; nothing for format and byte strings.
     String(Option<String>),
-    List(Vec<Expr>, Brackets),
+    List(Vec<Expression>, BracketRange),
     /// Without brackets where Starlark allows a bare `a, b`.
-    Tuple(Vec<Expr>, Option<Brackets>),
-    Paren(Box<Expr>),
-    Dict(Vec<Entry>, Brackets),
+    Tuple(Vec<Expression>, Option<BracketRange>),
+    Paren(Box<Expression>),
+    Dict(Vec<DictEntry>, BracketRange),
     Comprehension {
-        element: Box<Element>,
-        clauses: Vec<Clause>,
+        element: Box<ComprehensionElement>,
+        clauses: Vec<ComprehensionClause>,
     },
-    Call(Call),
+    Call(CallExpression),
     Dot {
-        object: Box<Expr>,
-        name: Name,
+        object: Box<Expression>,
+        name: Identifier,
     },
     Index {
-        object: Box<Expr>,
-        index: Box<Expr>,
+        object: Box<Expression>,
+        index: Box<Expression>,
     },
     Slice {
-        object: Box<Expr>,
-        bounds: Vec<Option<Expr>>,
+        object: Box<Expression>,
+        bounds: Vec<Option<Expression>>,
     },
     Unary {
-        operator: Span,
-        operand: Box<Expr>,
+        operator: ByteSpan,
+        operand: Box<Expression>,
     },
     Binary {
-        left: Box<Expr>,
-        operator: Span,
-        right: Box<Expr>,
+        left: Box<Expression>,
+        operator: ByteSpan,
+        right: Box<Expression>,
     },
     Conditional {
-        value: Box<Expr>,
-        condition: Box<Expr>,
-        otherwise: Box<Expr>,
+        value: Box<Expression>,
+        condition: Box<Expression>,
+        otherwise: Box<Expression>,
     },
     Lambda {
-        params: Vec<Param>,
-        body: Box<Expr>,
+        params: Vec<FunctionParameter>,
+        body: Box<Expression>,
     },
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
-    pub key: Expr,
-    pub value: Expr,
-    pub span: Span,
+pub struct DictEntry {
+    pub key: Expression,
+    pub value: Expression,
+    pub span: ByteSpan,
 }
 
 /// What a comprehension collects: values in a list or entries in a dict.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Element {
-    Value(Expr),
-    Entry(Entry),
+pub enum ComprehensionElement {
+    Value(Expression),
+    Entry(DictEntry),
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Clause {
-    For { target: Expr, iterable: Expr, span: Span },
-    If { condition: Expr, span: Span },
+pub enum ComprehensionClause {
+    For { target: Expression, iterable: Expression, span: ByteSpan },
+    If { condition: Expression, span: ByteSpan },
 }
 
-impl Clause {
-    pub fn span(&self) -> Span {
+impl ComprehensionClause {
+    pub fn span(&self) -> ByteSpan {
         match self {
             Self::For { span, .. } | Self::If { span, .. } => *span,
         }
@@ -245,63 +247,63 @@ impl Clause {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Call {
-    pub callee: Box<Expr>,
-    pub args: Vec<Arg>,
-    pub brackets: Brackets,
+pub struct CallExpression {
+    pub callee: Box<Expression>,
+    pub args: Vec<CallArgument>,
+    pub brackets: BracketRange,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Arg {
-    pub kind: ArgKind,
-    pub value: Expr,
-    pub span: Span,
+pub struct CallArgument {
+    pub kind: ArgumentKind,
+    pub value: Expression,
+    pub span: ByteSpan,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ArgKind {
+pub enum ArgumentKind {
     Positional,
-    Named(Name),
+    Named(Identifier),
     Star,
     DoubleStar,
 }
 
-impl Call {
+impl CallExpression {
     /// The name of the function, when it is called by a plain name.
     pub fn name(&self) -> Option<&str> {
         self.callee.name()
     }
 
     /// The value given as `name = value`.
-    pub fn named(&self, name: &str) -> Option<&Expr> {
+    pub fn named(&self, name: &str) -> Option<&Expression> {
         self.args.iter().find_map(|arg| match &arg.kind {
-            ArgKind::Named(given) if given.text == name => Some(&arg.value),
+            ArgumentKind::Named(given) if given.text == name => Some(&arg.value),
             _ => None,
         })
     }
 
-    pub fn positional(&self) -> impl Iterator<Item = &Expr> {
-        self.args.iter().filter(|arg| arg.kind == ArgKind::Positional).map(|arg| &arg.value)
+    pub fn positional(&self) -> impl Iterator<Item = &Expression> {
+        self.args.iter().filter(|arg| arg.kind == ArgumentKind::Positional).map(|arg| &arg.value)
     }
 }
 
 /// A value written out in the source.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Literal {
+pub enum LiteralValue {
     None,
     Bool(bool),
     Int(i64),
     Float(f64),
     String(String),
-    List(Vec<Literal>),
-    Tuple(Vec<Literal>),
-    Dict(Vec<(Literal, Literal)>),
+    List(Vec<LiteralValue>),
+    Tuple(Vec<LiteralValue>),
+    Dict(Vec<(LiteralValue, LiteralValue)>),
 }
 
-impl Expr {
+impl Expression {
     pub fn name(&self) -> Option<&str> {
         match &self.kind {
-            ExprKind::Name(name) => Some(name),
+            ExpressionKind::Name(name) => Some(name),
             _ => None,
         }
     }
@@ -309,101 +311,112 @@ impl Expr {
     /// What a string literal says.
     pub fn string(&self) -> Option<&str> {
         match &self.kind {
-            ExprKind::String(value) => value.as_deref(),
-            ExprKind::Paren(inner) => inner.string(),
+            ExpressionKind::String(value) => value.as_deref(),
+            ExpressionKind::Paren(inner) => inner.string(),
             _ => None,
         }
     }
 
-    pub fn call(&self) -> Option<&Call> {
+    pub fn call(&self) -> Option<&CallExpression> {
         match &self.kind {
-            ExprKind::Call(call) => Some(call),
+            ExpressionKind::Call(call) => Some(call),
             _ => None,
         }
     }
 
     /// The value, if it is written out with nothing to evaluate.
-    pub fn literal(&self, source: &str) -> Option<Literal> {
-        let all = |items: &[Expr]| items.iter().map(|i| i.literal(source)).collect::<Option<_>>();
+    pub fn literal(&self, source: &str) -> Option<LiteralValue> {
+        let all =
+            |items: &[Expression]| items.iter().map(|i| i.literal(source)).collect::<Option<_>>();
         match &self.kind {
-            ExprKind::Name(name) => match name.as_str() {
-                "None" => Some(Literal::None),
-                "True" => Some(Literal::Bool(true)),
-                "False" => Some(Literal::Bool(false)),
+            ExpressionKind::Name(name) => match name.as_str() {
+                "None" => Some(LiteralValue::None),
+                "True" => Some(LiteralValue::Bool(true)),
+                "False" => Some(LiteralValue::Bool(false)),
                 _ => None,
             },
-            ExprKind::Number => number(self.span.of(source)),
-            ExprKind::String(value) => value.clone().map(Literal::String),
-            ExprKind::List(items, _) => all(items).map(Literal::List),
-            ExprKind::Tuple(items, _) => all(items).map(Literal::Tuple),
-            ExprKind::Paren(inner) => inner.literal(source),
-            ExprKind::Dict(entries, _) => entries
+            ExpressionKind::Number => number(self.span.text_in(source)),
+            ExpressionKind::String(value) => value.clone().map(LiteralValue::String),
+            ExpressionKind::List(items, _) => all(items).map(LiteralValue::List),
+            ExpressionKind::Tuple(items, _) => all(items).map(LiteralValue::Tuple),
+            ExpressionKind::Paren(inner) => inner.literal(source),
+            ExpressionKind::Dict(entries, _) => entries
                 .iter()
                 .map(|entry| Some((entry.key.literal(source)?, entry.value.literal(source)?)))
                 .collect::<Option<_>>()
-                .map(Literal::Dict),
-            ExprKind::Unary { operator, operand } => match (operator.of(source), &operand.kind) {
-                ("-", ExprKind::Number) => match operand.literal(source)? {
-                    Literal::Int(value) => value.checked_neg().map(Literal::Int),
-                    Literal::Float(value) => Some(Literal::Float(-value)),
+                .map(LiteralValue::Dict),
+            ExpressionKind::Unary { operator, operand } => {
+                match (operator.text_in(source), &operand.kind) {
+                    ("-", ExpressionKind::Number) => match operand.literal(source)? {
+                        LiteralValue::Int(value) => value.checked_neg().map(LiteralValue::Int),
+                        LiteralValue::Float(value) => Some(LiteralValue::Float(-value)),
+                        _ => None,
+                    },
                     _ => None,
-                },
-                _ => None,
-            },
+                }
+            }
             _ => None,
         }
     }
 
     /// The expressions directly below this one, in source order.
-    pub fn children(&self) -> Vec<&Expr> {
+    pub fn children(&self) -> Vec<&Expression> {
         match &self.kind {
-            ExprKind::Name(_) | ExprKind::Number | ExprKind::String(_) => Vec::new(),
-            ExprKind::List(items, _) | ExprKind::Tuple(items, _) => items.iter().collect(),
-            ExprKind::Paren(inner) => vec![inner],
-            ExprKind::Dict(entries, _) => entries.iter().flat_map(|e| [&e.key, &e.value]).collect(),
-            ExprKind::Comprehension { element, clauses } => {
+            ExpressionKind::Name(_) | ExpressionKind::Number | ExpressionKind::String(_) => {
+                Vec::new()
+            }
+            ExpressionKind::List(items, _) | ExpressionKind::Tuple(items, _) => {
+                items.iter().collect()
+            }
+            ExpressionKind::Paren(inner) => vec![inner],
+            ExpressionKind::Dict(entries, _) => {
+                entries.iter().flat_map(|e| [&e.key, &e.value]).collect()
+            }
+            ExpressionKind::Comprehension { element, clauses } => {
                 let mut below = match element.as_ref() {
-                    Element::Value(value) => vec![value],
-                    Element::Entry(entry) => vec![&entry.key, &entry.value],
+                    ComprehensionElement::Value(value) => vec![value],
+                    ComprehensionElement::Entry(entry) => vec![&entry.key, &entry.value],
                 };
                 for clause in clauses {
                     match clause {
-                        Clause::For { target, iterable, .. } => below.extend([target, iterable]),
-                        Clause::If { condition, .. } => below.push(condition),
+                        ComprehensionClause::For { target, iterable, .. } => {
+                            below.extend([target, iterable])
+                        }
+                        ComprehensionClause::If { condition, .. } => below.push(condition),
                     }
                 }
                 below
             }
-            ExprKind::Call(call) => [call.callee.as_ref()]
+            ExpressionKind::Call(call) => [call.callee.as_ref()]
                 .into_iter()
                 .chain(call.args.iter().map(|a| &a.value))
                 .collect(),
-            ExprKind::Dot { object, .. } => vec![object],
-            ExprKind::Index { object, index } => vec![object, index],
-            ExprKind::Slice { object, bounds } => {
+            ExpressionKind::Dot { object, .. } => vec![object],
+            ExpressionKind::Index { object, index } => vec![object, index],
+            ExpressionKind::Slice { object, bounds } => {
                 [object.as_ref()].into_iter().chain(bounds.iter().flatten()).collect()
             }
-            ExprKind::Unary { operand, .. } => vec![operand],
-            ExprKind::Binary { left, right, .. } => vec![left, right],
-            ExprKind::Conditional { value, condition, otherwise } => {
+            ExpressionKind::Unary { operand, .. } => vec![operand],
+            ExpressionKind::Binary { left, right, .. } => vec![left, right],
+            ExpressionKind::Conditional { value, condition, otherwise } => {
                 vec![value, condition, otherwise]
             }
-            ExprKind::Lambda { params, body } => {
+            ExpressionKind::Lambda { params, body } => {
                 params.iter().filter_map(|p| p.default.as_ref()).chain([body.as_ref()]).collect()
             }
         }
     }
 }
 
-fn number(text: &str) -> Option<Literal> {
+fn number(text: &str) -> Option<LiteralValue> {
     let lower = text.to_ascii_lowercase();
     let radix = match lower.get(..2) {
         Some("0x") => 16,
         Some("0o") => 8,
         Some("0b") => 2,
         _ if lower.bytes().all(|b| b.is_ascii_digit()) => 10,
-        _ => return lower.parse().ok().map(Literal::Float),
+        _ => return lower.parse().ok().map(LiteralValue::Float),
     };
     let digits = if radix == 10 { Some(lower.as_str()) } else { lower.get(2..) };
-    i64::from_str_radix(digits?, radix).ok().map(Literal::Int)
+    i64::from_str_radix(digits?, radix).ok().map(LiteralValue::Int)
 }

@@ -7,9 +7,12 @@
 use crate::edit::binds;
 use crate::error::SyntaxError;
 use crate::fmt::format;
-use crate::lex::Span;
-use crate::splice::{Place, Splices};
-use crate::tree::{ArgKind, Call, Expr, ExprKind, File, Statement, StatementKind};
+use crate::lex::ByteSpan;
+use crate::splice::{SourceLines, TextSplices};
+use crate::tree::{
+    ArgumentKind, CallExpression, Expression, ExpressionKind, SourceStatement, StatementKind,
+    SyntaxTree,
+};
 
 mod rules;
 mod sandbox;
@@ -18,44 +21,44 @@ mod tests;
 
 /// A policy in the present language, as far as that was certain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Upgraded {
+pub struct UpgradedSource {
     /// Formatted if anything changed, else the source as it was.
     pub source: String,
-    pub changes: Vec<Change>,
-    pub left: Vec<Left>,
+    pub changes: Vec<UpgradeChange>,
+    pub left: Vec<RemainingForm>,
 }
 
 /// Something rewritten, with its line in the source given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct UpgradeChange {
     pub line: usize,
     pub what: &'static str,
 }
 
 /// Something older that stays, with its line in the new source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Left {
+pub struct RemainingForm {
     pub line: usize,
     pub why: &'static str,
 }
 
-pub fn upgrade(source: &str) -> Result<Upgraded, SyntaxError> {
+pub fn upgrade(source: &str) -> Result<UpgradedSource, SyntaxError> {
     let (new, changes, left) = pass(source)?;
     if changes.is_empty() {
-        return Ok(Upgraded { source: source.to_owned(), changes, left });
+        return Ok(UpgradedSource { source: source.to_owned(), changes, left });
     }
     let new = format(&new)?;
     let (_, _, left) = pass(&new)?;
-    Ok(Upgraded { source: new, changes, left })
+    Ok(UpgradedSource { source: new, changes, left })
 }
 
-fn pass(source: &str) -> Result<(String, Vec<Change>, Vec<Left>), SyntaxError> {
-    let file = File::parse(source)?;
-    let own = OLDER.iter().copied().filter(|name| binds(file.statements(), name)).collect();
-    let mut pass = Pass { file: &file, own, changes: Vec::new(), left: Vec::new() };
-    let mut out = Splices::default();
+fn pass(source: &str) -> Result<(String, Vec<UpgradeChange>, Vec<RemainingForm>), SyntaxError> {
+    let file = SyntaxTree::parse(source)?;
+    let own = OLDER_NAMES.iter().copied().filter(|name| binds(file.statements(), name)).collect();
+    let mut pass = UpgradePass { file: &file, own, changes: Vec::new(), left: Vec::new() };
+    let mut out = TextSplices::default();
     pass.statements(file.statements(), &mut out);
-    let Pass { mut changes, mut left, .. } = pass;
+    let UpgradePass { mut changes, mut left, .. } = pass;
     changes.sort_by_key(|change| change.line);
     left.sort_by_key(|left| left.line);
     left.dedup();
@@ -64,7 +67,7 @@ fn pass(source: &str) -> Result<(String, Vec<Change>, Vec<Left>), SyntaxError> {
 
 /// What an expression is part of, which decides what its parts mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum ExpressionRole {
     Plain,
     /// The tree of a policy, whose keys are tools.
     Tree,
@@ -76,33 +79,33 @@ enum Role {
     Callee,
 }
 
-struct Pass<'a> {
-    file: &'a File,
+struct UpgradePass<'a> {
+    file: &'a SyntaxTree,
     /// Names of older forms that the policy gives a meaning of its own.
     own: Vec<&'static str>,
-    changes: Vec<Change>,
-    left: Vec<Left>,
+    changes: Vec<UpgradeChange>,
+    left: Vec<RemainingForm>,
 }
 
-const OLDER: &[&str] = &[
+const OLDER_NAMES: &[&str] = &[
     "Mode", "Tool", "allow", "ask", "deny", "domains", "match", "path", "policy", "sandbox", "tool",
 ];
 
 /// The new text, or why the old one stays.
-type Rewritten = Result<String, &'static str>;
+type RewriteResult = Result<String, &'static str>;
 
 const COMMENT: &str = "a comment stands inside it";
 
-impl<'a> Pass<'a> {
-    fn line(&self, span: Span) -> usize {
+impl<'a> UpgradePass<'a> {
+    fn line(&self, span: ByteSpan) -> usize {
         self.file.position(span.start).0
     }
 
-    fn source(&self, expr: &Expr) -> String {
+    fn source(&self, expr: &Expression) -> String {
         self.file.text(expr.span).to_owned()
     }
 
-    fn statements(&mut self, statements: &'a [Statement], out: &mut Splices) {
+    fn statements(&mut self, statements: &'a [SourceStatement], out: &mut TextSplices) {
         for statement in statements {
             match &statement.kind {
                 StatementKind::Expr(expr) => {
@@ -110,11 +113,11 @@ impl<'a> Pass<'a> {
                         true => self.attempt(expr, "a rule in builder form", |p| p.rule(expr)),
                         false => None,
                     };
-                    let new = new.unwrap_or_else(|| self.text(expr, Role::Plain));
+                    let new = new.unwrap_or_else(|| self.text(expr, ExpressionRole::Plain));
                     self.splice(expr, new, out);
                 }
                 StatementKind::Assign { value, .. } | StatementKind::Return(Some(value)) => {
-                    let new = self.text(value, Role::Plain);
+                    let new = self.text(value, ExpressionRole::Plain);
                     self.splice(value, new, out);
                 }
                 StatementKind::Def { body, .. } | StatementKind::For { body, .. } => {
@@ -128,7 +131,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn splice(&self, expr: &Expr, new: String, out: &mut Splices) {
+    fn splice(&self, expr: &Expression, new: String, out: &mut TextSplices) {
         if new != self.file.text(expr.span) {
             out.replace(expr.span, new);
         }
@@ -137,19 +140,19 @@ impl<'a> Pass<'a> {
     /// Rewrites, or notes why not and forgets what was rewritten inside.
     fn attempt(
         &mut self,
-        expr: &Expr,
+        expr: &Expression,
         what: &'static str,
-        rewrite: impl FnOnce(&mut Self) -> Rewritten,
+        rewrite: impl FnOnce(&mut Self) -> RewriteResult,
     ) -> Option<String> {
         let (changes, left) = (self.changes.len(), self.left.len());
         let line = self.line(expr.span);
-        self.changes.push(Change { line, what });
+        self.changes.push(UpgradeChange { line, what });
         match rewrite(self) {
             Ok(text) => Some(text),
             Err(why) => {
                 self.changes.truncate(changes);
                 self.left.truncate(left);
-                self.left.push(Left { line, why });
+                self.left.push(RemainingForm { line, why });
                 None
             }
         }
@@ -158,74 +161,79 @@ impl<'a> Pass<'a> {
     /// Like [`Self::attempt`], for forms that would drop a comment in them.
     fn whole(
         &mut self,
-        expr: &Expr,
+        expr: &Expression,
         what: &'static str,
-        rewrite: impl FnOnce(&mut Self) -> Rewritten,
+        rewrite: impl FnOnce(&mut Self) -> RewriteResult,
     ) -> Option<String> {
-        let commented = Place { file: self.file }.has_comments(expr.span);
+        let commented = SourceLines { file: self.file }.has_comments(expr.span);
         self.attempt(expr, what, |p| if commented { Err(COMMENT) } else { rewrite(p) })
     }
 
     /// The expression with everything older in it rewritten.
-    fn text(&mut self, expr: &'a Expr, role: Role) -> String {
+    fn text(&mut self, expr: &'a Expression, role: ExpressionRole) -> String {
         if let Some(new) = self.rewritten(expr, role) {
             return new;
         }
         let mut text = String::new();
         let mut end = expr.span.start;
         for (part, role) in parts(expr, role) {
-            text.push_str(Span::new(end, part.span.start).of(self.file.source()));
+            text.push_str(ByteSpan::new(end, part.span.start).text_in(self.file.source()));
             text.push_str(&self.text(part, role));
             end = part.span.end;
         }
-        text.push_str(Span::new(end, expr.span.end).of(self.file.source()));
+        text.push_str(ByteSpan::new(end, expr.span.end).text_in(self.file.source()));
         text
     }
 
-    fn rewritten(&mut self, expr: &'a Expr, role: Role) -> Option<String> {
+    fn rewritten(&mut self, expr: &'a Expression, role: ExpressionRole) -> Option<String> {
         match (&expr.kind, role) {
-            (ExprKind::Name(name), Role::Callee) => match name.as_str() {
+            (ExpressionKind::Name(name), ExpressionRole::Callee) => match name.as_str() {
                 "Tool" => self.attempt(expr, "`Tool` is `tool`", |_| Ok("tool".to_owned())),
                 "Mode" => self.attempt(expr, "`Mode` is `mode`", |_| Ok("mode".to_owned())),
                 "exe" | "cwd" | "home" | "tempdir" => {
                     let line = self.line(expr.span);
                     let why = "an older builder that could not be rewritten";
                     if self.left.iter().all(|left| left.line != line) {
-                        self.left.push(Left { line, why });
+                        self.left.push(RemainingForm { line, why });
                     }
                     None
                 }
                 _ => None,
             },
-            (ExprKind::List(items, brackets), Role::Fs) => {
+            (ExpressionKind::List(items, brackets), ExpressionRole::Fs) => {
                 let what = "file rules as a list are a dict";
                 self.attempt(expr, what, |p| p.fs_list(items, *brackets))
             }
-            (ExprKind::Call(call), _) => self.call(expr, call, role),
+            (ExpressionKind::Call(call), _) => self.call(expr, call, role),
             _ => None,
         }
     }
 
-    fn call(&mut self, expr: &'a Expr, call: &'a Call, role: Role) -> Option<String> {
+    fn call(
+        &mut self,
+        expr: &'a Expression,
+        call: &'a CallExpression,
+        role: ExpressionRole,
+    ) -> Option<String> {
         let one_dict = match call.args.as_slice() {
-            [arg] if arg.kind == ArgKind::Positional => {
-                matches!(arg.value.kind, ExprKind::Dict(..)).then_some(&arg.value)
+            [arg] if arg.kind == ArgumentKind::Positional => {
+                matches!(arg.value.kind, ExpressionKind::Dict(..)).then_some(&arg.value)
             }
             _ => None,
         };
-        let no_comment_around = |p: &Self, dict: &Expr| {
-            let place = Place { file: p.file };
-            !place.has_comments(Span::new(expr.span.start, dict.span.start))
-                && !place.has_comments(Span::new(dict.span.end, expr.span.end))
+        let no_comment_around = |p: &Self, dict: &Expression| {
+            let place = SourceLines { file: p.file };
+            !place.has_comments(ByteSpan::new(expr.span.start, dict.span.start))
+                && !place.has_comments(ByteSpan::new(dict.span.end, expr.span.end))
         };
         let name = call.name().filter(|name| !self.own.contains(name))?;
         match (name, role) {
-            ("tool" | "Tool", Role::TreeKey) => {
+            ("tool" | "Tool", ExpressionRole::TreeKey) => {
                 rules::tool_names(call)?;
                 self.whole(expr, "`tool(…)` at the root is the bare name", |p| p.tool_key(call))
             }
             ("allow" | "deny" | "ask", _) => {
-                let older = |arg: &crate::tree::Arg| matches!(&arg.kind, ArgKind::Named(name) if capability(&name.text).is_some());
+                let older = |arg: &crate::tree::CallArgument| matches!(&arg.kind, ArgumentKind::Named(name) if capability(&name.text).is_some());
                 call.args.iter().any(older).then_some(())?;
                 self.whole(expr, "capabilities are letters", |p| p.effect(call, None))
             }
@@ -236,13 +244,13 @@ impl<'a> Pass<'a> {
             }),
             ("domains", _) => self.attempt(expr, "`domains({…})` is the dict", |p| match one_dict
             {
-                Some(dict) if role == Role::Net && no_comment_around(p, dict) => {
-                    Ok(p.text(dict, Role::Plain))
+                Some(dict) if role == ExpressionRole::Net && no_comment_around(p, dict) => {
+                    Ok(p.text(dict, ExpressionRole::Plain))
                 }
-                Some(_) if role == Role::Net => Err(COMMENT),
+                Some(_) if role == ExpressionRole::Net => Err(COMMENT),
                 _ => Err("`domains` that is not the whole network rule"),
             }),
-            ("path", Role::FsKey) => {
+            ("path", ExpressionRole::FsKey) => {
                 self.whole(expr, "`path(…)` in file rules is the bare string", |p| {
                     p.path_key(call)
                 })
@@ -255,7 +263,7 @@ impl<'a> Pass<'a> {
             ("policy", _) if call.named("rules").is_some() => {
                 let line = self.line(expr.span);
                 let why = "rules in a list are tried in order, which a tree does not say";
-                self.left.push(Left { line, why });
+                self.left.push(RemainingForm { line, why });
                 None
             }
             _ => None,
@@ -263,10 +271,14 @@ impl<'a> Pass<'a> {
     }
 
     /// An effect with its capabilities as letters, and the sandbox of a builder.
-    fn effect(&mut self, call: &'a Call, sandbox: Option<&'a Expr>) -> Rewritten {
+    fn effect(
+        &mut self,
+        call: &'a CallExpression,
+        sandbox: Option<&'a Expression>,
+    ) -> RewriteResult {
         let name = match &call.callee.kind {
-            ExprKind::Name(name) => name,
-            ExprKind::Dot { name, .. } => &name.text,
+            ExpressionKind::Name(name) => name,
+            ExpressionKind::Dot { name, .. } => &name.text,
             _ => return Err("an effect that is computed"),
         };
         let mut letters = Vec::new();
@@ -274,7 +286,7 @@ impl<'a> Pass<'a> {
         let mut given = false;
         for arg in &call.args {
             match &arg.kind {
-                ArgKind::Named(keyword) if let Some(letter) = capability(&keyword.text) => {
+                ArgumentKind::Named(keyword) if let Some(letter) = capability(&keyword.text) => {
                     given = true;
                     match arg.value.name() {
                         Some("True") => letters.push(letter),
@@ -282,12 +294,12 @@ impl<'a> Pass<'a> {
                         _ => return Err("a capability that is computed"),
                     }
                 }
-                ArgKind::Named(keyword) => {
-                    let value = self.text(&arg.value, Role::Plain);
+                ArgumentKind::Named(keyword) => {
+                    let value = self.text(&arg.value, ExpressionRole::Plain);
                     args.push(format!("{} = {value}", keyword.text));
                 }
-                ArgKind::Positional if args.is_empty() => {
-                    args.push(self.text(&arg.value, Role::Plain));
+                ArgumentKind::Positional if args.is_empty() => {
+                    args.push(self.text(&arg.value, ExpressionRole::Plain));
                 }
                 _ => return Err("an effect whose arguments are computed"),
             }
@@ -301,7 +313,7 @@ impl<'a> Pass<'a> {
             args.insert(0, format!("\"{}\"", String::from_iter(letters)));
         }
         if let Some(sandbox) = sandbox {
-            args.push(format!("sandbox = {}", self.text(sandbox, Role::Plain)));
+            args.push(format!("sandbox = {}", self.text(sandbox, ExpressionRole::Plain)));
         }
         Ok(format!("{name}({})", args.join(", ")))
     }
@@ -319,52 +331,55 @@ fn capability(keyword: &str) -> Option<char> {
 }
 
 /// The expressions below one, in source order, with what they are part of.
-fn parts(expr: &Expr, role: Role) -> Vec<(&Expr, Role)> {
+fn parts(expr: &Expression, role: ExpressionRole) -> Vec<(&Expression, ExpressionRole)> {
     match (&expr.kind, role) {
-        (ExprKind::Dict(entries, _), Role::Tree) => {
-            let value = |key: &Expr| match key.call().and_then(Call::name) {
-                Some("mode" | "Mode" | "agent") => Role::Tree,
-                _ => Role::Plain,
+        (ExpressionKind::Dict(entries, _), ExpressionRole::Tree) => {
+            let value = |key: &Expression| match key.call().and_then(CallExpression::name) {
+                Some("mode" | "Mode" | "agent") => ExpressionRole::Tree,
+                _ => ExpressionRole::Plain,
             };
-            let both = |e: &'_ crate::tree::Entry| value(&e.key);
-            entries.iter().flat_map(|e| [(&e.key, Role::TreeKey), (&e.value, both(e))]).collect()
+            let both = |e: &'_ crate::tree::DictEntry| value(&e.key);
+            entries
+                .iter()
+                .flat_map(|e| [(&e.key, ExpressionRole::TreeKey), (&e.value, both(e))])
+                .collect()
         }
-        (ExprKind::Dict(entries, _), Role::Fs) => {
-            let value = |value: &Expr| match value.kind {
-                ExprKind::Dict(..) => Role::Fs,
-                _ => Role::Plain,
+        (ExpressionKind::Dict(entries, _), ExpressionRole::Fs) => {
+            let value = |value: &Expression| match value.kind {
+                ExpressionKind::Dict(..) => ExpressionRole::Fs,
+                _ => ExpressionRole::Plain,
             };
             entries
                 .iter()
-                .flat_map(|e| [(&e.key, Role::FsKey), (&e.value, value(&e.value))])
+                .flat_map(|e| [(&e.key, ExpressionRole::FsKey), (&e.value, value(&e.value))])
                 .collect()
         }
-        (ExprKind::Tuple(items, _), Role::TreeKey | Role::FsKey) => {
+        (ExpressionKind::Tuple(items, _), ExpressionRole::TreeKey | ExpressionRole::FsKey) => {
             items.iter().map(|item| (item, role)).collect()
         }
-        (ExprKind::Call(call), _) => {
+        (ExpressionKind::Call(call), _) => {
             let name = call.name();
             let mut position = 0;
             let args = call.args.iter().map(|arg| {
                 let place = position;
-                position += usize::from(arg.kind == ArgKind::Positional);
+                position += usize::from(arg.kind == ArgumentKind::Positional);
                 let named = match &arg.kind {
-                    ArgKind::Named(keyword) => keyword.text.as_str(),
-                    ArgKind::Positional => "",
-                    _ => return (&arg.value, Role::Plain),
+                    ArgumentKind::Named(keyword) => keyword.text.as_str(),
+                    ArgumentKind::Positional => "",
+                    _ => return (&arg.value, ExpressionRole::Plain),
                 };
                 let role = match (name, named, place) {
-                    (Some("when"), "", 0) | (Some("policy"), "", 1) => Role::Tree,
-                    (Some("when" | "policy"), "tree", _) => Role::Tree,
-                    (Some("merge"), "", _) if role == Role::Tree => Role::Tree,
-                    (Some("sandbox"), "fs", _) => Role::Fs,
-                    (Some("sandbox"), "net", _) => Role::Net,
-                    _ => Role::Plain,
+                    (Some("when"), "", 0) | (Some("policy"), "", 1) => ExpressionRole::Tree,
+                    (Some("when" | "policy"), "tree", _) => ExpressionRole::Tree,
+                    (Some("merge"), "", _) if role == ExpressionRole::Tree => ExpressionRole::Tree,
+                    (Some("sandbox"), "fs", _) => ExpressionRole::Fs,
+                    (Some("sandbox"), "net", _) => ExpressionRole::Net,
+                    _ => ExpressionRole::Plain,
                 };
                 (&arg.value, role)
             });
-            [(call.callee.as_ref(), Role::Callee)].into_iter().chain(args).collect()
+            [(call.callee.as_ref(), ExpressionRole::Callee)].into_iter().chain(args).collect()
         }
-        _ => expr.children().into_iter().map(|child| (child, Role::Plain)).collect(),
+        _ => expr.children().into_iter().map(|child| (child, ExpressionRole::Plain)).collect(),
     }
 }

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use clash_history::{Error, History, Roots, Seen, Tally};
+use clash_history::{HistoryError, HistoryFile, HistoryRoots, ReadTally, SeenCall};
 use clash_policy::shell::{self, Word};
 use clash_policy::{Action, Input};
 
@@ -19,9 +19,9 @@ use crate::tool_input::{self, From, ToolError};
 use crate::ui::Failure;
 
 /// Where agents keep their histories.
-pub(crate) fn roots(dirs: &Dirs) -> Roots {
+pub(crate) fn roots(dirs: &Dirs) -> HistoryRoots {
     let data = env::path(env::XDG_DATA_HOME).unwrap_or_else(|| dirs.home.join(".local/share"));
-    Roots {
+    HistoryRoots {
         clash: sessions_dir(dirs),
         claude: dirs.claude.clone(),
         codex: env::path(env::CODEX_HOME).unwrap_or_else(|| dirs.home.join(".codex")),
@@ -31,20 +31,23 @@ pub(crate) fn roots(dirs: &Dirs) -> Roots {
 }
 
 /// The histories somebody means: `latest`, a file, a directory, or all of them.
-pub(crate) fn meant(dirs: &Dirs, what: Option<&str>) -> Result<Vec<History>, Failure> {
+pub(crate) fn selected_histories(
+    dirs: &Dirs,
+    what: Option<&str>,
+) -> Result<Vec<HistoryFile>, Failure> {
     let found = match what {
         None => {
-            let all = clash_history::all(&roots(dirs));
-            if all.is_empty() { Err(Error::None) } else { Ok(all) }
+            let all = clash_history::all_histories(&roots(dirs));
+            if all.is_empty() { Err(HistoryError::None) } else { Ok(all) }
         }
-        Some("latest") => clash_history::latest(&roots(dirs)).map(|one| vec![one]),
-        Some(path) if Path::new(path).is_dir() => clash_history::below(Path::new(path))
-            .or_else(|_| Ok(vec![clash_history::one(Path::new(path))?])),
-        Some(path) => clash_history::one(Path::new(path)).map(|one| vec![one]),
+        Some("latest") => clash_history::latest_history(&roots(dirs)).map(|one| vec![one]),
+        Some(path) if Path::new(path).is_dir() => clash_history::histories_below(Path::new(path))
+            .or_else(|_| Ok(vec![clash_history::history_at(Path::new(path))?])),
+        Some(path) => clash_history::history_at(Path::new(path)).map(|one| vec![one]),
     };
-    found.map_err(|error: Error| {
+    found.map_err(|error: HistoryError| {
         let hint = match error {
-            Error::None => "clash reads its own traces and the histories of Claude Code, Codex, Gemini CLI and OpenCode",
+            HistoryError::None => "clash reads its own traces and the histories of Claude Code, Codex, Gemini CLI and OpenCode",
             _ => "`latest`, a history, or a directory with histories",
         };
         Failure::from(error).hint(hint)
@@ -53,15 +56,15 @@ pub(crate) fn meant(dirs: &Dirs, what: Option<&str>) -> Result<Vec<History>, Fai
 
 /// One action of a history.
 #[derive(Debug)]
-pub(crate) struct Past {
-    pub(crate) seen: Seen,
+pub(crate) struct PastAction {
+    pub(crate) seen: SeenCall,
     pub(crate) cwd: PathBuf,
     /// The root of the project it took place in.
     pub(crate) project: PathBuf,
     pub(crate) home: PathBuf,
 }
 
-impl Past {
+impl PastAction {
     /// The action as a hook would have read it.
     pub(crate) fn action(&self) -> Result<Action, ToolError> {
         let from = From { cwd: &self.cwd, home: &self.home };
@@ -85,7 +88,7 @@ impl Past {
 }
 
 /// Whether a tool is itself a question to the user, which no policy is about.
-fn is_question(seen: &Seen) -> bool {
+fn is_question(seen: &SeenCall) -> bool {
     let nowhere = From { cwd: Path::new("/"), home: Path::new("/") };
     let message = Message { tool: seen.tool.clone(), ..Message::default() };
     let call = agents::named(seen.agent).map(|agent| (agent.call)(&message, &nowhere));
@@ -112,19 +115,19 @@ fn unwrapped(script: &str) -> Option<String> {
 pub(crate) fn replay(
     dirs: &Dirs,
     here: &Path,
-    histories: &[History],
+    histories: &[HistoryFile],
     since: Option<u64>,
-    mut each: impl FnMut(&Past) -> ControlFlow<()>,
-) -> Tally {
+    mut each: impl FnMut(&PastAction) -> ControlFlow<()>,
+) -> ReadTally {
     let start = since.map(|ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms));
-    let recent: Vec<History> = histories
+    let recent: Vec<HistoryFile> = histories
         .iter()
         .filter(|it| start.is_none_or(|start| it.changed >= start))
         .cloned()
         .collect();
     let mut projects: HashMap<PathBuf, PathBuf> = HashMap::new();
-    let mut progress = Progress::new();
-    let mut told = Told::default();
+    let mut progress = ReadProgress::new();
+    let mut told = ToldCalls::default();
     let mut questions: HashMap<(&'static str, String), bool> = HashMap::new();
     clash_history::read(&recent, &mut |seen| {
         progress.step();
@@ -146,19 +149,19 @@ pub(crate) fn replay(
                 project
             }
         };
-        each(&Past { seen, cwd, project, home: dirs.home.clone() })
+        each(&PastAction { seen, cwd, project, home: dirs.home.clone() })
     })
 }
 
 /// Calls that were told already: clash and the agent both record them, and a
 /// session that is resumed is written down again.
 #[derive(Default)]
-struct Told {
+struct ToldCalls {
     known: HashSet<u64>,
 }
 
-impl Told {
-    fn again(&mut self, seen: &Seen) -> bool {
+impl ToldCalls {
+    fn again(&mut self, seen: &SeenCall) -> bool {
         let (agent, call) = (seen.agent, &seen.call);
         if call.id.is_empty() {
             return false;
@@ -176,13 +179,13 @@ impl Told {
 }
 
 /// Counts on standard error, if somebody is looking.
-struct Progress {
+struct ReadProgress {
     shown: bool,
     count: u64,
     last: Instant,
 }
 
-impl Progress {
+impl ReadProgress {
     fn new() -> Self {
         Self { shown: io::stderr().is_terminal(), count: 0, last: Instant::now() }
     }
@@ -196,7 +199,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ReadProgress {
     fn drop(&mut self) {
         if self.shown {
             let _ = write!(io::stderr(), "\r\u{1b}[K");
@@ -205,7 +208,7 @@ impl Drop for Progress {
 }
 
 /// What could not be read, in words; nothing if everything could.
-pub(crate) fn not_understood(tally: &Tally) -> Option<String> {
+pub(crate) fn not_understood(tally: &ReadTally) -> Option<String> {
     let parts: Vec<String> = [
         (tally.broken, "broken line", "broken lines"),
         (tally.too_long, "line of more than 8 MiB", "lines of more than 8 MiB"),

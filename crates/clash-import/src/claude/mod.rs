@@ -8,36 +8,36 @@
 mod rules;
 mod sandbox;
 
-use crate::draft::{Draft, Origin};
-use crate::json::{self, Object};
-use crate::paths::{PathPattern, Root};
-use crate::room::{Net, Room};
-use crate::tree::{Key, Leaf};
-use crate::{Base, Effect, Result};
+use crate::draft::{EntryOrigin, ImportDraft};
+use crate::json::{self, JsonObject};
+use crate::paths::{ImportedPath, PathRoot};
+use crate::room::{ImportedNet, ImportedSandbox};
+use crate::tree::{ImportedRule, Key};
+use crate::{Effect, ImportResult, SettingsBase};
 
 const EDITORS: [&str; 4] = ["Edit", "Write", "MultiEdit", "NotebookEdit"];
 const READERS: [&str; 3] = ["Read", "Glob", "Grep"];
 
 /// What permission rules add to the sandbox.
 #[derive(Debug, Default)]
-struct Gathered {
-    reads: Vec<(PathPattern, Effect, Origin)>,
-    writes: Vec<(PathPattern, Effect, Origin)>,
-    hosts: Vec<(String, Effect, Origin)>,
+struct GatheredRights {
+    reads: Vec<(ImportedPath, Effect, EntryOrigin)>,
+    writes: Vec<(ImportedPath, Effect, EntryOrigin)>,
+    hosts: Vec<(String, Effect, EntryOrigin)>,
 }
 
-pub(crate) fn read(content: &str, base: Base<'_>) -> Result<Draft> {
+pub(crate) fn read(content: &str, base: SettingsBase<'_>) -> ImportResult<ImportDraft> {
     let settings = json::parse(content)?;
-    let mut draft = Draft::default();
-    let mut gathered = Gathered::default();
-    let empty = Object::new();
+    let mut draft = ImportDraft::default();
+    let mut gathered = GatheredRights::default();
+    let empty = JsonObject::new();
     let permissions = json::object(&settings, "permissions", "")?.unwrap_or(&empty);
     let block = json::object(&settings, "sandbox", "")?.unwrap_or(&empty);
     draft.by_toolchain = !json::boolean(block, "enabled", "sandbox")?.unwrap_or(false);
     let asks_are_denied = modes(permissions, &mut draft)?;
     for (key, effect) in [("deny", Effect::Deny), ("ask", Effect::Ask), ("allow", Effect::Allow)] {
         for (at, text) in json::strings(permissions, key, "permissions")? {
-            let origin = Origin::new(at, text);
+            let origin = EntryOrigin::new(at, text);
             let effect = match effect {
                 Effect::Ask if asks_are_denied => Effect::Deny,
                 effect => effect,
@@ -47,18 +47,18 @@ pub(crate) fn read(content: &str, base: Base<'_>) -> Result<Draft> {
     }
     for (at, text) in json::strings(permissions, "additionalDirectories", "permissions")? {
         let why = "a directory is given to tools by rules: add Read and Edit rules for it";
-        draft.left_out(&Origin::new(at, text), Some(Effect::Allow), why);
+        draft.left_out(&EntryOrigin::new(at, text), Some(Effect::Allow), why);
     }
     known_keys(permissions, &mut draft);
     sandbox::add(block, base, gathered, &mut draft)?;
     if settings.contains_key("autoMode") {
         let why = "rules for a classifier are not rules for a policy";
-        draft.left_out(&Origin::new("autoMode", "{…}"), None, why);
+        draft.left_out(&EntryOrigin::new("autoMode", "{…}"), None, why);
     }
     Ok(draft)
 }
 
-fn known_keys(permissions: &Object, draft: &mut Draft) {
+fn known_keys(permissions: &JsonObject, draft: &mut ImportDraft) {
     const KNOWN: [&str; 7] = [
         "allow",
         "ask",
@@ -69,16 +69,16 @@ fn known_keys(permissions: &Object, draft: &mut Draft) {
         "disableAutoMode",
     ];
     for key in permissions.keys().filter(|key| !KNOWN.contains(&key.as_str())) {
-        let origin = Origin::new("permissions", key.as_str());
+        let origin = EntryOrigin::new("permissions", key.as_str());
         draft.left_out(&origin, None, "this setting is not known");
     }
 }
 
 /// The modes; returns whether asking is to be refusing.
-fn modes(permissions: &Object, draft: &mut Draft) -> Result<bool> {
+fn modes(permissions: &JsonObject, draft: &mut ImportDraft) -> ImportResult<bool> {
     let mut asks_are_denied = false;
     if let Some(mode) = json::string(permissions, "defaultMode", "permissions")? {
-        let origin = Origin::new("permissions.defaultMode", mode);
+        let origin = EntryOrigin::new("permissions.defaultMode", mode);
         match mode {
             // A mode that permits no more than asking needs no rule.
             "default" | "manual" | "plan" => {}
@@ -98,9 +98,9 @@ fn modes(permissions: &Object, draft: &mut Draft) -> Result<bool> {
         [("disableBypassPermissionsMode", "bypassPermissions"), ("disableAutoMode", "auto")];
     for (key, mode) in switches {
         if let Some(value) = json::string(permissions, key, "permissions")? {
-            let origin = Origin::new(format!("permissions.{key}"), value);
+            let origin = EntryOrigin::new(format!("permissions.{key}"), value);
             if value == "disable" {
-                let leaf = Leaf::from(origin.to_string());
+                let leaf = ImportedRule::from(origin.to_string());
                 draft.rule(Effect::Deny, &[Key::Mode(mode.to_owned())], leaf);
             } else {
                 draft.left_out(&origin, Some(Effect::Deny), "the only known value is `disable`");
@@ -110,24 +110,24 @@ fn modes(permissions: &Object, draft: &mut Draft) -> Result<bool> {
     Ok(asks_are_denied)
 }
 
-fn accept_edits(origin: &Origin, draft: &mut Draft) {
+fn accept_edits(origin: &EntryOrigin, draft: &mut ImportDraft) {
     let mode = Key::Mode("acceptEdits".to_owned());
-    let project = Key::text(PathPattern::all_of(Root::Project).text());
-    let leaf = || Leaf::from(origin.to_string());
+    let project = Key::text(ImportedPath::all_of(PathRoot::Project).text());
+    let leaf = || ImportedRule::from(origin.to_string());
     draft.rule(Effect::Allow, &[mode.clone(), Key::names(&EDITORS), project], leaf());
     // Files that steer what runs later still ask in that mode.
     for name in [".git", ".claude", ".vscode", ".idea", ".husky"] {
-        let path = Key::text(PathPattern::below(Root::Project, &[name]).text());
+        let path = Key::text(ImportedPath::below(PathRoot::Project, &[name]).text());
         draft.rule(Effect::Ask, &[mode.clone(), Key::names(&EDITORS), path], leaf());
     }
 }
 
 /// A sandbox that adds what the rules say to the one clash has for projects.
-fn on_project() -> Room {
-    let mut room = Room::named("imported");
+fn on_project() -> ImportedSandbox {
+    let mut room = ImportedSandbox::named("imported");
     room.on_project = true;
-    room.net = Net::Unsaid;
-    let inherited = [Root::Project, Root::Tmp].map(PathPattern::all_of);
+    room.net = ImportedNet::Unsaid;
+    let inherited = [PathRoot::Project, PathRoot::Tmp].map(ImportedPath::all_of);
     room.read.inherited = inherited.to_vec();
     room.write.inherited = inherited.to_vec();
     room

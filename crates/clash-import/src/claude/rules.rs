@@ -1,15 +1,15 @@
 //! One permission rule: `Tool`, `Tool(specifier)`, `mcp__server__tool`.
 
-use super::{EDITORS, Gathered, READERS};
-use crate::draft::{Draft, Origin};
-use crate::hosts::{Host, Name};
-use crate::paths::{self, Side};
-use crate::tree::{Key, Leaf};
+use super::{EDITORS, GatheredRights, READERS};
+use crate::draft::{EntryOrigin, ImportDraft};
+use crate::hosts::{ImportedHost, ImportedName};
+use crate::paths::{self, RuleSide};
+use crate::tree::{ImportedRule, Key};
 use crate::words;
-use crate::{Base, Effect};
+use crate::{Effect, SettingsBase};
 
 /// Tools of the client that need no specifier to be meant.
-const TOOLS: [&str; 34] = [
+const KNOWN_TOOLS: [&str; 34] = [
     "Agent",
     "Artifact",
     "AskUserQuestion",
@@ -48,18 +48,18 @@ const TOOLS: [&str; 34] = [
 
 /// Adds a rule, or says why not.
 pub(super) fn add(
-    origin: &Origin,
+    origin: &EntryOrigin,
     effect: Effect,
-    base: Base<'_>,
-    draft: &mut Draft,
-    gathered: &mut Gathered,
+    base: SettingsBase<'_>,
+    draft: &mut ImportDraft,
+    gathered: &mut GatheredRights,
 ) {
     let Some((tool, specifier)) = split(&origin.what) else {
         let why = "it is not `Tool` or `Tool(…)`";
         draft.left_out(origin, Some(effect), why);
         return;
     };
-    let mut rule = Rule { origin, effect, draft, gathered };
+    let mut rule = ClaudeRule { origin, effect, draft, gathered };
     match (tool, specifier) {
         (tool, None) if tool.starts_with("mcp__") => rule.mcp(tool),
         (tool, Some(_)) if tool.starts_with("mcp__") => {
@@ -92,20 +92,20 @@ fn split(text: &str) -> Option<(&str, Option<&str>)> {
     (well && !tool.starts_with(['-', '*'])).then_some((tool, specifier))
 }
 
-struct Rule<'r> {
-    origin: &'r Origin,
+struct ClaudeRule<'r> {
+    origin: &'r EntryOrigin,
     effect: Effect,
-    draft: &'r mut Draft,
-    gathered: &'r mut Gathered,
+    draft: &'r mut ImportDraft,
+    gathered: &'r mut GatheredRights,
 }
 
-impl Rule<'_> {
+impl ClaudeRule<'_> {
     fn is_allow(&self) -> bool {
         self.effect == Effect::Allow
     }
 
     fn put(&mut self, path: &[Key]) {
-        self.draft.rule(self.effect, path, Leaf::from(self.origin.to_string()));
+        self.draft.rule(self.effect, path, ImportedRule::from(self.origin.to_string()));
     }
 
     fn left_out(&mut self, why: &str) {
@@ -142,7 +142,7 @@ impl Rule<'_> {
     }
 
     fn tool(&mut self, tool: &str) {
-        if self.is_allow() && !TOOLS.contains(&tool) {
+        if self.is_allow() && !KNOWN_TOOLS.contains(&tool) {
             self.left_out("no tool of this name is known");
             return;
         }
@@ -191,14 +191,18 @@ impl Rule<'_> {
         let Some(domain) = text.strip_prefix("domain:") else {
             return self.whole("WebFetch", "only `domain:…` can be read here");
         };
-        let host = match Host::read(domain) {
+        let host = match ImportedHost::read(domain) {
             Ok(host) if host.port.is_some() => Err("a port is not part of a fetched host"),
             other => other,
         };
         let keys = match &host {
             Err(why) => return self.whole("WebFetch", why),
-            Ok(Host { name: Name::All, .. }) => return self.put(&[Key::text("WebFetch")]),
-            Ok(Host { name: Name::Localhost, .. }) => vec![Key::Exact(domain.trim().to_owned())],
+            Ok(ImportedHost { name: ImportedName::All, .. }) => {
+                return self.put(&[Key::text("WebFetch")]);
+            }
+            Ok(ImportedHost { name: ImportedName::Localhost, .. }) => {
+                vec![Key::Exact(domain.trim().to_owned())]
+            }
             Ok(host) if self.is_allow() => host.allowed(&[]),
             Ok(host) => host.restricted(),
         };
@@ -208,8 +212,8 @@ impl Rule<'_> {
         self.gathered.hosts.push((domain.to_owned(), self.effect, self.origin.clone()));
     }
 
-    fn path(&mut self, tool: &str, text: &str, base: Base<'_>) {
-        let side = if self.is_allow() { Side::Allow } else { Side::Restrict };
+    fn path(&mut self, tool: &str, text: &str, base: SettingsBase<'_>) {
+        let side = if self.is_allow() { RuleSide::Allow } else { RuleSide::Restrict };
         let converted = match paths::in_rule(text, base, side) {
             Ok(converted) => converted,
             Err(why) if self.is_allow() => return self.left_out(why),

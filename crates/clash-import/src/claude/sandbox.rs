@@ -3,14 +3,14 @@
 
 use serde_json::Value;
 
-use super::{Gathered, on_project};
-use crate::draft::{Draft, Origin};
-use crate::json::{self, Object};
-use crate::paths::{PathPattern, Root};
-use crate::room::Room;
+use super::{GatheredRights, on_project};
+use crate::draft::{EntryOrigin, ImportDraft};
+use crate::json::{self, JsonObject};
+use crate::paths::{ImportedPath, PathRoot};
+use crate::room::ImportedSandbox;
 use crate::srt;
-use crate::tree::{Key, Leaf};
-use crate::{Base, Effect, Result, words};
+use crate::tree::{ImportedRule, Key};
+use crate::{Effect, ImportResult, SettingsBase, words};
 
 /// Settings that say how the other sandbox works, not what it permits.
 const MECHANICS: [&str; 8] = [
@@ -25,29 +25,29 @@ const MECHANICS: [&str; 8] = [
 ];
 
 pub(super) fn add(
-    block: &Object,
-    base: Base<'_>,
-    gathered: Gathered,
-    draft: &mut Draft,
-) -> Result<()> {
+    block: &JsonObject,
+    base: SettingsBase<'_>,
+    gathered: GatheredRights,
+    draft: &mut ImportDraft,
+) -> ImportResult<()> {
     let enabled = json::boolean(block, "enabled", "sandbox")?.unwrap_or(false);
     let auto = json::boolean(block, "autoAllowBashIfSandboxed", "sandbox")?.unwrap_or(true);
     let mut room = if enabled { of_its_own() } else { on_project() };
-    let options = srt::Options { at: "sandbox", base, in_force: enabled, asks: true };
+    let options = srt::BlockOptions { at: "sandbox", base, in_force: enabled, asks: true };
     srt::fill(block, &options, &mut room, draft)?;
     deny_everywhere(&gathered, draft);
     join(gathered, enabled, &mut room);
     if enabled && auto {
-        let origin = Origin::new("sandbox.autoAllowBashIfSandboxed", "true");
-        draft.rule(Effect::Allow, &[Key::text("Bash")], Leaf::from(origin.to_string()));
+        let origin = EntryOrigin::new("sandbox.autoAllowBashIfSandboxed", "true");
+        draft.rule(Effect::Allow, &[Key::text("Bash")], ImportedRule::from(origin.to_string()));
     }
     excluded(block, enabled && auto, draft)?;
     for (key, value) in block {
         let known = ["autoAllowBashIfSandboxed", "excludedCommands"].contains(&key.as_str())
             || MECHANICS.contains(&key.as_str())
-            || srt::KEYS.contains(&key.as_str());
+            || srt::READ_BLOCKS.contains(&key.as_str());
         if !known && !matches!(value, Value::Null | Value::Bool(false)) {
-            let origin = Origin::new(format!("sandbox.{key}"), value.to_string());
+            let origin = EntryOrigin::new(format!("sandbox.{key}"), value.to_string());
             draft.left_out(&origin, None, "there is nothing like it in a policy");
         }
     }
@@ -59,18 +59,18 @@ pub(super) fn add(
 }
 
 /// All may be read; the project and the directory for temporary files written.
-fn of_its_own() -> Room {
-    let mut room = Room::named("imported");
-    let origin = |what: &str| Origin::new("sandbox.enabled", what);
-    room.read.allow(PathPattern::all_of(Root::Slash), origin("everything can be read"));
-    room.write.allow(PathPattern::all_of(Root::Project), origin("the project can be written"));
-    room.write.allow(PathPattern::all_of(Root::Tmp), origin("temporary files can be written"));
+fn of_its_own() -> ImportedSandbox {
+    let mut room = ImportedSandbox::named("imported");
+    let origin = |what: &str| EntryOrigin::new("sandbox.enabled", what);
+    room.read.allow(ImportedPath::all_of(PathRoot::Slash), origin("everything can be read"));
+    room.write.allow(ImportedPath::all_of(PathRoot::Project), origin("the project can be written"));
+    room.write.allow(ImportedPath::all_of(PathRoot::Tmp), origin("temporary files can be written"));
     room
 }
 
 /// What the rules deny to the client's tools, no command gets by another way.
-fn deny_everywhere(gathered: &Gathered, draft: &mut Draft) {
-    let denied = |(_, effect, _): &&(PathPattern, Effect, Origin)| *effect == Effect::Deny;
+fn deny_everywhere(gathered: &GatheredRights, draft: &mut ImportDraft) {
+    let denied = |(_, effect, _): &&(ImportedPath, Effect, EntryOrigin)| *effect == Effect::Deny;
     for (pattern, _, origin) in gathered.reads.iter().filter(denied) {
         draft.reads.deny(pattern.clone(), true, origin.clone());
         draft.writes.deny(pattern.clone(), true, origin.clone());
@@ -81,7 +81,7 @@ fn deny_everywhere(gathered: &Gathered, draft: &mut Draft) {
 }
 
 /// Rules about files also hold for the files a command opens.
-fn join(gathered: Gathered, enabled: bool, room: &mut Room) {
+fn join(gathered: GatheredRights, enabled: bool, room: &mut ImportedSandbox) {
     for (pattern, effect, origin) in gathered.reads {
         match effect {
             // A file that could be moved could be read elsewhere.
@@ -112,19 +112,19 @@ fn join(gathered: Gathered, enabled: bool, room: &mut Room) {
 
 /// Commands that run outside of the other sandbox: here they stay inside and
 /// ask, as they would there without a rule.
-fn excluded(block: &Object, auto: bool, draft: &mut Draft) -> Result<()> {
+fn excluded(block: &JsonObject, auto: bool, draft: &mut ImportDraft) -> ImportResult<()> {
     for (at, text) in json::strings(block, "excludedCommands", "sandbox")? {
-        let origin = Origin::new(at, text);
+        let origin = EntryOrigin::new(at, text);
         let why = "no command leaves the sandbox by an import";
         if !auto {
             draft.left_out(&origin, Some(Effect::Allow), why);
             continue;
         }
         let mut pattern = words::read(text);
-        pattern.tail = words::Tail::Prefix;
+        pattern.tail = words::PatternTail::Prefix;
         let keys = words::restricted(&pattern);
         let path: Vec<Key> = std::iter::once(Key::text("Bash")).chain(keys.path).collect();
-        draft.rule(Effect::Ask, &path, Leaf::from(origin.to_string()));
+        draft.rule(Effect::Ask, &path, ImportedRule::from(origin.to_string()));
         draft.stricter(&origin, Some(Effect::Allow), format!("{why}: it asks"));
     }
     Ok(())

@@ -1,8 +1,8 @@
-use crate::Format;
+use crate::ImportFormat;
 use crate::tests::text_of;
 
 fn imported(settings: &str) -> String {
-    text_of(Format::Claude, settings)
+    text_of(ImportFormat::Claude, settings)
 }
 
 #[test]

@@ -1,8 +1,8 @@
-use crate::Format;
+use crate::ImportFormat;
 use crate::tests::text_of;
 
 fn imported(config: &str) -> String {
-    text_of(Format::CodexConfig, config)
+    text_of(ImportFormat::CodexConfig, config)
 }
 
 #[test]

@@ -1,8 +1,8 @@
-use crate::Format;
+use crate::ImportFormat;
 use crate::tests::text_of;
 
 fn imported(rules: &str) -> String {
-    text_of(Format::CodexRules, rules)
+    text_of(ImportFormat::CodexRules, rules)
 }
 
 #[test]

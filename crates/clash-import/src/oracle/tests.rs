@@ -1,9 +1,9 @@
 use super::*;
 
-const PLACES: Places<'_> = Places { project: "/h/p", home: "/h", settings: "/h/p" };
+const PLACES: OraclePlaces<'_> = OraclePlaces { project: "/h/p", home: "/h", settings: "/h/p" };
 
-fn matches(rule: &str, action: &Action) -> bool {
-    let claude = Claude { allow: vec![rule.to_owned()], ..Claude::default() };
+fn matches(rule: &str, action: &OracleAction) -> bool {
+    let claude = ClaudeLists { allow: vec![rule.to_owned()], ..ClaudeLists::default() };
     claude.decide(action, &PLACES).is_some()
 }
 
@@ -13,7 +13,7 @@ fn words(text: &str) -> Vec<String> {
 
 #[test]
 fn commands_match_as_claude_documents() {
-    let bash = |rule: &str, text: &str| matches(rule, &Action::Command(words(text)));
+    let bash = |rule: &str, text: &str| matches(rule, &OracleAction::Command(words(text)));
     assert!(
         bash("Bash(ls *)", "ls -la") && bash("Bash(ls *)", "ls") && !bash("Bash(ls *)", "lsof")
     );
@@ -26,7 +26,7 @@ fn commands_match_as_claude_documents() {
 
 #[test]
 fn paths_match_as_gitignore_documents() {
-    let read = |rule: &str, path: &str| matches(rule, &Action::Read(path.to_owned()));
+    let read = |rule: &str, path: &str| matches(rule, &OracleAction::Read(path.to_owned()));
     assert!(read("Read(*.env)", "/h/p/a/b.env") && !read("Read(*.env)", "/h/b.env"));
     assert!(read("Read(secrets)", "/h/p/secrets/key") && read("Read(~/x/**)", "/h/x/y"));
     assert!(!read("Read(~/x/**)", "/h/x") && read("Read(//etc/*)", "/etc/a/b"));
@@ -36,8 +36,8 @@ fn paths_match_as_gitignore_documents() {
 #[test]
 fn the_first_list_decides() {
     let all = |name: &str| vec![name.to_owned()];
-    let claude = Claude { deny: all("Bash(rm:*)"), ask: vec![], allow: all("Bash") };
-    let decide = |text| claude.decide(&Action::Command(words(text)), &PLACES);
+    let claude = ClaudeLists { deny: all("Bash(rm:*)"), ask: vec![], allow: all("Bash") };
+    let decide = |text| claude.decide(&OracleAction::Command(words(text)), &PLACES);
     assert_eq!(decide("rm -rf x"), Some(Effect::Deny));
     assert_eq!(decide("ls"), Some(Effect::Allow));
 }

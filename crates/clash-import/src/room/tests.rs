@@ -1,19 +1,19 @@
 use super::*;
-use crate::Base;
-use crate::paths::{Side, in_list};
+use crate::SettingsBase;
+use crate::paths::{RuleSide, in_list};
 
-fn path(text: &str) -> PathPattern {
-    in_list(text, Base::Project, Side::Restrict).unwrap().pattern
+fn path(text: &str) -> ImportedPath {
+    in_list(text, SettingsBase::Project, RuleSide::Restrict).unwrap().pattern
 }
 
 /// The write rules that come of these lists, one per line.
 fn resolved(allow: &[&str], deny: &[&str]) -> String {
-    let mut rights = Rights::default();
+    let mut rights = PathRights::default();
     for text in allow {
-        rights.allow(path(text), Origin::new("a", *text));
+        rights.allow(path(text), EntryOrigin::new("a", *text));
     }
     for text in deny {
-        rights.deny(path(text), true, Origin::new("d", *text));
+        rights.deny(path(text), true, EntryOrigin::new("d", *text));
     }
     let (rules, lost) = rights.resolve().unwrap();
     let rules = rules.iter().map(|(p, e, _)| format!("{} {}", e.word(), p.text()));
@@ -57,10 +57,10 @@ fn an_allow_with_a_wildcard_that_meets_a_deny_goes() {
 
 #[test]
 fn thousands_of_lists_across_one_another_are_refused() {
-    let mut rights = Rights::default();
+    let mut rights = PathRights::default();
     for at in 0..200 {
-        rights.allow(path(&format!("/a{at}")), Origin::new("a", ""));
-        rights.deny(path(&format!("/**/k{at}")), true, Origin::new("d", ""));
+        rights.allow(path(&format!("/a{at}")), EntryOrigin::new("a", ""));
+        rights.deny(path(&format!("/**/k{at}")), true, EntryOrigin::new("d", ""));
     }
     assert!(matches!(rights.resolve(), Err(ImportError::TooMany { .. })));
 }

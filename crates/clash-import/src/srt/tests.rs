@@ -1,10 +1,10 @@
-use crate::Format;
+use crate::ImportFormat;
 use crate::tests::text_of;
 
 #[test]
 fn srt_settings_become_a_sandbox() {
     let text = text_of(
-        Format::Srt,
+        ImportFormat::Srt,
         r#"{"network": {"allowedDomains": ["github.com", "localhost:3000", "*"], "deniedDomains": ["*:22", "x*y"],
                         "deniedResolvedAddresses": ["10.0.0.0/8"], "allowLocalBinding": true},
             "filesystem": {"denyRead": ["~/.ssh"], "allowRead": [], "allowWrite": [".", "/tmp", "./src"],
@@ -75,7 +75,7 @@ fn srt_settings_become_a_sandbox() {
 #[test]
 fn commands_of_fence_are_denied_by_their_first_words() {
     let text = text_of(
-        Format::Srt,
+        ImportFormat::Srt,
         r#"{"command": {"deny": ["git push", "npm publish"], "allow": ["git push origin docs"]}}"#,
     );
     assert!(text.contains("\"push\": deny()") && text.contains("\"publish\": deny()"), "{text}");
@@ -86,7 +86,7 @@ fn commands_of_fence_are_denied_by_their_first_words() {
 #[test]
 fn what_greywall_inherits_is_said_to_be_missing() {
     let text = text_of(
-        Format::Srt,
+        ImportFormat::Srt,
         r#"{"extends": "base", "filesystem": {"defaultDenyRead": true, "allowRead": ["/opt/x"]}, "ssh": {}}"#,
     );
     assert!(text.contains("NOT ENFORCED") && text.contains("extends:"), "{text}");
@@ -103,6 +103,6 @@ fn lists_of_the_wrong_shape_are_refused_whole() {
         r#"{"credentials": {"envVars": [{"mode": "deny"}]}}"#,
         "",
     ] {
-        assert!(text_of(Format::Srt, settings).starts_with("error: "), "{settings}");
+        assert!(text_of(ImportFormat::Srt, settings).starts_with("error: "), "{settings}");
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-fn path(keys: &Keys) -> String {
+fn path(keys: &CommandKeys) -> String {
     let words: Vec<String> = keys.path.iter().map(Key::written).collect();
     words.join(" > ") + if keys.differs.is_some() { "  (differs)" } else { "" }
 }
@@ -95,5 +95,5 @@ fn a_program_by_its_path_is_denied_by_its_name_too() {
 fn a_pattern_of_a_thousand_words_is_cut() {
     let text = "a ".repeat(1000) + ":*";
     assert!(allow(&text).starts_with("left out"));
-    assert_eq!(restricted(&read(&text)).path.len(), MOST_WORDS);
+    assert_eq!(restricted(&read(&text)).path.len(), MAX_PATTERN_WORDS);
 }

@@ -1,32 +1,35 @@
 //! Where a rule is, or would be, in the trees a policy writes out.
 
-use super::key::{Context, Key, read};
-use crate::lex::Span;
-use crate::splice::{Items, Place};
-use crate::tree::{Arg, ArgKind, Call, Entry, Expr, ExprKind, File, Statement, StatementKind};
+use super::key::{KeyContext, RuleKey, read};
+use crate::lex::ByteSpan;
+use crate::splice::{BracketItems, SourceLines};
+use crate::tree::{
+    ArgumentKind, CallArgument, CallExpression, DictEntry, Expression, ExpressionKind,
+    SourceStatement, StatementKind, SyntaxTree,
+};
 
 /// The trees of a policy.
-pub(super) struct Trees<'a> {
-    pub(super) visible: Vec<Tree<'a>>,
+pub(super) struct PolicyTrees<'a> {
+    pub(super) visible: Vec<WrittenTree<'a>>,
     /// Trees, or statements that may make some, that are not written out.
-    pub(super) computed: Vec<Span>,
+    pub(super) computed: Vec<ByteSpan>,
 }
 
 /// A tree written out at the top level.
-pub(super) struct Tree<'a> {
-    statement: &'a Statement,
-    dict: &'a Expr,
+pub(super) struct WrittenTree<'a> {
+    statement: &'a SourceStatement,
+    dict: &'a Expression,
     /// `when`, not `policy`: it is nothing but its tree.
     bare: bool,
     number: usize,
 }
 
 /// A way down a tree, as far as it goes along the path of a rule.
-pub(super) struct Found<'a> {
-    pub(super) steps: Vec<Step<'a>>,
+pub(super) struct RuleLocation<'a> {
+    pub(super) steps: Vec<TreeStep<'a>>,
     /// How many keys of the path are behind.
     pub(super) consumed: usize,
-    pub(super) end: End<'a>,
+    pub(super) end: LocationEnd<'a>,
     /// How many more keys a tuple here has, whose entry is not gone down.
     near: usize,
     /// The whole path is behind.
@@ -35,54 +38,54 @@ pub(super) struct Found<'a> {
     number: usize,
 }
 
-pub(super) enum End<'a> {
+pub(super) enum LocationEnd<'a> {
     /// The rest of the path belongs into this dict.
-    Insert(&'a Expr),
+    Insert(&'a Expression),
     /// The whole path leads to this dict.
-    Branch(&'a Expr),
+    Branch(&'a Expression),
     /// The path, or a part of it, leads to this effect.
-    Leaf(&'a Expr),
+    Leaf(&'a Expression),
     /// Nobody can see what follows.
-    Computed(Span),
+    Computed(ByteSpan),
 }
 
 /// One entry on the way down.
 #[derive(Clone)]
-pub(super) struct Step<'a> {
-    pub(super) dict: &'a Expr,
-    pub(super) entries: &'a [Entry],
+pub(super) struct TreeStep<'a> {
+    pub(super) dict: &'a Expression,
+    pub(super) entries: &'a [DictEntry],
     pub(super) entry: usize,
     /// Which of the key's alternatives was taken, and of how many.
-    pub(super) alternative: Span,
+    pub(super) alternative: ByteSpan,
     pub(super) alternatives: usize,
-    pub(super) list: Option<(Option<Span>, std::rc::Rc<Items>)>,
+    pub(super) list: Option<(Option<ByteSpan>, std::rc::Rc<BracketItems>)>,
     /// The statement may go when this dict becomes empty.
     pub(super) removable: bool,
 }
 
 /// An entry that is exactly the rule.
-pub(super) struct Leaf<'a> {
-    pub(super) steps: Vec<Step<'a>>,
-    pub(super) statement: &'a Statement,
+pub(super) struct ExactRule<'a> {
+    pub(super) steps: Vec<TreeStep<'a>>,
+    pub(super) statement: &'a SourceStatement,
 }
 
-impl Leaf<'_> {
+impl ExactRule<'_> {
     /// A key on the way that stands for others too.
-    pub(super) fn shared(&self) -> Option<Span> {
+    pub(super) fn shared(&self) -> Option<ByteSpan> {
         let (_, outer) = self.steps.split_last()?;
         outer.iter().find(|step| step.alternatives > 1).map(|step| step.alternative)
     }
 }
 
-impl<'a> Trees<'a> {
-    pub(super) fn of(file: &'a File) -> Self {
+impl<'a> PolicyTrees<'a> {
+    pub(super) fn of(file: &'a SyntaxTree) -> Self {
         let mut trees = Self { visible: Vec::new(), computed: Vec::new() };
         for statement in file.statements() {
             match &statement.kind {
                 StatementKind::Expr(expr) => match expr.call().and_then(tree_of) {
-                    Some((dict, bare)) if matches!(dict.kind, ExprKind::Dict(..)) => {
+                    Some((dict, bare)) if matches!(dict.kind, ExpressionKind::Dict(..)) => {
                         let number = trees.visible.len();
-                        trees.visible.push(Tree { statement, dict, bare, number });
+                        trees.visible.push(WrittenTree { statement, dict, bare, number });
                     }
                     Some((tree, _)) => trees.computed.push(tree.span),
                     None => trees.hidden(expr),
@@ -93,7 +96,7 @@ impl<'a> Trees<'a> {
         trees
     }
 
-    fn hidden_in(&mut self, statement: &Statement) {
+    fn hidden_in(&mut self, statement: &SourceStatement) {
         match &statement.kind {
             StatementKind::Expr(expr) | StatementKind::Return(Some(expr)) => self.hidden(expr),
             StatementKind::Assign { value, .. } => self.hidden(value),
@@ -108,7 +111,7 @@ impl<'a> Trees<'a> {
         }
     }
 
-    fn hidden(&mut self, expr: &Expr) {
+    fn hidden(&mut self, expr: &Expression) {
         if expr.call().and_then(tree_of).is_some() {
             self.computed.push(expr.span);
         } else {
@@ -118,64 +121,64 @@ impl<'a> Trees<'a> {
 }
 
 /// The tree given to `when` or `policy`, and whether it is a `when`.
-fn tree_of(call: &Call) -> Option<(&Expr, bool)> {
+fn tree_of(call: &CallExpression) -> Option<(&Expression, bool)> {
     let bare = match call.name()? {
         "when" => true,
         "policy" => false,
         _ => return None,
     };
     let at = usize::from(!bare);
-    let positional = |arg: &&Arg| arg.kind == ArgKind::Positional;
+    let positional = |arg: &&CallArgument| arg.kind == ArgumentKind::Positional;
     let given = call.args.iter().filter(positional).nth(at).map(|arg| &arg.value);
     Some((given.or_else(|| call.named("tree"))?, bare))
 }
 
-pub(super) fn is_effect(expr: &Expr) -> bool {
+pub(super) fn is_effect(expr: &Expression) -> bool {
     let name = expr.call().map_or_else(|| expr.name(), |call| call.name());
     matches!(name, Some("allow" | "deny" | "ask" | "cow" | "cache"))
 }
 
-pub(super) fn is_wildcard(key: &Expr) -> bool {
-    match read(key, Context::Other).alternatives.as_slice() {
-        [only] => only.keys.as_slice() == [Key::wildcard()],
+pub(super) fn is_wildcard(key: &Expression) -> bool {
+    match read(key, KeyContext::Other).alternatives.as_slice() {
+        [only] => only.keys.as_slice() == [RuleKey::wildcard()],
         _ => false,
     }
 }
 
 /// A key for everything not named: `glob("**")` or `default()`.
-pub(super) fn is_general(key: &Expr) -> bool {
+pub(super) fn is_general(key: &Expression) -> bool {
     is_wildcard(key) || key.call().is_some_and(|call| call.name() == Some("default"))
 }
 
-pub(super) fn wildcard(dict: &Expr) -> Option<&Entry> {
+pub(super) fn wildcard(dict: &Expression) -> Option<&DictEntry> {
     match &dict.kind {
-        ExprKind::Dict(entries, _) => entries.iter().find(|entry| is_wildcard(&entry.key)),
+        ExpressionKind::Dict(entries, _) => entries.iter().find(|entry| is_wildcard(&entry.key)),
         _ => None,
     }
 }
 
-fn context(path: &[Key], depth: usize) -> Context {
-    let bash = path.iter().take(depth).any(|key| *key == Key::str("Bash"));
+fn context(path: &[RuleKey], depth: usize) -> KeyContext {
+    let bash = path.iter().take(depth).any(|key| *key == RuleKey::str("Bash"));
     match depth {
-        0 => Context::Root,
+        0 => KeyContext::Root,
         // Below `mode(…)` or `agent(…)` stand tools again.
-        _ if matches!(path.get(depth - 1), Some(Key::Call { name, .. })
+        _ if matches!(path.get(depth - 1), Some(RuleKey::Call { name, .. })
             if matches!(name.as_str(), "mode" | "agent")) =>
         {
-            Context::Root
+            KeyContext::Root
         }
-        _ if bash => Context::Command,
-        _ => Context::Other,
+        _ if bash => KeyContext::Command,
+        _ => KeyContext::Other,
     }
 }
 
-impl<'a> Tree<'a> {
+impl<'a> WrittenTree<'a> {
     /// The way to where the rule is or belongs, by the most specific keys.
-    pub(super) fn find(&self, path: &[Key]) -> Found<'a> {
-        let mut found = Found {
+    pub(super) fn find(&self, path: &[RuleKey]) -> RuleLocation<'a> {
+        let mut found = RuleLocation {
             steps: Vec::new(),
             consumed: 0,
-            end: End::Insert(self.dict),
+            end: LocationEnd::Insert(self.dict),
             near: 0,
             whole: false,
             bare: self.bare,
@@ -192,7 +195,7 @@ impl<'a> Tree<'a> {
             });
             let Some((step, length)) = literal.or(exact) else {
                 found.near = steps.iter().map(|(_, length)| *length).max().unwrap_or(0);
-                found.end = computed.map_or(End::Insert(dict), End::Computed);
+                found.end = computed.map_or(LocationEnd::Insert(dict), LocationEnd::Computed);
                 return found;
             };
             let Some(value) = value_of(step) else { return found };
@@ -200,14 +203,18 @@ impl<'a> Tree<'a> {
             found.steps.push(step.clone());
             found.whole = found.consumed == path.len();
             match &value.kind {
-                ExprKind::Dict(..) if !found.whole => dict = value,
-                ExprKind::Dict(..) => {
-                    found.end = End::Branch(value);
+                ExpressionKind::Dict(..) if !found.whole => dict = value,
+                ExpressionKind::Dict(..) => {
+                    found.end = LocationEnd::Branch(value);
                     return found;
                 }
                 _ => {
                     let leaf = is_effect(value);
-                    found.end = if leaf { End::Leaf(value) } else { End::Computed(value.span) };
+                    found.end = if leaf {
+                        LocationEnd::Leaf(value)
+                    } else {
+                        LocationEnd::Computed(value.span)
+                    };
                     return found;
                 }
             }
@@ -218,13 +225,13 @@ impl<'a> Tree<'a> {
     /// keys they take; and a key that is computed.
     fn steps(
         &self,
-        dict: &'a Expr,
-        path: &[Key],
+        dict: &'a Expression,
+        path: &[RuleKey],
         depth: usize,
-    ) -> (Vec<(Step<'a>, usize)>, Option<Span>) {
+    ) -> (Vec<(TreeStep<'a>, usize)>, Option<ByteSpan>) {
         let mut steps = Vec::new();
         let mut computed = None;
-        let ExprKind::Dict(entries, _) = &dict.kind else { return (steps, computed) };
+        let ExpressionKind::Dict(entries, _) = &dict.kind else { return (steps, computed) };
         let rest = path.get(depth..).unwrap_or_default();
         for (entry, given) in entries.iter().enumerate() {
             let reading = read(&given.key, context(path, depth));
@@ -234,7 +241,7 @@ impl<'a> Tree<'a> {
             for alternative in reading.alternatives {
                 let length = alternative.keys.len();
                 if length > 0 && rest.starts_with(&alternative.keys) {
-                    let step = Step {
+                    let step = TreeStep {
                         dict,
                         entries,
                         entry,
@@ -251,21 +258,21 @@ impl<'a> Tree<'a> {
     }
 
     /// Every entry that is exactly the rule.
-    pub(super) fn leaves(&self, path: &[Key], into: &mut Vec<Leaf<'a>>) {
+    pub(super) fn leaves(&self, path: &[RuleKey], into: &mut Vec<ExactRule<'a>>) {
         let mut open = vec![(self.dict, 0, Vec::new())];
         while let Some((dict, depth, above)) = open.pop() {
             for (step, length) in self.steps(dict, path, depth).0 {
                 let Some(value) = value_of(&step) else { continue };
-                let mut steps: Vec<Step<'a>> = above.clone();
+                let mut steps: Vec<TreeStep<'a>> = above.clone();
                 steps.push(step);
                 let done = depth + length == path.len();
                 match &value.kind {
-                    ExprKind::Dict(..) if !done => open.push((value, depth + length, steps)),
-                    ExprKind::Dict(entries, _) => {
+                    ExpressionKind::Dict(..) if !done => open.push((value, depth + length, steps)),
+                    ExpressionKind::Dict(entries, _) => {
                         let general = entries.iter().position(|entry| is_wildcard(&entry.key));
                         let Some(entry) = general else { continue };
                         let alternative = entries.get(entry).map_or(dict.span, |e| e.key.span);
-                        steps.push(Step {
+                        steps.push(TreeStep {
                             dict: value,
                             entries,
                             entry,
@@ -274,10 +281,10 @@ impl<'a> Tree<'a> {
                             list: None,
                             removable: false,
                         });
-                        into.push(Leaf { steps, statement: self.statement });
+                        into.push(ExactRule { steps, statement: self.statement });
                     }
                     _ if done && is_effect(value) => {
-                        into.push(Leaf { steps, statement: self.statement });
+                        into.push(ExactRule { steps, statement: self.statement });
                     }
                     _ => {}
                 }
@@ -286,29 +293,29 @@ impl<'a> Tree<'a> {
     }
 }
 
-fn value_of<'a>(step: &Step<'a>) -> Option<&'a Expr> {
+fn value_of<'a>(step: &TreeStep<'a>) -> Option<&'a Expression> {
     step.entries.get(step.entry).map(|entry| &entry.value)
 }
 
-impl Found<'_> {
+impl RuleLocation<'_> {
     /// Whether the rule exists here, so that its effect is replaced.
     pub(super) fn is_exact(&self) -> bool {
         match self.end {
-            End::Leaf(_) => self.whole,
-            End::Branch(dict) => wildcard(dict).is_some(),
-            End::Insert(_) | End::Computed(_) => false,
+            LocationEnd::Leaf(_) => self.whole,
+            LocationEnd::Branch(dict) => wildcard(dict).is_some(),
+            LocationEnd::Insert(_) | LocationEnd::Computed(_) => false,
         }
     }
 
     /// Whether nothing can be put here.
-    pub(super) fn is_closed(&self, place: &Place<'_>) -> bool {
+    pub(super) fn is_closed(&self, place: &SourceLines<'_>) -> bool {
         match self.end {
-            End::Computed(_) => true,
+            LocationEnd::Computed(_) => true,
             // `when({"Bash": {` … `}})`: an entry more would need its lines changed.
-            End::Insert(dict) if self.steps.is_empty() => match &dict.kind {
-                ExprKind::Dict(entries, brackets) => {
+            LocationEnd::Insert(dict) if self.steps.is_empty() => match &dict.kind {
+                ExpressionKind::Dict(entries, brackets) => {
                     let spans = entries.iter().map(|entry| entry.span).collect();
-                    let items = Items { brackets: *brackets, spans };
+                    let items = BracketItems { brackets: *brackets, spans };
                     place.file.text(dict.span).contains('\n') && !place.is_spread(&items)
                 }
                 _ => true,
@@ -317,9 +324,9 @@ impl Found<'_> {
         }
     }
 
-    pub(super) fn computed(&self) -> Option<Span> {
+    pub(super) fn computed(&self) -> Option<ByteSpan> {
         match self.end {
-            End::Computed(span) => Some(span),
+            LocationEnd::Computed(span) => Some(span),
             _ => None,
         }
     }

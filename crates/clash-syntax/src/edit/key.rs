@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-use crate::lex::Span;
-use crate::splice::Items;
-use crate::tree::{Expr, ExprKind};
+use crate::lex::ByteSpan;
+use crate::splice::BracketItems;
+use crate::tree::{Expression, ExpressionKind};
 
 /// One step of the path to a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Key {
+pub enum RuleKey {
     /// `"git"`
     Str(String),
     /// `glob("**")`, `mode("plan")`, or without argument `default()`
     Call { name: String, arg: Option<String> },
 }
 
-impl Key {
+impl RuleKey {
     pub fn str(text: impl Into<String>) -> Self {
         Self::Str(text.into())
     }
@@ -35,7 +35,7 @@ impl Key {
 }
 
 /// As it is written in a policy.
-impl fmt::Display for Key {
+impl fmt::Display for RuleKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Str(text) => f.write_str(&quote(text)),
@@ -45,7 +45,7 @@ impl fmt::Display for Key {
     }
 }
 
-pub(super) fn spell(path: &[Key]) -> String {
+pub(super) fn spell(path: &[RuleKey]) -> String {
     let keys: Vec<String> = path.iter().map(|key| format!("`{key}`")).collect();
     keys.join(" → ")
 }
@@ -70,7 +70,7 @@ pub(crate) fn quote(text: &str) -> String {
 
 /// How keys are read at a place of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Context {
+pub(super) enum KeyContext {
     /// Tools, modes, agents: `tool("Bash")` is `"Bash"`.
     Root,
     /// Words of a command: `"git push"` is two.
@@ -79,24 +79,24 @@ pub(super) enum Context {
 }
 
 /// One of the things a key stands for.
-pub(super) struct Alternative {
-    pub(super) keys: Vec<Key>,
-    pub(super) span: Span,
+pub(super) struct KeyAlternative {
+    pub(super) keys: Vec<RuleKey>,
+    pub(super) span: ByteSpan,
 }
 
 /// What a key expression says.
-pub(super) struct Reading {
-    pub(super) alternatives: Vec<Alternative>,
+pub(super) struct KeyReading {
+    pub(super) alternatives: Vec<KeyAlternative>,
     /// The list the alternatives stand in, and its span if that is the whole key.
-    pub(super) list: Option<(Option<Span>, Items)>,
+    pub(super) list: Option<(Option<ByteSpan>, BracketItems)>,
     /// A part that is computed, so it could be anything.
-    pub(super) computed: Option<Span>,
+    pub(super) computed: Option<ByteSpan>,
 }
 
-pub(super) fn read(key: &Expr, context: Context) -> Reading {
-    let mut reading = Reading { alternatives: Vec::new(), list: None, computed: None };
+pub(super) fn read(key: &Expression, context: KeyContext) -> KeyReading {
+    let mut reading = KeyReading { alternatives: Vec::new(), list: None, computed: None };
     let (exprs, brackets, whole) = match &key.kind {
-        ExprKind::Tuple(items, Some(brackets)) => (items, brackets, Some(key.span)),
+        ExpressionKind::Tuple(items, Some(brackets)) => (items, brackets, Some(key.span)),
         _ => match tools(key, context) {
             Some((items, brackets)) => (items, brackets, None),
             None => {
@@ -109,16 +109,19 @@ pub(super) fn read(key: &Expr, context: Context) -> Reading {
         reading.add(expr, context);
     }
     let spans = exprs.iter().map(|expr| expr.span).collect();
-    reading.list = Some((whole, Items { brackets: *brackets, spans }));
+    reading.list = Some((whole, BracketItems { brackets: *brackets, spans }));
     reading
 }
 
 /// The names in `tool(["A", "B"])`.
-fn tools(key: &Expr, context: Context) -> Option<(&Vec<Expr>, &crate::tree::Brackets)> {
-    let call = key.call().filter(|_| context == Context::Root)?;
+fn tools(
+    key: &Expression,
+    context: KeyContext,
+) -> Option<(&Vec<Expression>, &crate::tree::BracketRange)> {
+    let call = key.call().filter(|_| context == KeyContext::Root)?;
     let [arg] = call.args.as_slice() else { return None };
     match &arg.value.kind {
-        ExprKind::List(items, brackets) | ExprKind::Tuple(items, Some(brackets))
+        ExpressionKind::List(items, brackets) | ExpressionKind::Tuple(items, Some(brackets))
             if matches!(call.name(), Some("tool" | "Tool")) =>
         {
             Some((items, brackets))
@@ -127,22 +130,22 @@ fn tools(key: &Expr, context: Context) -> Option<(&Vec<Expr>, &crate::tree::Brac
     }
 }
 
-impl Reading {
-    fn add(&mut self, expr: &Expr, context: Context) {
+impl KeyReading {
+    fn add(&mut self, expr: &Expression, context: KeyContext) {
         match single(expr, context) {
-            Some(keys) => self.alternatives.push(Alternative { keys, span: expr.span }),
+            Some(keys) => self.alternatives.push(KeyAlternative { keys, span: expr.span }),
             None => self.computed = self.computed.or(Some(expr.span)),
         }
     }
 }
 
-fn single(expr: &Expr, context: Context) -> Option<Vec<Key>> {
+fn single(expr: &Expression, context: KeyContext) -> Option<Vec<RuleKey>> {
     if let Some(text) = expr.string() {
         return Some(match context {
-            Context::Command if text.contains(' ') => {
-                text.split_whitespace().map(Key::str).collect()
+            KeyContext::Command if text.contains(' ') => {
+                text.split_whitespace().map(RuleKey::str).collect()
             }
-            _ => vec![Key::str(text)],
+            _ => vec![RuleKey::str(text)],
         });
     }
     let call = expr.call()?;
@@ -153,15 +156,17 @@ fn single(expr: &Expr, context: Context) -> Option<Vec<Key>> {
     };
     let arg = match call.args.as_slice() {
         [] => None,
-        [arg] if arg.kind == crate::tree::ArgKind::Positional => {
+        [arg] if arg.kind == crate::tree::ArgumentKind::Positional => {
             Some(arg.value.string()?.to_owned())
         }
         // A key with options is not one an edit can name, but it is not computed.
         _ => return known(&name).then(Vec::new),
     };
     match arg {
-        Some(tool) if name == "tool" && context == Context::Root => Some(vec![Key::Str(tool)]),
-        arg => known(&name).then(|| vec![Key::Call { name, arg }]),
+        Some(tool) if name == "tool" && context == KeyContext::Root => {
+            Some(vec![RuleKey::Str(tool)])
+        }
+        arg => known(&name).then(|| vec![RuleKey::Call { name, arg }]),
     }
 }
 

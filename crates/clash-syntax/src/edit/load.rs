@@ -2,12 +2,12 @@
 
 use super::EditError;
 use super::key::quote;
-use crate::splice::{Items, Place, Splices};
-use crate::tree::{Expr, ExprKind, Load, Statement, StatementKind};
+use crate::splice::{BracketItems, SourceLines, TextSplices};
+use crate::tree::{Expression, ExpressionKind, LoadStatement, SourceStatement, StatementKind};
 
 /// The sandboxes of the standard library and their modules. A test compares it
 /// with the library.
-const SANDBOXES: &[(&str, &[&str])] = &[
+const LIBRARY_SANDBOXES: &[(&str, &[&str])] = &[
     (
         "@clash//sandboxes.star",
         &["git_full", "git_safe", "online", "project", "readonly", "unrestricted", "workspace"],
@@ -40,14 +40,14 @@ const SANDBOXES: &[(&str, &[&str])] = &[
 
 /// The module of clash that offers a sandbox.
 pub fn module_of(sandbox: &str) -> Option<&'static str> {
-    SANDBOXES.iter().find(|(_, names)| names.contains(&sandbox)).map(|(module, _)| *module)
+    LIBRARY_SANDBOXES.iter().find(|(_, names)| names.contains(&sandbox)).map(|(module, _)| *module)
 }
 
 /// Loads the sandboxes the file does not have.
 pub(super) fn bind(
-    place: &Place<'_>,
+    place: &SourceLines<'_>,
     sandboxes: &[String],
-    out: &mut Splices,
+    out: &mut TextSplices,
 ) -> Result<(), EditError> {
     for name in sandboxes {
         if binds(place.file.statements(), name) {
@@ -60,7 +60,7 @@ pub(super) fn bind(
 }
 
 /// Whether the statements, or those in their blocks, give the name a meaning.
-pub(crate) fn binds(statements: &[Statement], name: &str) -> bool {
+pub(crate) fn binds(statements: &[SourceStatement], name: &str) -> bool {
     statements.iter().any(|statement| match &statement.kind {
         StatementKind::Load(load) => load.symbols.iter().any(|s| s.bound() == Some(name)),
         StatementKind::Assign { target, .. } => names(target, name),
@@ -71,18 +71,18 @@ pub(crate) fn binds(statements: &[Statement], name: &str) -> bool {
     })
 }
 
-fn names(target: &Expr, name: &str) -> bool {
+fn names(target: &Expression, name: &str) -> bool {
     match &target.kind {
-        ExprKind::Name(given) => given == name,
-        ExprKind::Tuple(items, _) | ExprKind::List(items, _) => {
+        ExpressionKind::Name(given) => given == name,
+        ExpressionKind::Tuple(items, _) | ExpressionKind::List(items, _) => {
             items.iter().any(|item| names(item, name))
         }
-        ExprKind::Paren(inner) => names(inner, name),
+        ExpressionKind::Paren(inner) => names(inner, name),
         _ => false,
     }
 }
 
-fn load(place: &Place<'_>, module: &str, name: &str, out: &mut Splices) {
+fn load(place: &SourceLines<'_>, module: &str, name: &str, out: &mut TextSplices) {
     let statements = place.file.statements();
     let loads = || {
         statements.iter().filter_map(|statement| match &statement.kind {
@@ -99,7 +99,9 @@ fn load(place: &Place<'_>, module: &str, name: &str, out: &mut Splices) {
         return;
     }
     match statements.first() {
-        Some(Statement { kind: StatementKind::Expr(doc), span, .. }) if doc.string().is_some() => {
+        Some(SourceStatement { kind: StatementKind::Expr(doc), span, .. })
+            if doc.string().is_some() =>
+        {
             out.insert(place.line_end(span.end), format!("\n\n{line}"));
         }
         Some(first) => {
@@ -111,29 +113,29 @@ fn load(place: &Place<'_>, module: &str, name: &str, out: &mut Splices) {
     }
 }
 
-fn extend(place: &Place<'_>, load: &Load, name: &str, out: &mut Splices) {
+fn extend(place: &SourceLines<'_>, load: &LoadStatement, name: &str, out: &mut TextSplices) {
     let symbols = load.symbols.iter().map(|symbol| symbol.span);
     let spans = [load.module.span].into_iter().chain(symbols).collect();
     let after = load.symbols.iter().position(|symbol| {
         symbol.local.is_some() || symbol.bound().is_some_and(|bound| bound > name)
     });
     let at = 1 + after.unwrap_or(load.symbols.len());
-    place.put(&Items { brackets: load.brackets, spans }, at, &quote(name), out);
+    place.put(&BracketItems { brackets: load.brackets, spans }, at, &quote(name), out);
 }
 
 #[cfg(test)]
 mod tests {
     use super::module_of;
     use crate::testing::library;
-    use crate::{ExprKind, File, StatementKind};
+    use crate::{ExpressionKind, StatementKind, SyntaxTree};
 
     #[test]
     fn every_sandbox_of_the_library_can_be_loaded() {
         for source in &library() {
-            let file = File::parse(source).unwrap();
+            let file = SyntaxTree::parse(source).unwrap();
             for statement in file.statements() {
                 let StatementKind::Assign { target, value, .. } = &statement.kind else { continue };
-                if let (ExprKind::Name(name), Some(call)) = (&target.kind, value.call())
+                if let (ExpressionKind::Name(name), Some(call)) = (&target.kind, value.call())
                     && call.name() == Some("sandbox")
                 {
                     assert!(module_of(name).is_some(), "{name}");

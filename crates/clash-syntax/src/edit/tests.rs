@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{EditError, Key, remove, set};
+use super::{EditError, RuleKey, remove, set};
 use crate::diff;
 use crate::testing::{comments, tokens};
 
@@ -25,11 +25,11 @@ when({
 })
 "#;
 
-fn path(text: &str) -> Vec<Key> {
+fn path(text: &str) -> Vec<RuleKey> {
     text.split('/')
         .map(|word| match word.split_once('=') {
-            Some((name, arg)) => Key::call(name, arg),
-            None => Key::str(word),
+            Some((name, arg)) => RuleKey::call(name, arg),
+            None => RuleKey::str(word),
         })
         .collect()
 }
@@ -258,7 +258,7 @@ fn the_changed_lines_are_named() {
 
 #[test]
 fn a_key_is_spelled_so_that_it_cannot_become_code() {
-    let new = set("", &[Key::str("a\"): allow(), (\"\\\n")], "deny()").unwrap().source;
+    let new = set("", &[RuleKey::str("a\"): allow(), (\"\\\n")], "deny()").unwrap().source;
     insta::assert_snapshot!(new, @r#"
     when({
         "a\"): allow(), (\"\\\n": deny(),
@@ -318,7 +318,7 @@ proptest! {
 
 #[test]
 fn in_an_empty_policy_the_sandbox_is_loaded_before_it_is_used() {
-    let path = [Key::str("Bash"), Key::str("cargo")];
+    let path = [RuleKey::str("Bash"), RuleKey::str("cargo")];
     let edited = set("", &path, "allow(sandbox = rust_full)").unwrap();
     insta::assert_snapshot!(edited.source, @r#"
     load("@clash//rust.star", "rust_full")

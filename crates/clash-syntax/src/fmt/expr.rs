@@ -1,31 +1,32 @@
 //! How expressions and the things in brackets are written.
 
-use super::Formatter;
-use crate::layout::Doc;
-use crate::lex::{Span, TokenKind};
-use crate::string::Quote;
+use super::SourceFormatter;
+use crate::layout::LayoutDoc;
+use crate::lex::{ByteSpan, TokenKind};
+use crate::string::QuoteStyle;
 use crate::tree::{
-    Arg, ArgKind, Brackets, Call, Clause, Element, Entry, Expr, ExprKind, Load, Param, ParamKind,
-    Statement, StatementKind,
+    ArgumentKind, BracketRange, CallArgument, CallExpression, ComprehensionClause,
+    ComprehensionElement, DictEntry, Expression, ExpressionKind, FunctionParameter, LoadStatement,
+    ParameterKind, SourceStatement, StatementKind,
 };
 
 /// One thing in brackets.
-struct Item {
-    span: Span,
-    doc: Doc,
+struct BracketItem {
+    span: ByteSpan,
+    doc: LayoutDoc,
 }
 
 /// How the things in a pair of brackets are written.
-struct Style {
+struct BracketStyle {
     open: &'static str,
     close: &'static str,
     separator: &'static str,
-    last: Last,
+    last: TrailingComma,
 }
 
 /// What stands after the last item.
 #[derive(Clone, Copy)]
-enum Last {
+enum TrailingComma {
     Nothing,
     Comma,
     CommaIfBroken,
@@ -33,10 +34,14 @@ enum Last {
     CommaAndBreak,
 }
 
-impl Formatter<'_> {
+impl SourceFormatter<'_> {
     /// Builds the text for a range; as it was written, if a comment in it found
     /// no place.
-    pub(super) fn item(&mut self, span: Span, build: impl FnOnce(&mut Self) -> Doc) -> Doc {
+    pub(super) fn item(
+        &mut self,
+        span: ByteSpan,
+        build: impl FnOnce(&mut Self) -> LayoutDoc,
+    ) -> LayoutDoc {
         let placed = self.placed;
         let all = self.between(span.start, span.end).len();
         let doc = build(self);
@@ -47,7 +52,7 @@ impl Formatter<'_> {
         self.as_written(span)
     }
 
-    fn as_written(&self, span: Span) -> Doc {
+    fn as_written(&self, span: ByteSpan) -> LayoutDoc {
         let tokens = self.file.tokens();
         let first = tokens.partition_point(|token| token.span.start < span.start);
         let tokens = tokens.get(first..).unwrap_or_default();
@@ -64,27 +69,31 @@ impl Formatter<'_> {
                 _ => text.push_str(piece),
             }
         }
-        Doc::Text(text)
+        LayoutDoc::Text(text)
     }
 
-    pub(super) fn simple(&mut self, statement: &Statement) -> Doc {
+    pub(super) fn simple(&mut self, statement: &SourceStatement) -> LayoutDoc {
         match &statement.kind {
             StatementKind::Expr(value) => self.expr(value),
             StatementKind::Assign { target, operator, value } => {
                 let operator = format!(" {} ", self.file.text(*operator));
-                Doc::Concat(vec![self.expr(target), Doc::Text(operator), self.expr(value)])
+                LayoutDoc::Concat(vec![
+                    self.expr(target),
+                    LayoutDoc::Text(operator),
+                    self.expr(value),
+                ])
             }
             StatementKind::Return(Some(value)) => {
-                Doc::Concat(vec![Doc::text("return "), self.expr(value)])
+                LayoutDoc::Concat(vec![LayoutDoc::text("return "), self.expr(value)])
             }
             StatementKind::Load(load) => self.load(load),
             _ => self.as_written(statement.span),
         }
     }
 
-    fn load(&mut self, load: &Load) -> Doc {
+    fn load(&mut self, load: &LoadStatement) -> LayoutDoc {
         let inner = load.brackets.inner;
-        let module = Item { span: load.module.span, doc: self.expr(&load.module) };
+        let module = BracketItem { span: load.module.span, doc: self.expr(&load.module) };
         let mut symbols: Vec<_> = load.symbols.iter().collect();
         if self.between(inner.start, inner.end).is_empty() {
             symbols.sort_by_key(|symbol| (symbol.local.is_some(), symbol.bound()));
@@ -93,76 +102,112 @@ impl Formatter<'_> {
         for (symbol, place) in symbols.into_iter().zip(&load.symbols) {
             let name = self.expr(&symbol.name);
             let doc = match &symbol.local {
-                Some(local) => Doc::Concat(vec![Doc::Text(format!("{} = ", local.text)), name]),
+                Some(local) => {
+                    LayoutDoc::Concat(vec![LayoutDoc::Text(format!("{} = ", local.text)), name])
+                }
                 None => name,
             };
-            items.push(Item { span: place.span, doc });
+            items.push(BracketItem { span: place.span, doc });
         }
         let last = self.last(load.brackets, &items);
-        self.bracketed(Style { open: "load(", close: ")", separator: ",", last }, items, inner)
+        self.bracketed(
+            BracketStyle { open: "load(", close: ")", separator: ",", last },
+            items,
+            inner,
+        )
     }
 
-    pub(super) fn params(&mut self, params: &[Param], brackets: Brackets) -> Doc {
+    pub(super) fn params(
+        &mut self,
+        params: &[FunctionParameter],
+        brackets: BracketRange,
+    ) -> LayoutDoc {
         self.brackets += 1;
         let mut items = Vec::new();
         for param in params {
             let doc = self.item(param.span, |f| f.param(param));
-            items.push(Item { span: param.span, doc });
+            items.push(BracketItem { span: param.span, doc });
         }
         self.brackets -= 1;
-        let starred = params.last().is_some_and(|param| param.kind != ParamKind::Plain);
+        let starred = params.last().is_some_and(|param| param.kind != ParameterKind::Plain);
         let last = self.last_unless(starred, brackets, &items);
-        self.bracketed(Style { open: "(", close: ")", separator: ",", last }, items, brackets.inner)
+        self.bracketed(
+            BracketStyle { open: "(", close: ")", separator: ",", last },
+            items,
+            brackets.inner,
+        )
     }
 
-    fn param(&mut self, param: &Param) -> Doc {
+    fn param(&mut self, param: &FunctionParameter) -> LayoutDoc {
         let stars = match param.kind {
-            ParamKind::Plain => "",
-            ParamKind::Star => "*",
-            ParamKind::DoubleStar => "**",
+            ParameterKind::Plain => "",
+            ParameterKind::Star => "*",
+            ParameterKind::DoubleStar => "**",
         };
         let name = param.name.as_ref().map_or("", |name| name.text.as_str());
-        let head = Doc::Text(format!("{stars}{name}"));
+        let head = LayoutDoc::Text(format!("{stars}{name}"));
         match &param.default {
-            Some(default) => Doc::Concat(vec![head, Doc::text(" = "), self.expr(default)]),
+            Some(default) => {
+                LayoutDoc::Concat(vec![head, LayoutDoc::text(" = "), self.expr(default)])
+            }
             None => head,
         }
     }
 
     /// Whether the author's trailing comma asks for one item per line.
-    fn last(&self, brackets: Brackets, items: &[Item]) -> Last {
+    fn last(&self, brackets: BracketRange, items: &[BracketItem]) -> TrailingComma {
         let end = items.last().map_or(brackets.inner.start, |item| item.span.end);
-        let rest = Span::new(end, brackets.inner.end).of(self.file.source());
+        let rest = ByteSpan::new(end, brackets.inner.end).text_in(self.file.source());
         if brackets.trailing_comma && rest.contains('\n') {
-            Last::CommaAndBreak
+            TrailingComma::CommaAndBreak
         } else {
-            Last::CommaIfBroken
+            TrailingComma::CommaIfBroken
         }
     }
 
     /// Not every reader takes a comma after `*args`: none is added there.
-    fn last_unless(&self, starred: bool, brackets: Brackets, items: &[Item]) -> Last {
-        if starred && !brackets.trailing_comma { Last::Nothing } else { self.last(brackets, items) }
+    fn last_unless(
+        &self,
+        starred: bool,
+        brackets: BracketRange,
+        items: &[BracketItem],
+    ) -> TrailingComma {
+        if starred && !brackets.trailing_comma {
+            TrailingComma::Nothing
+        } else {
+            self.last(brackets, items)
+        }
     }
 
     /// The comment on the line of what ended at `end`, and those on lines of their
     /// own before `next`.
-    fn gap(&mut self, end: usize, next: usize, trailing: &mut Vec<Doc>, lines: &mut Vec<Doc>) {
+    fn gap(
+        &mut self,
+        end: usize,
+        next: usize,
+        trailing: &mut Vec<LayoutDoc>,
+        lines: &mut Vec<LayoutDoc>,
+    ) {
         for at in self.between(end, next) {
             let Some(comment) = self.comments.get(at) else { continue };
             let text = self.file.text(comment.span).trim_end().to_owned();
             let blank = self.blank_before(comment.span.start);
             self.placed += 1;
             if trailing.is_empty() && lines.is_empty() && !comment.alone {
-                trailing.push(Doc::Comment(text));
+                trailing.push(LayoutDoc::Comment(text));
             } else {
-                lines.extend([Doc::Hard { blank }, Doc::Text(text)]);
+                lines.extend([LayoutDoc::Hard { blank }, LayoutDoc::Text(text)]);
             }
         }
     }
 
-    fn bracketed(&mut self, style: Style, items: Vec<Item>, inner: Span) -> Doc {
-        let mut docs = vec![Doc::text(style.open)];
+    fn bracketed(
+        &mut self,
+        style: BracketStyle,
+        items: Vec<BracketItem>,
+        inner: ByteSpan,
+    ) -> LayoutDoc {
+        let mut docs = vec![LayoutDoc::text(style.open)];
         let mut inside = Vec::new();
         let mut end = inner.start;
         let count = items.len();
@@ -174,18 +219,18 @@ impl Formatter<'_> {
                 docs.append(&mut trailing);
                 suppress_blank(&mut lines);
             } else {
-                inside.push(Doc::text(style.separator));
+                inside.push(LayoutDoc::text(style.separator));
                 inside.append(&mut trailing);
             }
             let blank = (at > 0 || !lines.is_empty()) && self.blank_before(item.span.start);
             inside.append(&mut lines);
-            inside.push(Doc::Line { flat: if at == 0 { "" } else { " " }, blank });
+            inside.push(LayoutDoc::Line { flat: if at == 0 { "" } else { " " }, blank });
             inside.push(item.doc);
         }
         match style.last {
-            Last::Comma => inside.push(Doc::text(",")),
-            Last::CommaIfBroken | Last::CommaAndBreak if count > 0 => {
-                inside.push(Doc::WhenBroken(","));
+            TrailingComma::Comma => inside.push(LayoutDoc::text(",")),
+            TrailingComma::CommaIfBroken | TrailingComma::CommaAndBreak if count > 0 => {
+                inside.push(LayoutDoc::WhenBroken(","));
             }
             _ => {}
         }
@@ -198,14 +243,16 @@ impl Formatter<'_> {
         inside.append(&mut trailing);
         inside.append(&mut lines);
         if !inside.is_empty() {
-            docs.push(Doc::Indent(inside));
-            docs.push(Doc::soft());
+            docs.push(LayoutDoc::Indent(inside));
+            docs.push(LayoutDoc::soft());
         } else if docs.len() > 1 {
-            docs.push(Doc::soft());
+            docs.push(LayoutDoc::soft());
         }
-        docs.push(Doc::text(style.close));
-        match (Doc::group(docs), style.last) {
-            (Doc::Group { docs, .. }, Last::CommaAndBreak) => Doc::Group { docs, broken: true },
+        docs.push(LayoutDoc::text(style.close));
+        match (LayoutDoc::group(docs), style.last) {
+            (LayoutDoc::Group { docs, .. }, TrailingComma::CommaAndBreak) => {
+                LayoutDoc::Group { docs, broken: true }
+            }
             (group, _) => group,
         }
     }
@@ -217,172 +264,194 @@ impl Formatter<'_> {
         built
     }
 
-    fn exprs(&mut self, exprs: &[Expr]) -> Vec<Item> {
+    fn exprs(&mut self, exprs: &[Expression]) -> Vec<BracketItem> {
         let mut items = Vec::new();
         for expr in exprs {
             let doc = self.inside(|f| f.item(expr.span, |f| f.expr(expr)));
-            items.push(Item { span: expr.span, doc });
+            items.push(BracketItem { span: expr.span, doc });
         }
         items
     }
 
-    pub(super) fn expr(&mut self, expr: &Expr) -> Doc {
+    pub(super) fn expr(&mut self, expr: &Expression) -> LayoutDoc {
         match &expr.kind {
-            ExprKind::Name(name) => Doc::text(name),
-            ExprKind::Number => Doc::text(self.file.text(expr.span)),
-            ExprKind::String(_) => Doc::Text(quoted(self.file.text(expr.span))),
-            ExprKind::List(items, brackets) => {
+            ExpressionKind::Name(name) => LayoutDoc::text(name),
+            ExpressionKind::Number => LayoutDoc::text(self.file.text(expr.span)),
+            ExpressionKind::String(_) => LayoutDoc::Text(quoted(self.file.text(expr.span))),
+            ExpressionKind::List(items, brackets) => {
                 let items = self.exprs(items);
                 let last = self.last(*brackets, &items);
-                let style = Style { open: "[", close: "]", separator: ",", last };
+                let style = BracketStyle { open: "[", close: "]", separator: ",", last };
                 self.bracketed(style, items, brackets.inner)
             }
-            ExprKind::Tuple(items, Some(brackets)) => {
+            ExpressionKind::Tuple(items, Some(brackets)) => {
                 let items = self.exprs(items);
                 let last = match (items.len(), self.last(*brackets, &items)) {
-                    (1, _) => Last::Comma,
+                    (1, _) => TrailingComma::Comma,
                     (_, last) => last,
                 };
-                let style = Style { open: "(", close: ")", separator: ",", last };
+                let style = BracketStyle { open: "(", close: ")", separator: ",", last };
                 self.bracketed(style, items, brackets.inner)
             }
-            ExprKind::Tuple(items, None) => self.bare_tuple(expr, items),
-            ExprKind::Paren(inner) => {
+            ExpressionKind::Tuple(items, None) => self.bare_tuple(expr, items),
+            ExpressionKind::Paren(inner) => {
                 let items = self.exprs(std::slice::from_ref(inner));
-                let within = Span::new(expr.span.start + 1, expr.span.end - 1);
-                let style = Style { open: "(", close: ")", separator: "", last: Last::Nothing };
+                let within = ByteSpan::new(expr.span.start + 1, expr.span.end - 1);
+                let style = BracketStyle {
+                    open: "(",
+                    close: ")",
+                    separator: "",
+                    last: TrailingComma::Nothing,
+                };
                 self.bracketed(style, items, within)
             }
-            ExprKind::Dict(entries, brackets) => {
+            ExpressionKind::Dict(entries, brackets) => {
                 let mut items = Vec::new();
                 for entry in entries {
                     let doc = self.inside(|f| f.item(entry.span, |f| f.entry(entry)));
-                    items.push(Item { span: entry.span, doc });
+                    items.push(BracketItem { span: entry.span, doc });
                 }
                 let last = self.last(*brackets, &items);
-                let style = Style { open: "{", close: "}", separator: ",", last };
+                let style = BracketStyle { open: "{", close: "}", separator: ",", last };
                 self.bracketed(style, items, brackets.inner)
             }
-            ExprKind::Comprehension { element, clauses } => {
+            ExpressionKind::Comprehension { element, clauses } => {
                 self.comprehension(expr, element, clauses)
             }
-            ExprKind::Call(call) => self.call(call),
-            ExprKind::Dot { object, name } => {
-                Doc::Concat(vec![self.expr(object), Doc::Text(format!(".{}", name.text))])
-            }
-            ExprKind::Index { object, index } => {
-                let mut docs = vec![self.expr(object), Doc::text("[")];
+            ExpressionKind::Call(call) => self.call(call),
+            ExpressionKind::Dot { object, name } => LayoutDoc::Concat(vec![
+                self.expr(object),
+                LayoutDoc::Text(format!(".{}", name.text)),
+            ]),
+            ExpressionKind::Index { object, index } => {
+                let mut docs = vec![self.expr(object), LayoutDoc::text("[")];
                 docs.push(self.inside(|f| f.expr(index)));
-                docs.push(Doc::text("]"));
-                Doc::Concat(docs)
+                docs.push(LayoutDoc::text("]"));
+                LayoutDoc::Concat(docs)
             }
-            ExprKind::Slice { object, bounds } => {
+            ExpressionKind::Slice { object, bounds } => {
                 let mut docs = vec![self.expr(object)];
                 for (at, bound) in bounds.iter().enumerate() {
-                    docs.push(Doc::text(if at == 0 { "[" } else { ":" }));
+                    docs.push(LayoutDoc::text(if at == 0 { "[" } else { ":" }));
                     if let Some(bound) = bound {
                         docs.push(self.inside(|f| f.expr(bound)));
                     }
                 }
-                docs.push(Doc::text("]"));
-                Doc::Concat(docs)
+                docs.push(LayoutDoc::text("]"));
+                LayoutDoc::Concat(docs)
             }
-            ExprKind::Unary { operator, operand } => {
+            ExpressionKind::Unary { operator, operand } => {
                 let operator = match self.file.text(*operator) {
                     "not" => "not ".to_owned(),
                     sign => sign.to_owned(),
                 };
-                Doc::Concat(vec![Doc::Text(operator), self.expr(operand)])
+                LayoutDoc::Concat(vec![LayoutDoc::Text(operator), self.expr(operand)])
             }
-            ExprKind::Binary { .. } => {
+            ExpressionKind::Binary { .. } => {
                 let mut docs = Vec::new();
                 self.operands(expr, &mut docs);
-                Doc::group(docs)
+                LayoutDoc::group(docs)
             }
-            ExprKind::Conditional { value, condition, otherwise } => Doc::group(vec![
+            ExpressionKind::Conditional { value, condition, otherwise } => LayoutDoc::group(vec![
                 self.expr(value),
                 self.space(),
-                Doc::text("if "),
+                LayoutDoc::text("if "),
                 self.expr(condition),
                 self.space(),
-                Doc::text("else "),
+                LayoutDoc::text("else "),
                 self.expr(otherwise),
             ]),
-            ExprKind::Lambda { params, body } => {
-                let mut docs = vec![Doc::text("lambda")];
+            ExpressionKind::Lambda { params, body } => {
+                let mut docs = vec![LayoutDoc::text("lambda")];
                 for (at, param) in params.iter().enumerate() {
-                    docs.push(Doc::text(if at == 0 { " " } else { ", " }));
+                    docs.push(LayoutDoc::text(if at == 0 { " " } else { ", " }));
                     docs.push(self.param(param));
                 }
-                docs.push(Doc::text(": "));
+                docs.push(LayoutDoc::text(": "));
                 docs.push(self.expr(body));
-                Doc::Concat(docs)
+                LayoutDoc::Concat(docs)
             }
         }
     }
 
     /// A space at which the line may be broken, if a bracket is open.
-    fn space(&self) -> Doc {
+    fn space(&self) -> LayoutDoc {
         match self.brackets {
-            0 => Doc::text(" "),
-            _ => Doc::Line { flat: " ", blank: false },
+            0 => LayoutDoc::text(" "),
+            _ => LayoutDoc::Line { flat: " ", blank: false },
         }
     }
 
-    fn bare_tuple(&mut self, whole: &Expr, items: &[Expr]) -> Doc {
+    fn bare_tuple(&mut self, whole: &Expression, items: &[Expression]) -> LayoutDoc {
         let mut docs = Vec::new();
         for (at, item) in items.iter().enumerate() {
             if at > 0 {
-                docs.push(Doc::text(", "));
+                docs.push(LayoutDoc::text(", "));
             }
             docs.push(self.expr(item));
         }
         let end = items.last().map_or(whole.span.end, |item| item.span.end);
         if end < whole.span.end {
-            docs.push(Doc::text(","));
+            docs.push(LayoutDoc::text(","));
         }
-        Doc::Concat(docs)
+        LayoutDoc::Concat(docs)
     }
 
-    fn entry(&mut self, entry: &Entry) -> Doc {
-        Doc::Concat(vec![self.expr(&entry.key), Doc::text(": "), self.expr(&entry.value)])
+    fn entry(&mut self, entry: &DictEntry) -> LayoutDoc {
+        LayoutDoc::Concat(vec![
+            self.expr(&entry.key),
+            LayoutDoc::text(": "),
+            self.expr(&entry.value),
+        ])
     }
 
-    fn comprehension(&mut self, whole: &Expr, element: &Element, clauses: &[Clause]) -> Doc {
+    fn comprehension(
+        &mut self,
+        whole: &Expression,
+        element: &ComprehensionElement,
+        clauses: &[ComprehensionClause],
+    ) -> LayoutDoc {
         let mut items = Vec::new();
         let (open, close, span) = match element {
-            Element::Value(value) => ("[", "]", value.span),
-            Element::Entry(entry) => ("{", "}", entry.span),
+            ComprehensionElement::Value(value) => ("[", "]", value.span),
+            ComprehensionElement::Entry(entry) => ("{", "}", entry.span),
         };
         let doc = self.inside(|f| {
             f.item(span, |f| match element {
-                Element::Value(value) => f.expr(value),
-                Element::Entry(entry) => f.entry(entry),
+                ComprehensionElement::Value(value) => f.expr(value),
+                ComprehensionElement::Entry(entry) => f.entry(entry),
             })
         });
-        items.push(Item { span, doc });
+        items.push(BracketItem { span, doc });
         for clause in clauses {
             let doc = self.inside(|f| f.item(clause.span(), |f| f.clause(clause)));
-            items.push(Item { span: clause.span(), doc });
+            items.push(BracketItem { span: clause.span(), doc });
         }
-        let style = Style { open, close, separator: "", last: Last::Nothing };
-        self.bracketed(style, items, Span::new(whole.span.start + 1, whole.span.end - 1))
+        let style = BracketStyle { open, close, separator: "", last: TrailingComma::Nothing };
+        self.bracketed(style, items, ByteSpan::new(whole.span.start + 1, whole.span.end - 1))
     }
 
-    fn clause(&mut self, clause: &Clause) -> Doc {
-        Doc::Concat(match clause {
-            Clause::For { target, iterable, .. } => {
-                vec![Doc::text("for "), self.expr(target), Doc::text(" in "), self.expr(iterable)]
+    fn clause(&mut self, clause: &ComprehensionClause) -> LayoutDoc {
+        LayoutDoc::Concat(match clause {
+            ComprehensionClause::For { target, iterable, .. } => {
+                vec![
+                    LayoutDoc::text("for "),
+                    self.expr(target),
+                    LayoutDoc::text(" in "),
+                    self.expr(iterable),
+                ]
             }
-            Clause::If { condition, .. } => vec![Doc::text("if "), self.expr(condition)],
+            ComprehensionClause::If { condition, .. } => {
+                vec![LayoutDoc::text("if "), self.expr(condition)]
+            }
         })
     }
 
     /// `a + b + c` as one chain, so that it breaks at all of its operators.
-    fn operands(&mut self, expr: &Expr, docs: &mut Vec<Doc>) {
-        let ExprKind::Binary { left, operator, right } = &expr.kind else { return };
+    fn operands(&mut self, expr: &Expression, docs: &mut Vec<LayoutDoc>) {
+        let ExpressionKind::Binary { left, operator, right } = &expr.kind else { return };
         let text = self.file.text(*operator);
-        let same = matches!(&left.kind, ExprKind::Binary { operator, .. }
+        let same = matches!(&left.kind, ExpressionKind::Binary { operator, .. }
             if self.file.text(*operator) == text);
         if same {
             self.operands(left, docs);
@@ -391,7 +460,7 @@ impl Formatter<'_> {
         }
         // The two words may stand apart, with anything between them.
         let text = if text.starts_with("not") { "not in" } else { text };
-        docs.push(Doc::Text(format!(" {text}")));
+        docs.push(LayoutDoc::Text(format!(" {text}")));
         let (mut trailing, mut lines) = (Vec::new(), Vec::new());
         self.gap(left.span.end, right.span.start, &mut trailing, &mut lines);
         docs.append(&mut trailing);
@@ -400,77 +469,79 @@ impl Formatter<'_> {
         docs.push(self.expr(right));
     }
 
-    fn call(&mut self, call: &Call) -> Doc {
+    fn call(&mut self, call: &CallExpression) -> LayoutDoc {
         let callee = self.expr(&call.callee);
         let inner = call.brackets.inner;
         if let Some(args) = self.hugged(call) {
-            return Doc::Concat(vec![callee, args]);
+            return LayoutDoc::Concat(vec![callee, args]);
         }
         let mut items = Vec::new();
         for arg in &call.args {
             let doc = self.inside(|f| f.item(arg.span, |f| f.arg(arg)));
-            items.push(Item { span: arg.span, doc });
+            items.push(BracketItem { span: arg.span, doc });
         }
         let starred = call
             .args
             .last()
-            .is_some_and(|arg| matches!(arg.kind, ArgKind::Star | ArgKind::DoubleStar));
+            .is_some_and(|arg| matches!(arg.kind, ArgumentKind::Star | ArgumentKind::DoubleStar));
         let last = self.last_unless(starred, call.brackets, &items);
-        let style = Style { open: "(", close: ")", separator: ",", last };
+        let style = BracketStyle { open: "(", close: ")", separator: ",", last };
         let args = self.bracketed(style, items, inner);
-        Doc::Concat(vec![callee, args])
+        LayoutDoc::Concat(vec![callee, args])
     }
 
     /// `when({` … `})`: the brackets of a last dict or list are the call's own.
-    fn hugged(&mut self, call: &Call) -> Option<Doc> {
+    fn hugged(&mut self, call: &CallExpression) -> Option<LayoutDoc> {
         let (last, before) = call.args.split_last()?;
         let bracket = matches!(
             last.value.kind,
-            ExprKind::Dict(..) | ExprKind::List(..) | ExprKind::Comprehension { .. }
+            ExpressionKind::Dict(..)
+                | ExpressionKind::List(..)
+                | ExpressionKind::Comprehension { .. }
         );
         let simple = before.iter().all(|arg| {
-            arg.kind == ArgKind::Positional
+            arg.kind == ArgumentKind::Positional
                 && matches!(
                     arg.value.kind,
-                    ExprKind::Name(_) | ExprKind::Number | ExprKind::String(_)
+                    ExpressionKind::Name(_) | ExpressionKind::Number | ExpressionKind::String(_)
                 )
         });
         let inner = call.brackets.inner;
         let around = self.between(inner.start, last.span.start).len()
             + self.between(last.span.end, inner.end).len();
-        if !bracket || !simple || last.kind != ArgKind::Positional || around > 0 {
+        if !bracket || !simple || last.kind != ArgumentKind::Positional || around > 0 {
             return None;
         }
-        let mut docs = vec![Doc::text("(")];
+        let mut docs = vec![LayoutDoc::text("(")];
         for arg in before {
             docs.push(self.expr(&arg.value));
-            docs.push(Doc::text(", "));
+            docs.push(LayoutDoc::text(", "));
         }
         docs.push(self.inside(|f| f.item(last.span, |f| f.expr(&last.value))));
-        docs.push(Doc::text(")"));
-        Some(Doc::Concat(docs))
+        docs.push(LayoutDoc::text(")"));
+        Some(LayoutDoc::Concat(docs))
     }
 
-    fn arg(&mut self, arg: &Arg) -> Doc {
+    fn arg(&mut self, arg: &CallArgument) -> LayoutDoc {
         let before = match &arg.kind {
-            ArgKind::Positional => String::new(),
-            ArgKind::Named(name) => format!("{} = ", name.text),
-            ArgKind::Star => "*".to_owned(),
-            ArgKind::DoubleStar => "**".to_owned(),
+            ArgumentKind::Positional => String::new(),
+            ArgumentKind::Named(name) => format!("{} = ", name.text),
+            ArgumentKind::Star => "*".to_owned(),
+            ArgumentKind::DoubleStar => "**".to_owned(),
         };
-        Doc::Concat(vec![Doc::Text(before), self.expr(&arg.value)])
+        LayoutDoc::Concat(vec![LayoutDoc::Text(before), self.expr(&arg.value)])
     }
 }
 
-fn suppress_blank(lines: &mut [Doc]) {
-    if let Some(Doc::Hard { blank }) = lines.first_mut() {
+fn suppress_blank(lines: &mut [LayoutDoc]) {
+    if let Some(LayoutDoc::Hard { blank }) = lines.first_mut() {
         *blank = false;
     }
 }
 
 /// Plain strings get double quotes, unless that would need more escapes.
 fn quoted(text: &str) -> String {
-    let plain = Quote::at(text, 0).filter(|quote| quote.mark == '\'' && !quote.raw);
+    let plain = QuoteStyle::at(text, 0).filter(|quote| quote.mark == '\'' && !quote.raw);
     match plain {
         Some(quote) if !quote.bytes && !quote.format && !text.contains('"') => {
             let marks = "\"".repeat(quote.length());

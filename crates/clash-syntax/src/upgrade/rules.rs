@@ -1,59 +1,59 @@
 //! Rules in builder form: `exe("git", args = ["push"]).deny()`.
 
-use super::{Pass, Rewritten};
-use crate::tree::{ArgKind, Call, Expr, ExprKind, Name};
+use super::{RewriteResult, UpgradePass};
+use crate::tree::{ArgumentKind, CallExpression, Expression, ExpressionKind, Identifier};
 
 /// `base(…).a(…).b(…)`: the call at the base, and the calls on it in order.
-pub(super) struct Chain<'a> {
-    pub(super) base: &'a Call,
-    pub(super) calls: Vec<(&'a Name, &'a Call)>,
+pub(super) struct BuilderChain<'a> {
+    pub(super) base: &'a CallExpression,
+    pub(super) calls: Vec<(&'a Identifier, &'a CallExpression)>,
 }
 
-pub(super) fn chain(expr: &Expr) -> Option<Chain<'_>> {
+pub(super) fn chain(expr: &Expression) -> Option<BuilderChain<'_>> {
     let mut calls = Vec::new();
     let mut call = expr.call()?;
-    while let ExprKind::Dot { object, name } = &call.callee.kind {
+    while let ExpressionKind::Dot { object, name } = &call.callee.kind {
         calls.push((name, call));
         call = object.call()?;
     }
     call.name()?;
     calls.reverse();
-    Some(Chain { base: call, calls })
+    Some(BuilderChain { base: call, calls })
 }
 
 /// Whether a statement is a rule in builder form.
-pub(super) fn is_chain(expr: &Expr) -> bool {
+pub(super) fn is_chain(expr: &Expression) -> bool {
     chain(expr).is_some_and(|chain| {
         matches!(chain.base.name(), Some("exe" | "tool" | "Tool")) && !chain.calls.is_empty()
     })
 }
 
 /// The names given to `tool`, as expressions.
-pub(super) fn tool_names(call: &Call) -> Option<Vec<&Expr>> {
+pub(super) fn tool_names(call: &CallExpression) -> Option<Vec<&Expression>> {
     let [arg] = call.args.as_slice() else { return None };
-    if arg.kind != ArgKind::Positional {
+    if arg.kind != ArgumentKind::Positional {
         return None;
     }
     alternatives(&arg.value)
 }
 
-fn alternatives(expr: &Expr) -> Option<Vec<&Expr>> {
-    let names: Vec<&Expr> = match &expr.kind {
-        ExprKind::String(_) => vec![expr],
-        ExprKind::List(items, _) | ExprKind::Tuple(items, _) => items.iter().collect(),
+fn alternatives(expr: &Expression) -> Option<Vec<&Expression>> {
+    let names: Vec<&Expression> = match &expr.kind {
+        ExpressionKind::String(_) => vec![expr],
+        ExpressionKind::List(items, _) | ExpressionKind::Tuple(items, _) => items.iter().collect(),
         _ => return None,
     };
     let all = !names.is_empty() && names.iter().all(|name| name.string().is_some());
     all.then_some(names)
 }
 
-impl<'a> Pass<'a> {
-    pub(super) fn tool_key(&mut self, call: &'a Call) -> Rewritten {
+impl<'a> UpgradePass<'a> {
+    pub(super) fn tool_key(&mut self, call: &'a CallExpression) -> RewriteResult {
         let names = tool_names(call).ok_or("a tool that is computed")?;
         Ok(self.key(&names))
     }
 
-    fn key(&self, names: &[&Expr]) -> String {
+    fn key(&self, names: &[&Expression]) -> String {
         let texts: Vec<String> = names.iter().map(|name| self.source(name)).collect();
         match texts.as_slice() {
             [only] => only.clone(),
@@ -61,12 +61,12 @@ impl<'a> Pass<'a> {
         }
     }
 
-    pub(super) fn rule(&mut self, expr: &'a Expr) -> Rewritten {
-        let place = crate::splice::Place { file: self.file };
+    pub(super) fn rule(&mut self, expr: &'a Expression) -> RewriteResult {
+        let place = crate::splice::SourceLines { file: self.file };
         if place.has_comments(expr.span) {
             return Err(super::COMMENT);
         }
-        let Chain { base, calls } = chain(expr).ok_or("a rule that is computed")?;
+        let BuilderChain { base, calls } = chain(expr).ok_or("a rule that is computed")?;
         let ((effect, call), before) = calls.split_last().ok_or("a rule without an effect")?;
         if !matches!(effect.text.as_str(), "allow" | "deny" | "ask") {
             return Err("a rule that does not end in an effect");
@@ -74,7 +74,7 @@ impl<'a> Pass<'a> {
         let sandbox = match before {
             [] => None,
             [(name, call)] if name.text == "sandbox" => match call.args.as_slice() {
-                [arg] if arg.kind == ArgKind::Positional => Some(&arg.value),
+                [arg] if arg.kind == ArgumentKind::Positional => Some(&arg.value),
                 _ => return Err("`sandbox` takes one sandbox"),
             },
             _ => return Err("a builder that is not known"),
@@ -86,7 +86,7 @@ impl<'a> Pass<'a> {
         Ok(format!("when({text})"))
     }
 
-    fn keys(&mut self, base: &'a Call) -> Result<Vec<String>, &'static str> {
+    fn keys(&mut self, base: &'a CallExpression) -> Result<Vec<String>, &'static str> {
         if base.name() != Some("exe") {
             let names = tool_names(base).ok_or("a tool that is not named")?;
             return Ok(vec![self.key(&names)]);
@@ -100,9 +100,9 @@ impl<'a> Pass<'a> {
         }
         for arg in &base.args {
             match &arg.kind {
-                ArgKind::Positional => {}
-                ArgKind::Named(name) if name.text == "args" => {
-                    let ExprKind::List(items, _) = &arg.value.kind else {
+                ArgumentKind::Positional => {}
+                ArgumentKind::Named(name) if name.text == "args" => {
+                    let ExpressionKind::List(items, _) = &arg.value.kind else {
                         return Err("arguments that are computed");
                     };
                     for item in items {

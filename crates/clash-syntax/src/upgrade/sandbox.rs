@@ -1,31 +1,32 @@
 //! Sandboxes in older forms: paths as builder chains, and the tree form.
 
-use super::rules::{Chain, chain};
-use super::{Pass, Rewritten, Role};
+use super::rules::{BuilderChain, chain};
+use super::{ExpressionRole, RewriteResult, UpgradePass};
 use crate::edit::quote;
-use crate::lex::{Span, TokenKind};
-use crate::tree::{ArgKind, Brackets, Call, Entry, Expr, ExprKind};
+use crate::lex::{ByteSpan, TokenKind};
+use crate::tree::{
+    ArgumentKind, BracketRange, CallExpression, DictEntry, Expression, ExpressionKind,
+};
 
 /// The name and tree of `sandbox("n", {default(): …, path(p): …})`.
-pub(super) fn tree_form(call: &Call) -> Option<(&Expr, &Expr)> {
+pub(super) fn tree_form(call: &CallExpression) -> Option<(&Expression, &Expression)> {
     let mut positional = call.positional();
     let (name, tree) = (positional.next()?, positional.next()?);
     positional.next().is_none().then_some((name, tree))
 }
 
-impl<'a> Pass<'a> {
-    pub(super) fn path_key(&mut self, call: &'a Call) -> Rewritten {
+impl<'a> UpgradePass<'a> {
+    pub(super) fn path_key(&mut self, call: &'a CallExpression) -> RewriteResult {
         const ODD: &str = "`path` with more than a path that is written out";
         match call.args.as_slice() {
-            [path] if path.value.string().is_some() && path.kind == ArgKind::Positional => {
+            [path] if path.value.string().is_some() && path.kind == ArgumentKind::Positional => {
                 Ok(self.source(&path.value))
             }
             [path, option] if path.value.string().is_some() => {
                 match (&option.kind, option.value.name()) {
-                    (ArgKind::Named(name), Some("True")) if name.text == "worktree" => Ok(format!(
-                        "subpath({}, follow_worktrees = True)",
-                        self.source(&path.value)
-                    )),
+                    (ArgumentKind::Named(name), Some("True")) if name.text == "worktree" => Ok(
+                        format!("subpath({}, follow_worktrees = True)", self.source(&path.value)),
+                    ),
                     _ => Err(ODD),
                 }
             }
@@ -35,7 +36,7 @@ impl<'a> Pass<'a> {
 
     /// The comments before each item on lines of their own, the one behind it,
     /// and those at the end.
-    fn around(&self, inner: Span, spans: &[Span]) -> (Vec<(String, String)>, String) {
+    fn around(&self, inner: ByteSpan, spans: &[ByteSpan]) -> (Vec<(String, String)>, String) {
         let mut around = vec![(String::new(), String::new()); spans.len()];
         let mut end = String::new();
         let mut alone = false;
@@ -71,13 +72,17 @@ impl<'a> Pass<'a> {
     }
 
     /// File rules as a list of builder chains, as a dict.
-    pub(super) fn fs_list(&mut self, items: &'a [Expr], brackets: Brackets) -> Rewritten {
-        let spans: Vec<Span> = items.iter().map(|item| item.span).collect();
+    pub(super) fn fs_list(
+        &mut self,
+        items: &'a [Expression],
+        brackets: BracketRange,
+    ) -> RewriteResult {
+        let spans: Vec<ByteSpan> = items.iter().map(|item| item.span).collect();
         let (around, end) = self.around(brackets.inner, &spans);
         let mut keys: Vec<String> = Vec::new();
         let mut text = "{\n".to_owned();
         for (item, (above, behind)) in items.iter().zip(around) {
-            if (crate::splice::Place { file: self.file }).has_comments(item.span) {
+            if (crate::splice::SourceLines { file: self.file }).has_comments(item.span) {
                 return Err(super::COMMENT);
             }
             let (key, effect) = self.fs_chain(item)?;
@@ -90,8 +95,8 @@ impl<'a> Pass<'a> {
         Ok(format!("{text}{end}}}"))
     }
 
-    fn fs_chain(&mut self, expr: &'a Expr) -> Result<(String, String), &'static str> {
-        let Chain { base, calls } = chain(expr).ok_or("a file rule that is computed")?;
+    fn fs_chain(&mut self, expr: &'a Expression) -> Result<(String, String), &'static str> {
+        let BuilderChain { base, calls } = chain(expr).ok_or("a file rule that is computed")?;
         let mut path = match base.name() {
             Some("cwd") => "$PWD".to_owned(),
             Some("home") => "$HOME".to_owned(),
@@ -101,7 +106,7 @@ impl<'a> Pass<'a> {
         let worktrees = match base.args.as_slice() {
             [] => false,
             [arg] => match (&arg.kind, arg.value.name()) {
-                (ArgKind::Named(name), Some(value @ ("True" | "False")))
+                (ArgumentKind::Named(name), Some(value @ ("True" | "False")))
                     if name.text == "follow_worktrees" =>
                 {
                     value == "True"
@@ -121,7 +126,7 @@ impl<'a> Pass<'a> {
             }
             let arg = match call.args.as_slice() {
                 [] => None,
-                [arg] if arg.kind == ArgKind::Positional => {
+                [arg] if arg.kind == ArgumentKind::Positional => {
                     Some(arg.value.string().ok_or("a path that is computed")?)
                 }
                 _ => return Err("a path that is computed"),
@@ -161,19 +166,23 @@ impl<'a> Pass<'a> {
     }
 
     /// The tree form with keyword arguments.
-    pub(super) fn sandbox(&mut self, call: &'a Call, form: (&'a Expr, &'a Expr)) -> Rewritten {
+    pub(super) fn sandbox(
+        &mut self,
+        call: &'a CallExpression,
+        form: (&'a Expression, &'a Expression),
+    ) -> RewriteResult {
         let (name, tree) = form;
-        let ExprKind::Dict(entries, brackets) = &tree.kind else {
+        let ExpressionKind::Dict(entries, brackets) = &tree.kind else {
             return Err("a sandbox whose tree is computed");
         };
-        let place = crate::splice::Place { file: self.file };
+        let place = crate::splice::SourceLines { file: self.file };
         let inner = call.brackets.inner;
-        if place.has_comments(Span::new(inner.start, tree.span.start))
-            || place.has_comments(Span::new(tree.span.end, inner.end))
+        if place.has_comments(ByteSpan::new(inner.start, tree.span.start))
+            || place.has_comments(ByteSpan::new(tree.span.end, inner.end))
         {
             return Err(super::COMMENT);
         }
-        let spans: Vec<Span> = entries.iter().map(|entry| entry.span).collect();
+        let spans: Vec<ByteSpan> = entries.iter().map(|entry| entry.span).collect();
         let (around, end) = self.around(brackets.inner, &spans);
         let (mut fs, mut net) = (String::new(), String::new());
         let (mut default, mut network) = (None, None);
@@ -181,11 +190,12 @@ impl<'a> Pass<'a> {
             let line = |text: String| format!("{above}{text},{behind}\n");
             match entry.key.call().map(|call| (call.name(), call.args.len())) {
                 Some((Some("default"), 0)) => {
-                    let text = format!("default = {}", self.text(&entry.value, Role::Plain));
+                    let text =
+                        format!("default = {}", self.text(&entry.value, ExpressionRole::Plain));
                     default = Some(line(text));
                 }
                 Some((Some("network"), 0)) => {
-                    let value = self.text(&entry.value, Role::Plain);
+                    let value = self.text(&entry.value, ExpressionRole::Plain);
                     network =
                         Some((line(format!("net = {value}")), line(format!("default(): {value}"))));
                 }
@@ -205,10 +215,13 @@ impl<'a> Pass<'a> {
             None if net.is_empty() => {}
             None => args.push_str(&format!("net = {{\n{net}}},\n")),
         }
-        for arg in call.args.iter().filter(|arg| arg.kind != ArgKind::Positional) {
+        for arg in call.args.iter().filter(|arg| arg.kind != ArgumentKind::Positional) {
             match &arg.kind {
-                ArgKind::Named(given) if given.text == "doc" => {
-                    args.push_str(&format!("doc = {},\n", self.text(&arg.value, Role::Plain)));
+                ArgumentKind::Named(given) if given.text == "doc" => {
+                    args.push_str(&format!(
+                        "doc = {},\n",
+                        self.text(&arg.value, ExpressionRole::Plain)
+                    ));
                 }
                 _ => return Err("a sandbox as a tree with more arguments"),
             }
@@ -216,8 +229,8 @@ impl<'a> Pass<'a> {
         Ok(format!("sandbox(\n{args})"))
     }
 
-    fn host(&mut self, entry: &'a Entry) -> Rewritten {
-        let value = self.text(&entry.value, Role::Plain);
+    fn host(&mut self, entry: &'a DictEntry) -> RewriteResult {
+        let value = self.text(&entry.value, ExpressionRole::Plain);
         let call = entry.key.call().ok_or("a host that is computed")?;
         let key = match (call.name(), call.args.as_slice()) {
             (Some("domain"), [arg]) if arg.value.string().is_some() => self.source(&arg.value),
@@ -227,16 +240,16 @@ impl<'a> Pass<'a> {
         Ok(format!("{key}: {value}"))
     }
 
-    fn file_rule(&mut self, entry: &'a Entry) -> Rewritten {
-        let known = |key: &Expr| {
-            let name = key.call().and_then(Call::name);
+    fn file_rule(&mut self, entry: &'a DictEntry) -> RewriteResult {
+        let known = |key: &Expression| {
+            let name = key.call().and_then(CallExpression::name);
             let plain = key.call().is_some_and(|call| call.args.len() == 1);
             key.string().is_some()
                 || matches!(name, Some("path" | "subpath"))
                 || plain && matches!(name, Some("glob" | "literal" | "regex"))
         };
         let all = match &entry.key.kind {
-            ExprKind::Tuple(items, _) => items.iter().all(known),
+            ExpressionKind::Tuple(items, _) => items.iter().all(known),
             _ => known(&entry.key),
         };
         if !all {
@@ -244,11 +257,11 @@ impl<'a> Pass<'a> {
         }
         let key = match entry.key.call() {
             Some(call) if call.name() == Some("path") => self.path_key(call)?,
-            _ => self.text(&entry.key, Role::FsKey),
+            _ => self.text(&entry.key, ExpressionRole::FsKey),
         };
         let role = match entry.value.kind {
-            ExprKind::Dict(..) => Role::Fs,
-            _ => Role::Plain,
+            ExpressionKind::Dict(..) => ExpressionRole::Fs,
+            _ => ExpressionRole::Plain,
         };
         Ok(format!("{key}: {}", self.text(&entry.value, role)))
     }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::Effect;
 use clash_policy::shell::{self, Word};
-use clash_syntax::{ArgKind, File, Literal, StatementKind};
+use clash_syntax::{ArgumentKind, LiteralValue, StatementKind, SyntaxTree};
 use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
@@ -89,23 +89,23 @@ fn codex_rules(dirs: &Dirs, project: &Path) -> Vec<Rule> {
     let dirs = [codex::home(dirs), project.join(".codex"), PathBuf::from("/etc/codex")];
     let mut rules = Vec::new();
     for (path, text) in dirs.iter().flat_map(|dir| texts(&dir.join("rules"), "rules")) {
-        let Ok(file) = File::parse(&text) else { continue };
+        let Ok(file) = SyntaxTree::parse(&text) else { continue };
         for statement in file.statements() {
             let StatementKind::Expr(expr) = &statement.kind else { continue };
-            let clash_syntax::ExprKind::Call(call) = &expr.kind else { continue };
+            let clash_syntax::ExpressionKind::Call(call) = &expr.kind else { continue };
             if call.callee.name() != Some("prefix_rule") {
                 continue;
             }
             let named = |name: &str| {
                 let arg = call.args.iter().find(|arg| match &arg.kind {
-                    ArgKind::Named(given) => given.text == name,
+                    ArgumentKind::Named(given) => given.text == name,
                     _ => false,
                 })?;
                 arg.value.literal(&text)
             };
             let effect = match named("decision") {
-                Some(Literal::String(word)) if word == "forbidden" => Effect::Deny,
-                Some(Literal::String(word)) if word == "prompt" => Effect::Ask,
+                Some(LiteralValue::String(word)) if word == "forbidden" => Effect::Deny,
+                Some(LiteralValue::String(word)) if word == "prompt" => Effect::Ask,
                 _ => continue,
             };
             if let Some(words) = named("pattern").as_ref().and_then(pattern) {
@@ -116,14 +116,14 @@ fn codex_rules(dirs: &Dirs, project: &Path) -> Vec<Rule> {
     rules
 }
 
-fn pattern(value: &Literal) -> Option<Vec<Vec<String>>> {
-    let Literal::List(items) = value else { return None };
-    let one = |item: &Literal| match item {
-        Literal::String(word) => Some(vec![word.clone()]),
-        Literal::List(any) => any
+fn pattern(value: &LiteralValue) -> Option<Vec<Vec<String>>> {
+    let LiteralValue::List(items) = value else { return None };
+    let one = |item: &LiteralValue| match item {
+        LiteralValue::String(word) => Some(vec![word.clone()]),
+        LiteralValue::List(any) => any
             .iter()
             .map(|word| match word {
-                Literal::String(word) => Some(word.clone()),
+                LiteralValue::String(word) => Some(word.clone()),
                 _ => None,
             })
             .collect(),

@@ -31,12 +31,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clash_import::{Base, Format, Keep, Source, import_as, module};
+use clash_import::{ImportFormat, ImportSource, KeptRules, SettingsBase, import_as, module};
 use clash_lang::{BuilderDoc, Diagnostic, ModuleDoc, SandboxDoc, Sources};
 use clash_policy::Span;
 use clash_policy::ir::{self, Input};
 use clash_policy::rule::{Layer, LayerKind, add_to_every_sandbox};
-use clash_syntax::edit::Key;
+use clash_syntax::edit::RuleKey;
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
 
@@ -430,14 +430,19 @@ impl Watched {
     }
 
     /// A file of Claude Code's settings as the policy that says the same.
-    fn settings(&self, file: &Path, base: Base<'_>, keep: Keep) -> io::Result<Option<String>> {
+    fn settings(
+        &self,
+        file: &Path,
+        base: SettingsBase<'_>,
+        keep: KeptRules,
+    ) -> io::Result<Option<String>> {
         if self.note(file)? == 0 {
             return Ok(None);
         }
         let name = file.to_string_lossy();
         let text = self.read(file)?;
-        let source = Source { name: &name, bytes: text.as_bytes(), base };
-        let imported = import_as(Format::Claude, &source).map_err(io::Error::other)?;
+        let source = ImportSource { name: &name, bytes: text.as_bytes(), base };
+        let imported = import_as(ImportFormat::Claude, &source).map_err(io::Error::other)?;
         let lost = imported.not_expressed.iter().filter(|entry| entry.restricts());
         let lost = lost.map(|entry| (name.clone().into_owned(), entry.to_string()));
         self.not_enforced.borrow_mut().extend(lost);
@@ -526,7 +531,7 @@ impl Sources for Watched {
                 // Settings that cannot be read are no policy to go on with.
                 Err(error) => {
                     let text = format!("cannot take over {name}: {error}");
-                    found.push((name, format!("fail({})\n", Key::str(text))));
+                    found.push((name, format!("fail({})\n", RuleKey::str(text))));
                 }
             }
         };
@@ -534,13 +539,17 @@ impl Sources for Watched {
         // allows count as little in the user's policy as they do in its own.
         let directory = home.to_string_lossy();
         if user && own.is_none() {
-            add(home.join("settings.json"), Base::Directory(&directory), Keep::Everything);
+            add(
+                home.join("settings.json"),
+                SettingsBase::Directory(&directory),
+                KeptRules::Everything,
+            );
         }
         if project {
-            let keep = if own.is_some() { Keep::Everything } else { Keep::Restrictions };
+            let keep = if own.is_some() { KeptRules::Everything } else { KeptRules::Restrictions };
             self.beneath.replace(Some(root.clone()));
             for name in ["settings.json", "settings.local.json"] {
-                add(root.join(".claude").join(name), Base::Project, keep);
+                add(root.join(".claude").join(name), SettingsBase::Project, keep);
             }
             self.beneath.replace(own);
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use clash_history::day;
-use clash_history::touched::{Proposal, Touched, propose};
+use clash_history::touched::{SandboxProposal, TouchedResources, propose};
 use clash_sandbox::baseline::ENTRIES;
 use clash_sandbox::disk::Disk;
 use clash_sandbox::launch::Command;
@@ -62,7 +62,7 @@ impl Args {
         let [program, arguments @ ..] = self.command.as_slice() else {
             return Err(Failure::new("there is no command"));
         };
-        let mut touched = Touched::default();
+        let mut touched = TouchedResources::default();
         let end = self.observe(&dirs, &here, program, arguments, &mut |observed| {
             note(&mut touched, observed);
         })?;
@@ -158,7 +158,7 @@ fn status(end: End) -> u8 {
     u8::try_from(code).unwrap_or(exit::FAILED)
 }
 
-fn note(touched: &mut Touched, observed: Observed) {
+fn note(touched: &mut TouchedResources, observed: Observed) {
     match observed {
         Observed::File { path, caps } if path.is_dir() && caps == clash_policy::Caps::READ => {
             touched.listed.insert(path);
@@ -196,7 +196,7 @@ fn today() -> String {
     day(u64::try_from(now.as_millis()).unwrap_or(0))
 }
 
-fn as_json(touched: &Touched, proposal: &Proposal, end: End) -> Value {
+fn as_json(touched: &TouchedResources, proposal: &SandboxProposal, end: End) -> Value {
     let files: Vec<Value> = touched
         .files
         .iter()

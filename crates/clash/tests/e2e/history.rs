@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use clash_history::known::ROWS;
+use clash_history::known::KNOWN_ROWS;
 use clash_policy::Effect;
 use serde_json::{Value, json};
 
@@ -138,7 +138,7 @@ fn what_clash_decided_itself_is_a_history_too() {
 fn everything() -> Vec<String> {
     let none = [""];
     let mut all = Vec::new();
-    for row in ROWS {
+    for row in KNOWN_ROWS {
         for program in row.programs {
             for second in if row.second.is_empty() { &none } else { row.second } {
                 for third in if row.third.is_empty() { &none } else { row.third } {
@@ -163,7 +163,7 @@ fn a_policy_learned_from_everything_is_right_and_allows_no_interpreter() {
     m.clash(["policy", "fmt", "--check", policy]).succeeds();
     // Every row decides as it says.
     let mut table = String::new();
-    for row in ROWS.iter().filter(|row| row.effect > Effect::Allow) {
+    for row in KNOWN_ROWS.iter().filter(|row| row.effect > Effect::Allow) {
         // A builtin of the shell, or a wrapper around no command, needs no rule.
         let inert = ["env", "kill", "watch", "xargs"];
         for program in row.programs.iter().filter(|program| !inert.contains(program)) {

@@ -4,8 +4,8 @@
 use std::io;
 use std::path::Path;
 
-use clash_import::oracle::{self, Action as Theirs, Dice, Places as TheirPlaces};
-use clash_import::{Base, Effect as TheirEffect, Format, Source, import_as};
+use clash_import::oracle::{self, Dice, OracleAction as Theirs, OraclePlaces as TheirPlaces};
+use clash_import::{Effect as TheirEffect, ImportFormat, ImportSource, SettingsBase, import_as};
 use clash_lang::{BUILT_IN, Sources, compile};
 use clash_policy::compare::compare;
 use clash_policy::ir::{self, Ir};
@@ -87,8 +87,8 @@ impl Compiled {
     }
 }
 
-fn imported(format: Format, text: &str) -> Compiled {
-    let source = Source { name: "f", bytes: text.as_bytes(), base: Base::Project };
+fn imported(format: ImportFormat, text: &str) -> Compiled {
+    let source = ImportSource { name: "f", bytes: text.as_bytes(), base: SettingsBase::Project };
     Compiled::of(&import_as(format, &source).unwrap().source)
 }
 
@@ -98,7 +98,7 @@ fn what_is_imported_from_claude_code_permits_no_more() {
     for seed in 0..250 {
         let mut dice = Dice::new(seed);
         let claude = dice.claude();
-        let policy = imported(Format::Claude, &claude.settings());
+        let policy = imported(ImportFormat::Claude, &claude.settings());
         for _ in 0..40 {
             let action = dice.action(&PLACES);
             let (theirs, ours) = (claude.decide(&action, &PLACES), policy.decides(&action));
@@ -126,7 +126,7 @@ fn what_is_imported_from_codex_permits_no_more() {
     for seed in 0..250 {
         let mut dice = Dice::new(seed);
         let rules = dice.prefix_rules();
-        let policy = imported(Format::CodexRules, &oracle::codex_rules(&rules));
+        let policy = imported(ImportFormat::CodexRules, &oracle::codex_rules(&rules));
         let allows: Vec<_> =
             rules.iter().filter(|rule| rule.decision == TheirEffect::Allow).cloned().collect();
         for _ in 0..40 {

@@ -123,7 +123,7 @@ fn own(base: &str, here: &str, elsewhere: &[Elsewhere], places: &Places) -> OwnS
                 // Other projects may build there as well.
                 Use::Cache => "cache()",
             };
-            format!("{}: {effect},", clash_syntax::edit::Key::str(shown(path, places)))
+            format!("{}: {effect},", clash_syntax::edit::RuleKey::str(shown(path, places)))
         })
         .collect();
     let why = |it: &Elsewhere| format!("{}: {}", shown(&it.path, places), it.why);

@@ -4,14 +4,14 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use clash_history::Tally;
-use clash_history::evidence::{Evidence, Scene};
+use clash_history::ReadTally;
+use clash_history::evidence::{ActionScene, HistoryEvidence};
 
-use crate::cmd::policy::backtest::{Counts, of_histories};
+use crate::cmd::policy::backtest::{BacktestCounts, of_histories};
 use crate::cmd::unless_closed;
 use crate::dirs::Dirs;
 use crate::exit;
-use crate::history::{meant, not_understood, replay};
+use crate::history::{not_understood, replay, selected_histories};
 use crate::policy::Files;
 use crate::ui::{Failure, Out};
 
@@ -20,18 +20,18 @@ use crate::ui::{Failure, Out};
 pub(crate) struct Learned {
     /// A whole policy.
     pub(crate) source: String,
-    pub(crate) evidence: Evidence,
-    pub(crate) tally: Tally,
+    pub(crate) evidence: HistoryEvidence,
+    pub(crate) tally: ReadTally,
     /// What it says to the very actions it was made of.
-    pub(crate) counts: Counts,
+    pub(crate) counts: BacktestCounts,
 }
 
 pub(crate) fn learn(dirs: &Dirs, here: &Path, what: &str) -> Result<Learned, Failure> {
-    let histories = meant(dirs, Some(what))?;
-    let mut evidence = Evidence::default();
+    let histories = selected_histories(dirs, Some(what))?;
+    let mut evidence = HistoryEvidence::default();
     let mut strange = 0;
     let tally = replay(dirs, here, &histories, None, |past| {
-        let scene = Scene {
+        let scene = ActionScene {
             when: past.seen.when,
             agent: past.seen.agent,
             project: &past.project,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use clash_policy::Effect;
-use clash_syntax::edit::{Key as Quoted, module_of};
+use clash_syntax::edit::{RuleKey as Quoted, module_of};
 
 /// A policy that is not text yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,16 +2,16 @@
 //! it is based on.
 
 use clash_history::day;
-use clash_history::evidence::{Evidence, Times};
-use clash_history::known::Room;
-use clash_history::policy::{self, CHANGING, LOOKING, Rule as Seen};
+use clash_history::evidence::{HistoryEvidence, SeenTimes};
+use clash_history::known::KnownSandbox;
+use clash_history::policy::{self, CHANGING, LOOKING, LearnedRule as Seen};
 use clash_policy::Effect;
 
 use super::generate::{Draft, Group, Key, Leaf, Rule, Settings, Then};
 
 const GUARDED: &str = "with this option it destroys or runs something";
 
-pub(super) fn draft(evidence: &Evidence) -> Draft {
+pub(super) fn draft(evidence: &HistoryEvidence) -> Draft {
     let seen = policy::rules(evidence);
     let group = |rules: Vec<Rule>| match rules.is_empty() {
         true => Vec::new(),
@@ -30,7 +30,7 @@ pub(super) fn draft(evidence: &Evidence) -> Draft {
     }
 }
 
-fn head(evidence: &Evidence) -> Vec<String> {
+fn head(evidence: &HistoryEvidence) -> Vec<String> {
     let agents: Vec<&str> = evidence.agents.keys().copied().collect();
     let span = match (evidence.first, evidence.last) {
         (Some(first), Some(last)) if day(first) != day(last) => {
@@ -66,7 +66,7 @@ fn counted(count: u64, one: &str) -> String {
 }
 
 /// What a rule is based on.
-fn because(Times { times, last }: Times, example: &str) -> Vec<String> {
+fn because(SeenTimes { times, last }: SeenTimes, example: &str) -> Vec<String> {
     let last = last.map_or_else(String::new, |last| format!(", last on {}", day(last)));
     let example = match example {
         "" => String::new(),
@@ -97,10 +97,10 @@ fn then(seen: &Seen) -> Then {
 fn leaf(seen: &Seen, effect: Effect) -> Leaf {
     let sandbox = match seen.room {
         _ if effect == Effect::Deny => None,
-        Room::Default => None,
-        Room::Project => Some("project".to_owned()),
-        Room::Safe(module) => Some(format!("{module}_safe")),
-        Room::Full(module) => Some(format!("{module}_full")),
+        KnownSandbox::Default => None,
+        KnownSandbox::Project => Some("project".to_owned()),
+        KnownSandbox::Safe(module) => Some(format!("{module}_safe")),
+        KnownSandbox::Full(module) => Some(format!("{module}_full")),
     };
     let why = if seen.why.is_empty() { GUARDED } else { seen.why };
     Leaf { effect, sandbox, reason: (effect != Effect::Allow).then(|| why.to_owned()) }
@@ -146,7 +146,7 @@ fn subcommands(seen: &[&Seen]) -> Vec<Rule> {
     }
     // In the sandbox of the rest, or a script with both would fit in none.
     let any = flat.iter().any(|seen| seen.second.is_empty());
-    let safe = flat.iter().find(|seen| matches!(seen.room, Room::Safe(_)));
+    let safe = flat.iter().find(|seen| matches!(seen.room, KnownSandbox::Safe(_)));
     if let Some(seen) = safe.filter(|_| !any) {
         let asked = Leaf { reason: None, ..leaf(seen, Effect::Ask) };
         let comment = vec!["anything else".to_owned()];
@@ -188,24 +188,24 @@ fn pages(seen: &[Seen]) -> Option<Rule> {
 mod tests {
     use super::*;
     use crate::cmd::init::presets::tests::library;
-    use clash_history::Outcome;
-    use clash_history::evidence::Scene;
-    use clash_history::known::ROWS;
+    use clash_history::CallOutcome;
+    use clash_history::evidence::ActionScene;
+    use clash_history::known::KNOWN_ROWS;
     use clash_policy::{Action, FileUse, HostUse, Input};
     use proptest::prelude::*;
     use std::path::Path;
 
     fn learned(actions: &[Action]) -> String {
-        let mut evidence = Evidence::default();
+        let mut evidence = HistoryEvidence::default();
         for action in actions {
-            let scene = Scene {
+            let scene = ActionScene {
                 when: Some(1_794_801_180_506),
                 agent: "claude",
                 project: Path::new("/work/app"),
                 cwd: Path::new("/work/app"),
                 home: Path::new("/home/u"),
             };
-            evidence.note(action, Outcome::Ran, &scene);
+            evidence.note(action, CallOutcome::Ran, &scene);
         }
         draft(&evidence).text().unwrap()
     }
@@ -332,8 +332,8 @@ mod tests {
     #[test]
     fn what_is_learned_allows_nothing_the_library_asks_about() {
         let library = library();
-        for row in ROWS.iter().filter(|row| row.effect == Effect::Allow) {
-            let Room::Safe(module) = row.room else { continue };
+        for row in KNOWN_ROWS.iter().filter(|row| row.effect == Effect::Allow) {
+            let KnownSandbox::Safe(module) = row.room else { continue };
             let rules = library.rules(module).unwrap();
             for program in row.programs {
                 let seconds = if row.second.is_empty() { &[""][..] } else { row.second };

@@ -22,10 +22,10 @@ use serde_json::{Value, json};
 use self::draft::{Choices, Machine, Toolchain};
 use self::posture::Posture;
 use self::presets::Library;
-use super::policy::backtest::{self, Counts};
+use super::policy::backtest::{self, BacktestCounts};
 use super::policy::change::{Change, make_all, read};
 use super::policy::edit::trusts_project;
-use super::policy::import::{self, Import};
+use super::policy::import::{self, ImportedFile};
 use super::{project, unless_closed};
 use crate::dirs::Dirs;
 use crate::ecosystems::{self, Detected, ECOSYSTEMS, Found};
@@ -370,7 +370,7 @@ struct Wanted {
     posture: Posture,
     ecosystems: Vec<Detected>,
     agents: Vec<String>,
-    imports: Vec<Import>,
+    imports: Vec<ImportedFile>,
     replace: bool,
     /// Nothing of this machine is to be in it.
     anywhere: bool,
@@ -463,8 +463,8 @@ fn preview(out: &mut Out, project: &Project, proposal: &Proposal) -> std::io::Re
 }
 
 /// What the policy would have said to what agents did on this machine.
-fn effect(project: &Project, policy: &Policy) -> Option<Counts> {
-    let histories = clash_history::all(&history::roots(&project.dirs));
+fn effect(project: &Project, policy: &Policy) -> Option<BacktestCounts> {
+    let histories = clash_history::all_histories(&history::roots(&project.dirs));
     let counts = backtest::of_histories(&project.dirs, &project.root, policy, &histories);
     (counts.all() > 0).then_some(counts)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clash_syntax::{Expr, ExprKind, File, Statement, StatementKind};
+use clash_syntax::{Expression, ExpressionKind, SourceStatement, StatementKind, SyntaxTree};
 
 use super::draft::Toolchain;
 use super::generate::{Draft, Group, Key, Rule};
@@ -48,8 +48,8 @@ pub(super) fn merged(
     if added.is_empty() {
         return Ok((existing.to_owned(), added));
     }
-    let file = File::parse(existing)?;
-    let is_load = |it: &&Statement| matches!(it.kind, StatementKind::Load(_));
+    let file = SyntaxTree::parse(existing)?;
+    let is_load = |it: &&SourceStatement| matches!(it.kind, StatementKind::Load(_));
     let end = file.statements().iter().filter(is_load).map(|it| it.span.end).max();
     let (before, after) = existing.split_at_checked(end.unwrap_or(0)).unwrap_or((existing, ""));
     let loads = more.load_lines(&known.bound)?;
@@ -68,7 +68,7 @@ struct Known {
 
 impl Known {
     fn of(text: &str) -> Result<Self, Failure> {
-        let file = File::parse(text)?;
+        let file = SyntaxTree::parse(text)?;
         let mut known = Self { words: BTreeSet::new(), bound: BTreeSet::new() };
         for statement in file.statements() {
             match &statement.kind {
@@ -103,15 +103,15 @@ impl Known {
     }
 
     /// Keys of dicts, and the words of older forms such as `exe("git")`.
-    fn note(&mut self, expr: &Expr) {
-        if let ExprKind::Dict(entries, _) = &expr.kind {
+    fn note(&mut self, expr: &Expression) {
+        if let ExpressionKind::Dict(entries, _) = &expr.kind {
             for entry in entries {
                 self.key(&entry.key);
                 self.note(&entry.value);
             }
             return;
         }
-        if let ExprKind::Call(call) = &expr.kind
+        if let ExpressionKind::Call(call) = &expr.kind
             && matches!(call.name(), Some("exe"))
         {
             call.positional().for_each(|argument| self.key(argument));
@@ -119,7 +119,7 @@ impl Known {
         expr.children().into_iter().for_each(|child| self.note(child));
     }
 
-    fn key(&mut self, key: &Expr) {
+    fn key(&mut self, key: &Expression) {
         if let Some(text) = key.string() {
             self.words.extend(text.split_whitespace().next().map(str::to_owned));
         }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
 use clash_policy::Effect;
-use clash_syntax::{Call, Entry, Expr, ExprKind, File, StatementKind};
+use clash_syntax::{
+    CallExpression, DictEntry, Expression, ExpressionKind, StatementKind, SyntaxTree,
+};
 
 use super::generate::{Key, Leaf, Rule, Then};
 use crate::policy::{PolicyError, compiler};
@@ -46,27 +48,27 @@ impl Library {
 }
 
 fn read(source: &str, name: &str) -> Result<Vec<Rule>, String> {
-    let file = File::parse(source).map_err(|error| error.to_string())?;
+    let file = SyntaxTree::parse(source).map_err(|error| error.to_string())?;
     let tree = file.statements().iter().find_map(|statement| match &statement.kind {
         StatementKind::Assign { target, value, .. } if target.name() == Some(name) => Some(value),
         _ => None,
     });
     let tree = tree.ok_or_else(|| format!("nothing is called `{name}`"))?;
     match entries(tree)? {
-        [Entry { key, value, .. }] if key.string() == Some("Bash") => rules(value),
+        [DictEntry { key, value, .. }] if key.string() == Some("Bash") => rules(value),
         _ => Err("they are about more than commands".to_owned()),
     }
 }
 
-fn entries(expr: &Expr) -> Result<&[Entry], String> {
+fn entries(expr: &Expression) -> Result<&[DictEntry], String> {
     match &expr.kind {
-        ExprKind::Dict(entries, _) => Ok(entries),
+        ExpressionKind::Dict(entries, _) => Ok(entries),
         _ => Err("a dict was expected".to_owned()),
     }
 }
 
-fn rules(expr: &Expr) -> Result<Vec<Rule>, String> {
-    let each = |entry: &Entry| {
+fn rules(expr: &Expression) -> Result<Vec<Rule>, String> {
+    let each = |entry: &DictEntry| {
         let then = match entry.value.call() {
             Some(call) => Then::Leaf(leaf(call)?),
             None => Then::Below(rules(&entry.value)?),
@@ -76,12 +78,14 @@ fn rules(expr: &Expr) -> Result<Vec<Rule>, String> {
     entries(expr)?.iter().map(each).collect()
 }
 
-fn key(expr: &Expr) -> Result<Key, String> {
-    let word = |item: &Expr| item.string().map(str::to_owned);
-    let words = |items: &[Expr]| items.iter().map(word).collect::<Option<_>>().map(Key::Words);
-    let globs = |items: &[Expr]| items.iter().map(glob).collect::<Option<_>>().map(Key::Globs);
+fn key(expr: &Expression) -> Result<Key, String> {
+    let word = |item: &Expression| item.string().map(str::to_owned);
+    let words =
+        |items: &[Expression]| items.iter().map(word).collect::<Option<_>>().map(Key::Words);
+    let globs =
+        |items: &[Expression]| items.iter().map(glob).collect::<Option<_>>().map(Key::Globs);
     let found = match &expr.kind {
-        ExprKind::Tuple(items, _) => words(items).or_else(|| globs(items)),
+        ExpressionKind::Tuple(items, _) => words(items).or_else(|| globs(items)),
         _ => match (word(expr), glob(expr)) {
             (Some(word), _) => Some(Key::Words(vec![word])),
             (None, Some(pattern)) if pattern == "**" => Some(Key::Rest),
@@ -91,12 +95,12 @@ fn key(expr: &Expr) -> Result<Key, String> {
     found.ok_or_else(|| "a key is neither words nor globs".to_owned())
 }
 
-fn glob(expr: &Expr) -> Option<String> {
+fn glob(expr: &Expression) -> Option<String> {
     let call = expr.call().filter(|call| call.name() == Some("glob"))?;
-    call.positional().next().and_then(Expr::string).map(str::to_owned)
+    call.positional().next().and_then(Expression::string).map(str::to_owned)
 }
 
-fn leaf(call: &Call) -> Result<Leaf, String> {
+fn leaf(call: &CallExpression) -> Result<Leaf, String> {
     let effect = match call.name() {
         Some("allow") => Effect::Allow,
         Some("ask") => Effect::Ask,
@@ -107,7 +111,7 @@ fn leaf(call: &Call) -> Result<Leaf, String> {
     Ok(Leaf {
         effect,
         sandbox: sandbox.transpose()?.map(str::to_owned),
-        reason: call.named("reason").and_then(Expr::string).map(str::to_owned),
+        reason: call.named("reason").and_then(Expression::string).map(str::to_owned),
     })
 }
 

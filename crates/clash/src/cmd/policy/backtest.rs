@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use clash_history::secret::redact;
-use clash_history::{History, Tally, day};
+use clash_history::{HistoryFile, ReadTally, day};
 use clash_policy::Effect;
 use clash_policy::decide::{Cause, Decision};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use super::files;
 use crate::cmd::{project, unless_closed};
 use crate::decision::Grounds;
 use crate::dirs::Dirs;
-use crate::history::{Past, meant, not_understood, replay, since};
+use crate::history::{PastAction, not_understood, replay, selected_histories, since};
 use crate::policy::Policy;
 use crate::say;
 use crate::ui::{Failure, Out, Tone};
@@ -66,7 +66,7 @@ impl Args {
             .as_deref()
             .map(|file| super::alone(file)?.compile().map_err(Failure::from));
         let against = against.transpose()?;
-        let histories = meant(&dirs, self.from.as_deref())?;
+        let histories = selected_histories(&dirs, self.from.as_deref())?;
         let mut test = Backtest::new(&dirs, &policy, against.as_ref());
         let tally = replay(&dirs, &here, &histories, self.since, |past| {
             if !self.here || past.project == here {
@@ -89,8 +89,8 @@ pub(in crate::cmd) fn of_histories(
     dirs: &Dirs,
     here: &Path,
     policy: &Policy,
-    histories: &[History],
-) -> Counts {
+    histories: &[HistoryFile],
+) -> BacktestCounts {
     let mut test = Backtest::new(dirs, policy, None);
     let _ = replay(dirs, here, histories, None, |past| {
         test.note(past);
@@ -101,13 +101,13 @@ pub(in crate::cmd) fn of_histories(
 
 /// How many actions ended how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::cmd) struct Counts {
+pub(in crate::cmd) struct BacktestCounts {
     pub(in crate::cmd) allowed: u64,
     pub(in crate::cmd) asked: u64,
     pub(in crate::cmd) denied: u64,
 }
 
-impl Counts {
+impl BacktestCounts {
     pub(in crate::cmd) fn all(self) -> u64 {
         self.allowed + self.asked + self.denied
     }
@@ -121,7 +121,7 @@ impl Counts {
     }
 }
 
-impl fmt::Display for Counts {
+impl fmt::Display for BacktestCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is = |count: u64| if count == 1 { "is" } else { "are" };
         let verb = |count: u64, one, many| if count == 1 { one } else { many };
@@ -141,13 +141,13 @@ impl fmt::Display for Counts {
 
 /// What was decided about one action, and by what.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Verdict {
+struct BacktestVerdict {
     effect: Effect,
     sandbox: Option<String>,
     cause: String,
 }
 
-impl Verdict {
+impl BacktestVerdict {
     fn of(decision: &Decision) -> Self {
         let sandbox = decision.sandbox.as_ref().map(|sandbox| sandbox.name.clone());
         Self { effect: decision.effect, sandbox, cause: cause(decision) }
@@ -189,20 +189,20 @@ fn cause(decision: &Decision) -> String {
 
 /// How often something was decided, with one example.
 #[derive(Debug, Default)]
-struct Group {
+struct CauseGroup {
     times: u64,
     example: String,
 }
 
 #[derive(Debug, Default)]
-struct Found {
-    counts: Counts,
+struct BacktestFindings {
+    counts: BacktestCounts,
     agents: HashMap<&'static str, u64>,
     first: Option<u64>,
     last: Option<u64>,
     /// What does not simply run.
-    causes: HashMap<(Effect, String), Group>,
-    changes: HashMap<(Verdict, Verdict), Group>,
+    causes: HashMap<(Effect, String), CauseGroup>,
+    changes: HashMap<(BacktestVerdict, BacktestVerdict), CauseGroup>,
 }
 
 struct Backtest<'a> {
@@ -211,17 +211,17 @@ struct Backtest<'a> {
     against: Option<&'a Policy>,
     grounds: HashMap<PathBuf, Grounds>,
     /// Equal calls in the same place are decided alike.
-    known: HashMap<u64, (Verdict, Option<Verdict>)>,
-    found: Found,
+    known: HashMap<u64, (BacktestVerdict, Option<BacktestVerdict>)>,
+    found: BacktestFindings,
 }
 
 impl<'a> Backtest<'a> {
     fn new(dirs: &'a Dirs, policy: &'a Policy, against: Option<&'a Policy>) -> Self {
         let (grounds, known) = (HashMap::new(), HashMap::new());
-        Self { dirs, policy, against, grounds, known, found: Found::default() }
+        Self { dirs, policy, against, grounds, known, found: BacktestFindings::default() }
     }
 
-    fn note(&mut self, past: &Past) {
+    fn note(&mut self, past: &PastAction) {
         let (verdict, other) = self.verdicts(past);
         let found = &mut self.found;
         found.counts.add(verdict.effect);
@@ -239,7 +239,7 @@ impl<'a> Backtest<'a> {
         }
     }
 
-    fn verdicts(&mut self, past: &Past) -> (Verdict, Option<Verdict>) {
+    fn verdicts(&mut self, past: &PastAction) -> (BacktestVerdict, Option<BacktestVerdict>) {
         let mut hash = DefaultHasher::new();
         (&past.seen.agent, &past.seen.tool, &past.cwd, &past.project).hash(&mut hash);
         for (name, value) in &past.seen.input {
@@ -255,13 +255,13 @@ impl<'a> Backtest<'a> {
                 let grounds = self.grounds.entry(past.project.clone());
                 let grounds = grounds.or_insert_with(|| Grounds::of(self.dirs, &past.project));
                 let decide = |policy| match grounds.decide(policy, &past.cwd, &action) {
-                    Ok(decision) => Verdict::of(&decision),
-                    Err(error) => Verdict::failed(&error),
+                    Ok(decision) => BacktestVerdict::of(&decision),
+                    Err(error) => BacktestVerdict::failed(&error),
                 };
                 (decide(self.policy), self.against.map(decide))
             }
             Err(error) => {
-                let verdict = Verdict::failed(&error);
+                let verdict = BacktestVerdict::failed(&error);
                 (verdict.clone(), self.against.map(|_| verdict))
             }
         };
@@ -270,8 +270,8 @@ impl<'a> Backtest<'a> {
     }
 }
 
-impl Group {
-    fn note(&mut self, past: &Past) {
+impl CauseGroup {
+    fn note(&mut self, past: &PastAction) {
         self.times += 1;
         if self.example.is_empty() {
             self.example = example(past);
@@ -280,7 +280,7 @@ impl Group {
 }
 
 /// The call as people would write it, without what may be a secret.
-fn example(past: &Past) -> String {
+fn example(past: &PastAction) -> String {
     let input = &past.seen.input;
     let fields =
         ["command", "file_path", "notebook_path", "path", "absolute_path", "url", "pattern"];
@@ -293,22 +293,22 @@ fn example(past: &Past) -> String {
 }
 
 /// The most frequent first.
-fn by_times<K: Ord>(groups: HashMap<K, Group>) -> Vec<(K, Group)> {
-    let mut groups: Vec<(K, Group)> = groups.into_iter().collect();
+fn by_times<K: Ord>(groups: HashMap<K, CauseGroup>) -> Vec<(K, CauseGroup)> {
+    let mut groups: Vec<(K, CauseGroup)> = groups.into_iter().collect();
     groups.sort_by(|a, b| (b.1.times, &a.0).cmp(&(a.1.times, &b.0)));
     groups
 }
 
-impl Found {
-    fn text(self, out: &mut Out, tally: &Tally, compared: bool) -> io::Result<()> {
-        const SHOWN: usize = 20;
+impl BacktestFindings {
+    fn text(self, out: &mut Out, tally: &ReadTally, compared: bool) -> io::Result<()> {
+        const MAX_SHOWN_CAUSES: usize = 20;
         let mut agents: Vec<&str> = self.agents.keys().copied().collect();
         agents.sort_unstable();
         let span = match (self.first, self.last) {
             (Some(first), Some(last)) => format!(", {} to {}", day(first), day(last)),
             _ => String::new(),
         };
-        let Counts { allowed, asked, denied } = self.counts;
+        let BacktestCounts { allowed, asked, denied } = self.counts;
         out.line(format!("{} actions of {}{span}", self.counts.all(), agents.join(", ")))?;
         for (count, what, tone) in [
             (allowed, "run without asking", Tone::Good),
@@ -321,18 +321,18 @@ impl Found {
             [(Effect::Ask, "why they ask"), (Effect::Deny, "why they are denied")]
         {
             let causes = self.causes.iter().filter(|((it, _), _)| *it == effect);
-            let mut causes: Vec<(&String, &Group)> =
+            let mut causes: Vec<(&String, &CauseGroup)> =
                 causes.map(|((_, cause), group)| (cause, group)).collect();
             causes.sort_by(|a, b| (b.1.times, a.0).cmp(&(a.1.times, b.0)));
             if !causes.is_empty() {
                 out.line(format!("\n{title}"))?;
             }
-            for (cause, group) in causes.iter().take(SHOWN) {
-                let Group { times, example } = group;
+            for (cause, group) in causes.iter().take(MAX_SHOWN_CAUSES) {
+                let CauseGroup { times, example } = group;
                 out.line(format!("  {times:>6}  {}: {example}", say::brief(cause)))?;
             }
-            if causes.len() > SHOWN {
-                out.line(format!("          and {} more", causes.len() - SHOWN))?;
+            if causes.len() > MAX_SHOWN_CAUSES {
+                out.line(format!("          and {} more", causes.len() - MAX_SHOWN_CAUSES))?;
             }
         }
         if compared {
@@ -340,11 +340,11 @@ impl Found {
             if self.changes.is_empty() {
                 out.line("  nothing")?;
             }
-            let by = |it: &Verdict| (it.effect, it.sandbox.clone(), it.cause.clone());
+            let by = |it: &BacktestVerdict| (it.effect, it.sandbox.clone(), it.cause.clone());
             let changes =
                 self.changes.into_iter().map(|((old, new), group)| ((by(&old), by(&new)), group));
             for (((old, old_box, _), (new, new_box, cause)), group) in
-                by_times(changes.collect()).into_iter().take(SHOWN)
+                by_times(changes.collect()).into_iter().take(MAX_SHOWN_CAUSES)
             {
                 let into = |sandbox: Option<String>| {
                     sandbox.map_or(String::new(), |it| format!(" in {it}"))
@@ -361,15 +361,15 @@ impl Found {
         }
     }
 
-    fn into_json(self, tally: &Tally) -> Value {
-        let Counts { allowed, asked, denied } = self.counts;
+    fn into_json(self, tally: &ReadTally) -> Value {
+        let BacktestCounts { allowed, asked, denied } = self.counts;
         let causes: Vec<Value> = by_times(self.causes)
             .into_iter()
             .map(|((effect, cause), group)| {
                 json!({"effect": effect.word(), "cause": cause, "times": group.times, "example": group.example})
             })
             .collect();
-        let by = |it: &Verdict| (it.effect, it.sandbox.clone(), it.cause.clone());
+        let by = |it: &BacktestVerdict| (it.effect, it.sandbox.clone(), it.cause.clone());
         let shown = |(effect, sandbox, cause): (Effect, Option<String>, String)| json!({"effect": effect.word(), "sandbox": sandbox, "cause": cause});
         let changes =
             self.changes.into_iter().map(|((old, new), group)| ((by(&old), by(&new)), group));
@@ -397,12 +397,12 @@ mod tests {
 
     #[test]
     fn counts_are_a_sentence() {
-        let counts = Counts { allowed: 391, asked: 17, denied: 4 };
+        let counts = BacktestCounts { allowed: 391, asked: 17, denied: 4 };
         assert_eq!(
             counts.to_string(),
             "of your last 412 actions 391 run without asking, 17 ask, 4 are denied"
         );
-        let one = Counts { allowed: 1, asked: 1, denied: 1 };
+        let one = BacktestCounts { allowed: 1, asked: 1, denied: 1 };
         assert_eq!(
             one.to_string(),
             "of your last 3 actions 1 runs without asking, 1 asks, 1 is denied"

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clash_policy::decide::Decision;
 use clash_policy::tool::{Kind, canonical};
 use clash_policy::{Action, Effect};
-use clash_syntax::edit::{self, Key};
+use clash_syntax::edit::{self, RuleKey};
 use serde_json::{Map, Value};
 
 use super::change::{Change, How, carry_out, read};
@@ -21,7 +21,7 @@ use crate::{env, exit, say};
 
 /// The rule, by the words that lead to it.
 #[derive(Debug, clap::Args)]
-struct Rule {
+struct RuleArgs {
     /// The command's words; for another tool a path, a host, or a field and its value
     ///
     /// Words that begin with a dash stand behind `--`. A `*` in a word stands for any
@@ -49,7 +49,7 @@ struct Rule {
 #[derive(Debug, clap::Args)]
 pub(crate) struct AllowArgs {
     #[command(flatten)]
-    rule: Rule,
+    rule: RuleArgs,
     /// The sandbox it runs in; the default sandbox if not given
     #[arg(long, value_name = "NAME")]
     sandbox: Option<String>,
@@ -63,7 +63,7 @@ pub(crate) struct AllowArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct DenyArgs {
     #[command(flatten)]
-    rule: Rule,
+    rule: RuleArgs,
     /// Shown with every decision of the rule
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -73,19 +73,19 @@ pub(crate) struct DenyArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct RemoveArgs {
     #[command(flatten)]
-    rule: Rule,
+    rule: RuleArgs,
 }
 
 impl AllowArgs {
     pub(crate) fn run(self, effect: Effect, out: &mut Out) -> Result<u8, Failure> {
-        let wanted = Wanted { effect, sandbox: self.sandbox, reason: self.reason };
+        let wanted = WantedRule { effect, sandbox: self.sandbox, reason: self.reason };
         self.rule.change(Some(&wanted), out)
     }
 }
 
 impl DenyArgs {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
-        let wanted = Wanted { effect: Effect::Deny, sandbox: None, reason: self.reason };
+        let wanted = WantedRule { effect: Effect::Deny, sandbox: None, reason: self.reason };
         self.rule.change(Some(&wanted), out)
     }
 }
@@ -96,17 +96,17 @@ impl RemoveArgs {
     }
 }
 
-struct Wanted {
+struct WantedRule {
     effect: Effect,
     sandbox: Option<String>,
     reason: Option<String>,
 }
 
-impl Wanted {
+impl WantedRule {
     /// As it is written in a policy.
     fn source(&self) -> String {
         let sandbox = self.sandbox.as_ref().map(|name| format!("sandbox = {name}"));
-        let reason = self.reason.as_ref().map(|text| format!("reason = {}", Key::str(text)));
+        let reason = self.reason.as_ref().map(|text| format!("reason = {}", RuleKey::str(text)));
         let args: Vec<String> = sandbox.into_iter().chain(reason).collect();
         format!("{}({})", self.effect, args.join(", "))
     }
@@ -122,8 +122,8 @@ impl Wanted {
     }
 }
 
-impl Rule {
-    fn change(self, wanted: Option<&Wanted>, out: &mut Out) -> Result<u8, Failure> {
+impl RuleArgs {
+    fn change(self, wanted: Option<&WantedRule>, out: &mut Out) -> Result<u8, Failure> {
         let (dirs, project) = project(self.project.clone())?;
         let words = self.words()?;
         let (file, files) = self.place(&dirs, &project)?;
@@ -199,22 +199,22 @@ impl Rule {
         })
     }
 
-    fn path(&self, words: &[String]) -> Vec<Key> {
+    fn path(&self, words: &[String]) -> Vec<RuleKey> {
         let (tool, kind) = canonical(&self.tool);
         let wild = |word: &String| match word.as_str() {
-            "**" => Key::wildcard(),
-            word if word.contains(['*', '?']) => Key::call("glob", word),
-            word => Key::str(word),
+            "**" => RuleKey::wildcard(),
+            word if word.contains(['*', '?']) => RuleKey::call("glob", word),
+            word => RuleKey::str(word),
         };
         let key = |word: &String| match kind {
             Kind::File => match wild(word) {
-                Key::Str(path) => Key::call("path", path),
+                RuleKey::Str(path) => RuleKey::call("path", path),
                 glob => glob,
             },
-            Kind::Host => Key::str(word),
+            Kind::Host => RuleKey::str(word),
             Kind::Shell | Kind::Other => wild(word),
         };
-        [Key::str(tool)].into_iter().chain(words.iter().map(key)).collect()
+        [RuleKey::str(tool)].into_iter().chain(words.iter().map(key)).collect()
     }
 
     /// What would be decided about an action the rule is about.
@@ -270,10 +270,10 @@ pub(crate) fn trusts_project(dirs: &Dirs, project: &Path) -> Result<bool, Failur
 
 /// The newest sessions by their ids.
 fn sessions_hint(dirs: &Dirs) -> String {
-    const MOST: usize = 3;
+    const MAX_HINTED_SESSIONS: usize = 3;
     let traces = crate::cmd::log::traces(dirs).unwrap_or_default();
     let id = |trace: &PathBuf| trace.parent()?.file_name()?.to_str().map(str::to_owned);
-    let ids: Vec<String> = traces.iter().rev().filter_map(id).take(MOST).collect();
+    let ids: Vec<String> = traces.iter().rev().filter_map(id).take(MAX_HINTED_SESSIONS).collect();
     if ids.is_empty() {
         return "no agent has run with clash yet; `--scope user` changes your own policy"
             .to_owned();

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use clash_policy::compare::Comparison;
-use clash_syntax::upgrade::{Upgraded, upgrade};
+use clash_syntax::upgrade::{UpgradedSource, upgrade};
 
 use super::change::{Change, How, carry_out, read};
 use super::diff::{self, differences};
@@ -71,7 +71,7 @@ impl Args {
         let wrong = |error| Failure::new(format!("{name} cannot be formatted: {error}"));
         let mut after = before.clone();
         if self.upgrade {
-            let Upgraded { source, left, .. } = upgrade(&before).map_err(wrong)?;
+            let UpgradedSource { source, left, .. } = upgrade(&before).map_err(wrong)?;
             for left in left {
                 out.line(format!("{name}:{} stays: {}", left.line, left.why))?;
             }

@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use clash_import::{
-    Base, EXPORT, Entry, Format, Imported, Keep, Module, Source, detect, import_as, module,
+    ImportFormat, ImportSource, ImportedModule, ImportedPolicy, KeptRules, MODULE_EXPORT,
+    ReportEntry, SettingsBase, detect, import_as, module,
 };
-use clash_syntax::{File, StatementKind};
+use clash_syntax::{StatementKind, SyntaxTree};
 use serde_json::{Value, json};
 
 use super::change::{Change, How, carry_out, read};
@@ -43,11 +44,11 @@ pub(crate) struct Args {
 }
 
 /// One file and what became of it.
-pub(in crate::cmd) struct Import {
+pub(in crate::cmd) struct ImportedFile {
     pub(in crate::cmd) file: PathBuf,
-    format: Format,
+    format: ImportFormat,
     of_project: bool,
-    pub(in crate::cmd) imported: Imported,
+    pub(in crate::cmd) imported: ImportedPolicy,
 }
 
 impl Args {
@@ -90,7 +91,7 @@ impl Args {
         out: &mut Out,
         dirs: &Dirs,
         project: &Path,
-        imports: Vec<Import>,
+        imports: Vec<ImportedFile>,
     ) -> Result<u8, Failure> {
         for import in &imports {
             report(out, import)?;
@@ -114,7 +115,7 @@ impl Args {
 
 /// The permissions that the user's own settings of agents hold. A project's came
 /// with the repository and are not the user's word.
-pub(in crate::cmd) fn of_user(dirs: &Dirs, project: &Path) -> Result<Vec<Import>, Failure> {
+pub(in crate::cmd) fn of_user(dirs: &Dirs, project: &Path) -> Result<Vec<ImportedFile>, Failure> {
     let mut imports = Vec::new();
     for file in candidates(dirs, project).iter().filter(|file| !file.starts_with(project)) {
         imports.extend(import(file, None, dirs, project)?);
@@ -126,7 +127,7 @@ pub(in crate::cmd) fn of_user(dirs: &Dirs, project: &Path) -> Result<Vec<Import>
 /// Puts imports beside the policies they belong to: the modules to write, with the
 /// policies changed so that they load them.
 pub(in crate::cmd) fn beside(
-    imports: &[Import],
+    imports: &[ImportedFile],
     dirs: &Dirs,
     project: &Path,
     policies: &mut Vec<(PathBuf, String)>,
@@ -138,8 +139,8 @@ pub(in crate::cmd) fn beside(
             policies.push((policy.clone(), read(&policy)?.unwrap_or_default()));
         }
         let name = free_name(&policy, import, &changes);
-        let Module { text, denies_by_default } =
-            module(&import.imported.source, &name, Keep::Everything)?;
+        let ImportedModule { text, denies_by_default } =
+            module(&import.imported.source, &name, KeptRules::Everything)?;
         for (_, policy_text) in policies.iter_mut().filter(|(known, _)| *known == policy) {
             if denies_by_default && !denies(policy_text)? {
                 let message = format!("{} denies by default", import.file.display());
@@ -160,7 +161,7 @@ fn import(
     from: Option<&str>,
     dirs: &Dirs,
     project: &Path,
-) -> Result<Option<Import>, Failure> {
+) -> Result<Option<ImportedFile>, Failure> {
     let name = file.display().to_string();
     let unreadable = |error| Failure::new(format!("cannot read {name}: {error}"));
     let bytes = std::fs::read(file).map_err(unreadable)?;
@@ -173,21 +174,21 @@ fn import(
     let directory = dir.to_string_lossy().into_owned();
     let below_home = dir.strip_prefix(&home).map(|dir| dir.to_string_lossy().into_owned());
     let base = match &below_home {
-        _ if of_project => Base::Project,
-        Ok(below) => Base::Home(below),
-        Err(_) => Base::Directory(&directory),
+        _ if of_project => SettingsBase::Project,
+        Ok(below) => SettingsBase::Home(below),
+        Err(_) => SettingsBase::Directory(&directory),
     };
-    let source = Source { name: &name, bytes: &bytes, base };
+    let source = ImportSource { name: &name, bytes: &bytes, base };
     let imported = import_as(format, &source)
         .map_err(|error| Failure::new(format!("cannot import {name}: {error}")))?;
-    Ok(Some(Import { file: file.to_path_buf(), format, of_project, imported }))
+    Ok(Some(ImportedFile { file: file.to_path_buf(), format, of_project, imported }))
 }
 
-const fn tool(format: Format) -> &'static str {
+const fn tool(format: ImportFormat) -> &'static str {
     match format {
-        Format::Claude => "claude",
-        Format::Srt => "srt",
-        Format::CodexRules | Format::CodexConfig => "codex",
+        ImportFormat::Claude => "claude",
+        ImportFormat::Srt => "srt",
+        ImportFormat::CodexRules | ImportFormat::CodexConfig => "codex",
     }
 }
 
@@ -213,7 +214,7 @@ fn candidates(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
 }
 
 /// The policy an import belongs to.
-fn policy_of(import: &Import, dirs: &Dirs, project: &Path) -> PathBuf {
+fn policy_of(import: &ImportedFile, dirs: &Dirs, project: &Path) -> PathBuf {
     let [first, _] = &dirs.user_policies;
     let user = dirs.user_policies.iter().find(|path| path.exists()).unwrap_or(first);
     let own = dirs.project_policy(project).filter(|_| import.of_project);
@@ -221,7 +222,7 @@ fn policy_of(import: &Import, dirs: &Dirs, project: &Path) -> PathBuf {
 }
 
 /// A name for the module that no other import of this call has.
-fn free_name(policy: &Path, import: &Import, changes: &[Change]) -> String {
+fn free_name(policy: &Path, import: &ImportedFile, changes: &[Change]) -> String {
     let base = format!("imported_{}", tool(import.format));
     let taken = |name: &String| {
         let file = policy.with_file_name(format!("{name}.star"));
@@ -233,7 +234,7 @@ fn free_name(policy: &Path, import: &Import, changes: &[Change]) -> String {
 
 /// Whether a policy denies what no rule matches.
 fn denies(policy: &str) -> Result<bool, Failure> {
-    let file = File::parse(policy)?;
+    let file = SyntaxTree::parse(policy)?;
     let default = file.calls().filter(|(_, call)| call.name() == Some("settings"));
     let mut default = default.filter_map(|(_, call)| call.named("default"));
     Ok(default.any(|value| value.call().and_then(|call| call.name()) == Some("deny")))
@@ -241,11 +242,11 @@ fn denies(policy: &str) -> Result<bool, Failure> {
 
 /// The policy with one more module loaded: behind the others, else at the head.
 fn loading(policy: &str, name: &str) -> Result<String, Failure> {
-    let line = format!("load(\"{name}.star\", {name} = \"{EXPORT}\")");
+    let line = format!("load(\"{name}.star\", {name} = \"{MODULE_EXPORT}\")");
     if policy.lines().any(|known| known.trim() == line) {
         return Ok(policy.to_owned());
     }
-    let file = File::parse(policy)?;
+    let file = SyntaxTree::parse(policy)?;
     let mut loads = file.statements().iter().filter(|it| matches!(it.kind, StatementKind::Load(_)));
     let last = loads.next_back().map(|statement| file.position(statement.span.end).0);
     let mut lines: Vec<&str> = policy.lines().collect();
@@ -257,16 +258,19 @@ fn loading(policy: &str, name: &str) -> Result<String, Failure> {
     Ok(format!("{}\n", lines.join("\n")))
 }
 
-fn text(out: &mut Out, import: &Import) -> std::io::Result<()> {
+fn text(out: &mut Out, import: &ImportedFile) -> std::io::Result<()> {
     out.line(say::in_full(&import.imported.source))?;
     report(out, import)
 }
 
 /// What the policy does not say, or says more strictly.
-fn report(out: &mut Out, Import { file, format, imported, .. }: &Import) -> std::io::Result<()> {
+fn report(
+    out: &mut Out,
+    ImportedFile { file, format, imported, .. }: &ImportedFile,
+) -> std::io::Result<()> {
     let name = file.display();
-    let Imported { not_expressed, narrowed, .. } = imported;
-    let (lost, left): (Vec<&Entry>, Vec<&Entry>) =
+    let ImportedPolicy { not_expressed, narrowed, .. } = imported;
+    let (lost, left): (Vec<&ReportEntry>, Vec<&ReportEntry>) =
         not_expressed.iter().partition(|entry| entry.restricts());
     out.line(format!(
         "# {name} ({}): {} not enforced, {} left out, {} stricter",
@@ -275,7 +279,7 @@ fn report(out: &mut Out, Import { file, format, imported, .. }: &Import) -> std:
         left.len(),
         narrowed.len()
     ))?;
-    let narrowed: Vec<&Entry> = narrowed.iter().collect();
+    let narrowed: Vec<&ReportEntry> = narrowed.iter().collect();
     for (title, tone, entries) in [
         ("NOT ENFORCED", Tone::Bad, lost),
         ("left out", Tone::Care, left),
@@ -288,9 +292,9 @@ fn report(out: &mut Out, Import { file, format, imported, .. }: &Import) -> std:
     Ok(())
 }
 
-fn as_json(Import { file, format, imported, .. }: &Import) -> Value {
-    let entries = |entries: &[Entry]| -> Vec<Value> {
-        let entry = |it: &Entry| {
+fn as_json(ImportedFile { file, format, imported, .. }: &ImportedFile) -> Value {
+    let entries = |entries: &[ReportEntry]| -> Vec<Value> {
+        let entry = |it: &ReportEntry| {
             let effect = it.effect.map(|effect| effect.word());
             json!({"what": it.what, "where": it.where_, "why": it.why, "effect": effect})
         };
