@@ -18,8 +18,6 @@ use clash_policy::path::{Alias, Links, is_normal};
 use crate::aliases::Aliases;
 
 use crate::baseline::{ENTRIES, Entry};
-use crate::host::Host;
-use crate::present;
 
 /// The real disk. Follows symlinks one component at a time, so that a link
 /// whose target does not exist yet still leads where a write would go. What was
@@ -43,6 +41,9 @@ struct Spot {
     exists: bool,
 }
 
+/// Directories that the kernel fills. Links in them do not matter here.
+const KERNEL_DIRECTORIES: [&str; 3] = ["/dev", "/proc", "/sys"];
+
 /// The kernel gives up after forty links too.
 const MAX_LINKS: usize = 40;
 
@@ -63,18 +64,34 @@ impl Links for Disk {
 }
 
 impl Disk {
-    /// The disk of a host, with what is known of it.
-    pub fn of(host: &Host) -> Self {
+    /// A disk on which the places of the baseline's entries are known already, in the
+    /// order of the table.
+    pub(crate) fn with_baseline(places: Vec<Option<Cow<'static, Path>>>) -> Self {
         let disk = Self::default();
-        if let Some(present) = &host.present {
-            let _ = disk.baseline.set(present.places().to_vec());
-        }
+        let _ = disk.baseline.set(places);
         disk
+    }
+
+    /// Where each entry of the baseline really is, in the order of the table. `None` for
+    /// an entry that this machine does not have.
+    pub(crate) fn baseline_places(&self) -> Vec<Option<Cow<'static, Path>>> {
+        let place = |path: &'static str| {
+            let named = Path::new(path);
+            if KERNEL_DIRECTORIES.iter().any(|dir| named.starts_with(dir)) {
+                return Some(Cow::Borrowed(named));
+            }
+            let real = self.real(named);
+            self.has(named).then(|| match real == named {
+                true => Cow::Borrowed(named),
+                false => Cow::Owned(real),
+            })
+        };
+        ENTRIES.iter().map(|entry| place(entry.path)).collect()
     }
 
     /// The entries of the baseline that are there, and where they really are.
     pub(crate) fn baseline(&self) -> impl Iterator<Item = (&'static Entry, &Path)> {
-        let places = self.baseline.get_or_init(|| present::look(self));
+        let places = self.baseline.get_or_init(|| self.baseline_places());
         ENTRIES.iter().zip(places).filter_map(|(entry, place)| Some((entry, place.as_deref()?)))
     }
 
@@ -112,7 +129,7 @@ impl Disk {
     /// The links on the way to a path, each where it really lies, and the end of the
     /// way. Read anew, whatever was found earlier.
     pub fn links_on(&self, path: &Path) -> (Vec<PathBuf>, PathBuf) {
-        crate::planted::walk(path, MAX_LINKS, read_link)
+        walk(path, MAX_LINKS, read_link)
     }
 
     /// The links in a directory, or none where it cannot be read.
@@ -283,6 +300,40 @@ fn read_link(path: &Path) -> io::Result<PathBuf> {
     let mut buffer = [const { MaybeUninit::uninit() }; 4096];
     let (target, _) = rustix::fs::readlinkat_raw(CWD, path, &mut buffer)?;
     Ok(PathBuf::from(OsStr::from_bytes(target)))
+}
+
+/// The links on the way to a path, each where it really lies, and the end of the way.
+fn walk(
+    path: &Path,
+    most: usize,
+    read_link: impl Fn(&Path) -> io::Result<PathBuf>,
+) -> (Vec<PathBuf>, PathBuf) {
+    let parts = |path: &Path| -> Vec<OsString> {
+        let known =
+            |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
+        path.components().filter(known).map(|part| part.as_os_str().to_owned()).rev().collect()
+    };
+    let (mut links, mut here, mut left) = (Vec::new(), PathBuf::from("/"), parts(path));
+    while let Some(part) = left.pop() {
+        if part == ".." {
+            here.pop();
+            continue;
+        }
+        here.push(part);
+        if links.len() == most {
+            continue;
+        }
+        if let Ok(target) = read_link(&here) {
+            links.push(here.clone());
+            if target.is_absolute() {
+                here = PathBuf::from("/");
+            } else {
+                here.pop();
+            }
+            left.extend(parts(&target));
+        }
+    }
+    (links, here)
 }
 
 #[cfg(test)]

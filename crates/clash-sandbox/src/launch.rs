@@ -31,6 +31,11 @@
 //! Nothing is undone on failure: the process is then partly restricted and good
 //! for nothing but reporting the error and exiting.
 
+#[cfg(target_os = "linux")]
+mod helper;
+#[cfg(target_os = "linux")]
+mod steps;
+
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -138,7 +143,7 @@ pub enum LaunchError {
 #[derive(Debug, Default)]
 pub struct Ahead {
     #[cfg(target_os = "linux")]
-    helper: Option<crate::linux::ahead::Ahead>,
+    helper: Option<helper::Ahead>,
 }
 
 impl Ahead {
@@ -147,7 +152,7 @@ impl Ahead {
     #[cfg(target_os = "linux")]
     pub fn start(sandbox: &Sandbox) -> Self {
         let own_network = crate::plan::namespaces(sandbox);
-        Self { helper: own_network.and_then(crate::linux::ahead::Ahead::start) }
+        Self { helper: own_network.and_then(helper::Ahead::start) }
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -168,10 +173,22 @@ pub fn remove_tree(path: &std::path::Path) -> io::Result<()> {
     std::fs::remove_dir_all(path)
 }
 
+/// Removes one cache of a project, a directory of the project's. `false` if a running
+/// command uses it.
+#[cfg(target_os = "linux")]
+pub fn clear_cache(own: &std::path::Path) -> io::Result<bool> {
+    crate::linux::overlay::clear(own)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn clear_cache(own: &std::path::Path) -> io::Result<bool> {
+    std::fs::remove_dir_all(own).map(|()| true)
+}
+
 /// Runs the command inside the plan. Returns only on failure.
 #[cfg(target_os = "linux")]
 pub fn run(plan: &Plan, command: &Command, ahead: Ahead) -> LaunchError {
-    match crate::linux::steps::run(plan, command, ahead.helper) {
+    match steps::run(plan, command, ahead.helper) {
         Ok(never) => match never {},
         Err(error) => error,
     }
@@ -202,7 +219,7 @@ mod tests {
             baseline: Vec::new(),
             grants: vec![grant],
             net: Network::Deny,
-            landlock_abi: crate::host::Host::quick().landlock_abi,
+            landlock_abi: crate::linux::sys::landlock_abi(),
             root: false,
             room: None,
             watch: None,

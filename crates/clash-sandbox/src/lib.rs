@@ -3,14 +3,14 @@
 //! [`plan`] turns a policy's `Sandbox` into a [`plan::Plan`] that this host can
 //! enforce to the last rule, or refuses and names the rule and the facility
 //! that is missing. [`launch`] carries a plan out on the calling process and
-//! replaces it with the command. [`probe`] finds out, by trying, what the host
+//! replaces it with the command. [`host`] finds out, by trying, what the host
 //! can do. This is the only crate that may say `unsafe`, fork or exec, and the
 //! raw calls are all in `linux/sys`.
 //!
 //! There are three tiers. *Direct*: Landlock, seccomp, no_new_privs, dropped
 //! capabilities, closed descriptors and a scrubbed environment, put on by the
 //! launcher itself before `execve`. No extra process stays, so exit status,
-//! signals and job control are the command's own. A *room* ([`room`]) adds
+//! signals and job control are the command's own. A *room* ([`plan::room`]) adds
 //! namespaces: a view of the disk in which what is not granted is not there,
 //! processes, devices, temporary files and, where the policy denies it, a network
 //! of its own. The launcher stays as the parent and ends as the command ended.
@@ -23,7 +23,7 @@
 //!
 //! The planner takes the direct tier where it holds every rule, a room where one
 //! can be made, and refuses what cannot be held. What is not held is a line of
-//! the plan's [`report::Report`].
+//! the plan's [`plan::report::Report`].
 #![cfg_attr(
     not(target_os = "linux"),
     allow(dead_code, reason = "nothing is enforced elsewhere yet")
@@ -32,10 +32,10 @@
 mod aliases;
 pub mod baseline;
 mod below;
-pub mod cache;
 pub mod caseless;
 pub mod disk;
 pub mod environment;
+pub mod facts;
 pub mod fnv;
 pub mod host;
 pub mod launch;
@@ -43,16 +43,8 @@ pub mod mapped;
 pub mod observe;
 pub mod plan;
 pub mod planted;
-pub mod present;
-pub mod probe;
-pub mod report;
 pub mod repository;
-pub mod rights;
-pub mod room;
-pub mod sight;
 mod worktree;
 
 #[cfg(target_os = "linux")]
 mod linux;
-#[cfg(target_os = "linux")]
-mod names;

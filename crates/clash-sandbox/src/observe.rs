@@ -11,6 +11,11 @@
 //! The command runs in a plan's sandbox, or with no other confinement than
 //! `no_new_privs`: programs with the set-user-id bit do not gain rights.
 
+#[cfg(target_os = "linux")]
+mod dns;
+#[cfg(target_os = "linux")]
+mod tracer;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -67,7 +72,7 @@ pub fn run(
     command: &Command,
     each: &mut dyn FnMut(Observed),
 ) -> Result<End, ObserveError> {
-    crate::linux::observe::run(plan, command, each)
+    tracer::run(plan, command, each)
 }
 
 #[cfg(not(target_os = "linux"))]

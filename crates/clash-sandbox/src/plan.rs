@@ -13,13 +13,18 @@
 //! link on its way that an earlier command may have planted is refused
 //! (`planted.rs`).
 
+pub mod cache;
 mod caches;
+mod explain;
 mod grants;
 pub mod nesting;
 mod overlap;
 mod refusal;
-mod report;
+pub mod report;
+pub mod rights;
+pub mod room;
 mod rules;
+pub mod sight;
 mod temporary;
 mod tier;
 mod view;
@@ -34,14 +39,14 @@ use clash_policy::{
 };
 
 use crate::baseline;
-use crate::cache::Redirect;
+use crate::plan::cache::Redirect;
 use crate::disk::Disk;
-use crate::host::{Facility, Host};
+use crate::facts::{Facility, HostFacts};
 use crate::planted::InForce;
-use crate::report::Report;
-use crate::rights::Rights;
-use crate::room::{Ports, Room, Step};
-use crate::sight::Sight;
+use crate::plan::report::Report;
+use crate::plan::rights::Rights;
+use crate::plan::room::{Ports, Room, Step};
+use crate::plan::sight::Sight;
 use grants::{
     add_default, add_extra, add_worktrees, allowed, baseline_left, no_planted_links, reduce,
 };
@@ -184,27 +189,6 @@ pub enum Processes {
     },
 }
 
-#[cfg(target_os = "linux")]
-impl Plan {
-    pub(crate) fn surface(&self) -> crate::linux::seccomp::Surface {
-        use crate::linux::seccomp::Watched;
-        let room = self.room.as_ref();
-        crate::linux::seccomp::Surface {
-            internet: self.net == Network::Allow || room.is_some_and(|room| room.own_network),
-            unix: room.is_some_and(|room| room.unix_sockets),
-            own_ipc: room.is_some(),
-            inside: room.map_or_else(Default::default, |room| room.inside),
-            watched: self.watch.as_ref().map(|watch| match watch {
-                Watch { sight: Some(_), .. } => Watched::Looks,
-                Watch { reads: true, .. } => Watched::Opens,
-                Watch { reads: false, .. } => Watched::Changes,
-            }),
-            frozen: room.is_none()
-                && !self.grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE)),
-        }
-    }
-}
-
 /// The network of a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
@@ -220,12 +204,12 @@ pub const LANDLOCK_ABI_NEEDED: u32 = 6;
 const LANDLOCK_ABI_OF_ROOMS: u32 = 3;
 
 /// Finds the mechanisms that enforce every rule of the sandbox on this host.
-pub fn plan(request: &Request<'_>, host: &Host) -> Result<Plan, Refusal> {
+pub fn plan(request: &Request<'_>, host: &HostFacts) -> Result<Plan, Refusal> {
     make(request, host, &mut Report::default())
 }
 
 /// The same, with what holds each rule and why.
-pub fn plan_with_report(request: &Request<'_>, host: &Host) -> Result<(Plan, Report), Refusal> {
+pub fn plan_with_report(request: &Request<'_>, host: &HostFacts) -> Result<(Plan, Report), Refusal> {
     let mut report = Report::listening();
     make(request, host, &mut report).map(|plan| (plan, report))
 }
@@ -238,7 +222,7 @@ pub fn unenforceable(sandbox: &Sandbox) -> Option<Refusal> {
     }
 }
 
-fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan, Refusal> {
+fn make(request: &Request<'_>, host: &HostFacts, report: &mut Report) -> Result<Plan, Refusal> {
     let Some((sandbox, redirects)) = caches::without_mounts(request, host, report) else {
         return make_with_mounts(request, host, report);
     };
@@ -249,14 +233,14 @@ fn make(request: &Request<'_>, host: &Host, report: &mut Report) -> Result<Plan,
 /// The same, where each `cache()` is a mount.
 fn make_with_mounts(
     request: &Request<'_>,
-    host: &Host,
+    host: &HostFacts,
     report: &mut Report,
 ) -> Result<Plan, Refusal> {
     let sandbox = request.sandbox;
     check_host(host)?;
     let (net, ports) = network(sandbox)?;
     not_yet(sandbox, &ports)?;
-    let group = group(sandbox, host);
+    let group = host.limits.cgroup.clone();
     let rules = resolve(request)?;
     temporary::report_own(request, report);
     let mut grants = allowed(&rules, request.caches, report);
@@ -269,7 +253,7 @@ fn make_with_mounts(
     let crossing = tier::crossing(request, &ports, host)?;
     let tier = tier::choose(crossing || tier::beyond_landlock(request, &rules, &grants), host)?;
     if host.root && sandbox.limits.processes.is_some() && group.is_none() {
-        countable(tier).map_err(|why| Refusal::Uncounted { why, span: sandbox.span.clone() })?;
+        countable(tier, host).map_err(|why| Refusal::Uncounted { why, span: sandbox.span.clone() })?;
     }
     tier::execute(request, &rules, &grants, host, tier == Tier::Room, report)?;
     let mut scratch = None;
@@ -312,9 +296,9 @@ fn make_with_mounts(
     // Nobody is left to remove the group of what lives on.
     let detached = sandbox.lifetime == Some(Lifetime::Detached);
     let group = group.filter(|_| tier != Tier::Direct && !detached);
-    report::limits(report, &sandbox.limits, group.as_deref(), host.root);
-    report::files(report, &sandbox.limits, watch.as_ref());
-    report::tier(report, &rules, watch.as_ref(), room.as_ref(), net, host);
+    explain::limits(report, &sandbox.limits, group.as_deref(), host.root);
+    explain::files(report, &sandbox.limits, watch.as_ref());
+    explain::tier(report, &rules, watch.as_ref(), room.as_ref(), net, host);
     Ok(Plan {
         sandbox: sandbox.name.clone(),
         grants: reduce(grants),
@@ -354,7 +338,7 @@ enum Tier {
 /// What the mounts of a room do not hold.
 fn beyond_mounts(
     sources: &Sources<'_>,
-    host: &Host,
+    host: &HostFacts,
     mut rights: Rights,
     room: &Room,
     unreadable: bool,
@@ -496,37 +480,17 @@ fn not_yet(sandbox: &Sandbox, ports: &Ports) -> Result<(), Refusal> {
     }
 }
 
-/// Where the command can have a cgroup, if a limit asks for one and the host was
-/// seen to have them. Without one the limits are those of each process.
-#[cfg(target_os = "linux")]
-fn group(sandbox: &Sandbox, host: &Host) -> Option<PathBuf> {
-    let limits = &sandbox.limits;
-    let wanted = limits.memory_bytes.is_some() || limits.processes.is_some();
-    let home = || crate::linux::cgroup::home(limits);
-    (wanted && host.cgroup.here().works()).then(home).flatten()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn group(_: &Sandbox, _: &Host) -> Option<PathBuf> {
-    None
-}
-
-/// Whether the processes of root can be counted, which the kernel's own count
-/// leaves out. Tried, and only where it matters: it costs two processes.
-#[cfg(target_os = "linux")]
-fn countable(tier: Tier) -> Result<(), String> {
-    if tier != Tier::Room {
-        return Err("no process namespace can be made".to_owned());
+/// Root's processes can be counted by the process numbers of a process namespace, which
+/// only a room has. The kernel's own limit leaves root's processes out.
+fn countable(tier: Tier, host: &HostFacts) -> Result<(), String> {
+    match &host.limits.process_numbers {
+        _ if tier != Tier::Room => Err("no process namespace can be made".to_owned()),
+        Facility::Works => Ok(()),
+        Facility::Missing { why } => Err(why.clone()),
     }
-    crate::linux::attempts::process_numbers()
 }
 
-#[cfg(not(target_os = "linux"))]
-fn countable(_: Tier) -> Result<(), String> {
-    Err("not Linux".to_owned())
-}
-
-fn check_host(host: &Host) -> Result<(), Refusal> {
+fn check_host(host: &HostFacts) -> Result<(), Refusal> {
     match host.landlock_abi {
         // First: inside such a sandbox there is no Landlock either.
         _ if host.around.listener => Err(Refusal::OuterListener),

@@ -12,9 +12,8 @@
 //! of, do not count. Both can reach more by themselves than a link could open. The
 //! policy of today counts, not one that was in force earlier.
 
-use std::ffi::OsString;
 use std::fmt::{self, Debug};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use clash_policy::judge::{World, judge};
 use clash_policy::path::{Links, is_below};
@@ -195,40 +194,6 @@ impl Trees {
         let moving = || (end != real).then(|| (written.into(), PathBuf::from("/")));
         links.iter().find_map(inside).or_else(moving)
     }
-}
-
-/// The links on the way to a path, each where it really lies, and the end of the way.
-pub(crate) fn walk(
-    path: &Path,
-    most: usize,
-    read_link: impl Fn(&Path) -> std::io::Result<PathBuf>,
-) -> (Vec<PathBuf>, PathBuf) {
-    let parts = |path: &Path| -> Vec<OsString> {
-        let known =
-            |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
-        path.components().filter(known).map(|part| part.as_os_str().to_owned()).rev().collect()
-    };
-    let (mut links, mut here, mut left) = (Vec::new(), PathBuf::from("/"), parts(path));
-    while let Some(part) = left.pop() {
-        if part == ".." {
-            here.pop();
-            continue;
-        }
-        here.push(part);
-        if links.len() == most {
-            continue;
-        }
-        if let Ok(target) = read_link(&here) {
-            links.push(here.clone());
-            if target.is_absolute() {
-                here = PathBuf::from("/");
-            } else {
-                here.pop();
-            }
-            left.extend(parts(&target));
-        }
-    }
-    (links, here)
 }
 
 #[cfg(test)]

@@ -10,21 +10,19 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use clash_policy::path::Links;
-
 use crate::baseline::ENTRIES;
 use crate::disk::Disk;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Present {
+pub struct BaselinePlaces {
     /// Where each entry of the table is, in its order.
     places: Vec<Option<Cow<'static, Path>>>,
-    looked_into: Vec<Stamp>,
+    looked_into: Vec<DirectoryStamp>,
 }
 
 /// A directory as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
+struct DirectoryStamp {
     dir: PathBuf,
     device: u64,
     inode: u64,
@@ -36,25 +34,22 @@ struct Stamp {
 /// more without showing it.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// What the kernel makes up has no links that matter.
-const KERNELS: [&str; 3] = ["/dev", "/proc", "/sys"];
-
-impl Present {
+impl BaselinePlaces {
     /// `None` while a directory is too young to be relied on.
     pub(crate) fn look() -> Option<Self> {
         let disk = Disk::default();
-        let places = look(&disk);
+        let places = disk.baseline_places();
         let mut dirs = disk.looked_into();
         dirs.sort();
         dirs.dedup();
-        let looked_into = dirs.iter().map(|dir| Stamp::of(dir)).collect::<Option<Vec<_>>>()?;
+        let looked_into = dirs.iter().map(|dir| DirectoryStamp::of(dir)).collect::<Option<Vec<_>>>()?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
-        let settled = |stamp: &Stamp| stamp.age(now).is_some_and(|age| age > SETTLED);
+        let settled = |stamp: &DirectoryStamp| stamp.age(now).is_some_and(|age| age > SETTLED);
         looked_into.iter().all(settled).then_some(Self { places, looked_into })
     }
 
-    pub(crate) fn is_still_so(&self) -> bool {
-        self.looked_into.iter().all(|was| Stamp::of(&was.dir).as_ref() == Some(was))
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.looked_into.iter().all(|was| DirectoryStamp::of(&was.dir).as_ref() == Some(was))
     }
 
     pub(crate) fn places(&self) -> &[Option<Cow<'static, Path>>] {
@@ -72,7 +67,7 @@ impl Present {
             line.push('\t');
             line.push_str(path.to_str().filter(|path| !path.contains(['\t', '\n']))?);
         }
-        for Stamp { dir, device, inode, changed: (seconds, part) } in &self.looked_into {
+        for DirectoryStamp { dir, device, inode, changed: (seconds, part) } in &self.looked_into {
             let dir = dir.to_str().filter(|path| !path.contains(['\t', '\n']))?;
             line.push_str(&format!("\t{device} {inode} {seconds} {part} {dir}"));
         }
@@ -98,27 +93,11 @@ impl Present {
             let (device, inode) = (number()?.cast_unsigned(), number()?.cast_unsigned());
             let changed = (number()?, number()?);
             let dir = words.next().filter(|dir| dir.starts_with('/'))?.into();
-            Some(Stamp { dir, device, inode, changed })
+            Some(DirectoryStamp { dir, device, inode, changed })
         };
         let looked_into = parts.map(stamp).collect::<Option<Vec<_>>>()?;
         (!looked_into.is_empty()).then_some(Self { places, looked_into })
     }
-}
-
-/// Where the entries are that are there.
-pub(crate) fn look(disk: &Disk) -> Vec<Option<Cow<'static, Path>>> {
-    let place = |path: &'static str| {
-        let named = Path::new(path);
-        if KERNELS.iter().any(|kernels| named.starts_with(kernels)) {
-            return Some(Cow::Borrowed(named));
-        }
-        let real = disk.real(named);
-        disk.has(named).then(|| match real == named {
-            true => Cow::Borrowed(named),
-            false => Cow::Owned(real),
-        })
-    };
-    ENTRIES.iter().map(|entry| place(entry.path)).collect()
 }
 
 fn mark(place: &Option<Cow<'static, Path>>, named: &str) -> char {
@@ -129,7 +108,7 @@ fn mark(place: &Option<Cow<'static, Path>>, named: &str) -> char {
     }
 }
 
-impl Stamp {
+impl DirectoryStamp {
     fn of(dir: &Path) -> Option<Self> {
         let meta = rustix::fs::stat(dir).ok()?;
         #[expect(clippy::useless_conversion, reason = "their sizes differ between systems")]
@@ -155,7 +134,7 @@ mod tests {
     #[test]
     fn what_is_there_is_found_and_survives_being_written_down() {
         let disk = Disk::default();
-        let places = look(&disk);
+        let places = disk.baseline_places();
         for (place, entry) in places.iter().zip(ENTRIES) {
             let kernels = KERNELS.iter().any(|kernels| Path::new(entry.path).starts_with(kernels));
             assert_eq!(
@@ -170,36 +149,36 @@ mod tests {
         let looked_into = disk.looked_into();
         assert!(looked_into.contains(&PathBuf::from("/")), "{looked_into:?}");
         assert!(looked_into.contains(&PathBuf::from("/etc")), "{looked_into:?}");
-        let looked_into: Vec<Stamp> = looked_into.iter().flat_map(|dir| Stamp::of(dir)).collect();
+        let looked_into: Vec<DirectoryStamp> = looked_into.iter().flat_map(|dir| DirectoryStamp::of(dir)).collect();
         let present = Present { places, looked_into };
-        assert!(present.is_still_so());
+        assert!(present.is_unchanged());
         let line = present.to_line().unwrap();
         assert_eq!(line.lines().count(), 1);
-        assert_eq!(Present::from_line(&line), Some(present));
+        assert_eq!(BaselinePlaces::from_line(&line), Some(present));
     }
 
     #[test]
     fn a_change_in_a_directory_ends_it_and_a_young_directory_is_not_relied_on() {
         let dir = tempfile::tempdir().unwrap();
-        let stamp = Stamp::of(dir.path()).unwrap();
+        let stamp = DirectoryStamp::of(dir.path()).unwrap();
         let present = Present { places: Vec::new(), looked_into: vec![stamp.clone()] };
-        assert!(present.is_still_so());
+        assert!(present.is_unchanged());
         let now = Duration::new(stamp.changed.0.try_into().unwrap(), 0) + Duration::from_secs(5);
         assert!(stamp.age(now).unwrap() > SETTLED);
         assert!(stamp.age(Duration::from_secs(1)).is_none());
         // Whatever the clock of the file system says meanwhile, the times differ in the end.
-        while present.is_still_so() {
+        while present.is_unchanged() {
             std::fs::write(dir.path().join("new"), "").unwrap();
             std::fs::remove_file(dir.path().join("new")).unwrap();
         }
         std::fs::remove_dir(dir.path()).unwrap();
-        assert!(!present.is_still_so());
+        assert!(!present.is_unchanged());
     }
 
     #[test]
     fn damaged_lines_are_not_understood() {
         let marks = "=".repeat(ENTRIES.len());
-        assert!(Present::from_line(&format!("{marks}\t1 2 3 4 /etc")).is_some());
+        assert!(BaselinePlaces::from_line(&format!("{marks}\t1 2 3 4 /etc")).is_some());
         for junk in [
             String::new(),
             marks.clone(),
@@ -209,7 +188,7 @@ mod tests {
             format!("{marks}\t1 2 3 /etc"),
             format!("{marks}\t1 2 3 4 /etc\t"),
         ] {
-            assert_eq!(Present::from_line(&junk), None, "{junk}");
+            assert_eq!(BaselinePlaces::from_line(&junk), None, "{junk}");
         }
     }
 }

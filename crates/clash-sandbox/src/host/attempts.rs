@@ -11,15 +11,16 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-use super::bpf::{self, Insn};
-use super::mounts::View;
-use super::sys::{self, Fork};
-use super::{around, seccomp};
-use crate::host::{Facility, Rooms};
+use super::surroundings;
+use crate::facts::{Facility, RoomSupport};
 use crate::launch::LaunchError;
+use crate::linux::bpf::{self, Insn};
+use crate::linux::mounts::View;
+use crate::linux::sys::{self, Fork};
+use crate::linux::{limits, namespaces, seccomp};
 use crate::plan::LANDLOCK_ABI_NEEDED;
-use crate::probe::{Item, Outcome};
-use crate::room::{Ports, Room, Step};
+use super::probe::{Item, Outcome};
+use crate::plan::room::{Ports, Room, Step};
 
 /// A step that failed in a child: its index into the attempt's list of step
 /// names, and the error number.
@@ -162,7 +163,7 @@ pub(crate) fn all() -> Vec<Item> {
     let mut items = vec![landlock()];
     items.extend(ATTEMPTS.iter().map(attempt));
     items.push(room_item());
-    items.extend(around::items());
+    items.extend(surroundings::items());
     items
 }
 
@@ -215,7 +216,7 @@ fn landlock() -> Item {
 /// Enters a domain that grants nothing and looks whether it holds.
 fn landlock_domain() -> Result<(), Failed> {
     rustix::thread::set_no_new_privs(true).at(0)?;
-    super::landlock::enter_empty().map_err(|_| Failed { step: 1, errno: 0 })?;
+    crate::linux::landlock::enter_empty().map_err(|_| Failed { step: 1, errno: 0 })?;
     match openat(CWD, "/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
         Err(rustix::io::Errno::ACCESS) => Ok(()),
         _ => Err(Failed { step: 2, errno: 0 }),
@@ -397,29 +398,29 @@ pub(crate) fn reflink(directory: &Path) -> Facility {
 
 /// Whether and how a room can be made: by making one, with its own network and
 /// processes, and taking nothing from it.
-pub(crate) fn rooms() -> Rooms {
+pub(crate) fn rooms() -> RoomSupport {
     let root = rustix::process::geteuid().is_root();
     if root && matches!(in_child(room_of_root), Ok(Ok(()))) {
-        return Rooms::Root;
+        return RoomSupport::Root;
     }
     let why = match in_child(room) {
-        Ok(Ok(())) => return Rooms::Unprivileged,
+        Ok(Ok(())) => return RoomSupport::Unprivileged,
         Ok(Err(Failed { step, errno })) => {
             let step = ROOM_STEPS.get(usize::from(step)).copied().unwrap_or("unknown step");
             format!("{step}: {}", io::Error::from_raw_os_error(errno))
         }
         Err(what) => what,
     };
-    Rooms::Impossible { why }
+    RoomSupport::Impossible { why }
 }
 
 fn room_item() -> Item {
     let name = "room";
     let purpose = "every sandbox that may write, or that denies inside what it allows";
     match rooms() {
-        Rooms::Unprivileged => works(name, format!("{purpose}; in a user namespace")),
-        Rooms::Root => works(name, format!("{purpose}; made by root")),
-        Rooms::Impossible { why } => {
+        RoomSupport::Unprivileged => works(name, format!("{purpose}; in a user namespace")),
+        RoomSupport::Root => works(name, format!("{purpose}; made by root")),
+        RoomSupport::Impossible { why } => {
             let hint = in_child(room).ok().and_then(Result::err);
             let hint = hint.map(|Failed { step, errno }| room_hint(step, errno));
             missing(name, why, hint, purpose)
@@ -450,14 +451,17 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
         own_network: true,
         ports: Ports::default(),
         unix_sockets: false,
-        inside: crate::room::Inside::Commands,
+        inside: crate::plan::room::Inside::Commands,
         lives_on: false,
         returned: Vec::new(),
         steps: Vec::new(),
     };
-    let left = super::namespaces::leave_host(&room, None);
-    let rest =
-        || super::namespaces::own_network(None).and_then(|()| super::namespaces::own_processes());
+    let left = namespaces::make_with_parts(&room);
+    let rest = || {
+        namespaces::make_network()
+            .map_err(LaunchError::from)
+            .and_then(|()| namespaces::own_processes())
+    };
     let parts = left.and_then(|parts| rest().map(|()| parts)).map_err(|error| match error {
         LaunchError::Root(e) => Failed { step: 4, errno: e.raw_os_error().unwrap_or(0) },
         LaunchError::Identity(e) => Failed { step: 1, errno: e.raw_os_error().unwrap_or(0) },
@@ -471,7 +475,7 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
                 let steps = [Step::Devices, Step::Processes { maps: false }];
                 let mut view = View::new(parts, &steps).map_err(|_| 4)?;
                 steps.iter().try_for_each(|step| view.step(step)).map_err(|_| 5)?;
-                view.enter(crate::room::Inside::Commands).map_err(|_| 4)
+                view.enter(crate::plan::room::Inside::Commands).map_err(|_| 4)
             };
             sys::exit_now(steps().err().map_or(0, i32::from))
         }
@@ -548,8 +552,8 @@ fn number_processes() -> Result<(), Failed> {
     }
     match sys::fork().at(1)? {
         Fork::Child => {
-            let numbered = super::limits::process_numbers()
-                .and_then(|settings| super::limits::number_processes(&settings, 100));
+            let numbered = limits::process_numbers()
+                .and_then(|settings| limits::number_processes(&settings, 100));
             sys::exit_now(numbered.err().map_or(0, rustix::io::Errno::raw_os_error))
         }
         Fork::Parent(pid) => {

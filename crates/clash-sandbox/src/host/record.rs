@@ -12,11 +12,10 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, fstat, openat, stat, statx};
 
-use super::{Around, Cgroup, Facility, Host, Rooms};
+use crate::facts::{BaselinePlaces, CgroupFacts, Facility, HostFacts, RoomSupport, Surroundings};
 use crate::baseline;
 use crate::fnv;
 use crate::linux::sys;
-use crate::present::Present;
 
 /// Raised with every change of what is tried or how it is written down.
 const FORMAT: &str = "clash host 6";
@@ -85,7 +84,7 @@ fn line_of<'a>(file: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
     Some(text.trim_end_matches(['\0', '\n']))
 }
 
-pub(super) fn find(text: &str, key: &str) -> Option<Host> {
+pub(super) fn find(text: &str, key: &str) -> Option<HostFacts> {
     text.split("\n\n").find_map(|record| parse(record, key))
 }
 
@@ -95,7 +94,7 @@ pub(super) fn has_rooms(text: &str) -> bool {
 }
 
 /// A failure only costs time: it is tried again.
-pub(super) fn write(file: &Path, key: &str, host: &Host) {
+pub(super) fn write(file: &Path, key: &str, host: &HostFacts) {
     let before = text(file).unwrap_or_default();
     let others = before.split("\n\n").filter(|record| {
         record.starts_with(FORMAT) && record.lines().nth(1).is_some_and(|known| known != key)
@@ -131,13 +130,13 @@ pub(super) fn text(file: &Path) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn show(key: &str, host: &Host) -> String {
-    let Host { landlock_errata, notify, rooms, overlay, cgroup, reflink, around, present, .. } =
+fn show(key: &str, host: &HostFacts) -> String {
+    let HostFacts { landlock_errata, notify, rooms, overlay, cgroup, reflink, around, present, .. } =
         host;
     let rooms = match rooms {
-        Rooms::Unprivileged => "unprivileged".to_owned(),
-        Rooms::Root => "root".to_owned(),
-        Rooms::Impossible { why } => format!("impossible {}", line(why)),
+        RoomSupport::Unprivileged => "unprivileged".to_owned(),
+        RoomSupport::Root => "root".to_owned(),
+        RoomSupport::Impossible { why } => format!("impossible {}", line(why)),
     };
     let facility = |facility: &Facility| match facility {
         Facility::Works => "works".to_owned(),
@@ -148,7 +147,7 @@ fn show(key: &str, host: &Host) -> String {
         Some(false) => "outside",
         None => UNKNOWN,
     };
-    let present = present.as_ref().and_then(Present::to_line);
+    let present = present.as_ref().and_then(BaselinePlaces::to_line);
     let mut text = format!("{FORMAT}\n{key}\n");
     for (name, value) in [
         ("rooms", rooms),
@@ -174,27 +173,27 @@ fn line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
 
-fn parse(record: &str, key: &str) -> Option<Host> {
+fn parse(record: &str, key: &str) -> Option<HostFacts> {
     let mut lines = record.lines();
     if lines.next()? != FORMAT || lines.next()? != key {
         return None;
     }
     let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
-    let host = Host {
+    let host = HostFacts {
         rooms: match value("rooms")? {
-            "unprivileged" => Rooms::Unprivileged,
-            "root" => Rooms::Root,
-            other => Rooms::Impossible { why: other.strip_prefix("impossible ")?.to_owned() },
+            "unprivileged" => RoomSupport::Unprivileged,
+            "root" => RoomSupport::Root,
+            other => RoomSupport::Impossible { why: other.strip_prefix("impossible ")?.to_owned() },
         },
         notify: facility(value("notify")?)?,
         overlay: facility(value("overlay")?)?,
-        cgroup: Cgroup {
+        cgroup: CgroupFacts {
             within: value("cgroup")?.to_owned(),
             delegated: facility(value("delegated")?)?,
         },
         reflink: facility(value("reflink")?)?,
         landlock_errata: value("errata")?.parse().ok()?,
-        around: Around {
+        around: Surroundings {
             container: value("container")?.parse().ok()?,
             landlock: match value("landlock")? {
                 "inside" => Some(true),
@@ -206,9 +205,9 @@ fn parse(record: &str, key: &str) -> Option<Host> {
         },
         present: match value("present")? {
             UNKNOWN => None,
-            known => Some(Present::from_line(known)?),
+            known => Some(BaselinePlaces::from_line(known)?),
         },
-        ..Host::bare()
+        ..HostFacts::bare()
     };
     (lines.next() == Some("end") && lines.next().is_none()).then_some(host)
 }
@@ -223,7 +222,7 @@ fn facility(text: &str) -> Option<Facility> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::Recorded;
+    use crate::host::{HostRecord, load_facts, probe_facts};
     use proptest::prelude::*;
     use std::os::unix::fs::MetadataExt;
 
@@ -233,28 +232,28 @@ mod tests {
         (dir, file)
     }
 
-    fn read(file: &Path, key: &str) -> Option<Host> {
+    fn read(file: &Path, key: &str) -> Option<HostFacts> {
         find(&text(file)?, key)
     }
 
-    fn other() -> Host {
-        Host { rooms: Rooms::Impossible { why: "so it says".into() }, ..Host::bare() }
+    fn other() -> HostFacts {
+        HostFacts { rooms: RoomSupport::Impossible { why: "so it says".into() }, ..HostFacts::bare() }
     }
 
     #[test]
     fn what_was_found_is_remembered_until_something_changes() {
         let (dir, file) = dir();
-        let host = Host::remembered(&file);
-        assert_eq!(host.rooms, Host::quick().rooms);
+        let host = load_facts(&file);
+        assert_eq!(host.rooms, probe_facts().rooms);
         let kept = fs::read_to_string(&file).unwrap();
-        assert_eq!(Host::remembered(&file), host);
+        assert_eq!(load_facts(&file), host);
         // A lie is believed, so nothing was tried; a lie about another boot is not.
         fs::write(&file, show(&key().unwrap(), &other())).unwrap();
-        assert_eq!(Host::remembered(&file).rooms, other().rooms);
+        assert_eq!(load_facts(&file).rooms, other().rooms);
         fs::write(&file, show("another boot", &other())).unwrap();
-        assert!(!Recorded::read(&file).promises_rooms());
-        assert_eq!(Host::remembered(&file), host);
-        assert_eq!(Recorded::read(&file).promises_rooms(), host.rooms == Rooms::Unprivileged);
+        assert!(!HostRecord::read(&file).promises_rooms());
+        assert_eq!(load_facts(&file), host);
+        assert_eq!(HostRecord::read(&file).promises_rooms(), host.rooms == RoomSupport::Unprivileged);
         assert!(fs::read_to_string(&file).unwrap().starts_with(kept.trim_end()));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
@@ -263,7 +262,7 @@ mod tests {
     fn a_record_that_is_damaged_anywhere_is_not_there() {
         let (_dir, file) = dir();
         let key = key().unwrap();
-        let whole = show(&key, &Host::quick());
+        let whole = show(&key, &probe_facts());
         for at in 0..whole.trim_end().len() {
             fs::write(&file, whole.get(..at).unwrap_or_default()).unwrap();
             assert_eq!(read(&file, &key), None, "cut at {at}");
@@ -322,18 +321,18 @@ mod tests {
             landlock: Option<bool>, listener: bool, kind in 0..3,
         ) {
             let rooms = match kind {
-                0 => Rooms::Unprivileged,
-                1 => Rooms::Root,
-                _ => Rooms::Impossible { why: line(&why) },
+                0 => RoomSupport::Unprivileged,
+                1 => RoomSupport::Root,
+                _ => RoomSupport::Impossible { why: line(&why) },
             };
-            let host = Host {
+            let host = HostFacts {
                 rooms,
                 notify: Facility::missing(line(&why)),
                 overlay: Facility::Works,
-                cgroup: Cgroup { within, delegated: Facility::Works },
+                cgroup: CgroupFacts { within, delegated: Facility::Works },
                 landlock_errata: errata,
-                around: Around { container, landlock, listener },
-                ..Host::bare()
+                around: Surroundings { container, landlock, listener },
+                ..HostFacts::bare()
             };
             prop_assert_eq!(parse(show("k", &host).trim_end(), "k"), Some(host));
         }

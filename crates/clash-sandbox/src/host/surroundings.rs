@@ -6,17 +6,18 @@ use std::path::PathBuf;
 use clash_policy::Limits;
 
 use super::attempts::{self, Domain, missing, works};
-use super::caps;
-use crate::host::{Around, Cgroup, Facility};
-use crate::probe::Item;
+use super::cgroups;
+use super::probe::Item;
+use crate::facts::{CgroupFacts, Facility, Surroundings};
+use crate::linux::{caps, cgroup as groups};
 
-pub(crate) fn look() -> Around {
+pub(crate) fn look() -> Surroundings {
     let landlock = match attempts::domain() {
         Domain::Outside => Some(false),
         Domain::Inside => Some(true),
         Domain::Unknown => None,
     };
-    Around { container: container().is_some(), landlock, listener: attempts::listened_to() }
+    Surroundings { container: container().is_some(), landlock, listener: attempts::listened_to() }
 }
 
 /// What runtimes leave lying about, and what they cannot hide: the kernel's first
@@ -43,18 +44,18 @@ pub(crate) fn own_cgroup() -> Result<String, String> {
         .ok_or_else(|| "this process is in no cgroup of version 2".to_owned())
 }
 
-pub(crate) fn cgroup() -> Cgroup {
+pub(crate) fn cgroup() -> CgroupFacts {
     match own_cgroup() {
         Ok(within) => {
             let memory = Limits { memory_bytes: Some(1 << 40), ..Limits::default() };
             let processes = Limits { processes: Some(1), ..Limits::default() };
-            let delegated = match [memory, processes].iter().find_map(super::cgroup::home) {
+            let delegated = match [memory, processes].iter().find_map(cgroups::find_parent) {
                 Some(_) => Facility::Works,
                 None => Facility::Missing { why: undelegated(&within) },
             };
-            Cgroup { within, delegated }
+            CgroupFacts { within, delegated }
         }
-        Err(why) => Cgroup { within: String::new(), delegated: Facility::Missing { why } },
+        Err(why) => CgroupFacts { within: String::new(), delegated: Facility::Missing { why } },
     }
 }
 
@@ -62,8 +63,8 @@ pub(crate) fn cgroup() -> Cgroup {
 fn undelegated(within: &str) -> String {
     let made = || -> Result<(), String> {
         let own = cgroup_root()?.join(within.trim_start_matches('/'));
-        super::cgroup::sweep(&own);
-        let trial = own.join(super::cgroup::unused_name());
+        groups::sweep(&own);
+        let trial = own.join(groups::unused_name());
         fs::create_dir(&trial)
             .map_err(|error| format!("cannot make one in `{}`: {error}", own.display()))?;
         fs::remove_dir(&trial).map_err(|error| format!("cannot remove a cgroup: {error}"))

@@ -26,10 +26,13 @@ use rustix::thread::{
     sched_setaffinity,
 };
 
-use super::landlock::{Given, Missed, Ruleset};
-use super::mounts::{Copied, DEVICES, Parts, SHOWN};
-use super::namespaces::{Identity, make, make_network};
-use super::sys;
+use crate::linux::landlock::{Given, Missed, Ruleset};
+use crate::linux::mounts::{Copied, DEVICES, Parts, SHOWN};
+use crate::linux::namespaces::{Identity, make, make_network, make_with_parts};
+use crate::linux::sys;
+use crate::plan::room::Room;
+
+use super::LaunchError;
 
 #[derive(Debug)]
 pub(crate) struct Ahead {
@@ -146,6 +149,20 @@ impl Drop for Ahead {
         self.let_go();
         while matches!(waitpid(Some(self.maker), WaitOptions::empty()), Err(Errno::INTR)) {}
     }
+}
+
+/// Leaves the host's namespaces, except those of processes and the network. Joins those
+/// of the helper, or makes them.
+pub(super) fn leave_host(room: &Room, helper: Option<&Ahead>) -> Result<Parts, LaunchError> {
+    match helper.and_then(Ahead::join) {
+        Some(parts) => Ok(parts),
+        None => make_with_parts(room),
+    }
+}
+
+/// Leaves the host's network for an empty network of the room.
+pub(super) fn own_network(helper: Option<&Ahead>) -> Result<(), LaunchError> {
+    if helper.is_some_and(Ahead::join_network) { Ok(()) } else { Ok(make_network()?) }
 }
 
 /// The other process. Whoever waits for the end of our output must not have to

@@ -9,22 +9,22 @@ use std::path::PathBuf;
 
 use rustix::thread::{SecureComputingMode, secure_computing_mode};
 
-use super::ahead::Ahead;
-use super::bpf::Insn;
-use super::cgroup::Group;
-use super::landlock::{Given, Ruleset};
-use super::monitor::{Monitor, Waiting};
-use super::mounts::{Parts, View};
-use super::outputs::{self, Outputs};
-use super::ports::Crossing;
-use super::scratch::{self, Scratch};
-use super::stdio::Inherited;
-use super::supervisor::{Keeper, attend};
-use super::target::Target;
-use super::{caps, landlock, limits, namespaces, redirect, seccomp, stdio, sys, terminal};
-use crate::launch::{Command, LaunchError};
+use super::helper::{self, Ahead};
+use super::{Command, LaunchError};
+use crate::linux::bpf::Insn;
+use crate::linux::cgroup::Group;
+use crate::linux::landlock::{Given, Ruleset};
+use crate::linux::monitor::{Monitor, Waiting};
+use crate::linux::mounts::{Parts, View};
+use crate::linux::outputs::{self, Outputs};
+use crate::linux::ports::Crossing;
+use crate::linux::scratch::{self, Scratch};
+use crate::linux::stdio::Inherited;
+use crate::linux::supervise::{Keeper, attend};
+use crate::linux::target::Target;
+use crate::linux::{caps, landlock, limits, namespaces, redirect, seccomp, stdio, sys, terminal};
 use crate::plan::{self, Plan};
-use crate::room::{Inside, Room, Step};
+use crate::plan::room::{Inside, Room, Step};
 
 type Result<T> = std::result::Result<T, LaunchError>;
 
@@ -44,7 +44,7 @@ pub(crate) fn run(plan: &Plan, command: &Command, helper: Option<Ahead>) -> Resu
     let redirected = (!plan.redirects.is_empty()).then(|| redirect::given(plan, command));
     let (plan, command) = redirected.as_ref().map_or((plan, command), |(p, c)| (p, c));
     let target = Target::new(command)?;
-    let filter = seccomp::filter(plan.surface()).map_err(LaunchError::Filter)?;
+    let filter = seccomp::filter(seccomp::Surface::of_plan(plan)).map_err(LaunchError::Filter)?;
 
     // The relay, the monitor and the command all get it from here.
     limits::no_core_files().map_err(|e| LaunchError::Limits(e.into()))?;
@@ -188,7 +188,7 @@ impl<'a> Parent<'a> {
         let numbers = self.numbers(group.is_some())?;
         let ports = self.room.map(|room| Crossing::start(&room.ports)).transpose()?;
         let monitor = self.monitor()?;
-        let parts = self.room.map(|room| namespaces::leave_host(room, helper)).transpose()?;
+        let parts = self.room.map(|room| helper::leave_host(room, helper)).transpose()?;
         let inherited = match self.room {
             Some(room) => Inherited::guard(&room.returned),
             None => Inherited::guard_roomless(),
@@ -203,7 +203,7 @@ impl<'a> Parent<'a> {
         if let Some(room) = self.room
             && room.own_network
         {
-            namespaces::own_network(helper)?;
+            helper::own_network(helper)?;
             if let Some(ports) = &ports {
                 ports.listen(&room.ports)?;
             }

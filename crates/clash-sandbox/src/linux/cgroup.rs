@@ -17,54 +17,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use clash_policy::Limits;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
-use rustix::io::Errno;
-use rustix::process::{Pid, WaitOptions, waitpid};
 
-use super::sys::{self, Fork};
+use super::sys;
 
-const MOUNT: &str = "/sys/fs/cgroup";
 const PREFIX: &str = "clash-";
-
-/// Where a group with these limits can be made; `None` where none can, or none is
-/// needed.
-pub(crate) fn home(limits: &Limits) -> Option<PathBuf> {
-    if limits.memory_bytes.is_none() && limits.processes.is_none() {
-        return None;
-    }
-    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let mount = Path::new(MOUNT);
-    candidates(mount, &mount.join(own), limits).into_iter().find(|dir| works(dir, limits))
-}
-
-/// The groups from our own up whose children are controlled, nearest first.
-fn candidates(mount: &Path, own: &Path, limits: &Limits) -> Vec<PathBuf> {
-    let memory = limits.memory_bytes.map(|_| "memory");
-    let wanted: Vec<&str> = memory.into_iter().chain(limits.processes.map(|_| "pids")).collect();
-    let controlled = |dir: &&Path| {
-        fs::read_to_string(dir.join("cgroup.subtree_control"))
-            .is_ok_and(|text| wanted.iter().all(|c| text.split_whitespace().any(|has| has == *c)))
-    };
-    let above = own.ancestors().take_while(|dir| dir.starts_with(mount));
-    above.filter(controlled).map(Path::to_path_buf).collect()
-}
-
-fn works(dir: &Path, limits: &Limits) -> bool {
-    let Ok(group) = Group::new(dir, limits) else { return false };
-    match sys::fork() {
-        Ok(Fork::Child) => sys::exit_now(i32::from(group.join().is_err())),
-        Ok(Fork::Parent(pid)) => loop {
-            match waitpid(Pid::from_raw(pid), WaitOptions::empty()) {
-                Err(Errno::INTR) => {}
-                other => {
-                    let status = other.ok().flatten().and_then(|(_, status)| status.exit_status());
-                    return status == Some(0);
-                }
-            }
-        },
-        Err(_) => false,
-    }
-}
 
 /// The name of a group that nobody else makes: threads of one process may each try.
 pub(crate) fn unused_name() -> String {
@@ -155,28 +111,6 @@ pub(crate) fn nothing_is_left(parent: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_nearest_group_with_the_controllers_is_taken() {
-        let dir = tempfile::tempdir().unwrap();
-        let own = dir.path().join("user.slice/user-1000.slice/app.slice/term.scope");
-        fs::create_dir_all(&own).unwrap();
-        let control = |below: &str, text: &str| {
-            fs::write(dir.path().join(below).join("cgroup.subtree_control"), text).unwrap();
-        };
-        let both = Limits { memory_bytes: Some(1), processes: Some(1), ..Limits::default() };
-        assert!(candidates(dir.path(), &own, &both).is_empty());
-        control("", "cpu memory pids\n");
-        control("user.slice", "memory\n");
-        control("user.slice/user-1000.slice/app.slice", "cpu pids memory\n");
-        control("user.slice/user-1000.slice/app.slice/term.scope", "\n");
-        let app = dir.path().join("user.slice/user-1000.slice/app.slice");
-        let all = dir.path().to_path_buf();
-        assert_eq!(candidates(dir.path(), &own, &both), [app.clone(), all.clone()]);
-        let memory = Limits { memory_bytes: Some(1), ..Limits::default() };
-        let slice = dir.path().join("user.slice");
-        assert_eq!(candidates(dir.path(), &own, &memory), [app, slice, all]);
-    }
 
     #[test]
     fn a_group_takes_a_process_and_leaves_nothing_behind() {

@@ -42,7 +42,7 @@ use super::sys::{self, Handled};
 use crate::baseline::Entry;
 use crate::launch::LaunchError;
 use crate::plan::{Grant, Network, Plan};
-use crate::room::{Inside, Room, Step};
+use crate::plan::room::{Inside, Room, Step};
 
 /// Access rights as the kernel numbers them.
 type Rights = u64;
@@ -449,7 +449,7 @@ mod tests {
             [13, 14, 15, 15, 16, 16, 17]
         );
         assert_eq!(all(0), 0);
-        let real = crate::host::Host::quick().landlock_abi;
+        let real = sys::landlock_abi();
         assert!(Ruleset::new(all(real), real, real >= 4).is_ok());
     }
 }

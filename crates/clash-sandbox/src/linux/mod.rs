@@ -1,28 +1,21 @@
 //! Plan → kernel state on Linux, one file per kernel facility.
 
-pub(crate) mod ahead;
-pub(crate) mod around;
-pub(crate) mod attempts;
 pub(crate) mod bpf;
 pub(crate) mod caps;
 pub(crate) mod cgroup;
-pub(crate) mod guard;
 pub(crate) mod landlock;
 pub(crate) mod limits;
-pub(crate) mod message;
 pub(crate) mod monitor;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
-pub(crate) mod observe;
-mod outputs;
+pub(crate) mod outputs;
 pub(crate) mod overlay;
 pub(crate) mod ports;
 pub(crate) mod redirect;
 pub(crate) mod scratch;
 pub(crate) mod seccomp;
 pub(crate) mod stdio;
-pub(crate) mod steps;
-pub(crate) mod supervisor;
+pub(crate) mod supervise;
 pub(crate) mod sys;
 pub(crate) mod target;
 pub(crate) mod terminal;

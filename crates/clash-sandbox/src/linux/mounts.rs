@@ -27,7 +27,7 @@ use rustix::process::{chroot, fchdir, pivot_root};
 use super::overlay::{self, OwnCache};
 use super::sys::{self, ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY};
 use crate::launch::LaunchError;
-use crate::room::{Access, Inside, Shown, Step};
+use crate::plan::room::{Access, Inside, Shown, Step};
 
 type Result<T> = std::result::Result<T, Errno>;
 

@@ -5,11 +5,10 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{getgid, getuid};
 
-use super::ahead::Ahead;
 use super::mounts::Parts;
 use super::sys;
 use crate::launch::LaunchError;
-use crate::room::Room;
+use crate::plan::room::Room;
 
 /// Who we are in a user namespace, ready for somebody who must not allocate.
 #[derive(Debug)]
@@ -39,25 +38,17 @@ impl From<Failed> for LaunchError {
     }
 }
 
-/// Leaves the host's namespaces, but for those of processes and the network. What
-/// every room has is made in the new ones.
-pub(crate) fn leave_host(room: &Room, ahead: Option<&Ahead>) -> Result<Parts, LaunchError> {
-    if let Some(parts) = ahead.and_then(Ahead::join) {
-        return Ok(parts);
-    }
+/// Leaves the host's namespaces, except those of processes and the network, and makes the
+/// parts that every room has.
+pub(crate) fn make_with_parts(room: &Room) -> Result<Parts, LaunchError> {
     let identity = room.user_namespace.then(Identity::own);
     make(identity.as_ref())?;
     Parts::make().map_err(|error| LaunchError::Root(error.into()))
 }
 
-/// Leaves the host's network for an empty one of the room's own.
-pub(crate) fn own_network(ahead: Option<&Ahead>) -> Result<(), LaunchError> {
-    if ahead.is_some_and(Ahead::join_network) { Ok(()) } else { Ok(make_network()?) }
-}
-
 /// Makes them for the calling process, without touching memory that is not its own
 /// as long as nothing fails.
-pub(super) fn make(identity: Option<&Identity>) -> Result<(), Failed> {
+pub(crate) fn make(identity: Option<&Identity>) -> Result<(), Failed> {
     let flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
     let user = if identity.is_some() { libc::CLONE_NEWUSER } else { 0 };
     sys::unshare(flags | user).map_err(Failed::Namespaces)?;
@@ -75,7 +66,7 @@ pub(super) fn make(identity: Option<&Identity>) -> Result<(), Failed> {
 }
 
 /// The same for the network.
-pub(super) fn make_network() -> Result<(), Failed> {
+pub(crate) fn make_network() -> Result<(), Failed> {
     sys::unshare(libc::CLONE_NEWNET).map_err(Failed::Namespaces)?;
     sys::loopback_up().map_err(Failed::Loopback)
 }

@@ -31,7 +31,7 @@ use rustix::mount::{
 };
 
 use super::scratch;
-use crate::cache;
+use crate::plan::cache;
 
 type Result<T> = std::result::Result<T, Errno>;
 

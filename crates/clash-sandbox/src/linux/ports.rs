@@ -32,7 +32,7 @@ use rustix::process::{Pid, Resource, Signal, WaitOptions, getrlimit, waitpid};
 
 use super::sys::{self, Fork};
 use crate::launch::LaunchError;
-use crate::room::Ports;
+use crate::plan::room::Ports;
 
 /// How long what was sent before a room ended may take to be delivered.
 const PATIENCE: Duration = Duration::from_secs(2);

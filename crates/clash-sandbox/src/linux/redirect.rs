@@ -9,10 +9,10 @@ use std::path::Path;
 
 use clash_policy::{Caps, Effect, FsRule, PathPattern, Span, Writes};
 
-use crate::cache::Redirect;
+use crate::plan::cache::Redirect;
 use crate::launch::Command;
 use crate::plan::{Grant, Plan, Why};
-use crate::sight::Shown;
+use crate::plan::sight::Shown;
 
 /// The plan and the command with the directories in them. A directory that cannot be
 /// made is left out: the tool then finds the shared cache, which is read-only.

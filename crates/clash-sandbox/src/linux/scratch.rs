@@ -22,7 +22,7 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 use super::sys::{self, Fork};
 use crate::launch::Command;
 use crate::plan::{Grant, Plan, Why};
-use crate::sight::Shown;
+use crate::plan::sight::Shown;
 
 /// What programs look at for a place to put temporary files.
 const VARIABLES: [&str; 4] = ["TMPDIR", "TMP", "TEMP", "TEMPDIR"];

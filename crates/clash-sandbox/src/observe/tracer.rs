@@ -19,12 +19,12 @@ use rustix::process::{
     Pid, PidfdFlags, PidfdGetfdFlags, WaitOptions, pidfd_getfd, pidfd_open, waitpid,
 };
 
-use super::bpf::{Assembler, BpfError, Insn, Test, To};
-use super::message;
-use super::sys::{self, Fork, Notice};
-use super::target::Target;
+use crate::linux::bpf::{Assembler, BpfError, Insn, Test, To};
+use super::dns;
+use crate::linux::sys::{self, Fork, Notice};
+use crate::linux::target::Target;
 use crate::launch::{self, Command, LaunchError};
-use crate::observe::{End, ObserveError, Observed};
+use super::{End, ObserveError, Observed};
 use crate::plan::Plan;
 
 #[cfg(target_arch = "x86_64")]
@@ -349,7 +349,7 @@ impl Observer<'_> {
             What::Open => self.opened(caller.path(None, first)?, second),
             What::OpenAt => self.opened(caller.path(Some(first), second)?, third),
             What::OpenAt2 => {
-                let flags = message::number(&caller.memory(third, 8)?, 0).unwrap_or(0);
+                let flags = dns::number(&caller.memory(third, 8)?, 0).unwrap_or(0);
                 self.opened(caller.path(Some(first), second)?, flags);
             }
             What::Create => self.opened(caller.path(None, first)?, CREATE),
@@ -367,16 +367,16 @@ impl Observer<'_> {
                 self.touched(from, Caps::DELETE);
                 self.touched(to, Caps::CREATE);
             }
-            What::Connect => match message::address(&caller.memory(second, length(third))?) {
-                Some(message::Address::Internet(address)) if !matches!(address.port(), 0 | 53) => {
+            What::Connect => match dns::address(&caller.memory(second, length(third))?) {
+                Some(dns::Address::Internet(address)) if !matches!(address.port(), 0 | 53) => {
                     self.tell(Observed::Address(address));
                 }
-                Some(message::Address::Unix(path)) => self.tell(Observed::UnixSocket(path)),
+                Some(dns::Address::Unix(path)) => self.tell(Observed::UnixSocket(path)),
                 _ => {}
             },
             What::Bind => {
-                if let Some(message::Address::Internet(address)) =
-                    message::address(&caller.memory(second, length(third))?)
+                if let Some(dns::Address::Internet(address)) =
+                    dns::address(&caller.memory(second, length(third))?)
                     && address.port() != 0
                 {
                     self.tell(Observed::Port(address.port()));
@@ -397,13 +397,13 @@ impl Observer<'_> {
     fn sent_message(&mut self, caller: &Caller, header: u64) -> io::Result<()> {
         let header = caller.memory(header, 32)?;
         let (Some(vector), Some(1..)) =
-            (message::number(&header, 16), message::number(&header, 24))
+            (dns::number(&header, 16), dns::number(&header, 24))
         else {
             return Ok(());
         };
         let vector = caller.memory(vector, 16)?;
         if let (Some(start), Some(size)) =
-            (message::number(&vector, 0), message::number(&vector, 8))
+            (dns::number(&vector, 0), dns::number(&vector, 8))
         {
             self.sent(&caller.memory(start, length(size))?);
         }
@@ -411,7 +411,7 @@ impl Observer<'_> {
     }
 
     fn sent(&mut self, bytes: &[u8]) {
-        if let Some(name) = message::question(bytes) {
+        if let Some(name) = dns::question(bytes) {
             self.tell(Observed::Name(name));
         }
     }
@@ -483,7 +483,7 @@ impl Caller {
     fn path(&self, directory: Option<u64>, text: u64) -> io::Result<PathBuf> {
         let bytes = self.memory(text, libc::PATH_MAX as usize)?;
         let end = bytes.iter().position(|byte| *byte == 0).ok_or(io::ErrorKind::InvalidData)?;
-        let text = message::path(bytes.get(..end).unwrap_or_default());
+        let text = dns::path(bytes.get(..end).unwrap_or_default());
         if text.is_absolute() {
             return Ok(text);
         }

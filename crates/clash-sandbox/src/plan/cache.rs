@@ -210,18 +210,6 @@ pub(crate) fn redirect(
     Some(Redirect { variable, option, to, carried })
 }
 
-/// Removes one cache of a project, a directory of the project's. `false` if a running
-/// command uses it.
-#[cfg(target_os = "linux")]
-pub fn clear(own: &Path) -> std::io::Result<bool> {
-    crate::linux::overlay::clear(own)
-}
-
-#[cfg(not(target_os = "linux"))]
-pub fn clear(own: &Path) -> std::io::Result<bool> {
-    std::fs::remove_dir_all(own).map(|()| true)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,18 +7,18 @@ use clash_policy::{Caps, Effect, Sandbox, Writes};
 
 use super::Request;
 use super::rules::{Found, Rule};
-use crate::cache::{self, Redirect, directory_of, is_cache};
-use crate::host::{Host, Rooms};
-use crate::report::{Line, Report};
+use crate::plan::cache::{self, Redirect, directory_of, is_cache};
+use crate::facts::{HostFacts, RoomSupport};
+use crate::plan::report::{Line, Report};
 
 /// The sandbox of a host that can mount nothing. The shared caches are read-only, and
 /// variables lead the tools to the project's own. `None` if rooms mount the caches.
 pub(super) fn without_mounts(
     request: &Request<'_>,
-    host: &Host,
+    host: &HostFacts,
     report: &mut Report,
 ) -> Option<(Sandbox, Vec<Redirect>)> {
-    let rooms = !matches!(host.rooms, Rooms::Impossible { .. });
+    let rooms = !matches!(host.rooms, RoomSupport::Impossible { .. });
     if !cache::has_caches(request.sandbox) || rooms && request.caches.is_some() {
         return None;
     }

@@ -7,9 +7,9 @@ use clash_policy::protect::entries;
 use clash_policy::{Effect, Limits};
 
 use super::{Found, Network, Rule, Watch};
-use crate::host::Host;
-use crate::report::{Line, Report};
-use crate::room::{Room, Step};
+use crate::facts::HostFacts;
+use crate::plan::report::{Line, Report};
+use crate::plan::room::{Room, Step};
 
 /// What holds each limit, and over what.
 pub(super) fn limits(report: &mut Report, limits: &Limits, group: Option<&Path>, root: bool) {
@@ -50,7 +50,7 @@ pub(super) fn tier(
     watch: Option<&Watch>,
     room: Option<&Room>,
     net: Network,
-    host: &Host,
+    host: &HostFacts,
 ) {
     for deny in rules.iter().filter(|rule| rule.rule.effect != Effect::Allow) {
         report.say(|| denied(deny, watch, room));

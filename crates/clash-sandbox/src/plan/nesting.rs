@@ -18,7 +18,7 @@ use clash_policy::path::is_below;
 use clash_policy::{Caps, Effect, PathPattern};
 
 use super::{Grant, LANDLOCK_ABI_NEEDED, Plan};
-use crate::room::{Access, Inside, Room, Step};
+use crate::plan::room::{Access, Inside, Room, Step};
 
 /// Why no rooms can be made inside. The plan holds as it is; what is launched
 /// inside has Landlock and seccomp to stack on it.

@@ -32,7 +32,7 @@ impl World {
         Self { base, places, cage: Cage::default(), _dir: dir }
     }
 
-    fn plan(&self, sandbox: &Sandbox, host: &Host) -> Result<Plan, Refusal> {
+    fn plan(&self, sandbox: &Sandbox, host: &HostFacts) -> Result<Plan, Refusal> {
         let disk = Disk::default();
         let (places, cage) = (&self.places, &self.cage);
         let temporary = Temporary { session: Some(&places.tmp), host: &places.tmp };
@@ -58,13 +58,13 @@ impl World {
     }
 }
 
-fn host() -> Host {
-    Host {
+fn host() -> HostFacts {
+    HostFacts {
         landlock_abi: 7,
         seccomp: true,
-        rooms: Rooms::Unprivileged,
+        rooms: RoomSupport::Unprivileged,
         notify: Facility::Works,
-        ..Host::bare()
+        ..HostFacts::bare()
     }
 }
 
@@ -184,7 +184,7 @@ fn a_room_needs_less_of_landlock_and_a_host_for_it() {
     let world = World::new();
     let writes = sandbox(vec![rule(Effect::Allow, "rwcdx", "$PWD")]);
     for (abi, fine) in [(1, false), (2, false), (3, true), (5, true), (7, true)] {
-        let host = Host { landlock_abi: abi, ..host() };
+        let host = HostFacts { landlock_abi: abi, ..host() };
         assert_eq!(world.plan(&writes, &host).is_ok(), fine, "ABI {abi}");
     }
     let mut container = host();
@@ -205,7 +205,7 @@ fn limits_on_all_of_a_command_need_a_room() {
     limited.limits.processes = Some(10);
     assert!(world.plan(&limited, &host()).unwrap().room.is_some());
     // Root is counted by other means, which are there or are not.
-    let root = Host { root: true, ..host() };
+    let root = HostFacts { root: true, ..host() };
     match world.plan(&limited, &root) {
         Ok(plan) => assert!(plan.room.is_some()),
         Err(refusal) => assert!(matches!(refusal, Refusal::Uncounted { .. }), "{refusal}"),

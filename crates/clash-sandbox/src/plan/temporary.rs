@@ -9,9 +9,9 @@ use clash_policy::path::is_below;
 use clash_policy::{Caps, Effect, FsRule};
 
 use super::Request;
-use crate::report::{Line, Report};
-use crate::rights::Rights;
-use crate::room::{Room, Step};
+use crate::plan::report::{Line, Report};
+use crate::plan::rights::Rights;
+use crate::plan::room::{Room, Step};
 
 /// True if the sandbox may write temporary files and no session keeps them.
 pub(super) fn wants_own(request: &Request<'_>) -> bool {

@@ -1,7 +1,7 @@
 use super::*;
-use crate::host::Rooms;
+use crate::facts::RoomSupport;
 use crate::planted::Alone;
-use crate::report::Line;
+use crate::plan::report::Line;
 use clash_policy::{PathPattern, Protect};
 use insta::assert_snapshot;
 use proptest::prelude::*;
@@ -16,9 +16,9 @@ struct World {
     _dir: tempfile::TempDir,
 }
 
-fn host() -> Host {
-    let rooms = Rooms::Impossible { why: "it is a test".into() };
-    Host { landlock_abi: 7, seccomp: true, rooms, notify: Facility::Works, ..Host::bare() }
+fn host() -> HostFacts {
+    let rooms = RoomSupport::Impossible { why: "it is a test".into() };
+    HostFacts { landlock_abi: 7, seccomp: true, rooms, notify: Facility::Works, ..HostFacts::bare() }
 }
 
 impl World {
@@ -48,11 +48,11 @@ impl World {
         self.plan_for(&sandbox(fs), &host())
     }
 
-    fn plan_for(&self, sandbox: &Sandbox, host: &Host) -> Result<Plan, Refusal> {
+    fn plan_for(&self, sandbox: &Sandbox, host: &HostFacts) -> Result<Plan, Refusal> {
         self.reported(sandbox, host).map(|(plan, _)| plan).map_err(direct)
     }
 
-    fn reported(&self, sandbox: &Sandbox, host: &Host) -> Result<(Plan, Report), Refusal> {
+    fn reported(&self, sandbox: &Sandbox, host: &HostFacts) -> Result<(Plan, Report), Refusal> {
         let request = Request {
             sandbox,
             places: &self.places,
@@ -425,7 +425,7 @@ fn the_baseline_gives_way_to_a_deny_that_covers_an_entry() {
 fn an_old_host_is_refused_with_what_would_be_open() {
     let world = World::new();
     let refusal = |abi, seccomp| {
-        let host = Host { landlock_abi: abi, seccomp, ..host() };
+        let host = HostFacts { landlock_abi: abi, seccomp, ..host() };
         world.plan_for(&sandbox(vec![]), &host).unwrap_err().to_string()
     };
     assert_snapshot!(refusal(0, true), @"this kernel offers no Landlock, which every sandbox needs for its file rules");
@@ -437,7 +437,7 @@ fn an_old_host_is_refused_with_what_would_be_open() {
 #[test]
 fn inside_a_sandbox_that_answers_for_our_calls_nothing_is_planned() {
     let around = crate::host::Around { listener: true, ..host().around };
-    let host = Host { around, ..host() };
+    let host = HostFacts { around, ..host() };
     let refusal = World::new().plan_for(&sandbox(vec![]), &host).unwrap_err();
     assert_snapshot!(refusal, @"a sandbox around this one answers for its system calls, and could carry out what an inner one denies");
     assert!(refusal.hint().is_some() && refusal.span().is_none());

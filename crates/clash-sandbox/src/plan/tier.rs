@@ -23,17 +23,17 @@ use super::temporary;
 use super::view::{LINKS, Sources};
 use super::{Found, Grant, LANDLOCK_ABI_NEEDED, Refusal, Request, Rule, Scratch, Tier, Why};
 use crate::disk::Disk;
-use crate::host::{Host, Rooms};
-use crate::report::{Line, Report};
-use crate::rights::Rights;
-use crate::room::Ports;
-use crate::sight::{Shown, Sight};
+use crate::facts::{HostFacts, RoomSupport};
+use crate::plan::report::{Line, Report};
+use crate::plan::rights::Rights;
+use crate::plan::room::Ports;
+use crate::plan::sight::{Shown, Sight};
 use crate::worktree;
 
-pub(super) fn choose(beyond_landlock: bool, host: &Host) -> Result<Tier, Refusal> {
+pub(super) fn choose(beyond_landlock: bool, host: &HostFacts) -> Result<Tier, Refusal> {
     let tier = match (beyond_landlock, &host.rooms) {
-        (true, Rooms::Unprivileged | Rooms::Root) => return Ok(Tier::Room),
-        (true, Rooms::Impossible { .. }) => Tier::Watched,
+        (true, RoomSupport::Unprivileged | RoomSupport::Root) => return Ok(Tier::Room),
+        (true, RoomSupport::Impossible { .. }) => Tier::Watched,
         (false, _) => Tier::Direct,
     };
     match host.landlock_abi {
@@ -173,11 +173,11 @@ const OWN: [&str; 5] = ["/proc", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/s
 
 /// Whether ports of the loopback lead through the wall of a network of the room's
 /// own, for which there has to be one.
-pub(super) fn crossing(request: &Request<'_>, ports: &Ports, host: &Host) -> Result<bool, Refusal> {
+pub(super) fn crossing(request: &Request<'_>, ports: &Ports, host: &HostFacts) -> Result<bool, Refusal> {
     let Some(port) = ports.reached.iter().chain(&ports.served).next() else { return Ok(false) };
     match &host.rooms {
-        Rooms::Unprivileged | Rooms::Root => Ok(true),
-        Rooms::Impossible { why } => {
+        RoomSupport::Unprivileged | RoomSupport::Root => Ok(true),
+        RoomSupport::Impossible { why } => {
             let rule = Refusal::Port { port: *port, span: request.sandbox.span.clone() };
             Err(Refusal::NoRoom { rule: Box::new(rule), why: why.clone() })
         }
@@ -191,7 +191,7 @@ pub(super) fn execute(
     request: &Request<'_>,
     rules: &[Rule<'_>],
     grants: &[Grant],
-    host: &Host,
+    host: &HostFacts,
     room: bool,
     report: &mut Report,
 ) -> Result<(), Refusal> {
@@ -224,7 +224,7 @@ pub(super) fn execute(
             outer: outer.path.clone(),
         };
         return Err(match &host.rooms {
-            Rooms::Impossible { why } if !deny.wider() => {
+            RoomSupport::Impossible { why } if !deny.wider() => {
                 Refusal::NoRoom { rule: Box::new(refusal), why: why.clone() }
             }
             _ => refusal,

@@ -22,11 +22,11 @@ use clash_policy::{Caps, Effect, Lifetime};
 use super::rules::links_of;
 use super::{Found, Grant, Request, Rule, Why};
 use crate::baseline::{Entry, LINKED};
-use crate::cache::{directory_of, is_cache};
+use crate::plan::cache::{directory_of, is_cache};
 use crate::disk::Disk;
-use crate::host::{Host, Rooms};
-use crate::rights::Rights;
-use crate::room::{Access, Inside, Ports, Room, Shown, Step};
+use crate::facts::{HostFacts, RoomSupport};
+use crate::plan::rights::Rights;
+use crate::plan::room::{Access, Inside, Ports, Room, Shown, Step};
 
 /// Everything the view is made from.
 pub(super) struct Sources<'a> {
@@ -65,7 +65,7 @@ struct Outer {
 /// The room, and whether something in it can be seen that may not be read.
 pub(super) fn room(
     sources: &Sources<'_>,
-    host: &Host,
+    host: &HostFacts,
     own_network: bool,
     ports: Ports,
 ) -> (Room, bool) {
@@ -83,7 +83,7 @@ pub(super) fn room(
     let unix_sockets = view.granted_socket
         && view.foreign_sockets.is_none()
         && (own_network || host.landlock_abi >= 6);
-    let user_namespace = host.rooms != Rooms::Root;
+    let user_namespace = host.rooms != RoomSupport::Root;
     let lives_on = sources.request.sandbox.lifetime == Some(Lifetime::Detached);
     let returned = std::mem::take(&mut view.returned);
     let steps = view.finish();
@@ -259,7 +259,7 @@ struct Point {
 }
 
 impl<'a> View<'a> {
-    fn new(sources: &'a Sources<'a>, marks: &BTreeMap<PathBuf, Mark>, host: &Host) -> Self {
+    fn new(sources: &'a Sources<'a>, marks: &BTreeMap<PathBuf, Mark>, host: &HostFacts) -> Self {
         let mut view = Self {
             sources,
             outer: Vec::new(),

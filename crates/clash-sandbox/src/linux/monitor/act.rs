@@ -26,7 +26,7 @@ use super::place::{Place, real};
 use super::quota::Quota;
 use super::turn::Turns;
 use crate::aliases::Remembered;
-use crate::names::misleads;
+use super::names::misleads;
 use crate::plan::Watch;
 
 #[derive(Debug)]

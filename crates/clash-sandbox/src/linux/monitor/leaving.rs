@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clash_policy::Caps;
 use clash_policy::path::Links;
 
-use crate::rights::Rights;
+use crate::plan::rights::Rights;
 use crate::worktree;
 
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! Looks at files in the command's place, where no room hides what it has no
 //! business with: size and times, permissions, links, attributes.
 //!
-//! What can be seen is what a room would show ([`crate::sight`]). The outer thread
+//! What can be seen is what a room would show ([`crate::plan::sight`]). The outer thread
 //! does all of it: Landlock has no say in metadata, and only from outside the
 //! command's domain can the answer be written to the caller's memory. The answer is
 //! about an object that is held open and was found as every other one is, so
@@ -23,7 +23,7 @@ use super::Shared;
 use super::call::{Spot, old};
 use super::caller::{Caller, shows_processes};
 use super::place::{Finder, Place, hold, real};
-use crate::sight::Look;
+use crate::plan::sight::Look;
 
 /// What is asked of a path, and where the answer is to go.
 #[derive(Debug)]

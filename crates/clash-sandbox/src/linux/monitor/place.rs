@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use super::act::Act;
 use super::call::{Call, Spot};
 use super::caller::{Caller, shows_processes};
-use crate::sight::{Look, Sight};
+use crate::plan::sight::{Look, Sight};
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// As many as the kernel follows.

@@ -35,7 +35,10 @@
 //! - `sched_setaffinity` and kin stay: threads are named by ids there, so the
 //!   caller's own and another process's cannot be told apart.
 
-use crate::room::Inside;
+use clash_policy::Caps;
+
+use crate::plan::room::Inside;
+use crate::plan::{Network, Plan, Watch};
 
 use super::bpf::{Assembler, BpfError, Insn, Label, Test, To};
 
@@ -367,6 +370,26 @@ fn spans(mut rows: Vec<Row>) -> Vec<Span> {
     spans
 }
 
+impl Surface {
+    /// The calls that the command of a plan needs.
+    pub(crate) fn of_plan(plan: &Plan) -> Self {
+        let room = plan.room.as_ref();
+        Self {
+            internet: plan.net == Network::Allow || room.is_some_and(|room| room.own_network),
+            unix: room.is_some_and(|room| room.unix_sockets),
+            own_ipc: room.is_some(),
+            inside: room.map_or_else(Default::default, |room| room.inside),
+            watched: plan.watch.as_ref().map(|watch| match watch {
+                Watch { sight: Some(_), .. } => Watched::Looks,
+                Watch { reads: true, .. } => Watched::Opens,
+                Watch { reads: false, .. } => Watched::Changes,
+            }),
+            frozen: room.is_none()
+                && !plan.grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE)),
+        }
+    }
+}
+
 /// Builds the filter for a sandbox.
 pub(crate) fn filter(surface: Surface) -> Result<Vec<Insn>, BpfError> {
     let spans = spans(table(surface));
@@ -615,5 +638,4 @@ fn socket(asm: &mut Assembler, with_internet: bool, unix: bool, allow: To, refus
 }
 
 #[cfg(test)]
-#[path = "seccomp_tests.rs"]
 mod tests;

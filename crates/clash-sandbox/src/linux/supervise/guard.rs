@@ -24,7 +24,7 @@ use rustix::process::{
     set_child_subreaper, wait, waitpid,
 };
 
-use super::sys;
+use crate::linux::sys;
 
 /// What the launcher and this process say to each other.
 #[derive(Debug)]

@@ -19,7 +19,9 @@
 //! one stays until it is alone.
 //!
 //! Without a room another process is the command's parent and does all that
-//! ([`super::guard`]); what the command did is told by that one.
+//! ([`guard`]); what the command did is told by that one.
+
+mod guard;
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -32,7 +34,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait,
 use rustix::thread::Timespec;
 
 use super::cgroup::Group;
-use super::guard::{Guard, News};
+use guard::{Guard, News};
 use super::outputs::Outputs;
 use super::ports::Crossing;
 use super::scratch::Scratch;

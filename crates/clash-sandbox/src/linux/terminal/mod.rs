@@ -40,10 +40,10 @@ use rustix::termios::{
     tcgetwinsize, tcsetattr, tcsetpgrp, tcsetwinsize,
 };
 
-use super::supervisor::{End, ended};
+use super::supervise::{End, ended};
 use super::sys::{self, Arrived, Fork};
 use crate::plan::Plan;
-use crate::room::{Inside, Step};
+use crate::plan::room::{Inside, Step};
 use screen::Screen;
 
 /// As much as is read at a time, and as much typing as is kept for a command that

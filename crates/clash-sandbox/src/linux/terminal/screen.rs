@@ -480,5 +480,4 @@ fn misleading(c: char) -> bool {
 }
 
 #[cfg(test)]
-#[path = "screen_tests.rs"]
 mod tests;
