@@ -19,7 +19,8 @@ use clash_policy::{
     Caps, Effect, FsRule, HostPattern, Lifetime, Limits, Net, NetRule, PathPattern, Places,
     Protect, Regex, Sandbox, Span, Writes,
 };
-use clash_sandbox::host::{Host, Rooms};
+use clash_sandbox::facts::RoomSupport;
+use clash_sandbox::host::with_limit_facts;
 use clash_sandbox::launch::{Ahead, Command, LaunchError, run};
 use clash_sandbox::plan::{Cage, Request, Temporary, plan_with_report};
 
@@ -107,13 +108,15 @@ fn main() -> ExitCode {
             Some("--default-allow") => default = Effect::Allow,
             Some("--unprotect") => protect.except.push(value()),
             Some("--simulate") => {
-                let mut known = host.take().unwrap_or_else(Host::quick);
-                if known.simulate(&value()).is_err() {
+                let mut known = host.take().unwrap_or_else(clash_sandbox::host::probe_facts);
+                if clash_sandbox::host::simulate(&mut known, &value()).is_err() {
                     return ExitCode::from(2);
                 }
                 host = Some(known);
             }
-            Some("--host") => host = Some(Host::remembered(std::path::Path::new(&value()))),
+            Some("--host") => {
+                host = Some(clash_sandbox::host::load_facts(std::path::Path::new(&value())))
+            }
             Some("--ahead") => lie = true,
             Some("--unprotected") => protect.standard = false,
             Some("--lifetime") => {
@@ -168,8 +171,9 @@ fn main() -> ExitCode {
         temporary: Temporary { session: session.as_deref(), host: &tmp },
         caches: None,
     };
-    let host = host.unwrap_or_else(Host::quick);
-    let rooms = host.rooms == Rooms::Unprivileged;
+    let host = host.unwrap_or_else(clash_sandbox::host::probe_facts);
+    let host = with_limit_facts(host, &sandbox.limits);
+    let rooms = host.rooms == RoomSupport::Unprivileged;
     let ahead = if rooms || lie { Ahead::start(&sandbox) } else { Ahead::default() };
     let (plan, report) = match plan_with_report(&request, &host) {
         Ok(planned) => planned,

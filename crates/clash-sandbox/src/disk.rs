@@ -42,7 +42,7 @@ struct Spot {
 }
 
 /// Directories that the kernel fills. Links in them do not matter here.
-const KERNEL_DIRECTORIES: [&str; 3] = ["/dev", "/proc", "/sys"];
+pub(crate) const KERNEL_DIRECTORIES: [&str; 3] = ["/dev", "/proc", "/sys"];
 
 /// The kernel gives up after forty links too.
 const MAX_LINKS: usize = 40;

@@ -51,7 +51,10 @@ fn ask_kernel() -> HostFacts {
 /// clash has no sandbox for other systems yet, so the planner will refuse.
 #[cfg(not(target_os = "linux"))]
 pub fn probe_facts() -> HostFacts {
-    HostFacts { rooms: RoomSupport::Impossible { why: "not Linux".to_owned() }, ..HostFacts::bare() }
+    HostFacts {
+        rooms: RoomSupport::Impossible { why: "not Linux".to_owned() },
+        ..HostFacts::bare()
+    }
 }
 
 /// As [`probe_facts`], with the costly facts from the record in `file`. Its directory is

@@ -1,6 +1,6 @@
 //! Carries a plan out and lets the command take over.
 //!
-//! The steps, in this order (`linux/steps.rs`); `docs/launch.md` says the same and
+//! The steps, in this order (`launch/steps.rs`); `docs/launch.md` says the same and
 //! why, and each has its own error variant so that a failure names its step:
 //!
 //!  1. take a terminal of one's own if the user's is on stdin, stdout or stderr;

@@ -39,14 +39,14 @@ use clash_policy::{
 };
 
 use crate::baseline;
-use crate::plan::cache::Redirect;
 use crate::disk::Disk;
 use crate::facts::{Facility, HostFacts};
-use crate::planted::InForce;
+use crate::plan::cache::Redirect;
 use crate::plan::report::Report;
 use crate::plan::rights::Rights;
 use crate::plan::room::{Ports, Room, Step};
 use crate::plan::sight::Sight;
+use crate::planted::InForce;
 use grants::{
     add_default, add_extra, add_worktrees, allowed, baseline_left, no_planted_links, reduce,
 };
@@ -209,7 +209,10 @@ pub fn plan(request: &Request<'_>, host: &HostFacts) -> Result<Plan, Refusal> {
 }
 
 /// The same, with what holds each rule and why.
-pub fn plan_with_report(request: &Request<'_>, host: &HostFacts) -> Result<(Plan, Report), Refusal> {
+pub fn plan_with_report(
+    request: &Request<'_>,
+    host: &HostFacts,
+) -> Result<(Plan, Report), Refusal> {
     let mut report = Report::listening();
     make(request, host, &mut report).map(|plan| (plan, report))
 }
@@ -253,7 +256,8 @@ fn make_with_mounts(
     let crossing = tier::crossing(request, &ports, host)?;
     let tier = tier::choose(crossing || tier::beyond_landlock(request, &rules, &grants), host)?;
     if host.root && sandbox.limits.processes.is_some() && group.is_none() {
-        countable(tier, host).map_err(|why| Refusal::Uncounted { why, span: sandbox.span.clone() })?;
+        countable(tier, host)
+            .map_err(|why| Refusal::Uncounted { why, span: sandbox.span.clone() })?;
     }
     tier::execute(request, &rules, &grants, host, tier == Tier::Room, report)?;
     let mut scratch = None;

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::path::{Links, Places};
 use clash_sandbox::disk::Disk;
-use clash_sandbox::host::Host;
+use clash_sandbox::facts::HostFacts;
+use clash_sandbox::host;
 
 use crate::{agents, env, temporary};
 
@@ -76,13 +77,13 @@ impl Dirs {
 
     /// The caches of all projects, by the names of the projects.
     pub(crate) fn project_caches(&self) -> PathBuf {
-        self.cache.join(clash_sandbox::cache::PROJECTS)
+        self.cache.join(clash_sandbox::plan::cache::PROJECTS)
     }
 
     /// The directory of a project's own caches, below real directories.
     pub(crate) fn caches_of(&self, project: &Path, disk: &Disk) -> PathBuf {
         let projects = disk.real(&self.project_caches());
-        clash_sandbox::cache::directory_of(&projects, &disk.real(project))
+        clash_sandbox::plan::cache::directory_of(&projects, &disk.real(project))
     }
 
     /// Where it is written down what this machine can enforce.
@@ -91,8 +92,8 @@ impl Dirs {
     }
 
     /// What this machine can enforce, found out once per boot.
-    pub(crate) fn host(&self) -> Host {
-        Host::remembered(&self.host_record())
+    pub(crate) fn host(&self) -> HostFacts {
+        host::load_facts(&self.host_record())
     }
 
     /// As for a whole machine: the programs are where every user can run them and

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::decide::Decision;
 use clash_policy::{Action, Caps, Effect, Sandbox, World, steering};
-use clash_sandbox::cache::has_caches;
-use clash_sandbox::disk::Disk;
-use clash_sandbox::host::{Host, Recorded, Rooms};
+use clash_sandbox::facts::{HostFacts, RoomSupport};
+use clash_sandbox::host::{self, HostRecord};
 use clash_sandbox::launch::{self, Ahead, LaunchError};
+use clash_sandbox::plan::cache::has_caches;
 use clash_sandbox::plan::{Cage, Grant, Refusal, Request, Temporary, Why, plan};
 
 use crate::agents;
@@ -161,7 +161,7 @@ pub(crate) fn sandbox_main(args: &[OsString]) -> Option<u8> {
 /// mechanisms for the same rules.
 pub(crate) fn in_named(
     dirs: Dirs,
-    host: Option<Host>,
+    host: Option<HostFacts>,
     project: &Path,
     name: &str,
     command: &[OsString],
@@ -484,7 +484,7 @@ impl Room {
 
     fn launch_on(
         &self,
-        host: Option<Host>,
+        host: Option<HostFacts>,
         what: &str,
         sandbox: &Sandbox,
         extra: &[Grant],
@@ -495,13 +495,13 @@ impl Room {
             return self.launch_unconfined(what, &sandbox.name, program, args);
         }
         let (ahead, host) = match host {
-            Some(host) if host.rooms == Rooms::Unprivileged => (Ahead::start(sandbox), host),
+            Some(host) if host.rooms == RoomSupport::Unprivileged => (Ahead::start(sandbox), host),
             Some(host) => (Ahead::default(), host),
             None => self.begin(sandbox),
         };
         // Held until the command has ended: this process stays until then.
         let tmp = self.temporary(sandbox)?;
-        let disk = Disk::of(&host);
+        let disk = host.disk();
         let agent = self.lend_agent(what, sandbox, &host);
         let narrowed = agent.as_ref().map(|_| ssh_agent::without_shared_tmp(sandbox));
         let sandbox = narrowed.as_ref().unwrap_or(sandbox);
@@ -530,6 +530,7 @@ impl Room {
             temporary,
             caches: caches.as_deref(),
         };
+        let host = host::with_limit_facts(host, &sandbox.limits);
         let plan = plan(&request, &host).map_err(|refusal| ExecError::NoPlan {
             sandbox: sandbox.name.clone(),
             refusal: Box::new(refusal),
@@ -563,11 +564,11 @@ impl Room {
     }
 
     /// The agent of ssh, where the sandbox wants it and a room can have it.
-    fn lend_agent(&self, what: &str, sandbox: &Sandbox, host: &Host) -> Option<LentAgent> {
+    fn lend_agent(&self, what: &str, sandbox: &Sandbox, host: &HostFacts) -> Option<LentAgent> {
         if !ssh_agent::is_wanted(sandbox, what, &self.project, &self.dirs) {
             return None;
         }
-        let lent = if matches!(host.rooms, Rooms::Impossible { .. }) {
+        let lent = if matches!(host.rooms, RoomSupport::Impossible { .. }) {
             Err("this machine has no user namespaces, so no socket can be lent".to_owned())
         } else if ssh_agent::mentions_tmp(what, &self.dirs.tmp) {
             Err("the command uses the temporary directory, where other sockets are".to_owned())
@@ -591,12 +592,12 @@ impl Room {
 
     /// What is on record of this machine is believed for as long as it takes to see
     /// whether it is still true.
-    fn begin(&self, sandbox: &Sandbox) -> (Ahead, Host) {
+    fn begin(&self, sandbox: &Sandbox) -> (Ahead, HostFacts) {
         let file = self.dirs.host_record();
-        let recorded = Recorded::read(&file);
+        let recorded = HostRecord::read(&file);
         let ahead =
             if recorded.promises_rooms() { Ahead::start(sandbox) } else { Ahead::default() };
-        (ahead, recorded.host())
+        (ahead, recorded.facts())
     }
 
     /// Becomes the command without any confinement, because a trusted policy

@@ -42,7 +42,8 @@ impl BaselinePlaces {
         let mut dirs = disk.looked_into();
         dirs.sort();
         dirs.dedup();
-        let looked_into = dirs.iter().map(|dir| DirectoryStamp::of(dir)).collect::<Option<Vec<_>>>()?;
+        let looked_into =
+            dirs.iter().map(|dir| DirectoryStamp::of(dir)).collect::<Option<Vec<_>>>()?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
         let settled = |stamp: &DirectoryStamp| stamp.age(now).is_some_and(|age| age > SETTLED);
         looked_into.iter().all(settled).then_some(Self { places, looked_into })
@@ -130,13 +131,16 @@ impl DirectoryStamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::KERNEL_DIRECTORIES;
+    use clash_policy::path::Links;
 
     #[test]
     fn what_is_there_is_found_and_survives_being_written_down() {
         let disk = Disk::default();
         let places = disk.baseline_places();
         for (place, entry) in places.iter().zip(ENTRIES) {
-            let kernels = KERNELS.iter().any(|kernels| Path::new(entry.path).starts_with(kernels));
+            let kernels =
+                KERNEL_DIRECTORIES.iter().any(|dir| Path::new(entry.path).starts_with(dir));
             assert_eq!(
                 place.is_some(),
                 kernels || Path::new(entry.path).exists(),
@@ -149,8 +153,9 @@ mod tests {
         let looked_into = disk.looked_into();
         assert!(looked_into.contains(&PathBuf::from("/")), "{looked_into:?}");
         assert!(looked_into.contains(&PathBuf::from("/etc")), "{looked_into:?}");
-        let looked_into: Vec<DirectoryStamp> = looked_into.iter().flat_map(|dir| DirectoryStamp::of(dir)).collect();
-        let present = Present { places, looked_into };
+        let looked_into: Vec<DirectoryStamp> =
+            looked_into.iter().flat_map(|dir| DirectoryStamp::of(dir)).collect();
+        let present = BaselinePlaces { places, looked_into };
         assert!(present.is_unchanged());
         let line = present.to_line().unwrap();
         assert_eq!(line.lines().count(), 1);
@@ -161,7 +166,7 @@ mod tests {
     fn a_change_in_a_directory_ends_it_and_a_young_directory_is_not_relied_on() {
         let dir = tempfile::tempdir().unwrap();
         let stamp = DirectoryStamp::of(dir.path()).unwrap();
-        let present = Present { places: Vec::new(), looked_into: vec![stamp.clone()] };
+        let present = BaselinePlaces { places: Vec::new(), looked_into: vec![stamp.clone()] };
         assert!(present.is_unchanged());
         let now = Duration::new(stamp.changed.0.try_into().unwrap(), 0) + Duration::from_secs(5);
         assert!(stamp.age(now).unwrap() > SETTLED);

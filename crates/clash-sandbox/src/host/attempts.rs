@@ -11,6 +11,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
+use super::probe::{Item, Outcome};
 use super::surroundings;
 use crate::facts::{Facility, RoomSupport};
 use crate::launch::LaunchError;
@@ -19,7 +20,6 @@ use crate::linux::mounts::View;
 use crate::linux::sys::{self, Fork};
 use crate::linux::{limits, namespaces, seccomp};
 use crate::plan::LANDLOCK_ABI_NEEDED;
-use super::probe::{Item, Outcome};
 use crate::plan::room::{Ports, Room, Step};
 
 /// A step that failed in a child: its index into the attempt's list of step

@@ -8,11 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clash_policy::Limits;
-use rustix::io::Errno;
-use rustix::process::{Pid, WaitOptions, waitpid};
 
-use crate::linux::cgroup::Group;
-use crate::linux::sys::{self, Fork};
+use crate::linux::cgroup::takes_a_process;
 
 const MOUNT: &str = "/sys/fs/cgroup";
 
@@ -25,7 +22,7 @@ pub(crate) fn find_parent(limits: &Limits) -> Option<PathBuf> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let mount = Path::new(MOUNT);
-    candidates(mount, &mount.join(own), limits).into_iter().find(|dir| works(dir, limits))
+    candidates(mount, &mount.join(own), limits).into_iter().find(|dir| takes_a_process(dir, limits))
 }
 
 /// The groups from our own up whose children are controlled, nearest first.
@@ -38,23 +35,6 @@ fn candidates(mount: &Path, own: &Path, limits: &Limits) -> Vec<PathBuf> {
     };
     let above = own.ancestors().take_while(|dir| dir.starts_with(mount));
     above.filter(controlled).map(Path::to_path_buf).collect()
-}
-
-pub(super) fn works(dir: &Path, limits: &Limits) -> bool {
-    let Ok(group) = Group::new(dir, limits) else { return false };
-    match sys::fork() {
-        Ok(Fork::Child) => sys::exit_now(i32::from(group.join().is_err())),
-        Ok(Fork::Parent(pid)) => loop {
-            match waitpid(Pid::from_raw(pid), WaitOptions::empty()) {
-                Err(Errno::INTR) => {}
-                other => {
-                    let status = other.ok().flatten().and_then(|(_, status)| status.exit_status());
-                    return status == Some(0);
-                }
-            }
-        },
-        Err(_) => false,
-    }
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, fstat, openat, stat, statx};
 
-use crate::facts::{BaselinePlaces, CgroupFacts, Facility, HostFacts, RoomSupport, Surroundings};
 use crate::baseline;
+use crate::facts::{BaselinePlaces, CgroupFacts, Facility, HostFacts, RoomSupport, Surroundings};
 use crate::fnv;
 use crate::linux::sys;
 
@@ -131,8 +131,9 @@ pub(super) fn text(file: &Path) -> Option<String> {
 }
 
 fn show(key: &str, host: &HostFacts) -> String {
-    let HostFacts { landlock_errata, notify, rooms, overlay, cgroup, reflink, around, present, .. } =
-        host;
+    let HostFacts {
+        landlock_errata, notify, rooms, overlay, cgroup, reflink, around, present, ..
+    } = host;
     let rooms = match rooms {
         RoomSupport::Unprivileged => "unprivileged".to_owned(),
         RoomSupport::Root => "root".to_owned(),
@@ -237,7 +238,10 @@ mod tests {
     }
 
     fn other() -> HostFacts {
-        HostFacts { rooms: RoomSupport::Impossible { why: "so it says".into() }, ..HostFacts::bare() }
+        HostFacts {
+            rooms: RoomSupport::Impossible { why: "so it says".into() },
+            ..HostFacts::bare()
+        }
     }
 
     #[test]
@@ -253,7 +257,10 @@ mod tests {
         fs::write(&file, show("another boot", &other())).unwrap();
         assert!(!HostRecord::read(&file).promises_rooms());
         assert_eq!(load_facts(&file), host);
-        assert_eq!(HostRecord::read(&file).promises_rooms(), host.rooms == RoomSupport::Unprivileged);
+        assert_eq!(
+            HostRecord::read(&file).promises_rooms(),
+            host.rooms == RoomSupport::Unprivileged
+        );
         assert!(fs::read_to_string(&file).unwrap().starts_with(kept.trim_end()));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }

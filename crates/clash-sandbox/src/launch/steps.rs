@@ -23,8 +23,8 @@ use crate::linux::stdio::Inherited;
 use crate::linux::supervise::{Keeper, attend};
 use crate::linux::target::Target;
 use crate::linux::{caps, landlock, limits, namespaces, redirect, seccomp, stdio, sys, terminal};
-use crate::plan::{self, Plan};
 use crate::plan::room::{Inside, Room, Step};
+use crate::plan::{self, Plan};
 
 type Result<T> = std::result::Result<T, LaunchError>;
 

@@ -1,9 +1,9 @@
-//! A small assembler for classic BPF, the language of seccomp filters: labels
-//! instead of counted offsets, and no offset is ever cut to eight bits unseen
-//! (an overflow that silently jumps elsewhere is how filters get holes).
+//! A small assembler for classic BPF, the language of seccomp filters.
 //!
-//! Only what seccomp filters need: loads of the syscall data, compare and jump
-//! forwards, return.
+//! It has labels instead of counted offsets. An offset that does not fit into eight bits is
+//! an error: cut off silently, it would jump elsewhere and open a hole in the filter. The
+//! assembler has only the instructions that seccomp filters need: load the syscall data,
+//! compare and jump forwards, return.
 
 /// One instruction, laid out as the kernel's `struct sock_filter`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,18 +14,18 @@ pub(crate) struct Insn {
     pub(crate) k: u32,
 }
 
-/// A place in the program that can be jumped to.
+/// A jump target in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Label(usize);
 
-/// Where a comparison goes on.
+/// The next instruction after a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum To {
     Next,
     Label(Label),
 }
 
-/// What a comparison asks about the accumulator.
+/// A comparison with the accumulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Test {
     Equal(u32),
@@ -58,7 +58,7 @@ pub(crate) const RET: u16 = 0x06; // BPF_RET | BPF_K
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     code: Vec<(Insn, To, To)>,
-    /// Position of each label once it is placed.
+    /// The position of each label, when it is placed.
     labels: Vec<Option<usize>>,
 }
 
@@ -103,7 +103,7 @@ impl Assembler {
         self.code.push((Insn { code, jt: 0, jf: 0, k }, yes, no));
     }
 
-    /// The finished program, every jump resolved and checked.
+    /// Resolves and checks every jump, and returns the program.
     pub(crate) fn finish(self) -> Result<Vec<Insn>, BpfError> {
         if self.code.len() > MAX {
             return Err(BpfError::TooLong(self.code.len()));
@@ -127,7 +127,7 @@ impl Assembler {
     }
 }
 
-/// Runs a program over syscall data, as the kernel would.
+/// Runs a program over syscall data as the kernel would.
 #[cfg(test)]
 pub(crate) fn interpret(program: &[Insn], data: &[u32; 16]) -> u32 {
     let mut acc = 0;

@@ -1,14 +1,13 @@
-//! Capabilities: what a root shell in a sandbox must not keep.
+//! Drops capabilities, so that root in a sandbox keeps no special rights.
 //!
-//! A plain user has none and this is one system call. For root everything goes
-//! but `CAP_DAC_OVERRIDE`: in containers the project often belongs to another
-//! user id, and root without it could not even read its own work. It widens
-//! nothing here, for Landlock bounds the files whatever the modes say.
+//! A plain user has no capabilities, and this is one system call. Root keeps only
+//! `CAP_DAC_OVERRIDE`: in containers the project often belongs to another user id, and root
+//! could not read it otherwise. Landlock still restricts the files, whatever their modes
+//! say.
 //!
-//! With no_new_privs set before, `execve` by uid 0 gives back no more than the
-//! permitted set (the kernel intersects the new set with the old one), so what
-//! is dropped stays dropped. The bounding set goes too where this process may
-//! lower it: in a room, and as root.
+//! no_new_privs is already set. `execve` by uid 0 then gives back no more than the
+//! permitted set, because the kernel intersects the new set with the old one. The bounding
+//! set is dropped too where this process may lower it: in a room, and as root.
 
 use rustix::io::Result;
 use rustix::thread::{
@@ -16,31 +15,31 @@ use rustix::thread::{
     set_capabilities,
 };
 
-/// Drops what this process must not hand to the command.
+/// Drops every capability that the command must not have.
 pub(crate) fn drop_all(root: bool) -> Result<()> {
     let held = capabilities(None)?;
     let keep = if root { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
     let permitted = held.permitted & keep;
-    // With an empty bounding set, what is inheritable is all that `execve` leaves
-    // to root, and nothing can be made inheritable any more.
+    // With an empty bounding set, `execve` leaves root only the inheritable capabilities.
+    // No process can make more of them inheritable.
     let inheritable = permitted;
     if held.effective.contains(CapabilitySet::SETPCAP) {
         set_capabilities(None, CapabilitySets { inheritable, ..held })?;
         for capability in CapabilitySet::all().iter() {
             match remove_capability_from_bounding_set(capability) {
-                // Newer than this kernel.
+                // `EINVAL`: this kernel does not know the capability.
                 Ok(()) | Err(rustix::io::Errno::INVAL) => {}
                 Err(error) => return Err(error),
             }
         }
     }
-    // Lowering permitted and inheritable lowers the ambient set with them.
+    // The kernel lowers the ambient set together with the permitted and inheritable sets.
     let wanted = CapabilitySets { effective: permitted, permitted, inheritable };
     if held == wanted { Ok(()) } else { set_capabilities(None, wanted) }
 }
 
-/// Leaves what it takes to look into the command's processes, and what these have
-/// themselves. For the calling thread alone.
+/// Keeps the capabilities that the monitor needs to read the command's processes, and those
+/// that these processes have. Affects only the calling thread.
 pub(crate) fn keep_for_looking(root: bool) -> Result<()> {
     let held = capabilities(None)?;
     let own = if root { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
@@ -50,7 +49,7 @@ pub(crate) fn keep_for_looking(root: bool) -> Result<()> {
     if held == wanted { Ok(()) } else { set_capabilities(None, wanted) }
 }
 
-/// How many capabilities this process may use.
+/// The number of effective capabilities of this process.
 pub(crate) fn count() -> Result<u32> {
     Ok(capabilities(None)?.permitted.bits().count_ones())
 }

@@ -1,34 +1,54 @@
-//! Limits on all of a room together, where this user may make cgroups.
+//! Limits on all processes of a room together, by a cgroup of version 2.
 //!
-//! A limit on address space, the only one without cgroups, is per process and
-//! hits programs that reserve more than they use. Where a cgroup of version 2 can
-//! be made beside or above the one this process is in, with the controllers of
-//! memory and processes, the room gets one for itself. That is tried, not read
-//! off: a group is made, a process put into it, and both are gone again.
+//! Without a cgroup, the only memory limit is on address space. It applies to each process,
+//! and it stops programs that reserve more memory than they use. [`crate::host`] finds a
+//! cgroup in which this user can make others.
 //!
-//! The group is removed when the room has ended. One that stayed because its
-//! launcher was killed is empty, and the next launcher removes it.
+//! The launcher removes the cgroup when the room has ended. If the launcher was killed, its
+//! cgroup is empty, and the next launcher removes it.
 
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use clash_policy::Limits;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
 
-use super::sys;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+use super::sys::{self, Fork};
 
 const PREFIX: &str = "clash-";
 
-/// The name of a group that nobody else makes: threads of one process may each try.
+/// True if this user can make a cgroup with these limits in `parent` and put a process
+/// into it.
+pub(crate) fn takes_a_process(dir: &Path, limits: &Limits) -> bool {
+    let Ok(group) = Group::new(dir, limits) else { return false };
+    match sys::fork() {
+        Ok(Fork::Child) => sys::exit_now(i32::from(group.join().is_err())),
+        Ok(Fork::Parent(pid)) => loop {
+            match waitpid(Pid::from_raw(pid), WaitOptions::empty()) {
+                Err(Errno::INTR) => {}
+                other => {
+                    let status = other.ok().flatten().and_then(|(_, status)| status.exit_status());
+                    return status == Some(0);
+                }
+            }
+        },
+        Err(_) => false,
+    }
+}
+
+/// A name that no other thread or process uses for a cgroup.
 pub(crate) fn unused_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("{PREFIX}{}-{}", sys::own_pid(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A group of a room's own; dropping it removes it.
+/// The cgroup of one room. Dropping it removes the cgroup.
 #[derive(Debug)]
 pub(crate) struct Group {
     parent: OwnedFd,
@@ -47,7 +67,7 @@ impl Group {
             let at = parent.join(&name);
             if let Some(bytes) = limits.memory_bytes {
                 fs::write(at.join("memory.max"), bytes.to_string())?;
-                // Where there is swap it is no way around the limit.
+                // Without this, processes could use swap beyond the memory limit.
                 match fs::write(at.join("memory.swap.max"), "0") {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                     _ => {}
@@ -68,7 +88,7 @@ impl Group {
         }
     }
 
-    /// Puts the calling process into the group.
+    /// Moves the calling process into the cgroup.
     pub(crate) fn join(&self) -> rustix::io::Result<()> {
         rustix::io::write(&self.processes, b"0").map(drop)
     }
@@ -80,7 +100,8 @@ impl Drop for Group {
     }
 }
 
-/// Removes groups whose launcher is gone; one that is in use cannot be removed.
+/// Removes cgroups whose launcher has ended. The kernel refuses to remove a cgroup that is
+/// in use.
 pub(crate) fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -96,8 +117,8 @@ pub(crate) fn sweep(parent: &Path) {
     }
 }
 
-/// Whether there comes a moment with no group of this process: other tests try
-/// theirs at the same time.
+/// True if at some moment this process has no cgroup. Other tests make theirs at the same
+/// time.
 #[cfg(test)]
 pub(crate) fn nothing_is_left(parent: &Path) -> bool {
     let own = format!("{PREFIX}{}-", sys::own_pid());
@@ -118,14 +139,14 @@ mod tests {
         let mount = mounts.lines().find_map(|line| {
             let mut words = line.split(' ');
             let (_, at, kind) = (words.next()?, words.next()?, words.next()?);
-            (kind == "cgroup2").then(|| PathBuf::from(at))
+            (kind == "cgroup2").then(|| std::path::PathBuf::from(at))
         });
-        let Some(parent) = mount.filter(|at| works(at, &Limits::default())) else {
+        let Some(parent) = mount.filter(|at| takes_a_process(at, &Limits::default())) else {
             use std::io::Write;
             let _ = writeln!(io::stderr(), "SKIPPED: no cgroup can be made here");
             return;
         };
-        // No process has such a number, and no other test.
+        // No process and no other test has such a number.
         let left = parent.join(format!("{PREFIX}{}-0", 4_194_304 + sys::own_pid()));
         fs::create_dir(&left).unwrap();
         let group = Group::new(&parent, &Limits::default()).unwrap();
@@ -134,7 +155,8 @@ mod tests {
         assert!(own.exists());
         drop(group);
         assert!(!own.exists());
-        // A limit that no controller holds is an error, not a group without it.
+        // Without the controller, the limit is an error; no cgroup without the limit is
+        // made.
         let limits = Limits { memory_bytes: Some(1 << 30), ..Limits::default() };
         if !parent.join("cgroup.subtree_control").exists()
             || !fs::read_to_string(parent.join("cgroup.subtree_control"))

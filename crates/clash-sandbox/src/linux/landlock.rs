@@ -1,11 +1,11 @@
-//! Grants → a Landlock domain.
+//! Turns the grants of a plan into a Landlock domain.
 //!
-//! Everything the host's ABI can restrict is handled, so what no rule grants is
-//! denied; only truncating is left to others where they hold it, because at every
-//! open it is looked for up to the root wherever a tree may only be read. The kernel
-//! refuses what it does not know, so a call that succeeds has done all of it.
-//! Opening a path and adding its rule are two system calls and not one more: there
-//! are some fifty of them in every launch.
+//! The ruleset handles every right that the host's ABI knows, so everything without a grant
+//! is denied. The exception is `TRUNCATE`, where something else prevents the truncation of
+//! read-only files: handling it costs a walk up to the root at every open in a read-only
+//! tree. The kernel refuses a right that it does not know, so a call that succeeds has
+//! taken full effect. Each grant costs two system calls, one to open the path and one to
+//! add the rule, and a launch has about fifty grants.
 //!
 //! | caps | rights |
 //! |---|---|
@@ -15,16 +15,15 @@
 //! | `d` | REMOVE_FILE, REMOVE_DIR, REFER |
 //! | `x` | EXECUTE |
 //!
-//! MAKE_CHAR and MAKE_BLOCK are never granted: a device node in a project is
-//! never wanted and a character device 0:0 deletes files in a later overlay.
-//! MAKE_SYM and REFER only where the monitor judges links: without REFER nothing gets
-//! another parent, and without MAKE_SYM no link gets another name.
-//! MAKE_FIFO only in temporary directories, a room's own or one with the sticky
-//! bit: elsewhere a fifo is there to hang whoever reads the tree.
-//! IOCTL_DEV only below /dev: terminals need it, and a device node elsewhere
-//! would be someone's plant. REFER goes with both `c` and `d`, since a rename
-//! across directories asks for it on both ends; the kernel lets a rename never
-//! gain rights.
+//! MAKE_CHAR and MAKE_BLOCK are never granted. No project needs a device node, and a
+//! character device 0:0 deletes files in a later overlay. MAKE_SYM and REFER are granted
+//! only where the monitor judges links: without REFER no file gets another parent, and
+//! without MAKE_SYM no link gets another name. MAKE_FIFO is granted only in temporary
+//! directories, the room's own or those with the sticky bit; elsewhere a fifo could block
+//! every process that reads the tree. IOCTL_DEV is granted only below /dev: terminals need
+//! it, and a device node elsewhere would be planted. REFER goes with `c` and with `d`,
+//! because a rename between directories needs it on both ends. The kernel never lets a
+//! rename gain rights.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -41,10 +40,10 @@ use super::mounts::View;
 use super::sys::{self, Handled};
 use crate::baseline::Entry;
 use crate::launch::LaunchError;
-use crate::plan::{Grant, Network, Plan};
 use crate::plan::room::{Inside, Room, Step};
+use crate::plan::{Grant, Network, Plan};
 
-/// Access rights as the kernel numbers them.
+/// Access rights as a bit mask of the kernel.
 type Rights = u64;
 
 const EXECUTE: Rights = 1;
@@ -63,14 +62,14 @@ const TRUNCATE: Rights = 1 << 14;
 const IOCTL_DEV: Rights = 1 << 15;
 const RESOLVE_UNIX: Rights = 1 << 16;
 
-/// What can be said of something that is no directory.
+/// Rights that a rule on a file may name; the others apply to directories.
 const OF_FILES: Rights = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV | RESOLVE_UNIX;
 
 const BIND_AND_CONNECT_TCP: u64 = 3;
 const ABSTRACT_SOCKETS_AND_SIGNALS: u64 = 3;
 
-/// Every file right of an ABI. Rights of a later kernel are closed by seccomp
-/// (UDP) or do not exist for programs built against this one.
+/// Every file right of an ABI. Newer rights are blocked by seccomp (UDP), or programs built
+/// for this ABI do not use them.
 fn all(abi: u32) -> Rights {
     match abi {
         0 => 0,
@@ -86,7 +85,7 @@ fn scopes(abi: u32) -> u64 {
     if abi < 6 { 0 } else { ABSTRACT_SOCKETS_AND_SIGNALS }
 }
 
-/// A domain under construction. Clones are the same one.
+/// A ruleset under construction. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Ruleset {
     fd: Arc<OwnedFd>,
@@ -99,7 +98,8 @@ impl Ruleset {
         Self::handling(Handled { files, network, scopes: scopes(abi) })
     }
 
-    /// Signals and abstract sockets end at the room; files are left to its mounts.
+    /// A ruleset without file rules, which leaves files to the mounts. Signals and abstract
+    /// sockets still end at the room.
     fn of_scopes(abi: u32) -> Result<Self, LaunchError> {
         Self::handling(Handled { files: 0, network: 0, scopes: scopes(abi) })
     }
@@ -109,7 +109,8 @@ impl Ruleset {
         Ok(Self { fd: Arc::new(fd), handled: handled.files })
     }
 
-    /// What is not handled is not restricted and must not be named.
+    /// Adds a rule. The kernel refuses rights that the ruleset does not handle, so they are
+    /// masked out.
     fn grant(&self, place: impl AsFd, rights: Rights) -> Result<(), Errno> {
         grant(self.fd.as_fd(), place, rights & self.handled)
     }
@@ -121,7 +122,7 @@ impl AsFd for Ruleset {
     }
 }
 
-/// Lets these rights be used on a place and everything below it.
+/// Grants rights on a place and everything below it.
 fn grant(ruleset: BorrowedFd<'_>, place: impl AsFd, rights: Rights) -> Result<(), Errno> {
     if rights == 0 { Ok(()) } else { sys::landlock_rule(ruleset, place.as_fd(), rights) }
 }
@@ -149,12 +150,12 @@ fn rights(caps: Caps, directory: bool, device: bool) -> Rights {
     if directory { rights } else { rights & OF_FILES }
 }
 
-/// The ruleset of a plan, which gives nothing yet but what the command already holds.
+/// The ruleset of a plan. It grants only the files that the command already has as stdio.
 pub(crate) fn ruleset(plan: &Plan) -> Result<Ruleset, LaunchError> {
     if plan.room.as_ref().is_some_and(|room| room.inside == Inside::Rooms) {
         return Ruleset::of_scopes(plan.landlock_abi);
     }
-    // A network of the room's own has nothing in it to keep anybody from.
+    // A network of the room's own leads nowhere, so TCP needs no rule.
     let closed = plan.net == Network::Deny && !plan.room.as_ref().is_some_and(|r| r.own_network);
     let left = if others_hold_truncation(plan) { TRUNCATE } else { 0 };
     let ruleset = Ruleset::new(all(plan.landlock_abi) & !left, plan.landlock_abi, closed)?;
@@ -162,29 +163,30 @@ pub(crate) fn ruleset(plan: &Plan) -> Result<Ruleset, LaunchError> {
     Ok(ruleset)
 }
 
-/// Whether no file can be cut short that may not be written: by the filter; by the
-/// monitor, which makes all such calls; or by mounts, if all that are writable are
-/// there to be written.
+/// True if something other than Landlock prevents the truncation of read-only files: the
+/// seccomp filter, the monitor, which makes all such calls itself, or read-only mounts.
+/// Mounts are enough only if every writable grant includes the right to write.
 fn others_hold_truncation(plan: &Plan) -> bool {
     let mounts = || {
         let changed = plan.grants.iter().filter(|grant| grant.caps.intersects(Caps::CHANGE));
         { changed }.all(|grant| grant.caps.contains(Caps::WRITE))
     };
-    plan.surface().holds_truncation() || plan.room.is_some() && (plan.watch.is_some() || mounts())
+    super::seccomp::Surface::of_plan(plan).holds_truncation()
+        || plan.room.is_some() && (plan.watch.is_some() || mounts())
 }
 
-/// What a plan gives, for several processes to put into its ruleset. They take one
-/// after the other, without allocating.
+/// The grants of a plan. Several processes add them to the ruleset, each grant once,
+/// without allocating memory.
 #[derive(Debug)]
 pub(crate) struct Given {
     grants: Vec<(CString, Caps)>,
     baseline: Vec<(&'static Entry, Caps)>,
-    /// What may be given at all.
+    /// The rights that any grant may have.
     most: Rights,
     next: AtomicUsize,
 }
 
-/// One of them could not be put in.
+/// A grant that could not be added.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Missed {
     at: usize,
@@ -202,7 +204,7 @@ impl Given {
             baseline = plan.baseline.iter().filter(|(entry, _)| shared(entry)).copied().collect();
             grants.reserve(plan.grants.len());
             for Grant { path, caps, .. } in &plan.grants {
-                // The rule belongs on the mount, which is not there yet.
+                // The rule belongs to the overlay mount, which does not exist yet.
                 if plan.room.as_ref().is_some_and(|room| room.has_cache_at(path)) {
                     continue;
                 }
@@ -215,10 +217,11 @@ impl Given {
         Ok(Self { grants, baseline, most, next: AtomicUsize::new(0) })
     }
 
-    /// Puts in what nobody has taken yet. Says whether that was all there is.
+    /// Adds the grants that no other process has taken. Returns true if these were all
+    /// grants.
     pub(crate) fn put_into(&self, ruleset: impl AsFd) -> Result<bool, Missed> {
         let mut taken = 0;
-        // Most of it lies there, and what is looked up from there is found sooner.
+        // Most baseline entries are in /etc. A lookup that starts there is faster.
         let etc = openat(CWD, "/etc", HOLD | OFlags::DIRECTORY, Mode::empty()).ok();
         loop {
             let at = self.next.fetch_add(1, Ordering::Relaxed);
@@ -246,8 +249,8 @@ impl Given {
     }
 }
 
-/// Where something may be made and nobody judges where links lead, none is made,
-/// renamed or moved.
+/// Rights to make, rename or move links. A plan without a monitor that may create files
+/// grants none of them, because no process judges the links.
 fn unwatched_links(plan: &Plan) -> Rights {
     let makes = plan.grants.iter().any(|grant| grant.caps.contains(Caps::CREATE));
     if makes && plan.watch.is_none() { MAKE_SYM | REFER } else { 0 }
@@ -264,8 +267,7 @@ fn of_grant(path: &CStr, caps: Caps) -> Result<(OwnedFd, Rights), Errno> {
     Ok((fd, rights))
 }
 
-/// The baseline belongs to the system: it may have links in it, and no system
-/// has all of it.
+/// Baseline entries belong to the system: they may be links, and no system has all of them.
 fn of_baseline(
     entry: &Entry,
     caps: Caps,
@@ -292,18 +294,19 @@ fn is_device(path: &[u8]) -> bool {
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// Opens what a grant names. The plan's paths are already resolved, so a symlink
-/// on the way means somebody swapped a directory since then and is an error.
+/// Opens the path of a grant. The planner has resolved all links. A symlink on the way
+/// means that a process has exchanged a directory since, which is an error.
 fn open(path: &CStr) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match openat2(CWD, path, HOLD, Mode::empty(), resolve) {
-        // Inside a sandbox of ours.
+        // `ENOSYS`: this launcher runs inside another clash sandbox, which refuses
+        // `openat2`.
         Err(Errno::NOSYS) => name_by_name(Path::new(OsStr::from_bytes(path.to_bytes()))),
         opened => opened,
     }
 }
 
-/// The same where there is no `openat2`.
+/// As `open`, where `openat2` does not exist.
 fn name_by_name(path: &Path) -> Result<OwnedFd, Errno> {
     let mut here = openat(CWD, "/", HOLD, Mode::empty())?;
     for name in path.iter().skip(1) {
@@ -323,10 +326,9 @@ fn kind(fd: impl AsFd) -> Result<FileType, Errno> {
     Ok(FileType::from_raw_mode(fstat(fd)?.st_mode))
 }
 
-/// Lets the command reopen what it already holds as stdin, stdout and stderr,
-/// so that `> /dev/stderr` works when that is a file or a terminal, with just
-/// the access the descriptor has. Pipes and sockets need no rule, and what no
-/// rule can name (a memfd) gets none: the failure only denies more.
+/// Lets the command open its stdin, stdout and stderr again with the same access, so that
+/// `> /dev/stderr` works for a file or a terminal. Pipes and sockets need no rule. A file
+/// that no rule can name, for example a memfd, gets none; this only denies more.
 fn own_stdio(ruleset: &Ruleset) {
     for fd in stdio() {
         let Ok(kind @ (FileType::RegularFile | FileType::CharacterDevice)) = kind(fd) else {
@@ -341,7 +343,8 @@ fn own_stdio(ruleset: &Ruleset) {
         if mode != OFlags::WRONLY {
             rights |= READ_FILE;
         }
-        // A file that is written is behind a pipe.
+        // A regular file for output is behind a pipe (`outputs.rs`), so only devices are
+        // written directly.
         if kind == FileType::CharacterDevice {
             if mode != OFlags::RDONLY {
                 rights |= WRITE_FILE | TRUNCATE;
@@ -356,9 +359,9 @@ fn stdio() -> [BorrowedFd<'static>; 3] {
     [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()]
 }
 
-/// A directory as stdin, stdout or stderr can be listed and walked from without
-/// any rule; nobody means to hand one over, so it becomes /dev/null. So does a file on
-/// standard input that can only be written.
+/// Replaces a directory on stdio by /dev/null: through its descriptor the command could
+/// list and walk it without any rule. Also replaces a file on stdin that is open only for
+/// writing.
 pub(crate) fn no_directory_as_stdio() -> Result<(), Errno> {
     let replace = [
         rustix::stdio::dup2_stdin::<OwnedFd>,
@@ -376,7 +379,7 @@ pub(crate) fn no_directory_as_stdio() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Rules for what a room has of its own and the plan cannot open beforehand.
+/// Rules for the room's own places, which exist only now.
 pub(crate) fn own_places(
     plan: &Plan,
     room: &Room,
@@ -406,12 +409,12 @@ pub(crate) fn own_places(
     Ok(())
 }
 
-/// Enters the domain; needs no_new_privs.
+/// Enters the domain. no_new_privs must be set.
 pub(crate) fn enter(ruleset: &Ruleset) -> Result<(), LaunchError> {
     sys::landlock_enter(ruleset.fd.as_fd()).map_err(LaunchError::Landlock)
 }
 
-/// Enters a domain at the needed ABI that grants nothing, to see it work.
+/// Enters a domain of the needed ABI that grants nothing, as a test.
 pub(crate) fn enter_empty() -> Result<(), LaunchError> {
     let abi = crate::plan::LANDLOCK_ABI_NEEDED;
     enter(&Ruleset::new(all(abi), abi, true)?)

@@ -1,8 +1,8 @@
-//! What a command may use up. Each limit is per process, except the number of
+//! Resource limits of a command. Each limit applies to one process, except the number of
 //! processes, which the kernel counts per user and user namespace.
 //!
-//! Root is never counted. For root the room's process numbers are made to run out
-//! instead: since Linux 6.14 each process namespace can have its own range.
+//! The kernel does not count root's processes. For root, the launcher limits the process
+//! numbers of the room: since Linux 6.14 each process namespace can have its own range.
 
 use std::os::fd::OwnedFd;
 
@@ -10,8 +10,8 @@ use clash_policy::Limits;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Lowers the limits of the calling process and of what it starts.
-/// Memory only where no cgroup holds that limit better.
+/// Lowers the limits of the calling process and its children. Memory is limited only if no
+/// cgroup does it better.
 pub(crate) fn set(limits: &Limits, grouped: bool) -> rustix::io::Result<()> {
     for (resource, limit) in [
         (Resource::As, limits.memory_bytes.filter(|_| !grouped)),
@@ -20,35 +20,35 @@ pub(crate) fn set(limits: &Limits, grouped: bool) -> rustix::io::Result<()> {
         (Resource::Fsize, limits.file_size_bytes),
     ] {
         let Some(wanted) = limit else { continue };
-        // Never more than there was: that would need a capability, or give one.
+        // Never above the present hard limit: raising it needs a capability.
         let most = getrlimit(resource).maximum.map_or(wanted, |hard| hard.min(wanted));
         setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
     }
     Ok(())
 }
 
-/// Keeps the calling process, and all it starts, from leaving core files: the kernel
-/// writes them itself, past Landlock and the monitor, into the working directory.
-/// One byte is less than any core file needs. It also keeps the kernel from starting
-/// the program that `core_pattern` names, which a limit of nothing does not.
+/// Prevents core files of the calling process and its children. The kernel writes core
+/// files itself, past Landlock and the monitor, into the working directory. A limit of one
+/// byte is smaller than any core file. Unlike a limit of zero, it also stops the kernel
+/// from starting the program in `core_pattern`.
 pub(crate) fn no_core_files() -> rustix::io::Result<()> {
     const MOST_BYTES: u64 = 1;
     let most = getrlimit(Resource::Core).maximum.map_or(MOST_BYTES, |hard| hard.min(MOST_BYTES));
     setrlimit(Resource::Core, Rlimit { current: Some(most), maximum: Some(most) })
 }
 
-/// Numbers below this are given out once and not again, so the room's begin
-/// behind them.
+/// The kernel uses numbers below this only once (`RESERVED_PIDS`), so the room's numbers
+/// start above them.
 const RESERVED: u64 = 300;
 
-/// The host's settings of process numbers, held while they can still be named.
+/// Opens the host's settings of process numbers, while its /proc can still be reached.
 pub(crate) fn process_numbers() -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(CWD, c"/proc/sys/kernel", flags, Mode::empty())
 }
 
-/// Leaves numbers for so many processes, threads included, in the calling
-/// process's namespace, over which it needs rights.
+/// Limits the process numbers in the namespace of the calling process, threads included.
+/// The caller needs rights over that namespace.
 pub(crate) fn number_processes(settings: &OwnedFd, most: u64) -> rustix::io::Result<()> {
     let end = RESERVED.saturating_add(most.saturating_sub(1)).clamp(RESERVED + 1, 1 << 22);
     for (file, value) in [(c"ns_last_pid", RESERVED), (c"pid_max", end)] {

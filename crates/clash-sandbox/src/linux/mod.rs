@@ -1,4 +1,5 @@
-//! Plan → kernel state on Linux, one file per kernel facility.
+//! Turns plan data into kernel state on Linux, one file per kernel facility. Nothing here
+//! makes plans or probes the host.
 
 pub(crate) mod bpf;
 pub(crate) mod caps;

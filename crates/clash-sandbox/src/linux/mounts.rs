@@ -1,10 +1,10 @@
-//! Carries out the steps of a room's view.
+//! Builds the mount tree of a room.
 //!
-//! Everything goes through descriptors and the mount API of Linux 5.12, so that
-//! nothing is parsed and no path is looked up twice: a tree is cloned, given its
-//! attributes while nobody can see it, and put in its place. The room's root is
-//! one tmpfs. It stays writable as a mount; Landlock lets only its scratch
-//! directories be written, and nothing on it outlives the room.
+//! All work goes through descriptors and the mount API of Linux 5.12, so no text is parsed
+//! and no path is looked up twice. A tree is cloned, gets its attributes while no process
+//! can see it, and is then attached. The root of the room is one tmpfs. It stays writable
+//! as a mount. Landlock permits writes only to its scratch directories, and it ends with
+//! the room.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -35,30 +35,31 @@ const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 const NEVER_LINKS: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
 pub(crate) const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
-/// Where what covers other things is kept on the room's root.
+/// The directory on the room's root with the empty files and directories that cover others.
 const COVERS: &str = ".covers";
 
-/// What every room has of its own, in no place yet.
+/// The parts that every room has, before they are attached.
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) root: OwnedFd,
-    /// One for each name that the host has, unless it is in its place.
+    /// One for each device of the host. `None` if the device is missing or already
+    /// attached.
     pub(crate) devices: [Option<OwnedFd>; DEVICES.len()],
     pub(crate) terminals: Option<OwnedFd>,
-    /// What nearly every room shows, in the order of [`SHOWN`].
+    /// The shared trees, in the order of [`SHOWN`].
     pub(crate) shown: [Copied; SHOWN.len()],
 }
 
-/// A copy of something that the host has.
+/// A copy of a tree of the host.
 #[derive(Debug)]
 pub(crate) enum Copied {
     Missing,
-    /// To be put in its place.
+    /// The copy is not attached yet.
     Loose(OwnedFd),
     InPlace,
 }
 
-/// What nearly every room shows of the host, and how.
+/// Trees of the host that nearly every room shows, and their access.
 pub(crate) const SHOWN: [(&str, Access); 4] = [
     ("/usr", Access { write: false, execute: true }),
     ("/etc", Access { write: false, execute: false }),
@@ -67,7 +68,7 @@ pub(crate) const SHOWN: [(&str, Access); 4] = [
 ];
 
 impl Parts {
-    /// To be called in a mount namespace of our own. Without allocating.
+    /// Call this in a mount namespace of the room. Does not allocate.
     pub(crate) fn make() -> Result<Self> {
         sys::make_private(c"/").map_err(errno)?;
         let root = filesystem("tmpfs", &[("mode", "755")], MountAttrFlags::MOUNT_ATTR_NODEV)?;
@@ -78,8 +79,8 @@ impl Parts {
         let mut devices = [const { None }; DEVICES.len()];
         for (name, device) in DEVICES.iter().zip(&mut devices) {
             let Ok(tree) = clone(&host, *name) else { continue };
-            // A read-only mount does not keep a device from being written, but
-            // its node from being changed.
+            // A read-only mount still permits writes to the device, but no change of its
+            // node.
             sys::set_mount(&tree, ATTR_RDONLY | ATTR_NOSUID | ATTR_NOEXEC).map_err(errno)?;
             make_file(&dev, *name)?;
             *device = unplaced(tree, &dev, name);
@@ -103,13 +104,13 @@ impl Parts {
     }
 }
 
-/// Puts a mount in its place already now, which Linux lets be done on a root that is
-/// itself nowhere since 6.15; before, it is left to do.
+/// Attaches a mount now, if the kernel permits it. Since Linux 6.15 it permits mounts on a
+/// root that is itself not attached. Otherwise returns the mount for later.
 fn unplaced(tree: OwnedFd, dir: &OwnedFd, name: &str) -> Option<OwnedFd> {
     attach(&tree, dir, Path::new(name)).is_err().then_some(tree)
 }
 
-/// What is not there, or is a link, is none of them.
+/// Copies a tree of the host. A missing tree or a link counts as missing.
 fn copied(root: &OwnedFd, path: &Path, access: Access) -> Copied {
     let Ok(tree) = bound(path, access) else { return Copied::Missing };
     let below_root = path.as_os_str().as_bytes().iter().skip(1);
@@ -125,7 +126,7 @@ fn copied(root: &OwnedFd, path: &Path, access: Access) -> Copied {
     }
 }
 
-/// A copy of what is at a path of the host.
+/// A copy of the host's tree at a path.
 fn bound(path: &Path, access: Access) -> Result<OwnedFd> {
     let source = openat2(CWD, path, HOLD, Mode::empty(), NEVER_LINKS)?;
     let tree = clone(&source, "")?;
@@ -133,7 +134,7 @@ fn bound(path: &Path, access: Access) -> Result<OwnedFd> {
     Ok(tree)
 }
 
-/// A view under construction.
+/// A mount tree under construction.
 #[derive(Debug)]
 pub(crate) struct View {
     root: OwnedFd,
@@ -141,17 +142,17 @@ pub(crate) struct View {
     terminals: Option<OwnedFd>,
     shown: [Copied; SHOWN.len()],
     covers: u32,
-    /// Locks on the project's caches. The kernel gives them back when the launcher ends.
+    /// Locks on the project's caches. The kernel releases them when the launcher ends.
     locks: Vec<OwnedFd>,
     caches: Vec<PathBuf>,
 }
 
-/// Where the old root is put for as long as it takes to let go of it.
+/// The place of the old root until it is unmounted.
 const OLD_ROOT: &str = ".covers/host";
 
 impl View {
-    /// Puts the root on top of the old one: lookups still start below it. What is in its
-    /// place and not among the steps goes.
+    /// Attaches the new root over the old one; lookups still start at the old one. Removes
+    /// shared trees that no step of the plan wants.
     pub(crate) fn new(parts: Parts, steps: &[Step]) -> Result<Self> {
         let Parts { root, devices, terminals, shown } = parts;
         attach(&root, CWD, Path::new("/"))?;
@@ -183,7 +184,7 @@ impl View {
         Ok(view)
     }
 
-    /// Does one step.
+    /// Carries out one step.
     pub(crate) fn step(&mut self, step: &Step) -> std::result::Result<(), LaunchError> {
         let done = match step {
             Step::Directory { at } => self.directory(at, 0o755),
@@ -205,19 +206,18 @@ impl View {
         done.map_err(|error| LaunchError::View { step: step.to_string(), source: error.into() })
     }
 
-    /// Opens a place in the view, to make a Landlock rule of it.
+    /// Opens a place in the tree for a Landlock rule.
     pub(crate) fn open(&self, path: &Path) -> Result<OwnedFd> {
         openat2(&self.root, relative(path), HOLD, Mode::empty(), NEVER_LINKS)
     }
 
-    /// Makes the view our root, and that of every process we start.
+    /// Makes the tree the root of this process and its children.
     ///
-    /// `pivot_root` would look at every process of the host for ones to take
-    /// along, and unmounting the old root would make us wait for the kernel, each
-    /// longer than all the mounts together. The old root stays below the new one,
-    /// where no path and no descriptor leads, and the command may neither unmount
-    /// nor change its root. A room with rooms inside has more to do with mounts,
-    /// and is there for longer: it gets no old root at all.
+    /// `pivot_root` would look at every process of the host, and unmounting the old root
+    /// would wait for the kernel. Each takes longer than all mounts together. So the old
+    /// root stays below the new one. No path and no descriptor leads there, and the command
+    /// may neither unmount nor `chroot`. A room with rooms inside may mount and lives
+    /// longer, so it gets no old root at all.
     pub(crate) fn enter(&self, inside: Inside) -> Result<()> {
         if inside == Inside::Rooms {
             mkdirat(&self.root, OLD_ROOT, Mode::from_raw_mode(0o755))?;
@@ -246,8 +246,8 @@ impl View {
         make_file(&self.root, relative(at))
     }
 
-    /// Makes a mount point in a directory that commands write. A file or a link that
-    /// one of them left under its name goes.
+    /// Makes a mount point in a directory that commands may write. Removes a file or link
+    /// that a command left under this name.
     fn point(&self, at: &Path, file: bool) -> Result<()> {
         let (Some(parent), Some(name)) = (at.parent(), at.file_name()) else {
             return Err(Errno::INVAL);
@@ -315,8 +315,8 @@ impl View {
         attach_to(&tree, &place)
     }
 
-    /// Opens a place to mount on. `None` if a cache of the project does not have it:
-    /// nothing is there to take rights from, and the monitor lets nothing be made.
+    /// Opens a place to mount on. `None` if the project's cache does not have the path.
+    /// Then nothing is there to restrict, and the monitor lets no command make it.
     fn open_if_shown(&self, path: &Path) -> Result<Option<OwnedFd>> {
         match self.open(path) {
             Err(Errno::NOENT) if self.caches.iter().any(|cache| is_below(path, cache)) => Ok(None),
@@ -335,8 +335,8 @@ impl View {
         let Some(place) = self.open_if_shown(path)? else { return Ok(()) };
         let own = self.next_cover();
         if file {
-            // A device node on a mount without devices: nobody can open that, not
-            // even root, and this one anybody may make.
+            // A device node on a `nodev` mount. No process can open it, not even root, and
+            // every user can make this one (0:0).
             mknodat(&self.root, &own, FileType::CharacterDevice, Mode::empty(), 0)?;
         } else {
             let mode = if shows.is_empty() { 0 } else { 0o711 };
@@ -384,7 +384,7 @@ impl View {
     }
 }
 
-/// Removes an empty directory on the room's root and those that led only there.
+/// Removes an empty directory on the room's root, and its parents that have nothing else.
 fn remove_directories(root: &OwnedFd, path: &Path) -> Result<()> {
     for dir in path.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
         match unlinkat(root, dir, AtFlags::REMOVEDIR) {
@@ -396,12 +396,12 @@ fn remove_directories(root: &OwnedFd, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A copy of the mount at `path` that nothing can be changed through.
+/// A read-only copy of the mount at `path`.
 pub(crate) fn read_only(path: &Path) -> Result<OwnedFd> {
     bound(path, Access { write: false, execute: false })
 }
 
-/// Absolute paths of the plan are paths from the view's root.
+/// A plan's absolute path, relative to the root of the tree.
 fn relative(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
 }
@@ -431,7 +431,7 @@ fn filesystem(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) 
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-/// A copy of a mount tree, attached nowhere.
+/// A copy of a mount tree, not attached.
 fn clone(dir: impl AsFd, path: impl rustix::path::Arg) -> Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC

@@ -1,5 +1,4 @@
-//! The namespaces of a room, made by the launcher for itself and its children, or
-//! by somebody else for it to join.
+//! The namespaces of a room. The launcher or its helper process makes them.
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -10,7 +9,8 @@ use super::sys;
 use crate::launch::LaunchError;
 use crate::plan::room::Room;
 
-/// Who we are in a user namespace, ready for somebody who must not allocate.
+/// The uid and gid maps of a user namespace. Made in advance, because the helper process
+/// must not allocate.
 #[derive(Debug)]
 pub(crate) struct Identity([String; 2]);
 
@@ -21,7 +21,7 @@ pub(crate) enum Failed {
 }
 
 impl Identity {
-    /// Oneself and nobody else.
+    /// Maps the user and group to themselves, and no others.
     pub(crate) fn own() -> Self {
         let one = |id: u32| format!("{id} {id} 1");
         Self([one(getuid().as_raw()), one(getgid().as_raw())])
@@ -46,14 +46,14 @@ pub(crate) fn make_with_parts(room: &Room) -> Result<Parts, LaunchError> {
     Parts::make().map_err(|error| LaunchError::Root(error.into()))
 }
 
-/// Makes them for the calling process, without touching memory that is not its own
-/// as long as nothing fails.
+/// Makes the namespaces for the calling process. As long as nothing fails, it touches no
+/// memory that another process shares.
 pub(crate) fn make(identity: Option<&Identity>) -> Result<(), Failed> {
     let flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
     let user = if identity.is_some() { libc::CLONE_NEWUSER } else { 0 };
     sys::unshare(flags | user).map_err(Failed::Namespaces)?;
     if let Some(Identity([uid, gid])) = identity {
-        // The kernel wants setgroups given up first.
+        // The kernel requires `deny` in setgroups before gid_map.
         for (file, text) in [
             (c"/proc/self/setgroups", "deny"),
             (c"/proc/self/uid_map", uid),
@@ -65,14 +65,14 @@ pub(crate) fn make(identity: Option<&Identity>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The same for the network.
+/// Makes a network namespace for the calling process, with the loopback switched on.
 pub(crate) fn make_network() -> Result<(), Failed> {
     sys::unshare(libc::CLONE_NEWNET).map_err(Failed::Namespaces)?;
     sys::loopback_up().map_err(Failed::Loopback)
 }
 
-/// Makes a process namespace. Who calls this keeps its process id; its next child
-/// is the first process of the room.
+/// `unshare(CLONE_NEWPID)`. The caller keeps its process id; its next child is process 1 of
+/// the room.
 pub(crate) fn own_processes() -> Result<(), LaunchError> {
     sys::unshare(libc::CLONE_NEWPID).map_err(LaunchError::Namespaces)
 }

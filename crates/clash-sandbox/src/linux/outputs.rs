@@ -1,17 +1,17 @@
-//! Standard output and error that are files of the host.
+//! Standard output and error that lead to files of the host.
 //!
-//! Through a descriptor of a file a command could do more than add to it: read it
-//! back, cut it short, overwrite earlier content, change its mode. `O_APPEND` does not
-//! help, because `fcntl` takes it off again. So the command gets a pipe, and a process
-//! outside copies from there to the file. It writes through the caller's own
-//! descriptor, so the position and the order are those of a command that writes itself.
+//! With a descriptor of the file, a command could do more than append: read the file,
+//! truncate it, overwrite earlier content or change its mode. `O_APPEND` does not help,
+//! because `fcntl` can remove it. So the command gets a pipe, and a process outside copies
+//! from the pipe to the file. It writes through the caller's own descriptor, so position
+//! and order are the same as if the command wrote itself.
 //!
-//! Sockets are treated the same, but for connected unix streams, which many programs
-//! use as pipes: another socket can be connected or sent to elsewhere, past the
+//! Sockets are treated the same, except connected unix stream sockets, which many programs
+//! use as pipes. Any other socket could be connected or sent to another address, past the
 //! sandbox's network.
 //!
-//! The launcher ends when everything that was written before is in the file. The copying
-//! process stays for as long as something holds the pipe.
+//! The launcher ends when everything written before is in the file. The copying process
+//! stays as long as a process holds the pipe.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -29,15 +29,15 @@ use super::sys::{self, Fork};
 
 const CHUNK: usize = 64 * 1024;
 
-/// Copies what a command writes to a file of the host.
+/// Copies the command's output to files of the host.
 #[derive(Debug)]
 pub(crate) struct Outputs {
     pub(crate) relay: Option<Pid>,
-    /// Standard output and error as they were.
+    /// The original standard output and error.
     before: [Option<OwnedFd>; 2],
     /// Closed when the command has ended.
     running: Option<OwnedFd>,
-    /// Its other end is closed when everything is copied.
+    /// The copying process closes the other end when everything is copied.
     copied: OwnedFd,
 }
 
@@ -65,15 +65,14 @@ fn is_plain_stream(fd: BorrowedFd<'_>) -> bool {
         && getpeername(fd).is_ok()
 }
 
-/// One pipe and the file it leads to.
+/// One pipe, and the file to which its content goes.
 struct Stream {
     pipe: OwnedFd,
     file: OwnedFd,
 }
 
 impl Outputs {
-    /// Puts pipes in the place of files. To be called while the launcher has no other
-    /// thread.
+    /// Replaces files by pipes. Call this while the launcher has no other thread.
     pub(crate) fn start(limits: &Limits) -> io::Result<Option<Self>> {
         let wanted = [is_copied(stdout()), is_copied(stderr())];
         if wanted == [false, false] {
@@ -126,7 +125,7 @@ impl Outputs {
 }
 
 impl Drop for Outputs {
-    /// Gives the streams back and waits until everything is copied.
+    /// Restores the original streams and waits until everything is copied.
     fn drop(&mut self) {
         let [out, err] = &self.before;
         let _ = out.as_ref().map(dup2_stdout);
@@ -137,7 +136,7 @@ impl Drop for Outputs {
     }
 }
 
-/// True if what is written through one comes after what was written through the other.
+/// True if two descriptors share one file position.
 fn is_same(one: &OwnedFd, other: &OwnedFd) -> bool {
     let (Ok(a), Ok(b)) = (fstat(one), fstat(other)) else { return false };
     if (a.st_dev, a.st_ino) != (b.st_dev, b.st_ino) {
@@ -184,7 +183,8 @@ fn copy(mut streams: Vec<Stream>, waits: OwnedFd, copies: OwnedFd, limits: &Limi
     drop(copies);
 }
 
-/// Copies what is in a pipe now; `false` when no more will come, or the file takes none.
+/// Copies the present content of a pipe. Returns `false` at the end of the pipe, or if the
+/// file takes no more.
 fn pass_on(stream: &Stream) -> bool {
     let mut chunk = vec![0; CHUNK];
     loop {

@@ -1,19 +1,19 @@
-//! Mounts a project's own cache in the place of a shared one.
+//! Mounts a project's own cache over a shared one.
 //!
-//! An overlay shows the shared cache and keeps all changes in the project's directory.
-//! It is mounted `volatile`: without that, the kernel would write the whole file system
-//! to the disk at the end of each command. A cache that a power failure has damaged
-//! can be removed with `clash cache clear`.
+//! An overlay shows the shared cache and keeps all changes in the project's directory. It
+//! is mounted `volatile`: otherwise the kernel would sync the whole file system at the end
+//! of each command. If a power failure has damaged a cache, the user can remove it with
+//! `clash cache clear`.
 //!
-//! The kernel does not support two overlays with one upper directory. So the launcher
-//! locks the directory for as long as it lives. A second command of the project, at
-//! the same time, gets an upper directory of its own on top: it sees the project's
-//! cache, and its changes are dropped later.
+//! The kernel does not support two overlays with one upper directory. So the launcher locks
+//! the directory as long as it lives. A second command of the project at the same time gets
+//! an upper directory of its own on top. It sees the project's cache, and its changes are
+//! dropped later.
 //!
-//! Where no overlay can be mounted (a home on overlayfs, another mount inside the
-//! shared cache) the project's directory itself is mounted. It starts empty. So it is
-//! where the shared cache is empty or missing: nothing would shine through. Where even
-//! that cannot be had, the shared cache is read-only.
+//! Where no overlay can be mounted (a home on overlayfs, another mount inside the shared
+//! cache), the project's directory itself is mounted. It starts empty. The same happens if
+//! the shared cache is empty or missing. If no directory can be made either, the shared
+//! cache is read-only.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -35,13 +35,13 @@ use crate::plan::cache;
 
 type Result<T> = std::result::Result<T, Errno>;
 
-/// Commands of one project that use one cache at the same time, besides the first.
+/// The number of further commands of one project that can use one cache at the same time.
 const MOST_BESIDES: u32 = 32;
 
-/// A mount of the project's cache, attached nowhere.
+/// A mount of the project's cache, not yet attached.
 #[derive(Debug)]
 pub(crate) enum OwnCache {
-    /// The overlay, and the lock that must stay open as long as the room lives.
+    /// The overlay, and its lock, which must stay open as long as the room lives.
     Overlay { tree: OwnedFd, lock: OwnedFd },
     /// A plain directory to bind.
     Plain(PathBuf),
@@ -55,7 +55,7 @@ pub(crate) fn of_project(shared: &Path, own: &Path, overlay: bool) -> OwnCache {
     if make(&upper).is_err() {
         return OwnCache::Missing;
     }
-    // The same to see, for a fraction of the time.
+    // Looks the same, and is much faster.
     if cache::is_empty(shared) {
         return OwnCache::Plain(upper);
     }
@@ -89,8 +89,8 @@ fn mounted(shared: &Path, own: &Path) -> Result<(OwnedFd, OwnedFd)> {
     Err(Errno::BUSY)
 }
 
-/// The lock on a directory. `None` if another launcher has it. It belongs to this
-/// process and ends with it, however it ends.
+/// Locks a directory. `None` if another launcher has the lock. The kernel releases it when
+/// this process ends.
 fn locked(dir: &Path) -> Result<Option<OwnedFd>> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(CWD, dir.join("lock"), flags, Mode::from_raw_mode(0o600))?;
@@ -111,7 +111,7 @@ fn overlay(lower: &[&OwnedFd], own: &Path) -> Result<OwnedFd> {
         make(&work).map_err(errno)?;
     }
     let (upper, work) = (open(&upper)?, open(&work)?);
-    // By descriptor: paths may hold the characters that separate the options.
+    // By descriptor, because a path may contain the characters that separate options.
     let named = |dir: &OwnedFd| format!("/proc/self/fd/{}", dir.as_raw_fd());
     let lower: Vec<String> = lower.iter().map(|dir| named(dir)).collect();
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -132,8 +132,8 @@ fn overlay(lower: &[&OwnedFd], own: &Path) -> Result<OwnedFd> {
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-/// Removes the mark of a volatile mount that has ended. The kernel would refuse to mount
-/// again.
+/// Removes the mark of an ended volatile mount. The kernel refuses a new mount while the
+/// mark exists.
 fn unmark(work: &OwnedFd) -> Result<()> {
     for (mark, flags) in [
         ("work/incompat/volatile/dirty", AtFlags::empty()),
@@ -148,7 +148,7 @@ fn unmark(work: &OwnedFd) -> Result<()> {
     Ok(())
 }
 
-/// A directory that no link leads to.
+/// Opens a directory without following links.
 fn open(dir: &Path) -> Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;

@@ -1,19 +1,17 @@
-//! Ports across the wall of a room's own network.
+//! TCP ports between a room's own network and the host.
 //!
-//! A room without network has a loopback of its own and nothing else. Where the
-//! policy says `localhost(ports = …)`, each of these ports is listened on inside,
-//! and a process that stayed in the host's network takes the connections and
-//! makes one to the same port of the host's loopback for each. Where it says
-//! `serve`, it is the other way round: the host's loopback is listened on, and a
-//! process in the room's network, outside of its sandbox, connects. No other address
-//! and no other port can be reached, because there is no way to anything else.
+//! A room without network has only its own loopback. For `localhost(ports = …)` the
+//! launcher listens on each port inside. A process in the host's network takes the
+//! connections, and connects to the same port of the host's loopback for each. For `serve`
+//! it is the other way round: the launcher listens on the host's loopback, and a process in
+//! the room's network, outside its sandbox, connects. No other address or port can be
+//! reached, because no other way exists.
 //!
-//! Some hundred connections are carried at a time, fewer where the process may open
-//! few files. More wait in the kernel's queue until one ends: what a room does with
-//! its ports costs the host no more than that.
+//! The process carries at most [`MAX_CONNECTIONS`] at a time, fewer if it may open few
+//! files. Further connections wait in the kernel's queue, so a room cannot use up the host.
 //!
-//! A connection inside succeeds before the one outside is tried: a port on which
-//! nobody listens is a connection that is reset, not one that is refused.
+//! A connection inside succeeds before the process tries the one outside. If no server
+//! listens there, the connection is reset, not refused.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -34,29 +32,29 @@ use super::sys::{self, Fork};
 use crate::launch::LaunchError;
 use crate::plan::room::Ports;
 
-/// How long what was sent before a room ended may take to be delivered.
+/// The time to deliver the remaining data after a room has ended.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Connections that are carried at a time.
+/// The number of connections that one process carries at a time.
 const MOST: usize = 256;
-/// Descriptors that a process needs besides those of connections.
+/// Descriptors that the process needs for other purposes.
 const BESIDES: u64 = 32;
-/// How long to let be what cannot be taken now.
+/// The pause after a connection that cannot be taken now.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A thread that copies needs little more than its buffer.
+/// A copying thread needs little more than its buffer.
 const STACK: usize = 128 * 1024;
 
-/// Both ends of the ports.
+/// The processes on both sides.
 #[derive(Debug)]
 pub(crate) struct Crossing {
-    /// In the host's network, for ports that are reached from inside.
+    /// The process in the host's network, for ports that the room reaches.
     outside: Option<Forwarder>,
-    /// In the room's network, for ports that are served.
+    /// The process in the room's network, for ports that the room serves.
     inside: Option<Forwarder>,
     served: Vec<TcpListener>,
 }
 
 impl Crossing {
-    /// To be called in the host's network.
+    /// Call this in the host's network.
     pub(crate) fn start(ports: &Ports) -> Result<Self, LaunchError> {
         let mut served = Vec::new();
         for port in &ports.served {
@@ -67,7 +65,7 @@ impl Crossing {
         Ok(Self { outside: outside.transpose()?, inside: None, served })
     }
 
-    /// To be called in the room's network.
+    /// Call this in the room's network.
     pub(crate) fn listen(&self, ports: &Ports) -> Result<(), LaunchError> {
         let Some(outside) = &self.outside else { return Ok(()) };
         for port in &ports.reached {
@@ -79,8 +77,8 @@ impl Crossing {
         Ok(())
     }
 
-    /// Takes connections to served ports. To be called in the room's network,
-    /// when the room has its process 1.
+    /// Takes connections to served ports. Call this in the room's network, when process 1
+    /// exists.
     pub(crate) fn serve(&mut self) -> Result<(), LaunchError> {
         if !self.served.is_empty() {
             self.inside = Some(Forwarder::start(std::mem::take(&mut self.served))?);
@@ -88,17 +86,17 @@ impl Crossing {
         Ok(())
     }
 
-    /// Before the room is taken down: what its servers said last is delivered.
+    /// Delivers the last data of the room's servers, before the room ends.
     pub(crate) fn end_inside(&mut self) {
         self.inside = None;
     }
 }
 
-/// A process that takes connections and makes others. Dropping it waits for it.
+/// A process that takes connections and forwards them. Dropping it waits for its end.
 #[derive(Debug)]
 struct Forwarder {
     pid: Pid,
-    /// More listeners; closing it is the end.
+    /// Carries new listeners. Closing it ends the process.
     control: OwnedFd,
 }
 
@@ -108,7 +106,7 @@ impl Forwarder {
         let (control, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(|error| failed(error.into()))?;
-        // What the terminal sends to our group is not for it, from the beginning.
+        // Signals of the terminal to this process group must never reach the new process.
         let mask = sys::hold_signals().map_err(failed)?;
         match sys::fork().map_err(failed)? {
             Fork::Parent(pid) => {
@@ -134,7 +132,7 @@ impl Drop for Forwarder {
 
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
-/// Listens on the loopback addresses; the second is missing on some machines.
+/// Listens on the IPv4 and IPv6 loopback. Some machines have no IPv6.
 fn listen(port: u16) -> io::Result<Vec<TcpListener>> {
     let [first, second] = LOOPBACK.map(|address| TcpListener::bind(SocketAddr::new(address, port)));
     Ok([Some(first?), second.ok()].into_iter().flatten().collect())
@@ -147,7 +145,8 @@ fn connect(port: u16) -> io::Result<TcpStream> {
 
 fn forward(control: &OwnedFd, listeners: Vec<TcpListener>) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    // Whoever waits for the end of the command's output must not wait for us.
+    // The caller of the launcher may wait for the end of its output, so this process must
+    // not hold it.
     let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
@@ -166,7 +165,7 @@ fn forward(control: &OwnedFd, listeners: Vec<TcpListener>) -> io::Result<()> {
     while let Some((port, listener)) = receive(control)? {
         start(port, listener)?;
     }
-    // Whoever connected last may not have been taken yet.
+    // The last connections may still be in the queue.
     for (port, listener) in &all {
         while taken.next(listener, *port).is_ok() {}
     }
@@ -177,26 +176,26 @@ fn forward(control: &OwnedFd, listeners: Vec<TcpListener>) -> io::Result<()> {
     Ok(())
 }
 
-/// The connections that were taken.
+/// The connections that this process carries.
 #[derive(Debug)]
 struct Taken {
     active: AtomicUsize,
     most: usize,
-    /// Held while one is taken, so that none is between being taken and counted.
+    /// Locked while a connection is taken, so that every taken connection is counted.
     taking: Mutex<()>,
 }
 
 impl Taken {
     fn new() -> Self {
         let files = getrlimit(Resource::Nofile).current;
-        // Each has two ends.
+        // Each connection needs two descriptors.
         let bearable = files.map_or(MOST as u64, |files| files.saturating_sub(BESIDES) / 2);
         let most = usize::try_from(bearable).unwrap_or(MOST).clamp(1, MOST);
         Self { active: AtomicUsize::new(0), most, taking: Mutex::new(()) }
     }
 
-    /// Takes a connection, if one waits and there is room for it, and makes one to
-    /// the same port of our loopback for it.
+    /// Takes a waiting connection, if there is capacity, and connects to the same port of
+    /// the own loopback.
     fn next(self: &Arc<Self>, listener: &TcpListener, port: u16) -> io::Result<()> {
         let guard = self.taking.lock();
         if self.active.load(Ordering::Acquire) >= self.most {
@@ -226,10 +225,10 @@ fn take(listener: &TcpListener, port: u16, taken: &Arc<Taken>) {
         let mut waiting = [PollFd::new(listener, PollFlags::IN)];
         let polled = poll(&mut waiting, None).is_ok();
         match taken.next(listener, port) {
-            // Who waited has gone.
+            // The client has closed the connection meanwhile.
             Err(error) if polled && error.kind() == io::ErrorKind::WouldBlock => {}
-            // There is no room for more, or the machine has nothing left: asking
-            // again at once would only take what others need.
+            // No capacity is left, here or in the kernel. An immediate retry would only
+            // waste CPU time.
             Err(_) => std::thread::sleep(PAUSE),
             Ok(()) => {}
         }
@@ -239,7 +238,7 @@ fn take(listener: &TcpListener, port: u16, taken: &Arc<Taken>) {
 fn join(taken: TcpStream, port: u16) -> io::Result<()> {
     let made = match connect(port) {
         Ok(made) => made,
-        // Reset and not ended: nobody was there.
+        // Resets the connection: no server listens there.
         Err(_) => {
             return Ok(rustix::net::sockopt::set_socket_linger(&taken, Some(Duration::ZERO))?);
         }
@@ -255,7 +254,7 @@ fn join(taken: TcpStream, port: u16) -> io::Result<()> {
     })
 }
 
-/// Copies until one side ends, and ends the other.
+/// Copies until one side closes, then closes the other.
 fn copy(mut from: &TcpStream, mut to: &TcpStream) {
     let _ = io::copy(&mut from, &mut to);
     let _ = to.shutdown(Shutdown::Write);

@@ -1,4 +1,4 @@
-//! Leads tools to the project's own caches by their variables, where nothing can be
+//! Leads tools to the project's own caches by environment variables, where nothing can be
 //! mounted.
 
 use std::ffi::OsString;
@@ -9,13 +9,13 @@ use std::path::Path;
 
 use clash_policy::{Caps, Effect, FsRule, PathPattern, Span, Writes};
 
-use crate::plan::cache::Redirect;
 use crate::launch::Command;
-use crate::plan::{Grant, Plan, Why};
+use crate::plan::cache::Redirect;
 use crate::plan::sight::Shown;
+use crate::plan::{Grant, Plan, Why};
 
-/// The plan and the command with the directories in them. A directory that cannot be
-/// made is left out: the tool then finds the shared cache, which is read-only.
+/// The plan and the command with the cache directories added. A directory that cannot be
+/// made is left out; the tool then finds the shared cache, which is read-only.
 pub(crate) fn given(plan: &Plan, command: &Command) -> (Plan, Command) {
     let (mut plan, mut command) = (plan.clone(), command.clone());
     for redirect in std::mem::take(&mut plan.redirects) {
@@ -25,7 +25,7 @@ pub(crate) fn given(plan: &Plan, command: &Command) -> (Plan, Command) {
         let grant = Grant { path: redirect.to.clone(), caps: Caps::ALL, why: Why::Launcher };
         if let Some(watch) = &mut plan.watch {
             watch.rights.given.push(grant.clone());
-            // Packages hold files with names that are protected elsewhere below the home.
+            // Packages contain names that are protected elsewhere below the home.
             watch.rights.sandbox.fs.extend(rule(&redirect));
             if let Some(sight) = &mut watch.sight {
                 sight.tree(&redirect.to, Shown::Writable);
@@ -58,7 +58,8 @@ fn is_made(redirect: &Redirect) -> bool {
     made.is_ok()
 }
 
-/// Never through a link, which another command of the project may put there.
+/// Writes a file without following a link, which another command of the project may have
+/// put there.
 fn written(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::options().write(true).create_new(true).open(path)?.write_all(bytes)
 }

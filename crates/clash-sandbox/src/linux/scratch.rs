@@ -1,10 +1,9 @@
-//! A temporary directory of the command's own, where no room has one: made before
-//! it starts, named by `TMPDIR`, gone after it ends.
+//! A temporary directory for a command without a room. The launcher makes it before the
+//! command starts, `TMPDIR` names it, and it is removed after the command.
 //!
-//! A process of its own removes it, which waits for the launcher to end in whatever
-//! way. It has left the launcher's session, so what is sent to that does not reach
-//! it. What the command leaves there with modes that forbid removing it is made
-//! removable first.
+//! A separate process removes it. That process waits for the end of the launcher, however
+//! it ends. It has its own session, so signals to the launcher's session do not reach it.
+//! It first adds the permissions that removal needs.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, Permissions};
@@ -21,19 +20,19 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 
 use super::sys::{self, Fork};
 use crate::launch::Command;
-use crate::plan::{Grant, Plan, Why};
 use crate::plan::sight::Shown;
+use crate::plan::{Grant, Plan, Why};
 
-/// What programs look at for a place to put temporary files.
+/// Variables in which programs look for a temporary directory.
 const VARIABLES: [&str; 4] = ["TMPDIR", "TMP", "TEMP", "TEMPDIR"];
 
-/// A name that nobody is likely to have; who has it all the same is in the way.
+/// A name that is very unlikely to exist. If it exists, making the directory fails.
 pub(crate) fn name(parent: &Path) -> PathBuf {
     let random = RandomState::new().build_hasher().finish();
     parent.join(format!("clash-{random:016x}"))
 }
 
-/// The plan and the command with the directory in them.
+/// The plan and the command with the directory added.
 pub(crate) fn given(path: &Path, plan: &Plan, command: &Command) -> (Plan, Command) {
     let mut plan = plan.clone();
     plan.grants.push(Grant { path: path.into(), caps: Caps::ALL, why: Why::Launcher });
@@ -62,7 +61,7 @@ pub(crate) fn named(path: &Path, command: &Command) -> Command {
     command
 }
 
-/// The directory; dropping it waits until it is gone.
+/// The directory. Dropping it waits until it is removed.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) remover: Option<Pid>,
@@ -70,10 +69,11 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// To be called while the launcher has no other thread.
+    /// Call this while the launcher has no other thread.
     pub(crate) fn make(path: &Path) -> io::Result<Self> {
         let (wait, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        // Who removes it is there first, out of reach of what is sent to our group.
+        // The removing process starts before the directory exists. Signals to the
+        // launcher's group must not reach it.
         let mask = sys::hold_signals()?;
         match sys::fork() {
             Ok(Fork::Parent(pid)) => {
@@ -104,15 +104,15 @@ impl Drop for Scratch {
 fn remove_later(wait: OwnedFd, path: &Path) {
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir(c"/");
-    // Whoever waits for the end of the command's output must not wait for this.
+    // The caller of the launcher may wait for the end of its output, so this process must
+    // not hold it.
     sys::close_all_but(wait.as_raw_fd());
     let mut byte = [0_u8];
     while let Err(Errno::INTR) = rustix::io::read(&wait, &mut byte) {}
     let _ = remove_tree(path);
 }
 
-/// Removes a directory that commands have written, whatever modes they left in it,
-/// and follows no link.
+/// Removes a directory that commands have written, whatever modes it has. Follows no link.
 pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     if fs::remove_dir_all(path).is_ok() {
         return Ok(());
@@ -123,8 +123,8 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     fs::remove_dir_all(path)
 }
 
-/// A directory, whatever its mode, and nothing that a link leads to: what the
-/// command has left running may still put one in its place.
+/// Opens a directory, whatever its mode. Follows no link: a process of the command may
+/// still be running and put one there.
 fn open(dir: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(dir, path, flags, Mode::empty())

@@ -1,12 +1,11 @@
-//! What a command inherits besides its rights: standard input and the terminal.
+//! Standard input and the terminal settings of a command.
 //!
-//! A file that somebody hands over for reading can be changed through its
-//! descriptor all the same: `fchmod`, `futimens`. In a room the same file is
-//! opened once more through a read-only mount. The position in it is taken over
-//! before and given back afterwards, so that a script which goes on reading its
-//! input goes on where the command stopped.
+//! With a descriptor that is open only for reading, a command could still change the file:
+//! `fchmod`, `futimens`. In a room the launcher opens the file again through a read-only
+//! mount. It keeps the file position, and sets it back afterwards: a script that goes on
+//! reading its input then continues where the command stopped.
 //!
-//! The settings of a terminal are put back as they were when the command ends.
+//! When the command ends, the launcher restores the terminal settings.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -17,18 +16,17 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use super::mounts;
 
-/// What to put back when the command has ended.
+/// State to restore when the command has ended.
 #[derive(Debug)]
 pub(crate) struct Inherited {
     input: Option<OwnedFd>,
     terminal: Option<Termios>,
-    /// Files of the host, each with the name of the one that the command writes.
+    /// Files of the host, each with the path of the file that the command writes.
     returned: Vec<(PathBuf, OwnedFd)>,
 }
 
 impl Inherited {
-    /// Without a room: only a file that is open for writing too is opened again, through
-    /// the descriptor.
+    /// Without a room. Opens the file again only if it is also open for writing.
     pub(crate) fn guard_roomless() -> Self {
         let again = |flags: OFlags| {
             is_writable_input().then(|| open("/proc/self/fd/0", flags, Mode::empty()).ok())?
@@ -36,7 +34,7 @@ impl Inherited {
         Self { terminal: None, input: read_only_input(again), returned: Vec::new() }
     }
 
-    /// To be called in the room's mount namespace, before its view is entered.
+    /// Call this in the room's mount namespace, before its root is entered.
     pub(crate) fn guard(returned: &[PathBuf]) -> Self {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let host = |path: &PathBuf| Some((path.clone(), open(path, flags, Mode::empty()).ok()?));
@@ -44,7 +42,7 @@ impl Inherited {
         let again = |flags: OFlags| {
             let name = std::fs::read_link("/proc/self/fd/0").ok()?;
             let tree = mounts::read_only(&name).ok();
-            // A file without a name: without a mount it can at least not be written.
+            // The file has no name. Without a mount, it can at least not be written.
             let at = tree.as_ref().map_or(0, std::os::fd::AsRawFd::as_raw_fd);
             open(format!("/proc/self/fd/{at}"), flags, Mode::empty()).ok()
         };
@@ -73,10 +71,10 @@ pub(crate) fn is_writable_input() -> bool {
         && flags & OFlags::RWMODE == OFlags::RDWR
 }
 
-/// No more of a returned file is copied: it holds one path.
+/// A returned file contains one path, so no more than this is copied.
 const MOST_RETURNED: usize = 8 << 10;
 
-/// Copies a small file of the room to the host's, and removes it.
+/// Copies a small file of the room to the host's file, and removes it.
 fn give_back(path: &Path, host: &OwnedFd) -> rustix::io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let own = open(path, flags, Mode::empty())?;
@@ -88,15 +86,15 @@ fn give_back(path: &Path, host: &OwnedFd) -> rustix::io::Result<()> {
     rustix::fs::unlink(path)
 }
 
-/// Replaces a file on standard input. What cannot
-/// be found under its name any more is left as it is.
+/// Replaces a file on standard input. A file that is no longer found under its name stays
+/// as it is.
 fn read_only_input(again: impl FnOnce(OFlags) -> Option<OwnedFd>) -> Option<OwnedFd> {
     let (meta, flags) = (fstat(stdin()).ok()?, fcntl_getfl(stdin()).ok()?);
     let file = FileType::from_raw_mode(meta.st_mode) == FileType::RegularFile;
     if !file || flags & OFlags::RWMODE == OFlags::WRONLY || flags.contains(OFlags::PATH) {
         return None;
     }
-    // One that is open for writing too is given for reading.
+    // A file that is also open for writing is opened only for reading.
     let flags = (flags & !OFlags::RWMODE) | OFlags::RDONLY;
     let again = again((flags & !OFlags::CREATE) | OFlags::CLOEXEC)?;
     let same = fstat(&again).ok()?;

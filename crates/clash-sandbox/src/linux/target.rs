@@ -1,4 +1,4 @@
-//! The command as `execve` wants it.
+//! The arguments of `execve`.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -6,8 +6,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use super::sys::{self, Strings};
 use crate::launch::{Command, LaunchError};
 
-/// Everything is allocated when it is made, so that nothing is left to fail but
-/// the call itself.
+/// All memory is allocated at construction, so that afterwards only `execve` itself can
+/// fail.
 #[derive(Debug)]
 pub(crate) struct Target {
     program: OsString,
@@ -35,8 +35,8 @@ impl Target {
         })
     }
 
-    /// Tries each candidate as `execvp` does: one that is missing is skipped,
-    /// one that may not be executed is remembered in case none works.
+    /// Tries each candidate as `execvp` does. A missing one is skipped. One that may not be
+    /// executed is reported if no other works.
     pub(crate) fn execute(&self) -> LaunchError {
         let mut refused = None;
         for candidate in &self.candidates {
@@ -65,7 +65,7 @@ fn c_string(text: OsString) -> Result<CString, LaunchError> {
         .map_err(|error| LaunchError::NulByte(OsString::from_vec(error.into_vec())))
 }
 
-/// What glibc searches when there is no `PATH`.
+/// The search path of glibc without `PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 fn candidates(command: &Command) -> Result<Vec<CString>, LaunchError> {

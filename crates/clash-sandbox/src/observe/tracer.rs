@@ -19,12 +19,12 @@ use rustix::process::{
     Pid, PidfdFlags, PidfdGetfdFlags, WaitOptions, pidfd_getfd, pidfd_open, waitpid,
 };
 
-use crate::linux::bpf::{Assembler, BpfError, Insn, Test, To};
 use super::dns;
+use super::{End, ObserveError, Observed};
+use crate::launch::{self, Command, LaunchError};
+use crate::linux::bpf::{Assembler, BpfError, Insn, Test, To};
 use crate::linux::sys::{self, Fork, Notice};
 use crate::linux::target::Target;
-use crate::launch::{self, Command, LaunchError};
-use super::{End, ObserveError, Observed};
 use crate::plan::Plan;
 
 #[cfg(target_arch = "x86_64")]
@@ -396,15 +396,11 @@ impl Observer<'_> {
 
     fn sent_message(&mut self, caller: &Caller, header: u64) -> io::Result<()> {
         let header = caller.memory(header, 32)?;
-        let (Some(vector), Some(1..)) =
-            (dns::number(&header, 16), dns::number(&header, 24))
-        else {
+        let (Some(vector), Some(1..)) = (dns::number(&header, 16), dns::number(&header, 24)) else {
             return Ok(());
         };
         let vector = caller.memory(vector, 16)?;
-        if let (Some(start), Some(size)) =
-            (dns::number(&vector, 0), dns::number(&vector, 8))
-        {
+        if let (Some(start), Some(size)) = (dns::number(&vector, 0), dns::number(&vector, 8)) {
             self.sent(&caller.memory(start, length(size))?);
         }
         Ok(())

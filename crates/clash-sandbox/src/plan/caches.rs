@@ -7,8 +7,8 @@ use clash_policy::{Caps, Effect, Sandbox, Writes};
 
 use super::Request;
 use super::rules::{Found, Rule};
-use crate::plan::cache::{self, Redirect, directory_of, is_cache};
 use crate::facts::{HostFacts, RoomSupport};
+use crate::plan::cache::{self, Redirect, directory_of, is_cache};
 use crate::plan::report::{Line, Report};
 
 /// The sandbox of a host that can mount nothing. The shared caches are read-only, and

@@ -10,10 +10,10 @@ use clash_policy::{Caps, Effect, PathPattern};
 use super::rules::{Found, Rule, real};
 use super::{Grant, Refusal, Request, Why, overlap};
 use crate::baseline;
-use crate::plan::cache::{directory_of, is_cache};
 use crate::disk::Disk;
-use crate::planted::{Ground, Placed};
+use crate::plan::cache::{directory_of, is_cache};
 use crate::plan::report::{Line, Report};
+use crate::planted::{Ground, Placed};
 use crate::worktree::{self, Worktree};
 
 /// What Landlock is to grant: for each rule that allows, its rights from its

@@ -2,7 +2,7 @@
 //! kernel that the steps do what they say.
 
 use super::*;
-use crate::host::{Facility, Rooms};
+use crate::facts::{Facility, RoomSupport};
 use crate::planted::Alone;
 use clash_policy::judge::{World as Judged, judge};
 use clash_policy::{FileUse, PathPattern, Protect};
@@ -172,7 +172,7 @@ fn execution_alone_cannot_be_taken_from_names() {
     let fs = vec![rule(Effect::Allow, "rwcdx", "$PWD"), rule(Effect::Deny, "x", "$PWD/a")];
     assert!(world.plan(&sandbox(fs.clone()), &host()).is_ok());
     let mut container = host();
-    container.simulate("container").unwrap();
+    crate::host::simulate(&mut container, "container").unwrap();
     let refusal = world.plan(&sandbox(fs), &container).unwrap_err();
     assert!(
         matches!(refusal, Refusal::NoRoom { .. }) && refusal.hint().unwrap().contains("AppArmor")
@@ -188,11 +188,11 @@ fn a_room_needs_less_of_landlock_and_a_host_for_it() {
         assert_eq!(world.plan(&writes, &host).is_ok(), fine, "ABI {abi}");
     }
     let mut container = host();
-    container.simulate("container").unwrap();
+    crate::host::simulate(&mut container, "container").unwrap();
     let plan = world.plan(&writes, &container).unwrap();
     assert!(plan.room.is_none() && plan.watch.is_some());
     let mut root = host();
-    root.simulate("root").unwrap();
+    crate::host::simulate(&mut root, "root").unwrap();
     assert!(!world.plan(&writes, &root).unwrap().room.unwrap().user_namespace);
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::facts::RoomSupport;
-use crate::planted::Alone;
 use crate::plan::report::Line;
+use crate::planted::Alone;
 use clash_policy::{PathPattern, Protect};
 use insta::assert_snapshot;
 use proptest::prelude::*;
@@ -18,7 +18,13 @@ struct World {
 
 fn host() -> HostFacts {
     let rooms = RoomSupport::Impossible { why: "it is a test".into() };
-    HostFacts { landlock_abi: 7, seccomp: true, rooms, notify: Facility::Works, ..HostFacts::bare() }
+    HostFacts {
+        landlock_abi: 7,
+        seccomp: true,
+        rooms,
+        notify: Facility::Works,
+        ..HostFacts::bare()
+    }
 }
 
 impl World {
@@ -188,7 +194,7 @@ fn without_a_room_every_open_is_watched_and_temporary_files_have_a_place() {
 fn what_has_to_be_watched_is_refused_where_nothing_can_be() {
     let world = World::new();
     let mut deaf = host();
-    deaf.simulate("no-notify").unwrap();
+    crate::host::simulate(&mut deaf, "no-notify").unwrap();
     let refused = |rules: Vec<FsRule>| {
         let refusal = world.plan_for(&sandbox(rules), &deaf).unwrap_err();
         assert_eq!(refusal.span().map(|span| span.file.as_str()), Some("policy.star"));
@@ -436,7 +442,7 @@ fn an_old_host_is_refused_with_what_would_be_open() {
 
 #[test]
 fn inside_a_sandbox_that_answers_for_our_calls_nothing_is_planned() {
-    let around = crate::host::Around { listener: true, ..host().around };
+    let around = crate::facts::Surroundings { listener: true, ..host().around };
     let host = HostFacts { around, ..host() };
     let refusal = World::new().plan_for(&sandbox(vec![]), &host).unwrap_err();
     assert_snapshot!(refusal, @"a sandbox around this one answers for its system calls, and could carry out what an inner one denies");

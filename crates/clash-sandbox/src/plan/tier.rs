@@ -173,7 +173,11 @@ const OWN: [&str; 5] = ["/proc", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/s
 
 /// Whether ports of the loopback lead through the wall of a network of the room's
 /// own, for which there has to be one.
-pub(super) fn crossing(request: &Request<'_>, ports: &Ports, host: &HostFacts) -> Result<bool, Refusal> {
+pub(super) fn crossing(
+    request: &Request<'_>,
+    ports: &Ports,
+    host: &HostFacts,
+) -> Result<bool, Refusal> {
     let Some(port) = ports.reached.iter().chain(&ports.served).next() else { return Ok(false) };
     match &host.rooms {
         RoomSupport::Unprivileged | RoomSupport::Root => Ok(true),

@@ -22,9 +22,9 @@ use clash_policy::{Caps, Effect, Lifetime};
 use super::rules::links_of;
 use super::{Found, Grant, Request, Rule, Why};
 use crate::baseline::{Entry, LINKED};
-use crate::plan::cache::{directory_of, is_cache};
 use crate::disk::Disk;
 use crate::facts::{HostFacts, RoomSupport};
+use crate::plan::cache::{directory_of, is_cache};
 use crate::plan::rights::Rights;
 use crate::plan::room::{Access, Inside, Ports, Room, Shown, Step};
 

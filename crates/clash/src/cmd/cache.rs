@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use clash_sandbox::cache::path_of;
 use clash_sandbox::disk::Disk;
+use clash_sandbox::plan::cache::path_of;
 use serde_json::json;
 
 use super::{project, unless_closed};
@@ -158,7 +158,7 @@ fn clear(out: &mut Out, owners: &[PathBuf], json: bool) -> Result<u8, Failure> {
     let (mut removed, mut left) = (Vec::new(), Vec::new());
     for owner in owners {
         for OwnCache { dir, of } in caches(owner) {
-            let gone = clash_sandbox::cache::clear(&dir).unwrap_or(false);
+            let gone = clash_sandbox::launch::clear_cache(&dir).unwrap_or(false);
             if gone { removed.push(of) } else { left.push(of) }
         }
         // Only an empty directory goes.

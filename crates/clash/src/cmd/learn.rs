@@ -9,6 +9,7 @@ use clash_history::day;
 use clash_history::touched::{SandboxProposal, TouchedResources, propose};
 use clash_sandbox::baseline::ENTRIES;
 use clash_sandbox::disk::Disk;
+use clash_sandbox::host;
 use clash_sandbox::launch::Command;
 use clash_sandbox::observe::{self, End, ObserveError, Observed};
 use clash_sandbox::plan::{Cage, Request, Temporary, plan};
@@ -126,7 +127,8 @@ impl Args {
             temporary,
             caches: Some(&own),
         };
-        let plan = plan(&request, &dirs.host()).map_err(|refusal| {
+        let host = host::with_limit_facts(dirs.host(), &sandbox.limits);
+        let plan = plan(&request, &host).map_err(|refusal| {
             let hint = refusal.hint();
             Failure { hint, ..Failure::from(refusal) }
         })?;

@@ -18,6 +18,7 @@ use clash_policy::path::Links;
 use clash_policy::protect::{Keep, entries};
 use clash_policy::{Caps, Effect, FsRule, PathPattern, Sandbox, Writes};
 use clash_sandbox::disk::Disk;
+use clash_sandbox::host;
 use clash_sandbox::launch;
 use clash_sandbox::plan::nesting::NoNesting;
 use clash_sandbox::plan::{Cage, Grant, Plan, Request, Temporary, Why, plan};
@@ -303,7 +304,8 @@ impl<'a> Room<'a> {
             temporary: Temporary { session: None, host: &self.dirs.tmp },
             caches: self.caches.as_deref(),
         };
-        plan(&request, &self.dirs.host()).map_err(|refusal| ExecError::NoPlan {
+        let host = host::with_limit_facts(self.dirs.host(), &sandbox.limits);
+        plan(&request, &host).map_err(|refusal| ExecError::NoPlan {
             sandbox: sandbox.name.clone(),
             refusal: Box::new(refusal),
         })

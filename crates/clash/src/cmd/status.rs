@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clash_policy::rule::{Layer, LayerKind};
-use clash_sandbox::host::{Facility, Host, Rooms};
+use clash_sandbox::facts::{Facility, HostFacts, RoomSupport};
 use serde_json::{Value, json};
 
 use super::wiring::trial::{self, Outcome};
@@ -35,7 +35,7 @@ struct Status {
     project: PathBuf,
     policy: Result<InForce, Failure>,
     agents: Vec<AgentState>,
-    host: Host,
+    host: HostFacts,
     blocked: Vec<Record>,
 }
 
@@ -254,11 +254,11 @@ impl Status {
 }
 
 /// The tier of this host in one line.
-fn machine(host: &Host) -> String {
+fn machine(host: &HostFacts) -> String {
     let rooms = match &host.rooms {
-        Rooms::Unprivileged => "rooms in a user namespace".to_owned(),
-        Rooms::Root => "rooms made by root".to_owned(),
-        Rooms::Impossible { why } => format!("no rooms ({why})"),
+        RoomSupport::Unprivileged => "rooms in a user namespace".to_owned(),
+        RoomSupport::Root => "rooms made by root".to_owned(),
+        RoomSupport::Impossible { why } => format!("no rooms ({why})"),
     };
     let mut text = match host.landlock_abi {
         0 => "no Landlock, so nothing can be confined".to_owned(),
@@ -277,15 +277,15 @@ fn machine(host: &Host) -> String {
     text
 }
 
-fn machine_json(host: &Host) -> Value {
+fn machine_json(host: &HostFacts) -> Value {
     let facility = |facility: &Facility| match facility {
         Facility::Works => json!({"works": true}),
         Facility::Missing { why } => json!({"works": false, "why": why}),
     };
     let rooms = match &host.rooms {
-        Rooms::Unprivileged => json!({"works": true, "by": "user namespace"}),
-        Rooms::Root => json!({"works": true, "by": "root"}),
-        Rooms::Impossible { why } => json!({"works": false, "why": why}),
+        RoomSupport::Unprivileged => json!({"works": true, "by": "user namespace"}),
+        RoomSupport::Root => json!({"works": true, "by": "root"}),
+        RoomSupport::Impossible { why } => json!({"works": false, "why": why}),
     };
     json!({
         "landlock_abi": host.landlock_abi, "seccomp": host.seccomp, "root": host.root,
@@ -302,12 +302,13 @@ mod tests {
 
     #[test]
     fn a_machine_is_one_line() {
-        let mut host = Host { landlock_abi: 7, rooms: Rooms::Unprivileged, ..Host::bare() };
+        let mut host =
+            HostFacts { landlock_abi: 7, rooms: RoomSupport::Unprivileged, ..HostFacts::bare() };
         assert_eq!(machine(&host), "rooms in a user namespace, Landlock ABI 7");
-        host.simulate("container").unwrap();
+        clash_sandbox::host::simulate(&mut host, "container").unwrap();
         host.root = true;
         insta::assert_snapshot!(machine(&host), @"no rooms (the container's filter denies new namespaces (simulated)), Landlock ABI 7, as root, in a container");
-        host.simulate("abi=0").unwrap();
+        clash_sandbox::host::simulate(&mut host, "abi=0").unwrap();
         assert!(machine(&host).starts_with("no Landlock, so nothing can be confined"));
     }
 }

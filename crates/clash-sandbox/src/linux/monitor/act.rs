@@ -1,4 +1,4 @@
-//! Judges a call and makes it, on what is held open.
+//! Judges a call and carries it out on the objects that the outer thread holds open.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -21,12 +21,12 @@ use super::call::Times;
 use super::folding::Folding;
 use super::fresh::Fresh;
 use super::leaving::Leaving;
+use super::names::misleads;
 use super::open::Wish;
 use super::place::{Place, real};
 use super::quota::Quota;
 use super::turn::Turns;
 use crate::aliases::Remembered;
-use super::names::misleads;
 use crate::plan::Watch;
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) struct Job {
     pub(super) act: Act,
 }
 
-/// A call with everything it is about held open.
+/// A call whose paths have all been resolved to held objects.
 #[derive(Debug)]
 pub(super) enum Act {
     Open { at: Place, flags: i32, mode: u32, umask: u32, caller: i32, reads: bool },
@@ -54,16 +54,16 @@ pub(super) enum Act {
 
 pub(super) type Done = Result<(), Errno>;
 
-/// A name in a directory that is held open, and where that is.
+/// A name in a held directory, and the real path of the name.
 pub(super) struct Name {
     pub(super) dir: OwnedFd,
-    /// With the slash that followed it.
+    /// Includes a trailing slash, if the caller wrote one.
     pub(super) leaf: Vec<u8>,
     pub(super) path: PathBuf,
 }
 
 impl Name {
-    /// Without the slash that followed it.
+    /// The name without a trailing slash.
     pub(super) fn bare(&self) -> &[u8] {
         self.leaf.strip_suffix(b"/").unwrap_or(&self.leaf)
     }
@@ -79,14 +79,17 @@ pub(super) struct Worker {
     folding: Folding,
     leaving: Leaving,
     pub(super) quota: Quota,
-    /// Directories of which the repository was to be removed and had to stay.
+    /// Directories whose repository the command wanted to remove, and where the repository
+    /// had to stay.
     pub(super) parting: Vec<PathBuf>,
-    /// What the command was given as stdin, stdout and stderr, and what for: it may
-    /// open these again for that, wherever they are, as far as the kernel lets it.
+    /// The files that the command has as stdin, stdout and stderr, with their access modes.
+    /// The command may open them again with the same access, wherever they are. The
+    /// kernel's own checks still apply.
     pub(super) stdio: Vec<((u64, u64), OFlags)>,
 }
 
-/// Whoever runs or fills it would become somebody else, or of another group.
+/// A program with these bits runs as another user or group. A directory with `S_ISGID`
+/// gives its group to new files.
 pub(super) const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
 
 impl Worker {
@@ -167,7 +170,7 @@ impl Worker {
         }
     }
 
-    /// Refuses what the rules do not permit at a path.
+    /// Refuses an access that the rules do not permit at a path.
     pub(super) fn check(&self, path: &Path, needs: Caps) -> Done {
         if needs.intersects(Caps::WRITE.union(Caps::CREATE)) && self.is_common(path) {
             return Err(Errno::ACCESS);
@@ -175,8 +178,8 @@ impl Worker {
         self.check_making(path, needs, needs)
     }
 
-    /// The same; of what is being made for the first time the list of persistence
-    /// paths is asked only about that.
+    /// As `check`, but asks the list of persistence paths only about `kept`. A new file
+    /// needs this: the list may permit to create a name and forbid to write it later.
     pub(super) fn check_making(&self, path: &Path, needs: Caps, kept: Caps) -> Done {
         let rights = &self.watch.rights;
         let name = path.file_name().unwrap_or_default();
@@ -203,7 +206,7 @@ impl Worker {
         if permitted { Ok(()) } else { Err(Errno::ACCESS) }
     }
 
-    /// Permits a directory where the list refuses only a file.
+    /// Permits to make a directory where the list of persistence paths refuses only a file.
     fn check_directory(&self, path: &Path) -> Done {
         match self.watch.rights.kept(path, Caps::CREATE, &self.links) {
             Some(Keep::Directory) => self.check_making(path, Caps::CREATE, Caps::NONE),
@@ -211,7 +214,7 @@ impl Worker {
         }
     }
 
-    /// What may be done with a file under a name.
+    /// The rights on the file at a path.
     pub(super) fn caps(&self, path: &Path) -> Caps {
         let caps = self.watch.rights.caps(path);
         if self.is_of_bare_repository(path)
@@ -227,7 +230,8 @@ impl Worker {
         }
     }
 
-    /// A place that has to be a name; `other` is said where it is none.
+    /// Turns a place into a name in a directory. Fails with `other` if the place is no
+    /// name.
     pub(super) fn name(&self, place: Place, other: Errno) -> Result<Name, Errno> {
         let Place::Name { dir, mut leaf, slash, .. } = place else { return Err(other) };
         let mut path = real(&self.shared.held, &dir)?.ok_or(Errno::NOENT)?;
@@ -238,14 +242,14 @@ impl Worker {
         Ok(Name { dir, leaf, path })
     }
 
-    /// Where a name is now: a directory that is held open may have been moved.
+    /// The present path of a name. Another process may have moved the held directory.
     pub(super) fn path_now(&self, at: &Name) -> Result<PathBuf, Errno> {
         let dir = real(&self.shared.held, &at.dir)?.ok_or(Errno::NOENT)?;
         Ok(dir.join(std::ffi::OsStr::from_bytes(at.bare())))
     }
 
-    /// Changes a mode. No bit is set that gives another identity to whoever runs a file
-    /// or fills a directory; a directory may keep the group it has from its parent.
+    /// Changes a mode. Refuses bits that make a program run as another user or group. A
+    /// directory may keep the `S_ISGID` bit that it has from its parent.
     fn chmod(&self, at: &OwnedFd, mode: u32) -> Done {
         let meta = fstat(at)?;
         let directory = FileType::from_raw_mode(meta.st_mode) == FileType::Directory;
@@ -260,7 +264,7 @@ impl Worker {
         chmodat(&self.shared.held, itself(at), Mode::from_raw_mode(mode), AtFlags::empty())
     }
 
-    /// Modes, owners and times count as content.
+    /// A change of mode, owner or times needs the right to write the content.
     fn change(&self, object: &OwnedFd) -> Done {
         match real(&self.shared.held, object)? {
             Some(path) => self.check(&path, Caps::WRITE),
@@ -268,19 +272,22 @@ impl Worker {
         }
     }
 
-    /// Whoever is told what happens at a path reads it.
+    /// A process that watches a path with inotify learns about its content, so it needs the
+    /// right to read.
     fn notify(&self, at: &OwnedFd, through: &OwnedFd, mask: u32) -> Result<i32, Errno> {
         if let Some(path) = real(&self.shared.held, at)? {
             self.check(&path, Caps::READ)?;
         }
         let flags = WatchFlags::from_bits_retain(mask & !libc::IN_DONT_FOLLOW);
-        // There is no room here, so this is where the processes are.
+        // The watched tier has no room, so `/proc` is the host's and shows the descriptors
+        // of this process.
         add_watch(through, Path::new("/proc/self/fd").join(itself(at)), flags)
     }
 
     fn mkdir(&mut self, at: Place, mode: u32) -> Done {
         let at = self.name(at, Errno::EXIST)?;
-        // Programs that make all directories of a path look at this error.
+        // Programs such as `mkdir -p` expect `EEXIST` for directories that are there,
+        // before any other error.
         self.check(&at.path, Caps::CREATE)
             .or_else(|refused| self.check_directory(&at.path).map_err(|_| refused))
             .map_err(|refused| if exists(&at) { Errno::EXIST } else { refused })?;
@@ -294,7 +301,7 @@ impl Worker {
     fn mknod(&mut self, at: Place, mode: u32, device: u64) -> Done {
         let kind = match FileType::from_raw_mode(mode) {
             FileType::Unknown => FileType::RegularFile,
-            // A device in a project is a way to the hardware for whoever opens it.
+            // A device node in a project would give direct access to the hardware.
             FileType::CharacterDevice | FileType::BlockDevice => return Err(Errno::ACCESS),
             kind => kind,
         };
@@ -318,7 +325,7 @@ impl Worker {
             }
         }
         if self.repository_stays(&at) {
-            // It goes with its directory, when the rest is gone.
+            // The monitor removes the repository later, together with its directory.
             self.parting.extend(at.path.parent().map(Path::to_path_buf));
             return Ok(());
         }
@@ -342,14 +349,14 @@ impl Worker {
             _ => return Err(Errno::INVAL),
         }
         self.change(at)?;
-        // Whoever has a lease on it is not waited for.
+        // `O_NONBLOCK`: the monitor does not wait for the holder of a lease.
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(&self.shared.held, itself(at), flags, Mode::empty())?;
         ftruncate(file, length)
     }
 }
 
-/// The very object that is held open, by its name in the directory of these.
+/// The name of a held object in `/proc/self/fd`.
 pub(super) fn itself(object: &OwnedFd) -> String {
     object.as_raw_fd().to_string()
 }

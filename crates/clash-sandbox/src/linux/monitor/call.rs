@@ -1,16 +1,16 @@
-//! What was called, with everything that lies in the caller's memory read.
+//! Decodes a system call and reads its arguments from the caller's memory.
 
 use rustix::io::Errno;
 
 use super::super::sys::Notice;
 use super::caller::Caller;
 
-/// A path as the caller gave it.
+/// A path argument as the caller gave it.
 #[derive(Debug)]
 pub(super) struct Spot {
     /// A descriptor or `AT_FDCWD`.
     pub(super) dir: i32,
-    /// `None` is the descriptor itself.
+    /// `None`: the call is about the descriptor itself.
     pub(super) path: Option<Vec<u8>>,
 }
 
@@ -45,7 +45,7 @@ pub(super) mod old {
     };
 }
 
-/// Numbers that no call has, where there are only the newer ones.
+/// Numbers that no call has, for architectures without these older calls.
 #[cfg(not(target_arch = "x86_64"))]
 #[expect(non_upper_case_globals, reason = "named like the calls")]
 pub(super) mod old {
@@ -74,13 +74,13 @@ const SYS_FCHMODAT2: i64 = 452;
 
 pub(super) fn read(caller: &Caller<'_>, notice: &Notice) -> Result<Call, Errno> {
     let [a, b, c, d, e, _] = notice.args;
-    // The kernel looks at the lower half of what is an `int`.
+    // For an `int` argument the kernel reads only the lower 32 bits.
     let int = |arg: u64| arg as u32 as i32;
     let bits = |arg: u64| arg as u32;
     let path = |dir: i32, at: u64| -> Result<Spot, Errno> {
         Ok(Spot { dir, path: Some(caller.text(at)?) })
     };
-    // With AT_EMPTY_PATH an empty path, or none, is the descriptor itself.
+    // With `AT_EMPTY_PATH`, an empty or missing path means the descriptor itself.
     let maybe_empty = |dir: i32, at: u64, flags: i32| -> Result<Spot, Errno> {
         let empty = flags & libc::AT_EMPTY_PATH != 0;
         if empty && at == 0 {

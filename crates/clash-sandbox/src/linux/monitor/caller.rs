@@ -1,5 +1,5 @@
-//! The process that called, as seen from outside: its memory, its working
-//! directory, its descriptors. Everything is looked at once.
+//! The calling process, as the monitor sees it from outside: memory, working directory and
+//! descriptors. The monitor reads each of them once.
 
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,13 +16,13 @@ use crate::plan::Processes;
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 const LONGEST: usize = libc::PATH_MAX as usize;
 const PAGE: u64 = 4096;
-/// Nobody starts processes from processes more deeply.
+/// Process trees of real programs are never this deep.
 const MOST_GENERATIONS: usize = 200;
 
 #[derive(Debug)]
 pub(super) struct Caller<'a> {
     shared: &'a Shared,
-    /// Of the thread, in the launcher's own process namespace.
+    /// The number of the calling thread in the launcher's process namespace.
     pub(super) pid: i32,
 }
 
@@ -31,8 +31,8 @@ impl<'a> Caller<'a> {
         Self { shared, pid }
     }
 
-    /// Whether a name in the /proc that the caller sees is its own process. Only
-    /// where that is the launcher's do both count alike.
+    /// True if a name in the caller's `/proc` is the caller's own process. In a room the
+    /// caller's `/proc` has other process numbers, so nothing can be compared there.
     pub(super) fn is_named(&self, name: &[u8]) -> bool {
         let number = !name.is_empty() && name.iter().all(u8::is_ascii_digit);
         let Ok(name) = std::str::from_utf8(name) else { return false };
@@ -42,7 +42,7 @@ impl<'a> Caller<'a> {
                 .is_ok()
     }
 
-    /// Where below its own process a directory of /proc is, if it is there.
+    /// The path of a `/proc` directory below the caller's own process, if it is there.
     pub(super) fn place_below(&self, dir: &OwnedFd) -> Option<String> {
         if self.shared.of == Processes::OfTheRoom || !shows_processes(dir) {
             return None;
@@ -53,7 +53,8 @@ impl<'a> Caller<'a> {
         self.is_named(process.as_bytes()).then(|| below.to_owned())
     }
 
-    /// A file that says how another process of the sandbox is doing, if it is one.
+    /// Opens a status file of another process of the sandbox, for example `/proc/12/stat`.
+    /// `None` for every other file.
     pub(super) fn of_another(&self, dir: &OwnedFd, name: &[u8]) -> Option<Result<OwnedFd, Errno>> {
         const SHOWN: [&[u8]; 5] = [b"stat", b"statm", b"status", b"comm", b"cmdline"];
         if self.shared.of == Processes::OfTheRoom || !SHOWN.contains(&name) || !shows_processes(dir)
@@ -69,14 +70,15 @@ impl<'a> Caller<'a> {
         Some(openat(dir, name, flags, Mode::empty()))
     }
 
-    /// Whether a process is one of the sandbox.
+    /// True if a process belongs to the sandbox.
     pub(super) fn sees(&self, process: i32) -> bool {
         process == self.pid
             || self.is_named(process.to_string().as_bytes())
             || self.started_by_launcher(process)
     }
 
-    /// Whether a process descends from this one. Whoever was orphaned does.
+    /// True if a process descends from the launcher. An orphan does too: it becomes a child
+    /// of the launcher's keeper.
     fn started_by_launcher(&self, mut process: i32) -> bool {
         for _ in 0..MOST_GENERATIONS {
             let Some(parent) = self.parent_of(process) else { return false };
@@ -94,24 +96,24 @@ impl<'a> Caller<'a> {
         let file =
             openat(&self.shared.processes, format!("{process}/stat"), flags, Mode::empty()).ok()?;
         std::fs::File::from(file).read_to_string(&mut stat).ok()?;
-        // Its name may have anything in it, brackets too.
+        // The process name in parentheses may contain any character, also `)`.
         stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok().filter(|pid| *pid > 1)
     }
 
-    /// Whether what is below its own process is its own: not what it says of the
-    /// network, which is everybody's.
+    /// True if the caller may see an entry below its own process. `net` shows the host's
+    /// network, which the caller sees only if the plan allows the network.
     fn may_see(&self, below: &str) -> bool {
         let net = |name: &str| name == "net" || name == "net_prio";
         self.shared.of != (Processes::OfTheHost { net: false }) || !below.split('/').any(net)
     }
 
-    /// The text at an address, without its end.
+    /// The text at an address, up to the NUL byte.
     pub(super) fn text(&self, at: u64) -> Result<Vec<u8>, Errno> {
         let mut text = Vec::with_capacity(128);
         let mut page = [0_u8; PAGE as usize];
         let mut from = at;
         loop {
-            // Up to the end of the page: the next one may not be there.
+            // Reads at most to the end of the page: the next page may not be mapped.
             let left = (PAGE - from % PAGE) as usize;
             let piece = page.get_mut(..left).ok_or(Errno::FAULT)?;
             let read = sys::read_memory(self.pid, from, piece)?;
@@ -130,7 +132,7 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Some 64-bit numbers at an address.
+    /// `N` 64-bit numbers at an address.
     pub(super) fn words<const N: usize>(&self, at: u64) -> Result<[i64; N], Errno> {
         let mut words = [0; N];
         for (index, word) in words.iter_mut().enumerate() {
@@ -144,7 +146,7 @@ impl<'a> Caller<'a> {
         Ok(words)
     }
 
-    /// One of the caller's directories or descriptors, held without any right.
+    /// The caller's working directory or one of its descriptors, held with `O_PATH`.
     pub(super) fn directory(&self, dir: i32) -> Result<OwnedFd, Errno> {
         let name = match dir {
             libc::AT_FDCWD => "cwd".to_owned(),
@@ -154,19 +156,20 @@ impl<'a> Caller<'a> {
         self.link(&name).map_err(|error| if error == Errno::NOENT { Errno::BADF } else { error })
     }
 
-    /// A descriptor of the caller's, shared with it.
+    /// A copy of one of the caller's descriptors, which shares its open file.
     pub(super) fn descriptor(&self, fd: i32) -> Result<OwnedFd, Errno> {
         let process = self.status("Tgid:")?.parse().ok().and_then(Pid::from_raw);
         let process = pidfd_open(process.ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
         pidfd_getfd(process, fd, PidfdGetfdFlags::empty())
     }
 
-    /// What a link of the kernel's below the process leads to.
+    /// The target of a magic link below the caller's process, for example `cwd` or `fd/3`.
     pub(super) fn link(&self, name: &str) -> Result<OwnedFd, Errno> {
         openat(&self.shared.processes, format!("{}/{name}", self.pid), HOLD, Mode::empty())
     }
 
-    /// A file below the process that is no link, for reading.
+    /// Opens a file below the caller's process for reading. The last name may not be a
+    /// link.
     pub(super) fn file(&self, name: &str) -> Result<OwnedFd, Errno> {
         if !self.may_see(name) {
             return Err(Errno::ACCESS);
@@ -174,11 +177,12 @@ impl<'a> Caller<'a> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened =
             openat(&self.shared.processes, format!("{}/{name}", self.pid), flags, Mode::empty());
-        // A link after all, to something that is not a file: a namespace.
+        // `O_NOFOLLOW` met a magic link to something other than a file, for example a
+        // namespace.
         opened.map_err(|error| if error == Errno::LOOP { Errno::ACCESS } else { error })
     }
 
-    /// Something below the process, a link too, held without any right.
+    /// An entry below the caller's process, held with `O_PATH`. The entry may be a link.
     pub(super) fn entry(&self, name: &str) -> Result<OwnedFd, Errno> {
         if !self.may_see(name) {
             return Err(Errno::ACCESS);
@@ -187,8 +191,8 @@ impl<'a> Caller<'a> {
         openat(&self.shared.processes, path, HOLD | OFlags::NOFOLLOW, Mode::empty())
     }
 
-    /// Its own directory of /proc. In a room that is another than the one it sees,
-    /// and is not handed out.
+    /// The caller's own directory in `/proc`. In a room this is the launcher's view of it,
+    /// which differs from the caller's, so the monitor does not hand it out.
     pub(super) fn itself(&self) -> Result<Place, Errno> {
         match self.shared.of {
             Processes::OfTheRoom => self.link("").map(Place::Object),
@@ -201,19 +205,19 @@ impl<'a> Caller<'a> {
         self.pid
     }
 
-    /// What this process itself holds open.
+    /// The directory `/proc/self/fd` of the monitor.
     pub(super) fn held(&self) -> &'a OwnedFd {
         &self.shared.held
     }
 
-    /// Which permissions the caller takes from what it makes.
+    /// The caller's umask.
     pub(super) fn umask(&self) -> Result<u32, Errno> {
         u32::from_str_radix(&self.status("Umask:")?, 8).map_err(|_| Errno::IO)
     }
 
-    /// A line of what the kernel says of it.
+    /// One field of the caller's `/proc/PID/status`.
     pub(super) fn status(&self, line: &str) -> Result<String, Errno> {
-        // What is asked for comes in the first lines.
+        // The fields that the monitor needs are in the first 512 bytes.
         let mut status = [0; 512];
         let length = rustix::io::read(self.file("status")?, &mut status)?;
         let mut lines = status.get(..length).unwrap_or_default().split(|byte| *byte == b'\n');
@@ -227,13 +231,13 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// Whether a process has the launcher's terminal for its own.
+/// True if a process is in the launcher's session and so has the same controlling terminal.
 pub(super) fn shares_terminal(pid: i32) -> bool {
     let [own, theirs] = [0, pid].map(|pid| sys::session_of(pid).ok());
     own.is_some() && own == theirs
 }
 
-/// Whether a directory shows processes.
+/// True if a directory is in a proc file system.
 pub(super) fn shows_processes(dir: impl AsFd) -> bool {
     rustix::fs::fstatfs(dir).is_ok_and(|fs| fs.f_type == libc::PROC_SUPER_MAGIC)
 }

@@ -1,7 +1,8 @@
-//! `commondir` of a linked worktree: where git finds `config` and `hooks` for it.
+//! `commondir` of a linked worktree: the file that tells git where `config` and `hooks`
+//! are.
 //!
-//! `git worktree add` makes it with the same content each time. So the monitor writes
-//! that content, and the command writes to nowhere. No command can write another one.
+//! `git worktree add` always writes the same content. So the monitor writes that content
+//! itself and hands `/dev/null` to the command. No command can write other content.
 
 use std::fs::File;
 use std::io::Write;
@@ -20,8 +21,8 @@ use super::act::{Name, Worker};
 const CONTENT: &[u8] = b"../..\n";
 
 impl Worker {
-    /// Whether a path is `commondir` of a linked worktree, in a repository that was
-    /// there before the command.
+    /// True if a path is `commondir` of a linked worktree, in a repository that existed
+    /// before the command.
     pub(super) fn is_common(&self, path: &Path) -> bool {
         let is = |above: usize, name: &str| {
             let dir = path.ancestors().nth(above);
@@ -35,7 +36,7 @@ impl Worker {
             && self.watch.rights.kept(path, Caps::WRITE, &NoLinks).is_some()
     }
 
-    /// Makes the file with its content, and gives the caller a place that keeps nothing.
+    /// Makes the file with its content, and hands `/dev/null` to the caller.
     pub(super) fn make_common(
         &mut self,
         at: &Name,
@@ -48,7 +49,7 @@ impl Worker {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let file = openat(&at.dir, at.bare(), flags | OFlags::CLOEXEC, Mode::from_raw_mode(mode))?;
         self.quota.made_one();
-        // It may be removed again: `git worktree add` does so if it fails.
+        // The command may remove the file again: `git worktree add` does so if it fails.
         self.fresh.file(&at.path);
         File::from(file).write_all(CONTENT).map_err(|_| Errno::IO)?;
         Ok(nowhere)

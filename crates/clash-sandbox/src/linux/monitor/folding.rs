@@ -1,4 +1,4 @@
-//! Which directories are on volumes that do not tell cases apart, each looked at once.
+//! Remembers which directories ignore the case of names. Each directory is asked once.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,15 +8,16 @@ use rustix::fs::stat;
 
 use crate::caseless::folds_names;
 
-/// Directories that are remembered; then all are looked at again.
+/// When the map is full, the monitor clears it and asks again.
 const MOST_KNOWN: usize = 50_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Folding(RefCell<HashMap<(u64, u64), bool>>);
 
 impl Folding {
-    /// Whether names in the directory of a path are folded. A directory keeps its
-    /// kind: the flag can be set only while it is empty, and not by a command.
+    /// True if names in the directory of a path ignore case. The answer for a directory
+    /// does not change: the flag can be set only on an empty directory, and a command
+    /// cannot set it.
     pub(super) fn holds_for(&self, path: &Path) -> bool {
         let Some(dir) = path.parent() else { return false };
         let Ok(meta) = stat(dir) else { return false };

@@ -1,10 +1,12 @@
-//! What this room has made itself and may therefore change, although its name is
-//! a persistence path: a repository or a linked worktree where the policy lets new
-//! ones be made, with the directory it was made in if that is new too, and files that
-//! may be made once, or with their directory.
+//! Paths that this room has made itself and may therefore change, although they are
+//! persistence paths.
 //!
-//! By path. Whoever renames a directory loses what was remembered below it, so
-//! that nothing else can come to be under a remembered name.
+//! These are new repositories and linked worktrees, if the policy permits to make them. A
+//! directory that the room has made for a repository belongs to it. So do files that the
+//! list of persistence paths permits to make once, or together with their directory.
+//!
+//! The record goes by path. After a rename the monitor forgets everything below the old and
+//! the new path, so no other file can take a remembered name.
 
 use std::path::{Path, PathBuf};
 
@@ -12,14 +14,15 @@ use clash_policy::protect::REPOSITORY;
 
 use crate::below::Below;
 
-/// More are forgotten: they are then like any other.
+/// Beyond this number the monitor records nothing more. A path without a record is
+/// protected like any other.
 const MOST: usize = 20_000;
 
 #[derive(Debug)]
 pub(super) struct Fresh {
     repositories: bool,
     directories: Below,
-    /// Everything below these is the room's own.
+    /// The room made everything below these directories.
     trees: Vec<PathBuf>,
     files: Below,
 }
@@ -45,7 +48,7 @@ impl Fresh {
         if self.files.len() >= MOST {
             return;
         }
-        // In a linked worktree a file stands for the repository.
+        // A linked worktree has a file `.git` instead of a repository.
         if self.repositories
             && path.file_name().is_some_and(|name| name == REPOSITORY)
             && self.made_around(path)
@@ -55,17 +58,18 @@ impl Fresh {
         self.files.insert(path);
     }
 
-    /// Whether this room has made a directory, and everything in it.
+    /// True if this room has made a directory and everything in it.
     pub(super) fn is_new(&self, dir: &Path) -> bool {
         self.directories.contains(dir)
     }
 
-    /// Whether a repository that this room has made is in a directory, or around it.
+    /// True if this room has made a repository in a directory, or around it.
     pub(super) fn has_repository(&self, dir: &Path) -> bool {
         self.trees.iter().any(|tree| tree.starts_with(dir) || dir.starts_with(tree))
     }
 
-    /// A name is gone. Without its repository a directory is like any other.
+    /// Forgets a removed name. A directory whose repository is gone is protected like any
+    /// other.
     pub(super) fn removed(&mut self, path: &Path) {
         if path.file_name().is_some_and(|name| name == REPOSITORY) {
             let around = path.parent().unwrap_or(path);
@@ -74,7 +78,7 @@ impl Fresh {
         }
     }
 
-    /// Whether the directory that a path is in is new.
+    /// True if the room has made the directory that contains a path.
     pub(super) fn made_around(&self, path: &Path) -> bool {
         path.parent().is_some_and(|dir| self.directories.contains(dir))
     }
@@ -83,9 +87,9 @@ impl Fresh {
         self.files.contains(path) || self.trees.iter().any(|tree| path.starts_with(tree))
     }
 
-    /// A directory has another name now, or another directory has this one.
+    /// Forgets a path after a rename from it or to it.
     pub(super) fn moved(&mut self, path: &Path) {
-        // What is above it is no longer all of the room's making.
+        // The directories above now hold something that the room did not make.
         self.trees.retain(|known| !known.starts_with(path) && !path.starts_with(known));
         self.directories.forget(path);
         path.ancestors().for_each(|above| self.directories.remove(above));

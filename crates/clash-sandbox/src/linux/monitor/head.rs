@@ -1,13 +1,16 @@
-//! `HEAD` of a repository, and directories that would become one.
+//! `HEAD` of a repository, and directories that would become a repository.
 //!
-//! Git takes `.git` for a repository only if it holds `objects`, `refs` and a valid
-//! `HEAD`. Without one it looks further up, and takes any directory with these three
-//! names for a repository without a work tree, whose `config` it obeys. With
-//! `commondir` beside `HEAD` git looks for the other two elsewhere. So `HEAD`
-//! always stays valid: git changes it by renaming `HEAD.lock`, and the monitor
-//! renames a copy instead, with content that it has read and checked. A process that
-//! still has the lock file open cannot change the copy. And these names do not
-//! come together anywhere but in a repository that the command makes itself.
+//! Git takes `.git` for a repository only if it has `objects`, `refs` and a valid `HEAD`.
+//! Otherwise git searches upwards, and takes any directory with these three names for a
+//! bare repository. It then obeys the `config` there. With `commondir` beside `HEAD`, git
+//! looks for the other two names in another directory.
+//!
+//! So the monitor keeps `HEAD` valid. Git changes `HEAD` by renaming `HEAD.lock`. The
+//! monitor reads and checks the content and renames a copy instead. A process that still
+//! has the lock file open cannot change the copy.
+//!
+//! The monitor also refuses to complete the three names in any directory, except in a
+//! repository that the command makes itself.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -28,27 +31,27 @@ use crate::repository::is_complete;
 
 const HEAD: &[u8] = b"HEAD";
 const LOCK: &[u8] = b"HEAD.lock";
-/// How the monitor's own copies are called, until they are renamed.
+/// The name of the monitor's own copy before the rename.
 const COPY: &str = "HEAD.lock-clash-";
-/// What git looks for in a directory that may be a repository.
+/// Names that git looks for in a repository.
 const PARTS: [&[u8]; 4] = [HEAD, OBJECTS, REFS, COMMON];
 const OBJECTS: &[u8] = b"objects";
 const REFS: &[u8] = b"refs";
-/// Names the directory where git looks for `objects` and `refs` instead.
+/// Names the directory in which git looks for `objects` and `refs`.
 const COMMON: &[u8] = b"commondir";
-/// What git obeys in a repository.
+/// Names in a repository that git obeys: settings and hooks.
 const OBEYED: [&[u8]; 4] = [b"config", b"config.worktree", COMMON, b"hooks"];
 const LONGEST: usize = 4096;
 
 impl Worker {
-    /// Whether a path is a `HEAD` that has to stay valid.
+    /// True if a path is a `HEAD` that has to stay valid.
     pub(super) fn is_kept_head(&self, path: &Path) -> bool {
         is_named(path, HEAD)
             && self.watch.rights.kept(path, Caps::DELETE, &NoLinks).is_some()
             && !self.fresh.covers(path)
     }
 
-    /// Renames a copy of `HEAD.lock` to `HEAD`, if that is a valid one.
+    /// Renames a checked copy of `HEAD.lock` to `HEAD`.
     pub(super) fn replace_head(&mut self, from: &Name, to: &Name, flags: RenameFlags) -> Done {
         let rights = &self.watch.rights;
         let change = Caps::CREATE.union(Caps::DELETE);
@@ -98,9 +101,9 @@ impl Worker {
         put
     }
 
-    /// Refuses a name that would make a repository of the directory it is in. The
-    /// caller makes the name before it drops the turn. So two rooms do not make one
-    /// part each at the same time.
+    /// Refuses a name that would turn its directory into a repository. The caller of this
+    /// function makes the name before it drops the turn, so two rooms cannot each make one
+    /// part at the same time.
     pub(super) fn completes_no_repository(&self, at: &Name) -> Result<Option<Turn>, Errno> {
         if !is_part(at) {
             return Ok(None);
@@ -110,7 +113,7 @@ impl Worker {
         Ok(Some(turn))
     }
 
-    /// The same, for a caller that has a turn alone.
+    /// As `completes_no_repository`, for a caller that already has an exclusive turn.
     pub(super) fn check_completing(&self, at: &Name) -> Done {
         if !is_part(at) || exists(at) {
             return Ok(());
@@ -124,8 +127,8 @@ impl Worker {
         if refused { Err(Errno::ACCESS) } else { Ok(()) }
     }
 
-    /// Whether a path is what git obeys in a repository without a work tree, or the
-    /// monitor's copy of a `HEAD`. Neither is for commands to write.
+    /// True if a path is a file that git obeys in a bare repository, or the monitor's copy
+    /// of a `HEAD`. Commands may write neither.
     pub(super) fn is_of_bare_repository(&self, path: &Path) -> bool {
         let name = path.file_name().unwrap_or_default().as_bytes();
         let Some(dir) = path.parent() else { return false };
@@ -140,8 +143,8 @@ impl Worker {
         obeyed(name) && bare(dir) || is_named(dir, b"hooks") && dir.parent().is_some_and(bare)
     }
 
-    /// Whether the list counts in a directory, other than in a repository with a work
-    /// tree and in one that the command makes.
+    /// True if the list of persistence paths protects repositories in a directory. It does
+    /// not in a repository with a work tree, or in one that the command has made.
     fn repositories_count(&self, dir: &Path) -> bool {
         let rights = &self.watch.rights;
         let made = rights.new_repositories() && self.fresh.is_new(dir);
@@ -152,7 +155,7 @@ impl Worker {
     }
 }
 
-/// Whether a name is one that git looks for in a repository.
+/// True if git looks for this name in a repository.
 pub(super) fn is_part(at: &Name) -> bool {
     PARTS.iter().any(|part| at.bare().eq_ignore_ascii_case(part))
 }
@@ -161,7 +164,7 @@ fn is_named(path: &Path, name: &[u8]) -> bool {
     path.file_name().is_some_and(|last| last.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// Whether git takes this for a `HEAD`: the name of a reference, or an object.
+/// True if git takes this content for a `HEAD`: the name of a reference, or an object id.
 fn is_valid(content: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(content) else { return false };
     let Some(line) = text.strip_suffix('\n') else { return false };

@@ -1,8 +1,10 @@
-//! Linked worktrees that the command takes away. Where the policy lets repositories
-//! be made, `git worktree remove` may remove what a worktree of the project's own
-//! repository holds, although it is a persistence path, and what the repository keeps
-//! of one that is gone. Until it is all gone nothing of it is made again, so that
-//! nothing of it is changed.
+//! Linked worktrees that the command removes.
+//!
+//! Where the policy permits to make repositories, `git worktree remove` may remove a
+//! worktree of the project's repository, although its files are persistence paths. It may
+//! also remove the records of a worktree that is gone. Until the removal is complete, the
+//! monitor lets no such file be made again, so the command cannot change one by removing
+//! and making it.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +20,8 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
-    /// Whether something that is kept may be removed after all.
+    /// True if the command may remove a protected path, because it belongs to a linked
+    /// worktree.
     pub(super) fn may_go(&mut self, path: &Path, rights: &Rights, links: &dyn Links) -> bool {
         rights.new_repositories()
             && rights.permits(path, Caps::DELETE)
@@ -30,8 +33,8 @@ impl Leaving {
         self.trees.iter().any(|tree| path.starts_with(tree))
     }
 
-    /// Finds the worktree that a path is part of. One that is gone first loses its
-    /// own directory in the repository then.
+    /// Finds the worktree of a path. If the worktree is gone, its directory below
+    /// `.git/worktrees` is meant.
     fn finds(&mut self, path: &Path, project: &Path) -> bool {
         let kept = project.join(".git/worktrees");
         let tree = match path.strip_prefix(&kept) {
@@ -49,7 +52,7 @@ impl Leaving {
         self.covers(path)
     }
 
-    /// Whether a name is not to be made because it has just been taken away.
+    /// True if a name must not be made, because the command has just removed it.
     pub(super) fn refuses(&self, path: &Path, rights: &Rights) -> bool {
         let kept = || rights.kept(path, Caps::CHANGE, &clash_policy::path::NoLinks).is_some();
         self.covers(path) && kept()

@@ -1,23 +1,20 @@
-//! Symbolic links: where they may lead.
+//! Symbolic links: the places to which a command may make them lead.
 //!
-//! The agent's own file tools run outside every room and follow links after the hook
-//! has judged a path. So no link may ever lead to a place that the sandbox may not
-//! read, whatever is renamed or replaced later. Three rules make that hold at every
-//! instant:
+//! The agent's own file tools run outside every room and follow links after the hook has
+//! judged a path. So no link may ever lead to a place that the sandbox may not read,
+//! whatever a room renames or replaces later. Three rules hold at every instant:
 //!
-//! 1. A link leads, name by name as the kernel follows it, to a place that may be
-//!    read, and below which nothing is denied. The same holds for every place it
-//!    would lead to if a link on the way were replaced by a directory.
+//! 1. A link leads, name by name as the kernel follows it, to a place that the sandbox may
+//!    read, and below which nothing is denied. The same holds for every place to which it
+//!    would lead if a directory replaced a link on the way.
 //! 2. `..` stands only at the beginning of a link, before any name that a room could
-//!    replace: `../a/b`, not `a/../b`. So a link can climb only from the directory it
-//!    is in, and that directory has one parent.
-//! 3. A link, or a directory with links in it, that gets another place is judged
-//!    again there. Meanwhile no other room makes a link or renames anything
-//!    (`turn.rs`).
+//!    replace: `../a/b`, not `a/../b`. So a link can climb only from its own directory,
+//!    which has one parent.
+//! 3. A rename judges a link again at its new place, and every link in a directory that
+//!    moves. Meanwhile no other room makes a link or renames anything (`turn.rs`).
 //!
-//! A path that goes through such links alone stays where the sandbox may read: after
-//! the first link it is in a tree of which nothing is denied, and further links lead
-//! to such trees only.
+//! A path through such links stays where the sandbox may read. After the first link it is
+//! in a tree without denied places, and further links lead only to such trees.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -31,14 +28,14 @@ use rustix::io::Errno;
 
 use super::act::{Done, Name, Worker};
 
-/// As many links as the kernel follows.
+/// The kernel follows as many links.
 const MAX_LINKS: u32 = 40;
 
-/// One part of what is left to follow.
+/// One part of the path that is still to follow.
 enum Step {
     Up,
     Down(OsString),
-    /// Here ends the text of a link that a room could replace.
+    /// The end of the text of a link that a room could replace.
     LinkEnd,
 }
 
@@ -48,7 +45,7 @@ impl Worker {
         self.no_way_in(&at.path)?;
         let _turn = self.turns.alone()?;
         self.check_completing(at)?;
-        // Another room may have moved the directory before this one had its turn.
+        // Another room may have moved the directory before this room had its turn.
         let path = self.path_now(at)?;
         let outside = self.watch.rights.text_for_outside(Path::new(OsStr::from_bytes(target)));
         let target = outside.as_ref().map_or(target, |text| text.as_os_str().as_bytes());
@@ -56,15 +53,15 @@ impl Worker {
         symlinkat(target, &at.dir, &at.leaf)
     }
 
-    /// Refuses a link in the place of a directory of which part is kept, or through
-    /// which another link leads.
+    /// Refuses a link in the place of a directory that has protected paths below it, or
+    /// through which another link leads.
     pub(super) fn no_way_in(&self, path: &Path) -> Done {
         let opens = self.watch.rights.opens_way(path) && !self.fresh.covers(path);
         if opens || self.links.0.borrow().lead_below(path) { Err(Errno::ACCESS) } else { Ok(()) }
     }
 
-    /// Refuses a link with this text at this place if it leads, or could come to
-    /// lead, out of what may be read.
+    /// Refuses a link with this text at this place if it leads, or could later lead, to a
+    /// place that the sandbox may not read.
     pub(super) fn may_lead(&self, at: &Path, text: &[u8]) -> Done {
         let ends = self.follow(at, text)?;
         let fine = |to: &PathBuf| {
@@ -76,9 +73,9 @@ impl Worker {
         if ends.iter().all(fine) { Ok(()) } else { Err(Errno::ACCESS) }
     }
 
-    /// Whether a link that leads into the session's temporary directory does so outside
-    /// the room too, where /tmp is the host's: only from inside that directory, by a
-    /// relative text.
+    /// A link into the session's temporary directory must lead to the same place outside
+    /// the room, where `/tmp` is the host's. That is so only for a relative link inside
+    /// that directory.
     fn is_same_outside(&self, at: &Path, text: &[u8], to: &Path) -> bool {
         let rights = &self.watch.rights;
         rights
@@ -86,14 +83,15 @@ impl Worker {
             .is_none_or(|name| !text.starts_with(b"/") && rights.tmp_name(at) == Some(name))
     }
 
-    /// Everything that a link leads to, or would if a link on the way were replaced.
+    /// Every place to which a link leads, or would lead if a directory replaced a link on
+    /// the way.
     fn follow(&self, at: &Path, text: &[u8]) -> Result<Vec<PathBuf>, Errno> {
         let rights = &self.watch.rights;
         let mut here = at.parent().unwrap_or(Path::new("/")).to_path_buf();
         let mut ends = Vec::with_capacity(1);
         let mut steps = VecDeque::new();
         let mut links = MAX_LINKS;
-        // Whether all names so far belong to the system.
+        // True while all names so far belong to the system baseline.
         let mut steady = true;
         begin(Path::new(OsStr::from_bytes(text)), &mut here, &mut steps);
         while let Some(step) = steps.pop_front() {
@@ -112,7 +110,7 @@ impl Worker {
             here.push(name);
             let changeable = rights.permits(&here, Caps::CREATE);
             let of_system = !changeable && rights.in_baseline(&here);
-            // What is there depends on who looks.
+            // `/proc` shows a different content to each process.
             if here.starts_with("/proc") {
                 return Err(Errno::ACCESS);
             }
@@ -121,7 +119,8 @@ impl Worker {
             if changeable {
                 ends.push(lexical(&here, &steps)?);
             }
-            // The kernel follows no more, and the rest is judged when it is made.
+            // The kernel follows no more links. The monitor judges the remaining links when
+            // a command makes them.
             let Some(fewer) = links.checked_sub(1) else { return Ok(ends) };
             links = fewer;
             here.pop();
@@ -136,7 +135,7 @@ impl Worker {
     }
 }
 
-/// Puts the text of a link before what is left to follow.
+/// Puts the text of a link in front of the remaining steps.
 fn begin(text: &Path, here: &mut PathBuf, steps: &mut VecDeque<Step>) {
     if text.is_absolute() {
         *here = PathBuf::from("/");
@@ -152,7 +151,7 @@ fn begin(text: &Path, here: &mut PathBuf, steps: &mut VecDeque<Step>) {
     parts.into_iter().rev().for_each(|step| steps.push_front(step));
 }
 
-/// Where the rest leads if `here` is a directory.
+/// The end of the remaining steps if `here` is a directory.
 fn lexical(here: &Path, steps: &VecDeque<Step>) -> Result<PathBuf, Errno> {
     let mut path = here.to_path_buf();
     for step in steps {

@@ -1,15 +1,14 @@
-//! Looks at files in the command's place, where no room hides what it has no
-//! business with: size and times, permissions, links, attributes.
+//! Answers calls about metadata in the watched tier, where no room hides files: size and
+//! times, permissions, links, extended attributes.
 //!
-//! What can be seen is what a room would show ([`crate::plan::sight`]). The outer thread
-//! does all of it: Landlock has no say in metadata, and only from outside the
-//! command's domain can the answer be written to the caller's memory. The answer is
-//! about an object that is held open and was found as every other one is, so
-//! nothing the caller does meanwhile changes what it is about.
+//! The command sees as much as a room would show ([`crate::plan::sight`]). The outer thread
+//! does all of it. Landlock does not restrict metadata, and only a thread outside the
+//! command's Landlock domain can write to the caller's memory. The answer is about a held
+//! object, so the caller cannot exchange it meanwhile.
 //!
-//! Limits: `chdir` and `execve` cannot be made in another's place, so whether there
-//! is a directory or a file can still be told by their errors. What is asked
-//! through a descriptor is not judged: whoever has one has been judged before.
+//! Limits: the monitor cannot carry out `chdir` and `execve` for another process. Their
+//! errors still tell whether a directory or file exists. Calls on a descriptor are not
+//! judged: the monitor judged the open that made the descriptor.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
@@ -25,7 +24,7 @@ use super::caller::{Caller, shows_processes};
 use super::place::{Finder, Place, hold, real};
 use crate::plan::sight::Look;
 
-/// What is asked of a path, and where the answer is to go.
+/// The kind of metadata, and the address for the answer.
 #[derive(Debug)]
 enum Question {
     Stat { to: u64 },
@@ -37,7 +36,7 @@ enum Question {
     Attributes { to: u64, size: u64 },
 }
 
-/// What the caller gets: a value, and bytes at an address.
+/// The return value of the call, and bytes for an address.
 struct Answer {
     value: i64,
     to: u64,
@@ -50,10 +49,10 @@ impl Answer {
     }
 }
 
-/// No attribute is larger, and no list of their names.
+/// `XATTR_SIZE_MAX` and `XATTR_LIST_MAX` of the kernel.
 const LARGEST_ATTRIBUTE: u64 = 65536;
 
-/// Answers a call that looks at something; hands any other back.
+/// Answers a call about metadata. Returns `false` for every other call.
 pub(super) fn answer(shared: &Shared, notice: &Notice) -> bool {
     let caller = Caller::new(shared, notice.pid);
     let asked = match read(&caller, notice) {
@@ -70,8 +69,8 @@ pub(super) fn answer(shared: &Shared, notice: &Notice) -> bool {
         question.answer(shared, &caller, &object, blank, named)
     });
     let written = found.and_then(|answer| {
-        // Whoever is waiting has not given its number to another process, and
-        // numbers come round too late for one to have it a moment later.
+        // The caller still waits, so its process number has not passed to another process.
+        // The kernel reuses numbers too slowly to do so in the moment until the write.
         if !sys::is_valid(&shared.listener, notice.id) {
             return Err(Errno::SRCH);
         }
@@ -87,16 +86,16 @@ pub(super) fn answer(shared: &Shared, notice: &Notice) -> bool {
     true
 }
 
-/// What was called, with everything that lies in the caller's memory read.
+/// Decodes a system call and reads its arguments from the caller's memory.
 fn read(caller: &Caller<'_>, notice: &Notice) -> Result<Option<(Spot, bool, Question)>, Errno> {
     let [a, b, c, d, e, _] = notice.args;
-    // The kernel looks at the lower half of what is an `int`.
+    // For an `int` argument the kernel reads only the lower 32 bits.
     let int = |arg: u64| arg as u32 as i32;
     let path = |dir: i32, at: u64| -> Result<Spot, Errno> {
         Ok(Spot { dir, path: Some(caller.text(at)?) })
     };
     let here = |at: u64| path(libc::AT_FDCWD, at);
-    // With AT_EMPTY_PATH an empty path is the descriptor itself.
+    // With `AT_EMPTY_PATH`, an empty path means the descriptor itself.
     let maybe_empty = |dir: i32, at: u64, flags: i32| -> Result<Spot, Errno> {
         let spot = path(dir, at)?;
         let empty = spot.path.as_ref().is_some_and(Vec::is_empty);
@@ -189,8 +188,8 @@ impl Question {
     }
 }
 
-/// What may not be changed is answered for as if it were on a mount of its own, on
-/// which devices and pipes can be written all the same.
+/// A file that the command may not change looks as if it were on a read-only mount. Devices
+/// and pipes on such a mount can still be written.
 fn is_read_only(shared: &Shared, object: &OwnedFd) -> Result<bool, Errno> {
     let kind = FileType::from_raw_mode(fstat(object)?.st_mode);
     if !matches!(kind, FileType::RegularFile | FileType::Directory) {
@@ -207,7 +206,8 @@ fn attribute(object: &OwnedFd, name: Option<CString>, to: u64, size: u64) -> Res
     Ok(Answer { value: length.try_into().map_err(|_| Errno::IO)?, to, bytes })
 }
 
-/// The text of a link. Of /proc/self it is the caller's number, not ours.
+/// The text of a link. For `/proc/self` this is the caller's process number, not the
+/// monitor's.
 fn leads_to(caller: &Caller<'_>, object: &OwnedFd, named: bool) -> Result<Vec<u8>, Errno> {
     if FileType::from_raw_mode(fstat(object)?.st_mode) != FileType::Symlink {
         return Err(if named { Errno::INVAL } else { Errno::NOENT });

@@ -1,28 +1,27 @@
-//! Carries calls out in the command's place, so that rules hold for names that
-//! do not exist yet, for patterns, and where nothing can be mounted.
+//! Carries out system calls for the command, so that rules hold for names that do not exist
+//! yet, for patterns, and where nothing can be mounted.
 //!
-//! The filter hands over the calls that change names, modes, owners and times,
-//! opens for writing and, where the plan says so, all opens. Nothing that was
-//! read from the caller's memory is ever left to the kernel to read again: the
-//! path is read once, followed here to a directory that is held open, judged by
-//! where that directory really is, and the call is made relative to it, without
-//! following links. The caller gets the descriptor, or the error.
+//! The seccomp filter hands over calls that change names, modes, owners and times, opens
+//! for writing and, if the plan says so, all opens. The monitor reads a path from the
+//! caller's memory once, follows it to a directory that it holds open, and judges the real
+//! path of that directory. Then it makes the call relative to the directory, without
+//! following links. The kernel never reads the caller's memory again. The caller gets the
+//! descriptor or the error.
 //!
-//! Two threads of the launcher do it. The *outer* one reads the caller's memory
-//! and opens its working directory and descriptors, for which it has to be
-//! outside the command's Landlock domain. The *inner* one judges and acts, inside
-//! a domain with the same rules and with no more capabilities than the command:
-//! what it is tricked into is still held by the kernel. One call at a time is
-//! judged and made, so nothing in the room is renamed in between; opens that may
-//! block (fifos, terminals, leases) wait in threads of their own.
+//! Two threads of the launcher do this. The *outer* thread reads the caller's memory and
+//! opens its working directory and descriptors. For this it has to be outside the command's
+//! Landlock domain. The *inner* thread judges and acts. It is in a Landlock domain with the
+//! same rules and has no more capabilities than the command, so a mistake in its judgement
+//! does not exceed the command's own rights. It handles one call at a time, so the room
+//! renames nothing in between. Opens that may block (fifos, terminals, leases) wait in
+//! threads of their own.
 //!
-//! Limits. Other people, and other rooms on the same tree, can rename a directory
-//! between judging and acting: both then act on the directory that was judged. A
-//! hard link to a file that is denied by a pattern and was there before is
-//! another name. What is refused is `EACCES`; a directory that cannot become
-//! another without changing what holds below it is `EXDEV`, so that `mv` copies,
-//! and each file is judged. `openat2` is `ENOSYS`. If the launcher dies, every
-//! watched call is `ENOSYS`.
+//! Limits. Other users, and other rooms on the same tree, can rename a directory between
+//! judging and acting; the monitor then acts on the directory that it judged. A hard link
+//! that existed before is another name for a file, even if a pattern denies the first name.
+//! A refused call gets `EACCES`. A directory gets `EXDEV` if a rename would change the
+//! rules for the files below it; `mv` then copies, and the monitor judges each file.
+//! `openat2` gets `ENOSYS`. If the launcher dies, every watched call gets `ENOSYS`.
 
 mod act;
 mod call;
@@ -55,24 +54,24 @@ use rustix::thread::{CpuSet, gettid, sched_getcpu, sched_setaffinity};
 use super::caps;
 use super::landlock::{self, Ruleset};
 use super::sys::{self, Notice};
-use crate::plan::{Processes, Watch};
 use crate::plan::sight::{Shown, Sight};
+use crate::plan::{Processes, Watch};
 use act::{Job, Worker};
 use caller::Caller;
 use turn::Turns;
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// What both threads work with.
+/// State that both threads use.
 #[derive(Debug)]
 struct Shared {
     listener: OwnedFd,
-    /// The inner thread, once it runs.
+    /// The thread id of the inner thread; 0 before it runs.
     inner: AtomicI32,
-    /// The processes as the launcher knows them: a room's own /proc has other
-    /// numbers, and the launcher is not in it.
+    /// The host's `/proc`. A room's own `/proc` has other numbers and does not show the
+    /// launcher.
     processes: OwnedFd,
-    /// Below them, what this process itself holds open.
+    /// `/proc/self/fd` of the monitor.
     held: OwnedFd,
     reads: bool,
     of: Processes,
@@ -85,7 +84,7 @@ impl Shared {
     }
 }
 
-/// Everything the monitor needs, gathered while the launcher is still outside.
+/// Everything the monitor needs, collected while the launcher is still outside the room.
 #[derive(Debug)]
 pub(crate) struct Monitor {
     processes: OwnedFd,
@@ -96,11 +95,11 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// To be called outside the room, whose /proc has other numbers.
+    /// Call this outside the room, whose `/proc` has other numbers.
     pub(crate) fn new(ruleset: Ruleset, watch: &Watch, root: bool) -> Result<Self, Errno> {
         let processes = openat(CWD, "/proc", HOLD, Mode::empty())?;
         let mut watch = watch.clone();
-        // Whoever has a file can be told its name.
+        // A process that has a file as stdio may see its path too.
         if let Some(sight) = &mut watch.sight {
             let held = openat(&processes, "self/fd", HOLD, Mode::empty())?;
             for fd in [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()] {
@@ -113,22 +112,22 @@ impl Monitor {
         Ok(Self { processes, ruleset, watch, turns, root })
     }
 
-    /// Starts the outer thread, which waits for the listener. To be called in the room's
-    /// other namespaces and with all signals held, but before a process namespace is made
-    /// for the launcher's children: after that the kernel lets it start no more threads.
+    /// Starts the outer thread, which waits for the listener. Call this in the room's other
+    /// namespaces, with all signals blocked, and before `unshare(CLONE_NEWPID)`. After that
+    /// the kernel lets the launcher start no more threads.
     pub(crate) fn wait(self) -> std::io::Result<Waiting> {
         let (listener, given) = channel();
         thread().spawn(move || self.receive(&given))?;
         Ok(Waiting { listener })
     }
 
-    /// The outer thread. If it ends, the listener closes and nothing is permitted.
+    /// The outer thread. If it ends, the listener closes and every watched call fails.
     fn receive(self, given: &Receiver<OwnedFd>) {
         let Self { processes, ruleset, mut watch, turns, root } = self;
         let (reads, of, sight) = (watch.reads, watch.processes, watch.sight.take());
         let Ok(held) = openat(&processes, "self/fd", HOLD, Mode::empty()) else { return };
-        // Without less than it has, the caller's paths could be followed where the
-        // caller may not go.
+        // With all its capabilities, root's monitor could follow paths that the caller may
+        // not follow.
         if caps::keep_for_looking(root).is_err() {
             return;
         }
@@ -136,7 +135,7 @@ impl Monitor {
         sys::stay_on_one_processor(&listener);
         let inner = AtomicI32::new(0);
         let shared = Arc::new(Shared { listener, inner, processes, held, reads, of, sight });
-        // Many commands change nothing: the inner thread starts with the first call.
+        // Many commands change nothing, so the inner thread starts with the first call.
         let (jobs, received) = channel();
         let mut inner = Some((shared.clone(), watch, turns, ruleset, received));
         loop {
@@ -156,9 +155,9 @@ impl Monitor {
                     }
                     hand_on(&shared, &notice, &jobs);
                 }
-                // Whoever called was killed meanwhile; or nobody is left to call. Then this
-                // thread goes with its process: putting things away first would keep that
-                // one waiting.
+                // The caller was killed meanwhile, or no process is left. In the second
+                // case the thread sleeps until its process exits. Closing descriptors first
+                // would only delay the exit.
                 Err(Errno::NOENT) => {
                     if is_over(&shared.listener) {
                         loop {
@@ -173,7 +172,7 @@ impl Monitor {
     }
 }
 
-/// A monitor that has nothing to answer yet.
+/// A monitor that waits for its listener.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     listener: Sender<OwnedFd>,
@@ -181,12 +180,13 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     pub(crate) fn start(self, listener: OwnedFd) {
-        // One that has gone drops the listener, and every watched call fails.
+        // If the outer thread has ended, the listener is dropped and every watched call
+        // fails.
         let _ = self.listener.send(listener);
     }
 }
 
-/// Whether no process is left that the filter holds for.
+/// True if no process with the filter is left.
 fn is_over(listener: &OwnedFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut ends = [PollFd::new(listener, PollFlags::empty())];
@@ -215,8 +215,8 @@ fn hand_on(shared: &Shared, notice: &Notice, jobs: &Sender<Job>) {
     }
 }
 
-/// Has the inner thread run on this processor, where the caller was: waking another one
-/// costs more than the call, and would take the caller along.
+/// Pins the inner thread to the current CPU, on which the caller runs too. Waking another
+/// CPU costs more than the call itself, and the caller would move there as well.
 fn here(shared: &Shared) {
     let inner = Pid::from_raw(shared.inner.load(Ordering::Relaxed));
     if let Some(inner) = inner {
@@ -226,13 +226,13 @@ fn here(shared: &Shared) {
     }
 }
 
-/// Everything that has to be known of the caller.
+/// Reads and resolves everything that the call is about.
 fn prepare(shared: &Shared, notice: &Notice) -> Result<Job, Errno> {
     let caller = Caller::new(shared, notice.pid);
     let call = call::read(&caller, notice)?;
     let act = place::locate(&caller, call, shared.sight.as_ref(), shared.reads)?;
-    // Only now is it certain that all of it was the caller's and not that of a
-    // process which got its number.
+    // This check comes last. It proves that the calling process was still there while the
+    // monitor read its memory, and that no other process had its number.
     if !sys::is_valid(&shared.listener, notice.id) {
         return Err(Errno::SRCH);
     }

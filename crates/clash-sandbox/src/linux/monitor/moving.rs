@@ -1,9 +1,9 @@
-//! Directories that get another place, with everything in them.
+//! Renames of directories with everything in them.
 //!
-//! A directory is searched for links before it moves. One that this room has made
-//! needs no search if it keeps its parent: every link in it was judged when it was
-//! made, and leads to the same place as before. A directory that is too large to
-//! search does not move: `EXDEV`, and `mv` copies it name by name.
+//! Before a directory moves, the monitor searches it for links. A directory that this room
+//! has made needs no search if it keeps its parent: the monitor judged every link in it,
+//! and each leads to the same place as before. A directory that is too large to search does
+//! not move: the command gets `EXDEV`, and `mv` copies it name by name.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -19,16 +19,17 @@ use rustix::io::Errno;
 use super::act::{Done, Name, Worker};
 use super::rename::text_of;
 
-/// More names are not searched.
+/// A search stops after this number of names.
 const MOST_NAMES: usize = 300_000;
-/// Directories inside one another, each of which is held open.
+/// The search holds each directory on its path open.
 const DEEPEST: usize = 128;
 
 const LIST: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl Worker {
-    /// Refuses a directory another place if that changes what something in it means.
+    /// Refuses to move a directory if something in it would get another meaning at the new
+    /// place.
     pub(super) fn may_move(&self, from: &Name, to: &Path) -> Done {
         let stays = from.path.parent() == to.parent();
         if stays && self.fresh.is_new(&from.path) && !self.fresh.has_repository(&from.path) {
@@ -40,8 +41,9 @@ impl Worker {
         search.read(&dir, &mut PathBuf::new(), leaves, 0)
     }
 
-    /// Whether a repository has to stay because something is left that only a new
-    /// repository may hold. For example `.envrc` in a clone, of which `.git` is removed.
+    /// True if a repository has to stay, because its directory still has a file that only a
+    /// new repository may have. For example: a clone with `.envrc`, whose `.git` the
+    /// command removes.
     pub(super) fn repository_stays(&self, at: &Name) -> bool {
         is_repository(at.bare())
             && self.watch.rights.kept(&at.path, Caps::DELETE, &NoLinks).is_some()
@@ -54,7 +56,7 @@ impl Worker {
         search.read(&dir, &mut PathBuf::new(), true, 0).is_ok()
     }
 
-    /// Removes a repository that had to stay, together with the directory it is in.
+    /// Removes a repository that had to stay, when its directory goes.
     pub(super) fn part_with_repository(&mut self, at: &Name) {
         let Some(index) = self.parting.iter().position(|dir| *dir == at.path) else { return };
         let hold = LIST | OFlags::PATH;
@@ -69,8 +71,8 @@ impl Worker {
         }
     }
 
-    /// The nested repository that a path is in. The project's own, and what is
-    /// above, count as none.
+    /// The nested repository that contains a path. The project's own repository does not
+    /// count.
     pub(super) fn repository_around(&self, path: &Path) -> Option<PathBuf> {
         let project = &self.watch.rights.places.project;
         let inside = |dir: &&Path| *dir != project && dir.starts_with(project);
@@ -79,8 +81,8 @@ impl Worker {
         around.find(holds).map(Path::to_path_buf)
     }
 
-    /// Whether a link would show, under another name, what only a new repository may
-    /// hold: `app -> clone/app`, with `clone/app/.envrc`.
+    /// True if a link would show a file under another name that only a new repository may
+    /// have. For example `app -> clone/app`, with `clone/app/.envrc`.
     pub(super) fn is_carried_in(&self, at: &Path, to: &Path) -> bool {
         let Some(around) = self.repository_around(&to.join(REPOSITORY)) else { return false };
         if at.starts_with(&around) {
@@ -92,7 +94,7 @@ impl Worker {
     }
 }
 
-/// A search through a directory that is to be at `to`.
+/// A search through a directory that is to move to `to`.
 struct Search<'a> {
     worker: &'a Worker,
     to: &'a Path,
@@ -100,8 +102,9 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Reads the directory `below` the one that moves. In a repository, or on the
-    /// way out of one, the directory is `carried` and may hold nothing of the list.
+    /// Searches the directory at `below`, relative to the moving one. `carried` is true in
+    /// a repository and on the way out of one. Such a directory may have no persistence
+    /// paths.
     fn read(&mut self, dir: &OwnedFd, below: &mut PathBuf, carried: bool, depth: usize) -> Done {
         if depth > DEEPEST {
             return Err(Errno::XDEV);
@@ -140,14 +143,14 @@ impl Search<'_> {
             let inner =
                 openat(dir, name.as_slice(), LIST, Mode::empty()).map_err(|_| Errno::XDEV)?;
             below.push(OsStr::from_bytes(&name));
-            // A repository's own part goes with it.
+            // `.git` itself goes with its repository.
             self.read(&inner, below, carried && !is_repository(&name), depth + 1)?;
             below.pop();
         }
         Ok(())
     }
 
-    /// Whether the list keeps a name from being made where it is to be.
+    /// True if the list of persistence paths refuses this name at the new place.
     fn is_of_list(&self, below: &Path, name: &[u8]) -> bool {
         let path = self.to.join(below).join(OsStr::from_bytes(name));
         let kept = self.worker.watch.rights.kept(&path, Caps::CREATE, &NoLinks);
@@ -159,7 +162,7 @@ fn is_repository(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(REPOSITORY.as_bytes())
 }
 
-/// Not every filesystem says the kind with the name.
+/// The type of an entry. Some file systems do not report it with the name.
 fn kind(dir: &OwnedFd, name: &[u8], said: FileType) -> FileType {
     if said != FileType::Unknown {
         return said;

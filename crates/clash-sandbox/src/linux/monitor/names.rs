@@ -1,24 +1,23 @@
-//! Names that are made to be misread.
+//! Names that mislead the reader.
 //!
-//! A name with an escape sequence in it is a command to the terminal of whoever
-//! lists the directory; one whose direction is turned around shows another suffix
-//! than it has; one with a letter of another alphabet in the middle of a word is
-//! taken for the file it imitates. Nobody needs such names for work, so a command
-//! that is watched cannot make them. Names wholly in another script are fine, and
-//! what exists already can be used.
+//! An escape sequence in a name is a command to the terminal that lists the directory. A
+//! name with reversed text direction shows another suffix than it has. A name with a letter
+//! of another alphabet in the middle of a word looks like the file that it imitates. No
+//! work needs such names, so a watched command cannot make them. Names entirely in another
+//! script are fine, and existing names can be used.
 
-/// Whether a name shows something else than it is.
+/// True if a name looks different from its real content.
 pub(crate) fn misleads(name: &[u8]) -> bool {
     if name.iter().any(|byte| *byte < 0x20 || *byte == 0x7f) {
         return true;
     }
-    // Bytes in another encoding show as what they are: unreadable.
+    // A terminal shows invalid UTF-8 as unreadable characters, which misleads no reader.
     let Ok(text) = std::str::from_utf8(name) else { return false };
     text.chars().any(is_invisible) || text.split(|c: char| !c.is_alphabetic()).any(is_mixed)
 }
 
-/// Controls, what changes the direction of text, and what is not seen at all.
-/// Joiners stay: scripts and emoji are written with them.
+/// Control characters, characters that change the text direction, and invisible characters.
+/// Joiners are allowed: scripts and emoji need them.
 fn is_invisible(c: char) -> bool {
     matches!(
         c,
@@ -32,7 +31,7 @@ fn is_invisible(c: char) -> bool {
     )
 }
 
-/// A word of Latin letters and letters of the two alphabets that look like them.
+/// A word with both Latin letters and Greek or Cyrillic letters that look like Latin ones.
 fn is_mixed(word: &str) -> bool {
     let latin = word.chars().any(|c| c.is_ascii_alphabetic());
     let twin = |c: char| {

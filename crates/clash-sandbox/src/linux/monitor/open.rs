@@ -1,4 +1,4 @@
-//! Opens files in the caller's place.
+//! Opens files for the caller.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -16,15 +16,15 @@ use super::caller::shares_terminal;
 use super::place::{Place, real};
 use super::turn::Turn;
 
-/// What all of a caller's own entries in /proc are judged as.
+/// The path by which the monitor judges all of the caller's own entries in `/proc`.
 const OWN_PROCESS: &str = "/proc/self";
-/// The devices that never keep anybody waiting: null, zero, full, random.
+/// Device major number of null, zero, full and random. Opening them never blocks.
 const MEMORY_DEVICES: u32 = 1;
-/// Whoever opens it gets its own terminal.
+/// `/dev/tty`: each process that opens it gets its own controlling terminal.
 const OWN_TERMINAL: (u32, u32) = (5, 0);
-/// Opens that may wait for somebody at a time.
+/// Opens that may block at the same time.
 const MOST_WAITING: usize = 200;
-/// Tries to make or open a name that keeps coming and going.
+/// Attempts to make or open a name that other processes keep making and removing.
 const TRIES: u32 = 16;
 
 impl Worker {
@@ -41,7 +41,7 @@ impl Worker {
             Ok(Opening::Done(file)) => give(&self.shared, id, file, &wish),
             Ok(Opening::Device(file)) => give_at_once(&self.shared, id, &file, &wish),
             Ok(Opening::MayBlock(object)) => {
-                // Whoever waits holds on to what is shared.
+                // Each waiting thread holds a reference to the shared state.
                 if Arc::strong_count(&self.shared) > MOST_WAITING {
                     return self.shared.refuse(id, Errno::AGAIN);
                 }
@@ -61,11 +61,11 @@ impl Worker {
 
     fn open_name(&mut self, at: Place, wish: &Wish) -> Result<Opening, Errno> {
         let at = self.name(at, Errno::INVAL)?;
-        // A slash behind a link would have it followed.
+        // A trailing slash would make the kernel follow a link.
         let bare = at.leaf.strip_suffix(b"/").unwrap_or(&at.leaf);
         let hold = if bare == at.leaf { HOLD } else { HOLD | OFlags::DIRECTORY };
         let exclusive = wish.has(libc::O_CREAT | libc::O_EXCL);
-        // The kernel says whether it is there, when it is made.
+        // The kernel reports an existing name when the monitor makes the file.
         if exclusive && let Ok(_turn) = self.may_make(&at, wish) {
             return self.make(&at, wish).map(Opening::Done);
         }
@@ -74,7 +74,7 @@ impl Worker {
             match held {
                 Ok(_) if exclusive => return Err(Errno::EXIST),
                 Ok(object) => {
-                    // One that has become a link since it was looked at.
+                    // A link has replaced the file since the outer thread looked at it.
                     let meta = fstat(&object)?;
                     if FileType::from_raw_mode(meta.st_mode) == FileType::Symlink {
                         return Err(Errno::LOOP);
@@ -94,7 +94,8 @@ impl Worker {
         Err(Errno::AGAIN)
     }
 
-    /// Refuses a file that may not be made. The caller makes it before it drops the turn.
+    /// Refuses a file that the command may not make. The caller of this function makes the
+    /// file before it drops the turn.
     fn may_make(&self, at: &Name, wish: &Wish) -> Result<Option<Turn>, Errno> {
         if wish.mode & (SET_ID | libc::S_ISVTX) != 0 {
             return Err(Errno::PERM);
@@ -107,7 +108,7 @@ impl Worker {
         self.completes_no_repository(at)
     }
 
-    /// Makes a file that may be made. Exclusively, so that it is certainly a new one.
+    /// Makes a file with `O_EXCL`, so that it is certainly new.
     fn make(&mut self, at: &Name, wish: &Wish) -> Result<OwnedFd, Errno> {
         self.quota.check()?;
         if self.is_common(&at.path) {
@@ -141,7 +142,7 @@ impl Worker {
         wish: &Wish,
     ) -> Result<Opening, Errno> {
         if wish.has(libc::O_TMPFILE) {
-            // A file without a name, in a directory.
+            // `O_TMPFILE`: a file without a name, in a directory.
             if wish.mode & (SET_ID | libc::S_ISVTX) != 0 {
                 return Err(Errno::PERM);
             }
@@ -153,7 +154,7 @@ impl Worker {
             return made.map(Opening::Done);
         }
         self.check(path, wish.needs())?;
-        // No mount takes the meaning from a device where there is no room.
+        // In the watched tier no `nodev` mount disables device nodes.
         let device = [FileType::CharacterDevice, FileType::BlockDevice];
         if device.contains(&FileType::from_raw_mode(meta.st_mode)) && !path.starts_with("/dev") {
             return Err(Errno::ACCESS);
@@ -169,7 +170,8 @@ impl Worker {
             FileType::CharacterDevice if device.0 == MEMORY_DEVICES => {
                 return reopen(&self.shared, &object, wish).map(Opening::Device);
             }
-            // Ours is the caller's only in the same session.
+            // The monitor's controlling terminal is the caller's only if both are in the
+            // same session.
             FileType::CharacterDevice
                 if device == OWN_TERMINAL && !shares_terminal(wish.caller) =>
             {
@@ -180,7 +182,8 @@ impl Worker {
         reopen(&self.shared, &object, wish).map(Opening::Done)
     }
 
-    /// Whoever has a lease on a file may keep others waiting for it.
+    /// Opens a regular file without waiting. If another process holds a lease on it, a
+    /// thread of its own waits.
     fn open_regular(&self, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
         let flags = wish.open_flags() | OFlags::NONBLOCK;
         match openat(&self.shared.held, itself(&object), flags, Mode::empty()) {
@@ -197,21 +200,22 @@ impl Worker {
     }
 }
 
-/// How far an open has got.
+/// The state of an open.
 enum Opening {
     Done(OwnedFd),
-    /// The same, and nobody can execute it.
+    /// The file is open and cannot be executed.
     Device(OwnedFd),
-    /// Judged, and held; opening it may take until somebody opens the other end.
+    /// The monitor has judged the file and holds it. Opening it may wait until another
+    /// process opens the other end.
     MayBlock(OwnedFd),
 }
 
-/// What an open asks for.
+/// The arguments of an open.
 pub(super) struct Wish {
     pub(super) flags: i32,
     pub(super) mode: u32,
     pub(super) umask: u32,
-    /// The thread that asks.
+    /// The calling thread.
     pub(super) caller: i32,
     pub(super) reads: bool,
 }
@@ -225,7 +229,7 @@ impl Wish {
         self.flags & (libc::O_ACCMODE | libc::O_TRUNC | libc::O_CREAT) != 0
     }
 
-    /// Whether a descriptor that was opened so is good for the same.
+    /// True if a descriptor with the access `given` already permits this open.
     fn is_within(&self, given: OFlags) -> bool {
         given == OFlags::RDWR
             || OFlags::from_bits_retain(self.flags.cast_unsigned()) & OFlags::RWMODE == given
@@ -239,7 +243,7 @@ impl Wish {
             _ => (true, true),
         };
         let mut needs = Caps::NONE;
-        // Elsewhere the kernel alone holds what may be read.
+        // Without watched reads, the kernel alone enforces the rules about reading.
         if reads && self.reads {
             needs = needs.union(Caps::READ);
         }
@@ -249,11 +253,11 @@ impl Wish {
         needs
     }
 
-    /// What is left to say once the name has been found.
+    /// The flags that remain when the name has been resolved.
     fn open_flags(&self) -> OFlags {
         let settled = libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
         let flags = (self.flags & !settled).cast_unsigned();
-        // The terminal of a thread of ours is nobody's business.
+        // The monitor's threads never take a controlling terminal.
         OFlags::from_bits_retain(flags) | OFlags::CLOEXEC | OFlags::NOCTTY
     }
 }
@@ -264,16 +268,17 @@ fn reopen(shared: &Shared, object: &OwnedFd, wish: &Wish) -> Result<OwnedFd, Err
     openat(&shared.held, itself(object), wish.open_flags(), Mode::empty())
 }
 
-/// Hands over what needs no second look: the caller is woken once.
+/// Installs the descriptor and answers in one call, so that the kernel wakes the caller
+/// once.
 fn give_at_once(shared: &Shared, id: u64, file: &OwnedFd, wish: &Wish) {
     if let Err(error) = sys::answer_with(&shared.listener, id, file, wish.has(libc::O_CLOEXEC)) {
         shared.refuse(id, error);
     }
 }
 
-/// Hands a file over. One open for writing is closed here before the caller goes
-/// on: it may want to execute what it has written, and nobody may then have it
-/// open for writing.
+/// Hands over a file. The monitor closes its own descriptor before the caller continues if
+/// the file is open for writing. The caller may want to execute the file, and the kernel
+/// refuses that (`ETXTBSY`) while any process has it open for writing.
 fn give(shared: &Shared, id: u64, file: OwnedFd, wish: &Wish) {
     if !wish.writes() {
         return give_at_once(shared, id, &file, wish);

@@ -1,11 +1,10 @@
-//! Follows a caller's path to a directory that is held open and a name in it, or
-//! to an object that is held open.
+//! Resolves a caller's path to a held directory and a name in it, or to a held object.
 //!
-//! The kernel follows the directories of a path in one go. What depends on who
-//! asks it must not: /proc/self is the caller's, not ours. So links of /proc are
-//! never followed by the kernel here; a path that goes through it is walked name
-//! by name, and of the caller's own entries only those are known that programs
-//! use: its descriptors, working directory, root and program.
+//! The kernel resolves the directories of a path in one call. It must not resolve links
+//! that depend on the process: `/proc/self` is the caller's, not the monitor's. So the
+//! kernel never follows magic links here. The monitor walks a path through `/proc` name by
+//! name. Of the caller's own entries it knows those that programs use: descriptors, working
+//! directory, root and program.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -24,14 +23,14 @@ use super::caller::{Caller, shows_processes};
 use crate::plan::sight::{Look, Sight};
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
-/// As many as the kernel follows.
+/// The kernel follows as many links.
 const MAX_LINKS: u32 = 40;
 
-/// Where a path leads.
+/// The result of resolving a path.
 #[derive(Debug)]
 pub(super) enum Place {
-    /// A name in a directory, whether or not it is there. If nobody had to follow
-    /// it, nobody has looked.
+    /// A name in a directory. The name may not exist: `exists` is known only if the monitor
+    /// had to follow the name.
     Name {
         dir: OwnedFd,
         leaf: Vec<u8>,
@@ -40,11 +39,11 @@ pub(super) enum Place {
         look: Look,
     },
     Object(OwnedFd),
-    /// A file of the caller's own in /proc, opened for reading.
+    /// A file in the caller's own part of `/proc`, opened for reading.
     Opened(OwnedFd),
 }
 
-/// Finds everything a call is about.
+/// Resolves every path of a call.
 pub(super) fn locate(
     caller: &Caller<'_>,
     call: Call,
@@ -53,7 +52,7 @@ pub(super) fn locate(
 ) -> Result<Act, Errno> {
     let finder = Finder::new(caller, sight);
     let find = |spot: Spot, follow| finder.find(spot, follow)?.shown(Errno::NOENT);
-    // Nothing can be made where nothing is shown, whether or not something is there.
+    // Where nothing is shown, nothing can be made, whether or not the name exists.
     let new = |spot: Spot| finder.find(spot, false)?.shown(Errno::ACCESS);
     let object = |spot: Spot, follow| hold(find(spot, follow)?);
     Ok(match call {
@@ -97,15 +96,15 @@ pub(super) fn locate(
     })
 }
 
-/// A descriptor without any right cannot be handed over, so it takes the right to
-/// read, and gives it. Nobody is waited for.
+/// The kernel does not pass on `O_PATH` descriptors. So the monitor opens the file for
+/// reading instead, which needs the right to read. `O_NONBLOCK`: the open does not wait.
 fn held_for_reading(flags: i32) -> i32 {
     flags & (libc::O_CLOEXEC | libc::O_DIRECTORY | libc::O_NOFOLLOW)
         | libc::O_RDONLY
         | libc::O_NONBLOCK
 }
 
-/// Takes hold of what is at a place.
+/// Opens the object at a place with `O_PATH`.
 pub(super) fn hold(place: Place) -> Result<OwnedFd, Errno> {
     match place {
         Place::Object(object) => Ok(object),
@@ -118,7 +117,7 @@ pub(super) fn hold(place: Place) -> Result<OwnedFd, Errno> {
 }
 
 impl Place {
-    /// The place, unless it is out of sight.
+    /// The place itself, or the error `hidden` if it is hidden.
     pub(super) fn shown(self, hidden: Errno) -> Result<Self, Errno> {
         match self {
             Self::Name { look: Look::Hidden, .. } => Err(hidden),
@@ -130,26 +129,26 @@ impl Place {
 #[derive(Clone, Copy)]
 pub(super) struct Finder<'a> {
     caller: &'a Caller<'a>,
-    /// What can be seen, where no room hides the rest: whoever goes through what is
-    /// hidden does not get any further.
+    /// The paths that the command may see, in the watched tier. A path through a hidden
+    /// directory ends there.
     sight: Option<&'a Sight>,
     links: u32,
-    /// Nothing will be opened: what is in /proc need not be readable, and a link
-    /// that is not followed is meant itself.
+    /// The call only looks: files in `/proc` need not be readable, and a link that is not
+    /// to be followed is itself the object.
     looks: bool,
 }
 
-/// A directory on the way, and what it is to /proc.
+/// A directory on the way, and its relation to `/proc`.
 struct Here {
     dir: OwnedFd,
     own: Own,
-    /// Known to show no processes.
+    /// True if the directory is known not to be in a proc file system.
     plain: bool,
-    /// Where it is, if that has been looked up.
+    /// The real path, if the monitor has looked it up.
     path: Option<PathBuf>,
 }
 
-/// How far a walk has got into the caller's own part of /proc.
+/// The position of a walk in the caller's own part of `/proc`.
 #[derive(Clone, PartialEq, Eq)]
 enum Own {
     No,
@@ -169,7 +168,8 @@ impl<'a> Finder<'a> {
     pub(super) fn find(mut self, spot: Spot, follow: bool) -> Result<Place, Errno> {
         let Some(mut path) = spot.path else {
             let object = self.caller.directory(spot.dir)?;
-            // Into any other there is no way but to be given it.
+            // The caller can have every other descriptor only because the monitor or its
+            // parent gave it.
             if spot.dir == libc::AT_FDCWD {
                 self.stay_in_sight(&object)?;
             }
@@ -247,18 +247,18 @@ impl<'a> Finder<'a> {
         Here { dir, own, plain: false, path: None }
     }
 
-    /// How much can be seen of a name in a directory.
+    /// How much of a name in a directory the command may see.
     fn look(&self, here: &Here, name: &[u8]) -> Result<Look, Errno> {
         let Some(sight) = self.sight else { return Ok(Look::Seen) };
         let path = match &here.path {
             Some(path) => path.clone(),
-            // What is in a directory that was removed is nowhere.
+            // A removed directory has no path, so nothing in it can be found.
             None => real(self.caller.held(), &here.dir)?.ok_or(Errno::NOENT)?,
         };
         Ok(self.look_at(sight, &path.join(OsStr::from_bytes(name))))
     }
 
-    /// Another process of the sandbox can be seen, and no process of anybody else's.
+    /// A process of the sandbox is visible. Every other process is hidden.
     fn look_at(&self, sight: &Sight, path: &Path) -> Look {
         match process(path) {
             Some(process) if !self.caller.sees(process) => Look::Hidden,
@@ -266,7 +266,8 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Refuses a directory that only a way which is not watched can have led to.
+    /// Refuses a directory that the caller may not see. It can be there only by a call that
+    /// is not watched.
     fn stay_in_sight(&self, dir: &OwnedFd) -> Result<(), Errno> {
         let Some(sight) = self.sight else { return Ok(()) };
         match real(self.caller.held(), dir)? {
@@ -275,8 +276,8 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// The directory at the end of a path, if the path names every directory on the
-    /// way there by its own name: then who sees the last one sees them all.
+    /// The directory at the end of a path, if the path names every directory on the way by
+    /// its real name. If the last one is visible, so are all others.
     fn straight(&self, base: Option<&OwnedFd>, path: &[u8], dir: OwnedFd) -> Option<Here> {
         let Some(sight) = self.sight else {
             return Some(Here { dir, own: Own::No, plain: true, path: None });
@@ -295,7 +296,7 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// The directory at the end of a path, which without a base begins at the root.
+    /// The directory at the end of a path. Without a base, the path begins at the root.
     fn walk_to(&mut self, base: Option<OwnedFd>, path: &[u8]) -> Result<Here, Errno> {
         let flags = HOLD | OFlags::DIRECTORY;
         let resolve = ResolveFlags::NO_MAGICLINKS;
@@ -306,13 +307,13 @@ impl<'a> Finder<'a> {
                 None => self.walk(base.map_or_else(root, Ok)?, path),
             },
             Ok(_) | Err(Errno::LOOP | Errno::NOENT) => self.walk(base.map_or_else(root, Ok)?, path),
-            // An error would tell of what is hidden.
+            // The kernel's error would tell something about hidden files.
             Err(_) if self.sight.is_some() => self.walk(base.map_or_else(root, Ok)?, path),
             Err(error) => Err(error),
         }
     }
 
-    /// The same, name by name.
+    /// As `walk_to`, name by name.
     fn walk(&mut self, base: OwnedFd, path: &[u8]) -> Result<Here, Errno> {
         let mut here = self.classify(base);
         let mut names: VecDeque<Vec<u8>> = parts(path);
@@ -337,7 +338,7 @@ impl<'a> Finder<'a> {
             }
             let mut buffer = [0_u8; libc::PATH_MAX as usize];
             match readlinkat_raw(&here.dir, name.as_slice(), &mut buffer) {
-                // Another process, or something else that depends on who asks.
+                // Another process, or a link that depends on the calling process.
                 Ok(_) if at_processes => return Err(Errno::ACCESS),
                 Ok(length) => {
                     self.links = self.links.checked_sub(1).ok_or(Errno::LOOP)?;
@@ -362,7 +363,7 @@ impl<'a> Finder<'a> {
         Ok(here)
     }
 
-    /// One name further below the caller's own process.
+    /// One step further below the caller's own process.
     fn step_in_own(&self, below: &str, name: &[u8]) -> Result<Here, Errno> {
         let name = std::str::from_utf8(name).map_err(|_| Errno::NOENT)?;
         let further = if below.is_empty() { name.to_owned() } else { format!("{below}/{name}") };
@@ -381,7 +382,7 @@ impl<'a> Finder<'a> {
         Ok(Here { dir, own: Own::Below(further), plain: false, path: None })
     }
 
-    /// A name below the caller's own process, at the end of a path.
+    /// The last name of a path, below the caller's own process.
     fn in_own(&self, below: &str, leaf: &[u8], follow: bool) -> Result<Place, Errno> {
         let leaf = std::str::from_utf8(leaf).map_err(|_| Errno::NOENT)?;
         let name = if below.is_empty() { leaf.to_owned() } else { format!("{below}/{leaf}") };
@@ -403,7 +404,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// A process or a link at the end of a path, in a directory that shows processes.
+    /// A process or a link at the end of a path, in a proc file system.
     fn process_link(&self, here: Here, leaf: &[u8]) -> Result<Place, Errno> {
         if !is_root_of_proc(&here) {
             return Err(Errno::ACCESS);
@@ -416,24 +417,25 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Whether a name in /proc is the caller's own process.
+    /// True if a name in `/proc` is the caller's own process.
     fn is_own(&self, name: &[u8]) -> bool {
         matches!(name, b"self" | b"thread-self") || self.caller.is_named(name)
     }
 }
 
-/// Links in /proc to the entry of the same name below whoever follows them.
+/// `/proc/mounts` and `/proc/net` lead to the entry of the same name below the process that
+/// follows them.
 fn is_link_to_own(name: &[u8]) -> bool {
     matches!(name, b"mounts" | b"net")
 }
 
-/// The caller's links that lead out of /proc.
+/// The caller's magic links that lead out of `/proc`.
 fn is_own_link(below: &str) -> bool {
     let number = |fd: &str| !fd.is_empty() && fd.bytes().all(|byte| byte.is_ascii_digit());
     matches!(below, "cwd" | "root" | "exe") || below.strip_prefix("fd/").is_some_and(number)
 }
 
-/// Whether `self` is here what it is in /proc.
+/// True for the root of a proc file system, where `self` is a magic link.
 fn is_root_of_proc(here: &Here) -> bool {
     fstat(&here.dir).is_ok_and(|meta| meta.st_ino == PROC_ROOT_INODE)
 }
@@ -449,7 +451,7 @@ fn parts(path: &[u8]) -> VecDeque<Vec<u8>> {
     parts.filter(|part| !matches!(*part, b"" | b".")).map(<[u8]>::to_vec).collect()
 }
 
-/// The directories, the last name and whether a slash follows it.
+/// The directories, the last name, and whether a slash follows it.
 fn split(path: &[u8]) -> (&[u8], &[u8], bool) {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
     let (path, slashes) = path.split_at_checked(end).unwrap_or((path, b""));
@@ -463,12 +465,12 @@ fn split(path: &[u8]) -> (&[u8], &[u8], bool) {
     }
 }
 
-/// The process whose part of /proc a path is in.
+/// The process number in a path below `/proc`.
 fn process(path: &Path) -> Option<i32> {
     path.strip_prefix("/proc").ok()?.iter().next()?.to_str()?.parse().ok()
 }
 
-/// Where something that is held open really is; `None` if it has no name.
+/// The real path of a held object; `None` if it has no path.
 pub(super) fn real(held: &OwnedFd, object: impl AsFd) -> Result<Option<PathBuf>, Errno> {
     use std::os::fd::AsRawFd;
     let fd = object.as_fd();
@@ -479,8 +481,8 @@ pub(super) fn real(held: &OwnedFd, object: impl AsFd) -> Result<Option<PathBuf>,
     if !path.starts_with(b"/") {
         return Ok(None);
     }
-    // What was removed is said to be, and so is what somebody has called that. A
-    // directory that was removed has no links left either.
+    // For a removed file, the kernel appends ` (deleted)`. A file may also really have such
+    // a name, so the link count decides.
     if path.ends_with(b" (deleted)") && fstat(fd)?.st_nlink == 0 {
         return Ok(None);
     }

@@ -1,6 +1,6 @@
-//! How many names a command may make: files, directories and links. Names that it
-//! removes are given back, so a build that makes and removes temporary files for hours
-//! does not meet the limit.
+//! The number of names that a command may make: files, directories and links. A removed
+//! name is given back, so a build that makes and removes temporary files for hours does not
+//! reach the limit.
 
 use rustix::io::Errno;
 
@@ -11,12 +11,12 @@ pub(super) struct Quota {
 }
 
 impl Quota {
-    /// `None` is no limit.
+    /// `None`: no limit.
     pub(super) fn new(most: Option<u64>) -> Self {
         Self { most, made: 0 }
     }
 
-    /// Refuses one more name.
+    /// Refuses to make one more name.
     pub(super) fn check(&self) -> Result<(), Errno> {
         if self.most.is_some_and(|most| self.made >= most) { Err(Errno::DQUOT) } else { Ok(()) }
     }

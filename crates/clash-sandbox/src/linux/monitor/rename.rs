@@ -1,4 +1,4 @@
-//! Renames and hard links: what gets another name is judged under it.
+//! Renames and hard links. The monitor judges a file under its new name as well.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -58,8 +58,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Judges the links that get another place, and renames. No other room makes or
-    /// renames a link in between, also not in the place of a file that is renamed.
+    /// Judges the links that get another place, and renames. Meanwhile no other room makes
+    /// or renames a link, also not in the place of a renamed file.
     fn rename_in_turn(
         &self,
         from: &Name,
@@ -74,7 +74,7 @@ impl Worker {
             true => self.turns.alone()?,
             false => self.turns.shared()?,
         };
-        // Another room may have been quicker.
+        // Another room may have exchanged the file meanwhile.
         if !is_same(from, source) || back.is_some_and(|target| !is_same(to, target)) {
             return Err(Errno::XDEV);
         }
@@ -92,8 +92,8 @@ impl Worker {
         renameat_with(&from.dir, &from.leaf, &to.dir, &to.leaf, flags)
     }
 
-    /// Refuses another place to a link that would lead out from there, and to a
-    /// directory with such a link in it.
+    /// Refuses a new place for a link that would lead to a denied place from there, and for
+    /// a directory with such a link.
     fn may_take(&self, source: &Stat, from: &Name, to: &Name) -> Done {
         if is_link(source) {
             self.no_way_in(&to.path)?;
@@ -129,7 +129,7 @@ impl Worker {
         linked
     }
 
-    /// A file under another name must not be good for more.
+    /// Refuses a new name that would give more rights on the same file.
     fn no_gain(&self, from: &Path, to: &Path) -> Done {
         let content = Caps::READ.union(Caps::WRITE).union(Caps::EXECUTE);
         let gained = self.caps(to).intersect(content).without(self.caps(from));
@@ -149,7 +149,8 @@ fn is_same(at: &Name, seen: &Stat) -> bool {
     look(at).is_ok_and(|now| (now.st_dev, now.st_ino) == (seen.st_dev, seen.st_ino))
 }
 
-/// The text of a link, by its name in a directory or by itself.
+/// The text of a link, by its name in a directory, or of the held link itself if the name
+/// is empty.
 pub(super) fn text_of(dir: &OwnedFd, name: &[u8]) -> Result<Vec<u8>, Errno> {
     let mut buffer = [0_u8; libc::PATH_MAX as usize];
     let length = readlinkat_raw(dir, name, &mut buffer)?;

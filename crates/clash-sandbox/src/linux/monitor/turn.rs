@@ -1,10 +1,12 @@
-//! Lets the monitors of several rooms take turns, where two changes that are each
-//! fine would together make a link that leads out: one room makes `a/b/l -> ../..`
-//! while another moves `a/b` up. Or one room makes `HEAD` and another `commondir`.
+//! A lock between the monitors of several rooms.
 //!
-//! The lock is the host's own home directory, opened before the launcher enters the
-//! room. It needs no file, and a room that is not granted all of the home cannot
-//! open it. A room that can may keep others waiting, for [`PATIENCE`] each time.
+//! Two changes that are each fine can together make a link that leads out. For example, one
+//! room makes `a/b/l -> ../..` while another moves `a/b` up. Or one room makes `HEAD` and
+//! another makes `commondir`.
+//!
+//! The lock is `flock` on the host's home directory, opened before the launcher enters the
+//! room. It needs no file, and a room without rights on all of the home cannot open it. A
+//! room that can open it may make others wait, at most [`MAX_LOCK_WAIT`] each time.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -20,25 +22,26 @@ const PAUSE: Duration = Duration::from_micros(200);
 #[derive(Debug)]
 pub(super) struct Turns(Option<Arc<OwnedFd>>);
 
-/// The lock, until it is dropped. A call takes one only: the first that is dropped
-/// gives up the lock.
+/// Holds the lock until it is dropped. One call takes one turn: dropping any of its turns
+/// would release the lock.
 #[derive(Debug)]
 pub(super) struct Turn(Arc<OwnedFd>);
 
 impl Turns {
-    /// Opens the lock: the home, or the root where there is no home.
+    /// Opens the lock: the home directory, or the root if there is no home.
     pub(super) fn open(home: &Path) -> Self {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(CWD, home, flags, Mode::empty());
         Self(dir.or_else(|_| openat(CWD, "/", flags, Mode::empty())).ok().map(Arc::new))
     }
 
-    /// For renaming a file: no link takes its place meanwhile.
+    /// A turn for renaming a file. Meanwhile no link can take its place.
     pub(super) fn shared(&self) -> Result<Turn, Errno> {
         self.wait(FlockOperation::NonBlockingLockShared)
     }
 
-    /// For making a link or a part of a repository, and renaming one or a directory: nothing is renamed meanwhile.
+    /// A turn for making or renaming a link, a directory or a part of a repository.
+    /// Meanwhile no other monitor renames anything.
     pub(super) fn alone(&self) -> Result<Turn, Errno> {
         self.wait(FlockOperation::NonBlockingLockExclusive)
     }

@@ -1,16 +1,16 @@
-//! The process between the launcher and a command that has no process namespace of
-//! its own: whatever the command leaves behind becomes its child, and when the
-//! launcher ends, in whatever way, it ends all of them.
+//! The parent process of a command without a process namespace (the *guard*).
 //!
-//! It is the command's parent, because the kernel gives orphans to an ancestor. It
-//! shares the launcher's memory and descriptors, so that starting the command
-//! through it is no different, and tells it there what the command did. It has left
-//! the launcher's session: what is sent to that, or typed, does not reach it.
+//! Orphans of the command become children of the guard, because it is a subreaper and an
+//! ancestor. When the launcher ends, however it ends, the guard kills all of them.
 //!
-//! After the command has started, nothing here may touch `errno`, allocate or
-//! panic: the launcher's thread runs at the same time, with the same thread-local
-//! memory. If somebody kills this process, the command is killed with it and the
-//! rest falls to the launcher.
+//! The guard shares the launcher's memory and descriptors, so starting the command through
+//! it is no different, and it reports there what the command did. It has its own session,
+//! so signals to the launcher's session and keys do not reach it.
+//!
+//! After the start of the command, code in the guard must not touch `errno`, allocate or
+//! panic: the launcher's thread runs at the same time with the same thread-local memory. If
+//! the guard is killed, the kernel kills the command with it, and the launcher ends the
+//! remaining processes.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,23 +26,23 @@ use rustix::process::{
 
 use crate::linux::sys;
 
-/// What the launcher and this process say to each other.
+/// Memory that the launcher and the guard share.
 #[derive(Debug)]
 struct Board {
     launcher: Pid,
-    /// The launcher's own, which can be polled for its end. A signal would not do:
-    /// the last of its threads to die may be one whose domain forbids sending any.
+    /// A pidfd of the launcher, to poll for its end. A death signal would not do: the last
+    /// thread of the launcher to die may be in a Landlock domain that forbids signals.
     alive: OwnedFd,
     signals: OwnedFd,
-    /// The process that waits, once there is one.
+    /// The process id of the guard; 0 before it exists.
     guard: AtomicI32,
-    /// What the command did last, unless the launcher has seen it.
+    /// The last event of the command that the launcher has not read.
     news: AtomicI32,
-    /// The launcher wants everybody to end.
+    /// The launcher asks the guard to end all processes.
     over: AtomicBool,
 }
 
-/// What the command did.
+/// An event in the life of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
     Exited(i32),
@@ -79,7 +79,7 @@ impl News {
     }
 }
 
-/// The launcher's side.
+/// The launcher's handle of the guard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Guard {
     board: &'static Board,
@@ -87,7 +87,7 @@ pub(crate) struct Guard {
 
 impl Guard {
     pub(crate) fn new() -> io::Result<Self> {
-        // Should this process be killed, orphans are the launcher's after all.
+        // If the guard is killed, orphans become children of the launcher.
         set_child_subreaper(Some(getpid()))?;
         let board = Board {
             launcher: getpid(),
@@ -100,21 +100,21 @@ impl Guard {
         Ok(Self { board: Box::leak(Box::new(board)) })
     }
 
-    /// Has `job` run as [`sys::run_until_exec`] would, in a child of the process
-    /// that stays in between. All signals must be held.
+    /// As [`sys::run_until_exec`], but `job` runs in a child of the guard. All signals must
+    /// be blocked.
     pub(crate) fn run_until_exec(self, job: impl FnMut()) -> io::Result<libc::pid_t> {
         let (guard, child) = sys::run_behind(job, self.board, settle, watch)?;
         self.board.guard.store(guard, Ordering::Relaxed);
         Ok(child)
     }
 
-    /// What the command did since this was last asked.
+    /// The event since the last call.
     pub(crate) fn news(self) -> Option<News> {
         let news = News::from(self.board.news.swap(NOTHING, Ordering::AcqRel));
         if news.is_some() || !self.is_gone() {
             return news;
         }
-        // What it had to say may have come in between.
+        // The guard may have stored an event before it ended.
         let last = News::from(self.board.news.swap(NOTHING, Ordering::AcqRel));
         last.or(Some(News::Died(libc::SIGKILL)))
     }
@@ -133,7 +133,8 @@ impl Guard {
         gone
     }
 
-    /// Ends the command and everybody it left behind, and waits until all are gone.
+    /// Ends the command and all processes that it left behind, and waits until they are
+    /// gone.
     pub(crate) fn end(self) {
         let Some(guard) = self.guard().filter(|_| !self.is_gone()) else { return };
         self.board.over.store(true, Ordering::Release);
@@ -151,12 +152,12 @@ impl Board {
     }
 }
 
-/// Before the command is started: whether it may be.
+/// True if the command may start.
 fn settle(board: &Board) -> bool {
     set_child_subreaper(Some(getpid())).is_ok() && !board.is_alone()
 }
 
-/// Until the launcher is gone or wants an end.
+/// Waits until the launcher is gone or asks for the end.
 fn watch(board: &Board, command: libc::pid_t) {
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir(c"/");
@@ -179,7 +180,8 @@ fn watch(board: &Board, command: libc::pid_t) {
     }
 }
 
-/// Kills and forgets all children: each may leave its own to us.
+/// Kills and reaps all children. The children of a killed child become children of the
+/// guard.
 fn end_children() {
     let mut list = [0_u8; 4096];
     loop {
@@ -201,7 +203,7 @@ fn end_children() {
     }
 }
 
-/// Numbers that are followed by a space: the last one may have been cut.
+/// The numbers that are followed by a space. The last number may be incomplete.
 fn numbers(list: &[u8]) -> impl Iterator<Item = i32> {
     let whole = list.iter().rposition(|byte| *byte == b' ').unwrap_or(0);
     let list = list.get(..whole).unwrap_or_default();

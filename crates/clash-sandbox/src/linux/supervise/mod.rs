@@ -1,25 +1,21 @@
-//! The process that stays outside a room and answers for it.
+//! The launcher as the parent of a running command.
 //!
-//! The launcher is the parent of the command itself, not of a go-between: it has
-//! made a process namespace for its children, so that its first child is the
-//! room's process 1, which does nothing but be there, and its second the
-//! command. So the exit status, a death by signal and a stop of the command
-//! arrive here as the kernel tells them, and are passed on by doing the same.
+//! The launcher has made a process namespace for its children. Its first child is process 1
+//! of the room, which only waits. Its second child is the command. So the launcher itself
+//! receives the command's exit status, death by signal and stops, and repeats them.
 //!
-//! The command stays in the launcher's process group and session: the terminal
-//! talks to it directly. Signals that somebody sends to the launcher alone are
-//! passed on; what the terminal or the kernel sends to the group has already
-//! arrived. `SIGSTOP` cannot be held, so stopping the launcher that way leaves
-//! the command running.
+//! The command stays in the launcher's process group and session, so the terminal talks to
+//! it directly. The launcher passes on signals that a process sends to the launcher alone.
+//! Signals of the terminal or the kernel to the group have already arrived. `SIGSTOP`
+//! cannot be blocked, so stopping the launcher that way leaves the command running.
 //!
-//! When the command ends everything else in the room ends with it: process 1
-//! waits for a pipe that only the launcher holds, and the kernel kills the rest.
-//! That is also what happens when the launcher is killed. Where the policy says
-//! that processes live on, the launcher tells process 1 before it leaves, and that
-//! one stays until it is alone.
+//! When the command ends, everything else in the room ends. Process 1 waits for a pipe that
+//! only the launcher holds, and when process 1 ends, the kernel kills the rest. The same
+//! happens when the launcher is killed. If the policy says that processes live on, the
+//! launcher tells process 1 before it exits, and process 1 stays until it is alone.
 //!
-//! Without a room another process is the command's parent and does all that
-//! ([`guard`]); what the command did is told by that one.
+//! Without a room, the guard process is the command's parent ([`guard`]). It reports the
+//! events of the command.
 
 mod guard;
 
@@ -34,18 +30,18 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait,
 use rustix::thread::Timespec;
 
 use super::cgroup::Group;
-use guard::{Guard, News};
 use super::outputs::Outputs;
 use super::ports::Crossing;
 use super::scratch::Scratch;
 use super::stdio::Inherited;
 use super::sys;
 use crate::launch::LaunchError;
+use guard::{Guard, News};
 
-/// What the launcher tells process 1 when the room is to outlive it.
+/// The message to process 1 that the room outlives the launcher.
 const RELEASED: &[u8] = b"1";
 
-/// What ends everything that the command leaves behind.
+/// Ends all processes that the command leaves behind.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     kind: Kind,
@@ -58,13 +54,13 @@ pub(crate) struct Keeper {
 enum Kind {
     /// The room's process 1, and the pipe whose other end it waits for.
     First { pid: Option<Pid>, alive: Option<OwnedFd> },
-    /// Without a room, the process that they become children of. The temporary
-    /// directory goes after them.
+    /// Without a room: the guard, whose children they become. The temporary directory is
+    /// removed after them.
     Children { guard: Guard, scratch: Option<Scratch> },
 }
 
 impl Keeper {
-    /// Starts process 1 of the namespace that was made for our children.
+    /// Starts process 1 in the process namespace of the launcher's children.
     pub(crate) fn start(
         mut ports: Option<Crossing>,
         group: Option<Group>,
@@ -90,13 +86,14 @@ impl Keeper {
         Ok(Self { kind, ports: None, group, outputs: None })
     }
 
-    /// The same, which waits in the end until everything is copied.
+    /// Adds the copying of output files. The end of the room then waits until everything is
+    /// copied.
     pub(crate) fn with_outputs(self, outputs: Option<Outputs>) -> Self {
         Self { outputs, ..self }
     }
 
-    /// Runs `job` in the command's process, and waits until it has become the
-    /// command or ended.
+    /// Runs `job` in a new process, and waits until that process has become the command or
+    /// ended.
     pub(crate) fn run_until_exec(&self, job: impl FnMut()) -> io::Result<libc::pid_t> {
         match &self.kind {
             Kind::First { .. } => sys::run_until_exec(job),
@@ -104,8 +101,9 @@ impl Keeper {
         }
     }
 
-    /// Ends the room although the command still runs. In a room it is our child, so
-    /// the kernel would wait for us to take note of its death before process 1 can go.
+    /// Ends the room while the command still runs. In a room the command is a child of the
+    /// launcher. The kernel lets process 1 end only after the launcher has reaped the
+    /// command.
     fn end_with(&mut self, child: libc::pid_t) {
         if matches!(self.kind, Kind::First { .. }) {
             sys::kill(child, libc::SIGKILL);
@@ -114,7 +112,7 @@ impl Keeper {
         self.end(false);
     }
 
-    /// Takes note of what the command did; stops when it stops.
+    /// Reads the events of the command. Stops the launcher when the command stops.
     fn look_after(&self, child: libc::pid_t) -> Option<End> {
         let guard = match &self.kind {
             Kind::First { .. } => return look_after(child),
@@ -129,12 +127,11 @@ impl Keeper {
         }
     }
 
-    /// Ends the room: process 1 leaves, the kernel kills the others, and when
-    /// this returns all of them are gone. Where nobody else is left there is
-    /// nothing to wait for: process 1 goes when we do, and takes the room down
-    /// while the caller already goes on.
+    /// Ends the room. Process 1 ends, the kernel kills the others, and all are gone when
+    /// this returns. If process 1 is alone, there is nothing to wait for. It then ends
+    /// after the launcher, and takes the room down while the caller already continues.
     fn end(&mut self, lives_on: bool) {
-        // The last to go.
+        // Dropped last.
         let outputs = self.outputs.take();
         if let Some(ports) = &mut self.ports {
             ports.end_inside();
@@ -155,7 +152,7 @@ impl Keeper {
             }
             Kind::Children { guard, scratch } => {
                 guard.end();
-                // If somebody has killed that process.
+                // The guard may have been killed before.
                 let remover = scratch.as_ref().and_then(|scratch| scratch.remover);
                 end_children(&[remover, outputs.as_ref().and_then(|outputs| outputs.relay)]);
                 *scratch = None;
@@ -166,11 +163,13 @@ impl Keeper {
     }
 }
 
-/// Whether process 1 is alone in the room, whose root is ours by now. Its children are
-/// not all there are: the command can make children of ours (`CLONE_PARENT`). And
-/// the end of the seccomp listener comes before a process closes what it has open.
+/// True if process 1 is the only process of the room. The launcher's root is already the
+/// room's. The list of process 1's children is not enough: with `CLONE_PARENT` the command
+/// can make children of the launcher. And the seccomp listener reports its end before a
+/// process has closed its files.
 fn alone() -> bool {
-    /// Where /proc begins to list processes; if not, the first is not process 1.
+    /// The offset at which /proc begins to list processes. If it is another, the first
+    /// entry is not process 1.
     const PROCESSES: u64 = 258;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(processes) = openat(CWD, c"/proc", flags, Mode::empty()) else { return false };
@@ -183,8 +182,8 @@ fn alone() -> bool {
     first && listed.next().is_none()
 }
 
-/// Waits for process 1, which the kernel lets go when everybody else in the room
-/// has been taken note of, children of ours among them.
+/// Waits for process 1. The kernel lets it end when all other processes of the room are
+/// reaped. The launcher's own children are among them.
 fn reap_until(first: Option<Pid>) {
     loop {
         match wait(WaitOptions::empty()) {
@@ -195,7 +194,8 @@ fn reap_until(first: Option<Pid>) {
     }
 }
 
-/// Kills and forgets all children but these: each may leave its own to us.
+/// Kills and reaps all children except `but`. The children of a killed child become
+/// children of the launcher.
 fn end_children(but: &[Option<Pid>]) {
     let own = rustix::process::getpid().as_raw_nonzero();
     let list = format!("/proc/self/task/{own}/children");
@@ -213,29 +213,29 @@ fn end_children(but: &[Option<Pid>]) {
     }
 }
 
-/// Process 1: no `errno`, no allocation, nothing that could panic.
+/// Process 1. It must not touch `errno`, allocate or panic.
 fn keep(launcher: &RawFd) {
     sys::forget_children();
-    // It is woken by the launcher's end, which is not to wait for its own.
+    // The end of the launcher wakes this process, and the end must not wait for it.
     sys::be_patient();
     let _ = rustix::process::chdir(c"/");
-    // All but the pipe: whoever waits for the end of our output must not have to
-    // wait for this process.
+    // Closes everything except the pipe. The caller of the launcher may wait for the end of
+    // its output, so this process must not hold it.
     sys::close_all_but(*launcher);
     if sys::was_released(*launcher) {
-        // With SIGCHLD ignored this waits for all of them.
+        // With SIGCHLD ignored, this waits for all children.
         while let Ok(_) | Err(Errno::INTR) = wait(WaitOptions::empty()) {}
     } else {
-        // Taking a room down keeps a processor busy for as long as building it, and
-        // whoever waits for the launcher is often woken on the same one.
+        // Ending a room keeps a CPU busy as long as building it. The kernel often wakes the
+        // caller of the launcher on the same CPU, so process 1 lets it run first.
         let _ = rustix::thread::nanosleep(&A_MOMENT);
     }
 }
 
 const A_MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000 };
 
-/// Waits for the command and then is what it was: exits as it did, dies as it
-/// died. Returns only if its time is up.
+/// Waits for the command and repeats its end: exits with its status or dies by its signal.
+/// Returns only on failure, or when the time is up.
 pub(crate) fn attend(
     mut keeper: Keeper,
     inherited: &Inherited,
@@ -247,7 +247,7 @@ pub(crate) fn attend(
         let _ = rustix::process::chdir(c"/");
     }
     let wall_time = wall.map(Duration::from_secs);
-    // A command that stops stops us.
+    // A stop of the command also stops the launcher, so a timer has to continue it.
     if let Some(Err(error)) = wall_time.map(sys::continue_after) {
         keeper.end_with(child);
         return LaunchError::Waiting(error);
@@ -275,7 +275,7 @@ pub(crate) fn attend(
     }
 }
 
-/// How the command ended.
+/// The end of the command.
 pub(crate) enum End {
     Exit(i32),
     Signal(i32),
@@ -288,14 +288,15 @@ impl End {
             Self::Signal(signal) => {
                 sys::no_core_dump();
                 sys::take(signal);
-                // Ignored or without effect on us: what a shell would say.
+                // The signal is ignored or did not end this process. A shell reports the
+                // same status.
                 sys::exit_now(128 + signal)
             }
         }
     }
 }
 
-/// The same of a child of ours.
+/// As `Keeper::look_after`, for a child of this process.
 fn look_after(child: libc::pid_t) -> Option<End> {
     let options = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
     loop {
@@ -315,7 +316,7 @@ fn look_after(child: libc::pid_t) -> Option<End> {
     }
 }
 
-/// Whether a child that had stopped has been continued, or has ended.
+/// True if a stopped child has continued or ended.
 fn goes_on(child: libc::pid_t) -> bool {
     let Some(child) = Pid::from_raw(child) else { return false };
     let changes = WaitIdOptions::CONTINUED | WaitIdOptions::EXITED;
@@ -341,10 +342,11 @@ mod tests {
     use super::*;
     use sys::Fork;
 
-    /// The launcher and its command in one, until the launcher has seen the stop of a
-    /// command that has been continued since.
+    /// A launcher and its command in one process. The launcher sees the stop of a command
+    /// that has continued since.
     fn looks_late(signal: libc::c_int) -> i32 {
-        // A group whose parent is of the same session: others cannot be stopped.
+        // The parent of this process group is in the same session. Otherwise the kernel
+        // would not stop it.
         let ready = rustix::process::setpgid(None, None).is_ok() && sys::hold_signals().is_ok();
         let Ok(Fork::Parent(child)) = sys::fork().inspect(|fork| {
             if matches!(fork, Fork::Child) {

@@ -1,27 +1,26 @@
-//! A terminal of the command's own.
+//! A pseudo-terminal for the command.
 //!
-//! Whoever holds the user's terminal can do more than write to it: it can be
-//! asked questions whose answers are typed into the next shell, it holds the
-//! clipboard, it can be left in a state in which passwords are echoed. So where
-//! standard input, output or error is a terminal, the command gets a
-//! pseudo-terminal in its place, and a relay passes on what is typed as it is and
-//! what is written through [`screen`]. Pipes and files are untouched.
+//! A process that holds the user's terminal can do more than write to it. It can ask the
+//! terminal questions, and the terminal types the answers into the next shell. It can read
+//! and set the clipboard. It can leave the terminal in a state in which passwords are
+//! echoed. So if stdin, stdout or stderr is a terminal, the command gets a pseudo-terminal
+//! instead. A relay passes keys on unchanged, and output through [`screen`]. Pipes and
+//! files stay as they are.
 //!
-//! Three processes, each for a reason:
+//! There are three processes:
 //!
-//! - the *relay* is the process that was started. It stays in its session and
-//!   process group, so the shell's job control sees the job it knows. It stops
-//!   when the command stops and ends as the command ended.
-//! - the *leader* has a session of its own, with the pseudo-terminal. It is there
-//!   so that the command has a parent in the same session; without one the kernel
-//!   would not let it be stopped.
-//! - the third goes on and becomes the command, or the room's launcher, in the
-//!   foreground of that session.
+//! - The *relay* is the process that the user started. It stays in its session and process
+//!   group, so the shell's job control sees the same job. It stops when the command stops,
+//!   and ends as the command ended.
+//! - The *leader* has a session of its own, with the pseudo-terminal. The command thereby
+//!   has a parent in the same session; without one the kernel would not let it stop.
+//! - The third becomes the command, or the room's launcher, in the foreground of that
+//!   session.
 //!
-//! What is typed goes through the line discipline of the inner terminal, which
-//! makes signals of ^C, ^\ and ^Z for the command; the same signals go to the
-//! relay's own process group, where the other ends of a pipeline are. What is
-//! typed ahead while a command runs is the command's, read or not.
+//! Keys go through the line discipline of the inner terminal, which turns ^C, ^\ and ^Z
+//! into signals for the command. The relay sends the same signals to its own process group,
+//! because the other commands of a pipeline are there. Keys typed ahead while a command
+//! runs belong to the command, whether it reads them or not.
 
 mod screen;
 
@@ -46,13 +45,12 @@ use crate::plan::Plan;
 use crate::plan::room::{Inside, Step};
 use screen::Screen;
 
-/// As much as is read at a time, and as much typing as is kept for a command that
-/// does not read.
+/// Bytes per read, and the maximum of typed bytes kept for a command that does not read.
 const CHUNK: usize = 64 * 1024;
 
-/// Gives the calling process a terminal of its own if it has the user's. Returns
-/// in the process that is to become the command; the one that called stays behind
-/// as the relay and ends when the command has ended.
+/// Gives the calling process a pseudo-terminal if it has the user's terminal. Returns in
+/// the process that is to become the command. The calling process stays as the relay and
+/// ends with the command.
 pub(crate) fn apart() -> io::Result<()> {
     let held = [stdin(), stdout(), stderr()].map(isatty);
     let Some(outer) =
@@ -94,16 +92,16 @@ pub(crate) fn apart() -> io::Result<()> {
     }
 }
 
-/// True if the caller has a terminal that is on none of its standard streams: it would
-/// be the command's /dev/tty, and nothing would filter what is written there.
+/// True if the caller has a controlling terminal that is on none of its standard streams.
+/// The command could open it as /dev/tty, and no filter would apply.
 pub(crate) fn is_behind() -> bool {
     let held = [stdin(), stdout(), stderr()].into_iter().any(isatty);
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     !held && rustix::fs::open(TTY, flags, Mode::empty()).is_ok()
 }
 
-/// The plan without the controlling terminal. Signals of its keys still reach the
-/// command, which stays in its process group.
+/// The plan without the controlling terminal. Signals of its keys still reach the command,
+/// which stays in its process group.
 pub(crate) fn hidden(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     let is_other = |path: &Path| path != Path::new(TTY);
@@ -114,7 +112,7 @@ pub(crate) fn hidden(plan: &Plan) -> Plan {
     if let Some(room) = &mut plan.room
         && room.inside == Inside::Rooms
     {
-        // Landlock does not hold its files.
+        // Landlock does not restrict this room's files, so a mount covers the terminal.
         let devices = room.steps.iter().position(|step| *step == Step::Devices);
         let cover = Step::Cover { path: TTY.into(), file: true, shows: Vec::new() };
         room.steps.insert(devices.map_or(room.steps.len(), |at| at + 1), cover);
@@ -128,7 +126,8 @@ fn die_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
-/// Takes the terminal and starts the process that goes on. Returns only there.
+/// Takes the pseudo-terminal and starts the process that becomes the command. Returns only
+/// there.
 fn lead(inner: &OwnedFd, held: [bool; 3]) -> io::Result<()> {
     die_with_parent()?;
     rustix::process::setsid()?;
@@ -147,20 +146,20 @@ fn lead(inner: &OwnedFd, held: [bool; 3]) -> io::Result<()> {
         Fork::Child => {
             die_with_parent()?;
             rustix::process::setpgid(None, None)?;
-            // Held signals keep the terminal from stopping us for this.
+            // Signals are blocked, so the terminal does not stop this process for the call.
             Ok(tcsetpgrp(inner, getpid())?)
         }
     }
 }
 
-/// The leader: stops as the command does, ends as it does.
+/// The leader: stops and ends as the command does.
 fn look_after(inner: BorrowedFd<'_>, child: libc::pid_t) -> ! {
     loop {
         match state_of(child) {
             Some(Change::Ended(end)) => end.repeat(),
             Some(Change::Stopped) => {
-                // A process group without a parent in its session, as ours is,
-                // can be stopped by nothing else.
+                // The leader's process group has no parent in its session. Only `SIGSTOP`
+                // can stop such a group.
                 sys::kill(sys::own_pid(), libc::SIGSTOP);
                 if let Some(group) = Pid::from_raw(child) {
                     let _ = tcsetpgrp(inner, group);
@@ -189,7 +188,7 @@ enum Change {
     Stopped,
 }
 
-/// What happened to a child since the last look.
+/// The change of a child's state since the last call.
 fn state_of(child: libc::pid_t) -> Option<Change> {
     loop {
         match waitpid(Pid::from_raw(child), WaitOptions::NOHANG | WaitOptions::UNTRACED) {
@@ -209,15 +208,15 @@ fn change(status: WaitStatus) -> Option<Change> {
 struct Relay {
     outer: OwnedFd,
     master: OwnedFd,
-    /// The outer terminal's settings when we came.
+    /// The settings of the outer terminal at the start.
     before: Termios,
     screen: Screen,
     leader: libc::pid_t,
-    /// What was typed and not yet taken.
+    /// Keys that the command has not read yet.
     typed: Vec<u8>,
-    /// Whether keys come to us one by one.
+    /// True while the outer terminal is in raw mode.
     raw: bool,
-    /// Whether the outer terminal has been hung up.
+    /// True if the outer terminal has hung up.
     gone: bool,
 }
 
@@ -252,9 +251,10 @@ impl Relay {
                 PollFd::new(&self.master, if open { from_command } else { nothing }),
                 PollFd::new(&self.outer, if reading { PollFlags::IN } else { nothing }),
             ];
-            // What was hung up would be ready for ever.
+            // A terminal that has hung up would always be ready.
             let watched = if self.gone { fds.get_mut(..2).unwrap_or_default() } else { &mut fds };
-            // Nobody tells a job that runs in the background when it is brought forward.
+            // A background job gets no event when the shell brings it to the foreground, so
+            // poll with a timeout.
             let patience = (!self.raw && !self.gone).then_some(&A_MOMENT);
             let nobody = match poll(watched, patience) {
                 Ok(ready) => ready == 0,
@@ -284,14 +284,14 @@ impl Relay {
         }
     }
 
-    /// The user's terminal is gone, and so is the command's.
+    /// Hangs up the command's terminal, because the user's terminal is gone.
     fn hang_up(&mut self) {
         self.raw = false;
         self.gone = true;
         sys::kill(self.leader, libc::SIGHUP);
     }
 
-    /// One signal that was held.
+    /// Handles one blocked signal.
     fn signal(&mut self, signals: &OwnedFd) -> io::Result<Option<End>> {
         let Some(arrived) = sys::held_signal(signals)? else { return Ok(None) };
         match arrived.signal {
@@ -299,8 +299,8 @@ impl Relay {
                 Some(Change::Ended(end)) => {
                     while self.show()? {}
                     self.give_back();
-                    // Who was started before us has ended too; some systems have
-                    // nobody who would take note of that after us.
+                    // Reaps the processes started before the command. Some systems have no
+                    // init process that would.
                     while let Ok(Some(_)) = waitpid(None, WaitOptions::NOHANG) {}
                     return Ok(Some(end));
                 }
@@ -314,7 +314,8 @@ impl Relay {
             },
             libc::SIGWINCH => self.resize(),
             libc::SIGCONT => self.come_forward(),
-            // A key from before the keyboard was ours: only our group was told.
+            // A key pressed before raw mode. The outer terminal signalled only the relay's
+            // process group.
             signal @ (libc::SIGINT | libc::SIGQUIT | libc::SIGTSTP) if !arrived.from_process => {
                 sys::kill(self.leader, signal);
             }
@@ -324,14 +325,13 @@ impl Relay {
         Ok(None)
     }
 
-    /// Whether the user is talking to us: we are the terminal's foreground job, or
-    /// it has no jobs.
+    /// True if this is the terminal's foreground job, or the terminal has no job control.
     fn in_front(&self) -> bool {
         tcgetpgrp(&self.outer)
             .map_or(true, |group| group.as_raw_nonzero().get() == sys::own_group())
     }
 
-    /// Takes the keyboard if it is ours to take.
+    /// Puts the outer terminal into raw mode, if this job is in the foreground.
     fn come_forward(&mut self) {
         self.resize();
         if !self.raw && self.in_front() {
@@ -343,7 +343,7 @@ impl Relay {
         }
     }
 
-    /// Gives the terminal back as it was.
+    /// Restores the outer terminal.
     fn give_back(&mut self) {
         let mut left = Vec::new();
         self.screen.leave(&mut left);
@@ -360,8 +360,8 @@ impl Relay {
         }
     }
 
-    /// Keys come as they are; output is treated as the command wants it treated,
-    /// since others of our pipeline may write to the same terminal.
+    /// Sets raw input on the outer terminal. Output settings are those that the command
+    /// wants, because other commands of the pipeline may write to the same terminal.
     fn agree(&self) {
         let Ok(inner) = tcgetattr(&self.master) else { return };
         let mut wanted = self.before.clone();
@@ -377,7 +377,7 @@ impl Relay {
         }
     }
 
-    /// Passes output on; `false` when no more will come, or none is there now.
+    /// Passes output on. Returns `false` at the end, or if no output is there now.
     fn show(&mut self) -> io::Result<bool> {
         let mut chunk = vec![0_u8; CHUNK];
         let length = match rustix::io::read(&self.master, &mut chunk) {
@@ -405,12 +405,12 @@ impl Relay {
                 self.type_in();
             }
             Err(Errno::INTR | Errno::AGAIN) => {}
-            // No longer in the foreground, or the terminal is gone.
+            // The job is in the background now, or the terminal is gone.
             Err(_) => self.raw = false,
         }
     }
 
-    /// The outer terminal makes no signals of keys now, so we do.
+    /// In raw mode the outer terminal makes no signals of keys, so the relay sends them.
     fn tell_pipeline(&self, keys: &[u8]) {
         let Ok(inner) = tcgetattr(&self.master) else { return };
         if !inner.local_modes.contains(LocalModes::ISIG) {

@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use clash_sandbox::host::{Host, Rooms};
+use clash_sandbox::facts::{HostFacts, RoomSupport};
 
 use super::super::unless_closed;
 use crate::dirs::Dirs;
@@ -34,9 +34,9 @@ impl System {
     }
 
     /// Whether AppArmor explains why this host has no rooms.
-    pub(super) fn explains(&self, host: &Host) -> bool {
+    pub(super) fn explains(&self, host: &HostFacts) -> bool {
         let restricted = fs::read_to_string(self.root.join(RESTRICTION));
-        matches!(host.rooms, Rooms::Impossible { .. })
+        matches!(host.rooms, RoomSupport::Impossible { .. })
             && restricted.is_ok_and(|value| value.trim() == "1")
     }
 
@@ -147,13 +147,13 @@ pub(super) struct How {
 pub(super) fn fix(
     out: &mut Out,
     system: &System,
-    host: &Host,
+    host: &HostFacts,
     programs: &[PathBuf],
     how: How,
 ) -> Result<u8, Failure> {
     let why = match &host.rooms {
-        Rooms::Impossible { why } => why,
-        Rooms::Unprivileged | Rooms::Root => {
+        RoomSupport::Impossible { why } => why,
+        RoomSupport::Unprivileged | RoomSupport::Root => {
             return unless_closed(out.line("nothing to fix: rooms can be made on this machine"));
         }
     };
@@ -217,9 +217,9 @@ mod tests {
         (dir, System { root, parser: stub })
     }
 
-    fn roomless() -> Host {
+    fn roomless() -> HostFacts {
         let why = "the user's identity in the new namespace: Operation not permitted".to_owned();
-        Host { rooms: Rooms::Impossible { why }, ..Host::bare() }
+        HostFacts { rooms: RoomSupport::Impossible { why }, ..HostFacts::bare() }
     }
 
     #[test]
@@ -228,7 +228,10 @@ mod tests {
         let (_dir, open) = system("0\n", "");
         assert!(restricted.explains(&roomless()));
         assert!(!open.explains(&roomless()));
-        assert!(!restricted.explains(&Host { rooms: Rooms::Unprivileged, ..Host::bare() }));
+        assert!(
+            !restricted
+                .explains(&HostFacts { rooms: RoomSupport::Unprivileged, ..HostFacts::bare() })
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What this machine can enforce.
 
-use clash_sandbox::host::{Facility, Rooms};
-use clash_sandbox::probe::{Item, Outcome, probe};
+use clash_sandbox::facts::{Facility, RoomSupport};
+use clash_sandbox::host::probe::{Item, Outcome, probe};
 
 use super::apparmor::System;
 use super::{Finding, Scene};
@@ -63,12 +63,12 @@ fn kernel() -> Finding {
     Finding::good(words.map(|word| word.to_string_lossy().into_owned()).join(" "))
 }
 
-fn tier(rooms: &Rooms) -> Finding {
+fn tier(rooms: &RoomSupport) -> Finding {
     match rooms {
-        Rooms::Unprivileged | Rooms::Root => {
+        RoomSupport::Unprivileged | RoomSupport::Root => {
             Finding::good("sandboxes get rooms of their own where they need one")
         }
-        Rooms::Impossible { .. } => {
+        RoomSupport::Impossible { .. } => {
             Finding::note("without rooms: what needs one is refused, nothing is weakened")
         }
     }

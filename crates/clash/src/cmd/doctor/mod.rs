@@ -15,7 +15,8 @@ mod sandboxes;
 
 use std::path::PathBuf;
 
-use clash_sandbox::host::Host;
+use clash_sandbox::facts::HostFacts;
+use clash_sandbox::host;
 use serde_json::{Value, json};
 
 use super::{project, unless_closed};
@@ -50,9 +51,9 @@ struct Scene {
     dirs: Dirs,
     project: PathBuf,
     /// As found just now.
-    host: Host,
+    host: HostFacts,
     /// As it was on record before.
-    recorded: Option<Host>,
+    recorded: Option<HostFacts>,
 }
 
 /// One section of the page. A section in which nothing was found is left out.
@@ -132,8 +133,8 @@ impl Args {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
         let (dirs, project) = project(self.project)?;
         let record = dirs.host_record();
-        let recorded = Host::on_record(&record);
-        let host = Host::afresh(&record);
+        let recorded = host::read_recorded(&record);
+        let host = host::probe_and_record(&record);
         if self.fix {
             let how = apparmor::How { dry_run: self.dry_run, yes: self.yes };
             let programs = apparmor::programs(&dirs);

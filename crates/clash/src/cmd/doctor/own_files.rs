@@ -28,7 +28,10 @@ pub(super) fn look(scene: &Scene) -> Vec<Finding> {
 }
 
 /// What is asked at every launch is on no record.
-fn is_same(recorded: &clash_sandbox::host::Host, now: &clash_sandbox::host::Host) -> bool {
+fn is_same(
+    recorded: &clash_sandbox::facts::HostFacts,
+    now: &clash_sandbox::facts::HostFacts,
+) -> bool {
     recorded.rooms == now.rooms
         && recorded.notify == now.notify
         && recorded.overlay == now.overlay

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use clash_policy::Sandbox;
-use clash_sandbox::host::Host;
+use clash_sandbox::facts::HostFacts;
 use serde_json::{Value, json};
 
 use super::{plan, unless_closed};
@@ -29,7 +29,7 @@ pub(crate) fn plan_all(
     dirs: &Dirs,
     project: &Path,
     sandboxes: &[Sandbox],
-    host: &Host,
+    host: &HostFacts,
 ) -> Vec<Planned> {
     let one = |sandbox: &Sandbox| {
         let outcome = if sandbox.unrestricted {
@@ -51,7 +51,7 @@ pub(super) fn run(
     dirs: &Dirs,
     project: &Path,
     sandboxes: &[Sandbox],
-    host: &Host,
+    host: &HostFacts,
     json: bool,
 ) -> Result<u8, Failure> {
     let progress = Progress::of("planning");

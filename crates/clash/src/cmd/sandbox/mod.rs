@@ -16,7 +16,8 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use clash_policy::Sandbox;
 use clash_policy::nearest::nearest;
-use clash_sandbox::host::{Host, UnknownHost};
+use clash_sandbox::facts::HostFacts;
+use clash_sandbox::host::{self, UnknownHostError};
 use serde_json::Value;
 
 use super::explain::grants;
@@ -113,11 +114,11 @@ struct Simulate {
 
 impl Simulate {
     /// This machine, as far as nothing else is wished for.
-    fn host(&self, dirs: &Dirs) -> Result<Host, Failure> {
+    fn host(&self, dirs: &Dirs) -> Result<HostFacts, Failure> {
         let mut host = dirs.host();
         for what in &self.simulate {
-            host.simulate(what).map_err(|error| {
-                Failure::from(error).hint(format!("known are {}", UnknownHost::KNOWN))
+            host::simulate(&mut host, what).map_err(|error| {
+                Failure::from(error).hint(format!("known are {}", UnknownHostError::KNOWN))
             })?;
         }
         Ok(host)

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use clash_policy::Sandbox;
 use clash_sandbox::disk::Disk;
-use clash_sandbox::host::Host;
+use clash_sandbox::facts::HostFacts;
+use clash_sandbox::host;
+use clash_sandbox::plan::report::{Line, Report};
 use clash_sandbox::plan::{Cage, Grant, Plan, Refusal, Request, Temporary, plan_with_report};
-use clash_sandbox::report::{Line, Report};
 use serde_json::{Value, json};
 
 use super::unless_closed;
@@ -20,7 +21,7 @@ pub(super) fn run(
     dirs: &Dirs,
     project: &Path,
     sandbox: &Sandbox,
-    host: &Host,
+    host: &HostFacts,
     json: bool,
 ) -> Result<u8, Failure> {
     let (plan, report) =
@@ -32,7 +33,7 @@ pub(super) fn make(
     dirs: &Dirs,
     project: &Path,
     sandbox: &Sandbox,
-    host: &Host,
+    host: &HostFacts,
     extra: &[Grant],
 ) -> Result<(Plan, Report), Refusal> {
     let disk = Disk::default();
@@ -44,7 +45,8 @@ pub(super) fn make(
     let (places, cage, disk, in_force) = (&places, &cage, &disk, &in_force);
     let caches = Some(caches.as_path());
     let request = Request { sandbox, places, cage, disk, extra, in_force, temporary, caches };
-    plan_with_report(&request, host)
+    let host = host::with_limit_facts(host.clone(), &sandbox.limits);
+    plan_with_report(&request, &host)
 }
 
 pub(super) fn refused(sandbox: &Sandbox, refusal: Refusal) -> Failure {
