@@ -1,41 +1,6 @@
 //! What must hold for any input, one function per target. A function returns
 //! whatever the input is, and panics only where something promised does not
 //! hold. Fuzzers (`fuzz_targets/`) and ordinary tests (`tests/`) both call these.
-//!
-//! `clash` has no library, and its parsers are nobody else's business; the hook's
-//! own modules are included here by their path instead.
-#![allow(dead_code, unused_imports, reason = "modules of the program, of which a part is called")]
-
-#[path = "../../crates/clash/src/agents/mod.rs"]
-mod agents;
-#[path = "../../crates/clash/src/approval.rs"]
-mod approval;
-#[path = "../../crates/clash/src/caseless.rs"]
-mod caseless;
-#[path = "../../crates/clash/src/dirs.rs"]
-mod dirs;
-#[path = "../../crates/clash/src/env.rs"]
-mod env;
-#[path = "../../crates/clash/src/held_path.rs"]
-mod held_path;
-#[path = "../../crates/clash/src/project_root.rs"]
-mod project_root;
-#[path = "../../crates/clash/src/replace_file.rs"]
-mod replace_file;
-#[path = "../../crates/clash/src/say.rs"]
-mod say;
-#[path = "../../crates/clash/src/session.rs"]
-mod session;
-#[path = "../../crates/clash/src/shell_quoted.rs"]
-mod shell_quoted;
-#[path = "../../crates/clash/src/stamp.rs"]
-mod stamp;
-#[path = "../../crates/clash/src/temporary.rs"]
-mod temporary;
-#[path = "../../crates/clash/src/tool_input.rs"]
-mod tool_input;
-#[path = "../../crates/clash/src/trace.rs"]
-mod trace;
 
 pub mod seeds;
 
@@ -43,6 +8,9 @@ use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use clash_agents::tool_input::NoLinkPaths;
+use clash_agents::wiring::{Scope, State};
+use clash_agents::{AGENTS, Answer, CallContext, Event, UserContext, tool_input};
 use clash_lang::Sources;
 use clash_policy::decide::Decision;
 use clash_policy::ir::{self, Ir};
@@ -101,13 +69,13 @@ pub fn image_of(source: &str) -> Option<Vec<u8>> {
 pub fn hook_json(data: &[u8]) {
     static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
     let image = IMAGE.get_or_init(|| image_of(POLICY).expect("compiles"));
-    for agent in agents::AGENTS {
+    for agent in AGENTS {
         let Ok((event, message)) = (agent.parse)(data) else { continue };
-        let Ok(Some(action)) = agent.action(&message, Path::new("/home/user")) else { continue };
+        let Ok(Some(action)) = agent.action(&message, Path::new("/home/user"), &NoLinkPaths) else { continue };
         let decision = decided(Ir::open(image, 0).expect("ours"), &action).expect("a sound policy");
         let reason = format!("{:?}", decision.effect);
-        let reply = (agent.reply)(event, agents::Answer::Deny { reason });
-        if event == agents::Event::BeforeTool {
+        let reply = (agent.reply)(event, Answer::Deny { reason });
+        if event == Event::BeforeTool {
             let said = reply.document.unwrap_or_default().to_string();
             assert!(reply.blocks.is_some() || said.contains("\"deny\""), "{}: {said}", agent.name);
         }
@@ -118,17 +86,16 @@ pub fn hook_json(data: &[u8]) {
 pub fn agent_settings(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let home = Path::new("/home/user");
-    let dirs = dirs::Dirs {
+    let user = UserContext {
         home: home.into(),
         tmp: "/tmp".into(),
-        user_policies: [home.join("a"), home.join("b")],
         state: home.join("state/clash"),
-        cache: home.join("cache"),
-        claude: home.join(".claude"),
-        session_tmp: None,
+        machine_state: "/usr/local/lib/clash".into(),
+        user_id: 1000,
+        variable: |_| None,
     };
-    for agent in agents::AGENTS {
-        for wired in (agent.files)(&dirs, &agents::wired::Scope::User) {
+    for agent in AGENTS {
+        for wired in (agent.files)(&user, &Scope::User) {
             let Ok(installed) = wired.edit.install(text) else { continue };
             let without = wired.edit.uninstall(text).expect("what can be installed can go");
             let back = wired.edit.uninstall(&installed).expect("what was installed can go");
@@ -136,7 +103,7 @@ pub fn agent_settings(data: &[u8]) {
             let gone = text.trim().is_empty() && ["", "{}"].contains(&back.trim());
             assert!(back == without || gone, "{back:?} and not {without:?}");
             assert_eq!(wired.edit.install(&installed).as_deref(), Ok(installed.as_str()));
-            assert_ne!(wired.edit.state(&installed), Ok(agents::wired::State::Absent));
+            assert_ne!(wired.edit.state(&installed), Ok(State::Absent));
         }
     }
 }
@@ -250,8 +217,12 @@ pub fn histories(data: &[u8]) {
     let mut evidence = HistoryEvidence::default();
     let places = Places::imagined();
     let _ = history.read_bytes(bytes, &mut |seen| {
-        let from = tool_input::From { cwd: &places.project, home: &places.home };
-        if let Ok((tool, input)) = tool_input::read(&seen.tool, &seen.input, &from) {
+        let context = CallContext {
+            cwd: &places.project,
+            home: &places.home,
+            paths: &NoLinkPaths,
+        };
+        if let Ok((tool, input)) = tool_input::read(&seen.tool, &seen.input, &context) {
             let action = Action { agent: seen.agent.into(), tool, mode: String::new(), input };
             let scene = ActionScene {
                 when: seen.when,

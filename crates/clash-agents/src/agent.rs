@@ -2,37 +2,10 @@
 //! JSON, and how it is wired.
 //!
 //! An adapter is data and pure functions, one file an agent, and a line in
-//! [`AGENTS`]. [`crate::hook`] drives it; nothing else knows an agent by name.
+//! [`AGENTS`]. The hook drives it; nothing else knows an agent by name.
 //! What a client cannot do is said in its [`Abilities`], and clash goes the other
 //! way: who cannot ask is told no with the way on, who cannot be made to run a
 //! command in its sandbox is told no as well.
-
-mod amazon_q;
-pub(crate) mod attended;
-pub(crate) mod claude;
-pub(crate) mod claude_like;
-mod cline;
-pub(crate) mod codex;
-mod copilot;
-mod cursor;
-mod droid;
-mod flat_hooks;
-mod gemini;
-pub(crate) mod guard;
-pub(crate) mod homes;
-pub(crate) mod hook_entries;
-mod json_edit;
-mod one_key;
-mod opencode;
-pub(crate) mod own_rules;
-mod patch;
-mod pi;
-mod plugin;
-#[cfg(test)]
-mod properties;
-mod qwen;
-mod toml_text;
-pub(crate) mod wired;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -40,12 +13,13 @@ use std::path::{Path, PathBuf};
 use clash_policy::{Action, Input};
 use serde_json::{Map, Value};
 
-use crate::dirs::Dirs;
-use crate::tool_input::{From, ToolError};
-use wired::{Scope, State, Wired};
+use crate::context::UserContext;
+use crate::tool_input::{CallContext, RealPaths, ToolError};
+use crate::wiring::{Scope, State, Wired};
+use crate::{amazon_q, claude, cline, codex, copilot, cursor, droid, gemini, opencode, pi, qwen};
 
 /// Every agent clash knows.
-pub(crate) static AGENTS: &[&Agent] = &[
+pub static AGENTS: &[&Agent] = &[
     &claude::AGENT,
     &codex::AGENT,
     &gemini::AGENT,
@@ -62,22 +36,22 @@ pub(crate) static AGENTS: &[&Agent] = &[
 ];
 
 /// The agent of this name, as in `clash hook NAME`.
-pub(crate) fn named(name: &str) -> Option<&'static Agent> {
+pub fn named(name: &str) -> Option<&'static Agent> {
     AGENTS.iter().copied().find(|agent| agent.name == name)
 }
 
 /// The agent whose program this is.
-pub(crate) fn run_by(program: &OsStr) -> Option<&'static Agent> {
+pub fn run_by(program: &OsStr) -> Option<&'static Agent> {
     let name = Path::new(program).file_name()?;
     AGENTS.iter().copied().find(|agent| name == agent.abilities.program)
 }
 
 /// A message and what it is about.
-pub(crate) type Parsed = Result<(Event, Message), MessageError>;
+pub type Parsed = Result<(Event, Message), MessageError>;
 
 /// The tool's name in policies and what the call works on. `None`: a question to
 /// the user, which touches nothing.
-pub(crate) type Wanted = Result<Option<(String, Input)>, ToolError>;
+pub type Wanted = Result<Option<(String, Input)>, ToolError>;
 
 /// What a call was understood as, in a line: for the adapters' tests.
 #[cfg(test)]
@@ -96,39 +70,40 @@ pub(crate) fn shown(wanted: Option<(String, Input)>) -> String {
 
 /// One agent: what it can do, and the functions that speak for it.
 #[derive(Debug)]
-pub(crate) struct Agent {
+pub struct Agent {
     /// As in `clash hook NAME` and `--agent NAME`.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// As people call it.
-    pub(crate) title: &'static str,
-    pub(crate) abilities: Abilities,
+    pub title: &'static str,
+    pub abilities: Abilities,
     /// A message of the client. What it does not understand is an error, which
     /// blocks.
-    pub(crate) parse: fn(&[u8]) -> Parsed,
+    pub parse: fn(&[u8]) -> Parsed,
     /// A message of the client about a command, for trying out an installation.
-    pub(crate) sample: fn(&Sample<'_>) -> Value,
-    pub(crate) call: fn(&Message, &From<'_>) -> Wanted,
+    pub sample: fn(&Sample<'_>) -> Value,
+    pub call: fn(&Message, &CallContext<'_>) -> Wanted,
     /// The tool's input with another command in it. `None`: it cannot be changed.
-    pub(crate) rewrite: fn(&Message, &str) -> Option<Map<String, Value>>,
+    pub rewrite: fn(&Message, &str) -> Option<Map<String, Value>>,
     /// The answer in the client's words.
-    pub(crate) reply: fn(Event, Answer) -> Reply,
+    pub reply: fn(Event, Answer) -> Reply,
     /// The files an installation consists of.
-    pub(crate) files: fn(&Dirs, &Scope) -> Vec<Wired>,
+    pub files: fn(&UserContext, &Scope) -> Vec<Wired>,
     /// What steers this agent, for a project: no sandbox and no tool changes it.
-    pub(crate) steers: fn(&Dirs, &Path) -> Vec<PathBuf>,
+    pub steers: fn(&UserContext, &Path) -> Vec<PathBuf>,
     /// What the files of a project do against clash, in one line.
-    pub(crate) hostile: fn(&Dirs, &Path) -> Option<String>,
+    pub hostile: fn(&UserContext, &Path) -> Option<String>,
 }
 
 impl Agent {
     /// What the tool call wants; `None` where it is itself a question.
-    pub(crate) fn action(
+    pub fn action(
         &self,
         message: &Message,
         home: &Path,
+        paths: &dyn RealPaths,
     ) -> Result<Option<Action>, ToolError> {
-        let from = From { cwd: Path::new(&message.cwd), home };
-        let call = (self.call)(message, &from)?;
+        let context = CallContext { cwd: Path::new(&message.cwd), home, paths };
+        let call = (self.call)(message, &context)?;
         Ok(call.map(|(tool, input)| Action {
             agent: self.name.to_owned(),
             tool,
@@ -138,11 +113,11 @@ impl Agent {
     }
 
     /// Whether clash is in any of the settings this agent reads in a project.
-    pub(crate) fn is_wired(&self, dirs: &Dirs, project: &Path) -> bool {
-        let machine = dirs.clone().of_machine();
+    pub fn is_wired(&self, user: &UserContext, project: &Path) -> bool {
+        let machine = user.for_machine();
         let project = Scope::Project(project.to_path_buf());
-        let scopes = [(dirs, Scope::User), (dirs, project), (&machine, Scope::Managed)];
-        let mut files = scopes.iter().flat_map(|(dirs, scope)| (self.files)(dirs, scope));
+        let scopes = [(user, Scope::User), (user, project), (&machine, Scope::Managed)];
+        let mut files = scopes.iter().flat_map(|(user, scope)| (self.files)(user, scope));
         files.any(|wired| {
             let text = std::fs::read_to_string(&wired.file).unwrap_or_default();
             matches!(wired.edit.state(&text), Ok(State::Present(_)))
@@ -150,8 +125,8 @@ impl Agent {
     }
 
     /// The agent's own sandbox, where the user's settings leave it on.
-    pub(crate) fn own_sandbox(&self, dirs: &Dirs) -> Option<Problem> {
-        (self.files)(dirs, &Scope::User).iter().find_map(|wired| {
+    pub fn own_sandbox(&self, user: &UserContext) -> Option<Problem> {
+        (self.files)(user, &Scope::User).iter().find_map(|wired| {
             let text = std::fs::read_to_string(&wired.file).ok()?;
             wired.edit.own_sandbox(&text).ok()?.problem(self)
         })
@@ -159,41 +134,41 @@ impl Agent {
 
     /// What works against clash where the agent is started: clients read the
     /// settings of that directory, of the project's, or of both.
-    pub(crate) fn against(&self, dirs: &Dirs, project: &Path, cwd: &Path) -> Option<String> {
-        [project, cwd].into_iter().find_map(|dir| (self.hostile)(dirs, dir))
+    pub fn against(&self, user: &UserContext, project: &Path, cwd: &Path) -> Option<String> {
+        [project, cwd].into_iter().find_map(|dir| (self.hostile)(user, dir))
     }
 }
 
 /// A command that a client would send to its hook.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample<'a> {
-    pub(crate) session: &'a str,
-    pub(crate) cwd: &'a str,
-    pub(crate) script: &'a str,
+pub struct Sample<'a> {
+    pub session: &'a str,
+    pub cwd: &'a str,
+    pub script: &'a str,
 }
 
 /// What a client can do, seen by running it; `docs/agents.md` shows it.
 #[derive(Debug)]
-pub(crate) struct Abilities {
+pub struct Abilities {
     /// Its program, as it is found on the search path.
-    pub(crate) program: &'static str,
+    pub program: &'static str,
     /// The first version these facts hold for.
-    pub(crate) oldest: [u32; 3],
-    pub(crate) asks: Asks,
-    pub(crate) confines: Confines,
+    pub oldest: [u32; 3],
+    pub asks: Asks,
+    pub confines: Confines,
     /// The variable that tells hooks the project of the session.
-    pub(crate) project: Option<&'static str>,
+    pub project: Option<&'static str>,
     /// The variable that tells commands their session.
-    pub(crate) session: Option<&'static str>,
+    pub session: Option<&'static str>,
     /// True if the client honours another path in the input of a file tool.
-    pub(crate) moves_files: bool,
+    pub moves_files: bool,
     /// How answers on standard output begin: anything else is none.
-    pub(crate) openings: &'static [&'static str],
+    pub openings: &'static [&'static str],
 }
 
 /// Whether the client can put a question of clash to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asks {
+pub enum Asks {
     /// It asks, and takes a question that nobody can answer for a no.
     Yes,
     /// It asks where somebody sits in front of it, and must not be made to
@@ -205,7 +180,7 @@ pub(crate) enum Asks {
 
 /// How a command gets into its sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Confines {
+pub enum Confines {
     /// The client starts every shell through clash.
     ShellPrefix,
     /// Clash is the shell the client is set to.
@@ -222,7 +197,7 @@ pub(crate) enum Confines {
 
 /// What a hook is called for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub enum Event {
     BeforeTool,
     /// The client is about to ask the user itself.
     Question,
@@ -236,35 +211,35 @@ pub(crate) enum Event {
 
 /// One message of a client. Fields that an event does not have are empty.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Message {
-    pub(crate) session: String,
-    pub(crate) cwd: String,
+pub struct Message {
+    pub session: String,
+    pub cwd: String,
     /// The permission mode, in the client's word.
-    pub(crate) mode: String,
+    pub mode: String,
     /// The tool in the client's word.
-    pub(crate) tool: String,
-    pub(crate) input: Map<String, Value>,
+    pub tool: String,
+    pub input: Map<String, Value>,
     /// The client's id of the tool call; empty where it has none.
-    pub(crate) call: String,
+    pub call: String,
     /// What a tool call that ended said, as far as it is text.
-    pub(crate) output: String,
+    pub output: String,
     /// The text of the file that a tool call has read, where the client says it.
-    pub(crate) content: Option<String>,
-    pub(crate) error: Option<String>,
-    pub(crate) duration_ms: Option<u64>,
+    pub content: Option<String>,
+    pub error: Option<String>,
+    pub duration_ms: Option<u64>,
     /// What kind of settings changed.
-    pub(crate) source: String,
+    pub source: String,
 }
 
 impl Message {
     /// The command the tool runs, under the name most clients give it.
-    pub(crate) fn command(&self) -> Option<&str> {
+    pub fn command(&self) -> Option<&str> {
         ["command", "cmd"].iter().find_map(|key| self.input.get(*key)?.as_str())
     }
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum MessageError {
+pub enum MessageError {
     #[error("the message is not valid JSON of a hook: {0}")]
     Json(#[from] serde_json::Error),
     #[error("`{0}` is not an event clash knows")]
@@ -273,9 +248,15 @@ pub(crate) enum MessageError {
     Missing(&'static str),
 }
 
+/// A name from a message, safe to print and not too long.
+pub(crate) fn printable(name: &str) -> String {
+    const MAX_CHARS: usize = 120;
+    name.chars().take(MAX_CHARS).flat_map(char::escape_default).collect()
+}
+
 /// What clash answers, before it is put into the words of a client.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Answer {
+pub enum Answer {
     Allow {
         reason: String,
         updated_input: Option<Map<String, Value>>,
@@ -297,37 +278,37 @@ pub(crate) enum Answer {
 
 /// What a hook leaves: at most one document on standard output.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Reply {
-    pub(crate) document: Option<Value>,
+pub struct Reply {
+    pub document: Option<Value>,
     /// With this the exit status is 2, which blocks.
-    pub(crate) blocks: Option<String>,
+    pub blocks: Option<String>,
 }
 
 impl Reply {
-    pub(crate) fn silent() -> Self {
+    pub fn silent() -> Self {
         Self::default()
     }
 
-    pub(crate) fn document(document: Value) -> Self {
+    pub fn document(document: Value) -> Self {
         Self { document: Some(document), blocks: None }
     }
 
     /// Exit status 2, the reason on standard error and nothing on standard
     /// output: the one refusal nearly every client honours in every mode.
-    pub(crate) fn blocked(reason: String) -> Self {
+    pub fn blocked(reason: String) -> Self {
         Self { document: None, blocks: Some(reason) }
     }
 }
 
 /// Something that weakens an installation, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
-    pub(crate) what: String,
-    pub(crate) fix: Option<String>,
+pub struct Problem {
+    pub what: String,
+    pub fix: Option<String>,
 }
 
 /// What works against clash in a project's files, for any agent: a session of
 /// one must not be able to prepare one of another.
-pub(crate) fn steering_paths(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
-    AGENTS.iter().flat_map(|agent| (agent.steers)(dirs, project)).collect()
+pub fn steering_paths(user: &UserContext, project: &Path) -> Vec<PathBuf> {
+    AGENTS.iter().flat_map(|agent| (agent.steers)(user, project)).collect()
 }

@@ -12,20 +12,20 @@
 
 use std::path::{Path, PathBuf};
 
-use clash_policy::{Caps, Input};
+use clash_policy::{Caps, Input, fnv};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::json_edit::JsonSyntax;
-use super::one_key::OneKey;
-use super::wired::{Calls, Scope, WholeFile, Wired};
+use super::wiring::guard;
+use super::wiring::json_edit::JsonSyntax;
+use super::wiring::one_key::OneKey;
+use super::wiring::{Calls, Scope, WholeFile, Wired};
 use super::{
     Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Sample,
-    Wanted, claude_like, guard, plugin,
+    Wanted, claude_like, plugin,
 };
-use crate::dirs::Dirs;
-use crate::stamp;
-use crate::tool_input::{self, From, ToolError};
+use crate::context::UserContext;
+use crate::tool_input::{self, CallContext, ToolError};
 
 pub(crate) static Q: Agent = Agent {
     name: "q",
@@ -36,12 +36,12 @@ pub(crate) static Q: Agent = Agent {
     call,
     rewrite: |_, _| None,
     reply,
-    files: |dirs, scope| match scope {
-        Scope::User => vec![agent_file(dirs, &Q, dirs.home.join(".aws/amazonq/cli-agents"))],
-        Scope::Project(project) => vec![agent_file(dirs, &Q, project.join(".amazonq/cli-agents"))],
+    files: |user, scope| match scope {
+        Scope::User => vec![agent_file(user, &Q, user.home.join(".aws/amazonq/cli-agents"))],
+        Scope::Project(project) => vec![agent_file(user, &Q, project.join(".amazonq/cli-agents"))],
         Scope::Managed => Vec::new(),
     },
-    steers: |dirs, project| vec![dirs.home.join(".aws/amazonq"), project.join(".amazonq")],
+    steers: |user, project| vec![user.home.join(".aws/amazonq"), project.join(".amazonq")],
     hostile: |_, project| shadowed(&project.join(".amazonq/cli-agents/clash.json"), " hook q) ||"),
 };
 
@@ -54,11 +54,11 @@ pub(crate) static KIRO: Agent = Agent {
     call,
     rewrite: |_, _| None,
     reply,
-    files: |dirs, scope| match scope {
+    files: |user, scope| match scope {
         Scope::User => vec![
-            agent_file(dirs, &KIRO, dirs.home.join(".kiro/agents")),
+            agent_file(user, &KIRO, user.home.join(".kiro/agents")),
             Wired {
-                file: dirs.home.join(".kiro/settings/cli.json"),
+                file: user.home.join(".kiro/settings/cli.json"),
                 edit: Box::new(OneKey {
                     agent: "kiro",
                     key: "chat.defaultAgent",
@@ -69,10 +69,10 @@ pub(crate) static KIRO: Agent = Agent {
                 }),
             },
         ],
-        Scope::Project(project) => vec![agent_file(dirs, &KIRO, project.join(".kiro/agents"))],
+        Scope::Project(project) => vec![agent_file(user, &KIRO, project.join(".kiro/agents"))],
         Scope::Managed => Vec::new(),
     },
-    steers: |dirs, project| vec![dirs.home.join(".kiro"), project.join(".kiro")],
+    steers: |user, project| vec![user.home.join(".kiro"), project.join(".kiro")],
     hostile: |_, project| shadowed(&project.join(".kiro/agents/clash.json"), " hook kiro) ||"),
 };
 
@@ -106,13 +106,13 @@ fn parse(input: &[u8]) -> Parsed {
     let event = match sent.hook_event_name.as_str() {
         "preToolUse" => Event::BeforeTool,
         "postToolUse" => Event::AfterTool,
-        other => return Err(MessageError::UnknownEvent(crate::say::brief(other))),
+        other => return Err(MessageError::UnknownEvent(crate::agent::printable(other))),
     };
     if sent.tool_name.is_empty() || sent.cwd.is_empty() {
         return Err(MessageError::Missing("tool_name"));
     }
     let session = if sent.session_id.is_empty() {
-        format!("q-{:016x}", stamp::sum(sent.cwd.as_bytes()))
+        format!("q-{:016x}", fnv::sum(sent.cwd.as_bytes()))
     } else {
         sent.session_id
     };
@@ -134,18 +134,18 @@ fn sample(sample: &Sample<'_>) -> Value {
     })
 }
 
-fn call(message: &Message, from: &From<'_>) -> Wanted {
+fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
     let (tool, input) = (message.tool.as_str(), &message.input);
     let missing = |field| ToolError::Field { tool: tool.to_owned(), field };
     match tool {
-        "execute_bash" | "execute_cmd" | "shell" => plugin::read("Bash", input, &[], from),
+        "execute_bash" | "execute_cmd" | "shell" => plugin::read("Bash", input, &[], context),
         "fs_read" | "read" => {
             let mut paths = Vec::new();
             collect_paths(&Value::Object(input.clone()), &mut paths);
             if paths.is_empty() {
                 return Err(missing("path"));
             }
-            let read = |path: &String| tool_input::file_use(tool, path, Caps::READ, from);
+            let read = |path: &String| tool_input::file_use(tool, path, Caps::READ, context);
             let files = paths.iter().map(read).collect::<Result<_, _>>()?;
             Ok(Some(("Read".to_owned(), Input::Files(files))))
         }
@@ -153,14 +153,16 @@ fn call(message: &Message, from: &From<'_>) -> Wanted {
         "fs_write" | "write" => {
             let path = input.get("path").and_then(Value::as_str).ok_or_else(|| missing("path"))?;
             let needs = Caps::READ.union(Caps::WRITE).union(Caps::CREATE);
-            let file = tool_input::file_use(tool, path, needs, from)?;
+            let file = tool_input::file_use(tool, path, needs, context)?;
             Ok(Some(("Write".to_owned(), Input::Files(vec![file]))))
         }
-        "delegate" | "use_subagent" => plugin::fields("Task", input, from),
-        "introspect" | "thinking" | "todo_list" => plugin::fields("TodoWrite", input, from),
+        "delegate" | "use_subagent" => plugin::fields("Task", input, context),
+        "introspect" | "thinking" | "todo_list" => plugin::fields("TodoWrite", input, context),
         _ => match tool.strip_prefix('@').and_then(|name| name.split_once('/')) {
-            Some((server, name)) => plugin::fields(&format!("mcp__{server}__{name}"), input, from),
-            None => tool_input::read(tool, input, from).map(Some),
+            Some((server, name)) => {
+                plugin::fields(&format!("mcp__{server}__{name}"), input, context)
+            }
+            None => tool_input::read(tool, input, context).map(Some),
         },
     }
 }
@@ -193,8 +195,8 @@ fn reply(event: Event, answer: Answer) -> Reply {
     }
 }
 
-fn agent_file(dirs: &Dirs, agent: &'static Agent, dir: PathBuf) -> Wired {
-    let line = guard::line(dirs, agent.name, &agent.abilities);
+fn agent_file(user: &UserContext, agent: &'static Agent, dir: PathBuf) -> Wired {
+    let line = guard::line(user, agent.name, &agent.abilities);
     let hook = json!([{"matcher": "*", "command": line, "timeout_ms": 30_000}]);
     let text = json!({
         "name": "clash",
@@ -223,12 +225,12 @@ mod tests {
     use super::*;
 
     /// As their documentation has them.
-    const DOCUMENTED: &str = include_str!("../../tests/fixtures/agents/q/documented.jsonl");
+    const DOCUMENTED: &str = include_str!("../tests/fixtures/q/documented.jsonl");
 
     fn wanted(line: &str) -> String {
-        let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
+        let context = CallContext::imagined("/work/app");
         let (_, message) = parse(line.as_bytes()).unwrap();
-        crate::agents::shown(call(&message, &from).unwrap())
+        crate::agent::shown(call(&message, &context).unwrap())
     }
 
     #[test]

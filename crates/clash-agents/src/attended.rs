@@ -11,7 +11,7 @@ const GENERATIONS: usize = 8;
 
 /// Whether the nearest ancestor that is this program has a terminal on both ends
 /// and was not started for one prompt only.
-pub(crate) fn is_attended(program: &str) -> bool {
+pub fn is_attended(program: &str) -> bool {
     let mut pid = std::os::unix::process::parent_id();
     for _ in 0..GENERATIONS {
         let Some(process) = Process::of(pid) else { return false };
@@ -24,7 +24,7 @@ pub(crate) fn is_attended(program: &str) -> bool {
 }
 
 /// The arguments with which the nearest ancestor that is this program was started.
-pub(crate) fn arguments(program: &str) -> Option<Vec<String>> {
+pub fn arguments(program: &str) -> Option<Vec<String>> {
     let mut pid = std::os::unix::process::parent_id();
     for _ in 0..GENERATIONS {
         let process = Process::of(pid)?;

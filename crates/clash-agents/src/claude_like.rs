@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{Answer, Event, Message, MessageError, Parsed, Reply, Sample, Wanted};
-use crate::tool_input::{self, From};
+use crate::tool_input::{self, CallContext};
 
 /// What a client makes of Claude Code's words.
 #[derive(Debug)]
@@ -58,9 +58,9 @@ pub(crate) fn sample(event: &str, tool: &str, sample: &Sample<'_>) -> Value {
 impl Dialect {
     pub(crate) fn parse(&self, input: &[u8]) -> Parsed {
         let sent: Sent = serde_json::from_slice(input)?;
-        let event = self
-            .event(&sent.hook_event_name)
-            .ok_or_else(|| MessageError::UnknownEvent(crate::say::brief(&sent.hook_event_name)))?;
+        let event = self.event(&sent.hook_event_name).ok_or_else(|| {
+            MessageError::UnknownEvent(crate::agent::printable(&sent.hook_event_name))
+        })?;
         let about_tool = matches!(event, Event::BeforeTool | Event::Question);
         if about_tool && sent.tool_name.is_empty() {
             return Err(MessageError::Missing("tool_name"));
@@ -173,8 +173,8 @@ fn question(answer: Answer) -> Option<Value> {
 }
 
 /// The tool's input as it stands, for clients that call things as Claude does.
-pub(crate) fn call(message: &Message, from: &From<'_>) -> Wanted {
-    tool_input::read(&message.tool, &message.input, from).map(Some)
+pub(crate) fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
+    tool_input::read(&message.tool, &message.input, context).map(Some)
 }
 
 /// The input with another `command` in it.

@@ -15,14 +15,15 @@ use clash_policy::{Caps, Input};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::wired::{Calls, Scope, WholeFile, Wired};
+use super::wiring::guard;
+use super::wiring::{Calls, Scope, WholeFile, Wired};
 use super::{
     Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Wanted,
-    claude_like, guard, patch, plugin,
+    claude_like, patch, plugin,
 };
-use crate::dirs::Dirs;
-use crate::env;
-use crate::tool_input::{self, From, ToolError};
+use crate::context::UserContext;
+use crate::tool_input::{self, CallContext, ToolError};
+use crate::variables;
 
 pub(crate) static AGENT: Agent = Agent {
     name: "cline",
@@ -83,7 +84,7 @@ fn parse(input: &[u8]) -> Parsed {
     let event = match sent.hook.as_str() {
         "tool_call" => Event::BeforeTool,
         "tool_result" => Event::AfterTool,
-        other => return Err(MessageError::UnknownEvent(crate::say::brief(other))),
+        other => return Err(MessageError::UnknownEvent(crate::agent::printable(other))),
     };
     let cwd = sent.roots.into_iter().next().ok_or(MessageError::Missing("workspaceRoots"))?;
     let call = sent.tool_call.ok_or(MessageError::Missing("tool_call"))?;
@@ -107,10 +108,10 @@ const INWARD: &[(&str, &str)] = &[
     ("submit_and_exit", "TodoWrite"),
 ];
 
-fn call(message: &Message, from: &From<'_>) -> Wanted {
+fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
     let (tool, input) = (message.tool.as_str(), &message.input);
     if let Some((_, name)) = INWARD.iter().find(|(known, _)| *known == tool) {
-        return plugin::fields(name, input, from);
+        return plugin::fields(name, input, context);
     }
     match tool {
         "ask_question" => Ok(None),
@@ -124,7 +125,7 @@ fn call(message: &Message, from: &From<'_>) -> Wanted {
         }
         "read_files" => {
             let paths = each(tool, input, "files", "path")?;
-            let read = |path: &String| tool_input::file_use(tool, path, Caps::READ, from);
+            let read = |path: &String| tool_input::file_use(tool, path, Caps::READ, context);
             let files = paths.iter().map(read).collect::<Result<_, _>>()?;
             Ok(Some(("Read".to_owned(), Input::Files(files))))
         }
@@ -132,15 +133,15 @@ fn call(message: &Message, from: &From<'_>) -> Wanted {
             let path = input.get("path").and_then(Value::as_str);
             let path = path.ok_or_else(|| ToolError::Field { tool: tool.into(), field: "path" })?;
             let needs = Caps::READ.union(Caps::WRITE).union(Caps::CREATE);
-            let file = tool_input::file_use(tool, path, needs, from)?;
+            let file = tool_input::file_use(tool, path, needs, context)?;
             Ok(Some(("Edit".to_owned(), Input::Files(vec![file]))))
         }
         "apply_patch" => match input.get("input").and_then(Value::as_str) {
-            Some(text) => patch::touched(tool, text, from).map(Some),
+            Some(text) => patch::touched(tool, text, context).map(Some),
             None => Err(ToolError::Field { tool: tool.to_owned(), field: "input" }),
         },
         "search_codebase" => {
-            let file = tool_input::file_use(tool, ".", Caps::READ, from)?;
+            let file = tool_input::file_use(tool, ".", Caps::READ, context)?;
             Ok(Some(("Grep".to_owned(), Input::Files(vec![file]))))
         }
         "fetch_web_content" => {
@@ -151,9 +152,9 @@ fn call(message: &Message, from: &From<'_>) -> Wanted {
         }
         _ => match tool.split_once("__") {
             Some((server, name)) if server != "mcp" => {
-                plugin::fields(&format!("mcp__{server}__{name}"), input, from)
+                plugin::fields(&format!("mcp__{server}__{name}"), input, context)
             }
-            _ => tool_input::read(tool, input, from).map(Some),
+            _ => tool_input::read(tool, input, context).map(Some),
         },
     }
 }
@@ -202,17 +203,17 @@ fn reply(event: Event, answer: Answer) -> Reply {
     })
 }
 
-fn home(dirs: &Dirs) -> PathBuf {
-    env::path("CLINE_DIR").unwrap_or_else(|| dirs.home.join(".cline"))
+fn home(user: &UserContext) -> PathBuf {
+    user.path_variable(variables::CLINE_DIR).unwrap_or_else(|| user.home.join(".cline"))
 }
 
 const MARK: &str = "# clash decides every tool call of Cline.";
 
-fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
+fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
     if *scope != Scope::User {
         return Vec::new();
     }
-    let line = guard::line(dirs, AGENT.name, &AGENT.abilities);
+    let line = guard::line(user, AGENT.name, &AGENT.abilities);
     let text = format!(
         "#!/bin/sh\n{MARK} Written by `clash install --agent cline`.\n\
          o=$({{ {line}; }} 2>/dev/null) || o=\n\
@@ -220,7 +221,7 @@ fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
          *) printf '%s\\n' '{{\"cancel\":true,\"errorMessage\":\"clash: the hook failed, so this is blocked; run clash doctor\"}}';; esac\n"
     );
     let wired = |name: &str| {
-        let file = home(dirs).join("hooks").join(name);
+        let file = home(user).join("hooks").join(name);
         let calls = Calls::Itself(file.clone());
         let edit = WholeFile { agent: AGENT.name, text: text.clone(), mark: MARK, calls };
         Wired { file, edit: Box::new(edit) }
@@ -228,20 +229,20 @@ fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
     ["PreToolUse", "PostToolUse"].map(wired).into()
 }
 
-fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
-    vec![home(dirs), project.join(".cline"), project.join(".clinerules")]
+fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
+    vec![home(user), project.join(".cline"), project.join(".clinerules")]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const RECORDED: &str = include_str!("../../tests/fixtures/agents/cline/hooks.jsonl");
+    const RECORDED: &str = include_str!("../tests/fixtures/cline/hooks.jsonl");
 
     fn wanted(line: &str) -> Result<String, ToolError> {
-        let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
+        let context = CallContext::imagined("/work/app");
         let (_, message) = parse(line.as_bytes()).unwrap();
-        call(&message, &from).map(crate::agents::shown)
+        call(&message, &context).map(crate::agent::shown)
     }
 
     fn message(tool: &str, input: Value) -> String {

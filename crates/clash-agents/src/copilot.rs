@@ -13,14 +13,15 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::wired::{Calls, Scope, WholeFile, Wired};
+use super::wiring::guard;
+use super::wiring::{Calls, Scope, WholeFile, Wired};
 use super::{
     Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Wanted,
-    attended, claude_like, guard, patch, plugin,
+    attended, claude_like, patch, plugin,
 };
-use crate::dirs::Dirs;
-use crate::env;
-use crate::tool_input::{self, From, ToolError};
+use crate::context::UserContext;
+use crate::tool_input::{self, CallContext, ToolError};
+use crate::variables;
 
 pub(crate) static AGENT: Agent = Agent {
     name: "copilot",
@@ -30,7 +31,7 @@ pub(crate) static AGENT: Agent = Agent {
         oldest: [1, 0, 0],
         asks: Asks::Yes,
         confines: Confines::Rewrite,
-        project: Some("COPILOT_PROJECT_DIR"),
+        project: Some(variables::COPILOT_PROJECT_DIR),
         session: None,
         moves_files: true,
         openings: &["{\"permissionDecision\":", "{\"modifiedArgs\":", "{\"additionalContext\":"],
@@ -113,33 +114,35 @@ const INWARD: &[(&str, &str)] = &[
     ("write_agent", "Task"),
 ];
 
-fn call(message: &Message, from: &From<'_>) -> Wanted {
+fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
     let (tool, input) = (message.tool.as_str(), &message.input);
     if let Some((_, name)) = INWARD.iter().find(|(known, _)| *known == tool) {
-        return if tool == "ask_user" { Ok(None) } else { plugin::fields(name, input, from) };
+        return if tool == "ask_user" { Ok(None) } else { plugin::fields(name, input, context) };
     }
     match tool {
-        "bash" => plugin::read("Bash", input, &[], from),
+        "bash" => plugin::read("Bash", input, &[], context),
         "apply_patch" => match input.get(PATCH).or(input.get("input")).and_then(Value::as_str) {
-            Some(text) => patch::touched(tool, text, from).map(Some),
+            Some(text) => patch::touched(tool, text, context).map(Some),
             None => Err(ToolError::Field { tool: tool.to_owned(), field: "input" }),
         },
         "create" | "edit" | "str_replace" | "view" => {
-            plugin::read(tool, input, &[("path", "file_path")], from)
+            plugin::read(tool, input, &[("path", "file_path")], context)
         }
-        "glob" => searched("Glob", input, from),
-        "grep" | "rg" => searched("Grep", input, from),
-        "web_fetch" | "web_search" => plugin::read(tool, input, &[], from),
+        "glob" => searched("Glob", input, context),
+        "grep" | "rg" => searched("Grep", input, context),
+        "web_fetch" | "web_search" => plugin::read(tool, input, &[], context),
         // `server-tool`, or one nobody knows yet.
         _ => match tool.split_once('-') {
-            Some((server, name)) => plugin::fields(&format!("mcp__{server}__{name}"), input, from),
-            None => tool_input::read(tool, input, from).map(Some),
+            Some((server, name)) => {
+                plugin::fields(&format!("mcp__{server}__{name}"), input, context)
+            }
+            None => tool_input::read(tool, input, context).map(Some),
         },
     }
 }
 
 /// A search in `paths`, one or a list.
-fn searched(tool: &str, input: &Map<String, Value>, from: &From<'_>) -> Wanted {
+fn searched(tool: &str, input: &Map<String, Value>, context: &CallContext<'_>) -> Wanted {
     use clash_policy::Input;
     let texts: Vec<Value> = match input.get("paths").or(input.get("path")) {
         None | Some(Value::Null) => vec![json!(".")],
@@ -154,7 +157,7 @@ fn searched(tool: &str, input: &Map<String, Value>, from: &From<'_>) -> Wanted {
         let mut one = input.clone();
         one.remove("paths");
         one.insert("path".to_owned(), Value::String(path));
-        match tool_input::read(tool, &one, from)? {
+        match tool_input::read(tool, &one, context)? {
             (_, Input::Files(files)) => found.extend(files),
             _ => return Err(ToolError::Field { tool: tool.to_owned(), field: "paths" }),
         }
@@ -184,16 +187,16 @@ fn reply(event: Event, answer: Answer) -> Reply {
     Reply::document(document)
 }
 
-fn home(dirs: &Dirs) -> PathBuf {
-    env::path("COPILOT_HOME").unwrap_or_else(|| dirs.home.join(".copilot"))
+fn home(user: &UserContext) -> PathBuf {
+    user.path_variable(variables::COPILOT_HOME).unwrap_or_else(|| user.home.join(".copilot"))
 }
 
-fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
+fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
     // A file of a project is only obeyed where the user trusts the folder.
     if *scope != Scope::User {
         return Vec::new();
     }
-    let line = guard::line(dirs, AGENT.name, &AGENT.abilities);
+    let line = guard::line(user, AGENT.name, &AGENT.abilities);
     let hook = json!([{"type": "command", "bash": line, "timeoutSec": 30}]);
     let hooks = json!({"version": 1, "hooks": {"preToolUse": hook, "postToolUse": hook}});
     let edit = WholeFile {
@@ -202,18 +205,18 @@ fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
         mark: " hook copilot) ||",
         calls: Calls::Json,
     };
-    vec![Wired { file: home(dirs).join("hooks/clash.json"), edit: Box::new(edit) }]
+    vec![Wired { file: home(user).join("hooks/clash.json"), edit: Box::new(edit) }]
 }
 
-fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
+fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
     let own = [".github/agents", ".github/copilot", ".github/hooks", ".github/skills", ".mcp.json"];
     let own = own.iter().map(|name| project.join(name));
-    std::iter::once(home(dirs)).chain(own).collect()
+    std::iter::once(home(user)).chain(own).collect()
 }
 
 /// Settings of a project that switch every hook off; those of Claude Code count
 /// here too.
-fn hostile(_: &Dirs, project: &Path) -> Option<String> {
+fn hostile(_: &UserContext, project: &Path) -> Option<String> {
     let started = attended::arguments(AGENT.abilities.program).unwrap_or_default();
     if hides_rules(&started) {
         let what = "--deny-tool shell(…) does not see commands in their sandboxes";
@@ -244,12 +247,12 @@ fn hides_rules(args: &[String]) -> bool {
 mod tests {
     use super::*;
 
-    const RECORDED: &str = include_str!("../../tests/fixtures/agents/copilot/hooks.jsonl");
+    const RECORDED: &str = include_str!("../tests/fixtures/copilot/hooks.jsonl");
 
     fn wanted(line: &str) -> String {
-        let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
+        let context = CallContext::imagined("/work/app");
         let (_, message) = parse(line.as_bytes()).unwrap();
-        crate::agents::shown(call(&message, &from).unwrap())
+        crate::agent::shown(call(&message, &context).unwrap())
     }
 
     #[test]

@@ -16,14 +16,15 @@ use clash_policy::{Caps, Input};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::flat_hooks::FlatHooks;
-use super::wired::{Scope, Wired};
+use super::wiring::flat_hooks::FlatHooks;
+use super::wiring::guard;
+use super::wiring::{Scope, Wired};
 use super::{
     Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Wanted,
-    guard, plugin,
+    plugin,
 };
-use crate::dirs::Dirs;
-use crate::tool_input::{self, From, ToolError};
+use crate::context::UserContext;
+use crate::tool_input::{self, CallContext, ToolError};
 
 pub(crate) static AGENT: Agent = Agent {
     name: "cursor",
@@ -103,7 +104,7 @@ fn parse(input: &[u8]) -> Parsed {
             name => (name.to_owned(), object(sent.tool_input)?),
         },
         name if EVENTS.contains(&name) => return Err(MessageError::Missing("tool_name")),
-        other => return Err(MessageError::UnknownEvent(crate::say::brief(other))),
+        other => return Err(MessageError::UnknownEvent(crate::agent::printable(other))),
     };
     let message = Message {
         session: sent.conversation_id,
@@ -128,22 +129,23 @@ fn object(input: Value) -> Result<Map<String, Value>, MessageError> {
     }
 }
 
-fn call(message: &Message, from: &From<'_>) -> Wanted {
+fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
     let (tool, input) = (message.tool.as_str(), &message.input);
     match tool {
         OTHERS | "AskQuestion" => Ok(None),
-        "Shell" => plugin::read("Bash", input, &[], from),
+        "Shell" => plugin::read("Bash", input, &[], context),
         "Delete" => {
             let path = ["file_path", "path"].iter().find_map(|key| input.get(*key)?.as_str());
             let missing = || ToolError::Field { tool: tool.to_owned(), field: "path" };
-            let file = tool_input::file_use(tool, path.ok_or_else(missing)?, Caps::DELETE, from)?;
+            let file =
+                tool_input::file_use(tool, path.ok_or_else(missing)?, Caps::DELETE, context)?;
             Ok(Some(("Edit".to_owned(), Input::Files(vec![file]))))
         }
         "Write" | "Edit" | "StrReplace" | "MultiEdit" => {
             let name = if tool == "Write" { "Write" } else { "Edit" };
-            plugin::read(name, input, &[("path", "file_path")], from)
+            plugin::read(name, input, &[("path", "file_path")], context)
         }
-        _ => tool_input::read(tool, input, from).map(Some),
+        _ => tool_input::read(tool, input, context).map(Some),
     }
 }
 
@@ -158,19 +160,19 @@ fn reply(_: Event, answer: Answer) -> Reply {
     })
 }
 
-fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
+fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
     let dir = match scope {
-        Scope::User => dirs.home.join(".cursor"),
+        Scope::User => user.home.join(".cursor"),
         Scope::Project(project) => project.join(".cursor"),
         Scope::Managed => PathBuf::from("/etc/cursor"),
     };
-    let line = guard::line(dirs, AGENT.name, &AGENT.abilities);
+    let line = guard::line(user, AGENT.name, &AGENT.abilities);
     let edit = FlatHooks { agent: AGENT.name, events: &EVENTS, line, timeout: 30 };
     vec![Wired { file: dir.join("hooks.json"), edit: Box::new(edit) }]
 }
 
-fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
-    vec![dirs.home.join(".cursor"), project.join(".cursor")]
+fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
+    vec![user.home.join(".cursor"), project.join(".cursor")]
 }
 
 #[cfg(test)]
@@ -178,12 +180,12 @@ mod tests {
     use super::*;
 
     /// As its documentation has them.
-    const DOCUMENTED: &str = include_str!("../../tests/fixtures/agents/cursor/documented.jsonl");
+    const DOCUMENTED: &str = include_str!("../tests/fixtures/cursor/documented.jsonl");
 
     fn wanted(line: &str) -> String {
-        let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
+        let context = CallContext::imagined("/work/app");
         let (_, message) = parse(line.as_bytes()).unwrap();
-        crate::agents::shown(call(&message, &from).unwrap())
+        crate::agent::shown(call(&message, &context).unwrap())
     }
 
     #[test]

@@ -7,12 +7,13 @@
 use std::path::{Path, PathBuf};
 
 use super::claude_like::{self, Dialect};
-use super::hook_entries::{self, Form, Shape, Wiring};
-use super::wired::{Scope, Wired};
-use super::{Abilities, Agent, Asks, Confines, Event, Message, Wanted, guard, patch};
-use crate::dirs::Dirs;
-use crate::env;
-use crate::tool_input::{self, From};
+use super::wiring::guard;
+use super::wiring::hook_entries::{self, Form, Shape, Wiring};
+use super::wiring::{Scope, Wired};
+use super::{Abilities, Agent, Asks, Confines, Event, Message, Wanted, patch};
+use crate::context::UserContext;
+use crate::tool_input::{self, CallContext};
+use crate::variables;
 
 pub(crate) static AGENT: Agent = Agent {
     name: "droid",
@@ -22,7 +23,7 @@ pub(crate) static AGENT: Agent = Agent {
         oldest: [0, 200, 0],
         asks: Asks::No,
         confines: Confines::Rewrite,
-        project: Some(env::FACTORY_PROJECT_DIR),
+        project: Some(variables::FACTORY_PROJECT_DIR),
         session: None,
         moves_files: true,
         openings: &["{\"hookSpecificOutput\":", "{\"systemMessage\":"],
@@ -58,43 +59,45 @@ static SHAPE: Shape = Shape {
     off_lists: &[],
 };
 
-fn call(message: &Message, from: &From<'_>) -> Wanted {
+fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
     if message.tool == "AskUser" {
         return Ok(None);
     }
     let patch = ["input", "patch"].iter().find_map(|key| message.input.get(*key)?.as_str());
     if let Some(patch) = patch.filter(|text| patch::is_patch(text)) {
-        return patch::touched(&message.tool, patch, from).map(Some);
+        return patch::touched(&message.tool, patch, context).map(Some);
     }
     match message.tool.split_once("___") {
         Some((server, tool)) => {
-            tool_input::read(&format!("mcp__{server}__{tool}"), &message.input, from).map(Some)
+            tool_input::read(&format!("mcp__{server}__{tool}"), &message.input, context).map(Some)
         }
-        None => claude_like::call(message, from),
+        None => claude_like::call(message, context),
     }
 }
 
-pub(super) fn home(dirs: &Dirs) -> PathBuf {
-    env::path(env::FACTORY_HOME_OVERRIDE).unwrap_or_else(|| dirs.home.clone()).join(".factory")
+pub(super) fn home(user: &UserContext) -> PathBuf {
+    user.path_variable(variables::FACTORY_HOME_OVERRIDE)
+        .unwrap_or_else(|| user.home.clone())
+        .join(".factory")
 }
 
-fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
+fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
     let file = match scope {
-        Scope::User => home(dirs).join("settings.json"),
+        Scope::User => home(user).join("settings.json"),
         Scope::Project(project) => project.join(".factory/settings.json"),
         Scope::Managed => return Vec::new(),
     };
-    let hook_command = guard::line(dirs, AGENT.name, &AGENT.abilities);
+    let hook_command = guard::line(user, AGENT.name, &AGENT.abilities);
     let wiring = Wiring { shape: &SHAPE, hook_command, prefix: None };
     vec![Wired { file, edit: Box::new(wiring) }]
 }
 
-fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
-    vec![home(dirs), project.join(".factory")]
+fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
+    vec![home(user), project.join(".factory")]
 }
 
-fn hostile(dirs: &Dirs, project: &Path) -> Option<String> {
-    let own = home(dirs).join("settings.json");
+fn hostile(user: &UserContext, project: &Path) -> Option<String> {
+    let own = home(user).join("settings.json");
     hook_entries::hostile(&project.join(".factory/settings.json"), &own, &SHAPE)
 }
 
@@ -109,7 +112,7 @@ mod tests {
         let mut message = DIALECT.parse(PRE.as_bytes()).unwrap().1;
         message.tool = tool.into();
         message.input = input.as_object().unwrap().clone();
-        call(&message, &From { cwd: Path::new("/p"), home: Path::new("/h") }).unwrap().unwrap()
+        call(&message, &CallContext::imagined("/p")).unwrap().unwrap()
     }
 
     #[test]

@@ -11,15 +11,15 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::claude_like::{self, texts};
-use super::hook_entries::{self, Form, Shape, Wiring};
-use super::wired::{Scope, WholeFile, Wired};
+use super::wiring::guard;
+use super::wiring::hook_entries::{self, Form, Shape, Wiring};
+use super::wiring::{Scope, WholeFile, Wired};
 use super::{
     Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed, Reply, Wanted,
-    guard,
 };
-use crate::dirs::Dirs;
-use crate::env;
-use crate::tool_input::{self, From, ToolError};
+use crate::context::UserContext;
+use crate::tool_input::{self, CallContext, ToolError};
+use crate::variables;
 
 pub(crate) static AGENT: Agent = Agent {
     name: "gemini",
@@ -29,7 +29,7 @@ pub(crate) static AGENT: Agent = Agent {
         oldest: [0, 50, 0],
         asks: Asks::Attended,
         confines: Confines::Rewrite,
-        project: Some(env::GEMINI_PROJECT_DIR),
+        project: Some(variables::GEMINI_PROJECT_DIR),
         session: None,
         moves_files: true,
         openings: &["{\"decision\":", "{\"hookSpecificOutput\":", "{\"systemMessage\":"],
@@ -90,8 +90,9 @@ struct Server {
 fn parse(input: &[u8]) -> Parsed {
     let sent: Sent = serde_json::from_slice(input)?;
     let known = EVENTS.iter().find(|(name, ..)| *name == sent.hook_event_name);
-    let (_, event, _) = known
-        .ok_or_else(|| MessageError::UnknownEvent(crate::say::brief(&sent.hook_event_name)))?;
+    let (_, event, _) = known.ok_or_else(|| {
+        MessageError::UnknownEvent(crate::agent::printable(&sent.hook_event_name))
+    })?;
     if *event == Event::BeforeTool && sent.tool_name.is_empty() {
         return Err(MessageError::Missing("tool_name"));
     }
@@ -116,7 +117,7 @@ fn parse(input: &[u8]) -> Parsed {
 /// Tools that are themselves a question to the user and touch nothing.
 const PROMPTS: &[&str] = &["ask_user", "enter_plan_mode", "exit_plan_mode"];
 
-fn call(message: &Message, from: &From<'_>) -> Wanted {
+fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
     if PROMPTS.contains(&message.tool.as_str()) {
         return Ok(None);
     }
@@ -132,10 +133,10 @@ fn call(message: &Message, from: &From<'_>) -> Wanted {
         }
         "run_shell_command" => {
             let cwd = text("dir_path").or(text("directory")).unwrap_or(".");
-            let from = From { cwd: &from.cwd.join(cwd), home: from.home };
-            claude_like::call(message, &from)
+            let context = CallContext { cwd: &context.cwd.join(cwd), ..*context };
+            claude_like::call(message, &context)
         }
-        _ => claude_like::call(message, from),
+        _ => claude_like::call(message, context),
     }
 }
 
@@ -179,15 +180,17 @@ fn reply(event: Event, answer: Answer) -> Reply {
     }
 }
 
-pub(super) fn home(dirs: &Dirs) -> PathBuf {
-    env::path(env::GEMINI_CLI_HOME).unwrap_or_else(|| dirs.home.clone()).join(".gemini")
+pub(super) fn home(user: &UserContext) -> PathBuf {
+    user.path_variable(variables::GEMINI_CLI_HOME)
+        .unwrap_or_else(|| user.home.clone())
+        .join(".gemini")
 }
 
-fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
-    let hook_command = guard::line(dirs, AGENT.name, &AGENT.abilities);
+fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
+    let hook_command = guard::line(user, AGENT.name, &AGENT.abilities);
     let wiring = Wiring { shape: &SHAPE, hook_command, prefix: None };
     let file = match scope {
-        Scope::User => home(dirs).join("settings.json"),
+        Scope::User => home(user).join("settings.json"),
         Scope::Project(project) => project.join(".gemini/settings.json"),
         Scope::Managed => {
             let members = json!({"hooksConfig": {"enabled": true}});
@@ -199,12 +202,12 @@ fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
     vec![Wired { file, edit: Box::new(wiring) }]
 }
 
-fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
-    vec![home(dirs), project.join(".gemini"), "/etc/gemini-cli".into()]
+fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
+    vec![home(user), project.join(".gemini"), "/etc/gemini-cli".into()]
 }
 
-fn hostile(dirs: &Dirs, project: &Path) -> Option<String> {
-    let own = home(dirs).join("settings.json");
+fn hostile(user: &UserContext, project: &Path) -> Option<String> {
+    let own = home(user).join("settings.json");
     hook_entries::hostile(&project.join(".gemini/settings.json"), &own, &SHAPE)
 }
 
@@ -218,7 +221,7 @@ mod tests {
 
     fn wanted(text: &str) -> Wanted {
         let (_, message) = parse(text.as_bytes()).unwrap();
-        call(&message, &From { cwd: Path::new("/p"), home: Path::new("/h") })
+        call(&message, &CallContext::imagined("/p"))
     }
 
     #[test]

@@ -4,12 +4,13 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::env;
+use crate::context::UserContext;
+use crate::variables;
 
 /// An agent by the name of its program.
 #[derive(Debug)]
-pub(crate) struct Home {
-    pub(crate) program: &'static str,
+pub struct Home {
+    pub program: &'static str,
     /// Below the home directory, or below what the variable names.
     state: &'static [State],
 }
@@ -71,7 +72,7 @@ const HOMES: &[Home] = &[
         &[
             moved(
                 ".claude",
-                env::CLAUDE_CONFIG_DIR,
+                variables::CLAUDE_CONFIG_DIR,
                 &[
                     "agents",
                     "commands",
@@ -91,7 +92,7 @@ const HOMES: &[Home] = &[
         "codex",
         &[moved(
             ".codex",
-            "CODEX_HOME",
+            variables::CODEX_HOME,
             &["config.toml", "hooks", "hooks.json", "prompts", "rules", "skills"],
         )],
     ),
@@ -133,16 +134,16 @@ const HOMES: &[Home] = &[
 ];
 
 /// What is known of an agent, by the program that was called.
-pub(crate) fn of(program: &OsStr) -> Option<&'static Home> {
+pub fn of(program: &OsStr) -> Option<&'static Home> {
     let name = Path::new(program).file_name()?;
     HOMES.iter().find(|home| name == home.program)
 }
 
 impl Home {
-    pub(crate) fn places(&self, home: &Path) -> Vec<Place> {
+    pub fn places(&self, user: &UserContext) -> Vec<Place> {
         let place = |state: &State| {
-            let moved = state.variable.and_then(env::path);
-            let path = moved.unwrap_or_else(|| home.join(state.path));
+            let moved = state.variable.and_then(|name| user.path_variable(name));
+            let path = moved.unwrap_or_else(|| user.home.join(state.path));
             let settings = state.settings.iter().map(|name| path.join(name)).collect();
             Place { path, settings, file: state.file }
         };
@@ -152,12 +153,12 @@ impl Home {
 
 /// A place of an agent's state on this machine.
 #[derive(Debug)]
-pub(crate) struct Place {
-    pub(crate) path: PathBuf,
+pub struct Place {
+    pub path: PathBuf,
     /// What of it steers the agent.
-    pub(crate) settings: Vec<PathBuf>,
+    pub settings: Vec<PathBuf>,
     /// A single file, and not a directory.
-    pub(crate) file: bool,
+    pub file: bool,
 }
 
 #[cfg(test)]
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn every_agent_that_asks_clash_has_a_place() {
-        for agent in crate::agents::AGENTS {
+        for agent in crate::AGENTS {
             assert!(of(OsStr::new(agent.abilities.program)).is_some(), "{}", agent.name);
         }
     }

@@ -1,9 +1,46 @@
-//! What crosses the network boundary, parsed without trust.
+//! The agents clash knows, and everything that depends on which agent it is.
 //!
-//! So far this is the one normaliser of host names: every name a rule is
-//! compared with has gone through [`name::host_of_url`], so that no second
-//! spelling of a host exists. The gate, through which rooms with host rules
-//! will reach the network, belongs here too.
+//! For each agent this crate has one file with one [`Agent`]: the messages its hooks
+//! send, the replies it honours, its tools, its settings files and its directories. No
+//! other crate names an agent, except the readers of histories and of settings to import.
+//!
+//! The crate parses JSON and TOML that a hostile project or a misled model can write.
+//! It prints nothing and reads no environment variable: [`UserContext`] has the paths and
+//! the variables, [`RealPaths`] resolves paths. An adapter that does not understand a
+//! message returns an error, and the hook blocks the call.
 #![forbid(unsafe_code)]
 
-pub mod name;
+mod agent;
+mod amazon_q;
+pub mod attended;
+pub mod claude;
+mod claude_like;
+mod cline;
+mod codex;
+mod context;
+mod copilot;
+mod cursor;
+mod droid;
+mod gemini;
+pub mod homes;
+mod opencode;
+pub mod own_rules;
+mod patch;
+mod pi;
+mod plugin;
+#[cfg(test)]
+mod properties;
+mod qwen;
+mod shell_quoted;
+pub mod tool_input;
+pub mod url;
+pub mod variables;
+pub mod wiring;
+
+pub use agent::{
+    AGENTS, Abilities, Agent, Answer, Asks, Confines, Event, Message, MessageError, Parsed,
+    Problem, Reply, Sample, Wanted, named, run_by, steering_paths,
+};
+pub use context::{AGENTS_SHELL, SHELL_LAUNCHER, UserContext};
+pub use shell_quoted::shell_quoted;
+pub use tool_input::{CallContext, PathLookupError, RealPaths, ToolError};

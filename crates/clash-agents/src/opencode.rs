@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::json_edit::JsonSyntax;
-use super::one_key::OneKey;
-use super::wired::{Calls, Scope, WholeFile, Wired};
+use super::wiring::json_edit::JsonSyntax;
+use super::wiring::one_key::OneKey;
+use super::wiring::{Calls, Scope, WholeFile, Wired};
 use super::{Abilities, Agent, Asks, Confines, Message, Wanted, claude_like, patch, plugin};
-use crate::dirs::Dirs;
-use crate::env;
-use crate::tool_input::{From, ToolError};
+use crate::context::UserContext;
+use crate::tool_input::{CallContext, ToolError};
+use crate::variables;
 
 pub(crate) static OPENCODE: Agent = Agent {
     name: "opencode",
@@ -32,8 +32,8 @@ pub(crate) static OPENCODE: Agent = Agent {
     call,
     rewrite: claude_like::rewrite,
     reply: plugin::reply,
-    files: |dirs, scope| files(dirs, scope, &Names { agent: "opencode", plugins: "plugins" }),
-    steers: |dirs, project| steers(dirs, project, "opencode"),
+    files: |user, scope| files(user, scope, &Names { agent: "opencode", plugins: "plugins" }),
+    steers: |user, project| steers(user, project, "opencode"),
     hostile: |_, project| hostile(project, "opencode"),
 };
 
@@ -46,8 +46,8 @@ pub(crate) static KILO: Agent = Agent {
     call,
     rewrite: claude_like::rewrite,
     reply: plugin::reply,
-    files: |dirs, scope| files(dirs, scope, &Names { agent: "kilo", plugins: "plugin" }),
-    steers: |dirs, project| steers(dirs, project, "kilo"),
+    files: |user, scope| files(user, scope, &Names { agent: "kilo", plugins: "plugin" }),
+    steers: |user, project| steers(user, project, "kilo"),
     hostile: |_, project| hostile(project, "kilo"),
 };
 
@@ -57,7 +57,7 @@ const ABILITIES: Abilities = Abilities {
     asks: Asks::No,
     confines: Confines::Shell,
     project: Some(plugin::PROJECT),
-    session: Some(env::CLASH_SESSION),
+    session: Some(variables::CLASH_SESSION),
     moves_files: true,
     openings: plugin::OPENINGS,
 };
@@ -82,23 +82,25 @@ const INWARD: &[(&str, &str)] = &[
 
 const FILES: &[&str] = &["edit", "glob", "grep", "list", "multiedit", "read", "write"];
 
-fn call(message: &Message, from: &From<'_>) -> Wanted {
+fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
     let (tool, input) = (message.tool.as_str(), &message.input);
-    let fields = |name: &str| plugin::fields(name, input, from);
+    let fields = |name: &str| plugin::fields(name, input, context);
     match tool {
-        "bash" => plugin::read("Bash", input, &[], from),
+        "bash" => plugin::read("Bash", input, &[], context),
         "question" => Ok(None),
         "apply_patch" | "patch" => match input.get("patchText").and_then(Value::as_str) {
-            Some(text) => patch::touched(tool, text, from).map(Some),
+            Some(text) => patch::touched(tool, text, context).map(Some),
             None => Err(ToolError::Field { tool: tool.to_owned(), field: "patchText" }),
         },
-        "webfetch" | "websearch" => plugin::read(tool, input, &[], from),
+        "webfetch" | "websearch" => plugin::read(tool, input, &[], context),
         // It starts commands past the shell that clash is.
         "background_process" => match input.get("command") {
             Some(_) => Err(ToolError::Elsewhere { tool: tool.to_owned(), instead: "bash" }),
             None => fields("BashOutput"),
         },
-        _ if FILES.contains(&tool) => plugin::read(tool, input, &[("filePath", "file_path")], from),
+        _ if FILES.contains(&tool) => {
+            plugin::read(tool, input, &[("filePath", "file_path")], context)
+        }
         _ => match INWARD.iter().find(|(known, _)| *known == tool) {
             Some((_, name)) => fields(name),
             // A server's tool, or one nobody knows yet.
@@ -110,25 +112,26 @@ fn call(message: &Message, from: &From<'_>) -> Wanted {
     }
 }
 
-fn config(dirs: &Dirs, agent: &str) -> PathBuf {
-    let base = env::path(env::XDG_CONFIG_HOME).unwrap_or_else(|| dirs.home.join(".config"));
+fn config(user: &UserContext, agent: &str) -> PathBuf {
+    let base =
+        user.path_variable(variables::XDG_CONFIG_HOME).unwrap_or_else(|| user.home.join(".config"));
     base.join(agent)
 }
 
-fn files(dirs: &Dirs, scope: &Scope, names: &Names) -> Vec<Wired> {
+fn files(user: &UserContext, scope: &Scope, names: &Names) -> Vec<Wired> {
     if *scope != Scope::User {
         return Vec::new();
     }
     let Names { agent, plugins } = *names;
-    let config = config(dirs, agent);
-    let text = plugin::written(include_str!("opencode/clash.js"), dirs, agent);
+    let config = config(user, agent);
+    let text = plugin::written(include_str!("opencode/clash.js"), user, agent);
     let with_comments = config.join(format!("{agent}.jsonc"));
     let settings =
         if with_comments.exists() { with_comments } else { config.join(format!("{agent}.json")) };
     let shell = OneKey {
         agent,
         key: "shell",
-        value: dirs.agents_shell().to_string_lossy().into_owned(),
+        value: user.agents_shell().to_string_lossy().into_owned(),
         ours: "/clash-sh",
         starts_commands: true,
         syntax: JsonSyntax::Jsonc,
@@ -142,9 +145,9 @@ fn files(dirs: &Dirs, scope: &Scope, names: &Names) -> Vec<Wired> {
     ]
 }
 
-fn steers(dirs: &Dirs, project: &Path, agent: &str) -> Vec<PathBuf> {
+fn steers(user: &UserContext, project: &Path, agent: &str) -> Vec<PathBuf> {
     vec![
-        config(dirs, agent),
+        config(user, agent),
         project.join(format!(".{agent}")),
         project.join(format!("{agent}.json")),
         project.join(format!("{agent}.jsonc")),
@@ -167,24 +170,24 @@ fn hostile(project: &Path, agent: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agents::Event;
+    use crate::Event;
 
-    const RECORDED: &str = include_str!("../../tests/fixtures/agents/opencode/calls.jsonl");
+    const RECORDED: &str = include_str!("../tests/fixtures/opencode/calls.jsonl");
 
     fn wanted(tool: &str, input: Value) -> String {
-        let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
+        let context = CallContext::imagined("/work/app");
         let input = input.as_object().unwrap().clone();
         let message = Message { tool: tool.to_owned(), input, ..Message::default() };
-        call(&message, &from).map_or_else(|error| format!("error: {error}"), crate::agents::shown)
+        call(&message, &context).map_or_else(|error| format!("error: {error}"), crate::agent::shown)
     }
 
     #[test]
     fn every_recorded_call_is_understood() {
-        let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
+        let context = CallContext::imagined("/work/app");
         for line in RECORDED.lines() {
             let (event, message) = plugin::parse(line.as_bytes()).unwrap();
             assert_eq!(event, Event::BeforeTool);
-            assert!(call(&message, &from).unwrap().is_some(), "{line}");
+            assert!(call(&message, &context).unwrap().is_some(), "{line}");
         }
     }
 

@@ -20,7 +20,7 @@ use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
 use super::{Agent, codex, droid, gemini};
-use crate::dirs::Dirs;
+use crate::context::UserContext;
 
 /// Words a command begins with, each with its alternatives, and what holds then.
 struct Rule {
@@ -30,16 +30,16 @@ struct Rule {
 }
 
 /// The strictest of the client's own rules about a script, and where it stands.
-pub(crate) fn strictest(
+pub fn strictest(
     agent: &Agent,
-    dirs: &Dirs,
+    user: &UserContext,
     project: &Path,
     script: &str,
 ) -> Option<(Effect, String)> {
     let rules = match agent.name {
-        "codex" => codex_rules(dirs, project),
-        "gemini" => gemini_rules(dirs, project),
-        "droid" => droid_rules(dirs, project),
+        "codex" => codex_rules(user, project),
+        "gemini" => gemini_rules(user, project),
+        "droid" => droid_rules(user, project),
         _ => Vec::new(),
     };
     if rules.is_empty() {
@@ -85,8 +85,8 @@ fn texts(dir: &Path, ending: &str) -> Vec<(PathBuf, String)> {
 }
 
 /// `prefix_rule(pattern = ["git", ["push", "fetch"]], decision = "forbidden")`
-fn codex_rules(dirs: &Dirs, project: &Path) -> Vec<Rule> {
-    let dirs = [codex::home(dirs), project.join(".codex"), PathBuf::from("/etc/codex")];
+fn codex_rules(user: &UserContext, project: &Path) -> Vec<Rule> {
+    let dirs = [codex::home(user), project.join(".codex"), PathBuf::from("/etc/codex")];
     let mut rules = Vec::new();
     for (path, text) in dirs.iter().flat_map(|dir| texts(&dir.join("rules"), "rules")) {
         let Ok(file) = SyntaxTree::parse(&text) else { continue };
@@ -135,8 +135,8 @@ fn pattern(value: &LiteralValue) -> Option<Vec<Vec<String>>> {
 
 /// `tools.exclude: ["run_shell_command(rm)"]`, and policy files with
 /// `commandPrefix`.
-fn gemini_rules(dirs: &Dirs, project: &Path) -> Vec<Rule> {
-    let dirs = [gemini::home(dirs), project.join(".gemini"), PathBuf::from("/etc/gemini-cli")];
+fn gemini_rules(user: &UserContext, project: &Path) -> Vec<Rule> {
+    let dirs = [gemini::home(user), project.join(".gemini"), PathBuf::from("/etc/gemini-cli")];
     let mut rules = Vec::new();
     for dir in &dirs {
         let file = dir.join("settings.json");
@@ -190,9 +190,9 @@ fn gemini_policy(file: &Path, text: &str) -> Vec<Rule> {
 }
 
 /// What Droid never runs, and what it always asks about.
-fn droid_rules(dirs: &Dirs, project: &Path) -> Vec<Rule> {
+fn droid_rules(user: &UserContext, project: &Path) -> Vec<Rule> {
     let mut rules = Vec::new();
-    for dir in [droid::home(dirs), project.join(".factory")] {
+    for dir in [droid::home(user), project.join(".factory")] {
         let file = dir.join("settings.json");
         let settings = settings(&file);
         for (key, effect) in [("commandBlocklist", Effect::Deny), ("commandDenylist", Effect::Ask)]
@@ -207,7 +207,7 @@ fn droid_rules(dirs: &Dirs, project: &Path) -> Vec<Rule> {
 /// A settings file, or nothing: what the client cannot read it does not obey.
 fn settings(file: &Path) -> Value {
     let text = std::fs::read_to_string(file).unwrap_or_default();
-    serde_json::from_str(&super::json_edit::blanked(&text)).unwrap_or_default()
+    serde_json::from_str(&super::wiring::json_edit::blanked(&text)).unwrap_or_default()
 }
 
 #[cfg(test)]

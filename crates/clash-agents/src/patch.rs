@@ -7,7 +7,7 @@
 
 use clash_policy::{Caps, Input};
 
-use crate::tool_input::{From, ToolError, file_use};
+use crate::tool_input::{CallContext, ToolError, file_use};
 
 const BEGIN: &str = "*** Begin Patch";
 
@@ -26,19 +26,19 @@ pub(super) fn is_patch(text: &str) -> bool {
 pub(super) fn touched(
     tool: &str,
     patch: &str,
-    from: &From<'_>,
+    context: &CallContext<'_>,
 ) -> Result<(String, Input), ToolError> {
     let mut files = Vec::new();
     let mut updated = None;
     for line in patch.lines().map(str::trim) {
         for (header, needs) in HEADERS {
             let Some(path) = line.strip_prefix(header).map(str::trim) else { continue };
-            files.push(file_use(tool, path, needs, from)?);
+            files.push(file_use(tool, path, needs, context)?);
             if header == "*** Move to:" {
                 // The file is gone from where it was.
                 files.extend(updated.take());
             } else {
-                updated = Some(file_use(tool, path, Caps::DELETE, from)?);
+                updated = Some(file_use(tool, path, Caps::DELETE, context)?);
             }
         }
     }
@@ -74,11 +74,10 @@ pub(super) fn in_shell(script: &str) -> Option<(Option<&str>, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn paths(patch: &str) -> Vec<String> {
-        let from = From { cwd: Path::new("/p"), home: Path::new("/h") };
-        match touched("apply_patch", patch, &from) {
+        let context = CallContext::imagined("/p");
+        match touched("apply_patch", patch, &context) {
             Ok((_, Input::Files(files))) => {
                 files.iter().map(|file| format!("{} {}", file.path.display(), file.needs)).collect()
             }

@@ -9,11 +9,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::wired::{Calls, Scope, WholeFile, Wired};
+use super::wiring::{Calls, Scope, WholeFile, Wired};
 use super::{Abilities, Agent, Asks, Confines, Message, Wanted, claude_like, plugin};
-use crate::dirs::Dirs;
-use crate::env;
-use crate::tool_input::From;
+use crate::context::UserContext;
+use crate::tool_input::CallContext;
+use crate::variables;
 
 pub(crate) static AGENT: Agent = Agent {
     name: "pi",
@@ -38,36 +38,37 @@ pub(crate) static AGENT: Agent = Agent {
     hostile: |_, _| None,
 };
 
-fn call(message: &Message, from: &From<'_>) -> Wanted {
+fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
     let (tool, input) = (message.tool.as_str(), &message.input);
     match tool {
-        "bash" => plugin::read("Bash", input, &[], from),
-        "find" => plugin::read("Glob", input, &[], from),
+        "bash" => plugin::read("Bash", input, &[], context),
+        "find" => plugin::read("Glob", input, &[], context),
         "edit" | "grep" | "ls" | "read" | "write" => {
             let renamed: &[_] = if tool == "grep" { &[] } else { &[("path", "file_path")] };
-            plugin::read(tool, input, renamed, from)
+            plugin::read(tool, input, renamed, context)
         }
         // Of other extensions: whatever has a command runs it.
-        _ => plugin::read(tool, input, &[], from),
+        _ => plugin::read(tool, input, &[], context),
     }
 }
 
 /// `PI_CODING_AGENT_DIR` moves it.
-fn home(dirs: &Dirs) -> PathBuf {
-    env::path("PI_CODING_AGENT_DIR").unwrap_or_else(|| dirs.home.join(".pi/agent"))
+fn home(user: &UserContext) -> PathBuf {
+    user.path_variable(variables::PI_CODING_AGENT_DIR)
+        .unwrap_or_else(|| user.home.join(".pi/agent"))
 }
 
-fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
+fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
     if *scope != Scope::User {
         return Vec::new();
     }
-    let text = plugin::written(include_str!("pi/clash.js"), dirs, AGENT.name);
+    let text = plugin::written(include_str!("pi/clash.js"), user, AGENT.name);
     let edit = WholeFile { agent: AGENT.name, text, mark: plugin::MARK, calls: Calls::Plugin };
-    vec![Wired { file: home(dirs).join("extensions/clash.ts"), edit: Box::new(edit) }]
+    vec![Wired { file: home(user).join("extensions/clash.ts"), edit: Box::new(edit) }]
 }
 
-fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
-    vec![home(dirs), project.join(".pi")]
+fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
+    vec![home(user), project.join(".pi")]
 }
 
 #[cfg(test)]
@@ -77,13 +78,13 @@ mod tests {
 
     #[test]
     fn every_recorded_call_is_understood() {
-        let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
-        let recorded = include_str!("../../tests/fixtures/agents/pi/calls.jsonl");
+        let context = CallContext::imagined("/work/app");
+        let recorded = include_str!("../tests/fixtures/pi/calls.jsonl");
         let seen: Vec<String> = recorded
             .lines()
             .map(|line| {
                 let (_, message) = plugin::parse(line.as_bytes()).unwrap();
-                match call(&message, &from).unwrap().unwrap() {
+                match call(&message, &context).unwrap().unwrap() {
                     (name, Input::Script(script)) => format!("{name} {script}"),
                     (name, Input::Files(files)) => {
                         format!("{name} {} {}", files[0].path.display(), files[0].needs)

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{Answer, Event, Message, MessageError, Parsed, Reply, Sample, Wanted};
-use crate::dirs::Dirs;
-use crate::tool_input::{self, From};
+use crate::context::UserContext;
+use crate::tool_input::{self, CallContext};
 
 /// How answers begin.
 pub(crate) const OPENINGS: &[&str] = &["{\"decision\":", "{\"note\":"];
@@ -49,7 +49,7 @@ pub(crate) fn parse(input: &[u8]) -> Parsed {
     let sent: Sent = serde_json::from_slice(input)?;
     let event = EVENTS.iter().find(|(name, _)| *name == sent.event);
     let (_, event) =
-        event.ok_or_else(|| MessageError::UnknownEvent(crate::say::brief(&sent.event)))?;
+        event.ok_or_else(|| MessageError::UnknownEvent(crate::agent::printable(&sent.event)))?;
     if *event == Event::BeforeTool && sent.tool.is_empty() {
         return Err(MessageError::Missing("tool"));
     }
@@ -99,12 +99,12 @@ pub(crate) fn reply(event: Event, answer: Answer) -> Reply {
 }
 
 /// The text of a plugin with the paths of this installation in it.
-pub(crate) fn written(body: &str, dirs: &Dirs, agent: &str) -> String {
+pub(crate) fn written(body: &str, user: &UserContext, agent: &str) -> String {
     let text = |path: std::path::PathBuf| json!(path.to_string_lossy()).to_string();
     [include_str!("plugin/ask.js"), body]
         .join("\n")
-        .replace("\"@CLASH@\"", &text(dirs.installed("clash")))
-        .replace("\"@SHELL@\"", &text(dirs.agents_shell()))
+        .replace("\"@CLASH@\"", &text(user.installed("clash")))
+        .replace("\"@SHELL@\"", &text(user.agents_shell()))
         .replace("@AGENT@", agent)
 }
 
@@ -113,19 +113,19 @@ pub(crate) fn read(
     tool: &str,
     input: &Map<String, Value>,
     renamed: &[(&str, &str)],
-    from: &From<'_>,
+    context: &CallContext<'_>,
 ) -> Wanted {
     let name = |key: &String| {
         let new = renamed.iter().find(|(old, _)| old == key).map(|(_, new)| (*new).to_owned());
         new.unwrap_or_else(|| key.clone())
     };
     let input = input.iter().map(|(key, value)| (name(key), value.clone())).collect();
-    tool_input::read(tool, &input, from).map(Some)
+    tool_input::read(tool, &input, context).map(Some)
 }
 
 /// A tool that is known by its fields, whatever they are called.
-pub(crate) fn fields(name: &str, input: &Map<String, Value>, from: &From<'_>) -> Wanted {
-    let (_, input) = tool_input::read("mcp__", input, from)?;
+pub(crate) fn fields(name: &str, input: &Map<String, Value>, context: &CallContext<'_>) -> Wanted {
+    let (_, input) = tool_input::read("mcp__", input, context)?;
     Ok(Some((name.to_owned(), input)))
 }
 

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{AGENTS, Agent, Answer, Asks, Confines, Event, Reply};
+use crate::tool_input::NoLinkPaths;
 use std::path::Path;
 
 /// What a client makes of a reply to the question whether a tool may run, as the
@@ -151,7 +152,7 @@ proptest! {
         let text = message.to_string();
         each(|agent| {
             if let Ok((_, message)) = (agent.parse)(text.as_bytes()) {
-                let _ = agent.action(&message, Path::new("/home/u"));
+                let _ = agent.action(&message, Path::new("/home/u"), &NoLinkPaths);
             }
         });
     }
@@ -167,7 +168,7 @@ proptest! {
             if server || !message.input.contains_key("command") {
                 return;
             }
-            if let Ok(Some(action)) = agent.action(&message, Path::new("/home/u")) {
+            if let Ok(Some(action)) = agent.action(&message, Path::new("/home/u"), &NoLinkPaths) {
                 let patched = matches!(action.input, clash_policy::Input::Files(_));
                 let script = matches!(action.input, clash_policy::Input::Script(_));
                 let text = message.command().unwrap_or_default();

@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::claude_like::{self, Dialect};
-use super::hook_entries::{self, Form, Shape, Wiring};
-use super::wired::{Scope, WholeFile, Wired};
-use super::{Abilities, Agent, Asks, Confines, Event, Message, Wanted, guard};
-use crate::dirs::Dirs;
-use crate::env;
-use crate::tool_input::From;
+use super::wiring::guard;
+use super::wiring::hook_entries::{self, Form, Shape, Wiring};
+use super::wiring::{Scope, WholeFile, Wired};
+use super::{Abilities, Agent, Asks, Confines, Event, Message, Wanted};
+use crate::context::UserContext;
+use crate::tool_input::CallContext;
+use crate::variables;
 
 pub(crate) static AGENT: Agent = Agent {
     name: "qwen",
@@ -25,7 +26,7 @@ pub(crate) static AGENT: Agent = Agent {
         oldest: [0, 20, 0],
         asks: Asks::Yes,
         confines: Confines::Instruct,
-        project: Some(env::QWEN_PROJECT_DIR),
+        project: Some(variables::QWEN_PROJECT_DIR),
         session: None,
         moves_files: false,
         openings: &["{\"hookSpecificOutput\":", "{\"systemMessage\":"],
@@ -66,29 +67,29 @@ static SHAPE: Shape = Shape {
 /// Tools that are themselves a question to the user and touch nothing.
 const PROMPTS: &[&str] = &["ask_user_question", "exit_plan_mode", "enter_plan_mode"];
 
-fn call(message: &Message, from: &From<'_>) -> Wanted {
+fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
     if PROMPTS.contains(&message.tool.as_str()) {
         return Ok(None);
     }
     let dir = message.input.get("directory").and_then(Value::as_str);
     match dir.filter(|_| message.command().is_some()) {
         Some(dir) => {
-            let from = From { cwd: &from.cwd.join(dir), home: from.home };
-            claude_like::call(message, &from)
+            let context = CallContext { cwd: &context.cwd.join(dir), ..*context };
+            claude_like::call(message, &context)
         }
-        None => claude_like::call(message, from),
+        None => claude_like::call(message, context),
     }
 }
 
-fn home(dirs: &Dirs) -> PathBuf {
-    env::path(env::QWEN_HOME).unwrap_or_else(|| dirs.home.join(".qwen"))
+fn home(user: &UserContext) -> PathBuf {
+    user.path_variable(variables::QWEN_HOME).unwrap_or_else(|| user.home.join(".qwen"))
 }
 
-fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
-    let hook_command = guard::line(dirs, AGENT.name, &AGENT.abilities);
+fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
+    let hook_command = guard::line(user, AGENT.name, &AGENT.abilities);
     let wiring = Wiring { shape: &SHAPE, hook_command, prefix: None };
     let file = match scope {
-        Scope::User => home(dirs).join("settings.json"),
+        Scope::User => home(user).join("settings.json"),
         Scope::Project(project) => project.join(".qwen/settings.json"),
         Scope::Managed => {
             let edit = WholeFile::managed(&wiring, json!({"disableAllHooks": false}));
@@ -99,19 +100,19 @@ fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
     vec![Wired { file, edit: Box::new(wiring) }]
 }
 
-fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
-    vec![home(dirs), project.join(".qwen"), "/etc/qwen-code".into()]
+fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
+    vec![home(user), project.join(".qwen"), "/etc/qwen-code".into()]
 }
 
-fn hostile(dirs: &Dirs, project: &Path) -> Option<String> {
-    let own = home(dirs).join("settings.json");
+fn hostile(user: &UserContext, project: &Path) -> Option<String> {
+    let own = home(user).join("settings.json");
     hook_entries::hostile(&project.join(".qwen/settings.json"), &own, &SHAPE)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agents::{Answer, Reply};
+    use crate::{Answer, Reply};
     use clash_policy::Input;
 
     const PRE: &str = r#"{"session_id":"3703676b-4e91","transcript_path":"/t","cwd":"/p","hook_event_name":"PreToolUse","timestamp":"2026","permission_mode":"yolo","prompt_id":"3703676b########0","tool_name":"run_shell_command","tool_input":{"command":"ls","description":"d","is_background":false},"tool_use_id":"toolu_1","tool_call_id":"call_1_0"}"#;
@@ -120,7 +121,7 @@ mod tests {
     fn a_real_message_is_understood_with_both_its_ids() {
         let (event, message) = DIALECT.parse(PRE.as_bytes()).unwrap();
         assert_eq!((event, message.call.as_str()), (Event::BeforeTool, "toolu_1"));
-        let wanted = call(&message, &From { cwd: Path::new("/p"), home: Path::new("/h") });
+        let wanted = call(&message, &CallContext::imagined("/p"));
         assert_eq!(wanted.unwrap(), Some(("Bash".into(), Input::Script("ls".into()))));
     }
 

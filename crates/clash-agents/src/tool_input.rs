@@ -3,20 +3,18 @@
 //! shape of its input: an unknown one with a `command` or a path is judged by it.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use clash_net::name::{self, NameError};
-use clash_policy::path::{Links, normalise};
+use clash_policy::path::normalise;
 use clash_policy::tool::{Kind, canonical, needs};
 use clash_policy::{Caps, Field, FileUse, HostUse, Input};
-use clash_sandbox::disk::Disk;
 use serde_json::{Map, Value};
 
-use crate::caseless::is_caseless;
-use crate::held_path::{self, HeldPathError};
+use crate::url::{self, NameError};
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ToolError {
+pub enum ToolError {
     #[error("the input of {tool} has no text in `{field}`")]
     Field { tool: String, field: &'static str },
     #[error("the input of {tool} names several paths")]
@@ -29,22 +27,70 @@ pub(crate) enum ToolError {
         "{tool}: {source}: a command may be exchanging it; try again when nothing runs in the \
          background"
     )]
-    Moves { tool: String, source: HeldPathError },
+    Moves { tool: String, source: PathLookupError },
     #[error("{tool}: {source}")]
     Url { tool: String, source: NameError },
 }
 
-/// Where relative paths and `~` of a tool's input lead.
-pub(crate) struct From<'a> {
-    pub(crate) cwd: &'a Path,
-    pub(crate) home: &'a Path,
+/// Why a path could not be resolved.
+#[derive(Debug, thiserror::Error)]
+pub enum PathLookupError {
+    #[error("`{}` leads elsewhere at the second look", .0.display())]
+    Moves(PathBuf),
+    #[error("`{}` cannot be looked at: {source}", path.display())]
+    Look { path: PathBuf, source: io::Error },
+}
+
+/// Resolves paths on the machine where the tool runs.
+pub trait RealPaths {
+    /// True if the volume of this path takes `A` and `a` for the same name.
+    fn is_caseless(&self, path: &Path) -> bool;
+
+    /// The path without links. The part that does not exist stays as it is.
+    fn resolve(&self, path: &Path, caseless: bool) -> Result<PathBuf, PathLookupError>;
+}
+
+/// The directories from which a tool's paths start, and the file system they are in.
+#[derive(Clone, Copy)]
+pub struct CallContext<'a> {
+    pub cwd: &'a Path,
+    pub home: &'a Path,
+    pub paths: &'a dyn RealPaths,
+}
+
+impl std::fmt::Debug for CallContext<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CallContext").field("cwd", &self.cwd).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+impl CallContext<'static> {
+    /// A directory on a machine without links, for tests.
+    pub(crate) fn imagined(cwd: &'static str) -> Self {
+        Self { cwd: Path::new(cwd), home: Path::new("/home/u"), paths: &NoLinkPaths }
+    }
+}
+
+/// A file system without links, for text that names files of another machine.
+#[derive(Clone, Copy, Debug)]
+pub struct NoLinkPaths;
+
+impl RealPaths for NoLinkPaths {
+    fn is_caseless(&self, _: &Path) -> bool {
+        false
+    }
+
+    fn resolve(&self, path: &Path, _: bool) -> Result<PathBuf, PathLookupError> {
+        Ok(normalise(path))
+    }
 }
 
 /// The tool's name in policies, and what it works on.
-pub(crate) fn read(
+pub fn read(
     tool: &str,
     input: &Map<String, Value>,
-    from: &From<'_>,
+    context: &CallContext<'_>,
 ) -> Result<(String, Input), ToolError> {
     let (name, kind) = canonical(tool);
     // A server's tool is known by its fields, whatever they are called.
@@ -60,7 +106,7 @@ pub(crate) fn read(
         _ => match files(tool, name, input)? {
             Some(paths) => {
                 let needs = needs(name);
-                let used = paths.iter().map(|path| file_use(tool, path, needs, from));
+                let used = paths.iter().map(|path| file_use(tool, path, needs, context));
                 Input::Files(used.collect::<Result<_, _>>()?)
             }
             None => Input::Fields(fields(input)),
@@ -70,20 +116,21 @@ pub(crate) fn read(
 }
 
 /// A path as a tool was given it, resolved.
-pub(crate) fn file_use(
+pub fn file_use(
     tool: &str,
     path: &str,
     needs: Caps,
-    from: &From<'_>,
+    context: &CallContext<'_>,
 ) -> Result<FileUse, ToolError> {
-    let path = absolute(path, from);
-    // First of all: it opens the directory, and whoever watches that is told.
-    let caseless = is_caseless(&Disk::default().real(&path));
+    let path = absolute(path, context);
+    // First of all: it opens the directory, and a process that watches the directory is
+    // told of that.
+    let caseless = context.paths.is_caseless(&path);
     let moves = |source| ToolError::Moves { tool: tool.to_owned(), source };
     let tidied = normalise(&path);
-    let real = held_path::real(&path, caseless).map_err(moves)?;
+    let real = context.paths.resolve(&path, caseless).map_err(moves)?;
     // The tool may drop a link together with the `..` behind it.
-    if tidied != path && real != held_path::real(&tidied, caseless).map_err(moves)? {
+    if tidied != path && real != context.paths.resolve(&tidied, caseless).map_err(moves)? {
         return Err(ToolError::SeveralPaths { tool: tool.to_owned() });
     }
     Ok(FileUse { path: real, needs, caseless })
@@ -110,13 +157,13 @@ fn hosts(tool: &str, name: &str, input: &Map<String, Value>) -> Result<Vec<HostU
     texts.map(|domain| host(&format!("https://{domain}")).map_err(wrong)).collect()
 }
 
-pub(crate) fn host(url: &str) -> Result<HostUse, NameError> {
-    let (host, port) = name::host_and_port_of_url(url)?;
+pub fn host(url: &str) -> Result<HostUse, NameError> {
+    let (host, port) = url::host_and_port_of_url(url)?;
     Ok(HostUse { host, port })
 }
 
 /// Every host a text names by an address.
-pub(crate) fn hosts_in(tool: &str, text: &str) -> Result<Vec<HostUse>, ToolError> {
+pub fn hosts_in(tool: &str, text: &str) -> Result<Vec<HostUse>, ToolError> {
     let wrong = |source| ToolError::Url { tool: tool.to_owned(), source };
     let starts = text.match_indices("://").map(|(at, _)| {
         let scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
@@ -212,9 +259,9 @@ fn files(
 }
 
 /// The input of a file tool with other paths in it.
-pub(crate) fn with_paths(
+pub fn with_paths(
     input: &Map<String, Value>,
-    from: &From<'_>,
+    context: &CallContext<'_>,
     moved: impl Fn(&Path) -> Option<PathBuf>,
 ) -> Map<String, Value> {
     let mut input = input.clone();
@@ -226,7 +273,7 @@ pub(crate) fn with_paths(
             _ => wild,
         };
         let (given, rest) = text.split_at_checked(end).unwrap_or((text, ""));
-        if let Some(path) = moved(&absolute(given, from)) {
+        if let Some(path) = moved(&absolute(given, context)) {
             *text = format!("{}{rest}", path.display());
         }
     };
@@ -286,12 +333,12 @@ fn under(base: &str, rest: &str) -> String {
     }
 }
 
-fn absolute(path: &str, from: &From<'_>) -> PathBuf {
+fn absolute(path: &str, context: &CallContext<'_>) -> PathBuf {
     match path.strip_prefix('~') {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => {
-            from.home.join(rest.trim_start_matches('/'))
+            context.home.join(rest.trim_start_matches('/'))
         }
-        _ => from.cwd.join(path),
+        _ => context.cwd.join(path),
     }
 }
 
@@ -301,8 +348,8 @@ mod tests {
     use serde_json::json;
 
     fn input(tool: &str, input: Value) -> Result<Input, ToolError> {
-        let from = From { cwd: Path::new("/work/app"), home: Path::new("/home/u") };
-        read(tool, input.as_object().unwrap(), &from).map(|(_, input)| input)
+        let context = CallContext::imagined("/work/app");
+        read(tool, input.as_object().unwrap(), &context).map(|(_, input)| input)
     }
 
     fn path(tool: &str, given: Value) -> String {

@@ -14,6 +14,7 @@ pub mod compare;
 pub mod credentials;
 pub mod decide;
 pub mod effect;
+pub mod fnv;
 pub mod ir;
 pub mod judge;
 pub mod nearest;

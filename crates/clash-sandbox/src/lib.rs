@@ -36,7 +36,6 @@ pub mod caseless;
 pub mod disk;
 pub mod environment;
 pub mod facts;
-pub mod fnv;
 pub mod host;
 pub mod launch;
 pub mod mapped;
@@ -45,6 +44,8 @@ pub mod plan;
 pub mod planted;
 pub mod repository;
 mod worktree;
+
+pub use clash_policy::fnv;
 
 #[cfg(target_os = "linux")]
 mod linux;

@@ -4,6 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use clash_agents::UserContext;
 use clash_policy::path::{Links, Places};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::facts::HostFacts;
@@ -48,7 +49,7 @@ impl Dirs {
             user_policies: [config.join("clash/policy.star"), home.join(".clash/policy.star")],
             state: below(env::XDG_STATE_HOME, ".local/state").join("clash"),
             cache: below(env::XDG_CACHE_HOME, ".cache").join("clash"),
-            claude: below(env::CLAUDE_CONFIG_DIR, ".claude"),
+            claude: below(agents::variables::CLAUDE_CONFIG_DIR, ".claude"),
             home,
         })
     }
@@ -102,20 +103,16 @@ impl Dirs {
         Self { state: MACHINE.into(), ..self }
     }
 
-    /// Whether this is the program in front of the agent's shell, the user's own or
-    /// the machine's.
-    pub(crate) fn is_shell_launcher(&self, path: &Path) -> bool {
-        path == self.shell_launcher() || path == Path::new(MACHINE).join("bin/clash-shell")
-    }
-
-    /// The program in front of the agent's shell.
-    pub(crate) fn shell_launcher(&self) -> PathBuf {
-        self.installed("clash-shell")
-    }
-
-    /// Clash as the shell that agents are set to.
-    pub(crate) fn agents_shell(&self) -> PathBuf {
-        self.installed("clash-sh")
+    /// The same for the descriptions of agents.
+    pub(crate) fn for_agents(&self) -> UserContext {
+        UserContext {
+            home: self.home.clone(),
+            tmp: self.tmp.clone(),
+            state: self.state.clone(),
+            machine_state: MACHINE.into(),
+            user_id: rustix::process::getuid().as_raw(),
+            variable: env::raw,
+        }
     }
 
     /// What the variables of a policy mean for this project, where they really lead:
@@ -151,7 +148,7 @@ impl Dirs {
             paths.push(dir.to_path_buf());
         }
         paths.push(project.join(".clash"));
-        paths.extend(agents::steering_paths(self, project));
+        paths.extend(agents::steering_paths(&self.for_agents(), project));
         // Nearly all of it is there, and hardly any of it exists.
         disk.list(&self.home);
         disk.list(project);
@@ -174,26 +171,6 @@ pub(crate) fn project_of(dir: &Path, home: &Path) -> PathBuf {
     let marked = |dir: &&Path| dir.join(".git").exists() || dir.join(".clash").exists();
     let inside = dir.ancestors().take_while(|dir| !home.starts_with(dir));
     inside.into_iter().find(marked).unwrap_or(dir).to_path_buf()
-}
-
-/// The directories whose settings clients read for a project: its own, those above it
-/// up to the root of the repository, and the main worktree's.
-pub(crate) fn roots_of(project: &Path) -> Vec<PathBuf> {
-    let mut roots = vec![project.to_path_buf()];
-    if let Some(root) = project.ancestors().find(|dir| dir.join(".git").exists()) {
-        let between = project.ancestors().skip(1).take_while(|dir| dir.starts_with(root));
-        roots.extend(between.map(Path::to_path_buf));
-        // `gitdir: <main>/.git/worktrees/<name>`
-        let link = std::fs::read_to_string(root.join(".git")).unwrap_or_default();
-        let own = link.strip_prefix("gitdir:").map(|path| root.join(path.trim()));
-        roots.extend(own.and_then(|own| own.ancestors().nth(3).map(Path::to_path_buf)));
-    }
-    roots
-}
-
-/// The `.claude` directories among them.
-pub(crate) fn claude_dirs(project: &Path) -> Vec<PathBuf> {
-    roots_of(project).into_iter().map(|root| root.join(".claude")).collect()
 }
 
 /// Writes a file only its owner can read, whole or not at all, and its directory.

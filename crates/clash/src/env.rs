@@ -6,14 +6,10 @@ use std::path::{Path, PathBuf};
 
 /// The user's home directory; without it clash does nothing.
 pub(crate) const HOME: &str = "HOME";
-/// Where policies live (`clash/policy.star` below it); default `~/.config`.
-pub(crate) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 /// Where sessions and traces live; default `~/.local/state`.
 pub(crate) const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
 /// Where compiled policies live; default `~/.cache`.
 pub(crate) const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
-/// Where OpenCode keeps its history; default `~/.local/share`.
-pub(crate) const XDG_DATA_HOME: &str = "XDG_DATA_HOME";
 /// `$TMPDIR` in policies; default `/tmp`.
 pub(crate) const TMPDIR: &str = "TMPDIR";
 /// Shell that runs an agent's scripts; default `/bin/bash`, then `/bin/sh`.
@@ -23,46 +19,19 @@ pub(crate) const PATH: &str = "PATH";
 /// Switches colour off in what people read.
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
 
-/// Set by clash's own plugins for the commands of an agent: the session.
-pub(crate) const CLASH_SESSION: &str = "CLASH_SESSION";
 /// Set by clash for every command it confines: the name of its sandbox.
 pub(crate) const CLASH_SANDBOX: &str = "CLASH_SANDBOX";
 
-/// Where Claude Code keeps its settings; default `~/.claude`.
-pub(crate) const CLAUDE_CONFIG_DIR: &str = "CLAUDE_CONFIG_DIR";
-/// Where Codex keeps its settings and history; default `~/.codex`.
-pub(crate) const CODEX_HOME: &str = "CODEX_HOME";
-/// Set by Claude Code for hooks and servers: the project of the session.
-pub(crate) const CLAUDE_PROJECT_DIR: &str = "CLAUDE_PROJECT_DIR";
-/// Set by Claude Code for everything it starts: the session.
-pub(crate) const CLAUDE_CODE_SESSION_ID: &str = "CLAUDE_CODE_SESSION_ID";
-/// A file of shell lines Claude Code runs before every command, if the user has one.
-pub(crate) const CLAUDE_ENV_FILE: &str = "CLAUDE_ENV_FILE";
-/// The launcher Claude Code puts in front of its shell.
-pub(crate) const CLAUDE_CODE_SHELL_PREFIX: &str = "CLAUDE_CODE_SHELL_PREFIX";
+pub(crate) use clash_agents::variables::{
+    AI_AGENT, CLASH_SESSION, CLAUDE_CODE_EXECPATH, CLAUDE_CODE_SESSION_ID,
+    CLAUDE_CODE_SHELL_PREFIX, CLAUDE_ENV_FILE, CODEX_HOME, SANDBOX_RUNTIME, XDG_CONFIG_HOME,
+    XDG_DATA_HOME,
+};
 
-/// Whose `.gemini` Gemini CLI reads instead of the home's.
-pub(crate) const GEMINI_CLI_HOME: &str = "GEMINI_CLI_HOME";
-/// Set by Gemini CLI for hooks: the project of the session.
-pub(crate) const GEMINI_PROJECT_DIR: &str = "GEMINI_PROJECT_DIR";
-
-/// Where Qwen Code keeps its settings; default `~/.qwen`.
-pub(crate) const QWEN_HOME: &str = "QWEN_HOME";
-/// Set by Qwen Code for hooks: the project of the session.
-pub(crate) const QWEN_PROJECT_DIR: &str = "QWEN_PROJECT_DIR";
-/// Whose `.factory` Droid reads instead of the home's.
-pub(crate) const FACTORY_HOME_OVERRIDE: &str = "FACTORY_HOME_OVERRIDE";
-/// Set by Droid for hooks: the project of the session.
-pub(crate) const FACTORY_PROJECT_DIR: &str = "FACTORY_PROJECT_DIR";
-
-/// The client's own program, which its shell functions `grep`, `rg` and `find` run.
-pub(crate) const CLAUDE_CODE_EXECPATH: &str = "CLAUDE_CODE_EXECPATH";
-/// Set by Claude Code: ends in `_agent` for commands of the agent, in `_harness`
-/// for what settings start (hooks, servers). A project cannot change it.
-pub(crate) const AI_AGENT: &str = "AI_AGENT";
-
-/// Set by Claude Code for commands in its own sandbox.
-pub(crate) const SANDBOX_RUNTIME: &str = "SANDBOX_RUNTIME";
+/// The value of a variable, for the descriptions of agents.
+pub(crate) fn raw(name: &str) -> Option<OsString> {
+    env::var_os(name)
+}
 
 /// An absolute path from the environment; empty and relative values count as
 /// unset, as the XDG specification asks.

@@ -25,11 +25,11 @@ use crate::dirs::{Dirs, NoHome, project_of};
 use crate::in_force::PolicySandboxes;
 use crate::policy::{Policy, PolicyError};
 use crate::session::{Session, SessionError};
-use crate::shell_quoted::shell_quoted;
 use crate::ssh_agent::{self, LentAgent};
 use crate::temporary::{self, Held};
 use crate::trace::{self, Record, TraceError};
 use crate::{env, exit, say};
+use clash_agents::shell_quoted;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExecError {
@@ -236,7 +236,7 @@ fn shell(args: &[OsString]) -> Result<Never, ExecError> {
                 .to_owned(),
         ));
     }
-    if let Some(problem) = claude::hostile_settings(&room.dirs, &room.project) {
+    if let Some(problem) = claude::hostile_settings(&room.dirs.for_agents(), &room.project) {
         return Err(ExecError::Refused(format!(
             "nothing can be confined in this project: {problem}"
         )));
@@ -264,7 +264,8 @@ fn shell(args: &[OsString]) -> Result<Never, ExecError> {
         None => Vec::new(),
     };
     let outputs = room.session.as_ref().and_then(|session| {
-        claude::background_outputs(&room.dirs.tmp, session).filter(|_| script.contains(&session.id))
+        claude::background_outputs(&room.dirs.for_agents(), &session.project, &session.id)
+            .filter(|_| script.contains(&session.id))
     });
     extra.extend(outputs.map(|path| Grant { path, caps: Caps::READ, why: Why::Launcher }));
     let (shell, argument) = (shell_program(), OsString::from("-c"));
@@ -280,7 +281,9 @@ fn sh(args: &[OsString]) -> Result<Never, ExecError> {
     let room = Room::of(Some(&id))?;
     let session = room.session.as_ref().ok_or(ExecError::NoSession)?;
     let agent = agents::named(&session.agent);
-    if let Some(problem) = agent.and_then(|agent| (agent.hostile)(&room.dirs, &room.project)) {
+    if let Some(problem) =
+        agent.and_then(|agent| (agent.hostile)(&room.dirs.for_agents(), &room.project))
+    {
         let why = format!("nothing can be confined in this project: {problem}");
         return Err(ExecError::Refused(why));
     }

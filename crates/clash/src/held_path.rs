@@ -10,27 +10,36 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use clash_agents::{PathLookupError, RealPaths};
 use clash_policy::path::Links;
 use clash_sandbox::disk::Disk;
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum HeldPathError {
-    #[error("`{}` leads elsewhere at the second look", .0.display())]
-    Moves(PathBuf),
-    #[error("`{}` cannot be looked at: {source}", path.display())]
-    Look { path: PathBuf, source: io::Error },
+use crate::caseless::is_caseless;
+
+/// The paths of this machine, each opened before it is resolved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldPaths;
+
+impl RealPaths for HeldPaths {
+    fn is_caseless(&self, path: &Path) -> bool {
+        is_caseless(&Disk::default().real(path))
+    }
+
+    fn resolve(&self, path: &Path, caseless: bool) -> Result<PathBuf, PathLookupError> {
+        real(path, caseless)
+    }
 }
 
 /// The real path; the part that does not exist is kept as it is.
-pub(crate) fn real(path: &Path, caseless: bool) -> Result<PathBuf, HeldPathError> {
+fn real(path: &Path, caseless: bool) -> Result<PathBuf, PathLookupError> {
     let by_name = Disk::default().real(path);
     let same = |held: &Path, named: &Path| {
         let folded = |path: &Path| path.to_string_lossy().to_lowercase();
         held == named || caseless && folded(held) == folded(named)
     };
-    let failed = |source| HeldPathError::Look { path: path.to_path_buf(), source };
-    let moves = || HeldPathError::Moves(path.to_path_buf());
+    let failed = |source| PathLookupError::Look { path: path.to_path_buf(), source };
+    let moves = || PathLookupError::Moves(path.to_path_buf());
     match open(path, OFlags::empty()) {
         Ok(file) if same(&place(&file).map_err(failed)?, &by_name) => Ok(by_name),
         Ok(_) => Err(moves()),

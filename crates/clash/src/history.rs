@@ -14,8 +14,9 @@ use clash_policy::{Action, Input};
 use crate::agents::{self, Message};
 use crate::dirs::{Dirs, project_of};
 use crate::env;
+use crate::held_path::HeldPaths;
 use crate::session::sessions_dir;
-use crate::tool_input::{self, From, ToolError};
+use crate::tool_input::{self, CallContext, ToolError};
 use crate::ui::Failure;
 
 /// Where agents keep their histories.
@@ -67,7 +68,7 @@ pub(crate) struct PastAction {
 impl PastAction {
     /// The action as a hook would have read it.
     pub(crate) fn action(&self) -> Result<Action, ToolError> {
-        let from = From { cwd: &self.cwd, home: &self.home };
+        let from = CallContext { cwd: &self.cwd, home: &self.home, paths: &HeldPaths };
         let wanted = match agents::named(self.seen.agent) {
             Some(agent) => {
                 let (tool, input) = (self.seen.tool.clone(), self.seen.input.clone());
@@ -89,7 +90,7 @@ impl PastAction {
 
 /// Whether a tool is itself a question to the user, which no policy is about.
 fn is_question(seen: &SeenCall) -> bool {
-    let nowhere = From { cwd: Path::new("/"), home: Path::new("/") };
+    let nowhere = CallContext { cwd: Path::new("/"), home: Path::new("/"), paths: &HeldPaths };
     let message = Message { tool: seen.tool.clone(), ..Message::default() };
     let call = agents::named(seen.agent).map(|agent| (agent.call)(&message, &nowhere));
     matches!(call, Some(Ok(None)))

@@ -20,13 +20,14 @@ use crate::agents::{
 use crate::approval::{Approval, ApprovalError, OWN_SANDBOX};
 use crate::decision::{self, DecisionError, Scene};
 use crate::dirs::{Dirs, NoHome};
+use crate::held_path::HeldPaths;
 use crate::policy::Policy;
 use crate::session::{Session, SessionError};
-use crate::shell_quoted::shell_quoted;
 use crate::temporary::{self, Meant, Names};
-use crate::tool_input::{self, From, ToolError};
+use crate::tool_input::{self, CallContext, ToolError};
 use crate::trace::{self, Record, TraceError};
 use crate::{env, exit, judged, say, tell, watch};
+use clash_agents::shell_quoted;
 
 /// No agent sends more; what does is not looked at.
 const MAX_INPUT: u64 = 1 << 20;
@@ -106,7 +107,7 @@ fn refusal(agent: &Agent, message: &Message, reason: String) -> Answer {
     let instead = || {
         let home = Dirs::from_env().ok()?.home;
         let is_command = matches!(
-            agent.action(message, &home),
+            agent.action(message, &home, &HeldPaths),
             Ok(Some(Action { input: Input::Script(_), .. })) | Err(ToolError::SeveralCommands)
         );
         let says = agent.abilities.confines == Confines::RewriteAlways && is_command;
@@ -255,11 +256,12 @@ impl Call<'_> {
     }
 
     fn before(&self) -> Result<Answer, HookError> {
-        let Some(action) = self.agent.action(self.message, &self.dirs.home)? else {
+        let Some(action) = self.agent.action(self.message, &self.dirs.home, &HeldPaths)? else {
             return Ok(Answer::Silent);
         };
         // Not only for commands: a skill may start some of its own.
-        if let Some(problem) = (self.agent.hostile)(self.dirs, &self.session.project) {
+        if let Some(problem) = (self.agent.hostile)(&self.dirs.for_agents(), &self.session.project)
+        {
             return Err(HookError::HostileSettings(problem));
         }
         if let Input::Script(script) = &action.input {
@@ -339,7 +341,7 @@ impl Call<'_> {
 
     /// Fails if the paths lead elsewhere than when they were judged.
     fn still_there(&self, action: &Action) -> Result<(), HookError> {
-        let now = self.agent.action(self.message, &self.dirs.home);
+        let now = self.agent.action(self.message, &self.dirs.home, &HeldPaths);
         if now.as_ref().is_ok_and(|now| now.as_ref().is_some_and(|now| now.input == action.input)) {
             return Ok(());
         }
@@ -371,12 +373,17 @@ impl Call<'_> {
             Some(Meant::InSession) => {
                 temporary::hold(&self.session.dir).map_err(HookError::Temporary)?;
                 let needs = tool::needs(&action.tool);
-                let from = From { cwd: Path::new(&self.message.cwd), home: &self.dirs.home };
+                let from = CallContext {
+                    cwd: Path::new(&self.message.cwd),
+                    home: &self.dirs.home,
+                    paths: &HeldPaths,
+                };
                 let input = tool_input::with_paths(&self.message.input, &from, |path| {
                     names.meaning_to_tools(path, needs)
                 });
                 let message = Message { input: input.clone(), ..self.message.clone() };
-                let Some(mut action) = self.agent.action(&message, &self.dirs.home)? else {
+                let Some(mut action) = self.agent.action(&message, &self.dirs.home, &HeldPaths)?
+                else {
                     return Ok(None);
                 };
                 // The paths of a patch, for example, are not in fields of their own.
@@ -398,7 +405,12 @@ impl Call<'_> {
     /// What the client's own rules say, where they will not see the command.
     fn own_rule(&self, action: &Action) -> Option<(Effect, String)> {
         let Input::Script(script) = &action.input else { return None };
-        agents::own_rules::strictest(self.agent, self.dirs, &self.session.project, script)
+        agents::own_rules::strictest(
+            self.agent,
+            &self.dirs.for_agents(),
+            &self.session.project,
+            script,
+        )
     }
 
     fn can_ask(&self) -> bool {
@@ -425,7 +437,7 @@ impl Call<'_> {
         };
         let slip = approval.leave(self.session)?;
         let has_prefix = env::path(env::CLAUDE_CODE_SHELL_PREFIX)
-            .is_some_and(|prefix| self.dirs.is_shell_launcher(&prefix));
+            .is_some_and(|prefix| self.dirs.for_agents().is_shell_launcher(&prefix));
         let confines = self.agent.abilities.confines;
         if confines == Confines::Shell || (confines == Confines::ShellPrefix && has_prefix) {
             return Ok(Launch::Itself);
@@ -468,7 +480,7 @@ impl Call<'_> {
 
     /// The client is about to ask the user itself: decided rules answer for them.
     fn question(&self) -> Result<Answer, HookError> {
-        let Some(action) = self.agent.action(self.message, &self.dirs.home)? else {
+        let Some(action) = self.agent.action(self.message, &self.dirs.home, &HeldPaths)? else {
             return Ok(Answer::Silent);
         };
         // What is asked about may be what the hook made of the command.
@@ -539,7 +551,7 @@ impl Call<'_> {
         if let Err(error) = self.in_its_project() {
             return Ok(Answer::Note(format!("clash: {error}")));
         }
-        let action = self.agent.action(self.message, &self.dirs.home);
+        let action = self.agent.action(self.message, &self.dirs.home, &HeldPaths);
         let script = match action {
             Ok(Some(Action { input: Input::Script(script), .. })) => script,
             Ok(Some(Action { input: Input::Files(files), .. })) => {
@@ -610,7 +622,8 @@ impl Call<'_> {
                         replaced it, or it never started; run `clash doctor`";
             return Ok(Some(text.to_owned()));
         }
-        if let Some(problem) = (self.agent.hostile)(self.dirs, &self.session.project) {
+        if let Some(problem) = (self.agent.hostile)(&self.dirs.for_agents(), &self.session.project)
+        {
             return Ok(Some(format!(
                 "clash: settings in this project work against clash: {problem}; \
                  remove that before the next session"

@@ -5,7 +5,6 @@
 //! these words before it builds the command line parser. The parser alone takes as long
 //! as the rest of a hook call.
 
-mod agents;
 mod approval;
 mod caches;
 mod caseless;
@@ -27,16 +26,17 @@ mod replace_file;
 mod say;
 mod session;
 mod settings_backup;
-mod shell_quoted;
 mod ssh_agent;
 mod stamp;
 mod tell;
 mod temporary;
-mod tool_input;
 mod trace;
 mod trust;
 mod ui;
 mod watch;
+
+pub(crate) use clash_agents as agents;
+pub(crate) use clash_agents::tool_input;
 
 use std::ffi::OsString;
 use std::path::Path;

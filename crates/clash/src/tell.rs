@@ -56,7 +56,9 @@ pub(crate) fn at_start(policy: &Policy, agent: &Agent, tmp: &Path) -> Result<Str
          the same end, tell the user what you need and why.",
     );
     // The command line of the agent may say otherwise, which no hook is told.
-    if let Some(problem) = Dirs::from_env().ok().and_then(|dirs| agent.own_sandbox(&dirs)) {
+    if let Some(problem) =
+        Dirs::from_env().ok().and_then(|dirs| agent.own_sandbox(&dirs.for_agents()))
+    {
         let fix = problem.fix.unwrap_or_default();
         text.push_str(&format!(" {}; if commands fail, tell the user: {fix}.", problem.what));
     }

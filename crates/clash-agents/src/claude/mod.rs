@@ -5,20 +5,20 @@
 //! so nothing but the reply may ever reach standard output. Exit status 2 with
 //! a text on standard error blocks whatever the event.
 
-pub(crate) mod shell_prefix;
+pub mod shell_prefix;
 
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
 use super::claude_like::{self, Dialect};
-use super::hook_entries::{self, Form, Shape, Wiring};
-use super::wired::{Scope, WholeFile, Wired};
-use super::{Abilities, Agent, Asks, Confines, Event, Message, Wanted, guard};
-use crate::dirs::{Dirs, claude_dirs};
-use crate::env;
-use crate::session::Session;
-use crate::tool_input::From;
+use super::wiring::guard;
+use super::wiring::hook_entries::{self, Form, Shape, Wiring};
+use super::wiring::{Scope, WholeFile, Wired};
+use super::{Abilities, Agent, Asks, Confines, Event, Message, Wanted};
+use crate::context::{UserContext, settings_roots};
+use crate::tool_input::CallContext;
+use crate::variables;
 
 pub(crate) static AGENT: Agent = Agent {
     name: "claude",
@@ -28,8 +28,8 @@ pub(crate) static AGENT: Agent = Agent {
         oldest: [2, 1, 0],
         asks: Asks::Yes,
         confines: Confines::ShellPrefix,
-        project: Some(env::CLAUDE_PROJECT_DIR),
-        session: Some(env::CLAUDE_CODE_SESSION_ID),
+        project: Some(variables::CLAUDE_PROJECT_DIR),
+        session: Some(variables::CLAUDE_CODE_SESSION_ID),
         moves_files: true,
         openings: &["{\"hookSpecificOutput\":", "{\"decision\":", "{\"systemMessage\":"],
     },
@@ -45,12 +45,12 @@ pub(crate) static AGENT: Agent = Agent {
 
 /// Where the client writes what commands in the background say. Models are told to
 /// read it there.
-pub(crate) fn background_outputs(tmp: &Path, session: &Session) -> Option<PathBuf> {
-    let own = tmp.join(format!("claude-{}", rustix::process::getuid().as_raw()));
-    let name = session.project.to_str()?;
+pub fn background_outputs(user: &UserContext, project: &Path, session: &str) -> Option<PathBuf> {
+    let own = user.tmp.join(format!("claude-{}", user.user_id));
+    let name = project.to_str()?;
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let project: String = name.chars().map(plain).collect();
-    let outputs = own.join(project).join(&session.id).join("tasks");
+    let outputs = own.join(project).join(session).join("tasks");
     outputs.is_dir().then_some(outputs)
 }
 
@@ -83,19 +83,19 @@ pub(crate) static SHAPE: Shape = Shape {
 /// Tools that are themselves a question to the user and touch nothing.
 const PROMPTS: &[&str] = &["AskUserQuestion", "EnterPlanMode", "ExitPlanMode"];
 
-fn call(message: &Message, from: &From<'_>) -> Wanted {
+fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
     if PROMPTS.contains(&message.tool.as_str()) {
         return Ok(None);
     }
-    claude_like::call(message, from)
+    claude_like::call(message, context)
 }
 
-fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
-    let hook_command = guard::line(dirs, AGENT.name, &AGENT.abilities);
-    let prefix = Some(dirs.shell_launcher());
+fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
+    let hook_command = guard::line(user, AGENT.name, &AGENT.abilities);
+    let prefix = Some(user.shell_launcher());
     let wiring = Wiring { shape: &SHAPE, hook_command, prefix };
     let file = match scope {
-        Scope::User => dirs.claude.join("settings.json"),
+        Scope::User => home(user).join("settings.json"),
         // The launcher's path is the user's own, so it is not for the repository.
         Scope::Project(project) => project.join(".claude/settings.local.json"),
         Scope::Managed => {
@@ -108,8 +108,18 @@ fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
     vec![Wired { file, edit: Box::new(wiring) }]
 }
 
+/// The directory of the client's settings.
+pub fn home(user: &UserContext) -> PathBuf {
+    user.path_variable(variables::CLAUDE_CONFIG_DIR).unwrap_or_else(|| user.home.join(".claude"))
+}
+
+/// The `.claude` directories that the client reads for a project.
+fn claude_dirs(project: &Path) -> Vec<PathBuf> {
+    settings_roots(project).into_iter().map(|root| root.join(".claude")).collect()
+}
+
 /// What the client reads settings, hooks, commands and servers from.
-fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
+fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
     const NAMES: [&str; 7] = [
         "settings.json",
         "settings.local.json",
@@ -120,12 +130,12 @@ fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
         "plugins",
     ];
     let mut paths = Vec::new();
-    for base in claude_dirs(project).into_iter().chain([dirs.claude.clone()]) {
+    for base in claude_dirs(project).into_iter().chain([home(user)]) {
         paths.extend(NAMES.iter().map(|name| base.join(name)));
     }
     paths.extend([
-        dirs.home.join(".claude.json"),
-        dirs.claude.join(".claude.json"),
+        user.home.join(".claude.json"),
+        home(user).join(".claude.json"),
         project.join(".mcp.json"),
     ]);
     paths
@@ -134,27 +144,27 @@ fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
 /// What the settings that come with a project do against clash: switch hooks
 /// off, take the shell prefix away, or make the client's own shell run code
 /// before the launcher is reached.
-pub(crate) fn hostile_settings(dirs: &Dirs, project: &Path) -> Option<String> {
+pub fn hostile_settings(user: &UserContext, project: &Path) -> Option<String> {
     // Where the home is a repository, the user's own file is among them.
-    let users_own = dirs.claude.join("settings.json");
+    let users_own = home(user).join("settings.json");
     let files = claude_dirs(project)
         .into_iter()
         .flat_map(|dir| ["settings.json", "settings.local.json"].map(|name| dir.join(name)));
     files.filter(|file| *file != users_own).find_map(|file| {
-        foreign_prefix(&file, dirs).or_else(|| hook_entries::hostile(&file, &users_own, &SHAPE))
+        foreign_prefix(&file, user).or_else(|| hook_entries::hostile(&file, &users_own, &SHAPE))
     })
 }
 
 /// A project may bring clash's own prefix, and no other program of that name.
-fn foreign_prefix(file: &Path, dirs: &Dirs) -> Option<String> {
+fn foreign_prefix(file: &Path, user: &UserContext) -> Option<String> {
     let found = hook_entries::inspect(&std::fs::read_to_string(file).ok()?, &SHAPE).ok()?;
-    let foreign = found.prefix.filter(|prefix| !dirs.is_shell_launcher(prefix))?;
+    let foreign = found.prefix.filter(|prefix| !user.is_shell_launcher(prefix))?;
     Some(format!("{}: sets the shell prefix to {}", file.display(), foreign.display()))
 }
 
 /// What the user's own settings file, changed while a session runs, would do to
 /// clash.
-pub(crate) fn off_switch(own: &Path) -> Option<String> {
+pub fn off_switch(own: &Path) -> Option<String> {
     let Ok(text) = std::fs::read_to_string(own) else {
         return Some("can no longer be read, and clash is installed there".to_owned());
     };
@@ -172,7 +182,7 @@ pub(crate) fn off_switch(own: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agents::{Answer, Reply};
+    use crate::{Answer, Reply};
 
     const PRE: &str = r#"{"session_id":"s1","transcript_path":"/t","cwd":"/p","permission_mode":"default","hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"ls","description":"d"},"tool_use_id":"toolu_1"}"#;
 

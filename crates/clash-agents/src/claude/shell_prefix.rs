@@ -29,36 +29,38 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use crate::shell_quoted;
+
 /// What Claude asked its shell prefix to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Call {
+pub struct Call {
     /// The agent's own command, unquoted.
     ///
     /// Nearly the text the hook saw: the client turns `>nul` into `>/dev/null`.
-    pub(crate) script: String,
+    pub script: String,
     /// Where the wrapper stores its last directory. The client does not create
     /// it, reads it when the command has ended, and then removes it. Only the
     /// file name is checked here: the caller compares the directory.
-    pub(crate) cwd_file: Option<PathBuf>,
+    pub cwd_file: Option<PathBuf>,
     /// The snapshot the wrapper reads. Only the end of the path is checked
     /// here: the caller compares the directory.
-    pub(crate) sources: Vec<PathBuf>,
+    pub sources: Vec<PathBuf>,
     /// Session environment, which the client copies into the string and which
     /// runs before the script: assignments, or the text the caller named.
-    pub(crate) session_env: Option<String>,
+    pub session_env: Option<String>,
 }
 
 /// Takes the wrapper off. `None`: not the wrapper, judge the whole string.
 ///
 /// Session environment is accepted when it only assigns variables.
-pub(crate) fn parse(shell_string: &str) -> Option<Call> {
+pub fn parse(shell_string: &str) -> Option<Call> {
     read(shell_string, None)
 }
 
 /// Like [`parse`], for a session whose environment files hold more than
 /// assignments: their text, each trimmed, joined by newlines, must stand in the
 /// string as it is.
-pub(crate) fn parse_with_session_env(shell_string: &str, session_env: &str) -> Option<Call> {
+pub fn parse_with_session_env(shell_string: &str, session_env: &str) -> Option<Call> {
     read(shell_string, Some(session_env.trim()))
 }
 
@@ -150,13 +152,12 @@ fn read(shell_string: &str, session_env: Option<&str>) -> Option<Call> {
 }
 
 fn git_grep() -> String {
-    let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
-    let function = quote(GIT_GREP);
+    let function = shell_quoted(GIT_GREP);
     let body = format!(
         "if ! 'typeset' -f 'git' >/dev/null 2>&1 && ! 'alias' 'git' >/dev/null 2>&1 && \
          ( 'eval' {function} ) >/dev/null 2>&1; then 'eval' {function}; fi"
     );
-    format!("{{ 'eval' {} 2>/dev/null || 'true'; }}", quote(&body))
+    format!("{{ 'eval' {} 2>/dev/null || 'true'; }}", shell_quoted(&body))
 }
 
 /// The unread part of the string.

@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use toml::de::{DeTable, DeValue};
 
-use super::super::hook_entries::calls_clash;
-use super::super::toml_text::{Change, Kind, TomlText, table};
-use super::super::wired::{HookCommand, OwnSandbox, SettingsEdit, SettingsError, State};
-use super::super::{Event, Problem};
 use super::{AGENT, EVENTS, own_sandbox, sha256};
+use crate::wiring::hook_entries::calls_clash;
+use crate::wiring::toml_text::{Change, Kind, TomlText, table};
+use crate::wiring::{HookCommand, OwnSandbox, SettingsEdit, SettingsError, State};
+use crate::{Event, Problem};
 
 /// Stands in files that are clash's altogether, and began the block of older versions.
 pub(super) const MARK: &str =

@@ -16,11 +16,12 @@ mod sha256;
 use std::path::{Path, PathBuf};
 
 use super::claude_like::{self, Dialect};
-use super::wired::{Calls, HookCommand, Scope, SettingsError, WholeFile, Wired};
-use super::{Abilities, Agent, Asks, Confines, Event, Message, Wanted, guard, patch};
-use crate::dirs::{Dirs, roots_of};
-use crate::env;
-use crate::tool_input::From;
+use super::wiring::guard;
+use super::wiring::{Calls, HookCommand, Scope, SettingsError, WholeFile, Wired};
+use super::{Abilities, Agent, Asks, Confines, Event, Message, Wanted, patch};
+use crate::context::{UserContext, settings_roots};
+use crate::tool_input::CallContext;
+use crate::variables;
 
 pub(crate) static AGENT: Agent = Agent {
     name: "codex",
@@ -55,31 +56,31 @@ const EVENTS: &[(&str, Event, bool)] = &[
 
 const DIALECT: Dialect = Dialect { events: EVENTS, deny_by_document: false, system_message: false };
 
-fn call(message: &Message, from: &From<'_>) -> Wanted {
+fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
     let text = message.command().unwrap_or_default();
     if message.tool == "apply_patch" {
-        return patch::touched(&message.tool, text, from).map(Some);
+        return patch::touched(&message.tool, text, context).map(Some);
     }
     if let Some((dir, patch)) = patch::in_shell(text) {
-        let cwd = dir.map_or_else(|| from.cwd.to_path_buf(), |dir| from.cwd.join(dir));
-        return patch::touched("apply_patch", patch, &From { cwd: &cwd, home: from.home })
+        let cwd = dir.map_or_else(|| context.cwd.to_path_buf(), |dir| context.cwd.join(dir));
+        return patch::touched("apply_patch", patch, &CallContext { cwd: &cwd, ..*context })
             .map(Some);
     }
     if message.tool == "request_user_input" {
         return Ok(None);
     }
-    claude_like::call(message, from)
+    claude_like::call(message, context)
 }
 
-pub(super) fn home(dirs: &Dirs) -> PathBuf {
-    env::path(env::CODEX_HOME).unwrap_or_else(|| dirs.home.join(".codex"))
+pub(super) fn home(user: &UserContext) -> PathBuf {
+    user.path_variable(variables::CODEX_HOME).unwrap_or_else(|| user.home.join(".codex"))
 }
 
-fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
-    let line = guard::line(dirs, AGENT.name, &AGENT.abilities);
+fn files(user: &UserContext, scope: &Scope) -> Vec<Wired> {
+    let line = guard::line(user, AGENT.name, &AGENT.abilities);
     match scope {
         Scope::User => {
-            let file = home(dirs).join("config.toml");
+            let file = home(user).join("config.toml");
             let edit = config::Hooks { file: file.clone(), line };
             vec![Wired { file, edit: Box::new(edit) }]
         }
@@ -88,7 +89,7 @@ fn files(dirs: &Dirs, scope: &Scope) -> Vec<Wired> {
         Scope::Managed => {
             let edit = WholeFile {
                 agent: AGENT.name,
-                text: config::requirements(&line, &dirs.state),
+                text: config::requirements(&line, &user.state),
                 mark: config::MARK,
                 calls: Calls::Toml,
             };
@@ -103,21 +104,21 @@ pub(super) fn commands(text: &str) -> Result<Vec<HookCommand>, SettingsError> {
     config::commands(text)
 }
 
-fn steers(dirs: &Dirs, project: &Path) -> Vec<PathBuf> {
-    let mut paths = vec![home(dirs), "/etc/codex".into()];
+fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
+    let mut paths = vec![home(user), "/etc/codex".into()];
     paths.extend(of_project(project));
     paths
 }
 
 /// The client reads those of every directory up to the root of the repository.
 fn of_project(project: &Path) -> Vec<PathBuf> {
-    roots_of(project).into_iter().map(|root| root.join(".codex")).collect()
+    settings_roots(project).into_iter().map(|root| root.join(".codex")).collect()
 }
 
 /// A project that is trusted, as one without an entry is in `codex exec`, can
 /// switch every hook off, also those of the machine.
-fn hostile(dirs: &Dirs, project: &Path) -> Option<String> {
-    let own = home(dirs);
+fn hostile(user: &UserContext, project: &Path) -> Option<String> {
+    let own = home(user);
     of_project(project).into_iter().filter(|dir| *dir != own).find_map(|dir| {
         let file = dir.join("config.toml");
         let what = config::against_clash(&file)?;
@@ -128,7 +129,7 @@ fn hostile(dirs: &Dirs, project: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agents::{Answer, Reply};
+    use crate::{Answer, Reply};
     use clash_policy::Input;
 
     const PRE: &str = r#"{"session_id":"01a1e287","turn_id":"t","transcript_path":"/t","cwd":"/p","hook_event_name":"PreToolUse","model":"m","permission_mode":"bypassPermissions","tool_name":"Bash","tool_input":{"command":"ls"},"tool_use_id":"call_1_0"}"#;
@@ -137,7 +138,7 @@ mod tests {
         let mut message = DIALECT.parse(PRE.as_bytes()).unwrap().1;
         message.tool = tool.into();
         message.input.insert("command".into(), command.into());
-        call(&message, &From { cwd: Path::new("/p"), home: Path::new("/h") }).unwrap()
+        call(&message, &CallContext::imagined("/p")).unwrap()
     }
 
     fn files(wanted: Option<(String, Input)>) -> Vec<String> {

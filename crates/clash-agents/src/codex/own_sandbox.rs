@@ -10,9 +10,9 @@
 
 use toml::de::{DeTable, DeValue};
 
-use super::super::toml_text::{Change, Kind, Statement, TomlText, table};
-use super::super::wired::{OwnSandbox, SettingsError};
 use super::config::at;
+use crate::wiring::toml_text::{Change, Kind, Statement, TomlText, table};
+use crate::wiring::{OwnSandbox, SettingsError};
 
 const KEY: &str = "sandbox_mode";
 const OFF: &str = "danger-full-access";

@@ -4,10 +4,10 @@
 //! What is the user's stays as it is, byte for byte, as [`super::json_edit`] has
 //! it. A `version` behind our own `hooks` came with them and goes with them.
 
-use super::Problem;
 use super::hook_entries::calls_clash;
 use super::json_edit::{Document, Item, JsonSyntax, New, Node, Removal, Twice};
-use super::wired::{HookCommand, SettingsEdit, SettingsError, State};
+use super::{HookCommand, SettingsEdit, SettingsError, State};
+use crate::Problem;
 
 #[derive(Debug)]
 pub(crate) struct FlatHooks {

@@ -11,18 +11,18 @@
 
 use std::path::Path;
 
-use super::Abilities;
-use crate::dirs::Dirs;
+use crate::Abilities;
+use crate::context::UserContext;
 use crate::shell_quoted::shell_quoted;
 
 /// Seconds; every client is told a longer one.
 const LIMIT: u32 = 20;
 
-pub(crate) fn line(dirs: &Dirs, agent: &str, abilities: &Abilities) -> String {
+pub(crate) fn line(user: &UserContext, agent: &str, abilities: &Abilities) -> String {
     let timeout = ["/usr/bin/timeout", "/bin/timeout"];
     let timeout = timeout.into_iter().find(|path| Path::new(path).exists());
     let limit = timeout.map(|path| format!("{path} -k 1 {LIMIT} ")).unwrap_or_default();
-    let own = shell_quoted(&dirs.installed("clash").to_string_lossy());
+    let own = shell_quoted(&user.installed("clash").to_string_lossy());
     let openings = abilities.openings.iter().map(|opening| format!("|'{opening}'*'}}'"));
     format!(
         "o=$({limit}{own} hook {agent}) || {{ [ $? = 2 ] || echo 'clash: the hook failed' >&2; \

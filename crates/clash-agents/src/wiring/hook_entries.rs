@@ -17,12 +17,13 @@ mod problems;
 
 use std::path::{Path, PathBuf};
 
-pub(crate) use super::json_edit::JsonError;
+pub use super::json_edit::JsonError;
 use super::json_edit::{Document, Edit, Item, JsonSyntax, Kind, New, Node, Removal, Twice};
-use super::wired::{HookCommand, SettingsEdit, State};
-use super::{Event, Problem as Wrong};
+use super::{HookCommand, SettingsEdit, State};
+use crate::{Event, Problem as Wrong};
+pub use problems::SettingsError;
 use problems::is_ground;
-pub(crate) use problems::{Problem, SettingsError, describe};
+pub(crate) use problems::{Problem, describe};
 
 /// How an agent writes its hooks.
 #[derive(Debug, PartialEq, Eq)]

@@ -24,22 +24,22 @@ use serde_json::Value;
 
 /// A JSON text and where its values are.
 #[derive(Debug)]
-pub(super) struct Document<'a> {
+pub(crate) struct Document<'a> {
     text: &'a str,
     /// The same bytes with every comment blanked.
     plain: Cow<'a, str>,
-    pub(super) root: Node,
+    pub(crate) root: Node,
 }
 
 /// One value and its place in the text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Node {
+pub(crate) struct Node {
     span: Range<usize>,
-    pub(super) kind: Kind,
+    pub(crate) kind: Kind,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Object(Vec<Member>),
     Array(Vec<Node>),
     String(String),
@@ -50,10 +50,10 @@ pub(super) enum Kind {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Member {
-    pub(super) key: String,
+pub(crate) struct Member {
+    pub(crate) key: String,
     start: usize,
-    pub(super) value: Node,
+    pub(crate) value: Node,
 }
 
 /// What a client reads as JSON.
@@ -68,7 +68,7 @@ pub(crate) enum JsonSyntax {
 
 /// Why a text is not JSON. Lines and columns count from one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum JsonError {
+pub enum JsonError {
     /// The client reads strict JSON and would ignore the whole file.
     #[error("comment in line {line}, which JSON does not have")]
     Comment { line: usize },
@@ -80,12 +80,12 @@ pub(crate) enum JsonError {
 
 /// A key that stands twice in one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Twice {
-    pub(super) offset: usize,
+pub(crate) struct Twice {
+    pub(crate) offset: usize,
 }
 
 impl<'a> Document<'a> {
-    pub(super) fn parse(text: &'a str, syntax: JsonSyntax) -> Result<Self, JsonError> {
+    pub(crate) fn parse(text: &'a str, syntax: JsonSyntax) -> Result<Self, JsonError> {
         let plain = match syntax {
             JsonSyntax::Strict => Cow::Borrowed(text),
             JsonSyntax::Comments => Cow::Owned(blanked(text)),
@@ -102,7 +102,7 @@ impl<'a> Document<'a> {
         Ok(Self { text, plain, root })
     }
 
-    pub(super) fn line(&self, offset: usize) -> usize {
+    pub(crate) fn line(&self, offset: usize) -> usize {
         self.text.bytes().take(offset).filter(|b| *b == b'\n').count() + 1
     }
 
@@ -112,13 +112,13 @@ impl<'a> Document<'a> {
     }
 
     /// A value as it is written, and what follows it, comments and all.
-    pub(super) fn written(&self, node: &Node) -> (&'a str, &'a str) {
+    pub(crate) fn written(&self, node: &Node) -> (&'a str, &'a str) {
         let value = self.text.get(node.span.clone()).unwrap_or_default();
         (value, self.text.get(node.span.end..).unwrap_or_default())
     }
 
     /// Another text in the place of a value and of so much behind it.
-    pub(super) fn replace(&self, node: &Node, behind: usize, text: String) -> Edit {
+    pub(crate) fn replace(&self, node: &Node, behind: usize, text: String) -> Edit {
         Edit { range: node.span.start..node.span.end + behind, text }
     }
 
@@ -154,7 +154,7 @@ impl<'a> Document<'a> {
     }
 
     /// Puts `items` behind the last one of `container`.
-    pub(super) fn append(&self, container: &Node, items: &[Item]) -> Vec<Edit> {
+    pub(crate) fn append(&self, container: &Node, items: &[Item]) -> Vec<Edit> {
         if let Some(last) = container.items().last() {
             let space = self.space_before(last.start);
             let layout = match space.rsplit_once('\n') {
@@ -191,7 +191,7 @@ impl<'a> Document<'a> {
 
     /// Takes the items at `gone` out of `container`, or says that nothing of it
     /// would be left and that it was not the user's.
-    pub(super) fn remove(&self, container: &Node, gone: &[usize]) -> Removal {
+    pub(crate) fn remove(&self, container: &Node, gone: &[usize]) -> Removal {
         let items = container.items();
         if gone.is_empty() {
             return Removal::Edits(Vec::new());
@@ -239,7 +239,7 @@ impl<'a> Document<'a> {
 
     /// The text with nothing between the root's brackets but comments. `None`: the
     /// text has no comment.
-    pub(super) fn emptied(&self) -> Option<Edit> {
+    pub(crate) fn emptied(&self) -> Option<Edit> {
         if self.text == self.plain {
             return None;
         }
@@ -255,7 +255,7 @@ impl<'a> Document<'a> {
         Some(Edit { range: inside..close, text: comments })
     }
 
-    pub(super) fn apply(&self, mut edits: Vec<Edit>) -> String {
+    pub(crate) fn apply(&self, mut edits: Vec<Edit>) -> String {
         edits.sort_by_key(|edit| edit.range.start);
         let mut text = String::with_capacity(self.text.len());
         let mut at = 0;
@@ -271,12 +271,12 @@ impl<'a> Document<'a> {
 
 impl Node {
     /// Where the value starts.
-    pub(super) fn offset(&self) -> usize {
+    pub(crate) fn offset(&self) -> usize {
         self.span.start
     }
 
     /// The value of `key`; an error when it stands twice.
-    pub(super) fn get(&self, key: &str) -> Result<Option<&Node>, Twice> {
+    pub(crate) fn get(&self, key: &str) -> Result<Option<&Node>, Twice> {
         let mut found = None;
         for member in self.members() {
             if member.key == key && found.replace(&member.value).is_some() {
@@ -286,23 +286,23 @@ impl Node {
         Ok(found)
     }
 
-    pub(super) fn members(&self) -> &[Member] {
+    pub(crate) fn members(&self) -> &[Member] {
         if let Kind::Object(members) = &self.kind { members } else { &[] }
     }
 
-    pub(super) fn elements(&self) -> &[Node] {
+    pub(crate) fn elements(&self) -> &[Node] {
         if let Kind::Array(elements) = &self.kind { elements } else { &[] }
     }
 
-    pub(super) fn as_str(&self) -> Option<&str> {
+    pub(crate) fn as_str(&self) -> Option<&str> {
         if let Kind::String(text) = &self.kind { Some(text) } else { None }
     }
 
-    pub(super) fn is_object(&self) -> bool {
+    pub(crate) fn is_object(&self) -> bool {
         matches!(self.kind, Kind::Object(_))
     }
 
-    pub(super) fn is_array(&self) -> bool {
+    pub(crate) fn is_array(&self) -> bool {
         matches!(self.kind, Kind::Array(_))
     }
 
@@ -323,7 +323,7 @@ impl Node {
 
 /// What [`Document::remove`] found.
 #[derive(Debug)]
-pub(super) enum Removal {
+pub(crate) enum Removal {
     Edits(Vec<Edit>),
     /// The container was ours: take it out where it stands.
     All,
@@ -331,21 +331,21 @@ pub(super) enum Removal {
 
 /// One replacement.
 #[derive(Debug)]
-pub(super) struct Edit {
+pub(crate) struct Edit {
     range: Range<usize>,
     text: String,
 }
 
 /// A new member (with a key) or element (without).
 #[derive(Debug)]
-pub(super) struct Item {
-    pub(super) key: Option<&'static str>,
-    pub(super) value: New,
+pub(crate) struct Item {
+    pub(crate) key: Option<&'static str>,
+    pub(crate) value: New,
 }
 
 /// A value to be written.
 #[derive(Debug, Clone)]
-pub(super) enum New {
+pub(crate) enum New {
     Object(Vec<(&'static str, New)>),
     Array(Vec<New>),
     String(String),
@@ -429,7 +429,7 @@ fn is_space(c: char) -> bool {
 
 /// The text with `//` and `/* */` comments turned into as many spaces; line ends
 /// stay where they are.
-pub(super) fn blanked(text: &str) -> String {
+pub(crate) fn blanked(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (is_comment, piece) in pieces(text) {
         if is_comment {

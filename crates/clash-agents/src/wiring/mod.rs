@@ -4,13 +4,20 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-pub(crate) use super::hook_entries::SettingsError;
-use super::hook_entries::{JsonError, Wiring, calls_clash};
-use super::{Agent, Problem};
+pub(crate) mod flat_hooks;
+pub(crate) mod guard;
+pub(crate) mod hook_entries;
+pub(crate) mod json_edit;
+pub(crate) mod one_key;
+pub(crate) mod toml_text;
+
+use crate::{Agent, Problem};
+pub use hook_entries::{JsonError, SettingsError};
+use hook_entries::{Wiring, calls_clash};
 
 /// Where an installation holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub enum Scope {
     /// For everything the user does.
     User,
     /// For one project, whoever works in it.
@@ -21,14 +28,14 @@ pub(crate) enum Scope {
 
 /// One file clash has entries in.
 #[derive(Debug)]
-pub(crate) struct Wired {
-    pub(crate) file: PathBuf,
-    pub(crate) edit: Box<dyn SettingsEdit>,
+pub struct Wired {
+    pub file: PathBuf,
+    pub edit: Box<dyn SettingsEdit>,
 }
 
 /// How clash comes into a file and out of it again. A file that does not exist
 /// is empty, and one that becomes empty (or `{}`) where there was none goes.
-pub(crate) trait SettingsEdit: std::fmt::Debug {
+pub trait SettingsEdit: std::fmt::Debug {
     /// The text with clash's entries; doing it twice changes nothing more.
     fn install(&self, text: &str) -> Result<String, SettingsError>;
 
@@ -59,7 +66,7 @@ pub(crate) trait SettingsEdit: std::fmt::Debug {
 
 /// A command of a hook, as it stands in the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum HookCommand {
+pub enum HookCommand {
     /// The client gives this line to a shell.
     Shell(String),
     /// The client starts this program with these arguments.
@@ -68,7 +75,7 @@ pub(crate) enum HookCommand {
 
 /// The sandbox of the client itself. Clash cannot start a command in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum OwnSandbox {
+pub enum OwnSandbox {
     Off,
     /// On, and one setting switches it off: the setting as it is now (`None`: the
     /// client's default), and as clash would write it.
@@ -85,7 +92,7 @@ pub(crate) enum OwnSandbox {
 
 impl OwnSandbox {
     /// In words, with what to do.
-    pub(crate) fn problem(&self, agent: &Agent) -> Option<Problem> {
+    pub fn problem(&self, agent: &Agent) -> Option<Problem> {
         let install = || format!("clash install --agent {}", agent.name);
         let (by, fix) = match self {
             Self::On { now: None, change } => {
@@ -104,7 +111,7 @@ impl OwnSandbox {
 
 /// What a file has of clash.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub enum State {
     Absent,
     /// There, with what is wrong about it.
     Present(Vec<Problem>),
@@ -182,7 +189,7 @@ impl SettingsEdit for WholeFile {
                 })?;
                 lines(&document, self.agent, &mut found);
             }
-            Calls::Toml => found.extend(super::codex::commands(text)?),
+            Calls::Toml => found.extend(crate::codex::commands(text)?),
             Calls::Plugin => {
                 let line = text.lines().find_map(|line| line.strip_prefix("const CLASH = "));
                 let program = line.and_then(|line| serde_json::from_str::<String>(line).ok());

@@ -4,9 +4,9 @@
 
 use std::path::PathBuf;
 
-use super::Problem;
 use super::json_edit::{Document, Item, JsonSyntax, New, Node, Removal, Twice};
-use super::wired::{HookCommand, SettingsEdit, SettingsError, State};
+use super::{HookCommand, SettingsEdit, SettingsError, State};
+use crate::Problem;
 
 /// What stands there while clash is installed.
 #[derive(Debug)]

@@ -15,24 +15,24 @@ use toml::de::{DeTable, DeValue};
 use toml_parser::Source;
 use toml_parser::parser::{Event, EventKind, parse_document};
 
-use super::wired::SettingsError;
+use super::SettingsError;
 
 /// A valid TOML text and its statements, in order.
 #[derive(Debug)]
-pub(super) struct TomlText<'a> {
+pub(crate) struct TomlText<'a> {
     text: &'a str,
     statements: Vec<Statement>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Statement {
+pub(crate) struct Statement {
     /// With the line end, and the comment on the same line.
-    pub(super) range: Range<usize>,
-    pub(super) kind: Kind,
+    pub(crate) range: Range<usize>,
+    pub(crate) kind: Kind,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// `[path]`, or `[[path]]` where `list` is set.
     Header { path: Vec<String>, list: bool },
     /// `key = value`; the range is the value's.
@@ -43,28 +43,28 @@ pub(super) enum Kind {
 
 /// A table header and its keys. The first section has no header.
 #[derive(Debug)]
-pub(super) struct Section<'t> {
-    pub(super) path: &'t [String],
-    pub(super) list: bool,
-    pub(super) header: Option<&'t Statement>,
-    pub(super) pairs: Vec<&'t Statement>,
+pub(crate) struct Section<'t> {
+    pub(crate) path: &'t [String],
+    pub(crate) list: bool,
+    pub(crate) header: Option<&'t Statement>,
+    pub(crate) pairs: Vec<&'t Statement>,
 }
 
 /// One replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Change {
-    pub(super) range: Range<usize>,
-    pub(super) text: String,
+pub(crate) struct Change {
+    pub(crate) range: Range<usize>,
+    pub(crate) text: String,
 }
 
 impl Change {
-    pub(super) fn remove(statement: &Statement) -> Self {
+    pub(crate) fn remove(statement: &Statement) -> Self {
         Self { range: statement.range.clone(), text: String::new() }
     }
 }
 
 /// The data of a text.
-pub(super) fn table(text: &str) -> Result<DeTable<'_>, SettingsError> {
+pub(crate) fn table(text: &str) -> Result<DeTable<'_>, SettingsError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let parsed = DeTable::parse(text);
     parsed
@@ -75,7 +75,7 @@ pub(super) fn table(text: &str) -> Result<DeTable<'_>, SettingsError> {
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 impl<'a> TomlText<'a> {
-    pub(super) fn parse(text: &'a str) -> Result<Self, SettingsError> {
+    pub(crate) fn parse(text: &'a str) -> Result<Self, SettingsError> {
         table(text)?;
         let start = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 };
         let body = text.get(start..).unwrap_or_default();
@@ -86,15 +86,15 @@ impl<'a> TomlText<'a> {
         Ok(Self { text, statements: scan.found })
     }
 
-    pub(super) fn slice(&self, range: &Range<usize>) -> &'a str {
+    pub(crate) fn slice(&self, range: &Range<usize>) -> &'a str {
         self.text.get(range.clone()).unwrap_or_default()
     }
 
-    pub(super) fn statements(&self) -> &[Statement] {
+    pub(crate) fn statements(&self) -> &[Statement] {
         &self.statements
     }
 
-    pub(super) fn sections(&self) -> Vec<Section<'_>> {
+    pub(crate) fn sections(&self) -> Vec<Section<'_>> {
         let first = Section { path: &[], list: false, header: None, pairs: Vec::new() };
         let mut sections = vec![first];
         for statement in &self.statements {
@@ -115,7 +115,7 @@ impl<'a> TomlText<'a> {
     }
 
     /// The text of a string value in this section.
-    pub(super) fn string(&self, section: &Section<'_>, name: &str) -> Option<String> {
+    pub(crate) fn string(&self, section: &Section<'_>, name: &str) -> Option<String> {
         let pair = section.pairs.iter().find(|pair| pair.is_key(name))?;
         let table = DeTable::parse(self.slice(&pair.range)).ok()?.into_inner();
         match table.get(name)?.get_ref() {
@@ -125,11 +125,11 @@ impl<'a> TomlText<'a> {
     }
 
     /// The line end this text uses.
-    pub(super) fn newline(&self) -> &'static str {
+    pub(crate) fn newline(&self) -> &'static str {
         if self.text.contains("\r\n") { "\r\n" } else { "\n" }
     }
 
-    pub(super) fn apply(&self, mut changes: Vec<Change>) -> String {
+    pub(crate) fn apply(&self, mut changes: Vec<Change>) -> String {
         changes.sort_by_key(|change| (change.range.start, change.range.end));
         let mut text = String::with_capacity(self.text.len());
         let mut at = 0;
@@ -144,7 +144,7 @@ impl<'a> TomlText<'a> {
 }
 
 impl Statement {
-    pub(super) fn is_key(&self, name: &str) -> bool {
+    pub(crate) fn is_key(&self, name: &str) -> bool {
         matches!(&self.kind, Kind::Pair { key, .. } if key.as_slice() == [name])
     }
 }

@@ -11,11 +11,12 @@ use serde_json::{Value, json};
 use super::show_json::sandbox_json;
 use super::{project, unless_closed};
 use crate::decision::{self, Scene};
+use crate::held_path::HeldPaths;
 use crate::policy::Policy;
 use crate::say;
-use crate::shell_quoted::shell_quoted;
-use crate::tool_input::{self, From};
+use crate::tool_input::{self, CallContext};
 use crate::ui::{Failure, Out, Tone};
+use clash_agents::shell_quoted;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -123,7 +124,11 @@ fn input(what: What, home: &Path) -> Result<(String, Input), Failure> {
         return Err(Failure::new("the input of a tool is a JSON object")
             .hint("for example --input '{\"path\": \"/etc/hosts\"}'"));
     };
-    Ok(tool_input::read(&tool, &input, &From { cwd: &std::env::current_dir()?, home })?)
+    Ok(tool_input::read(
+        &tool,
+        &input,
+        &CallContext { cwd: &std::env::current_dir()?, home, paths: &HeldPaths },
+    )?)
 }
 
 fn tone(effect: Effect) -> Tone {

@@ -85,7 +85,7 @@ impl Args {
         };
         let (env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
         let known = agents::run_by(name);
-        let wired = known.filter(|agent| agent.is_wired(&dirs, &project));
+        let wired = known.filter(|agent| agent.is_wired(&dirs.for_agents(), &project));
         if let Some(agent) = wired {
             refuse_unasked(agent, &dirs, &project)?;
         }
@@ -114,7 +114,8 @@ impl Args {
 /// Most clients obey a project that switches their hooks off and do not say so;
 /// then no action would be judged.
 fn refuse_unasked(agent: &Agent, dirs: &Dirs, project: &Path) -> Result<(), Failure> {
-    let Some(problem) = agent.against(dirs, project, &std::env::current_dir()?) else {
+    let Some(problem) = agent.against(&dirs.for_agents(), project, &std::env::current_dir()?)
+    else {
         return Ok(());
     };
     Err(Failure::new(format!("{} is not started, it might not ask clash: {problem}", agent.title))
@@ -168,7 +169,7 @@ impl<'a> Room<'a> {
         let disk = Disk::default();
         let caches = (!wired).then(|| dirs.caches_of(project, &disk));
         let mut room = Self { dirs, project, state, fixed, grants, caches };
-        for place in agent.iter().flat_map(|home| home.places(&dirs.home)) {
+        for place in agent.iter().flat_map(|home| home.places(&dirs.for_agents())) {
             if !place.file {
                 // As the agent itself would on its first start.
                 create_private(&place.path).map_err(|error| {

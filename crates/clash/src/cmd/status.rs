@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::wiring::trial::{self, Outcome};
 use super::wiring::{Content, Wiring};
 use super::{log, project, unless_closed};
-use crate::agents::wired::Scope;
+use crate::agents::wiring::Scope;
 use crate::agents::{AGENTS, Agent, Confines, Problem};
 use crate::dirs::Dirs;
 use crate::policy::Policy;
@@ -113,7 +113,7 @@ fn agent_state(dirs: &Dirs, project: &Path, agent: &Agent) -> Option<AgentState>
         return told("wired, but something is wrong", NOT_CONFINED.to_owned(), problems);
     }
     let cwd = std::env::current_dir().unwrap_or_default();
-    if let Some(against) = agent.against(dirs, project, &cwd) {
+    if let Some(against) = agent.against(&dirs.for_agents(), project, &cwd) {
         let commands = match agent.abilities.confines {
             Confines::ShellPrefix | Confines::Shell => {
                 "this project works against clash, so no command runs"

@@ -6,7 +6,7 @@ use super::{JsonError, PREFIX};
 
 /// Why a settings file was left alone. Lines count from one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum SettingsError {
+pub enum SettingsError {
     #[error(transparent)]
     Json(#[from] JsonError),
     #[error("`{what}` in line {line} is not {expected}")]
@@ -29,7 +29,7 @@ pub(crate) enum SettingsError {
 
 impl SettingsError {
     /// What to do about it.
-    pub(crate) fn hint(&self) -> Option<&'static str> {
+    pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Json(JsonError::Comment { .. } | JsonError::TrailingComma { .. }) => {
                 Some("the client cannot read the file like this: remove it and try again")

@@ -1,7 +1,7 @@
 use serde_json::Value;
 
 use super::*;
-use crate::agents::claude::SHAPE;
+use crate::claude::SHAPE;
 
 fn uninstall(text: &str) -> Result<String, SettingsError> {
     super::uninstall(text, &SHAPE)

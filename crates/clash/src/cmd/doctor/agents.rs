@@ -4,7 +4,7 @@ use super::super::install::{is_current, is_here};
 use super::super::wiring::trial::{HARMLESS, Outcome};
 use super::super::wiring::{Content, SettingsFile, Wiring};
 use super::{Finding, Page, Scene};
-use crate::agents::wired::Scope;
+use crate::agents::wiring::Scope;
 use crate::agents::{AGENTS, Agent, Confines, Problem};
 
 /// One section for every agent that is wired or could be.
@@ -41,8 +41,8 @@ fn look(scene: &Scene, agent: &Agent) -> Vec<Finding> {
         findings.extend(tried(scene, agent, &wiring));
     }
     let launcher = match agent.abilities.confines {
-        Confines::ShellPrefix => Some(dirs.shell_launcher()),
-        Confines::Shell => Some(dirs.agents_shell()),
+        Confines::ShellPrefix => Some(dirs.for_agents().shell_launcher()),
+        Confines::Shell => Some(dirs.for_agents().agents_shell()),
         Confines::Rewrite | Confines::RewriteAlways | Confines::Instruct => None,
     };
     if let Some(launcher) = launcher.filter(|path| !path.exists()) {
@@ -54,7 +54,7 @@ fn look(scene: &Scene, agent: &Agent) -> Vec<Finding> {
         findings.push(Finding::bad(what).fix(fix));
     }
     let cwd = std::env::current_dir().unwrap_or_default();
-    if let Some(problem) = agent.against(dirs, project, &cwd) {
+    if let Some(problem) = agent.against(&dirs.for_agents(), project, &cwd) {
         let fix =
             "remove it from the project's settings; until then `clash run` starts nothing here"
                 .to_owned();

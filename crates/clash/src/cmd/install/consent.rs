@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use super::{InstallArgs, unusable};
 use crate::agents::Agent;
-use crate::agents::wired::{OwnSandbox, Wired};
+use crate::agents::wiring::{OwnSandbox, Wired};
 use crate::ui::{Failure, confirm};
 
 /// The text with the agent's own sandbox off, if the user agrees, and the change that

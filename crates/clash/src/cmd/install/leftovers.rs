@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{cannot_write, remove_if_there};
 use crate::agents::AGENTS;
-use crate::agents::wired::Scope;
+use crate::agents::wiring::Scope;
 use crate::dirs::Dirs;
 use crate::ui::{Failure, Out, confirm};
 
@@ -44,7 +44,7 @@ fn found(dirs: &Dirs) -> Vec<Leftover> {
     }
     add(dirs.state.clone(), "sessions, trust, copies of settings", Kind::Own);
     add(dirs.cache.clone(), "compiled policies", Kind::Own);
-    for file in AGENTS.iter().flat_map(|agent| (agent.files)(dirs, &Scope::User)) {
+    for file in AGENTS.iter().flat_map(|agent| (agent.files)(&dirs.for_agents(), &Scope::User)) {
         add(old_backup(&file.file), "a copy of settings", Kind::Own);
     }
     add("/etc/apparmor.d/clash".into(), "the AppArmor profile", Kind::Machine);

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use super::unless_closed;
 use super::wiring::Wiring;
 use super::wiring::trial::Outcome;
-use crate::agents::wired::{Scope, SettingsError, Wired};
+use crate::agents::wiring::{Scope, SettingsError, Wired};
 use crate::agents::{self, AGENTS, Agent};
 use crate::dirs::{Dirs, project_of};
 use crate::replace_file::replace;
@@ -200,7 +200,7 @@ impl Work<'_> {
         let wiring = Wiring::look(self.target, agent, self.scope);
         let project = project_of(&std::env::current_dir()?, &self.dirs.home);
         let title = agent.title;
-        if let Some(against) = agent.against(self.dirs, &project, &project) {
+        if let Some(against) = agent.against(&self.dirs.for_agents(), &project, &project) {
             let what = format!("{title}: this project works against clash ({against})");
             return Ok(out.line(what)?);
         }
@@ -238,7 +238,7 @@ fn write(dirs: &Dirs, file: &Path, before: &str, after: &str) -> Result<(), Fail
 
 /// An agent that has no place for this scope says so.
 fn files(dirs: &Dirs, agent: &Agent, scope: &Scope) -> Result<Vec<Wired>, Failure> {
-    let files = (agent.files)(dirs, scope);
+    let files = (agent.files)(&dirs.for_agents(), scope);
     if files.is_empty() {
         return Err(Failure::new(format!("{} has no settings of that kind", agent.title)));
     }

@@ -16,7 +16,7 @@ const PROGRAMS: [&str; 2] = ["clash", "clash-compile"];
 /// prefix has to be one path without arguments, so it is clash under another name.
 pub(super) fn place(dirs: &Dirs) -> Result<(), Failure> {
     let own = std::env::current_exe()?;
-    let link = dirs.shell_launcher();
+    let link = dirs.for_agents().shell_launcher();
     let dir = link.parent().unwrap_or(&dirs.state);
     make_dir(dirs, dir).map_err(|error| cannot_write(dir, &error))?;
     for name in PROGRAMS {
@@ -31,7 +31,7 @@ pub(super) fn place(dirs: &Dirs) -> Result<(), Failure> {
         })?;
         fs::rename(&temp, &to)?;
     }
-    for link in [link, dirs.agents_shell()] {
+    for link in [link, dirs.for_agents().agents_shell()] {
         if !fs::read_link(&link).is_ok_and(|target| target == Path::new("clash")) {
             let temp = link.with_extension(std::process::id().to_string());
             std::os::unix::fs::symlink("clash", &temp)?;

@@ -6,7 +6,7 @@ use std::fs;
 use super::super::unless_closed;
 use super::super::wiring::Wiring;
 use super::{Which, cannot_write, leftovers, programs, read, remove_if_there, unusable, write};
-use crate::agents::wired::{Scope, Wired};
+use crate::agents::wiring::{Scope, Wired};
 use crate::agents::{AGENTS, Agent};
 use crate::dirs::Dirs;
 use crate::settings_backup;

@@ -13,9 +13,10 @@ use super::change::{Change, How, carry_out, read};
 use crate::cmd::project;
 use crate::decision::{Scene, decide_by};
 use crate::dirs::Dirs;
+use crate::held_path::HeldPaths;
 use crate::policy::{Files, Policy, SESSION_POLICY};
 use crate::session::Session;
-use crate::tool_input::{self, From};
+use crate::tool_input::{self, CallContext};
 use crate::ui::{Failure, Out};
 use crate::{env, exit, say};
 
@@ -251,7 +252,7 @@ impl RuleArgs {
             }
             (Kind::Other, None) => None::<Value>,
         };
-        let from = From { cwd: project, home: &dirs.home };
+        let from = CallContext { cwd: project, home: &dirs.home, paths: &HeldPaths };
         let (tool, input) = tool_input::read(tool, &fields, &from)?;
         let (agent, mode) = ("claude".to_owned(), "default".to_owned());
         Ok(decide_by(policy, dirs, Scene::of(project), &Action { agent, tool, mode, input })?)

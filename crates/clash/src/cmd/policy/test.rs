@@ -15,9 +15,10 @@ use crate::cmd::{project, unless_closed};
 use crate::decision::{Scene, decide_by};
 use crate::dirs::Dirs;
 use crate::exit;
+use crate::held_path::HeldPaths;
 use crate::policy::{Files, Policy};
 use crate::say;
-use crate::tool_input::{self, From};
+use crate::tool_input::{self, CallContext};
 use crate::ui::{Failure, Out, Tone};
 
 /// Compiles the policies, which checks every expect() in them, and decides every
@@ -160,7 +161,7 @@ fn read_line(line: &str, at: String, dirs: &Dirs, project: &Path) -> Result<Case
         }
     };
     let input = input(&tool, &rest, dirs, project)?;
-    let from = From { cwd: project, home: &dirs.home };
+    let from = CallContext { cwd: project, home: &dirs.home, paths: &HeldPaths };
     let (tool, input) = tool_input::read(&tool, &input, &from)?;
     Ok(Case { at, effect, sandbox, action: Action { agent, tool, mode, input } })
 }

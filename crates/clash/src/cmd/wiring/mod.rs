@@ -6,7 +6,7 @@ pub(crate) mod trial;
 
 use std::path::{Path, PathBuf};
 
-use crate::agents::wired::{Scope, State, Wired};
+use crate::agents::wiring::{Scope, State, Wired};
 use crate::agents::{Agent, Problem};
 use crate::dirs::Dirs;
 use trial::{Entry, Outcome};
@@ -45,7 +45,7 @@ impl Wiring {
         let mut this = Self { files: Vec::new(), hooks: Vec::new(), own_sandbox: None };
         let mut hooks = Vec::new();
         let mut launcher = None;
-        for Wired { file, edit } in (agent.files)(dirs, scope) {
+        for Wired { file, edit } in (agent.files)(&dirs.for_agents(), scope) {
             let content = match super::install::read(&file) {
                 Err(failure) => {
                     Content::Broken(Problem { what: failure.message, fix: failure.hint })

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::agents::wired::HookCommand;
+use crate::agents::wiring::HookCommand;
 use crate::agents::{Agent, Confines, Sample};
 use crate::dirs::Dirs;
 use crate::session::sessions_dir;

@@ -1,0 +1,80 @@
+//! The paths and variables of one user on one machine, as the caller knows them.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// The program that an agent starts in front of its own shell.
+pub const SHELL_LAUNCHER: &str = "clash-shell";
+
+/// The program that an agent uses as its shell.
+pub const AGENTS_SHELL: &str = "clash-sh";
+
+/// Where the user's files and clash's programs are. The caller fills it in; this crate
+/// does not look for them itself.
+#[derive(Clone, Debug)]
+pub struct UserContext {
+    pub home: PathBuf,
+    /// The temporary directory of the host.
+    pub tmp: PathBuf,
+    /// clash's state directory. Its programs are in `bin` below it.
+    pub state: PathBuf,
+    /// The directory that takes the place of `state` in an installation for all users.
+    pub machine_state: PathBuf,
+    pub user_id: u32,
+    /// The value of an environment variable.
+    pub variable: fn(&str) -> Option<OsString>,
+}
+
+impl UserContext {
+    /// An absolute path from a variable. An empty or relative value counts as unset, as
+    /// the XDG specification asks.
+    pub fn path_variable(&self, name: &str) -> Option<PathBuf> {
+        (self.variable)(name).map(PathBuf::from).filter(|path| path.is_absolute())
+    }
+
+    /// A text from a variable. An empty value counts as unset.
+    pub fn text_variable(&self, name: &str) -> Option<String> {
+        (self.variable)(name)?.into_string().ok().filter(|value| !value.is_empty())
+    }
+
+    /// A program of clash that agents call. No sandbox can change it.
+    pub fn installed(&self, name: &str) -> PathBuf {
+        self.state.join("bin").join(name)
+    }
+
+    /// The same user, with the programs of an installation for all users.
+    pub fn for_machine(&self) -> Self {
+        Self { state: self.machine_state.clone(), ..self.clone() }
+    }
+
+    /// The program in front of the agent's shell.
+    pub fn shell_launcher(&self) -> PathBuf {
+        self.installed(SHELL_LAUNCHER)
+    }
+
+    /// Clash as the shell that agents are set to.
+    pub fn agents_shell(&self) -> PathBuf {
+        self.installed(AGENTS_SHELL)
+    }
+
+    /// True if this is the program in front of the agent's shell, the user's own or that
+    /// of an installation for all users.
+    pub fn is_shell_launcher(&self, path: &Path) -> bool {
+        path == self.shell_launcher() || path == self.machine_state.join("bin").join(SHELL_LAUNCHER)
+    }
+}
+
+/// The directories whose settings clients read for a project: its own, those above it
+/// up to the root of the repository, and the main worktree's.
+pub(crate) fn settings_roots(project: &Path) -> Vec<PathBuf> {
+    let mut roots = vec![project.to_path_buf()];
+    if let Some(root) = project.ancestors().find(|dir| dir.join(".git").exists()) {
+        let between = project.ancestors().skip(1).take_while(|dir| dir.starts_with(root));
+        roots.extend(between.map(Path::to_path_buf));
+        // `gitdir: <main>/.git/worktrees/<name>`
+        let link = std::fs::read_to_string(root.join(".git")).unwrap_or_default();
+        let own = link.strip_prefix("gitdir:").map(|path| root.join(path.trim()));
+        roots.extend(own.and_then(|own| own.ancestors().nth(3).map(Path::to_path_buf)));
+    }
+    roots
+}
