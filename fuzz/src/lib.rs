@@ -163,18 +163,18 @@ fn read_all(ir: Ir<'_>) {
 /// A script: the commands found never lose a program that stands there plainly.
 pub fn shell(data: &[u8]) {
     let script = String::from_utf8_lossy(data);
-    let commands = clash_policy::shell::commands(&script);
+    let commands = clash_shell::commands(&script);
     assert!(!commands.is_empty());
     for command in &commands {
-        let _ = clash_policy::shell::is_inert(command);
+        let _ = clash_shell::is_inert(command);
     }
     // Whatever comes first, what a further line runs is seen, or it is said that
     // something is not known. A backslash and a here-document take the line up.
     if script.ends_with('\\') || script.contains("<<") {
         return;
     }
-    let seen = clash_policy::shell::commands(&format!("{script}\nzzz")).iter().any(|command| {
-        let zzz = |word: &clash_policy::shell::Word| word.known().is_none_or(|w| w.contains("zzz"));
+    let seen = clash_shell::commands(&format!("{script}\nzzz")).iter().any(|command| {
+        let zzz = |word: &clash_shell::Word| word.known().is_none_or(|w| w.contains("zzz"));
         command.opaque.is_some() || command.words.iter().any(zzz)
     });
     assert!(seen, "a program is hidden");

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use clash_policy::shell::{self, Command, Next, Position, Word};
 use clash_policy::{Action, Caps, Input};
+use clash_shell::{Command, Next, Position, Word};
 
 use crate::CallOutcome;
 use crate::known::{CREDENTIALS, DOCUMENTATION, KNOWN_ROWS, KnownRow, look_up};
@@ -97,7 +97,7 @@ impl HistoryEvidence {
         let ran = outcome == CallOutcome::Ran;
         match &action.input {
             Input::Script(script) => {
-                for command in shell::commands(script) {
+                for command in clash_shell::commands(script) {
                     self.command(&command, ran, scene);
                 }
             }
@@ -131,7 +131,7 @@ impl HistoryEvidence {
             }
         }
         // What goes for credentials is no evidence for the program that did.
-        if !ran || touched || shell::is_inert(command) || shell::is_filter(command) {
+        if !ran || touched || clash_shell::is_inert(command) || clash_shell::is_filter(command) {
             return;
         }
         if command.opaque.is_some() {
@@ -189,9 +189,13 @@ fn significant(command: &Command) -> Vec<&str> {
     let mut found = Vec::new();
     let mut at = 0;
     while found.len() < 3 {
-        let Next::Sure { index } = shell::next_significant(&command.words, at) else { break };
+        let Next::Sure { index } = clash_shell::next_significant(&command.words, at) else { break };
         let Some(word) = command.words.get(index).and_then(Word::known) else { break };
-        found.push(if found.is_empty() { shell::program_name(word).unwrap_or("") } else { word });
+        found.push(if found.is_empty() {
+            clash_shell::program_name(word).unwrap_or("")
+        } else {
+            word
+        });
         at = index + 1;
     }
     found

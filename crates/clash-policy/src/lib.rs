@@ -25,7 +25,6 @@ pub mod protect;
 pub mod regex;
 pub mod rule;
 pub mod sandbox;
-pub mod shell;
 pub mod span;
 pub mod steering;
 pub mod tool;

@@ -15,7 +15,6 @@
 //! The answer only informs the decision; the kernel enforces the sandbox.
 
 mod options;
-mod variables;
 
 use std::path::{Path, PathBuf};
 
@@ -27,9 +26,7 @@ use crate::judge::{World, judge};
 use crate::net::Net;
 use crate::path::is_below;
 use crate::sandbox::Sandbox;
-use crate::shell::{Command, Word, program_name};
-
-pub use variables::{is_harmless_variable, is_steering_variable};
+use clash_shell::{Command, Word, is_steering_variable, program_name};
 
 /// The rights of a sandbox that its policy's default sandbox lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -14,8 +14,8 @@
 use std::ffi::{OsStr, OsString};
 
 use clash_policy::pattern::glob_matches;
-use clash_policy::steering::is_harmless_variable;
 use clash_policy::{Effect, EnvRule};
+use clash_shell::is_harmless_variable;
 
 /// How a line of the table matches a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

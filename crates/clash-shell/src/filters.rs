@@ -99,7 +99,7 @@ impl Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shell::commands;
+    use crate::commands;
 
     fn last_is_filter(script: &str) -> bool {
         is_filter(commands(script).last().unwrap())

@@ -17,6 +17,7 @@
 //! Limits: bash and POSIX `sh`. What zsh and fish read differently is opaque.
 //! A script of more than 1 MiB, or one that nests more than 200 constructs, is
 //! opaque.
+#![forbid(unsafe_code)]
 
 mod ast;
 mod filters;
@@ -24,6 +25,7 @@ mod inert;
 mod programs;
 mod read;
 mod runners;
+mod variables;
 mod walk;
 
 use std::ops::Range;
@@ -31,6 +33,7 @@ use std::ops::Range;
 pub use filters::is_filter;
 pub use inert::is_inert;
 pub use programs::{Next, next_significant, program_name};
+pub use variables::{is_harmless_variable, is_steering_variable};
 
 /// Whether a setting of git, its name in lower case, names no program.
 pub fn is_plain_git_setting(name: &str) -> bool {

@@ -7,7 +7,7 @@
 //! directory, and in brackets how it was reached. `!` is an opaque command, `=`
 //! a wrapper that needs no rule of its own, `*` runs code of the project.
 
-use clash_policy::shell::{self, Command, Cwd, Direction, Position, Word};
+use clash_shell::{Command, Cwd, Direction, Position, Word};
 
 fn word(word: &Word) -> String {
     match word {
@@ -76,7 +76,7 @@ fn shown(command: &Command) -> String {
 }
 
 fn analysed(script: &str) -> String {
-    shell::commands(script).iter().map(shown).collect::<Vec<_>>().join("\n")
+    clash_shell::commands(script).iter().map(shown).collect::<Vec<_>>().join("\n")
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use clash_history::{HistoryError, HistoryFile, HistoryRoots, ReadTally, SeenCall};
-use clash_policy::shell::{self, Word};
 use clash_policy::{Action, Input};
+use clash_shell::Word;
 
 use crate::agents::{self, Message};
 use crate::dirs::{Dirs, project_of};
@@ -102,7 +102,7 @@ fn unwrapped(script: &str) -> Option<String> {
     if !script.contains(" exec --approval ") {
         return None;
     }
-    let commands = shell::commands(script);
+    let commands = clash_shell::commands(script);
     let words: Option<Vec<&str>> = commands.first()?.words.iter().map(Word::known).collect();
     match words?.as_slice() {
         [program, "exec", "--approval", _, "--", script] if program.ends_with("/clash") => {

@@ -705,7 +705,7 @@ impl Call<'_> {
 /// A model that has seen how clash wraps a command may try it itself.
 fn calls_launcher(script: &str) -> bool {
     script.contains("--approval")
-        && clash_policy::shell::commands(script).iter().any(|command| {
+        && clash_shell::commands(script).iter().any(|command| {
             let words = || command.words.iter().map(|word| word.known());
             let program = words().next().flatten().and_then(|word| word.rsplit('/').next());
             program == Some("clash") && words().any(|word| word == Some("--approval"))

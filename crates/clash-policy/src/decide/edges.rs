@@ -12,7 +12,7 @@ use crate::ir::{EdgeRef, Matcher, NodeRef};
 use crate::judge::closeness;
 use crate::pattern::host_matches;
 use crate::rule::{ONLY_HOST, Subject};
-use crate::shell::{Next, Word, next_significant};
+use clash_shell::{Next, Word, next_significant};
 
 use super::DecideError;
 use super::facts::Facts;

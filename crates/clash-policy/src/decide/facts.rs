@@ -4,7 +4,7 @@
 use crate::action::{Action, Field, FileUse};
 use crate::judge::World;
 use crate::rule::Subject;
-use crate::shell::{Command, Cwd, Word};
+use clash_shell::{Command, Cwd, Word};
 
 pub(super) struct Facts<'x> {
     pub(super) action: &'x Action,

@@ -22,9 +22,9 @@ use crate::judge::{Verdict, World, is_caged, judge};
 use crate::path::PathError;
 use crate::rule::LayerKind;
 use crate::sandbox::{Protect, Sandbox};
-use crate::shell::{self, Command, Position, Word};
 use crate::span::Span;
 use crate::steering;
+use clash_shell::{Command, Position, Word};
 
 use facts::Facts;
 pub use reach::reached;
@@ -141,7 +141,7 @@ impl Decision {
 pub fn decide(ir: Ir<'_>, action: &Action, world: &World<'_>) -> Result<Decision, DecideError> {
     let decider = Decider { stack: Stack::read(ir)?, action, world };
     match &action.input {
-        Input::Script(script) => decider.script(&shell::commands(script)),
+        Input::Script(script) => decider.script(&clash_shell::commands(script)),
         Input::Files(files) => decider.files(files),
         Input::Hosts(hosts) => decider.hosts(hosts),
         Input::Fields(fields) => decider.single(&Facts { fields, ..decider.tool() }),
@@ -173,7 +173,8 @@ impl<'a> Decider<'_, 'a> {
         // A command that starts no program needs a decision only where a rule is about
         // it. A script of such commands alone (`echo hi`, `cd src`) runs in the default
         // sandbox, and rules about every command (`glob("**")`) count for it.
-        let needs_none = |command: &Command| shell::is_inert(command) || shell::is_filter(command);
+        let needs_none =
+            |command: &Command| clash_shell::is_inert(command) || clash_shell::is_filter(command);
         let nothing_else = commands.iter().all(needs_none);
         let mut parts = Vec::with_capacity(commands.len());
         for command in commands {

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use crate::judge::World;
-use crate::shell::{Command, Word};
+use clash_shell::{Command, Word};
 
 use super::redirections::{directory, resolve_at};
 

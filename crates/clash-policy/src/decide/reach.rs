@@ -5,7 +5,6 @@ use crate::action::{Action, Input};
 use crate::ir::LayerRef;
 use crate::judge::World;
 use crate::rule::Subject;
-use crate::shell;
 use crate::span::Span;
 
 use super::DecideError;
@@ -24,7 +23,7 @@ pub fn reached(
     let Some(group) = layer.groups()?.nth(group) else { return Ok(None) };
     let tool = Facts::tool(action, world);
     let commands = match &action.input {
-        Input::Script(script) => shell::commands(script),
+        Input::Script(script) => clash_shell::commands(script),
         _ => Vec::new(),
     };
     let facts = match &action.input {

@@ -9,7 +9,7 @@ use crate::action::FileUse;
 use crate::effect::Caps;
 use crate::judge::World;
 use crate::path::normalise;
-use crate::shell::{Command, Cwd, Redirection, Word};
+use clash_shell::{Command, Cwd, Redirection, Word};
 
 use super::outputs::outputs;
 

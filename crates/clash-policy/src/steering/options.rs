@@ -1,6 +1,6 @@
 //! Options that name programs, settings or other roots: one row per program.
 
-use crate::shell::Word;
+use clash_shell::Word;
 
 struct Row {
     programs: &'static [&'static str],

@@ -2,8 +2,8 @@ use super::*;
 use crate::net::NetRule;
 use crate::path::{NoLinks, Places};
 use crate::sandbox::{EnvRule, FsRule, PathPattern, Writes};
-use crate::shell::commands;
 use crate::span::Span;
+use clash_shell::commands;
 
 fn places() -> Places {
     Places::of("/h/app".into(), "/h".into(), "/tmp".into(), |_| None)

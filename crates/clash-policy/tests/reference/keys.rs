@@ -2,7 +2,7 @@
 
 use clash_policy::pattern::{glob_matches, host_matches};
 use clash_policy::rule::{Key, Pattern, Subject};
-use clash_policy::shell::{Cwd, Next, Word, next_significant};
+use clash_shell::{Cwd, Next, Word, next_significant};
 
 use super::Thing;
 use super::files;

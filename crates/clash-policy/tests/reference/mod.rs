@@ -13,8 +13,8 @@ mod keys;
 use clash_policy::judge::World;
 use clash_policy::rule::{Branch, Key, Layer, LayerKind, Node, Rule, Subject};
 use clash_policy::sandbox::Sandbox;
-use clash_policy::shell::{self, Command};
 use clash_policy::{Action, Caps, Effect, Field, FileUse, Input};
+use clash_shell::Command;
 
 /// What is decided about, in one piece.
 #[derive(Clone, Copy)]
@@ -57,7 +57,7 @@ pub(crate) fn decide(layers: &[Layer], action: &Action, world: &World<'_>) -> Ou
     let policy = Policy::new(layers);
     let thing = Thing { action, world, command: None, host: None, file: None, fields: &[] };
     match &action.input {
-        Input::Script(script) => policy.script(&shell::commands(script), thing),
+        Input::Script(script) => policy.script(&clash_shell::commands(script), thing),
         Input::Files(files) if !files.is_empty() => {
             let one = |file| policy.file(file, Thing { file: Some(file), ..thing });
             together(files.iter().map(one).collect(), false)
@@ -158,7 +158,8 @@ impl<'a> Policy<'a> {
     }
 
     fn script(&self, commands: &[Command], thing: Thing<'_>) -> Outcome {
-        let needs_none = |command: &Command| shell::is_inert(command) || shell::is_filter(command);
+        let needs_none =
+            |command: &Command| clash_shell::is_inert(command) || clash_shell::is_filter(command);
         let nothing_else = commands.iter().all(needs_none);
         let mut parts: Vec<Part> = Vec::new();
         for command in commands {

@@ -3,7 +3,7 @@
 //! A list of settings that cannot, so that a setting of a later git steers until
 //! someone has looked at it.
 
-use clash_policy::shell::is_plain_git_setting;
+use clash_shell::is_plain_git_setting;
 
 /// Settings without a middle part, in lower case.
 #[rustfmt::skip]

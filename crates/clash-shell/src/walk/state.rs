@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::super::{Cwd, SetVariable, Word};
-use crate::steering;
+use crate::variables::is_harmless_variable;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
@@ -90,7 +90,7 @@ pub(super) fn note_variable(
     value: Option<&str>,
     exported: bool,
 ) {
-    if steering::is_harmless_variable(name, value) {
+    if is_harmless_variable(name, value) {
         return;
     }
     if list.iter().any(|known| known.name == name && (known.exported || !exported)) {

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use clash_policy::shell::{self, Word};
+use clash_shell::Word;
 
 use crate::support::{Machine, Who, program, skipped};
 
@@ -142,7 +142,7 @@ impl Random {
 /// The programs the analysis has seen; `None` if it says that it does not know.
 fn seen(script: &str) -> Option<Vec<String>> {
     let mut names = Vec::new();
-    for command in shell::commands(script) {
+    for command in clash_shell::commands(script) {
         if command.opaque.is_some() {
             return None;
         }
