@@ -1,5 +1,5 @@
-//! A number for a text, the same in every version (FNV-1a). Not a defence: whoever
-//! makes two texts with one number gains nothing here.
+//! A 64-bit sum of a text (FNV-1a), the same in every version. It is no protection: an
+//! attacker who finds two texts with the same sum gains nothing here.
 
 pub const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 
@@ -7,7 +7,7 @@ pub const fn sum(bytes: &[u8]) -> u64 {
     more(BASIS, bytes)
 }
 
-/// The number of what was summed up before with this behind it.
+/// Continues a sum with more bytes.
 pub const fn more(mut sum: u64, mut bytes: &[u8]) -> u64 {
     while let [byte, rest @ ..] = bytes {
         sum = (sum ^ *byte as u64).wrapping_mul(0x0100_0000_01b3);

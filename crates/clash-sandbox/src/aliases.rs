@@ -1,16 +1,16 @@
-//! Links whose names are on the list of persistence paths: `.envrc` that leads to
-//! `env/dev.sh`, `.git/hooks` that leads to `tools/hooks`. What they lead to is what
-//! a tool obeys, so it is kept as if it had the link's name.
+//! Links with names on the list of persistence paths, for example `.envrc` that leads to
+//! `env/dev.sh`, or `.git/hooks` that leads to `tools/hooks`. A tool obeys the target, so
+//! the target is protected as if it had the link's name.
 //!
-//! Nothing tells which links lead to a file, and no tree is searched for them. Looked
-//! at are the directories from the project's root to the file that is changed, and
-//! what the list is about in each of them. So a link is found that leads to its own
-//! directory or below, and every link in the root; one that leads to a neighbour's
-//! directory (`a/.envrc` to `b/env.sh`) is not, nor is one behind the first
-//! [`MOST_INSIDE`] directories of the list that a directory holds.
+//! No call tells which links lead to a file, and a search of whole trees would take too
+//! long. So this module reads the directories from the project's root to the changed file,
+//! and in each the directories of the list. It finds every link in the root, and every link
+//! that leads to its own directory or below. It does not find a link to a neighbour's
+//! directory (`a/.envrc` to `b/env.sh`), nor one beyond the first
+//! [`MAX_DIRECTORIES_INSIDE`] directories of the list in one directory.
 //!
-//! A link to a directory of packages is one of them whatever its name: most of the list
-//! does not count below `vendor`, but it counts below `front -> vendor/front`.
+//! A link to a directory of packages counts, whatever its name. Most of the list does not
+//! apply below `vendor`, but it applies below `front -> vendor/front`.
 
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
@@ -24,26 +24,26 @@ use clash_policy::{Caps, Protect, protect};
 
 use crate::below::Below;
 
-/// As many links as the kernel follows.
+/// The kernel follows as many links.
 const MAX_LINKS: usize = 40;
-/// Directories of the list that are looked at from one directory: they are few, but
-/// for what a repository keeps of its submodules.
+/// Directories of the list that are read below one directory. There are few, except for the
+/// submodules of a repository.
 const MOST_INSIDE: usize = 200;
-/// Directories that are remembered; then all are looked at again.
+/// When the set is full, it is cleared and all directories are read again.
 const MOST_SEEN: usize = 100_000;
 
-/// What was found so far.
+/// The links found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Aliases {
     names: Option<Names>,
-    /// No directory is here without those above it.
+    /// A directory is in the set only together with those above it.
     seen: Below,
     found: Vec<Alias>,
 }
 
 impl Aliases {
-    /// Looks at the directories from `root` to a path that is to be changed, and at
-    /// `root` alone if the path is elsewhere.
+    /// Reads the directories from `root` to a path that is to be changed. If the path is
+    /// elsewhere, reads only `root`.
     pub(crate) fn look(&mut self, path: &Path, root: &Path, protect: &Protect) {
         let strictly = path != root && is_below(path, root);
         let first = if strictly { path.parent().unwrap_or(root) } else { root };
@@ -58,14 +58,14 @@ impl Aliases {
         }
     }
 
-    /// A directory that is new has nothing in it.
+    /// A new directory is empty, so it counts as read.
     pub(crate) fn made(&mut self, dir: &Path) {
         if dir.parent().is_some_and(|above| self.seen.contains(above)) {
             self.seen.insert(dir);
         }
     }
 
-    /// A directory has another name now, or another has this one.
+    /// Forgets a directory after a rename from it or to it.
     pub(crate) fn moved(&mut self, dir: &Path) {
         self.seen.forget(dir);
         self.found.retain(|alias| !is_below(&alias.at, dir) || !is_below(&alias.to, dir));
@@ -75,14 +75,13 @@ impl Aliases {
         self.found.iter().filter(|alias| is_below(path, &alias.to)).cloned().collect()
     }
 
-    /// Whether something that is kept lies, or would lie, strictly below a path,
-    /// known by a link that is not there as well.
+    /// True if a target lies strictly below a path, and its link does not.
     pub(crate) fn lead_below(&self, path: &Path) -> bool {
         let inside = |place: &Path| place != path && is_below(place, path);
         self.found.iter().any(|alias| inside(&alias.to) && !inside(&alias.at))
     }
 
-    /// Finds the links in a directory, and in those of the list that it holds.
+    /// Finds the links in a directory, and in the directories of the list below it.
     fn read(&mut self, dir: &Path, root: &Path, protect: &Protect) {
         let mut inside = VecDeque::from([(dir.to_path_buf(), false)]);
         let mut left = MOST_INSIDE;
@@ -117,7 +116,7 @@ impl Aliases {
         }
     }
 
-    /// Remembers where a link leads, and every other link on the way there.
+    /// Records the target of a link, and every other link on the way there.
     fn follow(&mut self, at: &Path, root: &Path) {
         let mut here = at.parent().unwrap_or(Path::new("/")).to_path_buf();
         let mut names = VecDeque::from([at.file_name().unwrap_or_default().to_owned()]);
@@ -151,14 +150,14 @@ impl Aliases {
 
     fn add(&mut self, at: &Path, to: &Path, root: &Path) {
         let alias = Alias { at: at.to_path_buf(), to: to.to_path_buf() };
-        // If it leads to everything, nothing could be changed any more.
+        // A link to the root or above it would protect everything, so it is left out.
         if !is_below(root, to) && !self.found.contains(&alias) {
             self.found.push(alias);
         }
     }
 }
 
-/// Whether a link leads to packages of the same tree.
+/// True if a link leads to packages of the same tree.
 fn leads_to_packages(at: &Path, root: &Path) -> bool {
     let Ok(text) = fs::read_link(at) else { return false };
     let to = at.parent().map(|dir| normalise(&dir.join(text)));
@@ -166,17 +165,18 @@ fn leads_to_packages(at: &Path, root: &Path) -> bool {
     below.is_some_and(protect::is_in_packages) && !at.ends_with("node_modules")
 }
 
-/// Remembers what was found, for as long as nobody but its owner changes names.
+/// The links found so far. The owner makes every change of names itself, so the record
+/// stays valid.
 #[derive(Debug, Default)]
 pub(crate) struct Remembered(pub(crate) RefCell<Aliases>);
 
 impl Links for Remembered {
-    /// The monitor decides about no command.
+    /// The monitor makes no decision about commands.
     fn git_is_steered(&self, _: &Path, _: &Path, _: &str) -> Option<String> {
         None
     }
 
-    /// For paths that are real already.
+    /// The monitor asks only about real paths.
     fn real(&self, path: &Path) -> PathBuf {
         path.to_path_buf()
     }
@@ -188,14 +188,14 @@ impl Links for Remembered {
     }
 }
 
-/// The names that entries of the list are made of, to tell quickly that one is none.
+/// The names of which the list's entries consist, for a quick test.
 #[derive(Debug)]
 struct Names {
     /// In lower case.
     whole: HashSet<String>,
-    /// With a `*` in them.
+    /// Names that contain a `*`.
     partly: Vec<String>,
-    /// Of directories in which any name may be part of an entry.
+    /// Directories in which any name may be part of an entry.
     before_any: HashSet<String>,
 }
 
@@ -218,7 +218,7 @@ impl Names {
     }
 
     fn has(&self, name: &OsStr) -> bool {
-        // What is no text is compared the long way.
+        // A name that is not UTF-8 gets the full comparison.
         let Some(text) = name.to_str() else { return true };
         self.whole.contains(text.to_ascii_lowercase().as_str())
             || self.partly.iter().any(|part| protect::is_named(part, name))
@@ -234,8 +234,8 @@ enum Kind {
     Directory,
 }
 
-/// The links and directories in a directory. One that cannot be read is asked for
-/// the names of the list.
+/// The links and directories in a directory. If it cannot be read, each name of the list is
+/// looked up.
 fn children(dir: &Path, protect: &Protect) -> Vec<(OsString, Kind)> {
     let kind = |file: fs::FileType| {
         let directory = file.is_dir().then_some(Kind::Directory);
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// The links that lead to a path, below the root of a project with these links.
+    /// The links that lead to a path, in a project with these links.
     fn leading(links: &[(&str, &str)], path: &str) -> Vec<String> {
         let dir = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(dir.path()).unwrap();
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(leading(&[(".envrc", "env/dev.sh")], "env/other.sh"), [""; 0]);
     }
 
-    /// What is sorted out quickly must be what is on no list.
+    /// The quick test must reject only names that are on no list.
     #[test]
     fn a_link_in_the_place_of_any_part_of_any_entry_is_found() {
         for entry in protect::STANDARD {

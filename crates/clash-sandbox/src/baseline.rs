@@ -1,20 +1,18 @@
-//! The system baseline: what every sandbox may read and execute unless its
-//! policy denies it, so that ordinary programs start at all.
+//! The system baseline: paths that every sandbox may read or execute unless its policy
+//! denies them, so that ordinary programs start.
 //!
-//! Every entry costs about four microseconds per launch, so whole directories
-//! are named where they hold no secrets, and files that libraries quietly do
-//! without are left out. Links need no entry (Landlock looks at what is opened
-//! in the end), so /etc/alternatives is not here. /etc is the exception: it mixes
-//! configuration that programs need with keys and hashes that root in a
-//! container could read, so its files are named one by one. Not here on
-//! purpose: /etc/shadow, /etc/ssl/private, ssh host keys, sudoers, /etc/pki
-//! except certificates, package managers' credentials, home directories, /run,
-//! /var, /dev/shm, and /dev/pts with /dev/ptmx (whoever may open /dev/pts can
-//! read what the user types in every other terminal; a sandbox that needs
-//! pseudo-terminals grants it by name).
+//! Each entry costs about four microseconds per launch. So the table names whole
+//! directories that have no secrets, and leaves out files that libraries do not need. Links
+//! need no entry, because Landlock checks the opened file; so /etc/alternatives is not
+//! here. /etc mixes settings that programs need with keys and hashes that root in a
+//! container could read, so its files are named one by one. Left out on purpose:
+//! /etc/shadow, /etc/ssl/private, ssh host keys, sudoers, /etc/pki except certificates,
+//! credentials of package managers, home directories, /run, /var, /dev/shm, and /dev/pts
+//! with /dev/ptmx. A process that may open /dev/pts can read the keys of every other
+//! terminal; a sandbox that needs pseudo-terminals grants it by name.
 //!
-//! Entries that do not exist are skipped by the launcher. Reading other processes' secrets
-//! through /proc is stopped by Landlock's ptrace rule, not by this table.
+//! The launcher skips entries that do not exist. Landlock's ptrace rule, not this table,
+//! protects the secrets of other processes in /proc.
 
 use clash_policy::Caps;
 
@@ -22,11 +20,12 @@ use clash_policy::Caps;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub path: &'static str,
-    /// What it is where it exists. Said here, because asking costs the launcher
-    /// a call for each; where a system differs the entry gives less, never more.
+    /// Whether the path is a directory where it exists. The table says so, because asking
+    /// would cost a system call each. Where a system differs, the entry gives less, never
+    /// more.
     pub directory: bool,
     pub caps: Caps,
-    /// What stops working without it.
+    /// The function that fails without the entry.
     pub why: &'static str,
 }
 
@@ -55,10 +54,10 @@ const fn file(path: &'static str, caps: Caps, why: &'static str) -> Entry {
     Entry { path, directory: false, caps, why }
 }
 
-/// Entries that some systems keep elsewhere, behind a link.
+/// Entries that are links on some systems.
 pub const LINKED: [&str; 4] = ["/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs", "/opt"];
 
-/// The table. Directories come before what lies in them.
+/// The table. A directory comes before the entries in it.
 pub const ENTRIES: &[Entry] = &[
     tree("/usr", RX, PROGRAMS),
     tree("/bin", RX, PROGRAMS),

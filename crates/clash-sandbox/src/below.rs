@@ -1,13 +1,13 @@
-//! A set of paths from which everything below a directory is taken at once, however
-//! many there are: programs that install packages rename thousands of directories.
+//! A set of paths that can drop everything below a directory at once. Package managers
+//! rename thousands of directories.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Real paths, compared by their bytes: what is below `/a` lies between `/a/` and
-/// `/a0`, the character behind the slash.
+/// Real paths in byte order. The paths below `/a` lie between `/a/` and `/a0`, because `0`
+/// follows the slash.
 #[derive(Debug, Default)]
 pub(crate) struct Below(BTreeSet<Box<[u8]>>);
 
@@ -32,7 +32,7 @@ impl Below {
         self.0.remove(path.as_os_str().as_bytes());
     }
 
-    /// Takes a directory out, with everything below it.
+    /// Drops a directory and everything below it.
     pub(crate) fn forget(&mut self, dir: &Path) {
         self.remove(dir);
         let dir = dir.as_os_str().as_bytes();

@@ -1,22 +1,22 @@
-//! Volumes that take `A` and `a` for one name: there a rule about `.env` has to hold
-//! for `.ENV` as well, and for everything else that the volume takes for `.env`.
+//! Volumes that ignore the case of names. On such a volume a rule about `.env` has to hold
+//! for `.ENV` as well, and for every other name that the volume takes for `.env`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Whether the volume takes names that differ only in case for one, in a directory
-/// that exists.
+/// True if names in an existing directory ignore case.
 #[cfg(target_os = "linux")]
 pub fn folds_names(dir: &Path) -> bool {
     use rustix::fs::{Mode, OFlags, ioctl_getflags, open, statfs};
-    // Filesystems that fold names as a whole: vfat, exfat, ntfs (both drivers),
-    // cifs and smb, hfs and hfs+.
+    // File systems that always ignore case: vfat, exfat, ntfs (both drivers), cifs and smb,
+    // hfs and hfs+.
     const FOLDING: &[u64] =
         &[0x4d44, 0x2011_bab0, 0x5346_544e, 0x7366_746e, 0xff53_4d42, 0xfe53_4d42, 0x4244, 0x482b];
     // FS_CASEFOLD_FL: set per directory on ext4 (Linux 5.2), f2fs (5.4), tmpfs (6.13).
     const CASEFOLD: u32 = 0x4000_0000;
-    // Those with the flag, btrfs and overlayfs. Any other is tried.
+    // File systems for which the flag decides; also btrfs and overlayfs, which never ignore
+    // case. On any other, a lookup in the other case decides.
     const BY_FLAG: &[u64] = &[0xef53, 0xf2f5_2010, 0x0102_1994, 0x9123_683e, 0x794c_7630];
     let Ok(volume) = statfs(dir) else { return false };
     let kind = volume.f_type as u64 & 0xffff_ffff;
@@ -29,13 +29,13 @@ pub fn folds_names(dir: &Path) -> bool {
         || !BY_FLAG.contains(&kind) && answers_to_other_case(dir)
 }
 
-/// A volume of this system folds names unless it was made otherwise.
+/// Volumes of this system ignore case by default.
 #[cfg(not(target_os = "linux"))]
 pub fn folds_names(_: &Path) -> bool {
     true
 }
 
-/// Whether a directory is found under its own name in the other case as well.
+/// True if a directory is also found under its name in the other case.
 #[cfg(target_os = "linux")]
 fn answers_to_other_case(dir: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -49,8 +49,8 @@ fn answers_to_other_case(dir: &Path) -> bool {
     other != name && identity(dir).is_some() && identity(dir) == identity(&parent.join(other))
 }
 
-/// A path in the form in which such volumes compare names. Where it cannot be told
-/// what a name stands for, there is none: `GIT~1` may be `.git`.
+/// A path in the form in which such volumes compare names. `None` if a name may stand for
+/// several others: `GIT~1` may be `.git`.
 pub(crate) fn folded(path: &Path) -> Option<PathBuf> {
     let mut folded = PathBuf::new();
     for part in path {
@@ -60,7 +60,7 @@ pub(crate) fn folded(path: &Path) -> Option<PathBuf> {
         }
         let seen = name.chars().filter(|c| !is_ignored(*c));
         let mut name: String = seen.flat_map(char::to_lowercase).map(plain).collect();
-        // Some do not see dots and spaces at the end.
+        // Some volumes ignore dots and spaces at the end.
         let end = name.trim_end_matches(['.', ' ']).len();
         if end > 0 {
             name.truncate(end);
@@ -70,13 +70,13 @@ pub(crate) fn folded(path: &Path) -> Option<PathBuf> {
     Some(folded)
 }
 
-/// The short form of a long name on volumes of other systems.
+/// True for the short form of a long name, as on FAT volumes.
 fn is_short(name: &str) -> bool {
     let digit = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
     name.len() <= 12 && name.split('~').skip(1).any(digit)
 }
 
-/// Letters that full case folding takes for others.
+/// The letters that full case folding puts in place of a letter.
 fn plain(c: char) -> String {
     match c {
         'ſ' => "s".into(),
@@ -91,7 +91,7 @@ fn plain(c: char) -> String {
     }
 }
 
-/// Characters that case folding leaves out.
+/// Characters that case folding drops.
 fn is_ignored(c: char) -> bool {
     matches!(
         c,

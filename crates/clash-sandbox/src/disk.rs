@@ -1,4 +1,4 @@
-//! Where paths really lead on this disk.
+//! Resolves paths on this disk.
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -19,24 +19,23 @@ use crate::aliases::Aliases;
 
 use crate::baseline::{ENTRIES, Entry};
 
-/// The real disk. Follows symlinks one component at a time, so that a link
-/// whose target does not exist yet still leads where a write would go. What was
-/// found is remembered: the paths of one call share their directories, and a
-/// call is over before anything it looked at is used twice.
+/// The real disk. It follows symlinks one component at a time: a link whose target does not
+/// exist yet still leads to the place of a write. It remembers results, because the paths
+/// of one call share directories. A `Disk` lives for one call, so no result gets old.
 #[derive(Debug, Default)]
 pub struct Disk {
-    /// By text, because paths compare and hash component by component.
+    /// Keyed by text, because `Path` compares and hashes component by component.
     seen: RefCell<HashMap<OsString, Spot, BuildHasherDefault<Quick>>>,
     baseline: OnceCell<Vec<Option<Cow<'static, Path>>>>,
-    /// Directories all of whose names are known, by what those hash to: who has the same
-    /// as another is only asked for.
+    /// Directories whose names are all known, as hashes. If two names have the same hash,
+    /// the lookup goes to the disk.
     listed: RefCell<Vec<(PathBuf, Vec<u64>)>>,
 }
 
-/// Where a path is.
+/// A resolved path.
 #[derive(Clone, Debug)]
 struct Spot {
-    /// Nearly always it is what it is called.
+    /// The real path; `None` in the usual case that it equals the given path.
     moved: Option<PathBuf>,
     exists: bool,
 }
@@ -44,7 +43,7 @@ struct Spot {
 /// Directories that the kernel fills. Links in them do not matter here.
 pub(crate) const KERNEL_DIRECTORIES: [&str; 3] = ["/dev", "/proc", "/sys"];
 
-/// The kernel gives up after forty links too.
+/// The kernel follows as many links.
 const MAX_LINKS: usize = 40;
 
 impl Links for Disk {
@@ -89,13 +88,13 @@ impl Disk {
         ENTRIES.iter().map(|entry| place(entry.path)).collect()
     }
 
-    /// The entries of the baseline that are there, and where they really are.
+    /// The baseline entries that this machine has, with their real paths.
     pub(crate) fn baseline(&self) -> impl Iterator<Item = (&'static Entry, &Path)> {
         let places = self.baseline.get_or_init(|| self.baseline_places());
         ENTRIES.iter().zip(places).filter_map(|(entry, place)| Some((entry, place.as_deref()?)))
     }
 
-    /// The directories whose names were asked for.
+    /// The directories in which names were looked up.
     pub(crate) fn looked_into(&self) -> Vec<PathBuf> {
         let seen = self.seen.borrow();
         let dirs = seen.keys().filter_map(|path| split(Path::new(path)));
@@ -104,8 +103,8 @@ impl Disk {
         dirs.iter().map(|dir| self.real(dir)).filter(|dir| self.has(dir)).collect()
     }
 
-    /// Reads the names in a directory, unless they are many: for a caller that will ask
-    /// for most that could be there.
+    /// Reads the names of a directory, unless there are many. For a caller that will ask
+    /// for many names, most of which do not exist.
     pub fn list(&self, dir: &Path) {
         let dir = self.real(dir);
         if let Some(names) = names_in(&dir) {
@@ -113,7 +112,7 @@ impl Disk {
         }
     }
 
-    /// Whether a name is known not to be in a directory.
+    /// True if a name is known not to exist.
     fn lacks(&self, path: &Path) -> bool {
         let listed = self.listed.borrow();
         let Some((dir, name)) = split(path).filter(|_| !listed.is_empty()) else { return false };
@@ -121,18 +120,18 @@ impl Disk {
         names.is_some_and(|(_, names)| !names.contains(&hash(name.as_bytes())))
     }
 
-    /// Whether there is something at a path, links followed.
+    /// True if a path exists, after following links.
     pub fn has(&self, path: &Path) -> bool {
         self.find(path).exists
     }
 
-    /// The links on the way to a path, each where it really lies, and the end of the
-    /// way. Read anew, whatever was found earlier.
+    /// The links on the way to a path, each by its real path, and the end of the way.
+    /// Always read from the disk.
     pub fn links_on(&self, path: &Path) -> (Vec<PathBuf>, PathBuf) {
         walk(path, MAX_LINKS, read_link)
     }
 
-    /// The links in a directory, or none where it cannot be read.
+    /// The links in a directory; empty if it cannot be read.
     pub fn links_in(&self, dir: &Path) -> Vec<PathBuf> {
         if self.has(dir) { links_in(&self.real(dir)).unwrap_or_default() } else { Vec::new() }
     }
@@ -140,7 +139,7 @@ impl Disk {
     fn find(&self, path: &Path) -> Spot {
         let links = Cell::new(MAX_LINKS);
         if is_normal(path) {
-            // From the far end, so that a directory seen before is all it takes.
+            // From the end of the path, so that a known directory ends the search.
             return self.follow(path, &links);
         }
         let (real, exists) = self.follow_target(PathBuf::from("/"), path, &links);
@@ -156,7 +155,7 @@ impl Disk {
         }
         let above = self.follow(parent, links);
         let moved = above.moved.map(|parent| parent.join(name));
-        // Nothing below what does not exist can be a link.
+        // Below a missing directory there are no links.
         if !above.exists || links.get() == 0 {
             return Spot { moved, exists: false };
         }
@@ -181,8 +180,8 @@ impl Disk {
         found
     }
 
-    /// Goes where a link in `dir` points. As the kernel does: `..` leaves the
-    /// real directory, whatever link led into it.
+    /// Follows the text of a link in `dir`. As in the kernel, `..` leaves the real
+    /// directory, whatever link led into it.
     fn follow_target(&self, dir: PathBuf, target: &Path, links: &Cell<usize>) -> (PathBuf, bool) {
         let mut place = (if target.is_absolute() { "/".into() } else { dir }, true);
         for part in target.components() {
@@ -200,8 +199,8 @@ impl Disk {
     }
 }
 
-/// Nobody gains by making this map slow, and byte by byte would take as long as what
-/// it is there to save.
+/// A fast hash. No attacker gains from slowing down this map, and a hash byte by byte would
+/// take as long as the lookups that it saves.
 #[derive(Debug, Default)]
 struct Quick(u64);
 
@@ -221,8 +220,8 @@ impl Hasher for Quick {
     }
 }
 
-/// The same for names that some directories take for one: what a listing spells in
-/// another case may still be found.
+/// The hash of a name in lower case. Some directories ignore case, and a listed name in
+/// another case may then be found.
 fn hash(name: &[u8]) -> u64 {
     let mut folded = [0; 256];
     folded.iter_mut().zip(name).for_each(|(to, from)| *to = from.to_ascii_lowercase());
@@ -231,8 +230,8 @@ fn hash(name: &[u8]) -> u64 {
     quick.finish()
 }
 
-/// `None` if there are more than it takes to ask for some. Without the standard
-/// library's directories, for which musl would set up an allocator of its own.
+/// `None` if there are too many names. Does not use `std::fs::read_dir`, for which musl
+/// would set up its allocator.
 #[cfg(target_os = "linux")]
 fn names_in(dir: &Path) -> Option<Vec<u64>> {
     use rustix::fs::{Mode, OFlags, RawDir, openat};
@@ -256,7 +255,7 @@ fn names_in(_: &Path) -> Option<Vec<u64>> {
     None
 }
 
-/// Without the standard library's directories, like the names above.
+/// Does not use `std::fs::read_dir`, as above.
 #[cfg(target_os = "linux")]
 fn links_in(dir: &Path) -> Option<Vec<PathBuf>> {
     use rustix::fs::{FileType, Mode, OFlags, RawDir, openat};
@@ -267,7 +266,7 @@ fn links_in(dir: &Path) -> Option<Vec<PathBuf>> {
     let mut links = Vec::new();
     while let Some(entry) = entries.next() {
         let entry = entry.ok()?;
-        // Some file systems do not say what an entry is.
+        // Some file systems do not report the type of an entry.
         if matches!(entry.file_type(), FileType::Symlink | FileType::Unknown) {
             links.push(dir.join(OsStr::from_bytes(entry.file_name().to_bytes())));
         }
@@ -283,8 +282,8 @@ fn links_in(_: &Path) -> Option<Vec<PathBuf>> {
 
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The directory and the name of a normal path. By bytes: walking components took
-/// longer than asking the kernel.
+/// The directory and the name of a normal path. Works on bytes: iterating over components
+/// took longer than the system call.
 fn split(path: &Path) -> Option<(&Path, &OsStr)> {
     let bytes = path.as_os_str().as_bytes();
     let at = bytes.iter().rposition(|byte| *byte == b'/')?;
@@ -294,15 +293,15 @@ fn split(path: &Path) -> Option<(&Path, &OsStr)> {
     Some((Path::new(OsStr::from_bytes(parent)), OsStr::from_bytes(name)))
 }
 
-/// Without the standard library's buffer from the heap for what is hardly ever
-/// a link.
+/// Does not use `std::fs::read_link`, which allocates a buffer although few paths are
+/// links.
 fn read_link(path: &Path) -> io::Result<PathBuf> {
     let mut buffer = [const { MaybeUninit::uninit() }; 4096];
     let (target, _) = rustix::fs::readlinkat_raw(CWD, path, &mut buffer)?;
     Ok(PathBuf::from(OsStr::from_bytes(target)))
 }
 
-/// The links on the way to a path, each where it really lies, and the end of the way.
+/// The links on the way to a path, each by its real path, and the end of the way.
 fn walk(
     path: &Path,
     most: usize,

@@ -1,15 +1,14 @@
-//! Which environment variables reach a sandboxed command by default.
+//! Selects the environment variables that a sandboxed command gets by default.
 //!
-//! Two kinds stay behind: what looks like a secret (by name, or by a value in a
-//! well-known key format), because a command that is allowed to use the network
-//! could send it away; and what steers a loader, shell or interpreter, because
-//! it changes what a judged command really runs. Search paths such as
-//! `PYTHONPATH` pass: projects depend on them and the sandbox bounds what they
-//! load. The policy's `env` goes before this: of the rules that match a name the
-//! longest decides, the stricter of two equally long.
+//! Two kinds are held back. First, variables that look like a secret, by name or by a value
+//! in a well-known key format: a command with network access could send it away. Second,
+//! variables that steer a loader, shell or interpreter, because they change the program
+//! that a judged command really runs. Search paths such as `PYTHONPATH` pass: projects need
+//! them, and the sandbox limits the files they load. The policy's `env` comes first: of the
+//! rules that match a name, the longest decides, and of two equally long ones the stricter.
 //!
-//! Names are compared without regard to case. Where a name is only suspicious,
-//! like `*_TOKEN`, the value does not acquit it.
+//! Names are compared without case. A suspicious name, for example `*_TOKEN`, is held back
+//! whatever its value is.
 
 use std::ffi::{OsStr, OsString};
 
@@ -17,7 +16,7 @@ use clash_policy::pattern::glob_matches;
 use clash_policy::{Effect, EnvRule};
 use clash_shell::is_harmless_variable;
 
-/// How a line of the table matches a name.
+/// The form in which a line of the table matches a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {
     Is(&'static str),
@@ -36,7 +35,7 @@ const INTERPRETER: &str = "runs code when an interpreter starts";
 const GIT: &str = "makes git run another program or configuration";
 const TOOL: &str = "makes a common tool run another program";
 
-/// Every name that is held back, in upper case, with the reason.
+/// Names that are held back, in upper case, with the reason.
 const TABLE: &[(Name, &str)] = &[
     (Ends("TOKEN"), SECRET),
     (Ends("TOKENS"), SECRET),
@@ -198,7 +197,7 @@ const TABLE: &[(Name, &str)] = &[
     (Is("LESSCLOSE"), TOOL),
 ];
 
-/// Names that a line about secrets would catch, and that hold none.
+/// Names that match a line about secrets, but are none.
 #[rustfmt::skip]
 const NO_SECRETS: &[&str] = &[
     "BYOBU_SESSION", "BYPASS", "CLASH_SESSION", "COMPASS", "DESKTOP_SESSION", "GDMSESSION",
@@ -212,8 +211,8 @@ impl Name {
             Is(whole) => name == whole,
             Starts(head) => name.starts_with(head),
             Ends(tail) => name.ends_with(tail),
-            // `str::contains` sets up a search each time, which for a hundred
-            // short names is most of what scrubbing costs.
+            // `str::contains` sets up a search each time, which would take most of the time
+            // for a hundred short names.
             Has(part) => {
                 let first = part.as_bytes().first();
                 let mut windows = name.as_bytes().windows(part.len());
@@ -223,8 +222,8 @@ impl Name {
     }
 }
 
-/// Beginnings of keys that services hand out, with the least length such a key
-/// has, so that `sk-` in a word does not count.
+/// Prefixes of keys that services issue, with the least length of such a key, so that `sk-`
+/// in a word does not count.
 #[rustfmt::skip]
 const KEYS: &[(&str, usize)] = &[
     ("AGE-SECRET-KEY-", 30), ("AIza", 30), ("AKIA", 20), ("ASIA", 20), ("ATATT3", 30),
@@ -241,7 +240,7 @@ const KEYS: &[(&str, usize)] = &[
     ("xoxe-", 20), ("xoxp-", 20), ("xoxr-", 20), ("xoxs-", 20), ("ya29.", 20),
 ];
 
-/// Why a variable is held back; `None` means it passes.
+/// The reason to hold a variable back; `None` if it passes.
 pub fn reason(name: &str, value: &str) -> Option<&'static str> {
     by_name(name, value).or_else(|| by_value(value))
 }
@@ -254,13 +253,13 @@ fn by_name(name: &str, value: &str) -> Option<&'static str> {
     (!acquitted).then_some(*why)
 }
 
-/// `USE_OAUTH=true` holds no secret.
+/// For example `USE_OAUTH=true`.
 fn is_switch(value: &str) -> bool {
     const SWITCHES: &[&str] = &["0", "1", "false", "no", "none", "off", "on", "true", "yes"];
     SWITCHES.iter().any(|switch| value.eq_ignore_ascii_case(switch))
 }
 
-/// `MAX_OUTPUT_TOKENS=32000` is a number of words.
+/// For example `MAX_OUTPUT_TOKENS=32000`, a number of words.
 fn counts(upper: &str, value: &str) -> bool {
     upper.contains("TOKEN") && value.len() < 10 && value.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -308,7 +307,7 @@ fn is_header(value: &str) -> bool {
 /// `AccountKey=…;EndpointSuffix=…`.
 fn names_secrets(value: &str) -> bool {
     let is_secret = |name: &str, value: &str| {
-        // `Pwd` of a connection string is no directory.
+        // In a connection string `Pwd` is a password, not a directory.
         let password = name.eq_ignore_ascii_case("pwd");
         let secret = password || name.len() < 80 && by_name(name, value) == Some(SECRET);
         !value.is_empty() && secret
@@ -331,7 +330,7 @@ fn names_secrets(value: &str) -> bool {
             .any(|(name, held)| plain(name) && is_secret(name, held))
 }
 
-/// Client secrets of Azure have `8Q~` behind three characters.
+/// Client secrets of Azure have `8Q~` after three characters.
 fn azure_client_secret(text: &str) -> bool {
     let ordinary = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'~');
     (34..=44).contains(&text.len())
@@ -353,20 +352,20 @@ fn jwt(text: &str) -> bool {
     text.starts_with("eyJ") && text.len() > 40 && text.bytes().filter(|b| *b == b'.').count() == 2
 }
 
-/// Whether a variable reaches the command by default.
+/// True if a variable reaches the command by default.
 pub fn passes(name: &str, value: &str) -> bool {
     reason(name, value).is_none()
 }
 
-/// What the policy's rules say about a name; `ask` is `deny`, as for files.
+/// The policy's decision about a name. `ask` counts as `deny`, as for files.
 fn ruled(rules: &[EnvRule], name: &str) -> Option<bool> {
     let matching = rules.iter().filter(|rule| glob_matches(&rule.name, name));
     let rule = matching.max_by_key(|rule| (rule.name.len(), rule.effect))?;
     Some(rule.effect == Effect::Allow)
 }
 
-/// Splits an environment into what passes and the names of what does not. A
-/// name or value that is not UTF-8 is judged by its readable part.
+/// Splits an environment into the variables that pass and the names of the others. A name
+/// or value that is not UTF-8 is judged by its valid part.
 pub fn scrub(
     vars: impl Iterator<Item = (OsString, OsString)>,
     rules: &[EnvRule],
@@ -384,7 +383,7 @@ pub fn scrub(
     (kept, dropped)
 }
 
-/// Whether a variable names a program or settings for one that has credentials. The
+/// True if a variable names a program, or settings of a program, that has credentials. The
 /// session's own value may come from a shell that an agent has written to.
 pub fn names_program(name: &OsStr, value: &OsStr) -> bool {
     #[rustfmt::skip]

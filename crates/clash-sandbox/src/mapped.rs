@@ -1,12 +1,11 @@
-//! A file's content without a copy: the compiled policy is looked into at a few
-//! places by every hook call, and reading all of a large one would cost more than
-//! the rest of the call.
+//! Maps a file instead of reading it. Every hook call reads a few places of the compiled
+//! policy; reading all of a large one would take longer than the rest of the call.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// The bytes of a file that is only ever replaced, never written to.
+/// The bytes of a file that is only replaced, never written to.
 #[derive(Debug)]
 pub struct Mapped {
     #[cfg(target_os = "linux")]

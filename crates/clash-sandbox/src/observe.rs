@@ -1,15 +1,14 @@
-//! Runs a command and sees what it uses: files it opens, changes and executes,
-//! names it looks up, addresses it connects to.
+//! Runs a command and reports its use of the system: files that it opens, changes and
+//! executes, names that it looks up, addresses to which it connects.
 //!
-//! Observing is not enforcing. Every call is let go on as it was made, and what is
-//! read of its arguments may have changed when the kernel reads them; a program
-//! that wants to hide something from its observer can. What no system call of the
-//! list does is not seen: what is only looked at (`stat`), what goes through
-//! io_uring, names a program looks up over a connection of its own (DNS over TLS,
-//! a resolver behind a Unix socket, Go's resolver).
+//! Observation does not enforce anything. The kernel carries out every call, and may read
+//! other arguments than the observer saw. A program can hide from its observer. The
+//! observer does not see `stat` and similar calls, io_uring, and names that a program looks
+//! up over its own connection (DNS over TLS, a resolver behind a Unix socket, Go's
+//! resolver).
 //!
-//! The command runs in a plan's sandbox, or with no other confinement than
-//! `no_new_privs`: programs with the set-user-id bit do not gain rights.
+//! The command runs in a plan's sandbox, or only with `no_new_privs`: programs with the
+//! set-user-id bit then gain no rights.
 
 #[cfg(target_os = "linux")]
 mod dns;
@@ -24,24 +23,24 @@ use clash_policy::Caps;
 use crate::launch::{Command, LaunchError};
 use crate::plan::Plan;
 
-/// Something the command used. Each is told once.
+/// Something that the command used. Each is reported once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Observed {
-    /// A file that was there, or that the command made.
+    /// A file that existed, or that the command made.
     File {
         path: PathBuf,
         caps: Caps,
     },
-    /// It connected, or tried to.
+    /// The command connected, or tried to.
     Address(SocketAddr),
     UnixSocket(PathBuf),
-    /// A name whose address it asked for.
+    /// A name whose address the command looked up.
     Name(String),
-    /// It waits for connections on this port.
+    /// The command listens on this port.
     Port(u16),
 }
 
-/// How the command ended.
+/// The end of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Exit(i32),
@@ -56,7 +55,7 @@ pub enum ObserveError {
     Listener(std::io::Error),
     #[error("the observer lost the command: {0}")]
     Lost(std::io::Error),
-    /// As the process that was to become the command reported it.
+    /// The report of the process that was to become the command.
     #[error("{message}")]
     NotStarted { message: String, status: i32 },
     #[error(transparent)]
@@ -65,7 +64,7 @@ pub enum ObserveError {
     Unsupported,
 }
 
-/// Runs the command to its end and tells what it uses, as it happens.
+/// Runs the command to its end, and calls `each` for everything that it uses.
 #[cfg(target_os = "linux")]
 pub fn run(
     plan: Option<&Plan>,

@@ -1,17 +1,18 @@
-//! The planner: a Sandbox becomes what this host enforces to the last rule, or a
-//! [`Refusal`] that names the rule it cannot.
+//! The planner: turns a sandbox into a [`Plan`] that this host enforces to the last rule,
+//! or into a [`Refusal`] that names the rule it cannot enforce.
 //!
-//! Landlock only ever adds rights to a subtree. So the grants are the union of
-//! what the policy allows, what linked worktrees and the launcher need, and the
-//! system baseline: never less than the rules give. What the rules take away
-//! inside that is taken away by mounts, where a room can be made and the path is
-//! there, and by the monitor ([`Watch`]) everywhere else. `ask` is `deny` to the
-//! kernel: who asks the user is not this crate's business.
+//! The planner reads the disk and the facts given to it. It starts no process, probes
+//! nothing and reads no environment variable.
 //!
-//! Paths are resolved here, once. A path that does not exist gets nothing and
-//! the report says so; nothing is created for the sake of a grant. A rule with a
-//! link on its way that an earlier command may have planted is refused
-//! (`planted.rs`).
+//! Landlock only adds rights to a subtree. So the grants are the union of the policy's
+//! allows, the needs of linked worktrees and the launcher, and the system baseline: never
+//! less than the rules give. Mounts take rights away inside a grant, where a room can be
+//! made and the path exists. Everywhere else the monitor does ([`Watch`]). For the kernel
+//! `ask` is `deny`: this crate asks no user.
+//!
+//! Paths are resolved here, once. A path that does not exist gets nothing, and the report
+//! says so; the planner creates nothing. It refuses a rule with a link on its way that an
+//! earlier command may have planted (`planted.rs`).
 
 pub mod cache;
 mod caches;
@@ -54,9 +55,9 @@ pub use refusal::Refusal;
 use rules::{Found, Rule, resolve};
 use view::Sources;
 
-/// clash's own state, policies and caches and the agents' settings: paths that
-/// no sandbox may change, whatever a policy says. Real paths, and links that must not be
-/// replaced; the planner follows none of them.
+/// clash's own state, policies and caches and the agents' settings: paths that no sandbox
+/// may change, whatever a policy says. These are real paths, and links that must not be
+/// replaced. The planner follows none of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cage {
     pub paths: Vec<PathBuf>,
@@ -67,37 +68,36 @@ pub struct Request<'a> {
     pub sandbox: &'a Sandbox,
     pub places: &'a Places,
     pub cage: &'a Cage,
-    /// Remembers what the caller has resolved already.
+    /// Remembers the paths that the caller has already resolved.
     pub disk: &'a Disk,
-    /// What the launcher itself needs, for example to read the agent's shell
-    /// snapshot. Allowed strictly inside the cage.
+    /// Needs of the launcher itself, for example to read the agent's shell snapshot. They
+    /// are allowed strictly inside the cage.
     pub extra: &'a [Grant],
     /// Sandboxes whose commands may have written where this one reads.
     pub in_force: &'a dyn InForce,
     pub temporary: Temporary<'a>,
-    /// The directory of the project's own caches. Without one, caches that others
-    /// share are read-only.
+    /// The directory of the project's own caches. Without one, shared caches are read-only.
     pub caches: Option<&'a Path>,
 }
 
-/// The meaning of `$TMPDIR`: never the host's own temporary directory.
+/// The meaning of `$TMPDIR`. It is never the host's own temporary directory.
 #[derive(Clone, Copy, Debug)]
 pub struct Temporary<'a> {
-    /// The real path of the session's directory, which is `$TMPDIR` in
-    /// [`Request::places`]. Without a session the command gets one of its own.
+    /// The real path of the session's directory, which is `$TMPDIR` in [`Request::places`].
+    /// Without a session the command gets a directory of its own.
     pub session: Option<&'a Path>,
     /// The host's temporary directory, under whose name the command finds its own.
     pub host: &'a Path,
 }
 
 impl Request<'_> {
-    /// True if a path is in the session's temporary directory. It lies in the cage,
-    /// and alone of it is lent to commands.
+    /// True if a path is in the session's temporary directory. It is the only part of the
+    /// cage that commands may use.
     fn lends(&self, path: &Path) -> bool {
         self.temporary.session.is_some_and(|session| is_below(path, session))
     }
 
-    /// True if a rule is about a directory that only this command has.
+    /// True if a rule is about a temporary directory that only this command has.
     fn is_about_own_tmp(&self, rule: &FsRule) -> bool {
         let below = rule.pattern.fixed().strip_prefix("$TMPDIR");
         self.temporary.session.is_none()
@@ -105,7 +105,7 @@ impl Request<'_> {
     }
 }
 
-/// A right that the plan gives: `caps` on `path` and everything below it.
+/// Rights of a plan: `caps` on `path` and everything below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub path: PathBuf,
@@ -130,22 +130,22 @@ impl std::fmt::Display for Why {
     }
 }
 
-/// What [`crate::launch::run`] will do. Plain data; making one changes nothing.
+/// The instructions for [`crate::launch::run`]. Plain data; making one changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub sandbox: String,
-    /// Sorted by path; no grant repeats what one above it already gives.
+    /// Sorted by path. No grant repeats the rights of one above it.
     pub grants: Vec<Grant>,
-    /// What every sandbox gets, as far as it exists and the policy leaves it.
+    /// Baseline entries that exist and that the policy does not deny.
     pub baseline: Vec<(&'static baseline::Entry, Caps)>,
     pub net: Network,
     pub limits: Limits,
-    /// The cgroup in which a room gets one of its own; without one, limits are
-    /// those of each process.
+    /// The cgroup in which the launcher makes one for the room. Without one, limits apply
+    /// to each process.
     pub group: Option<PathBuf>,
     pub landlock_abi: u32,
     pub root: bool,
-    /// The namespaced tier; `None` is the direct one.
+    /// The room; `None` in the direct and the watched tier.
     pub room: Option<Room>,
     pub watch: Option<Watch>,
     /// The command's temporary directory, where no room shows one as /tmp.
@@ -157,33 +157,33 @@ pub struct Plan {
 /// A temporary directory outside a room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scratch {
-    /// The launcher makes one below this directory. It goes when the command ends.
+    /// The launcher makes a directory below this one, and removes it when the command ends.
     Below(PathBuf),
-    /// The session's, which stays.
+    /// The session's directory, which stays.
     Session(PathBuf),
 }
 
-/// What the monitor answers for: the calls that change names, and opens.
+/// Calls that the monitor carries out: those that change names, and opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
     pub rights: Rights,
-    /// Opens for reading are watched too, because no mount can take away what the
-    /// rules do. Every open then costs some ten microseconds.
+    /// Opens for reading are watched too, because no mount can hold the rules. Each open
+    /// then costs about ten microseconds.
     pub reads: bool,
     pub processes: Processes,
-    /// How many names the command may make, less those it removes.
+    /// The number of names that the command may make; removed names are given back.
     pub files: Option<u64>,
-    /// What can be seen where no mount hides the rest. Every call that looks at a
-    /// path is then watched too.
+    /// The visible paths, where no mount hides the others. Every call that looks at a path
+    /// is then watched too.
     pub sight: Option<Sight>,
 }
 
-/// Whose processes /proc shows.
+/// The processes in the command's /proc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Processes {
     OfTheRoom,
-    /// Everybody's: each process may look at its own entries alone, and at what
-    /// they say about the host's network only if it may use that.
+    /// All processes of the host. Each process may read only its own entries, and `net`
+    /// only if it may use the network.
     OfTheHost {
         net: bool,
     },
@@ -196,11 +196,11 @@ pub enum Network {
     Allow,
 }
 
-/// The Landlock ABI the direct tier stands on: signal and abstract socket
-/// scopes came with 6, in Linux 6.12.
+/// The Landlock ABI that the direct tier needs. Scopes for signals and abstract sockets
+/// came with ABI 6, in Linux 6.12.
 pub const LANDLOCK_ABI_NEEDED: u32 = 6;
 
-/// In a room namespaces stand for what came later; truncating came with 3.
+/// In a room, namespaces replace the scopes of newer ABIs. ABI 3 added truncation.
 const LANDLOCK_ABI_OF_ROOMS: u32 = 3;
 
 /// Finds the mechanisms that enforce every rule of the sandbox on this host.
@@ -208,7 +208,7 @@ pub fn plan(request: &Request<'_>, host: &HostFacts) -> Result<Plan, Refusal> {
     make(request, host, &mut Report::default())
 }
 
-/// The same, with what holds each rule and why.
+/// As [`plan`], with a report of the mechanism that holds each rule.
 pub fn plan_with_report(
     request: &Request<'_>,
     host: &HostFacts,
@@ -217,7 +217,7 @@ pub fn plan_with_report(
     make(request, host, &mut report).map(|plan| (plan, report))
 }
 
-/// The rule of a sandbox that no host can enforce with this version, if it has one.
+/// The first rule of a sandbox that no host can enforce with this version.
 pub fn unenforceable(sandbox: &Sandbox) -> Option<Refusal> {
     match network(sandbox) {
         Ok((_, ports)) => not_yet(sandbox, &ports).err(),
@@ -233,7 +233,7 @@ fn make(request: &Request<'_>, host: &HostFacts, report: &mut Report) -> Result<
     make_with_mounts(&request, host, report).map(|plan| Plan { redirects, ..plan })
 }
 
-/// The same, where each `cache()` is a mount.
+/// As `make`, where each `cache()` is a mount.
 fn make_with_mounts(
     request: &Request<'_>,
     host: &HostFacts,
@@ -272,7 +272,8 @@ fn make_with_mounts(
             let (rules, grants, baseline) = (&rules, &grants, &baseline);
             let sources = Sources { request, rules, grants, baseline, rights: &fixed };
             let sight = Some(tier::sight(&sources));
-            // The kernel cannot tell a process's own entries in /proc from others'.
+            // The kernel cannot tell a process's own entries in /proc from others', so the
+            // monitor sees every open.
             let files = sandbox.limits.most_files();
             (None, Some(Watch { rights, reads: true, processes, files, sight }))
         }
@@ -288,7 +289,7 @@ fn make_with_mounts(
         }
     };
     if watch.is_some() && sandbox.lifetime == Some(Lifetime::Detached) {
-        // Nobody is left to answer for it.
+        // No launcher would be left to carry out the calls.
         let rule = "lifetime: detached, where calls are watched".to_owned();
         return Err(Refusal::NotYet { rule, span: sandbox.span.clone() });
     }
@@ -297,7 +298,7 @@ fn make_with_mounts(
     {
         return Err(tier::unwatched(request, &rules, why));
     }
-    // Nobody is left to remove the group of what lives on.
+    // No launcher would be left to remove the cgroup.
     let detached = sandbox.lifetime == Some(Lifetime::Detached);
     let group = group.filter(|_| tier != Tier::Direct && !detached);
     explain::limits(report, &sandbox.limits, group.as_deref(), host.root);
@@ -319,9 +320,8 @@ fn make_with_mounts(
     })
 }
 
-/// Whether a plan for this sandbox will make namespaces where it can, and if so
-/// whether a network is among them, as far as that can be told without looking at the
-/// disk.
+/// Whether a plan for this sandbox will make namespaces if it can, and if so whether one
+/// for the network. Decided without reading the disk.
 pub(crate) fn namespaces(sandbox: &Sandbox) -> Option<bool> {
     let changes =
         |rule: &FsRule| rule.effect == Effect::Allow && rule.caps.intersects(Caps::CHANGE);
@@ -329,17 +329,17 @@ pub(crate) fn namespaces(sandbox: &Sandbox) -> Option<bool> {
     room.then(|| network(sandbox).ok()).flatten().map(|(net, _)| net == Network::Deny)
 }
 
-/// Which mechanisms hold a plan.
+/// The mechanisms that hold a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tier {
     /// Landlock and seccomp alone.
     Direct,
-    /// The same with the monitor: no namespaces can be made.
+    /// As `Direct`, with the monitor. For hosts without namespaces.
     Watched,
     Room,
 }
 
-/// What the mounts of a room do not hold.
+/// The calls that the monitor has to carry out, because mounts do not hold every rule.
 fn beyond_mounts(
     sources: &Sources<'_>,
     host: &HostFacts,
@@ -349,8 +349,8 @@ fn beyond_mounts(
 ) -> Option<Watch> {
     let Sources { request, rules, grants, .. } = sources;
     rights.own = room.own();
-    // Landlock adds up: inside a place of the room's own everything is given, and so it is
-    // where the session's directory is around something of the host's.
+    // Landlock rights add up: inside the room's own places everything is granted. So it is
+    // where the session's directory contains something of the host.
     let around = rights.own.iter().chain(room.steps.iter().filter_map(|step| match step {
         Step::Show { at, .. } => Some(at),
         _ => None,
@@ -363,7 +363,7 @@ fn beyond_mounts(
     let least = inside.fold(Caps::ALL, Caps::intersect);
     let reads = unreadable || !least.contains(Caps::READ) || tier::reads(request, rules, grants);
     let changes = grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE));
-    // No mount tells where a link leads. Where nobody can, Landlock lets none be made.
+    // No mount tells where a link leads. Without a monitor, Landlock permits no links.
     let links = grants.iter().any(|grant| grant.caps.contains(Caps::CREATE))
         && request.sandbox.lifetime != Some(Lifetime::Detached)
         && !matches!(host.notify, Facility::Missing { .. });
@@ -379,8 +379,8 @@ fn beyond_mounts(
     watched.then_some(Watch { rights, reads, processes, files, sight: None })
 }
 
-/// What is said of trees and files. What is said of names alone must not hide the
-/// tree they are in.
+/// The rights without the rules about names. In the mount tree, such a rule must not hide
+/// the directory of the names.
 fn of_trees(rights: &Rights, rules: &[Rule<'_>]) -> Rights {
     let mut fixed = rights.clone();
     let mut whole = rules.iter().map(|rule| !rule.wider());
@@ -388,7 +388,7 @@ fn of_trees(rights: &Rights, rules: &[Rule<'_>]) -> Rights {
     fixed
 }
 
-/// The rules with their paths on this disk, and everything else that decides.
+/// The rules with their paths on this disk, and everything else that decides about rights.
 fn rights(
     request: &Request<'_>,
     rules: &[Rule<'_>],
@@ -434,12 +434,12 @@ fn rights(
     })
 }
 
-/// The network, and which of the host's ports lead out of one that is denied.
+/// The network, and the ports that a denied network still reaches or serves.
 fn network(sandbox: &Sandbox) -> Result<(Network, Ports), Refusal> {
     let served = sandbox.serve.clone();
     let rule = match &sandbox.net {
         Net::Deny => return Ok((Network::Deny, Ports { reached: Vec::new(), served })),
-        // With the host's network what listens inside listens on the host.
+        // On the host's network, a server inside listens on the host.
         Net::Allow => return Ok((Network::Allow, Ports::default())),
         Net::Ask => "net = ask()".to_owned(),
         Net::Hosts { rules, default } => {
@@ -461,11 +461,11 @@ fn network(sandbox: &Sandbox) -> Result<(Network, Ports), Refusal> {
     Err(Refusal::NotYet { rule, span: sandbox.span.clone() })
 }
 
-/// What the language can say and this version cannot hold.
+/// Refuses features of the language that this version cannot enforce.
 fn not_yet(sandbox: &Sandbox, ports: &Ports) -> Result<(), Refusal> {
     let detached = sandbox.lifetime == Some(Lifetime::Detached);
     let said = [
-        // Nobody is left to look at the clock, or to carry what is said.
+        // No launcher would be left to end the command in time, or to forward ports.
         (detached && sandbox.limits.wall_seconds.is_some())
             .then(|| ("lifetime: detached, with a wall limit".to_owned(), &sandbox.span)),
         (detached && *ports != Ports::default())
@@ -473,7 +473,7 @@ fn not_yet(sandbox: &Sandbox, ports: &Ports) -> Result<(), Refusal> {
         { sandbox.fs.iter() }
             .find(|r| r.writes == Writes::Session)
             .map(|r| (format!("cow() on {}", r.pattern), &r.span)),
-        // The launcher holds the lock on the project's cache.
+        // The launcher has the lock on the project's cache.
         { sandbox.fs.iter() }
             .find(|r| detached && r.writes == Writes::Project)
             .map(|r| (format!("lifetime: detached, with cache() on {}", r.pattern), &r.span)),
@@ -496,7 +496,7 @@ fn countable(tier: Tier, host: &HostFacts) -> Result<(), String> {
 
 fn check_host(host: &HostFacts) -> Result<(), Refusal> {
     match host.landlock_abi {
-        // First: inside such a sandbox there is no Landlock either.
+        // Checked first: inside such a sandbox Landlock may be missing too.
         _ if host.around.listener => Err(Refusal::OuterListener),
         0 => Err(Refusal::NoLandlock),
         abi if abi < LANDLOCK_ABI_OF_ROOMS => Err(Refusal::LandlockTooOld { abi }),

@@ -1,16 +1,16 @@
 //! Links that a sandboxed command may have planted.
 //!
-//! A rule names a path; the kernel grants the place where that path leads. A command
-//! that may create names in a tree can put a link on the way of a rule. For example
+//! A rule names a path, and the kernel grants the place to which the path leads. A command
+//! that may create names in a tree can put a link on the way of a rule. For example,
 //! `~/.npm/_logs` becomes a link to `..`, and the next sandbox that may write
-//! `~/.npm/_logs` could write the whole home. So every link on the way of a granted
-//! path is looked at. A link strictly below a tree in which any sandbox in force may
-//! create names is suspect. A rule with a suspect link is refused, unless the sandbox
-//! has the same rights at the target without that rule.
+//! `~/.npm/_logs` could write the whole home. So the planner checks every link on the way
+//! of a granted path. A link strictly below a tree in which any sandbox in force may create
+//! names is suspect. A rule with a suspect link is refused, unless the sandbox has the same
+//! rights at the target without that rule.
 //!
-//! Limits: a sandbox without confinement, and one that allows whatever no rule speaks
-//! of, do not count. Both can reach more by themselves than a link could open. The
-//! policy of today counts, not one that was in force earlier.
+//! Limits: a sandbox without confinement, or with a default of allow, does not count. Both
+//! can reach more by themselves than a link could open. Only the present policy counts, not
+//! an earlier one.
 
 use std::fmt::{self, Debug};
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ use clash_policy::{Caps, Effect, FileUse, FsRule, PathPattern, Places, Sandbox, 
 use crate::baseline;
 use crate::disk::Disk;
 
-/// The other sandboxes whose commands run in the same places. Asked only if a link is
-/// met, because the answer takes reading the whole policy.
+/// The other sandboxes whose commands run in the same places. The planner asks only if it
+/// meets a link, because the answer needs the whole policy.
 pub trait InForce: Debug {
-    /// The trees in which their commands may create names, variables filled in.
+    /// The trees in which their commands may create names, with variables filled in.
     /// `None`: they cannot be listed, and every link is suspect.
     fn trees(&self) -> Option<Vec<PathBuf>>;
 }
@@ -42,8 +42,8 @@ impl InForce for Alone {
 
 /// The trees in which commands of a sandbox may create names.
 pub fn trees_of(sandbox: &Sandbox, places: &Places) -> Vec<PathBuf> {
-    // Of a cache too, although a project writes its own: a link there may be from a policy
-    // that let commands write the shared one.
+    // A cache counts too, although a project writes its own: a link there may come from a
+    // policy that let commands write the shared one.
     let creates = |rule: &&FsRule| rule.effect == Effect::Allow && rule.caps.contains(Caps::CREATE);
     let rules = sandbox.fs.iter().filter(creates);
     rules.filter_map(|rule| places.expand(rule.pattern.fixed()).ok()).collect()
@@ -82,7 +82,7 @@ impl fmt::Display for Suspect {
     }
 }
 
-/// Where the rules of a sandbox are looked at.
+/// The surroundings in which the rules of a sandbox are checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Ground<'a> {
     pub sandbox: &'a Sandbox,
@@ -92,13 +92,13 @@ pub struct Ground<'a> {
 }
 
 impl Ground<'_> {
-    /// The first of these rules that gives more because of a suspect link.
+    /// The first rule that gives more rights because of a suspect link.
     pub fn first_suspect(&self, rules: &[Placed<'_>]) -> Option<Suspect> {
         let linked = |rule: &&Placed<'_>| {
             rule.rule.effect == Effect::Allow && rule.written.as_os_str() != rule.real.as_os_str()
         };
         let mut linked = rules.iter().filter(linked).peekable();
-        // Nearly always there is none, and nothing else is asked for.
+        // Usually there is no link, and then nothing else is asked.
         linked.peek()?;
         let trees = Trees::of(self.places, self.disk, self.in_force, Some(self.sandbox));
         let suspect = |placed: &Placed<'_>| {
@@ -112,15 +112,15 @@ impl Ground<'_> {
         suspects.into_iter().find(|suspect| self.gains(suspect, &trusted))
     }
 
-    /// Whether the rule gives anything at its target that the trusted rules do not.
+    /// True if the rule gives rights at its target that the trusted rules do not give.
     fn gains(&self, suspect: &Suspect, trusted: &Sandbox) -> bool {
         let Suspect { rule, target, .. } = suspect;
-        // Two names that no rule about names is likely to mean.
+        // Two names that no rule about names is likely to match.
         let [inside, deeper] = ["\u{1}clash", "\u{1}clash/\u{1}clash"].map(|n| target.join(n));
         let asked: &[&Path] = match rule.pattern {
             PathPattern::Literal(_) => &[target],
             PathPattern::Subpath { .. } => &[target, &inside, &deeper],
-            // A pattern can prevail over another that denies.
+            // A pattern can take precedence over another pattern that denies.
             PathPattern::Children(_) | PathPattern::Glob { .. } | PathPattern::Regex { .. } => {
                 return true;
             }
@@ -152,12 +152,11 @@ impl Ground<'_> {
     }
 }
 
-/// The trees in which commands may create names, as they are written and as they really
-/// lie.
+/// The trees in which commands may create names, each as written and as resolved.
 #[derive(Debug)]
 pub struct Trees {
     trees: Vec<PathBuf>,
-    /// Was a directory when it was resolved; a link in its place is a planted one.
+    /// The project was a directory when it was resolved. A link in its place was planted.
     project: PathBuf,
 }
 
@@ -175,14 +174,14 @@ impl Trees {
         trees.extend([places.project.clone(), places.tmp.clone()]);
         let real: Vec<PathBuf> = trees.iter().map(|tree| disk.real(tree)).collect();
         trees.extend(real);
-        // The narrowest tree says most.
+        // The narrowest tree gives the best message.
         trees.sort_unstable_by(|a, b| b.as_os_str().len().cmp(&a.as_os_str().len()).then(a.cmp(b)));
         trees.dedup();
         Self { trees, project: places.project.clone() }
     }
 
-    /// The first link on the way of a path that lies strictly below one of the trees,
-    /// and that tree.
+    /// The first link on the way of a path that lies strictly below one of the trees, and
+    /// that tree.
     pub fn link_on(&self, written: &Path, real: &Path, disk: &Disk) -> Option<(PathBuf, PathBuf)> {
         let (links, end) = disk.links_on(written);
         let inside = |link: &PathBuf| {
@@ -190,7 +189,7 @@ impl Trees {
             let holds = |tree: &&PathBuf| is_below(link, tree) && (link != *tree || replaced);
             self.trees.iter().find(holds).map(|tree| (link.clone(), tree.clone()))
         };
-        // A path that leads elsewhere at the second look changes while it is looked at.
+        // If the second look finds another end, the path is changing at this moment.
         let moving = || (end != real).then(|| (written.into(), PathBuf::from("/")));
         links.iter().find_map(inside).or_else(moving)
     }

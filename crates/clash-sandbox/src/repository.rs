@@ -1,14 +1,14 @@
-//! Which repository git obeys in a directory, and whether an agent can have
+//! Finds the repository that git obeys in a directory, and whether an agent can have
 //! written its settings.
 //!
-//! No record says who made a repository: an earlier session can have run
-//! `git init` in what is the project now. So the content decides. A repository
-//! counts as harmless if its settings name no program and none of its hooks runs
-//! for the command. Its settings cannot change between this look and the command:
-//! every sandbox protects them (`clash_policy::protect`).
+//! No record says which process made a repository: an earlier session may have run `git
+//! init` in the present project. So the content decides. A repository is harmless if its
+//! settings name no program and none of its hooks runs for the command. Its settings cannot
+//! change between this check and the command: every sandbox protects them
+//! (`clash_policy::protect`).
 //!
-//! A repository of its own below the project is never harmless: the command that
-//! makes a repository may write its settings for as long as it runs.
+//! A nested repository below the project is never harmless: the command that makes a
+//! repository may write its settings as long as it runs.
 
 mod bare;
 mod config;
@@ -28,7 +28,7 @@ pub(crate) use bare::is_complete;
 /// A longer file is not read.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Why git, started in `dir`, may run code that an agent chose. Both paths are
+/// The reason why git, started in `dir`, may run code that an agent chose. Both paths are
 /// real paths.
 pub(crate) fn steers(dir: &Path, project: &Path, subcommand: &str) -> Option<String> {
     if !is_below(dir, project) {
@@ -38,7 +38,7 @@ pub(crate) fn steers(dir: &Path, project: &Path, subcommand: &str) -> Option<Str
         let below = place != project && is_below(place, project);
         let (link, here) = (place.join(".git"), place.display());
         let meta = fs::symlink_metadata(&link);
-        // Git falls back to it if something is wrong with `.git`.
+        // Git uses it if `.git` is not valid.
         let found = if is_bare(place) {
             if is_below(place, project) {
                 return Some(format!("{here} can be taken for a repository without a work tree"));
@@ -73,8 +73,8 @@ struct Found {
     own: PathBuf,
 }
 
-/// The repository of a linked worktree or of a submodule. A worktree below the
-/// project has to be one of the project's own repository.
+/// The repository of a linked worktree or a submodule. A worktree below the project has to
+/// belong to the project's own repository.
 fn linked(place: &Path, project: &Path) -> Option<Found> {
     let (own, common) = worktree::linked(place)?;
     if place != project && is_below(place, project) && common != project.join(".git") {
@@ -106,7 +106,7 @@ impl Found {
         hooks::active(&hooks, subcommand).or_else(|| self.submodules(place, subcommand))
     }
 
-    /// Commands that go into submodules obey the settings of each.
+    /// Commands that enter submodules obey the settings of each.
     fn submodules(&self, place: &Path, subcommand: &str) -> Option<String> {
         let goes_there = matches!(subcommand, "fetch" | "pull" | "submodule" | "remote");
         if !goes_there {

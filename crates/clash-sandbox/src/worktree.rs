@@ -1,22 +1,21 @@
-//! Linked git worktrees: what a project whose `.git` is a file needs outside
-//! itself so that `git commit` works.
+//! Linked git worktrees. If `.git` of a project is a file, `git commit` needs directories
+//! outside the project.
 //!
 //! `.git` names the worktree's own directory in the main repository
-//! (`<common>/worktrees/<name>`), which is granted whole. Of the common directory
-//! only what a commit writes is writable: objects, refs, logs. Hooks and config
-//! are readable, never writable: they run or steer programs outside any sandbox.
+//! (`<common>/worktrees/<name>`), which is granted whole. In the common directory, only
+//! objects, refs and logs are writable, which a commit writes. Hooks and config are
+//! readable, never writable: they run or steer programs outside any sandbox.
 //!
-//! The `.git` file lies in the project, where a sandboxed command may have
-//! written it, so it is a claim and not a fact. It is believed only if git's own
-//! back link agrees: the directory must really be `<common>/worktrees/<name>` of
-//! a repository, and its `gitdir` file must name this project's `.git`. Nobody
-//! can fake that outside what he may already write.
+//! The `.git` file is in the project, where a sandboxed command may have written it. So it
+//! is believed only if git's own back link agrees: the directory must really be
+//! `<common>/worktrees/<name>` of a repository, and its `gitdir` file must name this
+//! project's `.git`. A command can fake this only inside directories that it may already
+//! write.
 //!
-//! Limits: no `git gc`, no deletion of packed branches, no `git config`, no
-//! submodules of worktrees (their directories are not granted). The worktree's
-//! own directory can be changed as a whole, and with it the `commondir` link in
-//! it, just as a sandbox can replace the project's `.git` file itself: the direct
-//! tier cannot protect names inside a writable directory.
+//! Limits: no `git gc`, no deletion of packed branches, no `git config`, no submodules of
+//! worktrees (their directories are not granted). A command can change the worktree's own
+//! directory as a whole, and with it its `commondir`, just as it can replace the project's
+//! `.git` file: the direct tier cannot protect names inside a writable directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +27,7 @@ const RWCD: Caps = Caps::READ.union(Caps::CHANGE);
 const R: Caps = Caps::READ;
 const RX: Caps = Caps::READ.union(Caps::EXECUTE);
 
-/// What of the common directory is granted, if it exists.
+/// Paths in the common directory that are granted if they exist.
 const COMMON: &[(&str, Caps)] = &[
     ("objects", RWCD),
     ("refs", RWCD),
@@ -41,14 +40,14 @@ const COMMON: &[(&str, Caps)] = &[
     ("hooks", RX),
 ];
 
-/// How `.git` of a project was found to be.
+/// The result of checking `.git` of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Worktree {
-    /// A directory or nothing: no grants needed.
+    /// A directory or nothing: needs no grants.
     Plain,
     /// Grants, already resolved.
     Linked(Vec<(PathBuf, Caps)>),
-    /// A `.git` file that cannot be believed, and why.
+    /// A `.git` file that is not believed, and the reason.
     Disbelieved(String),
 }
 
@@ -86,8 +85,8 @@ fn follow(project: &Path, link: &Path) -> Result<Vec<(PathBuf, Caps)>, &'static 
         return Err("the repository's worktree belongs to another directory");
     }
     let mut grants = vec![(own.clone(), RWCD)];
-    // A link in the common directory is followed nowhere: what lies there may
-    // have been granted to earlier commands.
+    // Links in the common directory are not followed: earlier commands may have been
+    // allowed to write there.
     grants.extend(
         COMMON
             .iter()
@@ -97,8 +96,7 @@ fn follow(project: &Path, link: &Path) -> Result<Vec<(PathBuf, Caps)>, &'static 
     Ok(grants)
 }
 
-/// The own directory and the common directory of a linked worktree, if both sides
-/// agree that it is one.
+/// The own directory and the common directory of a linked worktree, if both sides agree.
 pub(crate) fn linked(dir: &Path) -> Option<(PathBuf, PathBuf)> {
     let Worktree::Linked(grants) = look(dir) else { return None };
     let own = grants.first().map(|(path, _)| path.clone())?;
@@ -112,8 +110,8 @@ pub(crate) fn submodule(dir: &Path) -> Option<PathBuf> {
     fs::canonicalize(dir.join(text.strip_prefix("gitdir:")?.trim())).ok()
 }
 
-/// Whether a directory is a linked worktree whose own part is below `worktrees`, by
-/// what both sides say.
+/// True if a directory is a linked worktree with its own part below `worktrees`, and both
+/// sides agree.
 pub(crate) fn belongs(dir: &Path, worktrees: &Path) -> bool {
     match look(dir) {
         Worktree::Linked(grants) => grants.iter().any(|(path, _)| is_below(path, worktrees)),
@@ -121,8 +119,8 @@ pub(crate) fn belongs(dir: &Path, worktrees: &Path) -> bool {
     }
 }
 
-/// Whether what a repository keeps of a linked worktree is of one in this project
-/// that is gone. Others may lie where a room cannot see them.
+/// True if a worktree directory of a repository belongs to a worktree in this project that
+/// is gone. Worktrees elsewhere may exist where a room does not show them.
 pub(crate) fn is_abandoned(own: &Path, project: &Path) -> bool {
     let link = first_line(&own.join("gitdir")).map(|back| normalise(&own.join(back)));
     link.is_some_and(|link| {
@@ -131,10 +129,9 @@ pub(crate) fn is_abandoned(own: &Path, project: &Path) -> bool {
     })
 }
 
-/// Where git looks for the hooks of a project instead of in `.git`, as its own
-/// configuration says; `None` also for the project itself or what is above it,
-/// where nothing could be changed any more. Only the file itself counts, not what
-/// it includes.
+/// The hooks directory of a project, if its configuration names another than `.git/hooks`.
+/// `None` for the project itself or a directory above it, which would protect everything.
+/// Only the file itself counts, not the files that it includes.
 pub(crate) fn hooks(project: &Path, home: &Path, config: &Path) -> Option<PathBuf> {
     let text = fs::read_to_string(config).ok()?;
     let mut in_core = false;
@@ -161,7 +158,7 @@ pub(crate) fn hooks(project: &Path, home: &Path, config: &Path) -> Option<PathBu
     (!is_below(project, &hooks)).then_some(hooks)
 }
 
-/// A value of git's without quotes, escapes and the comment behind it.
+/// A value of git's settings without quotes, escapes and comment.
 fn plain(value: &str) -> String {
     let mut quoted = false;
     let mut plain = String::with_capacity(value.len());
@@ -179,7 +176,7 @@ fn plain(value: &str) -> String {
 }
 
 fn first_line(path: &Path) -> Option<String> {
-    // These files hold one path; a longer one is no git file.
+    // These files contain one path. A longer one is no git file.
     let meta = fs::metadata(path).ok().filter(|m| m.is_file() && m.len() <= 8192)?;
     let mut text = fs::read_to_string(path).ok().filter(|t| t.len() as u64 <= meta.len().max(1))?;
     text.truncate(text.trim_end().len());
@@ -190,7 +187,7 @@ fn first_line(path: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// A main repository and a worktree of it, as `git worktree add` leaves them.
+    /// A main repository and a linked worktree, as `git worktree add` makes them.
     fn pair() -> (tempfile::TempDir, PathBuf, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let base = fs::canonicalize(dir.path()).unwrap();
@@ -236,7 +233,7 @@ mod tests {
         claim("nonsense");
         assert!(matches!(look(&project), Worktree::Disbelieved(_)));
 
-        // A made-up worktree in the project, pointing its common directory away.
+        // A forged worktree in the project, whose common directory is elsewhere.
         let fake = project.join("x/worktrees/y");
         fs::create_dir_all(&fake).unwrap();
         fs::write(fake.join("commondir"), format!("{}\n", victim.display())).unwrap();

@@ -1,8 +1,8 @@
-//! What the policy says and what the kernel does are the same: random sandboxes
-//! with every form of rule, random operations on files, the judge of file tools
-//! against a room, and against a host that can make none.
+//! The policy's judge and the kernel agree. Random sandboxes with every form of rule, and
+//! random operations on files: the judge of file tools against a room, and against a host
+//! without namespaces.
 //!
-//! The same every time; `CLASH_TEST_SEED=n` plays another round.
+//! The seed is fixed; `CLASH_TEST_SEED=n` sets another.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,
@@ -28,7 +28,7 @@ const DIRS: [&str; 7] = ["a", "a/b", "a/b/c", "a/b/c/d", "a/e", "a/e/f", "g"];
 const SANDBOXES: usize = 32;
 const OPERATIONS: usize = 48;
 
-/// Does what each line of its input says and prints whether that worked.
+/// Carries out each line of its input and prints whether it worked.
 const SCRIPT: &str = r"
 import os, subprocess, sys
 def op(kind, a, b):
@@ -64,7 +64,7 @@ for line in sys.stdin:
     except (OSError, subprocess.CalledProcessError): print('0', end='')
 ";
 
-/// A small generator: the same seed gives the same sandboxes.
+/// A small random generator: the same seed gives the same sandboxes.
 struct Random(u64);
 
 impl Random {
@@ -79,7 +79,7 @@ impl Random {
     }
 }
 
-/// One rule, and how the example is told.
+/// One rule, and the options of the example for it.
 fn rule(random: &mut Random, base: &Path, in_a_room: bool) -> (FsRule, Vec<String>) {
     let dir = base.join(random.of(&DIRS)).display().to_string();
     let deny = random.below(5) < 2;
@@ -127,11 +127,11 @@ fn rule(random: &mut Random, base: &Path, in_a_room: bool) -> (FsRule, Vec<Strin
     (FsRule { pattern, effect, caps, writes: Writes::InPlace, span: Span::default() }, options)
 }
 
-/// What the judge says about a tree.
+/// The judge's answers about a tree.
 struct Oracle {
     sandbox: Sandbox,
     places: Places,
-    /// Elsewhere a path can be held only with the right to read it.
+    /// Without a room a path can be held only with the right to read it.
     in_a_room: bool,
 }
 
@@ -159,23 +159,22 @@ impl Oracle {
         self.caps(path).contains(Caps::parse(caps).unwrap())
     }
 
-    /// Whether a file under another name is good for no more.
+    /// True if a file under another name has no more rights.
     fn no_gain(&self, from: &Path, to: &Path) -> bool {
         let content = Caps::parse("rwx").unwrap();
         self.caps(to).intersect(content).without(self.caps(from)).is_empty()
     }
 }
 
-/// An operation, what the judge says to it, and whether the kernel may be
-/// stricter: a rename or link may end at another mount or at Landlock's own rule
-/// for other directories.
+/// An operation, the judge's answer, and whether the kernel may be stricter. A rename or
+/// link may fail at another mount, or by Landlock's own rule for other directories.
 struct Operation {
     line: String,
     allowed: bool,
     at_most: bool,
 }
 
-/// Makes what an operation needs and says what should come of it.
+/// Makes the files that an operation needs, and computes the expected result.
 fn operation(
     random: &mut Random,
     world: &World,
@@ -207,7 +206,7 @@ fn operation(
     match random.below(21) {
         0 => simple("list", &dir, "r"),
         kind @ 1..=8 => {
-            // Now and then the one file that rules name, and now and then by a link.
+            // Sometimes the file that rules name, and sometimes through a link.
             let at = if random.below(4) == 0 { dir.join("lit") } else { at };
             if !at.exists() {
                 file(&at);
@@ -283,7 +282,7 @@ fn operation(
     }
 }
 
-/// The last operation of a round: a directory of the tree itself is renamed.
+/// The last operation of a round renames a directory of the tree itself.
 fn rename_ancestor(random: &mut Random, oracle: &Oracle, base: &Path) -> Operation {
     let from = base.join(random.of(&["a/b", "a/b/c", "a/e"]));
     let to = from.with_file_name("renamed");
@@ -304,8 +303,8 @@ fn tree(world: &World, base: &Path) {
             own(&dir.join(name));
         }
     }
-    // By a process of its own: what is open for writing here is inherited by what
-    // another thread starts, and cannot be executed meanwhile.
+    // Copied by another process: a child that another thread forks would inherit the
+    // descriptor for writing, and the file could not be executed meanwhile.
     let copied = Command::new("cp").arg("/bin/true").arg(base.join("prog")).status();
     assert!(copied.unwrap().success());
 }

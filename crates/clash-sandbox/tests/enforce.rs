@@ -1,10 +1,9 @@
-//! Sandboxes on the real kernel, as root and as a plain user: what holds in both
-//! tiers, and the direct tier's own cases. Rooms have `tests/rooms.rs`.
+//! Sandboxes on the real kernel, as root and as a plain user: cases of both tiers, and of
+//! the direct tier alone. Rooms have `tests/rooms.rs`.
 //!
-//! Every refusal has its twin: the same script runs without the sandbox first,
-//! and where that does not succeed the test proves nothing and says so by
-//! failing. Needs /usr/bin/python3 for the raw system calls; without it those
-//! tests say that they were skipped.
+//! Every refusal has a twin: the same script first runs without the sandbox. If it does not
+//! succeed there, the test proves nothing and fails. Needs /usr/bin/python3 for raw system
+//! calls; without it these tests report that they were skipped.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,
@@ -331,7 +330,7 @@ fn the_kernel_surface_is_closed() {
         refused(&world, &format!("child(lambda: sc({}, 0x10000000))", n("unshare")), EPERM);
         refused(&world, &format!("child(lambda: sc({}, 0x50020000))", n("unshare")), EPERM);
         refused(&world, "sc(425, 4, ctypes.create_string_buffer(256))", ENOSYS); // io_uring_setup
-        // The session keyring's number may be any 32 bits, so only its sign counts.
+        // The number of the session keyring may be any 32 bits, so only its sign counts.
         refused(&world, &format!("min(0, sc({}, 0, -3, 0))", n("keyctl")), EPERM);
         refused(&world, &format!("sc({}, 0, 4096, 0o1600)", n("shmget")), EPERM);
         refused(&world, &format!("sc({}, 0x0400000)", n("personality")), EPERM);
@@ -472,7 +471,7 @@ fn git_commits_in_the_project_and_in_a_linked_worktree() {
     });
 }
 
-/// The monitor of the outer room would carry out what an inner one denies.
+/// The monitor of the outer room would carry out calls that an inner room denies.
 #[test]
 fn a_room_inside_one_with_a_monitor_is_refused() {
     everyone(|world| {
@@ -485,8 +484,8 @@ fn a_room_inside_one_with_a_monitor_is_refused() {
         command.args(["--rx", &base, "--", &format!("{base}/room"), "--rx", &app, "--"]);
         command.args(["cat", &format!("{app}/f")]);
         assert_eq!(text(&world.prepare(command).output().unwrap()), "deep");
-        // Inside one that is watched a second one would not hold for what the
-        // monitor does, so it is refused.
+        // Inside a watched room, a second one would not restrict the monitor, so it is
+        // refused.
         for inner in ["--rx", "--rw"] {
             let output = world.sh(&format!("{base}/room {inner} {app} -- touch {app}/x"));
             assert_eq!(output.status.code(), Some(3), "{}", text(&output));

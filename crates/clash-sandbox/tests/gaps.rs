@@ -1,9 +1,9 @@
-//! The gaps of kernel facilities and the holes of other sandboxes, each as a case
-//! that has to stay closed: as root and as a plain user, in a room and, where it
-//! can hold there, without one. The network has `tests/network.rs`.
+//! Known gaps of kernel facilities and holes of other sandboxes, each as a case that has to
+//! stay closed. Runs as root and as a plain user, in a room and, where it can hold, without
+//! one. The network has `tests/network.rs`.
 //!
-//! Every refusal has its twin: the same works without the sandbox, or beside it.
-//! Needs /usr/bin/python3 for the raw system calls.
+//! Every refusal has a twin: the same works without the sandbox, or beside it. Needs
+//! /usr/bin/python3 for raw system calls.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use std::process::{Command, Output};
 
 use support::*;
 
-/// A Python script inside; its output.
+/// Runs a Python script inside and returns its output.
 fn script(world: &World, body: &str) -> String {
     text(&world.run(&[PYTHON, "-c", &format!("{PRELUDE}\n{body}")]))
 }
@@ -85,7 +85,7 @@ fn no_namespace_by_any_call() {
                 format!("sc(435, struct.pack('8Q', 1 << {bit}, 0, 0, 0, 17, 0, 0, 0), 64)");
             assert_eq!(python(&world, &clone3, true), ENOSYS, "{bit} as {:?}", world.who);
         }
-        // Where opens are watched it cannot even be opened.
+        // Where opens are watched, it cannot be opened at all.
         let join = "call(libc.setns, os.open('/proc/self/ns/mnt', 0), 0)";
         assert!([EPERM, EACCES].contains(&python(&world, join, true)));
         assert_eq!(python(&world, "call(libc.setns, 0, 0)", true), EPERM);
@@ -107,8 +107,8 @@ if p == 0:
 print(os.waitstatus_to_exitcode(os.wait()[1]))";
         let outside = format!("{PRELUDE}\n{}", run.replace("FLAGS", "0"));
         assert_eq!(text(&world.bare(&[PYTHON, "-c", &outside])), "0");
-        // With the seal it can be made and does not run; with the other flag too,
-        // the kernel itself says no.
+        // With the seal, the memfd can be made but not executed. With both flags, the
+        // kernel itself refuses.
         assert_eq!(script(&world, &run.replace("FLAGS", "8")), "13", "as {:?}", world.who);
     });
 }
@@ -270,7 +270,7 @@ fn what_is_denied_stays_denied_when_its_parents_move() {
     });
 }
 
-/// As a project whose persistence paths are kept, so that what is made is watched.
+/// A project with protected persistence paths, so that the monitor watches.
 fn watched(world: World) -> World {
     let (app, home) = (world.project(), world.path("home"));
     world.option(&["--project", app.to_str().unwrap(), "--home", home.to_str().unwrap()])
@@ -301,7 +301,7 @@ fn names_made_to_be_misread_cannot_be_made() {
 fn a_link_to_what_the_command_may_not_see_is_not_left_for_others_to_follow() {
     in_a_room(|world| {
         let world = watched(world);
-        // Not the key of this home, which lies in /tmp, and that is the room's own.
+        // Not the key of this home, which is below /tmp: that is the room's own.
         for target in ["/home/u/.ssh/id_ed25519", "../../../../etc/shadow", "/root", "/run/x"] {
             let output = world.sh(&format!("ln -s {target} link"));
             assert!(!output.status.success(), "{target} as {:?}", world.who);
@@ -339,7 +339,7 @@ print(len(n), flush=True)
         let seen = script(&world, fork);
         let made: usize = seen.parse().unwrap_or_else(|_| panic!("{seen}"));
         assert!((50..=60).contains(&made), "{made} as {:?}", world.who);
-        // Numbers come back when processes end.
+        // Process numbers are given back when processes end.
         let many = world.sh("i=0; while [ $i -lt 300 ]; do /bin/true || exit 1; i=$((i+1)); done");
         assert!(many.status.success(), "{}", text(&many));
     });
@@ -363,8 +363,8 @@ show(lambda: os.ftruncate(os.open('big', os.O_CREAT | os.O_RDWR), 1 << 20))";
     });
 }
 
-/// A shell script in the world's sandbox, which a Python program that confines itself
-/// starts.
+/// Runs a shell script in the world's sandbox, started by a Python program that confines
+/// itself.
 fn run_inside(world: &World, outer: &str, script: &str) -> Output {
     let mut argv = vec![PYTHON.to_owned(), "-c".into(), outer.into()];
     argv.extend(world.prefix());
@@ -387,11 +387,11 @@ assert libc.syscall(ctypes.c_long(446), fd, 0) == 0
 os.execv(sys.argv[1], sys.argv[1:])";
         let inside = |world: &World, script: &str| run_inside(world, domain, script);
         let key = world.path("home/.ssh/id_ed25519").display().to_string();
-        // No mounts can be made in there: the direct tier holds what it can.
+        // No mounts can be made there, so the direct tier holds as much as it can.
         let direct = World::beside(&world).option(&["--unprotected"]);
         let seen = text(&inside(&direct, &format!("echo in > f; cat f {key}")));
         assert!(seen.starts_with("in") && !seen.contains("SECRET"), "{seen}");
-        // And what it cannot hold is refused.
+        // A sandbox that the direct tier cannot hold is refused.
         let crossing = direct.option(&["--localhost", "8080"]);
         let output = inside(&crossing, "echo RAN");
         assert_eq!(output.status.code(), Some(3), "{}", text(&output));
@@ -402,7 +402,7 @@ os.execv(sys.argv[1], sys.argv[1:])";
 #[test]
 fn inside_a_filter_that_denies_namespaces_it_stacks_or_refuses() {
     in_a_room(|world| {
-        // What container runtimes do: unshare is EPERM, clone3 is ENOSYS.
+        // As container runtimes do: unshare is EPERM, clone3 is ENOSYS.
         let (unshare, arch) =
             if cfg!(target_arch = "x86_64") { (272, 0xc000_003e_u32) } else { (97, 0xc000_00b7) };
         let filter = format!(

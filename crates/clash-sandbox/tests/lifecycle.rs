@@ -1,6 +1,6 @@
-//! From the first instant of a launch to its last, on the real kernel, as root
-//! and as a plain user: nothing is left behind whenever the launcher dies, job
-//! control works as without it, and launching reads no directory of the user.
+//! A launch from its first instant to its last, on the real kernel, as root and as a plain
+//! user. Nothing is left behind whenever the launcher dies, job control works as without a
+//! sandbox, and a launch reads no directory of the user.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,
@@ -27,8 +27,8 @@ use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
 use rustix::process::{Pid, Signal, kill_process_group};
 use support::*;
 
-/// A world whose project is the project and whose host is known, so that nothing
-/// is tried out at every launch.
+/// A world whose directory is the project and whose host is on record, so that no launch
+/// probes.
 fn project(case: impl Fn(World)) {
     everyone(|world| {
         let text = |path: PathBuf| path.display().to_string();
@@ -40,7 +40,7 @@ fn project(case: impl Fn(World)) {
     });
 }
 
-/// The same, and without a room.
+/// As `project`, and also without a room.
 fn each_way(case: impl Fn(World)) {
     project(|world| {
         let before: Vec<&str> = world.options.iter().map(String::as_str).collect();
@@ -56,7 +56,7 @@ fn launch(world: &World, argv: &[&str]) -> Command {
     world.prepare(command)
 }
 
-/// Waits until something is true, for at most half a minute.
+/// Waits until a condition is true, at most half a minute.
 #[track_caller]
 fn eventually(what: &str, mut test: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -66,7 +66,7 @@ fn eventually(what: &str, mut test: impl FnMut() -> bool) {
     }
 }
 
-/// The processes that were started with a word on their command line.
+/// The processes with a word on their command line.
 fn processes(word: &str) -> Vec<String> {
     let named = |pid: &String| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -77,7 +77,7 @@ fn processes(word: &str) -> Vec<String> {
     pids.filter(|name| name.bytes().all(|b| b.is_ascii_digit())).filter(named).collect()
 }
 
-/// Uses up some time without giving the processor away, which would be too coarse.
+/// Waits without sleeping, which would be too coarse.
 fn pass(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
@@ -89,7 +89,7 @@ fn pass(time: Duration) {
 fn nothing_is_orphaned_at_whatever_instant_the_launcher_is_killed() {
     each_way(|world| {
         let word = format!("instant-{}", world.path("x").display());
-        // A launch takes some milliseconds, so this hits every step of it.
+        // A launch takes some milliseconds, so the kills hit every phase.
         for round in 0..150 {
             let mut launcher =
                 launch(&world, &["sh", "-c", "while :; do sleep 60; done", &word]).spawn().unwrap();
@@ -134,13 +134,13 @@ fn nothing_is_orphaned_when_the_launcher_is_killed_while_the_command_runs() {
         assert!(processes(&word).len() >= 2, "launcher and command");
         launcher.kill().unwrap();
         launcher.wait().unwrap();
-        // Everybody in the room holds this pipe.
+        // Every process of the room holds this pipe.
         assert_eq!(output.read_to_string(&mut line).unwrap(), 0);
         eventually("the room is gone", || processes(&word).is_empty());
     });
 }
 
-/// Without a room somebody could kill the process that orphans are given to.
+/// Without a room, a process could kill the guard to which orphans are given.
 #[test]
 fn nothing_is_orphaned_when_the_process_in_between_is_killed() {
     let children = |pid: &str| -> Vec<String> {
@@ -166,7 +166,7 @@ fn nothing_is_orphaned_when_the_process_in_between_is_killed() {
     });
 }
 
-/// What would pile up if launches left something behind.
+/// Kernel objects that would pile up if launches left something behind.
 fn piles(world: &World) -> BTreeMap<String, usize> {
     let count = |path: &Path| fs::read_dir(path).map_or(0, Iterator::count);
     let lines = |path: &str| fs::read_to_string(path).map_or(0, |text| text.lines().count());
@@ -178,7 +178,7 @@ fn piles(world: &World) -> BTreeMap<String, usize> {
         ("files beside it".to_owned(), count(&world.path(""))),
         ("control groups".to_owned(), cgroups(Path::new("/sys/fs/cgroup"))),
     ]);
-    // Only root may ask how many of them the kernel keeps.
+    // Only root may read how many of them the kernel has.
     let slabs = fs::read_to_string("/proc/slabinfo").unwrap_or_default();
     for kind in ["pid_namespace", "user_namespace", "net_namespace", "mnt_cache"] {
         let line = slabs.lines().find(|line| line.split(' ').next() == Some(kind));
@@ -194,7 +194,7 @@ fn cgroups(dir: &Path) -> usize {
     below.map(|entry| 1 + cgroups(&entry.path())).sum()
 }
 
-/// `CLASH_TEST_LAUNCHES=10000` for the number that is promised.
+/// `CLASH_TEST_LAUNCHES=10000` runs the promised number.
 #[test]
 fn many_launches_at_once_leave_nothing_behind() {
     const AT_ONCE: usize = 16;
@@ -215,9 +215,8 @@ fn many_launches_at_once_leave_nothing_behind() {
             }
         }
         eventually("every process is gone", || processes(&word).is_empty());
-        // Others make namespaces meanwhile, and the kernel takes its time; but what
-        // every launch left behind would be as many as there were launches, and of
-        // mounts some twenty times as many.
+        // Other processes make namespaces meanwhile, and the kernel frees them late. But a
+        // leak would leave one object per launch, and about twenty mounts per launch.
         let patience = Instant::now();
         loop {
             let now = piles(&world);
@@ -233,7 +232,7 @@ fn many_launches_at_once_leave_nothing_behind() {
     });
 }
 
-/// Who reads a directory is seen by whoever watches it.
+/// An inotify watch that sees every read of a directory.
 struct Watch(OwnedFd);
 
 impl Watch {
@@ -403,8 +402,8 @@ fn time_runs_out_for_a_command_that_has_stopped_too() {
     });
 }
 
-/// A sibling of the command is a child of the launcher, which has to take note of
-/// its death before the room can go, in whatever process group it is.
+/// A sibling of the command is a child of the launcher. The launcher has to reap it before
+/// the room can end, in whatever process group it is.
 #[test]
 fn a_room_ends_although_the_command_gave_the_launcher_children() {
     if python_is_missing() {
@@ -421,7 +420,8 @@ os._exit(3 if made > 0 else 1)"
     );
     each_way(|world| {
         let word = format!("sibling-{}", world.path("x").display());
-        // Whoever waits for the end of our output must not wait for one that hangs.
+        // The test waits for the end of the output, and must not wait for a process that
+        // hangs.
         let mut room = launch(&world, &[PYTHON, "-c", &script, &word]);
         room.stdout(Stdio::null()).stderr(Stdio::null());
         let mut room = room.spawn().unwrap();
@@ -435,8 +435,8 @@ os._exit(3 if made > 0 else 1)"
     });
 }
 
-/// Whoever holds a lock has not gone: neither a sibling of the command that nobody
-/// killed yet, nor one whose memory the kernel is still taking back.
+/// A process with a lock has not ended: neither a sibling of the command that was not
+/// killed yet, nor one whose memory the kernel still frees.
 #[test]
 fn nobody_of_a_room_holds_anything_when_the_launcher_returns() {
     if python_is_missing() {
@@ -462,7 +462,8 @@ if not sibling: os.kill(child, signal.SIGKILL)
 os._exit(7)";
     project(|world| {
         for who in ["sibling", "dying", "sibling", "dying", "sibling", "dying"] {
-            // Whoever waits for the end of our output waits for all who have it.
+            // The test waits for the end of the output, which every process of the room
+            // holds.
             let mut room = launch(&world, &[PYTHON, "-c", script, who]);
             room.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             assert_eq!(room.status().unwrap().code(), Some(7), "{who}");
@@ -472,7 +473,7 @@ os._exit(7)";
     });
 }
 
-/// What was begun on the word of a record is not waited for where nothing comes of it.
+/// The launcher does not wait for a helper that a wrong record made it start.
 #[test]
 fn namespaces_begun_in_vain_do_not_keep_a_command_from_running() {
     each_way(|world| {
@@ -532,14 +533,14 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until what runs on it answers a line.
+    /// Waits until the program on the terminal answers a line.
     #[track_caller]
     fn answers(&mut self) {
         self.types("ping\n");
         self.shows("ping-ping");
     }
 
-    /// Waits until a text appears and forgets what came before it.
+    /// Waits for a text and forgets everything before it.
     #[track_caller]
     fn shows(&mut self, text: &str) {
         let start = Instant::now();
@@ -564,7 +565,7 @@ impl Drop for Terminal {
     }
 }
 
-/// A shell function of the name `room` that runs its words in the sandbox.
+/// A shell function `room` that runs its arguments in the sandbox.
 fn room_function(world: &World) -> String {
     let quoted: Vec<String> = world.prefix().iter().map(|word| format!("'{word}'")).collect();
     format!("room() {{ {} \"$@\"; }}\n", quoted.join(" "))
@@ -578,8 +579,8 @@ fn job_control_on_a_terminal_is_as_without_a_sandbox() {
     each_way(|world| {
         let mut terminal = Terminal::open(&world);
         terminal.types(&room_function(&world));
-        // One process that answers: a shell that is about to start another one would
-        // miss a key now and then, with and without a sandbox.
+        // One process that answers. A shell that is about to start another process
+        // sometimes misses a key, with and without a sandbox.
         let echo = "room sed -u 's/ping/&-&/'";
         // ^C ends it, and the rest of the line with it.
         terminal.types(&format!("{echo}; echo not reached\n"));

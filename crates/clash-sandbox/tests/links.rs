@@ -1,6 +1,6 @@
-//! Symbolic links on the real kernel: no path in a tree that a room may change ever
-//! leads to something that the sandbox may not read. In rooms and without, as root
-//! and as a plain user.
+//! Symbolic links on the real kernel: no path in a tree that a room may change ever leads
+//! to a file that the sandbox may not read. In rooms and without, as root and as a plain
+//! user.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,
@@ -41,7 +41,7 @@ fn works(world: &World, script: &str) {
     assert!(output.status.success(), "{script} {:?}: {}", world.options, text(&output));
 }
 
-/// Runs each attack, and looks afterwards whether a path below the project leads out.
+/// Runs each attack, and then checks whether a path below the project leads out.
 #[track_caller]
 fn each_fails(world: &World, attacks: &[&str]) {
     for attack in attacks {
@@ -90,7 +90,7 @@ fn no_link_leads_above_the_granted_tree() {
                 "ln -s /dev/fd/0 L",
                 &home,
                 &key,
-                // Behind a link of one's own, `..` is another directory.
+                // After a link of the command's own, `..` is another directory.
                 "rm -rf l1 L; ln -s a/b l1 && ln -s l1/../../../.ssh L",
                 "rm -rf l2 L; mkdir -p x/y && ln -s ../../d x/y/l2 && ln -s x/y/l2/../../.ssh L",
                 "rm -rf L M; mkdir -p p/q && ln -s p/q/../../.. L",
@@ -148,7 +148,7 @@ fn a_directory_with_a_climbing_link_is_not_moved_up() {
     });
 }
 
-/// Links from before that lead out do not become a way to another name.
+/// Existing links that lead out do not become a way to another name.
 #[test]
 fn a_link_that_was_there_takes_no_other_name() {
     each_tier(|world| {
@@ -201,7 +201,7 @@ fn a_link_shows_nothing_that_is_denied_or_protected() {
     });
 }
 
-/// What lies below `vendor` counts under the name that a link gives it.
+/// Files below `vendor` are protected under the name that a link gives them.
 #[test]
 fn a_link_to_packages_makes_their_names_count() {
     each_tier(|world| {
@@ -246,7 +246,7 @@ fn everyday_links_are_made() {
     });
 }
 
-/// A room that nobody watches can neither make nor rename links.
+/// A room without a monitor can neither make nor rename links.
 #[test]
 fn a_room_without_a_monitor_makes_no_links() {
     everyone(|world| {
@@ -263,7 +263,7 @@ fn a_room_without_a_monitor_makes_no_links() {
     });
 }
 
-/// One room makes links that climb, the other moves the directory they are in.
+/// One room makes links that climb, the other moves their directory.
 #[test]
 fn two_rooms_never_show_a_way_out_together() {
     const MAKES: &str = r"
@@ -289,7 +289,7 @@ while time.time() < end:
         except OSError: pass
 print(min(moved, 1))
 ";
-    /// Looks, as the agent's file tools would, whether a path leads out.
+    /// Checks whether a path leads out, as the agent's file tools would follow it.
     const LOOKS: &str = r"
 import os, sys, time
 app = os.getcwd(); end = time.time() + 4.5; out = set(); looks = 0

@@ -1,6 +1,6 @@
-//! The monitor on the real kernel: names that come to be while a command runs,
-//! races against it, and what ordinary programs expect of the calls it makes in
-//! their place. In rooms and without, as root and as a plain user.
+//! The monitor on the real kernel: names that appear while a command runs, races against
+//! the monitor, and the calls that ordinary programs make. In rooms and without, as root
+//! and as a plain user.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use support::*;
 
-/// The project of a world, in both tiers.
+/// Runs a case on the project of a world, in both tiers.
 fn each_tier(case: impl Fn(World)) {
     for who in identities() {
         for tier in [&[][..], &["--simulate", "no-userns"]] {
@@ -264,7 +264,7 @@ fn denied_names_hold_for_files_that_come_later() {
         for attack in ["echo x > .env", "echo x > a/b/.env", "mv a/env a/.env", "ln a/env .env"] {
             fails(&world, attack);
         }
-        // Somebody outside makes one while a command runs.
+        // A process outside makes one while a command runs.
         let prefix = world.prefix();
         let mut command = Command::new(&prefix[0]);
         command.args(&prefix[1..]).args([
@@ -302,8 +302,8 @@ fn rights_to_write_create_and_delete_are_apart() {
     });
 }
 
-/// Exchanges a directory for a link to a protected one, from outside: inside, the
-/// link cannot be made.
+/// Exchanges a directory for a link to a protected one, from outside, because the link
+/// cannot be made inside.
 const SWAP: &str = r"
 import os
 os.makedirs('swap', exist_ok=True); os.symlink('.git/hooks', 'swap-link')
@@ -314,8 +314,8 @@ while True:
     except OSError: pass
 ";
 
-/// Threads that exchange the text of a path, and directories for links, while
-/// others use them: nothing that is refused is ever reached.
+/// Threads exchange the text of a path, and directories for links, while others use them. A
+/// refused path is never reached.
 #[test]
 fn nothing_refused_is_reached_by_a_race() {
     if python_is_missing() {
@@ -491,8 +491,8 @@ fn hooks_are_kept_where_the_configuration_says_they_are() {
     });
 }
 
-/// The monitor opens files in the command's place, and is of the launcher: what the
-/// kernel shows only to a process itself it would show to the command.
+/// The monitor opens files for the command, and it is part of the launcher. Files that the
+/// kernel shows only to the process itself must not become the launcher's.
 #[test]
 fn the_launcher_is_not_looked_into_through_its_own_monitor() {
     each_tier(|world| {
@@ -504,8 +504,8 @@ fn the_launcher_is_not_looked_into_through_its_own_monitor() {
     });
 }
 
-/// Whoever may make repositories could otherwise put one with hooks in the place
-/// of one that people use.
+/// A command that may make repositories could otherwise put one with hooks in the place of
+/// a repository that people use.
 #[test]
 fn a_repository_that_is_there_is_not_replaced() {
     if !has_git() {
@@ -564,7 +564,7 @@ fn a_virtual_environment_can_be_made_and_not_changed() {
     });
 }
 
-/// What tools obey is what the link leads to.
+/// Tools obey the target of the link.
 #[test]
 fn what_a_protected_link_leads_to_is_protected_too() {
     let made = "mkdir -p env/v1 tools/hooks scripts/husky conf .git/hooks sub/env src sub/.git &&
@@ -614,7 +614,7 @@ fn what_a_protected_link_leads_to_is_protected_too() {
         assert_eq!(said, "", "{:?}", world.options);
         let kept = "cat .envrc .bashrc tools/check sub/.envrc | sort -u; ls scripts/husky conf";
         assert_eq!(text(&world.bare(&["/bin/sh", "-c", kept])), "1\nconf:\n\nscripts/husky:");
-        // What lies beside it is nobody's business.
+        // Files beside the targets are not protected.
         works(
             &world,
             "echo 2 > env/other && echo 2 > conf/x && echo 2 > tools/x && echo 2 > src/x",
@@ -632,7 +632,7 @@ fn what_a_protected_link_leads_to_is_protected_too() {
     });
 }
 
-/// Part of what is in these directories is kept, and a link would be the directory.
+/// Part of these directories is protected, and a link would replace the directory.
 #[test]
 fn no_link_stands_for_a_directory_of_which_part_is_protected() {
     each_tier(|world| {
@@ -653,7 +653,7 @@ fn no_link_stands_for_a_directory_of_which_part_is_protected() {
     });
 }
 
-/// A directory that holds a repository can be renamed, and none is made in its place.
+/// A directory with a repository can be renamed, and no other is made in its place.
 #[test]
 fn a_repository_inside_a_renamed_directory_is_not_remade() {
     let made = "mkdir -p third/lib/.git/hooks && echo old > third/lib/.git/config";
@@ -717,8 +717,7 @@ fn a_worktree_can_be_made_with_everything_and_taken_away_where_repositories_can(
     });
 }
 
-/// Takes new user namespaces away for good, as a container does, and becomes the
-/// command.
+/// Disables new user namespaces, as a container does, and executes the command.
 const WITHOUT_NAMESPACES: &str = r"
 import ctypes, os, sys
 libc = ctypes.CDLL(None)
@@ -759,7 +758,7 @@ fn where_no_namespaces_can_be_made_the_same_holds() {
     }
 }
 
-/// No file or directory gives another identity to whoever runs or fills it.
+/// No file or directory gets a bit that changes the user or group.
 #[test]
 fn no_bit_that_changes_identity_can_be_set() {
     if python_is_missing() {
@@ -799,7 +798,7 @@ print('fine')
     });
 }
 
-/// Without a room no mount keeps a device from being one.
+/// Without a room no `nodev` mount disables a device.
 #[test]
 fn a_device_in_the_project_is_not_opened() {
     each_tier(|world| {
@@ -820,8 +819,8 @@ fn a_device_in_the_project_is_not_opened() {
     });
 }
 
-/// Whoever holds the lease learns that somebody waits for it, does something else
-/// that is watched, and only then lets go.
+/// The holder of the lease learns that another process waits, makes another watched call,
+/// and only then releases the lease.
 #[test]
 fn a_lease_keeps_only_those_waiting_who_open_the_file() {
     const LEASE: &str = r"

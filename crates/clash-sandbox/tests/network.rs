@@ -1,7 +1,7 @@
-//! The network and local sockets, as root and as a plain user, in a room and
-//! without one: every way around a filter that is known, against real servers.
+//! The network and local sockets, as root and as a plain user, in a room and without one:
+//! every known way around a filter, against real servers.
 //!
-//! Needs /usr/bin/python3 for the raw system calls.
+//! Needs /usr/bin/python3 for raw system calls.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use support::*;
 
-/// Answers `hello` to whoever connects, and counts who did.
+/// Answers `hello` to every client, and counts the clients.
 struct Server {
     port: u16,
     answered: Arc<AtomicUsize>,
@@ -52,14 +52,13 @@ impl Server {
     }
 }
 
-/// A port on which nobody listens.
+/// A port on which no server listens.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Ways to a TCP port of the host that Landlock or a filter of `socket` alone
-/// would miss, as expressions that are negative when they fail. `PORT` is the
-/// port.
+/// Ways to a TCP port of the host that Landlock or a filter of `socket` alone would miss,
+/// as expressions that are negative on failure. `PORT` is the port.
 const WAYS_OUT: [(&str, &str); 12] = [
     ("tcp", "socket.create_connection(('127.0.0.1', PORT)).fileno()"),
     ("tcp through ipv6", "socket.create_connection(('::ffff:127.0.0.1', PORT)).fileno()"),
@@ -136,7 +135,7 @@ fn a_datagram_reaches_nobody_outside() {
 fn what_listens_inside_does_not_listen_on_the_host() {
     in_both_tiers(|world| {
         let port = free_port();
-        // With and without a bind: listening binds by itself.
+        // With and without a bind: `listen` binds by itself.
         for bind in [format!("s.bind(('127.0.0.1', {port}))"), "None".to_owned()] {
             let body = format!(
                 "{PRELUDE}
@@ -222,8 +221,8 @@ fn a_port_where_nobody_listens_gives_no_bytes() {
     });
 }
 
-/// Answers everybody and hangs up only on those who do. Tells how many were there
-/// at the same time.
+/// Answers every client, and hangs up only after the client does. Counts the clients at the
+/// same time.
 fn patient_server() -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -236,7 +235,7 @@ fn patient_server() -> (u16, Arc<AtomicUsize>) {
             std::thread::spawn(move || {
                 let _ = stream.write_all(b"x");
                 let _ = stream.read_to_end(&mut Vec::new());
-                // Gone before the forwarder can hear of it.
+                // Counted down before the forwarder can see it.
                 here.fetch_sub(1, Ordering::SeqCst);
             });
         }
@@ -244,8 +243,8 @@ fn patient_server() -> (u16, Arc<AtomicUsize>) {
     (port, most)
 }
 
-/// Makes `sys.argv[2]` connections, waits until `sys.argv[3]` of them are answered,
-/// ends these, and so on until all were.
+/// Makes `sys.argv[2]` connections, waits until `sys.argv[3]` of them are answered, ends
+/// these, and repeats until all were answered.
 const MANY: &str = "
 import select, socket, sys
 port, many, at_a_time = map(int, sys.argv[1:])
@@ -355,7 +354,7 @@ fn sockets_of_agents_and_daemons_are_out_of_reach() {
     in_both_tiers(|world| {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        // As docker, an ssh agent, a session bus, X11 and tmux have them.
+        // Sockets as those of docker, an ssh agent, a session bus, X11 and tmux.
         for name in ["docker.sock", "agent.1", "bus", "X0", "default"] {
             let (stream, datagram) = (dir.path().join(name), dir.path().join(format!("{name}.d")));
             let _stream = UnixListener::bind(&stream).unwrap();

@@ -1,5 +1,5 @@
-//! Ways out of a sandbox that no rule names: core files, the standard streams and
-//! the temporary directory. Each case runs as root and as a plain user.
+//! Ways out of a sandbox that no rule names: core files, the standard streams and the
+//! temporary directory. Each case runs as root and as a plain user.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,
@@ -59,11 +59,11 @@ fn a_crash_leaves_no_core_file_in_any_tier() {
         let output = with_core_files(&world, crash);
         assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{}", text(&output));
         assert_eq!(entries(&hooks), [""; 0], "as {:?}", world.who);
-        // Without a sandbox it is there.
+        // Without a sandbox the core file appears.
         world.bare(&["/bin/sh", "-c", &format!("ulimit -c unlimited; {crash}")]);
         assert_eq!(entries(&hooks).len(), 1);
     });
-    // Where nothing may be written the launcher becomes the command.
+    // Where nothing may be written, the launcher becomes the command.
     everyone(|world| {
         let hooks = hooks_of(&world);
         let (room, project) = (world.path("room"), world.project());
@@ -91,8 +91,8 @@ fn the_limit_of_core_files_cannot_be_raised() {
     });
 }
 
-/// The three tiers by the options that lead to them: a room, watched without one, and
-/// direct, where nothing may be written.
+/// The options for each of the three tiers: a room, watched without one, and direct, where
+/// nothing may be written.
 fn in_each_tier(case: impl Fn(&World, &str)) {
     if python_is_missing() {
         return;
@@ -149,7 +149,7 @@ fn redirections_to_files_are_as_without_a_sandbox() {
             let [native, inside] = results.as_slice() else { panic!("two runs") };
             assert!(native == inside, "{prefix} {script}: {}", String::from_utf8_lossy(inside));
         }
-        // Without a sandbox this cuts the file short.
+        // Without a sandbox this truncates the file.
         let log = host_file(world, "log", "kept\n");
         let script = "/bin/sh -c 'echo a > /dev/stdout; echo b > /dev/stderr'";
         let script = format!("{prefix} {script} >> {} 2>&1", log.display());
@@ -158,7 +158,7 @@ fn redirections_to_files_are_as_without_a_sandbox() {
     });
 }
 
-/// Attempts to do more with a stream than write to its end.
+/// Attempts to do more with a stream than append to it.
 const MISUSE: &str = r"
 import os, sys, fcntl, mmap
 fd = int(sys.argv[1])
@@ -195,7 +195,7 @@ fn a_file_on_a_stream_is_only_added_to() {
             let script = format!(
                 "exec 3<> LOG; cat <&3 > /dev/null; {prefix} {PYTHON} {} {fd} {}",
                 misuse.display(),
-                // At the end of what is there, as after other commands.
+                // At the end of the file, as after other commands.
                 if redirection.contains("<>") {
                     format!("{fd}<&3 3<&-")
                 } else {
@@ -213,7 +213,7 @@ fn a_file_on_a_stream_is_only_added_to() {
             assert_eq!(after.mode(), before.mode(), "{prefix} {script}");
             assert!(after.len() < 1000, "{prefix} {script}");
             assert_ne!(after.mtime(), 0, "{prefix} {script}");
-            // Without a sandbox it is changed.
+            // Without a sandbox the file changes.
             let native = script.replace(prefix, "");
             world.bare(&["/bin/sh", "-c", &native]);
             assert_ne!(fs::metadata(&log).unwrap().mode() & 0o777, before.mode() & 0o777);
@@ -236,7 +236,7 @@ fn a_killed_launcher_leaves_no_copying_process() {
         let output = world.bare(&["/bin/sh", "-c", &script]);
         let left = text(&output);
         let left: Vec<&str> = left.lines().filter(|line| line.parse::<u32>().is_ok()).collect();
-        // The shell that asks has the text in its own line.
+        // The asking shell has the text on its own command line.
         assert!(left.len() <= 1, "{left:?}");
         assert_eq!(fs::read_to_string(&log).unwrap(), "up\n");
     });
@@ -250,7 +250,7 @@ fn the_number_of_files_a_command_makes_is_limited() {
         let output = world.sh("for i in 1 2 3 4 5 6 7 8 9 a b c d; do : > f$i; done; true");
         assert!(text(&output).contains("Disk quota exceeded"), "{}", text(&output));
         assert_eq!(made(&world), 10, "as {:?}", world.who);
-        // The same by other calls.
+        // The same with other calls.
         let world = World { options: world.options.clone(), ..World::new(world.who) };
         let calls = "
 for i in range(40):
@@ -261,7 +261,7 @@ print(last)";
         let script = format!("{PRELUDE}\nopen('first', 'w')\n{calls}");
         assert_eq!(text(&world.run(&[PYTHON, "-c", &script])), libc::EDQUOT.to_string());
         assert_eq!(made(&world), 10, "as {:?}", world.who);
-        // Removed names are given back, and work goes on.
+        // Removed names are given back, and work continues.
         let world = World { options: world.options.clone(), ..World::new(world.who) };
         let output = world.sh(
             "for i in $(seq 50); do echo x > t && mv t kept && mkdir d && rmdir d || exit 1; done",
@@ -319,7 +319,7 @@ fn the_sessions_directory_is_all_of_tmp_in_both_tiers() {
         world.sh(&format!("echo over > {}", host.display()));
         assert_eq!(fs::read_to_string(&host).unwrap(), "of the host");
         fs::remove_file(&host).unwrap();
-        // The project lies in the host's /tmp and is the host's.
+        // The project is in the host's /tmp and belongs to the host.
         world.sh("echo x > made");
         assert!(world.project().join("made").exists());
     });
@@ -337,7 +337,7 @@ fn a_home_below_tmp_cannot_be_furnished_through_the_session() {
         let home = world.path("home").display().to_string();
         let seen = world.sh(&format!("cat {home}/.gitconfig"));
         assert!(!text(&seen).contains("planted"), "{}", text(&seen));
-        // Nor can a link take the place of the mount point.
+        // A link cannot take the place of the mount point either.
         let top = session.join(world.path("").strip_prefix("/tmp").unwrap());
         world.sh(&format!(
             "rm -r {0}; ln -s / {0}",

@@ -1,6 +1,6 @@
-//! Repositories on the real kernel: the project's own stays one that git takes for a
-//! repository, and no other comes to be but a whole new one. With real git, in rooms
-//! and without, as root and as a plain user.
+//! Repositories on the real kernel: the project's own stays valid for git, and no other
+//! appears except a whole new one. With real git, in rooms and without, as root and as a
+//! plain user.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,
@@ -16,8 +16,8 @@ use std::path::Path;
 
 use support::*;
 
-/// A repository with two commits, in both tiers; with and without the right to make
-/// repositories.
+/// Runs a case on a repository with two commits, in both tiers, with and without the right
+/// to make repositories.
 fn each_repository(options: &[&str], case: impl Fn(World)) {
     if !["/usr/bin/git", "/usr/local/bin/git"].iter().any(|git| Path::new(git).exists()) {
         return eprintln!("SKIPPED (no git): what git does");
@@ -58,7 +58,7 @@ fn fails(world: &World, script: &str) {
     assert!(!output.status.success(), "{script} {:?} {:?}", world.options, world.who);
 }
 
-/// A repository in the place of a directory is seen to be one.
+/// Finds a repository in the place of a directory.
 const SEE: &str = "test ! -e front/.envrc || test -e front/.git && test ! -L front || echo found
     rm -rf new front old g";
 
@@ -102,7 +102,7 @@ fn git_always_takes_the_project_for_its_repository() {
     }
 }
 
-/// A process that keeps the lock file open cannot change what has become of it.
+/// A process that keeps the lock file open cannot change `HEAD` afterwards.
 #[test]
 fn a_head_is_not_changed_through_its_lock_file() {
     each_repository(&[], |world| {
@@ -156,7 +156,7 @@ fn no_repository_without_a_work_tree_is_completed() {
                 fails(&world, attack);
                 bare(&world, "rm -rf HEAD objects refs g");
             }
-            // The settings that such a directory would name.
+            // The settings that such a directory would have.
             works(&world, "mkdir -p build/c/objects build/c/refs && echo x > build/c/config");
             // In a directory that the command makes, where it may make repositories.
             let made = "mkdir -p t/refs && touch t/HEAD && mkdir o2 && mv o2 t/objects";
@@ -186,7 +186,7 @@ fn no_directory_borrows_the_parts_of_a_repository() {
     });
 }
 
-/// Makes and removes one part until the other is there too.
+/// Makes and removes one part until the other exists too.
 const TOGETHER: &str = r#"
 import os, sys, time
 own, other = sys.argv[1:]
@@ -284,7 +284,7 @@ fn no_steps_of_a_rebase_are_planted() {
     });
 }
 
-/// What only a new repository may hold does not stay behind without it.
+/// Files that only a new repository may have do not stay behind without it.
 #[test]
 fn a_new_repository_does_not_lend_its_rights() {
     each_repository(UNPROTECT, |world| {
@@ -386,7 +386,7 @@ fn a_new_worktree_belongs_to_its_repository() {
     });
 }
 
-/// Other version control tools have files that say where the repository is, too.
+/// Other version control tools also have files that name the repository.
 #[test]
 fn no_file_says_where_another_repository_is() {
     for who in identities() {

@@ -1,4 +1,4 @@
-//! What holds where no namespaces can be made: Landlock, seccomp and the monitor.
+//! The watched tier, where no namespaces can be made: Landlock, seccomp and the monitor.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use support::{World, directly, text};
 
-/// The world, with a temporary directory of its own beside the project.
+/// The world, with a temporary directory beside the project.
 fn with_tmp(world: World) -> World {
     let tmp = world.path("tmp");
     fs::create_dir(&tmp).unwrap();
@@ -94,7 +94,8 @@ fn a_temporary_directory_goes_also_when_the_launcher_is_killed() {
             "echo x > $TMPDIR/f; echo up; read -r line",
         ]);
         let mut command = world.prepare(command);
-        // The shell itself waits: whatever it started would outlive the launcher.
+        // The shell itself waits, because a process that it started would outlive the
+        // launcher.
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
@@ -129,9 +130,9 @@ fn nobody_is_told_what_happens_where_nothing_is_granted() {
     });
 }
 
-/// A denied path that was not there when the command started: here every open is
-/// looked at, while a room without rules about names leaves reading to its mounts
-/// and so shows what somebody outside makes meanwhile.
+/// A denied path that did not exist when the command started. Here the monitor sees every
+/// open. A room without rules about names leaves reading to its mounts, and so shows a file
+/// that a process outside makes meanwhile.
 #[test]
 fn a_denied_path_that_others_make_later_cannot_be_read() {
     let read = |world: &World| {
@@ -166,8 +167,8 @@ fn a_denied_path_that_others_make_later_cannot_be_read() {
     });
 }
 
-/// Prints, for every path of its arguments and every way to look at it, what kind of
-/// thing is there or why it cannot be told.
+/// Prints the type or the error for every path of its arguments and every way to look at
+/// it.
 const LOOK: &str = r"
 import os, stat, sys, ctypes
 libc = ctypes.CDLL(None, use_errno=True)
@@ -201,8 +202,8 @@ for path in sys.argv[1:]:
         print(path, name, said)
 ";
 
-/// A world with something denied inside the project, something allowed again in
-/// that, and links from each to each.
+/// A world with a denied path inside the project, an allowed path in that, and links from
+/// each to each.
 fn with_secrets(who: Option<u32>) -> World {
     use std::os::unix::fs::symlink;
     let world = World::new(who);
@@ -314,7 +315,7 @@ fn what_can_be_seen_is_what_a_room_would_show() {
     }
 }
 
-/// What programs hold does not tell of what they may not see.
+/// The files that programs hold do not reveal hidden files.
 #[test]
 fn nothing_that_is_hidden_can_be_looked_at_by_another_way() {
     if support::python_is_missing() {
@@ -324,13 +325,13 @@ fn nothing_that_is_hidden_can_be_looked_at_by_another_way() {
         let world = with_secrets(who).option(&["--simulate", "no-userns"]);
         let ssh = world.path("home/.ssh").display().to_string();
         for (way, errno) in [
-            // Held without a right, and by links of /proc.
+            // Held with `O_PATH`, and by magic links.
             ("os.open('SSH', os.O_PATH)", support::ENOENT),
             ("os.open('SSH/id_ed25519', os.O_PATH)", support::ENOENT),
             ("os.open('.env', os.O_PATH)", support::EACCES),
             ("os.open('to-key', os.O_PATH | os.O_NOFOLLOW)", -40),
             ("os.open('/', os.O_PATH)", support::EACCES),
-            // From a working directory that nobody keeps it from.
+            // From a working directory that `chdir` could enter unwatched.
             ("(os.chdir('SSH'), os.stat('id_ed25519'))[1]", support::ENOENT),
             ("(os.chdir('SSH'), os.stat('.'))[1]", support::ENOENT),
             ("(os.chdir('SSH'), os.stat('/proc/self/cwd'))[1]", support::ENOENT),
@@ -341,7 +342,7 @@ fn nothing_that_is_hidden_can_be_looked_at_by_another_way() {
                 "(os.chdir('SSH'), sc(262, -100, b'', ctypes.create_string_buffer(256), 0x1000))[1]",
                 support::ENOENT,
             ),
-            // By what changes, whatever is there.
+            // By calls that change names, whatever exists.
             ("os.mkdir('SSH')", support::EACCES),
             ("os.mkdir('SSH-none')", support::EACCES),
             ("os.mkdir('SSH/none')", support::ENOENT),
@@ -352,7 +353,7 @@ fn nothing_that_is_hidden_can_be_looked_at_by_another_way() {
             ("os.link('SSH/id_ed25519', 'stolen')", support::ENOENT),
             ("os.chmod('SSH/id_ed25519', 0o777)", support::ENOENT),
             ("call(libc.inotify_add_watch, libc.inotify_init(), b'SSH', 0xfff)", support::ENOENT),
-            // Calls that nobody misses.
+            // Calls that programs do not need.
             (
                 "sc(303, -100, b'plain/x', ctypes.create_string_buffer(256), \
                ctypes.create_string_buffer(8), 0)",
@@ -367,7 +368,7 @@ fn nothing_that_is_hidden_can_be_looked_at_by_another_way() {
             let way = way.replace("SSH", &ssh);
             assert_eq!(support::python(&world, &way, true), errno, "{way} as {who:?}");
         }
-        // What takes a name that is denied says nothing of what is there.
+        // The cover over a denied name reveals nothing about the file.
         let seen =
             support::python(&world, "os.stat('.env').st_size + os.stat('.env').st_mtime_ns", true);
         assert_eq!(seen, 0);

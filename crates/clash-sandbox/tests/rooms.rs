@@ -1,5 +1,5 @@
-//! Rooms on the real kernel, as root and as a plain user. Every refusal has its
-//! twin: what is granted beside it works, or the same works without the room.
+//! Rooms on the real kernel, as root and as a plain user. Every refusal has a twin: a grant
+//! beside it works, or the same works without the room.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use support::*;
 
-/// A world whose project is the project, so that its persistence paths count.
+/// A world whose directory is the project, so that its persistence paths count.
 fn project(case: impl Fn(World)) {
     everyone(|world| {
         let (app, home) = (world.project(), world.path("home"));
@@ -131,7 +131,7 @@ fn what_is_not_granted_is_not_there() {
     });
 }
 
-/// It is put in its place before the plan is known.
+/// The helper mounts it before the plan is known.
 #[test]
 fn what_nearly_every_room_shows_is_not_there_where_it_is_denied() {
     project(|world| {

@@ -1,6 +1,6 @@
-//! Commands on a terminal, in both tiers, as root and as a plain user: what gets
-//! through to it, and that it works as a terminal should. A small shell in Python
-//! has the terminal, as a person's shell would, and does the job control.
+//! Commands on a terminal, in both tiers, as root and as a plain user: the output that
+//! reaches the terminal, and job control. A small shell in Python owns the terminal, as a
+//! user's shell would.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,
@@ -14,9 +14,9 @@ mod support;
 
 use support::*;
 
-/// Runs a command as a shell's foreground job on a new terminal. `steps` are
-/// pairs: a text to wait for, and what is then typed. Prints what the terminal
-/// got, and what the shell saw of the job.
+/// Runs a command as a shell's foreground job on a new terminal. `steps` are pairs: a text
+/// to wait for, and keys to type then. Prints the terminal's output and the shell's view of
+/// the job.
 const SHELL: &str = r"
 import os, pty, sys, signal, select, termios, struct, fcntl, json
 steps = json.loads(sys.argv[1])
@@ -137,8 +137,8 @@ fn the_command_has_a_terminal_of_the_users_size_that_can_be_typed_at() {
 #[test]
 fn a_job_can_be_interrupted_stopped_and_brought_back() {
     in_both_tiers(|world| {
-        // Not a shell that starts others: one that is stopped between vfork and
-        // exec keeps its parent from stopping, with or without a sandbox.
+        // Not a shell that starts others: a process that is stopped between vfork and exec
+        // keeps its parent from stopping, with or without a sandbox.
         let script = "
 import signal, sys
 def caught(*_): print('caught', flush=True); sys.exit(3)
@@ -209,7 +209,7 @@ fn nothing_is_left_when_the_terminal_goes_away() {
     });
 }
 
-/// A shell line on a new terminal, with the prefix of the sandbox in the place of `IN`.
+/// Runs a shell line on a new terminal, with the prefix of the sandbox in place of `IN`.
 fn line_on_terminal(world: &World, steps: &[(&str, &str)], prefix: &str, line: &str) -> String {
     let bare = World::beside(world);
     let line = line.replace("IN", prefix);
@@ -261,7 +261,7 @@ print('done')";
         let seen = line_on_terminal(world, &[], prefix, &line);
         assert!(seen.contains("done"), "{prefix}: {seen:?}");
         assert!(!seen.contains("REACHED") && !seen.contains("52;c"), "{prefix}: {seen:?}");
-        // Without a sandbox it is reached.
+        // Without a sandbox the terminal is reached.
         let native = line_on_terminal(world, &[], "", &line);
         assert!(native.contains("REACHED"), "{native:?}");
     });
@@ -274,7 +274,7 @@ fn keys_still_interrupt_a_command_behind_redirections() {
                     echo after";
         let seen = line_on_terminal(world, &[("up", "\u{3}")], prefix, line);
         assert!(seen.contains("up") && seen.contains("[ended with -2"), "{prefix}: {seen:?}");
-        // Standard input is the terminal's no more, so a stop is the shell's.
+        // Standard input is no longer the terminal, so the shell handles a stop.
         let line = "IN /bin/sh -c 'echo up; sleep 0.5; echo on' < /dev/null 2>&1 | cat";
         let seen = line_on_terminal(world, &[("up", "\u{1a}")], prefix, line);
         assert!(seen.contains("[stopped by") && seen.contains("on"), "{prefix}: {seen:?}");

@@ -1,10 +1,10 @@
-//! Which entries of the baseline this machine has, and where they really are.
+//! The entries of the baseline that this machine has, and their real paths.
 //!
-//! Finding out takes more than a hundred system calls, so it is kept with the
-//! record of the host, together with the directories that were looked into. A name
-//! cannot appear, go or lead elsewhere without a new change time of its directory,
-//! and that cannot be set back: as long as all of those stand still, so does the
-//! answer. The directories are the system's; no command of a sandbox writes them.
+//! Finding them takes more than a hundred system calls. So the record of the host has them,
+//! together with the directories that were read. A name cannot appear, disappear or lead
+//! elsewhere without a new change time of its directory, and no process can set this time
+//! back. So the answer is valid while all change times stay the same. The directories
+//! belong to the system; no command of a sandbox can write them.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use crate::disk::Disk;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaselinePlaces {
-    /// Where each entry of the table is, in its order.
+    /// The place of each entry, in the order of the table.
     places: Vec<Option<Cow<'static, Path>>>,
     looked_into: Vec<DirectoryStamp>,
 }
 
-/// A directory as it was.
+/// The identity and change time of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DirectoryStamp {
     dir: PathBuf,
@@ -29,13 +29,12 @@ struct DirectoryStamp {
     changed: (i64, i64),
 }
 
-/// Clocks of file systems stand still for some milliseconds, and some file systems
-/// keep whole seconds, or every other: a directory changed just now may change once
-/// more without showing it.
+/// File systems update their clock every few milliseconds, and some keep whole or even
+/// seconds only. So a directory that changed just now may change again without a new time.
 const SETTLED: Duration = Duration::from_secs(3);
 
 impl BaselinePlaces {
-    /// `None` while a directory is too young to be relied on.
+    /// `None` while a directory has changed too recently.
     pub(crate) fn look() -> Option<Self> {
         let disk = Disk::default();
         let places = disk.baseline_places();
@@ -57,7 +56,7 @@ impl BaselinePlaces {
         &self.places
     }
 
-    /// As one line of text, unless a path does not fit in one.
+    /// The places as one line of text. `None` if a path contains a line end or a tab.
     pub(crate) fn to_line(&self) -> Option<String> {
         let mut line: String =
             self.places.iter().zip(ENTRIES).map(|(place, entry)| mark(place, entry.path)).collect();
@@ -171,7 +170,7 @@ mod tests {
         let now = Duration::new(stamp.changed.0.try_into().unwrap(), 0) + Duration::from_secs(5);
         assert!(stamp.age(now).unwrap() > SETTLED);
         assert!(stamp.age(Duration::from_secs(1)).is_none());
-        // Whatever the clock of the file system says meanwhile, the times differ in the end.
+        // The file system's clock may be slow, but the times differ in the end.
         while present.is_unchanged() {
             std::fs::write(dir.path().join("new"), "").unwrap();
             std::fs::remove_file(dir.path().join("new")).unwrap();

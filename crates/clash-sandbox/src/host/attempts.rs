@@ -1,5 +1,5 @@
-//! The attempts behind [`crate::probe`]: each uses a facility for real in a
-//! child that is thrown away.
+//! Attempts to use kernel facilities. Each attempt runs in a child process that is killed
+//! afterwards.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,14 +22,14 @@ use crate::linux::{limits, namespaces, seccomp};
 use crate::plan::LANDLOCK_ABI_NEEDED;
 use crate::plan::room::{Ports, Room, Step};
 
-/// A step that failed in a child: its index into the attempt's list of step
-/// names, and the error number.
+/// A step that failed in a child: its index in the attempt's list of steps, and the error
+/// number.
 struct Failed {
     step: u8,
     errno: i32,
 }
 
-/// Marks which step an error belongs to.
+/// Adds the index of a step to an error.
 trait At<T> {
     fn at(self, step: u8) -> Result<T, Failed>;
 }
@@ -46,20 +46,20 @@ impl<T> At<T> for rustix::io::Result<T> {
     }
 }
 
-/// One facility: its steps by name, what it is for, and how to try it. `run` is
-/// executed in a fork: system calls, and memory from malloc at most, which both
-/// glibc and musl (1.2.2) keep usable there.
+/// One facility: its steps, its purpose, and the attempt. `run` is executed after a fork.
+/// It uses system calls, and at most malloc, which glibc and musl (1.2.2) keep usable
+/// there.
 struct Attempt {
     name: &'static str,
     purpose: &'static str,
     steps: &'static [&'static str],
-    /// How to get it, and from which step on that helps. What takes a namespace
-    /// that cannot be had is said about rooms.
+    /// How to get the facility, and the first step for which this helps. If a namespace is
+    /// missing, the hint about rooms says more.
     hint: Option<(u8, &'static str)>,
     run: fn() -> Result<(), Failed>,
 }
 
-/// What stands in the way of a room, by how it failed.
+/// The hint about rooms, by the step and its error.
 fn room_hint(step: u8, errno: i32) -> &'static str {
     match (step, errno) {
         (0, libc::ENOSPC) => {
@@ -213,7 +213,7 @@ fn landlock() -> Item {
     }
 }
 
-/// Enters a domain that grants nothing and looks whether it holds.
+/// Enters a domain that grants nothing, and checks that it denies access.
 fn landlock_domain() -> Result<(), Failed> {
     rustix::thread::set_no_new_privs(true).at(0)?;
     crate::linux::landlock::enter_empty().map_err(|_| Failed { step: 1, errno: 0 })?;
@@ -241,14 +241,13 @@ fn attempt(attempt: &Attempt) -> Item {
 const PATIENCE: Duration = Duration::from_secs(2);
 const PATIENCE_CHILD: u32 = 3;
 
-/// Runs `job` in a child and waits for its five-byte answer, not longer than
-/// the patience lasts.
+/// Runs `job` in a child and waits for its five-byte answer, at most [`MAX_ATTEMPT_TIME`].
 fn in_child(job: fn() -> Result<(), Failed>) -> Result<Result<(), Failed>, String> {
     let (reader, writer) =
         pipe_with(PipeFlags::CLOEXEC).map_err(|e| format!("cannot make a pipe: {e}"))?;
     match sys::fork().map_err(|e| format!("cannot fork: {e}"))? {
         Fork::Child => {
-            // A second line of defence against hanging, should the parent die.
+            // Ends the child even if the parent dies.
             sys::alarm(PATIENCE_CHILD);
             let mut answer = [u8::MAX; 5];
             if let Err(Failed { step, errno }) = job() {
@@ -262,7 +261,7 @@ fn in_child(job: fn() -> Result<(), Failed>) -> Result<Result<(), Failed>, Strin
             drop(writer);
             let answer = wait_for(reader);
             if let Some(pid) = Pid::from_raw(pid) {
-                // Answered or not, nothing of it may stay.
+                // The child is killed whether it has answered or not.
                 let _ = kill_process(pid, Signal::KILL);
                 while matches!(
                     waitpid(Some(pid), WaitOptions::empty()),
@@ -309,14 +308,13 @@ fn seccomp_filter() -> Result<(), Failed> {
     }
 }
 
-/// The call that is trapped: harmless, and made by nothing else here.
+/// The trapped call. It is harmless, and nothing else here makes it.
 const TRAPPED: libc::c_long = libc::SYS_getpriority;
 
-/// At the same address in a child.
+/// Has the same address in a child.
 static POINTED_AT: u8 = 1;
 
-/// Has a call of a process answered from outside with a descriptor, which is how
-/// a monitor performs it in the process's place.
+/// Answers a call of another process with a descriptor, as the monitor does.
 fn seccomp_listener() -> Result<(), Failed> {
     rustix::thread::set_no_new_privs(true).at(0)?;
     let trap = [
@@ -336,14 +334,15 @@ fn seccomp_listener() -> Result<(), Failed> {
             sys::exit_now(i32::from(!told))
         }
         Fork::Parent(pid) => {
-            // Filters of an outer sandbox may let it listen and see nothing.
+            // The filter of an outer sandbox may permit the listener but not reading
+            // memory.
             let read = sys::read_memory(pid, (&raw const POINTED_AT).addr() as u64, &mut [0]);
             let answered = sys::next_notice(&listener).and_then(|notice| {
                 let number = sys::give(&listener, notice.id, &writer, true)?;
                 sys::answer(&listener, notice.id, number.into());
                 Ok(())
             });
-            // With its listener gone nobody waits for an answer any more.
+            // Without a listener, the child no longer waits for an answer.
             drop((listener, writer));
             let mut said = [0; 1];
             let heard = rustix::io::read(&reader, &mut said);
@@ -355,7 +354,8 @@ fn seccomp_listener() -> Result<(), Failed> {
     }
 }
 
-/// The kernel lets one listener hear of a process, and says so.
+/// True if an outer listener receives the calls of this process. The kernel permits only
+/// one and reports `EBUSY`.
 pub(crate) fn listened_to() -> bool {
     let failed = in_child(seccomp_listener).ok().and_then(Result::err);
     failed.is_some_and(|Failed { step, errno }| step == 1 && errno == libc::EBUSY)
@@ -369,7 +369,7 @@ pub(crate) fn overlay() -> Facility {
     facility("overlayfs")
 }
 
-/// One of the list, for the planner.
+/// The result of one attempt, for the planner.
 fn facility(name: &str) -> Facility {
     let item = ATTEMPTS.iter().find(|attempt| attempt.name == name).map(attempt);
     match item.map(|item| item.outcome) {
@@ -379,7 +379,7 @@ fn facility(name: &str) -> Facility {
     }
 }
 
-/// Whether a copy in this directory can share its blocks.
+/// Whether copies in this directory can share their blocks.
 pub(crate) fn reflink(directory: &Path) -> Facility {
     let unnamed = || {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
@@ -396,8 +396,7 @@ pub(crate) fn reflink(directory: &Path) -> Facility {
     }
 }
 
-/// Whether and how a room can be made: by making one, with its own network and
-/// processes, and taking nothing from it.
+/// How rooms can be made, found by making one with its own network and processes.
 pub(crate) fn rooms() -> RoomSupport {
     let root = rustix::process::geteuid().is_root();
     if root && matches!(in_child(room_of_root), Ok(Ok(()))) {
@@ -492,7 +491,7 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
     }
 }
 
-/// The steps 0 to 3 that every namespace attempt starts with.
+/// Steps 0 to 3 of every attempt with a namespace.
 fn user_namespace() -> Result<(), Failed> {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     sys::unshare(libc::CLONE_NEWUSER).at(0)?;
@@ -533,7 +532,7 @@ fn pid_namespace() -> Result<(), Failed> {
     }
 }
 
-/// Whether the processes of root can be counted in a namespace of their own.
+/// Whether root's processes can be limited by the process numbers of a namespace.
 pub(crate) fn process_numbers() -> Result<(), String> {
     match in_child(number_processes) {
         Ok(Ok(())) => Ok(()),
@@ -571,7 +570,7 @@ fn write_file(path: &str, text: &[u8]) -> rustix::io::Result<()> {
     rustix::io::write(fd.as_fd(), text).map(drop)
 }
 
-/// `ID ID 1`, made without allocating.
+/// The text `ID ID 1`, made without allocating.
 struct Map {
     text: [u8; 32],
     length: usize,
@@ -606,16 +605,16 @@ impl Map {
     }
 }
 
-/// Whether this process is in a Landlock domain already.
+/// Whether this process is already in a Landlock domain.
 pub(crate) enum Domain {
     Inside,
     Outside,
     Unknown,
 }
 
-/// No call tells a process that it is in a Landlock domain. But every domain
-/// denies changes of the mount tree, even to root in a new user namespace, with
-/// EPERM where `mount` itself is permitted.
+/// No call tells a process whether it is in a Landlock domain. But every domain denies
+/// changes of mounts, even to root in a new user namespace. The error is EPERM where
+/// `mount` itself is permitted.
 pub(crate) fn domain() -> Domain {
     match in_child(mount_namespace) {
         Ok(Ok(())) => Domain::Outside,

@@ -13,8 +13,8 @@ use crate::linux::cgroup::takes_a_process;
 
 const MOUNT: &str = "/sys/fs/cgroup";
 
-/// Where a group with these limits can be made; `None` where none can, or none is
-/// needed.
+/// The cgroup in which one with these limits can be made. `None` if there is none, or the
+/// limits need none.
 pub(crate) fn find_parent(limits: &Limits) -> Option<PathBuf> {
     if limits.memory_bytes.is_none() && limits.processes.is_none() {
         return None;
@@ -25,7 +25,8 @@ pub(crate) fn find_parent(limits: &Limits) -> Option<PathBuf> {
     candidates(mount, &mount.join(own), limits).into_iter().find(|dir| takes_a_process(dir, limits))
 }
 
-/// The groups from our own up whose children are controlled, nearest first.
+/// The cgroups from that of this process upwards that pass on the needed controllers,
+/// nearest first.
 fn candidates(mount: &Path, own: &Path, limits: &Limits) -> Vec<PathBuf> {
     let memory = limits.memory_bytes.map(|_| "memory");
     let wanted: Vec<&str> = memory.into_iter().chain(limits.processes.map(|_| "pids")).collect();

@@ -1,13 +1,12 @@
-//! What this machine can really do, for `clash doctor`.
+//! Describes the abilities of this machine for `clash doctor`.
 //!
-//! Nothing is concluded from a sysctl, a kernel version or a configuration file:
-//! each facility is used in a child process that is thrown away, because what
-//! the files say and what a container, an LSM or an outer sandbox permits are
-//! different things (Ubuntu 24.04 lets `unshare` succeed and then denies the
-//! mount). The children are given two seconds and
-//! leave nothing behind: every mount is in a namespace that dies with them.
+//! The probe concludes nothing from a sysctl, a kernel version or a configuration file. It
+//! uses each facility in a child process. A container, a security module or an outer
+//! sandbox may still forbid it: for example, Ubuntu 24.04 lets `unshare` succeed and then
+//! denies the mount. Each child has two seconds, and leaves nothing behind: its mounts are
+//! in a namespace that ends with it.
 
-/// The answers, in the order in which `doctor` shows them.
+/// The results, in the order in which `doctor` shows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     pub items: Vec<Item>,
@@ -17,7 +16,7 @@ pub struct Probe {
 pub struct Item {
     pub name: &'static str,
     pub outcome: Outcome,
-    /// What it is for, or what was found.
+    /// The purpose of the facility, or details of the result.
     pub detail: String,
 }
 
@@ -32,13 +31,13 @@ impl Probe {
         self.items.iter().find(|item| item.name == name)
     }
 
-    /// Whether the named facility was seen working.
+    /// True if the named facility worked.
     pub fn works(&self, name: &str) -> bool {
         self.item(name).is_some_and(|item| item.outcome == Outcome::Works)
     }
 }
 
-/// Tries everything. Takes a few milliseconds; call it from a single thread.
+/// Tries every facility. Takes a few milliseconds; call it from a single thread.
 #[cfg(target_os = "linux")]
 pub fn probe() -> Probe {
     Probe { items: super::attempts::all() }

@@ -1,9 +1,9 @@
-//! What was found out about this machine, on disk.
+//! The record of the host's facts on disk.
 //!
-//! One small file holds a few records, newest first, because an installed copy
-//! and the program a user types ask in turn. A record counts only if its first
-//! line is word for word the present [`key`] and every line of it is understood;
-//! anything else is as if it were not there. Replaced as a whole, never changed.
+//! One small file has a few records, newest first, because several programs use it in turn,
+//! for example an installed copy of clash and the one that the user types. A record is
+//! valid only if its first line equals the present [`key`] and every line is understood.
+//! Otherwise it is ignored. The file is replaced as a whole, never changed.
 
 use std::ffi::CStr;
 use std::fmt::Write as _;
@@ -17,10 +17,11 @@ use crate::facts::{BaselinePlaces, CgroupFacts, Facility, HostFacts, RoomSupport
 use crate::fnv;
 use crate::linux::sys;
 
-/// Raised with every change of what is tried or how it is written down.
+/// Raised with every change of the probes or of the format.
 const FORMAT: &str = "clash host 6";
 
-/// What is said about the entries of the baseline is said by their place in the table.
+/// A record names entries of the baseline by their index in the table, so the key contains
+/// a sum of the table.
 const TABLE: u64 = {
     let mut sum = fnv::BASIS;
     let mut entries = baseline::ENTRIES;
@@ -31,21 +32,20 @@ const TABLE: u64 = {
     sum
 };
 
-/// Programs, users' namespaces and outer sandboxes that ask in turn.
+/// Several programs, user namespaces and outer sandboxes may use the file in turn.
 const KEPT: usize = 4;
 
 const UNKNOWN: &str = "unknown";
 
-/// Nobody writes more than this; what is longer is not ours.
+/// clash never writes a larger file, so a larger one is not its own.
 const LONGEST: usize = 16 * 1024;
 
-/// Everything on which the answers depend, on one line: the boot, the kernel, the user, the
-/// namespaces, what an outer sandbox has done to this process, what confines it
-/// and the table of the baseline.
+/// One line with everything on which the facts depend: the boot, the kernel, the user, the
+/// namespaces, the restrictions of outer sandboxes and security modules, and the table of
+/// the baseline.
 pub(super) fn key() -> Option<String> {
-    // When this was mounted: no other boot has the same, unless the machine has no clock,
-    // and then at least its kernel is the same. Reading the boot's own number takes seven
-    // times as long.
+    // The mount time of /proc, which differs for each boot. On a machine without a clock,
+    // the kernel version still counts. Reading `boot_id` takes seven times as long.
     let boot = stat("/proc").ok()?;
     let kernel = rustix::system::uname();
     let [release, version] = [kernel.release(), kernel.version()].map(CStr::to_string_lossy);
@@ -57,7 +57,7 @@ pub(super) fn key() -> Option<String> {
     let (mut label, mut buffer) = ([0; 512], [0; 512]);
     let confined = match sys::confined_by(&mut label) {
         Some(length) => label.get(..length)?,
-        // Before Linux 6.8. Without such a security module there is nothing to read.
+        // Before Linux 6.8. Without a security module the file cannot be read.
         None => line_of(c"/proc/self/attr/current", &mut buffer).unwrap_or_default().as_bytes(),
     };
     let confined = confined.escape_ascii();
@@ -66,7 +66,8 @@ pub(super) fn key() -> Option<String> {
     ))
 }
 
-/// The mount that is our root, which no other namespace has, or else the namespace.
+/// The unique id of the root mount, which no other mount namespace has. Before Linux 6.8,
+/// the inode of the mount namespace.
 fn mount() -> Option<u64> {
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
     let root = statx(CWD, c"/", AtFlags::empty(), UNIQUE).ok();
@@ -76,7 +77,7 @@ fn mount() -> Option<u64> {
     unique.map(|root| root.stx_mnt_id).or_else(of_namespace)
 }
 
-/// The one line of a file of the kernel's, in one read.
+/// The single line of a kernel file, in one read.
 fn line_of<'a>(file: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
     let fd = openat(CWD, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let length = rustix::io::read(&fd, &mut *buffer).ok()?;
@@ -88,12 +89,12 @@ pub(super) fn find(text: &str, key: &str) -> Option<HostFacts> {
     text.split("\n\n").find_map(|record| parse(record, key))
 }
 
-/// Whether the newest record says so, whoever it is of.
+/// True if the newest record says that rooms can be made, whatever its key.
 pub(super) fn has_rooms(text: &str) -> bool {
     text.lines().nth(2) == Some("rooms unprivileged")
 }
 
-/// A failure only costs time: it is tried again.
+/// Writes a record. A failure only costs time: the next launch probes again.
 pub(super) fn write(file: &Path, key: &str, host: &HostFacts) {
     let before = text(file).unwrap_or_default();
     let others = before.split("\n\n").filter(|record| {
@@ -112,7 +113,7 @@ pub(super) fn write(file: &Path, key: &str, host: &HostFacts) {
     }
 }
 
-/// The file, if it is the user's own.
+/// The text of the file, if it belongs to the user.
 pub(super) fn text(file: &Path) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let fd = openat(CWD, file, flags, Mode::empty()).ok()?;
@@ -124,7 +125,7 @@ pub(super) fn text(file: &Path) -> Option<String> {
         return None;
     }
     let mut bytes = vec![0; length];
-    // It is replaced and never changed, so there is no more of it than that.
+    // The file is only replaced and never changed, so one read returns all of it.
     let read = rustix::io::read(&fd, &mut bytes).ok()?;
     bytes.truncate(read);
     String::from_utf8(bytes).ok()
@@ -169,7 +170,7 @@ fn show(key: &str, host: &HostFacts) -> String {
     text
 }
 
-/// A line of text stays one.
+/// Replaces line ends, so that a text stays on one line.
 fn line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
@@ -251,7 +252,8 @@ mod tests {
         assert_eq!(host.rooms, probe_facts().rooms);
         let kept = fs::read_to_string(&file).unwrap();
         assert_eq!(load_facts(&file), host);
-        // A lie is believed, so nothing was tried; a lie about another boot is not.
+        // A false record with the right key is believed, so nothing was probed. One of
+        // another boot is not believed.
         fs::write(&file, show(&key().unwrap(), &other())).unwrap();
         assert_eq!(load_facts(&file).rooms, other().rooms);
         fs::write(&file, show("another boot", &other())).unwrap();

@@ -1,4 +1,5 @@
-//! What this process runs inside of: a container, a Landlock domain, a cgroup.
+//! Finds out whether this process is in a container, in a Landlock domain, and in which
+//! cgroup.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,8 +21,8 @@ pub(crate) fn look() -> Surroundings {
     Surroundings { container: container().is_some(), landlock, listener: attempts::listened_to() }
 }
 
-/// What runtimes leave lying about, and what they cannot hide: the kernel's first
-/// process namespace always has this number. None of it proves absence.
+/// Looks for marks that container runtimes leave. They cannot hide that the kernel's first
+/// process namespace always has the same number. A missing mark proves nothing.
 pub(crate) fn container() -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
@@ -34,7 +35,7 @@ pub(crate) fn container() -> Option<String> {
     other.then(|| "the process list is not the machine's".to_owned())
 }
 
-/// The path of our cgroup below the root of the second hierarchy.
+/// The cgroup of this process below the root of version 2.
 pub(crate) fn own_cgroup() -> Result<String, String> {
     let text = fs::read_to_string("/proc/self/cgroup")
         .map_err(|error| format!("/proc/self/cgroup cannot be read: {error}"))?;
@@ -59,7 +60,7 @@ pub(crate) fn cgroup() -> CgroupFacts {
     }
 }
 
-/// Why no cgroup with limits can be made here, as far as one can tell: none could.
+/// The likely reason why no cgroup with limits can be made.
 fn undelegated(within: &str) -> String {
     let made = || -> Result<(), String> {
         let own = cgroup_root()?.join(within.trim_start_matches('/'));
@@ -73,7 +74,7 @@ fn undelegated(within: &str) -> String {
     made().err().unwrap_or_else(|| no_controllers.to_owned())
 }
 
-/// Where the second hierarchy is mounted: not in the same place everywhere.
+/// The mount point of cgroup version 2, which differs between systems.
 fn cgroup_root() -> Result<PathBuf, String> {
     let text = fs::read_to_string("/proc/self/mountinfo")
         .map_err(|error| format!("/proc/self/mountinfo cannot be read: {error}"))?;
@@ -84,7 +85,7 @@ fn cgroup_root() -> Result<PathBuf, String> {
     mounted.map(PathBuf::from).ok_or_else(|| "no cgroups of version 2 are mounted".to_owned())
 }
 
-/// The same in words.
+/// The same facts in words.
 pub(crate) fn items() -> [Item; 5] {
     [cgroup_item(), not_in_container(), not_in_landlock(), no_new_privs(), root()]
 }

@@ -1,5 +1,5 @@
-//! Every raw system call of the crate, each behind a safe function that cannot
-//! be misused: callers pass owned or borrowed values, never pointers.
+//! Every raw system call of the crate, each behind a safe function. Callers pass owned or
+//! borrowed values, never pointers.
 #![expect(unsafe_code, reason = "the one place where system calls without a safe wrapper are made")]
 
 mod metadata;
@@ -25,7 +25,7 @@ const LANDLOCK_CREATE_RULESET_VERSION: u32 = 1;
 const LANDLOCK_CREATE_RULESET_ERRATA: u32 = 2;
 const CLOSE_RANGE_CLOEXEC: u32 = 4;
 
-/// The kernel's Landlock ABI, 0 when it has none or it is switched off.
+/// The kernel's Landlock ABI; 0 if Landlock is missing or switched off.
 pub(crate) fn landlock_abi() -> u32 {
     landlock_query(LANDLOCK_CREATE_RULESET_VERSION).unwrap_or(0)
 }
@@ -44,8 +44,7 @@ fn landlock_query(flag: u32) -> Option<u32> {
     u32::try_from(answer).ok()
 }
 
-/// `struct landlock_ruleset_attr`. A kernel that knows less of it takes the rest
-/// if it is zero.
+/// `struct landlock_ruleset_attr`. An older kernel accepts unknown fields if they are zero.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Handled {
@@ -54,7 +53,7 @@ pub(crate) struct Handled {
     pub(crate) scopes: u64,
 }
 
-/// A new ruleset that handles these rights; an unknown one is an error.
+/// Makes a ruleset that handles these rights. An unknown right is an error.
 pub(crate) fn landlock_ruleset(handled: &Handled) -> Result<OwnedFd> {
     // SAFETY: the kernel reads one `Handled`, whose size is passed.
     let fd = check(unsafe {
@@ -65,7 +64,7 @@ pub(crate) fn landlock_ruleset(handled: &Handled) -> Result<OwnedFd> {
             0_u32,
         )
     })?;
-    // SAFETY: a descriptor the kernel just made is nobody else's.
+    // SAFETY: the kernel has just made this descriptor, and no other value owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
@@ -97,14 +96,14 @@ pub(crate) fn landlock_rule(
     .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::INVAL))
 }
 
-/// Restricts the calling thread; needs no_new_privs.
+/// Restricts the calling thread. no_new_privs must be set.
 pub(crate) fn landlock_enter(ruleset: BorrowedFd<'_>) -> Result<()> {
     // SAFETY: takes integers.
     check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0_u32) })
         .map(drop)
 }
 
-/// Whether a filter may answer with an error number.
+/// True if a filter can answer with an error number.
 pub(crate) fn seccomp_errno_available() -> bool {
     let action: u32 = libc::SECCOMP_RET_ERRNO;
     // SAFETY: the kernel reads one u32, which lives until the call returns.
@@ -131,8 +130,8 @@ pub(crate) fn close_on_exec_from_3() -> Result<()> {
         .map(drop)
 }
 
-/// What a security module confines us to, as it says it; `None` where the kernel
-/// cannot be asked (before Linux 6.8) or has more to say than fits.
+/// The label of the security module that confines this process. `None` if the kernel cannot
+/// tell (before Linux 6.8), or if the label is too long.
 pub(crate) fn confined_by(label: &mut [u8; 512]) -> Option<usize> {
     const LSM_GET_SELF_ATTR: c_long = 459;
     const CURRENT: c_long = 100;
@@ -148,8 +147,8 @@ pub(crate) fn confined_by(label: &mut [u8; 512]) -> Option<usize> {
     }
 }
 
-/// Installs a seccomp filter on the calling thread; needs no_new_privs. Returns
-/// the kernel's answer, which is a descriptor if the flags ask for a listener.
+/// Installs a seccomp filter on the calling thread. no_new_privs must be set. Returns the
+/// kernel's answer, which is a descriptor if the flags ask for a listener.
 pub(crate) fn install_filter(program: &[Insn], flags: u64) -> Result<c_long> {
     let mut code: Vec<libc::sock_filter> = program
         .iter()
@@ -164,7 +163,7 @@ pub(crate) fn install_filter(program: &[Insn], flags: u64) -> Result<c_long> {
     })
 }
 
-/// Makes a call whose answer is a descriptor because somebody listens.
+/// Makes a call that a listener answers with a descriptor.
 pub(crate) fn trapped_call(number: c_long) -> Result<OwnedFd> {
     // SAFETY: the arguments are integers; without a listener the call only asks
     // for this process's priority.
@@ -178,9 +177,8 @@ pub(crate) fn trapped_call(number: c_long) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Gives SIGPIPE its default back: Rust's start-up ignores it, and an ignored
-/// signal survives `execve`. The signal mask is inherited untouched, because
-/// nothing in this process changes it.
+/// Sets SIGPIPE to its default. Rust's start-up code ignores it, and an ignored signal
+/// stays ignored after `execve`. The signal mask is inherited unchanged.
 pub(crate) fn default_sigpipe() -> Result<()> {
     // SAFETY: SIG_DFL installs no handler, so no code of ours can run in one.
     let before = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
@@ -201,7 +199,7 @@ impl Strings {
     }
 }
 
-/// Replaces the process; returns only the reason why that failed.
+/// Replaces the process. Returns only on failure.
 pub(crate) fn execve(path: &CStr, args: &Strings, env: &Strings) -> Error {
     // SAFETY: `path` ends in NUL; both arrays end in null and their strings are
     // owned by the same value, whose heap buffers do not move.
@@ -209,15 +207,15 @@ pub(crate) fn execve(path: &CStr, args: &Strings, env: &Strings) -> Error {
     Error::last_os_error()
 }
 
-/// Which side of a fork this is.
+/// The side of a fork.
 #[derive(Debug)]
 pub(crate) enum Fork {
     Parent(libc::pid_t),
     Child,
 }
 
-/// Duplicates the process. The child must not return into the caller's code:
-/// it does its work and ends in [`exit_now`].
+/// Forks the process. The child must not return into the caller's code: it does its work
+/// and ends in [`exit_now`].
 pub(crate) fn fork() -> Result<Fork> {
     // SAFETY: the child makes system calls and at most allocates, which glibc
     // and musl keep usable after a fork from a threaded process; no other lock
@@ -235,8 +233,8 @@ pub(crate) fn exit_now(code: c_int) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Makes new namespaces for the calling process. Without `errno`: where none can be
-/// made, a process that shares memory with another finds out.
+/// Makes new namespaces for the calling process. Does not use `errno`: a process that
+/// shares memory with another calls this, and it may fail.
 pub(crate) fn unshare(flags: c_int) -> Result<()> {
     let flags = UnshareFlags::from_bits_retain(flags.cast_unsigned());
     // SAFETY: CLONE_FILES is never passed, so Rust's view of its descriptors stays right.
@@ -260,7 +258,7 @@ pub(crate) fn mount(
     .map(drop)
 }
 
-/// Ends the calling process after this many seconds, whatever it is doing.
+/// Ends the calling process after this time, whatever it is doing.
 pub(crate) fn alarm(seconds: u32) {
     // SAFETY: takes an integer; SIGALRM has its default action here.
     unsafe { libc::alarm(seconds) };
@@ -296,38 +294,40 @@ fn mount_setattr(dir: RawFd, path: &CStr, flags: c_int, attr: &MountAttr) -> Res
     .map(drop)
 }
 
-/// Keeps mounts made below `path` from the outside, and the outside's from here.
+/// Makes the mounts below `path` private: no mount or unmount passes between here and the
+/// outside.
 pub(crate) fn make_private(path: &CStr) -> Result<()> {
     let attr = MountAttr { set: 0, clear: 0, propagation: libc::MS_PRIVATE, userns: 0 };
     mount_setattr(libc::AT_FDCWD, path, 0, &attr)
 }
 
-/// Gives every mount of a tree these attributes.
+/// Sets these attributes on every mount of a tree.
 pub(crate) fn set_mount(tree: &OwnedFd, set: u64) -> Result<()> {
     let attr = MountAttr { set, clear: 0, propagation: libc::MS_PRIVATE, userns: 0 };
     mount_setattr(tree.as_raw_fd(), c"", libc::AT_EMPTY_PATH, &attr)
 }
 
-/// Children that end are forgotten at once.
+/// Ignores SIGCHLD, so that the kernel reaps children by itself.
 pub(crate) fn forget_children() {
     // SAFETY: SIG_IGN installs no handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
 }
 
-/// Children that end are told of; says whether they would have been forgotten.
+/// Sets SIGCHLD to its default. Returns true if it was ignored before.
 pub(crate) fn notice_children() -> bool {
     // SAFETY: SIG_DFL installs no handler.
     let before = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     before == libc::SIG_IGN
 }
 
-/// Hides our memory and environment from everybody without CAP_SYS_PTRACE.
+/// Hides the memory and environment of this process from every process without
+/// CAP_SYS_PTRACE.
 pub(crate) fn undumpable() -> Result<()> {
     // SAFETY: takes integers.
     check(c_long::from(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })).map(drop)
 }
 
-/// Switches the loopback interface of our network namespace on.
+/// Switches on the loopback interface of this network namespace.
 pub(crate) fn loopback_up() -> Result<()> {
     // SAFETY: plain integers.
     let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
@@ -348,36 +348,36 @@ pub(crate) fn loopback_up() -> Result<()> {
     }
 }
 
-/// Sends a signal to a child of ours; one that is gone needs none.
+/// Sends a signal to a child. A child that has ended needs none.
 pub(crate) fn kill(pid: libc::pid_t, signal: c_int) {
     // SAFETY: takes integers; the child is not reaped yet, so the id is its own.
     unsafe { libc::kill(pid, signal) };
 }
 
-/// Ends the calling process when the one that made it ends.
+/// Ends the calling process when its parent ends.
 pub(crate) fn die_with_parent() -> Result<()> {
     // SAFETY: takes integers.
     check(c_long::from(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) }))
         .map(drop)
 }
 
-/// Whoever dies of the command's signal in its place leaves no second core.
+/// Prevents a second core file when this process dies by the command's signal.
 pub(crate) fn no_core_dump() {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: reads one `rlimit`.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
 }
 
-/// Pages of a file, for reading.
+/// A file mapped for reading.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: *mut c_void,
     length: usize,
 }
 
-/// Maps a file that is replaced and never written to. If somebody cuts it short
-/// all the same, looking behind its end is a SIGBUS: the hook dies, and a hook
-/// that died blocks.
+/// Maps a file that is only replaced and never written to. If a process truncates it
+/// nevertheless, an access beyond its end is a SIGBUS. The hook then dies, and a dead hook
+/// blocks the agent.
 pub(crate) fn map(file: &std::fs::File, length: usize) -> Result<Mapping> {
     if length == 0 {
         return Ok(Mapping { start: ptr::null_mut(), length });
@@ -400,8 +400,8 @@ impl Mapping {
         if self.length == 0 {
             return &[];
         }
-        // SAFETY: `length` bytes from `start` are mapped for reading until drop, and
-        // a private mapping of a file nobody writes to does not change.
+        // SAFETY: `length` bytes from `start` are mapped for reading until drop. The
+        // mapping is private and no process writes to the file, so the bytes do not change.
         unsafe { std::slice::from_raw_parts(self.start.cast::<u8>(), self.length) }
     }
 }
@@ -415,7 +415,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Leaves it to others what a signal does.
+/// Ignores a signal.
 pub(crate) fn ignore(signal: c_int) {
     // SAFETY: SIG_IGN installs no handler.
     unsafe { libc::signal(signal, libc::SIG_IGN) };

@@ -1,5 +1,5 @@
-//! What an observed program hands to the kernel: addresses and questions for
-//! names. Its memory is anybody's bytes.
+//! Decodes socket addresses and DNS queries of an observed program. Its memory can contain
+//! any bytes.
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,7 +16,7 @@ pub(crate) fn path(bytes: &[u8]) -> PathBuf {
     OsString::from_vec(bytes.to_vec()).into()
 }
 
-/// Eight bytes as the machine writes numbers.
+/// A 64-bit number in native byte order.
 pub(crate) fn number(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
@@ -37,18 +37,18 @@ pub(crate) fn address(bytes: &[u8]) -> Option<Address> {
         libc::AF_UNIX => {
             let name = bytes.get(2..)?;
             let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
-            // An abstract name is none of a file.
+            // An abstract name is no file.
             (end > 0).then(|| Address::Unix(path(name.get(..end).unwrap_or_default())))
         }
         _ => None,
     }
 }
 
-/// The name a DNS query asks an address for.
+/// The name whose address a DNS query asks for.
 pub(crate) fn question(bytes: &[u8]) -> Option<String> {
     const ADDRESSES: [u16; 3] = [1, 28, 65]; // A, AAAA, HTTPS
     let short = |at: usize| Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
-    // A query: not an answer, standard, one question, no answers.
+    // A standard query with one question and no answers.
     if short(2)? & 0xf80f != 0 || short(4)? != 1 || short(6)? != 0 || short(8)? != 0 {
         return None;
     }

@@ -1,9 +1,10 @@
-//! The observing supervisor: a seccomp filter hands the calls of its list to this
-//! process, which looks at their arguments and lets them go on.
+//! The observer. A seccomp filter hands the listed calls to this process, which reads their
+//! arguments and lets the kernel carry them out.
 //!
-//! The command's process installs the filter itself and tells the number of the
-//! listener through a pipe; this one takes a copy of it. The same pipe carries the
-//! reason if the command cannot be started, and its end says that it was.
+//! The command's process installs the filter itself and sends the number of the listener
+//! through a pipe. The observer takes a copy of the listener. If the command cannot be
+//! started, the same pipe carries the reason. The end of the pipe means that the command
+//! has started.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -35,26 +36,26 @@ const ARCH: u32 = 0xc000_00b7; // AUDIT_ARCH_AARCH64
 const RET_ALLOW: u32 = 0x7fff_0000;
 const RET_USER_NOTIF: u32 = 0x7fc0_0000;
 
-/// Where in its arguments a call says what it touches.
+/// The arguments in which a call names its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     not(target_arch = "x86_64"),
     expect(dead_code, reason = "elsewhere there are only the newer calls")
 )]
 enum What {
-    /// The path is the first argument, the flags the second.
+    /// The path is argument 0, the flags are argument 1.
     Open,
     OpenAt,
     OpenAt2,
     Create,
-    /// A path, in the argument of this number; one before it is the directory if
-    /// `at`.
+    /// A path in the argument with this index. If `at`, the argument before it is the
+    /// directory.
     Path {
         argument: usize,
         at: bool,
         caps: Caps,
     },
-    /// Two paths, the old and the new.
+    /// Two paths, the old and the new one.
     Rename {
         at: bool,
     },
@@ -133,7 +134,7 @@ pub(crate) fn run(
     command: &Command,
     each: &mut dyn FnMut(Observed),
 ) -> Result<End, ObserveError> {
-    // Everything that allocates or can be wrong in the request comes first.
+    // Work that allocates, or that can find an error in the request, comes first.
     let target = Target::new(command)?;
     let filter = filter().map_err(LaunchError::Filter)?;
     let pipe = || {
@@ -220,7 +221,7 @@ fn attend(
     }
     let listener = pidfd_getfd(&pidfd, number, PidfdGetfdFlags::empty())
         .map_err(|error| ObserveError::Listener(error.into()))?;
-    // What the terminal says is for the command.
+    // Keys of the terminal are for the command.
     sys::ignore(libc::SIGINT);
     sys::ignore(libc::SIGQUIT);
     go.write_all(&[0]).map_err(ObserveError::Process)?;
@@ -228,7 +229,7 @@ fn attend(
     let mut observer = Observer { listener, launcher, started: false, known: HashSet::new(), each };
     let end = observer.until_the_end_of(pid, &pidfd)?;
     let mut message = String::new();
-    // Whoever holds the other end has become the command, or is gone.
+    // The process at the other end has become the command, or has ended.
     let _ = said.read_to_string(&mut message);
     match end {
         End::Exit(status) if !message.is_empty() => {
@@ -241,8 +242,8 @@ fn attend(
     }
 }
 
-/// What the command left running keeps somebody to answer it, or its calls would
-/// fail once the listener is closed.
+/// Leaves a process that answers the calls of processes that still run. Otherwise these
+/// calls would fail when the listener closes.
 fn leave(listener: OwnedFd) {
     let mut look = [PollFd::new(&listener, PollFlags::IN)];
     let nobody = matches!(poll(&mut look, Some(&NO_TIME)), Ok(1..))
@@ -264,7 +265,7 @@ fn leave(listener: OwnedFd) {
 
 const NO_TIME: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// Waits for a call; false if nobody is left to make one, or the command ended.
+/// Waits for a call. Returns false if no process is left, or the command has ended.
 fn wait(listener: &OwnedFd, command: Option<&OwnedFd>) -> io::Result<bool> {
     loop {
         let mut look = vec![PollFd::new(listener, PollFlags::IN)];
@@ -286,15 +287,15 @@ fn wait(listener: &OwnedFd, command: Option<&OwnedFd>) -> io::Result<bool> {
 
 struct Observer<'a> {
     listener: OwnedFd,
-    /// The process beside the command that looks after its room.
+    /// The launcher process of the room, which is no part of the command.
     launcher: Option<libc::pid_t>,
-    /// Setting up is over: somebody became the command.
+    /// True after the set-up, when a process has become the command.
     started: bool,
     known: HashSet<Observed>,
     each: &'a mut dyn FnMut(Observed),
 }
 
-/// The next call that waits; `None` if whoever made it is gone.
+/// The next waiting call; `None` if its caller has ended.
 fn next(listener: &OwnedFd) -> Result<Option<Notice>, Errno> {
     match sys::next_notice(listener) {
         Ok(notice) => Ok(Some(notice)),
@@ -308,7 +309,7 @@ impl Observer<'_> {
         while wait(&self.listener, Some(pidfd)).map_err(ObserveError::Lost)? {
             let lost = |error: Errno| ObserveError::Lost(error.into());
             let Some(call) = next(&self.listener).map_err(lost)? else { continue };
-            // What cannot be looked at goes on all the same.
+            // A call whose arguments cannot be read continues like any other.
             let _ = self.look_at(&call);
             sys::let_go_on(self.listener.as_raw_fd(), call.id).map_err(lost)?;
         }
@@ -385,7 +386,7 @@ impl Observer<'_> {
             What::SendTo => self.sent(&caller.memory(second, length(third))?),
             What::SendMessage => self.sent_message(&caller, second)?,
             What::SendMessages => {
-                // A resolver asks for both kinds of addresses at once.
+                // A resolver asks for IPv4 and IPv6 addresses at once.
                 for at in 0..third.min(4) {
                     self.sent_message(&caller, second.wrapping_add(at.wrapping_mul(64)))?;
                 }
@@ -433,11 +434,12 @@ impl Observer<'_> {
         self.touched(path, caps);
     }
 
-    /// Tells of a file that is there, or will be.
+    /// Reports a file that exists, or will exist.
     fn touched(&mut self, path: PathBuf, caps: Caps) {
         let makes = caps.contains(Caps::CREATE);
         let real = match (path.canonicalize(), path.parent(), path.file_name()) {
-            // What is removed or made is the name itself, not what it leads to.
+            // A call that makes or removes a name is about the name itself, not about the
+            // target of a link.
             (Ok(real), ..) if !caps.intersects(Caps::CREATE.union(Caps::DELETE)) => Some(real),
             (_, Some(dir), Some(name)) if makes || fs::symlink_metadata(&path).is_ok() => {
                 dir.canonicalize().ok().map(|dir| dir.join(name))
@@ -452,12 +454,12 @@ impl Observer<'_> {
 
 const CREATE: u64 = (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC) as u64;
 
-/// Nothing that is looked at is longer.
+/// No argument of interest is longer.
 fn length(asked: u64) -> usize {
     usize::try_from(asked).unwrap_or(usize::MAX).min(1024)
 }
 
-/// The thread that waits, as `/proc` shows it.
+/// The waiting thread, as `/proc` shows it.
 struct Caller {
     thread: u32,
 }
@@ -467,7 +469,7 @@ impl Caller {
         PathBuf::from(format!("/proc/{}/{name}", self.thread))
     }
 
-    /// Up to so many bytes of its memory; fewer where the mapping ends.
+    /// At most this number of bytes of its memory; fewer if the mapping ends.
     fn memory(&self, at: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         let read = File::open(self.entry("mem"))?.read_at(&mut bytes, at)?;
@@ -475,7 +477,7 @@ impl Caller {
         Ok(bytes)
     }
 
-    /// The absolute path behind a directory and a text in its memory.
+    /// The absolute path of a directory argument and a text in memory.
     fn path(&self, directory: Option<u64>, text: u64) -> io::Result<PathBuf> {
         let bytes = self.memory(text, libc::PATH_MAX as usize)?;
         let end = bytes.iter().position(|byte| *byte == 0).ok_or(io::ErrorKind::InvalidData)?;
@@ -484,7 +486,7 @@ impl Caller {
             return Ok(text);
         }
         let at_cwd = |number: RawFd| number == libc::AT_FDCWD;
-        // The upper half of the register is not part of the number.
+        // The upper half of the register does not belong to the number.
         let number = directory.map(|number| (number as u32).cast_signed());
         let base = match number.filter(|number| !at_cwd(*number)) {
             Some(number) => fs::read_link(self.entry(&format!("fd/{number}")))?,

@@ -1,16 +1,15 @@
-//! The caches of a project: where they lie, and which variable leads a tool there.
+//! The caches of a project: their directories, and the variables that lead tools there.
 //!
-//! A rule with `cache()` lets a command read a cache that all projects share. The
-//! bytes that the command writes go to a directory of this project. Code of one
-//! project can therefore not change what the user or another project runs later.
+//! A rule with `cache()` lets a command read a cache that all projects share. The command's
+//! writes go to a directory of this project. So code of one project cannot change files
+//! that the user or another project runs later.
 //!
-//! In a room the project's directory is mounted over the shared one
-//! (`linux/overlay.rs`). Without a room the tool's own variable names it, and the
-//! shared cache is read-only. A tool without such a variable gets the shared cache
-//! read-only.
+//! In a room, the project's directory is mounted over the shared one (`linux/overlay.rs`).
+//! Without a room, the tool's own variable names it, and the shared cache is read-only. A
+//! tool without such a variable gets the shared cache read-only.
 //!
 //! The directory of a project is `projects/NAME` below clash's cache, and NAME is the
-//! project's path with `%` for `/`. For example `projects/%home%u%app/%home%u%.cargo%git`
+//! project's path with `%` for `/`. For example, `projects/%home%u%app/%home%u%.cargo%git`
 //! belongs to `~/.cargo/git`. The user can remove it at any time.
 
 use std::ffi::{OsStr, OsString};
@@ -27,7 +26,7 @@ pub const PROJECTS: &str = "projects";
 /// Below a project's directory: one directory for each variable, without a room.
 pub(crate) const VARIABLES: &str = "variables";
 
-/// The longest name that is written out. File systems take 255 bytes.
+/// A longer name is cut and gets a sum. File systems permit 255 bytes.
 const LONGEST_NAME: usize = 200;
 
 /// The directory in `parent` that belongs to a path.
@@ -49,7 +48,7 @@ pub fn directory_of(parent: &Path, path: &Path) -> PathBuf {
     parent.join(OsString::from_vec(name))
 }
 
-/// The path that a directory's name stands for. A long path is cut off.
+/// The path that belongs to a directory's name. A long path is cut off.
 pub fn path_of(name: &OsStr) -> PathBuf {
     let mut path = Vec::new();
     let mut bytes = name.as_bytes().iter().peekable();
@@ -80,21 +79,21 @@ pub struct Redirect {
     /// Text before the path, for a variable that holds options, such as `MAVEN_OPTS`.
     pub option: &'static str,
     pub to: PathBuf,
-    /// Files of the shared directory that the tool needs beside its cache. The
-    /// launcher copies them.
+    /// Files of the shared directory that the tool needs besides its cache. The launcher
+    /// copies them.
     pub carried: Vec<PathBuf>,
 }
 
 /// How a tool finds a cache.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// The path as a rule writes it. A rule below it counts as well.
+    /// The path as a rule writes it. A rule about a path below it counts as well.
     at: &'static str,
     variable: &'static str,
     option: &'static str,
     carried: &'static [&'static str],
-    /// The tool needs what was fetched. Without it the tool can still compute the
-    /// content of the cache, as Go does with its build cache.
+    /// True if the tool needs downloaded content. Otherwise it can compute the content, as
+    /// Go does with its build cache.
     fetched: bool,
 }
 
@@ -170,7 +169,7 @@ fn known_at(rule: &FsRule) -> Option<&'static Known> {
     })
 }
 
-/// True if a sandbox without the network can do nothing with an empty cache here.
+/// True if an empty cache is useless for this sandbox, because it has no network.
 fn is_useless_empty(rule: &FsRule, sandbox: &Sandbox) -> bool {
     sandbox.net == Net::Deny && known_at(rule).is_some_and(|known| known.fetched)
 }
@@ -183,15 +182,15 @@ pub(crate) fn is_empty(dir: &Path) -> bool {
     }
 }
 
-/// True if a room need not mount a cache: it is empty, the project's own is empty,
-/// and nothing can fill it.
+/// True if a room need not mount a cache: the shared and the project's own are empty, and
+/// nothing can fill them.
 pub(crate) fn is_unused(rule: &FsRule, sandbox: &Sandbox, shared: &Path, own: &Path) -> bool {
     is_useless_empty(rule, sandbox) && is_empty(shared) && is_empty(&own.join("upper"))
 }
 
-/// The variable that leads a tool away from the cache of a rule, if the tool has one.
-/// Without the network a tool that needs what was fetched stays with the shared cache
-/// until the project has one of its own.
+/// The variable that leads a tool away from a shared cache, if the tool has one. Without
+/// network, a tool that needs downloaded content uses the shared cache until the project
+/// has its own.
 pub(crate) fn redirect(
     rule: &FsRule,
     sandbox: &Sandbox,
@@ -203,7 +202,7 @@ pub(crate) fn redirect(
     if is_useless_empty(rule, sandbox) && !to.exists() {
         return None;
     }
-    // Options are split at spaces.
+    // Tools split these options at spaces.
     let splits = !option.is_empty() && to.as_os_str().as_bytes().contains(&b' ');
     let shared = places.expand(at).ok().filter(|_| !splits)?;
     let carried = carried.iter().map(|name| shared.join(name)).collect();

@@ -1,4 +1,4 @@
-//! What `cache()` means on this host.
+//! The meaning of `cache()` on this host.
 
 use std::path::PathBuf;
 
@@ -11,8 +11,8 @@ use crate::facts::{HostFacts, RoomSupport};
 use crate::plan::cache::{self, Redirect, directory_of, is_cache};
 use crate::plan::report::{Line, Report};
 
-/// The sandbox of a host that can mount nothing. The shared caches are read-only, and
-/// variables lead the tools to the project's own. `None` if rooms mount the caches.
+/// The sandbox for a host that cannot mount. The shared caches are read-only, and variables
+/// lead the tools to the project's own caches. `None` if rooms mount the caches.
 pub(super) fn without_mounts(
     request: &Request<'_>,
     host: &HostFacts,
@@ -36,9 +36,9 @@ pub(super) fn without_mounts(
     Some((sandbox, redirects))
 }
 
-/// Finds out which caches a room mounts. A missing one needs no directory on the host:
-/// the room has a directory of its own to mount on, unless it shows the host's
-/// directory around the cache.
+/// Finds the caches that a room mounts. A missing one needs no directory on the host: the
+/// room's own root has one to mount on, unless the room shows the host's directory around
+/// the cache.
 pub(super) fn place(request: &Request<'_>, rules: &mut [Rule<'_>]) {
     let Some(own) = request.caches else { return };
     let shown = |rule: &&Rule<'_>| {

@@ -1,5 +1,5 @@
-//! The lines of the report that come from the tier: what protects a sandbox
-//! besides its file rules, and what nothing protects.
+//! The lines of the report about the tier: further protections of a sandbox besides its
+//! file rules, and gaps that no mechanism covers.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::facts::HostFacts;
 use crate::plan::report::{Line, Report};
 use crate::plan::room::{Room, Step};
 
-/// What holds each limit, and over what.
+/// Reports the mechanism for each limit, and the processes to which it applies.
 pub(super) fn limits(report: &mut Report, limits: &Limits, group: Option<&Path>, root: bool) {
     for (name, value) in limits.named() {
         let Some(value) = value.filter(|_| name != "files") else { continue };
@@ -29,7 +29,7 @@ pub(super) fn limits(report: &mut Report, limits: &Limits, group: Option<&Path>,
     }
 }
 
-/// The number of names is claimed only where the monitor counts, or nothing is made.
+/// Reports the limit on names only if the monitor counts, or nothing can be made.
 pub(super) fn files(report: &mut Report, limits: &Limits, watch: Option<&Watch>) {
     let (mechanism, why) = match watch {
         Some(_) => ("monitor", "names that the room makes, less those it removes"),

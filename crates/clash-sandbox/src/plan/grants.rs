@@ -1,5 +1,5 @@
-//! What Landlock is to give: the rules that allow, what worktrees and the launcher
-//! need, the system baseline and what a default allows.
+//! Collects the grants for Landlock: allow rules, needs of worktrees and the launcher, the
+//! system baseline, and the effects of a default of allow.
 
 use std::fs;
 use std::path::Path;
@@ -16,8 +16,8 @@ use crate::plan::report::{Line, Report};
 use crate::planted::{Ground, Placed};
 use crate::worktree::{self, Worktree};
 
-/// What Landlock is to grant: for each rule that allows, its rights from its
-/// fixed part downwards, which for a pattern is more than it says.
+/// The grant of each allow rule, from its fixed part downwards. For a pattern this is more
+/// than the rule says.
 pub(super) fn allowed(
     rules: &[Rule<'_>],
     caches: Option<&Path>,
@@ -83,8 +83,8 @@ pub(super) fn allowed(
     grants
 }
 
-/// Refuses a rule whose path runs through a link that an earlier command may have
-/// planted, whatever sandbox it ran in.
+/// Refuses a rule whose path has a link on its way that an earlier command may have
+/// planted, whatever its sandbox.
 pub(super) fn no_planted_links(request: &Request<'_>, rules: &[Rule<'_>]) -> Result<(), Refusal> {
     let Request { sandbox, places, disk, in_force, .. } = *request;
     let placed: Vec<Placed<'_>> = rules
@@ -123,8 +123,8 @@ pub(super) fn add_worktrees(rules: &[Rule<'_>], grants: &mut Vec<Grant>, report:
                      hooks and config stay read-only",
                     )
                 });
-                // Never more than the rule itself gives, so that a read-only
-                // project has a read-only repository.
+                // Never more than the rule itself gives, so that a read-only project has a
+                // read-only repository.
                 grants.extend(found.into_iter().map(|(path, caps)| {
                     let caps = caps.intersect(rule.rule.caps);
                     Grant { path, caps, why: Why::Worktree }
@@ -135,9 +135,9 @@ pub(super) fn add_worktrees(rules: &[Rule<'_>], grants: &mut Vec<Grant>, report:
     grants.retain(|grant| !grant.caps.is_empty());
 }
 
-/// What the launcher needs. Its files lie in places a command may write and have
-/// names that can be guessed: one that has become a link since the launcher made
-/// it is somebody's trap.
+/// Adds the needs of the launcher. Its files are in places that a command may write, and
+/// have predictable names. If one has become a link since the launcher made it, a command
+/// has set a trap.
 pub(super) fn add_extra(
     request: &Request<'_>,
     grants: &mut Vec<Grant>,
@@ -145,7 +145,7 @@ pub(super) fn add_extra(
 ) -> Result<(), Refusal> {
     for grant in request.extra {
         let name = || format!("{} {}", grant.caps, grant.path.display());
-        // Asked anew: what was resolved earlier may be what was replaced.
+        // Resolved again: an earlier result may describe the file before it was replaced.
         let disk = Disk::default();
         let (path, found) = real(&disk, &grant.path)
             .map_err(|source| Refusal::Extra { path: grant.path.clone(), source })?;
@@ -175,7 +175,7 @@ pub(super) fn baseline_left(
     let mut left = Vec::with_capacity(baseline::ENTRIES.len());
     let taken = rules.iter().any(|r| r.rule.effect != Effect::Allow);
     for (entry, real) in disk.baseline() {
-        // /bin and its kin are links into /usr nearly everywhere, and /usr is granted.
+        // On most systems /bin and similar are links into /usr, which is granted.
         if is_below(real, Path::new("/usr")) && MERGED.contains(&entry.path) {
             continue;
         }
@@ -211,11 +211,11 @@ pub(super) fn covered(grants: &[Grant], path: &Path, caps: Caps) -> bool {
     grants.iter().any(|g| is_below(path, &g.path) && g.caps.contains(caps))
 }
 
-/// Joins grants on one path and drops those that one above already gives: every
-/// rule costs microseconds at every launch.
+/// Joins grants on one path, and drops those that a grant above already includes. Each rule
+/// costs microseconds per launch.
 pub(super) fn reduce(mut grants: Vec<Grant>) -> Vec<Grant> {
-    // By bytes: a directory still comes before what is in it. Stable: on one
-    // path the policy's own grant stays before the baseline's and gives the reason.
+    // Sorted by bytes: a directory still comes before its content. Stable: on one path the
+    // policy's own grant stays before the baseline's and gives the reason.
     grants.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
     let mut kept: Vec<Grant> = Vec::with_capacity(grants.len());
     for grant in grants {
@@ -230,8 +230,8 @@ pub(super) fn reduce(mut grants: Vec<Grant>) -> Vec<Grant> {
     kept
 }
 
-/// Where the default allows, everything that lies in the root directory is
-/// granted, but for what a room has of its own and the kernel's settings.
+/// With a default of allow, grants everything in the root directory, except the room's own
+/// directories and the kernel's settings.
 pub(super) fn add_default(request: &Request<'_>, grants: &mut Vec<Grant>) {
     if request.sandbox.default != Effect::Allow || request.sandbox.unrestricted {
         return;

@@ -1,16 +1,15 @@
-//! Rooms inside a room: what the room of a whole agent leaves to the launchers
-//! that work in it.
+//! Rooms inside a room. The room of a whole agent leaves some facilities to the launchers
+//! inside.
 //!
-//! Inside a Landlock domain with file rules the kernel lets nobody mount, so a
-//! room that is to have others inside stands on its mounts alone. That is enough
-//! for a user: what a namespace of theirs copies from the room stays locked, and
-//! can neither be taken away nor be made writable again. It is not enough for
-//! root, to whom a writable /proc, which the maps of user namespaces need, is the
-//! kernel's settings; nor for rights that mounts do not know.
+//! The kernel permits no mounts inside a Landlock domain with file rules. So a room that
+//! has others inside relies on its mounts alone. For a plain user this is enough: mounts
+//! that an inner namespace copies stay locked, and can neither be unmounted nor become
+//! writable. It is not enough for root. The uid maps of inner namespaces need a writable
+//! /proc, and root could change the kernel's settings there. Nor is it enough for rights
+//! that mounts cannot express.
 //!
-//! Nor can it have a monitor: the kernel gives a process only one, and the rooms
-//! inside need theirs. What only a monitor holds, rules about names and about
-//! paths that do not exist, such a room cannot have.
+//! Such a room has no monitor either: a process can have only one, and the inner rooms need
+//! theirs. So it cannot hold rules about names and about paths that do not exist.
 
 use std::path::{Path, PathBuf};
 
@@ -20,8 +19,8 @@ use clash_policy::{Caps, Effect, PathPattern};
 use super::{Grant, LANDLOCK_ABI_NEEDED, Plan};
 use crate::plan::room::{Access, Inside, Room, Step};
 
-/// Why no rooms can be made inside. The plan holds as it is; what is launched
-/// inside has Landlock and seccomp to stack on it.
+/// The reason why no rooms can be made inside. The plan itself stays valid; commands
+/// launched inside can still use Landlock and seccomp.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoNesting {
     #[error("this machine has no namespaces for rooms")]
@@ -37,7 +36,7 @@ pub enum NoNesting {
 }
 
 impl Plan {
-    /// Leaves the one monitor a process can have to the launchers inside.
+    /// Leaves the only possible monitor to the launchers inside.
     pub fn without_monitor(&mut self) -> Result<(), NoNesting> {
         let room = self.room.as_mut().ok_or(NoNesting::NoRoom)?;
         if let Some(watch) = &self.watch {
@@ -84,8 +83,8 @@ impl Plan {
         }
         let room = self.room.as_mut().ok_or(NoNesting::NoRoom)?;
         room.inside = Inside::Rooms;
-        // Where something is mounted on /proc the kernel lets no other be mounted
-        // inside. What is covered there shows a user nothing.
+        // The kernel permits no new proc mount where something is mounted on /proc. Without
+        // the covers, /proc shows a plain user nothing more.
         room.steps.retain(|step| {
             !matches!(step, Step::Cover { path, .. } | Step::Rebind { path, .. }
                 if path.starts_with("/proc"))
@@ -99,8 +98,9 @@ impl Plan {
     }
 }
 
-/// A directory that holds something mounted could be moved away together with it,
-/// which elsewhere the monitor prevents: a mount point of its own cannot.
+/// Puts a mount on each directory between a grant and a mount below it. A directory could
+/// otherwise be renamed together with the mount inside. In other rooms the monitor prevents
+/// that; here a mount point does.
 fn pin(room: &mut Room, grants: &[Grant]) {
     let mut pinned: Vec<PathBuf> = Vec::new();
     let mut steps = Vec::with_capacity(room.steps.len());

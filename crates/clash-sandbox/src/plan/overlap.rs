@@ -9,20 +9,20 @@ use super::{Grant, Refusal, Request, Rule, Why};
 use crate::baseline::Entry;
 use crate::disk::Disk;
 
-/// Which paths a rule is about, relative to its fixed part.
+/// The paths to which a rule applies, relative to its fixed part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Region {
     /// The path and everything below it.
     Below,
     Exactly,
-    /// What is in the directory, not the directory.
+    /// The entries of the directory, not the directory itself.
     Inside,
     /// Names anywhere below it.
     Anywhere,
 }
 
-/// Whether a rule about `region` of `fixed` takes something away that a grant on
-/// the subtree `granted` gives. An allow below a deny is more specific and wins.
+/// True if a rule about `region` of `fixed` takes away rights that a grant on the subtree
+/// `granted` gives. An allow below a deny is more specific and wins.
 fn cuts_into(region: Region, fixed: &Path, granted: &Path) -> bool {
     match region {
         Region::Below | Region::Exactly => is_below(fixed, granted) && fixed != granted,
@@ -31,38 +31,38 @@ fn cuts_into(region: Region, fixed: &Path, granted: &Path) -> bool {
     }
 }
 
-/// Whether a rule speaks of part of a granted tree.
+/// True if a rule applies to part of a granted tree.
 pub(super) fn cuts(rule: &Rule<'_>, granted: &Path) -> bool {
     let fixed = [&rule.real, &rule.written];
     fixed.into_iter().any(|fixed| cuts_into(rule.region(), fixed, granted))
-        // A rule about one directory but not its content, on the grant's root.
+        // A rule about a directory but not its content, on the root of the grant.
         || rule.region() == Region::Exactly
             && rule.real == granted
             && rule.found == super::Found::Directory
 }
 
-/// Whether a deny or ask takes away part of what the grant gives.
+/// True if a deny or ask takes away part of the grant.
 pub(super) fn takes_from(rule: &Rule<'_>, grant: &Grant) -> bool {
     if rule.rule.effect == Effect::Allow || !rule.rule.caps.intersects(grant.caps) {
         return false;
     }
-    // A policy's own allow has been narrowed by a rule on the same path; what
-    // worktrees and the launcher ask for has not.
+    // A rule on the same path has already narrowed a policy's own allow. It has not
+    // narrowed the needs of worktrees and the launcher.
     let outright = !matches!(grant.why, Why::Rule(_))
         && matches!(rule.region(), Region::Below | Region::Exactly)
         && rule.real == grant.path;
     outright || cuts(rule, &grant.path)
 }
 
-/// Whether a rule denies something inside an entry of the baseline.
+/// True if a rule denies something inside a baseline entry.
 pub(super) fn inside_baseline(disk: &Disk, rules: &[Rule<'_>]) -> bool {
     rules.iter().any(|rule| rule.rule.effect != Effect::Allow)
         && disk.baseline().any(|(entry, real)| baseline_caps(rules, entry, real).1)
 }
 
-/// What remains of a baseline entry under the policy's denies: all of it, part,
-/// or nothing when the deny names the entry or a directory above it. A deny
-/// inside the entry takes nothing from it as a whole; whether there is one is told.
+/// The rights that the policy's denies leave of a baseline entry: all, some, or none if the
+/// deny names the entry or a directory above it. A deny inside the entry takes nothing from
+/// the entry itself; the second value says whether there is one.
 pub(super) fn baseline_caps(rules: &[Rule<'_>], entry: &Entry, path: &Path) -> (Caps, bool) {
     let named = Path::new(entry.path);
     let mut caps = entry.caps;
@@ -93,21 +93,21 @@ pub(super) fn baseline_caps(rules: &[Rule<'_>], entry: &Entry, path: &Path) -> (
     (caps, inside)
 }
 
-/// Keeps grants away from what clash and the agents live on, where nothing can
-/// be taken out of a granted tree: only settings inside the project are let be,
-/// which the list of persistence paths is about.
+/// Keeps grants away from the cage where no mechanism can take rights out of a granted
+/// tree. Settings inside the project are the exception: the list of persistence paths
+/// protects them.
 pub(super) fn cage(request: &Request<'_>, grants: &[Grant]) -> Result<(), Refusal> {
     each_caged(request, grants, |local, above, within| within || local && above)
 }
 
-/// The same where the cage is taken out of what is granted around it.
+/// As `cage`, where mounts or the monitor protect a cage inside a grant.
 pub(super) fn inside_cage(request: &Request<'_>, grants: &[Grant]) -> Result<(), Refusal> {
     each_caged(request, grants, |_, above, within| within || above)
 }
 
-/// Asks for every grant that touches a caged path whether it may: with whether
-/// that lies in the project, whether the grant is strictly around it and whether
-/// it is the launcher's own and strictly inside it.
+/// Calls `may` for every grant that touches a caged path. Its arguments: the path is in the
+/// project; the grant is strictly around it; the grant is the launcher's own and strictly
+/// inside it.
 fn each_caged(
     request: &Request<'_>,
     grants: &[Grant],

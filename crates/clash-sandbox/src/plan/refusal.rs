@@ -1,5 +1,4 @@
-//! Why a plan was refused: which rule, which facility is missing, and what the
-//! user can do about it.
+//! The reasons to refuse a plan: the rule, the missing facility, and a remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -64,7 +63,7 @@ pub enum Refusal {
     Caged { path: PathBuf, caps: Caps, why: Why, cage: PathBuf },
 }
 
-/// What a sandbox at this ABI could do that the direct tier promises it cannot.
+/// The gap that a sandbox at this ABI would have, against the promise of the direct tier.
 fn unprotected(abi: u32) -> &'static str {
     match abi {
         0 => "no file rule would hold",
@@ -86,7 +85,7 @@ impl From<Suspect> for Refusal {
 }
 
 impl Refusal {
-    /// The fix, as a sentence for `hint:`.
+    /// The remedy, as a sentence for `hint:`.
     pub fn hint(&self) -> Option<String> {
         let text = match self {
             Self::NoLandlock => {
@@ -148,7 +147,7 @@ impl Refusal {
         Some(text.to_owned())
     }
 
-    /// The line of the policy that is refused, where there is one.
+    /// The line of the policy that is refused, if there is one.
     pub fn span(&self) -> Option<&Span> {
         match self {
             Self::NoLandlock

@@ -1,5 +1,5 @@
-//! What a plan rests on, as data: which mechanism holds each rule and why that
-//! is enough. The binary prints it; nothing decides by reading it.
+//! The report of a plan as data: the mechanism that holds each rule, and why it is enough.
+//! The binary prints it; no decision depends on it.
 
 use std::fmt;
 
@@ -11,15 +11,15 @@ pub struct Report {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// The rule in the policy's words, with its place, or what it is about.
+    /// The rule in the policy's words with its position, or the subject of the line.
     pub rule: String,
-    /// `landlock`, `seccomp`, …; [`Line::NOTHING`] when nothing holds it.
+    /// `landlock`, `seccomp`, …; [`Line::NOTHING`] if no mechanism holds it.
     pub mechanism: &'static str,
     pub why: String,
 }
 
 impl Line {
-    /// The mechanism of a line that states a limit.
+    /// The mechanism of a line that describes a gap.
     pub const NOTHING: &'static str = "none";
 
     pub(crate) fn new(
@@ -32,12 +32,13 @@ impl Line {
 }
 
 impl Report {
-    /// Collects what is said; the default one does not listen.
+    /// A report that collects lines. The default one drops them.
     pub(crate) fn listening() -> Self {
         Self { lines: Vec::new(), listens: true }
     }
 
-    /// Launching needs no report, and writing one is a good part of planning.
+    /// Adds a line. A launch needs no report, and making the lines would take a large part
+    /// of the planning time.
     pub(crate) fn say(&mut self, line: impl FnOnce() -> Line) {
         if self.listens {
             self.lines.push(line());

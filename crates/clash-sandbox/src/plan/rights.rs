@@ -1,11 +1,10 @@
-//! What a sandbox may do at a path of this disk: the rules of the policy, what
-//! the launcher and linked worktrees need, the system baseline, the cage and the
-//! persistence paths, put together in one place. The view of a room is made from
-//! it, the monitor answers by it, and it asks the same judge as the hook.
+//! The rights of a sandbox at any path of this disk. They combine the policy's rules, the
+//! needs of the launcher and linked worktrees, the system baseline, the cage and the
+//! persistence paths. The mount tree of a room is made from them, the monitor decides by
+//! them, and they use the same judge as the hook.
 //!
-//! Every path in it was resolved when the plan was made, so nothing that happens
-//! on the disk later changes what a rule is about. Paths asked about are real:
-//! no link, no `..`.
+//! Every path in them was resolved when the plan was made, so later changes on the disk do
+//! not change the meaning of a rule. Callers ask about real paths: without links and `..`.
 
 use std::path::{Path, PathBuf};
 
@@ -22,31 +21,31 @@ use crate::plan::{Grant, Why};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// With the rules' paths as they are on this disk.
+    /// The rules have their paths on this disk.
     pub(crate) sandbox: Sandbox,
-    /// With the real paths of the project and the home.
+    /// The real paths of the project and the home.
     pub(crate) places: Places,
     pub(crate) cage: Vec<PathBuf>,
     pub(crate) baseline: Vec<(PathBuf, Caps)>,
-    /// What worktrees and the launcher need.
+    /// Needs of worktrees and the launcher.
     pub(crate) given: Vec<Grant>,
-    /// What ties a linked worktree to its repository, and hooks kept elsewhere.
+    /// Files that tie a linked worktree to its repository, and hooks outside `.git`.
     pub(crate) held: Vec<PathBuf>,
-    /// Places that are the room's own, to be used as the command likes.
+    /// The room's own places, which the command may use freely.
     pub(crate) own: Vec<PathBuf>,
-    /// The session's temporary directory. It lies in the cage and does not count as
-    /// part of it.
+    /// The session's temporary directory. It lies in the cage but does not count as part of
+    /// it.
     pub(crate) lent: Option<PathBuf>,
-    /// Names of the temporary directory under which a room shows the session's. Outside
-    /// the room they are the host's.
+    /// Other names under which a room shows the session's temporary directory. Outside the
+    /// room these are the host's.
     pub(crate) tmp_names: Vec<PathBuf>,
-    /// /proc shows the host's processes, which are nobody's business, whatever the
-    /// rules say. What is a caller's own there is asked about as `/proc/self`.
+    /// /proc shows the host's processes, which are hidden whatever the rules say. The
+    /// monitor asks about a caller's own entries as `/proc/self`.
     pub(crate) host_processes: bool,
 }
 
 impl Rights {
-    /// Everything that may be done at a path.
+    /// All rights at a path.
     pub fn caps(&self, path: &Path) -> Caps {
         let caged = self.caged(path);
         let may = |verdict: &Verdict| {
@@ -57,13 +56,13 @@ impl Rights {
         may.fold(Caps::NONE, |caps, verdict| caps.union(verdict.caps))
     }
 
-    /// Whether the rules, the baseline and the cage permit all of it.
+    /// True if the rules, the baseline and the cage permit all of `needs`.
     pub fn permits(&self, path: &Path, needs: Caps) -> bool {
         self.permits_where(path, needs, true)
     }
 
-    /// The same; places of the room's own count only if `own` says so. Outside the
-    /// room something else is there.
+    /// As `permits`. The room's own places count only if `own`, because outside the room
+    /// something else is there.
     fn permits_where(&self, path: &Path, needs: Caps, own: bool) -> bool {
         let caged = self.caged(path);
         let verdicts = self.verdicts(path, needs);
@@ -71,8 +70,8 @@ impl Rights {
         told && verdicts.iter().all(|one| self.permits_one(path, one, caged, own))
     }
 
-    /// The persistence path that stands in the way, under the path's own name or
-    /// one that a link gives it.
+    /// The persistence path that forbids a use, under the path's own name or one that a
+    /// link gives it.
     pub fn kept(&self, path: &Path, needs: Caps, links: &dyn Links) -> Option<Keep> {
         if !needs.intersects(Caps::CHANGE) {
             return None;
@@ -85,15 +84,15 @@ impl Rights {
         keep(kept(&self.sandbox, rule, path, needs, &world))
     }
 
-    /// The same, only by a link.
+    /// As `kept`, only by links.
     pub fn kept_by_link(&self, path: &Path, needs: Caps, links: &dyn Links) -> Option<Keep> {
         let world = World { links, ..self.world() };
         let rule = self.rule_of(path, needs.intersect(Caps::CHANGE));
         keep(kept_by_link(&self.sandbox, rule, path, needs, &world))
     }
 
-    /// Whether a name is refused on a volume that does not tell cases apart, whatever
-    /// it is judged as where cases count.
+    /// True if a use is refused on a volume that ignores case, whatever the rules say about
+    /// the exact name.
     pub(crate) fn refuses_folded(&self, path: &Path, needs: Caps, kept: Caps) -> bool {
         let Some(name) = folded(path) else { return kept.intersects(Caps::CHANGE) };
         let file = FileUse { path: path.to_path_buf(), needs, caseless: true };
@@ -116,14 +115,14 @@ impl Rights {
         held || listed
     }
 
-    /// Whether one stands in the way of what a rule, or none, is about.
+    /// True if a persistence path forbids the use, given the rule that applies.
     fn keeps_by(&self, rule: Option<usize>, path: &Path, needs: Caps) -> bool {
         self.is_head_of_worktree(path)
             || keep(kept(&self.sandbox, rule, path, needs, &self.world())).is_some()
     }
 
-    /// Whether a path is `HEAD` of the linked worktree that the project is: it lies in
-    /// the repository, where the list does not count.
+    /// True if a path is `HEAD` of the project's own linked worktree. It is in the main
+    /// repository, where the list does not apply.
     fn is_head_of_worktree(&self, path: &Path) -> bool {
         path.file_name().is_some_and(|name| name.eq_ignore_ascii_case("HEAD"))
             && self.given.iter().any(|grant| {
@@ -133,15 +132,15 @@ impl Rights {
             })
     }
 
-    /// Whether a link with this name would be a way around the persistence paths.
+    /// True if a link with this name would bypass the persistence paths.
     pub fn opens_way(&self, path: &Path) -> bool {
         let rule = self.rule_of(path, Caps::CREATE);
         opens_way(&self.sandbox, rule, path, &self.world()).unwrap_or(true)
     }
 
-    /// Whether a link at one path may lead to another: to a place that may be read, that
-    /// is not kept from being written, and below which nothing is denied. What a new
-    /// repository covers is not kept.
+    /// True if a link at one path may lead to another. The target must be readable, not
+    /// protected against writes, and nothing below it may be denied. A new repository of
+    /// the command is not protected.
     pub(crate) fn may_lead(&self, at: &Path, to: &Path, covered: bool, links: &dyn Links) -> bool {
         let refused = |verdict: &Verdict| {
             verdict.rule.is_some() && !self.permits_one(to, verdict, self.caged(to), true)
@@ -149,7 +148,8 @@ impl Rights {
         let kept = || {
             self.kept(to, Caps::WRITE.union(Caps::CREATE), links).is_some() || self.opens_way(to)
         };
-        // File tools follow the link with the user's rights, not with those of its maker.
+        // File tools follow the link with the user's rights, not with those of the command
+        // that made it.
         let secret = || credential(to, &self.places.home).is_some();
         self.permits_where(to, Caps::READ, self.is_own(at))
             && !secret()
@@ -171,15 +171,15 @@ impl Rights {
     }
 
     /// The text of a link that leads to the same file inside and outside the room: the
-    /// session's own directory in the place of /tmp.
+    /// session's own directory instead of /tmp.
     pub(crate) fn text_for_outside(&self, text: &Path) -> Option<PathBuf> {
         let below = text.strip_prefix(self.tmp_name(text)?).ok()?;
         let session = self.lent.as_ref()?;
         Some(if below.as_os_str().is_empty() { session.clone() } else { session.join(below) })
     }
 
-    /// Whether something is kept at or below a path that its name alone does not keep
-    /// under any other path.
+    /// True if something at or below a path is protected only by that path, and not by its
+    /// name alone.
     fn hides_below(&self, path: &Path) -> bool {
         if self.lent.as_deref().is_some_and(|lent| is_below(path, lent)) {
             return false;
@@ -192,25 +192,24 @@ impl Rights {
         })
     }
 
-    /// Whether a link leads from where the list counts to where it does not.
+    /// True if a link leads from where the list applies to where it does not.
     fn enters_packages(&self, at: &Path, to: &Path) -> bool {
         let [at, to] = [at, to].map(|path| path.strip_prefix(&self.places.project));
         let (Ok(at), Ok(to)) = (at, to) else { return false };
         self.sandbox.protect.standard && protect::is_in_packages(to) && !protect::is_in_packages(at)
     }
 
-    /// Whether a path belongs to the system.
+    /// True if a path belongs to the system.
     pub(crate) fn in_baseline(&self, path: &Path) -> bool {
         self.baseline.iter().any(|(base, _)| is_below(path, base))
     }
 
-    /// Whether commands may make repositories of their own.
+    /// True if commands may make repositories of their own.
     pub fn new_repositories(&self) -> bool {
         self.sandbox.protect.except.iter().any(|except| except == REPOSITORY)
     }
 
-    /// Whether a directory may take the other's name without anything below it
-    /// gaining or losing a right.
+    /// True if a directory can take the other's name without any change of rights below it.
     pub fn alike_below(&self, one: &Path, other: &Path) -> bool {
         let places = self.cage.iter().chain(&self.held).chain(&self.own);
         let mut places = places.chain(self.given.iter().map(|grant| &grant.path));
@@ -232,19 +231,18 @@ impl Rights {
         }
     }
 
-    /// What the rules say about each capability; nothing where it cannot be told.
+    /// The rules' verdict for each right; empty if it cannot be decided.
     fn verdicts(&self, path: &Path, needs: Caps) -> Vec<Verdict> {
         let file = FileUse { path: path.to_path_buf(), needs, caseless: false };
         each_by_rules(&self.sandbox, &file, &self.world()).unwrap_or_default()
     }
 
-    /// The rule that is about a use of a path.
+    /// The rule that decides about a use of a path.
     fn rule_of(&self, path: &Path, needs: Caps) -> Option<usize> {
         self.verdicts(path, needs).iter().find_map(|verdict| verdict.rule)
     }
 
-    /// Whether a path is the room's own: not where something of the host is shown
-    /// inside such a place.
+    /// True if a path is the room's own, and no part of the host is shown there.
     pub(crate) fn is_own(&self, path: &Path) -> bool {
         let rules = self.sandbox.fs.iter().map(|rule| Path::new(rule.pattern.fixed()));
         let mut shown = rules.chain(self.given.iter().map(|grant| grant.path.as_path()));
@@ -254,7 +252,7 @@ impl Rights {
             })
     }
 
-    /// Whether a path belongs to clash or an agent and is not lent to the launcher.
+    /// True if a path belongs to clash or an agent, and the launcher has not lent it.
     fn caged(&self, path: &Path) -> bool {
         let launchers = |grant: &Grant| grant.why == Why::Launcher && is_below(path, &grant.path);
         self.cage.iter().any(|caged| is_below(path, caged))
@@ -285,7 +283,7 @@ impl Rights {
         if fixed.is_none() && (self.baseline.iter().any(in_baseline) || own && self.is_own(path)) {
             return true;
         }
-        // What is needed holds unless a closer rule says otherwise.
+        // A need is met unless a closer rule says otherwise.
         self.given.iter().any(|grant| {
             grant.caps.contains(cap)
                 && is_below(path, &grant.path)
@@ -294,13 +292,12 @@ impl Rights {
     }
 }
 
-/// What cannot be told is kept.
+/// If the list cannot decide, the path is protected.
 fn keep(entry: Result<Option<Persistent<'_>>, PathError>) -> Option<Keep> {
     entry.map_or(Some(Keep::Always), |entry| entry.map(|entry| entry.keep))
 }
 
-/// Whether a path is the list of processes, another's entry in it, or the kernel's
-/// symbols.
+/// True for the list of processes, entries of other processes, and the kernel's symbols.
 fn tells_of_the_host(path: &Path) -> bool {
     let Ok(below) = path.strip_prefix("/proc") else { return false };
     let Some(first) = below.iter().next() else { return true };

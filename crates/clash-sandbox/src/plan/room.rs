@@ -1,11 +1,9 @@
-//! A room as data: what a command of the namespaced tier sees of the disk, and
-//! which namespaces it gets.
+//! A room as data: its mounts and its namespaces.
 //!
-//! The planner writes the list, `linux/mounts.rs` carries it out in order; each
-//! step is one thing that can fail, and the error names it. Nothing here is ever
-//! made in a tree of the user: mount points inside a bound tree must exist
-//! already, everything else lives on the room's own root, which is a tmpfs that
-//! dies with the room.
+//! The planner writes the list of steps, and `linux/mounts.rs` carries it out in order.
+//! Each step is one thing that can fail, and the error names it. No step makes anything in
+//! a tree of the user. Mount points inside a bound tree must already exist. Everything else
+//! is on the room's own root, a tmpfs that ends with the room.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,37 +11,35 @@ use std::path::{Path, PathBuf};
 use clash_policy::Caps;
 use clash_policy::path::is_below;
 
-/// How a command of the namespaced tier is kept.
+/// The namespaces and mounts of one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Mounts are made in a user namespace of the room's own. Root that may
-    /// mount needs none.
+    /// The mounts are made in a user namespace of the room. Root that may mount needs none.
     pub user_namespace: bool,
     /// An empty network namespace with a loopback; otherwise the host's network.
     pub own_network: bool,
-    /// Ports across its wall.
+    /// Ports that connect this network with the host.
     pub ports: Ports,
-    /// Whether `socket(AF_UNIX)` works: only where a rule grants a socket by name
-    /// and no other can be seen but in trees the policy lets be written.
+    /// True if `socket(AF_UNIX)` works. A rule must grant a socket by name, and the room
+    /// must show no other socket except in writable trees.
     pub unix_sockets: bool,
     pub inside: Inside,
-    /// Whether processes that the command leaves running live on.
+    /// True if processes that the command leaves running live on.
     pub lives_on: bool,
-    /// Files of the host in a directory that is replaced by the session's: the
-    /// command writes one of the same name there, and the launcher copies its content
-    /// to the host's file when the command has ended.
+    /// Files of the host in a directory that the session's directory replaces. The command
+    /// writes a file of the same name there, and at the end the launcher copies its content
+    /// to the host's file.
     pub returned: Vec<PathBuf>,
-    /// In the order in which they are carried out.
+    /// In the order of execution.
     pub steps: Vec<Step>,
 }
 
-/// TCP ports of the loopback that a room with a network of its own shares with
-/// the host.
+/// TCP ports of the loopback that a room with its own network shares with the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ports {
-    /// The host's, reached from inside.
+    /// Ports of the host that the room reaches.
     pub reached: Vec<u16>,
-    /// The room's, reached from the host.
+    /// Ports of the room that the host reaches.
     pub served: Vec<u16>,
 }
 
@@ -54,7 +50,7 @@ impl Ports {
 }
 
 impl Room {
-    /// Places in the view that are the room's own, to be used as one likes.
+    /// The room's own places, which the command may use freely.
     pub fn own(&self) -> Vec<PathBuf> {
         let mut own = Vec::new();
         for step in &self.steps {
@@ -69,8 +65,8 @@ impl Room {
         own
     }
 
-    /// True if the room shows a cache of the project at a path. The host's own files
-    /// are not there.
+    /// True if the room shows a cache of the project at a path, and not the host's own
+    /// files.
     pub(crate) fn has_cache_at(&self, path: &Path) -> bool {
         let mut caches = self.steps.iter().filter_map(|step| match step {
             Step::Cache { path, .. } => Some(path),
@@ -81,21 +77,20 @@ impl Room {
     }
 }
 
-/// What launchers of clash that work in a room find there.
+/// The facilities that launchers of clash find inside a room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Inside {
-    /// Nothing is left to them: commands run here.
+    /// None: commands run here.
     #[default]
     Commands,
-    /// The monitor a process can have, and the calls it works with.
+    /// A monitor, and the calls that it needs.
     Monitors,
-    /// These, namespaces and mounts. Mounts alone hold the file rules of such a
-    /// room, because the kernel lets nobody in a Landlock domain with file rules
-    /// mount anything.
+    /// Also namespaces and mounts. Mounts alone hold the file rules of such a room, because
+    /// the kernel permits no mounts inside a Landlock domain with file rules.
     Rooms,
 }
 
-/// One operation on the room's view.
+/// One operation on the room's mount tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A directory on the room's own root.
@@ -104,29 +99,31 @@ pub enum Step {
     File { at: PathBuf },
     /// A symbolic link on the room's own root.
     Link { at: PathBuf, to: PathBuf },
-    /// A directory on the room's own root that the command may use as it likes.
+    /// A directory on the room's own root that the command may use freely.
     Scratch { at: PathBuf },
-    /// The same where the directories around it are not the command's to use: a
-    /// mount of its own.
+    /// As `Scratch`, where the command may not use the directories around it: a mount of
+    /// its own.
     ScratchMount { at: PathBuf },
     /// The session's temporary directory `from` under another name.
     Show { from: PathBuf, at: PathBuf, access: Access },
-    /// A directory, or an empty file, in what is shown that way, to mount on.
+    /// A directory or an empty file to mount on, inside the session's directory that `Show`
+    /// shows.
     Point { at: PathBuf, file: bool },
     /// The host's `path` at the same place.
     Bind { path: PathBuf, access: Access },
-    /// The project's own cache at the place of a shared one. `own` is the directory
-    /// that keeps the changes.
+    /// The project's own cache in place of a shared one. `own` is the directory for the
+    /// changes.
     Cache { path: PathBuf, own: PathBuf, caps: Caps, overlay: bool },
-    /// What can be seen at `path` already, once more with less access.
+    /// The tree at `path` once more, with less access.
     Rebind { path: PathBuf, access: Access },
-    /// Nothing, in the place of what can be seen at `path`. What later steps show
-    /// below it is named here, because it needs directories to be shown in.
+    /// An empty file or directory over `path`. `shows` names the places that later steps
+    /// show below it, which need directories.
     Cover { path: PathBuf, file: bool, shows: Vec<Shown> },
-    /// The harmless devices, own pseudo-terminals and shared memory on /dev.
+    /// The harmless devices, and the room's own pseudo-terminals and shared memory, on
+    /// /dev.
     Devices,
-    /// The room's own processes on /proc, read-only unless they are to write the
-    /// maps of user namespaces of their own.
+    /// The room's own processes on /proc. Writable only if inner user namespaces need to
+    /// write their maps.
     Processes { maps: bool },
 }
 
@@ -137,8 +134,8 @@ pub struct Shown {
     pub file: bool,
 }
 
-/// What a mount lets through besides reading. Set-user-id bits and device nodes
-/// never count.
+/// The access of a mount besides reading. Set-user-id bits and device nodes never have an
+/// effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     pub write: bool,

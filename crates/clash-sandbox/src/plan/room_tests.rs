@@ -1,5 +1,5 @@
-//! Rooms as data: which steps a sandbox becomes. `tests/rooms.rs` checks on the
-//! kernel that the steps do what they say.
+//! The steps of a room as data. `tests/rooms.rs` checks on the kernel that the steps have
+//! their effect.
 
 use super::*;
 use crate::facts::{Facility, RoomSupport};
@@ -41,7 +41,7 @@ impl World {
         plan(&Request { sandbox, places, cage, disk, extra, in_force, temporary, caches }, host)
     }
 
-    /// The steps that are about this world's own files, or the refusal.
+    /// The steps that concern this world's own files, or the refusal.
     fn steps(&self, sandbox: &Sandbox) -> String {
         let text = match self.plan(sandbox, &host()) {
             Ok(plan) => match plan.room {
@@ -151,7 +151,7 @@ fn what_mounts_cannot_say_is_watched() {
     assert_eq!(watched(vec![]), Some(false), "links can be made");
     assert_eq!(watched(vec![rule(Effect::Deny, "w", "$PWD/a")]), Some(false));
     assert_eq!(watched(vec![rule(Effect::Deny, "r", "$PWD/a")]), Some(true));
-    // Somebody outside can put another one there, and then no mount is over it.
+    // A process outside can put another directory there, and then no mount covers it.
     assert_eq!(watched(vec![rule(Effect::Deny, "rwcdx", "$PWD/a")]), Some(false));
     assert_eq!(watched(vec![rule(Effect::Deny, "rwcd", "$PWD/new")]), Some(false));
     let mut glob = rule(Effect::Deny, "rwcd", "");
@@ -204,7 +204,7 @@ fn limits_on_all_of_a_command_need_a_room() {
     assert!(world.plan(&limited, &host()).unwrap().room.is_none());
     limited.limits.processes = Some(10);
     assert!(world.plan(&limited, &host()).unwrap().room.is_some());
-    // Root is counted by other means, which are there or are not.
+    // Root's processes are counted by their numbers, if the host can do that.
     let root = HostFacts { root: true, ..host() };
     match world.plan(&limited, &root) {
         Ok(plan) => assert!(plan.room.is_some()),
@@ -213,7 +213,7 @@ fn limits_on_all_of_a_command_need_a_room() {
 }
 
 proptest! {
-    /// Marks take their rights from the same rules as the judge of file tools.
+    /// Marks get their rights from the same rules as the judge of file tools.
     #[test]
     fn the_view_says_what_the_judge_says(
         rules in prop::collection::vec((0usize..4, any::<bool>(), 1u8..32), 1..6)

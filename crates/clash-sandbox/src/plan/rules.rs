@@ -1,4 +1,4 @@
-//! The file rules of a sandbox with their paths on this disk.
+//! The file rules of a sandbox, with their paths on this disk.
 
 use std::fs;
 use std::io;
@@ -26,12 +26,12 @@ pub(super) enum Found {
     Directory,
     Other,
     Missing,
-    /// Exists or not: this user cannot get there.
+    /// The user cannot reach the path, whether or not it exists.
     OutOfReach,
 }
 
 impl Rule<'_> {
-    /// The rule as a policy's author would say it, with its place.
+    /// The rule in the policy's words, with its position.
     pub(super) fn text(&self) -> String {
         let FsRule { pattern, caps, span, .. } = self.rule;
         format!("{} {caps} {pattern} ({span})", self.rule.word())
@@ -46,7 +46,7 @@ impl Rule<'_> {
         }
     }
 
-    /// Whether a grant from the fixed part downwards is more than the rule says.
+    /// True if a grant from the fixed part downwards gives more than the rule.
     pub(super) fn wider(&self) -> bool {
         match self.region() {
             Region::Below => false,
@@ -55,13 +55,13 @@ impl Rule<'_> {
         }
     }
 
-    /// What an allow gives to Landlock.
+    /// The rights that an allow rule gives to Landlock.
     pub(super) fn granted(&self, rules: &[Rule<'_>]) -> Caps {
         if self.wider() {
-            // Nobody can look at what is executed before the kernel does.
+            // The monitor cannot judge an `execve` before the kernel carries it out.
             return self.rule.caps.without(Caps::EXECUTE);
         }
-        // On the very same path the stricter rule wins per capability.
+        // On the same path the stricter rule wins, for each right.
         let narrowed = rules
             .iter()
             .filter(|r| r.rule.effect != Effect::Allow && r.real == self.real)
@@ -72,7 +72,7 @@ impl Rule<'_> {
             })
             .fold(self.rule.caps, |caps, r| caps.without(r.rule.caps));
         match self.found {
-            // Making and removing a name is a right over its directory.
+            // Making and removing a name are rights over its directory.
             Found::Other => narrowed.without(Caps::CREATE.union(Caps::DELETE)),
             _ => narrowed,
         }
@@ -98,7 +98,7 @@ pub(super) fn resolve<'a>(request: &Request<'a>) -> Result<Vec<Rule<'a>>, Refusa
     Ok(rules)
 }
 
-/// The links on the way of the rules that allow.
+/// The links on the way of the allow rules.
 pub(super) fn links_of(rules: &[Rule<'_>], disk: &Disk) -> Vec<PathBuf> {
     let linked = |rule: &&Rule<'_>| {
         rule.rule.effect == Effect::Allow && rule.written.as_os_str() != rule.real.as_os_str()
@@ -106,8 +106,7 @@ pub(super) fn links_of(rules: &[Rule<'_>], disk: &Disk) -> Vec<PathBuf> {
     rules.iter().filter(linked).flat_map(|rule| disk.links_on(&rule.written).0).collect()
 }
 
-/// Follows symlinks as far as the path exists, keeps the rest as it is, and
-/// looks at what is there.
+/// Follows symlinks as far as the path exists, keeps the rest, and looks up the type.
 pub(super) fn real(disk: &Disk, path: &Path) -> io::Result<(PathBuf, Found)> {
     let real = disk.real(path);
     let found = match fs::metadata(&real) {

@@ -1,13 +1,12 @@
-//! What can be seen of the disk where nothing can be mounted over the rest: the
-//! same as in a room, by path.
+//! The visible paths in the watched tier, where nothing can be mounted over the others.
+//! They are the same as in a room.
 //!
-//! A room shows what its rules, the baseline and the launcher speak of, with the
-//! directories on the way there and nothing else in them. What is denied inside
-//! something shown has its name taken by something empty. Here the monitor answers
-//! as if it were so. What rules say about names alone takes nothing out of sight,
-//! here and there.
+//! A room shows the paths of its rules, the baseline and the launcher, and the directories
+//! on the way there, without their other content. Something empty covers a denied path
+//! inside a visible one. Here the monitor answers as if this were so. Rules about names
+//! alone hide nothing, in both cases.
 //!
-//! Limits: of a directory on the way owner, times and number are the real ones.
+//! Limits: a directory on the way shows its real owner, times and inode number.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,14 +20,13 @@ pub struct Sight {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Place {
-    /// How everything from here down is shown, as far as nothing below says
-    /// otherwise.
+    /// The visibility of everything from here down, unless a path below says otherwise.
     tree: Option<Shown>,
-    /// Shown itself, because it is on the way to something.
+    /// True if this directory itself is visible, because it is on the way to another path.
     way: bool,
 }
 
-/// How a tree is shown.
+/// The visibility of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
     Not,
@@ -46,13 +44,13 @@ impl Shown {
     }
 }
 
-/// How much of a path can be seen.
+/// How much of a path is visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     Seen,
-    /// That there is something, and of what kind: the directory it is in is shown.
+    /// Only its existence and type, because its directory is visible.
     Blank,
-    /// As if it were not there.
+    /// The path seems not to exist.
     Hidden,
 }
 
@@ -65,7 +63,7 @@ impl Sight {
         }
     }
 
-    /// Shows a path, without what is below it.
+    /// Shows a path without its content.
     pub(crate) fn way(&mut self, path: &Path) {
         for dir in path.ancestors() {
             self.places.entry(dir.to_path_buf()).or_default().way = true;
@@ -83,7 +81,7 @@ impl Sight {
         }
     }
 
-    /// Whether a room would have it on a mount that cannot be written.
+    /// True if a room would show the path on a read-only mount.
     pub fn is_read_only(&self, path: &Path) -> bool {
         self.in_tree(path) != Shown::Writable
     }

@@ -1,7 +1,7 @@
-//! The temporary directory: the session's, or one that only this command has.
+//! The temporary directory: the session's, or one of the command's own.
 //!
-//! A room shows the session's directory as /tmp, and at its own path, so that a
-//! path that the agent's file tools use means the same file to a command.
+//! A room shows the session's directory as /tmp, and at its own path as well. So a path
+//! that the agent's file tools use names the same file in a command.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::plan::report::{Line, Report};
 use crate::plan::rights::Rights;
 use crate::plan::room::{Room, Step};
 
-/// True if the sandbox may write temporary files and no session keeps them.
+/// True if the sandbox may write temporary files and there is no session for them.
 pub(super) fn wants_own(request: &Request<'_>) -> bool {
     let writes = |rule: &&FsRule| {
         rule.effect == Effect::Allow
@@ -32,8 +32,8 @@ pub(super) fn report_own(request: &Request<'_>, report: &mut Report) {
     }
 }
 
-/// The rights with each rule about the session's directory repeated for every other
-/// path at which the room shows it.
+/// Repeats each rule about the session's directory for every other path at which the room
+/// shows it.
 pub(super) fn with_names(mut rights: Rights, request: &Request<'_>, room: &Room) -> Rights {
     let Some(session) = request.temporary.session else { return rights };
     if room.steps.iter().any(|step| matches!(step, Step::Show { .. })) {

@@ -74,8 +74,8 @@ impl World {
         Ok((plan, report))
     }
 
-    /// The plan's own grants and remarks, or the refusal and its hint, with the
-    /// temporary directory called `/W`.
+    /// The plan's grants and report, or the refusal and its hint. The temporary directory
+    /// is shown as `/W`.
     fn show(&self, fs: Vec<FsRule>) -> String {
         let text = match self.reported(&sandbox(fs), &host()) {
             Ok((plan, report)) => {
@@ -100,7 +100,7 @@ impl World {
     }
 }
 
-/// What the direct tier alone says.
+/// The refusal of the direct tier alone.
 fn direct(refusal: Refusal) -> Refusal {
     match refusal {
         Refusal::NoRoom { rule, .. } => *rule,
@@ -180,7 +180,7 @@ fn without_a_room_every_open_is_watched_and_temporary_files_have_a_place() {
     let caps = |path: &str| watch.rights.caps(Path::new(path)).to_string();
     assert_eq!([caps("/proc/self"), caps("/proc/cpuinfo")], ["r", "r"]);
     assert_eq!([caps("/proc"), caps("/proc/1/cmdline")], ["", ""]);
-    // What the policy says of it is neither widened nor taken back.
+    // The policy's own rule about it is neither widened nor narrowed.
     for said in [allow("rwcd", "$TMPDIR"), allow("r", "$TMPDIR")] {
         let plan = world.plan(vec![allow("rwcd", "$PWD"), said]).unwrap();
         assert_eq!(plan.scratch, Some(Scratch::Session(world.base.join("tmp"))));
@@ -205,7 +205,7 @@ fn what_has_to_be_watched_is_refused_where_nothing_can_be() {
     hint: use Linux 5.19 or newer, or let the container runtime or the sandbox around this one permit seccomp listeners; `clash doctor` tries one
     ");
     assert!(refused(vec![allow("rwcd", "$PWD")]).starts_with("policy.star:1: `fs` holds"));
-    // What Landlock holds alone needs nobody to watch.
+    // A plan that Landlock holds alone needs no monitor.
     world.plan_for(&sandbox(vec![allow("rx", "$PWD")]), &deaf).unwrap();
 }
 
@@ -239,7 +239,7 @@ fn a_pattern_is_granted_with_its_tree_and_every_use_is_watched() {
     let watch = plan.watch.unwrap();
     let caps = |name: &str| watch.rights.caps(&world.places.project.join(name)).to_string();
     assert_eq!((caps("src/a.rs").as_str(), caps("src/a.c").as_str()), ("rwx", ""));
-    // Denied where nothing is allowed they need nothing.
+    // Where nothing is allowed, these denies need no mechanism.
     let children = PathPattern::Children("$PWD".into());
     for pattern in [&glob, &children] {
         let denied = world.plan(vec![rule(Effect::Deny, "r", pattern.clone())]).unwrap();
@@ -247,8 +247,8 @@ fn a_pattern_is_granted_with_its_tree_and_every_use_is_watched() {
         let rules = vec![allow("r", "$PWD"), rule(Effect::Deny, "r", pattern.clone())];
         assert!(world.plan(rules).unwrap().watch.is_some());
     }
-    // A glob above the grant may match inside it, children of a directory above
-    // it are less specific than the grant.
+    // A glob above the grant may match inside it. Children of a directory above it are less
+    // specific than the grant.
     let above = PathPattern::Glob { prefix: "$HOME".into(), pattern: "**/.env".into() };
     let rules = vec![allow("r", "$PWD"), rule(Effect::Deny, "r", above)];
     assert!(world.plan(rules).unwrap().watch.is_some());
@@ -391,7 +391,7 @@ fn a_deny_on_what_the_launcher_needs_is_not_overridden() {
     assert!(watch.rights.caps(&extra[0].path).is_empty());
 }
 
-/// A command that still runs can replace the file the launcher has just made.
+/// A command that still runs can replace a file that the launcher has just made.
 #[test]
 fn a_file_of_the_launcher_that_became_a_link_is_refused() {
     let world = World::new();
@@ -484,7 +484,7 @@ fn the_report_names_every_rule_and_the_limits() {
     }
 }
 
-/// Rules over a small tree, as the property tests make them.
+/// Rules over a small tree, for the property tests.
 fn any_rules() -> impl Strategy<Value = Vec<FsRule>> {
     let path = prop::sample::select(vec![
         "$PWD",
@@ -514,8 +514,8 @@ fn any_rules() -> impl Strategy<Value = Vec<FsRule>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Landlock is given nothing that no allow names and nothing of the cage, and
-    /// what it is given beyond the rules is watched.
+    /// Landlock gets no grant without an allow and none in the cage. The monitor watches
+    /// every grant that exceeds the rules.
     #[test]
     fn a_plan_never_gives_what_a_rule_takes(rules in any_rules()) {
         let world = World::new().caged("home/.clash");

@@ -1,15 +1,13 @@
-//! Which tier holds a sandbox: Landlock alone, a room, or Landlock with the
-//! monitor; and what has to be watched in it.
+//! Chooses the tier of a sandbox: Landlock alone, a room, or Landlock with the monitor.
+//! Also chooses the calls to watch.
 //!
-//! The direct tier is cheaper and keeps no process, so it is taken where it
-//! holds every rule: where nothing is denied inside what is allowed, and nothing
-//! may be changed at all, so that the calls which change modes and times, and
-//! which Landlock does not see, can be refused outright. Everything else gets a
-//! room, and the monitor where no namespaces can be made.
+//! The direct tier is cheaper and needs no extra process. The planner takes it where it
+//! holds every rule: nothing is denied inside an allowed tree, and nothing may be changed
+//! at all. Then seccomp refuses every change of modes and times, which Landlock does not
+//! see. Everything else gets a room, or the monitor where no namespaces can be made.
 //!
-//! Execution is what the monitor cannot judge: nobody can start a program in
-//! another's place, and what is looked at beforehand may be exchanged before the
-//! kernel reads it again.
+//! The monitor cannot judge execution. It cannot call `execve` for another process, and the
+//! file could be exchanged between its look and the kernel's.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +40,7 @@ pub(super) fn choose(beyond_landlock: bool, host: &HostFacts) -> Result<Tier, Re
     }
 }
 
-/// Whether something is asked for that Landlock and a filter cannot hold.
+/// True if the sandbox needs something that Landlock and seccomp cannot hold.
 pub(super) fn beyond_landlock(request: &Request<'_>, rules: &[Rule<'_>], grants: &[Grant]) -> bool {
     let limits = &request.sandbox.limits;
     grants.iter().any(|grant| {
@@ -57,8 +55,8 @@ pub(super) fn beyond_landlock(request: &Request<'_>, rules: &[Rule<'_>], grants:
         || temporary::wants_own(request)
 }
 
-/// Whether nothing is ever taken away inside what may be changed. A mount over what is
-/// denied would not be enough: it goes with what somebody outside moves away.
+/// True if nothing is denied inside a tree that may be changed. A mount over a denied path
+/// is not enough: it moves along if a process outside renames the directory.
 pub(super) fn plain(rights: &Rights) -> bool {
     use clash_policy::PathPattern::{Literal, Subpath};
     let sandbox = &rights.sandbox;
@@ -75,9 +73,9 @@ pub(super) fn plain(rights: &Rights) -> bool {
         && !rights.cage.iter().any(caged)
 }
 
-/// Whether opens for reading have to be watched in a room: for rules about names,
-/// which no mount can hold. A denied path that does not exist is left to those who
-/// make it: in here nobody can.
+/// True if a room has to watch opens for reading. Rules about names need it, because no
+/// mount can hold them. A denied path that does not exist needs no watch: no process inside
+/// can make it.
 pub(super) fn reads(request: &Request<'_>, rules: &[Rule<'_>], grants: &[Grant]) -> bool {
     let readable = |grant: &&Grant| grant.caps.contains(Caps::READ);
     let of_names = |rule: &&Rule<'_>| rule.rule.caps.contains(Caps::READ) && rule.wider();
@@ -90,8 +88,7 @@ pub(super) fn reads(request: &Request<'_>, rules: &[Rule<'_>], grants: &[Grant])
     })
 }
 
-/// Refuses what has to be watched where that is impossible, by the first rule that
-/// asks for it.
+/// The refusal for a host without seccomp listeners, with the first rule that needs one.
 pub(super) fn unwatched(request: &Request<'_>, rules: &[Rule<'_>], why: &str) -> Refusal {
     let taken = |rule: &&Rule<'_>| rule.rule.effect != Effect::Allow || rule.wider();
     let (rule, span) = match rules.iter().find(taken) {
@@ -107,9 +104,8 @@ pub(super) fn unwatched(request: &Request<'_>, rules: &[Rule<'_>], why: &str) ->
     Refusal::NoMonitor { rule, span: span.clone(), why: why.to_owned() }
 }
 
-/// Where the command can have a temporary directory of its own without a room:
-/// below the user's, unless a rule speaks of that. What is in there already belongs
-/// to others.
+/// The command's own temporary directory without a room. It is below the user's, unless a
+/// rule names that. Existing files there belong to other programs.
 pub(super) fn scratch(
     request: &Request<'_>,
     rights: &Rights,
@@ -142,8 +138,8 @@ pub(super) fn scratch(
     (mechanism != Line::NOTHING).then_some(Scratch::Below(tmp))
 }
 
-/// What a room would show, where none can be made. What is denied and not there
-/// stays out of sight when somebody makes it.
+/// The visible paths, as a room would show them. A denied path that does not exist stays
+/// hidden when a process makes it.
 pub(super) fn sight(sources: &Sources<'_>) -> Sight {
     let mut sight = Sight::default();
     let mut mark = |path: &Path, file: bool| {
@@ -157,7 +153,7 @@ pub(super) fn sight(sources: &Sources<'_>) -> Sight {
     let devices = sources.baseline.iter().map(|(entry, _)| Path::new(entry.path));
     let devices = devices.filter(|path| path.starts_with("/dev"));
     devices.for_each(|path| sight.tree(path, Shown::Writable));
-    // Of /proc each process has its own part, whatever the rules say.
+    // Each process has its own part of /proc, whatever the rules say.
     OWN.map(Path::new).iter().for_each(|path| sight.tree(path, Shown::ReadOnly));
     let temporary = sources.request.disk.real(sources.request.temporary.host);
     let own = [Path::new("/tmp"), Path::new("/var/tmp"), &temporary, &places.home];
@@ -168,11 +164,10 @@ pub(super) fn sight(sources: &Sources<'_>) -> Sight {
     sight
 }
 
-/// What a process has of its own wherever it is.
+/// Paths that lead each process to its own files.
 const OWN: [&str; 5] = ["/proc", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"];
 
-/// Whether ports of the loopback lead through the wall of a network of the room's
-/// own, for which there has to be one.
+/// True if ports connect a network of the room's own with the host. That needs a room.
 pub(super) fn crossing(
     request: &Request<'_>,
     ports: &Ports,
@@ -188,9 +183,9 @@ pub(super) fn crossing(
     }
 }
 
-/// Refuses a rule that takes away execution alone where no mount can: what may
-/// be read may then be run. What may not be read either is let be, and the
-/// report says so: only a program that lies there already could be started.
+/// Refuses a rule that takes away only execution, where no mount can do it: a readable file
+/// could then be run. If the rule also takes away reading, the report describes the gap: a
+/// program that already exists there could be started.
 pub(super) fn execute(
     request: &Request<'_>,
     rules: &[Rule<'_>],
@@ -207,7 +202,7 @@ pub(super) fn execute(
         let Some(outer) = grants.iter().filter(runs).find(|g| overlap::cuts(deny, &g.path)) else {
             continue;
         };
-        // The mount is at one of the names of the session's temporary directory.
+        // The mount is at another name of the session's temporary directory.
         let elsewhere = request.lends(&deny.real);
         let mounted = room && !deny.wider() && deny.found != Found::Missing && !elsewhere;
         let never_made = deny.found == Found::Missing
@@ -237,9 +232,9 @@ pub(super) fn execute(
     Ok(())
 }
 
-/// What git goes by besides the list of persistence paths: the hooks, where the
-/// project keeps them elsewhere, and what ties a linked worktree to its repository.
-/// Whoever may change that may put another one, with hooks of its own, in its place.
+/// Files that git obeys besides the list of persistence paths: hooks outside `.git`, and
+/// files that tie a linked worktree to its repository. A command that may change the latter
+/// could put another repository, with its own hooks, in its place.
 pub(super) fn git_goes_by(
     places: &Places,
     grants: &[Grant],

@@ -1,15 +1,14 @@
-//! What a room shows of the disk: rules become marks, marks become mounts.
+//! Turns rules into marks, and marks into the mounts of a room.
 //!
-//! A mark is a path at which the rights change: where a rule, the baseline or the
-//! cage begins. Its rights are what the judge of file tools would say there (the
-//! longest key wins, per capability), so what the kernel does and what the policy
-//! says have one source. Walking the marks from the root down, each that differs
-//! from the one around it costs one mount.
+//! A mark is a path at which the rights change: where a rule, the baseline or the cage
+//! begins. Its rights come from the same judge as for file tools (the longest key wins, for
+//! each right), so the kernel and the policy agree. The planner walks the marks from the
+//! root down. A mark whose rights differ from the mark around it costs one mount.
 //!
-//! What mounts say is: not there, read, write, execute. Writing, creating and
-//! deleting as separate rights, names that are not there and patterns are the
-//! monitor's, which also keeps directories from being renamed from under a mount.
-//! A pattern that allows opens the view from its fixed part downwards.
+//! Mounts can hide a path or restrict it to read, write and execute. The monitor holds the
+//! rest: separate rights to write, create and delete, names that do not exist, and
+//! patterns. It also prevents the rename of a directory with a mount inside. A pattern that
+//! allows opens the tree from its fixed part downwards.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,7 +27,7 @@ use crate::plan::cache::{directory_of, is_cache};
 use crate::plan::rights::Rights;
 use crate::plan::room::{Access, Inside, Ports, Room, Shown, Step};
 
-/// Everything the view is made from.
+/// The sources of the mount tree.
 pub(super) struct Sources<'a> {
     pub(super) request: &'a Request<'a>,
     pub(super) rules: &'a [Rule<'a>],
@@ -41,9 +40,9 @@ pub(super) struct Sources<'a> {
 /// A path at which the rights may change.
 pub(super) struct Mark {
     pub(super) file: bool,
-    /// The policy or the baseline speaks of it, so its socket files count.
+    /// True if the policy or the baseline names the path. Then its socket files count.
     named: bool,
-    /// A rule keeps the changes in a cache of the project's own.
+    /// True if a rule keeps the changes in a cache of the project's own.
     cache: bool,
 }
 
@@ -53,16 +52,16 @@ enum Shape {
     Seen(Access),
 }
 
-/// What is around a mark.
+/// The surroundings of a mark.
 struct Outer {
     path: PathBuf,
     shape: Shape,
-    /// The step that covers it, if it is hidden inside something seen.
+    /// The index of the step that covers it, if it is hidden inside a visible tree.
     cover: Option<usize>,
     cache: bool,
 }
 
-/// The room, and whether something in it can be seen that may not be read.
+/// The room, and whether it shows something that may not be read.
 pub(super) fn room(
     sources: &Sources<'_>,
     host: &HostFacts,
@@ -74,7 +73,7 @@ pub(super) fn room(
     for (path, mark) in &marks {
         view.mark(path, mark);
     }
-    // Mounts inside the session's directory are at one of its names only.
+    // A mount inside the session's directory is at only one of its names.
     let cut = |rule: &Rule<'_>| {
         let session = sources.request.temporary.session;
         session.is_some_and(|session| is_below(&rule.real, session) && rule.real != session)
@@ -157,10 +156,11 @@ impl Sources<'_> {
         marks
     }
 
-    /// What the sandbox may do at a path, or at names below it.
+    /// The rights of the sandbox at a path, or at names below it.
     pub(super) fn caps(&self, path: &Path, file: bool) -> Caps {
         let mut caps = self.rights.caps(path);
-        // Of /etc Landlock lets only the files of the baseline be read.
+        // The whole of /etc is shown; Landlock permits to read only the baseline's files in
+        // it.
         if path == Path::new("/etc") && !self.baseline.is_empty() {
             caps = caps.union(Caps::READ);
         }
@@ -177,7 +177,7 @@ impl Sources<'_> {
         if file { caps.without(MAKING) } else { caps }
     }
 
-    /// What Landlock gives at a path, which adds up from the root down.
+    /// The rights that Landlock gives at a path. They add up from the root down.
     fn landlock(&self, path: &Path) -> Caps {
         let granted = self.grants.iter().filter(|grant| is_below(path, &grant.path));
         let caps = granted.fold(Caps::NONE, |caps, grant| caps.union(grant.caps));
@@ -189,11 +189,11 @@ impl Sources<'_> {
 
 const MAKING: Caps = Caps::CREATE.union(Caps::DELETE);
 
-/// Where programs are found, by another name.
+/// Links to directories with programs.
 pub(super) const LINKS: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib64", "/lib32", "/opt"];
 
-/// Baseline paths that a room has of its own, or does without: what cgroups and
-/// the kernel's settings say about the host is nobody's business in there.
+/// Baseline paths that a room has of its own, or lacks: cgroups and kernel settings would
+/// tell about the host.
 const OWN: [&str; 4] = ["/proc", "/dev", "/sys/fs/cgroup", "/sys/kernel"];
 
 fn look(path: &Path) -> Found {
@@ -204,9 +204,9 @@ fn look(path: &Path) -> Found {
     }
 }
 
-/// A link cannot be mounted on; whatever it leads to has a path of its own.
+/// Nothing can be mounted on a link; its target has a path of its own.
 fn look_at_link(disk: &Disk, path: &Path) -> Found {
-    // Most of what is caged is not there; a link that leads nowhere is no mark either.
+    // Most caged paths do not exist. A link that leads nowhere is no mark either.
     if !disk.has(path) {
         return Found::Missing;
     }
@@ -221,40 +221,38 @@ struct View<'a> {
     sources: &'a Sources<'a>,
     outer: Vec<Outer>,
     scratch: Vec<PathBuf>,
-    /// A scratch place inside another, whose directories are fenced.
+    /// Scratch places inside others, whose directories are fenced.
     nested: Vec<PathBuf>,
-    /// Directories and files of the room's own root.
+    /// Directories and files on the room's own root.
     skeleton: Vec<Step>,
     /// Top directories inside a scratch place that must not be scratch.
     fences: Vec<PathBuf>,
-    /// Other paths at which the session's temporary directory is shown, and whether it
-    /// can be written there.
+    /// Other paths at which the room shows the session's temporary directory.
     session_at: Vec<PathBuf>,
     session_writable: bool,
-    /// Things in these directories that the host has there, for example a project
-    /// below /tmp.
+    /// Paths of the host inside these directories, for example a project below /tmp.
     points: BTreeMap<PathBuf, Point>,
-    /// The session's directory once more, where the host's `TMPDIR` is below /tmp.
+    /// The session's directory once more, if the host's `TMPDIR` is below /tmp.
     shown_inside: Option<Step>,
     /// See [`Room::returned`].
     returned: Vec<PathBuf>,
     steps: Vec<Step>,
-    /// A place where sockets can be seen that the policy lets nobody write.
+    /// A visible place with sockets that the policy lets no command write.
     foreign_sockets: Option<PathBuf>,
-    /// A rule names a socket and lets it be written.
+    /// True if a rule names a socket and permits to write it.
     granted_socket: bool,
-    /// Something can be seen that Landlock lets be read and the rules do not.
+    /// True if something is visible that Landlock permits to read and the rules do not.
     unreadable: bool,
-    /// False if this host is known to have no overlays.
+    /// False if this host has no overlays.
     overlay: bool,
 }
 
-/// A place in the session's directory with something of the host on it.
+/// A place in the session's directory with something of the host mounted on it.
 #[derive(Default)]
 struct Point {
     file: bool,
-    /// The host's things below it. The rest of that directory is the room's own: a
-    /// command could otherwise leave files in a home below /tmp for the next one.
+    /// The host's paths below it. The rest of that directory is the room's own: a command
+    /// could otherwise leave files in a home below /tmp for the next one.
     shows: Vec<Shown>,
 }
 
@@ -286,8 +284,8 @@ impl<'a> View<'a> {
         view
     }
 
-    /// Links of the user on the way of a rule (`~/.cargo`, which leads to
-    /// `/data/cargo`), where the room has no tree of the host's that shows them.
+    /// Links of the user on the way of a rule, for example `~/.cargo`, which leads to
+    /// `/data/cargo`. Only where no tree of the host shows them.
     fn links_of_rules(&mut self) {
         for at in links_of(self.sources.rules, self.sources.request.disk) {
             let (Some(dir), Ok(to)) = (at.parent(), fs::read_link(&at)) else { continue };
@@ -298,7 +296,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// /bin and its kin, where they lead into /usr, and what else is one.
+    /// /bin and similar, if they are links into /usr, and other links.
     fn links(&mut self) {
         for name in LINKS {
             if let Ok(to) = fs::read_link(name) {
@@ -317,8 +315,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Shows the session's directory in the place of the host's. The first name is a
-    /// mount. Others are links to it, unless something else is mounted below them.
+    /// Shows the session's directory in place of the host's. The first name is a mount. The
+    /// others are links to it, unless something else is mounted below them.
     fn session(
         &mut self,
         session: &Path,
@@ -359,8 +357,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Takes note of something of the host's that is in the place of the session's
-    /// directory; `false` if it is not there.
+    /// Records a path of the host inside the session's directory. Returns `false` if the
+    /// path is not there.
     fn point(&mut self, path: &Path, file: bool) -> bool {
         let inside = |at: &&PathBuf| is_below(path, at) && path != at.as_path();
         let closest = self.session_at.iter().filter(inside).max_by_key(|at| at.as_os_str().len());
@@ -401,7 +399,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A directory on the room's own root, with those above it.
+    /// A directory on the room's own root, with its parents.
     fn directory(&mut self, path: &Path) {
         if self.session_at.iter().any(|at| at == path) || self.point(path, false) {
             return;
@@ -479,7 +477,7 @@ impl<'a> View<'a> {
         self.steps.push(Step::Cache { path, own, caps, overlay: self.overlay });
     }
 
-    /// True for a file of the launcher's that the session's directory is in front of.
+    /// True for a file of the launcher that the session's directory hides.
     fn is_returned(&self, path: &Path, mark: &Mark) -> bool {
         let launchers = |grant: &Grant| grant.why == Why::Launcher && grant.path == path;
         mark.file
@@ -489,8 +487,8 @@ impl<'a> View<'a> {
             && self.sources.grants.iter().any(launchers)
     }
 
-    /// What mounts can say about a mark. They cannot take reading away from what
-    /// may be used otherwise.
+    /// The form of a mark that mounts can express. They cannot take reading away from a
+    /// path that may be used otherwise.
     fn shape(&mut self, path: &Path, caps: Caps) -> Shape {
         if caps.is_empty() {
             return Shape::Hidden;
@@ -503,7 +501,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Makes the place for something that is shown where nothing is.
+    /// Makes the mount point for a path on the room's own root.
     fn show(&mut self, path: &Path, file: bool) {
         let cover = self.outer.last().and_then(|outer| outer.cover.map(|at| (at, &outer.path)));
         if let Some((at, covered)) = cover {
@@ -526,9 +524,8 @@ impl<'a> View<'a> {
         self.skeleton.push(Step::File { at: path.to_path_buf() });
     }
 
-    /// Notes sockets that a rule grants by name, and places where a socket of
-    /// somebody else could be seen: a tree that is granted without the right to
-    /// write, and a directory everybody shares.
+    /// Records sockets that a rule grants by name, and places where foreign sockets are
+    /// visible: a tree without the right to write, and a directory that all users share.
     fn sockets(&mut self, path: &Path, mark: &Mark, shape: Shape) {
         let Shape::Seen(access) = shape else { return };
         if !mark.named {

@@ -1,4 +1,4 @@
-//! Which links on the way of a rule are suspect.
+//! Tests which links on the way of a rule are suspect.
 
 use super::*;
 use clash_policy::{Protect, Span, Writes};
@@ -15,7 +15,7 @@ impl InForce for Others {
     }
 }
 
-/// Asking for them is a mistake.
+/// The planner must not ask for them.
 #[derive(Debug)]
 struct NeverAsked;
 

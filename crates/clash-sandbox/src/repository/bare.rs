@@ -1,9 +1,9 @@
 //! Files that would make git take a directory for a repository.
 //!
-//! Git takes a directory with `HEAD`, `objects` and `refs`, or with `HEAD` and
-//! `commondir`, for a repository without a work tree, and obeys its `config`. The monitor
-//! keeps commands from completing one; this is the same question for the agent's own file
-//! tools, which run outside the rooms.
+//! Git takes a directory with `HEAD`, `objects` and `refs`, or with `HEAD` and `commondir`,
+//! for a bare repository, and obeys its `config`. The monitor prevents commands from
+//! completing one. This module answers the same question for the agent's own file tools,
+//! which run outside the rooms.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -12,8 +12,8 @@ use std::path::Path;
 const ENTRIES: [&str; 8] =
     ["HEAD", "commondir", "config", "config.worktree", "hooks", "info", "objects", "refs"];
 
-/// True if writing a file below the project changes a repository without a work tree, or
-/// completes one. `.git` itself is on the list of persistence paths.
+/// True if writing a file below the project changes or completes a bare repository. `.git`
+/// itself is on the list of persistence paths.
 pub fn completes(path: &Path, project: &Path) -> bool {
     let Ok(below) = path.strip_prefix(project) else { return false };
     let mut dir = project.to_path_buf();
@@ -32,8 +32,8 @@ fn is_repository_with(dir: &Path, entry: &str) -> bool {
     is_complete(|part| part == entry || dir.join(part).symlink_metadata().is_ok())
 }
 
-/// True if git takes a directory with these entries for a repository. With `commondir`
-/// it looks for `objects` and `refs` elsewhere.
+/// True if git takes a directory with these entries for a repository. With `commondir` git
+/// looks for `objects` and `refs` in another directory.
 pub(crate) fn is_complete(has: impl Fn(&str) -> bool) -> bool {
     has("HEAD") && (has("commondir") || has("objects") && has("refs"))
 }

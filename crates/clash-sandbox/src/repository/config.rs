@@ -1,7 +1,7 @@
-//! Settings of a repository: which of them can name a program.
+//! Finds settings of a repository that can name a program.
 //!
-//! A list of settings that cannot, so that a setting of a later git steers until
-//! someone has looked at it.
+//! The tables list harmless settings, so an unknown setting of a later git counts as
+//! dangerous.
 
 use clash_shell::is_plain_git_setting;
 
@@ -18,10 +18,10 @@ const PLAIN: &[&str] = &[
     "merge.log", "merge.renames", "merge.stat", "merge.tool",
 ];
 
-/// Sections that the commands of this check do not consult.
+/// Sections that the checked commands do not read.
 const UNUSED: &[&str] = &["alias", "difftool", "gui", "mergetool"];
 
-/// Last parts of settings with a middle part (`remote.origin.url`).
+/// Last parts of settings with a middle part, for example `remote.origin.url`.
 #[rustfmt::skip]
 const PLAIN_PARTS: &[(&str, &[&str])] = &[
     ("credential", &["usehttppath", "username"]),
@@ -43,7 +43,7 @@ const EXACT: &[(&str, &[&str])] = &[
     ("http.sslverify", &["true"]),
 ];
 
-/// Helpers for credentials that git or its packages bring.
+/// Credential helpers of git and its packages.
 #[rustfmt::skip]
 const HELPERS: &[&str] = &[
     "", "cache", "libsecret", "manager", "osxkeychain", "store", "!gh auth git-credential",
@@ -114,7 +114,7 @@ fn is_plain_ssh(value: &str) -> bool {
     true
 }
 
-/// The value of `core.hooksPath`, or the first setting that can name a program.
+/// The value of `core.hooksPath`, or as an error the first setting that can name a program.
 pub(super) fn check(text: &str) -> Result<Option<String>, String> {
     let mut hooks = None;
     for setting in settings(text).ok_or("a line that is no setting")? {
@@ -127,7 +127,7 @@ pub(super) fn check(text: &str) -> Result<Option<String>, String> {
     Ok(hooks)
 }
 
-/// The same for a submodule, whose settings name its work tree.
+/// As `check`, for a submodule, whose settings name its work tree.
 pub(super) fn check_submodule(text: &str) -> Result<(), String> {
     for setting in settings(text).ok_or("a line that is no setting")? {
         let own_tree = setting.full_name() == "core.worktree" && setting.value.starts_with("../");
@@ -138,13 +138,13 @@ pub(super) fn check_submodule(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Every value of `section.*.name`; none of a text that is no list of settings.
+/// Every value of `section.*.name`. Empty if the text is not valid.
 pub(super) fn values(text: &str, section: &str, name: &str) -> Vec<String> {
     let found = settings(text).unwrap_or_default().into_iter();
     found.filter(|it| it.section == section && it.name == name).map(|it| it.value).collect()
 }
 
-/// Reads a file of settings as git does. `None` if it is not certainly understood.
+/// Parses a settings file as git does. `None` if any part is not certainly understood.
 fn settings(text: &str) -> Option<Vec<Setting>> {
     let mut found = Vec::new();
     let (mut section, mut middle) = (String::new(), None);
@@ -168,7 +168,7 @@ fn settings(text: &str) -> Option<Vec<Setting>> {
             let after = after.trim_start_matches([' ', '\t']);
             let (value, after) = match after.strip_prefix('=') {
                 Some(value) => read_value(value)?,
-                // A name alone means true.
+                // A name without a value means true.
                 None => {
                     let end = after.find('\n').unwrap_or(after.len());
                     let (line, after) = after.split_at(end);
@@ -191,7 +191,7 @@ fn settings(text: &str) -> Option<Vec<Setting>> {
 
 type Header = (String, Option<String>);
 
-/// `core]`, `remote "origin"]` or `branch.main]`, and what follows.
+/// Parses `core]`, `remote "origin"]` or `branch.main]`. Also returns the rest.
 fn read_header(text: &str) -> Option<(Header, &str)> {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '.'))?;
     let (name, rest) = text.split_at(end);
@@ -215,7 +215,7 @@ fn read_header(text: &str) -> Option<(Header, &str)> {
     Some(((name, Some(middle)), quoted.as_str().strip_prefix(']')?))
 }
 
-/// A value without quotes, escapes and comment, and the rest of the file.
+/// Parses a value without quotes, escapes and comment. Also returns the rest of the file.
 fn read_value(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut kept = 0;

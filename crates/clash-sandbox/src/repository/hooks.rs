@@ -38,14 +38,14 @@ pub(super) fn active(dir: &Path, subcommand: &str) -> Option<String> {
     None
 }
 
-/// Names of hooks have no dot; `.husky/_` also holds other files.
+/// Names of hooks have no dot. `.husky/_` also has other files.
 fn is_hook(name: &str) -> bool {
     name.contains('-') && !name.contains('.') || name == "update"
 }
 
 fn runs(hook: &str, subcommand: &str) -> bool {
     match subcommand {
-        // The command line of GitHub only asks git questions.
+        // `gh` only queries git.
         "" | "clone" | "fetch" | "ls-remote" | "remote" => ALWAYS.contains(&hook),
         "push" => ALWAYS.contains(&hook) || hook == "pre-push",
         "pull" => !NOT_ON_PULL.contains(&hook),
@@ -53,8 +53,8 @@ fn runs(hook: &str, subcommand: &str) -> bool {
     }
 }
 
-/// The hooks of git-lfs: one line that runs `git lfs`, and one that says what is
-/// wrong if there is none.
+/// True for the hooks of git-lfs: one line that runs `git lfs`, and one that reports a
+/// missing git-lfs.
 fn is_of_lfs(path: &Path) -> bool {
     let Some(hook) = path.file_name().and_then(|name| name.to_str()) else { return false };
     let Ok(text) = fs::read_to_string(path) else { return false };

@@ -1,5 +1,5 @@
-//! Other repositories in the index: git goes into each that is checked out when it
-//! fetches or pulls, whether or not `.gitmodules` names it.
+//! Other repositories in the index. When git fetches or pulls, it enters each that is
+//! checked out, whether or not `.gitmodules` names it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 /// A larger index is not read.
 const MAX_BYTES: u64 = 128 << 20;
 
-/// The mode of an entry that stands for another repository.
+/// The mode of an entry that is another repository.
 const GITLINK: u32 = 0o160_000;
 
-/// Paths of other repositories. `None` if the index is not certainly understood.
+/// The paths of other repositories. `None` if any part of the index is not certainly
+/// understood.
 pub(super) fn gitlinks(git_dir: &Path, hash_bytes: usize) -> Option<Vec<PathBuf>> {
     let path = git_dir.join("index");
     match fs::symlink_metadata(&path) {
@@ -48,7 +49,7 @@ fn read(bytes: &[u8], hash_bytes: usize) -> Option<Vec<PathBuf>> {
         name.extend_from_slice(rest.get(..end)?);
         at += end + 1;
         if version < 4 {
-            // Entries are filled up with NULs to a multiple of eight.
+            // NUL bytes fill each entry to a multiple of eight.
             at = start + (at - start).div_ceil(8) * 8;
         }
         if mode == GITLINK {
@@ -56,7 +57,7 @@ fn read(bytes: &[u8], hash_bytes: usize) -> Option<Vec<PathBuf>> {
         }
         left -= 1;
     }
-    // A split or sparse index keeps entries elsewhere.
+    // A split or sparse index has entries in other files.
     let end = bytes.len().checked_sub(hash_bytes)?;
     while at < end {
         if matches!(bytes.get(at..at + 4)?, b"link" | b"sdir") {
@@ -72,7 +73,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(four.try_into().ok()?))
 }
 
-/// As git writes offsets: seven bits a byte, each further byte adds one.
+/// Git's encoding of offsets: seven bits per byte, and each further byte adds one.
 fn variable_number(bytes: &[u8], at: &mut usize) -> Option<usize> {
     let mut value: usize = 0;
     loop {

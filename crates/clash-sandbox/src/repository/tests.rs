@@ -26,7 +26,7 @@ impl Project {
         fs::write(self.root.join(".git/config"), text).unwrap();
     }
 
-    /// An index as git writes it.
+    /// Writes an index in git's format.
     fn index(&self, version: u32, entries: &[(&str, u32)]) {
         let mut bytes = b"DIRC".to_vec();
         bytes.extend(version.to_be_bytes());

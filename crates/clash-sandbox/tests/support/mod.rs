@@ -1,5 +1,5 @@
-//! What the tests on the real kernel share: a home with a key and a project, run
-//! as root and as a plain user.
+//! Support for tests on the real kernel: a home with a key and a project, as root and as a
+//! plain user.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
 use std::fs;
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 pub(crate) const PYTHON: &str = "/usr/bin/python3";
 pub(crate) const NOBODY: u32 = 65534;
 
-/// Whom a case runs as: `None` is whoever runs the tests.
+/// The users of a case. `None` is the user who runs the tests.
 pub(crate) fn identities() -> Vec<Option<u32>> {
     match fs::metadata("/proc/self").unwrap().uid() {
         0 => vec![None, Some(NOBODY)],
@@ -39,7 +39,7 @@ pub(crate) fn in_a_room(case: impl Fn(World)) {
     }
 }
 
-/// The same, in a room and without one.
+/// As `in_a_room`, and also without a room.
 pub(crate) fn in_both_tiers(case: impl Fn(World)) {
     if !python_is_missing() {
         everyone(&case);
@@ -61,7 +61,7 @@ pub(crate) fn room() -> &'static Path {
     })
 }
 
-/// A home with a key and a project, owned by whom the case runs as.
+/// A home with a key and a project, owned by the user of the case.
 pub(crate) struct World {
     pub(crate) dir: Rc<tempfile::TempDir>,
     pub(crate) who: Option<u32>,
@@ -77,8 +77,8 @@ impl World {
             fs::create_dir(world.path(sub)).unwrap();
         }
         fs::write(world.path("home/.ssh/id_ed25519"), "SECRET").unwrap();
-        // Not copied by this process: a test that forks meanwhile would keep the
-        // file open for writing, and then it cannot be executed.
+        // Copied by another process: a child that a test forks meanwhile would inherit the
+        // descriptor for writing, and the file could not be executed.
         let copied = Command::new("cp").arg(room()).arg(world.path("room")).status();
         assert!(copied.unwrap().success());
         for sub in ["", "home", "home/.ssh", "home/app", "home/.ssh/id_ed25519"] {
@@ -89,7 +89,7 @@ impl World {
         world
     }
 
-    /// The same files again, for other options.
+    /// The same files, for other options.
     pub(crate) fn beside(world: &Self) -> Self {
         Self { dir: world.dir.clone(), who: world.who, options: Vec::new() }
     }
@@ -133,7 +133,7 @@ impl World {
         self.prepare(command).output().unwrap()
     }
 
-    /// The same with something to read.
+    /// As `run`, with an input.
     pub(crate) fn run_with_input(&self, argv: &[&str], input: &str) -> Output {
         use std::io::Write;
         let prefix = self.prefix();
@@ -159,7 +159,7 @@ impl World {
     }
 }
 
-/// An expression as policies have them.
+/// A regular expression as policies have them.
 pub(crate) fn regex(pattern: &str) -> clash_policy::Regex {
     use regex_automata::dfa::{StartKind, dense};
     let anchored = dense::Config::new().start_kind(StartKind::Anchored);
@@ -220,14 +220,14 @@ pub(crate) fn python(world: &World, expression: &str, inside: bool) -> i32 {
     text(&output).parse().unwrap_or_else(|_| panic!("{expression}: {}", text(&output)))
 }
 
-/// Fails with `errno` inside and works outside.
+/// The call fails with `errno` inside and works outside.
 pub(crate) fn refused(world: &World, expression: &str, errno: i32) {
     let outside = python(world, expression, false);
     assert!(outside >= 0, "does not work without a sandbox either: {expression}: {outside}");
     assert_eq!(python(world, expression, true), errno, "{expression} as {:?}", world.who);
 }
 
-/// Fails with `errno` inside, whatever it does outside (some need root).
+/// The call fails with `errno` inside, whatever happens outside (some calls need root).
 pub(crate) fn refused_inside(world: &World, expression: &str, errno: i32) {
     assert_eq!(python(world, expression, true), errno, "{expression} as {:?}", world.who);
 }

@@ -1,39 +1,37 @@
-//! The seccomp filter of every sandbox: what no command in a sandbox needs
-//! and attackers like, and the parts of the policy Landlock cannot say.
+//! The seccomp filter of every sandbox. It refuses calls that attackers use and commands do
+//! not need, and it holds the parts of a policy that Landlock cannot express.
 //!
-//! It is a deny list: an unknown syscall number is allowed, because a kernel
-//! newer than this table must not break programs and because Landlock, not this
-//! filter, holds the file rules. Two families of calls that would sidestep the
-//! list are answered `ENOSYS` so that libraries fall back: `clone3`, whose
-//! flags live behind a pointer, and io_uring, whose operations no filter sees.
+//! It is a deny list. An unknown syscall number is allowed: a kernel newer than this table
+//! must not break programs, and Landlock, not this filter, holds the file rules. Two
+//! families of calls could bypass the list. They get `ENOSYS`, so that libraries use older
+//! calls: `clone3`, whose flags are behind a pointer, and io_uring, whose operations no
+//! filter sees.
 //!
-//! Shape: architecture check, x32 check, then a binary tree over the syscall
-//! number with up to three comparisons per leaf, then the argument checks.
-//! Linux runs the filter over every syscall number once at install time to
-//! learn which are always allowed (since 5.11), so depth is what costs.
+//! Structure: architecture check, x32 check, then a binary tree over the syscall number
+//! with up to three comparisons per leaf, then the argument checks. Since Linux 5.11 the
+//! kernel runs the filter once per syscall number at installation and remembers which are
+//! always allowed. So only the depth of the tree costs time.
 //!
-//! Decisions worth knowing:
-//! - `ptrace` is off. Landlock confines it to the sandbox's own processes and a
-//!   tracer cannot change a call after this filter has seen it (4.8), but a
-//!   debugger is rare and a compromised tool that rewrites its neighbours is not.
-//! - `memfd_create` only with `MFD_NOEXEC_SEAL`: Landlock lets what has no path be
-//!   executed, whatever the policy says about executing. `ENOSYS`, on which
-//!   libraries fall back to files.
-//! - `socketpair` gives only connected stream and seqpacket pairs: a datagram
-//!   pair may `sendto` any pathname socket and would be a way around the denied
-//!   `socket(AF_UNIX)`.
-//! - `MSG_FASTOPEN` needs no check: without the right to make an internet socket
-//!   there is none to send it on, and with that right connecting is allowed.
-//! - extended attributes cannot be set (`EOPNOTSUPP`, as on a filesystem without
-//!   them): Landlock does not mediate `setxattr` by path.
-//! - the set-user-id and set-group-id bits cannot be set through the `chmod` family. This keeps
-//!   honest copies clean and is no promise: without a monitor `openat2` can still
-//!   create one.
-//! - where nothing may be written and nobody watches, truncating is refused here
-//!   and Landlock is not asked about it: it would look through every directory up
-//!   to the root for that right, at every open for reading.
-//! - `sched_setaffinity` and kin stay: threads are named by ids there, so the
-//!   caller's own and another process's cannot be told apart.
+//! Decisions:
+//! - `ptrace` is refused. Landlock confines it to the sandbox's own processes, and since
+//!   Linux 4.8 a tracer cannot change a call after the filter. But debuggers are rare, and
+//!   a compromised tool that changes other processes is a real risk.
+//! - `memfd_create` needs `MFD_NOEXEC_SEAL`: Landlock permits the execution of files
+//!   without a path, whatever the policy says. Otherwise `ENOSYS`, and libraries use files.
+//! - `socketpair` gives only connected stream and seqpacket pairs. A datagram pair could
+//!   `sendto` any pathname socket, past the refused `socket(AF_UNIX)`.
+//! - `MSG_FASTOPEN` needs no check. Without the right to make an internet socket there is
+//!   none to send on. With that right, connecting is allowed.
+//! - Extended attributes cannot be set (`EOPNOTSUPP`, as on a file system without them):
+//!   Landlock does not restrict `setxattr` by path.
+//! - The `chmod` family cannot set the set-user-id and set-group-id bits. This keeps honest
+//!   copies clean and is no promise: without a monitor `openat2` can still create such a
+//!   file.
+//! - Where nothing may be written and there is no monitor, the filter refuses truncation,
+//!   and Landlock does not handle it. Landlock would search every directory up to the root
+//!   for that right at every open.
+//! - `sched_setaffinity` and similar calls stay: they take thread ids, so a filter cannot
+//!   tell the caller's own threads from those of another process.
 
 use clash_policy::Caps;
 
@@ -42,7 +40,7 @@ use crate::plan::{Network, Plan, Watch};
 
 use super::bpf::{Assembler, BpfError, Insn, Label, Test, To};
 
-// Newer than what the libc crate names on every target; these numbers are the
+// Newer calls, which the libc crate does not name on every target. Their numbers are the
 // same on all architectures.
 const SYS_FCHMODAT2: i64 = 452;
 const SYS_SETXATTRAT: i64 = 463;
@@ -68,7 +66,7 @@ const RET_KILL_PROCESS: u32 = 0x8000_0000;
 const RET_ERRNO: u32 = 0x0005_0000;
 const RET_USER_NOTIF: u32 = 0x7fc0_0000;
 
-/// A filter of one instruction that changes nothing.
+/// A filter of one instruction that allows every call.
 pub(crate) const ALLOW_ALL: Insn = Insn { code: super::bpf::RET, jt: 0, jf: 0, k: RET_ALLOW };
 
 /// Every namespace flag of `clone`: NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER,
@@ -77,19 +75,19 @@ pub(crate) const ALLOW_ALL: Insn = Insn { code: super::bpf::RET, jt: 0, jf: 0, k
 const CLONE_NEW: u32 = 0x7e02_0000;
 const CLONE_NEWTIME: u32 = 0x80;
 const READ_IMPLIES_EXEC: u32 = 0x0040_0000;
-/// Set-user-id and set-group-id.
+/// The set-user-id and set-group-id bits.
 const SET_ID: u32 = 0o6000;
 const MFD_NOEXEC_SEAL: u32 = 8;
-/// TIOCSTI, TIOCLINUX, TIOCSETD and TIOCCONS: type into the terminal, paste the
-/// console's selection, change the line discipline, take the console's output.
-/// The same numbers on x86_64 and aarch64.
+/// TIOCSTI, TIOCLINUX, TIOCSETD and TIOCCONS: type into the terminal, paste the console's
+/// selection, change the line discipline, take the console's output. The numbers are the
+/// same on x86_64 and aarch64.
 const TERMINAL_IOCTLS: [u32; 4] = [0x5412, 0x541c, 0x5423, 0x541d];
 
-/// What can be done to files through a descriptor for reading, where neither
-/// Landlock nor the monitor has a say: change attributes (SETFLAGS, FSSETXATTR),
-/// make a file unchangeable for good (ENABLE_VERITY), encrypt a directory; and of
-/// btrfs make, copy, remove and unlock subvolumes, the older and the newer form of
-/// each, which makes names, and copies of whole trees with what is hidden in them.
+/// Changes of files through a descriptor for reading, which neither Landlock nor the
+/// monitor can refuse: change attributes (SETFLAGS, FSSETXATTR), make a file unchangeable
+/// (ENABLE_VERITY), encrypt a directory. On btrfs: make, copy, remove and unlock
+/// subvolumes, in the old and the new form. These make names, and copy whole trees with
+/// their hidden files.
 const FILE_IOCTLS: [u32; 11] = [
     0x4008_6602,
     0x401c_5820,
@@ -104,27 +102,27 @@ const FILE_IOCTLS: [u32; 11] = [
     0x4008_941a,
 ];
 
-/// What differs from sandbox to sandbox.
+/// The differences between sandboxes that matter to the filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Surface {
-    /// TCP, UDP and the routing socket can be made.
+    /// TCP, UDP and routing sockets are allowed.
     pub(crate) internet: bool,
-    /// Unix sockets can be made.
+    /// Unix sockets are allowed.
     pub(crate) unix: bool,
-    /// System V objects are the room's own.
+    /// The room has its own System V objects.
     pub(crate) own_ipc: bool,
-    /// Nothing may be changed anywhere, so neither may modes, owners and times,
-    /// which Landlock does not mediate.
+    /// The command may change nothing. Then the filter also refuses changes of modes,
+    /// owners and times, which Landlock does not restrict.
     pub(crate) frozen: bool,
-    /// What is left to launchers inside.
+    /// The calls that launchers inside the room need.
     pub(crate) inside: Inside,
-    /// What the monitor carries out.
+    /// The calls that the monitor carries out.
     pub(crate) watched: Option<Watched>,
 }
 
 impl Surface {
-    /// Whether the filter keeps files that may not be written from being cut short.
-    /// Where a file can be opened for writing, Landlock lets it be.
+    /// True if the filter prevents the truncation of read-only files. For files that can be
+    /// opened for writing, Landlock decides.
     pub(crate) fn holds_truncation(&self) -> bool {
         self.frozen && self.watched.is_none()
     }
@@ -132,20 +130,20 @@ impl Surface {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Watched {
-    /// Opens for writing, and the calls that change names, modes, owners, times.
+    /// Opens for writing, and calls that change names, modes, owners and times.
     Changes,
-    /// These, and every open.
+    /// Also every other open.
     Opens,
-    /// These, and every call that looks at a path.
+    /// Also every call that looks at a path.
     Looks,
 }
 
-/// Opens that may change something.
+/// Open flags that may change something.
 const WRITING: u32 = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC | TMPFILE).cast_unsigned();
-/// Without O_DIRECTORY, which it contains.
+/// `O_TMPFILE` without the `O_DIRECTORY` bit that it contains.
 const TMPFILE: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
-/// What happens to a listed syscall.
+/// The answer to a listed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Answer {
     Eperm,
@@ -154,30 +152,32 @@ enum Answer {
     Enotsup,
     /// The monitor answers.
     Watch,
-    /// The monitor answers, if the flags in this argument ask for more than
-    /// reading; with O_PATH they ask for nothing.
+    /// The monitor answers if the flags in this argument ask for more than reading. With
+    /// O_PATH they ask for nothing.
     WatchWriting(u32),
     /// The monitor answers, unless the flags in this argument have O_PATH.
     WatchOpens(u32),
-    /// The flags in this argument cut nothing short that is not opened for writing.
+    /// Allowed unless the flags in this argument truncate a file that is not opened for
+    /// writing.
     Uncut(u32),
-    /// The monitor answers, unless there is no path in this argument.
+    /// The monitor answers, unless this argument is null.
     WatchPath(u32),
-    /// Allowed unless the namespace flags in argument 0 say otherwise.
+    /// Allowed unless argument 0 has namespace flags.
     Clone,
     Unshare,
     Ioctl,
-    /// Only about the calling process: argument 0 is zero.
+    /// Allowed for the calling process only: argument 0 is zero.
     OwnPid,
-    /// Only about the calling process: `PRIO_PROCESS` and zero.
+    /// Allowed for the calling process only: `PRIO_PROCESS` and zero.
     OwnPriority,
     OwnIoPriority,
     Personality,
-    /// Only of memory that can never be executed.
+    /// Allowed for memory that can never be executed.
     Memory,
-    /// No set-user-id or set-group-id bit in the mode, which is the argument with this index.
+    /// Allowed without a set-user-id or set-group-id bit in the mode, which is the argument
+    /// with this index.
     Mode(u32),
-    /// Of which families; at least one.
+    /// The allowed socket families; at least one.
     Socket {
         internet: bool,
         unix: bool,
@@ -198,8 +198,8 @@ macro_rules! rows {
 fn table(surface: Surface) -> Vec<Row> {
     use Answer::*;
     let mut rows: Vec<Row> = Vec::with_capacity(128);
-    // New namespaces give a full set of capabilities over themselves and with
-    // it most of the kernel's attack surface.
+    // A new user namespace gives its maker all capabilities over it, and with them most of
+    // the kernel's attack surface.
     if surface.inside != Inside::Rooms {
         rows.push((libc::SYS_clone, "SYS_clone", Clone));
         rows.push((libc::SYS_unshare, "SYS_unshare", Unshare));
@@ -215,12 +215,12 @@ fn table(surface: Surface) -> Vec<Row> {
             SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr]);
         rows.push((SYS_OPEN_TREE_ATTR, "SYS_open_tree_attr", Eperm));
     }
-    // Kernel interfaces with a history of privilege escalation.
+    // Kernel interfaces that often had security bugs.
     rows.extend(rows![Eperm; SYS_bpf SYS_perf_event_open SYS_userfaultfd SYS_add_key
         SYS_request_key SYS_keyctl SYS_fanotify_init SYS_open_by_handle_at SYS_memfd_secret
         SYS_lookup_dcookie SYS_nfsservctl SYS_vhangup]);
-    // Other processes: Landlock already stops these across domains, kcmp and
-    // the advice calls excepted. Tracers fall back from a missing process_vm_*.
+    // Calls on other processes. Landlock already stops most of them between domains, but
+    // not kcmp and the advice calls. Tracers work without process_vm_*.
     if surface.inside == Inside::Commands {
         rows.extend(rows![Enosys; SYS_process_vm_readv SYS_process_vm_writev]);
         rows.extend(rows![Eperm; SYS_pidfd_getfd]);
@@ -229,12 +229,12 @@ fn table(surface: Surface) -> Vec<Row> {
     rows.push((libc::SYS_prlimit64, "SYS_prlimit64", OwnPid));
     rows.push((libc::SYS_setpriority, "SYS_setpriority", OwnPriority));
     rows.push((libc::SYS_ioprio_set, "SYS_ioprio_set", OwnIoPriority));
-    // The machine.
+    // Calls that change the machine.
     rows.extend(rows![Eperm; SYS_kexec_load SYS_init_module SYS_finit_module
         SYS_delete_module SYS_reboot SYS_swapon SYS_swapoff SYS_acct SYS_quotactl SYS_quotactl_fd
         SYS_settimeofday SYS_clock_settime SYS_adjtimex SYS_clock_adjtime SYS_syslog]);
-    // System V objects are shared by the whole user account and have no path,
-    // so nothing else can confine them.
+    // All processes of a user share System V objects, and these have no path. So no other
+    // mechanism can restrict them.
     if !surface.own_ipc {
         rows.extend(rows![Eperm; SYS_shmget SYS_shmat SYS_shmctl SYS_shmdt SYS_semget SYS_semop
             SYS_semctl SYS_semtimedop SYS_msgget SYS_msgsnd SYS_msgrcv SYS_msgctl]);
@@ -251,17 +251,18 @@ fn table(surface: Surface) -> Vec<Row> {
     };
     if surface.holds_truncation() {
         rows.extend(rows![Eacces; SYS_truncate]);
-        // Its flags lie in memory.
+        // Its flags are in memory, where a filter cannot read them.
         rows.extend(rows![Enosys; SYS_openat2]);
         rows.push((libc::SYS_openat, "SYS_openat", Uncut(2)));
         #[cfg(target_arch = "x86_64")]
         rows.push((libc::SYS_open, "SYS_open", Uncut(1)));
     }
     if let Some(watched) = surface.watched {
-        // Its flags lie in memory. Who uses it has to do without on older kernels.
+        // Its flags are in memory, where a filter cannot read them. Programs that use it
+        // must also work on older kernels.
         rows.extend(rows![Enosys; SYS_openat2]);
-        // The monitor acts by the rules of this sandbox. One that a command puts on
-        // itself would not hold for what is done in its place, so there is none.
+        // The monitor acts by the rules of this sandbox. A Landlock domain that the command
+        // enters itself would not restrict the monitor. So the command cannot enter one.
         rows.extend(rows![Enosys; SYS_landlock_create_ruleset SYS_landlock_add_rule
             SYS_landlock_restrict_self]);
         let opens = match watched {
@@ -281,7 +282,7 @@ fn table(surface: Surface) -> Vec<Row> {
             rows.extend(rows![Watch; SYS_creat SYS_mkdir SYS_mknod SYS_unlink SYS_rmdir SYS_rename
                 SYS_link SYS_symlink]);
         }
-        // Without a room there is no other wall around what it would tell.
+        // Without a room, no mount hides files from inotify.
         if !surface.own_ipc {
             rows.extend(rows![Watch; SYS_inotify_add_watch]);
         }
@@ -312,8 +313,8 @@ fn table(surface: Surface) -> Vec<Row> {
     rows
 }
 
-/// The calls that look at a path. Those with a newer form that programs do without
-/// have only the older one.
+/// Calls that look at a path. Of calls with a newer form that programs do not need, only
+/// the older form is listed.
 fn looks() -> Vec<Row> {
     use Answer::*;
     let mut rows = Vec::with_capacity(20);
@@ -415,8 +416,8 @@ mod data {
     pub(super) const NUMBER: u32 = 0;
     pub(super) const ARCH: u32 = 4;
 
-    /// The low half of an argument, which is all the kernel looks at in the
-    /// arguments checked here. Both supported architectures are little endian.
+    /// The low half of an argument. The kernel reads only this half of the arguments that
+    /// are checked here. Both supported architectures are little endian.
     pub(super) const fn low(argument: u32) -> u32 {
         16 + 8 * argument
     }
@@ -426,7 +427,7 @@ mod data {
     }
 }
 
-/// The ends of the program and the argument checks that are in use.
+/// The exits of the program, and the argument checks in use.
 struct Exits {
     allow: Label,
     eperm: Label,
@@ -487,7 +488,7 @@ impl Exits {
     }
 }
 
-/// Emits the search over `spans`; falls through nowhere.
+/// Emits the search over `spans`. Every path ends in a jump.
 fn tree(asm: &mut Assembler, exits: &mut Exits, spans: &[Span]) {
     const LEAF: usize = 3;
     if spans.len() > LEAF {
@@ -508,14 +509,14 @@ fn tree(asm: &mut Assembler, exits: &mut Exits, spans: &[Span]) {
         if span.first == span.last {
             asm.jump(Test::Equal(span.first), hit, miss);
         } else {
-            // Spans are sorted: what is below this one matches none after it.
+            // Spans are sorted: a number below this one is in none of the later ones.
             asm.jump(Test::AtLeast(span.first), To::Next, allow);
             asm.jump(Test::Above(span.last), miss, hit);
         }
     }
 }
 
-/// Emits one argument check; falls through nowhere.
+/// Emits one argument check. Every path ends in a jump.
 fn check(asm: &mut Assembler, exits: &Exits, answer: Answer) {
     let [allow, eperm, eacces, watch] =
         [exits.allow, exits.eperm, exits.eacces, exits.watch].map(To::Label);
@@ -537,12 +538,12 @@ fn check(asm: &mut Assembler, exits: &Exits, answer: Answer) {
         Answer::Uncut(argument) => {
             asm.load(data::low(argument));
             asm.jump(Test::AnyBit(libc::O_TRUNC.cast_unsigned()), To::Next, allow);
-            // Neither for reading nor with the fourth mode, which is for neither.
+            // Access mode 3 permits neither reading nor writing.
             asm.and(libc::O_ACCMODE.cast_unsigned());
             asm.jump(Test::Equal(libc::O_WRONLY.cast_unsigned()), allow, To::Next);
             asm.jump(Test::Equal(libc::O_RDWR.cast_unsigned()), allow, eacces);
         }
-        // Without a path it is about a descriptor, or nothing.
+        // Without a path the call is about a descriptor.
         Answer::WatchPath(argument) => {
             asm.load(data::low(argument));
             asm.jump(Test::Equal(0), To::Next, watch);
@@ -560,8 +561,8 @@ fn check(asm: &mut Assembler, exits: &Exits, answer: Answer) {
             asm.load(data::low(0));
             asm.jump(Test::Equal(0), allow, eperm);
         }
-        // PRIO_PROCESS is 0, IOPRIO_WHO_PROCESS is 1. "Zero" means the caller
-        // only with these: with the others it is its group or its whole user.
+        // PRIO_PROCESS is 0, IOPRIO_WHO_PROCESS is 1. Zero means the caller only with
+        // these. With the other values it means its process group or its user.
         Answer::OwnPriority | Answer::OwnIoPriority => {
             asm.load(data::low(0));
             let process = u32::from(answer == Answer::OwnIoPriority);
@@ -598,15 +599,15 @@ fn check(asm: &mut Assembler, exits: &Exits, answer: Answer) {
     }
 }
 
-/// The type without SOCK_NONBLOCK and SOCK_CLOEXEC.
+/// The socket type without SOCK_NONBLOCK and SOCK_CLOEXEC.
 const SOCK_TYPE_MASK: u32 = 0xf;
 
-/// TCP, UDP and the routing netlink socket that name lookup uses. MPTCP, SCTP
-/// and SMC are out because Landlock's TCP rights do not cover them, raw sockets
-/// because nobody needs them. AF_UNIX only in a room that sees no foreign
-/// socket: a pathname socket (docker, ssh agent, session bus, X11) is somebody
-/// else's authority and Landlock cannot confine `connect` to it before ABI 9
-/// (7.1).
+/// Allows TCP, UDP and the routing netlink socket that name lookup needs. MPTCP, SCTP and
+/// SMC are refused, because Landlock's TCP rights do not cover them. Raw sockets are
+/// refused, because commands do not need them. AF_UNIX is allowed only in a room that shows
+/// no foreign socket. A pathname socket (docker, ssh agent, session bus, X11) has the
+/// rights of its server, and Landlock cannot restrict `connect` to it before ABI 9 (Linux
+/// 7.1).
 fn socket(asm: &mut Assembler, with_internet: bool, unix: bool, allow: To, refuse: To) {
     let [internet, datagram, netlink] = [asm.label(), asm.label(), asm.label()];
     asm.load(data::low(0));

@@ -1,5 +1,5 @@
-//! The filter is data, so it is tested as data: a BPF interpreter answers for
-//! the kernel, and `tests/enforce.rs` checks the same on the real one.
+//! The filter is data, so these tests run it in a BPF interpreter. `tests/enforce.rs`
+//! checks the same on the real kernel.
 
 use super::super::bpf::interpret;
 use super::*;
@@ -180,7 +180,7 @@ fn memory_becomes_no_program() {
     for flags in [0, 1, 2, 3, 0x10, 0x11] {
         assert_eq!(ask(flags), errno(libc::ENOSYS), "{flags:#x}");
     }
-    // With both the kernel refuses.
+    // With both flags the kernel itself refuses.
     assert_eq!((ask(8), ask(9)), (RET_ALLOW, RET_ALLOW));
 }
 
@@ -197,7 +197,7 @@ fn no_bit_that_changes_identity_can_be_set() {
     }
 }
 
-/// (family, type, protocol) that make a socket when the network is allowed.
+/// Sockets (family, type, protocol) that are allowed with the network.
 const SOCKETS: [(i32, i32, i32); 9] = [
     (2, 1, 0),
     (2, 1, 6),
@@ -322,7 +322,7 @@ fn every_look_at_a_path_is_watched_and_none_at_a_descriptor() {
     let path = 0x7fff_0000_1000;
     let empty = u64::from(libc::AT_EMPTY_PATH.cast_unsigned());
     for (number, at) in [(libc::SYS_newfstatat, 1), (libc::SYS_statx, 1)] {
-        // Whatever the flags say of an empty path, its text lies in memory.
+        // A path that is not null is in memory, whatever the flags say about an empty path.
         for path in [path, 1, 1 << 32] {
             let mut args = [3, 0, empty, empty, 0, 0];
             args[at] = path;
@@ -362,7 +362,7 @@ fn where_nothing_is_written_no_call_cuts_a_file_short() {
         assert_eq!(open(FROZEN, flags | libc::O_TRUNC), refused, "{flags:o}");
         assert_eq!(open(CLOSED, flags | libc::O_TRUNC), RET_ALLOW, "{flags:o}");
     }
-    // Landlock is asked about these: they write.
+    // These opens write, so Landlock decides.
     for flags in [libc::O_WRONLY, libc::O_RDWR] {
         assert_eq!(open(FROZEN, flags | libc::O_CREAT | libc::O_TRUNC), RET_ALLOW, "{flags:o}");
     }

@@ -1,5 +1,5 @@
-//! What the kernel says of a file that is held open, as the bytes a caller of the
-//! same call would find in its memory; and putting them there.
+//! Metadata of a held file as the bytes that the same call would write to its caller's
+//! memory, and the write to that memory.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -16,7 +16,7 @@ fn raw(answer: c_long) -> Raw<c_long> {
     check(answer).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// Structures that the kernel fills in and that are nothing but integers.
+/// Structures of integers that the kernel fills in.
 trait Plain: Sized {
     fn empty() -> Self {
         // SAFETY: implemented for structures of integers alone.
@@ -34,7 +34,7 @@ impl Plain for libc::stat {}
 impl Plain for libc::statx {}
 impl Plain for libc::statfs {}
 
-/// `struct stat`; of something blank there is only its kind.
+/// `struct stat`. For a blank object, only its type.
 pub(crate) fn stat(object: &OwnedFd, blank: bool) -> Raw<Vec<u8>> {
     let mut meta = libc::stat::empty();
     let flags = libc::AT_EMPTY_PATH;
@@ -96,8 +96,8 @@ pub(crate) fn access(object: &OwnedFd, mode: c_int, flags: c_int) -> Raw<()> {
     .map(drop)
 }
 
-/// The value of an attribute, or with no name the names of all, into a buffer of
-/// this size; with none, how large it is.
+/// The value of an extended attribute, or without a name the list of all names. The buffer
+/// has this size; with size 0 only the length is returned.
 pub(crate) fn attribute(
     object: &OwnedFd,
     name: Option<&CStr>,
@@ -120,8 +120,7 @@ pub(crate) fn attribute(
     Ok((length, value))
 }
 
-/// Writes another process's memory, all of it or not at all as far as one can tell
-/// before.
+/// Writes to another process's memory. A partial write is an error.
 pub(crate) fn write_memory(pid: libc::pid_t, at: u64, from: &[u8]) -> Raw<()> {
     let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
     let remote = libc::iovec { iov_base: at as *mut c_void, iov_len: from.len() };
@@ -135,8 +134,7 @@ pub(crate) fn write_memory(pid: libc::pid_t, at: u64, from: &[u8]) -> Raw<()> {
     }
 }
 
-/// Whether this process could look into the memory of others and write to it, seen
-/// by its own.
+/// Checks that this process may read and write the memory of others, by its own memory.
 pub(crate) fn memory_can_be_reached() -> Raw<()> {
     let mut byte = 1_u8;
     let at = (&raw mut byte).addr() as u64;

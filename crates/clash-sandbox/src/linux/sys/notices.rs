@@ -1,5 +1,5 @@
-//! Calls that a filter hands over (seccomp user notifications, Linux 5.9): taking
-//! them, answering them, and looking at who made them.
+//! Seccomp user notifications (Linux 5.9): receive a call, answer it, and read the caller's
+//! memory.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::check;
 
-/// A call that a filter handed over: `struct seccomp_notif`.
+/// A call that the filter handed over: `struct seccomp_notif`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Notice {
     pub(crate) id: u64,
@@ -53,8 +53,8 @@ const NOTICE_SET_FLAGS: libc::c_ulong = 0x4008_2104;
 const NOTICE_ID_VALID: libc::c_ulong = 0x4008_2102;
 const NOTICE_ADD_FD: libc::c_ulong = 0x4018_2103;
 
-/// `NEW_LISTENER` and `WAIT_KILLABLE_RECV`: a caller that is being answered is
-/// only interrupted to die.
+/// `NEW_LISTENER` and `WAIT_KILLABLE_RECV`: once the listener has received a call, only a
+/// deadly signal interrupts the caller.
 pub(crate) const WITH_LISTENER: u64 = 1 << 3 | 1 << 5;
 
 /// `SECCOMP_ADDFD_FLAG_SEND`, Linux 5.14
@@ -69,7 +69,8 @@ fn raw(answer: c_long) -> Raw<c_long> {
     check(answer).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// Takes ownership of a listener that another process sharing our descriptors made.
+/// Takes ownership of a listener that was made by another process with the same
+/// descriptors.
 pub(crate) fn listener(number: c_long) -> Option<OwnedFd> {
     use std::os::fd::FromRawFd;
     let number = RawFd::try_from(number).ok().filter(|number| *number > 2)?;
@@ -78,9 +79,9 @@ pub(crate) fn listener(number: c_long) -> Option<OwnedFd> {
     Some(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Has whoever is woken by a call or its answer run where the one that wakes it is about
-/// to sleep: waking another processor costs more than the call. Since Linux 6.6; without
-/// it all works the same.
+/// Makes the kernel wake the listener, and later the caller, on the CPU of the waking
+/// process, which is about to sleep. Waking another CPU costs more than the call. Since
+/// Linux 6.6; without it everything works, only slower.
 pub(crate) fn stay_on_one_processor(listener: &OwnedFd) {
     /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`
     const SYNC_WAKE_UP: u64 = 1;
@@ -103,14 +104,14 @@ pub(crate) fn next_notice(listener: &OwnedFd) -> Raw<Notice> {
     })
 }
 
-/// Whether the caller still waits for its answer.
+/// True if the caller still waits for its answer.
 pub(crate) fn is_valid(listener: &OwnedFd, id: u64) -> bool {
     // SAFETY: the kernel reads one u64.
     unsafe { libc::ioctl(listener.as_raw_fd(), NOTICE_ID_VALID as _, ptr::from_ref(&id)) == 0 }
 }
 
-/// Lets the caller go on: a value, or minus an error number. A caller that is gone
-/// needs no answer.
+/// Answers a call with a value, or minus an error number. A caller that has ended needs no
+/// answer.
 pub(crate) fn answer(listener: &OwnedFd, id: u64, value: i64) {
     let error = i32::try_from(value.min(0)).unwrap_or(-libc::EIO);
     let answer = RawAnswer { id, value: value.max(0), error, flags: 0 };
@@ -118,8 +119,8 @@ pub(crate) fn answer(listener: &OwnedFd, id: u64, value: i64) {
     unsafe { libc::ioctl(listener.as_raw_fd(), NOTICE_SEND as _, ptr::from_ref(&answer)) };
 }
 
-/// Lets a call go on as it was made. The kernel reads its arguments anew, so nothing
-/// that was seen of them is a promise. A caller that is gone needs no answer.
+/// Lets the kernel carry out a call. The kernel reads the arguments again, so they may
+/// differ from those that were seen. A caller that has ended needs no answer.
 pub(crate) fn let_go_on(listener: RawFd, id: u64) -> Raw<()> {
     let answer = RawAnswer { id, value: 0, error: 0, flags: CONTINUE };
     // SAFETY: the kernel reads a `struct seccomp_notif_resp`.
@@ -130,12 +131,12 @@ pub(crate) fn let_go_on(listener: RawFd, id: u64) -> Raw<()> {
     }
 }
 
-/// Puts a descriptor into the caller's table and returns its number there.
+/// Installs a descriptor in the caller and returns its number there.
 pub(crate) fn give(listener: &OwnedFd, id: u64, fd: &OwnedFd, close_on_exec: bool) -> Raw<c_int> {
     put(listener, id, fd, close_on_exec, 0)
 }
 
-/// The same as the answer: the caller goes on with its number.
+/// As [`give`], and answers the call with the number.
 pub(crate) fn answer_with(
     listener: &OwnedFd,
     id: u64,
@@ -160,7 +161,7 @@ fn put(listener: &OwnedFd, id: u64, fd: &OwnedFd, close_on_exec: bool, flags: u3
     .map(|number| number as c_int)
 }
 
-/// Reads another process's memory; less than asked for where some of it is not there.
+/// Reads another process's memory. Returns fewer bytes if a part is not mapped.
 pub(crate) fn read_memory(pid: libc::pid_t, at: u64, to: &mut [u8]) -> Raw<usize> {
     let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     let remote = libc::iovec { iov_base: at as *mut c_void, iov_len: to.len() };
@@ -170,7 +171,7 @@ pub(crate) fn read_memory(pid: libc::pid_t, at: u64, to: &mut [u8]) -> Raw<usize
     raw(read as c_long).map(|read| read as usize)
 }
 
-/// How large the files may be that another process makes.
+/// The file size limit (`RLIMIT_FSIZE`) of another process.
 pub(crate) fn file_size_limit(pid: libc::pid_t) -> Raw<Option<u64>> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: nothing is set, and the kernel fills in one `rlimit`.

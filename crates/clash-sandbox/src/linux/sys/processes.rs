@@ -1,5 +1,5 @@
-//! Processes that share our memory, when they run, and what they and we tell each
-//! other.
+//! Processes that share this process's memory: starting them, scheduling them, and messages
+//! between them.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::io::{Error, Result};
@@ -12,9 +12,9 @@ use rustix::thread::futex;
 
 use super::check;
 
-/// The end of a stack for a process that shares our memory. Never freed: such a
-/// process may still run when the value that made it is gone. Straight from the
-/// kernel, because an allocator that zeroes memory touches every page of it.
+/// A stack for a process that shares this memory. Never freed, because the process may
+/// outlive the value that started it. Mapped directly: an allocator that zeroes memory
+/// would touch every page.
 fn stack(bytes: usize) -> Result<*mut c_void> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
     let rights = libc::PROT_READ | libc::PROT_WRITE;
@@ -28,15 +28,15 @@ fn stack(bytes: usize) -> Result<*mut c_void> {
     Ok(unsafe { start.byte_add(bytes) })
 }
 
-/// Runs `job` in a new process that has our memory and our descriptors, and waits
-/// until it has ended or become another program. What `job` writes to memory and
-/// what it opens is seen here; a program gets a copy of the descriptors.
+/// Runs `job` in a new process with the same memory and descriptors, and waits until it has
+/// ended or called `execve`. Memory that `job` writes and files that it opens are visible
+/// here. The executed program gets a copy of the descriptors.
 pub(crate) fn run_until_exec(mut job: impl FnMut()) -> Result<libc::pid_t> {
     let pid = run_and_wait(stack(512 * 1024)?, &mut job);
     check(c_long::from(pid)).map(|_| pid)
 }
 
-/// The same on a given stack; the kernel's answer.
+/// As `run_until_exec`, on a given stack. Returns the kernel's answer.
 fn run_and_wait(stack: *mut c_void, mut job: &mut dyn FnMut()) -> libc::pid_t {
     extern "C" fn start(job: *mut c_void) -> c_int {
         // SAFETY: `job` is the pointer passed below; its target lives in the
@@ -53,10 +53,10 @@ fn run_and_wait(stack: *mut c_void, mut job: &mut dyn FnMut()) -> libc::pid_t {
     unsafe { libc::clone(start, stack, flags, ptr::from_mut(&mut job).cast()) }
 }
 
-/// Has `job` run as [`run_until_exec`] does, in a child of another new process that
-/// has our memory and our descriptors too. That one first sees whether it is to be
-/// (`settle`), and afterwards runs `stay` beside us, under the contract of
-/// [`run_beside`]. Returns the two of them.
+/// As [`run_until_exec`], but `job` runs in a child of another new process, which has the
+/// same memory and descriptors too. That process first asks `settle` whether to continue.
+/// Afterwards it runs `stay` concurrently, under the contract of [`run_beside`]. Returns
+/// the ids of both.
 pub(crate) fn run_behind<T: Sync + 'static>(
     mut job: impl FnMut(),
     with: &'static T,
@@ -69,7 +69,7 @@ pub(crate) fn run_behind<T: Sync + 'static>(
         with: &'static T,
         settle: fn(&T) -> bool,
         stay: fn(&T, libc::pid_t),
-        /// The job's process, minus one if it was not to be.
+        /// The id of the job's process; -1 if `settle` refused.
         child: &'a AtomicU32,
     }
     extern "C" fn between<T: Sync + 'static>(start: *mut c_void) -> c_int {
@@ -77,7 +77,7 @@ pub(crate) fn run_behind<T: Sync + 'static>(
         // process that waits until `child` is set, and is not used after that.
         let start = unsafe { &mut *start.cast::<Start<'_, T>>() };
         let (with, stay) = (start.with, start.stay);
-        // Both this process and the one it shares memory with stand still meanwhile.
+        // This process and the one that shares its memory both wait meanwhile.
         let child = if (start.settle)(with) { run_and_wait(start.stack, start.job) } else { -1 };
         start.child.store(child.cast_unsigned(), Ordering::Release);
         let _ = futex::wake(start.child, futex::Flags::empty(), 1);
@@ -98,7 +98,7 @@ pub(crate) fn run_behind<T: Sync + 'static>(
         libc::clone(between::<T>, stack_between, flags, ptr::from_mut(&mut start).cast())
     };
     check(c_long::from(pid))?;
-    // Without `errno`, which is the new process's too.
+    // Does not use `errno`, which the new process shares.
     let a_while = rustix::fs::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
     let options = rustix::process::WaitOptions::NOHANG;
     while child.load(Ordering::Acquire) == WAITING {
@@ -114,10 +114,9 @@ pub(crate) fn run_behind<T: Sync + 'static>(
     }
 }
 
-/// Starts a process that shares our memory and runs on beside us. `job` must
-/// keep to system calls, its own stack and what it is given: it has our
-/// thread-local storage, so nothing it does may allocate, and what sets `errno`
-/// may do so only where it fails and then ends.
+/// Starts a process that shares this memory and runs concurrently. `job` may use only
+/// system calls, its own stack and its argument. It shares the thread-local storage, so it
+/// must not allocate. It may set `errno` only on a failure after which it ends.
 pub(crate) fn run_beside<T: Sync + 'static>(job: fn(&T), with: &'static T) -> Result<libc::pid_t> {
     struct Start<T: 'static>(fn(&T), &'static T);
     extern "C" fn start<T: Sync + 'static>(start: *mut c_void) -> c_int {
@@ -137,8 +136,8 @@ pub(crate) fn run_beside<T: Sync + 'static>(job: fn(&T), with: &'static T) -> Re
     check(c_long::from(pid)).map(|_| pid)
 }
 
-/// Whatever `start` starts does not interrupt others when it is new or woken, nor
-/// us: it waits for a processor. That is all it changes.
+/// Runs `start` with the batch scheduling policy: a process that it starts does not preempt
+/// others, nor this one, when it is new or woken. Nothing else changes.
 pub(crate) fn patiently<T>(start: impl FnOnce() -> T) -> T {
     let patient = be_patient();
     let started = start();
@@ -148,7 +147,8 @@ pub(crate) fn patiently<T>(start: impl FnOnce() -> T) -> T {
     started
 }
 
-/// The same for this process. Says whether it was not so before.
+/// Sets the batch scheduling policy for this process. Returns true if it was the normal
+/// policy before.
 pub(crate) fn be_patient() -> bool {
     schedule(libc::SCHED_OTHER, libc::SCHED_BATCH)
 }
@@ -164,18 +164,17 @@ fn schedule(from: c_int, to: c_int) -> bool {
     }
 }
 
-/// Closes every descriptor but one. Without `errno`.
+/// Closes every descriptor except one. Does not use `errno`.
 pub(crate) fn close_all_but(fd: RawFd) {
     let fd = fd.cast_unsigned();
     for (first, last) in [(0, fd.saturating_sub(1)), (fd.saturating_add(1), u32::MAX)] {
-        // SAFETY: takes integers. Only called in a process whose descriptors are
-        // nobody else's; a raw call, so that no thread-local memory is touched on
-        // success.
+        // SAFETY: takes integers. Only called in a process that shares its descriptors with
+        // no other; a raw call, so that no thread-local memory is touched on success.
         unsafe { libc::syscall(libc::SYS_close_range, first, last, 0_u32) };
     }
 }
 
-/// Closes every descriptor but these. Only for a process that has nothing else to do.
+/// Closes every descriptor except these. Only for a process that has nothing else to do.
 pub(crate) fn close_all_but_these(kept: &mut [RawFd]) {
     kept.sort_unstable();
     let mut first = 0;
@@ -191,8 +190,7 @@ pub(crate) fn close_all_but_these(kept: &mut [RawFd]) {
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0_u32) };
 }
 
-/// True if two descriptors share one position in their file. Where the kernel cannot
-/// be asked, they do.
+/// True if two descriptors share one file position, and also if the kernel cannot tell.
 pub(crate) fn is_same_description(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
     const KCMP_FILE: c_int = 0;
     let own = std::process::id();
@@ -202,7 +200,7 @@ pub(crate) fn is_same_description(one: BorrowedFd<'_>, other: BorrowedFd<'_>) ->
     order == 0 || order == -1
 }
 
-/// Sends a word and descriptors through a socket of this process alone.
+/// Sends a short message and descriptors. Only this process uses the socket.
 pub(crate) fn send(
     fd: RawFd,
     word: &[u8],
@@ -215,7 +213,7 @@ pub(crate) fn send(
     rustix::net::sendmsg(socket, &[std::io::IoSlice::new(word)], with, flags).map(drop)
 }
 
-/// The same the other way: how much of a word came.
+/// Receives a short message and descriptors. Returns the length of the message.
 pub(crate) fn receive(
     fd: RawFd,
     word: &mut [u8],
@@ -232,8 +230,7 @@ pub(crate) fn receive(
     }
 }
 
-/// Waits until the other end of a pipe is closed, and says whether something came
-/// through it before.
+/// Waits until the other end of a pipe is closed. Returns true if a byte came before.
 pub(crate) fn was_released(fd: RawFd) -> bool {
     // SAFETY: the descriptor stays open for the whole call, since this process
     // does nothing else.

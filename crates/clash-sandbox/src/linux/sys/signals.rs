@@ -1,4 +1,4 @@
-//! Signals that are held back, waited for and passed on.
+//! Signals that are blocked, waited for and passed on.
 
 use std::ffi::{c_int, c_long};
 use std::io::{Error, Result};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::check;
 
-/// A signal mask as it was.
+/// An earlier signal mask.
 #[derive(Clone, Copy)]
 pub(crate) struct Mask(libc::sigset_t);
 
@@ -19,7 +19,7 @@ impl std::fmt::Debug for Mask {
     }
 }
 
-/// Signals that the kernel sends for what the program itself did.
+/// Signals that the kernel sends because of the program's own instructions.
 const SYNCHRONOUS: [c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
@@ -35,7 +35,7 @@ fn supervised() -> libc::sigset_t {
     }
 }
 
-/// Holds back every signal that can be waited for.
+/// Blocks every signal that can be waited for.
 pub(crate) fn hold_signals() -> Result<Mask> {
     let set = supervised();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
@@ -55,13 +55,13 @@ pub(crate) fn set_mask(mask: &Mask) -> Result<()> {
     .map(drop)
 }
 
-/// Lets what was held back take effect, and holds again.
+/// Delivers the pending signals, and blocks again.
 pub(crate) fn let_through(mask: &Mask) -> Result<()> {
     set_mask(mask)?;
     hold_signals().map(drop)
 }
 
-/// Takes back a stop that was held.
+/// Removes a pending stop signal and returns it.
 pub(crate) fn held_stop() -> Option<c_int> {
     let mut stops = MaybeUninit::<libc::sigset_t>::uninit();
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -77,14 +77,14 @@ pub(crate) fn held_stop() -> Option<c_int> {
     (signal > 0).then_some(signal)
 }
 
-/// A signal that was held back.
+/// A signal that was pending.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
     pub(crate) signal: c_int,
-    /// Somebody called `kill` on us; otherwise the kernel or the terminal sent
-    /// it, and to the whole process group.
+    /// A process sent it with `kill`. Otherwise the kernel or the terminal sent it, and to
+    /// the whole process group.
     pub(crate) from_process: bool,
-    /// That somebody is this process.
+    /// This process sent it.
     pub(crate) from_self: bool,
 }
 
@@ -99,31 +99,31 @@ pub(crate) fn own_pid() -> libc::pid_t {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// The process group we are in; 0 where it is one of an outer process namespace,
-/// which a `Pid` cannot be.
+/// The process group of this process. It is 0 if the group belongs to an outer process
+/// namespace, which a `Pid` cannot express.
 pub(crate) fn own_group() -> libc::pid_t {
     // SAFETY: takes and changes nothing.
     unsafe { libc::getpgrp() }
 }
 
-/// The session a process is in; 0 as above.
+/// The session of a process; 0 as above.
 pub(crate) fn session_of(pid: libc::pid_t) -> Result<libc::pid_t> {
     // SAFETY: takes an integer.
     let session = unsafe { libc::getsid(pid) };
     check(c_long::from(session)).map(|_| session)
 }
 
-/// A descriptor that can be read when a held signal has arrived.
+/// A signalfd for the blocked signals.
 pub(crate) fn signals() -> Result<OwnedFd> {
     let set = supervised();
     // SAFETY: the set is initialised; -1 asks for a new descriptor.
     let fd = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
     check(c_long::from(fd))?;
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new, and no other value owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The next signal from such a descriptor; `None` when there is none now.
+/// The next pending signal of a signalfd; `None` if there is none.
 pub(crate) fn held_signal(signals: &OwnedFd) -> Result<Option<Arrived>> {
     let mut info = [0_u8; size_of::<libc::signalfd_siginfo>()];
     match rustix::io::read(signals, &mut info) {
@@ -137,7 +137,7 @@ pub(crate) fn held_signal(signals: &OwnedFd) -> Result<Option<Arrived>> {
     Ok(Some(Arrived::new(signal, info.ssi_code, info.ssi_pid.cast_signed())))
 }
 
-/// Waits for the next held signal; `None` when the time is up.
+/// Waits for the next blocked signal; `None` when the time is up.
 pub(crate) fn next_signal(patience: Option<Duration>) -> Result<Option<Arrived>> {
     let set = supervised();
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
@@ -168,17 +168,17 @@ pub(crate) fn next_signal(patience: Option<Duration>) -> Result<Option<Arrived>>
 
 const SI_TKILL: c_int = -6;
 
-/// Sends ourselves a signal with its default action and lets it through: ends or
-/// stops the process as if it had never been held.
+/// Sends this process a signal with its default action and unblocks it: ends or stops the
+/// process as if the signal had never been blocked.
 pub(crate) fn take(signal: c_int) {
     take_unless(signal, || false);
 }
 
-/// The same for a stop that others of our process group may have been woken from
-/// meanwhile. Ours takes back a held SIGCONT, so it is looked at after that; one that
-/// comes later takes back ours.
+/// As `take`, for a stop from which other processes of the group may have continued
+/// meanwhile. The new stop signal removes a pending SIGCONT, so `over` is asked after that.
+/// A later SIGCONT removes the stop signal.
 pub(crate) fn take_unless(signal: c_int, over: impl Fn() -> bool) {
-    // This one cannot be held.
+    // SIGSTOP cannot be blocked.
     if signal == libc::SIGSTOP && over() {
         return;
     }
@@ -203,8 +203,8 @@ pub(crate) fn take_unless(signal: c_int, over: impl Fn() -> bool) {
     }
 }
 
-/// After this long a stop of this process ends, and then every second: whoever is
-/// stopped cannot look at the clock.
+/// Ends a stop of this process after this time, and then every second. A stopped process
+/// cannot look at the clock.
 pub(crate) fn continue_after(time: Duration) -> Result<()> {
     // SAFETY: all zeroes is a valid `sigevent`.
     let mut event: libc::sigevent = unsafe { std::mem::zeroed() };

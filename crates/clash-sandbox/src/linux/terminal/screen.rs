@@ -1,30 +1,29 @@
-//! What of a command's output reaches the user's terminal.
+//! Filters a command's output for the user's terminal.
 //!
-//! A terminal is a programmable device that the user trusts: it holds the
-//! clipboard, answers questions by typing into whatever reads it, and shows what
-//! was said before, such as the question whether this command may run. So output
-//! is passed on by a list of what is known to be harmless, and what is not on it
-//! is left out:
+//! A terminal is a programmable device that the user trusts. It has the clipboard. It
+//! answers questions by typing into the program that reads it. It shows earlier text, for
+//! example the question whether this command may run. So the filter passes only output from
+//! a list of harmless sequences, and drops the rest. The list:
 //!
 //! - text, tabs, line ends, the bell, colours, character sets, cursor shapes;
-//! - movement and erasing inside what the command itself has written. Going up
-//!   stops at the line on which the command began. A program that addresses the
-//!   whole screen first has everything on it scrolled out of its reach, into the
-//!   scrollback; the alternate screen is its own anyway;
-//! - the modes in [`MODES`], each put back when the command has ended;
-//! - the questions where the cursor is and what the terminal can do, whose
-//!   answers say nothing that the command could choose freely.
+//! - movement and erasing inside the command's own lines. The cursor stops at the line on
+//!   which the command began. If a program addresses the whole screen, the filter first
+//!   scrolls everything into the scrollback, out of reach. The alternate screen belongs to
+//!   the program;
+//! - the modes in [`MODES`], each restored when the command has ended;
+//! - the questions for the cursor position and the terminal type, whose answers the command
+//!   cannot choose.
 //!
-//! Left out are all strings (OSC: clipboard, title, links, notifications; DCS,
-//! APC, PM, SOS), title and window reports, the answerback, printing, erasing the
-//! scrollback, full resets, concealed text, the eight-bit controls in either
-//! encoding, and the characters that reverse the direction of text.
+//! The filter drops all strings (OSC: clipboard, title, links, notifications; DCS, APC, PM,
+//! SOS), title and window reports, the answerback, printing, erasing the scrollback, full
+//! resets, concealed text, the eight-bit controls in either encoding, and characters that
+//! reverse the direction of text.
 //!
-//! Only lower bounds are kept, never the screen: how many lines the cursor is at
-//! least below the command's first. A line that wrapped counts as one, so a
+//! The filter does not keep the screen. It keeps one lower bound: the number of lines
+//! between the command's first line and the cursor. A wrapped line counts as one, so a
 //! program that redraws several wrapped lines may be stopped early.
 
-/// Modes a command may switch, and which are on in a terminal at rest.
+/// Modes that a command may switch, and their default.
 const MODES: [(u16, bool); 13] = [
     (1, false),    // cursor keys
     (7, true),     // wrap at the margin
@@ -41,15 +40,14 @@ const MODES: [(u16, bool); 13] = [
     (2026, false), // synchronised output
 ];
 
-/// To the alternate screen and back, without the margins that were set there.
+/// Enters and leaves the alternate screen, without margins that were set there.
 const AWAY: &[u8] = b"\x1b[?1049h";
 const BACK: &[u8] = b"\x1b[?6l\x1b[r\x1b[?1049l";
 
-/// Text replaces text, both character sets are the usual one, the first is in use,
-/// and the keypad types digits.
+/// Resets insert mode, both character sets and the keypad.
 const AT_REST: &[u8] = b"\x1b[4l\x1b(B\x1b)B\x0f\x1b>";
 
-/// A sequence longer than this is none that any program means.
+/// Real programs send no longer sequence.
 const LONGEST: usize = 128;
 
 const ESC: u8 = 0x1b;
@@ -59,15 +57,15 @@ const SUB: u8 = 0x1a;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Text,
-    /// Inside a character of several bytes, of which this many are missing.
+    /// Inside a character of several bytes, of which this number is missing.
     Character(usize),
     Escape,
     /// `ESC` and intermediate bytes.
     Designation,
     Control,
-    /// A control sequence that got too long.
+    /// A control sequence beyond the maximum length.
     Overlong,
-    /// A string of a kind that ends with `BEL` too, or not.
+    /// A string. Some kinds also end with `BEL`.
     String {
         bell: bool,
     },
@@ -75,27 +73,28 @@ enum State {
     StringEnd,
 }
 
-/// The filter, and what it knows of the screen.
+/// The filter and its knowledge of the screen.
 #[derive(Debug)]
 pub(crate) struct Screen {
     state: State,
-    /// What was collected of the sequence under way.
+    /// The bytes of the present sequence.
     held: Vec<u8>,
     rows: u16,
-    /// At least this many lines lie between the command's first and the cursor.
+    /// The least number of lines between the command's first line and the cursor.
     below: u32,
-    /// Nothing on the screen is older than the command.
+    /// True if everything on the screen comes from the command.
     whole: bool,
-    /// `below` when the command last saved the cursor.
+    /// `below` at the last save of the cursor.
     saved: Option<u32>,
     alternate: bool,
-    /// Lines may scroll inside margins, so a line end need not move anything.
+    /// True if margins may be set. A line end inside margins may scroll instead of moving
+    /// the cursor.
     margins: bool,
-    /// Modes that are not as in a terminal at rest.
+    /// Modes that differ from their default.
     changed: Vec<u16>,
     styled: bool,
     cursor: bool,
-    /// Character sets, the keypad or inserting may not be as at rest.
+    /// True if character sets, the keypad or insert mode may differ from their default.
     switched: bool,
 }
 
@@ -117,21 +116,21 @@ impl Screen {
         }
     }
 
-    /// The window has another size; lines may have come back from the scrollback.
+    /// The window has a new size. Lines may have come back from the scrollback.
     pub(crate) fn resize(&mut self, rows: u16) {
         if rows != self.rows {
             (self.rows, self.whole, self.below, self.saved) = (rows, false, 0, None);
         }
     }
 
-    /// Passes on what may be passed on.
+    /// Passes on the harmless part of the output.
     pub(crate) fn pass(&mut self, output: &[u8], to: &mut Vec<u8>) {
         for byte in output {
             self.byte(*byte, to);
         }
     }
 
-    /// Leaves the terminal as a command should.
+    /// Restores the terminal's modes at the end of the command.
     pub(crate) fn leave(&mut self, to: &mut Vec<u8>) {
         if self.alternate {
             to.extend(BACK);
@@ -172,7 +171,7 @@ impl Screen {
                     self.byte(byte, to);
                 }
             }
-            // Controls act in the middle of a sequence too.
+            // Control characters act also in the middle of a sequence.
             _ if byte < 0x20 => match byte {
                 ESC => self.begin(State::Escape),
                 CAN | SUB => self.state = State::Text,
@@ -210,7 +209,7 @@ impl Screen {
             ESC => self.begin(State::Escape),
             0x00..0x20 => self.control(byte, to),
             0x7f => {}
-            // Alone these are the eight-bit controls to some terminals.
+            // Some terminals take a single byte of this range for an eight-bit control.
             0x80..0xa0 => to.push(b'?'),
             0xc2..0xf5 => {
                 let missing = 1 + usize::from(byte >= 0xe0) + usize::from(byte >= 0xf0);
@@ -248,8 +247,8 @@ impl Screen {
         match byte {
             0x07..=0x09 | 0x0d | 0x0f => to.push(byte),
             0x0e => self.switch(&[byte], to),
-            // The vertical tab and the form feed are line ends to most terminals and
-            // something else to some.
+            // Most terminals take the vertical tab and the form feed for a line end, others
+            // do not.
             0x0a..=0x0c => {
                 self.down();
                 to.push(b'\n');
@@ -264,7 +263,7 @@ impl Screen {
         }
     }
 
-    /// How far up of `wanted` lines the cursor may go.
+    /// The number of lines, of `wanted`, by which the cursor may go up.
     fn up(&mut self, wanted: u32) -> u32 {
         if self.alternate || self.whole {
             return wanted;
@@ -318,7 +317,7 @@ impl Screen {
     }
 
     fn save(&mut self, to: &mut Vec<u8>) {
-        // The alternate screen may share the one place where the cursor is kept.
+        // The alternate screen may share the only saved cursor.
         if !self.alternate {
             self.saved = Some(self.below);
             to.extend(b"\x1b7");
@@ -332,7 +331,7 @@ impl Screen {
         }
     }
 
-    /// Everything older than the command leaves the screen.
+    /// Scrolls everything older than the command off the screen.
     fn take(&mut self, to: &mut Vec<u8>) {
         if self.alternate || self.whole {
             return;
@@ -342,7 +341,7 @@ impl Screen {
         (self.whole, self.saved) = (true, None);
     }
 
-    /// A whole control sequence, without its `ESC [`.
+    /// Handles a complete control sequence, without its `ESC [`.
     fn sequence(&mut self, held: &[u8], to: &mut Vec<u8>) {
         let Some((kind, rest)) = held.split_last() else { return };
         let (prefix, rest) = match rest.split_first() {
@@ -417,7 +416,7 @@ impl Screen {
         }
     }
 
-    /// Colours and weights, but for text that is there and not seen.
+    /// Passes colours and weights, but no concealed text.
     fn style(&mut self, digits: &str) -> Option<String> {
         let mut kept: Vec<&str> = Vec::new();
         let mut words = digits.split(';');
@@ -429,7 +428,7 @@ impl Screen {
             self.styled = value != 0;
             kept.push(word);
             if matches!(word, "38" | "48" | "58") {
-                // A colour by number or by its parts, which are no styles.
+                // The numbers of a colour are no styles.
                 let Some(space) = words.next() else { break };
                 kept.push(space);
                 kept.extend(words.by_ref().take(if space == "2" { 3 } else { 1 }));
@@ -442,14 +441,14 @@ impl Screen {
         for word in digits.split(';') {
             let mode = u16::try_from(number(word)).unwrap_or(0);
             match mode {
-                // One way into the alternate screen, which keeps the cursor.
+                // One way into the alternate screen, which saves the cursor.
                 47 | 1047 | 1049 if on != self.alternate => {
                     (self.alternate, self.saved) = (on, None);
                     to.extend(if on { AWAY } else { BACK });
                 }
                 1048 if on => self.save(to),
                 1048 => self.restore(to),
-                // Where lines are counted from.
+                // Origin mode: where lines are counted from.
                 6 => {
                     self.take(to);
                     self.margins |= on && !self.alternate;
@@ -474,7 +473,7 @@ fn number(digits: &str) -> u32 {
     digits.parse().unwrap_or(0)
 }
 
-/// Controls of the second set, and what turns the direction of text around.
+/// Eight-bit controls, and characters that reverse the direction of text.
 fn misleading(c: char) -> bool {
     matches!(c, '\u{80}'..='\u{9f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

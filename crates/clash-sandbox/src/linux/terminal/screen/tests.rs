@@ -1,5 +1,4 @@
-//! A model of a terminal shows what the filter's output does to what was on the
-//! screen before.
+//! A model of a terminal shows the effect of the filter's output on earlier text.
 
 use super::*;
 use proptest::prelude::*;
@@ -106,9 +105,9 @@ fn a_place_from_before_the_window_changed_is_not_gone_back_to() {
     assert!(to.is_empty(), "{to:?}");
 }
 
-/// As much of a terminal as moves the cursor, erases and scrolls.
+/// The part of a terminal that moves the cursor, erases and scrolls.
 struct Model {
-    /// Every line ever, the last `ROWS` of which are on the screen.
+    /// All lines; the last `ROWS` of them are on the screen.
     lines: Vec<char>,
     row: usize,
     margins: (usize, usize),
@@ -117,7 +116,7 @@ struct Model {
 }
 
 const ROWS: usize = 6;
-/// Lines that were there before the command.
+/// Lines from before the command.
 const OLD: char = 'o';
 const BLANK: char = ' ';
 
@@ -254,7 +253,7 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// The model keeps one place for the saved cursor, as the poorest terminal.
+    /// The model has one saved cursor, as the simplest terminal.
     #[test]
     fn what_was_on_the_screen_stays(
         old in 0..12usize, pieces in prop::collection::vec(piece(), 0..60)
