@@ -22,26 +22,26 @@ use std::path::{Component, Path, PathBuf};
 use clash_policy::path::{Alias, Links, is_below, normalise};
 use clash_policy::{Caps, Protect, protect};
 
-use crate::below::Below;
+use crate::below::PathSet;
 
 /// The kernel follows as many links.
 const MAX_LINKS: usize = 40;
 /// Directories of the list that are read below one directory. There are few, except for the
 /// submodules of a repository.
-const MOST_INSIDE: usize = 200;
+const MAX_DIRECTORIES_INSIDE: usize = 200;
 /// When the set is full, it is cleared and all directories are read again.
-const MOST_SEEN: usize = 100_000;
+const MAX_DIRECTORIES_SEEN: usize = 100_000;
 
 /// The links found so far.
 #[derive(Debug, Default)]
-pub(crate) struct Aliases {
-    names: Option<Names>,
+pub(crate) struct LinkAliases {
+    names: Option<ListedNames>,
     /// A directory is in the set only together with those above it.
-    seen: Below,
+    seen: PathSet,
     found: Vec<Alias>,
 }
 
-impl Aliases {
+impl LinkAliases {
     /// Reads the directories from `root` to a path that is to be changed. If the path is
     /// elsewhere, reads only `root`.
     pub(crate) fn look(&mut self, path: &Path, root: &Path, protect: &Protect) {
@@ -49,7 +49,7 @@ impl Aliases {
         let first = if strictly { path.parent().unwrap_or(root) } else { root };
         let dirs = first.ancestors().take_while(|dir| is_below(dir, root));
         let new: Vec<&Path> = dirs.take_while(|dir| !self.seen.contains(dir)).collect();
-        if self.seen.len() + new.len() > MOST_SEEN {
+        if self.seen.len() + new.len() > MAX_DIRECTORIES_SEEN {
             self.seen.clear();
         }
         for dir in new {
@@ -84,19 +84,19 @@ impl Aliases {
     /// Finds the links in a directory, and in the directories of the list below it.
     fn read(&mut self, dir: &Path, root: &Path, protect: &Protect) {
         let mut inside = VecDeque::from([(dir.to_path_buf(), false)]);
-        let mut left = MOST_INSIDE;
+        let mut left = MAX_DIRECTORIES_INSIDE;
         while let Some((dir, whole)) = inside.pop_front() {
-            let names = self.names.get_or_insert_with(|| Names::of(protect));
+            let names = self.names.get_or_insert_with(|| ListedNames::from_list(protect));
             let any = whole || dir.file_name().is_some_and(|name| names.any_below(name));
             let mut children = children(&dir, protect);
             let outside = dir.strip_prefix(root).is_ok_and(|dir| !protect::is_in_packages(dir));
             children.retain(|(name, kind)| {
-                any || names.has(name) || outside && matches!(kind, Kind::Link)
+                any || names.has(name) || outside && matches!(kind, EntryKind::Link)
             });
             for (name, kind) in children {
                 let path = dir.join(name);
                 let Ok(below) = path.strip_prefix(root) else { continue };
-                if outside && matches!(kind, Kind::Link) && leads_to_packages(&path, root) {
+                if outside && matches!(kind, EntryKind::Link) && leads_to_packages(&path, root) {
                     self.follow(&path, root);
                     continue;
                 }
@@ -105,12 +105,12 @@ impl Aliases {
                     continue;
                 }
                 match kind {
-                    Kind::Link => self.follow(&path, root),
-                    Kind::Directory if left > 0 => {
+                    EntryKind::Link => self.follow(&path, root),
+                    EntryKind::Directory if left > 0 => {
                         left -= 1;
                         inside.push_back((path, kept.is_some()));
                     }
-                    Kind::Directory => {}
+                    EntryKind::Directory => {}
                 }
             }
         }
@@ -168,9 +168,9 @@ fn leads_to_packages(at: &Path, root: &Path) -> bool {
 /// The links found so far. The owner makes every change of names itself, so the record
 /// stays valid.
 #[derive(Debug, Default)]
-pub(crate) struct Remembered(pub(crate) RefCell<Aliases>);
+pub(crate) struct RememberedLinks(pub(crate) RefCell<LinkAliases>);
 
-impl Links for Remembered {
+impl Links for RememberedLinks {
     /// The monitor makes no decision about commands.
     fn git_is_steered(&self, _: &Path, _: &Path, _: &str) -> Option<String> {
         None
@@ -190,7 +190,7 @@ impl Links for Remembered {
 
 /// The names of which the list's entries consist, for a quick test.
 #[derive(Debug)]
-struct Names {
+struct ListedNames {
     /// In lower case.
     whole: HashSet<String>,
     /// Names that contain a `*`.
@@ -199,8 +199,8 @@ struct Names {
     before_any: HashSet<String>,
 }
 
-impl Names {
-    fn of(protect: &Protect) -> Self {
+impl ListedNames {
+    fn from_list(protect: &Protect) -> Self {
         let (mut whole, mut partly) = (HashSet::new(), Vec::new());
         let mut before_any = HashSet::new();
         for entry in protect::entries(protect) {
@@ -229,17 +229,17 @@ impl Names {
     }
 }
 
-enum Kind {
+enum EntryKind {
     Link,
     Directory,
 }
 
 /// The links and directories in a directory. If it cannot be read, each name of the list is
 /// looked up.
-fn children(dir: &Path, protect: &Protect) -> Vec<(OsString, Kind)> {
+fn children(dir: &Path, protect: &Protect) -> Vec<(OsString, EntryKind)> {
     let kind = |file: fs::FileType| {
-        let directory = file.is_dir().then_some(Kind::Directory);
-        if file.is_symlink() { Some(Kind::Link) } else { directory }
+        let directory = file.is_dir().then_some(EntryKind::Directory);
+        if file.is_symlink() { Some(EntryKind::Link) } else { directory }
     };
     match fs::read_dir(dir) {
         Ok(entries) => {
@@ -273,7 +273,7 @@ mod tests {
             fs::create_dir_all(at.parent().unwrap()).unwrap();
             symlink(to, at).unwrap();
         }
-        let mut aliases = Aliases::default();
+        let mut aliases = LinkAliases::default();
         aliases.look(&root.join(path), &root, &Protect::default());
         let found = aliases.leading_to(&root.join(path)).into_iter();
         let mut found: Vec<String> =
@@ -329,12 +329,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(dir.path()).unwrap();
         let protect = Protect::default();
-        let mut aliases = Aliases::default();
+        let mut aliases = LinkAliases::default();
         fs::create_dir(root.join("a")).unwrap();
         aliases.look(&root.join("a/x"), &root, &protect);
         symlink("x", root.join("a/.envrc")).unwrap();
         aliases.look(&root.join("a/x"), &root, &protect);
-        assert!(aliases.leading_to(&root.join("a/x")).is_empty(), "nobody inside could make it");
+        assert!(
+            aliases.leading_to(&root.join("a/x")).is_empty(),
+            "no command inside could make it"
+        );
         fs::rename(root.join("a"), root.join("b")).unwrap();
         aliases.moved(&root.join("a"));
         aliases.moved(&root.join("b"));

@@ -18,7 +18,7 @@ use clash_policy::Caps;
 
 /// One path every sandbox gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct BaselineEntry {
     pub path: &'static str,
     /// Whether the path is a directory where it exists. The table says so, because asking
     /// would cost a system call each. Where a system differs, the entry gives less, never
@@ -44,21 +44,21 @@ const SYSTEM: &str = "which system this is";
 const TOOLS: &str = "system-wide settings of common tools";
 const LANGUAGES: &str = "language runtimes' own configuration";
 const DEVICES: &str = "the harmless devices";
-const KERNEL: &str = "what runtimes ask the kernel about the machine and themselves";
+const KERNEL: &str = "facts about the machine and the process that runtimes read";
 
-const fn tree(path: &'static str, caps: Caps, why: &'static str) -> Entry {
-    Entry { path, directory: true, caps, why }
+const fn tree(path: &'static str, caps: Caps, why: &'static str) -> BaselineEntry {
+    BaselineEntry { path, directory: true, caps, why }
 }
 
-const fn file(path: &'static str, caps: Caps, why: &'static str) -> Entry {
-    Entry { path, directory: false, caps, why }
+const fn file(path: &'static str, caps: Caps, why: &'static str) -> BaselineEntry {
+    BaselineEntry { path, directory: false, caps, why }
 }
 
 /// Entries that are links on some systems.
 pub const LINKED: [&str; 4] = ["/etc/resolv.conf", "/etc/hosts", "/etc/ssl/certs", "/opt"];
 
 /// The table. A directory comes before the entries in it.
-pub const ENTRIES: &[Entry] = &[
+pub const BASELINE_ENTRIES: &[BaselineEntry] = &[
     tree("/usr", RX, PROGRAMS),
     tree("/bin", RX, PROGRAMS),
     tree("/sbin", RX, PROGRAMS),
@@ -147,9 +147,9 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn nothing_is_listed_twice_and_nothing_lies_below_a_directory_before_it() {
-        for (at, entry) in ENTRIES.iter().enumerate() {
-            for earlier in &ENTRIES[..at] {
+    fn entries_are_unique_and_sorted_by_directory() {
+        for (at, entry) in BASELINE_ENTRIES.iter().enumerate() {
+            for earlier in &BASELINE_ENTRIES[..at] {
                 assert!(!Path::new(entry.path).starts_with(earlier.path), "{}", entry.path);
             }
         }
@@ -175,14 +175,14 @@ mod tests {
             "/dev/vda",
             "/tmp/x",
         ] {
-            let covered = ENTRIES.iter().find(|e| Path::new(secret).starts_with(e.path));
+            let covered = BASELINE_ENTRIES.iter().find(|e| Path::new(secret).starts_with(e.path));
             assert_eq!(covered, None, "{secret}");
         }
     }
 
     #[test]
     fn only_devices_can_be_written() {
-        for entry in ENTRIES.iter().filter(|e| e.caps.intersects(Caps::CHANGE)) {
+        for entry in BASELINE_ENTRIES.iter().filter(|e| e.caps.intersects(Caps::CHANGE)) {
             assert!(entry.path.starts_with("/dev/"), "{}", entry.path);
             assert_eq!(entry.caps, RW);
         }

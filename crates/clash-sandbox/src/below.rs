@@ -9,9 +9,9 @@ use std::path::Path;
 /// Real paths in byte order. The paths below `/a` lie between `/a/` and `/a0`, because `0`
 /// follows the slash.
 #[derive(Debug, Default)]
-pub(crate) struct Below(BTreeSet<Box<[u8]>>);
+pub(crate) struct PathSet(BTreeSet<Box<[u8]>>);
 
-impl Below {
+impl PathSet {
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -50,9 +50,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_goes_with_what_is_below_and_nothing_beside_it() {
+    fn dropping_a_directory_drops_only_paths_below_it() {
         let all = ["/a", "/a/b", "/a/b/c", "/a/b-c", "/a/b.c", "/a/b0", "/a/b/", "/ab"];
-        let mut set = Below::default();
+        let mut set = PathSet::default();
         all.iter().for_each(|path| set.insert(Path::new(path)));
         set.forget(Path::new("/a/b"));
         let left: Vec<&str> =

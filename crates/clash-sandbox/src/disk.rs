@@ -15,9 +15,9 @@ use rustix::fs::CWD;
 use clash_policy::Protect;
 use clash_policy::path::{Alias, Links, is_normal};
 
-use crate::aliases::Aliases;
+use crate::aliases::LinkAliases;
 
-use crate::baseline::{ENTRIES, Entry};
+use crate::baseline::{BASELINE_ENTRIES, BaselineEntry};
 
 /// The real disk. It follows symlinks one component at a time: a link whose target does not
 /// exist yet still leads to the place of a write. It remembers results, because the paths
@@ -25,7 +25,7 @@ use crate::baseline::{ENTRIES, Entry};
 #[derive(Debug, Default)]
 pub struct Disk {
     /// Keyed by text, because `Path` compares and hashes component by component.
-    seen: RefCell<HashMap<OsString, Spot, BuildHasherDefault<Quick>>>,
+    seen: RefCell<HashMap<OsString, ResolvedPath, BuildHasherDefault<FastHasher>>>,
     baseline: OnceCell<Vec<Option<Cow<'static, Path>>>>,
     /// Directories whose names are all known, as hashes. If two names have the same hash,
     /// the lookup goes to the disk.
@@ -34,7 +34,7 @@ pub struct Disk {
 
 /// A resolved path.
 #[derive(Clone, Debug)]
-struct Spot {
+struct ResolvedPath {
     /// The real path; `None` in the usual case that it equals the given path.
     moved: Option<PathBuf>,
     exists: bool,
@@ -56,7 +56,7 @@ impl Links for Disk {
     }
 
     fn aliases(&self, path: &Path, root: &Path, protect: &Protect) -> Vec<Alias> {
-        let mut aliases = Aliases::default();
+        let mut aliases = LinkAliases::default();
         aliases.look(path, root, protect);
         aliases.leading_to(path)
     }
@@ -85,13 +85,16 @@ impl Disk {
                 false => Cow::Owned(real),
             })
         };
-        ENTRIES.iter().map(|entry| place(entry.path)).collect()
+        BASELINE_ENTRIES.iter().map(|entry| place(entry.path)).collect()
     }
 
     /// The baseline entries that this machine has, with their real paths.
-    pub(crate) fn baseline(&self) -> impl Iterator<Item = (&'static Entry, &Path)> {
+    pub(crate) fn baseline(&self) -> impl Iterator<Item = (&'static BaselineEntry, &Path)> {
         let places = self.baseline.get_or_init(|| self.baseline_places());
-        ENTRIES.iter().zip(places).filter_map(|(entry, place)| Some((entry, place.as_deref()?)))
+        BASELINE_ENTRIES
+            .iter()
+            .zip(places)
+            .filter_map(|(entry, place)| Some((entry, place.as_deref()?)))
     }
 
     /// The directories in which names were looked up.
@@ -136,19 +139,19 @@ impl Disk {
         if self.has(dir) { links_in(&self.real(dir)).unwrap_or_default() } else { Vec::new() }
     }
 
-    fn find(&self, path: &Path) -> Spot {
+    fn find(&self, path: &Path) -> ResolvedPath {
         let links = Cell::new(MAX_LINKS);
         if is_normal(path) {
             // From the end of the path, so that a known directory ends the search.
             return self.follow(path, &links);
         }
         let (real, exists) = self.follow_target(PathBuf::from("/"), path, &links);
-        Spot { moved: Some(real), exists }
+        ResolvedPath { moved: Some(real), exists }
     }
 
-    fn follow(&self, path: &Path, links: &Cell<usize>) -> Spot {
+    fn follow(&self, path: &Path, links: &Cell<usize>) -> ResolvedPath {
         let Some((parent, name)) = split(path) else {
-            return Spot { moved: None, exists: true };
+            return ResolvedPath { moved: None, exists: true };
         };
         if let Some(known) = self.seen.borrow().get(path.as_os_str()) {
             return known.clone();
@@ -157,23 +160,23 @@ impl Disk {
         let moved = above.moved.map(|parent| parent.join(name));
         // Below a missing directory there are no links.
         if !above.exists || links.get() == 0 {
-            return Spot { moved, exists: false };
+            return ResolvedPath { moved, exists: false };
         }
         let here = moved.as_deref().unwrap_or(path);
         if self.lacks(here) {
-            return Spot { moved, exists: false };
+            return ResolvedPath { moved, exists: false };
         }
         let found = match read_link(here) {
             Ok(target) => {
                 links.set(links.get() - 1);
                 let dir = here.parent().unwrap_or(Path::new("/")).to_path_buf();
                 let (real, exists) = self.follow_target(dir, &target, links);
-                Spot { moved: Some(real), exists }
+                ResolvedPath { moved: Some(real), exists }
             }
             Err(error) => {
                 let absent =
                     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
-                Spot { moved, exists: !absent }
+                ResolvedPath { moved, exists: !absent }
             }
         };
         self.seen.borrow_mut().insert(path.as_os_str().to_owned(), found.clone());
@@ -202,15 +205,16 @@ impl Disk {
 /// A fast hash. No attacker gains from slowing down this map, and a hash byte by byte would
 /// take as long as the lookups that it saves.
 #[derive(Debug, Default)]
-struct Quick(u64);
+struct FastHasher(u64);
 
-impl Hasher for Quick {
+impl Hasher for FastHasher {
     fn write(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         let mut last = [0; 8];
         last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
         for word in words.iter().chain([&last]) {
-            let mixed = (self.0.rotate_left(5) ^ u64::from_ne_bytes(*word)).wrapping_mul(MIX);
+            let mixed =
+                (self.0.rotate_left(5) ^ u64::from_ne_bytes(*word)).wrapping_mul(HASH_FACTOR);
             self.0 = mixed ^ (mixed >> 32);
         }
     }
@@ -225,7 +229,7 @@ impl Hasher for Quick {
 fn hash(name: &[u8]) -> u64 {
     let mut folded = [0; 256];
     folded.iter_mut().zip(name).for_each(|(to, from)| *to = from.to_ascii_lowercase());
-    let mut quick = Quick::default();
+    let mut quick = FastHasher::default();
     quick.write(folded.get(..name.len()).unwrap_or(&folded));
     quick.finish()
 }
@@ -235,14 +239,14 @@ fn hash(name: &[u8]) -> u64 {
 #[cfg(target_os = "linux")]
 fn names_in(dir: &Path) -> Option<Vec<u64>> {
     use rustix::fs::{Mode, OFlags, RawDir, openat};
-    const MOST: usize = 200;
+    const MAX_LISTED_NAMES: usize = 200;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let dir = openat(CWD, dir, flags, Mode::empty()).ok()?;
     let mut space = [const { MaybeUninit::uninit() }; 8192];
     let mut entries = RawDir::new(&dir, &mut space);
-    let mut names = Vec::with_capacity(MOST);
+    let mut names = Vec::with_capacity(MAX_LISTED_NAMES);
     while let Some(entry) = entries.next() {
-        if names.len() == MOST {
+        if names.len() == MAX_LISTED_NAMES {
             return None;
         }
         names.push(hash(entry.ok()?.file_name().to_bytes()));
@@ -280,7 +284,7 @@ fn links_in(_: &Path) -> Option<Vec<PathBuf>> {
     None
 }
 
-const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The directory and the name of a normal path. Works on bytes: iterating over components
 /// took longer than the system call.

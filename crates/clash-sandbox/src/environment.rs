@@ -18,17 +18,17 @@ use clash_shell::is_harmless_variable;
 
 /// The form in which a line of the table matches a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Name {
+enum NamePattern {
     Is(&'static str),
     Starts(&'static str),
     Ends(&'static str),
     Has(&'static str),
 }
 
-use Name::{Ends, Has, Is, Starts};
+use NamePattern::{Ends, Has, Is, Starts};
 
 const SECRET: &str = "secret by name";
-const AGENT: &str = "leads to somebody who acts for the user";
+const AGENT: &str = "leads to a program that acts for the user";
 const LOADER: &str = "steers the dynamic loader or libc";
 const SHELL: &str = "runs code when a shell starts or prompts";
 const INTERPRETER: &str = "runs code when an interpreter starts";
@@ -36,7 +36,7 @@ const GIT: &str = "makes git run another program or configuration";
 const TOOL: &str = "makes a common tool run another program";
 
 /// Names that are held back, in upper case, with the reason.
-const TABLE: &[(Name, &str)] = &[
+const TABLE: &[(NamePattern, &str)] = &[
     (Ends("TOKEN"), SECRET),
     (Ends("TOKENS"), SECRET),
     (Has("TOKEN_"), SECRET),
@@ -205,7 +205,7 @@ const NO_SECRETS: &[&str] = &[
     "SCREEN_SESSION", "SURPASS", "TMUX_SESSION", "WT_SESSION", "ZELLIJ_SESSION",
 ];
 
-impl Name {
+impl NamePattern {
     fn matches(self, name: &str) -> bool {
         match self {
             Is(whole) => name == whole,
@@ -272,7 +272,7 @@ fn by_value(value: &str) -> Option<&'static str> {
         return Some("holds a URL with a password");
     }
     if is_header(value) {
-        return Some("holds a header that proves who the user is");
+        return Some("has a header that authenticates the user");
     }
     if names_secrets(value) {
         return Some("holds secrets by name");

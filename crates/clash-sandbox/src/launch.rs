@@ -206,7 +206,7 @@ mod tests {
     /// Step 2 fails before anything is restricted, so this can run in the test
     /// process itself.
     #[test]
-    fn a_directory_swapped_for_a_link_after_planning_is_not_granted() {
+    fn a_directory_replaced_by_a_link_is_not_granted() {
         use crate::plan::{Grant, Network, Why};
         use clash_policy::{Caps, Span};
 

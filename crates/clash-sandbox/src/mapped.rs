@@ -7,14 +7,14 @@ use std::path::Path;
 
 /// The bytes of a file that is only replaced, never written to.
 #[derive(Debug)]
-pub struct Mapped {
+pub struct MappedFile {
     #[cfg(target_os = "linux")]
-    bytes: crate::linux::sys::Mapping,
+    bytes: crate::linux::sys::FileMapping,
     #[cfg(not(target_os = "linux"))]
     bytes: Vec<u8>,
 }
 
-impl Mapped {
+impl MappedFile {
     #[cfg(target_os = "linux")]
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
@@ -48,8 +48,8 @@ mod tests {
         let path = dir.path().join("x");
         for text in ["", "a", &"b".repeat(10_000)] {
             std::fs::write(&path, text).unwrap();
-            assert_eq!(Mapped::open(&path).unwrap().bytes(), text.as_bytes());
+            assert_eq!(MappedFile::open(&path).unwrap().bytes(), text.as_bytes());
         }
-        assert!(Mapped::open(&dir.path().join("none")).is_err());
+        assert!(MappedFile::open(&dir.path().join("none")).is_err());
     }
 }

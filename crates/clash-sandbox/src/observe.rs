@@ -42,7 +42,7 @@ pub enum Observed {
 
 /// The end of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ObservedEnd {
     Exit(i32),
     Signal(i32),
 }
@@ -70,7 +70,7 @@ pub fn run(
     plan: Option<&Plan>,
     command: &Command,
     each: &mut dyn FnMut(Observed),
-) -> Result<End, ObserveError> {
+) -> Result<ObservedEnd, ObserveError> {
     tracer::run(plan, command, each)
 }
 
@@ -79,6 +79,6 @@ pub fn run(
     _: Option<&Plan>,
     _: &Command,
     _: &mut dyn FnMut(Observed),
-) -> Result<End, ObserveError> {
+) -> Result<ObservedEnd, ObserveError> {
     Err(ObserveError::Unsupported)
 }

@@ -137,7 +137,7 @@ pub struct Plan {
     /// Sorted by path. No grant repeats the rights of one above it.
     pub grants: Vec<Grant>,
     /// Baseline entries that exist and that the policy does not deny.
-    pub baseline: Vec<(&'static baseline::Entry, Caps)>,
+    pub baseline: Vec<(&'static baseline::BaselineEntry, Caps)>,
     pub net: Network,
     pub limits: Limits,
     /// The cgroup in which the launcher makes one for the room. Without one, limits apply
@@ -393,7 +393,7 @@ fn rights(
     request: &Request<'_>,
     rules: &[Rule<'_>],
     grants: &[Grant],
-    baseline: &[(&'static baseline::Entry, Caps)],
+    baseline: &[(&'static baseline::BaselineEntry, Caps)],
 ) -> Result<Rights, Refusal> {
     let disk = request.disk;
     let mut sandbox = request.sandbox.clone();
@@ -415,7 +415,7 @@ fn rights(
         true => tier::git_goes_by(&places, &given, &request.sandbox.protect, disk),
         false => Vec::new(),
     };
-    let real = |(entry, caps): &(&'static baseline::Entry, Caps)| {
+    let real = |(entry, caps): &(&'static baseline::BaselineEntry, Caps)| {
         let named = Path::new(entry.path);
         let linked = baseline::LINKED.contains(&entry.path);
         (if linked { disk.real(named) } else { named.to_path_buf() }, *caps)

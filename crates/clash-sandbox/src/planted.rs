@@ -135,7 +135,8 @@ impl Ground<'_> {
             return true;
         }
         let places = Places { project: project.clone(), home: home.clone(), ..self.places.clone() };
-        let baseline: Vec<_> = baseline::ENTRIES.iter().map(|e| (e.path, e.caps)).collect();
+        let baseline: Vec<_> =
+            baseline::BASELINE_ENTRIES.iter().map(|e| (e.path, e.caps)).collect();
         let cwd = &places.project;
         let world = World {
             places: &places,

@@ -26,7 +26,7 @@ pub use bare::completes;
 pub(crate) use bare::is_complete;
 
 /// A longer file is not read.
-const MAX_BYTES: u64 = 1 << 20;
+const MAX_GIT_FILE_BYTES: u64 = 1 << 20;
 
 /// The reason why git, started in `dir`, may run code that an agent chose. Both paths are
 /// real paths.
@@ -43,14 +43,14 @@ pub(crate) fn steers(dir: &Path, project: &Path, subcommand: &str) -> Option<Str
             if is_below(place, project) {
                 return Some(format!("{here} can be taken for a repository without a work tree"));
             }
-            Found { settings: place.to_path_buf(), own: place.to_path_buf() }
+            GitRepository { settings: place.to_path_buf(), own: place.to_path_buf() }
         } else if meta.as_ref().is_ok_and(|meta| meta.is_file()) {
             match linked(place, project) {
                 Some(found) => found,
                 None => return Some(format!("{here}/.git leads to another repository")),
             }
         } else if meta.as_ref().is_ok_and(|meta| meta.is_dir() && !below) {
-            Found { settings: link.clone(), own: link }
+            GitRepository { settings: link.clone(), own: link }
         } else if meta.is_ok() {
             return Some(format!("{here} is a repository of its own"));
         } else {
@@ -66,7 +66,7 @@ fn is_bare(dir: &Path) -> bool {
 }
 
 /// A repository that git would use.
-struct Found {
+struct GitRepository {
     /// The directory with `config` and `hooks`.
     settings: PathBuf,
     /// The directory of this worktree.
@@ -75,15 +75,15 @@ struct Found {
 
 /// The repository of a linked worktree or a submodule. A worktree below the project has to
 /// belong to the project's own repository.
-fn linked(place: &Path, project: &Path) -> Option<Found> {
+fn linked(place: &Path, project: &Path) -> Option<GitRepository> {
     let (own, common) = worktree::linked(place)?;
     if place != project && is_below(place, project) && common != project.join(".git") {
         return None;
     }
-    Some(Found { settings: common, own })
+    Some(GitRepository { settings: common, own })
 }
 
-impl Found {
+impl GitRepository {
     fn steers(&self, place: &Path, subcommand: &str) -> Option<String> {
         let mut hooks = self.settings.join("hooks");
         for file in [self.settings.join("config"), self.own.join("config.worktree")] {
@@ -141,7 +141,7 @@ impl Found {
 
 fn read(path: &Path) -> std::io::Result<String> {
     let meta = fs::symlink_metadata(path)?;
-    if !meta.is_file() || meta.len() > MAX_BYTES {
+    if !meta.is_file() || meta.len() > MAX_GIT_FILE_BYTES {
         return Err(std::io::ErrorKind::InvalidData.into());
     }
     fs::read_to_string(path)

@@ -42,7 +42,7 @@ const COMMON: &[(&str, Caps)] = &[
 
 /// The result of checking `.git` of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Worktree {
+pub(crate) enum WorktreeState {
     /// A directory or nothing: needs no grants.
     Plain,
     /// Grants, already resolved.
@@ -51,15 +51,15 @@ pub(crate) enum Worktree {
     Disbelieved(String),
 }
 
-pub(crate) fn look(project: &Path) -> Worktree {
+pub(crate) fn look(project: &Path) -> WorktreeState {
     let link = project.join(".git");
     match fs::symlink_metadata(&link) {
         Ok(meta) if meta.is_file() => {}
-        _ => return Worktree::Plain,
+        _ => return WorktreeState::Plain,
     }
     match follow(project, &link) {
-        Ok(grants) => Worktree::Linked(grants),
-        Err(why) => Worktree::Disbelieved(why.to_owned()),
+        Ok(grants) => WorktreeState::Linked(grants),
+        Err(why) => WorktreeState::Disbelieved(why.to_owned()),
     }
 }
 
@@ -98,7 +98,7 @@ fn follow(project: &Path, link: &Path) -> Result<Vec<(PathBuf, Caps)>, &'static 
 
 /// The own directory and the common directory of a linked worktree, if both sides agree.
 pub(crate) fn linked(dir: &Path) -> Option<(PathBuf, PathBuf)> {
-    let Worktree::Linked(grants) = look(dir) else { return None };
+    let WorktreeState::Linked(grants) = look(dir) else { return None };
     let own = grants.first().map(|(path, _)| path.clone())?;
     let common = own.parent()?.parent()?.to_path_buf();
     Some((own, common))
@@ -114,8 +114,8 @@ pub(crate) fn submodule(dir: &Path) -> Option<PathBuf> {
 /// sides agree.
 pub(crate) fn belongs(dir: &Path, worktrees: &Path) -> bool {
     match look(dir) {
-        Worktree::Linked(grants) => grants.iter().any(|(path, _)| is_below(path, worktrees)),
-        Worktree::Plain | Worktree::Disbelieved(_) => false,
+        WorktreeState::Linked(grants) => grants.iter().any(|(path, _)| is_below(path, worktrees)),
+        WorktreeState::Plain | WorktreeState::Disbelieved(_) => false,
     }
 }
 
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn a_commit_can_be_written_and_hooks_and_config_only_read() {
         let (_dir, common, project) = pair();
-        let Worktree::Linked(grants) = look(&project) else { panic!("not linked") };
+        let WorktreeState::Linked(grants) = look(&project) else { panic!("not linked") };
         let caps = |name: &str| grants.iter().find(|g| g.0 == common.join(name)).map(|g| g.1);
         assert_eq!(caps("worktrees/wt"), Some(RWCD));
         assert_eq!(caps("objects"), Some(RWCD));
@@ -227,11 +227,11 @@ mod tests {
         let claim = |text: &str| fs::write(project.join(".git"), text).unwrap();
 
         claim(&format!("gitdir: {}\n", victim.display()));
-        assert!(matches!(look(&project), Worktree::Disbelieved(_)));
+        assert!(matches!(look(&project), WorktreeState::Disbelieved(_)));
         claim(&format!("gitdir: {}\n", common.display()));
-        assert!(matches!(look(&project), Worktree::Disbelieved(_)));
+        assert!(matches!(look(&project), WorktreeState::Disbelieved(_)));
         claim("nonsense");
-        assert!(matches!(look(&project), Worktree::Disbelieved(_)));
+        assert!(matches!(look(&project), WorktreeState::Disbelieved(_)));
 
         // A forged worktree in the project, whose common directory is elsewhere.
         let fake = project.join("x/worktrees/y");
@@ -239,20 +239,20 @@ mod tests {
         fs::write(fake.join("commondir"), format!("{}\n", victim.display())).unwrap();
         fs::write(fake.join("gitdir"), format!("{}\n", project.join(".git").display())).unwrap();
         claim(&format!("gitdir: {}\n", fake.display()));
-        assert!(matches!(look(&project), Worktree::Disbelieved(_)));
+        assert!(matches!(look(&project), WorktreeState::Disbelieved(_)));
     }
 
     #[test]
-    fn somebody_elses_worktree_is_not_ours() {
+    fn a_worktree_of_another_repository_is_refused() {
         let (dir, _common, project) = pair();
         let other = dir.path().join("other");
         fs::create_dir_all(&other).unwrap();
         fs::copy(project.join(".git"), other.join(".git")).unwrap();
-        assert!(matches!(look(&other), Worktree::Disbelieved(_)));
+        assert!(matches!(look(&other), WorktreeState::Disbelieved(_)));
     }
 
     #[test]
-    fn a_worktree_is_known_by_both_sides_and_as_gone_when_it_is() {
+    fn both_sides_agree_on_a_worktree_and_on_its_end() {
         let (_dir, common, project) = pair();
         assert!(belongs(&project, &common.join("worktrees")));
         assert!(!belongs(&project, &project.join("worktrees")));
@@ -299,8 +299,8 @@ mod tests {
     #[test]
     fn a_plain_repository_needs_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(look(dir.path()), Worktree::Plain);
+        assert_eq!(look(dir.path()), WorktreeState::Plain);
         fs::create_dir(dir.path().join(".git")).unwrap();
-        assert_eq!(look(dir.path()), Worktree::Plain);
+        assert_eq!(look(dir.path()), WorktreeState::Plain);
     }
 }

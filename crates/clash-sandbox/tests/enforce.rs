@@ -121,7 +121,7 @@ fn a_directory_as_stdin_is_taken_away() {
 }
 
 #[test]
-fn stdout_can_be_reopened_but_a_read_only_stdin_not_for_writing() {
+fn stdio_reopens_only_with_its_own_access() {
     everyone(|world| {
         let notes = world.path("home/notes");
         fs::write(&notes, "notes").unwrap();

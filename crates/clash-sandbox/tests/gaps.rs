@@ -52,7 +52,7 @@ print([p for p in os.listdir('/proc') if p.isdigit()])";
 }
 
 #[test]
-fn the_kernels_settings_cannot_be_changed_by_anybody() {
+fn no_user_can_change_kernel_settings() {
     in_both_tiers(|world| {
         for file in [
             "/proc/sys/kernel/core_pattern",
@@ -298,7 +298,7 @@ fn names_made_to_be_misread_cannot_be_made() {
 }
 
 #[test]
-fn a_link_to_what_the_command_may_not_see_is_not_left_for_others_to_follow() {
+fn no_link_to_a_hidden_path_is_left_behind() {
     in_a_room(|world| {
         let world = watched(world);
         // Not the key of this home, which is below /tmp: that is the room's own.
@@ -400,7 +400,7 @@ os.execv(sys.argv[1], sys.argv[1:])";
 }
 
 #[test]
-fn inside_a_filter_that_denies_namespaces_it_stacks_or_refuses() {
+fn under_a_filter_without_namespaces_it_stacks_or_refuses() {
     in_a_room(|world| {
         // As container runtimes do: unshare is EPERM, clone3 is ENOSYS.
         let (unshare, arch) =

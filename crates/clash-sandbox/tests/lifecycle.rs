@@ -86,7 +86,7 @@ fn pass(time: Duration) {
 }
 
 #[test]
-fn nothing_is_orphaned_at_whatever_instant_the_launcher_is_killed() {
+fn killing_the_launcher_at_any_instant_leaves_no_process() {
     each_way(|world| {
         let word = format!("instant-{}", world.path("x").display());
         // A launch takes some milliseconds, so the kills hit every phase.
@@ -102,7 +102,7 @@ fn nothing_is_orphaned_at_whatever_instant_the_launcher_is_killed() {
 }
 
 #[test]
-fn no_temporary_directory_is_left_at_whatever_instant_the_group_is_interrupted() {
+fn interrupting_the_group_leaves_no_temporary_directory() {
     project(|world| {
         let tmp = world.path("tmp");
         fs::create_dir(&tmp).unwrap();
@@ -122,7 +122,7 @@ fn no_temporary_directory_is_left_at_whatever_instant_the_group_is_interrupted()
 }
 
 #[test]
-fn nothing_is_orphaned_when_the_launcher_is_killed_while_the_command_runs() {
+fn killing_the_launcher_ends_the_running_command() {
     each_way(|world| {
         let word = format!("running-{}", world.path("x").display());
         let script = "setsid sleep 600 & (setsid sh -c 'sleep 600 & sleep 600' &) ; echo up; wait";
@@ -142,7 +142,7 @@ fn nothing_is_orphaned_when_the_launcher_is_killed_while_the_command_runs() {
 
 /// Without a room, a process could kill the guard to which orphans are given.
 #[test]
-fn nothing_is_orphaned_when_the_process_in_between_is_killed() {
+fn killing_the_guard_leaves_no_process() {
     let children = |pid: &str| -> Vec<String> {
         let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
         list.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
@@ -162,7 +162,7 @@ fn nothing_is_orphaned_when_the_process_in_between_is_killed() {
         let end = launcher.wait().unwrap();
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&end), Some(9));
         assert_eq!(output.read_to_string(&mut line).unwrap(), 0);
-        eventually("everybody is gone", || processes(&word).is_empty());
+        eventually("every process is gone", || processes(&word).is_empty());
     });
 }
 
@@ -307,7 +307,7 @@ fn a_signal_that_is_ignored_stays_ignored() {
 }
 
 #[test]
-fn a_caller_that_forgets_its_children_is_told_how_the_command_ended() {
+fn a_caller_that_ignores_sigchld_sees_the_exit_status() {
     each_way(|world| {
         let run = |prefix: &[String], argv: &[&str]| {
             let mut command = Command::new("sh");
@@ -322,7 +322,7 @@ fn a_caller_that_forgets_its_children_is_told_how_the_command_ended() {
 }
 
 #[test]
-fn what_the_command_leaves_running_lives_on_confined_where_the_policy_says_so() {
+fn detached_processes_live_on_and_stay_confined() {
     project(|world| {
         let word = format!("detached-{}", world.path("x").display());
         let key = world.path("home/.ssh/id_ed25519").display().to_string();
@@ -360,7 +360,7 @@ fn what_lives_on_is_gone_when_the_launcher_is_killed() {
 }
 
 #[test]
-fn a_lifetime_that_nobody_could_answer_for_is_refused() {
+fn a_detached_lifetime_that_needs_the_monitor_is_refused() {
     everyone(|world| {
         let sandbox = |options: &[&str]| {
             let world = World::beside(&world).option(&["--lifetime", "detached"]).option(options);
@@ -405,7 +405,7 @@ fn time_runs_out_for_a_command_that_has_stopped_too() {
 /// A sibling of the command is a child of the launcher. The launcher has to reap it before
 /// the room can end, in whatever process group it is.
 #[test]
-fn a_room_ends_although_the_command_gave_the_launcher_children() {
+fn a_room_ends_despite_clone_parent_children() {
     if python_is_missing() {
         return;
     }
@@ -438,7 +438,7 @@ os._exit(3 if made > 0 else 1)"
 /// A process with a lock has not ended: neither a sibling of the command that was not
 /// killed yet, nor one whose memory the kernel still frees.
 #[test]
-fn nobody_of_a_room_holds_anything_when_the_launcher_returns() {
+fn no_process_of_the_room_outlives_the_launcher() {
     if python_is_missing() {
         return;
     }
@@ -475,7 +475,7 @@ os._exit(7)";
 
 /// The launcher does not wait for a helper that a wrong record made it start.
 #[test]
-fn namespaces_begun_in_vain_do_not_keep_a_command_from_running() {
+fn a_useless_helper_does_not_delay_the_command() {
     each_way(|world| {
         for net in ["deny", "allow"] {
             let before: Vec<&str> = world.options.iter().map(String::as_str).collect();

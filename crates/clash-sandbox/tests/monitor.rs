@@ -183,7 +183,7 @@ print('fine')
 }
 
 #[test]
-fn a_fifo_keeps_nobody_else_waiting() {
+fn a_fifo_blocks_no_other_call() {
     if python_is_missing() {
         return;
     }
@@ -200,7 +200,7 @@ for i in range(20):
     os.unlink('f%d' % i)
 with open(d + '/pipe') as p: got.append(p.read())
 writers.join()
-# Somebody who waits can be killed.
+# A waiting process can be killed.
 pid = os.fork()
 if pid == 0:
     os.open(d + '/pipe', os.O_WRONLY); os._exit(0)
@@ -378,7 +378,7 @@ print(min(count[0], 1), min(count[1], 1))
 }
 
 #[test]
-fn a_launcher_killed_at_any_moment_leaves_nothing_and_permits_nothing() {
+fn a_killed_launcher_leaves_nothing_and_permits_nothing() {
     each_tier(|world| {
         for after in [0, 1, 2, 3, 5, 8, 13, 40, 80] {
             let prefix = world.prefix();
@@ -396,7 +396,7 @@ fn a_launcher_killed_at_any_moment_leaves_nothing_and_permits_nothing() {
 }
 
 #[test]
-fn what_the_command_leaves_behind_ends_with_it_without_a_room_too() {
+fn without_a_room_orphans_end_with_the_command() {
     for who in identities() {
         let world = World::new(who).option(&["--simulate", "no-userns"]);
         let script = "for i in 1 2 3; do (setsid sh -c 'exec >/dev/null 2>&1 </dev/null; \
@@ -415,7 +415,7 @@ fn what_the_command_leaves_behind_ends_with_it_without_a_room_too() {
 }
 
 #[test]
-fn new_repositories_are_made_where_the_policy_says_so_and_then_kept() {
+fn new_repositories_can_be_made_and_are_then_protected() {
     if !has_git() {
         return;
     }
@@ -444,7 +444,7 @@ fn new_repositories_are_made_where_the_policy_says_so_and_then_kept() {
 }
 
 #[test]
-fn what_is_handed_over_for_reading_is_not_opened_for_writing() {
+fn a_read_only_descriptor_does_not_reopen_for_writing() {
     each_tier(|world| {
         let made = "mkdir -p .git && echo old > .git/config && echo old > plain";
         assert!(world.bare(&["/bin/sh", "-c", made]).status.success());
@@ -634,7 +634,7 @@ fn what_a_protected_link_leads_to_is_protected_too() {
 
 /// Part of these directories is protected, and a link would replace the directory.
 #[test]
-fn no_link_stands_for_a_directory_of_which_part_is_protected() {
+fn no_link_replaces_a_partly_protected_directory() {
     each_tier(|world| {
         works(&world, "mkdir -p a/workflows && echo x > a/config.toml && ln -s a free");
         for attack in [
@@ -677,7 +677,7 @@ fn a_repository_inside_a_renamed_directory_is_not_remade() {
 }
 
 #[test]
-fn a_worktree_can_be_made_with_everything_and_taken_away_where_repositories_can() {
+fn worktrees_can_be_added_and_removed_with_the_right() {
     if !has_git() {
         return;
     }

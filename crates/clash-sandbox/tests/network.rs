@@ -115,7 +115,7 @@ fn no_way_out_of_a_denied_network() {
 }
 
 #[test]
-fn a_datagram_reaches_nobody_outside() {
+fn no_datagram_leaves_the_room() {
     in_both_tiers(|world| {
         let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         receiver.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -212,7 +212,7 @@ fn what_is_sent_just_before_the_end_arrives() {
 }
 
 #[test]
-fn a_port_where_nobody_listens_gives_no_bytes() {
+fn a_port_without_a_server_gives_no_bytes() {
     in_a_room(|world| {
         let port = free_port();
         let world = world.option(&["--localhost", &port.to_string()]);
@@ -275,7 +275,7 @@ fn more_connections_than_are_carried_wait_for_their_turn() {
 }
 
 #[test]
-fn where_few_files_can_be_opened_fewer_connections_are_carried() {
+fn few_descriptors_mean_fewer_connections() {
     in_a_room(|world| {
         let (port, most) = patient_server();
         let port_text = port.to_string();
@@ -321,7 +321,7 @@ c.close()"
 }
 
 #[test]
-fn a_port_that_is_taken_on_the_host_is_said_and_nothing_runs() {
+fn a_port_taken_on_the_host_fails_the_launch() {
     in_a_room(|world| {
         let server = Server::start();
         let world = world.option(&["--serve", &server.port.to_string()]);

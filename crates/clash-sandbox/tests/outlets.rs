@@ -271,7 +271,7 @@ print(last)";
 }
 
 #[test]
-fn an_explicit_number_of_files_is_counted_where_nothing_else_is_watched() {
+fn an_explicit_file_limit_is_counted_without_other_watches() {
     everyone(|world| {
         let world = world.option(&["--unprotected", "--limit", "files", "3"]);
         let output = world.sh("mkdir a b c d");
@@ -326,7 +326,7 @@ fn the_sessions_directory_is_all_of_tmp_in_both_tiers() {
 }
 
 #[test]
-fn a_home_below_tmp_cannot_be_furnished_through_the_session() {
+fn a_session_cannot_fill_a_home_below_tmp() {
     in_a_room(|world| {
         let world = with_session(world);
         let session = world.path("state/sessions/one/tmp");

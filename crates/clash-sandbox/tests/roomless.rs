@@ -67,11 +67,11 @@ fn of_the_hosts_processes_each_sees_its_own_entries() {
 fn a_temporary_directory_of_its_own_is_gone_afterwards() {
     directly(|world| {
         let world = with_tmp(world);
-        let kept = world.path("tmp/somebody's");
+        let kept = world.path("tmp/another's");
         fs::write(&kept, "x").unwrap();
         let script = format!(
             "set -e; echo x > $TMPDIR/f; mkdir -p $TMPDIR/a/b; chmod 0 $TMPDIR/a/b $TMPDIR/a
-             mktemp > /dev/null; echo $TMPDIR; ! echo y > {0}/other; ! cat \"{0}/somebody's\"; exit 7",
+             mktemp > /dev/null; echo $TMPDIR; ! echo y > {0}/other; ! cat \"{0}/another's\"; exit 7",
             world.path("tmp").display()
         );
         let output = world.sh(&script);
@@ -83,7 +83,7 @@ fn a_temporary_directory_of_its_own_is_gone_afterwards() {
 }
 
 #[test]
-fn a_temporary_directory_goes_also_when_the_launcher_is_killed() {
+fn a_killed_launcher_leaves_no_temporary_directory() {
     directly(|world| {
         let world = with_tmp(world);
         let prefix = world.prefix();
@@ -113,7 +113,7 @@ fn a_temporary_directory_goes_also_when_the_launcher_is_killed() {
 }
 
 #[test]
-fn nobody_is_told_what_happens_where_nothing_is_granted() {
+fn inotify_reports_nothing_without_a_grant() {
     if support::python_is_missing() {
         return;
     }
@@ -407,7 +407,7 @@ print(sizes)
 ";
 
 #[test]
-fn a_name_that_is_exchanged_while_it_is_looked_at_tells_nothing() {
+fn exchanging_a_name_reveals_no_hidden_file() {
     if support::python_is_missing() {
         return;
     }

@@ -63,7 +63,7 @@ fn works(world: &World, script: &str) -> String {
 }
 
 #[test]
-fn what_is_denied_in_the_root_of_a_grant_can_be_neither_reached_nor_moved() {
+fn a_denied_entry_of_a_grants_root_cannot_be_read_or_moved() {
     project(|world| {
         let app = world.project().display().to_string();
         write(&world, "home/app/private/key", "SECRET");
@@ -96,7 +96,7 @@ fn what_is_denied_in_the_root_of_a_grant_can_be_neither_reached_nor_moved() {
 }
 
 #[test]
-fn a_denied_file_that_is_replaced_from_outside_cannot_be_changed() {
+fn a_denied_file_replaced_from_outside_stays_protected() {
     project(|world| {
         let token = write(&world, "home/app/token", "SECRET");
         let world = world.option(&["--unprotected", "--deny", "rwcdx", &token]);
@@ -133,7 +133,7 @@ fn what_is_not_granted_is_not_there() {
 
 /// The helper mounts it before the plan is known.
 #[test]
-fn what_nearly_every_room_shows_is_not_there_where_it_is_denied() {
+fn a_denied_shared_tree_is_not_mounted() {
     project(|world| {
         let mounts = "cut -d' ' -f5,6 /proc/self/mountinfo | grep -E '^/(usr|etc|opt|sys)' || true";
         let as_usual = works(&world, mounts);
@@ -208,7 +208,7 @@ fn rules_nest_to_any_depth() {
 }
 
 #[test]
-fn a_tree_that_is_only_read_keeps_its_modes_times_and_owners() {
+fn a_read_only_tree_keeps_modes_times_and_owners() {
     if python_is_missing() {
         return;
     }
@@ -235,7 +235,7 @@ fn a_tree_that_is_only_read_keeps_its_modes_times_and_owners() {
 }
 
 #[test]
-fn without_the_right_to_execute_neither_execve_nor_the_loader_runs_a_file() {
+fn no_execute_right_stops_execve_and_the_loader() {
     project(|world| {
         write(&world, "home/lib/prog", "");
         let prog = world.path("home/lib/prog").display().to_string();
@@ -254,7 +254,7 @@ fn without_the_right_to_execute_neither_execve_nor_the_loader_runs_a_file() {
 }
 
 #[test]
-fn persistence_paths_stay_as_they_are_and_git_works_around_them() {
+fn persistence_paths_stay_and_git_still_works() {
     if !Path::new("/usr/bin/git").exists() && !Path::new("/usr/local/bin/git").exists() {
         return eprintln!("SKIPPED (no git): persistence paths");
     }
@@ -347,7 +347,7 @@ fn an_unprotected_sandbox_may_write_them() {
 }
 
 #[test]
-fn the_cage_is_out_of_sight_in_a_tree_that_is_granted_around_it() {
+fn the_cage_is_hidden_inside_a_granted_tree() {
     project(|world| {
         write(&world, "home/.local/state/clash/secret", "CAGED");
         write(&world, "home/notes", "notes");
@@ -386,7 +386,7 @@ fn other_processes_cannot_be_seen() {
 }
 
 #[test]
-fn devices_shared_memory_and_temporary_files_are_the_rooms_own() {
+fn a_room_has_its_own_devices_shm_and_tmp() {
     project(|world| {
         works(&world, "head -c4 /dev/urandom > /dev/null && : < /dev/zero && echo x > /dev/shm/f");
         works(
@@ -481,7 +481,7 @@ fn a_file_on_standard_input_can_be_read_and_not_changed() {
 }
 
 #[test]
-fn a_link_in_the_way_of_a_persistence_path_does_not_lead_out() {
+fn a_link_before_a_persistence_path_leads_nowhere() {
     project(|world| {
         write(&world, "home/other/file", "other");
         symlink(world.path("home/other"), world.path("home/app/.vscode")).unwrap();
@@ -594,7 +594,7 @@ fn limits_hold() {
 }
 
 #[test]
-fn nobody_can_make_more_processes_than_allowed() {
+fn the_process_limit_holds_for_every_user() {
     project(|world| {
         let world = world.option(&["--limit", "processes", "20"]);
         fails(&world, "for i in $(seq 40); do sleep 1 & done");

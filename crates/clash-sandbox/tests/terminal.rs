@@ -109,7 +109,7 @@ fn what_steers_the_users_terminal_does_not_reach_it() {
 }
 
 #[test]
-fn the_same_through_slash_dev_slash_tty_and_with_standard_error_alone() {
+fn dev_tty_and_standard_error_are_filtered_too() {
     in_both_tiers(|world| {
         let script =
             r#"printf '\033]52;c;ZXZpbA==\007one' > /dev/tty; printf '\033]52;c;two\007three' >&2"#;
@@ -120,7 +120,7 @@ fn the_same_through_slash_dev_slash_tty_and_with_standard_error_alone() {
 }
 
 #[test]
-fn the_command_has_a_terminal_of_the_users_size_that_can_be_typed_at() {
+fn the_pseudo_terminal_has_the_users_size_and_keys() {
     in_both_tiers(|world| {
         let script = "test -t 0 && test -t 1 && test -t 2 && stty size && echo ready && \
             read line && echo \"got <$line>\" && trap 'stty size; exit 5' WINCH && echo again && \
@@ -161,7 +161,7 @@ while True: signal.pause()";
 }
 
 #[test]
-fn a_program_in_raw_mode_gets_every_key_and_leaves_nothing_behind() {
+fn raw_mode_gets_every_key_and_is_reset() {
     in_both_tiers(|world| {
         let script = "import os, tty; tty.setraw(0); os.write(1, b'\\x1b[?1049h\\x1b[?25lready'); \
             k = os.read(0, 9); os.write(1, b'keys ' + repr(k).encode())";

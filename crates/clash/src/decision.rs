@@ -151,7 +151,7 @@ fn baseline(input: &Input) -> Option<Vec<(&'static str, Caps)>> {
 
 /// The system baseline as the kernel grants it.
 pub(crate) fn readable_in_a_room() -> Vec<(&'static str, Caps)> {
-    clash_sandbox::baseline::ENTRIES.iter().map(|entry| (entry.path, entry.caps)).collect()
+    clash_sandbox::baseline::BASELINE_ENTRIES.iter().map(|entry| (entry.path, entry.caps)).collect()
 }
 
 /// The system baseline for tools that run in the agent's own process. Without
@@ -159,6 +159,6 @@ pub(crate) fn readable_in_a_room() -> Vec<(&'static str, Caps)> {
 /// memory), it would show to the agent.
 pub(crate) fn readable_by_tools() -> Vec<(&'static str, Caps)> {
     let kept = |path: &str| !path.starts_with("/proc") && !path.starts_with("/dev");
-    let entries = clash_sandbox::baseline::ENTRIES.iter().filter(|entry| kept(entry.path));
+    let entries = clash_sandbox::baseline::BASELINE_ENTRIES.iter().filter(|entry| kept(entry.path));
     entries.map(|entry| (entry.path, entry.caps)).collect()
 }

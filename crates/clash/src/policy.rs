@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use clash_policy::ir::{Checked, Ir, IrError, SandboxRef};
 use clash_policy::rule::LayerKind;
-use clash_sandbox::mapped::Mapped;
+use clash_sandbox::mapped::MappedFile;
 use serde::{Deserialize, Serialize};
 
 use crate::dirs::{Dirs, MANAGED_POLICY, write_private};
@@ -30,7 +30,7 @@ pub(crate) struct Policy {
 #[derive(Debug)]
 enum Image {
     Made(Vec<u8>),
-    Cached(Mapped),
+    Cached(MappedFile),
 }
 
 impl AsRef<[u8]> for Image {
@@ -163,7 +163,7 @@ impl Policy {
 
     /// The cached image, if it is intact and every input is as it was.
     fn warm(cached: &Path, files: &Files) -> Option<Self> {
-        let image = Image::Cached(Mapped::open(cached).ok()?);
+        let image = Image::Cached(MappedFile::open(cached).ok()?);
         let image = Checked::new(image, stamp::BUILD).ok()?;
         let mut seen = 0;
         for input in image.ir().inputs() {

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::baseline::ENTRIES;
+use crate::baseline::BASELINE_ENTRIES;
 use crate::disk::Disk;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ struct DirectoryStamp {
 
 /// File systems update their clock every few milliseconds, and some keep whole or even
 /// seconds only. So a directory that changed just now may change again without a new time.
-const SETTLED: Duration = Duration::from_secs(3);
+const MIN_DIRECTORY_AGE: Duration = Duration::from_secs(3);
 
 impl BaselinePlaces {
     /// `None` while a directory has changed too recently.
@@ -42,14 +42,15 @@ impl BaselinePlaces {
         dirs.sort();
         dirs.dedup();
         let looked_into =
-            dirs.iter().map(|dir| DirectoryStamp::of(dir)).collect::<Option<Vec<_>>>()?;
+            dirs.iter().map(|dir| DirectoryStamp::read(dir)).collect::<Option<Vec<_>>>()?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
-        let settled = |stamp: &DirectoryStamp| stamp.age(now).is_some_and(|age| age > SETTLED);
+        let settled =
+            |stamp: &DirectoryStamp| stamp.age(now).is_some_and(|age| age > MIN_DIRECTORY_AGE);
         looked_into.iter().all(settled).then_some(Self { places, looked_into })
     }
 
     pub(crate) fn is_unchanged(&self) -> bool {
-        self.looked_into.iter().all(|was| DirectoryStamp::of(&was.dir).as_ref() == Some(was))
+        self.looked_into.iter().all(|was| DirectoryStamp::read(&was.dir).as_ref() == Some(was))
     }
 
     pub(crate) fn places(&self) -> &[Option<Cow<'static, Path>>] {
@@ -58,9 +59,13 @@ impl BaselinePlaces {
 
     /// The places as one line of text. `None` if a path contains a line end or a tab.
     pub(crate) fn to_line(&self) -> Option<String> {
-        let mut line: String =
-            self.places.iter().zip(ENTRIES).map(|(place, entry)| mark(place, entry.path)).collect();
-        let moved = self.places.iter().zip(ENTRIES).filter_map(|(place, entry)| {
+        let mut line: String = self
+            .places
+            .iter()
+            .zip(BASELINE_ENTRIES)
+            .map(|(place, entry)| mark(place, entry.path))
+            .collect();
+        let moved = self.places.iter().zip(BASELINE_ENTRIES).filter_map(|(place, entry)| {
             place.as_deref().filter(|place| *place != Path::new(entry.path))
         });
         for path in moved {
@@ -76,7 +81,7 @@ impl BaselinePlaces {
 
     pub(crate) fn from_line(line: &str) -> Option<Self> {
         let mut parts = line.split('\t');
-        let marks = parts.next().filter(|marks| marks.len() == ENTRIES.len())?;
+        let marks = parts.next().filter(|marks| marks.len() == BASELINE_ENTRIES.len())?;
         let mut place = |(mark, path): (char, &'static str)| {
             Some(match mark {
                 '-' => None,
@@ -85,7 +90,7 @@ impl BaselinePlaces {
                 _ => return None,
             })
         };
-        let named = marks.chars().zip(ENTRIES.iter().map(|entry| entry.path));
+        let named = marks.chars().zip(BASELINE_ENTRIES.iter().map(|entry| entry.path));
         let places = named.map(&mut place).collect::<Option<Vec<_>>>()?;
         let stamp = |text: &str| {
             let mut words = text.splitn(5, ' ');
@@ -109,7 +114,7 @@ fn mark(place: &Option<Cow<'static, Path>>, named: &str) -> char {
 }
 
 impl DirectoryStamp {
-    fn of(dir: &Path) -> Option<Self> {
+    fn read(dir: &Path) -> Option<Self> {
         let meta = rustix::fs::stat(dir).ok()?;
         #[expect(clippy::useless_conversion, reason = "their sizes differ between systems")]
         Some(Self {
@@ -137,7 +142,7 @@ mod tests {
     fn what_is_there_is_found_and_survives_being_written_down() {
         let disk = Disk::default();
         let places = disk.baseline_places();
-        for (place, entry) in places.iter().zip(ENTRIES) {
+        for (place, entry) in places.iter().zip(BASELINE_ENTRIES) {
             let kernels =
                 KERNEL_DIRECTORIES.iter().any(|dir| Path::new(entry.path).starts_with(dir));
             assert_eq!(
@@ -153,7 +158,7 @@ mod tests {
         assert!(looked_into.contains(&PathBuf::from("/")), "{looked_into:?}");
         assert!(looked_into.contains(&PathBuf::from("/etc")), "{looked_into:?}");
         let looked_into: Vec<DirectoryStamp> =
-            looked_into.iter().flat_map(|dir| DirectoryStamp::of(dir)).collect();
+            looked_into.iter().flat_map(|dir| DirectoryStamp::read(dir)).collect();
         let present = BaselinePlaces { places, looked_into };
         assert!(present.is_unchanged());
         let line = present.to_line().unwrap();
@@ -162,13 +167,13 @@ mod tests {
     }
 
     #[test]
-    fn a_change_in_a_directory_ends_it_and_a_young_directory_is_not_relied_on() {
+    fn places_expire_with_a_change_and_young_directories_do_not_count() {
         let dir = tempfile::tempdir().unwrap();
-        let stamp = DirectoryStamp::of(dir.path()).unwrap();
+        let stamp = DirectoryStamp::read(dir.path()).unwrap();
         let present = BaselinePlaces { places: Vec::new(), looked_into: vec![stamp.clone()] };
         assert!(present.is_unchanged());
         let now = Duration::new(stamp.changed.0.try_into().unwrap(), 0) + Duration::from_secs(5);
-        assert!(stamp.age(now).unwrap() > SETTLED);
+        assert!(stamp.age(now).unwrap() > MIN_DIRECTORY_AGE);
         assert!(stamp.age(Duration::from_secs(1)).is_none());
         // The file system's clock may be slow, but the times differ in the end.
         while present.is_unchanged() {
@@ -181,7 +186,7 @@ mod tests {
 
     #[test]
     fn damaged_lines_are_not_understood() {
-        let marks = "=".repeat(ENTRIES.len());
+        let marks = "=".repeat(BASELINE_ENTRIES.len());
         assert!(BaselinePlaces::from_line(&format!("{marks}\t1 2 3 4 /etc")).is_some());
         for junk in [
             String::new(),

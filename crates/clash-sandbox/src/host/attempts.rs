@@ -11,59 +11,59 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-use super::probe::{Item, Outcome};
+use super::probe::{ProbeItem, ProbeOutcome};
 use super::surroundings;
 use crate::facts::{Facility, RoomSupport};
 use crate::launch::LaunchError;
-use crate::linux::bpf::{self, Insn};
-use crate::linux::mounts::View;
-use crate::linux::sys::{self, Fork};
+use crate::linux::bpf::{self, BpfInstruction};
+use crate::linux::mounts::MountTree;
+use crate::linux::sys::{self, ForkSide};
 use crate::linux::{limits, namespaces, seccomp};
 use crate::plan::LANDLOCK_ABI_NEEDED;
 use crate::plan::room::{Ports, Room, Step};
 
 /// A step that failed in a child: its index in the attempt's list of steps, and the error
 /// number.
-struct Failed {
+struct FailedStep {
     step: u8,
     errno: i32,
 }
 
 /// Adds the index of a step to an error.
-trait At<T> {
-    fn at(self, step: u8) -> Result<T, Failed>;
+trait AtStep<T> {
+    fn at(self, step: u8) -> Result<T, FailedStep>;
 }
 
-impl<T> At<T> for io::Result<T> {
-    fn at(self, step: u8) -> Result<T, Failed> {
-        self.map_err(|e| Failed { step, errno: e.raw_os_error().unwrap_or(0) })
+impl<T> AtStep<T> for io::Result<T> {
+    fn at(self, step: u8) -> Result<T, FailedStep> {
+        self.map_err(|e| FailedStep { step, errno: e.raw_os_error().unwrap_or(0) })
     }
 }
 
-impl<T> At<T> for rustix::io::Result<T> {
-    fn at(self, step: u8) -> Result<T, Failed> {
-        self.map_err(|e| Failed { step, errno: e.raw_os_error() })
+impl<T> AtStep<T> for rustix::io::Result<T> {
+    fn at(self, step: u8) -> Result<T, FailedStep> {
+        self.map_err(|e| FailedStep { step, errno: e.raw_os_error() })
     }
 }
 
 /// One facility: its steps, its purpose, and the attempt. `run` is executed after a fork.
 /// It uses system calls, and at most malloc, which glibc and musl (1.2.2) keep usable
 /// there.
-struct Attempt {
+struct FacilityAttempt {
     name: &'static str,
     purpose: &'static str,
     steps: &'static [&'static str],
     /// How to get the facility, and the first step for which this helps. If a namespace is
     /// missing, the hint about rooms says more.
     hint: Option<(u8, &'static str)>,
-    run: fn() -> Result<(), Failed>,
+    run: fn() -> Result<(), FailedStep>,
 }
 
 /// The hint about rooms, by the step and its error.
 fn room_hint(step: u8, errno: i32) -> &'static str {
     match (step, errno) {
         (0, libc::ENOSPC) => {
-            "raise `sysctl user.max_user_namespaces`, or ask who set it to so little"
+            "raise `sysctl user.max_user_namespaces`, or ask the administrator who lowered it"
         }
         (0, libc::EPERM | libc::EACCES) => {
             "let this user make user namespaces: the container's security options, or \
@@ -78,24 +78,24 @@ fn room_hint(step: u8, errno: i32) -> &'static str {
     }
 }
 
-const ATTEMPTS: &[Attempt] = &[
-    Attempt {
+const ATTEMPTS: &[FacilityAttempt] = &[
+    FacilityAttempt {
         name: "seccomp filter",
         purpose: "network and kernel surface rules of every sandbox",
         steps: &["no_new_privs", "assemble the filter", "install the filter", "use it"],
         hint: Some((0, "let the container runtime permit the seccomp system call")),
         run: seccomp_filter,
     },
-    Attempt {
+    FacilityAttempt {
         name: "seccomp listener",
-        purpose: "what mounts cannot hold, and everything without namespaces",
+        purpose: "rules that mounts cannot hold, and all rules without namespaces",
         steps: &[
             "no_new_privs",
             "install a filter with a listener",
             "a process to listen to",
             "answer with a descriptor",
             "have the answer used",
-            "read what a call points at",
+            "read the memory of a call",
         ],
         hint: Some((
             0,
@@ -103,14 +103,14 @@ const ATTEMPTS: &[Attempt] = &[
         )),
         run: seccomp_listener,
     },
-    Attempt {
+    FacilityAttempt {
         name: "user namespace",
         purpose: "the namespaced tier",
         steps: &["unshare(NEWUSER)", "write setgroups", "write uid_map", "write gid_map"],
         hint: None,
         run: user_namespace,
     },
-    Attempt {
+    FacilityAttempt {
         name: "mount namespace",
         purpose: "deny inside allow, hidden paths, private /tmp",
         steps: &[
@@ -125,7 +125,7 @@ const ATTEMPTS: &[Attempt] = &[
         hint: None,
         run: mount_namespace,
     },
-    Attempt {
+    FacilityAttempt {
         name: "overlayfs",
         purpose: "copy-on-write sandboxes",
         steps: &[
@@ -142,7 +142,7 @@ const ATTEMPTS: &[Attempt] = &[
         hint: Some((8, "needs Linux 5.11 with overlayfs as a module or built in")),
         run: overlay_mount,
     },
-    Attempt {
+    FacilityAttempt {
         name: "pid namespace",
         purpose: "hiding processes, ending a room as a whole",
         steps: &[
@@ -159,7 +159,7 @@ const ATTEMPTS: &[Attempt] = &[
     },
 ];
 
-pub(crate) fn all() -> Vec<Item> {
+pub(crate) fn all() -> Vec<ProbeItem> {
     let mut items = vec![landlock()];
     items.extend(ATTEMPTS.iter().map(attempt));
     items.push(room_item());
@@ -167,8 +167,8 @@ pub(crate) fn all() -> Vec<Item> {
     items
 }
 
-pub(super) fn works(name: &'static str, detail: impl Into<String>) -> Item {
-    Item { name, outcome: Outcome::Works, detail: detail.into() }
+pub(super) fn works(name: &'static str, detail: impl Into<String>) -> ProbeItem {
+    ProbeItem { name, outcome: ProbeOutcome::Works, detail: detail.into() }
 }
 
 pub(super) fn missing(
@@ -176,13 +176,13 @@ pub(super) fn missing(
     what: impl Into<String>,
     hint: Option<&str>,
     detail: impl Into<String>,
-) -> Item {
+) -> ProbeItem {
     let hint = hint.map(ToOwned::to_owned);
-    let outcome = Outcome::Missing { what_happened: what.into(), hint };
-    Item { name, outcome, detail: detail.into() }
+    let outcome = ProbeOutcome::Missing { what_happened: what.into(), hint };
+    ProbeItem { name, outcome, detail: detail.into() }
 }
 
-fn landlock() -> Item {
+fn landlock() -> ProbeItem {
     let name = "landlock";
     let abi = sys::landlock_abi();
     let errata = sys::landlock_errata().map_or("unknown".to_owned(), |bits| format!("{bits:#x}"));
@@ -202,7 +202,7 @@ fn landlock() -> Item {
         ),
         _ => match in_child(landlock_domain) {
             Ok(Ok(())) => works(name, detail),
-            Ok(Err(Failed { step, errno })) => {
+            Ok(Err(FailedStep { step, errno })) => {
                 let steps = ["no_new_privs", "enter a domain", "be denied by it"];
                 let step = steps.get(usize::from(step)).copied().unwrap_or("unknown step");
                 let what = format!("{step}: {}", io::Error::from_raw_os_error(errno));
@@ -214,21 +214,21 @@ fn landlock() -> Item {
 }
 
 /// Enters a domain that grants nothing, and checks that it denies access.
-fn landlock_domain() -> Result<(), Failed> {
+fn landlock_domain() -> Result<(), FailedStep> {
     rustix::thread::set_no_new_privs(true).at(0)?;
-    crate::linux::landlock::enter_empty().map_err(|_| Failed { step: 1, errno: 0 })?;
+    crate::linux::landlock::enter_empty().map_err(|_| FailedStep { step: 1, errno: 0 })?;
     match openat(CWD, "/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
         Err(rustix::io::Errno::ACCESS) => Ok(()),
-        _ => Err(Failed { step: 2, errno: 0 }),
+        _ => Err(FailedStep { step: 2, errno: 0 }),
     }
 }
 
-fn attempt(attempt: &Attempt) -> Item {
+fn attempt(attempt: &FacilityAttempt) -> ProbeItem {
     let name = attempt.name;
     let hint_at = |step: u8| attempt.hint.filter(|(from, _)| *from <= step).map(|(_, hint)| hint);
     match in_child(attempt.run) {
         Ok(Ok(())) => works(name, attempt.purpose),
-        Ok(Err(Failed { step, errno })) => {
+        Ok(Err(FailedStep { step, errno })) => {
             let hint = hint_at(step);
             let step = attempt.steps.get(usize::from(step)).copied().unwrap_or("unknown step");
             let what = format!("{step}: {}", io::Error::from_raw_os_error(errno));
@@ -238,26 +238,26 @@ fn attempt(attempt: &Attempt) -> Item {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(2);
-const PATIENCE_CHILD: u32 = 3;
+const MAX_ATTEMPT_TIME: Duration = Duration::from_secs(2);
+const MAX_CHILD_SECONDS: u32 = 3;
 
 /// Runs `job` in a child and waits for its five-byte answer, at most [`MAX_ATTEMPT_TIME`].
-fn in_child(job: fn() -> Result<(), Failed>) -> Result<Result<(), Failed>, String> {
+fn in_child(job: fn() -> Result<(), FailedStep>) -> Result<Result<(), FailedStep>, String> {
     let (reader, writer) =
         pipe_with(PipeFlags::CLOEXEC).map_err(|e| format!("cannot make a pipe: {e}"))?;
     match sys::fork().map_err(|e| format!("cannot fork: {e}"))? {
-        Fork::Child => {
+        ForkSide::Child => {
             // Ends the child even if the parent dies.
-            sys::alarm(PATIENCE_CHILD);
+            sys::alarm(MAX_CHILD_SECONDS);
             let mut answer = [u8::MAX; 5];
-            if let Err(Failed { step, errno }) = job() {
+            if let Err(FailedStep { step, errno }) = job() {
                 let [a, b, c, d] = errno.to_le_bytes();
                 answer = [step, a, b, c, d];
             }
             let written = rustix::io::write(&writer, &answer);
             sys::exit_now(i32::from(written.is_err()))
         }
-        Fork::Parent(pid) => {
+        ForkSide::Parent(pid) => {
             drop(writer);
             let answer = wait_for(reader);
             if let Some(pid) = Pid::from_raw(pid) {
@@ -271,7 +271,7 @@ fn in_child(job: fn() -> Result<(), Failed>) -> Result<Result<(), Failed>, Strin
             match answer? {
                 [u8::MAX, ..] => Ok(Ok(())),
                 [step, a, b, c, d] => {
-                    Ok(Err(Failed { step, errno: i32::from_le_bytes([a, b, c, d]) }))
+                    Ok(Err(FailedStep { step, errno: i32::from_le_bytes([a, b, c, d]) }))
                 }
             }
         }
@@ -279,7 +279,7 @@ fn in_child(job: fn() -> Result<(), Failed>) -> Result<Result<(), Failed>, Strin
 }
 
 fn wait_for(reader: OwnedFd) -> Result<[u8; 5], String> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + MAX_ATTEMPT_TIME;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = Timespec::try_from(left).ok();
@@ -297,43 +297,48 @@ fn wait_for(reader: OwnedFd) -> Result<[u8; 5], String> {
     Ok(answer)
 }
 
-fn seccomp_filter() -> Result<(), Failed> {
+fn seccomp_filter() -> Result<(), FailedStep> {
     rustix::thread::set_no_new_privs(true).at(0)?;
-    let program =
-        seccomp::filter(seccomp::Surface::default()).map_err(|_| Failed { step: 1, errno: 0 })?;
+    let program = seccomp::filter(seccomp::FilterSurface::default())
+        .map_err(|_| FailedStep { step: 1, errno: 0 })?;
     sys::install_filter(&program, 0).at(2)?;
     match sys::unshare(libc::CLONE_NEWUSER) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(()),
-        _ => Err(Failed { step: 3, errno: 0 }),
+        _ => Err(FailedStep { step: 3, errno: 0 }),
     }
 }
 
 /// The trapped call. It is harmless, and nothing else here makes it.
-const TRAPPED: libc::c_long = libc::SYS_getpriority;
+const TRAPPED_CALL: libc::c_long = libc::SYS_getpriority;
 
 /// Has the same address in a child.
 static POINTED_AT: u8 = 1;
 
 /// Answers a call of another process with a descriptor, as the monitor does.
-fn seccomp_listener() -> Result<(), Failed> {
+fn seccomp_listener() -> Result<(), FailedStep> {
     rustix::thread::set_no_new_privs(true).at(0)?;
     let trap = [
-        Insn { code: bpf::LOAD, jt: 0, jf: 0, k: 0 },
-        Insn { code: bpf::JEQ, jt: 0, jf: 1, k: u32::try_from(TRAPPED).unwrap_or(u32::MAX) },
-        Insn { code: bpf::RET, jt: 0, jf: 0, k: libc::SECCOMP_RET_USER_NOTIF },
+        BpfInstruction { code: bpf::LOAD, jt: 0, jf: 0, k: 0 },
+        BpfInstruction {
+            code: bpf::JEQ,
+            jt: 0,
+            jf: 1,
+            k: u32::try_from(TRAPPED_CALL).unwrap_or(u32::MAX),
+        },
+        BpfInstruction { code: bpf::RET, jt: 0, jf: 0, k: libc::SECCOMP_RET_USER_NOTIF },
         seccomp::ALLOW_ALL,
     ];
     let installed = sys::install_filter(&trap, sys::WITH_LISTENER).at(1)?;
-    let listener = sys::listener(installed).ok_or(Failed { step: 1, errno: 0 })?;
+    let listener = sys::listener(installed).ok_or(FailedStep { step: 1, errno: 0 })?;
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).at(2)?;
     match sys::fork().at(2)? {
-        Fork::Child => {
+        ForkSide::Child => {
             drop((listener, writer));
-            let given = sys::trapped_call(TRAPPED);
+            let given = sys::trapped_call(TRAPPED_CALL);
             let told = given.is_ok_and(|fd| rustix::io::write(fd, b"!") == Ok(1));
             sys::exit_now(i32::from(!told))
         }
-        Fork::Parent(pid) => {
+        ForkSide::Parent(pid) => {
             // The filter of an outer sandbox may permit the listener but not reading
             // memory.
             let read = sys::read_memory(pid, (&raw const POINTED_AT).addr() as u64, &mut [0]);
@@ -349,7 +354,7 @@ fn seccomp_listener() -> Result<(), Failed> {
             let _ = waitpid(Pid::from_raw(pid), WaitOptions::empty());
             read.at(5)?;
             answered.at(3)?;
-            if heard == Ok(1) { Ok(()) } else { Err(Failed { step: 4, errno: 0 }) }
+            if heard == Ok(1) { Ok(()) } else { Err(FailedStep { step: 4, errno: 0 }) }
         }
     }
 }
@@ -358,7 +363,7 @@ fn seccomp_listener() -> Result<(), Failed> {
 /// one and reports `EBUSY`.
 pub(crate) fn listened_to() -> bool {
     let failed = in_child(seccomp_listener).ok().and_then(Result::err);
-    failed.is_some_and(|Failed { step, errno }| step == 1 && errno == libc::EBUSY)
+    failed.is_some_and(|FailedStep { step, errno }| step == 1 && errno == libc::EBUSY)
 }
 
 pub(crate) fn notify() -> Facility {
@@ -373,9 +378,9 @@ pub(crate) fn overlay() -> Facility {
 fn facility(name: &str) -> Facility {
     let item = ATTEMPTS.iter().find(|attempt| attempt.name == name).map(attempt);
     match item.map(|item| item.outcome) {
-        Some(Outcome::Works) => Facility::Works,
-        Some(Outcome::Missing { what_happened, .. }) => Facility::missing(what_happened),
-        None => Facility::missing("nobody knows how to try it"),
+        Some(ProbeOutcome::Works) => Facility::Works,
+        Some(ProbeOutcome::Missing { what_happened, .. }) => Facility::missing(what_happened),
+        None => Facility::missing("this version has no trial for it"),
     }
 }
 
@@ -404,7 +409,7 @@ pub(crate) fn rooms() -> RoomSupport {
     }
     let why = match in_child(room) {
         Ok(Ok(())) => return RoomSupport::Unprivileged,
-        Ok(Err(Failed { step, errno })) => {
+        Ok(Err(FailedStep { step, errno })) => {
             let step = ROOM_STEPS.get(usize::from(step)).copied().unwrap_or("unknown step");
             format!("{step}: {}", io::Error::from_raw_os_error(errno))
         }
@@ -413,7 +418,7 @@ pub(crate) fn rooms() -> RoomSupport {
     RoomSupport::Impossible { why }
 }
 
-fn room_item() -> Item {
+fn room_item() -> ProbeItem {
     let name = "room";
     let purpose = "every sandbox that may write, or that denies inside what it allows";
     match rooms() {
@@ -421,7 +426,7 @@ fn room_item() -> Item {
         RoomSupport::Root => works(name, format!("{purpose}; made by root")),
         RoomSupport::Impossible { why } => {
             let hint = in_child(room).ok().and_then(Result::err);
-            let hint = hint.map(|Failed { step, errno }| room_hint(step, errno));
+            let hint = hint.map(|FailedStep { step, errno }| room_hint(step, errno));
             missing(name, why, hint, purpose)
         }
     }
@@ -436,15 +441,15 @@ const ROOM_STEPS: [&str; 6] = [
     "devices and processes of the room",
 ];
 
-fn room() -> Result<(), Failed> {
+fn room() -> Result<(), FailedStep> {
     make_room(true)
 }
 
-fn room_of_root() -> Result<(), Failed> {
+fn room_of_root() -> Result<(), FailedStep> {
     make_room(false)
 }
 
-fn make_room(user_namespace: bool) -> Result<(), Failed> {
+fn make_room(user_namespace: bool) -> Result<(), FailedStep> {
     let room = Room {
         user_namespace,
         own_network: true,
@@ -462,52 +467,52 @@ fn make_room(user_namespace: bool) -> Result<(), Failed> {
             .and_then(|()| namespaces::own_processes())
     };
     let parts = left.and_then(|parts| rest().map(|()| parts)).map_err(|error| match error {
-        LaunchError::Root(e) => Failed { step: 4, errno: e.raw_os_error().unwrap_or(0) },
-        LaunchError::Identity(e) => Failed { step: 1, errno: e.raw_os_error().unwrap_or(0) },
-        LaunchError::Loopback(e) => Failed { step: 2, errno: e.raw_os_error().unwrap_or(0) },
-        LaunchError::Namespaces(e) => Failed { step: 0, errno: e.raw_os_error().unwrap_or(0) },
-        _ => Failed { step: 0, errno: 0 },
+        LaunchError::Root(e) => FailedStep { step: 4, errno: e.raw_os_error().unwrap_or(0) },
+        LaunchError::Identity(e) => FailedStep { step: 1, errno: e.raw_os_error().unwrap_or(0) },
+        LaunchError::Loopback(e) => FailedStep { step: 2, errno: e.raw_os_error().unwrap_or(0) },
+        LaunchError::Namespaces(e) => FailedStep { step: 0, errno: e.raw_os_error().unwrap_or(0) },
+        _ => FailedStep { step: 0, errno: 0 },
     })?;
     match sys::fork().at(3)? {
-        Fork::Child => {
+        ForkSide::Child => {
             let steps = || -> Result<(), u8> {
                 let steps = [Step::Devices, Step::Processes { maps: false }];
-                let mut view = View::new(parts, &steps).map_err(|_| 4)?;
+                let mut view = MountTree::new(parts, &steps).map_err(|_| 4)?;
                 steps.iter().try_for_each(|step| view.step(step)).map_err(|_| 5)?;
                 view.enter(crate::plan::room::Inside::Commands).map_err(|_| 4)
             };
             sys::exit_now(steps().err().map_or(0, i32::from))
         }
-        Fork::Parent(pid) => {
+        ForkSide::Parent(pid) => {
             let status = waitpid(Pid::from_raw(pid), WaitOptions::empty()).at(3)?;
             match status.and_then(|(_, status)| status.exit_status()) {
                 Some(0) => Ok(()),
                 Some(step @ 4..=5) => {
-                    Err(Failed { step: u8::try_from(step).unwrap_or(3), errno: libc::EPERM })
+                    Err(FailedStep { step: u8::try_from(step).unwrap_or(3), errno: libc::EPERM })
                 }
-                _ => Err(Failed { step: 3, errno: 0 }),
+                _ => Err(FailedStep { step: 3, errno: 0 }),
             }
         }
     }
 }
 
 /// Steps 0 to 3 of every attempt with a namespace.
-fn user_namespace() -> Result<(), Failed> {
+fn user_namespace() -> Result<(), FailedStep> {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     sys::unshare(libc::CLONE_NEWUSER).at(0)?;
     write_file("/proc/self/setgroups", b"deny").at(1)?;
-    write_file("/proc/self/uid_map", Map::new(uid).text()).at(2)?;
-    write_file("/proc/self/gid_map", Map::new(gid).text()).at(3)
+    write_file("/proc/self/uid_map", IdMap::new(uid).text()).at(2)?;
+    write_file("/proc/self/gid_map", IdMap::new(gid).text()).at(3)
 }
 
-fn mount_namespace() -> Result<(), Failed> {
+fn mount_namespace() -> Result<(), FailedStep> {
     user_namespace()?;
     sys::unshare(libc::CLONE_NEWNS).at(4)?;
     sys::mount(c"none", c"/", None, libc::MS_REC | libc::MS_PRIVATE, None).at(5)?;
     sys::mount(c"none", c"/tmp", Some(c"tmpfs"), 0, None).at(6)
 }
 
-fn overlay_mount() -> Result<(), Failed> {
+fn overlay_mount() -> Result<(), FailedStep> {
     mount_namespace()?;
     for name in [c"/tmp/l", c"/tmp/u", c"/tmp/w", c"/tmp/m"] {
         rustix::fs::mkdir(name, Mode::RWXU).at(7)?;
@@ -516,18 +521,18 @@ fn overlay_mount() -> Result<(), Failed> {
     sys::mount(c"none", c"/tmp/m", Some(c"overlay"), 0, Some(options)).at(8)
 }
 
-fn pid_namespace() -> Result<(), Failed> {
+fn pid_namespace() -> Result<(), FailedStep> {
     user_namespace()?;
     sys::unshare(libc::CLONE_NEWPID).at(4)?;
     match sys::fork().at(5)? {
-        Fork::Child => {
+        ForkSide::Child => {
             let first = rustix::process::getpid().as_raw_nonzero().get() == 1;
             sys::exit_now(i32::from(!first))
         }
-        Fork::Parent(pid) => {
+        ForkSide::Parent(pid) => {
             let status = waitpid(Pid::from_raw(pid), WaitOptions::empty()).at(6)?;
             let good = status.is_some_and(|(_, s)| s.exit_status() == Some(0));
-            if good { Ok(()) } else { Err(Failed { step: 6, errno: 0 }) }
+            if good { Ok(()) } else { Err(FailedStep { step: 6, errno: 0 }) }
         }
     }
 }
@@ -536,7 +541,7 @@ fn pid_namespace() -> Result<(), Failed> {
 pub(crate) fn process_numbers() -> Result<(), String> {
     match in_child(number_processes) {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(Failed { step, errno })) => {
+        Ok(Err(FailedStep { step, errno })) => {
             let steps = ["unshare(NEWPID)", "fork into it", "limit its process numbers"];
             let step = steps.get(usize::from(step)).copied().unwrap_or("unknown step");
             Err(format!("{step}: {}", io::Error::from_raw_os_error(errno)))
@@ -545,21 +550,21 @@ pub(crate) fn process_numbers() -> Result<(), String> {
     }
 }
 
-fn number_processes() -> Result<(), Failed> {
+fn number_processes() -> Result<(), FailedStep> {
     if sys::unshare(libc::CLONE_NEWPID).is_err() {
         sys::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWPID).at(0)?;
     }
     match sys::fork().at(1)? {
-        Fork::Child => {
+        ForkSide::Child => {
             let numbered = limits::process_numbers()
                 .and_then(|settings| limits::number_processes(&settings, 100));
             sys::exit_now(numbered.err().map_or(0, rustix::io::Errno::raw_os_error))
         }
-        Fork::Parent(pid) => {
+        ForkSide::Parent(pid) => {
             let status = waitpid(Pid::from_raw(pid), WaitOptions::empty()).at(1)?;
             match status.and_then(|(_, status)| status.exit_status()) {
                 Some(0) => Ok(()),
-                errno => Err(Failed { step: 2, errno: errno.unwrap_or(0) }),
+                errno => Err(FailedStep { step: 2, errno: errno.unwrap_or(0) }),
             }
         }
     }
@@ -571,12 +576,12 @@ fn write_file(path: &str, text: &[u8]) -> rustix::io::Result<()> {
 }
 
 /// The text `ID ID 1`, made without allocating.
-struct Map {
+struct IdMap {
     text: [u8; 32],
     length: usize,
 }
 
-impl Map {
+impl IdMap {
     fn new(id: u32) -> Self {
         let mut map = Self { text: [0; 32], length: 0 };
         for number in [id, id, 1] {
@@ -606,7 +611,7 @@ impl Map {
 }
 
 /// Whether this process is already in a Landlock domain.
-pub(crate) enum Domain {
+pub(crate) enum DomainState {
     Inside,
     Outside,
     Unknown,
@@ -615,10 +620,10 @@ pub(crate) enum Domain {
 /// No call tells a process whether it is in a Landlock domain. But every domain denies
 /// changes of mounts, even to root in a new user namespace. The error is EPERM where
 /// `mount` itself is permitted.
-pub(crate) fn domain() -> Domain {
+pub(crate) fn domain() -> DomainState {
     match in_child(mount_namespace) {
-        Ok(Ok(())) => Domain::Outside,
-        Ok(Err(Failed { step: 5, errno })) if errno == libc::EPERM => Domain::Inside,
-        _ => Domain::Unknown,
+        Ok(Ok(())) => DomainState::Outside,
+        Ok(Err(FailedStep { step: 5, errno })) if errno == libc::EPERM => DomainState::Inside,
+        _ => DomainState::Unknown,
     }
 }

@@ -11,7 +11,7 @@ use clash_policy::Limits;
 
 use crate::linux::cgroup::takes_a_process;
 
-const MOUNT: &str = "/sys/fs/cgroup";
+const CGROUP_MOUNT: &str = "/sys/fs/cgroup";
 
 /// The cgroup in which one with these limits can be made. `None` if there is none, or the
 /// limits need none.
@@ -21,7 +21,7 @@ pub(crate) fn find_parent(limits: &Limits) -> Option<PathBuf> {
     }
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let mount = Path::new(MOUNT);
+    let mount = Path::new(CGROUP_MOUNT);
     candidates(mount, &mount.join(own), limits).into_iter().find(|dir| takes_a_process(dir, limits))
 }
 

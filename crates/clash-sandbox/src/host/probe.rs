@@ -8,46 +8,46 @@
 
 /// The results, in the order in which `doctor` shows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Probe {
-    pub items: Vec<Item>,
+pub struct HostProbe {
+    pub items: Vec<ProbeItem>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
+pub struct ProbeItem {
     pub name: &'static str,
-    pub outcome: Outcome,
+    pub outcome: ProbeOutcome,
     /// The purpose of the facility, or details of the result.
     pub detail: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ProbeOutcome {
     Works,
     Missing { what_happened: String, hint: Option<String> },
 }
 
-impl Probe {
-    pub fn item(&self, name: &str) -> Option<&Item> {
+impl HostProbe {
+    pub fn item(&self, name: &str) -> Option<&ProbeItem> {
         self.items.iter().find(|item| item.name == name)
     }
 
     /// True if the named facility worked.
     pub fn works(&self, name: &str) -> bool {
-        self.item(name).is_some_and(|item| item.outcome == Outcome::Works)
+        self.item(name).is_some_and(|item| item.outcome == ProbeOutcome::Works)
     }
 }
 
 /// Tries every facility. Takes a few milliseconds; call it from a single thread.
 #[cfg(target_os = "linux")]
-pub fn probe() -> Probe {
-    Probe { items: super::attempts::all() }
+pub fn probe() -> HostProbe {
+    HostProbe { items: super::attempts::all() }
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn probe() -> Probe {
+pub fn probe() -> HostProbe {
     let what_happened = "clash has no sandbox for this system yet".to_owned();
-    let outcome = Outcome::Missing { what_happened, hint: None };
-    Probe { items: vec![Item { name: "sandbox", outcome, detail: String::new() }] }
+    let outcome = ProbeOutcome::Missing { what_happened, hint: None };
+    HostProbe { items: vec![ProbeItem { name: "sandbox", outcome, detail: String::new() }] }
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn a_missing_facility_says_what_happened() {
         for item in probe().items {
-            if let Outcome::Missing { what_happened, .. } = item.outcome {
+            if let ProbeOutcome::Missing { what_happened, .. } = item.outcome {
                 assert!(!what_happened.is_empty(), "{}", item.name);
             }
         }

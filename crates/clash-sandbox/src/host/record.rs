@@ -18,13 +18,13 @@ use crate::fnv;
 use crate::linux::sys;
 
 /// Raised with every change of the probes or of the format.
-const FORMAT: &str = "clash host 6";
+const RECORD_FORMAT: &str = "clash host 6";
 
 /// A record names entries of the baseline by their index in the table, so the key contains
 /// a sum of the table.
-const TABLE: u64 = {
+const BASELINE_SUM: u64 = {
     let mut sum = fnv::BASIS;
-    let mut entries = baseline::ENTRIES;
+    let mut entries = baseline::BASELINE_ENTRIES;
     while let [entry, rest @ ..] = entries {
         sum = fnv::more(fnv::more(sum, entry.path.as_bytes()), b"\n");
         entries = rest;
@@ -33,12 +33,12 @@ const TABLE: u64 = {
 };
 
 /// Several programs, user namespaces and outer sandboxes may use the file in turn.
-const KEPT: usize = 4;
+const MAX_RECORDS: usize = 4;
 
 const UNKNOWN: &str = "unknown";
 
 /// clash never writes a larger file, so a larger one is not its own.
-const LONGEST: usize = 16 * 1024;
+const MAX_RECORD_BYTES: usize = 16 * 1024;
 
 /// One line with everything on which the facts depend: the boot, the kernel, the user, the
 /// namespaces, the restrictions of outer sandboxes and security modules, and the table of
@@ -62,7 +62,7 @@ pub(super) fn key() -> Option<String> {
     };
     let confined = confined.escape_ascii();
     Some(format!(
-        "{seconds}.{part} of {release} {version} user {uid} in {user}/{mount} {filtered:?} {no_new_privs} by {confined} of {TABLE:x}"
+        "{seconds}.{part} of {release} {version} user {uid} in {user}/{mount} {filtered:?} {no_new_privs} by {confined} of {BASELINE_SUM:x}"
     ))
 }
 
@@ -98,10 +98,10 @@ pub(super) fn has_rooms(text: &str) -> bool {
 pub(super) fn write(file: &Path, key: &str, host: &HostFacts) {
     let before = text(file).unwrap_or_default();
     let others = before.split("\n\n").filter(|record| {
-        record.starts_with(FORMAT) && record.lines().nth(1).is_some_and(|known| known != key)
+        record.starts_with(RECORD_FORMAT) && record.lines().nth(1).is_some_and(|known| known != key)
     });
     let mut all = show(key, host);
-    for record in others.take(KEPT - 1) {
+    for record in others.take(MAX_RECORDS - 1) {
         all.push('\n');
         all.push_str(record.trim_end());
         all.push('\n');
@@ -120,7 +120,7 @@ pub(super) fn text(file: &Path) -> Option<String> {
     let meta = fstat(&fd).ok()?;
     let own = meta.st_uid == rustix::process::geteuid().as_raw();
     let plain = FileType::from_raw_mode(meta.st_mode) == FileType::RegularFile;
-    let length = usize::try_from(meta.st_size).ok().filter(|length| *length <= LONGEST)?;
+    let length = usize::try_from(meta.st_size).ok().filter(|length| *length <= MAX_RECORD_BYTES)?;
     if !own || !plain {
         return None;
     }
@@ -150,7 +150,7 @@ fn show(key: &str, host: &HostFacts) -> String {
         None => UNKNOWN,
     };
     let present = present.as_ref().and_then(BaselinePlaces::to_line);
-    let mut text = format!("{FORMAT}\n{key}\n");
+    let mut text = format!("{RECORD_FORMAT}\n{key}\n");
     for (name, value) in [
         ("rooms", rooms),
         ("notify", facility(notify)),
@@ -177,7 +177,7 @@ fn line(text: &str) -> String {
 
 fn parse(record: &str, key: &str) -> Option<HostFacts> {
     let mut lines = record.lines();
-    if lines.next()? != FORMAT || lines.next()? != key {
+    if lines.next()? != RECORD_FORMAT || lines.next()? != key {
         return None;
     }
     let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_another_user_is_nobodys_word() {
+    fn a_record_of_another_user_is_not_believed() {
         let (_dir, file) = dir();
         write(&file, "key", &other());
         if std::os::unix::fs::chown(&file, Some(65_534), None).is_ok() {
@@ -348,7 +348,7 @@ mod tests {
 
         #[test]
         fn junk_is_never_a_record(text in "\\PC{0,200}") {
-            prop_assert_eq!(parse(&format!("{FORMAT}\nk\n{text}"), "k"), None);
+            prop_assert_eq!(parse(&format!("{RECORD_FORMAT}\nk\n{text}"), "k"), None);
         }
     }
 }

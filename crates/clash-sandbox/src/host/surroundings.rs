@@ -6,17 +6,17 @@ use std::path::PathBuf;
 
 use clash_policy::Limits;
 
-use super::attempts::{self, Domain, missing, works};
+use super::attempts::{self, DomainState, missing, works};
 use super::cgroups;
-use super::probe::Item;
+use super::probe::ProbeItem;
 use crate::facts::{CgroupFacts, Facility, Surroundings};
 use crate::linux::{caps, cgroup as groups};
 
 pub(crate) fn look() -> Surroundings {
     let landlock = match attempts::domain() {
-        Domain::Outside => Some(false),
-        Domain::Inside => Some(true),
-        Domain::Unknown => None,
+        DomainState::Outside => Some(false),
+        DomainState::Inside => Some(true),
+        DomainState::Unknown => None,
     };
     Surroundings { container: container().is_some(), landlock, listener: attempts::listened_to() }
 }
@@ -86,11 +86,11 @@ fn cgroup_root() -> Result<PathBuf, String> {
 }
 
 /// The same facts in words.
-pub(crate) fn items() -> [Item; 5] {
+pub(crate) fn items() -> [ProbeItem; 5] {
     [cgroup_item(), not_in_container(), not_in_landlock(), no_new_privs(), root()]
 }
 
-fn cgroup_item() -> Item {
+fn cgroup_item() -> ProbeItem {
     let name = "cgroup delegation";
     let purpose = "memory and process limits of a whole room";
     match cgroup().delegated {
@@ -102,7 +102,7 @@ fn cgroup_item() -> Item {
     }
 }
 
-fn not_in_container() -> Item {
+fn not_in_container() -> ProbeItem {
     let name = "not in a container";
     match container() {
         Some(mark) => missing(
@@ -115,24 +115,24 @@ fn not_in_container() -> Item {
     }
 }
 
-fn not_in_landlock() -> Item {
+fn not_in_landlock() -> ProbeItem {
     let name = "not in a Landlock domain";
     let detail = "a sandbox inside a sandbox works, only mounts do not";
     match attempts::domain() {
-        Domain::Outside => works(name, detail),
-        Domain::Inside => missing(
+        DomainState::Outside => works(name, detail),
+        DomainState::Inside => missing(
             name,
             "mounts are denied in a namespace of our own",
             Some("start the agent outside other sandboxes for the namespaced tier"),
             detail,
         ),
-        Domain::Unknown => {
+        DomainState::Unknown => {
             missing(name, "cannot be told without user namespaces and mounts", None, detail)
         }
     }
 }
 
-fn no_new_privs() -> Item {
+fn no_new_privs() -> ProbeItem {
     let name = "no_new_privs unset";
     match rustix::thread::no_new_privs() {
         Ok(false) => works(name, "set-user-id programs work outside sandboxes"),
@@ -146,7 +146,7 @@ fn no_new_privs() -> Item {
     }
 }
 
-fn root() -> Item {
+fn root() -> ProbeItem {
     let name = "plain user";
     if !rustix::process::geteuid().is_root() {
         return works(name, "no capabilities to drop");

@@ -26,9 +26,9 @@ use rustix::thread::{
     sched_setaffinity,
 };
 
-use crate::linux::landlock::{Given, Missed, Ruleset};
-use crate::linux::mounts::{Copied, DEVICES, Parts, SHOWN};
-use crate::linux::namespaces::{Identity, make, make_network, make_with_parts};
+use crate::linux::landlock::{LandlockRuleset, MissedGrant, PendingGrants};
+use crate::linux::mounts::{CopiedTree, ROOM_DEVICES, RoomParts, SHARED_TREES};
+use crate::linux::namespaces::{IdentityMap, make, make_network, make_with_parts};
 use crate::linux::sys;
 use crate::plan::room::Room;
 
@@ -39,35 +39,35 @@ pub(crate) struct Ahead {
     maker: Pid,
     /// Who shares memory with it.
     launcher: Pid,
-    errand: &'static Errand,
+    task: &'static HelperTask,
     /// Where what it made comes from; it stays until this is shut.
     answer: OwnedFd,
 }
 
 #[derive(Debug)]
-struct Errand {
-    identity: Identity,
+struct HelperTask {
+    identity: IdentityMap,
     network: bool,
     answer: RawFd,
     /// What to put into the ruleset that arrives.
-    given: OnceLock<&'static Given>,
-    missed: OnceLock<Missed>,
+    given: OnceLock<&'static PendingGrants>,
+    missed: OnceLock<MissedGrant>,
     /// Whether it has been sent.
     sent: AtomicBool,
 }
 
 /// What is said, each in its own word: one thing done must not pass for another.
-type Word = [u8; 2];
-const NETWORK: Word = *b"nw";
-const RULES: Word = *b"ru";
+type HelperMessage = [u8; 2];
+const NETWORK: HelperMessage = *b"nw";
+const RULES: HelperMessage = *b"ru";
 
 impl Ahead {
     /// A failure only costs time.
     pub(crate) fn start(network: bool) -> Option<Self> {
         let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
         let (answer, told) = socketpair(unix, stream, SocketFlags::CLOEXEC, None).ok()?;
-        let errand: &'static Errand = Box::leak(Box::new(Errand {
-            identity: Identity::own(),
+        let task: &'static HelperTask = Box::leak(Box::new(HelperTask {
+            identity: IdentityMap::own(),
             network,
             answer: told.as_raw_fd(),
             given: OnceLock::new(),
@@ -76,20 +76,20 @@ impl Ahead {
         }));
         // A new process often begins on its parent's processor, and before it, although
         // another one is idle (Linux 6.18 as a guest: four times in five).
-        let maker = sys::patiently(|| {
-            let maker = Pid::from_raw(sys::run_beside(run, errand).ok()?)?;
+        let maker = sys::with_batch_scheduling(|| {
+            let maker = Pid::from_raw(sys::run_beside(run, task).ok()?)?;
             if let Ok(mut others) = sched_getaffinity(None) {
                 others.unset(sched_getcpu());
                 let _ = sched_setaffinity(Some(maker), &others);
             }
             Some(maker)
         });
-        Some(Self { maker: maker?, launcher: getpid(), errand, answer })
+        Some(Self { maker: maker?, launcher: getpid(), task, answer })
     }
 
     /// Joins the namespaces but for the network, if they were made, and takes over
     /// what is in them.
-    pub(crate) fn join(&self) -> Option<Parts> {
+    pub(crate) fn join(&self) -> Option<RoomParts> {
         let kinds = ThreadNameSpaceType::USER
             | ThreadNameSpaceType::MOUNT
             | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION;
@@ -104,27 +104,31 @@ impl Ahead {
     /// Has it take from what is given, which can be done here at the same time. Says
     /// whether it does: a launcher that got a terminal of its own is a copy of the one
     /// that started it.
-    pub(crate) fn hand_over(&self, given: &'static Given, ruleset: &Ruleset) -> bool {
+    pub(crate) fn hand_over(
+        &self,
+        given: &'static PendingGrants,
+        ruleset: &LandlockRuleset,
+    ) -> bool {
         if getpid() != self.launcher {
             return false;
         }
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut with = SendAncillaryBuffer::new(&mut space);
         let fds = [ruleset.as_fd()];
-        let sent = self.errand.given.set(given).is_ok()
+        let sent = self.task.given.set(given).is_ok()
             && with.push(SendAncillaryMessage::ScmRights(&fds))
             && sys::send(self.answer.as_raw_fd(), &RULES, &mut with).is_ok();
-        self.errand.sent.store(sent, Ordering::Release);
+        self.task.sent.store(sent, Ordering::Release);
         sent
     }
 
     /// Waits for what it took. `None` if it is not known how far it came.
-    pub(crate) fn taken(&self) -> Option<Result<(), Missed>> {
-        self.says(RULES).then(|| self.errand.missed.get().map_or(Ok(()), |missed| Err(*missed)))
+    pub(crate) fn taken(&self) -> Option<Result<(), MissedGrant>> {
+        self.says(RULES).then(|| self.task.missed.get().map_or(Ok(()), |missed| Err(*missed)))
     }
 
-    fn says(&self, word: Word) -> bool {
-        let mut said = Word::default();
+    fn says(&self, word: HelperMessage) -> bool {
+        let mut said = HelperMessage::default();
         loop {
             match rustix::io::read(&self.answer, &mut said[..]) {
                 Err(Errno::INTR) => {}
@@ -153,7 +157,7 @@ impl Drop for Ahead {
 
 /// Leaves the host's namespaces, except those of processes and the network. Joins those
 /// of the helper, or makes them.
-pub(super) fn leave_host(room: &Room, helper: Option<&Ahead>) -> Result<Parts, LaunchError> {
+pub(super) fn leave_host(room: &Room, helper: Option<&Ahead>) -> Result<RoomParts, LaunchError> {
     match helper.and_then(Ahead::join) {
         Some(parts) => Ok(parts),
         None => make_with_parts(room),
@@ -168,40 +172,41 @@ pub(super) fn own_network(helper: Option<&Ahead>) -> Result<(), LaunchError> {
 /// The other process. Whoever waits for the end of our output must not have to
 /// wait for it. What is sent to our process group is not for it: stopped by ^Z it
 /// would keep a launcher waiting that holds signals itself.
-fn run(errand: &Errand) {
+fn run(task: &HelperTask) {
     let _ = sys::hold_signals();
-    sys::close_all_but(errand.answer);
-    let say =
-        |word: Word| sys::send(errand.answer, &word, &mut SendAncillaryBuffer::default()).is_ok();
-    if make(Some(&errand.identity)).is_ok()
-        && let Ok(parts) = Parts::make()
-        && send(errand.answer, &parts)
-        && (!errand.network || make_network().is_ok() && say(NETWORK))
-        && let Some(ruleset) = receive_ruleset(errand)
-        && let Some(given) = errand.given.get()
+    sys::close_all_but(task.answer);
+    let say = |word: HelperMessage| {
+        sys::send(task.answer, &word, &mut SendAncillaryBuffer::default()).is_ok()
+    };
+    if make(Some(&task.identity)).is_ok()
+        && let Ok(parts) = RoomParts::make()
+        && send(task.answer, &parts)
+        && (!task.network || make_network().is_ok() && say(NETWORK))
+        && let Some(ruleset) = receive_ruleset(task)
+        && let Some(given) = task.given.get()
     {
         if let Err(missed) = given.put_into(ruleset) {
-            let _ = errand.missed.set(missed);
+            let _ = task.missed.set(missed);
         }
         if say(RULES) {
-            sys::was_released(errand.answer);
+            sys::was_released(task.answer);
         }
     }
 }
 
 /// What is sent next is hardly ever far away, and waking a processor takes as long
 /// as some of what there is to do then.
-const SOON: Duration = Duration::from_micros(150);
+const SPIN_TIME: Duration = Duration::from_micros(150);
 
-fn receive_ruleset(errand: &Errand) -> Option<OwnedFd> {
+fn receive_ruleset(task: &HelperTask) -> Option<OwnedFd> {
     let start = Instant::now();
-    while !errand.sent.load(Ordering::Acquire) && start.elapsed() < SOON {
+    while !task.sent.load(Ordering::Acquire) && start.elapsed() < SPIN_TIME {
         rustix::thread::sched_yield();
     }
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
     let mut said = [0_u8; 2];
-    sys::receive(errand.answer, &mut said, &mut with).ok()?;
+    sys::receive(task.answer, &mut said, &mut with).ok()?;
     match with.drain().next() {
         Some(RecvAncillaryMessage::ScmRights(mut fds)) => fds.next(),
         _ => None,
@@ -209,23 +214,23 @@ fn receive_ruleset(errand: &Errand) -> Option<OwnedFd> {
 }
 
 /// Devices, terminals and copies; of copies there is also told which are in their place.
-const MAYBE: usize = DEVICES.len() + 1 + SHOWN.len();
-const MOST: usize = 1 + MAYBE;
-const IN_PLACE: usize = MAYBE;
-const _: () = assert!(IN_PLACE + SHOWN.len() <= u16::BITS as usize);
+const OPTIONAL_PARTS: usize = ROOM_DEVICES.len() + 1 + SHARED_TREES.len();
+const MAX_PARTS: usize = 1 + OPTIONAL_PARTS;
+const IN_PLACE: usize = OPTIONAL_PARTS;
+const _: () = assert!(IN_PLACE + SHARED_TREES.len() <= u16::BITS as usize);
 
 /// Which of those that may be missing are there goes along as a word.
-fn send(to: RawFd, parts: &Parts) -> bool {
+fn send(to: RawFd, parts: &RoomParts) -> bool {
     let mut there = 0_u16;
-    let mut fds = [parts.root.as_fd(); MOST];
+    let mut fds = [parts.root.as_fd(); MAX_PARTS];
     let mut count = 0;
-    let Parts { root, devices, terminals, shown } = parts;
+    let RoomParts { root, devices, terminals, shown } = parts;
     for (at, copied) in shown.iter().enumerate() {
-        there |= u16::from(matches!(copied, Copied::InPlace)) << (IN_PLACE + at);
+        there |= u16::from(matches!(copied, CopiedTree::InPlace)) << (IN_PLACE + at);
     }
     let loose = shown.iter().map(|copied| match copied {
-        Copied::Loose(tree) => Some(tree),
-        Copied::Missing | Copied::InPlace => None,
+        CopiedTree::Loose(tree) => Some(tree),
+        CopiedTree::Missing | CopiedTree::InPlace => None,
     });
     let all = devices.iter().chain([terminals]).map(Option::as_ref).chain(loose);
     let all = all.enumerate().filter_map(|(at, part)| {
@@ -237,15 +242,15 @@ fn send(to: RawFd, parts: &Parts) -> bool {
         *slot = fd.as_fd();
         count += 1;
     }
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_PARTS))];
     let mut with = SendAncillaryBuffer::new(&mut space);
     let fds = fds.get(..count).unwrap_or_default();
     with.push(SendAncillaryMessage::ScmRights(fds))
         && sys::send(to, &there.to_ne_bytes(), &mut with).is_ok()
 }
 
-fn receive(from: &OwnedFd) -> Option<Parts> {
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+fn receive(from: &OwnedFd) -> Option<RoomParts> {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_PARTS))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
     let mut there = [0_u8; 2];
     if sys::receive(from.as_raw_fd(), &mut there, &mut with) != Ok(2) {
@@ -259,21 +264,21 @@ fn receive(from: &OwnedFd) -> Option<Parts> {
     let root = fds.next()?;
     let there = u16::from_ne_bytes(there);
     let has = |at: usize| there & (1 << at) != 0;
-    let (mut devices, mut terminals) = ([const { None }; DEVICES.len()], None);
+    let (mut devices, mut terminals) = ([const { None }; ROOM_DEVICES.len()], None);
     for (at, part) in devices.iter_mut().chain([&mut terminals]).enumerate() {
         if has(at) {
             *part = Some(fds.next()?);
         }
     }
-    let mut shown = [const { Copied::Missing }; SHOWN.len()];
+    let mut shown = [const { CopiedTree::Missing }; SHARED_TREES.len()];
     for (at, copied) in shown.iter_mut().enumerate() {
         if has(IN_PLACE + at) {
-            *copied = Copied::InPlace;
-        } else if has(DEVICES.len() + 1 + at) {
-            *copied = Copied::Loose(fds.next()?);
+            *copied = CopiedTree::InPlace;
+        } else if has(ROOM_DEVICES.len() + 1 + at) {
+            *copied = CopiedTree::Loose(fds.next()?);
         }
     }
-    Some(Parts { root, devices, terminals, shown })
+    Some(RoomParts { root, devices, terminals, shown })
 }
 
 #[cfg(test)]

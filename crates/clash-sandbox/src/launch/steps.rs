@@ -11,17 +11,17 @@ use rustix::thread::{SecureComputingMode, secure_computing_mode};
 
 use super::helper::{self, Ahead};
 use super::{Command, LaunchError};
-use crate::linux::bpf::Insn;
-use crate::linux::cgroup::Group;
-use crate::linux::landlock::{Given, Ruleset};
-use crate::linux::monitor::{Monitor, Waiting};
-use crate::linux::mounts::{Parts, View};
-use crate::linux::outputs::{self, Outputs};
-use crate::linux::ports::Crossing;
-use crate::linux::scratch::{self, Scratch};
-use crate::linux::stdio::Inherited;
-use crate::linux::supervise::{Keeper, attend};
-use crate::linux::target::Target;
+use crate::linux::bpf::BpfInstruction;
+use crate::linux::cgroup::RoomCgroup;
+use crate::linux::landlock::{LandlockRuleset, PendingGrants};
+use crate::linux::monitor::{CallMonitor, WaitingMonitor};
+use crate::linux::mounts::{MountTree, RoomParts};
+use crate::linux::outputs::{self, OutputCopier};
+use crate::linux::ports::PortCrossing;
+use crate::linux::scratch::{self, ScratchDirectory};
+use crate::linux::stdio::InheritedStdio;
+use crate::linux::supervise::{RoomKeeper, attend};
+use crate::linux::target::ExecTarget;
 use crate::linux::{caps, landlock, limits, namespaces, redirect, seccomp, stdio, sys, terminal};
 use crate::plan::room::{Inside, Room, Step};
 use crate::plan::{self, Plan};
@@ -43,8 +43,9 @@ pub(crate) fn run(plan: &Plan, command: &Command, helper: Option<Ahead>) -> Resu
     let (plan, command) = with_tmp.as_ref().map_or((plan, command), |(p, c)| (p, c));
     let redirected = (!plan.redirects.is_empty()).then(|| redirect::given(plan, command));
     let (plan, command) = redirected.as_ref().map_or((plan, command), |(p, c)| (p, c));
-    let target = Target::new(command)?;
-    let filter = seccomp::filter(seccomp::Surface::of_plan(plan)).map_err(LaunchError::Filter)?;
+    let target = ExecTarget::new(command)?;
+    let filter =
+        seccomp::filter(seccomp::FilterSurface::from_plan(plan)).map_err(LaunchError::Filter)?;
 
     // The relay, the monitor and the command all get it from here.
     limits::no_core_files().map_err(|e| LaunchError::Limits(e.into()))?;
@@ -57,16 +58,16 @@ pub(crate) fn run(plan: &Plan, command: &Command, helper: Option<Ahead>) -> Resu
             source: source.into(),
         })?;
     }
-    let scratch = own_tmp.as_deref().map(Scratch::make).transpose();
+    let scratch = own_tmp.as_deref().map(ScratchDirectory::make).transpose();
     let scratch = scratch.map_err(LaunchError::Scratch)?;
     let stays = outputs::is_needed() || stdio::is_writable_input();
-    let outputs = Outputs::start(&plan.limits).map_err(LaunchError::Outputs)?;
+    let outputs = OutputCopier::start(&plan.limits).map_err(LaunchError::Outputs)?;
     // A directory on stdio must be gone before its descriptor could be granted.
     landlock::no_directory_as_stdio().map_err(|e| LaunchError::Descriptors(e.into()))?;
     let ruleset = landlock::ruleset(plan)?;
     sys::close_on_exec_from_3().map_err(LaunchError::Descriptors)?;
     let confined = Confined { plan, target: &target, filter: &filter, forgets_children };
-    let given = Given::of(plan, &ruleset)?;
+    let given = PendingGrants::from_plan(plan, &ruleset)?;
     if plan.room.is_some() || plan.watch.is_some() || stays {
         let parent = Parent::new(confined, &ruleset, helper);
         let prepared = parent.prepare(given, scratch, outputs)?;
@@ -81,8 +82,8 @@ pub(crate) fn run(plan: &Plan, command: &Command, helper: Option<Ahead>) -> Resu
 #[derive(Clone, Copy)]
 struct Confined<'a> {
     plan: &'a Plan,
-    target: &'a Target,
-    filter: &'a [Insn],
+    target: &'a ExecTarget,
+    filter: &'a [BpfInstruction],
     /// Whether the command is to ignore SIGCHLD, as its caller did.
     forgets_children: bool,
 }
@@ -91,7 +92,7 @@ impl Confined<'_> {
     /// Steps 7 to 12. What the kernel answers to the filter is the listener.
     fn become_command(
         self,
-        ruleset: &Ruleset,
+        ruleset: &LandlockRuleset,
         listener: &mut c_long,
         release_signals: impl FnOnce() -> io::Result<()>,
     ) -> LaunchError {
@@ -126,7 +127,7 @@ struct Parent<'a> {
     confined: Confined<'a>,
     plan: &'a Plan,
     room: Option<&'a Room>,
-    ruleset: &'a Ruleset,
+    ruleset: &'a LandlockRuleset,
     helper: Option<Ahead>,
     /// The steps of the view up to /proc, which shows the processes of whoever mounts it.
     before_processes: &'a [Step],
@@ -139,17 +140,17 @@ struct Parent<'a> {
 /// Everything that is there before the command's process is.
 struct Prepared {
     cwd: CString,
-    view: Option<View>,
-    monitor: Option<Waiting>,
-    mask: sys::Mask,
-    inherited: Inherited,
-    keeper: Keeper,
+    view: Option<MountTree>,
+    monitor: Option<WaitingMonitor>,
+    mask: sys::SignalMask,
+    inherited: InheritedStdio,
+    keeper: RoomKeeper,
     /// Where the numbers of processes are limited, and to how many.
     numbers: Option<(OwnedFd, u64)>,
 }
 
 impl<'a> Parent<'a> {
-    fn new(confined: Confined<'a>, ruleset: &'a Ruleset, helper: Option<Ahead>) -> Self {
+    fn new(confined: Confined<'a>, ruleset: &'a LandlockRuleset, helper: Option<Ahead>) -> Self {
         let plan = confined.plan;
         let room = plan.room.as_ref();
         // Begun on the word of a record that was wrong, it has nothing to say that is
@@ -174,27 +175,27 @@ impl<'a> Parent<'a> {
 
     fn prepare(
         &self,
-        given: Given,
-        scratch: Option<Scratch>,
-        outputs: Option<Outputs>,
+        given: PendingGrants,
+        scratch: Option<ScratchDirectory>,
+        outputs: Option<OutputCopier>,
     ) -> Result<Prepared> {
         let helper = self.helper.as_ref();
         let filling = Filling::start(given, self.ruleset, helper);
         let cwd = rustix::process::getcwd(Vec::new())
             .map_err(|e| LaunchError::WorkingDirectory { path: ".".into(), source: e.into() })?;
         let group = self.plan.group.as_deref();
-        let group = group.map(|parent| Group::new(parent, &self.plan.limits)).transpose();
+        let group = group.map(|parent| RoomCgroup::new(parent, &self.plan.limits)).transpose();
         let group = group.map_err(LaunchError::Limits)?;
         let numbers = self.numbers(group.is_some())?;
-        let ports = self.room.map(|room| Crossing::start(&room.ports)).transpose()?;
+        let ports = self.room.map(|room| PortCrossing::start(&room.ports)).transpose()?;
         let monitor = self.monitor()?;
         let parts = self.room.map(|room| helper::leave_host(room, helper)).transpose()?;
         let inherited = match self.room {
-            Some(room) => Inherited::guard(&room.returned),
-            None => Inherited::guard_roomless(),
+            Some(room) => InheritedStdio::guard(&room.returned),
+            None => InheritedStdio::guard_roomless(),
         };
         let mask = sys::hold_signals().map_err(LaunchError::Signals)?;
-        let monitor = monitor.map(Monitor::wait).transpose().map_err(LaunchError::Monitor)?;
+        let monitor = monitor.map(CallMonitor::wait).transpose().map_err(LaunchError::Monitor)?;
         let view = parts.map(|parts| self.build(parts)).transpose()?;
         let all_done_here = filling.help()?;
         if let (Some(room), Some(view), false) = (self.room, &view, self.enters_last) {
@@ -219,9 +220,9 @@ impl<'a> Parent<'a> {
         sys::undumpable().map_err(LaunchError::Namespaces)?;
         let keeper = if self.room.is_some() {
             namespaces::own_processes()?;
-            Keeper::start(ports, group)?
+            RoomKeeper::start(ports, group)?
         } else {
-            Keeper::of_children(group, scratch)?
+            RoomKeeper::of_children(group, scratch)?
         };
         let keeper = keeper.with_outputs(outputs);
         Ok(Prepared { cwd, view, monitor, mask, inherited, keeper, numbers })
@@ -235,20 +236,20 @@ impl<'a> Parent<'a> {
         Ok(Some((settings, most)))
     }
 
-    fn monitor(&self) -> Result<Option<Monitor>> {
+    fn monitor(&self) -> Result<Option<CallMonitor>> {
         let Some(watch) = &self.plan.watch else { return Ok(None) };
         // The filter of an outer sandbox may forbid it; then every call would be refused
         // without a word.
         if !matches!(secure_computing_mode(), Ok(SecureComputingMode::Disabled)) {
             sys::memory_can_be_reached().map_err(|e| LaunchError::Unseen(e.into()))?;
         }
-        let monitor = Monitor::new(self.ruleset.clone(), watch, self.plan.root);
+        let monitor = CallMonitor::new(self.ruleset.clone(), watch, self.plan.root);
         monitor.map(Some).map_err(|e| LaunchError::Monitor(e.into()))
     }
 
-    fn build(&self, parts: Parts) -> Result<View> {
-        let mut view =
-            View::new(parts, self.before_processes).map_err(|e| LaunchError::Root(e.into()))?;
+    fn build(&self, parts: RoomParts) -> Result<MountTree> {
+        let mut view = MountTree::new(parts, self.before_processes)
+            .map_err(|e| LaunchError::Root(e.into()))?;
         self.before_processes.iter().try_for_each(|step| view.step(step))?;
         Ok(view)
     }
@@ -298,8 +299,8 @@ impl<'a> Parent<'a> {
     fn settle(
         &self,
         cwd: &CString,
-        view: Option<&mut View>,
-        group: Option<&Group>,
+        view: Option<&mut MountTree>,
+        group: Option<&RoomCgroup>,
         numbers: Option<&(OwnedFd, u64)>,
     ) -> Result<()> {
         match (group, numbers) {
@@ -325,14 +326,18 @@ impl<'a> Parent<'a> {
 
 /// Opening what is granted takes as long as building the view.
 struct Filling<'a> {
-    given: &'static Given,
-    ruleset: &'a Ruleset,
+    given: &'static PendingGrants,
+    ruleset: &'a LandlockRuleset,
     helper: Option<&'a Ahead>,
 }
 
 impl<'a> Filling<'a> {
-    fn start(given: Given, ruleset: &'a Ruleset, helper: Option<&'a Ahead>) -> Self {
-        let given: &'static Given = Box::leak(Box::new(given));
+    fn start(
+        given: PendingGrants,
+        ruleset: &'a LandlockRuleset,
+        helper: Option<&'a Ahead>,
+    ) -> Self {
+        let given: &'static PendingGrants = Box::leak(Box::new(given));
         let helper = helper.filter(|helper| helper.hand_over(given, ruleset));
         Self { given, ruleset, helper }
     }

@@ -7,7 +7,7 @@
 
 /// One instruction, laid out as the kernel's `struct sock_filter`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Insn {
+pub(crate) struct BpfInstruction {
     pub(crate) code: u16,
     pub(crate) jt: u8,
     pub(crate) jf: u8,
@@ -16,18 +16,18 @@ pub(crate) struct Insn {
 
 /// A jump target in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Label(usize);
+pub(crate) struct BpfLabel(usize);
 
 /// The next instruction after a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum To {
+pub(crate) enum JumpTarget {
     Next,
-    Label(Label),
+    Label(BpfLabel),
 }
 
 /// A comparison with the accumulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Test {
+pub(crate) enum BpfTest {
     Equal(u32),
     AtLeast(u32),
     Above(u32),
@@ -45,7 +45,7 @@ pub enum BpfError {
 }
 
 /// The kernel's BPF_MAXINSNS.
-const MAX: usize = 4096;
+const MAX_INSTRUCTIONS: usize = 4096;
 
 pub(crate) const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
 pub(crate) const AND: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
@@ -56,20 +56,20 @@ pub(crate) const JSET: u16 = 0x45;
 pub(crate) const RET: u16 = 0x06; // BPF_RET | BPF_K
 
 #[derive(Debug, Default)]
-pub(crate) struct Assembler {
-    code: Vec<(Insn, To, To)>,
+pub(crate) struct BpfAssembler {
+    code: Vec<(BpfInstruction, JumpTarget, JumpTarget)>,
     /// The position of each label, when it is placed.
     labels: Vec<Option<usize>>,
 }
 
-impl Assembler {
-    pub(crate) fn label(&mut self) -> Label {
+impl BpfAssembler {
+    pub(crate) fn label(&mut self) -> BpfLabel {
         self.labels.push(None);
-        Label(self.labels.len() - 1)
+        BpfLabel(self.labels.len() - 1)
     }
 
     /// Puts a label before the next instruction.
-    pub(crate) fn place(&mut self, label: Label) {
+    pub(crate) fn place(&mut self, label: BpfLabel) {
         let here = self.code.len();
         if let Some(slot) = self.labels.get_mut(label.0) {
             *slot = Some(here);
@@ -78,38 +78,38 @@ impl Assembler {
 
     /// Loads a 32-bit word of the syscall data.
     pub(crate) fn load(&mut self, offset: u32) {
-        self.push(LOAD, offset, To::Next, To::Next);
+        self.push(LOAD, offset, JumpTarget::Next, JumpTarget::Next);
     }
 
     pub(crate) fn and(&mut self, mask: u32) {
-        self.push(AND, mask, To::Next, To::Next);
+        self.push(AND, mask, JumpTarget::Next, JumpTarget::Next);
     }
 
     pub(crate) fn ret(&mut self, value: u32) {
-        self.push(RET, value, To::Next, To::Next);
+        self.push(RET, value, JumpTarget::Next, JumpTarget::Next);
     }
 
-    pub(crate) fn jump(&mut self, test: Test, yes: To, no: To) {
+    pub(crate) fn jump(&mut self, test: BpfTest, yes: JumpTarget, no: JumpTarget) {
         let (code, k) = match test {
-            Test::Equal(k) => (JEQ, k),
-            Test::AtLeast(k) => (JGE, k),
-            Test::Above(k) => (JGT, k),
-            Test::AnyBit(k) => (JSET, k),
+            BpfTest::Equal(k) => (JEQ, k),
+            BpfTest::AtLeast(k) => (JGE, k),
+            BpfTest::Above(k) => (JGT, k),
+            BpfTest::AnyBit(k) => (JSET, k),
         };
         self.push(code, k, yes, no);
     }
 
-    fn push(&mut self, code: u16, k: u32, yes: To, no: To) {
-        self.code.push((Insn { code, jt: 0, jf: 0, k }, yes, no));
+    fn push(&mut self, code: u16, k: u32, yes: JumpTarget, no: JumpTarget) {
+        self.code.push((BpfInstruction { code, jt: 0, jf: 0, k }, yes, no));
     }
 
     /// Resolves and checks every jump, and returns the program.
-    pub(crate) fn finish(self) -> Result<Vec<Insn>, BpfError> {
-        if self.code.len() > MAX {
+    pub(crate) fn finish(self) -> Result<Vec<BpfInstruction>, BpfError> {
+        if self.code.len() > MAX_INSTRUCTIONS {
             return Err(BpfError::TooLong(self.code.len()));
         }
-        let offset = |at: usize, to: To| -> Result<u8, BpfError> {
-            let To::Label(label) = to else { return Ok(0) };
+        let offset = |at: usize, to: JumpTarget| -> Result<u8, BpfError> {
+            let JumpTarget::Label(label) = to else { return Ok(0) };
             let target = self.labels.get(label.0).copied().flatten();
             let by = target
                 .filter(|t| *t < self.code.len())
@@ -121,7 +121,7 @@ impl Assembler {
             .iter()
             .enumerate()
             .map(|(at, (insn, yes, no))| {
-                Ok(Insn { jt: offset(at, *yes)?, jf: offset(at, *no)?, ..*insn })
+                Ok(BpfInstruction { jt: offset(at, *yes)?, jf: offset(at, *no)?, ..*insn })
             })
             .collect()
     }
@@ -129,7 +129,7 @@ impl Assembler {
 
 /// Runs a program over syscall data as the kernel would.
 #[cfg(test)]
-pub(crate) fn interpret(program: &[Insn], data: &[u32; 16]) -> u32 {
+pub(crate) fn interpret(program: &[BpfInstruction], data: &[u32; 16]) -> u32 {
     let mut acc = 0;
     let mut at = 0;
     loop {
@@ -155,24 +155,24 @@ mod tests {
 
     #[test]
     fn labels_become_offsets() {
-        let mut asm = Assembler::default();
+        let mut asm = BpfAssembler::default();
         let end = asm.label();
         asm.load(0);
-        asm.jump(Test::Equal(7), To::Label(end), To::Next);
+        asm.jump(BpfTest::Equal(7), JumpTarget::Label(end), JumpTarget::Next);
         asm.ret(1);
         asm.place(end);
         asm.ret(2);
         let program = asm.finish().unwrap();
-        assert_eq!(program[1], Insn { code: JEQ, jt: 1, jf: 0, k: 7 });
+        assert_eq!(program[1], BpfInstruction { code: JEQ, jt: 1, jf: 0, k: 7 });
         assert_eq!(interpret(&program, &[7; 16]), 2);
         assert_eq!(interpret(&program, &[8; 16]), 1);
     }
 
     #[test]
-    fn a_jump_over_255_instructions_is_an_error_and_not_a_wrapped_offset() {
-        let mut asm = Assembler::default();
+    fn a_jump_over_255_instructions_is_an_error() {
+        let mut asm = BpfAssembler::default();
         let end = asm.label();
-        asm.jump(Test::Equal(7), To::Label(end), To::Next);
+        asm.jump(BpfTest::Equal(7), JumpTarget::Label(end), JumpTarget::Next);
         (0..256).for_each(|_| asm.load(0));
         asm.place(end);
         asm.ret(0);
@@ -181,15 +181,15 @@ mod tests {
 
     #[test]
     fn a_label_that_is_behind_or_nowhere_is_an_error() {
-        let mut asm = Assembler::default();
+        let mut asm = BpfAssembler::default();
         let start = asm.label();
         asm.place(start);
-        asm.jump(Test::Equal(7), To::Label(start), To::Next);
+        asm.jump(BpfTest::Equal(7), JumpTarget::Label(start), JumpTarget::Next);
         assert_eq!(asm.finish(), Err(BpfError::Nowhere { at: 0 }));
 
-        let mut asm = Assembler::default();
+        let mut asm = BpfAssembler::default();
         let never = asm.label();
-        asm.jump(Test::Equal(7), To::Label(never), To::Next);
+        asm.jump(BpfTest::Equal(7), JumpTarget::Label(never), JumpTarget::Next);
         asm.ret(0);
         assert_eq!(asm.finish(), Err(BpfError::Nowhere { at: 0 }));
     }

@@ -19,17 +19,17 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, waitpid};
 
-use super::sys::{self, Fork};
+use super::sys::{self, ForkSide};
 
-const PREFIX: &str = "clash-";
+const CGROUP_PREFIX: &str = "clash-";
 
 /// True if this user can make a cgroup with these limits in `parent` and put a process
 /// into it.
 pub(crate) fn takes_a_process(dir: &Path, limits: &Limits) -> bool {
-    let Ok(group) = Group::new(dir, limits) else { return false };
+    let Ok(group) = RoomCgroup::new(dir, limits) else { return false };
     match sys::fork() {
-        Ok(Fork::Child) => sys::exit_now(i32::from(group.join().is_err())),
-        Ok(Fork::Parent(pid)) => loop {
+        Ok(ForkSide::Child) => sys::exit_now(i32::from(group.join().is_err())),
+        Ok(ForkSide::Parent(pid)) => loop {
             match waitpid(Pid::from_raw(pid), WaitOptions::empty()) {
                 Err(Errno::INTR) => {}
                 other => {
@@ -45,18 +45,18 @@ pub(crate) fn takes_a_process(dir: &Path, limits: &Limits) -> bool {
 /// A name that no other thread or process uses for a cgroup.
 pub(crate) fn unused_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("{PREFIX}{}-{}", sys::own_pid(), NEXT.fetch_add(1, Ordering::Relaxed))
+    format!("{CGROUP_PREFIX}{}-{}", sys::own_pid(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// The cgroup of one room. Dropping it removes the cgroup.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct RoomCgroup {
     parent: OwnedFd,
     name: String,
     processes: OwnedFd,
 }
 
-impl Group {
+impl RoomCgroup {
     pub(crate) fn new(parent: &Path, limits: &Limits) -> io::Result<Self> {
         sweep(parent);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -94,7 +94,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for RoomCgroup {
     fn drop(&mut self) {
         let _ = unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
     }
@@ -106,7 +106,7 @@ pub(crate) fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let launcher = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let launcher = name.to_str().and_then(|name| name.strip_prefix(CGROUP_PREFIX));
         let launcher = launcher.and_then(|name| name.split('-').next());
         if let Some(pid) = launcher.filter(|pid| !pid.is_empty())
             && pid.bytes().all(|byte| byte.is_ascii_digit())
@@ -121,7 +121,7 @@ pub(crate) fn sweep(parent: &Path) {
 /// time.
 #[cfg(test)]
 pub(crate) fn nothing_is_left(parent: &Path) -> bool {
-    let own = format!("{PREFIX}{}-", sys::own_pid());
+    let own = format!("{CGROUP_PREFIX}{}-", sys::own_pid());
     (0..600).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(100));
         let mut names = fs::read_dir(parent).into_iter().flatten().flatten();
@@ -147,9 +147,9 @@ mod tests {
             return;
         };
         // No process and no other test has such a number.
-        let left = parent.join(format!("{PREFIX}{}-0", 4_194_304 + sys::own_pid()));
+        let left = parent.join(format!("{CGROUP_PREFIX}{}-0", 4_194_304 + sys::own_pid()));
         fs::create_dir(&left).unwrap();
-        let group = Group::new(&parent, &Limits::default()).unwrap();
+        let group = RoomCgroup::new(&parent, &Limits::default()).unwrap();
         assert!(!left.exists(), "what a dead launcher left is swept");
         let own = parent.join(&group.name);
         assert!(own.exists());
@@ -163,7 +163,7 @@ mod tests {
                 .unwrap()
                 .contains("memory")
         {
-            assert!(Group::new(&parent, &limits).is_err());
+            assert!(RoomCgroup::new(&parent, &limits).is_err());
         }
         assert!(nothing_is_left(&parent));
     }

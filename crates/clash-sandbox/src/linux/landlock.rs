@@ -36,41 +36,42 @@ use clash_policy::Caps;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fcntl_getfl, fstat, openat, openat2};
 use rustix::io::Errno;
 
-use super::mounts::View;
-use super::sys::{self, Handled};
-use crate::baseline::Entry;
+use super::mounts::MountTree;
+use super::sys::{self, HandledRights};
+use crate::baseline::BaselineEntry;
 use crate::launch::LaunchError;
 use crate::plan::room::{Inside, Room, Step};
 use crate::plan::{Grant, Network, Plan};
 
 /// Access rights as a bit mask of the kernel.
-type Rights = u64;
+type AccessRights = u64;
 
-const EXECUTE: Rights = 1;
-const WRITE_FILE: Rights = 1 << 1;
-const READ_FILE: Rights = 1 << 2;
-const READ_DIR: Rights = 1 << 3;
-const REMOVE_DIR: Rights = 1 << 4;
-const REMOVE_FILE: Rights = 1 << 5;
-const MAKE_DIR: Rights = 1 << 7;
-const MAKE_REG: Rights = 1 << 8;
-const MAKE_SOCK: Rights = 1 << 9;
-const MAKE_FIFO: Rights = 1 << 10;
-const MAKE_SYM: Rights = 1 << 12;
-const REFER: Rights = 1 << 13;
-const TRUNCATE: Rights = 1 << 14;
-const IOCTL_DEV: Rights = 1 << 15;
-const RESOLVE_UNIX: Rights = 1 << 16;
+const EXECUTE: AccessRights = 1;
+const WRITE_FILE: AccessRights = 1 << 1;
+const READ_FILE: AccessRights = 1 << 2;
+const READ_DIR: AccessRights = 1 << 3;
+const REMOVE_DIR: AccessRights = 1 << 4;
+const REMOVE_FILE: AccessRights = 1 << 5;
+const MAKE_DIR: AccessRights = 1 << 7;
+const MAKE_REG: AccessRights = 1 << 8;
+const MAKE_SOCK: AccessRights = 1 << 9;
+const MAKE_FIFO: AccessRights = 1 << 10;
+const MAKE_SYM: AccessRights = 1 << 12;
+const REFER: AccessRights = 1 << 13;
+const TRUNCATE: AccessRights = 1 << 14;
+const IOCTL_DEV: AccessRights = 1 << 15;
+const RESOLVE_UNIX: AccessRights = 1 << 16;
 
 /// Rights that a rule on a file may name; the others apply to directories.
-const OF_FILES: Rights = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV | RESOLVE_UNIX;
+const OF_FILES: AccessRights =
+    EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV | RESOLVE_UNIX;
 
 const BIND_AND_CONNECT_TCP: u64 = 3;
 const ABSTRACT_SOCKETS_AND_SIGNALS: u64 = 3;
 
 /// Every file right of an ABI. Newer rights are blocked by seccomp (UDP), or programs built
 /// for this ABI do not use them.
-fn all(abi: u32) -> Rights {
+fn all(abi: u32) -> AccessRights {
     match abi {
         0 => 0,
         1 => REFER - 1,
@@ -87,47 +88,47 @@ fn scopes(abi: u32) -> u64 {
 
 /// A ruleset under construction. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Ruleset {
+pub(crate) struct LandlockRuleset {
     fd: Arc<OwnedFd>,
-    handled: Rights,
+    handled: AccessRights,
 }
 
-impl Ruleset {
-    fn new(files: Rights, abi: u32, no_tcp: bool) -> Result<Self, LaunchError> {
+impl LandlockRuleset {
+    fn new(files: AccessRights, abi: u32, no_tcp: bool) -> Result<Self, LaunchError> {
         let network = if no_tcp { BIND_AND_CONNECT_TCP } else { 0 };
-        Self::handling(Handled { files, network, scopes: scopes(abi) })
+        Self::handling(HandledRights { files, network, scopes: scopes(abi) })
     }
 
     /// A ruleset without file rules, which leaves files to the mounts. Signals and abstract
     /// sockets still end at the room.
     fn of_scopes(abi: u32) -> Result<Self, LaunchError> {
-        Self::handling(Handled { files: 0, network: 0, scopes: scopes(abi) })
+        Self::handling(HandledRights { files: 0, network: 0, scopes: scopes(abi) })
     }
 
-    fn handling(handled: Handled) -> Result<Self, LaunchError> {
+    fn handling(handled: HandledRights) -> Result<Self, LaunchError> {
         let fd = sys::landlock_ruleset(&handled).map_err(LaunchError::Ruleset)?;
         Ok(Self { fd: Arc::new(fd), handled: handled.files })
     }
 
     /// Adds a rule. The kernel refuses rights that the ruleset does not handle, so they are
     /// masked out.
-    fn grant(&self, place: impl AsFd, rights: Rights) -> Result<(), Errno> {
+    fn grant(&self, place: impl AsFd, rights: AccessRights) -> Result<(), Errno> {
         grant(self.fd.as_fd(), place, rights & self.handled)
     }
 }
 
-impl AsFd for Ruleset {
+impl AsFd for LandlockRuleset {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
 /// Grants rights on a place and everything below it.
-fn grant(ruleset: BorrowedFd<'_>, place: impl AsFd, rights: Rights) -> Result<(), Errno> {
+fn grant(ruleset: BorrowedFd<'_>, place: impl AsFd, rights: AccessRights) -> Result<(), Errno> {
     if rights == 0 { Ok(()) } else { sys::landlock_rule(ruleset, place.as_fd(), rights) }
 }
 
-fn rights(caps: Caps, directory: bool, device: bool) -> Rights {
+fn rights(caps: Caps, directory: bool, device: bool) -> AccessRights {
     let mut rights = 0;
     if caps.contains(Caps::READ) {
         rights |= READ_FILE | READ_DIR;
@@ -151,14 +152,14 @@ fn rights(caps: Caps, directory: bool, device: bool) -> Rights {
 }
 
 /// The ruleset of a plan. It grants only the files that the command already has as stdio.
-pub(crate) fn ruleset(plan: &Plan) -> Result<Ruleset, LaunchError> {
+pub(crate) fn ruleset(plan: &Plan) -> Result<LandlockRuleset, LaunchError> {
     if plan.room.as_ref().is_some_and(|room| room.inside == Inside::Rooms) {
-        return Ruleset::of_scopes(plan.landlock_abi);
+        return LandlockRuleset::of_scopes(plan.landlock_abi);
     }
     // A network of the room's own leads nowhere, so TCP needs no rule.
     let closed = plan.net == Network::Deny && !plan.room.as_ref().is_some_and(|r| r.own_network);
     let left = if others_hold_truncation(plan) { TRUNCATE } else { 0 };
-    let ruleset = Ruleset::new(all(plan.landlock_abi) & !left, plan.landlock_abi, closed)?;
+    let ruleset = LandlockRuleset::new(all(plan.landlock_abi) & !left, plan.landlock_abi, closed)?;
     own_stdio(&ruleset);
     Ok(ruleset)
 }
@@ -171,34 +172,34 @@ fn others_hold_truncation(plan: &Plan) -> bool {
         let changed = plan.grants.iter().filter(|grant| grant.caps.intersects(Caps::CHANGE));
         { changed }.all(|grant| grant.caps.contains(Caps::WRITE))
     };
-    super::seccomp::Surface::of_plan(plan).holds_truncation()
+    super::seccomp::FilterSurface::from_plan(plan).holds_truncation()
         || plan.room.is_some() && (plan.watch.is_some() || mounts())
 }
 
 /// The grants of a plan. Several processes add them to the ruleset, each grant once,
 /// without allocating memory.
 #[derive(Debug)]
-pub(crate) struct Given {
+pub(crate) struct PendingGrants {
     grants: Vec<(CString, Caps)>,
-    baseline: Vec<(&'static Entry, Caps)>,
+    baseline: Vec<(&'static BaselineEntry, Caps)>,
     /// The rights that any grant may have.
-    most: Rights,
+    most: AccessRights,
     next: AtomicUsize,
 }
 
 /// A grant that could not be added.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Missed {
+pub(crate) struct MissedGrant {
     at: usize,
     error: Errno,
 }
 
-impl Given {
-    pub(crate) fn of(plan: &Plan, ruleset: &Ruleset) -> Result<Self, LaunchError> {
+impl PendingGrants {
+    pub(crate) fn from_plan(plan: &Plan, ruleset: &LandlockRuleset) -> Result<Self, LaunchError> {
         let (mut grants, mut baseline) = (Vec::new(), Vec::new());
         if plan.room.as_ref().is_none_or(|room| room.inside != Inside::Rooms) {
             let own = ["/proc", "/sys"];
-            let shared = |entry: &Entry| {
+            let shared = |entry: &BaselineEntry| {
                 plan.room.is_none() || !own.iter().any(|o| entry.path.starts_with(o))
             };
             baseline = plan.baseline.iter().filter(|(entry, _)| shared(entry)).copied().collect();
@@ -219,7 +220,7 @@ impl Given {
 
     /// Adds the grants that no other process has taken. Returns true if these were all
     /// grants.
-    pub(crate) fn put_into(&self, ruleset: impl AsFd) -> Result<bool, Missed> {
+    pub(crate) fn put_into(&self, ruleset: impl AsFd) -> Result<bool, MissedGrant> {
         let mut taken = 0;
         // Most baseline entries are in /etc. A lookup that starts there is faster.
         let etc = openat(CWD, "/etc", HOLD | OFlags::DIRECTORY, Mode::empty()).ok();
@@ -237,11 +238,11 @@ impl Given {
                 None => Ok(()),
                 Some((place, rights)) => grant(ruleset.as_fd(), place, rights & self.most),
             });
-            put.map_err(|error| Missed { at, error })?;
+            put.map_err(|error| MissedGrant { at, error })?;
         }
     }
 
-    pub(crate) fn error(&self, Missed { at, error }: Missed) -> LaunchError {
+    pub(crate) fn error(&self, MissedGrant { at, error }: MissedGrant) -> LaunchError {
         let grant = self.grants.get(at).map(|(path, _)| OsStr::from_bytes(path.as_bytes()));
         let entry = || self.baseline.get(at.checked_sub(self.grants.len())?);
         let path = grant.or_else(|| entry().map(|(entry, _)| OsStr::new(entry.path)));
@@ -251,12 +252,12 @@ impl Given {
 
 /// Rights to make, rename or move links. A plan without a monitor that may create files
 /// grants none of them, because no process judges the links.
-fn unwatched_links(plan: &Plan) -> Rights {
+fn unwatched_links(plan: &Plan) -> AccessRights {
     let makes = plan.grants.iter().any(|grant| grant.caps.contains(Caps::CREATE));
     if makes && plan.watch.is_none() { MAKE_SYM | REFER } else { 0 }
 }
 
-fn of_grant(path: &CStr, caps: Caps) -> Result<(OwnedFd, Rights), Errno> {
+fn of_grant(path: &CStr, caps: Caps) -> Result<(OwnedFd, AccessRights), Errno> {
     let fd = open(path)?;
     let mode = fstat(&fd)?.st_mode;
     let directory = FileType::from_raw_mode(mode) == FileType::Directory;
@@ -269,10 +270,10 @@ fn of_grant(path: &CStr, caps: Caps) -> Result<(OwnedFd, Rights), Errno> {
 
 /// Baseline entries belong to the system: they may be links, and no system has all of them.
 fn of_baseline(
-    entry: &Entry,
+    entry: &BaselineEntry,
     caps: Caps,
     etc: Option<&OwnedFd>,
-) -> Result<Option<(OwnedFd, Rights)>, Errno> {
+) -> Result<Option<(OwnedFd, AccessRights)>, Errno> {
     let flags = if entry.directory { HOLD | OFlags::DIRECTORY } else { HOLD };
     let opened = match (etc, entry.path.strip_prefix("/etc/")) {
         (Some(etc), Some(name)) => openat(etc, name, flags, Mode::empty()),
@@ -329,7 +330,7 @@ fn kind(fd: impl AsFd) -> Result<FileType, Errno> {
 /// Lets the command open its stdin, stdout and stderr again with the same access, so that
 /// `> /dev/stderr` works for a file or a terminal. Pipes and sockets need no rule. A file
 /// that no rule can name, for example a memfd, gets none; this only denies more.
-fn own_stdio(ruleset: &Ruleset) {
+fn own_stdio(ruleset: &LandlockRuleset) {
     for fd in stdio() {
         let Ok(kind @ (FileType::RegularFile | FileType::CharacterDevice)) = kind(fd) else {
             continue;
@@ -383,13 +384,13 @@ pub(crate) fn no_directory_as_stdio() -> Result<(), Errno> {
 pub(crate) fn own_places(
     plan: &Plan,
     room: &Room,
-    view: &View,
-    ruleset: &Ruleset,
+    view: &MountTree,
+    ruleset: &LandlockRuleset,
 ) -> Result<(), LaunchError> {
     if room.inside == Inside::Rooms {
         return Ok(());
     }
-    let grant = |path: &Path, rights: Rights| {
+    let grant = |path: &Path, rights: AccessRights| {
         let fd = view.open(path).map_err(|source| failed(path, source))?;
         ruleset.grant(fd, rights).map_err(|error| LaunchError::Ruleset(error.into()))
     };
@@ -410,14 +411,14 @@ pub(crate) fn own_places(
 }
 
 /// Enters the domain. no_new_privs must be set.
-pub(crate) fn enter(ruleset: &Ruleset) -> Result<(), LaunchError> {
+pub(crate) fn enter(ruleset: &LandlockRuleset) -> Result<(), LaunchError> {
     sys::landlock_enter(ruleset.fd.as_fd()).map_err(LaunchError::Landlock)
 }
 
 /// Enters a domain of the needed ABI that grants nothing, as a test.
 pub(crate) fn enter_empty() -> Result<(), LaunchError> {
     let abi = crate::plan::LANDLOCK_ABI_NEEDED;
-    enter(&Ruleset::new(all(abi), abi, true)?)
+    enter(&LandlockRuleset::new(all(abi), abi, true)?)
 }
 
 #[cfg(test)]
@@ -426,8 +427,8 @@ mod tests {
 
     #[test]
     fn no_capability_makes_device_nodes() {
-        const MAKE_CHAR: Rights = 1 << 6;
-        const MAKE_BLOCK: Rights = 1 << 11;
+        const MAKE_CHAR: AccessRights = 1 << 6;
+        const MAKE_BLOCK: AccessRights = 1 << 11;
         let most = rights(Caps::ALL, true, true) | MAKE_FIFO;
         assert_eq!(most, all(9) & !(MAKE_CHAR | MAKE_BLOCK | RESOLVE_UNIX));
     }
@@ -448,11 +449,11 @@ mod tests {
     #[test]
     fn an_abi_handles_what_it_knows_and_no_more() {
         assert_eq!(
-            [1, 2, 3, 4, 5, 8, 9].map(all).map(Rights::count_ones),
+            [1, 2, 3, 4, 5, 8, 9].map(all).map(AccessRights::count_ones),
             [13, 14, 15, 15, 16, 16, 17]
         );
         assert_eq!(all(0), 0);
         let real = sys::landlock_abi();
-        assert!(Ruleset::new(all(real), real, real >= 4).is_ok());
+        assert!(LandlockRuleset::new(all(real), real, real >= 4).is_ok());
     }
 }

@@ -32,14 +32,15 @@ pub(crate) fn set(limits: &Limits, grouped: bool) -> rustix::io::Result<()> {
 /// byte is smaller than any core file. Unlike a limit of zero, it also stops the kernel
 /// from starting the program in `core_pattern`.
 pub(crate) fn no_core_files() -> rustix::io::Result<()> {
-    const MOST_BYTES: u64 = 1;
-    let most = getrlimit(Resource::Core).maximum.map_or(MOST_BYTES, |hard| hard.min(MOST_BYTES));
+    const MAX_CORE_BYTES: u64 = 1;
+    let most =
+        getrlimit(Resource::Core).maximum.map_or(MAX_CORE_BYTES, |hard| hard.min(MAX_CORE_BYTES));
     setrlimit(Resource::Core, Rlimit { current: Some(most), maximum: Some(most) })
 }
 
 /// The kernel uses numbers below this only once (`RESERVED_PIDS`), so the room's numbers
 /// start above them.
-const RESERVED: u64 = 300;
+const RESERVED_PIDS: u64 = 300;
 
 /// Opens the host's settings of process numbers, while its /proc can still be reached.
 pub(crate) fn process_numbers() -> rustix::io::Result<OwnedFd> {
@@ -50,8 +51,9 @@ pub(crate) fn process_numbers() -> rustix::io::Result<OwnedFd> {
 /// Limits the process numbers in the namespace of the calling process, threads included.
 /// The caller needs rights over that namespace.
 pub(crate) fn number_processes(settings: &OwnedFd, most: u64) -> rustix::io::Result<()> {
-    let end = RESERVED.saturating_add(most.saturating_sub(1)).clamp(RESERVED + 1, 1 << 22);
-    for (file, value) in [(c"ns_last_pid", RESERVED), (c"pid_max", end)] {
+    let end =
+        RESERVED_PIDS.saturating_add(most.saturating_sub(1)).clamp(RESERVED_PIDS + 1, 1 << 22);
+    for (file, value) in [(c"ns_last_pid", RESERVED_PIDS), (c"pid_max", end)] {
         let fd = openat(settings, file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
         rustix::io::write(&fd, value.to_string().as_bytes())?;
     }

@@ -24,35 +24,35 @@ use rustix::mount::{
 };
 use rustix::process::{chroot, fchdir, pivot_root};
 
-use super::overlay::{self, OwnCache};
+use super::overlay::{self, CacheMount};
 use super::sys::{self, ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY};
 use crate::launch::LaunchError;
 use crate::plan::room::{Access, Inside, Shown, Step};
 
-type Result<T> = std::result::Result<T, Errno>;
+type MountResult<T> = Result<T, Errno>;
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 const NEVER_LINKS: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
-pub(crate) const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+pub(crate) const ROOM_DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// The directory on the room's root with the empty files and directories that cover others.
 const COVERS: &str = ".covers";
 
 /// The parts that every room has, before they are attached.
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct RoomParts {
     pub(crate) root: OwnedFd,
     /// One for each device of the host. `None` if the device is missing or already
     /// attached.
-    pub(crate) devices: [Option<OwnedFd>; DEVICES.len()],
+    pub(crate) devices: [Option<OwnedFd>; ROOM_DEVICES.len()],
     pub(crate) terminals: Option<OwnedFd>,
-    /// The shared trees, in the order of [`SHOWN`].
-    pub(crate) shown: [Copied; SHOWN.len()],
+    /// The shared trees, in the order of [`SHARED_TREES`].
+    pub(crate) shown: [CopiedTree; SHARED_TREES.len()],
 }
 
 /// A copy of a tree of the host.
 #[derive(Debug)]
-pub(crate) enum Copied {
+pub(crate) enum CopiedTree {
     Missing,
     /// The copy is not attached yet.
     Loose(OwnedFd),
@@ -60,24 +60,24 @@ pub(crate) enum Copied {
 }
 
 /// Trees of the host that nearly every room shows, and their access.
-pub(crate) const SHOWN: [(&str, Access); 4] = [
+pub(crate) const SHARED_TREES: [(&str, Access); 4] = [
     ("/usr", Access { write: false, execute: true }),
     ("/etc", Access { write: false, execute: false }),
     ("/opt", Access { write: false, execute: true }),
     ("/sys/devices/system", Access { write: false, execute: false }),
 ];
 
-impl Parts {
+impl RoomParts {
     /// Call this in a mount namespace of the room. Does not allocate.
-    pub(crate) fn make() -> Result<Self> {
+    pub(crate) fn make() -> MountResult<Self> {
         sys::make_private(c"/").map_err(errno)?;
         let root = filesystem("tmpfs", &[("mode", "755")], MountAttrFlags::MOUNT_ATTR_NODEV)?;
         mkdirat(&root, COVERS, Mode::from_raw_mode(0o711))?;
         mkdirat(&root, "dev", Mode::from_raw_mode(0o755))?;
         let host = openat(CWD, "/dev", HOLD, Mode::empty())?;
         let dev = openat(&root, "dev", HOLD, Mode::empty())?;
-        let mut devices = [const { None }; DEVICES.len()];
-        for (name, device) in DEVICES.iter().zip(&mut devices) {
+        let mut devices = [const { None }; ROOM_DEVICES.len()];
+        for (name, device) in ROOM_DEVICES.iter().zip(&mut devices) {
             let Ok(tree) = clone(&host, *name) else { continue };
             // A read-only mount still permits writes to the device, but no change of its
             // node.
@@ -98,7 +98,7 @@ impl Parts {
         mkdirat(&dev, "shm", Mode::from_raw_mode(0o1777))?;
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
         let terminals = filesystem("devpts", &[("mode", "620"), ("ptmxmode", "666")], attributes)?;
-        let shown = SHOWN.map(|(path, access)| copied(&root, Path::new(path), access));
+        let shown = SHARED_TREES.map(|(path, access)| copied(&root, Path::new(path), access));
         let terminals = unplaced(terminals, &dev, "pts");
         Ok(Self { root, devices, terminals, shown })
     }
@@ -111,8 +111,8 @@ fn unplaced(tree: OwnedFd, dir: &OwnedFd, name: &str) -> Option<OwnedFd> {
 }
 
 /// Copies a tree of the host. A missing tree or a link counts as missing.
-fn copied(root: &OwnedFd, path: &Path, access: Access) -> Copied {
-    let Ok(tree) = bound(path, access) else { return Copied::Missing };
+fn copied(root: &OwnedFd, path: &Path, access: Access) -> CopiedTree {
+    let Ok(tree) = bound(path, access) else { return CopiedTree::Missing };
     let below_root = path.as_os_str().as_bytes().iter().skip(1);
     let ends = below_root.enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
     let whole = path.as_os_str().len();
@@ -121,13 +121,13 @@ fn copied(root: &OwnedFd, path: &Path, access: Access) -> Copied {
         ignore_existing(mkdirat(root, dir, Mode::from_raw_mode(0o755)))
     });
     match made.and_then(|()| attach(&tree, root, relative(path))) {
-        Ok(()) => Copied::InPlace,
-        Err(_) => Copied::Loose(tree),
+        Ok(()) => CopiedTree::InPlace,
+        Err(_) => CopiedTree::Loose(tree),
     }
 }
 
 /// A copy of the host's tree at a path.
-fn bound(path: &Path, access: Access) -> Result<OwnedFd> {
+fn bound(path: &Path, access: Access) -> MountResult<OwnedFd> {
     let source = openat2(CWD, path, HOLD, Mode::empty(), NEVER_LINKS)?;
     let tree = clone(&source, "")?;
     set(&tree, access)?;
@@ -136,11 +136,11 @@ fn bound(path: &Path, access: Access) -> Result<OwnedFd> {
 
 /// A mount tree under construction.
 #[derive(Debug)]
-pub(crate) struct View {
+pub(crate) struct MountTree {
     root: OwnedFd,
-    devices: [Option<OwnedFd>; DEVICES.len()],
+    devices: [Option<OwnedFd>; ROOM_DEVICES.len()],
     terminals: Option<OwnedFd>,
-    shown: [Copied; SHOWN.len()],
+    shown: [CopiedTree; SHARED_TREES.len()],
     covers: u32,
     /// Locks on the project's caches. The kernel releases them when the launcher ends.
     locks: Vec<OwnedFd>,
@@ -150,11 +150,11 @@ pub(crate) struct View {
 /// The place of the old root until it is unmounted.
 const OLD_ROOT: &str = ".covers/host";
 
-impl View {
+impl MountTree {
     /// Attaches the new root over the old one; lookups still start at the old one. Removes
     /// shared trees that no step of the plan wants.
-    pub(crate) fn new(parts: Parts, steps: &[Step]) -> Result<Self> {
-        let Parts { root, devices, terminals, shown } = parts;
+    pub(crate) fn new(parts: RoomParts, steps: &[Step]) -> MountResult<Self> {
+        let RoomParts { root, devices, terminals, shown } = parts;
         attach(&root, CWD, Path::new("/"))?;
         let mut view = Self {
             root,
@@ -165,16 +165,16 @@ impl View {
             locks: Vec::new(),
             caches: Vec::new(),
         };
-        for ((path, access), copied) in SHOWN.iter().zip(&mut view.shown) {
+        for ((path, access), copied) in SHARED_TREES.iter().zip(&mut view.shown) {
             let wanted = Step::Bind { path: PathBuf::from(path), access: *access };
             if steps.contains(&wanted) {
                 continue;
             }
             let path = relative(Path::new(path));
-            match std::mem::replace(copied, Copied::Missing) {
-                Copied::Missing => {}
-                Copied::Loose(_) => remove_directories(&view.root, path)?,
-                Copied::InPlace => {
+            match std::mem::replace(copied, CopiedTree::Missing) {
+                CopiedTree::Missing => {}
+                CopiedTree::Loose(_) => remove_directories(&view.root, path)?,
+                CopiedTree::InPlace => {
                     fchdir(&view.root)?;
                     unmount(path, UnmountFlags::DETACH)?;
                     remove_directories(&view.root, path)?;
@@ -185,7 +185,7 @@ impl View {
     }
 
     /// Carries out one step.
-    pub(crate) fn step(&mut self, step: &Step) -> std::result::Result<(), LaunchError> {
+    pub(crate) fn step(&mut self, step: &Step) -> Result<(), LaunchError> {
         let done = match step {
             Step::Directory { at } => self.directory(at, 0o755),
             Step::File { at } => self.file(at),
@@ -207,7 +207,7 @@ impl View {
     }
 
     /// Opens a place in the tree for a Landlock rule.
-    pub(crate) fn open(&self, path: &Path) -> Result<OwnedFd> {
+    pub(crate) fn open(&self, path: &Path) -> MountResult<OwnedFd> {
         openat2(&self.root, relative(path), HOLD, Mode::empty(), NEVER_LINKS)
     }
 
@@ -218,7 +218,7 @@ impl View {
     /// root stays below the new one. No path and no descriptor leads there, and the command
     /// may neither unmount nor `chroot`. A room with rooms inside may mount and lives
     /// longer, so it gets no old root at all.
-    pub(crate) fn enter(&self, inside: Inside) -> Result<()> {
+    pub(crate) fn enter(&self, inside: Inside) -> MountResult<()> {
         if inside == Inside::Rooms {
             mkdirat(&self.root, OLD_ROOT, Mode::from_raw_mode(0o755))?;
             fchdir(&self.root)?;
@@ -229,11 +229,11 @@ impl View {
         chroot(".")
     }
 
-    fn directory(&self, at: &Path, mode: u32) -> Result<()> {
-        let in_place = |((path, _), copied): (&(&str, Access), &Copied)| {
-            matches!(copied, Copied::InPlace) && is_below(Path::new(path), at)
+    fn directory(&self, at: &Path, mode: u32) -> MountResult<()> {
+        let in_place = |((path, _), copied): (&(&str, Access), &CopiedTree)| {
+            matches!(copied, CopiedTree::InPlace) && is_below(Path::new(path), at)
         };
-        if SHOWN.iter().zip(&self.shown).any(in_place) {
+        if SHARED_TREES.iter().zip(&self.shown).any(in_place) {
             return Ok(());
         }
         match mkdirat(&self.root, relative(at), Mode::from_raw_mode(mode)) {
@@ -242,13 +242,13 @@ impl View {
         }
     }
 
-    fn file(&self, at: &Path) -> Result<()> {
+    fn file(&self, at: &Path) -> MountResult<()> {
         make_file(&self.root, relative(at))
     }
 
     /// Makes a mount point in a directory that commands may write. Removes a file or link
     /// that a command left under this name.
-    fn point(&self, at: &Path, file: bool) -> Result<()> {
+    fn point(&self, at: &Path, file: bool) -> MountResult<()> {
         let (Some(parent), Some(name)) = (at.parent(), at.file_name()) else {
             return Err(Errno::INVAL);
         };
@@ -273,7 +273,7 @@ impl View {
         ignore_existing(mkdirat(&dir, name, Mode::from_raw_mode(0o700)))
     }
 
-    fn scratch_mount(&mut self, at: &Path) -> Result<()> {
+    fn scratch_mount(&mut self, at: &Path) -> MountResult<()> {
         let place = self.open(at)?;
         let own = self.next_cover();
         mkdirat(&self.root, &own, Mode::from_raw_mode(0o1777))?;
@@ -287,28 +287,29 @@ impl View {
         Path::new(COVERS).join(self.covers.to_string())
     }
 
-    fn bind(&mut self, path: &Path, access: Access) -> Result<()> {
+    fn bind(&mut self, path: &Path, access: Access) -> MountResult<()> {
         let wanted = (path.as_os_str(), access);
-        let ready = SHOWN.iter().position(|(path, access)| (OsStr::new(path), *access) == wanted);
+        let ready =
+            SHARED_TREES.iter().position(|(path, access)| (OsStr::new(path), *access) == wanted);
         match ready.and_then(|at| self.shown.get(at)) {
-            Some(Copied::InPlace) => Ok(()),
-            Some(Copied::Loose(tree)) => attach(tree, &self.root, relative(path)),
-            Some(Copied::Missing) | None => {
+            Some(CopiedTree::InPlace) => Ok(()),
+            Some(CopiedTree::Loose(tree)) => attach(tree, &self.root, relative(path)),
+            Some(CopiedTree::Missing) | None => {
                 attach(&bound(path, access)?, &self.root, relative(path))
             }
         }
     }
 
-    fn cache(&mut self, path: &Path, own: &Path, caps: Caps, overlay: bool) -> Result<()> {
+    fn cache(&mut self, path: &Path, own: &Path, caps: Caps, overlay: bool) -> MountResult<()> {
         let place = self.open(path)?;
         let execute = caps.contains(Caps::EXECUTE);
         let (tree, write) = match overlay::of_project(path, own, overlay) {
-            OwnCache::Overlay { tree, lock } => {
+            CacheMount::Overlay { tree, lock } => {
                 self.locks.push(lock);
                 (tree, true)
             }
-            OwnCache::Plain(dir) => (bound(&dir, Access { write: true, execute })?, true),
-            OwnCache::Missing => (bound(path, Access { write: false, execute })?, false),
+            CacheMount::Plain(dir) => (bound(&dir, Access { write: true, execute })?, true),
+            CacheMount::Missing => (bound(path, Access { write: false, execute })?, false),
         };
         set(&tree, Access { write, execute })?;
         self.caches.push(path.to_path_buf());
@@ -317,21 +318,21 @@ impl View {
 
     /// Opens a place to mount on. `None` if the project's cache does not have the path.
     /// Then nothing is there to restrict, and the monitor lets no command make it.
-    fn open_if_shown(&self, path: &Path) -> Result<Option<OwnedFd>> {
+    fn open_if_shown(&self, path: &Path) -> MountResult<Option<OwnedFd>> {
         match self.open(path) {
             Err(Errno::NOENT) if self.caches.iter().any(|cache| is_below(path, cache)) => Ok(None),
             opened => opened.map(Some),
         }
     }
 
-    fn rebind(&self, path: &Path, access: Access) -> Result<()> {
+    fn rebind(&self, path: &Path, access: Access) -> MountResult<()> {
         let Some(place) = self.open_if_shown(path)? else { return Ok(()) };
         let tree = clone(&place, "")?;
         set(&tree, access)?;
         attach_to(&tree, &place)
     }
 
-    fn cover(&mut self, path: &Path, file: bool, shows: &[Shown]) -> Result<()> {
+    fn cover(&mut self, path: &Path, file: bool, shows: &[Shown]) -> MountResult<()> {
         let Some(place) = self.open_if_shown(path)? else { return Ok(()) };
         let own = self.next_cover();
         if file {
@@ -361,9 +362,9 @@ impl View {
         attach_to(&tree, &place)
     }
 
-    fn devices(&self) -> Result<()> {
+    fn devices(&self) -> MountResult<()> {
         let dev = openat(&self.root, "dev", HOLD, Mode::empty())?;
-        let left = DEVICES.iter().zip(&self.devices).chain([(&"pts", &self.terminals)]);
+        let left = ROOM_DEVICES.iter().zip(&self.devices).chain([(&"pts", &self.terminals)]);
         for (name, tree) in left {
             if let Some(tree) = tree {
                 attach(tree, &dev, Path::new(name))?;
@@ -372,7 +373,7 @@ impl View {
         Ok(())
     }
 
-    fn processes(&self, maps: bool) -> Result<()> {
+    fn processes(&self, maps: bool) -> MountResult<()> {
         self.directory(Path::new("/proc"), 0o555)?;
         let mut attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
             | MountAttrFlags::MOUNT_ATTR_NODEV
@@ -385,7 +386,7 @@ impl View {
 }
 
 /// Removes an empty directory on the room's root, and its parents that have nothing else.
-fn remove_directories(root: &OwnedFd, path: &Path) -> Result<()> {
+fn remove_directories(root: &OwnedFd, path: &Path) -> MountResult<()> {
     for dir in path.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
         match unlinkat(root, dir, AtFlags::REMOVEDIR) {
             Err(Errno::NOTEMPTY | Errno::EXIST) => break,
@@ -397,7 +398,7 @@ fn remove_directories(root: &OwnedFd, path: &Path) -> Result<()> {
 }
 
 /// A read-only copy of the mount at `path`.
-pub(crate) fn read_only(path: &Path) -> Result<OwnedFd> {
+pub(crate) fn read_only(path: &Path) -> MountResult<OwnedFd> {
     bound(path, Access { write: false, execute: false })
 }
 
@@ -410,18 +411,22 @@ fn errno(error: std::io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
-fn ignore_existing(made: Result<()>) -> Result<()> {
+fn ignore_existing(made: MountResult<()>) -> MountResult<()> {
     match made {
         Err(Errno::EXIST) => Ok(()),
         other => other,
     }
 }
 
-fn make_file(dir: impl AsFd, at: impl rustix::path::Arg) -> Result<()> {
+fn make_file(dir: impl AsFd, at: impl rustix::path::Arg) -> MountResult<()> {
     ignore_existing(mknodat(dir, at, FileType::RegularFile, Mode::from_raw_mode(0o644), 0))
 }
 
-fn filesystem(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Result<OwnedFd> {
+fn filesystem(
+    kind: &str,
+    options: &[(&str, &str)],
+    attributes: MountAttrFlags,
+) -> MountResult<OwnedFd> {
     let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in options {
         fsconfig_set_string(&context, *key, *value)?;
@@ -432,7 +437,7 @@ fn filesystem(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) 
 }
 
 /// A copy of a mount tree, not attached.
-fn clone(dir: impl AsFd, path: impl rustix::path::Arg) -> Result<OwnedFd> {
+fn clone(dir: impl AsFd, path: impl rustix::path::Arg) -> MountResult<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE
@@ -441,7 +446,7 @@ fn clone(dir: impl AsFd, path: impl rustix::path::Arg) -> Result<OwnedFd> {
     open_tree(dir, path, flags)
 }
 
-fn set(tree: &OwnedFd, access: Access) -> Result<()> {
+fn set(tree: &OwnedFd, access: Access) -> MountResult<()> {
     let mut attributes = ATTR_NOSUID | ATTR_NODEV;
     if !access.write {
         attributes |= ATTR_RDONLY;
@@ -452,11 +457,11 @@ fn set(tree: &OwnedFd, access: Access) -> Result<()> {
     sys::set_mount(tree, attributes).map_err(errno)
 }
 
-fn attach(tree: &OwnedFd, dir: impl AsFd, at: &Path) -> Result<()> {
+fn attach(tree: &OwnedFd, dir: impl AsFd, at: &Path) -> MountResult<()> {
     move_mount(tree, "", dir, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-fn attach_to(tree: &OwnedFd, place: &OwnedFd) -> Result<()> {
+fn attach_to(tree: &OwnedFd, place: &OwnedFd) -> MountResult<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(tree, "", place, "", flags)
 }

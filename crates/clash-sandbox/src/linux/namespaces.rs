@@ -4,7 +4,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{getgid, getuid};
 
-use super::mounts::Parts;
+use super::mounts::RoomParts;
 use super::sys;
 use crate::launch::LaunchError;
 use crate::plan::room::Room;
@@ -12,15 +12,15 @@ use crate::plan::room::Room;
 /// The uid and gid maps of a user namespace. Made in advance, because the helper process
 /// must not allocate.
 #[derive(Debug)]
-pub(crate) struct Identity([String; 2]);
+pub(crate) struct IdentityMap([String; 2]);
 
-pub(crate) enum Failed {
+pub(crate) enum NamespaceError {
     Namespaces(std::io::Error),
     Identity(Errno),
     Loopback(std::io::Error),
 }
 
-impl Identity {
+impl IdentityMap {
     /// Maps the user and group to themselves, and no others.
     pub(crate) fn own() -> Self {
         let one = |id: u32| format!("{id} {id} 1");
@@ -28,47 +28,47 @@ impl Identity {
     }
 }
 
-impl From<Failed> for LaunchError {
-    fn from(failed: Failed) -> Self {
+impl From<NamespaceError> for LaunchError {
+    fn from(failed: NamespaceError) -> Self {
         match failed {
-            Failed::Namespaces(error) => Self::Namespaces(error),
-            Failed::Identity(error) => Self::Identity(error.into()),
-            Failed::Loopback(error) => Self::Loopback(error),
+            NamespaceError::Namespaces(error) => Self::Namespaces(error),
+            NamespaceError::Identity(error) => Self::Identity(error.into()),
+            NamespaceError::Loopback(error) => Self::Loopback(error),
         }
     }
 }
 
 /// Leaves the host's namespaces, except those of processes and the network, and makes the
 /// parts that every room has.
-pub(crate) fn make_with_parts(room: &Room) -> Result<Parts, LaunchError> {
-    let identity = room.user_namespace.then(Identity::own);
+pub(crate) fn make_with_parts(room: &Room) -> Result<RoomParts, LaunchError> {
+    let identity = room.user_namespace.then(IdentityMap::own);
     make(identity.as_ref())?;
-    Parts::make().map_err(|error| LaunchError::Root(error.into()))
+    RoomParts::make().map_err(|error| LaunchError::Root(error.into()))
 }
 
 /// Makes the namespaces for the calling process. As long as nothing fails, it touches no
 /// memory that another process shares.
-pub(crate) fn make(identity: Option<&Identity>) -> Result<(), Failed> {
+pub(crate) fn make(identity: Option<&IdentityMap>) -> Result<(), NamespaceError> {
     let flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
     let user = if identity.is_some() { libc::CLONE_NEWUSER } else { 0 };
-    sys::unshare(flags | user).map_err(Failed::Namespaces)?;
-    if let Some(Identity([uid, gid])) = identity {
+    sys::unshare(flags | user).map_err(NamespaceError::Namespaces)?;
+    if let Some(IdentityMap([uid, gid])) = identity {
         // The kernel requires `deny` in setgroups before gid_map.
         for (file, text) in [
             (c"/proc/self/setgroups", "deny"),
             (c"/proc/self/uid_map", uid),
             (c"/proc/self/gid_map", gid),
         ] {
-            write(file, text.as_bytes()).map_err(Failed::Identity)?;
+            write(file, text.as_bytes()).map_err(NamespaceError::Identity)?;
         }
     }
     Ok(())
 }
 
 /// Makes a network namespace for the calling process, with the loopback switched on.
-pub(crate) fn make_network() -> Result<(), Failed> {
-    sys::unshare(libc::CLONE_NEWNET).map_err(Failed::Namespaces)?;
-    sys::loopback_up().map_err(Failed::Loopback)
+pub(crate) fn make_network() -> Result<(), NamespaceError> {
+    sys::unshare(libc::CLONE_NEWNET).map_err(NamespaceError::Namespaces)?;
+    sys::loopback_up().map_err(NamespaceError::Loopback)
 }
 
 /// `unshare(CLONE_NEWPID)`. The caller keeps its process id; its next child is process 1 of

@@ -25,13 +25,13 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 use rustix::stdio::{dup2_stderr, dup2_stdout, stderr, stdout};
 
-use super::sys::{self, Fork};
+use super::sys::{self, ForkSide};
 
-const CHUNK: usize = 64 * 1024;
+const COPY_CHUNK_BYTES: usize = 64 * 1024;
 
 /// Copies the command's output to files of the host.
 #[derive(Debug)]
-pub(crate) struct Outputs {
+pub(crate) struct OutputCopier {
     pub(crate) relay: Option<Pid>,
     /// The original standard output and error.
     before: [Option<OwnedFd>; 2],
@@ -66,12 +66,12 @@ fn is_plain_stream(fd: BorrowedFd<'_>) -> bool {
 }
 
 /// One pipe, and the file to which its content goes.
-struct Stream {
+struct CopiedStream {
     pipe: OwnedFd,
     file: OwnedFd,
 }
 
-impl Outputs {
+impl OutputCopier {
     /// Replaces files by pipes. Call this while the launcher has no other thread.
     pub(crate) fn start(limits: &Limits) -> io::Result<Option<Self>> {
         let wanted = [is_copied(stdout()), is_copied(stderr())];
@@ -89,16 +89,16 @@ impl Outputs {
         let ((waits, running), (copied, copies)) = (pipe()?, pipe()?);
         let mask = sys::hold_signals()?;
         match sys::fork() {
-            Ok(Fork::Child) => {
+            Ok(ForkSide::Child) => {
                 let (out_read, err_read) = (out_pipe.map(|(r, _)| r), err_pipe.map(|(r, _)| r));
                 let streams = [(out_read, out), (err_read, err)];
                 let streams = streams
                     .into_iter()
-                    .filter_map(|(pipe, file)| Some(Stream { pipe: pipe?, file: file? }));
+                    .filter_map(|(pipe, file)| Some(CopiedStream { pipe: pipe?, file: file? }));
                 copy(streams.collect(), waits, copies, limits);
                 sys::exit_now(0)
             }
-            Ok(Fork::Parent(pid)) => {
+            Ok(ForkSide::Parent(pid)) => {
                 let put = || -> rustix::io::Result<()> {
                     if let Some((_, write)) = &out_pipe {
                         dup2_stdout(write)?;
@@ -124,7 +124,7 @@ impl Outputs {
     }
 }
 
-impl Drop for Outputs {
+impl Drop for OutputCopier {
     /// Restores the original streams and waits until everything is copied.
     fn drop(&mut self) {
         let [out, err] = &self.before;
@@ -147,7 +147,7 @@ fn is_same(one: &OwnedFd, other: &OwnedFd) -> bool {
 }
 
 /// The copying process.
-fn copy(mut streams: Vec<Stream>, waits: OwnedFd, copies: OwnedFd, limits: &Limits) {
+fn copy(mut streams: Vec<CopiedStream>, waits: OwnedFd, copies: OwnedFd, limits: &Limits) {
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir(c"/");
     let _ = super::limits::set(
@@ -185,8 +185,8 @@ fn copy(mut streams: Vec<Stream>, waits: OwnedFd, copies: OwnedFd, limits: &Limi
 
 /// Copies the present content of a pipe. Returns `false` at the end of the pipe, or if the
 /// file takes no more.
-fn pass_on(stream: &Stream) -> bool {
-    let mut chunk = vec![0; CHUNK];
+fn pass_on(stream: &CopiedStream) -> bool {
+    let mut chunk = vec![0; COPY_CHUNK_BYTES];
     loop {
         match rustix::io::read(&stream.pipe, &mut chunk) {
             Ok(0) => return false,

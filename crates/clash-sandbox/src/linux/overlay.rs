@@ -33,14 +33,14 @@ use rustix::mount::{
 use super::scratch;
 use crate::plan::cache;
 
-type Result<T> = std::result::Result<T, Errno>;
+type OverlayResult<T> = Result<T, Errno>;
 
 /// The number of further commands of one project that can use one cache at the same time.
-const MOST_BESIDES: u32 = 32;
+const MAX_PARALLEL_COMMANDS: u32 = 32;
 
 /// A mount of the project's cache, not yet attached.
 #[derive(Debug)]
-pub(crate) enum OwnCache {
+pub(crate) enum CacheMount {
     /// The overlay, and its lock, which must stay open as long as the room lives.
     Overlay { tree: OwnedFd, lock: OwnedFd },
     /// A plain directory to bind.
@@ -50,33 +50,33 @@ pub(crate) enum OwnCache {
 }
 
 /// The project's cache `own` over the shared one.
-pub(crate) fn of_project(shared: &Path, own: &Path, overlay: bool) -> OwnCache {
+pub(crate) fn of_project(shared: &Path, own: &Path, overlay: bool) -> CacheMount {
     let upper = own.join("upper");
     if make(&upper).is_err() {
-        return OwnCache::Missing;
+        return CacheMount::Missing;
     }
     // Looks the same, and is much faster.
     if cache::is_empty(shared) {
-        return OwnCache::Plain(upper);
+        return CacheMount::Plain(upper);
     }
     if overlay && let Ok((tree, lock)) = mounted(shared, own) {
-        return OwnCache::Overlay { tree, lock };
+        return CacheMount::Overlay { tree, lock };
     }
     let plain = own.join("plain");
-    if make(&plain).is_ok() { OwnCache::Plain(plain) } else { OwnCache::Missing }
+    if make(&plain).is_ok() { CacheMount::Plain(plain) } else { CacheMount::Missing }
 }
 
 fn make(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-fn mounted(shared: &Path, own: &Path) -> Result<(OwnedFd, OwnedFd)> {
+fn mounted(shared: &Path, own: &Path) -> OverlayResult<(OwnedFd, OwnedFd)> {
     let shared = open(shared)?;
     if let Some(lock) = locked(own)? {
         return Ok((overlay(&[&shared], own)?, lock));
     }
     let below = open(&own.join("upper"))?;
-    for number in 1..=MOST_BESIDES {
+    for number in 1..=MAX_PARALLEL_COMMANDS {
         let besides = own.join("besides").join(number.to_string());
         make(&besides).map_err(errno)?;
         let Some(lock) = locked(&besides)? else { continue };
@@ -91,7 +91,7 @@ fn mounted(shared: &Path, own: &Path) -> Result<(OwnedFd, OwnedFd)> {
 
 /// Locks a directory. `None` if another launcher has the lock. The kernel releases it when
 /// this process ends.
-fn locked(dir: &Path) -> Result<Option<OwnedFd>> {
+fn locked(dir: &Path) -> OverlayResult<Option<OwnedFd>> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(CWD, dir.join("lock"), flags, Mode::from_raw_mode(0o600))?;
     match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -101,7 +101,7 @@ fn locked(dir: &Path) -> Result<Option<OwnedFd>> {
     }
 }
 
-fn overlay(lower: &[&OwnedFd], own: &Path) -> Result<OwnedFd> {
+fn overlay(lower: &[&OwnedFd], own: &Path) -> OverlayResult<OwnedFd> {
     let [upper, work] = ["upper", "work"].map(|name| own.join(name));
     for dir in [&upper, &work] {
         make(dir).map_err(errno)?;
@@ -134,7 +134,7 @@ fn overlay(lower: &[&OwnedFd], own: &Path) -> Result<OwnedFd> {
 
 /// Removes the mark of an ended volatile mount. The kernel refuses a new mount while the
 /// mark exists.
-fn unmark(work: &OwnedFd) -> Result<()> {
+fn unmark(work: &OwnedFd) -> OverlayResult<()> {
     for (mark, flags) in [
         ("work/incompat/volatile/dirty", AtFlags::empty()),
         ("work/incompat/volatile", AtFlags::REMOVEDIR),
@@ -149,7 +149,7 @@ fn unmark(work: &OwnedFd) -> Result<()> {
 }
 
 /// Opens a directory without following links.
-fn open(dir: &Path) -> Result<OwnedFd> {
+fn open(dir: &Path) -> OverlayResult<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     openat2(CWD, dir, flags, Mode::empty(), resolve)

@@ -28,32 +28,32 @@ use rustix::net::{
 };
 use rustix::process::{Pid, Resource, Signal, WaitOptions, getrlimit, waitpid};
 
-use super::sys::{self, Fork};
+use super::sys::{self, ForkSide};
 use crate::launch::LaunchError;
 use crate::plan::room::Ports;
 
 /// The time to deliver the remaining data after a room has ended.
-const PATIENCE: Duration = Duration::from_secs(2);
+const MAX_DELIVERY_TIME: Duration = Duration::from_secs(2);
 /// The number of connections that one process carries at a time.
-const MOST: usize = 256;
+const MAX_CONNECTIONS: usize = 256;
 /// Descriptors that the process needs for other purposes.
-const BESIDES: u64 = 32;
+const OTHER_DESCRIPTORS: u64 = 32;
 /// The pause after a connection that cannot be taken now.
-const PAUSE: Duration = Duration::from_millis(20);
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// A copying thread needs little more than its buffer.
-const STACK: usize = 128 * 1024;
+const THREAD_STACK_BYTES: usize = 128 * 1024;
 
 /// The processes on both sides.
 #[derive(Debug)]
-pub(crate) struct Crossing {
+pub(crate) struct PortCrossing {
     /// The process in the host's network, for ports that the room reaches.
-    outside: Option<Forwarder>,
+    outside: Option<PortForwarder>,
     /// The process in the room's network, for ports that the room serves.
-    inside: Option<Forwarder>,
+    inside: Option<PortForwarder>,
     served: Vec<TcpListener>,
 }
 
-impl Crossing {
+impl PortCrossing {
     /// Call this in the host's network.
     pub(crate) fn start(ports: &Ports) -> Result<Self, LaunchError> {
         let mut served = Vec::new();
@@ -61,7 +61,7 @@ impl Crossing {
             let listeners = listen(*port);
             served.extend(listeners.map_err(|source| LaunchError::Port { port: *port, source })?);
         }
-        let outside = (!ports.reached.is_empty()).then(|| Forwarder::start(Vec::new()));
+        let outside = (!ports.reached.is_empty()).then(|| PortForwarder::start(Vec::new()));
         Ok(Self { outside: outside.transpose()?, inside: None, served })
     }
 
@@ -81,7 +81,7 @@ impl Crossing {
     /// exists.
     pub(crate) fn serve(&mut self) -> Result<(), LaunchError> {
         if !self.served.is_empty() {
-            self.inside = Some(Forwarder::start(std::mem::take(&mut self.served))?);
+            self.inside = Some(PortForwarder::start(std::mem::take(&mut self.served))?);
         }
         Ok(())
     }
@@ -94,13 +94,13 @@ impl Crossing {
 
 /// A process that takes connections and forwards them. Dropping it waits for its end.
 #[derive(Debug)]
-struct Forwarder {
+struct PortForwarder {
     pid: Pid,
     /// Carries new listeners. Closing it ends the process.
     control: OwnedFd,
 }
 
-impl Forwarder {
+impl PortForwarder {
     fn start(listeners: Vec<TcpListener>) -> Result<Self, LaunchError> {
         let failed = |error: io::Error| LaunchError::Forwarder(error);
         let (control, theirs) =
@@ -109,12 +109,12 @@ impl Forwarder {
         // Signals of the terminal to this process group must never reach the new process.
         let mask = sys::hold_signals().map_err(failed)?;
         match sys::fork().map_err(failed)? {
-            Fork::Parent(pid) => {
+            ForkSide::Parent(pid) => {
                 sys::set_mask(&mask).map_err(failed)?;
                 let pid = Pid::from_raw(pid).ok_or(LaunchError::Vanished)?;
                 Ok(Self { pid, control })
             }
-            Fork::Child => {
+            ForkSide::Child => {
                 drop(control);
                 let _ = forward(&theirs, listeners);
                 sys::exit_now(0)
@@ -123,7 +123,7 @@ impl Forwarder {
     }
 }
 
-impl Drop for Forwarder {
+impl Drop for PortForwarder {
     fn drop(&mut self) {
         let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Both);
         while matches!(waitpid(Some(self.pid), WaitOptions::empty()), Err(Errno::INTR)) {}
@@ -151,7 +151,7 @@ fn forward(control: &OwnedFd, listeners: Vec<TcpListener>) -> io::Result<()> {
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
-    let taken = Arc::new(Taken::new());
+    let taken = Arc::new(TakenConnections::new());
     let mut all = Vec::new();
     let mut start = |port: u16, listener: TcpListener| {
         listener.set_nonblocking(true)?;
@@ -169,7 +169,7 @@ fn forward(control: &OwnedFd, listeners: Vec<TcpListener>) -> io::Result<()> {
     for (port, listener) in &all {
         while taken.next(listener, *port).is_ok() {}
     }
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + MAX_DELIVERY_TIME;
     while taken.active.load(Ordering::Acquire) > 0 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -178,19 +178,20 @@ fn forward(control: &OwnedFd, listeners: Vec<TcpListener>) -> io::Result<()> {
 
 /// The connections that this process carries.
 #[derive(Debug)]
-struct Taken {
+struct TakenConnections {
     active: AtomicUsize,
     most: usize,
     /// Locked while a connection is taken, so that every taken connection is counted.
     taking: Mutex<()>,
 }
 
-impl Taken {
+impl TakenConnections {
     fn new() -> Self {
         let files = getrlimit(Resource::Nofile).current;
         // Each connection needs two descriptors.
-        let bearable = files.map_or(MOST as u64, |files| files.saturating_sub(BESIDES) / 2);
-        let most = usize::try_from(bearable).unwrap_or(MOST).clamp(1, MOST);
+        let bearable = files
+            .map_or(MAX_CONNECTIONS as u64, |files| files.saturating_sub(OTHER_DESCRIPTORS) / 2);
+        let most = usize::try_from(bearable).unwrap_or(MAX_CONNECTIONS).clamp(1, MAX_CONNECTIONS);
         Self { active: AtomicUsize::new(0), most, taking: Mutex::new(()) }
     }
 
@@ -217,10 +218,10 @@ impl Taken {
 }
 
 fn thread() -> std::thread::Builder {
-    std::thread::Builder::new().stack_size(STACK)
+    std::thread::Builder::new().stack_size(THREAD_STACK_BYTES)
 }
 
-fn take(listener: &TcpListener, port: u16, taken: &Arc<Taken>) {
+fn take(listener: &TcpListener, port: u16, taken: &Arc<TakenConnections>) {
     loop {
         let mut waiting = [PollFd::new(listener, PollFlags::IN)];
         let polled = poll(&mut waiting, None).is_ok();
@@ -229,7 +230,7 @@ fn take(listener: &TcpListener, port: u16, taken: &Arc<Taken>) {
             Err(error) if polled && error.kind() == io::ErrorKind::WouldBlock => {}
             // No capacity is left, here or in the kernel. An immediate retry would only
             // waste CPU time.
-            Err(_) => std::thread::sleep(PAUSE),
+            Err(_) => std::thread::sleep(RETRY_PAUSE),
             Ok(()) => {}
         }
     }

@@ -18,13 +18,13 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, waitpid};
 
-use super::sys::{self, Fork};
+use super::sys::{self, ForkSide};
 use crate::launch::Command;
 use crate::plan::sight::Shown;
 use crate::plan::{Grant, Plan, Why};
 
 /// Variables in which programs look for a temporary directory.
-const VARIABLES: [&str; 4] = ["TMPDIR", "TMP", "TEMP", "TEMPDIR"];
+const TMP_VARIABLES: [&str; 4] = ["TMPDIR", "TMP", "TEMP", "TEMPDIR"];
 
 /// A name that is very unlikely to exist. If it exists, making the directory fails.
 pub(crate) fn name(parent: &Path) -> PathBuf {
@@ -50,11 +50,11 @@ pub(crate) fn given(path: &Path, plan: &Plan, command: &Command) -> (Plan, Comma
 pub(crate) fn named(path: &Path, command: &Command) -> Command {
     let mut command = command.clone();
     for (name, value) in &mut command.env {
-        if VARIABLES.iter().any(|known| name == known) {
+        if TMP_VARIABLES.iter().any(|known| name == known) {
             *value = path.into();
         }
     }
-    let [tmpdir, ..] = VARIABLES;
+    let [tmpdir, ..] = TMP_VARIABLES;
     if !command.env.iter().any(|(name, _)| name == tmpdir) {
         command.env.push((OsString::from(tmpdir), path.into()));
     }
@@ -63,12 +63,12 @@ pub(crate) fn named(path: &Path, command: &Command) -> Command {
 
 /// The directory. Dropping it waits until it is removed.
 #[derive(Debug)]
-pub(crate) struct Scratch {
+pub(crate) struct ScratchDirectory {
     pub(crate) remover: Option<Pid>,
     alive: Option<OwnedFd>,
 }
 
-impl Scratch {
+impl ScratchDirectory {
     /// Call this while the launcher has no other thread.
     pub(crate) fn make(path: &Path) -> io::Result<Self> {
         let (wait, alive) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
@@ -76,7 +76,7 @@ impl Scratch {
         // launcher's group must not reach it.
         let mask = sys::hold_signals()?;
         match sys::fork() {
-            Ok(Fork::Parent(pid)) => {
+            Ok(ForkSide::Parent(pid)) => {
                 let made = DirBuilder::new().mode(0o700).create(path);
                 if made.is_err() {
                     sys::kill(pid, libc::SIGKILL);
@@ -84,7 +84,7 @@ impl Scratch {
                 let scratch = Self { remover: Pid::from_raw(pid), alive: Some(alive) };
                 sys::set_mask(&mask).and(made).map(|()| scratch)
             }
-            Ok(Fork::Child) => {
+            Ok(ForkSide::Child) => {
                 drop(alive);
                 remove_later(wait, path);
                 sys::exit_now(0)
@@ -94,7 +94,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         self.alive = None;
         while matches!(waitpid(self.remover, WaitOptions::empty()), Err(Errno::INTR)) {}

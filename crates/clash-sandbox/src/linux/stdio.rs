@@ -18,14 +18,14 @@ use super::mounts;
 
 /// State to restore when the command has ended.
 #[derive(Debug)]
-pub(crate) struct Inherited {
+pub(crate) struct InheritedStdio {
     input: Option<OwnedFd>,
     terminal: Option<Termios>,
     /// Files of the host, each with the path of the file that the command writes.
     returned: Vec<(PathBuf, OwnedFd)>,
 }
 
-impl Inherited {
+impl InheritedStdio {
     /// Without a room. Opens the file again only if it is also open for writing.
     pub(crate) fn guard_roomless() -> Self {
         let again = |flags: OFlags| {
@@ -72,14 +72,14 @@ pub(crate) fn is_writable_input() -> bool {
 }
 
 /// A returned file contains one path, so no more than this is copied.
-const MOST_RETURNED: usize = 8 << 10;
+const MAX_RETURNED_BYTES: usize = 8 << 10;
 
 /// Copies a small file of the room to the host's file, and removes it.
 fn give_back(path: &Path, host: &OwnedFd) -> rustix::io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let own = open(path, flags, Mode::empty())?;
     if FileType::from_raw_mode(fstat(&own)?.st_mode) == FileType::RegularFile {
-        let mut content = vec![0; MOST_RETURNED];
+        let mut content = vec![0; MAX_RETURNED_BYTES];
         let length = rustix::io::read(&own, &mut content)?;
         rustix::io::write(host, content.get(..length).unwrap_or_default())?;
     }

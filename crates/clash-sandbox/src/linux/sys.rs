@@ -15,7 +15,7 @@ use std::ptr;
 use rustix::io::Errno;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-use super::bpf::Insn;
+use super::bpf::BpfInstruction;
 pub(crate) use metadata::*;
 pub(crate) use notices::*;
 pub(crate) use processes::*;
@@ -47,20 +47,20 @@ fn landlock_query(flag: u32) -> Option<u32> {
 /// `struct landlock_ruleset_attr`. An older kernel accepts unknown fields if they are zero.
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct Handled {
+pub(crate) struct HandledRights {
     pub(crate) files: u64,
     pub(crate) network: u64,
     pub(crate) scopes: u64,
 }
 
 /// Makes a ruleset that handles these rights. An unknown right is an error.
-pub(crate) fn landlock_ruleset(handled: &Handled) -> Result<OwnedFd> {
+pub(crate) fn landlock_ruleset(handled: &HandledRights) -> Result<OwnedFd> {
     // SAFETY: the kernel reads one `Handled`, whose size is passed.
     let fd = check(unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
             ptr::from_ref(handled),
-            size_of::<Handled>(),
+            size_of::<HandledRights>(),
             0_u32,
         )
     })?;
@@ -76,12 +76,12 @@ pub(crate) fn landlock_rule(
 ) -> rustix::io::Result<()> {
     /// `struct landlock_path_beneath_attr`
     #[repr(C, packed)]
-    struct Beneath {
+    struct PathBeneath {
         rights: u64,
         place: RawFd,
     }
     const PATH_BENEATH: u32 = 1;
-    let rule = Beneath { rights, place: place.as_raw_fd() };
+    let rule = PathBeneath { rights, place: place.as_raw_fd() };
     // SAFETY: the kernel reads one `Beneath`, which lives until the call returns.
     check(unsafe {
         libc::syscall(
@@ -149,7 +149,7 @@ pub(crate) fn confined_by(label: &mut [u8; 512]) -> Option<usize> {
 
 /// Installs a seccomp filter on the calling thread. no_new_privs must be set. Returns the
 /// kernel's answer, which is a descriptor if the flags ask for a listener.
-pub(crate) fn install_filter(program: &[Insn], flags: u64) -> Result<c_long> {
+pub(crate) fn install_filter(program: &[BpfInstruction], flags: u64) -> Result<c_long> {
     let mut code: Vec<libc::sock_filter> = program
         .iter()
         .map(|i| libc::sock_filter { code: i.code, jt: i.jt, jf: i.jf, k: i.k })
@@ -187,12 +187,12 @@ pub(crate) fn default_sigpipe() -> Result<()> {
 
 /// A list of C strings with the null-terminated pointer array `execve` wants.
 #[derive(Debug)]
-pub(crate) struct Strings {
+pub(crate) struct CStringArray {
     pointers: Vec<*const c_char>,
     _owned: Vec<CString>,
 }
 
-impl Strings {
+impl CStringArray {
     pub(crate) fn new(owned: Vec<CString>) -> Self {
         let pointers = owned.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect();
         Self { pointers, _owned: owned }
@@ -200,7 +200,7 @@ impl Strings {
 }
 
 /// Replaces the process. Returns only on failure.
-pub(crate) fn execve(path: &CStr, args: &Strings, env: &Strings) -> Error {
+pub(crate) fn execve(path: &CStr, args: &CStringArray, env: &CStringArray) -> Error {
     // SAFETY: `path` ends in NUL; both arrays end in null and their strings are
     // owned by the same value, whose heap buffers do not move.
     unsafe { libc::execve(path.as_ptr(), args.pointers.as_ptr(), env.pointers.as_ptr()) };
@@ -209,21 +209,21 @@ pub(crate) fn execve(path: &CStr, args: &Strings, env: &Strings) -> Error {
 
 /// The side of a fork.
 #[derive(Debug)]
-pub(crate) enum Fork {
+pub(crate) enum ForkSide {
     Parent(libc::pid_t),
     Child,
 }
 
 /// Forks the process. The child must not return into the caller's code: it does its work
 /// and ends in [`exit_now`].
-pub(crate) fn fork() -> Result<Fork> {
+pub(crate) fn fork() -> Result<ForkSide> {
     // SAFETY: the child makes system calls and at most allocates, which glibc
     // and musl keep usable after a fork from a threaded process; no other lock
     // that a lost thread may hold is taken (see attempts.rs).
     match unsafe { libc::fork() } {
         -1 => Err(Error::last_os_error()),
-        0 => Ok(Fork::Child),
-        pid => Ok(Fork::Parent(pid)),
+        0 => Ok(ForkSide::Child),
+        pid => Ok(ForkSide::Parent(pid)),
     }
 }
 
@@ -370,7 +370,7 @@ pub(crate) fn no_core_dump() {
 
 /// A file mapped for reading.
 #[derive(Debug)]
-pub(crate) struct Mapping {
+pub(crate) struct FileMapping {
     start: *mut c_void,
     length: usize,
 }
@@ -378,9 +378,9 @@ pub(crate) struct Mapping {
 /// Maps a file that is only replaced and never written to. If a process truncates it
 /// nevertheless, an access beyond its end is a SIGBUS. The hook then dies, and a dead hook
 /// blocks the agent.
-pub(crate) fn map(file: &std::fs::File, length: usize) -> Result<Mapping> {
+pub(crate) fn map(file: &std::fs::File, length: usize) -> Result<FileMapping> {
     if length == 0 {
-        return Ok(Mapping { start: ptr::null_mut(), length });
+        return Ok(FileMapping { start: ptr::null_mut(), length });
     }
     let flags = libc::MAP_PRIVATE | libc::MAP_POPULATE;
     // SAFETY: a new mapping at a place of the kernel's choice touches no memory of
@@ -391,11 +391,11 @@ pub(crate) fn map(file: &std::fs::File, length: usize) -> Result<Mapping> {
     if start == libc::MAP_FAILED {
         Err(Error::last_os_error())
     } else {
-        Ok(Mapping { start, length })
+        Ok(FileMapping { start, length })
     }
 }
 
-impl Mapping {
+impl FileMapping {
     pub(crate) fn bytes(&self) -> &[u8] {
         if self.length == 0 {
             return &[];
@@ -406,7 +406,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for FileMapping {
     fn drop(&mut self) {
         if self.length > 0 {
             // SAFETY: the mapping is this value's own, and no slice of it outlives it.

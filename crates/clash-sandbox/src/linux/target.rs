@@ -3,20 +3,20 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use super::sys::{self, Strings};
+use super::sys::{self, CStringArray};
 use crate::launch::{Command, LaunchError};
 
 /// All memory is allocated at construction, so that afterwards only `execve` itself can
 /// fail.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct ExecTarget {
     program: OsString,
     candidates: Vec<CString>,
-    args: Strings,
-    env: Strings,
+    args: CStringArray,
+    env: CStringArray,
 }
 
-impl Target {
+impl ExecTarget {
     pub(crate) fn new(command: &Command) -> Result<Self, LaunchError> {
         let args = std::iter::once(&command.program).chain(&command.args);
         let args = args.map(|arg| c_string(arg.clone())).collect::<Result<_, _>>()?;
@@ -30,8 +30,8 @@ impl Target {
         Ok(Self {
             program: command.program.clone(),
             candidates: candidates(command)?,
-            args: Strings::new(args),
-            env: Strings::new(env.collect::<Result<_, _>>()?),
+            args: CStringArray::new(args),
+            env: CStringArray::new(env.collect::<Result<_, _>>()?),
         })
     }
 

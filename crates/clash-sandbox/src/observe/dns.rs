@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Address {
+pub(crate) enum SocketTarget {
     Internet(SocketAddr),
     Unix(PathBuf),
 }
@@ -22,23 +22,23 @@ pub(crate) fn number(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 /// A `sockaddr`.
-pub(crate) fn address(bytes: &[u8]) -> Option<Address> {
+pub(crate) fn address(bytes: &[u8]) -> Option<SocketTarget> {
     let family = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
     let port = || Some(u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?));
     match i32::from(family) {
         libc::AF_INET => {
             let ip: [u8; 4] = bytes.get(4..8)?.try_into().ok()?;
-            Some(Address::Internet((Ipv4Addr::from(ip), port()?).into()))
+            Some(SocketTarget::Internet((Ipv4Addr::from(ip), port()?).into()))
         }
         libc::AF_INET6 => {
             let ip: [u8; 16] = bytes.get(8..24)?.try_into().ok()?;
-            Some(Address::Internet((Ipv6Addr::from(ip).to_canonical(), port()?).into()))
+            Some(SocketTarget::Internet((Ipv6Addr::from(ip).to_canonical(), port()?).into()))
         }
         libc::AF_UNIX => {
             let name = bytes.get(2..)?;
             let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
             // An abstract name is no file.
-            (end > 0).then(|| Address::Unix(path(name.get(..end).unwrap_or_default())))
+            (end > 0).then(|| SocketTarget::Unix(path(name.get(..end).unwrap_or_default())))
         }
         _ => None,
     }
@@ -97,10 +97,10 @@ mod tests {
     fn addresses_are_read_as_the_kernel_reads_them() {
         let mut v4 = u16::try_from(libc::AF_INET).unwrap().to_ne_bytes().to_vec();
         v4.extend([1, 187, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(address(&v4), Some(Address::Internet("127.0.0.1:443".parse().unwrap())));
+        assert_eq!(address(&v4), Some(SocketTarget::Internet("127.0.0.1:443".parse().unwrap())));
         let mut unix = u16::try_from(libc::AF_UNIX).unwrap().to_ne_bytes().to_vec();
         unix.extend(b"/run/x\0junk");
-        assert_eq!(address(&unix), Some(Address::Unix("/run/x".into())));
+        assert_eq!(address(&unix), Some(SocketTarget::Unix("/run/x".into())));
     }
 
     proptest! {

@@ -21,11 +21,11 @@ use rustix::process::{
 };
 
 use super::dns;
-use super::{End, ObserveError, Observed};
+use super::{ObserveError, Observed, ObservedEnd};
 use crate::launch::{self, Command, LaunchError};
-use crate::linux::bpf::{Assembler, BpfError, Insn, Test, To};
-use crate::linux::sys::{self, Fork, Notice};
-use crate::linux::target::Target;
+use crate::linux::bpf::{BpfAssembler, BpfError, BpfInstruction, BpfTest, JumpTarget};
+use crate::linux::sys::{self, ForkSide, SeccompNotice};
+use crate::linux::target::ExecTarget;
 use crate::plan::Plan;
 
 #[cfg(target_arch = "x86_64")]
@@ -42,7 +42,7 @@ const RET_USER_NOTIF: u32 = 0x7fc0_0000;
     not(target_arch = "x86_64"),
     expect(dead_code, reason = "elsewhere there are only the newer calls")
 )]
-enum What {
+enum CallSubject {
     /// The path is argument 0, the flags are argument 1.
     Open,
     OpenAt,
@@ -68,42 +68,42 @@ enum What {
 
 const RX: Caps = Caps::READ.union(Caps::EXECUTE);
 
-const fn path(argument: usize, caps: Caps) -> What {
-    What::Path { argument, at: false, caps }
+const fn path(argument: usize, caps: Caps) -> CallSubject {
+    CallSubject::Path { argument, at: false, caps }
 }
 
-const fn path_at(argument: usize, caps: Caps) -> What {
-    What::Path { argument, at: true, caps }
+const fn path_at(argument: usize, caps: Caps) -> CallSubject {
+    CallSubject::Path { argument, at: true, caps }
 }
 
-const CALLS: &[(libc::c_long, What)] = &[
-    (libc::SYS_openat, What::OpenAt),
-    (libc::SYS_openat2, What::OpenAt2),
+const CALLS: &[(libc::c_long, CallSubject)] = &[
+    (libc::SYS_openat, CallSubject::OpenAt),
+    (libc::SYS_openat2, CallSubject::OpenAt2),
     (libc::SYS_execve, path(0, RX)),
     (libc::SYS_execveat, path_at(1, RX)),
     (libc::SYS_unlinkat, path_at(1, Caps::DELETE)),
-    (libc::SYS_renameat2, What::Rename { at: true }),
-    (libc::SYS_renameat, What::Rename { at: true }),
+    (libc::SYS_renameat2, CallSubject::Rename { at: true }),
+    (libc::SYS_renameat, CallSubject::Rename { at: true }),
     (libc::SYS_mkdirat, path_at(1, Caps::CREATE)),
     (libc::SYS_mknodat, path_at(1, Caps::CREATE)),
     (libc::SYS_symlinkat, path_at(2, Caps::CREATE)),
     (libc::SYS_linkat, path_at(3, Caps::CREATE)),
     (libc::SYS_truncate, path(0, Caps::WRITE)),
-    (libc::SYS_connect, What::Connect),
-    (libc::SYS_bind, What::Bind),
-    (libc::SYS_sendto, What::SendTo),
-    (libc::SYS_sendmsg, What::SendMessage),
-    (libc::SYS_sendmmsg, What::SendMessages),
+    (libc::SYS_connect, CallSubject::Connect),
+    (libc::SYS_bind, CallSubject::Bind),
+    (libc::SYS_sendto, CallSubject::SendTo),
+    (libc::SYS_sendmsg, CallSubject::SendMessage),
+    (libc::SYS_sendmmsg, CallSubject::SendMessages),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_open, What::Open),
+    (libc::SYS_open, CallSubject::Open),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_creat, What::Create),
+    (libc::SYS_creat, CallSubject::Create),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_unlink, path(0, Caps::DELETE)),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_rmdir, path(0, Caps::DELETE)),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_rename, What::Rename { at: false }),
+    (libc::SYS_rename, CallSubject::Rename { at: false }),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_mkdir, path(0, Caps::CREATE)),
     #[cfg(target_arch = "x86_64")]
@@ -112,15 +112,15 @@ const CALLS: &[(libc::c_long, What)] = &[
     (libc::SYS_link, path(1, Caps::CREATE)),
 ];
 
-fn filter() -> Result<Vec<Insn>, BpfError> {
-    let mut code = Assembler::default();
+fn filter() -> Result<Vec<BpfInstruction>, BpfError> {
+    let mut code = BpfAssembler::default();
     let (ask, go) = (code.label(), code.label());
     code.load(4);
-    code.jump(Test::Equal(ARCH), To::Next, To::Label(go));
+    code.jump(BpfTest::Equal(ARCH), JumpTarget::Next, JumpTarget::Label(go));
     code.load(0);
     for (call, _) in CALLS {
         let number = u32::try_from(*call).unwrap_or(u32::MAX);
-        code.jump(Test::Equal(number), To::Label(ask), To::Next);
+        code.jump(BpfTest::Equal(number), JumpTarget::Label(ask), JumpTarget::Next);
     }
     code.place(go);
     code.ret(RET_ALLOW);
@@ -133,9 +133,9 @@ pub(crate) fn run(
     plan: Option<&Plan>,
     command: &Command,
     each: &mut dyn FnMut(Observed),
-) -> Result<End, ObserveError> {
+) -> Result<ObservedEnd, ObserveError> {
     // Work that allocates, or that can find an error in the request, comes first.
-    let target = Target::new(command)?;
+    let target = ExecTarget::new(command)?;
     let filter = filter().map_err(LaunchError::Filter)?;
     let pipe = || {
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
@@ -143,11 +143,11 @@ pub(crate) fn run(
     };
     let ((said, say), (ready, go)) = (pipe()?, pipe()?);
     match sys::fork().map_err(ObserveError::Process)? {
-        Fork::Child => {
+        ForkSide::Child => {
             drop((said, go));
             be_observed(plan, command, &target, &filter, say, ready)
         }
-        Fork::Parent(child) => {
+        ForkSide::Parent(child) => {
             drop((say, ready));
             let launcher = plan.and_then(|plan| plan.room.as_ref()).map(|_| child);
             attend(child, launcher, File::from(said), File::from(go), each)
@@ -159,8 +159,8 @@ pub(crate) fn run(
 fn be_observed(
     plan: Option<&Plan>,
     command: &Command,
-    target: &Target,
-    filter: &[Insn],
+    target: &ExecTarget,
+    filter: &[BpfInstruction],
     say: OwnedFd,
     ready: OwnedFd,
 ) -> ! {
@@ -207,7 +207,7 @@ fn attend(
     mut said: File,
     mut go: File,
     each: &mut dyn FnMut(Observed),
-) -> Result<End, ObserveError> {
+) -> Result<ObservedEnd, ObserveError> {
     let pid = Pid::from_raw(child)
         .ok_or_else(|| ObserveError::Process(io::ErrorKind::NotFound.into()))?;
     let pidfd =
@@ -226,13 +226,14 @@ fn attend(
     sys::ignore(libc::SIGQUIT);
     go.write_all(&[0]).map_err(ObserveError::Process)?;
     drop(go);
-    let mut observer = Observer { listener, launcher, started: false, known: HashSet::new(), each };
+    let mut observer =
+        CommandObserver { listener, launcher, started: false, known: HashSet::new(), each };
     let end = observer.until_the_end_of(pid, &pidfd)?;
     let mut message = String::new();
     // The process at the other end has become the command, or has ended.
     let _ = said.read_to_string(&mut message);
     match end {
-        End::Exit(status) if !message.is_empty() => {
+        ObservedEnd::Exit(status) if !message.is_empty() => {
             Err(ObserveError::NotStarted { message, status })
         }
         end => {
@@ -246,12 +247,12 @@ fn attend(
 /// calls would fail when the listener closes.
 fn leave(listener: OwnedFd) {
     let mut look = [PollFd::new(&listener, PollFlags::IN)];
-    let nobody = matches!(poll(&mut look, Some(&NO_TIME)), Ok(1..))
+    let idle = matches!(poll(&mut look, Some(&NO_TIME)), Ok(1..))
         && look.iter().all(|fd| fd.revents().contains(PollFlags::HUP));
-    if nobody {
+    if idle {
         return;
     }
-    if let Ok(Fork::Child) = sys::fork() {
+    if let Ok(ForkSide::Child) = sys::fork() {
         sys::close_all_but(listener.as_raw_fd());
         while wait(&listener, None).is_ok_and(|waits| waits) {
             let Ok(found) = next(&listener) else { break };
@@ -285,7 +286,7 @@ fn wait(listener: &OwnedFd, command: Option<&OwnedFd>) -> io::Result<bool> {
     }
 }
 
-struct Observer<'a> {
+struct CommandObserver<'a> {
     listener: OwnedFd,
     /// The launcher process of the room, which is no part of the command.
     launcher: Option<libc::pid_t>,
@@ -296,7 +297,7 @@ struct Observer<'a> {
 }
 
 /// The next waiting call; `None` if its caller has ended.
-fn next(listener: &OwnedFd) -> Result<Option<Notice>, Errno> {
+fn next(listener: &OwnedFd) -> Result<Option<SeccompNotice>, Errno> {
     match sys::next_notice(listener) {
         Ok(notice) => Ok(Some(notice)),
         Err(Errno::NOENT | Errno::INTR) => Ok(None),
@@ -304,8 +305,8 @@ fn next(listener: &OwnedFd) -> Result<Option<Notice>, Errno> {
     }
 }
 
-impl Observer<'_> {
-    fn until_the_end_of(&mut self, pid: Pid, pidfd: &OwnedFd) -> Result<End, ObserveError> {
+impl CommandObserver<'_> {
+    fn until_the_end_of(&mut self, pid: Pid, pidfd: &OwnedFd) -> Result<ObservedEnd, ObserveError> {
         while wait(&self.listener, Some(pidfd)).map_err(ObserveError::Lost)? {
             let lost = |error: Errno| ObserveError::Lost(error.into());
             let Some(call) = next(&self.listener).map_err(lost)? else { continue };
@@ -316,8 +317,8 @@ impl Observer<'_> {
         loop {
             match waitpid(Some(pid), WaitOptions::empty()) {
                 Ok(Some((_, status))) => {
-                    let exit = status.exit_status().map(End::Exit);
-                    let end = exit.or_else(|| status.terminating_signal().map(End::Signal));
+                    let exit = status.exit_status().map(ObservedEnd::Exit);
+                    let end = exit.or_else(|| status.terminating_signal().map(ObservedEnd::Signal));
                     if let Some(end) = end {
                         return Ok(end);
                     }
@@ -334,11 +335,11 @@ impl Observer<'_> {
         }
     }
 
-    fn look_at(&mut self, call: &Notice) -> io::Result<()> {
+    fn look_at(&mut self, call: &SeccompNotice) -> io::Result<()> {
         let Some((_, what)) = CALLS.iter().find(|(number, _)| *number == call.number) else {
             return Ok(());
         };
-        let caller = Caller { thread: call.pid.cast_unsigned() };
+        let caller = ObservedCaller { thread: call.pid.cast_unsigned() };
         let [first, second, third, fourth, ..] = call.args;
         if !self.started {
             self.started = matches!(call.number, libc::SYS_execve | libc::SYS_execveat);
@@ -347,19 +348,19 @@ impl Observer<'_> {
             return Ok(());
         }
         match *what {
-            What::Open => self.opened(caller.path(None, first)?, second),
-            What::OpenAt => self.opened(caller.path(Some(first), second)?, third),
-            What::OpenAt2 => {
+            CallSubject::Open => self.opened(caller.path(None, first)?, second),
+            CallSubject::OpenAt => self.opened(caller.path(Some(first), second)?, third),
+            CallSubject::OpenAt2 => {
                 let flags = dns::number(&caller.memory(third, 8)?, 0).unwrap_or(0);
                 self.opened(caller.path(Some(first), second)?, flags);
             }
-            What::Create => self.opened(caller.path(None, first)?, CREATE),
-            What::Path { argument, at, caps } => {
+            CallSubject::Create => self.opened(caller.path(None, first)?, CREATE),
+            CallSubject::Path { argument, at, caps } => {
                 let directory = call.args.get(argument.wrapping_sub(1)).copied().filter(|_| at);
                 let text = call.args.get(argument).copied().unwrap_or(0);
                 self.touched(caller.path(directory, text)?, caps);
             }
-            What::Rename { at } => {
+            CallSubject::Rename { at } => {
                 let (from, to) = if at {
                     (caller.path(Some(first), second)?, caller.path(Some(third), fourth)?)
                 } else {
@@ -368,24 +369,24 @@ impl Observer<'_> {
                 self.touched(from, Caps::DELETE);
                 self.touched(to, Caps::CREATE);
             }
-            What::Connect => match dns::address(&caller.memory(second, length(third))?) {
-                Some(dns::Address::Internet(address)) if !matches!(address.port(), 0 | 53) => {
+            CallSubject::Connect => match dns::address(&caller.memory(second, length(third))?) {
+                Some(dns::SocketTarget::Internet(address)) if !matches!(address.port(), 0 | 53) => {
                     self.tell(Observed::Address(address));
                 }
-                Some(dns::Address::Unix(path)) => self.tell(Observed::UnixSocket(path)),
+                Some(dns::SocketTarget::Unix(path)) => self.tell(Observed::UnixSocket(path)),
                 _ => {}
             },
-            What::Bind => {
-                if let Some(dns::Address::Internet(address)) =
+            CallSubject::Bind => {
+                if let Some(dns::SocketTarget::Internet(address)) =
                     dns::address(&caller.memory(second, length(third))?)
                     && address.port() != 0
                 {
                     self.tell(Observed::Port(address.port()));
                 }
             }
-            What::SendTo => self.sent(&caller.memory(second, length(third))?),
-            What::SendMessage => self.sent_message(&caller, second)?,
-            What::SendMessages => {
+            CallSubject::SendTo => self.sent(&caller.memory(second, length(third))?),
+            CallSubject::SendMessage => self.sent_message(&caller, second)?,
+            CallSubject::SendMessages => {
                 // A resolver asks for IPv4 and IPv6 addresses at once.
                 for at in 0..third.min(4) {
                     self.sent_message(&caller, second.wrapping_add(at.wrapping_mul(64)))?;
@@ -395,7 +396,7 @@ impl Observer<'_> {
         Ok(())
     }
 
-    fn sent_message(&mut self, caller: &Caller, header: u64) -> io::Result<()> {
+    fn sent_message(&mut self, caller: &ObservedCaller, header: u64) -> io::Result<()> {
         let header = caller.memory(header, 32)?;
         let (Some(vector), Some(1..)) = (dns::number(&header, 16), dns::number(&header, 24)) else {
             return Ok(());
@@ -460,11 +461,11 @@ fn length(asked: u64) -> usize {
 }
 
 /// The waiting thread, as `/proc` shows it.
-struct Caller {
+struct ObservedCaller {
     thread: u32,
 }
 
-impl Caller {
+impl ObservedCaller {
     fn entry(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/{name}", self.thread))
     }

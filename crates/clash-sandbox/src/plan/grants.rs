@@ -14,7 +14,7 @@ use crate::disk::Disk;
 use crate::plan::cache::{directory_of, is_cache};
 use crate::plan::report::{Line, Report};
 use crate::planted::{Ground, Placed};
-use crate::worktree::{self, Worktree};
+use crate::worktree::{self, WorktreeState};
 
 /// The grant of each allow rule, from its fixed part downwards. For a pattern this is more
 /// than the rule says.
@@ -23,7 +23,7 @@ pub(super) fn allowed(
     caches: Option<&Path>,
     report: &mut Report,
 ) -> Vec<Grant> {
-    let mut grants = Vec::with_capacity(rules.len() + baseline::ENTRIES.len() + 16);
+    let mut grants = Vec::with_capacity(rules.len() + baseline::BASELINE_ENTRIES.len() + 16);
     for allow in rules.iter().filter(|r| r.rule.effect == Effect::Allow) {
         let nothing = match allow.found {
             Found::Directory | Found::Other => None,
@@ -107,14 +107,14 @@ pub(super) fn add_worktrees(rules: &[Rule<'_>], grants: &mut Vec<Grant>, report:
             continue;
         }
         match worktree::look(&rule.real) {
-            Worktree::Plain => {}
-            Worktree::Disbelieved(why) => {
+            WorktreeState::Plain => {}
+            WorktreeState::Disbelieved(why) => {
                 let why = format!("{why}; nothing granted");
                 report.say(|| {
                     Line::new(format!("git worktree of {}", rule.text()), Line::NOTHING, why)
                 });
             }
-            Worktree::Linked(found) => {
+            WorktreeState::Linked(found) => {
                 report.say(|| {
                     Line::new(
                         format!("git worktree of {}", rule.text()),
@@ -170,9 +170,9 @@ pub(super) fn baseline_left(
     disk: &Disk,
     rules: &[Rule<'_>],
     report: &mut Report,
-) -> Vec<(&'static baseline::Entry, Caps)> {
+) -> Vec<(&'static baseline::BaselineEntry, Caps)> {
     let mut dropped = Vec::new();
-    let mut left = Vec::with_capacity(baseline::ENTRIES.len());
+    let mut left = Vec::with_capacity(baseline::BASELINE_ENTRIES.len());
     let taken = rules.iter().any(|r| r.rule.effect != Effect::Allow);
     for (entry, real) in disk.baseline() {
         // On most systems /bin and similar are links into /usr, which is granted.

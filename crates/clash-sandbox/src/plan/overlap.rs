@@ -6,7 +6,7 @@ use clash_policy::path::{Links as _, is_below};
 use clash_policy::{Caps, Effect};
 
 use super::{Grant, Refusal, Request, Rule, Why};
-use crate::baseline::Entry;
+use crate::baseline::BaselineEntry;
 use crate::disk::Disk;
 
 /// The paths to which a rule applies, relative to its fixed part.
@@ -63,7 +63,11 @@ pub(super) fn inside_baseline(disk: &Disk, rules: &[Rule<'_>]) -> bool {
 /// The rights that the policy's denies leave of a baseline entry: all, some, or none if the
 /// deny names the entry or a directory above it. A deny inside the entry takes nothing from
 /// the entry itself; the second value says whether there is one.
-pub(super) fn baseline_caps(rules: &[Rule<'_>], entry: &Entry, path: &Path) -> (Caps, bool) {
+pub(super) fn baseline_caps(
+    rules: &[Rule<'_>],
+    entry: &BaselineEntry,
+    path: &Path,
+) -> (Caps, bool) {
     let named = Path::new(entry.path);
     let mut caps = entry.caps;
     let mut inside = false;

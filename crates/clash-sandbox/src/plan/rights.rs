@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_hosts_processes_only_the_callers_own_can_be_asked_about() {
+    fn only_the_callers_own_process_is_readable_in_proc() {
         for hidden in ["/proc", "/proc/1", "/proc/4711/cmdline", "/proc/kallsyms"] {
             assert!(tells_of_the_host(Path::new(hidden)), "{hidden}");
         }

@@ -79,7 +79,7 @@ fn sandbox(fs: Vec<FsRule>) -> Sandbox {
 }
 
 #[test]
-fn what_is_granted_is_bound_and_persistence_paths_cost_no_mounts() {
+fn grants_are_bound_and_persistence_paths_need_no_mount() {
     let world = World::new();
     let mut config = rule(Effect::Allow, "r", "");
     config.pattern = PathPattern::Literal("$HOME/.gitconfig".into());
@@ -122,7 +122,7 @@ fn a_sandbox_that_changes_nothing_needs_no_room() {
 }
 
 #[test]
-fn the_cage_is_covered_where_it_exists_and_watched_where_it_could_be_made() {
+fn an_existing_cage_is_covered_and_a_missing_one_watched() {
     let mut world = World::new();
     world.cage.paths.push(world.base.join("home/.clash"));
     let home = |caps| sandbox(vec![rule(Effect::Allow, caps, "$HOME")]);

@@ -125,13 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_denied_inside_a_tree_has_its_name_left_and_nothing_below() {
+    fn a_denied_path_inside_a_tree_shows_only_its_name() {
         all(Look::Blank, &["/home/u/app/hidden"]);
         all(Look::Hidden, &["/home/u/app/hidden/key", "/home/u/app/secret/deep/other"]);
     }
 
     #[test]
-    fn what_is_shown_again_inside_what_is_denied_can_be_reached() {
+    fn an_allowed_path_inside_a_denied_one_is_visible() {
         all(Look::Seen, &["/home/u/app/secret/deep/shown/x", "/home/u/app/secret/deep"]);
     }
 }

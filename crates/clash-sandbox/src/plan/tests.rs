@@ -160,7 +160,7 @@ fn what_does_not_exist_gets_nothing_and_is_not_created() {
 }
 
 #[test]
-fn a_deny_inside_an_allow_is_watched_also_for_names_that_do_not_exist() {
+fn a_deny_inside_an_allow_is_watched_also_for_new_names() {
     let world = World::new();
     let watch = |rules: Vec<FsRule>| world.plan(rules).unwrap().watch.unwrap();
     let source = watch(vec![allow("rwcd", "$PWD"), deny("w", "$PWD/src")]);
@@ -171,7 +171,7 @@ fn a_deny_inside_an_allow_is_watched_also_for_names_that_do_not_exist() {
 }
 
 #[test]
-fn without_a_room_every_open_is_watched_and_temporary_files_have_a_place() {
+fn without_a_room_every_open_is_watched() {
     let world = World::new();
     let plan = world.plan(vec![allow("rwcd", "$PWD")]).unwrap();
     let watch = plan.watch.unwrap();
@@ -231,7 +231,7 @@ fn on_the_same_path_the_stricter_rule_wins_per_capability() {
 }
 
 #[test]
-fn a_pattern_is_granted_with_its_tree_and_every_use_is_watched() {
+fn a_pattern_grants_its_tree_and_every_use_is_watched() {
     let world = World::new();
     let glob = PathPattern::Glob { prefix: "$PWD".into(), pattern: "**/*.rs".into() };
     let plan = world.plan(vec![rule(Effect::Allow, "rwx", glob.clone())]).unwrap();
@@ -299,7 +299,7 @@ fn a_link_planted_in_the_project_does_not_open_its_target() {
 }
 
 #[test]
-fn a_link_planted_by_another_sandbox_does_not_open_its_target_either() {
+fn a_link_planted_by_another_sandbox_opens_nothing() {
     let world = World::new();
     symlink(world.base.join("home/.ssh"), world.base.join("home/app/public")).unwrap();
     symlink(world.base.join("home/.ssh"), world.base.join("tmp/x")).unwrap();
@@ -441,7 +441,7 @@ fn an_old_host_is_refused_with_what_would_be_open() {
 }
 
 #[test]
-fn inside_a_sandbox_that_answers_for_our_calls_nothing_is_planned() {
+fn an_outer_seccomp_listener_refuses_every_plan() {
     let around = crate::facts::Surroundings { listener: true, ..host().around };
     let host = HostFacts { around, ..host() };
     let refusal = World::new().plan_for(&sandbox(vec![]), &host).unwrap_err();

@@ -20,7 +20,7 @@ use clash_policy::{Caps, Effect, Lifetime};
 
 use super::rules::links_of;
 use super::{Found, Grant, Request, Rule, Why};
-use crate::baseline::{Entry, LINKED};
+use crate::baseline::{BaselineEntry, LINKED};
 use crate::disk::Disk;
 use crate::facts::{HostFacts, RoomSupport};
 use crate::plan::cache::{directory_of, is_cache};
@@ -32,7 +32,7 @@ pub(super) struct Sources<'a> {
     pub(super) request: &'a Request<'a>,
     pub(super) rules: &'a [Rule<'a>],
     pub(super) grants: &'a [Grant],
-    pub(super) baseline: &'a [(&'static Entry, Caps)],
+    pub(super) baseline: &'a [(&'static BaselineEntry, Caps)],
     /// Without the rules about names.
     pub(super) rights: &'a Rights,
 }

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 /// Entries of a repository that git obeys or looks for.
-const ENTRIES: [&str; 8] =
+const REPOSITORY_ENTRIES: [&str; 8] =
     ["HEAD", "commondir", "config", "config.worktree", "hooks", "info", "objects", "refs"];
 
 /// True if writing a file below the project changes or completes a bare repository. `.git`
@@ -18,7 +18,7 @@ pub fn completes(path: &Path, project: &Path) -> bool {
     let Ok(below) = path.strip_prefix(project) else { return false };
     let mut dir = project.to_path_buf();
     below.iter().any(|name| {
-        let entry = ENTRIES.iter().find(|entry| name.eq_ignore_ascii_case(entry));
+        let entry = REPOSITORY_ENTRIES.iter().find(|entry| name.eq_ignore_ascii_case(entry));
         let found = entry.is_some_and(|entry| is_repository_with(&dir, entry));
         dir.push(name);
         found

@@ -51,14 +51,14 @@ const HELPERS: &[&str] = &[
 ];
 
 /// One setting: `section.middle.name` with section and name in lower case.
-struct Setting {
+struct GitSetting {
     section: String,
     middle: Option<String>,
     name: String,
     value: String,
 }
 
-impl Setting {
+impl GitSetting {
     fn full_name(&self) -> String {
         match &self.middle {
             Some(middle) => format!("{}.{middle}.{}", self.section, self.name),
@@ -145,7 +145,7 @@ pub(super) fn values(text: &str, section: &str, name: &str) -> Vec<String> {
 }
 
 /// Parses a settings file as git does. `None` if any part is not certainly understood.
-fn settings(text: &str) -> Option<Vec<Setting>> {
+fn settings(text: &str) -> Option<Vec<GitSetting>> {
     let mut found = Vec::new();
     let (mut section, mut middle) = (String::new(), None);
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
@@ -178,7 +178,7 @@ fn settings(text: &str) -> Option<Vec<Setting>> {
                     ("true".to_owned(), after)
                 }
             };
-            found.push(Setting {
+            found.push(GitSetting {
                 section: section.clone(),
                 middle: middle.clone(),
                 name: name.to_ascii_lowercase(),
@@ -189,10 +189,10 @@ fn settings(text: &str) -> Option<Vec<Setting>> {
     }
 }
 
-type Header = (String, Option<String>);
+type SectionHeader = (String, Option<String>);
 
 /// Parses `core]`, `remote "origin"]` or `branch.main]`. Also returns the rest.
-fn read_header(text: &str) -> Option<(Header, &str)> {
+fn read_header(text: &str) -> Option<(SectionHeader, &str)> {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '.'))?;
     let (name, rest) = text.split_at(end);
     let name = name.to_ascii_lowercase();

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A larger index is not read.
-const MAX_BYTES: u64 = 128 << 20;
+const MAX_INDEX_BYTES: u64 = 128 << 20;
 
 /// The mode of an entry that is another repository.
 const GITLINK: u32 = 0o160_000;
@@ -15,7 +15,7 @@ const GITLINK: u32 = 0o160_000;
 pub(super) fn gitlinks(git_dir: &Path, hash_bytes: usize) -> Option<Vec<PathBuf>> {
     let path = git_dir.join("index");
     match fs::symlink_metadata(&path) {
-        Ok(meta) if meta.is_file() && meta.len() <= MAX_BYTES => {}
+        Ok(meta) if meta.is_file() && meta.len() <= MAX_INDEX_BYTES => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Some(Vec::new()),
         _ => return None,
     }

@@ -1,11 +1,11 @@
 use super::*;
 
-struct Project {
+struct TestProject {
     _dir: tempfile::TempDir,
     root: PathBuf,
 }
 
-impl Project {
+impl TestProject {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(dir.path()).unwrap().join("app");
@@ -72,7 +72,7 @@ impl Project {
 
 #[test]
 fn the_projects_own_repository_steers_nothing() {
-    let project = Project::new();
+    let project = TestProject::new();
     fs::create_dir_all(project.root.join("src/deep")).unwrap();
     for at in ["", "src", "src/deep"] {
         assert_eq!(project.steers(at, "fetch"), None, "{at}");
@@ -88,7 +88,7 @@ fn without_a_repository_nothing_steers_a_clone() {
 
 #[test]
 fn a_repository_below_the_project_steers() {
-    let project = Project::new();
+    let project = TestProject::new();
     project.repository("x");
     assert!(project.steers("x", "fetch").is_some());
     fs::create_dir_all(project.root.join("bare/objects")).unwrap();
@@ -108,7 +108,7 @@ fn a_repository_below_the_project_steers() {
 
 #[test]
 fn settings_that_can_name_a_program_steer() {
-    let project = Project::new();
+    let project = TestProject::new();
     for text in [
         "[core]\nsshCommand = ./evil",
         "[core] sshCommand = ./evil",
@@ -147,7 +147,7 @@ fn settings_that_can_name_a_program_steer() {
 
 #[test]
 fn settings_of_everyday_steer_nothing() {
-    let project = Project::new();
+    let project = TestProject::new();
     for text in [
         "",
         "# comment\n; another\n[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n",
@@ -166,7 +166,7 @@ fn settings_of_everyday_steer_nothing() {
 
 #[test]
 fn hooks_steer_the_commands_that_run_them() {
-    let project = Project::new();
+    let project = TestProject::new();
     project.hook("pre-commit", "#!/bin/sh\nevil\n");
     project.hook("post-merge.sample", "#!/bin/sh\n");
     project.hook(
@@ -184,7 +184,7 @@ fn hooks_steer_the_commands_that_run_them() {
 
 #[test]
 fn hooks_are_looked_for_where_the_settings_say() {
-    let project = Project::new();
+    let project = TestProject::new();
     project.settings("[core]\n\thooksPath = .githooks\n");
     assert_eq!(project.steers("", "fetch"), None);
     fs::create_dir(project.root.join(".githooks")).unwrap();
@@ -197,7 +197,7 @@ fn hooks_are_looked_for_where_the_settings_say() {
 
 #[test]
 fn a_submodule_with_a_repository_of_its_own_steers() {
-    let project = Project::new();
+    let project = TestProject::new();
     for version in [2, 3, 4] {
         project
             .index(version, &[("a", 0o100_644), ("xa", 0o100_644), ("xyz/long-name", 0o100_755)]);

@@ -7,11 +7,11 @@ use std::time::SystemTime;
 
 use clash_history::day;
 use clash_history::touched::{SandboxProposal, TouchedResources, propose};
-use clash_sandbox::baseline::ENTRIES;
+use clash_sandbox::baseline::BASELINE_ENTRIES;
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host;
 use clash_sandbox::launch::Command;
-use clash_sandbox::observe::{self, End, ObserveError, Observed};
+use clash_sandbox::observe::{self, ObserveError, Observed, ObservedEnd};
 use clash_sandbox::plan::{Cage, Request, Temporary, plan};
 use serde_json::{Value, json};
 
@@ -68,7 +68,8 @@ impl Args {
             note(&mut touched, observed);
         })?;
         let places = dirs.places(&here, &Disk::default());
-        let baseline: Vec<_> = ENTRIES.iter().map(|entry| (entry.path, entry.caps)).collect();
+        let baseline: Vec<_> =
+            BASELINE_ENTRIES.iter().map(|entry| (entry.path, entry.caps)).collect();
         let proposal = propose(&touched, &places, &baseline);
         let name = self.name.clone().unwrap_or_else(|| name_of(program));
         let text = if self.json {
@@ -94,7 +95,7 @@ impl Args {
         program: &OsString,
         arguments: &[OsString],
         each: &mut dyn FnMut(Observed),
-    ) -> Result<End, Failure> {
+    ) -> Result<ObservedEnd, Failure> {
         let mut command = Command {
             program: program.clone(),
             args: arguments.to_vec(),
@@ -152,10 +153,10 @@ fn failure(error: ObserveError) -> Failure {
     Failure { status: status.unwrap_or(exit::NO_SANDBOX), ..Failure::from(error) }
 }
 
-fn status(end: End) -> u8 {
+fn status(end: ObservedEnd) -> u8 {
     let code = match end {
-        End::Exit(code) => code,
-        End::Signal(signal) => 128 + signal,
+        ObservedEnd::Exit(code) => code,
+        ObservedEnd::Signal(signal) => 128 + signal,
     };
     u8::try_from(code).unwrap_or(exit::FAILED)
 }
@@ -198,7 +199,7 @@ fn today() -> String {
     day(u64::try_from(now.as_millis()).unwrap_or(0))
 }
 
-fn as_json(touched: &TouchedResources, proposal: &SandboxProposal, end: End) -> Value {
+fn as_json(touched: &TouchedResources, proposal: &SandboxProposal, end: ObservedEnd) -> Value {
     let files: Vec<Value> = touched
         .files
         .iter()

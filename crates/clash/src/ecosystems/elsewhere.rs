@@ -157,7 +157,8 @@ fn is_sensible(path: &Path, places: &Places) -> bool {
 
 /// Whether the sandbox, or what every sandbox has, grants it already.
 fn granted(sandbox: &Sandbox, places: &Places, it: &Elsewhere) -> bool {
-    let system = baseline::ENTRIES.iter().any(|entry| is_below(&it.path, Path::new(entry.path)));
+    let system =
+        baseline::BASELINE_ENTRIES.iter().any(|entry| is_below(&it.path, Path::new(entry.path)));
     let real = it.path.canonicalize().unwrap_or_else(|_| it.path.clone());
     let by_rule = sandbox.fs.iter().filter(|rule| rule.effect == Effect::Allow).any(|rule| {
         let PathPattern::Subpath { path, .. } = &rule.pattern else { return false };

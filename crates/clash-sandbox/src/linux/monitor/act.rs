@@ -16,53 +16,53 @@ use rustix::io::Errno;
 use rustix::process::umask;
 
 use super::super::sys;
-use super::Shared;
-use super::call::Times;
-use super::folding::Folding;
-use super::fresh::Fresh;
-use super::leaving::Leaving;
+use super::MonitorState;
+use super::call::FileTimes;
+use super::folding::CaseFolding;
+use super::fresh::OwnCreations;
+use super::leaving::LeavingWorktrees;
 use super::names::misleads;
-use super::open::Wish;
-use super::place::{Place, real};
-use super::quota::Quota;
-use super::turn::Turns;
-use crate::aliases::Remembered;
+use super::open::OpenRequest;
+use super::place::{CallPlace, real};
+use super::quota::NameQuota;
+use super::turn::RoomLock;
+use crate::aliases::RememberedLinks;
 use crate::plan::Watch;
 
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct MonitorJob {
     pub(super) id: u64,
-    pub(super) act: Act,
+    pub(super) act: ResolvedCall,
 }
 
 /// A call whose paths have all been resolved to held objects.
 #[derive(Debug)]
-pub(super) enum Act {
-    Open { at: Place, flags: i32, mode: u32, umask: u32, caller: i32, reads: bool },
-    Mkdir { at: Place, mode: u32, umask: u32 },
-    Mknod { at: Place, mode: u32, umask: u32, device: u64 },
-    Unlink { at: Place, directory: bool },
-    Rename { from: Place, to: Place, flags: u32 },
-    Link { from: OwnedFd, to: Place },
-    Symlink { target: Vec<u8>, at: Place },
+pub(super) enum ResolvedCall {
+    Open { at: CallPlace, flags: i32, mode: u32, umask: u32, caller: i32, reads: bool },
+    Mkdir { at: CallPlace, mode: u32, umask: u32 },
+    Mknod { at: CallPlace, mode: u32, umask: u32, device: u64 },
+    Unlink { at: CallPlace, directory: bool },
+    Rename { from: CallPlace, to: CallPlace, flags: u32 },
+    Link { from: OwnedFd, to: CallPlace },
+    Symlink { target: Vec<u8>, at: CallPlace },
     Truncate { at: OwnedFd, length: u64 },
     Chmod { at: OwnedFd, mode: u32 },
     Chown { at: OwnedFd, owner: u32, group: u32 },
-    Times { at: OwnedFd, times: Times },
+    Times { at: OwnedFd, times: FileTimes },
     Notify { at: OwnedFd, through: OwnedFd, mask: u32 },
 }
 
-pub(super) type Done = Result<(), Errno>;
+pub(super) type ActResult = Result<(), Errno>;
 
 /// A name in a held directory, and the real path of the name.
-pub(super) struct Name {
+pub(super) struct HeldName {
     pub(super) dir: OwnedFd,
     /// Includes a trailing slash, if the caller wrote one.
     pub(super) leaf: Vec<u8>,
     pub(super) path: PathBuf,
 }
 
-impl Name {
+impl HeldName {
     /// The name without a trailing slash.
     pub(super) fn bare(&self) -> &[u8] {
         self.leaf.strip_suffix(b"/").unwrap_or(&self.leaf)
@@ -70,15 +70,15 @@ impl Name {
 }
 
 #[derive(Debug)]
-pub(super) struct Worker {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct MonitorWorker {
+    pub(super) shared: Arc<MonitorState>,
     pub(super) watch: Watch,
-    pub(super) turns: Turns,
-    pub(super) fresh: Fresh,
-    pub(super) links: Remembered,
-    folding: Folding,
-    leaving: Leaving,
-    pub(super) quota: Quota,
+    pub(super) turns: RoomLock,
+    pub(super) fresh: OwnCreations,
+    pub(super) links: RememberedLinks,
+    folding: CaseFolding,
+    leaving: LeavingWorktrees,
+    pub(super) quota: NameQuota,
     /// Directories whose repository the command wanted to remove, and where the repository
     /// had to stay.
     pub(super) parting: Vec<PathBuf>,
@@ -92,14 +92,14 @@ pub(super) struct Worker {
 /// gives its group to new files.
 pub(super) const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
 
-impl Worker {
-    pub(super) fn new(shared: Arc<Shared>, watch: Watch, turns: Turns) -> Self {
+impl MonitorWorker {
+    pub(super) fn new(shared: Arc<MonitorState>, watch: Watch, turns: RoomLock) -> Self {
         let own = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
         let given = |fd| Some((identity(&fstat(fd).ok()?), fcntl_getfl(fd).ok()? & OFlags::RWMODE));
         let stdio = own.into_iter().filter_map(given).collect();
-        let fresh = Fresh::new(watch.rights.new_repositories());
-        let (links, leaving) = (Remembered::default(), Leaving::default());
-        let quota = Quota::new(watch.files);
+        let fresh = OwnCreations::new(watch.rights.new_repositories());
+        let (links, leaving) = (RememberedLinks::default(), LeavingWorktrees::default());
+        let quota = NameQuota::new(watch.files);
         Self {
             shared,
             watch,
@@ -107,54 +107,57 @@ impl Worker {
             fresh,
             links,
             leaving,
-            folding: Folding::default(),
+            folding: CaseFolding::default(),
             quota,
             parting: Vec::new(),
             stdio,
         }
     }
 
-    pub(super) fn carry_out(&mut self, job: Job) {
-        let Job { id, act } = job;
+    pub(super) fn carry_out(&mut self, job: MonitorJob) {
+        let MonitorJob { id, act } = job;
         let makes = matches!(
             act,
-            Act::Mkdir { .. } | Act::Mknod { .. } | Act::Link { .. } | Act::Symlink { .. }
+            ResolvedCall::Mkdir { .. }
+                | ResolvedCall::Mknod { .. }
+                | ResolvedCall::Link { .. }
+                | ResolvedCall::Symlink { .. }
         );
         let counted = if makes { self.quota.check() } else { Ok(()) };
         let done = match act {
             _ if counted.is_err() => counted,
-            Act::Notify { at, through, mask } => {
+            ResolvedCall::Notify { at, through, mask } => {
                 return match self.notify(&at, &through, mask) {
                     Ok(number) => sys::answer(&self.shared.listener, id, i64::from(number)),
                     Err(error) => self.shared.refuse(id, error),
                 };
             }
-            Act::Open { at, flags, mode, umask, caller, reads } => {
-                let wish = Wish { flags, mode, umask, caller, reads };
-                return self.open(id, at, wish);
+            ResolvedCall::Open { at, flags, mode, umask, caller, reads } => {
+                let request = OpenRequest { flags, mode, umask, caller, reads };
+                return self.open(id, at, request);
             }
-            Act::Mkdir { at, mode, umask: mask } => {
+            ResolvedCall::Mkdir { at, mode, umask: mask } => {
                 umask(Mode::from_raw_mode(mask));
                 self.mkdir(at, mode)
             }
-            Act::Mknod { at, mode, umask: mask, device } => {
+            ResolvedCall::Mknod { at, mode, umask: mask, device } => {
                 umask(Mode::from_raw_mode(mask));
                 self.mknod(at, mode, device)
             }
-            Act::Unlink { at, directory } => self.unlink(at, directory),
-            Act::Rename { from, to, flags } => self.rename(from, to, flags),
-            Act::Link { from, to } => self.link(&from, to),
-            Act::Symlink { target, at } => {
+            ResolvedCall::Unlink { at, directory } => self.unlink(at, directory),
+            ResolvedCall::Rename { from, to, flags } => self.rename(from, to, flags),
+            ResolvedCall::Link { from, to } => self.link(&from, to),
+            ResolvedCall::Symlink { target, at } => {
                 self.name(at, Errno::EXIST).and_then(|at| self.symlink(&target, &at))
             }
-            Act::Truncate { at, length } => self.truncate(&at, length),
-            Act::Chmod { at, mode } => self.chmod(&at, mode),
-            Act::Chown { at, owner, group } => self.change(&at).and_then(|()| {
+            ResolvedCall::Truncate { at, length } => self.truncate(&at, length),
+            ResolvedCall::Chmod { at, mode } => self.chmod(&at, mode),
+            ResolvedCall::Chown { at, owner, group } => self.change(&at).and_then(|()| {
                 let owner = (owner != u32::MAX).then(|| Uid::from_raw(owner));
                 let group = (group != u32::MAX).then(|| Gid::from_raw(group));
                 chownat(&self.shared.held, itself(&at), owner, group, AtFlags::empty())
             }),
-            Act::Times { at, times } => self.change(&at).and_then(|()| {
+            ResolvedCall::Times { at, times } => self.change(&at).and_then(|()| {
                 let [last_access, last_modification] =
                     times.map(|(tv_sec, tv_nsec)| Timespec { tv_sec, tv_nsec });
                 let times = Timestamps { last_access, last_modification };
@@ -171,7 +174,7 @@ impl Worker {
     }
 
     /// Refuses an access that the rules do not permit at a path.
-    pub(super) fn check(&self, path: &Path, needs: Caps) -> Done {
+    pub(super) fn check(&self, path: &Path, needs: Caps) -> ActResult {
         if needs.intersects(Caps::WRITE.union(Caps::CREATE)) && self.is_common(path) {
             return Err(Errno::ACCESS);
         }
@@ -180,7 +183,7 @@ impl Worker {
 
     /// As `check`, but asks the list of persistence paths only about `kept`. A new file
     /// needs this: the list may permit to create a name and forbid to write it later.
-    pub(super) fn check_making(&self, path: &Path, needs: Caps, kept: Caps) -> Done {
+    pub(super) fn check_making(&self, path: &Path, needs: Caps, kept: Caps) -> ActResult {
         let rights = &self.watch.rights;
         let name = path.file_name().unwrap_or_default();
         if needs.contains(Caps::CREATE) && misleads(name.as_bytes()) && !rights.is_own(path) {
@@ -207,7 +210,7 @@ impl Worker {
     }
 
     /// Permits to make a directory where the list of persistence paths refuses only a file.
-    fn check_directory(&self, path: &Path) -> Done {
+    fn check_directory(&self, path: &Path) -> ActResult {
         match self.watch.rights.kept(path, Caps::CREATE, &self.links) {
             Some(Keep::Directory) => self.check_making(path, Caps::CREATE, Caps::NONE),
             _ => Err(Errno::ACCESS),
@@ -232,25 +235,25 @@ impl Worker {
 
     /// Turns a place into a name in a directory. Fails with `other` if the place is no
     /// name.
-    pub(super) fn name(&self, place: Place, other: Errno) -> Result<Name, Errno> {
-        let Place::Name { dir, mut leaf, slash, .. } = place else { return Err(other) };
+    pub(super) fn name(&self, place: CallPlace, other: Errno) -> Result<HeldName, Errno> {
+        let CallPlace::Name { dir, mut leaf, slash, .. } = place else { return Err(other) };
         let mut path = real(&self.shared.held, &dir)?.ok_or(Errno::NOENT)?;
         path.push(std::ffi::OsStr::from_bytes(&leaf));
         if slash {
             leaf.push(b'/');
         }
-        Ok(Name { dir, leaf, path })
+        Ok(HeldName { dir, leaf, path })
     }
 
     /// The present path of a name. Another process may have moved the held directory.
-    pub(super) fn path_now(&self, at: &Name) -> Result<PathBuf, Errno> {
+    pub(super) fn path_now(&self, at: &HeldName) -> Result<PathBuf, Errno> {
         let dir = real(&self.shared.held, &at.dir)?.ok_or(Errno::NOENT)?;
         Ok(dir.join(std::ffi::OsStr::from_bytes(at.bare())))
     }
 
     /// Changes a mode. Refuses bits that make a program run as another user or group. A
     /// directory may keep the `S_ISGID` bit that it has from its parent.
-    fn chmod(&self, at: &OwnedFd, mode: u32) -> Done {
+    fn chmod(&self, at: &OwnedFd, mode: u32) -> ActResult {
         let meta = fstat(at)?;
         let directory = FileType::from_raw_mode(meta.st_mode) == FileType::Directory;
         let (special, kept) = match directory {
@@ -265,7 +268,7 @@ impl Worker {
     }
 
     /// A change of mode, owner or times needs the right to write the content.
-    fn change(&self, object: &OwnedFd) -> Done {
+    fn change(&self, object: &OwnedFd) -> ActResult {
         match real(&self.shared.held, object)? {
             Some(path) => self.check(&path, Caps::WRITE),
             None => Ok(()),
@@ -284,7 +287,7 @@ impl Worker {
         add_watch(through, Path::new("/proc/self/fd").join(itself(at)), flags)
     }
 
-    fn mkdir(&mut self, at: Place, mode: u32) -> Done {
+    fn mkdir(&mut self, at: CallPlace, mode: u32) -> ActResult {
         let at = self.name(at, Errno::EXIST)?;
         // Programs such as `mkdir -p` expect `EEXIST` for directories that are there,
         // before any other error.
@@ -298,7 +301,7 @@ impl Worker {
         Ok(())
     }
 
-    fn mknod(&mut self, at: Place, mode: u32, device: u64) -> Done {
+    fn mknod(&mut self, at: CallPlace, mode: u32, device: u64) -> ActResult {
         let kind = match FileType::from_raw_mode(mode) {
             FileType::Unknown => FileType::RegularFile,
             // A device node in a project would give direct access to the hardware.
@@ -314,7 +317,7 @@ impl Worker {
         mknodat(&at.dir, &at.leaf, kind, Mode::from_raw_mode(mode & 0o7777), device)
     }
 
-    fn unlink(&mut self, at: Place, directory: bool) -> Done {
+    fn unlink(&mut self, at: CallPlace, directory: bool) -> ActResult {
         let at = self.name(at, if directory { Errno::BUSY } else { Errno::ISDIR })?;
         if let Err(refusal) = self.check(&at.path, Caps::DELETE) {
             if !exists(&at) {
@@ -342,7 +345,7 @@ impl Worker {
         Ok(())
     }
 
-    fn truncate(&mut self, at: &OwnedFd, length: u64) -> Done {
+    fn truncate(&mut self, at: &OwnedFd, length: u64) -> ActResult {
         match FileType::from_raw_mode(fstat(at)?.st_mode) {
             FileType::RegularFile => {}
             FileType::Directory => return Err(Errno::ISDIR),
@@ -361,12 +364,12 @@ pub(super) fn itself(object: &OwnedFd) -> String {
     object.as_raw_fd().to_string()
 }
 
-pub(super) fn look(at: &Name) -> Result<Stat, Errno> {
+pub(super) fn look(at: &HeldName) -> Result<Stat, Errno> {
     let leaf = at.leaf.strip_suffix(b"/").unwrap_or(&at.leaf);
     rustix::fs::statat(&at.dir, leaf, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-pub(super) fn exists(at: &Name) -> bool {
+pub(super) fn exists(at: &HeldName) -> bool {
     look(at).is_ok()
 }
 

@@ -2,12 +2,12 @@
 
 use rustix::io::Errno;
 
-use super::super::sys::Notice;
-use super::caller::Caller;
+use super::super::sys::SeccompNotice;
+use super::caller::CallingProcess;
 
 /// A path argument as the caller gave it.
 #[derive(Debug)]
-pub(super) struct Spot {
+pub(super) struct CallPath {
     /// A descriptor or `AT_FDCWD`.
     pub(super) dir: i32,
     /// `None`: the call is about the descriptor itself.
@@ -15,26 +15,26 @@ pub(super) struct Spot {
 }
 
 #[derive(Debug)]
-pub(super) enum Call {
-    Open { at: Spot, flags: i32, mode: u32 },
-    Mkdir { at: Spot, mode: u32 },
-    Mknod { at: Spot, mode: u32, device: u64 },
-    Unlink { at: Spot, directory: bool },
-    Rename { from: Spot, to: Spot, flags: u32 },
-    Link { from: Spot, to: Spot, follow: bool },
-    Symlink { target: Vec<u8>, at: Spot },
-    Truncate { at: Spot, length: u64 },
-    Chmod { at: Spot, mode: u32, follow: bool },
-    Chown { at: Spot, owner: u32, group: u32, follow: bool },
-    Times { at: Spot, times: Times, follow: bool },
-    Notify { at: Spot, through: i32, mask: u32 },
+pub(super) enum DecodedCall {
+    Open { at: CallPath, flags: i32, mode: u32 },
+    Mkdir { at: CallPath, mode: u32 },
+    Mknod { at: CallPath, mode: u32, device: u64 },
+    Unlink { at: CallPath, directory: bool },
+    Rename { from: CallPath, to: CallPath, flags: u32 },
+    Link { from: CallPath, to: CallPath, follow: bool },
+    Symlink { target: Vec<u8>, at: CallPath },
+    Truncate { at: CallPath, length: u64 },
+    Chmod { at: CallPath, mode: u32, follow: bool },
+    Chown { at: CallPath, owner: u32, group: u32, follow: bool },
+    Times { at: CallPath, times: FileTimes, follow: bool },
+    Notify { at: CallPath, through: i32, mask: u32 },
 }
 
 /// Seconds and nanoseconds of the last access and the last change.
-pub(super) type Times = [(i64, i64); 2];
+pub(super) type FileTimes = [(i64, i64); 2];
 
-const NOW: Times = [(0, libc::UTIME_NOW), (0, libc::UTIME_NOW)];
-const HERE: i32 = libc::AT_FDCWD;
+const NOW: FileTimes = [(0, libc::UTIME_NOW), (0, libc::UTIME_NOW)];
+const WORKING_DIRECTORY: i32 = libc::AT_FDCWD;
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod old {
@@ -72,76 +72,110 @@ pub(super) mod old {
 
 const SYS_FCHMODAT2: i64 = 452;
 
-pub(super) fn read(caller: &Caller<'_>, notice: &Notice) -> Result<Call, Errno> {
+pub(super) fn read(
+    caller: &CallingProcess<'_>,
+    notice: &SeccompNotice,
+) -> Result<DecodedCall, Errno> {
     let [a, b, c, d, e, _] = notice.args;
     // For an `int` argument the kernel reads only the lower 32 bits.
     let int = |arg: u64| arg as u32 as i32;
     let bits = |arg: u64| arg as u32;
-    let path = |dir: i32, at: u64| -> Result<Spot, Errno> {
-        Ok(Spot { dir, path: Some(caller.text(at)?) })
+    let path = |dir: i32, at: u64| -> Result<CallPath, Errno> {
+        Ok(CallPath { dir, path: Some(caller.text(at)?) })
     };
     // With `AT_EMPTY_PATH`, an empty or missing path means the descriptor itself.
-    let maybe_empty = |dir: i32, at: u64, flags: i32| -> Result<Spot, Errno> {
+    let maybe_empty = |dir: i32, at: u64, flags: i32| -> Result<CallPath, Errno> {
         let empty = flags & libc::AT_EMPTY_PATH != 0;
         if empty && at == 0 {
-            return Ok(Spot { dir, path: None });
+            return Ok(CallPath { dir, path: None });
         }
         let spot = path(dir, at)?;
         let itself = empty && spot.path.as_ref().is_some_and(Vec::is_empty);
-        Ok(if itself { Spot { dir, path: None } } else { spot })
+        Ok(if itself { CallPath { dir, path: None } } else { spot })
     };
     let follows = |flags: i32| flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-    let itself = |arg: u64| Spot { dir: int(arg), path: None };
+    let itself = |arg: u64| CallPath { dir: int(arg), path: None };
     Ok(match notice.number {
-        old::SYS_open => Call::Open { at: path(HERE, a)?, flags: int(b), mode: bits(c) },
-        libc::SYS_openat => Call::Open { at: path(int(a), b)?, flags: int(c), mode: bits(d) },
+        old::SYS_open => {
+            DecodedCall::Open { at: path(WORKING_DIRECTORY, a)?, flags: int(b), mode: bits(c) }
+        }
+        libc::SYS_openat => {
+            DecodedCall::Open { at: path(int(a), b)?, flags: int(c), mode: bits(d) }
+        }
         old::SYS_creat => {
             let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
-            Call::Open { at: path(HERE, a)?, flags, mode: bits(b) }
+            DecodedCall::Open { at: path(WORKING_DIRECTORY, a)?, flags, mode: bits(b) }
         }
-        old::SYS_mkdir => Call::Mkdir { at: path(HERE, a)?, mode: bits(b) },
-        libc::SYS_mkdirat => Call::Mkdir { at: path(int(a), b)?, mode: bits(c) },
-        old::SYS_mknod => Call::Mknod { at: path(HERE, a)?, mode: bits(b), device: c },
-        libc::SYS_mknodat => Call::Mknod { at: path(int(a), b)?, mode: bits(c), device: d },
-        old::SYS_unlink => Call::Unlink { at: path(HERE, a)?, directory: false },
-        old::SYS_rmdir => Call::Unlink { at: path(HERE, a)?, directory: true },
-        libc::SYS_unlinkat => {
-            Call::Unlink { at: path(int(a), b)?, directory: int(c) & libc::AT_REMOVEDIR != 0 }
+        old::SYS_mkdir => DecodedCall::Mkdir { at: path(WORKING_DIRECTORY, a)?, mode: bits(b) },
+        libc::SYS_mkdirat => DecodedCall::Mkdir { at: path(int(a), b)?, mode: bits(c) },
+        old::SYS_mknod => {
+            DecodedCall::Mknod { at: path(WORKING_DIRECTORY, a)?, mode: bits(b), device: c }
         }
-        old::SYS_rename => Call::Rename { from: path(HERE, a)?, to: path(HERE, b)?, flags: 0 },
+        libc::SYS_mknodat => DecodedCall::Mknod { at: path(int(a), b)?, mode: bits(c), device: d },
+        old::SYS_unlink => {
+            DecodedCall::Unlink { at: path(WORKING_DIRECTORY, a)?, directory: false }
+        }
+        old::SYS_rmdir => DecodedCall::Unlink { at: path(WORKING_DIRECTORY, a)?, directory: true },
+        libc::SYS_unlinkat => DecodedCall::Unlink {
+            at: path(int(a), b)?,
+            directory: int(c) & libc::AT_REMOVEDIR != 0,
+        },
+        old::SYS_rename => DecodedCall::Rename {
+            from: path(WORKING_DIRECTORY, a)?,
+            to: path(WORKING_DIRECTORY, b)?,
+            flags: 0,
+        },
         libc::SYS_renameat => {
-            Call::Rename { from: path(int(a), b)?, to: path(int(c), d)?, flags: 0 }
+            DecodedCall::Rename { from: path(int(a), b)?, to: path(int(c), d)?, flags: 0 }
         }
         libc::SYS_renameat2 => {
-            Call::Rename { from: path(int(a), b)?, to: path(int(c), d)?, flags: bits(e) }
+            DecodedCall::Rename { from: path(int(a), b)?, to: path(int(c), d)?, flags: bits(e) }
         }
-        old::SYS_link => Call::Link { from: path(HERE, a)?, to: path(HERE, b)?, follow: false },
+        old::SYS_link => DecodedCall::Link {
+            from: path(WORKING_DIRECTORY, a)?,
+            to: path(WORKING_DIRECTORY, b)?,
+            follow: false,
+        },
         libc::SYS_linkat => {
             let from = maybe_empty(int(a), b, int(e))?;
             let follow = int(e) & libc::AT_SYMLINK_FOLLOW != 0;
-            Call::Link { from, to: path(int(c), d)?, follow }
+            DecodedCall::Link { from, to: path(int(c), d)?, follow }
         }
-        old::SYS_symlink => Call::Symlink { target: caller.text(a)?, at: path(HERE, b)? },
-        libc::SYS_symlinkat => Call::Symlink { target: caller.text(a)?, at: path(int(b), c)? },
-        libc::SYS_truncate => Call::Truncate { at: path(HERE, a)?, length: b },
-        old::SYS_chmod => Call::Chmod { at: path(HERE, a)?, mode: bits(b), follow: true },
-        libc::SYS_fchmod => Call::Chmod { at: itself(a), mode: bits(b), follow: true },
-        libc::SYS_fchmodat => Call::Chmod { at: path(int(a), b)?, mode: bits(c), follow: true },
-        SYS_FCHMODAT2 => Call::Chmod {
+        old::SYS_symlink => {
+            DecodedCall::Symlink { target: caller.text(a)?, at: path(WORKING_DIRECTORY, b)? }
+        }
+        libc::SYS_symlinkat => {
+            DecodedCall::Symlink { target: caller.text(a)?, at: path(int(b), c)? }
+        }
+        libc::SYS_truncate => DecodedCall::Truncate { at: path(WORKING_DIRECTORY, a)?, length: b },
+        old::SYS_chmod => {
+            DecodedCall::Chmod { at: path(WORKING_DIRECTORY, a)?, mode: bits(b), follow: true }
+        }
+        libc::SYS_fchmod => DecodedCall::Chmod { at: itself(a), mode: bits(b), follow: true },
+        libc::SYS_fchmodat => {
+            DecodedCall::Chmod { at: path(int(a), b)?, mode: bits(c), follow: true }
+        }
+        SYS_FCHMODAT2 => DecodedCall::Chmod {
             at: maybe_empty(int(a), b, int(d))?,
             mode: bits(c),
             follow: follows(int(d)),
         },
-        old::SYS_chown => {
-            Call::Chown { at: path(HERE, a)?, owner: bits(b), group: bits(c), follow: true }
-        }
-        old::SYS_lchown => {
-            Call::Chown { at: path(HERE, a)?, owner: bits(b), group: bits(c), follow: false }
-        }
+        old::SYS_chown => DecodedCall::Chown {
+            at: path(WORKING_DIRECTORY, a)?,
+            owner: bits(b),
+            group: bits(c),
+            follow: true,
+        },
+        old::SYS_lchown => DecodedCall::Chown {
+            at: path(WORKING_DIRECTORY, a)?,
+            owner: bits(b),
+            group: bits(c),
+            follow: false,
+        },
         libc::SYS_fchown => {
-            Call::Chown { at: itself(a), owner: bits(b), group: bits(c), follow: true }
+            DecodedCall::Chown { at: itself(a), owner: bits(b), group: bits(c), follow: true }
         }
-        libc::SYS_fchownat => Call::Chown {
+        libc::SYS_fchownat => DecodedCall::Chown {
             at: maybe_empty(int(a), b, int(e))?,
             owner: bits(c),
             group: bits(d),
@@ -152,14 +186,16 @@ pub(super) fn read(caller: &Caller<'_>, notice: &Notice) -> Result<Call, Errno> 
                 0 => NOW,
                 at => caller.words::<2>(at)?.map(|seconds| (seconds, 0)),
             };
-            Call::Times { at: path(HERE, a)?, times, follow: true }
+            DecodedCall::Times { at: path(WORKING_DIRECTORY, a)?, times, follow: true }
         }
-        old::SYS_utimes => {
-            Call::Times { at: path(HERE, a)?, times: micros(caller, b)?, follow: true }
-        }
+        old::SYS_utimes => DecodedCall::Times {
+            at: path(WORKING_DIRECTORY, a)?,
+            times: micros(caller, b)?,
+            follow: true,
+        },
         old::SYS_futimesat => {
             let at = if b == 0 { itself(a) } else { path(int(a), b)? };
-            Call::Times { at, times: micros(caller, c)?, follow: true }
+            DecodedCall::Times { at, times: micros(caller, c)?, follow: true }
         }
         libc::SYS_utimensat => {
             let at = if b == 0 { itself(a) } else { maybe_empty(int(a), b, int(d))? };
@@ -167,21 +203,21 @@ pub(super) fn read(caller: &Caller<'_>, notice: &Notice) -> Result<Call, Errno> 
                 0 => NOW,
                 c => pairs(caller, c)?,
             };
-            Call::Times { at, times, follow: follows(int(d)) }
+            DecodedCall::Times { at, times, follow: follows(int(d)) }
         }
         libc::SYS_inotify_add_watch => {
-            Call::Notify { at: path(HERE, b)?, through: int(a), mask: bits(c) }
+            DecodedCall::Notify { at: path(WORKING_DIRECTORY, b)?, through: int(a), mask: bits(c) }
         }
         _ => return Err(Errno::NOSYS),
     })
 }
 
-fn pairs(caller: &Caller<'_>, at: u64) -> Result<Times, Errno> {
+fn pairs(caller: &CallingProcess<'_>, at: u64) -> Result<FileTimes, Errno> {
     let [a, b, c, d] = caller.words::<4>(at)?;
     Ok([(a, b), (c, d)])
 }
 
-fn micros(caller: &Caller<'_>, at: u64) -> Result<Times, Errno> {
+fn micros(caller: &CallingProcess<'_>, at: u64) -> Result<FileTimes, Errno> {
     if at == 0 {
         return Ok(NOW);
     }

@@ -9,25 +9,25 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use super::super::sys;
-use super::Shared;
-use super::place::{self, Place};
+use super::MonitorState;
+use super::place::{self, CallPlace};
 use crate::plan::Processes;
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
-const LONGEST: usize = libc::PATH_MAX as usize;
-const PAGE: u64 = 4096;
+const MAX_PATH_BYTES: usize = libc::PATH_MAX as usize;
+const PAGE_BYTES: u64 = 4096;
 /// Process trees of real programs are never this deep.
-const MOST_GENERATIONS: usize = 200;
+const MAX_GENERATIONS: usize = 200;
 
 #[derive(Debug)]
-pub(super) struct Caller<'a> {
-    shared: &'a Shared,
+pub(super) struct CallingProcess<'a> {
+    shared: &'a MonitorState,
     /// The number of the calling thread in the launcher's process namespace.
     pub(super) pid: i32,
 }
 
-impl<'a> Caller<'a> {
-    pub(super) fn new(shared: &'a Shared, pid: i32) -> Self {
+impl<'a> CallingProcess<'a> {
+    pub(super) fn new(shared: &'a MonitorState, pid: i32) -> Self {
         Self { shared, pid }
     }
 
@@ -80,7 +80,7 @@ impl<'a> Caller<'a> {
     /// True if a process descends from the launcher. An orphan does too: it becomes a child
     /// of the launcher's keeper.
     fn started_by_launcher(&self, mut process: i32) -> bool {
-        for _ in 0..MOST_GENERATIONS {
+        for _ in 0..MAX_GENERATIONS {
             let Some(parent) = self.parent_of(process) else { return false };
             if parent == sys::own_pid() {
                 return true;
@@ -110,11 +110,11 @@ impl<'a> Caller<'a> {
     /// The text at an address, up to the NUL byte.
     pub(super) fn text(&self, at: u64) -> Result<Vec<u8>, Errno> {
         let mut text = Vec::with_capacity(128);
-        let mut page = [0_u8; PAGE as usize];
+        let mut page = [0_u8; PAGE_BYTES as usize];
         let mut from = at;
         loop {
             // Reads at most to the end of the page: the next page may not be mapped.
-            let left = (PAGE - from % PAGE) as usize;
+            let left = (PAGE_BYTES - from % PAGE_BYTES) as usize;
             let piece = page.get_mut(..left).ok_or(Errno::FAULT)?;
             let read = sys::read_memory(self.pid, from, piece)?;
             let piece = page.get(..read).filter(|piece| !piece.is_empty()).ok_or(Errno::FAULT)?;
@@ -122,7 +122,7 @@ impl<'a> Caller<'a> {
                 Some(end) => text.extend_from_slice(piece.get(..end).unwrap_or_default()),
                 None => text.extend_from_slice(piece),
             }
-            if text.len() >= LONGEST {
+            if text.len() >= MAX_PATH_BYTES {
                 return Err(Errno::NAMETOOLONG);
             }
             if piece.contains(&0) {
@@ -193,10 +193,10 @@ impl<'a> Caller<'a> {
 
     /// The caller's own directory in `/proc`. In a room this is the launcher's view of it,
     /// which differs from the caller's, so the monitor does not hand it out.
-    pub(super) fn itself(&self) -> Result<Place, Errno> {
+    pub(super) fn itself(&self) -> Result<CallPlace, Errno> {
         match self.shared.of {
-            Processes::OfTheRoom => self.link("").map(Place::Object),
-            Processes::OfTheHost { .. } => self.file("").map(Place::Opened),
+            Processes::OfTheRoom => self.link("").map(CallPlace::Object),
+            Processes::OfTheHost { .. } => self.file("").map(CallPlace::Opened),
         }
     }
 

@@ -16,11 +16,11 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::umask;
 
-use super::act::{Name, Worker};
+use super::act::{HeldName, MonitorWorker};
 
 const CONTENT: &[u8] = b"../..\n";
 
-impl Worker {
+impl MonitorWorker {
     /// True if a path is `commondir` of a linked worktree, in a repository that existed
     /// before the command.
     pub(super) fn is_common(&self, path: &Path) -> bool {
@@ -39,7 +39,7 @@ impl Worker {
     /// Makes the file with its content, and hands `/dev/null` to the caller.
     pub(super) fn make_common(
         &mut self,
-        at: &Name,
+        at: &HeldName,
         mask: u32,
         mode: u32,
     ) -> Result<OwnedFd, Errno> {

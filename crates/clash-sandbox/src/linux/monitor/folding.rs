@@ -9,12 +9,12 @@ use rustix::fs::stat;
 use crate::caseless::folds_names;
 
 /// When the map is full, the monitor clears it and asks again.
-const MOST_KNOWN: usize = 50_000;
+const MAX_KNOWN_DIRECTORIES: usize = 50_000;
 
 #[derive(Debug, Default)]
-pub(super) struct Folding(RefCell<HashMap<(u64, u64), bool>>);
+pub(super) struct CaseFolding(RefCell<HashMap<(u64, u64), bool>>);
 
-impl Folding {
+impl CaseFolding {
     /// True if names in the directory of a path ignore case. The answer for a directory
     /// does not change: the flag can be set only on an empty directory, and a command
     /// cannot set it.
@@ -22,7 +22,7 @@ impl Folding {
         let Some(dir) = path.parent() else { return false };
         let Ok(meta) = stat(dir) else { return false };
         let mut known = self.0.borrow_mut();
-        if known.len() >= MOST_KNOWN {
+        if known.len() >= MAX_KNOWN_DIRECTORIES {
             known.clear();
         }
         *known.entry((meta.st_dev, meta.st_ino)).or_insert_with(|| folds_names(dir))

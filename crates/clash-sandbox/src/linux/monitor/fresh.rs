@@ -12,29 +12,29 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::protect::REPOSITORY;
 
-use crate::below::Below;
+use crate::below::PathSet;
 
 /// Beyond this number the monitor records nothing more. A path without a record is
 /// protected like any other.
-const MOST: usize = 20_000;
+const MAX_RECORDED_PATHS: usize = 20_000;
 
 #[derive(Debug)]
-pub(super) struct Fresh {
+pub(super) struct OwnCreations {
     repositories: bool,
-    directories: Below,
+    directories: PathSet,
     /// The room made everything below these directories.
     trees: Vec<PathBuf>,
-    files: Below,
+    files: PathSet,
 }
 
-impl Fresh {
+impl OwnCreations {
     pub(super) fn new(repositories: bool) -> Self {
-        let (directories, files) = (Below::default(), Below::default());
+        let (directories, files) = (PathSet::default(), PathSet::default());
         Self { repositories, directories, trees: Vec::new(), files }
     }
 
     pub(super) fn directory(&mut self, path: &Path) {
-        if self.directories.len() >= MOST {
+        if self.directories.len() >= MAX_RECORDED_PATHS {
             return;
         }
         if self.repositories && path.file_name().is_some_and(|name| name == REPOSITORY) {
@@ -45,7 +45,7 @@ impl Fresh {
     }
 
     pub(super) fn file(&mut self, path: &Path) {
-        if self.files.len() >= MOST {
+        if self.files.len() >= MAX_RECORDED_PATHS {
             return;
         }
         // A linked worktree has a file `.git` instead of a repository.
@@ -102,8 +102,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_repository_is_its_makers_with_the_directory_made_for_it() {
-        let mut fresh = Fresh::new(true);
+    fn a_new_repository_covers_its_new_directory() {
+        let mut fresh = OwnCreations::new(true);
         fresh.directory(Path::new("/p/clone"));
         fresh.directory(Path::new("/p/clone/.git"));
         fresh.directory(Path::new("/p/old/.git"));
@@ -114,8 +114,8 @@ mod tests {
     }
 
     #[test]
-    fn a_new_worktree_is_its_makers_if_its_directory_is_new() {
-        let mut fresh = Fresh::new(true);
+    fn a_new_worktree_counts_only_in_a_new_directory() {
+        let mut fresh = OwnCreations::new(true);
         fresh.directory(Path::new("/p/wt"));
         fresh.file(Path::new("/p/wt/.git"));
         fresh.file(Path::new("/p/old/.git"));
@@ -126,15 +126,15 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_remembered_where_new_repositories_are_not_allowed() {
-        let mut fresh = Fresh::new(false);
+    fn without_the_right_no_new_repository_is_recorded() {
+        let mut fresh = OwnCreations::new(false);
         fresh.directory(Path::new("/p/x/.git"));
         assert!(!fresh.covers(Path::new("/p/x/.git/config")));
     }
 
     #[test]
     fn a_renamed_directory_is_forgotten_with_everything_below() {
-        let mut fresh = Fresh::new(true);
+        let mut fresh = OwnCreations::new(true);
         fresh.directory(Path::new("/p/x/.git"));
         fresh.file(Path::new("/p/x/v/bin/activate"));
         fresh.moved(Path::new("/p/x"));
@@ -143,8 +143,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_moved_into_a_new_directory_is_not_its_makers() {
-        let mut fresh = Fresh::new(true);
+    fn files_moved_into_a_new_directory_are_not_its_own() {
+        let mut fresh = OwnCreations::new(true);
         fresh.directory(Path::new("/p/new"));
         fresh.moved(Path::new("/p/new/old"));
         fresh.directory(Path::new("/p/new/.git"));

@@ -25,8 +25,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, fstat, openat, st
 use rustix::io::Errno;
 
 use super::super::sys;
-use super::act::{Done, Name, Worker, exists};
-use super::turn::Turn;
+use super::act::{ActResult, HeldName, MonitorWorker, exists};
+use super::turn::LockTurn;
 use crate::repository::is_complete;
 
 const HEAD: &[u8] = b"HEAD";
@@ -41,9 +41,9 @@ const REFS: &[u8] = b"refs";
 const COMMON: &[u8] = b"commondir";
 /// Names in a repository that git obeys: settings and hooks.
 const OBEYED: [&[u8]; 4] = [b"config", b"config.worktree", COMMON, b"hooks"];
-const LONGEST: usize = 4096;
+const MAX_HEAD_BYTES: usize = 4096;
 
-impl Worker {
+impl MonitorWorker {
     /// True if a path is a `HEAD` that has to stay valid.
     pub(super) fn is_kept_head(&self, path: &Path) -> bool {
         is_named(path, HEAD)
@@ -52,7 +52,12 @@ impl Worker {
     }
 
     /// Renames a checked copy of `HEAD.lock` to `HEAD`.
-    pub(super) fn replace_head(&mut self, from: &Name, to: &Name, flags: RenameFlags) -> Done {
+    pub(super) fn replace_head(
+        &mut self,
+        from: &HeldName,
+        to: &HeldName,
+        flags: RenameFlags,
+    ) -> ActResult {
         let rights = &self.watch.rights;
         let change = Caps::CREATE.union(Caps::DELETE);
         let of_git = flags.is_empty()
@@ -71,7 +76,7 @@ impl Worker {
             return Err(Errno::ACCESS);
         }
         let mut content = Vec::with_capacity(128);
-        let most = LONGEST as u64 + 1;
+        let most = MAX_HEAD_BYTES as u64 + 1;
         File::from(lock).take(most).read_to_end(&mut content).map_err(|_| Errno::IO)?;
         if !is_valid(&content) {
             return Err(Errno::ACCESS);
@@ -85,7 +90,7 @@ impl Worker {
         unlinkat(&from.dir, from.bare(), AtFlags::empty())
     }
 
-    fn put_head(&self, to: &Name, content: &[u8], mode: Mode) -> Done {
+    fn put_head(&self, to: &HeldName, content: &[u8], mode: Mode) -> ActResult {
         static COPIES: AtomicU32 = AtomicU32::new(0);
         let number = COPIES.fetch_add(1, Ordering::Relaxed);
         let copy = format!("{COPY}{}-{number}", sys::own_pid());
@@ -104,7 +109,7 @@ impl Worker {
     /// Refuses a name that would turn its directory into a repository. The caller of this
     /// function makes the name before it drops the turn, so two rooms cannot each make one
     /// part at the same time.
-    pub(super) fn completes_no_repository(&self, at: &Name) -> Result<Option<Turn>, Errno> {
+    pub(super) fn completes_no_repository(&self, at: &HeldName) -> Result<Option<LockTurn>, Errno> {
         if !is_part(at) {
             return Ok(None);
         }
@@ -114,7 +119,7 @@ impl Worker {
     }
 
     /// As `completes_no_repository`, for a caller that already has an exclusive turn.
-    pub(super) fn check_completing(&self, at: &Name) -> Done {
+    pub(super) fn check_completing(&self, at: &HeldName) -> ActResult {
         if !is_part(at) || exists(at) {
             return Ok(());
         }
@@ -156,7 +161,7 @@ impl Worker {
 }
 
 /// True if git looks for this name in a repository.
-pub(super) fn is_part(at: &Name) -> bool {
+pub(super) fn is_part(at: &HeldName) -> bool {
     PARTS.iter().any(|part| at.bare().eq_ignore_ascii_case(part))
 }
 
@@ -168,7 +173,7 @@ fn is_named(path: &Path, name: &[u8]) -> bool {
 fn is_valid(content: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(content) else { return false };
     let Some(line) = text.strip_suffix('\n') else { return false };
-    if text.len() > LONGEST {
+    if text.len() > MAX_HEAD_BYTES {
         return false;
     }
     match line.strip_prefix("ref: ") {

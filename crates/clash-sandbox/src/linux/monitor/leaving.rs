@@ -15,11 +15,11 @@ use crate::plan::rights::Rights;
 use crate::worktree;
 
 #[derive(Debug, Default)]
-pub(super) struct Leaving {
+pub(super) struct LeavingWorktrees {
     trees: Vec<PathBuf>,
 }
 
-impl Leaving {
+impl LeavingWorktrees {
     /// True if the command may remove a protected path, because it belongs to a linked
     /// worktree.
     pub(super) fn may_go(&mut self, path: &Path, rights: &Rights, links: &dyn Links) -> bool {

@@ -26,21 +26,21 @@ use clash_policy::Caps;
 use rustix::fs::symlinkat;
 use rustix::io::Errno;
 
-use super::act::{Done, Name, Worker};
+use super::act::{ActResult, HeldName, MonitorWorker};
 
 /// The kernel follows as many links.
 const MAX_LINKS: u32 = 40;
 
 /// One part of the path that is still to follow.
-enum Step {
+enum LinkStep {
     Up,
     Down(OsString),
     /// The end of the text of a link that a room could replace.
     LinkEnd,
 }
 
-impl Worker {
-    pub(super) fn symlink(&self, target: &[u8], at: &Name) -> Done {
+impl MonitorWorker {
+    pub(super) fn symlink(&self, target: &[u8], at: &HeldName) -> ActResult {
         self.check(&at.path, Caps::CREATE)?;
         self.no_way_in(&at.path)?;
         let _turn = self.turns.alone()?;
@@ -55,14 +55,14 @@ impl Worker {
 
     /// Refuses a link in the place of a directory that has protected paths below it, or
     /// through which another link leads.
-    pub(super) fn no_way_in(&self, path: &Path) -> Done {
+    pub(super) fn no_way_in(&self, path: &Path) -> ActResult {
         let opens = self.watch.rights.opens_way(path) && !self.fresh.covers(path);
         if opens || self.links.0.borrow().lead_below(path) { Err(Errno::ACCESS) } else { Ok(()) }
     }
 
     /// Refuses a link with this text at this place if it leads, or could later lead, to a
     /// place that the sandbox may not read.
-    pub(super) fn may_lead(&self, at: &Path, text: &[u8]) -> Done {
+    pub(super) fn may_lead(&self, at: &Path, text: &[u8]) -> ActResult {
         let ends = self.follow(at, text)?;
         let fine = |to: &PathBuf| {
             let covered = self.fresh.covers(to);
@@ -96,16 +96,16 @@ impl Worker {
         begin(Path::new(OsStr::from_bytes(text)), &mut here, &mut steps);
         while let Some(step) = steps.pop_front() {
             let name = match step {
-                Step::Up if !steady => return Err(Errno::ACCESS),
-                Step::Up => {
+                LinkStep::Up if !steady => return Err(Errno::ACCESS),
+                LinkStep::Up => {
                     here.pop();
                     continue;
                 }
-                Step::LinkEnd => {
+                LinkStep::LinkEnd => {
                     steady = false;
                     continue;
                 }
-                Step::Down(name) => name,
+                LinkStep::Down(name) => name,
             };
             here.push(name);
             let changeable = rights.permits(&here, Caps::CREATE);
@@ -125,7 +125,7 @@ impl Worker {
             links = fewer;
             here.pop();
             if !of_system {
-                steps.push_front(Step::LinkEnd);
+                steps.push_front(LinkStep::LinkEnd);
                 steady = true;
             }
             begin(&target, &mut here, &mut steps);
@@ -136,15 +136,15 @@ impl Worker {
 }
 
 /// Puts the text of a link in front of the remaining steps.
-fn begin(text: &Path, here: &mut PathBuf, steps: &mut VecDeque<Step>) {
+fn begin(text: &Path, here: &mut PathBuf, steps: &mut VecDeque<LinkStep>) {
     if text.is_absolute() {
         *here = PathBuf::from("/");
     }
-    let parts: Vec<Step> = text
+    let parts: Vec<LinkStep> = text
         .components()
         .filter_map(|part| match part {
-            Component::ParentDir => Some(Step::Up),
-            Component::Normal(name) => Some(Step::Down(name.to_owned())),
+            Component::ParentDir => Some(LinkStep::Up),
+            Component::Normal(name) => Some(LinkStep::Down(name.to_owned())),
             _ => None,
         })
         .collect();
@@ -152,13 +152,13 @@ fn begin(text: &Path, here: &mut PathBuf, steps: &mut VecDeque<Step>) {
 }
 
 /// The end of the remaining steps if `here` is a directory.
-fn lexical(here: &Path, steps: &VecDeque<Step>) -> Result<PathBuf, Errno> {
+fn lexical(here: &Path, steps: &VecDeque<LinkStep>) -> Result<PathBuf, Errno> {
     let mut path = here.to_path_buf();
     for step in steps {
         match step {
-            Step::Down(name) => path.push(name),
-            Step::LinkEnd => {}
-            Step::Up => return Err(Errno::ACCESS),
+            LinkStep::Down(name) => path.push(name),
+            LinkStep::LinkEnd => {}
+            LinkStep::Up => return Err(Errno::ACCESS),
         }
     }
     Ok(path)

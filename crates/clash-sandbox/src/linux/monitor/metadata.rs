@@ -17,16 +17,16 @@ use std::path::Path;
 use rustix::fs::{FileType, fstat, readlinkat_raw};
 use rustix::io::Errno;
 
-use super::super::sys::{self, Notice};
-use super::Shared;
-use super::call::{Spot, old};
-use super::caller::{Caller, shows_processes};
-use super::place::{Finder, Place, hold, real};
+use super::super::sys::{self, SeccompNotice};
+use super::MonitorState;
+use super::call::{CallPath, old};
+use super::caller::{CallingProcess, shows_processes};
+use super::place::{CallPlace, PathFinder, hold, real};
 use crate::plan::sight::Look;
 
 /// The kind of metadata, and the address for the answer.
 #[derive(Debug)]
-enum Question {
+enum MetadataQuery {
     Stat { to: u64 },
     Statx { to: u64, flags: i32, mask: u32 },
     Statfs { to: u64 },
@@ -37,24 +37,24 @@ enum Question {
 }
 
 /// The return value of the call, and bytes for an address.
-struct Answer {
+struct MetadataAnswer {
     value: i64,
     to: u64,
     bytes: Vec<u8>,
 }
 
-impl Answer {
+impl MetadataAnswer {
     fn plain(to: u64, bytes: Vec<u8>) -> Self {
         Self { value: 0, to, bytes }
     }
 }
 
 /// `XATTR_SIZE_MAX` and `XATTR_LIST_MAX` of the kernel.
-const LARGEST_ATTRIBUTE: u64 = 65536;
+const MAX_ATTRIBUTE_BYTES: u64 = 65536;
 
 /// Answers a call about metadata. Returns `false` for every other call.
-pub(super) fn answer(shared: &Shared, notice: &Notice) -> bool {
-    let caller = Caller::new(shared, notice.pid);
+pub(super) fn answer(shared: &MonitorState, notice: &SeccompNotice) -> bool {
+    let caller = CallingProcess::new(shared, notice.pid);
     let asked = match read(&caller, notice) {
         Ok(Some(asked)) => Ok(asked),
         Ok(None) => return false,
@@ -62,9 +62,9 @@ pub(super) fn answer(shared: &Shared, notice: &Notice) -> bool {
     };
     let found = asked.and_then(|(at, follow, question)| {
         let named = at.path.is_some();
-        let place = Finder::looking(&caller, shared.sight.as_ref()).find(at, follow)?;
+        let place = PathFinder::looking(&caller, shared.sight.as_ref()).find(at, follow)?;
         let place = place.shown(Errno::NOENT)?;
-        let blank = matches!(place, Place::Name { look: Look::Blank, .. });
+        let blank = matches!(place, CallPlace::Name { look: Look::Blank, .. });
         let object = hold(place)?;
         question.answer(shared, &caller, &object, blank, named)
     });
@@ -87,89 +87,92 @@ pub(super) fn answer(shared: &Shared, notice: &Notice) -> bool {
 }
 
 /// Decodes a system call and reads its arguments from the caller's memory.
-fn read(caller: &Caller<'_>, notice: &Notice) -> Result<Option<(Spot, bool, Question)>, Errno> {
+fn read(
+    caller: &CallingProcess<'_>,
+    notice: &SeccompNotice,
+) -> Result<Option<(CallPath, bool, MetadataQuery)>, Errno> {
     let [a, b, c, d, e, _] = notice.args;
     // For an `int` argument the kernel reads only the lower 32 bits.
     let int = |arg: u64| arg as u32 as i32;
-    let path = |dir: i32, at: u64| -> Result<Spot, Errno> {
-        Ok(Spot { dir, path: Some(caller.text(at)?) })
+    let path = |dir: i32, at: u64| -> Result<CallPath, Errno> {
+        Ok(CallPath { dir, path: Some(caller.text(at)?) })
     };
     let here = |at: u64| path(libc::AT_FDCWD, at);
     // With `AT_EMPTY_PATH`, an empty path means the descriptor itself.
-    let maybe_empty = |dir: i32, at: u64, flags: i32| -> Result<Spot, Errno> {
+    let maybe_empty = |dir: i32, at: u64, flags: i32| -> Result<CallPath, Errno> {
         let spot = path(dir, at)?;
         let empty = spot.path.as_ref().is_some_and(Vec::is_empty);
         let itself = empty && flags & libc::AT_EMPTY_PATH != 0;
-        Ok(if itself { Spot { dir, path: None } } else { spot })
+        Ok(if itself { CallPath { dir, path: None } } else { spot })
     };
     let follows = |flags: i32| flags & libc::AT_SYMLINK_NOFOLLOW == 0;
     let known = |flags: i32, known: i32| match flags & !known {
         0 => Ok(flags),
         _ => Err(Errno::INVAL),
     };
-    let attribute = |name: u64, to: u64, size: u64| -> Result<Question, Errno> {
+    let attribute = |name: u64, to: u64, size: u64| -> Result<MetadataQuery, Errno> {
         let name = CString::new(caller.text(name)?).map_err(|_| Errno::INVAL)?;
-        Ok(Question::Attribute { name, to, size })
+        Ok(MetadataQuery::Attribute { name, to, size })
     };
     let at_flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH;
     Ok(Some(match notice.number {
-        old::SYS_stat => (here(a)?, true, Question::Stat { to: b }),
-        old::SYS_lstat => (here(a)?, false, Question::Stat { to: b }),
+        old::SYS_stat => (here(a)?, true, MetadataQuery::Stat { to: b }),
+        old::SYS_lstat => (here(a)?, false, MetadataQuery::Stat { to: b }),
         libc::SYS_newfstatat => {
             let flags = known(int(d), at_flags | libc::AT_NO_AUTOMOUNT)?;
-            (maybe_empty(int(a), b, flags)?, follows(flags), Question::Stat { to: c })
+            (maybe_empty(int(a), b, flags)?, follows(flags), MetadataQuery::Stat { to: c })
         }
         libc::SYS_statx => {
             let sync = libc::AT_STATX_FORCE_SYNC | libc::AT_STATX_DONT_SYNC;
             let flags = known(int(c), at_flags | libc::AT_NO_AUTOMOUNT | sync)?;
-            let question = Question::Statx { to: e, flags: flags & sync, mask: d as u32 };
+            let question = MetadataQuery::Statx { to: e, flags: flags & sync, mask: d as u32 };
             (maybe_empty(int(a), b, flags)?, follows(flags), question)
         }
-        libc::SYS_statfs => (here(a)?, true, Question::Statfs { to: b }),
-        old::SYS_access => (here(a)?, true, Question::Access { mode: int(b), flags: 0 }),
+        libc::SYS_statfs => (here(a)?, true, MetadataQuery::Statfs { to: b }),
+        old::SYS_access => (here(a)?, true, MetadataQuery::Access { mode: int(b), flags: 0 }),
         libc::SYS_faccessat => {
-            (path(int(a), b)?, true, Question::Access { mode: int(c), flags: 0 })
+            (path(int(a), b)?, true, MetadataQuery::Access { mode: int(c), flags: 0 })
         }
         libc::SYS_faccessat2 => {
             let flags = known(int(d), at_flags | libc::AT_EACCESS)?;
-            let question = Question::Access { mode: int(c), flags: flags & libc::AT_EACCESS };
+            let question = MetadataQuery::Access { mode: int(c), flags: flags & libc::AT_EACCESS };
             (maybe_empty(int(a), b, flags)?, follows(flags), question)
         }
-        old::SYS_readlink => (here(a)?, false, Question::Link { to: b, size: c }),
+        old::SYS_readlink => (here(a)?, false, MetadataQuery::Link { to: b, size: c }),
         libc::SYS_readlinkat => {
             let spot = maybe_empty(int(a), b, libc::AT_EMPTY_PATH)?;
-            (spot, false, Question::Link { to: c, size: d })
+            (spot, false, MetadataQuery::Link { to: c, size: d })
         }
         libc::SYS_getxattr => (here(a)?, true, attribute(b, c, d)?),
         libc::SYS_lgetxattr => (here(a)?, false, attribute(b, c, d)?),
-        libc::SYS_listxattr => (here(a)?, true, Question::Attributes { to: b, size: c }),
-        libc::SYS_llistxattr => (here(a)?, false, Question::Attributes { to: b, size: c }),
+        libc::SYS_listxattr => (here(a)?, true, MetadataQuery::Attributes { to: b, size: c }),
+        libc::SYS_llistxattr => (here(a)?, false, MetadataQuery::Attributes { to: b, size: c }),
         _ => return Ok(None),
     }))
 }
 
-impl Question {
+impl MetadataQuery {
     fn answer(
         self,
-        shared: &Shared,
-        caller: &Caller<'_>,
+        shared: &MonitorState,
+        caller: &CallingProcess<'_>,
         object: &OwnedFd,
         blank: bool,
         named: bool,
-    ) -> Result<Answer, Errno> {
+    ) -> Result<MetadataAnswer, Errno> {
         Ok(match self {
-            Self::Stat { to } => Answer::plain(to, sys::stat(object, blank)?),
+            Self::Stat { to } => MetadataAnswer::plain(to, sys::stat(object, blank)?),
             Self::Statx { to, flags, mask } => {
-                Answer::plain(to, sys::statx(object, flags, mask, blank)?)
+                MetadataAnswer::plain(to, sys::statx(object, flags, mask, blank)?)
             }
-            Self::Statfs { to } => Answer::plain(to, sys::statfs(object)?),
+            Self::Statfs { to } => MetadataAnswer::plain(to, sys::statfs(object)?),
             Self::Access { mode, .. } if blank && mode != libc::F_OK => return Err(Errno::ACCESS),
             Self::Access { mode, flags } => {
                 sys::access(object, mode, flags)?;
                 if mode & libc::W_OK != 0 && is_read_only(shared, object)? {
                     return Err(Errno::ROFS);
                 }
-                Answer::plain(0, Vec::new())
+                MetadataAnswer::plain(0, Vec::new())
             }
             Self::Link { to, size } => {
                 let size = usize::try_from(size as u32 as i32).map_err(|_| Errno::INVAL)?;
@@ -178,11 +181,11 @@ impl Question {
                     return Err(Errno::ACCESS);
                 }
                 bytes.truncate(size);
-                Answer { value: bytes.len().try_into().map_err(|_| Errno::IO)?, to, bytes }
+                MetadataAnswer { value: bytes.len().try_into().map_err(|_| Errno::IO)?, to, bytes }
             }
             Self::Attribute { .. } if blank => return Err(Errno::NODATA),
             Self::Attribute { name, to, size } => attribute(object, Some(name), to, size)?,
-            Self::Attributes { to, .. } if blank => Answer::plain(to, Vec::new()),
+            Self::Attributes { to, .. } if blank => MetadataAnswer::plain(to, Vec::new()),
             Self::Attributes { to, size } => attribute(object, None, to, size)?,
         })
     }
@@ -190,7 +193,7 @@ impl Question {
 
 /// A file that the command may not change looks as if it were on a read-only mount. Devices
 /// and pipes on such a mount can still be written.
-fn is_read_only(shared: &Shared, object: &OwnedFd) -> Result<bool, Errno> {
+fn is_read_only(shared: &MonitorState, object: &OwnedFd) -> Result<bool, Errno> {
     let kind = FileType::from_raw_mode(fstat(object)?.st_mode);
     if !matches!(kind, FileType::RegularFile | FileType::Directory) {
         return Ok(false);
@@ -200,15 +203,20 @@ fn is_read_only(shared: &Shared, object: &OwnedFd) -> Result<bool, Errno> {
     Ok(sight.zip(path).is_some_and(|(sight, path)| sight.is_read_only(&path)))
 }
 
-fn attribute(object: &OwnedFd, name: Option<CString>, to: u64, size: u64) -> Result<Answer, Errno> {
-    let size = usize::try_from(size.min(LARGEST_ATTRIBUTE)).map_err(|_| Errno::INVAL)?;
+fn attribute(
+    object: &OwnedFd,
+    name: Option<CString>,
+    to: u64,
+    size: u64,
+) -> Result<MetadataAnswer, Errno> {
+    let size = usize::try_from(size.min(MAX_ATTRIBUTE_BYTES)).map_err(|_| Errno::INVAL)?;
     let (length, bytes) = sys::attribute(object, name.as_deref(), size)?;
-    Ok(Answer { value: length.try_into().map_err(|_| Errno::IO)?, to, bytes })
+    Ok(MetadataAnswer { value: length.try_into().map_err(|_| Errno::IO)?, to, bytes })
 }
 
 /// The text of a link. For `/proc/self` this is the caller's process number, not the
 /// monitor's.
-fn leads_to(caller: &Caller<'_>, object: &OwnedFd, named: bool) -> Result<Vec<u8>, Errno> {
+fn leads_to(caller: &CallingProcess<'_>, object: &OwnedFd, named: bool) -> Result<Vec<u8>, Errno> {
     if FileType::from_raw_mode(fstat(object)?.st_mode) != FileType::Symlink {
         return Err(if named { Errno::INVAL } else { Errno::NOENT });
     }

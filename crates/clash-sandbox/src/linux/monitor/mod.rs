@@ -52,19 +52,19 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, gettid, sched_getcpu, sched_setaffinity};
 
 use super::caps;
-use super::landlock::{self, Ruleset};
-use super::sys::{self, Notice};
+use super::landlock::{self, LandlockRuleset};
+use super::sys::{self, SeccompNotice};
 use crate::plan::sight::{Shown, Sight};
 use crate::plan::{Processes, Watch};
-use act::{Job, Worker};
-use caller::Caller;
-use turn::Turns;
+use act::{MonitorJob, MonitorWorker};
+use caller::CallingProcess;
+use turn::RoomLock;
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// State that both threads use.
 #[derive(Debug)]
-struct Shared {
+struct MonitorState {
     listener: OwnedFd,
     /// The thread id of the inner thread; 0 before it runs.
     inner: AtomicI32,
@@ -78,7 +78,7 @@ struct Shared {
     sight: Option<Sight>,
 }
 
-impl Shared {
+impl MonitorState {
     fn refuse(&self, id: u64, error: Errno) {
         sys::answer(&self.listener, id, -i64::from(error.raw_os_error()));
     }
@@ -86,17 +86,17 @@ impl Shared {
 
 /// Everything the monitor needs, collected while the launcher is still outside the room.
 #[derive(Debug)]
-pub(crate) struct Monitor {
+pub(crate) struct CallMonitor {
     processes: OwnedFd,
-    ruleset: Ruleset,
+    ruleset: LandlockRuleset,
     watch: Watch,
-    turns: Turns,
+    turns: RoomLock,
     root: bool,
 }
 
-impl Monitor {
+impl CallMonitor {
     /// Call this outside the room, whose `/proc` has other numbers.
-    pub(crate) fn new(ruleset: Ruleset, watch: &Watch, root: bool) -> Result<Self, Errno> {
+    pub(crate) fn new(ruleset: LandlockRuleset, watch: &Watch, root: bool) -> Result<Self, Errno> {
         let processes = openat(CWD, "/proc", HOLD, Mode::empty())?;
         let mut watch = watch.clone();
         // A process that has a file as stdio may see its path too.
@@ -108,17 +108,17 @@ impl Monitor {
                 }
             }
         }
-        let turns = Turns::open(&watch.rights.places.home);
+        let turns = RoomLock::open(&watch.rights.places.home);
         Ok(Self { processes, ruleset, watch, turns, root })
     }
 
     /// Starts the outer thread, which waits for the listener. Call this in the room's other
     /// namespaces, with all signals blocked, and before `unshare(CLONE_NEWPID)`. After that
     /// the kernel lets the launcher start no more threads.
-    pub(crate) fn wait(self) -> std::io::Result<Waiting> {
+    pub(crate) fn wait(self) -> std::io::Result<WaitingMonitor> {
         let (listener, given) = channel();
         thread().spawn(move || self.receive(&given))?;
-        Ok(Waiting { listener })
+        Ok(WaitingMonitor { listener })
     }
 
     /// The outer thread. If it ends, the listener closes and every watched call fails.
@@ -132,9 +132,9 @@ impl Monitor {
             return;
         }
         let Ok(listener) = given.recv() else { return };
-        sys::stay_on_one_processor(&listener);
+        sys::wake_on_same_cpu(&listener);
         let inner = AtomicI32::new(0);
-        let shared = Arc::new(Shared { listener, inner, processes, held, reads, of, sight });
+        let shared = Arc::new(MonitorState { listener, inner, processes, held, reads, of, sight });
         // Many commands change nothing, so the inner thread starts with the first call.
         let (jobs, received) = channel();
         let mut inner = Some((shared.clone(), watch, turns, ruleset, received));
@@ -144,8 +144,8 @@ impl Monitor {
                     if let Some((shared, watch, turns, ruleset, received)) = inner.take()
                         && thread()
                             .spawn(move || {
-                                let worker = |shared: &Arc<Shared>| {
-                                    Worker::new(shared.clone(), watch, turns)
+                                let worker = |shared: &Arc<MonitorState>| {
+                                    MonitorWorker::new(shared.clone(), watch, turns)
                                 };
                                 work(&shared, worker, &ruleset, root, &received);
                             })
@@ -174,11 +174,11 @@ impl Monitor {
 
 /// A monitor that waits for its listener.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingMonitor {
     listener: Sender<OwnedFd>,
 }
 
-impl Waiting {
+impl WaitingMonitor {
     pub(crate) fn start(self, listener: OwnedFd) {
         // If the outer thread has ended, the listener is dropped and every watched call
         // fails.
@@ -199,13 +199,13 @@ fn thread() -> std::thread::Builder {
     std::thread::Builder::new().stack_size(256 * 1024)
 }
 
-fn hand_on(shared: &Shared, notice: &Notice, jobs: &Sender<Job>) {
+fn hand_on(shared: &MonitorState, notice: &SeccompNotice, jobs: &Sender<MonitorJob>) {
     if shared.sight.is_some() && metadata::answer(shared, notice) {
         return;
     }
     let refusal = match prepare(shared, notice) {
         Ok(job) => {
-            here(shared);
+            pin_to_current_cpu(shared);
             jobs.send(job).err().map(|_| Errno::ACCESS)
         }
         Err(error) => Some(error),
@@ -217,7 +217,7 @@ fn hand_on(shared: &Shared, notice: &Notice, jobs: &Sender<Job>) {
 
 /// Pins the inner thread to the current CPU, on which the caller runs too. Waking another
 /// CPU costs more than the call itself, and the caller would move there as well.
-fn here(shared: &Shared) {
+fn pin_to_current_cpu(shared: &MonitorState) {
     let inner = Pid::from_raw(shared.inner.load(Ordering::Relaxed));
     if let Some(inner) = inner {
         let mut this = CpuSet::new();
@@ -227,8 +227,8 @@ fn here(shared: &Shared) {
 }
 
 /// Reads and resolves everything that the call is about.
-fn prepare(shared: &Shared, notice: &Notice) -> Result<Job, Errno> {
-    let caller = Caller::new(shared, notice.pid);
+fn prepare(shared: &MonitorState, notice: &SeccompNotice) -> Result<MonitorJob, Errno> {
+    let caller = CallingProcess::new(shared, notice.pid);
     let call = call::read(&caller, notice)?;
     let act = place::locate(&caller, call, shared.sight.as_ref(), shared.reads)?;
     // This check comes last. It proves that the calling process was still there while the
@@ -236,16 +236,16 @@ fn prepare(shared: &Shared, notice: &Notice) -> Result<Job, Errno> {
     if !sys::is_valid(&shared.listener, notice.id) {
         return Err(Errno::SRCH);
     }
-    Ok(Job { id: notice.id, act })
+    Ok(MonitorJob { id: notice.id, act })
 }
 
 /// The inner thread.
 fn work(
-    shared: &Arc<Shared>,
-    worker: impl FnOnce(&Arc<Shared>) -> Worker,
-    ruleset: &Ruleset,
+    shared: &Arc<MonitorState>,
+    worker: impl FnOnce(&Arc<MonitorState>) -> MonitorWorker,
+    ruleset: &LandlockRuleset,
     root: bool,
-    jobs: &Receiver<Job>,
+    jobs: &Receiver<MonitorJob>,
 ) {
     let confined = rustix::thread::set_no_new_privs(true).is_ok()
         && landlock::enter(ruleset).is_ok()

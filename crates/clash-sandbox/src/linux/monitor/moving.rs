@@ -16,35 +16,35 @@ use clash_policy::protect::{Keep, REPOSITORY};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
 
-use super::act::{Done, Name, Worker};
+use super::act::{ActResult, HeldName, MonitorWorker};
 use super::rename::text_of;
 
 /// A search stops after this number of names.
-const MOST_NAMES: usize = 300_000;
+const MAX_SEARCHED_NAMES: usize = 300_000;
 /// The search holds each directory on its path open.
-const DEEPEST: usize = 128;
+const MAX_SEARCH_DEPTH: usize = 128;
 
 const LIST: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-impl Worker {
+impl MonitorWorker {
     /// Refuses to move a directory if something in it would get another meaning at the new
     /// place.
-    pub(super) fn may_move(&self, from: &Name, to: &Path) -> Done {
+    pub(super) fn may_move(&self, from: &HeldName, to: &Path) -> ActResult {
         let stays = from.path.parent() == to.parent();
         if stays && self.fresh.is_new(&from.path) && !self.fresh.has_repository(&from.path) {
             return Ok(());
         }
         let dir = openat(&from.dir, from.bare(), LIST, Mode::empty()).map_err(|_| Errno::XDEV)?;
         let leaves = self.repository_around(&from.path) != self.repository_around(to);
-        let mut search = Search { worker: self, to, names: MOST_NAMES };
+        let mut search = MoveSearch { worker: self, to, names: MAX_SEARCHED_NAMES };
         search.read(&dir, &mut PathBuf::new(), leaves, 0)
     }
 
     /// True if a repository has to stay, because its directory still has a file that only a
     /// new repository may have. For example: a clone with `.envrc`, whose `.git` the
     /// command removes.
-    pub(super) fn repository_stays(&self, at: &Name) -> bool {
+    pub(super) fn repository_stays(&self, at: &HeldName) -> bool {
         is_repository(at.bare())
             && self.watch.rights.kept(&at.path, Caps::DELETE, &NoLinks).is_some()
             && !self.holds_nothing_of_list(&at.dir, at.path.parent().unwrap_or(Path::new("/")))
@@ -52,12 +52,12 @@ impl Worker {
 
     fn holds_nothing_of_list(&self, dir: &OwnedFd, path: &Path) -> bool {
         let Ok(dir) = openat(dir, ".", LIST, Mode::empty()) else { return false };
-        let mut search = Search { worker: self, to: path, names: MOST_NAMES };
+        let mut search = MoveSearch { worker: self, to: path, names: MAX_SEARCHED_NAMES };
         search.read(&dir, &mut PathBuf::new(), true, 0).is_ok()
     }
 
     /// Removes a repository that had to stay, when its directory goes.
-    pub(super) fn part_with_repository(&mut self, at: &Name) {
+    pub(super) fn part_with_repository(&mut self, at: &HeldName) {
         let Some(index) = self.parting.iter().position(|dir| *dir == at.path) else { return };
         let hold = LIST | OFlags::PATH;
         let Ok(dir) = openat(&at.dir, at.bare(), hold, Mode::empty()) else { return };
@@ -89,24 +89,30 @@ impl Worker {
             return false;
         }
         let Ok(dir) = openat(CWD, to, LIST, Mode::empty()) else { return false };
-        let mut search = Search { worker: self, to: at, names: MOST_NAMES };
+        let mut search = MoveSearch { worker: self, to: at, names: MAX_SEARCHED_NAMES };
         search.read(&dir, &mut PathBuf::new(), true, 0).is_err()
     }
 }
 
 /// A search through a directory that is to move to `to`.
-struct Search<'a> {
-    worker: &'a Worker,
+struct MoveSearch<'a> {
+    worker: &'a MonitorWorker,
     to: &'a Path,
     names: usize,
 }
 
-impl Search<'_> {
+impl MoveSearch<'_> {
     /// Searches the directory at `below`, relative to the moving one. `carried` is true in
     /// a repository and on the way out of one. Such a directory may have no persistence
     /// paths.
-    fn read(&mut self, dir: &OwnedFd, below: &mut PathBuf, carried: bool, depth: usize) -> Done {
-        if depth > DEEPEST {
+    fn read(
+        &mut self,
+        dir: &OwnedFd,
+        below: &mut PathBuf,
+        carried: bool,
+        depth: usize,
+    ) -> ActResult {
+        if depth > MAX_SEARCH_DEPTH {
             return Err(Errno::XDEV);
         }
         let mut directories = Vec::new();

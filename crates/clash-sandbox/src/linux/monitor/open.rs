@@ -10,11 +10,11 @@ use rustix::io::Errno;
 use rustix::process::umask;
 
 use super::super::sys;
-use super::Shared;
-use super::act::{Name, SET_ID, Worker, identity, itself};
+use super::MonitorState;
+use super::act::{HeldName, MonitorWorker, SET_ID, identity, itself};
 use super::caller::shares_terminal;
-use super::place::{Place, real};
-use super::turn::Turn;
+use super::place::{CallPlace, real};
+use super::turn::LockTurn;
 
 /// The path by which the monitor judges all of the caller's own entries in `/proc`.
 const OWN_PROCESS: &str = "/proc/self";
@@ -23,32 +23,32 @@ const MEMORY_DEVICES: u32 = 1;
 /// `/dev/tty`: each process that opens it gets its own controlling terminal.
 const OWN_TERMINAL: (u32, u32) = (5, 0);
 /// Opens that may block at the same time.
-const MOST_WAITING: usize = 200;
+const MAX_WAITING_OPENS: usize = 200;
 /// Attempts to make or open a name that other processes keep making and removing.
-const TRIES: u32 = 16;
+const MAX_OPEN_TRIES: u32 = 16;
 
-impl Worker {
-    pub(super) fn open(&mut self, id: u64, at: Place, wish: Wish) {
+impl MonitorWorker {
+    pub(super) fn open(&mut self, id: u64, at: CallPlace, request: OpenRequest) {
         let opened = match at {
-            Place::Opened(_) if wish.writes() => Err(Errno::ACCESS),
-            Place::Opened(file) => {
-                self.check(Path::new(OWN_PROCESS), wish.needs()).map(|()| Opening::Done(file))
+            CallPlace::Opened(_) if request.writes() => Err(Errno::ACCESS),
+            CallPlace::Opened(file) => {
+                self.check(Path::new(OWN_PROCESS), request.needs()).map(|()| OpenState::Done(file))
             }
-            Place::Object(object) => self.open_object(object, &wish),
-            Place::Name { .. } => self.open_name(at, &wish),
+            CallPlace::Object(object) => self.open_object(object, &request),
+            CallPlace::Name { .. } => self.open_name(at, &request),
         };
         match opened {
-            Ok(Opening::Done(file)) => give(&self.shared, id, file, &wish),
-            Ok(Opening::Device(file)) => give_at_once(&self.shared, id, &file, &wish),
-            Ok(Opening::MayBlock(object)) => {
+            Ok(OpenState::Done(file)) => give(&self.shared, id, file, &request),
+            Ok(OpenState::Device(file)) => give_at_once(&self.shared, id, &file, &request),
+            Ok(OpenState::MayBlock(object)) => {
                 // Each waiting thread holds a reference to the shared state.
-                if Arc::strong_count(&self.shared) > MOST_WAITING {
+                if Arc::strong_count(&self.shared) > MAX_WAITING_OPENS {
                     return self.shared.refuse(id, Errno::AGAIN);
                 }
                 let shared = self.shared.clone();
                 let waiter = std::thread::Builder::new().stack_size(64 * 1024);
-                let waiting = waiter.spawn(move || match reopen(&shared, &object, &wish) {
-                    Ok(file) => give(&shared, id, file, &wish),
+                let waiting = waiter.spawn(move || match reopen(&shared, &object, &request) {
+                    Ok(file) => give(&shared, id, file, &request),
                     Err(error) => shared.refuse(id, error),
                 });
                 if waiting.is_err() {
@@ -59,17 +59,17 @@ impl Worker {
         }
     }
 
-    fn open_name(&mut self, at: Place, wish: &Wish) -> Result<Opening, Errno> {
+    fn open_name(&mut self, at: CallPlace, request: &OpenRequest) -> Result<OpenState, Errno> {
         let at = self.name(at, Errno::INVAL)?;
         // A trailing slash would make the kernel follow a link.
         let bare = at.leaf.strip_suffix(b"/").unwrap_or(&at.leaf);
         let hold = if bare == at.leaf { HOLD } else { HOLD | OFlags::DIRECTORY };
-        let exclusive = wish.has(libc::O_CREAT | libc::O_EXCL);
+        let exclusive = request.has(libc::O_CREAT | libc::O_EXCL);
         // The kernel reports an existing name when the monitor makes the file.
-        if exclusive && let Ok(_turn) = self.may_make(&at, wish) {
-            return self.make(&at, wish).map(Opening::Done);
+        if exclusive && let Ok(_turn) = self.may_make(&at, request) {
+            return self.make(&at, request).map(OpenState::Done);
         }
-        for _ in 0..TRIES {
+        for _ in 0..MAX_OPEN_TRIES {
             let held = openat(&at.dir, bare, hold | OFlags::NOFOLLOW, Mode::empty());
             match held {
                 Ok(_) if exclusive => return Err(Errno::EXIST),
@@ -79,13 +79,13 @@ impl Worker {
                     if FileType::from_raw_mode(meta.st_mode) == FileType::Symlink {
                         return Err(Errno::LOOP);
                     }
-                    return self.open_found(&at.path, object, &meta, wish);
+                    return self.open_found(&at.path, object, &meta, request);
                 }
-                Err(Errno::NOENT) if wish.has(libc::O_CREAT) => {
-                    let _turn = self.may_make(&at, wish)?;
-                    match self.make(&at, wish) {
+                Err(Errno::NOENT) if request.has(libc::O_CREAT) => {
+                    let _turn = self.may_make(&at, request)?;
+                    match self.make(&at, request) {
                         Err(Errno::EXIST) => {}
-                        made => return made.map(Opening::Done),
+                        made => return made.map(OpenState::Done),
                     }
                 }
                 Err(error) => return Err(error),
@@ -96,11 +96,11 @@ impl Worker {
 
     /// Refuses a file that the command may not make. The caller of this function makes the
     /// file before it drops the turn.
-    fn may_make(&self, at: &Name, wish: &Wish) -> Result<Option<Turn>, Errno> {
-        if wish.mode & (SET_ID | libc::S_ISVTX) != 0 {
+    fn may_make(&self, at: &HeldName, request: &OpenRequest) -> Result<Option<LockTurn>, Errno> {
+        if request.mode & (SET_ID | libc::S_ISVTX) != 0 {
             return Err(Errno::PERM);
         }
-        let needs = Caps::CREATE.union(wish.needs());
+        let needs = Caps::CREATE.union(request.needs());
         self.check_making(&at.path, needs, Caps::CREATE)?;
         if at.leaf.ends_with(b"/") {
             return Err(Errno::ISDIR);
@@ -109,14 +109,14 @@ impl Worker {
     }
 
     /// Makes a file with `O_EXCL`, so that it is certainly new.
-    fn make(&mut self, at: &Name, wish: &Wish) -> Result<OwnedFd, Errno> {
+    fn make(&mut self, at: &HeldName, request: &OpenRequest) -> Result<OwnedFd, Errno> {
         self.quota.check()?;
         if self.is_common(&at.path) {
-            return self.make_common(at, wish.umask, wish.mode);
+            return self.make_common(at, request.umask, request.mode);
         }
-        umask(Mode::from_raw_mode(wish.umask));
-        let flags = wish.open_flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        let file = openat(&at.dir, &at.leaf, flags, Mode::from_raw_mode(wish.mode))?;
+        umask(Mode::from_raw_mode(request.umask));
+        let flags = request.open_flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let file = openat(&at.dir, &at.leaf, flags, Mode::from_raw_mode(request.mode))?;
         self.quota.made_one();
         if self.watch.rights.kept(&at.path, Caps::WRITE, &self.links).is_some() {
             self.fresh.file(&at.path);
@@ -124,13 +124,14 @@ impl Worker {
         Ok(file)
     }
 
-    fn open_object(&mut self, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
+    fn open_object(&mut self, object: OwnedFd, request: &OpenRequest) -> Result<OpenState, Errno> {
         let meta = fstat(&object)?;
         let this = identity(&meta);
-        let own = self.stdio.iter().any(|(known, given)| *known == this && wish.is_within(*given));
+        let own =
+            self.stdio.iter().any(|(known, given)| *known == this && request.is_within(*given));
         match real(&self.shared.held, &object)? {
-            Some(path) if !own => self.open_found(&path, object, &meta, wish),
-            _ => self.open_checked(object, &meta, wish),
+            Some(path) if !own => self.open_found(&path, object, &meta, request),
+            _ => self.open_checked(object, &meta, request),
         }
     }
 
@@ -139,69 +140,74 @@ impl Worker {
         path: &Path,
         object: OwnedFd,
         meta: &Stat,
-        wish: &Wish,
-    ) -> Result<Opening, Errno> {
-        if wish.has(libc::O_TMPFILE) {
+        request: &OpenRequest,
+    ) -> Result<OpenState, Errno> {
+        if request.has(libc::O_TMPFILE) {
             // `O_TMPFILE`: a file without a name, in a directory.
-            if wish.mode & (SET_ID | libc::S_ISVTX) != 0 {
+            if request.mode & (SET_ID | libc::S_ISVTX) != 0 {
                 return Err(Errno::PERM);
             }
-            let needs = Caps::CREATE.union(wish.needs());
+            let needs = Caps::CREATE.union(request.needs());
             self.check(&path.join("unnamed"), needs)?;
-            umask(Mode::from_raw_mode(wish.umask));
-            let (flags, mode) = (wish.open_flags(), Mode::from_raw_mode(wish.mode));
+            umask(Mode::from_raw_mode(request.umask));
+            let (flags, mode) = (request.open_flags(), Mode::from_raw_mode(request.mode));
             let made = openat(&self.shared.held, itself(&object), flags, mode);
-            return made.map(Opening::Done);
+            return made.map(OpenState::Done);
         }
-        self.check(path, wish.needs())?;
+        self.check(path, request.needs())?;
         // In the watched tier no `nodev` mount disables device nodes.
         let device = [FileType::CharacterDevice, FileType::BlockDevice];
         if device.contains(&FileType::from_raw_mode(meta.st_mode)) && !path.starts_with("/dev") {
             return Err(Errno::ACCESS);
         }
-        self.open_checked(object, meta, wish)
+        self.open_checked(object, meta, request)
     }
 
-    fn open_checked(&self, object: OwnedFd, meta: &Stat, wish: &Wish) -> Result<Opening, Errno> {
+    fn open_checked(
+        &self,
+        object: OwnedFd,
+        meta: &Stat,
+        request: &OpenRequest,
+    ) -> Result<OpenState, Errno> {
         let device = (libc::major(meta.st_rdev), libc::minor(meta.st_rdev));
         match FileType::from_raw_mode(meta.st_mode) {
-            FileType::RegularFile => return self.open_regular(object, wish),
+            FileType::RegularFile => return self.open_regular(object, request),
             FileType::Directory => {}
             FileType::CharacterDevice if device.0 == MEMORY_DEVICES => {
-                return reopen(&self.shared, &object, wish).map(Opening::Device);
+                return reopen(&self.shared, &object, request).map(OpenState::Device);
             }
             // The monitor's controlling terminal is the caller's only if both are in the
             // same session.
             FileType::CharacterDevice
-                if device == OWN_TERMINAL && !shares_terminal(wish.caller) =>
+                if device == OWN_TERMINAL && !shares_terminal(request.caller) =>
             {
                 return Err(Errno::NXIO);
             }
-            _ => return Ok(Opening::MayBlock(object)),
+            _ => return Ok(OpenState::MayBlock(object)),
         }
-        reopen(&self.shared, &object, wish).map(Opening::Done)
+        reopen(&self.shared, &object, request).map(OpenState::Done)
     }
 
     /// Opens a regular file without waiting. If another process holds a lease on it, a
     /// thread of its own waits.
-    fn open_regular(&self, object: OwnedFd, wish: &Wish) -> Result<Opening, Errno> {
-        let flags = wish.open_flags() | OFlags::NONBLOCK;
+    fn open_regular(&self, object: OwnedFd, request: &OpenRequest) -> Result<OpenState, Errno> {
+        let flags = request.open_flags() | OFlags::NONBLOCK;
         match openat(&self.shared.held, itself(&object), flags, Mode::empty()) {
-            Err(Errno::AGAIN) if !wish.has(libc::O_NONBLOCK) => Ok(Opening::MayBlock(object)),
+            Err(Errno::AGAIN) if !request.has(libc::O_NONBLOCK) => Ok(OpenState::MayBlock(object)),
             opened => {
                 let file = opened?;
-                if !wish.has(libc::O_NONBLOCK) {
+                if !request.has(libc::O_NONBLOCK) {
                     let kept = OFlags::APPEND | OFlags::DIRECT | OFlags::NOATIME;
                     fcntl_setfl(&file, flags & kept)?;
                 }
-                Ok(Opening::Done(file))
+                Ok(OpenState::Done(file))
             }
         }
     }
 }
 
 /// The state of an open.
-enum Opening {
+enum OpenState {
     Done(OwnedFd),
     /// The file is open and cannot be executed.
     Device(OwnedFd),
@@ -211,7 +217,7 @@ enum Opening {
 }
 
 /// The arguments of an open.
-pub(super) struct Wish {
+pub(super) struct OpenRequest {
     pub(super) flags: i32,
     pub(super) mode: u32,
     pub(super) umask: u32,
@@ -220,7 +226,7 @@ pub(super) struct Wish {
     pub(super) reads: bool,
 }
 
-impl Wish {
+impl OpenRequest {
     fn has(&self, flags: i32) -> bool {
         self.flags & flags == flags
     }
@@ -264,14 +270,18 @@ impl Wish {
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-fn reopen(shared: &Shared, object: &OwnedFd, wish: &Wish) -> Result<OwnedFd, Errno> {
-    openat(&shared.held, itself(object), wish.open_flags(), Mode::empty())
+fn reopen(
+    shared: &MonitorState,
+    object: &OwnedFd,
+    request: &OpenRequest,
+) -> Result<OwnedFd, Errno> {
+    openat(&shared.held, itself(object), request.open_flags(), Mode::empty())
 }
 
 /// Installs the descriptor and answers in one call, so that the kernel wakes the caller
 /// once.
-fn give_at_once(shared: &Shared, id: u64, file: &OwnedFd, wish: &Wish) {
-    if let Err(error) = sys::answer_with(&shared.listener, id, file, wish.has(libc::O_CLOEXEC)) {
+fn give_at_once(shared: &MonitorState, id: u64, file: &OwnedFd, request: &OpenRequest) {
+    if let Err(error) = sys::answer_with(&shared.listener, id, file, request.has(libc::O_CLOEXEC)) {
         shared.refuse(id, error);
     }
 }
@@ -279,11 +289,11 @@ fn give_at_once(shared: &Shared, id: u64, file: &OwnedFd, wish: &Wish) {
 /// Hands over a file. The monitor closes its own descriptor before the caller continues if
 /// the file is open for writing. The caller may want to execute the file, and the kernel
 /// refuses that (`ETXTBSY`) while any process has it open for writing.
-fn give(shared: &Shared, id: u64, file: OwnedFd, wish: &Wish) {
-    if !wish.writes() {
-        return give_at_once(shared, id, &file, wish);
+fn give(shared: &MonitorState, id: u64, file: OwnedFd, request: &OpenRequest) {
+    if !request.writes() {
+        return give_at_once(shared, id, &file, request);
     }
-    let given = sys::give(&shared.listener, id, &file, wish.has(libc::O_CLOEXEC));
+    let given = sys::give(&shared.listener, id, &file, request.has(libc::O_CLOEXEC));
     drop(file);
     match given {
         Ok(number) => sys::answer(&shared.listener, id, i64::from(number)),

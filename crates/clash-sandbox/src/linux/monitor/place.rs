@@ -17,9 +17,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::act::Act;
-use super::call::{Call, Spot};
-use super::caller::{Caller, shows_processes};
+use super::act::ResolvedCall;
+use super::call::{CallPath, DecodedCall};
+use super::caller::{CallingProcess, shows_processes};
 use crate::plan::sight::{Look, Sight};
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
@@ -28,7 +28,7 @@ const MAX_LINKS: u32 = 40;
 
 /// The result of resolving a path.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum CallPlace {
     /// A name in a directory. The name may not exist: `exists` is known only if the monitor
     /// had to follow the name.
     Name {
@@ -45,18 +45,18 @@ pub(super) enum Place {
 
 /// Resolves every path of a call.
 pub(super) fn locate(
-    caller: &Caller<'_>,
-    call: Call,
+    caller: &CallingProcess<'_>,
+    call: DecodedCall,
     sight: Option<&Sight>,
     reads: bool,
-) -> Result<Act, Errno> {
-    let finder = Finder::new(caller, sight);
-    let find = |spot: Spot, follow| finder.find(spot, follow)?.shown(Errno::NOENT);
+) -> Result<ResolvedCall, Errno> {
+    let finder = PathFinder::new(caller, sight);
+    let find = |spot: CallPath, follow| finder.find(spot, follow)?.shown(Errno::NOENT);
     // Where nothing is shown, nothing can be made, whether or not the name exists.
-    let new = |spot: Spot| finder.find(spot, false)?.shown(Errno::ACCESS);
-    let object = |spot: Spot, follow| hold(find(spot, follow)?);
+    let new = |spot: CallPath| finder.find(spot, false)?.shown(Errno::ACCESS);
+    let object = |spot: CallPath, follow| hold(find(spot, follow)?);
     Ok(match call {
-        Call::Open { at, flags, mode } => {
+        DecodedCall::Open { at, flags, mode } => {
             let flags = if flags & libc::O_PATH == 0 { flags } else { held_for_reading(flags) };
             let exclusive = flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL;
             let creates = flags & libc::O_CREAT != 0;
@@ -64,34 +64,48 @@ pub(super) fn locate(
                 .find(at, flags & libc::O_NOFOLLOW == 0 && !exclusive)?
                 .shown(if creates { Errno::ACCESS } else { Errno::NOENT })?;
             let makes = flags & libc::O_TMPFILE == libc::O_TMPFILE
-                || creates && matches!(at, Place::Name { exists: false, .. });
+                || creates && matches!(at, CallPlace::Name { exists: false, .. });
             let umask = if makes { caller.umask()? } else { 0o777 };
-            Act::Open { at, flags, mode, umask, caller: caller.pid, reads }
+            ResolvedCall::Open { at, flags, mode, umask, caller: caller.pid, reads }
         }
-        Call::Mkdir { at, mode } => Act::Mkdir { at: new(at)?, mode, umask: caller.umask()? },
-        Call::Mknod { at, mode, device } => {
-            Act::Mknod { at: new(at)?, mode, umask: caller.umask()?, device }
+        DecodedCall::Mkdir { at, mode } => {
+            ResolvedCall::Mkdir { at: new(at)?, mode, umask: caller.umask()? }
         }
-        Call::Unlink { at, directory } => Act::Unlink { at: find(at, false)?, directory },
-        Call::Rename { from, to, flags } => {
-            Act::Rename { from: find(from, false)?, to: new(to)?, flags }
+        DecodedCall::Mknod { at, mode, device } => {
+            ResolvedCall::Mknod { at: new(at)?, mode, umask: caller.umask()?, device }
         }
-        Call::Link { from, to, follow } => Act::Link { from: object(from, follow)?, to: new(to)? },
-        Call::Symlink { target, at } => Act::Symlink { target, at: new(at)? },
-        Call::Truncate { at, length } => {
+        DecodedCall::Unlink { at, directory } => {
+            ResolvedCall::Unlink { at: find(at, false)?, directory }
+        }
+        DecodedCall::Rename { from, to, flags } => {
+            ResolvedCall::Rename { from: find(from, false)?, to: new(to)?, flags }
+        }
+        DecodedCall::Link { from, to, follow } => {
+            ResolvedCall::Link { from: object(from, follow)?, to: new(to)? }
+        }
+        DecodedCall::Symlink { target, at } => ResolvedCall::Symlink { target, at: new(at)? },
+        DecodedCall::Truncate { at, length } => {
             if caller.file_size_limit()?.is_some_and(|limit| length > limit) {
                 return Err(Errno::FBIG);
             }
-            Act::Truncate { at: object(at, true)?, length }
+            ResolvedCall::Truncate { at: object(at, true)?, length }
         }
-        Call::Chmod { at, mode, follow } => Act::Chmod { at: object(at, follow)?, mode },
-        Call::Chown { at, owner, group, follow } => {
-            Act::Chown { at: object(at, follow)?, owner, group }
+        DecodedCall::Chmod { at, mode, follow } => {
+            ResolvedCall::Chmod { at: object(at, follow)?, mode }
         }
-        Call::Times { at, times, follow } => Act::Times { at: object(at, follow)?, times },
-        Call::Notify { at, through, mask } => {
+        DecodedCall::Chown { at, owner, group, follow } => {
+            ResolvedCall::Chown { at: object(at, follow)?, owner, group }
+        }
+        DecodedCall::Times { at, times, follow } => {
+            ResolvedCall::Times { at: object(at, follow)?, times }
+        }
+        DecodedCall::Notify { at, through, mask } => {
             let through = caller.descriptor(through)?;
-            Act::Notify { at: object(at, mask & libc::IN_DONT_FOLLOW == 0)?, through, mask }
+            ResolvedCall::Notify {
+                at: object(at, mask & libc::IN_DONT_FOLLOW == 0)?,
+                through,
+                mask,
+            }
         }
     })
 }
@@ -105,18 +119,18 @@ fn held_for_reading(flags: i32) -> i32 {
 }
 
 /// Opens the object at a place with `O_PATH`.
-pub(super) fn hold(place: Place) -> Result<OwnedFd, Errno> {
+pub(super) fn hold(place: CallPlace) -> Result<OwnedFd, Errno> {
     match place {
-        Place::Object(object) => Ok(object),
-        Place::Opened(_) => Err(Errno::ACCESS),
-        Place::Name { dir, leaf, slash, .. } => {
+        CallPlace::Object(object) => Ok(object),
+        CallPlace::Opened(_) => Err(Errno::ACCESS),
+        CallPlace::Name { dir, leaf, slash, .. } => {
             let flags = if slash { HOLD | OFlags::DIRECTORY } else { HOLD };
             openat(&dir, leaf, flags | OFlags::NOFOLLOW, Mode::empty())
         }
     }
 }
 
-impl Place {
+impl CallPlace {
     /// The place itself, or the error `hidden` if it is hidden.
     pub(super) fn shown(self, hidden: Errno) -> Result<Self, Errno> {
         match self {
@@ -127,8 +141,8 @@ impl Place {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Finder<'a> {
-    caller: &'a Caller<'a>,
+pub(super) struct PathFinder<'a> {
+    caller: &'a CallingProcess<'a>,
     /// The paths that the command may see, in the watched tier. A path through a hidden
     /// directory ends there.
     sight: Option<&'a Sight>,
@@ -139,9 +153,9 @@ pub(super) struct Finder<'a> {
 }
 
 /// A directory on the way, and its relation to `/proc`.
-struct Here {
+struct WalkPosition {
     dir: OwnedFd,
-    own: Own,
+    own: OwnProc,
     /// True if the directory is known not to be in a proc file system.
     plain: bool,
     /// The real path, if the monitor has looked it up.
@@ -150,22 +164,22 @@ struct Here {
 
 /// The position of a walk in the caller's own part of `/proc`.
 #[derive(Clone, PartialEq, Eq)]
-enum Own {
+enum OwnProc {
     No,
     /// The names below the process.
     Below(String),
 }
 
-impl<'a> Finder<'a> {
-    fn new(caller: &'a Caller<'a>, sight: Option<&'a Sight>) -> Self {
+impl<'a> PathFinder<'a> {
+    fn new(caller: &'a CallingProcess<'a>, sight: Option<&'a Sight>) -> Self {
         Self { caller, sight, links: MAX_LINKS, looks: false }
     }
 
-    pub(super) fn looking(caller: &'a Caller<'a>, sight: Option<&'a Sight>) -> Self {
+    pub(super) fn looking(caller: &'a CallingProcess<'a>, sight: Option<&'a Sight>) -> Self {
         Self { looks: true, ..Self::new(caller, sight) }
     }
 
-    pub(super) fn find(mut self, spot: Spot, follow: bool) -> Result<Place, Errno> {
+    pub(super) fn find(mut self, spot: CallPath, follow: bool) -> Result<CallPlace, Errno> {
         let Some(mut path) = spot.path else {
             let object = self.caller.directory(spot.dir)?;
             // The caller can have every other descriptor only because the monitor or its
@@ -173,7 +187,7 @@ impl<'a> Finder<'a> {
             if spot.dir == libc::AT_FDCWD {
                 self.stay_in_sight(&object)?;
             }
-            return Ok(Place::Object(object));
+            return Ok(CallPlace::Object(object));
         };
         let mut start = None;
         loop {
@@ -189,28 +203,28 @@ impl<'a> Finder<'a> {
             if matches!(leaf, b"" | b"." | b"..") {
                 let here = self.walk_to(base, &path)?;
                 return match here.own {
-                    Own::Below(below) => self.own_file(&below),
-                    Own::No => Ok(Place::Object(here.dir)),
+                    OwnProc::Below(below) => self.own_file(&below),
+                    OwnProc::No => Ok(CallPlace::Object(here.dir)),
                 };
             }
             let here = match base {
                 Some(base) if front.is_empty() => self.classify(base),
                 base => self.walk_to(base, front)?,
             };
-            if let Own::Below(below) = &here.own {
+            if let OwnProc::Below(below) = &here.own {
                 return self.in_own(below, leaf, follow || slash);
             }
             let leaf = leaf.to_vec();
             let look = self.look(&here, &leaf)?;
             let asked = follow || slash || !here.plain && shows_processes(&here.dir);
             if look == Look::Hidden || !asked {
-                return Ok(Place::Name { dir: here.dir, leaf, slash, exists: false, look });
+                return Ok(CallPlace::Name { dir: here.dir, leaf, slash, exists: false, look });
             }
             let mut buffer = [0_u8; libc::PATH_MAX as usize];
             let link = readlinkat_raw(&here.dir, leaf.as_slice(), &mut buffer);
             match link {
                 Ok(_) if self.looks && !follow && !slash => {
-                    return Ok(Place::Name { dir: here.dir, leaf, slash, exists: true, look });
+                    return Ok(CallPlace::Name { dir: here.dir, leaf, slash, exists: true, look });
                 }
                 Ok(_) if !here.plain && shows_processes(&here.dir) => {
                     return self.process_link(here, &leaf);
@@ -230,25 +244,25 @@ impl<'a> Finder<'a> {
                     if !self.looks
                         && let Some(file) = self.caller.of_another(&here.dir, &leaf)
                     {
-                        return file.map(Place::Opened);
+                        return file.map(CallPlace::Opened);
                     }
-                    return Ok(Place::Name { dir: here.dir, leaf, slash, exists: true, look });
+                    return Ok(CallPlace::Name { dir: here.dir, leaf, slash, exists: true, look });
                 }
                 Err(Errno::NOENT) => {
-                    return Ok(Place::Name { dir: here.dir, leaf, slash, exists: false, look });
+                    return Ok(CallPlace::Name { dir: here.dir, leaf, slash, exists: false, look });
                 }
                 Err(error) => return Err(error),
             }
         }
     }
 
-    fn classify(&self, dir: OwnedFd) -> Here {
-        let own = self.caller.place_below(&dir).map_or(Own::No, Own::Below);
-        Here { dir, own, plain: false, path: None }
+    fn classify(&self, dir: OwnedFd) -> WalkPosition {
+        let own = self.caller.place_below(&dir).map_or(OwnProc::No, OwnProc::Below);
+        WalkPosition { dir, own, plain: false, path: None }
     }
 
     /// How much of a name in a directory the command may see.
-    fn look(&self, here: &Here, name: &[u8]) -> Result<Look, Errno> {
+    fn look(&self, here: &WalkPosition, name: &[u8]) -> Result<Look, Errno> {
         let Some(sight) = self.sight else { return Ok(Look::Seen) };
         let path = match &here.path {
             Some(path) => path.clone(),
@@ -278,9 +292,9 @@ impl<'a> Finder<'a> {
 
     /// The directory at the end of a path, if the path names every directory on the way by
     /// its real name. If the last one is visible, so are all others.
-    fn straight(&self, base: Option<&OwnedFd>, path: &[u8], dir: OwnedFd) -> Option<Here> {
+    fn straight(&self, base: Option<&OwnedFd>, path: &[u8], dir: OwnedFd) -> Option<WalkPosition> {
         let Some(sight) = self.sight else {
-            return Some(Here { dir, own: Own::No, plain: true, path: None });
+            return Some(WalkPosition { dir, own: OwnProc::No, plain: true, path: None });
         };
         let at = real(self.caller.held(), &dir).ok()??;
         let mut named = match base {
@@ -288,16 +302,16 @@ impl<'a> Finder<'a> {
             Some(base) => real(self.caller.held(), base).ok()??,
         };
         named.extend(parts(path).iter().map(|part| OsStr::from_bytes(part)));
-        (named == at && sight.of(&at) != Look::Hidden).then_some(Here {
+        (named == at && sight.of(&at) != Look::Hidden).then_some(WalkPosition {
             dir,
-            own: Own::No,
+            own: OwnProc::No,
             plain: true,
             path: Some(at),
         })
     }
 
     /// The directory at the end of a path. Without a base, the path begins at the root.
-    fn walk_to(&mut self, base: Option<OwnedFd>, path: &[u8]) -> Result<Here, Errno> {
+    fn walk_to(&mut self, base: Option<OwnedFd>, path: &[u8]) -> Result<WalkPosition, Errno> {
         let flags = HOLD | OFlags::DIRECTORY;
         let resolve = ResolveFlags::NO_MAGICLINKS;
         let from = base.as_ref().map_or(CWD, AsFd::as_fd);
@@ -314,11 +328,11 @@ impl<'a> Finder<'a> {
     }
 
     /// As `walk_to`, name by name.
-    fn walk(&mut self, base: OwnedFd, path: &[u8]) -> Result<Here, Errno> {
+    fn walk(&mut self, base: OwnedFd, path: &[u8]) -> Result<WalkPosition, Errno> {
         let mut here = self.classify(base);
         let mut names: VecDeque<Vec<u8>> = parts(path);
         while let Some(name) = names.pop_front() {
-            if let Own::Below(below) = &here.own {
+            if let OwnProc::Below(below) = &here.own {
                 here = self.step_in_own(below, &name)?;
                 continue;
             }
@@ -328,11 +342,11 @@ impl<'a> Finder<'a> {
             here.path = None;
             let at_processes = shows_processes(&here.dir);
             if at_processes && self.is_own(&name) && is_root_of_proc(&here) {
-                here.own = Own::Below(String::new());
+                here.own = OwnProc::Below(String::new());
                 continue;
             }
             if at_processes && is_link_to_own(&name) && is_root_of_proc(&here) {
-                here.own = Own::Below(String::new());
+                here.own = OwnProc::Below(String::new());
                 names.push_front(name);
                 continue;
             }
@@ -357,21 +371,23 @@ impl<'a> Finder<'a> {
                 Err(error) => return Err(error),
             }
         }
-        if here.own == Own::No {
+        if here.own == OwnProc::No {
             self.stay_in_sight(&here.dir)?;
         }
         Ok(here)
     }
 
     /// One step further below the caller's own process.
-    fn step_in_own(&self, below: &str, name: &[u8]) -> Result<Here, Errno> {
+    fn step_in_own(&self, below: &str, name: &[u8]) -> Result<WalkPosition, Errno> {
         let name = std::str::from_utf8(name).map_err(|_| Errno::NOENT)?;
         let further = if below.is_empty() { name.to_owned() } else { format!("{below}/{name}") };
         if is_own_link(&further) {
             let dir = self.caller.link(&further)?;
             let kind = FileType::from_raw_mode(fstat(&dir)?.st_mode);
             return match kind {
-                FileType::Directory => Ok(Here { dir, own: Own::No, plain: false, path: None }),
+                FileType::Directory => {
+                    Ok(WalkPosition { dir, own: OwnProc::No, plain: false, path: None })
+                }
                 _ => Err(Errno::NOTDIR),
             };
         }
@@ -379,11 +395,11 @@ impl<'a> Finder<'a> {
             return Err(Errno::ACCESS);
         }
         let dir = self.caller.file(&further)?;
-        Ok(Here { dir, own: Own::Below(further), plain: false, path: None })
+        Ok(WalkPosition { dir, own: OwnProc::Below(further), plain: false, path: None })
     }
 
     /// The last name of a path, below the caller's own process.
-    fn in_own(&self, below: &str, leaf: &[u8], follow: bool) -> Result<Place, Errno> {
+    fn in_own(&self, below: &str, leaf: &[u8], follow: bool) -> Result<CallPlace, Errno> {
         let leaf = std::str::from_utf8(leaf).map_err(|_| Errno::NOENT)?;
         let name = if below.is_empty() { leaf.to_owned() } else { format!("{below}/{leaf}") };
         if !is_own_link(&name) || self.looks && !follow {
@@ -393,19 +409,19 @@ impl<'a> Finder<'a> {
         if name == "cwd" {
             self.stay_in_sight(&object)?;
         }
-        Ok(Place::Object(object))
+        Ok(CallPlace::Object(object))
     }
 
-    fn own_file(&self, below: &str) -> Result<Place, Errno> {
+    fn own_file(&self, below: &str) -> Result<CallPlace, Errno> {
         if self.looks {
-            self.caller.entry(below).map(Place::Object)
+            self.caller.entry(below).map(CallPlace::Object)
         } else {
-            self.caller.file(below).map(Place::Opened)
+            self.caller.file(below).map(CallPlace::Opened)
         }
     }
 
     /// A process or a link at the end of a path, in a proc file system.
-    fn process_link(&self, here: Here, leaf: &[u8]) -> Result<Place, Errno> {
+    fn process_link(&self, here: WalkPosition, leaf: &[u8]) -> Result<CallPlace, Errno> {
         if !is_root_of_proc(&here) {
             return Err(Errno::ACCESS);
         }
@@ -436,7 +452,7 @@ fn is_own_link(below: &str) -> bool {
 }
 
 /// True for the root of a proc file system, where `self` is a magic link.
-fn is_root_of_proc(here: &Here) -> bool {
+fn is_root_of_proc(here: &WalkPosition) -> bool {
     fstat(&here.dir).is_ok_and(|meta| meta.st_ino == PROC_ROOT_INODE)
 }
 

@@ -5,12 +5,12 @@
 use rustix::io::Errno;
 
 #[derive(Debug)]
-pub(super) struct Quota {
+pub(super) struct NameQuota {
     most: Option<u64>,
     made: u64,
 }
 
-impl Quota {
+impl NameQuota {
     /// `None`: no limit.
     pub(super) fn new(most: Option<u64>) -> Self {
         Self { most, made: 0 }
@@ -35,13 +35,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn removed_names_are_given_back_but_never_more_than_were_made() {
-        let mut quota = Quota::new(Some(1));
+    fn removed_names_are_given_back_at_most_once() {
+        let mut quota = NameQuota::new(Some(1));
         quota.removed_one();
         quota.made_one();
         assert_eq!(quota.check(), Err(Errno::DQUOT));
         quota.removed_one();
         assert_eq!(quota.check(), Ok(()));
-        assert_eq!(Quota::new(None).check(), Ok(()));
+        assert_eq!(NameQuota::new(None).check(), Ok(()));
     }
 }

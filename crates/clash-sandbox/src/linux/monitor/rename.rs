@@ -9,12 +9,12 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::act::{Done, Name, Worker, exists, itself, look};
+use super::act::{ActResult, HeldName, MonitorWorker, exists, itself, look};
 use super::head::is_part;
-use super::place::{Place, real};
+use super::place::{CallPlace, real};
 
-impl Worker {
-    pub(super) fn rename(&mut self, from: Place, to: Place, flags: u32) -> Done {
+impl MonitorWorker {
+    pub(super) fn rename(&mut self, from: CallPlace, to: CallPlace, flags: u32) -> ActResult {
         let [from, to] = [self.name(from, Errno::BUSY)?, self.name(to, Errno::BUSY)?];
         let flags = RenameFlags::from_bits(flags).ok_or(Errno::INVAL)?;
         let exchange = flags.contains(RenameFlags::EXCHANGE);
@@ -62,12 +62,12 @@ impl Worker {
     /// or renames a link, also not in the place of a renamed file.
     fn rename_in_turn(
         &self,
-        from: &Name,
-        to: &Name,
+        from: &HeldName,
+        to: &HeldName,
         flags: RenameFlags,
         source: &Stat,
         back: Option<&Stat>,
-    ) -> Done {
+    ) -> ActResult {
         let links = is_link(source) || back.is_some_and(is_link);
         let directory = is_directory(source) || back.is_some_and(is_directory);
         let _turn = match links || directory || is_part(to) {
@@ -94,7 +94,7 @@ impl Worker {
 
     /// Refuses a new place for a link that would lead to a denied place from there, and for
     /// a directory with such a link.
-    fn may_take(&self, source: &Stat, from: &Name, to: &Name) -> Done {
+    fn may_take(&self, source: &Stat, from: &HeldName, to: &HeldName) -> ActResult {
         if is_link(source) {
             self.no_way_in(&to.path)?;
             let text = text_of(&from.dir, from.bare())?;
@@ -106,7 +106,7 @@ impl Worker {
         Ok(())
     }
 
-    pub(super) fn link(&mut self, from: &OwnedFd, to: Place) -> Done {
+    pub(super) fn link(&mut self, from: &OwnedFd, to: CallPlace) -> ActResult {
         let to = self.name(to, Errno::EXIST)?;
         if exists(&to) {
             return Err(Errno::EXIST);
@@ -130,7 +130,7 @@ impl Worker {
     }
 
     /// Refuses a new name that would give more rights on the same file.
-    fn no_gain(&self, from: &Path, to: &Path) -> Done {
+    fn no_gain(&self, from: &Path, to: &Path) -> ActResult {
         let content = Caps::READ.union(Caps::WRITE).union(Caps::EXECUTE);
         let gained = self.caps(to).intersect(content).without(self.caps(from));
         if gained.is_empty() { Ok(()) } else { Err(Errno::XDEV) }
@@ -145,7 +145,7 @@ fn is_directory(meta: &Stat) -> bool {
     FileType::from_raw_mode(meta.st_mode) == FileType::Directory
 }
 
-fn is_same(at: &Name, seen: &Stat) -> bool {
+fn is_same(at: &HeldName, seen: &Stat) -> bool {
     look(at).is_ok_and(|now| (now.st_dev, now.st_ino) == (seen.st_dev, seen.st_ino))
 }
 

@@ -16,18 +16,18 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::Errno;
 
-const PATIENCE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_micros(200);
+const MAX_LOCK_WAIT: Duration = Duration::from_secs(5);
+const LOCK_RETRY_PAUSE: Duration = Duration::from_micros(200);
 
 #[derive(Debug)]
-pub(super) struct Turns(Option<Arc<OwnedFd>>);
+pub(super) struct RoomLock(Option<Arc<OwnedFd>>);
 
 /// Holds the lock until it is dropped. One call takes one turn: dropping any of its turns
 /// would release the lock.
 #[derive(Debug)]
-pub(super) struct Turn(Arc<OwnedFd>);
+pub(super) struct LockTurn(Arc<OwnedFd>);
 
-impl Turns {
+impl RoomLock {
     /// Opens the lock: the home directory, or the root if there is no home.
     pub(super) fn open(home: &Path) -> Self {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -36,24 +36,24 @@ impl Turns {
     }
 
     /// A turn for renaming a file. Meanwhile no link can take its place.
-    pub(super) fn shared(&self) -> Result<Turn, Errno> {
+    pub(super) fn shared(&self) -> Result<LockTurn, Errno> {
         self.wait(FlockOperation::NonBlockingLockShared)
     }
 
     /// A turn for making or renaming a link, a directory or a part of a repository.
     /// Meanwhile no other monitor renames anything.
-    pub(super) fn alone(&self) -> Result<Turn, Errno> {
+    pub(super) fn alone(&self) -> Result<LockTurn, Errno> {
         self.wait(FlockOperation::NonBlockingLockExclusive)
     }
 
-    fn wait(&self, operation: FlockOperation) -> Result<Turn, Errno> {
+    fn wait(&self, operation: FlockOperation) -> Result<LockTurn, Errno> {
         let file = self.0.as_ref().ok_or(Errno::ACCESS)?;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + MAX_LOCK_WAIT;
         loop {
             match flock(file, operation) {
-                Ok(()) => return Ok(Turn(file.clone())),
+                Ok(()) => return Ok(LockTurn(file.clone())),
                 Err(Errno::AGAIN | Errno::INTR) if Instant::now() < end => {
-                    std::thread::sleep(PAUSE);
+                    std::thread::sleep(LOCK_RETRY_PAUSE);
                 }
                 Err(_) => return Err(Errno::ACCESS),
             }
@@ -61,7 +61,7 @@ impl Turns {
     }
 }
 
-impl Drop for Turn {
+impl Drop for LockTurn {
     fn drop(&mut self) {
         let _ = flock(&self.0, FlockOperation::Unlock);
     }

@@ -38,7 +38,7 @@ use clash_policy::Caps;
 use crate::plan::room::Inside;
 use crate::plan::{Network, Plan, Watch};
 
-use super::bpf::{Assembler, BpfError, Insn, Label, Test, To};
+use super::bpf::{BpfAssembler, BpfError, BpfInstruction, BpfLabel, BpfTest, JumpTarget};
 
 // Newer calls, which the libc crate does not name on every target. Their numbers are the
 // same on all architectures.
@@ -67,7 +67,8 @@ const RET_ERRNO: u32 = 0x0005_0000;
 const RET_USER_NOTIF: u32 = 0x7fc0_0000;
 
 /// A filter of one instruction that allows every call.
-pub(crate) const ALLOW_ALL: Insn = Insn { code: super::bpf::RET, jt: 0, jf: 0, k: RET_ALLOW };
+pub(crate) const ALLOW_ALL: BpfInstruction =
+    BpfInstruction { code: super::bpf::RET, jt: 0, jf: 0, k: RET_ALLOW };
 
 /// Every namespace flag of `clone`: NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER,
 /// NEWPID, NEWNET. `unshare` also has NEWTIME, a bit that is part of the signal
@@ -104,7 +105,7 @@ const FILE_IOCTLS: [u32; 11] = [
 
 /// The differences between sandboxes that matter to the filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Surface {
+pub(crate) struct FilterSurface {
     /// TCP, UDP and routing sockets are allowed.
     pub(crate) internet: bool,
     /// Unix sockets are allowed.
@@ -117,10 +118,10 @@ pub(crate) struct Surface {
     /// The calls that launchers inside the room need.
     pub(crate) inside: Inside,
     /// The calls that the monitor carries out.
-    pub(crate) watched: Option<Watched>,
+    pub(crate) watched: Option<WatchedCalls>,
 }
 
-impl Surface {
+impl FilterSurface {
     /// True if the filter prevents the truncation of read-only files. For files that can be
     /// opened for writing, Landlock decides.
     pub(crate) fn holds_truncation(&self) -> bool {
@@ -129,7 +130,7 @@ impl Surface {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Watched {
+pub(crate) enum WatchedCalls {
     /// Opens for writing, and calls that change names, modes, owners and times.
     Changes,
     /// Also every other open.
@@ -145,7 +146,7 @@ const TMPFILE: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
 /// The answer to a listed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Answer {
+enum CallAnswer {
     Eperm,
     Enosys,
     Eacces,
@@ -187,7 +188,7 @@ enum Answer {
 }
 
 /// One line of the table: number, name, answer.
-type Row = (i64, &'static str, Answer);
+type CallRow = (i64, &'static str, CallAnswer);
 
 macro_rules! rows {
     ($answer:expr; $($name:ident)*) => {
@@ -195,9 +196,9 @@ macro_rules! rows {
     };
 }
 
-fn table(surface: Surface) -> Vec<Row> {
-    use Answer::*;
-    let mut rows: Vec<Row> = Vec::with_capacity(128);
+fn table(surface: FilterSurface) -> Vec<CallRow> {
+    use CallAnswer::*;
+    let mut rows: Vec<CallRow> = Vec::with_capacity(128);
     // A new user namespace gives its maker all capabilities over it, and with them most of
     // the kernel's attack surface.
     if surface.inside != Inside::Rooms {
@@ -245,8 +246,8 @@ fn table(surface: Surface) -> Vec<Row> {
     rows.push((SYS_REMOVEXATTRAT, "SYS_removexattrat", Enotsup));
     rows.push((SYS_FILE_SETATTR, "SYS_file_setattr", Enotsup));
     let mode = |argument| match surface {
-        Surface { frozen: true, .. } => Eperm,
-        Surface { watched: Some(_), .. } => Watch,
+        FilterSurface { frozen: true, .. } => Eperm,
+        FilterSurface { watched: Some(_), .. } => Watch,
         _ => Mode(argument),
     };
     if surface.holds_truncation() {
@@ -266,11 +267,11 @@ fn table(surface: Surface) -> Vec<Row> {
         rows.extend(rows![Enosys; SYS_landlock_create_ruleset SYS_landlock_add_rule
             SYS_landlock_restrict_self]);
         let opens = match watched {
-            Watched::Changes => WatchWriting,
-            Watched::Opens => WatchOpens,
-            Watched::Looks => |_| Watch,
+            WatchedCalls::Changes => WatchWriting,
+            WatchedCalls::Opens => WatchOpens,
+            WatchedCalls::Looks => |_| Watch,
         };
-        if watched == Watched::Looks {
+        if watched == WatchedCalls::Looks {
             rows.extend(looks());
         }
         rows.push((libc::SYS_openat, "SYS_openat", opens(2)));
@@ -305,8 +306,8 @@ fn table(surface: Surface) -> Vec<Row> {
     let pair = if surface.unix { SocketpairUnix } else { Socketpair };
     rows.push((libc::SYS_socketpair, "SYS_socketpair", pair));
     let socket = match surface {
-        Surface { internet: false, unix: false, .. } => Eacces,
-        Surface { internet, unix, .. } => Socket { internet, unix },
+        FilterSurface { internet: false, unix: false, .. } => Eacces,
+        FilterSurface { internet, unix, .. } => Socket { internet, unix },
     };
     rows.push((libc::SYS_socket, "SYS_socket", socket));
     rows.extend(only_here(surface));
@@ -315,8 +316,8 @@ fn table(surface: Surface) -> Vec<Row> {
 
 /// Calls that look at a path. Of calls with a newer form that programs do not need, only
 /// the older form is listed.
-fn looks() -> Vec<Row> {
-    use Answer::*;
+fn looks() -> Vec<CallRow> {
+    use CallAnswer::*;
     let mut rows = Vec::with_capacity(20);
     rows.extend(rows![WatchPath(1); SYS_newfstatat SYS_statx]);
     rows.extend(rows![Watch; SYS_statfs SYS_faccessat SYS_faccessat2 SYS_readlinkat SYS_getxattr
@@ -331,8 +332,8 @@ fn looks() -> Vec<Row> {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn only_here(surface: Surface) -> Vec<Row> {
-    use Answer::*;
+fn only_here(surface: FilterSurface) -> Vec<CallRow> {
+    use CallAnswer::*;
     let mut rows = Vec::with_capacity(12);
     rows.extend(rows![Eperm; SYS_iopl SYS_ioperm SYS_modify_ldt SYS_uselib]);
     rows.push((320, "SYS_kexec_file_load", Eperm));
@@ -346,34 +347,34 @@ fn only_here(surface: Surface) -> Vec<Row> {
 }
 
 #[cfg(target_arch = "aarch64")]
-fn only_here(_: Surface) -> Vec<Row> {
-    vec![(294, "SYS_kexec_file_load", Answer::Eperm)]
+fn only_here(_: FilterSurface) -> Vec<CallRow> {
+    vec![(294, "SYS_kexec_file_load", CallAnswer::Eperm)]
 }
 
 /// Neighbouring syscall numbers with the same answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Span {
+struct CallSpan {
     first: u32,
     last: u32,
-    answer: Answer,
+    answer: CallAnswer,
 }
 
-fn spans(mut rows: Vec<Row>) -> Vec<Span> {
+fn spans(mut rows: Vec<CallRow>) -> Vec<CallSpan> {
     rows.sort_unstable_by_key(|(number, ..)| *number);
-    let mut spans: Vec<Span> = Vec::with_capacity(rows.len());
+    let mut spans: Vec<CallSpan> = Vec::with_capacity(rows.len());
     for (number, _, answer) in rows {
         let Ok(number) = u32::try_from(number) else { continue };
         match spans.last_mut() {
             Some(span) if span.answer == answer && span.last + 1 == number => span.last = number,
-            _ => spans.push(Span { first: number, last: number, answer }),
+            _ => spans.push(CallSpan { first: number, last: number, answer }),
         }
     }
     spans
 }
 
-impl Surface {
+impl FilterSurface {
     /// The calls that the command of a plan needs.
-    pub(crate) fn of_plan(plan: &Plan) -> Self {
+    pub(crate) fn from_plan(plan: &Plan) -> Self {
         let room = plan.room.as_ref();
         Self {
             internet: plan.net == Network::Allow || room.is_some_and(|room| room.own_network),
@@ -381,9 +382,9 @@ impl Surface {
             own_ipc: room.is_some(),
             inside: room.map_or_else(Default::default, |room| room.inside),
             watched: plan.watch.as_ref().map(|watch| match watch {
-                Watch { sight: Some(_), .. } => Watched::Looks,
-                Watch { reads: true, .. } => Watched::Opens,
-                Watch { reads: false, .. } => Watched::Changes,
+                Watch { sight: Some(_), .. } => WatchedCalls::Looks,
+                Watch { reads: true, .. } => WatchedCalls::Opens,
+                Watch { reads: false, .. } => WatchedCalls::Changes,
             }),
             frozen: room.is_none()
                 && !plan.grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE)),
@@ -392,15 +393,15 @@ impl Surface {
 }
 
 /// Builds the filter for a sandbox.
-pub(crate) fn filter(surface: Surface) -> Result<Vec<Insn>, BpfError> {
+pub(crate) fn filter(surface: FilterSurface) -> Result<Vec<BpfInstruction>, BpfError> {
     let spans = spans(table(surface));
-    let mut asm = Assembler::default();
-    let mut exits = Exits::new(&mut asm);
+    let mut asm = BpfAssembler::default();
+    let mut exits = FilterExits::new(&mut asm);
     asm.load(data::ARCH);
-    asm.jump(Test::Equal(ARCH), To::Next, To::Label(exits.kill));
+    asm.jump(BpfTest::Equal(ARCH), JumpTarget::Next, JumpTarget::Label(exits.kill));
     asm.load(data::NUMBER);
     if cfg!(target_arch = "x86_64") {
-        asm.jump(Test::AtLeast(X32), To::Label(exits.enosys), To::Next);
+        asm.jump(BpfTest::AtLeast(X32), JumpTarget::Label(exits.enosys), JumpTarget::Next);
     }
     tree(&mut asm, &mut exits, &spans);
     for (answer, label) in exits.checks.clone() {
@@ -428,19 +429,19 @@ mod data {
 }
 
 /// The exits of the program, and the argument checks in use.
-struct Exits {
-    allow: Label,
-    eperm: Label,
-    enosys: Label,
-    eacces: Label,
-    enotsup: Label,
-    watch: Label,
-    kill: Label,
-    checks: Vec<(Answer, Label)>,
+struct FilterExits {
+    allow: BpfLabel,
+    eperm: BpfLabel,
+    enosys: BpfLabel,
+    eacces: BpfLabel,
+    enotsup: BpfLabel,
+    watch: BpfLabel,
+    kill: BpfLabel,
+    checks: Vec<(CallAnswer, BpfLabel)>,
 }
 
-impl Exits {
-    fn new(asm: &mut Assembler) -> Self {
+impl FilterExits {
+    fn new(asm: &mut BpfAssembler) -> Self {
         Self {
             allow: asm.label(),
             eperm: asm.label(),
@@ -453,13 +454,13 @@ impl Exits {
         }
     }
 
-    fn of(&mut self, asm: &mut Assembler, answer: Answer) -> To {
-        To::Label(match answer {
-            Answer::Eperm => self.eperm,
-            Answer::Enosys => self.enosys,
-            Answer::Eacces => self.eacces,
-            Answer::Enotsup => self.enotsup,
-            Answer::Watch => self.watch,
+    fn exit_for(&mut self, asm: &mut BpfAssembler, answer: CallAnswer) -> JumpTarget {
+        JumpTarget::Label(match answer {
+            CallAnswer::Eperm => self.eperm,
+            CallAnswer::Enosys => self.enosys,
+            CallAnswer::Eacces => self.eacces,
+            CallAnswer::Enotsup => self.enotsup,
+            CallAnswer::Watch => self.watch,
             _ => match self.checks.iter().find(|(known, _)| *known == answer) {
                 Some((_, label)) => *label,
                 None => {
@@ -471,7 +472,7 @@ impl Exits {
         })
     }
 
-    fn emit(&self, asm: &mut Assembler) {
+    fn emit(&self, asm: &mut BpfAssembler) {
         let errno = |number: i32| RET_ERRNO | number.cast_unsigned();
         for (label, value) in [
             (self.allow, RET_ALLOW),
@@ -489,113 +490,121 @@ impl Exits {
 }
 
 /// Emits the search over `spans`. Every path ends in a jump.
-fn tree(asm: &mut Assembler, exits: &mut Exits, spans: &[Span]) {
+fn tree(asm: &mut BpfAssembler, exits: &mut FilterExits, spans: &[CallSpan]) {
     const LEAF: usize = 3;
     if spans.len() > LEAF {
         let (low, high) = spans.split_at(spans.len() / 2);
         if let Some(first) = high.first() {
             let right = asm.label();
-            asm.jump(Test::AtLeast(first.first), To::Label(right), To::Next);
+            asm.jump(BpfTest::AtLeast(first.first), JumpTarget::Label(right), JumpTarget::Next);
             tree(asm, exits, low);
             asm.place(right);
             tree(asm, exits, high);
             return;
         }
     }
-    let allow = To::Label(exits.allow);
+    let allow = JumpTarget::Label(exits.allow);
     for (at, span) in spans.iter().enumerate() {
-        let miss = if at + 1 == spans.len() { allow } else { To::Next };
-        let hit = exits.of(asm, span.answer);
+        let miss = if at + 1 == spans.len() { allow } else { JumpTarget::Next };
+        let hit = exits.exit_for(asm, span.answer);
         if span.first == span.last {
-            asm.jump(Test::Equal(span.first), hit, miss);
+            asm.jump(BpfTest::Equal(span.first), hit, miss);
         } else {
             // Spans are sorted: a number below this one is in none of the later ones.
-            asm.jump(Test::AtLeast(span.first), To::Next, allow);
-            asm.jump(Test::Above(span.last), miss, hit);
+            asm.jump(BpfTest::AtLeast(span.first), JumpTarget::Next, allow);
+            asm.jump(BpfTest::Above(span.last), miss, hit);
         }
     }
 }
 
 /// Emits one argument check. Every path ends in a jump.
-fn check(asm: &mut Assembler, exits: &Exits, answer: Answer) {
+fn check(asm: &mut BpfAssembler, exits: &FilterExits, answer: CallAnswer) {
     let [allow, eperm, eacces, watch] =
-        [exits.allow, exits.eperm, exits.eacces, exits.watch].map(To::Label);
+        [exits.allow, exits.eperm, exits.eacces, exits.watch].map(JumpTarget::Label);
     let mut if_any_bit = |argument: u32, bits: u32| {
         asm.load(data::low(argument));
-        asm.jump(Test::AnyBit(bits), eperm, allow);
+        asm.jump(BpfTest::AnyBit(bits), eperm, allow);
     };
     match answer {
-        Answer::Eperm | Answer::Enosys | Answer::Eacces | Answer::Enotsup | Answer::Watch => {}
-        Answer::WatchWriting(argument) => {
+        CallAnswer::Eperm
+        | CallAnswer::Enosys
+        | CallAnswer::Eacces
+        | CallAnswer::Enotsup
+        | CallAnswer::Watch => {}
+        CallAnswer::WatchWriting(argument) => {
             asm.load(data::low(argument));
-            asm.jump(Test::AnyBit(libc::O_PATH.cast_unsigned()), allow, To::Next);
-            asm.jump(Test::AnyBit(WRITING), watch, allow);
+            asm.jump(BpfTest::AnyBit(libc::O_PATH.cast_unsigned()), allow, JumpTarget::Next);
+            asm.jump(BpfTest::AnyBit(WRITING), watch, allow);
         }
-        Answer::WatchOpens(argument) => {
+        CallAnswer::WatchOpens(argument) => {
             asm.load(data::low(argument));
-            asm.jump(Test::AnyBit(libc::O_PATH.cast_unsigned()), allow, watch);
+            asm.jump(BpfTest::AnyBit(libc::O_PATH.cast_unsigned()), allow, watch);
         }
-        Answer::Uncut(argument) => {
+        CallAnswer::Uncut(argument) => {
             asm.load(data::low(argument));
-            asm.jump(Test::AnyBit(libc::O_TRUNC.cast_unsigned()), To::Next, allow);
+            asm.jump(BpfTest::AnyBit(libc::O_TRUNC.cast_unsigned()), JumpTarget::Next, allow);
             // Access mode 3 permits neither reading nor writing.
             asm.and(libc::O_ACCMODE.cast_unsigned());
-            asm.jump(Test::Equal(libc::O_WRONLY.cast_unsigned()), allow, To::Next);
-            asm.jump(Test::Equal(libc::O_RDWR.cast_unsigned()), allow, eacces);
+            asm.jump(BpfTest::Equal(libc::O_WRONLY.cast_unsigned()), allow, JumpTarget::Next);
+            asm.jump(BpfTest::Equal(libc::O_RDWR.cast_unsigned()), allow, eacces);
         }
         // Without a path the call is about a descriptor.
-        Answer::WatchPath(argument) => {
+        CallAnswer::WatchPath(argument) => {
             asm.load(data::low(argument));
-            asm.jump(Test::Equal(0), To::Next, watch);
+            asm.jump(BpfTest::Equal(0), JumpTarget::Next, watch);
             asm.load(data::high(argument));
-            asm.jump(Test::Equal(0), allow, watch);
+            asm.jump(BpfTest::Equal(0), allow, watch);
         }
-        Answer::Clone => if_any_bit(0, CLONE_NEW),
-        Answer::Unshare => if_any_bit(0, CLONE_NEW | CLONE_NEWTIME),
-        Answer::Mode(argument) => if_any_bit(argument, SET_ID),
-        Answer::Memory => {
+        CallAnswer::Clone => if_any_bit(0, CLONE_NEW),
+        CallAnswer::Unshare => if_any_bit(0, CLONE_NEW | CLONE_NEWTIME),
+        CallAnswer::Mode(argument) => if_any_bit(argument, SET_ID),
+        CallAnswer::Memory => {
             asm.load(data::low(1));
-            asm.jump(Test::AnyBit(MFD_NOEXEC_SEAL), allow, To::Label(exits.enosys));
+            asm.jump(BpfTest::AnyBit(MFD_NOEXEC_SEAL), allow, JumpTarget::Label(exits.enosys));
         }
-        Answer::OwnPid => {
+        CallAnswer::OwnPid => {
             asm.load(data::low(0));
-            asm.jump(Test::Equal(0), allow, eperm);
+            asm.jump(BpfTest::Equal(0), allow, eperm);
         }
         // PRIO_PROCESS is 0, IOPRIO_WHO_PROCESS is 1. Zero means the caller only with
         // these. With the other values it means its process group or its user.
-        Answer::OwnPriority | Answer::OwnIoPriority => {
+        CallAnswer::OwnPriority | CallAnswer::OwnIoPriority => {
             asm.load(data::low(0));
-            let process = u32::from(answer == Answer::OwnIoPriority);
-            asm.jump(Test::Equal(process), To::Next, eperm);
+            let process = u32::from(answer == CallAnswer::OwnIoPriority);
+            asm.jump(BpfTest::Equal(process), JumpTarget::Next, eperm);
             asm.load(data::low(1));
-            asm.jump(Test::Equal(0), allow, eperm);
+            asm.jump(BpfTest::Equal(0), allow, eperm);
         }
-        Answer::Personality => {
+        CallAnswer::Personality => {
             asm.load(data::low(0));
-            asm.jump(Test::Equal(u32::MAX), allow, To::Next); // only asks
-            asm.jump(Test::AnyBit(READ_IMPLIES_EXEC), eperm, allow);
+            asm.jump(BpfTest::Equal(u32::MAX), allow, JumpTarget::Next); // only asks
+            asm.jump(BpfTest::AnyBit(READ_IMPLIES_EXEC), eperm, allow);
         }
-        Answer::Ioctl => {
+        CallAnswer::Ioctl => {
             asm.load(data::low(1));
             let mut left = TERMINAL_IOCTLS.len() + FILE_IOCTLS.len();
             for request in TERMINAL_IOCTLS.into_iter().chain(FILE_IOCTLS) {
                 left -= 1;
-                asm.jump(Test::Equal(request), eperm, if left == 0 { allow } else { To::Next });
+                asm.jump(
+                    BpfTest::Equal(request),
+                    eperm,
+                    if left == 0 { allow } else { JumpTarget::Next },
+                );
             }
         }
-        Answer::SocketpairUnix => {
+        CallAnswer::SocketpairUnix => {
             asm.load(data::low(0));
-            asm.jump(Test::Equal(libc::AF_UNIX.cast_unsigned()), allow, eacces);
+            asm.jump(BpfTest::Equal(libc::AF_UNIX.cast_unsigned()), allow, eacces);
         }
-        Answer::Socketpair => {
+        CallAnswer::Socketpair => {
             asm.load(data::low(0));
-            asm.jump(Test::Equal(libc::AF_UNIX.cast_unsigned()), To::Next, eacces);
+            asm.jump(BpfTest::Equal(libc::AF_UNIX.cast_unsigned()), JumpTarget::Next, eacces);
             asm.load(data::low(1));
             asm.and(SOCK_TYPE_MASK);
-            asm.jump(Test::Equal(libc::SOCK_STREAM.cast_unsigned()), allow, To::Next);
-            asm.jump(Test::Equal(libc::SOCK_SEQPACKET.cast_unsigned()), allow, eacces);
+            asm.jump(BpfTest::Equal(libc::SOCK_STREAM.cast_unsigned()), allow, JumpTarget::Next);
+            asm.jump(BpfTest::Equal(libc::SOCK_SEQPACKET.cast_unsigned()), allow, eacces);
         }
-        Answer::Socket { internet, unix } => socket(asm, internet, unix, allow, eacces),
+        CallAnswer::Socket { internet, unix } => socket(asm, internet, unix, allow, eacces),
     }
 }
 
@@ -608,34 +617,52 @@ const SOCK_TYPE_MASK: u32 = 0xf;
 /// no foreign socket. A pathname socket (docker, ssh agent, session bus, X11) has the
 /// rights of its server, and Landlock cannot restrict `connect` to it before ABI 9 (Linux
 /// 7.1).
-fn socket(asm: &mut Assembler, with_internet: bool, unix: bool, allow: To, refuse: To) {
+fn socket(
+    asm: &mut BpfAssembler,
+    with_internet: bool,
+    unix: bool,
+    allow: JumpTarget,
+    refuse: JumpTarget,
+) {
     let [internet, datagram, netlink] = [asm.label(), asm.label(), asm.label()];
     asm.load(data::low(0));
     if unix {
-        let other = if with_internet { To::Next } else { refuse };
-        asm.jump(Test::Equal(libc::AF_UNIX.cast_unsigned()), allow, other);
+        let other = if with_internet { JumpTarget::Next } else { refuse };
+        asm.jump(BpfTest::Equal(libc::AF_UNIX.cast_unsigned()), allow, other);
     }
     if !with_internet {
         return;
     }
-    asm.jump(Test::Equal(libc::AF_INET.cast_unsigned()), To::Label(internet), To::Next);
-    asm.jump(Test::Equal(libc::AF_INET6.cast_unsigned()), To::Label(internet), To::Next);
-    asm.jump(Test::Equal(libc::AF_NETLINK.cast_unsigned()), To::Label(netlink), refuse);
+    asm.jump(
+        BpfTest::Equal(libc::AF_INET.cast_unsigned()),
+        JumpTarget::Label(internet),
+        JumpTarget::Next,
+    );
+    asm.jump(
+        BpfTest::Equal(libc::AF_INET6.cast_unsigned()),
+        JumpTarget::Label(internet),
+        JumpTarget::Next,
+    );
+    asm.jump(BpfTest::Equal(libc::AF_NETLINK.cast_unsigned()), JumpTarget::Label(netlink), refuse);
     asm.place(internet);
     asm.load(data::low(1));
     asm.and(SOCK_TYPE_MASK);
-    asm.jump(Test::Equal(libc::SOCK_DGRAM.cast_unsigned()), To::Label(datagram), To::Next);
-    asm.jump(Test::Equal(libc::SOCK_STREAM.cast_unsigned()), To::Next, refuse);
+    asm.jump(
+        BpfTest::Equal(libc::SOCK_DGRAM.cast_unsigned()),
+        JumpTarget::Label(datagram),
+        JumpTarget::Next,
+    );
+    asm.jump(BpfTest::Equal(libc::SOCK_STREAM.cast_unsigned()), JumpTarget::Next, refuse);
     asm.load(data::low(2));
-    asm.jump(Test::Equal(0), allow, To::Next);
-    asm.jump(Test::Equal(libc::IPPROTO_TCP.cast_unsigned()), allow, refuse);
+    asm.jump(BpfTest::Equal(0), allow, JumpTarget::Next);
+    asm.jump(BpfTest::Equal(libc::IPPROTO_TCP.cast_unsigned()), allow, refuse);
     asm.place(datagram);
     asm.load(data::low(2));
-    asm.jump(Test::Equal(0), allow, To::Next);
-    asm.jump(Test::Equal(libc::IPPROTO_UDP.cast_unsigned()), allow, refuse);
+    asm.jump(BpfTest::Equal(0), allow, JumpTarget::Next);
+    asm.jump(BpfTest::Equal(libc::IPPROTO_UDP.cast_unsigned()), allow, refuse);
     asm.place(netlink);
     asm.load(data::low(2));
-    asm.jump(Test::Equal(libc::NETLINK_ROUTE.cast_unsigned()), allow, refuse);
+    asm.jump(BpfTest::Equal(libc::NETLINK_ROUTE.cast_unsigned()), allow, refuse);
 }
 
 #[cfg(test)]

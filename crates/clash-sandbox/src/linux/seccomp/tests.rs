@@ -5,11 +5,11 @@ use super::super::bpf::interpret;
 use super::*;
 use proptest::prelude::*;
 
-fn ask(surface: Surface, number: i64, args: [u64; 6]) -> u32 {
+fn ask(surface: FilterSurface, number: i64, args: [u64; 6]) -> u32 {
     ask_arch(surface, ARCH, u32::try_from(number).unwrap(), args)
 }
 
-fn ask_arch(surface: Surface, arch: u32, number: u32, args: [u64; 6]) -> u32 {
+fn ask_arch(surface: FilterSurface, arch: u32, number: u32, args: [u64; 6]) -> u32 {
     let mut data = [0u32; 16];
     data[0] = number;
     data[1] = arch;
@@ -24,7 +24,7 @@ fn errno(number: i32) -> u32 {
     RET_ERRNO | number as u32
 }
 
-const CLOSED: Surface = Surface {
+const CLOSED: FilterSurface = FilterSurface {
     internet: false,
     unix: false,
     own_ipc: false,
@@ -32,25 +32,25 @@ const CLOSED: Surface = Surface {
     inside: Inside::Commands,
     watched: None,
 };
-const INTERNET: Surface = Surface { internet: true, ..CLOSED };
-const ROOM: Surface = Surface { internet: true, unix: true, own_ipc: true, ..CLOSED };
-const NESTING: Surface = Surface { inside: Inside::Rooms, ..ROOM };
-const MONITORS: Surface = Surface { inside: Inside::Monitors, ..ROOM };
-const LOOKS: Surface = Surface { watched: Some(Watched::Looks), ..CLOSED };
-const WATCHED: Surface = Surface { watched: Some(Watched::Changes), ..ROOM };
-const SURFACES: [Surface; 12] = [
+const INTERNET: FilterSurface = FilterSurface { internet: true, ..CLOSED };
+const ROOM: FilterSurface = FilterSurface { internet: true, unix: true, own_ipc: true, ..CLOSED };
+const NESTING: FilterSurface = FilterSurface { inside: Inside::Rooms, ..ROOM };
+const MONITORS: FilterSurface = FilterSurface { inside: Inside::Monitors, ..ROOM };
+const LOOKS: FilterSurface = FilterSurface { watched: Some(WatchedCalls::Looks), ..CLOSED };
+const WATCHED: FilterSurface = FilterSurface { watched: Some(WatchedCalls::Changes), ..ROOM };
+const SURFACES: [FilterSurface; 12] = [
     NESTING,
     MONITORS,
     CLOSED,
     INTERNET,
     ROOM,
-    Surface { internet: false, ..ROOM },
-    Surface { frozen: true, ..CLOSED },
+    FilterSurface { internet: false, ..ROOM },
+    FilterSurface { frozen: true, ..CLOSED },
     WATCHED,
-    Surface { watched: Some(Watched::Opens), ..CLOSED },
-    Surface { watched: Some(Watched::Opens), frozen: true, ..CLOSED },
+    FilterSurface { watched: Some(WatchedCalls::Opens), ..CLOSED },
+    FilterSurface { watched: Some(WatchedCalls::Opens), frozen: true, ..CLOSED },
     LOOKS,
-    Surface { frozen: true, ..LOOKS },
+    FilterSurface { frozen: true, ..LOOKS },
 ];
 
 #[test]
@@ -61,11 +61,11 @@ fn every_row_gets_its_answer_and_no_number_is_listed_twice() {
             let twins = rows.iter().filter(|(other, ..)| other == number).count();
             assert_eq!(twins, 1, "{name}");
             let expected = match answer {
-                Answer::Eperm => errno(libc::EPERM),
-                Answer::Enosys => errno(libc::ENOSYS),
-                Answer::Eacces => errno(libc::EACCES),
-                Answer::Enotsup => errno(libc::EOPNOTSUPP),
-                Answer::Watch => RET_USER_NOTIF,
+                CallAnswer::Eperm => errno(libc::EPERM),
+                CallAnswer::Enosys => errno(libc::ENOSYS),
+                CallAnswer::Eacces => errno(libc::EACCES),
+                CallAnswer::Enotsup => errno(libc::EOPNOTSUPP),
+                CallAnswer::Watch => RET_USER_NOTIF,
                 _ => continue, // by arguments, below
             };
             assert_eq!(ask(surface, *number, [0; 6]), expected, "{name}");
@@ -276,7 +276,7 @@ proptest! {
 }
 
 #[test]
-fn a_room_with_rooms_inside_lets_namespaces_be_made_and_nothing_be_entered() {
+fn a_room_with_rooms_inside_may_make_but_not_join_namespaces() {
     let new_user = [0x1000_0000, 0, 0, 0, 0, 0];
     for call in [
         libc::SYS_unshare,
@@ -309,7 +309,7 @@ fn only_opens_that_may_change_something_are_watched() {
     for flags in [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC, libc::O_TMPFILE, 3] {
         assert_eq!(open(WATCHED, flags), RET_USER_NOTIF, "{flags:o}");
     }
-    let all = Surface { watched: Some(Watched::Opens), ..CLOSED };
+    let all = FilterSurface { watched: Some(WatchedCalls::Opens), ..CLOSED };
     assert_eq!(open(all, libc::O_RDONLY), RET_USER_NOTIF);
     assert_eq!(open(all, libc::O_PATH), RET_ALLOW);
     assert_eq!(ask(WATCHED, libc::SYS_openat2, [0; 6]), errno(libc::ENOSYS));
@@ -335,7 +335,7 @@ fn every_look_at_a_path_is_watched_and_none_at_a_descriptor() {
     }
     let flags = u64::from((libc::O_PATH | libc::O_NOFOLLOW).cast_unsigned());
     assert_eq!(ask(LOOKS, libc::SYS_openat, [3, path, flags, 0, 0, 0]), RET_USER_NOTIF);
-    for surface in [WATCHED, Surface { watched: Some(Watched::Opens), ..CLOSED }] {
+    for surface in [WATCHED, FilterSurface { watched: Some(WatchedCalls::Opens), ..CLOSED }] {
         assert_eq!(ask(surface, libc::SYS_newfstatat, [path; 6]), RET_ALLOW);
         assert_eq!(ask(surface, libc::SYS_statx, [path; 6]), RET_ALLOW);
     }
@@ -353,7 +353,7 @@ fn memory_of_others_is_left_to_monitors_alone() {
 
 #[test]
 fn where_nothing_is_written_no_call_cuts_a_file_short() {
-    const FROZEN: Surface = Surface { frozen: true, ..CLOSED };
+    const FROZEN: FilterSurface = FilterSurface { frozen: true, ..CLOSED };
     let refused = errno(libc::EACCES);
     let open = |surface, flags: i32| ask(surface, libc::SYS_openat, [0, 0, flags as u64, 0, 0, 0]);
     for flags in [libc::O_RDONLY, libc::O_CREAT, libc::O_ACCMODE, libc::O_CLOEXEC | libc::O_APPEND]

@@ -28,7 +28,7 @@ use crate::linux::sys;
 
 /// Memory that the launcher and the guard share.
 #[derive(Debug)]
-struct Board {
+struct GuardBoard {
     launcher: Pid,
     /// A pidfd of the launcher, to poll for its end. A death signal would not do: the last
     /// thread of the launcher to die may be in a Landlock domain that forbids signals.
@@ -37,31 +37,31 @@ struct Board {
     /// The process id of the guard; 0 before it exists.
     guard: AtomicI32,
     /// The last event of the command that the launcher has not read.
-    news: AtomicI32,
+    event: AtomicI32,
     /// The launcher asks the guard to end all processes.
     over: AtomicBool,
 }
 
 /// An event in the life of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum CommandEvent {
     Exited(i32),
     Died(i32),
     Stopped(i32),
 }
 
-const NOTHING: i32 = -1;
+const NO_EVENT: i32 = -1;
 const DIED: i32 = 0x100;
 const STOPPED: i32 = 0x200;
 
-impl News {
-    fn of(status: WaitStatus) -> Option<Self> {
+impl CommandEvent {
+    fn from_status(status: WaitStatus) -> Option<Self> {
         let exited = status.exit_status().map(Self::Exited);
         let died = || status.terminating_signal().map(Self::Died);
         exited.or_else(died).or_else(|| status.stopping_signal().map(Self::Stopped))
     }
 
-    fn number(self) -> i32 {
+    fn encode(self) -> i32 {
         match self {
             Self::Exited(code) => code & 0xff,
             Self::Died(signal) => DIED | signal,
@@ -69,9 +69,9 @@ impl News {
         }
     }
 
-    fn from(number: i32) -> Option<Self> {
+    fn decode(number: i32) -> Option<Self> {
         match number {
-            NOTHING => None,
+            NO_EVENT => None,
             stopped if stopped & STOPPED != 0 => Some(Self::Stopped(stopped & 0xff)),
             died if died & DIED != 0 => Some(Self::Died(died & 0xff)),
             code => Some(Self::Exited(code)),
@@ -81,20 +81,20 @@ impl News {
 
 /// The launcher's handle of the guard.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Guard {
-    board: &'static Board,
+pub(crate) struct GuardHandle {
+    board: &'static GuardBoard,
 }
 
-impl Guard {
+impl GuardHandle {
     pub(crate) fn new() -> io::Result<Self> {
         // If the guard is killed, orphans become children of the launcher.
         set_child_subreaper(Some(getpid()))?;
-        let board = Board {
+        let board = GuardBoard {
             launcher: getpid(),
             alive: pidfd_open(getpid(), PidfdFlags::empty())?,
             signals: sys::signals()?,
             guard: AtomicI32::new(0),
-            news: AtomicI32::new(NOTHING),
+            event: AtomicI32::new(NO_EVENT),
             over: AtomicBool::new(false),
         };
         Ok(Self { board: Box::leak(Box::new(board)) })
@@ -109,14 +109,14 @@ impl Guard {
     }
 
     /// The event since the last call.
-    pub(crate) fn news(self) -> Option<News> {
-        let news = News::from(self.board.news.swap(NOTHING, Ordering::AcqRel));
-        if news.is_some() || !self.is_gone() {
-            return news;
+    pub(crate) fn next_event(self) -> Option<CommandEvent> {
+        let event = CommandEvent::decode(self.board.event.swap(NO_EVENT, Ordering::AcqRel));
+        if event.is_some() || !self.is_gone() {
+            return event;
         }
         // The guard may have stored an event before it ended.
-        let last = News::from(self.board.news.swap(NOTHING, Ordering::AcqRel));
-        last.or(Some(News::Died(libc::SIGKILL)))
+        let last = CommandEvent::decode(self.board.event.swap(NO_EVENT, Ordering::AcqRel));
+        last.or(Some(CommandEvent::Died(libc::SIGKILL)))
     }
 
     fn guard(self) -> Option<Pid> {
@@ -144,7 +144,7 @@ impl Guard {
     }
 }
 
-impl Board {
+impl GuardBoard {
     fn is_alone(&self) -> bool {
         let mut alive = [PollFd::new(&self.alive, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -153,12 +153,12 @@ impl Board {
 }
 
 /// True if the command may start.
-fn settle(board: &Board) -> bool {
+fn settle(board: &GuardBoard) -> bool {
     set_child_subreaper(Some(getpid())).is_ok() && !board.is_alone()
 }
 
 /// Waits until the launcher is gone or asks for the end.
-fn watch(board: &Board, command: libc::pid_t) {
+fn watch(board: &GuardBoard, command: libc::pid_t) {
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir(c"/");
     let options = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
@@ -166,9 +166,9 @@ fn watch(board: &Board, command: libc::pid_t) {
         while let Ok(Some(_)) = sys::held_signal(&board.signals) {}
         while let Ok(Some((child, status))) = wait(options) {
             if child.as_raw_nonzero().get() == command
-                && let Some(news) = News::of(status)
+                && let Some(event) = CommandEvent::from_status(status)
             {
-                board.news.store(news.number(), Ordering::Release);
+                board.event.store(event.encode(), Ordering::Release);
                 let _ = kill_process(board.launcher, Signal::CHILD);
             }
         }
@@ -232,9 +232,14 @@ mod tests {
 
     #[test]
     fn news_arrives_as_it_was_sent() {
-        for news in [News::Exited(0), News::Exited(255), News::Died(9), News::Stopped(20)] {
-            assert_eq!(News::from(news.number()), Some(news));
+        for event in [
+            CommandEvent::Exited(0),
+            CommandEvent::Exited(255),
+            CommandEvent::Died(9),
+            CommandEvent::Stopped(20),
+        ] {
+            assert_eq!(CommandEvent::decode(event.encode()), Some(event));
         }
-        assert_eq!(News::from(NOTHING), None);
+        assert_eq!(CommandEvent::decode(NO_EVENT), None);
     }
 }

@@ -29,48 +29,48 @@ use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait, waitid, waitpid};
 use rustix::thread::Timespec;
 
-use super::cgroup::Group;
-use super::outputs::Outputs;
-use super::ports::Crossing;
-use super::scratch::Scratch;
-use super::stdio::Inherited;
+use super::cgroup::RoomCgroup;
+use super::outputs::OutputCopier;
+use super::ports::PortCrossing;
+use super::scratch::ScratchDirectory;
+use super::stdio::InheritedStdio;
 use super::sys;
 use crate::launch::LaunchError;
-use guard::{Guard, News};
+use guard::{CommandEvent, GuardHandle};
 
 /// The message to process 1 that the room outlives the launcher.
 const RELEASED: &[u8] = b"1";
 
 /// Ends all processes that the command leaves behind.
 #[derive(Debug)]
-pub(crate) struct Keeper {
-    kind: Kind,
-    ports: Option<Crossing>,
-    pub(crate) group: Option<Group>,
-    outputs: Option<Outputs>,
+pub(crate) struct RoomKeeper {
+    kind: KeeperKind,
+    ports: Option<PortCrossing>,
+    pub(crate) group: Option<RoomCgroup>,
+    outputs: Option<OutputCopier>,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum KeeperKind {
     /// The room's process 1, and the pipe whose other end it waits for.
     First { pid: Option<Pid>, alive: Option<OwnedFd> },
     /// Without a room: the guard, whose children they become. The temporary directory is
     /// removed after them.
-    Children { guard: Guard, scratch: Option<Scratch> },
+    Children { guard: GuardHandle, scratch: Option<ScratchDirectory> },
 }
 
-impl Keeper {
+impl RoomKeeper {
     /// Starts process 1 in the process namespace of the launcher's children.
     pub(crate) fn start(
-        mut ports: Option<Crossing>,
-        group: Option<Group>,
+        mut ports: Option<PortCrossing>,
+        group: Option<RoomCgroup>,
     ) -> Result<Self, LaunchError> {
         let failed = |error: Errno| LaunchError::Keeper(error.into());
         let (wait, alive) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed)?;
         let given = Box::leak(Box::new(wait.as_raw_fd()));
         let pid = sys::run_beside(keep, given).map_err(LaunchError::Keeper)?;
-        let kind = Kind::First { pid: Pid::from_raw(pid), alive: Some(alive) };
+        let kind = KeeperKind::First { pid: Pid::from_raw(pid), alive: Some(alive) };
         if let Some(ports) = &mut ports {
             ports.serve()?;
         }
@@ -78,17 +78,17 @@ impl Keeper {
     }
 
     pub(crate) fn of_children(
-        group: Option<Group>,
-        scratch: Option<Scratch>,
+        group: Option<RoomCgroup>,
+        scratch: Option<ScratchDirectory>,
     ) -> Result<Self, LaunchError> {
-        let guard = Guard::new().map_err(LaunchError::Keeper)?;
-        let kind = Kind::Children { guard, scratch };
+        let guard = GuardHandle::new().map_err(LaunchError::Keeper)?;
+        let kind = KeeperKind::Children { guard, scratch };
         Ok(Self { kind, ports: None, group, outputs: None })
     }
 
     /// Adds the copying of output files. The end of the room then waits until everything is
     /// copied.
-    pub(crate) fn with_outputs(self, outputs: Option<Outputs>) -> Self {
+    pub(crate) fn with_outputs(self, outputs: Option<OutputCopier>) -> Self {
         Self { outputs, ..self }
     }
 
@@ -96,8 +96,8 @@ impl Keeper {
     /// ended.
     pub(crate) fn run_until_exec(&self, job: impl FnMut()) -> io::Result<libc::pid_t> {
         match &self.kind {
-            Kind::First { .. } => sys::run_until_exec(job),
-            Kind::Children { guard, .. } => guard.run_until_exec(job),
+            KeeperKind::First { .. } => sys::run_until_exec(job),
+            KeeperKind::Children { guard, .. } => guard.run_until_exec(job),
         }
     }
 
@@ -105,7 +105,7 @@ impl Keeper {
     /// launcher. The kernel lets process 1 end only after the launcher has reaped the
     /// command.
     fn end_with(&mut self, child: libc::pid_t) {
-        if matches!(self.kind, Kind::First { .. }) {
+        if matches!(self.kind, KeeperKind::First { .. }) {
             sys::kill(child, libc::SIGKILL);
             while matches!(waitpid(Pid::from_raw(child), WaitOptions::empty()), Err(Errno::INTR)) {}
         }
@@ -113,16 +113,16 @@ impl Keeper {
     }
 
     /// Reads the events of the command. Stops the launcher when the command stops.
-    fn look_after(&self, child: libc::pid_t) -> Option<End> {
+    fn look_after(&self, child: libc::pid_t) -> Option<CommandEnd> {
         let guard = match &self.kind {
-            Kind::First { .. } => return look_after(child),
-            Kind::Children { guard, .. } => guard,
+            KeeperKind::First { .. } => return look_after(child),
+            KeeperKind::Children { guard, .. } => guard,
         };
         loop {
-            match guard.news()? {
-                News::Exited(code) => return Some(End::Exit(code)),
-                News::Died(signal) => return Some(End::Signal(signal)),
-                News::Stopped(signal) => sys::take(signal),
+            match guard.next_event()? {
+                CommandEvent::Exited(code) => return Some(CommandEnd::Exit(code)),
+                CommandEvent::Died(signal) => return Some(CommandEnd::Signal(signal)),
+                CommandEvent::Stopped(signal) => sys::take(signal),
             }
         }
     }
@@ -137,8 +137,8 @@ impl Keeper {
             ports.end_inside();
         }
         match &mut self.kind {
-            Kind::First { .. } if alone() => {}
-            Kind::First { pid, alive } => {
+            KeeperKind::First { .. } if alone() => {}
+            KeeperKind::First { pid, alive } => {
                 if let Some(alive) = alive.take()
                     && lives_on
                     && rustix::io::write(alive, RELEASED) == Ok(RELEASED.len())
@@ -150,7 +150,7 @@ impl Keeper {
                 }
                 reap_until(*pid);
             }
-            Kind::Children { guard, scratch } => {
+            KeeperKind::Children { guard, scratch } => {
                 guard.end();
                 // The guard may have been killed before.
                 let remover = scratch.as_ref().and_then(|scratch| scratch.remover);
@@ -217,7 +217,7 @@ fn end_children(but: &[Option<Pid>]) {
 fn keep(launcher: &RawFd) {
     sys::forget_children();
     // The end of the launcher wakes this process, and the end must not wait for it.
-    sys::be_patient();
+    sys::use_batch_scheduling();
     let _ = rustix::process::chdir(c"/");
     // Closes everything except the pipe. The caller of the launcher may wait for the end of
     // its output, so this process must not hold it.
@@ -228,22 +228,22 @@ fn keep(launcher: &RawFd) {
     } else {
         // Ending a room keeps a CPU busy as long as building it. The kernel often wakes the
         // caller of the launcher on the same CPU, so process 1 lets it run first.
-        let _ = rustix::thread::nanosleep(&A_MOMENT);
+        let _ = rustix::thread::nanosleep(&END_DELAY);
     }
 }
 
-const A_MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000 };
+const END_DELAY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000 };
 
 /// Waits for the command and repeats its end: exits with its status or dies by its signal.
 /// Returns only on failure, or when the time is up.
 pub(crate) fn attend(
-    mut keeper: Keeper,
-    inherited: &Inherited,
+    mut keeper: RoomKeeper,
+    inherited: &InheritedStdio,
     child: libc::pid_t,
     lives_on: bool,
     wall: Option<u64>,
 ) -> LaunchError {
-    if matches!(keeper.kind, Kind::First { .. }) {
+    if matches!(keeper.kind, KeeperKind::First { .. }) {
         let _ = rustix::process::chdir(c"/");
     }
     let wall_time = wall.map(Duration::from_secs);
@@ -276,12 +276,12 @@ pub(crate) fn attend(
 }
 
 /// The end of the command.
-pub(crate) enum End {
+pub(crate) enum CommandEnd {
     Exit(i32),
     Signal(i32),
 }
 
-impl End {
+impl CommandEnd {
     pub(crate) fn repeat(self) -> ! {
         match self {
             Self::Exit(code) => sys::exit_now(code),
@@ -297,7 +297,7 @@ impl End {
 }
 
 /// As `Keeper::look_after`, for a child of this process.
-fn look_after(child: libc::pid_t) -> Option<End> {
+fn look_after(child: libc::pid_t) -> Option<CommandEnd> {
     let options = WaitOptions::NOHANG | WaitOptions::UNTRACED | WaitOptions::CONTINUED;
     loop {
         match waitpid(Pid::from_raw(child), options) {
@@ -311,7 +311,7 @@ fn look_after(child: libc::pid_t) -> Option<End> {
             }
             Ok(None) => return None,
             Err(Errno::INTR) => {}
-            Err(_) => return Some(End::Exit(125)),
+            Err(_) => return Some(CommandEnd::Exit(125)),
         }
     }
 }
@@ -324,12 +324,12 @@ fn goes_on(child: libc::pid_t) -> bool {
     matches!(waitid(WaitId::Pid(child), look), Ok(Some(_)))
 }
 
-pub(crate) fn ended(status: WaitStatus) -> Option<End> {
-    let exit = status.exit_status().map(End::Exit);
-    exit.or_else(|| status.terminating_signal().map(End::Signal))
+pub(crate) fn ended(status: WaitStatus) -> Option<CommandEnd> {
+    let exit = status.exit_status().map(CommandEnd::Exit);
+    exit.or_else(|| status.terminating_signal().map(CommandEnd::Signal))
 }
 
-fn pass_on(arrived: sys::Arrived, child: libc::pid_t) {
+fn pass_on(arrived: sys::ArrivedSignal, child: libc::pid_t) {
     let own_business = arrived.signal == libc::SIGCHLD;
     if own_business || !arrived.from_process {
         return;
@@ -340,7 +340,7 @@ fn pass_on(arrived: sys::Arrived, child: libc::pid_t) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sys::Fork;
+    use sys::ForkSide;
 
     /// A launcher and its command in one process. The launcher sees the stop of a command
     /// that has continued since.
@@ -348,8 +348,8 @@ mod tests {
         // The parent of this process group is in the same session. Otherwise the kernel
         // would not stop it.
         let ready = rustix::process::setpgid(None, None).is_ok() && sys::hold_signals().is_ok();
-        let Ok(Fork::Parent(child)) = sys::fork().inspect(|fork| {
-            if matches!(fork, Fork::Child) {
+        let Ok(ForkSide::Parent(child)) = sys::fork().inspect(|fork| {
+            if matches!(fork, ForkSide::Child) {
                 sys::take(libc::SIGSTOP);
                 sys::exit_now(0);
             }
@@ -371,8 +371,8 @@ mod tests {
     fn a_stop_that_is_over_does_not_stop_the_launcher() {
         for signal in [libc::SIGTSTP, libc::SIGSTOP] {
             let launcher = match sys::fork().unwrap() {
-                Fork::Child => sys::exit_now(looks_late(signal)),
-                Fork::Parent(launcher) => launcher,
+                ForkSide::Child => sys::exit_now(looks_late(signal)),
+                ForkSide::Parent(launcher) => launcher,
             };
             let (_, status) =
                 waitpid(Pid::from_raw(launcher), WaitOptions::UNTRACED).unwrap().unwrap();

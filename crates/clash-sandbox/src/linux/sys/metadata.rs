@@ -10,14 +10,14 @@ use rustix::io::Errno;
 
 use super::check;
 
-type Raw<T> = Result<T, Errno>;
+type MetadataResult<T> = Result<T, Errno>;
 
-fn raw(answer: c_long) -> Raw<c_long> {
+fn raw(answer: c_long) -> MetadataResult<c_long> {
     check(answer).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
 /// Structures of integers that the kernel fills in.
-trait Plain: Sized {
+trait PlainStruct: Sized {
     fn empty() -> Self {
         // SAFETY: implemented for structures of integers alone.
         unsafe { std::mem::zeroed() }
@@ -30,12 +30,12 @@ trait Plain: Sized {
     }
 }
 
-impl Plain for libc::stat {}
-impl Plain for libc::statx {}
-impl Plain for libc::statfs {}
+impl PlainStruct for libc::stat {}
+impl PlainStruct for libc::statx {}
+impl PlainStruct for libc::statfs {}
 
 /// `struct stat`. For a blank object, only its type.
-pub(crate) fn stat(object: &OwnedFd, blank: bool) -> Raw<Vec<u8>> {
+pub(crate) fn stat(object: &OwnedFd, blank: bool) -> MetadataResult<Vec<u8>> {
     let mut meta = libc::stat::empty();
     let flags = libc::AT_EMPTY_PATH;
     // SAFETY: the path is empty and ends in NUL; the kernel fills in one `stat`,
@@ -56,7 +56,12 @@ pub(crate) fn stat(object: &OwnedFd, blank: bool) -> Raw<Vec<u8>> {
 }
 
 /// `struct statx`
-pub(crate) fn statx(object: &OwnedFd, flags: c_int, mask: u32, blank: bool) -> Raw<Vec<u8>> {
+pub(crate) fn statx(
+    object: &OwnedFd,
+    flags: c_int,
+    mask: u32,
+    blank: bool,
+) -> MetadataResult<Vec<u8>> {
     let mut meta = libc::statx::empty();
     let flags = flags | libc::AT_EMPTY_PATH;
     // SAFETY: the path is empty and ends in NUL; the kernel fills in one `statx`.
@@ -78,7 +83,7 @@ pub(crate) fn statx(object: &OwnedFd, flags: c_int, mask: u32, blank: bool) -> R
 }
 
 /// `struct statfs`
-pub(crate) fn statfs(object: &OwnedFd) -> Raw<Vec<u8>> {
+pub(crate) fn statfs(object: &OwnedFd) -> MetadataResult<Vec<u8>> {
     let mut meta = libc::statfs::empty();
     // SAFETY: the kernel fills in one `statfs`, which has its own layout on the
     // supported architectures.
@@ -87,7 +92,7 @@ pub(crate) fn statfs(object: &OwnedFd) -> Raw<Vec<u8>> {
 }
 
 /// `faccessat2`, Linux 5.8
-pub(crate) fn access(object: &OwnedFd, mode: c_int, flags: c_int) -> Raw<()> {
+pub(crate) fn access(object: &OwnedFd, mode: c_int, flags: c_int) -> MetadataResult<()> {
     let flags = flags | libc::AT_EMPTY_PATH;
     // SAFETY: the path is empty and ends in NUL.
     raw(unsafe {
@@ -102,7 +107,7 @@ pub(crate) fn attribute(
     object: &OwnedFd,
     name: Option<&CStr>,
     size: usize,
-) -> Raw<(usize, Vec<u8>)> {
+) -> MetadataResult<(usize, Vec<u8>)> {
     let mut value = vec![0_u8; size];
     let path = CString::new(format!("/proc/self/fd/{}", object.as_raw_fd()));
     let path = path.map_err(|_| Errno::INVAL)?;
@@ -121,7 +126,7 @@ pub(crate) fn attribute(
 }
 
 /// Writes to another process's memory. A partial write is an error.
-pub(crate) fn write_memory(pid: libc::pid_t, at: u64, from: &[u8]) -> Raw<()> {
+pub(crate) fn write_memory(pid: libc::pid_t, at: u64, from: &[u8]) -> MetadataResult<()> {
     let local = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
     let remote = libc::iovec { iov_base: at as *mut c_void, iov_len: from.len() };
     // SAFETY: the kernel reads `from` and writes nothing of ours; the other address
@@ -135,7 +140,7 @@ pub(crate) fn write_memory(pid: libc::pid_t, at: u64, from: &[u8]) -> Raw<()> {
 }
 
 /// Checks that this process may read and write the memory of others, by its own memory.
-pub(crate) fn memory_can_be_reached() -> Raw<()> {
+pub(crate) fn memory_can_be_reached() -> MetadataResult<()> {
     let mut byte = 1_u8;
     let at = (&raw mut byte).addr() as u64;
     let own = super::own_pid();

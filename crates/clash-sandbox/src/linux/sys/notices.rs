@@ -11,7 +11,7 @@ use super::check;
 
 /// A call that the filter handed over: `struct seccomp_notif`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Notice {
+pub(crate) struct SeccompNotice {
     pub(crate) id: u64,
     pub(crate) pid: libc::pid_t,
     pub(crate) number: c_long,
@@ -63,9 +63,9 @@ const GIFT_IS_ANSWER: u32 = 2;
 /// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`
 const CONTINUE: u32 = 1;
 
-type Raw<T> = Result<T, Errno>;
+type NoticeResult<T> = Result<T, Errno>;
 
-fn raw(answer: c_long) -> Raw<c_long> {
+fn raw(answer: c_long) -> NoticeResult<c_long> {
     check(answer).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn listener(number: c_long) -> Option<OwnedFd> {
 /// Makes the kernel wake the listener, and later the caller, on the CPU of the waking
 /// process, which is about to sleep. Waking another CPU costs more than the call. Since
 /// Linux 6.6; without it everything works, only slower.
-pub(crate) fn stay_on_one_processor(listener: &OwnedFd) {
+pub(crate) fn wake_on_same_cpu(listener: &OwnedFd) {
     /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`
     const SYNC_WAKE_UP: u64 = 1;
     // SAFETY: takes an integer.
@@ -90,13 +90,13 @@ pub(crate) fn stay_on_one_processor(listener: &OwnedFd) {
 }
 
 /// Waits for the next call.
-pub(crate) fn next_notice(listener: &OwnedFd) -> Raw<Notice> {
+pub(crate) fn next_notice(listener: &OwnedFd) -> NoticeResult<SeccompNotice> {
     let mut notice = RawNotice::default();
     // SAFETY: the kernel wants a zeroed `struct seccomp_notif` and fills it in.
     raw(c_long::from(unsafe {
         libc::ioctl(listener.as_raw_fd(), NOTICE_RECEIVE as _, ptr::from_mut(&mut notice))
     }))?;
-    Ok(Notice {
+    Ok(SeccompNotice {
         id: notice.id,
         pid: notice.pid.cast_signed(),
         number: notice.number.into(),
@@ -121,7 +121,7 @@ pub(crate) fn answer(listener: &OwnedFd, id: u64, value: i64) {
 
 /// Lets the kernel carry out a call. The kernel reads the arguments again, so they may
 /// differ from those that were seen. A caller that has ended needs no answer.
-pub(crate) fn let_go_on(listener: RawFd, id: u64) -> Raw<()> {
+pub(crate) fn let_go_on(listener: RawFd, id: u64) -> NoticeResult<()> {
     let answer = RawAnswer { id, value: 0, error: 0, flags: CONTINUE };
     // SAFETY: the kernel reads a `struct seccomp_notif_resp`.
     let sent = unsafe { libc::ioctl(listener, NOTICE_SEND as _, ptr::from_ref(&answer)) };
@@ -132,7 +132,12 @@ pub(crate) fn let_go_on(listener: RawFd, id: u64) -> Raw<()> {
 }
 
 /// Installs a descriptor in the caller and returns its number there.
-pub(crate) fn give(listener: &OwnedFd, id: u64, fd: &OwnedFd, close_on_exec: bool) -> Raw<c_int> {
+pub(crate) fn give(
+    listener: &OwnedFd,
+    id: u64,
+    fd: &OwnedFd,
+    close_on_exec: bool,
+) -> NoticeResult<c_int> {
     put(listener, id, fd, close_on_exec, 0)
 }
 
@@ -142,11 +147,17 @@ pub(crate) fn answer_with(
     id: u64,
     fd: &OwnedFd,
     close_on_exec: bool,
-) -> Raw<()> {
+) -> NoticeResult<()> {
     put(listener, id, fd, close_on_exec, GIFT_IS_ANSWER).map(drop)
 }
 
-fn put(listener: &OwnedFd, id: u64, fd: &OwnedFd, close_on_exec: bool, flags: u32) -> Raw<c_int> {
+fn put(
+    listener: &OwnedFd,
+    id: u64,
+    fd: &OwnedFd,
+    close_on_exec: bool,
+    flags: u32,
+) -> NoticeResult<c_int> {
     let gift = RawGift {
         id,
         flags,
@@ -162,7 +173,7 @@ fn put(listener: &OwnedFd, id: u64, fd: &OwnedFd, close_on_exec: bool, flags: u3
 }
 
 /// Reads another process's memory. Returns fewer bytes if a part is not mapped.
-pub(crate) fn read_memory(pid: libc::pid_t, at: u64, to: &mut [u8]) -> Raw<usize> {
+pub(crate) fn read_memory(pid: libc::pid_t, at: u64, to: &mut [u8]) -> NoticeResult<usize> {
     let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     let remote = libc::iovec { iov_base: at as *mut c_void, iov_len: to.len() };
     // SAFETY: the kernel writes at most `to.len()` bytes to `to`; the other address
@@ -172,7 +183,7 @@ pub(crate) fn read_memory(pid: libc::pid_t, at: u64, to: &mut [u8]) -> Raw<usize
 }
 
 /// The file size limit (`RLIMIT_FSIZE`) of another process.
-pub(crate) fn file_size_limit(pid: libc::pid_t) -> Raw<Option<u64>> {
+pub(crate) fn file_size_limit(pid: libc::pid_t) -> NoticeResult<Option<u64>> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: nothing is set, and the kernel fills in one `rlimit`.
     raw(c_long::from(unsafe {

@@ -138,8 +138,8 @@ pub(crate) fn run_beside<T: Sync + 'static>(job: fn(&T), with: &'static T) -> Re
 
 /// Runs `start` with the batch scheduling policy: a process that it starts does not preempt
 /// others, nor this one, when it is new or woken. Nothing else changes.
-pub(crate) fn patiently<T>(start: impl FnOnce() -> T) -> T {
-    let patient = be_patient();
+pub(crate) fn with_batch_scheduling<T>(start: impl FnOnce() -> T) -> T {
+    let patient = use_batch_scheduling();
     let started = start();
     if patient {
         schedule(libc::SCHED_BATCH, libc::SCHED_OTHER);
@@ -149,7 +149,7 @@ pub(crate) fn patiently<T>(start: impl FnOnce() -> T) -> T {
 
 /// Sets the batch scheduling policy for this process. Returns true if it was the normal
 /// policy before.
-pub(crate) fn be_patient() -> bool {
+pub(crate) fn use_batch_scheduling() -> bool {
     schedule(libc::SCHED_OTHER, libc::SCHED_BATCH)
 }
 

@@ -11,9 +11,9 @@ use super::check;
 
 /// An earlier signal mask.
 #[derive(Clone, Copy)]
-pub(crate) struct Mask(libc::sigset_t);
+pub(crate) struct SignalMask(libc::sigset_t);
 
-impl std::fmt::Debug for Mask {
+impl std::fmt::Debug for SignalMask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Mask")
     }
@@ -36,7 +36,7 @@ fn supervised() -> libc::sigset_t {
 }
 
 /// Blocks every signal that can be waited for.
-pub(crate) fn hold_signals() -> Result<Mask> {
+pub(crate) fn hold_signals() -> Result<SignalMask> {
     let set = supervised();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: both point at signal sets; the kernel fills in the second.
@@ -44,10 +44,10 @@ pub(crate) fn hold_signals() -> Result<Mask> {
         libc::sigprocmask(libc::SIG_BLOCK, &raw const set, before.as_mut_ptr())
     }))?;
     // SAFETY: filled in by the call that succeeded.
-    Ok(Mask(unsafe { before.assume_init() }))
+    Ok(SignalMask(unsafe { before.assume_init() }))
 }
 
-pub(crate) fn set_mask(mask: &Mask) -> Result<()> {
+pub(crate) fn set_mask(mask: &SignalMask) -> Result<()> {
     // SAFETY: points at an initialised set; nothing is written back.
     check(c_long::from(unsafe {
         libc::sigprocmask(libc::SIG_SETMASK, &raw const mask.0, ptr::null_mut())
@@ -56,7 +56,7 @@ pub(crate) fn set_mask(mask: &Mask) -> Result<()> {
 }
 
 /// Delivers the pending signals, and blocks again.
-pub(crate) fn let_through(mask: &Mask) -> Result<()> {
+pub(crate) fn let_through(mask: &SignalMask) -> Result<()> {
     set_mask(mask)?;
     hold_signals().map(drop)
 }
@@ -79,7 +79,7 @@ pub(crate) fn held_stop() -> Option<c_int> {
 
 /// A signal that was pending.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrived {
+pub(crate) struct ArrivedSignal {
     pub(crate) signal: c_int,
     /// A process sent it with `kill`. Otherwise the kernel or the terminal sent it, and to
     /// the whole process group.
@@ -88,7 +88,7 @@ pub(crate) struct Arrived {
     pub(crate) from_self: bool,
 }
 
-impl Arrived {
+impl ArrivedSignal {
     fn new(signal: c_int, code: c_int, pid: libc::pid_t) -> Self {
         let from_process = code == libc::SI_USER || code == libc::SI_QUEUE || code == SI_TKILL;
         Self { signal, from_process, from_self: from_process && pid == own_pid() }
@@ -124,7 +124,7 @@ pub(crate) fn signals() -> Result<OwnedFd> {
 }
 
 /// The next pending signal of a signalfd; `None` if there is none.
-pub(crate) fn held_signal(signals: &OwnedFd) -> Result<Option<Arrived>> {
+pub(crate) fn held_signal(signals: &OwnedFd) -> Result<Option<ArrivedSignal>> {
     let mut info = [0_u8; size_of::<libc::signalfd_siginfo>()];
     match rustix::io::read(signals, &mut info) {
         Ok(length) if length == info.len() => {}
@@ -134,14 +134,14 @@ pub(crate) fn held_signal(signals: &OwnedFd) -> Result<Option<Arrived>> {
     // SAFETY: plain integers, all of which the kernel has written.
     let info: libc::signalfd_siginfo = unsafe { std::mem::transmute(info) };
     let signal = info.ssi_signo.cast_signed();
-    Ok(Some(Arrived::new(signal, info.ssi_code, info.ssi_pid.cast_signed())))
+    Ok(Some(ArrivedSignal::new(signal, info.ssi_code, info.ssi_pid.cast_signed())))
 }
 
 /// Waits for the next blocked signal; `None` when the time is up.
-pub(crate) fn next_signal(patience: Option<Duration>) -> Result<Option<Arrived>> {
+pub(crate) fn next_signal(timeout: Option<Duration>) -> Result<Option<ArrivedSignal>> {
     let set = supervised();
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    let timeout = patience.map(|left| libc::timespec {
+    let timeout = timeout.map(|left| libc::timespec {
         tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: left.subsec_nanos().into(),
     });
@@ -156,7 +156,7 @@ pub(crate) fn next_signal(patience: Option<Duration>) -> Result<Option<Arrived>>
             // SAFETY: read only where the code says that a process sent it, and
             // otherwise bytes that were zeroed or written by the kernel.
             let pid = unsafe { info.si_pid() };
-            return Ok(Some(Arrived::new(signal, info.si_code, pid)));
+            return Ok(Some(ArrivedSignal::new(signal, info.si_code, pid)));
         }
         match Error::last_os_error() {
             error if error.raw_os_error() == Some(libc::EAGAIN) => return Ok(None),

@@ -39,14 +39,14 @@ use rustix::termios::{
     tcgetwinsize, tcsetattr, tcsetpgrp, tcsetwinsize,
 };
 
-use super::supervise::{End, ended};
-use super::sys::{self, Arrived, Fork};
+use super::supervise::{CommandEnd, ended};
+use super::sys::{self, ArrivedSignal, ForkSide};
 use crate::plan::Plan;
 use crate::plan::room::{Inside, Step};
-use screen::Screen;
+use screen::ScreenFilter;
 
 /// Bytes per read, and the maximum of typed bytes kept for a command that does not read.
-const CHUNK: usize = 64 * 1024;
+const RELAY_CHUNK_BYTES: usize = 64 * 1024;
 
 /// Gives the calling process a pseudo-terminal if it has the user's terminal. Returns in
 /// the process that is to become the command. The calling process stays as the relay and
@@ -69,10 +69,10 @@ pub(crate) fn apart() -> io::Result<()> {
     tcsetwinsize(&inner, size)?;
     let mask = sys::hold_signals()?;
     match sys::fork()? {
-        Fork::Parent(leader) => {
+        ForkSide::Parent(leader) => {
             drop(inner);
-            let screen = Screen::new(size.ws_row);
-            Relay {
+            let screen = ScreenFilter::new(size.ws_row);
+            TerminalRelay {
                 outer,
                 master,
                 before,
@@ -84,7 +84,7 @@ pub(crate) fn apart() -> io::Result<()> {
             }
             .run()
         }
-        Fork::Child => {
+        ForkSide::Child => {
             drop(master);
             lead(&inner, held)?;
             sys::set_mask(&mask)
@@ -142,8 +142,8 @@ fn lead(inner: &OwnedFd, held: [bool; 3]) -> io::Result<()> {
         }
     }
     match sys::fork()? {
-        Fork::Parent(child) => look_after(inner.as_fd(), child),
-        Fork::Child => {
+        ForkSide::Parent(child) => look_after(inner.as_fd(), child),
+        ForkSide::Child => {
             die_with_parent()?;
             rustix::process::setpgid(None, None)?;
             // Signals are blocked, so the terminal does not stop this process for the call.
@@ -156,8 +156,8 @@ fn lead(inner: &OwnedFd, held: [bool; 3]) -> io::Result<()> {
 fn look_after(inner: BorrowedFd<'_>, child: libc::pid_t) -> ! {
     loop {
         match state_of(child) {
-            Some(Change::Ended(end)) => end.repeat(),
-            Some(Change::Stopped) => {
+            Some(ChildChange::Ended(end)) => end.repeat(),
+            Some(ChildChange::Stopped) => {
                 // The leader's process group has no parent in its session. Only `SIGSTOP`
                 // can stop such a group.
                 sys::kill(sys::own_pid(), libc::SIGSTOP);
@@ -174,7 +174,7 @@ fn look_after(inner: BorrowedFd<'_>, child: libc::pid_t) -> ! {
     }
 }
 
-fn pass_on(arrived: Option<Arrived>, child: libc::pid_t) {
+fn pass_on(arrived: Option<ArrivedSignal>, child: libc::pid_t) {
     if let Some(arrived) = arrived
         && arrived.from_process
         && !matches!(arrived.signal, libc::SIGCHLD | libc::SIGCONT)
@@ -183,34 +183,36 @@ fn pass_on(arrived: Option<Arrived>, child: libc::pid_t) {
     }
 }
 
-enum Change {
-    Ended(End),
+enum ChildChange {
+    Ended(CommandEnd),
     Stopped,
 }
 
 /// The change of a child's state since the last call.
-fn state_of(child: libc::pid_t) -> Option<Change> {
+fn state_of(child: libc::pid_t) -> Option<ChildChange> {
     loop {
         match waitpid(Pid::from_raw(child), WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             Ok(Some((_, status))) => return change(status),
             Ok(None) => return None,
             Err(Errno::INTR) => {}
-            Err(_) => return Some(Change::Ended(End::Exit(125))),
+            Err(_) => return Some(ChildChange::Ended(CommandEnd::Exit(125))),
         }
     }
 }
 
-fn change(status: WaitStatus) -> Option<Change> {
-    ended(status).map(Change::Ended).or_else(|| status.stopped().then_some(Change::Stopped))
+fn change(status: WaitStatus) -> Option<ChildChange> {
+    ended(status)
+        .map(ChildChange::Ended)
+        .or_else(|| status.stopped().then_some(ChildChange::Stopped))
 }
 
 /// The process between the two terminals.
-struct Relay {
+struct TerminalRelay {
     outer: OwnedFd,
     master: OwnedFd,
     /// The settings of the outer terminal at the start.
     before: Termios,
-    screen: Screen,
+    screen: ScreenFilter,
     leader: libc::pid_t,
     /// Keys that the command has not read yet.
     typed: Vec<u8>,
@@ -220,9 +222,9 @@ struct Relay {
     gone: bool,
 }
 
-const A_MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const FOREGROUND_POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-impl Relay {
+impl TerminalRelay {
     fn run(mut self) -> ! {
         match self.relay() {
             Ok(end) => end.repeat(),
@@ -234,13 +236,13 @@ impl Relay {
         }
     }
 
-    fn relay(&mut self) -> io::Result<End> {
+    fn relay(&mut self) -> io::Result<CommandEnd> {
         let signals = sys::signals()?;
         rustix::io::ioctl_fionbio(&self.master, true)?;
         self.come_forward();
         let mut open = true;
         loop {
-            let reading = self.raw && self.typed.len() < CHUNK;
+            let reading = self.raw && self.typed.len() < RELAY_CHUNK_BYTES;
             let mut from_command = PollFlags::IN;
             if !self.typed.is_empty() {
                 from_command |= PollFlags::OUT;
@@ -255,14 +257,14 @@ impl Relay {
             let watched = if self.gone { fds.get_mut(..2).unwrap_or_default() } else { &mut fds };
             // A background job gets no event when the shell brings it to the foreground, so
             // poll with a timeout.
-            let patience = (!self.raw && !self.gone).then_some(&A_MOMENT);
-            let nobody = match poll(watched, patience) {
+            let timeout = (!self.raw && !self.gone).then_some(&FOREGROUND_POLL);
+            let idle = match poll(watched, timeout) {
                 Ok(ready) => ready == 0,
                 Err(Errno::INTR) => false,
                 Err(error) => return Err(error.into()),
             };
             let [signal, output, keys] = fds.map(|fd| fd.revents());
-            if nobody {
+            if idle {
                 self.come_forward();
             }
             if output.contains(PollFlags::OUT) {
@@ -292,11 +294,11 @@ impl Relay {
     }
 
     /// Handles one blocked signal.
-    fn signal(&mut self, signals: &OwnedFd) -> io::Result<Option<End>> {
+    fn signal(&mut self, signals: &OwnedFd) -> io::Result<Option<CommandEnd>> {
         let Some(arrived) = sys::held_signal(signals)? else { return Ok(None) };
         match arrived.signal {
             libc::SIGCHLD => match state_of(self.leader) {
-                Some(Change::Ended(end)) => {
+                Some(ChildChange::Ended(end)) => {
                     while self.show()? {}
                     self.give_back();
                     // Reaps the processes started before the command. Some systems have no
@@ -304,7 +306,7 @@ impl Relay {
                     while let Ok(Some(_)) = waitpid(None, WaitOptions::NOHANG) {}
                     return Ok(Some(end));
                 }
-                Some(Change::Stopped) => {
+                Some(ChildChange::Stopped) => {
                     self.give_back();
                     sys::take(libc::SIGTSTP);
                     self.come_forward();
@@ -379,7 +381,7 @@ impl Relay {
 
     /// Passes output on. Returns `false` at the end, or if no output is there now.
     fn show(&mut self) -> io::Result<bool> {
-        let mut chunk = vec![0_u8; CHUNK];
+        let mut chunk = vec![0_u8; RELAY_CHUNK_BYTES];
         let length = match rustix::io::read(&self.master, &mut chunk) {
             Ok(length) => length,
             Err(Errno::INTR | Errno::AGAIN) => 0,

@@ -48,14 +48,14 @@ const BACK: &[u8] = b"\x1b[?6l\x1b[r\x1b[?1049l";
 const AT_REST: &[u8] = b"\x1b[4l\x1b(B\x1b)B\x0f\x1b>";
 
 /// Real programs send no longer sequence.
-const LONGEST: usize = 128;
+const MAX_SEQUENCE_BYTES: usize = 128;
 
 const ESC: u8 = 0x1b;
 const CAN: u8 = 0x18;
 const SUB: u8 = 0x1a;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum SequenceState {
     Text,
     /// Inside a character of several bytes, of which this number is missing.
     Character(usize),
@@ -75,8 +75,8 @@ enum State {
 
 /// The filter and its knowledge of the screen.
 #[derive(Debug)]
-pub(crate) struct Screen {
-    state: State,
+pub(crate) struct ScreenFilter {
+    state: SequenceState,
     /// The bytes of the present sequence.
     held: Vec<u8>,
     rows: u16,
@@ -98,11 +98,11 @@ pub(crate) struct Screen {
     switched: bool,
 }
 
-impl Screen {
+impl ScreenFilter {
     pub(crate) fn new(rows: u16) -> Self {
         Self {
-            state: State::Text,
-            held: Vec::with_capacity(LONGEST),
+            state: SequenceState::Text,
+            held: Vec::with_capacity(MAX_SEQUENCE_BYTES),
             rows,
             below: 0,
             whole: false,
@@ -156,64 +156,64 @@ impl Screen {
 
     fn byte(&mut self, byte: u8, to: &mut Vec<u8>) {
         match self.state {
-            State::Text => self.text(byte, to),
-            State::Character(missing) => self.character(byte, missing, to),
-            State::String { bell } => match byte {
-                0x07 if bell => self.state = State::Text,
-                CAN | SUB => self.state = State::Text,
-                ESC => self.state = State::StringEnd,
+            SequenceState::Text => self.text(byte, to),
+            SequenceState::Character(missing) => self.character(byte, missing, to),
+            SequenceState::String { bell } => match byte {
+                0x07 if bell => self.state = SequenceState::Text,
+                CAN | SUB => self.state = SequenceState::Text,
+                ESC => self.state = SequenceState::StringEnd,
                 _ => {}
             },
-            State::StringEnd => {
-                self.state = State::Text;
+            SequenceState::StringEnd => {
+                self.state = SequenceState::Text;
                 if byte != b'\\' {
-                    self.state = State::Escape;
+                    self.state = SequenceState::Escape;
                     self.byte(byte, to);
                 }
             }
             // Control characters act also in the middle of a sequence.
             _ if byte < 0x20 => match byte {
-                ESC => self.begin(State::Escape),
-                CAN | SUB => self.state = State::Text,
+                ESC => self.begin(SequenceState::Escape),
+                CAN | SUB => self.state = SequenceState::Text,
                 _ => self.control(byte, to),
             },
-            _ if byte >= 0x7f => self.state = State::Text,
-            State::Escape => self.escape(byte, to),
-            State::Designation => self.designation(byte, to),
-            State::Control => {
+            _ if byte >= 0x7f => self.state = SequenceState::Text,
+            SequenceState::Escape => self.escape(byte, to),
+            SequenceState::Designation => self.designation(byte, to),
+            SequenceState::Control => {
                 self.held.push(byte);
                 if byte >= 0x40 {
-                    self.state = State::Text;
+                    self.state = SequenceState::Text;
                     let held = std::mem::take(&mut self.held);
                     self.sequence(&held, to);
                     self.held = held;
-                } else if self.held.len() >= LONGEST {
-                    self.state = State::Overlong;
+                } else if self.held.len() >= MAX_SEQUENCE_BYTES {
+                    self.state = SequenceState::Overlong;
                 }
             }
-            State::Overlong => {
+            SequenceState::Overlong => {
                 if byte >= 0x40 {
-                    self.state = State::Text;
+                    self.state = SequenceState::Text;
                 }
             }
         }
     }
 
-    fn begin(&mut self, state: State) {
+    fn begin(&mut self, state: SequenceState) {
         self.state = state;
         self.held.clear();
     }
 
     fn text(&mut self, byte: u8, to: &mut Vec<u8>) {
         match byte {
-            ESC => self.begin(State::Escape),
+            ESC => self.begin(SequenceState::Escape),
             0x00..0x20 => self.control(byte, to),
             0x7f => {}
             // Some terminals take a single byte of this range for an eight-bit control.
             0x80..0xa0 => to.push(b'?'),
             0xc2..0xf5 => {
                 let missing = 1 + usize::from(byte >= 0xe0) + usize::from(byte >= 0xf0);
-                self.begin(State::Character(missing));
+                self.begin(SequenceState::Character(missing));
                 self.held.push(byte);
             }
             _ => to.push(byte),
@@ -225,11 +225,11 @@ impl Screen {
         if continues {
             self.held.push(byte);
             if missing > 1 {
-                self.state = State::Character(missing - 1);
+                self.state = SequenceState::Character(missing - 1);
                 return;
             }
         }
-        self.state = State::Text;
+        self.state = SequenceState::Text;
         match std::str::from_utf8(&self.held) {
             Ok(text) if text.chars().any(misleading) => {}
             Ok(text) => to.extend(text.bytes()),
@@ -274,11 +274,11 @@ impl Screen {
     }
 
     fn escape(&mut self, byte: u8, to: &mut Vec<u8>) {
-        self.state = State::Text;
+        self.state = SequenceState::Text;
         match byte {
-            b'[' => self.begin(State::Control),
-            b']' => self.state = State::String { bell: true },
-            b'P' | b'X' | b'^' | b'_' | b'k' => self.state = State::String { bell: false },
+            b'[' => self.begin(SequenceState::Control),
+            b']' => self.state = SequenceState::String { bell: true },
+            b'P' | b'X' | b'^' | b'_' | b'k' => self.state = SequenceState::String { bell: false },
             b'7' => self.save(to),
             b'8' => self.restore(to),
             b'D' | b'E' => {
@@ -289,7 +289,7 @@ impl Screen {
             b'=' => self.switch(&[ESC, byte], to),
             b'>' | b'H' => to.extend([ESC, byte]),
             0x20..0x30 => {
-                self.begin(State::Designation);
+                self.begin(SequenceState::Designation);
                 self.held.push(byte);
             }
             _ => {}
@@ -300,12 +300,12 @@ impl Screen {
     fn designation(&mut self, byte: u8, to: &mut Vec<u8>) {
         if byte < 0x30 {
             self.held.push(byte);
-            if self.held.len() >= LONGEST {
-                self.state = State::Text;
+            if self.held.len() >= MAX_SEQUENCE_BYTES {
+                self.state = SequenceState::Text;
             }
             return;
         }
-        self.state = State::Text;
+        self.state = SequenceState::Text;
         if let ([set @ (b'(' | b')')], b'0' | b'A' | b'B') = (self.held.as_slice(), byte) {
             self.switch(&[ESC, *set, byte], to);
         }

@@ -1,7 +1,7 @@
 //! What this machine can enforce.
 
 use clash_sandbox::facts::{Facility, RoomSupport};
-use clash_sandbox::host::probe::{Item, Outcome, probe};
+use clash_sandbox::host::probe::{ProbeItem, ProbeOutcome, probe};
 
 use super::apparmor::System;
 use super::{Finding, Scene};
@@ -12,9 +12,9 @@ const NEEDED: &[&str] = &["landlock", "seccomp filter"];
 
 pub(super) fn look(scene: &Scene) -> Vec<Finding> {
     let blamed = System::own().explains(&scene.host);
-    let finding = |item: Item| match item.outcome {
-        Outcome::Works => Finding::good(format!("{}: {}", item.name, item.detail)),
-        Outcome::Missing { what_happened, hint } => {
+    let finding = |item: ProbeItem| match item.outcome {
+        ProbeOutcome::Works => Finding::good(format!("{}: {}", item.name, item.detail)),
+        ProbeOutcome::Missing { what_happened, hint } => {
             let name = opposite(item.name, &what_happened);
             let what = format!("{name}: {} ({what_happened})", item.detail);
             let missed = if NEEDED.contains(&item.name) { Finding::bad } else { Finding::note };

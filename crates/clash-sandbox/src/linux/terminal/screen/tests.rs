@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 fn filtered(output: &[u8]) -> String {
     let mut to = Vec::new();
-    Screen::new(24).pass(output, &mut to);
+    ScreenFilter::new(24).pass(output, &mut to);
     String::from_utf8_lossy(&to).into_owned()
 }
 
@@ -68,7 +68,7 @@ fn the_lines_above_the_command_cannot_be_reached() {
 
 #[test]
 fn what_a_command_switched_is_switched_back() {
-    let mut screen = Screen::new(24);
+    let mut screen = ScreenFilter::new(24);
     let mut to = Vec::new();
     screen.pass(
         b"\x1b[?1049h\x1b[?25l\x1b[?1000h\x1b[?2004h\x1b[?2004l\x1b[31m\x1b[5 q\x1b]52",
@@ -79,14 +79,14 @@ fn what_a_command_switched_is_switched_back() {
     let left = String::from_utf8(to).unwrap();
     assert_eq!(left, "\x1b[?6l\x1b[r\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[0 q\x1b[m");
     let mut to = Vec::new();
-    Screen::new(24).leave(&mut to);
+    ScreenFilter::new(24).leave(&mut to);
     assert!(to.is_empty(), "nothing was switched");
 }
 
 #[test]
 fn character_sets_the_keypad_and_inserting_are_put_back() {
     for output in ["\x0e", "\x1b(0", "\x1b)0", "\x1b=", "\x1b[4h"] {
-        let (mut screen, mut to) = (Screen::new(24), Vec::new());
+        let (mut screen, mut to) = (ScreenFilter::new(24), Vec::new());
         screen.pass(output.as_bytes(), &mut to);
         assert_eq!(to, output.as_bytes());
         to.clear();
@@ -96,8 +96,8 @@ fn character_sets_the_keypad_and_inserting_are_put_back() {
 }
 
 #[test]
-fn a_place_from_before_the_window_changed_is_not_gone_back_to() {
-    let (mut screen, mut to) = (Screen::new(24), Vec::new());
+fn a_resize_invalidates_the_saved_cursor() {
+    let (mut screen, mut to) = (ScreenFilter::new(24), Vec::new());
     screen.pass(b"\n\n\x1b7", &mut to);
     screen.resize(50);
     to.clear();
@@ -106,7 +106,7 @@ fn a_place_from_before_the_window_changed_is_not_gone_back_to() {
 }
 
 /// The part of a terminal that moves the cursor, erases and scrolls.
-struct Model {
+struct TerminalModel {
     /// All lines; the last `ROWS` of them are on the screen.
     lines: Vec<char>,
     row: usize,
@@ -120,7 +120,7 @@ const ROWS: usize = 6;
 const OLD: char = 'o';
 const BLANK: char = ' ';
 
-impl Model {
+impl TerminalModel {
     fn new(old: usize) -> Self {
         let mut lines = vec![OLD; old];
         lines.extend(std::iter::repeat_n(BLANK, ROWS));
@@ -260,9 +260,9 @@ proptest! {
     ) {
         let output = pieces.concat();
         let mut to = Vec::new();
-        let mut screen = Screen::new(ROWS as u16);
+        let mut screen = ScreenFilter::new(ROWS as u16);
         screen.pass(&output, &mut to);
-        let mut model = Model::new(old);
+        let mut model = TerminalModel::new(old);
         model.feed(&to);
         prop_assert_eq!(model.old(), old, "{:?}", String::from_utf8_lossy(&to));
     }
@@ -274,8 +274,8 @@ proptest! {
         let output = pieces.concat();
         let (first, second) = output.split_at(if output.is_empty() { 0 } else { at.index(output.len()) });
         let (mut whole, mut cut) = (Vec::new(), Vec::new());
-        Screen::new(24).pass(&output, &mut whole);
-        let mut screen = Screen::new(24);
+        ScreenFilter::new(24).pass(&output, &mut whole);
+        let mut screen = ScreenFilter::new(24);
         screen.pass(first, &mut cut);
         screen.pass(second, &mut cut);
         prop_assert_eq!(whole, cut);
@@ -284,7 +284,7 @@ proptest! {
     #[test]
     fn no_string_and_no_eight_bit_control_gets_through(output: Vec<u8>) {
         let mut to = Vec::new();
-        Screen::new(24).pass(&output, &mut to);
+        ScreenFilter::new(24).pass(&output, &mut to);
         for pair in to.windows(2) {
             prop_assert!(pair[0] != 0x1b || !b"]PX^_kc".contains(&pair[1]), "{:?}", to);
             prop_assert!(pair[0] != 0xc2 || !(0x80..0xa0).contains(&pair[1]), "{:?}", to);
