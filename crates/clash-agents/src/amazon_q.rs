@@ -12,7 +12,8 @@
 
 use std::path::{Path, PathBuf};
 
-use clash_policy::{Caps, Input, fnv};
+use clash_policy::fnv::fnv_hash;
+use clash_policy::{Caps, Input};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -112,7 +113,7 @@ fn parse(input: &[u8]) -> Parsed {
         return Err(MessageError::Missing("tool_name"));
     }
     let session = if sent.session_id.is_empty() {
-        format!("q-{:016x}", fnv::sum(sent.cwd.as_bytes()))
+        format!("q-{:016x}", fnv_hash(sent.cwd.as_bytes()))
     } else {
         sent.session_id
     };

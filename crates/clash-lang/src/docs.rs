@@ -2,6 +2,7 @@
 //! text is that of the builders' own doc comments and of the modules' doc strings.
 
 use clash_policy::{Effect, Net, Sandbox};
+use clash_protocol::report::{BuilderDoc, LanguageDocs, ModuleDoc, SandboxDoc};
 use starlark::docs::{DocFunction, DocItem, DocMember, DocParam, DocString};
 
 use crate::compile::library_module;
@@ -9,54 +10,20 @@ use crate::library;
 use crate::value::SandboxValue;
 use clash_policy::nearest::nearest;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Docs {
-    pub builders: Vec<BuilderDoc>,
-    pub modules: Vec<ModuleDoc>,
-}
-
-/// A name that is available without `load()`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BuilderDoc {
-    pub name: String,
-    /// As it would be called; of a constant its value.
-    pub signature: String,
-    pub doc: String,
-}
-
-/// A module of the library.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModuleDoc {
-    /// As `load()` takes it.
-    pub name: String,
-    pub doc: String,
-    pub sandboxes: Vec<SandboxDoc>,
-    /// Every name it gives, those of its sandboxes included.
-    pub exports: Vec<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SandboxDoc {
-    pub name: String,
-    pub doc: String,
-    /// One line for each rule about files, for the default and for the network.
-    pub grants: Vec<String>,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nothing is called `{name}`")]
-pub struct UnknownName {
+pub struct UnknownNameError {
     pub name: String,
     pub nearest: Option<String>,
 }
 
 /// The documentation of everything, or of a builder, module or sandbox by name.
 /// A module can be named `rust`, `rust.star` or as `load()` takes it.
-pub fn docs(name: Option<&str>) -> Result<Docs, UnknownName> {
-    let all = Docs { builders: builders(), modules: modules() };
+pub fn docs(name: Option<&str>) -> Result<LanguageDocs, UnknownNameError> {
+    let all = LanguageDocs { builders: builders(), modules: modules() };
     let Some(name) = name else { return Ok(all) };
     let exact = |module: &ModuleDoc| module.name == name || short(&module.name) == name;
-    let found = Docs {
+    let found = LanguageDocs {
         builders: all.builders.iter().filter(|builder| builder.name == name).cloned().collect(),
         modules: all
             .modules
@@ -64,7 +31,7 @@ pub fn docs(name: Option<&str>) -> Result<Docs, UnknownName> {
             .filter_map(|module| about(module, name, exact(module)))
             .collect(),
     };
-    if found != Docs::default() {
+    if found != LanguageDocs::default() {
         return Ok(found);
     }
     let known = all.builders.iter().map(|builder| builder.name.as_str());
@@ -73,7 +40,7 @@ pub fn docs(name: Option<&str>) -> Result<Docs, UnknownName> {
         sandboxes.chain([short(&module.name).trim_end_matches(".star")])
     }));
     let nearest = nearest(name, known.collect::<Vec<_>>()).map(str::to_owned);
-    Err(UnknownName { name: name.to_owned(), nearest })
+    Err(UnknownNameError { name: name.to_owned(), nearest })
 }
 
 fn short(module: &str) -> &str {

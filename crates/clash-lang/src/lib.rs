@@ -29,5 +29,5 @@ mod value;
 pub use bounds::{before_statements, evaluating, latest};
 pub use compile::{Compiled, Sources, compile};
 pub use diagnostic::{Diagnostic, Warning};
-pub use docs::{BuilderDoc, Docs, ModuleDoc, SandboxDoc, UnknownName, docs};
+pub use docs::{UnknownNameError, docs};
 pub use library::{BUILT_IN, modules};

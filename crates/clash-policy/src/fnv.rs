@@ -1,19 +1,22 @@
-//! A 64-bit sum of a text (FNV-1a), the same in every version. It is no protection: an
-//! attacker who finds two texts with the same sum gains nothing here.
+//! The hash FNV-1a, for file names and cache keys. Its value for a text never changes
+//! between versions. It is no defence: the user of a hash must gain nothing from two
+//! texts with the same value.
 
-pub const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+/// The hash of no bytes.
+pub const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 
-pub const fn sum(bytes: &[u8]) -> u64 {
-    more(BASIS, bytes)
+/// The hash of these bytes.
+pub const fn fnv_hash(bytes: &[u8]) -> u64 {
+    fnv_extend(FNV_BASIS, bytes)
 }
 
-/// Continues a sum with more bytes.
-pub const fn more(mut sum: u64, mut bytes: &[u8]) -> u64 {
+/// The hash of a text of which `hash` covers the start and `bytes` are the rest.
+pub const fn fnv_extend(mut hash: u64, mut bytes: &[u8]) -> u64 {
     while let [byte, rest @ ..] = bytes {
-        sum = (sum ^ *byte as u64).wrapping_mul(0x0100_0000_01b3);
+        hash = (hash ^ *byte as u64).wrapping_mul(0x0100_0000_01b3);
         bytes = rest;
     }
-    sum
+    hash
 }
 
 #[cfg(test)]
@@ -21,10 +24,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_numbers_come_out() {
-        assert_eq!(sum(b""), BASIS);
-        assert_eq!(sum(b"a"), 0xaf63_dc4c_8601_ec8c);
-        assert_eq!(sum(b"foobar"), 0x8594_4171_f739_67e8);
-        assert_eq!(more(sum(b"foo"), b"bar"), sum(b"foobar"));
+    fn the_hash_has_the_published_values() {
+        assert_eq!(fnv_hash(b""), FNV_BASIS);
+        assert_eq!(fnv_hash(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fnv_hash(b"foobar"), 0x8594_4171_f739_67e8);
+        assert_eq!(fnv_extend(fnv_hash(b"foo"), b"bar"), fnv_hash(b"foobar"));
     }
 }

@@ -45,7 +45,6 @@ pub mod planted;
 pub mod repository;
 mod worktree;
 
-pub use clash_policy::fnv;
 
 #[cfg(target_os = "linux")]
 mod linux;

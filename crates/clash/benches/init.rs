@@ -8,6 +8,7 @@
 )]
 //!
 //! ```text
+//! cargo build --release -p clash-compile --target x86_64-unknown-linux-musl
 //! cargo bench -p clash --bench init --target x86_64-unknown-linux-musl
 //! ```
 

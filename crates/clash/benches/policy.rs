@@ -11,6 +11,7 @@
 //! compile a policy of 500 rules with one that finds it compiled.
 //!
 //! ```text
+//! cargo build --release -p clash-compile --target x86_64-unknown-linux-musl
 //! cargo bench -p clash --bench policy --target x86_64-unknown-linux-musl
 //! ```
 
@@ -19,16 +20,20 @@ mod support;
 
 use std::fs;
 use std::hint::black_box;
-use std::io;
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use clash_lang::Sources;
-use clash_policy::ir::{Ir, encode};
+use clash_policy::ir::Ir;
 use clash_policy::path::{NoLinks, Places};
 use clash_policy::rule::LayerKind;
 use clash_policy::{Action, Field, HostUse, Input, World};
+use clash_protocol::protocol_argument;
+use clash_protocol::request::{
+    CompileRequest, CompilerRequest, LayerFile, ReplacedText, TrustSource,
+};
+use clash_protocol::stamp::BUILD_STAMP;
 use support::{Place, Variant, clear, compare};
 
 const CLASH: &str = env!("CARGO_BIN_EXE_clash");
@@ -64,22 +69,20 @@ fn policy(rules: usize) -> String {
     )
 }
 
-struct One(String);
-
-impl Sources for One {
-    fn read(&self, _: &Path) -> io::Result<String> {
-        Ok(self.0.clone())
-    }
-}
-
+/// The policy compiled as the user's.
 fn image(rules: usize) -> Vec<u8> {
-    let sources = One(policy(rules));
-    let compiled = |file, kind| clash_lang::compile(file, kind, true, &sources).unwrap().layer;
-    let layers = [
-        compiled("/p/policy.star", LayerKind::User),
-        compiled(clash_lang::BUILT_IN, LayerKind::BuiltIn),
-    ];
-    encode(&layers, &[], 0)
+    let path = Path::new("/p/policy.star").to_path_buf();
+    let (layer, trust) = (LayerKind::User, TrustSource::Assumed);
+    let request = CompilerRequest::Compile(CompileRequest {
+        layers: vec![LayerFile { layer, trust, path: path.clone() }],
+        replaced_texts: vec![ReplacedText { path, text: policy(rules) }],
+        ..Default::default()
+    });
+    let mut compiler = Command::new(Path::new(CLASH).with_file_name("clash-compile"));
+    compiler.arg(protocol_argument()).stderr(Stdio::null());
+    let mut child = compiler.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&serde_json::to_vec(&request).unwrap()).unwrap();
+    child.wait_with_output().unwrap().stdout
 }
 
 fn actions() -> Vec<(&'static str, Action)> {
@@ -118,8 +121,11 @@ fn in_process(rounds: usize) {
         println!("{name:<28} {few:>10.0} {many:>10.0} {:>7.2}", many / few);
         [few, many]
     };
-    row("open (checksum)", side_by_side(rounds, |at| drop(black_box(Ir::open(&images[at], 0)))));
-    let irs = [0, 1].map(|at: usize| Ir::open(&images[at], 0).unwrap());
+    row(
+        "open (checksum)",
+        side_by_side(rounds, |at| drop(black_box(Ir::open(&images[at], BUILD_STAMP)))),
+    );
+    let irs = [0, 1].map(|at: usize| Ir::open(&images[at], BUILD_STAMP).unwrap());
     let mut sums = [0.0, 0.0];
     for (name, action) in actions() {
         let decide = |at: usize| drop(black_box(clash_policy::decide(irs[at], &action, &world)));

@@ -11,6 +11,7 @@
 //! two variants of one run. Absolute times are printed for orientation only.
 //!
 //! ```text
+//! cargo build --release -p clash-compile --target x86_64-unknown-linux-musl
 //! cargo bench -p clash --target x86_64-unknown-linux-musl
 //! ```
 

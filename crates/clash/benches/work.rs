@@ -12,6 +12,7 @@
 //! in the same sandbox is taken off: that is measured by itself.
 //!
 //! ```text
+//! cargo build --release -p clash-compile --target x86_64-unknown-linux-musl
 //! cargo bench -p clash --bench work --target x86_64-unknown-linux-musl
 //! ```
 

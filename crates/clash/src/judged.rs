@@ -20,7 +20,7 @@ use crate::agents::Message;
 use crate::dirs::write_private;
 use crate::held_path::directory_of;
 use crate::session::{Session, SessionError};
-use crate::stamp;
+use clash_policy::fnv::fnv_hash;
 
 const DIR: &str = "judged";
 
@@ -114,7 +114,7 @@ fn place(session: &Session, message: &Message) -> PathBuf {
         "" => format!("{}{:?}", message.tool, message.input),
         call => call.to_owned(),
     };
-    session.dir.join(DIR).join(format!("{:016x}", stamp::sum(key.as_bytes())))
+    session.dir.join(DIR).join(format!("{:016x}", fnv_hash(key.as_bytes())))
 }
 
 /// Whether every line of a text is one of the file's. A client may leave lines out,

@@ -5,20 +5,21 @@
 //! those that did not exist; a warm start compares them and runs no Starlark.
 //! A cold start calls `clash-compile`, which lies beside clash.
 
-use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
+use clash_policy::fnv::fnv_hash;
 use clash_policy::ir::{Checked, Ir, IrError, SandboxRef};
 use clash_policy::rule::LayerKind;
+use clash_protocol::report::{CompileReport, MISTAKE_KIND, PolicyFinding};
+use clash_protocol::request::{
+    ClaudeSettingsDirs, CompileRequest, CompilerRequest, LayerFile, ReplacedText, TrustSource,
+};
+use clash_protocol::stamp::{BUILD_STAMP, stamp_file};
 use clash_sandbox::mapped::MappedFile;
-use serde::{Deserialize, Serialize};
 
+use crate::compiler::{CompilerAnswer, CompilerError, ask_compiler};
 use crate::dirs::{Dirs, MANAGED_POLICY, write_private};
-use crate::stamp;
-use crate::trust::Source;
 
 /// An opened compiled policy.
 #[derive(Debug)]
@@ -42,17 +43,14 @@ impl AsRef<[u8]> for Image {
     }
 }
 
+/// There is no policy in force, so every action is denied.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PolicyError {
-    /// What the compiler said, with its place.
+    /// The compiler's words, with the place.
     #[error("{message}")]
     Mistake { message: String, hint: Option<String> },
-    #[error(
-        "the policy took too long or too much memory to evaluate and was stopped at {file} or just after ({status})"
-    )]
-    Stopped { file: String, status: std::process::ExitStatus },
-    #[error("cannot run the policy compiler {}: {source}", path.display())]
-    NoCompiler { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Compiler(#[from] CompilerError),
     #[error("the compiled policy cannot be used: {0}")]
     Ir(#[from] IrError),
 }
@@ -61,52 +59,10 @@ impl PolicyError {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Mistake { hint, .. } => hint.clone(),
-            Self::NoCompiler { .. } => Some(
-                "clash and clash-compile belong in one directory; install clash again".to_owned(),
-            ),
-            Self::Stopped { .. } | Self::Ir(_) => None,
+            Self::Compiler(error) => error.hint().map(str::to_owned),
+            Self::Ir(_) => None,
         }
     }
-}
-
-/// What the compiler has to say.
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct Report {
-    pub(crate) mistakes: Vec<Finding>,
-    pub(crate) warnings: Vec<Finding>,
-    pub(crate) project: Option<ProjectPolicy>,
-}
-
-/// Something wrong, or probably wrong, with a policy.
-#[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Finding {
-    /// A short name for scripts; `mistake` for what does not compile.
-    #[serde(default)]
-    pub(crate) kind: String,
-    #[serde(default)]
-    pub(crate) layer: String,
-    pub(crate) message: String,
-    #[serde(default)]
-    pub(crate) file: String,
-    /// From one; zero where there is no particular line.
-    #[serde(default)]
-    pub(crate) line: u32,
-    #[serde(default)]
-    pub(crate) column: u32,
-    #[serde(default)]
-    pub(crate) hint: Option<String>,
-    /// All of it as people read it.
-    #[serde(skip_serializing)]
-    pub(crate) text: String,
-}
-
-/// What a project's own policy consists of.
-#[derive(Debug, Deserialize)]
-pub(crate) struct ProjectPolicy {
-    /// With every link resolved.
-    pub(crate) project: PathBuf,
-    pub(crate) digest: String,
-    pub(crate) sources: Vec<Source>,
 }
 
 /// A file changed this shortly before it was compiled could change again
@@ -164,12 +120,12 @@ impl Policy {
     /// The cached image, if it is intact and every input is as it was.
     fn warm(cached: &Path, files: &Files) -> Option<Self> {
         let image = Image::Cached(MappedFile::open(cached).ok()?);
-        let image = Checked::new(image, stamp::BUILD).ok()?;
+        let image = Checked::new(image, BUILD_STAMP).ok()?;
         let mut seen = 0;
         for input in image.ir().inputs() {
             let input = input.ok()?;
             let path = Path::new(input.path().ok()?);
-            if input.stamp().ok()? != stamp::of(path).ok()? {
+            if input.stamp().ok()? != stamp_file(path).ok()? {
                 return None;
             }
             seen += usize::from(files.candidates.iter().any(|(_, known)| known == path));
@@ -181,26 +137,15 @@ impl Policy {
 /// The policy files that may exist, highest precedence first.
 pub(crate) struct Files {
     candidates: Vec<(LayerKind, PathBuf)>,
-    trust: Trust,
-    /// Texts to take in place of files: what somebody is about to write.
-    instead: BTreeMap<PathBuf, String>,
-    /// The directories with Claude Code's settings: the user's and the project.
-    claude: Option<(PathBuf, PathBuf)>,
+    /// About the project's policy; every other file is trusted.
+    trust: TrustSource,
+    /// Texts to compile in place of files, before a command writes them.
+    replaced_texts: Vec<ReplacedText>,
+    claude_settings: Option<ClaudeSettingsDirs>,
 }
 
-/// Whether what came with the repository is somebody's word.
-enum Trust {
-    /// As the records in this directory say.
-    Recorded(PathBuf),
-    /// As if it were, to see what it would permit.
-    Assumed,
-}
-
-/// One line of what the compiler says.
-#[derive(Deserialize)]
-struct Progress {
-    compiling: String,
-}
+/// The beginning of a message about a mistake in a policy.
+const DOES_NOT_COMPILE: &str = "the policy does not compile: ";
 
 impl Files {
     /// Everything that holds for a session in `project`.
@@ -212,25 +157,28 @@ impl Files {
         candidates.extend(session.map(|path| (LayerKind::Session, path)));
         candidates.extend(dirs.project_policy(project).map(|path| (LayerKind::Project, path)));
         candidates.extend(dirs.user_policies.iter().map(|path| (LayerKind::User, path.clone())));
-        let trust = Trust::Recorded(dirs.trust());
-        let claude = Some((dirs.claude.clone(), project.to_path_buf()));
-        Self { candidates, trust, instead: BTreeMap::new(), claude }
+        let trust = TrustSource::Records(dirs.trust());
+        let (user, project) = (dirs.claude.clone(), project.to_path_buf());
+        let claude_settings = Some(ClaudeSettingsDirs { user, project });
+        Self { candidates, trust, replaced_texts: Vec::new(), claude_settings }
     }
 
     /// One file on its own, as if it were the user's.
     pub(crate) fn only(file: &Path) -> Self {
         let candidates = vec![(LayerKind::User, file.to_path_buf())];
-        Self { candidates, trust: Trust::Assumed, instead: BTreeMap::new(), claude: None }
+        let trust = TrustSource::Assumed;
+        Self { candidates, trust, replaced_texts: Vec::new(), claude_settings: None }
     }
 
     /// As if the user had trusted the project.
     pub(crate) fn trusting(self) -> Self {
-        Self { trust: Trust::Assumed, ..self }
+        Self { trust: TrustSource::Assumed, ..self }
     }
 
     /// As if a file held this text.
     pub(crate) fn with_text(mut self, file: &Path, text: &str) -> Self {
-        self.instead.insert(file.to_path_buf(), text.to_owned());
+        self.replaced_texts.retain(|replaced| replaced.path != file);
+        self.replaced_texts.push(ReplacedText { path: file.into(), text: text.to_owned() });
         self
     }
 
@@ -244,12 +192,12 @@ impl Files {
 
     fn cache_file(&self, dirs: &Dirs) -> PathBuf {
         let mut names = Vec::new();
-        let settings = self.claude.iter().map(|(user, _)| user);
+        let settings = self.claude_settings.iter().map(|dirs| &dirs.user);
         for path in self.candidates.iter().map(|(_, path)| path).chain(settings) {
             names.extend(path.as_os_str().as_encoded_bytes());
             names.push(0);
         }
-        dirs.cache.join(format!("policy/{:016x}.ir", stamp::sum(&names)))
+        dirs.cache.join(format!("policy/{:016x}.ir", fnv_hash(&names)))
     }
 
     pub(crate) fn compile(&self) -> Result<Policy, PolicyError> {
@@ -258,79 +206,71 @@ impl Files {
             Some(policy) => Ok(policy),
             None => Err(report.mistakes.into_iter().next().map_or_else(
                 || PolicyError::Ir(IrError::NotIr),
-                |Finding { kind, text, hint, .. }| {
-                    let prefix =
-                        if kind == "mistake" { "the policy does not compile: " } else { "" };
+                |PolicyFinding { kind, text, hint, .. }| {
+                    let prefix = if kind == MISTAKE_KIND { DOES_NOT_COMPILE } else { "" };
                     PolicyError::Mistake { message: format!("{prefix}{text}"), hint }
                 },
             )),
         }
     }
 
-    /// Compiles without the cache and looks for what is probably not meant; with
-    /// mistakes there is no policy.
-    pub(crate) fn check(&self) -> Result<(Option<Policy>, Report), PolicyError> {
-        self.run(true)
+    /// Compiles without the cache and looks for probable mistakes as well. With a
+    /// mistake there is no policy.
+    pub(crate) fn check(&self) -> Result<(Option<Policy>, CompileReport), PolicyError> {
+        match self.run(true) {
+            Err(PolicyError::Compiler(error)) => {
+                let finding = limit_finding(&error).ok_or(error)?;
+                Ok((None, CompileReport { mistakes: vec![finding], ..Default::default() }))
+            }
+            other => other,
+        }
     }
 
-    fn run(&self, warnings: bool) -> Result<(Option<Policy>, Report), PolicyError> {
-        let compiler = compiler();
-        let mut command = Command::new(&compiler);
-        if warnings {
-            command.arg("--warnings");
-        }
-        if !self.instead.is_empty() {
-            command.arg("--instead");
-        }
-        if let Some((user, project)) = &self.claude {
-            command.arg("--claude").args([user, project]);
-        }
-        for (kind, path) in &self.candidates {
-            command.arg(kind.word());
-            match &self.trust {
-                Trust::Recorded(dir) if *kind == LayerKind::Project => command.arg(dir),
-                _ => command.arg("trusted"),
-            };
-            command.arg(path);
-        }
-        // What a policy means must not depend on who calls for it.
-        let output = fed(command.env_clear(), &self.instead);
-        let output = output.map_err(|source| PolicyError::NoCompiler { path: compiler, source })?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        match said.lines().last().map(serde_json::from_str::<Report>) {
-            Some(Ok(report)) if !report.mistakes.is_empty() => Ok((None, report)),
-            Some(Ok(report)) if output.status.success() => {
-                let image = Checked::new(Image::Made(output.stdout), stamp::BUILD)?;
+    fn run(&self, warnings: bool) -> Result<(Option<Policy>, CompileReport), PolicyError> {
+        let trust = |kind| match &self.trust {
+            TrustSource::Records(_) if kind != LayerKind::Project => TrustSource::Assumed,
+            trust => trust.clone(),
+        };
+        let candidates = self.candidates.iter();
+        let request = CompilerRequest::Compile(CompileRequest {
+            layers: candidates
+                .map(|(layer, path)| LayerFile {
+                    layer: *layer,
+                    trust: trust(*layer),
+                    path: path.clone(),
+                })
+                .collect(),
+            replaced_texts: self.replaced_texts.clone(),
+            claude_settings: self.claude_settings.clone(),
+            warnings,
+        });
+        match ask_compiler(&request)? {
+            CompilerAnswer::Image { image, report } => {
+                let image = Checked::new(Image::Made(image), BUILD_STAMP)?;
                 Ok((Some(Policy { image }), report))
             }
-            _ => {
-                let mut progress =
-                    said.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
-                let file = progress.next().map_or_else(String::new, |p: Progress| p.compiling);
-                Err(PolicyError::Stopped { file, status: output.status })
+            CompilerAnswer::Mistakes(report) => Ok((None, report)),
+            CompilerAnswer::Product(_) | CompilerAnswer::UnknownName { .. } => {
+                Err(CompilerError::WrongAnswer.into())
             }
         }
     }
 }
 
-/// The program that knows the language lies beside this one.
-pub(crate) fn compiler() -> PathBuf {
-    let beside = |own: PathBuf| own.with_file_name("clash-compile");
-    std::env::current_exe().map(beside).unwrap_or_default()
-}
-
-/// Runs the compiler with the texts on its standard input.
-fn fed(command: &mut Command, texts: &BTreeMap<PathBuf, String>) -> io::Result<Output> {
-    if texts.is_empty() {
-        return command.stdin(Stdio::null()).output();
-    }
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn()?;
-    // It reads everything before it writes anything.
-    if let Some(mut input) = child.stdin.take() {
-        input.write_all(&serde_json::to_vec(texts)?)?;
-    }
-    child.wait_with_output()
+/// A limit that the policy has hit is a mistake in the policy.
+fn limit_finding(error: &CompilerError) -> Option<PolicyFinding> {
+    let (CompilerError::TimeLimit { .. } | CompilerError::MemoryLimit { .. }) = error else {
+        return None;
+    };
+    let text = error.to_string();
+    let text = text.strip_prefix(DOES_NOT_COMPILE).unwrap_or(&text).to_owned();
+    Some(PolicyFinding {
+        kind: MISTAKE_KIND.to_owned(),
+        message: text.clone(),
+        hint: error.hint().map(str::to_owned),
+        text,
+        ..Default::default()
+    })
 }
 
 /// A session's own policy, in its directory.

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::dirs::{Dirs, create_private, write_private};
-use crate::stamp;
+use clash_policy::fnv::fnv_hash;
 
 /// Copies of one file, the first included.
 const MOST: usize = 10;
@@ -24,7 +24,7 @@ pub(crate) fn backups(dirs: &Dirs) -> PathBuf {
 /// kept twice.
 pub(crate) fn keep(dirs: &Dirs, file: &Path, text: &str) -> io::Result<PathBuf> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let sum = stamp::sum(file.as_os_str().as_bytes());
+    let sum = fnv_hash(file.as_os_str().as_bytes());
     let dir = backups(dirs).join(format!("{name}-{sum:016x}"));
     create_private(&dir)?;
     let mut numbers = copies(&dir)?;

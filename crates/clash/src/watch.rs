@@ -15,7 +15,7 @@ use clash_sandbox::disk::Disk;
 
 use crate::dirs::Dirs;
 use crate::session::Session;
-use crate::stamp;
+use clash_protocol::stamp::stamp_file;
 
 const FILE: &str = "watched.json";
 const CARRIED: &str = "carried.json";
@@ -31,7 +31,7 @@ fn states(dirs: &Dirs, session: &Session) -> States {
 }
 
 fn with_state(path: PathBuf) -> (PathBuf, String) {
-    let state = format!("{:?}", stamp::of(&path));
+    let state = format!("{:?}", stamp_file(&path));
     (path, state)
 }
 

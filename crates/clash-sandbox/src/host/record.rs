@@ -14,8 +14,8 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, fstat, openat
 
 use crate::baseline;
 use crate::facts::{BaselinePlaces, CgroupFacts, Facility, HostFacts, RoomSupport, Surroundings};
-use crate::fnv;
 use crate::linux::sys;
+use clash_policy::fnv::{FNV_BASIS, fnv_extend};
 
 /// Raised with every change of the probes or of the format.
 const RECORD_FORMAT: &str = "clash host 6";
@@ -23,10 +23,10 @@ const RECORD_FORMAT: &str = "clash host 6";
 /// A record names entries of the baseline by their index in the table, so the key contains
 /// a sum of the table.
 const BASELINE_SUM: u64 = {
-    let mut sum = fnv::BASIS;
+    let mut sum = FNV_BASIS;
     let mut entries = baseline::BASELINE_ENTRIES;
     while let [entry, rest @ ..] = entries {
-        sum = fnv::more(fnv::more(sum, entry.path.as_bytes()), b"\n");
+        sum = fnv_extend(fnv_extend(sum, entry.path.as_bytes()), b"\n");
         entries = rest;
     }
     sum

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::{FsRule, Net, Places, Sandbox, Writes};
 
-use crate::fnv;
+use clash_policy::fnv::fnv_hash;
 
 /// The directory with the caches of all projects, below clash's own cache.
 pub const PROJECTS: &str = "projects";
@@ -41,7 +41,7 @@ pub fn directory_of(parent: &Path, path: &Path) -> PathBuf {
         }
     }
     if name.len() > LONGEST_NAME {
-        let sum = fnv::sum(&name);
+        let sum = fnv_hash(&name);
         name.truncate(LONGEST_NAME);
         name.extend(format!("…{sum:016x}").bytes());
     }

@@ -21,6 +21,12 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new(policy: &str) -> Self {
+        let compiler = Path::new(env!("CARGO_BIN_EXE_clash")).with_file_name("clash-compile");
+        assert!(
+            compiler.exists(),
+            "{} is missing: run `cargo build --release -p clash-compile` for the same target",
+            compiler.display()
+        );
         let dir = tempfile::tempdir().unwrap();
         let place = Self { dir, variables: Vec::new(), plain_user: false };
         for dir in ["home/.clash", "home/app", "tmp"] {

@@ -26,10 +26,11 @@ use clash_sandbox::plan::{Cage, Grant, Plan, Request, Temporary, Why, plan};
 use super::project;
 use crate::agents::homes::{self, Home};
 use crate::agents::{self, Agent};
+use crate::compiler::compiler_path;
 use crate::dirs::{Dirs, create_private};
 use crate::exec::{self, ExecError};
 use crate::in_force::PolicySandboxes;
-use crate::policy::{self, Policy};
+use crate::policy::Policy;
 use crate::session::sessions_dir;
 use crate::ui::Failure;
 use crate::{env, exit};
@@ -209,7 +210,7 @@ impl<'a> Room<'a> {
         for name in ["bin", "host", "trust"] {
             self.grant(&self.dirs.state.join(name), RUN);
         }
-        for own in [std::env::current_exe()?, policy::compiler()] {
+        for own in [std::env::current_exe()?, compiler_path()] {
             self.grant(&own, RUN);
         }
         let policies = self.dirs.user_policies.clone();

@@ -8,15 +8,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use clash_protocol::report::ProjectPolicy;
+use clash_protocol::trust::{
+    PolicySource, TRUST_RECORD_VERSION, TrustRecord, read_record, record_path,
+};
 use serde_json::{Value, json};
 
 use super::policy::diff;
 use super::{project, unless_closed};
 use crate::dirs::{Dirs, write_private};
 use crate::exit;
-use crate::policy::{Files, Policy, ProjectPolicy};
+use crate::policy::{Files, Policy};
 use crate::say;
-use crate::trust::{self, Record, Source};
 use crate::ui::{self, Failure, Out, Tone, confirm};
 
 /// Until it is trusted, a project's policy can deny and ask, but its allows count
@@ -51,8 +54,8 @@ impl Args {
         let (dirs, project) = project(self.dir)?;
         let project = project.canonicalize()?;
         let (policy, trusted, now) = look_at(&dirs, &project)?;
-        let file = trust::file_of(&dirs.trust(), &policy.project);
-        let before = trust::read(&file, &policy.project);
+        let file = record_path(&dirs.trust(), &policy.project);
+        let before = read_record(&file, &policy.project);
         if before.as_ref().is_some_and(|before| before.digest == policy.digest) {
             return unless_closed(out.line(format!("{} is trusted already", project.display())));
         }
@@ -61,8 +64,8 @@ impl Args {
         if !self.yes && !confirm(&format!("Trust this policy for {}?", project.display()))? {
             return Err(Failure::new("nothing was trusted"));
         }
-        let record = Record {
-            v: trust::VERSION,
+        let record = TrustRecord {
+            v: TRUST_RECORD_VERSION,
             project: policy.project.to_string_lossy().into_owned(),
             digest: policy.digest,
             time: now_ms(),
@@ -105,7 +108,11 @@ fn look_at(dirs: &Dirs, project: &Path) -> Result<(ProjectPolicy, Policy, Policy
 }
 
 /// The policy, or how it differs from what was trusted before.
-fn show(out: &mut Out, policy: &ProjectPolicy, before: Option<&Record>) -> Result<(), Failure> {
+fn show(
+    out: &mut Out,
+    policy: &ProjectPolicy,
+    before: Option<&TrustRecord>,
+) -> Result<(), Failure> {
     let old = |path: &str| {
         let sources = before.iter().flat_map(|before| &before.sources);
         sources.into_iter().find(|source| source.path == path).map(|source| source.text.as_str())
@@ -114,7 +121,7 @@ fn show(out: &mut Out, policy: &ProjectPolicy, before: Option<&Record>) -> Resul
         .iter()
         .flat_map(|before| &before.sources)
         .filter(|old| policy.sources.iter().all(|source| source.path != old.path));
-    for Source { path, text } in &policy.sources {
+    for PolicySource { path, text } in &policy.sources {
         let (old, path) = (old(path), say::brief(path));
         let shown = match old {
             Some(old) if old == text => continue,
@@ -152,7 +159,7 @@ fn revoke(out: &mut Out, dir: Option<PathBuf>) -> Result<u8, Failure> {
         Some(dir) => dir.canonicalize().or_else(|_| std::path::absolute(&dir))?,
         None => project(None)?.1.canonicalize()?,
     };
-    match std::fs::remove_file(trust::file_of(&dirs.trust(), &project)) {
+    match std::fs::remove_file(record_path(&dirs.trust(), &project)) {
         Ok(()) => unless_closed(out.line(format!("{} is no longer trusted", project.display()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(Failure::new(format!("{} is not trusted", project.display())))
@@ -165,15 +172,16 @@ fn list(out: &mut Out, dirs: &Dirs, json: bool) -> Result<u8, Failure> {
     let mut records = Vec::new();
     for entry in std::fs::read_dir(dirs.trust()).into_iter().flatten().flatten() {
         let text = std::fs::read(entry.path()).unwrap_or_default();
-        if let Ok(record) = serde_json::from_slice::<Record>(&text)
-            && record.v == trust::VERSION
+        if let Ok(record) = serde_json::from_slice::<TrustRecord>(&text)
+            && record.v == TRUST_RECORD_VERSION
         {
             records.push(record);
         }
     }
     records.sort_by(|a, b| a.project.cmp(&b.project));
-    let states: Vec<(&Record, &str)> = records.iter().map(|one| (one, state(dirs, one))).collect();
-    let as_json = |(record, state): &(&Record, &str)| {
+    let states: Vec<(&TrustRecord, &str)> =
+        records.iter().map(|one| (one, state(dirs, one))).collect();
+    let as_json = |(record, state): &(&TrustRecord, &str)| {
         let files: Vec<&str> = record.sources.iter().map(|source| source.path.as_str()).collect();
         json!({
             "project": record.project, "digest": record.digest, "time": record.time,
@@ -195,7 +203,7 @@ fn list(out: &mut Out, dirs: &Dirs, json: bool) -> Result<u8, Failure> {
 }
 
 /// Whether what was trusted is still what is there.
-fn state(dirs: &Dirs, record: &Record) -> &'static str {
+fn state(dirs: &Dirs, record: &TrustRecord) -> &'static str {
     let project = Path::new(&record.project);
     let present = dirs.project_policy(project).is_some_and(|file| file.exists());
     if !present {

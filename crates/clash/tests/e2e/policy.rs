@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Machine, Ran, Who, clash, copy_program, program};
+use crate::support::{Machine, Ran, Who, clash};
 
 const POLICY: &str = r#"load("@clash//rust.star", "rust_full")
 load("@clash//sandboxes.star", "project")
@@ -239,21 +239,6 @@ fn diff_compares_sandboxes_of_one_name_by_what_they_grant() {
 }
 
 #[test]
-fn a_compiler_that_only_waits_ends_by_itself() {
-    let m = Machine::new(Who::Me);
-    let rules: String = (0..1500)
-        .map(|n| format!("\"program-{n}\": deny(reason = \"{}\"),\n", "x".repeat(99)))
-        .collect();
-    let file = m.write("big.star", &format!("when({{\"Bash\": {{{rules}}}}})"));
-    let mut command = m.command(clash().with_file_name("clash-compile"));
-    command.args(["user", "trusted"]).arg(file);
-    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
-    // Nobody reads what it writes, so it waits without using any time.
-    let mut child = command.spawn().unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(1));
-}
-
-#[test]
 fn a_policy_that_does_not_end_is_stopped_and_named() {
     let m = Machine::new(Who::Me);
     m.write("loop.star", "def f():\n    for i in range(1000000000):\n        pass\nf()\n");
@@ -265,21 +250,6 @@ fn a_policy_that_does_not_end_is_stopped_and_named() {
     );
     let file = m.home().join("grow.star");
     m.clash(["policy".as_ref(), "check".as_ref(), file.as_os_str()]).exits(1).says("grow.star");
-}
-
-#[test]
-fn the_compiler_sees_nothing_of_the_environment() {
-    let m = Machine::new(Who::Me).policy(POLICY);
-    // A stand-in for the compiler writes down what it was given.
-    let dir = m.tmp().join("bin");
-    m.make_dir(&dir);
-    copy_program(clash(), dir.join("clash"));
-    let stand_in = dir.join("clash-compile");
-    program(&stand_in, &format!("#!/bin/sh\nexport -p > {}/env\n", dir.display()));
-    let mut command = m.command(dir.join("clash"));
-    Ran::of(command.env("SECRET_TOKEN", "x").args(["policy", "check"])).fails();
-    let seen = std::fs::read_to_string(dir.join("env")).unwrap();
-    assert!(!seen.contains("SECRET_TOKEN") && !seen.contains("HOME"), "{seen}");
 }
 
 #[test]

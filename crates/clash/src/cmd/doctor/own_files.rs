@@ -7,16 +7,16 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::{Finding, Scene};
+use crate::compiler::{REINSTALL_HINT, compiler_path};
 use crate::dirs::write_private;
-use crate::policy::compiler;
 
 pub(super) fn look(scene: &Scene) -> Vec<Finding> {
     let Scene { dirs, host, recorded, .. } = scene;
     let mut findings = vec![directory("state", &dirs.state), directory("cache", &dirs.cache)];
-    if !compiler().is_file() {
-        let what = format!("{} is missing, so no policy can be compiled", compiler().display());
-        let fix = "clash and clash-compile belong in one directory; install clash again";
-        findings.push(Finding::bad(what).fix(fix.to_owned()));
+    if !compiler_path().is_file() {
+        let what =
+            format!("{} is missing, so no policy can be compiled", compiler_path().display());
+        findings.push(Finding::bad(what).fix(REINSTALL_HINT.to_owned()));
     }
     findings.extend(recorded.as_ref().filter(|known| !is_same(known, host)).map(|_| {
         Finding::note("what was on record about this machine was no longer true, and is now")

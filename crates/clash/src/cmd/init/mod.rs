@@ -16,6 +16,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clash_policy::Places;
+use clash_protocol::report::{CompileReport, PolicyFinding};
 use clash_sandbox::disk::Disk;
 use serde_json::{Value, json};
 
@@ -29,7 +30,7 @@ use super::policy::import::{self, ImportedFile};
 use super::{project, unless_closed};
 use crate::dirs::Dirs;
 use crate::ecosystems::{self, Detected, ECOSYSTEMS, Found};
-use crate::policy::{Files, Finding, Policy, Report};
+use crate::policy::{Files, Policy};
 use crate::ui::{Failure, Out, Tone, confirm};
 use crate::{env, exit, history};
 
@@ -91,7 +92,7 @@ struct Proposal {
     /// The policy and the modules beside it.
     changes: Vec<Change>,
     policy: Policy,
-    warnings: Vec<Finding>,
+    warnings: Vec<PolicyFinding>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,7 +270,7 @@ impl Args {
         for change in &changes {
             files = files.with_text(&change.file, change.after.as_deref().unwrap_or_default());
         }
-        let (policy, Report { mistakes, warnings, .. }) = files.check()?;
+        let (policy, CompileReport { mistakes, warnings, .. }) = files.check()?;
         let Some(policy) = policy else {
             let first = mistakes.into_iter().next().map(|it| it.text).unwrap_or_default();
             return Err(Failure::new(format!(
@@ -452,7 +453,7 @@ fn say_found(out: &mut Out, project: &Project) -> std::io::Result<()> {
 fn preview(out: &mut Out, project: &Project, proposal: &Proposal) -> std::io::Result<()> {
     out.line("")?;
     show_changes(out, proposal)?;
-    for Finding { text, .. } in &proposal.warnings {
+    for PolicyFinding { text, .. } in &proposal.warnings {
         out.line(format!("{}: {text}", out.tone(Tone::Care, "warning")))?;
     }
     if let Some(counts) = effect(project, &proposal.policy) {

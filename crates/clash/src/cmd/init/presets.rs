@@ -2,15 +2,15 @@
 //! own name (`rust = {"Bash": {…}}` in `@clash//rust.star`), read from its source.
 
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
 
 use clash_policy::Effect;
+use clash_protocol::request::CompilerRequest;
 use clash_syntax::{
     CallExpression, DictEntry, Expression, ExpressionKind, StatementKind, SyntaxTree,
 };
 
 use super::generate::{Key, Leaf, Rule, Then};
-use crate::policy::{PolicyError, compiler};
+use crate::compiler::{CompilerAnswer, CompilerError, ask_compiler};
 use crate::ui::Failure;
 
 /// The library's modules and their sources.
@@ -28,14 +28,10 @@ pub(crate) enum LibraryError {
 impl Library {
     /// Asks the compiler, which carries it.
     pub(crate) fn ask() -> Result<Self, Failure> {
-        let compiler = compiler();
-        let output = Command::new(&compiler)
-            .arg("--library")
-            .env_clear()
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|source| PolicyError::NoCompiler { path: compiler, source })?;
-        Ok(Self(serde_json::from_slice(&output.stdout)?))
+        match ask_compiler(&CompilerRequest::Library)? {
+            CompilerAnswer::Product(json) => Ok(Self(serde_json::from_slice(&json)?)),
+            _ => Err(CompilerError::WrongAnswer.into()),
+        }
     }
 
     /// The rules about commands that a module gives under its own name.

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::{cannot_write, remove_if_there};
+use crate::compiler::REINSTALL_HINT;
 use crate::dirs::{Dirs, create_private};
 use crate::ui::Failure;
 
@@ -27,7 +28,7 @@ pub(super) fn place(dirs: &Dirs) -> Result<(), Failure> {
         let temp = to.with_extension(std::process::id().to_string());
         fs::copy(&from, &temp).map_err(|error| {
             Failure::new(format!("cannot copy {} to {}: {error}", from.display(), temp.display()))
-                .hint("clash and clash-compile belong in one directory; install clash again")
+                .hint(REINSTALL_HINT)
         })?;
         fs::rename(&temp, &to)?;
     }

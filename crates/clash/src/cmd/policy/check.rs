@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use clash_policy::Sandbox;
+use clash_protocol::report::{CompileReport, PolicyFinding};
 use clash_sandbox::plan;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::files;
 use crate::cmd::unless_closed;
 use crate::exit;
-use crate::policy::{Finding, Policy, Report};
+use crate::policy::Policy;
 use crate::ui::{Failure, Out, Tone};
 
 /// Compiles every layer anew and shows what the compiler says.
@@ -36,9 +37,11 @@ impl Args {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
         let (policy, mut report) = files(self.file.as_deref(), self.project)?.check()?;
         report.warnings.extend(policy.iter().flat_map(unenforceable));
-        let Report { mistakes, warnings, .. } = &report;
+        let CompileReport { mistakes, warnings, .. } = &report;
         let ok = mistakes.is_empty() && (!self.strict || warnings.is_empty());
         unless_closed(if self.json {
+            let as_json = |found: &[PolicyFinding]| found.iter().map(as_json).collect::<Vec<_>>();
+            let (mistakes, warnings) = (as_json(mistakes), as_json(warnings));
             out.json(&json!({"ok": ok, "mistakes": mistakes, "warnings": warnings}))
         } else {
             text(out, &report)
@@ -47,9 +50,18 @@ impl Args {
     }
 }
 
+/// A finding without the text for people.
+fn as_json(found: &PolicyFinding) -> Value {
+    let PolicyFinding { kind, layer, message, file, line, column, hint, text: _ } = found;
+    json!({
+        "kind": kind, "layer": layer, "message": message, "file": file, "line": line,
+        "column": column, "hint": hint,
+    })
+}
+
 /// A warning for each sandbox with a rule that this version cannot enforce: a command
 /// that the policy puts there is refused.
-fn unenforceable(policy: &Policy) -> Vec<Finding> {
+fn unenforceable(policy: &Policy) -> Vec<PolicyFinding> {
     let sandboxes = policy.sandboxes().unwrap_or_default();
     let sandboxes = sandboxes.into_iter().filter_map(|sandbox| sandbox.to_sandbox().ok());
     let finding = |sandbox: Sandbox| {
@@ -61,7 +73,7 @@ fn unenforceable(policy: &Policy) -> Vec<Finding> {
         if let Some(hint) = &hint {
             text.push_str(&format!("\n\nhint: {hint}"));
         }
-        Some(Finding {
+        Some(PolicyFinding {
             kind: "cannot-be-enforced".to_owned(),
             layer: String::new(),
             message,
@@ -75,10 +87,13 @@ fn unenforceable(policy: &Policy) -> Vec<Finding> {
     sandboxes.filter_map(finding).collect()
 }
 
-fn text(out: &mut Out, Report { mistakes, warnings, .. }: &Report) -> std::io::Result<()> {
+fn text(
+    out: &mut Out,
+    CompileReport { mistakes, warnings, .. }: &CompileReport,
+) -> std::io::Result<()> {
     let all = mistakes.iter().map(|found| ("mistake", Tone::Bad, found));
     let all = all.chain(warnings.iter().map(|found| ("warning", Tone::Care, found)));
-    for (word, tone, Finding { text, .. }) in all {
+    for (word, tone, PolicyFinding { text, .. }) in all {
         let word = out.tone(tone, word);
         out.line(format!("{word}: {text}\n"))?;
     }
