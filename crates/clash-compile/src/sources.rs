@@ -219,7 +219,11 @@ impl Sources for PolicySources {
         // policy the allows of the repository's settings count as little as in its own.
         let directory = home.to_string_lossy();
         if user && own.is_none() {
-            add(home.join("settings.json"), SettingsBase::Directory(&directory), KeptRules::Everything);
+            add(
+                home.join("settings.json"),
+                SettingsBase::Directory(&directory),
+                KeptRules::Everything,
+            );
         }
         if project {
             let keep = if own.is_some() { KeptRules::Everything } else { KeptRules::Restrictions };

@@ -45,6 +45,5 @@ pub mod planted;
 pub mod repository;
 mod worktree;
 
-
 #[cfg(target_os = "linux")]
 mod linux;
