@@ -5,9 +5,9 @@
 use std::io;
 use std::path::Path;
 
-use clash_import::oracle::{self, Dice, OracleAction as Theirs, OraclePlaces as TheirPlaces};
-use clash_import::{Effect as TheirEffect, ImportFormat, ImportSource, SettingsBase, import_as};
+use clash_import::{ImportFormat, ImportSource, SettingsBase, import_as};
 use clash_lang::{BUILT_IN, Sources, compile};
+use clash_oracle::{self as oracle, Dice, OracleAction as Theirs, OraclePlaces as TheirPlaces};
 use clash_policy::compare::compare;
 use clash_policy::ir::{self, Ir};
 use clash_policy::path::NoLinks;
@@ -63,7 +63,7 @@ impl Compiled {
         }
     }
 
-    fn decides(&self, action: &Theirs) -> TheirEffect {
+    fn decides(&self, action: &Theirs) -> Effect {
         let file = |path: &String, needs| {
             Input::Files(vec![FileUse { path: path.into(), needs, caseless: false }])
         };
@@ -78,11 +78,7 @@ impl Compiled {
         };
         let (agent, mode) = ("claude".to_owned(), "default".to_owned());
         let action = Action { agent, mode, tool: tool.to_owned(), input };
-        match decide(self.ir(), &action, &self.world()).unwrap().effect {
-            Effect::Allow => TheirEffect::Allow,
-            Effect::Ask => TheirEffect::Ask,
-            Effect::Deny => TheirEffect::Deny,
-        }
+        decide(self.ir(), &action, &self.world()).unwrap().effect
     }
 }
 
@@ -101,18 +97,18 @@ fn what_is_imported_from_claude_code_permits_no_more() {
         for _ in 0..40 {
             let action = dice.action(&PLACES);
             let (theirs, ours) = (claude.decide(&action, &PLACES), policy.decides(&action));
-            allowed += usize::from(ours == TheirEffect::Allow);
-            restricted += usize::from(theirs == Some(TheirEffect::Deny));
+            allowed += usize::from(ours == Effect::Allow);
+            restricted += usize::from(theirs == Some(Effect::Deny));
             // The same words in another order are the same command to clash.
             let respelled = || match &action {
                 Theirs::Command(words) => oracle::respellings(words).into_iter().any(|words| {
                     let other = Theirs::Command(words);
-                    claude.decide(&other, &PLACES) == Some(TheirEffect::Allow)
+                    claude.decide(&other, &PLACES) == Some(Effect::Allow)
                 }),
                 _ => false,
             };
             let no_more =
-                ours >= theirs.unwrap_or(TheirEffect::Ask) || (theirs.is_none() && respelled());
+                ours >= theirs.unwrap_or(Effect::Ask) || (theirs.is_none() && respelled());
             assert!(no_more, "{action:?}: theirs {theirs:?}, ours {ours:?}\n{claude:?}");
         }
     }
@@ -127,16 +123,16 @@ fn what_is_imported_from_codex_permits_no_more() {
         let rules = dice.prefix_rules();
         let policy = imported(ImportFormat::CodexRules, &oracle::codex_rules(&rules));
         let allows: Vec<_> =
-            rules.iter().filter(|rule| rule.decision == TheirEffect::Allow).cloned().collect();
+            rules.iter().filter(|rule| rule.decision == Effect::Allow).cloned().collect();
         for _ in 0..40 {
             let words = dice.words(5);
             let theirs = oracle::codex(&rules, &words);
             let ours = policy.decides(&Theirs::Command(words.clone()));
-            allowed += usize::from(ours == TheirEffect::Allow);
+            allowed += usize::from(ours == Effect::Allow);
             let respelled =
                 || oracle::respellings(&words).iter().any(|w| oracle::codex(&allows, w).is_some());
             let no_more =
-                ours >= theirs.unwrap_or(TheirEffect::Ask) || (theirs.is_none() && respelled());
+                ours >= theirs.unwrap_or(Effect::Ask) || (theirs.is_none() && respelled());
             assert!(no_more, "{words:?}: theirs {theirs:?}, ours {ours:?}\n{rules:?}");
         }
     }

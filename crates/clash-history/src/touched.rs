@@ -5,11 +5,13 @@
 //! programs, and directories with programs in them are left out and said.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 
-use clash_policy::{Caps, Places};
+use clash_policy::{Caps, Effect, Places};
+use clash_syntax::draft::{
+    FileEffect, FileRuleDraft, KeyDraft, NetDraft, NetRules, SandboxBase, SandboxDraft,
+};
 
 use crate::known::CREDENTIALS;
 
@@ -27,12 +29,11 @@ pub struct TouchedResources {
 }
 
 /// A sandbox in the making.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxProposal {
     pub grants: Vec<ProposedGrant>,
     pub withheld: Vec<WithheldGrant>,
-    /// As the sandbox says it.
-    pub net: String,
+    pub net: NetRules,
     /// The hosts that were reached, for people: no rule about hosts is enforced yet.
     pub hosts: Vec<String>,
 }
@@ -81,8 +82,6 @@ pub fn propose(
     places: &Places,
     baseline: &[(&str, Caps)],
 ) -> SandboxProposal {
-    let mut proposal =
-        SandboxProposal { net: net(touched), hosts: hosts(touched), ..SandboxProposal::default() };
     let mut grants: BTreeMap<(String, bool), (Caps, usize)> = BTreeMap::new();
     let mut withheld: BTreeMap<String, &'static str> = BTreeMap::new();
     let written = written(touched, places);
@@ -121,10 +120,12 @@ pub fn propose(
     for socket in &touched.sockets {
         withheld.insert(format!("the socket {}", socket.display()), SOCKET);
     }
-    proposal.grants = covered(grants);
-    proposal.withheld =
-        withheld.into_iter().map(|(what, why)| WithheldGrant { what, why }).collect();
-    proposal
+    SandboxProposal {
+        grants: covered(grants),
+        withheld: withheld.into_iter().map(|(what, why)| WithheldGrant { what, why }).collect(),
+        net: net(touched),
+        hosts: hosts(touched),
+    }
 }
 
 /// Names in the project that hold something that was changed: whoever makes one of
@@ -258,17 +259,16 @@ fn below(variable: &str, inside: &Path, depth: usize, caps: Caps) -> FoldResult 
     }
 }
 
-/// The narrowest network that this version enforces: ports of this machine, or all of it.
-fn net(touched: &TouchedResources) -> String {
+/// The narrowest network that clash enforces: ports of this machine, or every host.
+fn net(touched: &TouchedResources) -> NetRules {
     let local: BTreeSet<u16> = loopback(touched, true).map(SocketAddr::port).collect();
     if !hosts(touched).is_empty() {
-        return "allow()".to_owned();
+        return NetRules::Every(Effect::Allow);
     }
     if local.is_empty() {
-        return "deny()".to_owned();
+        return NetRules::Every(Effect::Deny);
     }
-    let ports: Vec<String> = local.iter().map(ToString::to_string).collect();
-    format!("localhost(ports = [{}])", ports.join(", "))
+    NetRules::Localhost(local.into_iter().collect())
 }
 
 /// The hosts that were reached, with their ports: names where some were looked up.
@@ -290,36 +290,43 @@ fn loopback(touched: &TouchedResources, wanted: bool) -> impl Iterator<Item = &S
 }
 
 impl SandboxProposal {
-    /// The sandbox in Starlark, in the one layout.
+    /// The sandbox as policy text.
     pub fn source(&self, name: &str, day: &str) -> Result<String, clash_syntax::SyntaxError> {
-        let mut out =
-            format!("# What one run used, observed on {day}. Look through it before you use it.\n");
-        for WithheldGrant { what, why } in &self.withheld {
-            let _ = writeln!(out, "# Not granted: {} ({why}).", plain(what));
-        }
-        let _ = writeln!(out, "{name} = sandbox(\nname = \"{name}\",\ndefault = deny(),\nfs = {{");
-        for ProposedGrant { place, alone, caps, files } in &self.grants {
-            let files = match files {
-                0 => "only listed".to_owned(),
-                1 => "1 file".to_owned(),
-                files => format!("{files} files"),
-            };
-            let key = format!("\"{}\"", quoted(place));
-            let key = if *alone { format!("literal({key})") } else { key };
-            let effect = match !alone && is_shared_cache(place, *caps) {
-                true => "cache()".to_owned(),
-                false => format!("allow(\"{caps}\")"),
-            };
-            let _ = writeln!(out, "# {files}\n{key}: {effect},");
-        }
-        let _ = writeln!(out, "}},");
+        let mut head = vec![format!(
+            "What one run used, observed on {day}. Look through it before you use it."
+        )];
+        let withheld = self.withheld.iter();
+        head.extend(withheld.map(|it| format!("Not granted: {} ({}).", it.what, it.why)));
+        let mut comment = Vec::new();
         if !self.hosts.is_empty() {
-            let hosts: Vec<String> = self.hosts.iter().map(|host| plain(host)).collect();
-            let _ = writeln!(out, "# It reached {}.", hosts.join(", "));
-            let _ = writeln!(out, "# Rules about hosts are not enforced yet, so this opens all.");
+            comment.push(format!("It reached {}.", self.hosts.join(", ")));
+            comment.push("Rules about hosts are not enforced yet, so this opens all.".to_owned());
         }
-        let _ = writeln!(out, "net = {},\n)", self.net);
-        clash_syntax::fmt::format(&out)
+        let sandbox = SandboxDraft {
+            fs: self.grants.iter().map(ProposedGrant::rule).collect(),
+            net: Some(NetDraft { comment, rules: self.net.clone() }),
+            ..SandboxDraft::new(name, SandboxBase::Default(Effect::Deny))
+        };
+        sandbox.text(&head)
+    }
+}
+
+impl ProposedGrant {
+    fn rule(&self) -> FileRuleDraft {
+        let files = match self.files {
+            0 => "only listed".to_owned(),
+            1 => "1 file".to_owned(),
+            files => format!("{files} files"),
+        };
+        let key = match self.alone {
+            true => KeyDraft::literal(&*self.place),
+            false => KeyDraft::text(&*self.place),
+        };
+        let effect = match !self.alone && is_shared_cache(&self.place, self.caps) {
+            true => FileEffect::Cache,
+            false => FileEffect::Caps(Effect::Allow, self.caps.to_string()),
+        };
+        FileRuleDraft { comment: vec![files], key, effect }
     }
 }
 
@@ -330,26 +337,6 @@ fn is_shared_cache(place: &str, caps: Caps) -> bool {
     let variable = place.strip_prefix('$').and_then(|rest| rest.split('/').next());
     let shared = variable.is_some_and(|name| !OTHERS.contains(&name));
     shared && caps.intersects(Caps::CHANGE)
-}
-
-/// Inside a string of Starlark.
-fn quoted(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-/// On one line of a comment.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -467,6 +454,7 @@ mod tests {
                 addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
                 ..TouchedResources::default()
             })
+            .source()
         };
         assert_eq!(touched(&[], &[]), "deny()");
         assert_eq!(touched(&[], &["127.0.0.1:8080", "[::1]:9"]), "localhost(ports = [9, 8080])");

@@ -10,9 +10,10 @@ use crate::draft::{EntryOrigin, ImportDraft};
 use crate::hosts::ImportedHost;
 use crate::json::{MAX_LIST_ENTRIES, shape};
 use crate::paths::{self, ImportedPath, PathRoot, RuleSide};
-use crate::room::{HostRules, ImportedNet, ImportedSandbox};
-use crate::tree::{ImportedRule, Key};
-use crate::{Effect, ImportError, ImportResult, SettingsBase};
+use crate::sandbox::{HostRules, ImportedNet, ImportedSandbox};
+use crate::tree::ImportedRule;
+use crate::{ImportError, ImportResult, SettingsBase};
+use clash_policy::Effect;
 
 /// Profiles that extend one another; a longer chain is a circle.
 const MAX_PROFILE_CHAIN: usize = 8;
@@ -48,22 +49,22 @@ pub(crate) fn read(content: &str) -> ImportResult<ImportDraft> {
         if value.get_ref().as_table().is_none() {
             return Err(shape(format!("permissions.{name}"), "a table"));
         }
-        let mut room = ImportedSandbox::named(&reader.room_name(name));
-        room.net = ImportedNet::Deny;
-        reader.profile(profiles, name, &mut room, MAX_PROFILE_CHAIN)?;
+        let mut sandbox = ImportedSandbox::named(&reader.sandbox_name(name));
+        sandbox.net = ImportedNet::Deny;
+        reader.profile(profiles, name, &mut sandbox, MAX_PROFILE_CHAIN)?;
         if chosen == Some(name) {
-            reader.draft.default_room = Some(room.name.clone());
+            reader.draft.default_sandbox = Some(sandbox.name.clone());
         }
-        reader.draft.rooms.push(room);
+        reader.draft.sandboxes.push(sandbox);
     }
     match chosen {
-        Some(name) if reader.draft.default_room.is_none() => {
-            let mut room = ImportedSandbox::named("imported");
-            room.net = ImportedNet::Deny;
+        Some(name) if reader.draft.default_sandbox.is_none() => {
+            let mut sandbox = ImportedSandbox::named("imported");
+            sandbox.net = ImportedNet::Deny;
             let origin = EntryOrigin::new("default_permissions", name);
-            if reader.built_in(name, &origin, &mut room) {
-                reader.draft.default_room = Some(room.name.clone());
-                reader.draft.rooms.push(room);
+            if reader.built_in(name, &origin, &mut sandbox) {
+                reader.draft.default_sandbox = Some(sandbox.name.clone());
+                reader.draft.sandboxes.push(sandbox);
             }
         }
         Some(_) => {}
@@ -79,10 +80,11 @@ struct ConfigReader {
 
 impl ConfigReader {
     /// A name that is also a variable, whatever the profile is called.
-    fn room_name(&self, profile: &str) -> String {
+    fn sandbox_name(&self, profile: &str) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
         let stem: String = profile.chars().take(40).map(plain).collect();
-        let taken = |name: &String| self.draft.rooms.iter().any(|room| room.name == *name);
+        let taken =
+            |name: &String| self.draft.sandboxes.iter().any(|sandbox| sandbox.name == *name);
         let first = format!("codex_{stem}");
         let others = (2..=65).map(|number| format!("codex_{stem}_{number}"));
         std::iter::once(first).chain(others).find(|name| !taken(name)).unwrap_or_default()
@@ -92,7 +94,7 @@ impl ConfigReader {
         &mut self,
         profiles: &DeTable<'_>,
         name: &str,
-        room: &mut ImportedSandbox,
+        sandbox: &mut ImportedSandbox,
         left: usize,
     ) -> ImportResult<()> {
         let at = format!("permissions.{name}");
@@ -107,9 +109,9 @@ impl ConfigReader {
                 return Err(shape(origin.at, "a profile that does not extend itself"));
             }
             if parent.starts_with(':') {
-                self.built_in(parent, &origin, room);
+                self.built_in(parent, &origin, sandbox);
             } else {
-                self.profile(profiles, parent, room, left - 1)?;
+                self.profile(profiles, parent, sandbox, left - 1)?;
             }
         }
         for (key, value) in profile.iter() {
@@ -117,15 +119,15 @@ impl ConfigReader {
             match key {
                 "extends" => {}
                 "description" => {
-                    room.doc = text(profile, "description", &at)?.unwrap_or_default().to_owned();
+                    sandbox.doc = text(profile, "description", &at)?.unwrap_or_default().to_owned();
                 }
                 "filesystem" => {
                     let files = child(profile, key, &at)?;
-                    self.filesystem(files, &format!("{at}.filesystem"), room)?;
+                    self.filesystem(files, &format!("{at}.filesystem"), sandbox)?;
                 }
                 "network" => {
                     let net = child(profile, key, &at)?;
-                    self.network(net, &format!("{at}.network"), room)?;
+                    self.network(net, &format!("{at}.network"), sandbox)?;
                 }
                 "workspace_roots" => {
                     let roots = child(profile, key, &at)?;
@@ -149,13 +151,18 @@ impl ConfigReader {
     }
 
     /// codex's own profiles. Returns whether there is one.
-    fn built_in(&mut self, name: &str, origin: &EntryOrigin, room: &mut ImportedSandbox) -> bool {
+    fn built_in(
+        &mut self,
+        name: &str,
+        origin: &EntryOrigin,
+        sandbox: &mut ImportedSandbox,
+    ) -> bool {
         match name {
-            ":read-only" => read_only(origin, room),
+            ":read-only" => read_only(origin, sandbox),
             ":workspace" => {
-                read_only(origin, room);
+                read_only(origin, sandbox);
                 let tmp = ImportedPath::below(PathRoot::Slash, &["tmp"]);
-                writable(&[ImportedPath::all_of(PathRoot::Tmp), tmp], origin, room);
+                writable(&[ImportedPath::all_of(PathRoot::Tmp), tmp], origin, sandbox);
             }
             _ => {
                 let why = "it is no profile that can be imported";
@@ -170,7 +177,7 @@ impl ConfigReader {
         &mut self,
         files: Option<&DeTable<'_>>,
         at: &str,
-        room: &mut ImportedSandbox,
+        sandbox: &mut ImportedSandbox,
     ) -> ImportResult<()> {
         let Some(files) = files else { return Ok(()) };
         if files.len() > MAX_LIST_ENTRIES {
@@ -181,14 +188,14 @@ impl ConfigReader {
             let at = format!("{at}.{path}");
             match value.get_ref() {
                 _ if path == "glob_scan_max_depth" => {}
-                DeValue::String(access) => self.access(path, "", access, &at, room)?,
+                DeValue::String(access) => self.access(path, "", access, &at, sandbox)?,
                 DeValue::Table(scoped) if scoped.len() <= MAX_LIST_ENTRIES => {
                     for (below, access) in scoped.iter() {
                         let below = below.get_ref().as_ref();
                         let at = format!("{at}.{below}");
                         let access = access.get_ref().as_str();
                         let access = access.ok_or_else(|| shape(&*at, "an access"))?;
-                        self.access(path, below, access, &at, room)?;
+                        self.access(path, below, access, &at, sandbox)?;
                     }
                 }
                 _ => return Err(shape(at, "\"read\", \"write\", \"deny\" or a table of paths")),
@@ -203,7 +210,7 @@ impl ConfigReader {
         below: &str,
         access: &str,
         at: &str,
-        room: &mut ImportedSandbox,
+        sandbox: &mut ImportedSandbox,
     ) -> ImportResult<()> {
         let origin = EntryOrigin::new(at, access);
         let (effect, side) = match access {
@@ -238,19 +245,19 @@ impl ConfigReader {
         let pattern = converted.pattern;
         match access {
             "write" => {
-                room.read.allow(pattern.clone(), origin.clone());
-                room.write.allow(pattern, origin);
+                sandbox.read.allow(pattern.clone(), origin.clone());
+                sandbox.write.allow(pattern, origin);
             }
             "read" => {
                 // Inside a writable directory this takes writing away.
                 if pattern != ImportedPath::all_of(PathRoot::Slash) {
-                    room.write.deny(pattern.clone(), false, origin.clone());
+                    sandbox.write.deny(pattern.clone(), false, origin.clone());
                 }
-                room.read.allow(pattern, origin);
+                sandbox.read.allow(pattern, origin);
             }
             _ => {
-                room.read.deny(pattern.clone(), false, origin.clone());
-                room.write.deny(pattern, false, origin);
+                sandbox.read.deny(pattern.clone(), false, origin.clone());
+                sandbox.write.deny(pattern, false, origin);
             }
         }
         Ok(())
@@ -260,7 +267,7 @@ impl ConfigReader {
         &mut self,
         net: Option<&DeTable<'_>>,
         at: &str,
-        room: &mut ImportedSandbox,
+        sandbox: &mut ImportedSandbox,
     ) -> ImportResult<()> {
         let Some(net) = net else { return Ok(()) };
         let enabled = boolean(net, "enabled", at)?.unwrap_or(false);
@@ -298,7 +305,7 @@ impl ConfigReader {
                 Err(why) => self.draft.left_out(&origin, Some(effect), why),
             }
         }
-        room.net = if enabled { ImportedNet::Hosts(hosts) } else { ImportedNet::Deny };
+        sandbox.net = if enabled { ImportedNet::Hosts(hosts) } else { ImportedNet::Deny };
         if enabled && domains.is_none() {
             let why = "no hosts are named, so none is opened";
             let origin = EntryOrigin::new(format!("{at}.enabled"), "true");
@@ -323,11 +330,11 @@ impl ConfigReader {
     fn legacy(&mut self, root: &DeTable<'_>) -> ImportResult<()> {
         let Some(mode) = text(root, "sandbox_mode", "")? else { return Ok(()) };
         let origin = EntryOrigin::new("sandbox_mode", mode);
-        let mut room = ImportedSandbox::named("imported");
-        room.net = ImportedNet::Deny;
+        let mut sandbox = ImportedSandbox::named("imported");
+        sandbox.net = ImportedNet::Deny;
         match mode {
-            "read-only" => read_only(&origin, &mut room),
-            "workspace-write" => self.workspace_write(root, &origin, &mut room)?,
+            "read-only" => read_only(&origin, &mut sandbox),
+            "workspace-write" => self.workspace_write(root, &origin, &mut sandbox)?,
             "danger-full-access" => {
                 let why = "running without a sandbox is not imported";
                 self.draft.left_out(&origin, Some(Effect::Allow), why);
@@ -335,8 +342,8 @@ impl ConfigReader {
             }
             _ => return Err(shape("sandbox_mode", "a mode that is known")),
         }
-        self.draft.default_room = Some(room.name.clone());
-        self.draft.rooms.push(room);
+        self.draft.default_sandbox = Some(sandbox.name.clone());
+        self.draft.sandboxes.push(sandbox);
         Ok(())
     }
 
@@ -344,7 +351,7 @@ impl ConfigReader {
         &mut self,
         root: &DeTable<'_>,
         origin: &EntryOrigin,
-        room: &mut ImportedSandbox,
+        sandbox: &mut ImportedSandbox,
     ) -> ImportResult<()> {
         const AT: &str = "sandbox_workspace_write";
         let empty = DeTable::new();
@@ -356,10 +363,10 @@ impl ConfigReader {
         if boolean(given, "exclude_slash_tmp", AT)? != Some(true) {
             roots.push(ImportedPath::below(PathRoot::Slash, &["tmp"]));
         }
-        read_only(origin, room);
-        writable(&roots, origin, room);
+        read_only(origin, sandbox);
+        writable(&roots, origin, sandbox);
         if boolean(given, "network_access", AT)? == Some(true) {
-            room.net = ImportedNet::Allow;
+            sandbox.net = ImportedNet::Allow;
         }
         let listed = match given.get("writable_roots").map(|value| value.get_ref()) {
             None => return Ok(()),
@@ -371,7 +378,7 @@ impl ConfigReader {
             let path = item.get_ref().as_str().ok_or_else(|| shape(&*at, "a string"))?;
             let origin = EntryOrigin::new(at, path);
             match paths::in_list(path, SettingsBase::Project, RuleSide::Allow) {
-                Ok(converted) => room.write.allow(converted.pattern, origin),
+                Ok(converted) => sandbox.write.allow(converted.pattern, origin),
                 Err(why) => self.draft.left_out(&origin, Some(Effect::Allow), why),
             }
         }
@@ -387,9 +394,9 @@ impl ConfigReader {
         };
         let origin = EntryOrigin::new("approval_policy", policy);
         let unasked = ["on-request", "on-failure", "never"].contains(&policy);
-        if unasked && self.draft.default_room.is_some() {
-            let leaf = ImportedRule::from(origin.to_string());
-            self.draft.rule(Effect::Allow, &[Key::text("Bash")], leaf);
+        if unasked && self.draft.default_sandbox.is_some() {
+            let leaf = ImportedRule::noting(origin.to_string());
+            self.draft.command_rule(Effect::Allow, Vec::new(), leaf);
         } else if policy != "untrusted" {
             let why = "commands run unasked only in a sandbox that was imported: they ask";
             self.draft.left_out(&origin, Some(Effect::Allow), why);
@@ -398,18 +405,18 @@ impl ConfigReader {
     }
 }
 
-fn read_only(origin: &EntryOrigin, room: &mut ImportedSandbox) {
-    room.read.allow(ImportedPath::all_of(PathRoot::Slash), origin.clone());
+fn read_only(origin: &EntryOrigin, sandbox: &mut ImportedSandbox) {
+    sandbox.read.allow(ImportedPath::all_of(PathRoot::Slash), origin.clone());
 }
 
 /// The project and these; what steers git and the agent stays as it is.
-fn writable(roots: &[ImportedPath], origin: &EntryOrigin, room: &mut ImportedSandbox) {
-    room.write.allow(ImportedPath::all_of(PathRoot::Project), origin.clone());
+fn writable(roots: &[ImportedPath], origin: &EntryOrigin, sandbox: &mut ImportedSandbox) {
+    sandbox.write.allow(ImportedPath::all_of(PathRoot::Project), origin.clone());
     for root in roots {
-        room.write.allow(root.clone(), origin.clone());
+        sandbox.write.allow(root.clone(), origin.clone());
     }
     for name in [".git", ".codex", ".agents"] {
-        room.write.deny(ImportedPath::below(PathRoot::Project, &[name]), true, origin.clone());
+        sandbox.write.deny(ImportedPath::below(PathRoot::Project, &[name]), true, origin.clone());
     }
 }
 

@@ -9,10 +9,11 @@ use clash_syntax::{
 
 use crate::draft::{EntryOrigin, ImportDraft};
 use crate::hosts::{ImportedHost, ImportedName};
-use crate::room::{HostRules, ImportedNet, ImportedSandbox};
-use crate::tree::{ImportedRule, Key};
+use crate::sandbox::{HostRules, ImportedNet, ImportedSandbox};
+use crate::tree::ImportedRule;
 use crate::words::{self, CommandPattern, PatternTail, WordPattern};
-use crate::{Effect, ImportError, ImportResult};
+use crate::{ImportError, ImportResult};
+use clash_policy::Effect;
 
 /// More words, or alternatives of one, are an attack on the reader.
 const MAX_RULE_WORDS: usize = 256;
@@ -33,12 +34,12 @@ pub(crate) fn read(content: &str) -> ImportResult<ImportDraft> {
     }
     let RulesReader { mut draft, hosts, .. } = reader;
     if !hosts.is_empty() {
-        let mut room = ImportedSandbox::named("imported");
-        room.on_project = true;
+        let mut sandbox = ImportedSandbox::named("imported");
+        sandbox.on_project = true;
         let rules = HostRules { rules: hosts, addresses: Vec::new(), default: Effect::Deny };
-        room.net = ImportedNet::Hosts(rules);
-        draft.default_room = Some(room.name.clone());
-        draft.rooms.push(room);
+        sandbox.net = ImportedNet::Hosts(rules);
+        draft.default_sandbox = Some(sandbox.name.clone());
+        draft.sandboxes.push(sandbox);
     }
     Ok(draft)
 }
@@ -163,10 +164,9 @@ impl RulesReader<'_> {
         if let Some(how) = keys.differs {
             self.draft.stricter(origin, Some(effect), how);
         }
-        let path: Vec<Key> = std::iter::once(Key::text("Bash")).chain(keys.path).collect();
-        let mut leaf = ImportedRule::from(origin.to_string());
+        let mut leaf = ImportedRule::noting(origin.to_string());
         leaf.reason = text(&reason).map(str::to_owned);
-        self.draft.rule(effect, &path, leaf);
+        self.draft.command_rule(effect, keys.path, leaf);
         Ok(())
     }
 

@@ -1,14 +1,15 @@
-//! A policy in the making: what every importer fills and what becomes text.
+//! The policy that an importer fills, and its way into a [`PolicyDraft`].
 
 use std::fmt;
 
-use std::collections::{BTreeMap, BTreeSet};
+use clash_policy::Effect;
+use clash_syntax::draft::{KeyDraft, NamedPolicy, PolicyDraft, SettingsDraft};
 
-use crate::room::{ImportedSandbox, PathRights, everywhere};
+use crate::sandbox::{ImportedSandbox, PathRights, file_denials};
 use crate::text::shown;
-use crate::toolchains::{ToolchainSandbox, sandbox_of};
-use crate::tree::{ImportedRule, Key, RuleTree};
-use crate::{Effect, ImportFormat, ImportResult, ImportedPolicy, ReportEntry};
+use crate::toolchains::sandbox_of;
+use crate::tree::{ImportedRule, RuleTree};
+use crate::{ImportFormat, ImportResult, ImportedPolicy, ReportEntry};
 
 /// An entry of the imported file: what it says and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,57 +34,54 @@ impl fmt::Display for EntryOrigin {
     }
 }
 
-/// The policy that holds every allow.
-pub(crate) const ALLOWS: &str = "imported allows";
+/// The name of the policy that holds every allow.
+pub(crate) const ALLOWS_POLICY: &str = "imported allows";
 
 #[derive(Debug, Default)]
 pub(crate) struct ImportDraft {
     denies: RuleTree,
     asks: RuleTree,
     allows: RuleTree,
-    pub(crate) rooms: Vec<ImportedSandbox>,
-    /// The sandbox for whatever names none.
-    pub(crate) default_room: Option<String>,
-    /// What happens where no rule matches; ask unless the file is stricter.
+    pub(crate) sandboxes: Vec<ImportedSandbox>,
+    /// The sandbox of rules that name none.
+    pub(crate) default_sandbox: Option<String>,
+    /// True if the file denies where no rule matches. Otherwise the policy asks.
     pub(crate) deny_by_default: bool,
     /// Denials of paths that hold in every sandbox.
     pub(crate) reads: PathRights,
     pub(crate) writes: PathRights,
-    /// Commands run in the sandboxes of their toolchains: the file has none of its own.
+    /// True if the file has no sandbox of its own. Each allowed command then runs in
+    /// the library's sandbox for its toolchain.
     pub(crate) by_toolchain: bool,
-    /// What is taken from the library, by module.
-    loads: BTreeMap<&'static str, BTreeSet<&'static str>>,
     not_expressed: Vec<ReportEntry>,
     narrowed: Vec<ReportEntry>,
 }
 
 impl ImportDraft {
-    pub(crate) fn rule(&mut self, effect: Effect, path: &[Key], mut leaf: ImportedRule) {
-        if self.by_toolchain && effect == Effect::Allow && leaf.sandbox.is_none() {
-            leaf.sandbox = self.toolchain_sandbox(path);
+    pub(crate) fn rule(&mut self, effect: Effect, path: &[KeyDraft], mut rule: ImportedRule) {
+        if self.by_toolchain && effect == Effect::Allow && rule.sandbox.is_none() {
+            rule.sandbox = toolchain_sandbox(path).map(str::to_owned);
         }
         let tree = match effect {
             Effect::Deny => &mut self.denies,
             Effect::Ask => &mut self.asks,
             Effect::Allow => &mut self.allows,
         };
-        tree.insert(path, leaf);
+        tree.insert(path, rule);
     }
 
-    /// The library's sandbox for an allowed command.
-    fn toolchain_sandbox(&mut self, path: &[Key]) -> Option<String> {
-        let [Key::Text(tool), Key::Text(program), rest @ ..] = path else { return None };
-        let next = match rest {
-            [Key::Text(word), ..] => Some(word.as_str()),
-            _ => None,
-        };
-        let ToolchainSandbox { module, sandbox } =
-            (tool == "Bash").then(|| sandbox_of(program, next)).flatten()?;
-        self.loads.entry(module).or_default().insert(sandbox);
-        Some(sandbox.to_owned())
+    /// A rule about the command that the keys name.
+    pub(crate) fn command_rule(
+        &mut self,
+        effect: Effect,
+        command: Vec<KeyDraft>,
+        rule: ImportedRule,
+    ) {
+        let path: Vec<KeyDraft> = std::iter::once(KeyDraft::text("Bash")).chain(command).collect();
+        self.rule(effect, &path, rule);
     }
 
-    /// The entry has no place in the policy.
+    /// Reports an entry that the policy does not express.
     pub(crate) fn left_out(
         &mut self,
         origin: &EntryOrigin,
@@ -93,7 +91,7 @@ impl ImportDraft {
         self.not_expressed.push(origin.entry(effect, why));
     }
 
-    /// The entry is in the policy, but stricter.
+    /// Reports an entry that the policy expresses more strictly.
     pub(crate) fn stricter(
         &mut self,
         origin: &EntryOrigin,
@@ -108,71 +106,73 @@ impl ImportDraft {
         name: &str,
         format: ImportFormat,
     ) -> ImportResult<ImportedPolicy> {
-        let mut rooms = String::new();
-        for room in &self.rooms {
-            let (text, lost) = room.write()?;
-            rooms.push_str(&text);
-            rooms.push('\n');
+        let mut sandboxes = Vec::new();
+        for sandbox in &self.sandboxes {
+            let (draft, lost) = sandbox.draft()?;
+            sandboxes.push(draft);
             for origin in lost {
                 let why = "a deny covers it, which wins here whatever its length";
                 self.narrowed.push(origin.entry(Some(Effect::Allow), why));
             }
         }
-        // Restrictions that are missing first: that is what has to be read.
+        // The user has to read the missing restrictions, so they come first.
         self.not_expressed.sort_by_key(|entry| !entry.restricts());
-        let mut out = format!("# Imported from {} ({}).\n", shown(name), format.describe());
-        self.head(&mut out);
-        out.push('\n');
-        if self.rooms.iter().any(|room| room.on_project) {
-            self.loads.entry("sandboxes").or_default().insert("project");
-        }
-        for (module, names) in &self.loads {
-            let names: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
-            out.push_str(&format!("load(\"@clash//{module}.star\", {})\n", names.join(", ")));
-        }
-        if !self.loads.is_empty() {
-            out.push('\n');
-        }
-        out.push_str(&rooms);
-        let denials = everywhere(&[&self.reads, &self.writes]);
-        if !denials.is_empty() {
-            out.push_str(&format!("# These hold in every sandbox.\n{denials}\n"));
-        }
-        let default = if self.deny_by_default { Effect::Deny } else { Effect::Ask };
-        let sandbox = self.default_room.as_ref();
-        let sandbox = sandbox.map_or(String::new(), |name| format!(", default_sandbox = {name}"));
-        out.push_str(&format!("settings(default = {}(){sandbox})\n", default.word()));
         let trees = [
             ("imported denies", &self.denies, Effect::Deny),
             ("imported asks", &self.asks, Effect::Ask),
-            (ALLOWS, &self.allows, Effect::Allow),
+            (ALLOWS_POLICY, &self.allows, Effect::Allow),
         ];
-        for (name, tree, effect) in trees.into_iter().filter(|(_, tree, _)| !tree.is_empty()) {
-            out.push_str(&format!("\npolicy(\"{name}\", {{\n"));
-            tree.write(effect, 1, &mut out);
-            out.push_str("})\n");
-        }
+        let policies = trees
+            .into_iter()
+            .filter(|(_, tree, _)| !tree.is_empty())
+            .map(|(name, tree, effect)| NamedPolicy {
+                name: name.to_owned(),
+                rules: tree.rules(effect),
+            })
+            .collect();
+        let draft = PolicyDraft {
+            head: self.head(name, format),
+            sandboxes,
+            everywhere: file_denials(&self.reads, &self.writes),
+            settings: Some(SettingsDraft {
+                comment: Vec::new(),
+                default: if self.deny_by_default { Effect::Deny } else { Effect::Ask },
+                sandbox: self.default_sandbox.clone(),
+            }),
+            policies,
+            ..PolicyDraft::default()
+        };
         Ok(ImportedPolicy {
-            source: out,
+            source: draft.text()?,
             not_expressed: self.not_expressed,
             narrowed: self.narrowed,
         })
     }
 
-    fn head(&self, out: &mut String) {
-        let list = |out: &mut String, title: &str, entries: &[&ReportEntry]| {
-            if !entries.is_empty() {
-                out.push_str(&format!("#\n# {title}\n"));
-                for entry in entries {
-                    out.push_str(&format!("#   {}\n", shown(&entry.to_string())));
-                }
-            }
-        };
+    /// The comment at the head: the file, and the report.
+    fn head(&self, name: &str, format: ImportFormat) -> Vec<String> {
+        let mut lines = vec![format!("Imported from {} ({}).", shown(name), format.describe())];
         let (restrictions, others): (Vec<&ReportEntry>, Vec<&ReportEntry>) =
             self.not_expressed.iter().partition(|entry| entry.restricts());
-        list(out, "NOT ENFORCED: these restrictions could not be expressed.", &restrictions);
-        list(out, "Left out:", &others);
         let narrowed: Vec<&ReportEntry> = self.narrowed.iter().collect();
-        list(out, "Stricter than the original:", &narrowed);
+        for (title, entries) in [
+            ("NOT ENFORCED: these restrictions could not be expressed.", restrictions),
+            ("Left out:", others),
+            ("Stricter than the original:", narrowed),
+        ] {
+            if !entries.is_empty() {
+                lines.extend([String::new(), title.to_owned()]);
+                lines.extend(entries.iter().map(|it| format!("  {}", shown(&it.to_string()))));
+            }
+        }
+        lines
     }
+}
+
+/// The library's sandbox for an allowed command.
+fn toolchain_sandbox(path: &[KeyDraft]) -> Option<&'static str> {
+    let [tool, program, rest @ ..] = path else { return None };
+    let (tool, program) = (tool.as_text()?, program.as_text()?);
+    let next = rest.first().and_then(KeyDraft::as_text);
+    if tool == "Bash" { sandbox_of(program, next) } else { None }
 }

@@ -2,7 +2,7 @@
 //! plain name is the domain with everything below it. So an allow becomes
 //! `exact("name")`, while a deny keeps the wider plain name.
 
-use crate::tree::Key;
+use clash_syntax::draft::KeyDraft;
 
 pub(crate) type OptionalPort = Option<u16>;
 
@@ -77,7 +77,7 @@ impl ImportedHost {
 
     /// Keys of an allow; `shut` are ports denied for every host. None: there is
     /// no key for it.
-    pub(crate) fn allowed(&self, shut: &[u16]) -> Vec<Key> {
+    pub(crate) fn allowed(&self, shut: &[u16]) -> Vec<KeyDraft> {
         let ports: Vec<OptionalPort> = match self.port {
             Some(port) if shut.contains(&port) => vec![],
             Some(port) => vec![Some(port)],
@@ -92,18 +92,18 @@ impl ImportedHost {
             .into_iter()
             .filter_map(|port| match &self.name {
                 ImportedName::All => None,
-                ImportedName::One(name) => Some(Key::Exact(with(name, port))),
-                ImportedName::Below(name) => Some(Key::Text(with(&format!("*.{name}"), port))),
+                ImportedName::One(name) => Some(KeyDraft::exact(with(name, port))),
+                ImportedName::Below(name) => Some(KeyDraft::text(with(&format!("*.{name}"), port))),
                 ImportedName::Domain(name) | ImportedName::Address(name) => {
-                    Some(Key::Text(with(name, port)))
+                    Some(KeyDraft::text(with(name, port)))
                 }
-                ImportedName::Localhost => port.map(|port| Key::Localhost(vec![port])),
+                ImportedName::Localhost => port.map(|port| KeyDraft::Localhost(vec![port])),
             })
             .collect()
     }
 
     /// Keys of a deny or an ask.
-    pub(crate) fn restricted(&self) -> Vec<Key> {
+    pub(crate) fn restricted(&self) -> Vec<KeyDraft> {
         let with = |name: &str| match self.port {
             None => name.to_owned(),
             Some(port) => format!("{name}:{port}"),
@@ -112,11 +112,11 @@ impl ImportedHost {
             // Said by the default and by the ports of every allow.
             ImportedName::All => vec![],
             ImportedName::One(name) | ImportedName::Domain(name) | ImportedName::Address(name) => {
-                vec![Key::Text(with(name))]
+                vec![KeyDraft::text(with(name))]
             }
-            ImportedName::Below(name) => vec![Key::Text(with(&format!("*.{name}")))],
+            ImportedName::Below(name) => vec![KeyDraft::text(with(&format!("*.{name}")))],
             ImportedName::Localhost => {
-                vec![Key::Text(with("localhost")), Key::Text(with("127.0.0.1"))]
+                vec![KeyDraft::text(with("localhost")), KeyDraft::text(with("127.0.0.1"))]
             }
         }
     }
@@ -159,7 +159,9 @@ mod tests {
     use super::*;
 
     fn keys(text: &str) -> (String, String) {
-        let written = |keys: Vec<Key>| keys.iter().map(Key::written).collect::<Vec<_>>().join(" ");
+        let written = |keys: Vec<KeyDraft>| {
+            keys.iter().map(|key| key.source("")).collect::<Vec<_>>().join(" ")
+        };
         ImportedHost::read(text).map_or_else(
             |why| (why.to_owned(), String::new()),
             |host| (written(host.allowed(&[])), written(host.restricted())),
@@ -187,7 +189,7 @@ mod tests {
     #[test]
     fn a_port_shut_for_all_is_not_opened_by_an_allow() {
         let host = ImportedHost::read("github.com").unwrap();
-        let written: Vec<String> = host.allowed(&[22]).iter().map(Key::written).collect();
+        let written: Vec<String> = host.allowed(&[22]).iter().map(|key| key.source("")).collect();
         assert_eq!(written, [r#"exact("github.com:443")"#, r#"exact("github.com:80")"#]);
         assert!(ImportedHost::read("x.org:22").unwrap().allowed(&[22]).is_empty());
     }

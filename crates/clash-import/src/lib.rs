@@ -20,10 +20,8 @@ mod draft;
 mod hosts;
 mod json;
 mod module;
-#[doc(hidden)]
-pub mod oracle;
 mod paths;
-mod room;
+mod sandbox;
 mod srt;
 mod text;
 mod toolchains;
@@ -32,7 +30,11 @@ mod words;
 
 use std::fmt;
 
-pub use module::{ImportedModule, KeptRules, MODULE_EXPORT, module};
+use clash_policy::Effect;
+use clash_syntax::draft::DraftError;
+
+pub use clash_syntax::draft::PolicyModule;
+pub use module::{KeptRules, module};
 
 /// What can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,23 +79,6 @@ pub struct ImportSource<'a> {
     pub name: &'a str,
     pub bytes: &'a [u8],
     pub base: SettingsBase<'a>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Effect {
-    Allow,
-    Ask,
-    Deny,
-}
-
-impl Effect {
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Ask => "ask",
-            Self::Deny => "deny",
-        }
-    }
 }
 
 /// One line of the report.
@@ -151,6 +136,8 @@ pub enum ImportError {
     Starlark { line: usize, message: String },
     #[error("{at}: expected {expected}")]
     Shape { at: String, expected: &'static str },
+    #[error(transparent)]
+    Draft(#[from] DraftError),
     #[error("line {line}: the rule's own example `{example}` contradicts it")]
     Example { line: usize, example: String },
 }

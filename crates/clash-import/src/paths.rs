@@ -5,8 +5,9 @@
 //! a bare string is the path and everything below, `*` stays within a name and
 //! `**` stands for any number of directories, also none.
 
+use clash_syntax::draft::KeyDraft;
+
 use crate::SettingsBase;
-use crate::tree::Key;
 
 /// Deeper paths are never written by hand.
 const MAX_PATH_PARTS: usize = 64;
@@ -92,20 +93,24 @@ impl ImportedPath {
 
     /// As `key`, and not even the directory itself where only what is in it was
     /// meant: what has its name may be a file. A kernel rule cannot say this.
-    pub(crate) fn strict_key(&self) -> Key {
+    pub(crate) fn strict_key(&self) -> KeyDraft {
         match self.reach {
-            PathReach::Inside => Key::Glob(format!("{}/*/**", self.text().trim_end_matches('/'))),
+            PathReach::Inside => {
+                KeyDraft::glob(format!("{}/*/**", self.text().trim_end_matches('/')))
+            }
             PathReach::Below => self.key(),
         }
     }
 
-    pub(crate) fn key(&self) -> Key {
+    pub(crate) fn key(&self) -> KeyDraft {
         let text = self.text();
         let inside = format!("{}/**", text.trim_end_matches('/'));
         match (self.is_wild(), self.reach) {
-            (false, PathReach::Below) => Key::Text(text),
-            (_, PathReach::Inside) => Key::Glob(inside),
-            (true, PathReach::Below) => Key::AnyOf(vec![Key::Glob(text), Key::Glob(inside)]),
+            (false, PathReach::Below) => KeyDraft::text(text),
+            (_, PathReach::Inside) => KeyDraft::glob(inside),
+            (true, PathReach::Below) => {
+                KeyDraft::any_of([KeyDraft::glob(text), KeyDraft::glob(inside)])
+            }
         }
     }
 }

@@ -12,9 +12,10 @@ use crate::draft::{EntryOrigin, ImportDraft};
 use crate::hosts::{ImportedHost, ImportedName};
 use crate::json::{self, JsonObject};
 use crate::paths::{self, ConvertedPath, ImportedPath, PathRoot, RuleSide};
-use crate::room::{HostRules, ImportedNet, ImportedSandbox};
-use crate::tree::{ImportedRule, Key};
-use crate::{Effect, ImportResult, SettingsBase, words};
+use crate::sandbox::{HostRules, ImportedNet, ImportedSandbox};
+use crate::tree::ImportedRule;
+use crate::{ImportResult, SettingsBase, words};
+use clash_policy::Effect;
 
 /// What [`fill`] reads.
 pub(crate) const READ_BLOCKS: [&str; 3] = ["filesystem", "network", "credentials"];
@@ -33,7 +34,7 @@ pub(crate) struct BlockOptions<'a> {
 pub(crate) fn read(content: &str) -> ImportResult<ImportDraft> {
     let settings = json::parse(content)?;
     let mut draft = ImportDraft::default();
-    let mut room = ImportedSandbox::named("imported");
+    let mut sandbox = ImportedSandbox::named("imported");
     let files = json::object(&settings, "filesystem", "")?;
     let closed = match files {
         Some(files) => json::boolean(files, "defaultDenyRead", "filesystem")?.unwrap_or(false),
@@ -41,10 +42,10 @@ pub(crate) fn read(content: &str) -> ImportResult<ImportDraft> {
     };
     if !closed {
         let origin = EntryOrigin::new("filesystem", "everything can be read unless denied");
-        room.read.allow(ImportedPath::all_of(PathRoot::Slash), origin);
+        sandbox.read.allow(ImportedPath::all_of(PathRoot::Slash), origin);
     }
     let options = BlockOptions { at: "", base: SettingsBase::Project, in_force: true, asks: false };
-    fill(&settings, &options, &mut room, &mut draft)?;
+    fill(&settings, &options, &mut sandbox, &mut draft)?;
     commands(&settings, &mut draft)?;
     for (key, value) in &settings {
         let (effect, why) = match key.as_str() {
@@ -57,8 +58,8 @@ pub(crate) fn read(content: &str) -> ImportResult<ImportDraft> {
         };
         draft.left_out(&EntryOrigin::new(key.as_str(), value.to_string()), effect, why);
     }
-    draft.default_room = Some(room.name.clone());
-    draft.rooms.push(room);
+    draft.default_sandbox = Some(sandbox.name.clone());
+    draft.sandboxes.push(sandbox);
     Ok(draft)
 }
 
@@ -66,15 +67,15 @@ pub(crate) fn read(content: &str) -> ImportResult<ImportDraft> {
 pub(crate) fn fill(
     block: &JsonObject,
     options: &BlockOptions<'_>,
-    room: &mut ImportedSandbox,
+    sandbox: &mut ImportedSandbox,
     draft: &mut ImportDraft,
 ) -> ImportResult<()> {
     if let Some(files) = json::object(block, "filesystem", options.at)? {
-        filesystem(files, options, room, draft)?;
+        filesystem(files, options, sandbox, draft)?;
     }
-    network(json::object(block, "network", options.at)?, options, room, draft)?;
+    network(json::object(block, "network", options.at)?, options, sandbox, draft)?;
     if let Some(given) = json::object(block, "credentials", options.at)? {
-        credentials(given, options, room, draft)?;
+        credentials(given, options, sandbox, draft)?;
     }
     Ok(())
 }
@@ -82,7 +83,7 @@ pub(crate) fn fill(
 fn filesystem(
     files: &JsonObject,
     options: &BlockOptions<'_>,
-    room: &mut ImportedSandbox,
+    sandbox: &mut ImportedSandbox,
     draft: &mut ImportDraft,
 ) -> ImportResult<()> {
     let at = json::join(options.at, "filesystem");
@@ -100,10 +101,10 @@ fn filesystem(
             }
             let Some(pattern) = listed(&origin, effect, options.base, draft) else { continue };
             match key {
-                "allowRead" => room.read.allow(pattern, origin),
-                "allowWrite" => room.write.allow(pattern, origin),
-                "denyRead" => deny_read(pattern, false, origin, room),
-                _ => room.write.deny(pattern, true, origin),
+                "allowRead" => sandbox.read.allow(pattern, origin),
+                "allowWrite" => sandbox.write.allow(pattern, origin),
+                "denyRead" => deny_read(pattern, false, origin, sandbox),
+                _ => sandbox.write.deny(pattern, true, origin),
             }
         }
     }
@@ -127,10 +128,10 @@ fn deny_read(
     pattern: ImportedPath,
     absolute: bool,
     origin: EntryOrigin,
-    room: &mut ImportedSandbox,
+    sandbox: &mut ImportedSandbox,
 ) {
-    room.write.deny(pattern.clone(), absolute, origin.clone());
-    room.read.deny(pattern, absolute, origin);
+    sandbox.write.deny(pattern.clone(), absolute, origin.clone());
+    sandbox.read.deny(pattern, absolute, origin);
 }
 
 fn listed(
@@ -157,7 +158,7 @@ fn listed(
 fn network(
     given: Option<&JsonObject>,
     options: &BlockOptions<'_>,
-    room: &mut ImportedSandbox,
+    sandbox: &mut ImportedSandbox,
     draft: &mut ImportDraft,
 ) -> ImportResult<()> {
     let at = json::join(options.at, "network");
@@ -187,7 +188,7 @@ fn network(
         }
     }
     if options.in_force {
-        room.net = ImportedNet::Hosts(hosts);
+        sandbox.net = ImportedNet::Hosts(hosts);
     }
     for (key, value) in given {
         let (effect, why) = match key.as_str() {
@@ -237,8 +238,8 @@ fn host(
 }
 
 /// Hosts that rules of the agent name, for a sandbox that has host rules.
-pub(crate) fn add_hosts(given: Vec<(String, Effect, EntryOrigin)>, room: &mut ImportedSandbox) {
-    let ImportedNet::Hosts(hosts) = &mut room.net else { return };
+pub(crate) fn add_hosts(given: Vec<(String, Effect, EntryOrigin)>, sandbox: &mut ImportedSandbox) {
+    let ImportedNet::Hosts(hosts) = &mut sandbox.net else { return };
     for (name, effect, origin) in given {
         if let Ok(host) = ImportedHost::read(&name) {
             hosts.rules.push((host, effect, origin));
@@ -249,7 +250,7 @@ pub(crate) fn add_hosts(given: Vec<(String, Effect, EntryOrigin)>, room: &mut Im
 fn credentials(
     given: &JsonObject,
     options: &BlockOptions<'_>,
-    room: &mut ImportedSandbox,
+    sandbox: &mut ImportedSandbox,
     draft: &mut ImportDraft,
 ) -> ImportResult<()> {
     let at = json::join(options.at, "credentials");
@@ -265,9 +266,9 @@ fn credentials(
                 draft.stricter(&origin, Some(Effect::Deny), why);
             }
             if key == "envVars" {
-                room.env.push((what.to_owned(), Effect::Deny, origin));
+                sandbox.env.push((what.to_owned(), Effect::Deny, origin));
             } else if let Some(pattern) = listed(&origin, Effect::Deny, options.base, draft) {
-                deny_read(pattern, true, origin, room);
+                deny_read(pattern, true, origin, sandbox);
             }
         }
     }
@@ -292,8 +293,7 @@ fn commands(settings: &JsonObject, draft: &mut ImportDraft) -> ImportResult<()> 
         if let Some(how) = keys.differs {
             draft.stricter(&origin, Some(Effect::Deny), how);
         }
-        let path: Vec<Key> = std::iter::once(Key::text("Bash")).chain(keys.path).collect();
-        draft.rule(Effect::Deny, &path, ImportedRule::from(origin.to_string()));
+        draft.command_rule(Effect::Deny, keys.path, ImportedRule::noting(origin.to_string()));
     }
     for (at, text) in json::strings(given, "allow", "command")? {
         let why = "it takes back a deny, which then stays";

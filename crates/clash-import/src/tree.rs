@@ -1,73 +1,17 @@
-//! The match tree that is being written: keys, leaves, and their text.
+//! The match tree of one effect, filled rule by rule.
 //!
-//! One tree holds leaves of one effect only. A shorter path therefore stands
-//! for everything below it, and joining entries never has to weigh them.
+//! Because a tree holds one effect only, a shorter path stands for every path below
+//! it: a deny of `git` replaces a deny of `git push`, and no entry has to be compared
+//! with another.
 
 use std::collections::BTreeMap;
 
-use crate::Effect;
-use crate::text::{literal, shown};
+use clash_policy::Effect;
+use clash_syntax::draft::{EffectDraft, KeyDraft, RuleBody, RuleDraft};
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Key {
-    Text(String),
-    Glob(String),
-    Regex(String),
-    Exact(String),
-    Subpath(String),
-    Localhost(Vec<u16>),
-    Mode(String),
-    /// No further word of a command.
-    End,
-    AnyOf(Vec<Key>),
-}
+use crate::text::shown;
 
-impl Key {
-    pub(crate) fn text(text: impl Into<String>) -> Self {
-        Self::Text(text.into())
-    }
-
-    pub(crate) fn any_of(keys: impl IntoIterator<Item = Self>) -> Self {
-        let mut known: Vec<Self> = Vec::new();
-        for key in keys {
-            if !known.contains(&key) {
-                known.push(key);
-            }
-        }
-        match <[Self; 1]>::try_from(known) {
-            Ok([only]) => only,
-            Err(several) => Self::AnyOf(several),
-        }
-    }
-
-    pub(crate) fn names(names: &[&str]) -> Self {
-        Self::any_of(names.iter().map(|name| Self::text(*name)))
-    }
-
-    pub(crate) fn written(&self) -> String {
-        let call = |name: &str, text: &str| format!("{name}({})", literal(text));
-        match self {
-            Self::Text(text) => literal(text),
-            Self::Glob(text) => call("glob", text),
-            Self::Regex(text) => call("regex", text),
-            Self::Exact(text) => call("exact", text),
-            Self::Subpath(text) => call("subpath", text),
-            Self::Mode(text) => call("mode", text),
-            Self::Localhost(ports) => {
-                let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
-                format!("localhost(ports = [{}])", ports.join(", "))
-            }
-            Self::End => "end()".to_owned(),
-            Self::AnyOf(keys) => {
-                let keys: Vec<String> = keys.iter().map(Self::written).collect();
-                let comma = if keys.len() == 1 { "," } else { "" };
-                format!("({}{comma})", keys.join(", "))
-            }
-        }
-    }
-}
-
-/// Where a rule came from, and what to say when it decides.
+/// One imported rule: the entries it came from, and its reason and sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct ImportedRule {
     pub(crate) notes: Vec<String>,
@@ -77,7 +21,7 @@ pub(crate) struct ImportedRule {
 }
 
 impl ImportedRule {
-    pub(crate) fn from(note: impl Into<String>) -> Self {
+    pub(crate) fn noting(note: impl Into<String>) -> Self {
         Self { notes: vec![note.into()], ..Self::default() }
     }
 }
@@ -90,8 +34,9 @@ enum TreeNode {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleTree {
-    branches: Vec<(Key, TreeNode)>,
-    at: BTreeMap<Key, usize>,
+    branches: Vec<(KeyDraft, TreeNode)>,
+    /// The index of each key in `branches`.
+    index: BTreeMap<KeyDraft, usize>,
 }
 
 impl RuleTree {
@@ -99,101 +44,92 @@ impl RuleTree {
         self.branches.is_empty()
     }
 
-    pub(crate) fn insert(&mut self, path: &[Key], leaf: ImportedRule) {
+    pub(crate) fn insert(&mut self, path: &[KeyDraft], rule: ImportedRule) {
         let Some((key, rest)) = path.split_first() else { return };
         let next = self.branches.len();
-        let at = *self.at.entry(key.clone()).or_insert(next);
+        let at = *self.index.entry(key.clone()).or_insert(next);
         if at == next {
-            let node = if rest.is_empty() { TreeNode::Leaf(leaf) } else { below(rest, leaf) };
+            let node = if rest.is_empty() { TreeNode::Leaf(rule) } else { tree_of(rest, rule) };
             self.branches.push((key.clone(), node));
             return;
         }
         let Some((_, node)) = self.branches.get_mut(at) else { return };
         match node {
-            TreeNode::Leaf(known) => known.notes.extend(leaf.notes),
+            TreeNode::Leaf(known) => known.notes.extend(rule.notes),
             TreeNode::Tree(tree) if rest.is_empty() => {
-                let mut leaf = leaf;
-                tree.notes(&mut leaf.notes);
-                *node = TreeNode::Leaf(leaf);
+                let mut rule = rule;
+                tree.collect_notes(&mut rule.notes);
+                *node = TreeNode::Leaf(rule);
             }
-            TreeNode::Tree(tree) => tree.insert(rest, leaf),
+            TreeNode::Tree(tree) => tree.insert(rest, rule),
         }
     }
 
-    fn notes(&self, all: &mut Vec<String>) {
+    fn collect_notes(&self, all: &mut Vec<String>) {
         for (_, node) in &self.branches {
             match node {
-                TreeNode::Leaf(leaf) => all.extend(leaf.notes.iter().cloned()),
-                TreeNode::Tree(tree) => tree.notes(all),
+                TreeNode::Leaf(rule) => all.extend(rule.notes.iter().cloned()),
+                TreeNode::Tree(tree) => tree.collect_notes(all),
             }
         }
     }
 
-    pub(crate) fn write(&self, effect: Effect, depth: usize, out: &mut String) {
-        let indent = "    ".repeat(depth);
-        for (key, node) in &self.branches {
-            match node {
-                TreeNode::Leaf(leaf) => {
-                    for note in &leaf.notes {
-                        out.push_str(&format!("{indent}# {}\n", shown(note)));
-                    }
-                    let effect = called(effect, leaf);
-                    out.push_str(&format!("{indent}{}: {effect},\n", key.written()));
+    /// The tree as rules of a draft, all with this effect.
+    pub(crate) fn rules(&self, effect: Effect) -> Vec<RuleDraft> {
+        let rule = |(key, node): &(KeyDraft, TreeNode)| {
+            let (comment, body) = match node {
+                TreeNode::Leaf(ImportedRule { notes, reason, sandbox }) => {
+                    let (reason, sandbox) = (reason.clone(), sandbox.clone());
+                    let comment = notes.iter().map(|note| shown(note)).collect();
+                    (comment, RuleBody::Effect(EffectDraft { effect, sandbox, reason }))
                 }
-                TreeNode::Tree(tree) => {
-                    out.push_str(&format!("{indent}{}: {{\n", key.written()));
-                    tree.write(effect, depth + 1, out);
-                    out.push_str(&format!("{indent}}},\n"));
-                }
-            }
-        }
+                TreeNode::Tree(tree) => (Vec::new(), RuleBody::Below(tree.rules(effect))),
+            };
+            RuleDraft { comment, key: key.clone(), body }
+        };
+        self.branches.iter().map(rule).collect()
     }
 }
 
-fn below(path: &[Key], leaf: ImportedRule) -> TreeNode {
+fn tree_of(path: &[KeyDraft], rule: ImportedRule) -> TreeNode {
     let mut tree = RuleTree::default();
-    tree.insert(path, leaf);
+    tree.insert(path, rule);
     TreeNode::Tree(tree)
-}
-
-fn called(effect: Effect, leaf: &ImportedRule) -> String {
-    let sandbox = leaf.sandbox.as_ref().map(|name| format!("sandbox = {name}"));
-    let reason = leaf.reason.as_ref().map(|text| format!("reason = {}", literal(text)));
-    let args: Vec<String> = sandbox.into_iter().chain(reason).collect();
-    format!("{}({})", effect.word(), args.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clash_syntax::draft::{NamedPolicy, PolicyDraft};
 
     fn written(entries: &[&[&str]]) -> String {
         let mut tree = RuleTree::default();
         for path in entries {
-            let keys: Vec<Key> = path.iter().map(|word| Key::text(*word)).collect();
-            tree.insert(&keys, ImportedRule::from(path.join(" ")));
+            let keys: Vec<KeyDraft> = path.iter().map(|word| KeyDraft::text(*word)).collect();
+            tree.insert(&keys, ImportedRule::noting(path.join(" ")));
         }
-        let mut out = String::new();
-        tree.write(Effect::Deny, 0, &mut out);
-        out
+        let policy = NamedPolicy { name: "p".into(), rules: tree.rules(Effect::Deny) };
+        PolicyDraft { policies: vec![policy], ..PolicyDraft::default() }.text().unwrap()
     }
 
     #[test]
     fn paths_share_their_beginning() {
         insta::assert_snapshot!(written(&[&["git", "push"], &["rm"], &["git", "reset"]]), @r#"
-        "git": {
-            # git push
-            "push": deny(),
-            # git reset
-            "reset": deny(),
-        },
-        # rm
-        "rm": deny(),
+        policy("p", {
+            "git": {
+                # git push
+                "push": deny(),
+                # git reset
+                "reset": deny(),
+            },
+            # rm
+            "rm": deny(),
+        })
         "#);
     }
 
     #[test]
-    fn a_shorter_path_stands_for_the_longer_ones_in_either_order() {
+    fn a_shorter_path_replaces_longer_ones_in_either_order() {
         for entries in [&[&["git"][..], &["git", "push"]], &[&["git", "push"][..], &["git"]]] {
             let text = written(entries);
             assert_eq!(text.matches("deny()").count(), 1, "{text}");

@@ -8,8 +8,9 @@
 //! of words are the same. A word *behind* an option is not, for it may be the
 //! option's value, so an allow that needs one is left out.
 
+use clash_syntax::draft::KeyDraft;
+
 use crate::text::regex_escape;
-use crate::tree::Key;
 
 const WIDER: &str = "it covers every command that begins so";
 
@@ -52,7 +53,7 @@ pub(crate) struct CommandPattern {
 /// pattern if they do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CommandKeys {
-    pub(crate) path: Vec<Key>,
+    pub(crate) path: Vec<KeyDraft>,
     pub(crate) differs: Option<&'static str>,
 }
 
@@ -175,16 +176,16 @@ fn is_assignment(word: &str) -> bool {
 
 /// One word as a key. A bare string is split at spaces and `*` in it stands for
 /// anything, so a word with either is written as a regular expression.
-fn word_key(word: &str) -> Key {
+fn word_key(word: &str) -> KeyDraft {
     let plain = |c: char| c.is_alphanumeric() || "_./:@%,=+^-~".contains(c);
     if is_option(word) || word.chars().all(plain) {
-        Key::text(word)
+        KeyDraft::text(word)
     } else {
-        Key::Regex(regex_escape(word))
+        KeyDraft::regex(regex_escape(word))
     }
 }
 
-fn part_key(pieces: &[WordPiece]) -> Key {
+fn part_key(pieces: &[WordPiece]) -> KeyDraft {
     let plain = |c: char| c.is_alphanumeric() || "_./:@%,=+^-".contains(c);
     let safe = pieces.iter().all(|piece| match piece {
         WordPiece::Char(c) => plain(*c),
@@ -199,12 +200,12 @@ fn part_key(pieces: &[WordPiece]) -> Key {
             WordPiece::Star => ".*".to_owned(),
         })
         .collect();
-    if safe { Key::Glob(text) } else { Key::Regex(text) }
+    if safe { KeyDraft::glob(text) } else { KeyDraft::regex(text) }
 }
 
 /// One word, whichever. Not `*`, which could be taken for "whatever remains".
-fn some_word() -> Key {
-    Key::Glob("?*".to_owned())
+fn some_word() -> KeyDraft {
+    KeyDraft::glob("?*".to_owned())
 }
 
 /// The keys of an allow: they match at most what the pattern matches.
@@ -244,7 +245,7 @@ pub(crate) fn allowed(pattern: &CommandPattern) -> Result<CommandKeys, &'static 
                 }
                 seen.extend(words.iter().filter(|word| is_option(word)));
                 behind_option |= options;
-                Key::any_of(words.iter().map(|word| word_key(word)))
+                KeyDraft::any_of(words.iter().map(|word| word_key(word)))
             }
             WordPattern::Part(_) | WordPattern::Gap if behind_option => {
                 return Err("a word behind an option may be the option's value, \
@@ -272,7 +273,7 @@ pub(crate) fn allowed(pattern: &CommandPattern) -> Result<CommandKeys, &'static 
         return Err("it names no command");
     }
     if pattern.tail == PatternTail::Exact {
-        keys.path.push(Key::End);
+        keys.path.push(KeyDraft::end());
     }
     Ok(keys)
 }
@@ -298,7 +299,7 @@ pub(crate) fn restricted(pattern: &CommandPattern) -> CommandKeys {
             WordPattern::Word(words) => {
                 behind_option |= words.iter().any(|word| is_option(word));
                 let names = words.iter().flat_map(|word| spellings(word, at == 0));
-                Some(Key::any_of(names.map(|word| word_key(&word))))
+                Some(KeyDraft::any_of(names.map(|word| word_key(&word))))
             }
             WordPattern::Part(_) | WordPattern::Gap if behind_option => None,
             WordPattern::Part(pieces) => {
@@ -313,7 +314,7 @@ pub(crate) fn restricted(pattern: &CommandPattern) -> CommandKeys {
                 // An option is looked for in all of the rest, as the gap would.
                 if let Some(option) = later_option(tokens.get(at..).unwrap_or_default()) {
                     path.extend((at == 0).then(some_word));
-                    path.push(Key::text(option));
+                    path.push(KeyDraft::text(option));
                 }
                 None
             }
@@ -353,7 +354,7 @@ fn star_only_at_end(pieces: &[WordPiece]) -> bool {
 }
 
 /// The fixed beginning of a word, as a key for every word that starts so.
-fn head(pieces: &[WordPiece], program: bool) -> Option<Key> {
+fn head(pieces: &[WordPiece], program: bool) -> Option<KeyDraft> {
     let fixed = pieces.iter().take_while(|piece| **piece != WordPiece::Star).count();
     let head = pieces.get(..fixed).unwrap_or_default();
     let by_path = program && head.contains(&WordPiece::Char('/'));

@@ -14,8 +14,9 @@
 
 use std::collections::BTreeSet;
 
-use clash_import::oracle::{self, Dice, OracleAction, OraclePlaces};
-use clash_import::{Effect, ImportFormat, ImportSource, SettingsBase, import_as};
+use clash_import::{ImportFormat, ImportSource, SettingsBase, import_as};
+use clash_oracle::{self as oracle, Dice, OracleAction, OraclePlaces};
+use clash_policy::Effect;
 use clash_syntax::{Expression, ExpressionKind, SyntaxTree};
 
 const PLACES: OraclePlaces<'_> =

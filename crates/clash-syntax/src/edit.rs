@@ -17,14 +17,10 @@ use crate::tree::{
 mod find;
 mod key;
 mod load;
-#[cfg(test)]
-mod tests;
 
 use find::{LocationEnd, PolicyTrees, RuleLocation, TreeStep};
 pub use key::RuleKey;
-pub(crate) use key::quote;
 pub(crate) use load::binds;
-pub use load::module_of;
 
 /// A policy's source after a change.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,8 +12,6 @@ use crate::lex::{ByteSpan, TokenKind};
 use crate::tree::{IfBranch, SourceStatement, StatementKind, SyntaxTree};
 
 mod expr;
-#[cfg(test)]
-mod tests;
 
 /// The source in the one style. Formatting twice changes nothing more.
 pub fn format(source: &str) -> Result<String, SyntaxError> {

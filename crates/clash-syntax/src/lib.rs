@@ -3,6 +3,7 @@
 //! nothing: what a policy *means* is only known to the evaluator.
 
 mod diff;
+pub mod draft;
 pub mod edit;
 mod error;
 pub mod fmt;
@@ -19,8 +20,3 @@ pub use error::{ParseError, SyntaxError};
 pub use lex::{ByteSpan, SourceToken, TokenKind};
 pub use parse::MAX_TREE_DEPTH;
 pub use tree::*;
-
-#[cfg(test)]
-mod testing;
-#[cfg(test)]
-mod tests;

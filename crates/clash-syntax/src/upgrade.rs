@@ -16,8 +16,6 @@ use crate::tree::{
 
 mod rules;
 mod sandbox;
-#[cfg(test)]
-mod tests;
 
 /// A policy in the present language, as far as that was certain.
 #[derive(Debug, Clone, PartialEq, Eq)]

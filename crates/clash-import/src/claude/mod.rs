@@ -8,12 +8,15 @@
 mod rules;
 mod sandbox;
 
+use clash_syntax::draft::KeyDraft;
+
 use crate::draft::{EntryOrigin, ImportDraft};
 use crate::json::{self, JsonObject};
 use crate::paths::{ImportedPath, PathRoot};
-use crate::room::{ImportedNet, ImportedSandbox};
-use crate::tree::{ImportedRule, Key};
-use crate::{Effect, ImportResult, SettingsBase};
+use crate::sandbox::{ImportedNet, ImportedSandbox};
+use crate::tree::ImportedRule;
+use crate::{ImportResult, SettingsBase};
+use clash_policy::Effect;
 
 const EDITORS: [&str; 4] = ["Edit", "Write", "MultiEdit", "NotebookEdit"];
 const READERS: [&str; 3] = ["Read", "Glob", "Grep"];
@@ -100,8 +103,8 @@ fn modes(permissions: &JsonObject, draft: &mut ImportDraft) -> ImportResult<bool
         if let Some(value) = json::string(permissions, key, "permissions")? {
             let origin = EntryOrigin::new(format!("permissions.{key}"), value);
             if value == "disable" {
-                let leaf = ImportedRule::from(origin.to_string());
-                draft.rule(Effect::Deny, &[Key::Mode(mode.to_owned())], leaf);
+                let leaf = ImportedRule::noting(origin.to_string());
+                draft.rule(Effect::Deny, &[KeyDraft::mode(mode.to_owned())], leaf);
             } else {
                 draft.left_out(&origin, Some(Effect::Deny), "the only known value is `disable`");
             }
@@ -111,26 +114,26 @@ fn modes(permissions: &JsonObject, draft: &mut ImportDraft) -> ImportResult<bool
 }
 
 fn accept_edits(origin: &EntryOrigin, draft: &mut ImportDraft) {
-    let mode = Key::Mode("acceptEdits".to_owned());
-    let project = Key::text(ImportedPath::all_of(PathRoot::Project).text());
-    let leaf = || ImportedRule::from(origin.to_string());
-    draft.rule(Effect::Allow, &[mode.clone(), Key::names(&EDITORS), project], leaf());
+    let mode = KeyDraft::mode("acceptEdits".to_owned());
+    let project = KeyDraft::text(ImportedPath::all_of(PathRoot::Project).text());
+    let leaf = || ImportedRule::noting(origin.to_string());
+    draft.rule(Effect::Allow, &[mode.clone(), KeyDraft::names(&EDITORS), project], leaf());
     // Files that steer what runs later still ask in that mode.
     for name in [".git", ".claude", ".vscode", ".idea", ".husky"] {
-        let path = Key::text(ImportedPath::below(PathRoot::Project, &[name]).text());
-        draft.rule(Effect::Ask, &[mode.clone(), Key::names(&EDITORS), path], leaf());
+        let path = KeyDraft::text(ImportedPath::below(PathRoot::Project, &[name]).text());
+        draft.rule(Effect::Ask, &[mode.clone(), KeyDraft::names(&EDITORS), path], leaf());
     }
 }
 
 /// A sandbox that adds what the rules say to the one clash has for projects.
 fn on_project() -> ImportedSandbox {
-    let mut room = ImportedSandbox::named("imported");
-    room.on_project = true;
-    room.net = ImportedNet::Unsaid;
+    let mut sandbox = ImportedSandbox::named("imported");
+    sandbox.on_project = true;
+    sandbox.net = ImportedNet::Unsaid;
     let inherited = [PathRoot::Project, PathRoot::Tmp].map(ImportedPath::all_of);
-    room.read.inherited = inherited.to_vec();
-    room.write.inherited = inherited.to_vec();
-    room
+    sandbox.read.inherited = inherited.to_vec();
+    sandbox.write.inherited = inherited.to_vec();
+    sandbox
 }
 
 #[cfg(test)]

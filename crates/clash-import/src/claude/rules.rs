@@ -1,12 +1,15 @@
 //! One permission rule: `Tool`, `Tool(specifier)`, `mcp__server__tool`.
 
 use super::{EDITORS, GatheredRights, READERS};
+use clash_syntax::draft::KeyDraft;
+
+use crate::SettingsBase;
 use crate::draft::{EntryOrigin, ImportDraft};
 use crate::hosts::{ImportedHost, ImportedName};
 use crate::paths::{self, RuleSide};
-use crate::tree::{ImportedRule, Key};
+use crate::tree::ImportedRule;
 use crate::words;
-use crate::{Effect, SettingsBase};
+use clash_policy::Effect;
 
 /// Tools of the client that need no specifier to be meant.
 const KNOWN_TOOLS: [&str; 34] = [
@@ -104,8 +107,8 @@ impl ClaudeRule<'_> {
         self.effect == Effect::Allow
     }
 
-    fn put(&mut self, path: &[Key]) {
-        self.draft.rule(self.effect, path, ImportedRule::from(self.origin.to_string()));
+    fn put(&mut self, path: &[KeyDraft]) {
+        self.draft.rule(self.effect, path, ImportedRule::noting(self.origin.to_string()));
     }
 
     fn left_out(&mut self, why: &str) {
@@ -129,15 +132,15 @@ impl ClaudeRule<'_> {
     }
 
     /// Rules about reading and editing hold for every tool that does it.
-    fn tool_key(&self, tool: &str) -> Key {
+    fn tool_key(&self, tool: &str) -> KeyDraft {
         match tool {
-            "Read" => Key::names(&READERS),
-            "Edit" => Key::names(&EDITORS),
-            _ if self.is_allow() => Key::text(tool),
-            _ if READERS.contains(&tool) => Key::names(&READERS),
-            _ if EDITORS.contains(&tool) => Key::names(&EDITORS),
-            _ if tool.contains('*') => Key::Glob(tool.to_owned()),
-            _ => Key::text(tool),
+            "Read" => KeyDraft::names(&READERS),
+            "Edit" => KeyDraft::names(&EDITORS),
+            _ if self.is_allow() => KeyDraft::text(tool),
+            _ if READERS.contains(&tool) => KeyDraft::names(&READERS),
+            _ if EDITORS.contains(&tool) => KeyDraft::names(&EDITORS),
+            _ if tool.contains('*') => KeyDraft::glob(tool.to_owned()),
+            _ => KeyDraft::text(tool),
         }
     }
 
@@ -160,12 +163,12 @@ impl ClaudeRule<'_> {
             return self.left_out("it allows tools of servers that are not named");
         }
         if name.contains('*') {
-            return self.put(&[Key::Glob(name.to_owned())]);
+            return self.put(&[KeyDraft::glob(name.to_owned())]);
         }
-        self.put(&[Key::text(name)]);
+        self.put(&[KeyDraft::text(name)]);
         // A server by its name is all of its tools.
         if tool.is_none() {
-            self.put(&[Key::Glob(format!("{name}__*"))]);
+            self.put(&[KeyDraft::glob(format!("{name}__*"))]);
         }
     }
 
@@ -183,8 +186,8 @@ impl ClaudeRule<'_> {
         if let Some(how) = keys.differs {
             self.stricter(how);
         }
-        let path: Vec<Key> = std::iter::once(Key::text("Bash")).chain(keys.path).collect();
-        self.put(&path);
+        let rule = ImportedRule::noting(self.origin.to_string());
+        self.draft.command_rule(self.effect, keys.path, rule);
     }
 
     fn host(&mut self, text: &str) {
@@ -198,16 +201,16 @@ impl ClaudeRule<'_> {
         let keys = match &host {
             Err(why) => return self.whole("WebFetch", why),
             Ok(ImportedHost { name: ImportedName::All, .. }) => {
-                return self.put(&[Key::text("WebFetch")]);
+                return self.put(&[KeyDraft::text("WebFetch")]);
             }
             Ok(ImportedHost { name: ImportedName::Localhost, .. }) => {
-                vec![Key::Exact(domain.trim().to_owned())]
+                vec![KeyDraft::exact(domain.trim().to_owned())]
             }
             Ok(host) if self.is_allow() => host.allowed(&[]),
             Ok(host) => host.restricted(),
         };
         for key in keys {
-            self.put(&[Key::text("WebFetch"), key]);
+            self.put(&[KeyDraft::text("WebFetch"), key]);
         }
         self.gathered.hosts.push((domain.to_owned(), self.effect, self.origin.clone()));
     }

@@ -7,10 +7,11 @@ use super::{GatheredRights, on_project};
 use crate::draft::{EntryOrigin, ImportDraft};
 use crate::json::{self, JsonObject};
 use crate::paths::{ImportedPath, PathRoot};
-use crate::room::ImportedSandbox;
+use crate::sandbox::ImportedSandbox;
 use crate::srt;
-use crate::tree::{ImportedRule, Key};
-use crate::{Effect, ImportResult, SettingsBase, words};
+use crate::tree::ImportedRule;
+use crate::{ImportResult, SettingsBase, words};
+use clash_policy::Effect;
 
 /// Settings that say how the other sandbox works, not what it permits.
 const MECHANICS: [&str; 8] = [
@@ -32,14 +33,14 @@ pub(super) fn add(
 ) -> ImportResult<()> {
     let enabled = json::boolean(block, "enabled", "sandbox")?.unwrap_or(false);
     let auto = json::boolean(block, "autoAllowBashIfSandboxed", "sandbox")?.unwrap_or(true);
-    let mut room = if enabled { of_its_own() } else { on_project() };
+    let mut sandbox = if enabled { of_its_own() } else { on_project() };
     let options = srt::BlockOptions { at: "sandbox", base, in_force: enabled, asks: true };
-    srt::fill(block, &options, &mut room, draft)?;
+    srt::fill(block, &options, &mut sandbox, draft)?;
     deny_everywhere(&gathered, draft);
-    join(gathered, enabled, &mut room);
+    join(gathered, enabled, &mut sandbox);
     if enabled && auto {
         let origin = EntryOrigin::new("sandbox.autoAllowBashIfSandboxed", "true");
-        draft.rule(Effect::Allow, &[Key::text("Bash")], ImportedRule::from(origin.to_string()));
+        draft.command_rule(Effect::Allow, Vec::new(), ImportedRule::noting(origin.to_string()));
     }
     excluded(block, enabled && auto, draft)?;
     for (key, value) in block {
@@ -51,21 +52,25 @@ pub(super) fn add(
             draft.left_out(&origin, None, "there is nothing like it in a policy");
         }
     }
-    if !room.is_empty() {
-        draft.default_room = Some(room.name.clone());
-        draft.rooms.push(room);
+    if !sandbox.is_empty() {
+        draft.default_sandbox = Some(sandbox.name.clone());
+        draft.sandboxes.push(sandbox);
     }
     Ok(())
 }
 
 /// All may be read; the project and the directory for temporary files written.
 fn of_its_own() -> ImportedSandbox {
-    let mut room = ImportedSandbox::named("imported");
+    let mut sandbox = ImportedSandbox::named("imported");
     let origin = |what: &str| EntryOrigin::new("sandbox.enabled", what);
-    room.read.allow(ImportedPath::all_of(PathRoot::Slash), origin("everything can be read"));
-    room.write.allow(ImportedPath::all_of(PathRoot::Project), origin("the project can be written"));
-    room.write.allow(ImportedPath::all_of(PathRoot::Tmp), origin("temporary files can be written"));
-    room
+    sandbox.read.allow(ImportedPath::all_of(PathRoot::Slash), origin("everything can be read"));
+    sandbox
+        .write
+        .allow(ImportedPath::all_of(PathRoot::Project), origin("the project can be written"));
+    sandbox
+        .write
+        .allow(ImportedPath::all_of(PathRoot::Tmp), origin("temporary files can be written"));
+    sandbox
 }
 
 /// What the rules deny to the client's tools, no command gets by another way.
@@ -81,32 +86,32 @@ fn deny_everywhere(gathered: &GatheredRights, draft: &mut ImportDraft) {
 }
 
 /// Rules about files also hold for the files a command opens.
-fn join(gathered: GatheredRights, enabled: bool, room: &mut ImportedSandbox) {
+fn join(gathered: GatheredRights, enabled: bool, sandbox: &mut ImportedSandbox) {
     for (pattern, effect, origin) in gathered.reads {
         match effect {
             // A file that could be moved could be read elsewhere.
             Effect::Deny => {
-                room.write.deny(pattern.clone(), true, origin.clone());
-                room.read.deny(pattern, true, origin);
+                sandbox.write.deny(pattern.clone(), true, origin.clone());
+                sandbox.read.deny(pattern, true, origin);
             }
-            Effect::Allow if !enabled => room.read.allow(pattern, origin),
+            Effect::Allow if !enabled => sandbox.read.allow(pattern, origin),
             Effect::Allow | Effect::Ask => {}
         }
     }
     for (pattern, effect, origin) in gathered.writes {
         match effect {
-            Effect::Deny => room.write.deny(pattern, true, origin),
+            Effect::Deny => sandbox.write.deny(pattern, true, origin),
             Effect::Allow => {
                 if !enabled {
-                    room.read.allow(pattern.clone(), origin.clone());
+                    sandbox.read.allow(pattern.clone(), origin.clone());
                 }
-                room.write.allow(pattern, origin);
+                sandbox.write.allow(pattern, origin);
             }
             Effect::Ask => {}
         }
     }
     if enabled {
-        srt::add_hosts(gathered.hosts, room);
+        srt::add_hosts(gathered.hosts, sandbox);
     }
 }
 
@@ -123,8 +128,7 @@ fn excluded(block: &JsonObject, auto: bool, draft: &mut ImportDraft) -> ImportRe
         let mut pattern = words::read(text);
         pattern.tail = words::PatternTail::Prefix;
         let keys = words::restricted(&pattern);
-        let path: Vec<Key> = std::iter::once(Key::text("Bash")).chain(keys.path).collect();
-        draft.rule(Effect::Ask, &path, ImportedRule::from(origin.to_string()));
+        draft.command_rule(Effect::Ask, keys.path, ImportedRule::noting(origin.to_string()));
         draft.stricter(&origin, Some(Effect::Allow), format!("{why}: it asks"));
     }
     Ok(())

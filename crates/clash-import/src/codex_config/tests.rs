@@ -34,6 +34,7 @@ unix_sockets = {"/run/x" = "allow"}
 
     codex_work = sandbox(
         name = "codex_work",
+        doc = "My work",
         default = deny(),
         fs = {
             # permissions.work.extends: :workspace
@@ -71,7 +72,6 @@ unix_sockets = {"/run/x" = "allow"}
             "x.rust-lang.org": deny(),
             default(): deny(),
         },
-        doc = "My work",
     )
 
     settings(default = ask(), default_sandbox = codex_work)

@@ -10,7 +10,7 @@ fn shown(converted: Result<ConvertedPath, &'static str>) -> String {
     match converted {
         Err(why) => format!("left out: {why}"),
         Ok(it) => {
-            it.pattern.key().written() + if it.differs.is_some() { "  (differs)" } else { "" }
+            it.pattern.key().source("") + if it.differs.is_some() { "  (differs)" } else { "" }
         }
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 fn path(keys: &CommandKeys) -> String {
-    let words: Vec<String> = keys.path.iter().map(Key::written).collect();
+    let words: Vec<String> = keys.path.iter().map(|key| key.source("")).collect();
     words.join(" > ") + if keys.differs.is_some() { "  (differs)" } else { "" }
 }
 

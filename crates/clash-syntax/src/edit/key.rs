@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use crate::draft::string_literal;
 use crate::lex::ByteSpan;
 use crate::splice::BracketItems;
 use crate::tree::{Expression, ExpressionKind};
 
 /// One step of the path to a rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RuleKey {
     /// `"git"`
     Str(String),
@@ -38,9 +39,9 @@ impl RuleKey {
 impl fmt::Display for RuleKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Str(text) => f.write_str(&quote(text)),
+            Self::Str(text) => f.write_str(&string_literal(text)),
             Self::Call { name, arg: None } => write!(f, "{name}()"),
-            Self::Call { name, arg: Some(arg) } => write!(f, "{name}({})", quote(arg)),
+            Self::Call { name, arg: Some(arg) } => write!(f, "{name}({})", string_literal(arg)),
         }
     }
 }
@@ -48,24 +49,6 @@ impl fmt::Display for RuleKey {
 pub(super) fn spell(path: &[RuleKey]) -> String {
     let keys: Vec<String> = path.iter().map(|key| format!("`{key}`")).collect();
     keys.join(" → ")
-}
-
-/// A string literal that says `text`.
-pub(crate) fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            c if c.is_control() => quoted.push_str(&format!("\\U{:08x}", u32::from(c))),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 /// How keys are read at a place of the tree.

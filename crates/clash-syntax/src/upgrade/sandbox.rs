@@ -2,7 +2,7 @@
 
 use super::rules::{BuilderChain, chain};
 use super::{ExpressionRole, RewriteResult, UpgradePass};
-use crate::edit::quote;
+use crate::draft::string_literal;
 use crate::lex::{ByteSpan, TokenKind};
 use crate::tree::{
     ArgumentKind, BracketRange, CallExpression, DictEntry, Expression, ExpressionKind,
@@ -152,14 +152,14 @@ impl<'a> UpgradePass<'a> {
         let joined = steps.iter().any(|(step, _)| step.text == "child");
         let key = match kind {
             Some("below") if worktrees => {
-                format!("subpath({}, follow_worktrees = True)", quote(&path))
+                format!("subpath({}, follow_worktrees = True)", string_literal(&path))
             }
             _ if worktrees => return Err("worktrees of something other than a whole directory"),
-            Some("below") => format!("subpath({})", quote(&path)),
-            Some("file") => format!("literal({})", quote(&path)),
-            Some("match") => format!("regex({})", quote(&path)),
-            Some(_) => format!("glob({})", quote(&format!("{path}/*"))),
-            None if joined => format!("glob({})", quote(&format!("{path}/*"))),
+            Some("below") => format!("subpath({})", string_literal(&path)),
+            Some("file") => format!("literal({})", string_literal(&path)),
+            Some("match") => format!("regex({})", string_literal(&path)),
+            Some(_) => format!("glob({})", string_literal(&format!("{path}/*"))),
+            None if joined => format!("glob({})", string_literal(&format!("{path}/*"))),
             None => return Err("a directory that does not say what in it is meant"),
         };
         Ok((key, self.effect(call, None)?))

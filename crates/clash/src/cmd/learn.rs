@@ -221,6 +221,6 @@ fn as_json(touched: &TouchedResources, proposal: &SandboxProposal, end: Observed
     json!({
         "status": status(end), "files": files, "listed": shown(&touched.listed),
         "names": touched.names, "addresses": addresses, "sockets": shown(&touched.sockets),
-        "ports": touched.ports, "proposal": {"fs": grants, "withheld": withheld, "net": proposal.net, "hosts": proposal.hosts},
+        "ports": touched.ports, "proposal": {"fs": grants, "withheld": withheld, "net": proposal.net.source(), "hosts": proposal.hosts},
     })
 }

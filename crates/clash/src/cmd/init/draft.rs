@@ -1,66 +1,69 @@
-//! The policy of a project as a draft: what was chosen, put together.
+//! The draft of a project's policy, put together from the user's choices.
 
 use std::path::{Path, PathBuf};
 
 use clash_policy::{Effect, Places, Sandbox};
+use clash_syntax::draft::{
+    EffectDraft, FileEffect, FileRuleDraft, KeyDraft, LibraryRules, PolicyDraft, RuleBody,
+    RuleDraft, RuleGroup, SandboxBase, SandboxDraft, SettingsDraft,
+};
 
-use super::generate::{Draft, Group, Key, Leaf, OwnSandbox, Rule, Settings, Taken, Then};
 use super::posture::Posture;
 use super::presets::{Library, LibraryError};
 use crate::ecosystems::{self, Detected, Elsewhere, Host, Use};
 
-/// What a policy is made of.
+/// The user's choices, and what `clash init` found.
 #[derive(Debug)]
-pub(crate) struct Choices {
+pub(crate) struct PolicyChoices {
     pub(crate) posture: Posture,
     pub(crate) ecosystems: Vec<Detected>,
     pub(crate) hosts: Vec<Host>,
 }
 
-/// A toolchain's rules and the sandboxes made for this machine.
+/// A toolchain's rules, and the sandboxes made for this machine.
 #[derive(Debug)]
-pub(crate) struct Toolchain {
+pub(crate) struct ToolchainRules {
     pub(crate) name: &'static str,
-    pub(crate) group: Group,
-    pub(crate) sandboxes: Vec<OwnSandbox>,
+    pub(crate) group: RuleGroup,
+    pub(crate) sandboxes: Vec<SandboxDraft>,
 }
 
-impl Toolchain {
-    /// Without what is about this machine: the library's own sandboxes instead.
-    pub(super) fn anywhere(&mut self) {
+impl ToolchainRules {
+    /// Replaces the sandboxes made for this machine by the library's own.
+    pub(super) fn drop_machine_sandboxes(&mut self) {
         for own in std::mem::take(&mut self.sandboxes) {
-            for base in &own.loads {
+            if let SandboxBase::Extends(base) = &own.base {
                 for rule in &mut self.group.rules {
-                    renamed(rule, &own.name, base);
+                    change_sandbox(rule, &own.name, base);
                 }
             }
         }
     }
 }
 
-/// What this machine has.
-pub(crate) struct Machine<'a> {
+/// Facts about this machine.
+pub(crate) struct MachineFacts<'a> {
     pub(crate) places: &'a Places,
-    /// What a toolchain needs besides its sandbox of this name.
+    /// The paths that a toolchain needs beyond the sandbox of this name.
     pub(crate) needs: &'a dyn Fn(&Detected, &str) -> Vec<Elsewhere>,
-    /// Whether a program is there.
+    /// True if a program is on the search path.
     pub(crate) has: &'a dyn Fn(&str) -> bool,
 }
 
-/// The rules of what was chosen, toolchain by toolchain.
+/// The rules for each chosen toolchain.
 pub(crate) fn toolchains(
-    choices: &Choices,
+    choices: &PolicyChoices,
     library: &Library,
-    Machine { places, needs, has }: &Machine<'_>,
-) -> Result<Vec<Toolchain>, LibraryError> {
+    MachineFacts { places, needs, has }: &MachineFacts<'_>,
+) -> Result<Vec<ToolchainRules>, LibraryError> {
     let mut all = Vec::new();
     for detected in &choices.ecosystems {
         let ecosystem = detected.ecosystem;
         let mut rules = library.rules(ecosystem.name)?;
-        // Where the rest is let through, leaving a program out would let through all
-        // of what it does.
+        // The permissive posture allows commands that no rule names, so a program
+        // without its rules could do everything unasked.
         if choices.posture != Posture::Permissive {
-            rules = in_use(rules, &detected.files, has);
+            rules = rules_in_use(rules, &detected.files, has);
         }
         let mut rules = choices.posture.applied(rules, Some(ecosystem));
         let elsewhere = needs(detected, &format!("{}_safe", ecosystem.name));
@@ -69,10 +72,10 @@ pub(crate) fn toolchains(
             for kind in ["safe", "full"] {
                 let base = format!("{}_{kind}", ecosystem.name);
                 let here = format!("{base}_here");
-                let renamed =
-                    rules.iter_mut().map(|rule| renamed(rule, &base, &here)).sum::<usize>();
-                if renamed > 0 {
-                    sandboxes.push(own(&base, &here, &elsewhere, places));
+                let changed =
+                    rules.iter_mut().map(|rule| change_sandbox(rule, &base, &here)).sum::<usize>();
+                if changed > 0 {
+                    sandboxes.push(machine_sandbox(&base, &here, &elsewhere, places));
                 }
             }
         }
@@ -82,163 +85,178 @@ pub(crate) fn toolchains(
         if !hosts.is_empty() {
             comment.push(format!("its files name {}", hosts.join(", ")));
         }
-        all.push(Toolchain { name: ecosystem.name, group: Group { comment, rules }, sandboxes });
+        let group = RuleGroup { comment, rules };
+        all.push(ToolchainRules { name: ecosystem.name, group, sandboxes });
     }
     Ok(all)
 }
 
-/// Without the long rules of programs that neither the machine nor the project
-/// shows: of five package managers a project uses one. What is left out is asked
-/// about. If nothing is left, nothing is left out.
-fn in_use(rules: Vec<Rule>, files: &[PathBuf], has: &dyn Fn(&str) -> bool) -> Vec<Rule> {
+/// Leaves out the rules with subcommands of programs that neither the machine nor the
+/// project has. For example, a project uses one of five package managers. A command
+/// without a rule is asked about. If no rule with subcommands remains, all rules stay.
+fn rules_in_use(
+    rules: Vec<RuleDraft>,
+    files: &[PathBuf],
+    has: &dyn Fn(&str) -> bool,
+) -> Vec<RuleDraft> {
     let used = |program: &String| has(program) || ecosystems::is_shown(program, files);
-    let kept = |rule: &&Rule| match (&rule.key, &rule.then) {
-        (Key::Words(words), Then::Below(_)) => words.iter().any(used),
+    let kept = |rule: &&RuleDraft| match (&rule.key, &rule.body) {
+        (KeyDraft::Words(words), RuleBody::Below(_)) => words.iter().any(used),
         _ => true,
     };
-    let is_long = |rule: &Rule| matches!(rule.then, Then::Below(_));
-    let left: Vec<Rule> = rules.iter().filter(kept).cloned().collect();
+    let is_long = |rule: &RuleDraft| matches!(rule.body, RuleBody::Below(_));
+    let left: Vec<RuleDraft> = rules.iter().filter(kept).cloned().collect();
     if rules.iter().any(is_long) && !left.iter().any(is_long) { rules } else { left }
 }
 
-/// Gives rules another sandbox, and says how many had it.
-fn renamed(rule: &mut Rule, from: &str, to: &str) -> usize {
-    match &mut rule.then {
-        Then::Leaf(leaf) if leaf.sandbox.as_deref() == Some(from) => {
-            leaf.sandbox = Some(to.to_owned());
+/// Gives the rules in sandbox `from` the sandbox `to`. Returns how many changed.
+fn change_sandbox(rule: &mut RuleDraft, from: &str, to: &str) -> usize {
+    match &mut rule.body {
+        RuleBody::Effect(effect) if effect.sandbox.as_deref() == Some(from) => {
+            effect.sandbox = Some(to.to_owned());
             1
         }
-        Then::Leaf(_) => 0,
-        Then::Below(rules) => rules.iter_mut().map(|rule| renamed(rule, from, to)).sum(),
+        RuleBody::Effect(_) => 0,
+        RuleBody::Below(rules) => rules.iter_mut().map(|rule| change_sandbox(rule, from, to)).sum(),
     }
 }
 
-/// A sandbox of the library with what this machine keeps elsewhere.
-fn own(base: &str, here: &str, elsewhere: &[Elsewhere], places: &Places) -> OwnSandbox {
-    let paths: String = elsewhere
-        .iter()
-        .map(|Elsewhere { path, use_, .. }| {
-            let effect = match use_ {
-                Use::Programs => "allow(RO)",
-                // Other projects may build there as well.
-                Use::Cache => "cache()",
-            };
-            format!("{}: {effect},", clash_syntax::edit::RuleKey::str(shown(path, places)))
-        })
-        .collect();
-    let why = |it: &Elsewhere| format!("{}: {}", shown(&it.path, places), it.why);
-    OwnSandbox {
+/// A library sandbox extended by the paths that this machine keeps elsewhere.
+fn machine_sandbox(
+    base: &str,
+    here: &str,
+    elsewhere: &[Elsewhere],
+    places: &Places,
+) -> SandboxDraft {
+    let rule = |Elsewhere { path, use_, .. }: &Elsewhere| FileRuleDraft {
+        comment: Vec::new(),
+        key: KeyDraft::text(policy_path(path, places)),
+        effect: match use_ {
+            Use::Programs => FileEffect::ReadOnly,
+            // Other projects may build there as well.
+            Use::Cache => FileEffect::Cache,
+        },
+    };
+    let why = |it: &Elsewhere| format!("{}: {}", policy_path(&it.path, places), it.why);
+    SandboxDraft {
         comment: elsewhere.iter().map(why).collect(),
-        name: here.to_owned(),
-        source: format!(
-            "{here} = sandbox(\n    name = \"{here}\",\n    doc = \"{base} and what this machine keeps elsewhere.\",\n    extends = {base},\n    fs = {{{paths}}},\n)"
-        ),
-        loads: vec![base.to_owned()],
+        doc: format!("{base} and what this machine keeps elsewhere."),
+        fs: elsewhere.iter().map(rule).collect(),
+        ..SandboxDraft::new(here, SandboxBase::Extends(base.to_owned()))
     }
 }
 
-/// A path as a policy that other machines may see should write it.
-fn shown(path: &Path, places: &Places) -> String {
+/// A path as a policy writes it. `$HOME` keeps it right for other users.
+fn policy_path(path: &Path, places: &Places) -> String {
     match path.strip_prefix(&places.home) {
         Ok(below) => format!("$HOME/{}", below.display()),
         Err(_) => path.display().to_string(),
     }
 }
 
+fn allow(sandbox: Option<&str>) -> RuleBody {
+    RuleBody::Effect(EffectDraft::new(Effect::Allow, sandbox))
+}
+
+fn group(comment: &str, rules: Vec<RuleDraft>) -> RuleGroup {
+    RuleGroup { comment: vec![comment.to_owned()], rules }
+}
+
 /// The whole policy.
 pub(crate) fn draft(
-    choices: &Choices,
+    choices: &PolicyChoices,
     library: &Library,
-    toolchains: &[Toolchain],
-) -> Result<Draft, LibraryError> {
+    toolchains: &[ToolchainRules],
+) -> Result<PolicyDraft, LibraryError> {
     let posture = choices.posture;
-    let allow = |sandbox| Then::Leaf(Leaf::new(Effect::Allow, sandbox));
-    let group = |comment: &str, rules| Group { comment: vec![comment.to_owned()], rules };
     let mut commands = Vec::new();
-    let mut taken = Vec::new();
-    // Where everything runs in the project unasked, nothing is said about some of it.
+    let mut library_rules = Vec::new();
+    // The permissive posture allows every command in the project, so these rules would
+    // change nothing.
     if posture != Posture::Permissive {
         let comment = "Programs that look at files or change them, in the project: \
                        `clash policy docs files`.";
-        taken.push(Taken { comment: vec![comment.to_owned()], module: "files" });
+        library_rules.push(LibraryRules { comment: vec![comment.to_owned()], module: "files" });
         let removal = posture.applied(library.rules("removal")?, None);
         commands.push(group("Removing whole directories.", removal));
     }
     commands.extend(toolchains.iter().map(|toolchain| toolchain.group.clone()));
-    let online = Then::Leaf(Leaf::new(Effect::Ask, Some("online")));
-    commands
-        .push(group("The network, when you say so.", vec![Rule::new(&["curl", "wget"], online)]));
-    let mut tools = Vec::new();
-    let looking = ["Glob", "Grep", "LS", "Read"];
-    let changing = ["Edit", "MultiEdit", "NotebookEdit", "Write"];
-    let mut rules = vec![
-        Rule::new(&looking, allow(Some("project"))),
-        Rule::new(&changing, allow(Some("project"))),
-    ];
-    if posture == Posture::Strict {
-        let secret = Leaf {
-            reason: Some("may hold secrets".into()),
-            ..Leaf::new(Effect::Ask, Some("project"))
-        };
-        let secret = |pattern: &str| Rule {
-            comment: vec![],
-            key: Key::Globs(vec![pattern.into()]),
-            then: Then::Leaf(secret.clone()),
-        };
-        let rest = Rule { comment: vec![], key: Key::Rest, then: allow(Some("project")) };
-        let below = vec![secret("$PWD/**/.env"), secret("$PWD/**/.env.*"), rest];
-        rules = vec![
-            Rule::new(&["Read"], Then::Below(below)),
-            Rule::new(&["Glob", "Grep", "LS"], allow(Some("project"))),
-            Rule::new(&changing, allow(Some("project"))),
-        ];
-    }
-    tools
-        .push(group("The agent's own tools: files of the project; others are asked about.", rules));
+    let online = RuleBody::Effect(EffectDraft::new(Effect::Ask, Some("online")));
+    let online = vec![RuleDraft::new(&["curl", "wget"], online)];
+    commands.push(group("The network, when you say so.", online));
+    let about = "The agent's own tools: files of the project; others are asked about.";
+    let mut tools = vec![group(about, tool_rules(posture))];
     if posture == Posture::Permissive {
-        let rest = Rule { comment: vec![], key: Key::Rest, then: allow(None) };
+        let rest = RuleDraft { comment: vec![], key: KeyDraft::Rest, body: allow(None) };
         commands.push(group("Everything else, in the project without network.", vec![rest]));
-        tools.push(Group {
-            comment: vec![],
-            rules: vec![Rule::new(&["WebFetch", "WebSearch"], allow(None))],
-        });
+        let web = RuleDraft::new(&["WebFetch", "WebSearch"], allow(None));
+        tools.push(RuleGroup { comment: vec![], rules: vec![web] });
     }
-    let has = |name: &str| toolchains.iter().any(|toolchain| toolchain.name == name);
-    let mut expectations = Vec::new();
-    let mut expect = |command: &str| expectations.push((Effect::Ask, command.to_owned()));
-    if has("git") {
-        expect("git push --force");
-    }
-    if has("git") && posture != Posture::Permissive {
-        expect("git push origin main");
-    }
-    for (name, command) in
-        [("rust", "cargo publish"), ("node", "npm publish"), ("docker", "docker run x")]
-    {
-        if has(name) {
-            expect(command);
-        }
-    }
-    Ok(Draft {
+    let comment = match posture {
+        Posture::Permissive => "Tools that no rule names are asked about.",
+        _ => "What no rule names is asked about, and runs in the project without network.",
+    };
+    Ok(PolicyDraft {
         head: head(choices),
-        settings: Some(Settings {
-            comment: vec![match posture {
-                Posture::Permissive => "Tools that no rule names are asked about.".to_owned(),
-                _ => "What no rule names is asked about, and runs in the project without network."
-                    .to_owned(),
-            }],
+        settings: Some(SettingsDraft {
+            comment: vec![comment.to_owned()],
             default: Effect::Ask,
-            sandbox: "project".to_owned(),
+            sandbox: Some("project".to_owned()),
         }),
         sandboxes: toolchains.iter().flat_map(|it| it.sandboxes.clone()).collect(),
-        taken,
+        library_rules,
         commands,
         tools,
-        expectations,
+        expectations: expectations(posture, toolchains),
+        ..PolicyDraft::default()
     })
 }
 
-fn head(choices: &Choices) -> Vec<String> {
+/// The rules for the agent's file tools. The strict posture asks before it reads files
+/// that may hold secrets.
+fn tool_rules(posture: Posture) -> Vec<RuleDraft> {
+    let changing =
+        RuleDraft::new(&["Edit", "MultiEdit", "NotebookEdit", "Write"], allow(Some("project")));
+    if posture != Posture::Strict {
+        let looking = RuleDraft::new(&["Glob", "Grep", "LS", "Read"], allow(Some("project")));
+        return vec![looking, changing];
+    }
+    let ask = EffectDraft {
+        reason: Some("may hold secrets".into()),
+        ..EffectDraft::new(Effect::Ask, Some("project"))
+    };
+    let secret = |pattern: &str| RuleDraft {
+        comment: vec![],
+        key: KeyDraft::glob(pattern),
+        body: RuleBody::Effect(ask.clone()),
+    };
+    let rest = RuleDraft { comment: vec![], key: KeyDraft::Rest, body: allow(Some("project")) };
+    let below = vec![secret("$PWD/**/.env"), secret("$PWD/**/.env.*"), rest];
+    vec![
+        RuleDraft::new(&["Read"], RuleBody::Below(below)),
+        RuleDraft::new(&["Glob", "Grep", "LS"], allow(Some("project"))),
+        changing,
+    ]
+}
+
+/// Commands that the policy must ask about. The compiler checks them.
+fn expectations(posture: Posture, toolchains: &[ToolchainRules]) -> Vec<(Effect, String)> {
+    let has = |name: &str| toolchains.iter().any(|toolchain| toolchain.name == name);
+    [
+        ("git", "git push --force"),
+        ("git", "git push origin main"),
+        ("rust", "cargo publish"),
+        ("node", "npm publish"),
+        ("docker", "docker run x"),
+    ]
+    .into_iter()
+    .filter(|(name, _)| has(name))
+    .filter(|(_, command)| posture != Posture::Permissive || *command != "git push origin main")
+    .map(|(_, command)| (Effect::Ask, command.to_owned()))
+    .collect()
+}
+
+fn head(choices: &PolicyChoices) -> Vec<String> {
     vec![
         format!("What coding agents may do, by `clash init` ({}). It is yours to change.", choices.posture.word()),
         "Each command runs in the sandbox named here: X_safe without network, X_full with it.".to_owned(),

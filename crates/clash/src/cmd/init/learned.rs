@@ -7,26 +7,28 @@ use clash_history::known::KnownSandbox;
 use clash_history::policy::{self, CHANGING, LOOKING, LearnedRule as Seen};
 use clash_policy::Effect;
 
-use super::generate::{Draft, Group, Key, Leaf, Rule, Settings, Then};
+use clash_syntax::draft::{
+    EffectDraft, KeyDraft, PolicyDraft, RuleBody, RuleDraft, RuleGroup, SettingsDraft,
+};
 
 const GUARDED: &str = "with this option it destroys or runs something";
 
-pub(super) fn draft(evidence: &HistoryEvidence) -> Draft {
+pub(super) fn draft(evidence: &HistoryEvidence) -> PolicyDraft {
     let seen = policy::rules(evidence);
-    let group = |rules: Vec<Rule>| match rules.is_empty() {
+    let group = |rules: Vec<RuleDraft>| match rules.is_empty() {
         true => Vec::new(),
-        false => vec![Group { comment: Vec::new(), rules }],
+        false => vec![RuleGroup { comment: Vec::new(), rules }],
     };
-    Draft {
+    PolicyDraft {
         head: head(evidence),
-        settings: Some(Settings {
+        settings: Some(SettingsDraft {
             comment: Vec::new(),
             default: Effect::Ask,
-            sandbox: "project".to_owned(),
+            sandbox: Some("project".to_owned()),
         }),
         commands: group(commands(&seen)),
         tools: group(files(&seen).into_iter().chain(pages(&seen)).collect()),
-        ..Draft::default()
+        ..PolicyDraft::default()
     }
 }
 
@@ -75,26 +77,26 @@ fn because(SeenTimes { times, last }: SeenTimes, example: &str) -> Vec<String> {
     vec![format!("seen {}{last}{example}", counted(times, "time"))]
 }
 
-fn words(words: &[&str]) -> Key {
-    Key::Words(words.iter().map(|word| (*word).to_owned()).collect())
+fn words(words: &[&str]) -> KeyDraft {
+    KeyDraft::Words(words.iter().map(|word| (*word).to_owned()).collect())
 }
 
 /// A rule under a key, with its evidence.
-fn rule(seen: &Seen, key: Key) -> Rule {
-    Rule { comment: because(seen.times, &seen.example), key, then: then(seen) }
+fn rule(seen: &Seen, key: KeyDraft) -> RuleDraft {
+    RuleDraft { comment: because(seen.times, &seen.example), key, body: body(seen) }
 }
 
-fn then(seen: &Seen) -> Then {
-    let given = Then::Leaf(leaf(seen, seen.effect));
+fn body(seen: &Seen) -> RuleBody {
+    let given = RuleBody::Effect(leaf(seen, seen.effect));
     if seen.unless.is_empty() {
         return given;
     }
-    let asked = Then::Leaf(leaf(seen, Effect::Ask));
-    let bare = |key, then| Rule { comment: Vec::new(), key, then };
-    Then::Below(vec![bare(words(seen.unless), asked), bare(Key::Rest, given)])
+    let asked = RuleBody::Effect(leaf(seen, Effect::Ask));
+    let bare = |key, body| RuleDraft { comment: Vec::new(), key, body };
+    RuleBody::Below(vec![bare(words(seen.unless), asked), bare(KeyDraft::Rest, given)])
 }
 
-fn leaf(seen: &Seen, effect: Effect) -> Leaf {
+fn leaf(seen: &Seen, effect: Effect) -> EffectDraft {
     let sandbox = match seen.room {
         _ if effect == Effect::Deny => None,
         KnownSandbox::Default => None,
@@ -103,12 +105,12 @@ fn leaf(seen: &Seen, effect: Effect) -> Leaf {
         KnownSandbox::Full(module) => Some(format!("{module}_full")),
     };
     let why = if seen.why.is_empty() { GUARDED } else { seen.why };
-    Leaf { effect, sandbox, reason: (effect != Effect::Allow).then(|| why.to_owned()) }
+    EffectDraft { effect, sandbox, reason: (effect != Effect::Allow).then(|| why.to_owned()) }
 }
 
 /// Rules about programs as a whole first, then program by program what is known of
 /// its subcommands.
-fn commands(seen: &[Seen]) -> Vec<Rule> {
+fn commands(seen: &[Seen]) -> Vec<RuleDraft> {
     let seen: Vec<&Seen> = seen.iter().filter(|rule| rule.tools == ["Bash"]).collect();
     let has_own = |rule: &Seen| {
         seen.iter().any(|other| {
@@ -127,36 +129,36 @@ fn commands(seen: &[Seen]) -> Vec<Rule> {
     let parted = programs.into_iter().map(|program| {
         let of_it: Vec<&Seen> =
             parted.iter().copied().filter(|rule| rule.keys.contains(&program)).collect();
-        Rule::new(&[program], Then::Below(subcommands(&of_it)))
+        RuleDraft::new(&[program], RuleBody::Below(subcommands(&of_it)))
     });
     whole.chain(parted).collect()
 }
 
-fn subcommands(seen: &[&Seen]) -> Vec<Rule> {
+fn subcommands(seen: &[&Seen]) -> Vec<RuleDraft> {
     let (flat, deeper): (Vec<&Seen>, Vec<&Seen>) =
         seen.iter().partition(|rule| rule.third.is_empty());
-    let mut rules: Vec<Rule> = Vec::new();
+    let mut rules: Vec<RuleDraft> = Vec::new();
     for seen in &flat {
-        let key = if seen.second.is_empty() { Key::Rest } else { words(&seen.second) };
+        let key = if seen.second.is_empty() { KeyDraft::Rest } else { words(&seen.second) };
         rules.push(rule(seen, key));
     }
     for seen in deeper {
-        let below = Then::Below(vec![rule(seen, words(&seen.third))]);
-        rules.push(Rule { comment: Vec::new(), key: words(&seen.second), then: below });
+        let below = RuleBody::Below(vec![rule(seen, words(&seen.third))]);
+        rules.push(RuleDraft { comment: Vec::new(), key: words(&seen.second), body: below });
     }
     // In the sandbox of the rest, or a script with both would fit in none.
     let any = flat.iter().any(|seen| seen.second.is_empty());
     let safe = flat.iter().find(|seen| matches!(seen.room, KnownSandbox::Safe(_)));
     if let Some(seen) = safe.filter(|_| !any) {
-        let asked = Leaf { reason: None, ..leaf(seen, Effect::Ask) };
+        let asked = EffectDraft { reason: None, ..leaf(seen, Effect::Ask) };
         let comment = vec!["anything else".to_owned()];
-        rules.push(Rule { comment, key: Key::Rest, then: Then::Leaf(asked) });
+        rules.push(RuleDraft { comment, key: KeyDraft::Rest, body: RuleBody::Effect(asked) });
     }
     rules
 }
 
 /// Tools that look and tools that change, each with the places they stay out of.
-fn files(seen: &[Seen]) -> Vec<Rule> {
+fn files(seen: &[Seen]) -> Vec<RuleDraft> {
     let mut rules = Vec::new();
     for tools in [LOOKING, CHANGING] {
         let about = |rule: &&Seen| tools.iter().all(|tool| rule.tools.contains(tool));
@@ -167,21 +169,23 @@ fn files(seen: &[Seen]) -> Vec<Rule> {
             ([], Some(all)) => rules.push(rule(all, words(tools))),
             (places, all) => {
                 let places = places.iter().map(|seen| rule(seen, words(&seen.keys)));
-                let all = all.map(|seen| rule(seen, Key::Rest));
-                rules.push(Rule::new(tools, Then::Below(places.chain(all).collect())));
+                let all = all.map(|seen| rule(seen, KeyDraft::Rest));
+                rules.push(RuleDraft::new(tools, RuleBody::Below(places.chain(all).collect())));
             }
         }
     }
     rules
 }
 
-fn pages(seen: &[Seen]) -> Option<Rule> {
-    let hosts: Vec<Rule> = seen
+fn pages(seen: &[Seen]) -> Option<RuleDraft> {
+    let hosts: Vec<RuleDraft> = seen
         .iter()
         .filter(|rule| rule.tools == ["WebFetch"])
-        .map(|seen| rule(seen, Key::Hosts(seen.keys.iter().map(|it| (*it).to_owned()).collect())))
+        .map(|seen| {
+            rule(seen, KeyDraft::any_of(seen.keys.iter().map(|host| KeyDraft::exact(*host))))
+        })
         .collect();
-    (!hosts.is_empty()).then(|| Rule::new(&["WebFetch"], Then::Below(hosts)))
+    (!hosts.is_empty()).then(|| RuleDraft::new(&["WebFetch"], RuleBody::Below(hosts)))
 }
 
 #[cfg(test)]
@@ -316,16 +320,16 @@ mod tests {
     }
 
     /// What the library's rules say about words, one below the other.
-    fn library_says(rules: &[Rule], words: &[&str]) -> Option<Leaf> {
+    fn library_says(rules: &[RuleDraft], words: &[&str]) -> Option<EffectDraft> {
         let (word, rest) = words.split_first().map_or(("", words), |(word, rest)| (*word, rest));
         let named = rules.iter().find(|rule| match &rule.key {
-            Key::Words(words) => words.iter().any(|it| it == word),
+            KeyDraft::Words(words) => words.iter().any(|it| it == word),
             _ => false,
         });
-        let found = named.or_else(|| rules.iter().find(|rule| rule.key == Key::Rest))?;
-        match &found.then {
-            Then::Leaf(leaf) => Some(leaf.clone()),
-            Then::Below(rules) => library_says(rules, rest),
+        let found = named.or_else(|| rules.iter().find(|rule| rule.key == KeyDraft::Rest))?;
+        match &found.body {
+            RuleBody::Effect(leaf) => Some(leaf.clone()),
+            RuleBody::Below(rules) => library_says(rules, rest),
         }
     }
 

@@ -5,7 +5,6 @@
 mod agents;
 mod draft;
 mod from_trace;
-mod generate;
 mod learned;
 mod place;
 mod posture;
@@ -18,9 +17,10 @@ use std::path::{Path, PathBuf};
 use clash_policy::Places;
 use clash_protocol::report::{CompileReport, PolicyFinding};
 use clash_sandbox::disk::Disk;
+use clash_syntax::draft::load_line;
 use serde_json::{Value, json};
 
-use self::draft::{Choices, Machine, Toolchain};
+use self::draft::{MachineFacts, PolicyChoices, ToolchainRules};
 use self::posture::Posture;
 use self::presets::Library;
 use super::policy::backtest::{self, BacktestCounts};
@@ -247,7 +247,7 @@ impl Args {
             )));
         }
         let toolchains = project.toolchains(wanted)?;
-        let text = |toolchains: &[Toolchain]| match &wanted.learned {
+        let text = |toolchains: &[ToolchainRules]| match &wanted.learned {
             Some(text) => Ok::<_, Failure>(text.clone()),
             None => {
                 Ok(draft::draft(&wanted.choices(project), &project.library, toolchains)?.text()?)
@@ -389,19 +389,20 @@ impl Wanted {
         }
     }
 
-    fn choices(&self, project: &Project) -> Choices {
+    fn choices(&self, project: &Project) -> PolicyChoices {
         let mut hosts = ecosystems::hosts(&project.root, &project.places, &self.ecosystems);
         hosts.retain(|host| !self.anywhere || !host.file.starts_with(['$', '/']));
-        Choices { posture: self.posture, ecosystems: self.ecosystems.clone(), hosts }
+        PolicyChoices { posture: self.posture, ecosystems: self.ecosystems.clone(), hosts }
     }
 }
 
 impl Project {
-    fn toolchains(&self, wanted: &Wanted) -> Result<Vec<Toolchain>, Failure> {
+    fn toolchains(&self, wanted: &Wanted) -> Result<Vec<ToolchainRules>, Failure> {
         let choices = wanted.choices(self);
         // What the presets grant is known to the compiler alone.
         let loads = |it: &Detected| {
-            format!("load(\"@clash//{0}.star\", \"{0}_safe\")\n", it.ecosystem.name)
+            let name = it.ecosystem.name;
+            load_line(&format!("@clash//{name}.star"), &[&format!("{name}_safe")]) + "\n"
         };
         let text: String = wanted.ecosystems.iter().map(loads).collect();
         let file = place::user_policy(&self.dirs);
@@ -416,10 +417,10 @@ impl Project {
             })
         };
         let has = |program: &str| search.iter().any(|dir| dir.join(program).is_file());
-        let machine = Machine { places: &self.places, needs: &needs, has: &has };
+        let machine = MachineFacts { places: &self.places, needs: &needs, has: &has };
         let mut toolchains = draft::toolchains(&choices, &self.library, &machine)?;
         if wanted.anywhere {
-            toolchains.iter_mut().for_each(Toolchain::anywhere);
+            toolchains.iter_mut().for_each(ToolchainRules::drop_machine_sandboxes);
         }
         Ok(toolchains)
     }

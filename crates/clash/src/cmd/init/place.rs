@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clash_syntax::{Expression, ExpressionKind, SourceStatement, StatementKind, SyntaxTree};
+use clash_syntax::draft::{KeyDraft, PolicyDraft, RuleDraft, RuleGroup};
+use clash_syntax::edit::RuleKey;
+use clash_syntax::{Expression, ExpressionKind, StatementKind, SyntaxTree};
 
-use super::draft::Toolchain;
-use super::generate::{Draft, Group, Key, Rule};
+use super::draft::ToolchainRules;
 use crate::dirs::Dirs;
 use crate::ui::Failure;
 
@@ -30,32 +31,25 @@ pub(super) fn project_policy(dirs: &Dirs, root: &Path) -> Result<PathBuf, Failur
 /// specific or stricter holds.
 pub(super) fn merged(
     existing: &str,
-    toolchains: &[Toolchain],
+    toolchains: &[ToolchainRules],
 ) -> Result<(String, Vec<&'static str>), Failure> {
     let known = Known::of(existing)?;
-    let mut more = Draft::default();
+    let mut more = PolicyDraft::default();
     let mut added = Vec::new();
     for toolchain in toolchains.iter().filter(|it| !known.bound.contains(it.name)) {
-        let rules: Vec<Rule> =
+        let rules: Vec<RuleDraft> =
             toolchain.group.rules.iter().filter_map(|rule| known.without(rule)).collect();
         if !rules.is_empty() {
             let sandboxes = toolchain.sandboxes.iter();
             more.sandboxes.extend(sandboxes.filter(|it| !known.bound.contains(&it.name)).cloned());
-            more.commands.push(Group { comment: toolchain.group.comment.clone(), rules });
+            more.commands.push(RuleGroup { comment: toolchain.group.comment.clone(), rules });
             added.push(toolchain.name);
         }
     }
     if added.is_empty() {
         return Ok((existing.to_owned(), added));
     }
-    let file = SyntaxTree::parse(existing)?;
-    let is_load = |it: &&SourceStatement| matches!(it.kind, StatementKind::Load(_));
-    let end = file.statements().iter().filter(is_load).map(|it| it.span.end).max();
-    let (before, after) = existing.split_at_checked(end.unwrap_or(0)).unwrap_or((existing, ""));
-    let loads = more.load_lines(&known.bound)?;
-    let before = if before.is_empty() { loads } else { format!("{before}\n{loads}") };
-    let text = format!("{before}\n{after}\n{}", more.rules_text());
-    Ok((clash_syntax::fmt::format(&text)?, added))
+    Ok((more.append_to(existing, &known.bound)?, added))
 }
 
 /// What a policy has something to say about.
@@ -89,17 +83,27 @@ impl Known {
     }
 
     /// A rule as far as it is about programs the policy says nothing about.
-    fn without(&self, rule: &Rule) -> Option<Rule> {
-        let left = |words: &[String]| -> Option<Vec<String>> {
-            let left = words.iter().filter(|word| !self.words.contains(*word)).cloned();
-            Some(left.collect::<Vec<_>>()).filter(|left| !left.is_empty())
-        };
+    fn without(&self, rule: &RuleDraft) -> Option<RuleDraft> {
+        let unknown = |word: &&String| !self.words.contains(*word);
         let key = match &rule.key {
-            Key::Words(words) => Key::Words(left(words)?),
-            Key::Globs(patterns) => Key::Globs(left(patterns)?),
-            Key::Hosts(_) | Key::Rest => return None,
+            KeyDraft::Words(words) => {
+                KeyDraft::Words(words.iter().filter(unknown).cloned().collect())
+            }
+            KeyDraft::AnyOf(keys) => {
+                let unknown = |key: &&RuleKey| match key {
+                    RuleKey::Call { name, arg: Some(arg) } if name == "glob" => unknown(&arg),
+                    _ => false,
+                };
+                KeyDraft::AnyOf(keys.iter().filter(unknown).cloned().collect())
+            }
+            KeyDraft::Localhost(_) | KeyDraft::Rest => return None,
         };
-        Some(Rule { key, ..rule.clone() })
+        if matches!(&key, KeyDraft::Words(words) if words.is_empty())
+            || matches!(&key, KeyDraft::AnyOf(keys) if keys.is_empty())
+        {
+            return None;
+        }
+        Some(RuleDraft { key, ..rule.clone() })
     }
 
     /// Keys of dicts, and the words of older forms such as `exe("git")`.
@@ -141,16 +145,16 @@ pub(super) fn keep(file: &Path, text: &str) -> Result<PathBuf, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::init::generate::{Leaf, OwnSandbox, Then};
     use clash_policy::Effect;
+    use clash_syntax::draft::{EffectDraft, RuleBody, SandboxBase, SandboxDraft};
 
-    fn toolchain(name: &'static str, programs: &[&str]) -> Toolchain {
-        let leaf = |sandbox: &str| Then::Leaf(Leaf::new(Effect::Allow, Some(sandbox)));
+    fn toolchain(name: &'static str, programs: &[&str]) -> ToolchainRules {
+        let leaf = |sandbox: &str| RuleBody::Effect(EffectDraft::new(Effect::Allow, Some(sandbox)));
         let safe = leaf(&format!("{name}_safe"));
-        let full = Rule::new(&["fetch"], leaf(&format!("{name}_full")));
-        let rest = Rule { comment: vec![], key: Key::Rest, then: safe };
-        let rules = vec![Rule::new(programs, Then::Below(vec![full, rest]))];
-        Toolchain { name, group: Group { comment: vec![], rules }, sandboxes: vec![] }
+        let full = RuleDraft::new(&["fetch"], leaf(&format!("{name}_full")));
+        let rest = RuleDraft { comment: vec![], key: KeyDraft::Rest, body: safe };
+        let rules = vec![RuleDraft::new(programs, RuleBody::Below(vec![full, rest]))];
+        ToolchainRules { name, group: RuleGroup { comment: vec![], rules }, sandboxes: vec![] }
     }
 
     const MINE: &str = "# Mine.\nwhen({\n    \"Bash\": {\n        (\"cargo\", \"x\"): deny(),  # never\n    },\n})\n";
@@ -197,15 +201,13 @@ mod tests {
 
     #[test]
     fn a_sandbox_for_this_machine_comes_along() {
-        let own = OwnSandbox {
+        let own = SandboxDraft {
             comment: vec!["/data/go: cache".into()],
-            name: "go_safe_here".into(),
-            source: "go_safe_here = sandbox(name = \"go_safe_here\", extends = go_safe)".into(),
-            loads: vec!["go_safe".into()],
+            ..SandboxDraft::new("go_safe_here", SandboxBase::Extends("go_safe".into()))
         };
-        let leaf = Then::Leaf(Leaf::new(Effect::Allow, Some("go_safe_here")));
-        let group = Group { comment: vec![], rules: vec![Rule::new(&["go"], leaf)] };
-        let chain = Toolchain { name: "go", group, sandboxes: vec![own] };
+        let leaf = RuleBody::Effect(EffectDraft::new(Effect::Allow, Some("go_safe_here")));
+        let group = RuleGroup { comment: vec![], rules: vec![RuleDraft::new(&["go"], leaf)] };
+        let chain = ToolchainRules { name: "go", group, sandboxes: vec![own] };
         let (text, _) = merged(MINE, &[chain]).unwrap();
         assert!(text.contains("load(\"@clash//go.star\", \"go_safe\")"), "{text}");
         assert!(text.contains("# /data/go: cache\ngo_safe_here = sandbox("), "{text}");

@@ -9,8 +9,8 @@
 use clap::ValueEnum;
 use clash_policy::Effect;
 
-use super::generate::{Key, Leaf, Rule, Then};
 use crate::ecosystems::Ecosystem;
+use clash_syntax::draft::{EffectDraft, KeyDraft, RuleBody, RuleDraft};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Posture {
@@ -55,25 +55,29 @@ impl Posture {
     }
 
     /// The library's rules of a toolchain as this posture has them.
-    pub(crate) fn applied(self, rules: Vec<Rule>, ecosystem: Option<&Ecosystem>) -> Vec<Rule> {
+    pub(crate) fn applied(
+        self,
+        rules: Vec<RuleDraft>,
+        ecosystem: Option<&Ecosystem>,
+    ) -> Vec<RuleDraft> {
         let builds_fetch = ecosystem.is_some_and(|ecosystem| ecosystem.builds_fetch);
         let rules = rules.into_iter().map(|rule| self.rule(rule, builds_fetch)).collect();
         together(rules)
     }
 
-    fn rule(self, rule: Rule, builds_fetch: bool) -> Rule {
-        let then = match rule.then {
-            Then::Leaf(leaf) => Then::Leaf(self.leaf(leaf, builds_fetch)),
-            Then::Below(below) => {
-                let below: Vec<Rule> =
+    fn rule(self, rule: RuleDraft, builds_fetch: bool) -> RuleDraft {
+        let body = match rule.body {
+            RuleBody::Effect(leaf) => RuleBody::Effect(self.leaf(leaf, builds_fetch)),
+            RuleBody::Below(below) => {
+                let below: Vec<RuleDraft> =
                     below.into_iter().map(|rule| self.rule(rule, builds_fetch)).collect();
                 shortened(below)
             }
         };
-        Rule { then, ..rule }
+        RuleDraft { body, ..rule }
     }
 
-    fn leaf(self, leaf: Leaf, builds_fetch: bool) -> Leaf {
+    fn leaf(self, leaf: EffectDraft, builds_fetch: bool) -> EffectDraft {
         let full = |name: &String| name.ends_with("_full");
         let reaches_out = leaf.sandbox.as_ref().is_some_and(full);
         let widened = |sandbox: Option<String>| {
@@ -89,15 +93,17 @@ impl Posture {
             leaf.sandbox.as_ref().is_none_or(|name| name.ends_with("_safe") || name == "project");
         match (self, leaf.effect) {
             (Self::Permissive, Effect::Ask) if project_only => {
-                Leaf { effect: Effect::Allow, reason: None, ..leaf }
+                EffectDraft { effect: Effect::Allow, reason: None, ..leaf }
             }
             (_, Effect::Ask) if leaf.reason.is_some() => leaf,
-            (Self::Strict, Effect::Allow) if reaches_out => Leaf { effect: Effect::Ask, ..leaf },
+            (Self::Strict, Effect::Allow) if reaches_out => {
+                EffectDraft { effect: Effect::Ask, ..leaf }
+            }
             (Self::Moderate, Effect::Allow) if builds_fetch => {
-                Leaf { sandbox: widened(leaf.sandbox), ..leaf }
+                EffectDraft { sandbox: widened(leaf.sandbox), ..leaf }
             }
             (Self::Permissive, Effect::Allow | Effect::Ask) => {
-                Leaf { effect: Effect::Allow, sandbox: widened(leaf.sandbox), ..leaf }
+                EffectDraft { effect: Effect::Allow, sandbox: widened(leaf.sandbox), ..leaf }
             }
             _ => leaf,
         }
@@ -106,39 +112,39 @@ impl Posture {
 
 /// Without the rules that say what holds for the rest anyway; of an ask the reason
 /// is no difference.
-fn shortened(mut rules: Vec<Rule>) -> Then {
-    let rest = rules.iter().find_map(|rule| match (&rule.key, &rule.then) {
-        (Key::Rest, Then::Leaf(leaf)) => Some(leaf.clone()),
+fn shortened(mut rules: Vec<RuleDraft>) -> RuleBody {
+    let rest = rules.iter().find_map(|rule| match (&rule.key, &rule.body) {
+        (KeyDraft::Rest, RuleBody::Effect(leaf)) => Some(leaf.clone()),
         _ => None,
     });
-    let Some(rest) = rest else { return Then::Below(rules) };
-    rules.retain(|rule| rule.key == Key::Rest || !is_all(&rule.then, &rest));
+    let Some(rest) = rest else { return RuleBody::Below(rules) };
+    rules.retain(|rule| rule.key == KeyDraft::Rest || !is_all(&rule.body, &rest));
     match rules.as_slice() {
-        [_] => Then::Leaf(rest),
-        _ => Then::Below(rules),
+        [_] => RuleBody::Effect(rest),
+        _ => RuleBody::Below(rules),
     }
 }
 
 /// Whether everything below ends as `leaf` does.
-fn is_all(then: &Then, leaf: &Leaf) -> bool {
-    match then {
-        Then::Leaf(it) => (it.effect, &it.sandbox) == (leaf.effect, &leaf.sandbox),
-        Then::Below(rules) => rules.iter().all(|rule| is_all(&rule.then, leaf)),
+fn is_all(body: &RuleBody, leaf: &EffectDraft) -> bool {
+    match body {
+        RuleBody::Effect(it) => (it.effect, &it.sandbox) == (leaf.effect, &leaf.sandbox),
+        RuleBody::Below(rules) => rules.iter().all(|rule| is_all(&rule.body, leaf)),
     }
 }
 
 /// Programs that are treated alike, in one rule.
-fn together(rules: Vec<Rule>) -> Vec<Rule> {
-    let mut kept: Vec<Rule> = Vec::new();
+fn together(rules: Vec<RuleDraft>) -> Vec<RuleDraft> {
+    let mut kept: Vec<RuleDraft> = Vec::new();
     for rule in rules {
-        let alike = kept.iter_mut().find(|known| known.then == rule.then);
+        let alike = kept.iter_mut().find(|known| known.body == rule.body);
         match (alike.map(|known| &mut known.key), rule.key) {
-            (Some(Key::Words(known)), Key::Words(words)) => known.extend(words),
-            (_, key) => kept.push(Rule { key, ..rule }),
+            (Some(KeyDraft::Words(known)), KeyDraft::Words(words)) => known.extend(words),
+            (_, key) => kept.push(RuleDraft { key, ..rule }),
         }
     }
     for rule in &mut kept {
-        if let Key::Words(words) = &mut rule.key {
+        if let KeyDraft::Words(words) = &mut rule.key {
             words.sort();
         }
     }
@@ -150,19 +156,34 @@ mod tests {
     use super::super::presets::tests::library;
     use super::*;
     use crate::ecosystems::{ECOSYSTEMS, named};
+    use clash_syntax::edit::RuleKey;
+
+    /// The words or patterns of a key.
+    fn alternatives(key: &KeyDraft) -> Vec<String> {
+        match key {
+            KeyDraft::Words(words) => words.clone(),
+            KeyDraft::AnyOf(keys) => keys
+                .iter()
+                .map(|key| match key {
+                    RuleKey::Str(text) | RuleKey::Call { arg: Some(text), .. } => text.clone(),
+                    RuleKey::Call { name, arg: None } => name.clone(),
+                })
+                .collect(),
+            KeyDraft::Localhost(_) | KeyDraft::Rest => Vec::new(),
+        }
+    }
 
     /// Every rule below, as `words effect sandbox`.
-    fn flat(rules: &[Rule]) -> Vec<(String, Leaf)> {
+    fn flat(rules: &[RuleDraft]) -> Vec<(String, EffectDraft)> {
         let mut all = Vec::new();
         for rule in rules {
             let words = match &rule.key {
-                Key::Words(words) => words.join("|"),
-                Key::Globs(known) | Key::Hosts(known) => known.join("|"),
-                Key::Rest => "**".to_owned(),
+                KeyDraft::Rest => "**".to_owned(),
+                key => alternatives(key).join("|"),
             };
-            match &rule.then {
-                Then::Leaf(leaf) => all.push((words, leaf.clone())),
-                Then::Below(below) => all.extend(
+            match &rule.body {
+                RuleBody::Effect(leaf) => all.push((words, leaf.clone())),
+                RuleBody::Below(below) => all.extend(
                     flat(below).into_iter().map(|(more, leaf)| (format!("{words} {more}"), leaf)),
                 ),
             }
@@ -170,7 +191,7 @@ mod tests {
         all
     }
 
-    fn all(posture: Posture) -> Vec<(String, Leaf)> {
+    fn all(posture: Posture) -> Vec<(String, EffectDraft)> {
         let library = library();
         let each = |it: &'static Ecosystem| {
             flat(&posture.applied(library.rules(it.name).unwrap(), Some(it)))
@@ -191,7 +212,8 @@ mod tests {
 
     #[test]
     fn what_acts_beyond_the_project_is_asked_in_every_posture() {
-        let beyond = |leaf: &Leaf| !leaf.sandbox.as_ref().is_some_and(|it| it.ends_with("_safe"));
+        let beyond =
+            |leaf: &EffectDraft| !leaf.sandbox.as_ref().is_some_and(|it| it.ends_with("_safe"));
         let library = library();
         for ecosystem in ECOSYSTEMS {
             let rules = library.rules(ecosystem.name).unwrap();
@@ -212,17 +234,15 @@ mod tests {
     }
 
     /// Where words lead, by the first key that names them or stands for the rest.
-    fn found<'a>(rules: &'a [Rule], words: &[&str]) -> Option<&'a Leaf> {
+    fn found<'a>(rules: &'a [RuleDraft], words: &[&str]) -> Option<&'a EffectDraft> {
         let (word, more) = words.split_first()?;
-        let names = |rule: &&Rule| match &rule.key {
-            Key::Words(known) | Key::Globs(known) | Key::Hosts(known) => {
-                known.iter().any(|known| known == word)
-            }
-            Key::Rest => true,
+        let names = |rule: &&RuleDraft| match &rule.key {
+            KeyDraft::Rest => true,
+            key => alternatives(key).iter().any(|known| known == word),
         };
-        rules.iter().filter(names).find_map(|rule| match &rule.then {
-            Then::Leaf(leaf) => Some(leaf),
-            Then::Below(below) => found(below, more),
+        rules.iter().filter(names).find_map(|rule| match &rule.body {
+            RuleBody::Effect(leaf) => Some(leaf),
+            RuleBody::Below(below) => found(below, more),
         })
     }
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use clash_policy::Effect;
 use clash_protocol::request::CompilerRequest;
+use clash_syntax::draft::{EffectDraft, KeyDraft, RuleBody, RuleDraft};
 use clash_syntax::{
     CallExpression, DictEntry, Expression, ExpressionKind, StatementKind, SyntaxTree,
 };
 
-use super::generate::{Key, Leaf, Rule, Then};
 use crate::compiler::{CompilerAnswer, CompilerError, ask_compiler};
 use crate::ui::Failure;
 
@@ -35,7 +35,7 @@ impl Library {
     }
 
     /// The rules about commands that a module gives under its own name.
-    pub(crate) fn rules(&self, module: &str) -> Result<Vec<Rule>, LibraryError> {
+    pub(crate) fn rules(&self, module: &str) -> Result<Vec<RuleDraft>, LibraryError> {
         let source = self.0.get(&format!("@clash//{module}.star"));
         let source = source.ok_or_else(|| LibraryError::NoModule(module.to_owned()))?;
         read(source, module)
@@ -43,7 +43,7 @@ impl Library {
     }
 }
 
-fn read(source: &str, name: &str) -> Result<Vec<Rule>, String> {
+fn read(source: &str, name: &str) -> Result<Vec<RuleDraft>, String> {
     let file = SyntaxTree::parse(source).map_err(|error| error.to_string())?;
     let tree = file.statements().iter().find_map(|statement| match &statement.kind {
         StatementKind::Assign { target, value, .. } if target.name() == Some(name) => Some(value),
@@ -63,29 +63,31 @@ fn entries(expr: &Expression) -> Result<&[DictEntry], String> {
     }
 }
 
-fn rules(expr: &Expression) -> Result<Vec<Rule>, String> {
+fn rules(expr: &Expression) -> Result<Vec<RuleDraft>, String> {
     let each = |entry: &DictEntry| {
-        let then = match entry.value.call() {
-            Some(call) => Then::Leaf(leaf(call)?),
-            None => Then::Below(rules(&entry.value)?),
+        let body = match entry.value.call() {
+            Some(call) => RuleBody::Effect(leaf(call)?),
+            None => RuleBody::Below(rules(&entry.value)?),
         };
-        Ok(Rule { comment: Vec::new(), key: key(&entry.key)?, then })
+        Ok(RuleDraft { comment: Vec::new(), key: key(&entry.key)?, body })
     };
     entries(expr)?.iter().map(each).collect()
 }
 
-fn key(expr: &Expression) -> Result<Key, String> {
+fn key(expr: &Expression) -> Result<KeyDraft, String> {
     let word = |item: &Expression| item.string().map(str::to_owned);
     let words =
-        |items: &[Expression]| items.iter().map(word).collect::<Option<_>>().map(Key::Words);
-    let globs =
-        |items: &[Expression]| items.iter().map(glob).collect::<Option<_>>().map(Key::Globs);
+        |items: &[Expression]| items.iter().map(word).collect::<Option<_>>().map(KeyDraft::Words);
+    let globs = |items: &[Expression]| {
+        let patterns = items.iter().map(glob).collect::<Option<Vec<_>>>();
+        patterns.map(|patterns| KeyDraft::any_of(patterns.into_iter().map(KeyDraft::glob)))
+    };
     let found = match &expr.kind {
         ExpressionKind::Tuple(items, _) => words(items).or_else(|| globs(items)),
         _ => match (word(expr), glob(expr)) {
-            (Some(word), _) => Some(Key::Words(vec![word])),
-            (None, Some(pattern)) if pattern == "**" => Some(Key::Rest),
-            (None, pattern) => pattern.map(|pattern| Key::Globs(vec![pattern])),
+            (Some(word), _) => Some(KeyDraft::Words(vec![word])),
+            (None, Some(pattern)) if pattern == "**" => Some(KeyDraft::Rest),
+            (None, pattern) => pattern.map(KeyDraft::glob),
         },
     };
     found.ok_or_else(|| "a key is neither words nor globs".to_owned())
@@ -96,7 +98,7 @@ fn glob(expr: &Expression) -> Option<String> {
     call.positional().next().and_then(Expression::string).map(str::to_owned)
 }
 
-fn leaf(call: &CallExpression) -> Result<Leaf, String> {
+fn leaf(call: &CallExpression) -> Result<EffectDraft, String> {
     let effect = match call.name() {
         Some("allow") => Effect::Allow,
         Some("ask") => Effect::Ask,
@@ -104,7 +106,7 @@ fn leaf(call: &CallExpression) -> Result<Leaf, String> {
         _ => return Err("a rule ends in no effect".to_owned()),
     };
     let sandbox = call.named("sandbox").map(|value| value.name().ok_or("a sandbox has no name"));
-    Ok(Leaf {
+    Ok(EffectDraft {
         effect,
         sandbox: sandbox.transpose()?.map(str::to_owned),
         reason: call.named("reason").and_then(Expression::string).map(str::to_owned),
@@ -153,9 +155,9 @@ pub(super) mod tests {
     }
 
     /// The words of a rule's key.
-    fn words(rule: &Rule) -> &[String] {
+    fn words(rule: &RuleDraft) -> &[String] {
         match &rule.key {
-            Key::Words(words) => words,
+            KeyDraft::Words(words) => words,
             _ => &[],
         }
     }

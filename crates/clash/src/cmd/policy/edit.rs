@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clash_policy::decide::Decision;
 use clash_policy::tool::{Kind, canonical};
 use clash_policy::{Action, Effect};
+use clash_syntax::draft::EffectDraft;
 use clash_syntax::edit::{self, RuleKey};
 use serde_json::{Map, Value};
 
@@ -79,14 +80,14 @@ pub(crate) struct RemoveArgs {
 
 impl AllowArgs {
     pub(crate) fn run(self, effect: Effect, out: &mut Out) -> Result<u8, Failure> {
-        let wanted = WantedRule { effect, sandbox: self.sandbox, reason: self.reason };
+        let wanted = EffectDraft { effect, sandbox: self.sandbox, reason: self.reason };
         self.rule.change(Some(&wanted), out)
     }
 }
 
 impl DenyArgs {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
-        let wanted = WantedRule { effect: Effect::Deny, sandbox: None, reason: self.reason };
+        let wanted = EffectDraft { effect: Effect::Deny, sandbox: None, reason: self.reason };
         self.rule.change(Some(&wanted), out)
     }
 }
@@ -97,34 +98,18 @@ impl RemoveArgs {
     }
 }
 
-struct WantedRule {
-    effect: Effect,
-    sandbox: Option<String>,
-    reason: Option<String>,
-}
-
-impl WantedRule {
-    /// As it is written in a policy.
-    fn source(&self) -> String {
-        let sandbox = self.sandbox.as_ref().map(|name| format!("sandbox = {name}"));
-        let reason = self.reason.as_ref().map(|text| format!("reason = {}", RuleKey::str(text)));
-        let args: Vec<String> = sandbox.into_iter().chain(reason).collect();
-        format!("{}({})", self.effect, args.join(", "))
+/// Why the decision does not follow the wanted rule; `None` if it does.
+fn unmet(wanted: &EffectDraft, decision: &Decision) -> Option<String> {
+    if decision.effect != wanted.effect {
+        return Some(format!("it would be {}", decision.effect));
     }
-
-    /// Why the rule does not hold, if it does not.
-    fn unmet(&self, decision: &Decision) -> Option<String> {
-        if decision.effect != self.effect {
-            return Some(format!("it would be {}", decision.effect));
-        }
-        let found = decision.sandbox.as_ref().map_or("none", |sandbox| sandbox.name.as_str());
-        let other = self.sandbox.as_ref().filter(|wanted| *wanted != found);
-        other.map(|wanted| format!("it would run in sandbox {found} and not in {wanted}"))
-    }
+    let found = decision.sandbox.as_ref().map_or("none", |sandbox| sandbox.name.as_str());
+    let other = wanted.sandbox.as_ref().filter(|name| *name != found);
+    other.map(|name| format!("it would run in sandbox {found} and not in {name}"))
 }
 
 impl RuleArgs {
-    fn change(self, wanted: Option<&WantedRule>, out: &mut Out) -> Result<u8, Failure> {
+    fn change(self, wanted: Option<&EffectDraft>, out: &mut Out) -> Result<u8, Failure> {
         let (dirs, project) = project(self.project.clone())?;
         let words = self.words()?;
         let (file, files) = self.place(&dirs, &project)?;
@@ -140,7 +125,7 @@ impl RuleArgs {
             .compile()
             .map_err(|error| Failure::new(format!("nothing was changed, because then {error}")))?;
         let decision = self.decided(&policy, &words, &dirs, &project)?;
-        if let Some(unmet) = wanted.and_then(|wanted| wanted.unmet(&decision)) {
+        if let Some(unmet) = wanted.and_then(|wanted| unmet(wanted, &decision)) {
             let reason = say::reason(&decision);
             let message = format!("nothing was changed: {unmet} all the same: {reason}");
             return Err(Failure::new(message));

@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use clash_import::{
-    ImportFormat, ImportSource, ImportedModule, ImportedPolicy, KeptRules, MODULE_EXPORT,
-    ReportEntry, SettingsBase, detect, import_as, module,
+    ImportFormat, ImportSource, ImportedPolicy, KeptRules, PolicyModule, ReportEntry, SettingsBase,
+    detect, import_as, module,
 };
-use clash_syntax::{StatementKind, SyntaxTree};
+use clash_syntax::SyntaxTree;
+use clash_syntax::draft::load_module;
 use serde_json::{Value, json};
 
 use super::change::{Change, How, carry_out, read};
@@ -139,7 +140,7 @@ pub(in crate::cmd) fn beside(
             policies.push((policy.clone(), read(&policy)?.unwrap_or_default()));
         }
         let name = free_name(&policy, import, &changes);
-        let ImportedModule { text, denies_by_default } =
+        let PolicyModule { text, denies_by_default } =
             module(&import.imported.source, &name, KeptRules::Everything)?;
         for (_, policy_text) in policies.iter_mut().filter(|(known, _)| *known == policy) {
             if denies_by_default && !denies(policy_text)? {
@@ -149,7 +150,7 @@ pub(in crate::cmd) fn beside(
                     policy.display()
                 )));
             }
-            *policy_text = loading(policy_text, &name)?;
+            *policy_text = load_module(policy_text, &name)?;
         }
         changes.push(Change::of(&policy.with_file_name(format!("{name}.star")), text)?);
     }
@@ -238,24 +239,6 @@ fn denies(policy: &str) -> Result<bool, Failure> {
     let default = file.calls().filter(|(_, call)| call.name() == Some("settings"));
     let mut default = default.filter_map(|(_, call)| call.named("default"));
     Ok(default.any(|value| value.call().and_then(|call| call.name()) == Some("deny")))
-}
-
-/// The policy with one more module loaded: behind the others, else at the head.
-fn loading(policy: &str, name: &str) -> Result<String, Failure> {
-    let line = format!("load(\"{name}.star\", {name} = \"{MODULE_EXPORT}\")");
-    if policy.lines().any(|known| known.trim() == line) {
-        return Ok(policy.to_owned());
-    }
-    let file = SyntaxTree::parse(policy)?;
-    let mut loads = file.statements().iter().filter(|it| matches!(it.kind, StatementKind::Load(_)));
-    let last = loads.next_back().map(|statement| file.position(statement.span.end).0);
-    let mut lines: Vec<&str> = policy.lines().collect();
-    let at = last.map_or(0, |line| line.min(lines.len()));
-    lines.insert(at, &line);
-    if at == 0 && lines.len() > 1 {
-        lines.insert(1, "");
-    }
-    Ok(format!("{}\n", lines.join("\n")))
 }
 
 fn text(out: &mut Out, import: &ImportedFile) -> std::io::Result<()> {

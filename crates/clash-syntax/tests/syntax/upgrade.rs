@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
-use super::upgrade;
-use crate::testing::{comments, library, program};
+use crate::support::{comments, library, program};
+use clash_syntax::upgrade::upgrade;
 
 /// The upgraded source, what changed, and what stays.
 fn upgraded(source: &str) -> String {

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
-use super::{EditError, RuleKey, remove, set};
-use crate::diff;
-use crate::testing::{comments, tokens};
+use crate::support::{comments, tokens};
+use clash_syntax::diff;
+use clash_syntax::edit::{EditError, RuleKey, remove, set};
 
 const POLICY: &str = r#"# My rules.
 load("@clash//sandboxes.star", "git_safe", "project")

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
-use super::format;
-use crate::testing::{POSTS, PROGRAM, comments, library, program, tokens};
+use crate::support::{POSTS, PROGRAM, comments, library, program, tokens};
+use clash_syntax::fmt::format;
 
 fn formatted(source: &str) -> String {
     format(source).unwrap_or_else(|error| panic!("{error}\n{source}"))

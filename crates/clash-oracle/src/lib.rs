@@ -1,13 +1,16 @@
-//! What the other tools would decide, written as slowly and plainly as their
-//! documentation reads, and actions to ask them about. It shares no code with
-//! the importers. A test that has the real evaluator at hand compares both and
-//! shows that an import never widens; nothing else uses this.
+//! Test support: the decisions of the tools whose settings clash imports, and random
+//! actions to decide.
 //!
-//! Commands are lists of plain words. Two commands that differ only in where
-//! options stand are the same to clash and not to the others, so an allow of
-//! clash is right when the other tool allows one of the [`respellings`].
+//! The code follows the documentation of those tools word by word, shares nothing with
+//! the importers and is slow. Tests compare both sides and show that an import never
+//! widens. Only tests use this crate.
+//!
+//! Commands are lists of plain words. For clash, two commands that differ only in the
+//! place of their options are equal. For the other tools they differ. So an allow of
+//! clash is right if the other tool allows one of the [`respellings`].
+#![forbid(unsafe_code)]
 
-use crate::Effect;
+use clash_policy::Effect;
 
 /// One thing an agent wants.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,12 +11,17 @@
 
 use std::collections::BTreeMap;
 
+use clash_policy::Effect;
+use clash_syntax::draft::{
+    EnvRuleDraft, FileEffect, FileRuleDraft, HostRuleDraft, KeyDraft, NetDraft, NetRules,
+    SandboxBase, SandboxDraft,
+};
+
 use crate::draft::EntryOrigin;
 use crate::hosts::ImportedHost;
 use crate::paths::{ImportedPath, PathPart, PathReach, PathRoot, name_matches};
-use crate::text::{literal, shown};
-use crate::tree::Key;
-use crate::{Effect, ImportError, ImportResult};
+use crate::text::shown;
+use crate::{ImportError, ImportResult};
 
 /// Denies repeated below allows; more than this is an attack on the writer.
 const MAX_REPEATED_DENIES: usize = 10_000;
@@ -247,7 +252,7 @@ fn above(deny: &ImportedPath, root: PathRoot) -> bool {
     )
 }
 
-/// What one path of the sandbox is given.
+/// The effects on one path, for reading and for writing.
 #[derive(Default)]
 struct PathEffects {
     read: Option<Effect>,
@@ -255,26 +260,64 @@ struct PathEffects {
     notes: Vec<String>,
 }
 
-/// Denials of paths that hold in every sandbox, as text; empty if there are none.
-pub(crate) fn everywhere(rights: &[&PathRights; 2]) -> String {
-    let [reads, writes] = rights;
-    let mut paths: BTreeMap<&ImportedPath, PathEffects> = BTreeMap::new();
-    for (denials, is_read) in [(&reads.deny, true), (&writes.deny, false)] {
-        for PathDenial { pattern, origin, .. } in denials {
-            let both = paths.entry(pattern).or_default();
-            let side = if is_read { &mut both.read } else { &mut both.write };
-            *side = Some(Effect::Deny);
-            let note = origin.to_string();
-            if !both.notes.contains(&note) {
-                both.notes.push(note);
-            }
+impl PathEffects {
+    /// The stricter effect holds if there are several.
+    fn add(&mut self, access: Access, effect: Effect, origin: &EntryOrigin) {
+        let side = match access {
+            Access::Read => &mut self.read,
+            Access::Write => &mut self.write,
+        };
+        *side = Some(side.map_or(effect, |known| known.max(effect)));
+        let note = shown(&origin.to_string());
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
         }
     }
-    let mut out = String::new();
-    for (pattern, both) in &paths {
-        write_path(pattern, both, &mut out);
+
+    /// The file rules for the path.
+    fn rules(self, pattern: &ImportedPath) -> Vec<FileRuleDraft> {
+        let rule = |key: KeyDraft, effect: Effect, caps: &str| FileRuleDraft {
+            comment: Vec::new(),
+            key,
+            effect: FileEffect::Caps(effect, caps.to_owned()),
+        };
+        let key = pattern.key();
+        let mut rules = match (self.read, self.write) {
+            (Some(read), Some(write)) if read == write => vec![rule(key, read, "")],
+            (Some(read), None) => vec![rule(key, read, "rx")],
+            (None, Some(write)) => vec![rule(key, write, "wcd")],
+            // A dict key has one effect, so the second effect takes another spelling of
+            // the same path.
+            (Some(Effect::Allow), Some(write)) if !pattern.is_wild() => {
+                let subpath = KeyDraft::subpath(pattern.text());
+                vec![rule(key, Effect::Allow, "rx"), rule(subpath, write, "wcd")]
+            }
+            (Some(Effect::Allow), Some(write)) => vec![rule(key, write, "wcd")],
+            (Some(read), Some(_)) => vec![rule(key, read, "")],
+            (None, None) => Vec::new(),
+        };
+        if let Some(first) = rules.first_mut() {
+            first.comment = self.notes;
+        }
+        rules
     }
-    if out.is_empty() { out } else { format!("everywhere(\n    fs = {{\n{out}    }},\n)\n") }
+}
+
+#[derive(Clone, Copy)]
+enum Access {
+    Read,
+    Write,
+}
+
+/// The denials as file rules that hold in every sandbox.
+pub(crate) fn file_denials(reads: &PathRights, writes: &PathRights) -> Vec<FileRuleDraft> {
+    let mut paths: BTreeMap<&ImportedPath, PathEffects> = BTreeMap::new();
+    for (rights, access) in [(reads, Access::Read), (writes, Access::Write)] {
+        for PathDenial { pattern, origin, .. } in &rights.deny {
+            paths.entry(pattern).or_default().add(access, Effect::Deny, origin);
+        }
+    }
+    paths.into_iter().flat_map(|(pattern, effects)| effects.rules(pattern)).collect()
 }
 
 impl ImportedSandbox {
@@ -282,7 +325,7 @@ impl ImportedSandbox {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// Nothing of its own: not worth writing.
+    /// True if the sandbox has no rule of its own.
     pub(crate) fn is_empty(&self) -> bool {
         let none = |rights: &PathRights| rights.allow.is_empty() && rights.deny.is_empty();
         none(&self.read)
@@ -291,91 +334,74 @@ impl ImportedSandbox {
             && matches!(self.net, ImportedNet::Unsaid)
     }
 
-    /// Its text, and the allows that lie inside a deny and were left out.
-    pub(crate) fn write(&self) -> ImportResult<(String, Vec<EntryOrigin>)> {
+    /// The sandbox as a draft, and the allows that lie inside a deny and stay out.
+    pub(crate) fn draft(&self) -> ImportResult<(SandboxDraft, Vec<EntryOrigin>)> {
+        let base = match self.on_project {
+            true => SandboxBase::Extends("project".to_owned()),
+            false => SandboxBase::Default(Effect::Deny),
+        };
+        let (fs, mut lost) = self.file_rules()?;
+        let (net, lost_hosts) = self.net.draft();
+        lost.extend(lost_hosts);
+        let env = self.env_rules();
+        let doc = self.doc.clone();
+        Ok((SandboxDraft { doc, fs, net, env, ..SandboxDraft::new(&*self.name, base) }, lost))
+    }
+
+    fn file_rules(&self) -> ImportResult<(Vec<FileRuleDraft>, Vec<EntryOrigin>)> {
         let (reads, mut lost) = self.read.resolve()?;
         let (writes, lost_writes) = self.write.resolve()?;
         lost.extend(lost_writes);
         let mut order: Vec<&ImportedPath> = Vec::new();
         let mut paths: BTreeMap<&ImportedPath, PathEffects> = BTreeMap::new();
-        let sides = [(&reads, true), (&writes, false)];
-        for (rules, is_read) in sides {
+        for (rules, access) in [(&reads, Access::Read), (&writes, Access::Write)] {
             for (pattern, effect, origin) in rules {
-                let both = paths.entry(pattern).or_insert_with(|| {
+                let effects = paths.entry(pattern).or_insert_with(|| {
                     order.push(pattern);
                     PathEffects::default()
                 });
-                let side = if is_read { &mut both.read } else { &mut both.write };
-                *side = Some(side.map_or(*effect, |known| known.max(*effect)));
-                let note = origin.to_string();
-                if !both.notes.contains(&note) {
-                    both.notes.push(note);
-                }
+                effects.add(access, *effect, origin);
             }
         }
-        let mut out = format!("{} = sandbox(\n    name = {},\n", self.name, literal(&self.name));
-        if self.on_project {
-            out.push_str("    extends = project,\n");
-        } else {
-            out.push_str("    default = deny(),\n");
-        }
-        if !order.is_empty() {
-            out.push_str("    fs = {\n");
-            for pattern in order {
-                if let Some(both) = paths.get(pattern) {
-                    write_path(pattern, both, &mut out);
-                }
-            }
-            out.push_str("    },\n");
-        }
-        lost.extend(self.write_net(&mut out));
-        if !self.env.is_empty() {
-            out.push_str("    env = {\n");
-            let mut known: Vec<&str> = Vec::new();
-            for (name, effect, origin) in &self.env {
-                if known.contains(&name.as_str()) {
-                    continue;
-                }
-                known.push(name);
-                note(origin, &mut out);
-                out.push_str(&format!("        {}: {}(),\n", literal(name), effect.word()));
-            }
-            out.push_str("    },\n");
-        }
-        if !self.doc.is_empty() {
-            out.push_str(&format!("    doc = {},\n", literal(&self.doc)));
-        }
-        out.push_str(")\n");
-        Ok((out, lost))
+        let rules = order.into_iter().filter_map(|pattern| Some((pattern, paths.remove(pattern)?)));
+        let rules = rules.flat_map(|(pattern, effects)| effects.rules(pattern)).collect();
+        Ok((rules, lost))
     }
 
-    fn write_net(&self, out: &mut String) -> Vec<EntryOrigin> {
-        let hosts = match &self.net {
-            ImportedNet::Unsaid => return Vec::new(),
-            ImportedNet::Deny => {
-                out.push_str("    net = deny(),\n");
-                return Vec::new();
+    /// Each variable once: the first entry about it counts.
+    fn env_rules(&self) -> Vec<EnvRuleDraft> {
+        let mut rules: Vec<EnvRuleDraft> = Vec::new();
+        for (variable, effect, origin) in &self.env {
+            if rules.iter().all(|known| known.variable != *variable) {
+                let (variable, effect) = (variable.clone(), *effect);
+                rules.push(EnvRuleDraft { comment: vec![note(origin)], variable, effect });
             }
-            ImportedNet::Allow => {
-                out.push_str("    net = allow(),\n");
-                return Vec::new();
-            }
-            ImportedNet::Hosts(hosts) => hosts,
-        };
-        let (rules, lost) = hosts.resolve();
-        out.push_str("    net = {\n");
-        for (key, effect, origins) in rules {
-            for origin in origins {
-                note(&origin, out);
-            }
-            out.push_str(&format!("        {}: {}(),\n", key.written(), effect.word()));
         }
-        out.push_str(&format!("        default(): {}(),\n    }},\n", hosts.default.word()));
-        lost
+        rules
     }
 }
 
-type HostRule = (Key, Effect, Vec<EntryOrigin>);
+impl ImportedNet {
+    fn draft(&self) -> (Option<NetDraft>, Vec<EntryOrigin>) {
+        let (rules, lost) = match self {
+            Self::Unsaid => return (None, Vec::new()),
+            Self::Deny => (NetRules::Every(Effect::Deny), Vec::new()),
+            Self::Allow => (NetRules::Every(Effect::Allow), Vec::new()),
+            Self::Hosts(hosts) => {
+                let (rules, lost) = hosts.resolve();
+                let rules = rules.into_iter().map(|(key, effect, origins)| HostRuleDraft {
+                    comment: origins.iter().map(note).collect(),
+                    key,
+                    effect,
+                });
+                (NetRules::Hosts { rules: rules.collect(), default: hosts.default }, lost)
+            }
+        };
+        (Some(NetDraft { comment: Vec::new(), rules }), lost)
+    }
+}
+
+type HostRule = (KeyDraft, Effect, Vec<EntryOrigin>);
 
 impl HostRules {
     /// A name that a deny covers is not allowed, however long it is.
@@ -405,13 +431,13 @@ impl HostRules {
             }
         }
         for (address, origin) in &self.addresses {
-            add(&mut rules, Key::text(address.as_str()), Effect::Deny, origin);
+            add(&mut rules, KeyDraft::text(address.as_str()), Effect::Deny, origin);
         }
         (rules, lost)
     }
 }
 
-fn add(rules: &mut Vec<HostRule>, key: Key, effect: Effect, origin: &EntryOrigin) {
+fn add(rules: &mut Vec<HostRule>, key: KeyDraft, effect: Effect, origin: &EntryOrigin) {
     match rules.iter_mut().find(|(known, ..)| *known == key) {
         Some((_, known, origins)) => {
             *known = effect.max(*known);
@@ -421,32 +447,9 @@ fn add(rules: &mut Vec<HostRule>, key: Key, effect: Effect, origin: &EntryOrigin
     }
 }
 
-fn note(origin: &EntryOrigin, out: &mut String) {
-    out.push_str(&format!("        # {}\n", shown(&origin.to_string())));
-}
-
-fn write_path(pattern: &ImportedPath, both: &PathEffects, out: &mut String) {
-    for note in &both.notes {
-        out.push_str(&format!("        # {}\n", shown(note)));
-    }
-    let mut line = |key: Key, effect: Effect, caps: &str| {
-        let caps = if caps.is_empty() { String::new() } else { literal(caps) };
-        out.push_str(&format!("        {}: {}({caps}),\n", key.written(), effect.word()));
-    };
-    let key = pattern.key();
-    match (both.read, both.write) {
-        (Some(read), Some(write)) if read == write => line(key, read, ""),
-        (Some(read), None) => line(key, read, "rx"),
-        (None, Some(write)) => line(key, write, "wcd"),
-        // One key holds one effect, and both of these name the same tree.
-        (Some(Effect::Allow), Some(write)) if !pattern.is_wild() => {
-            line(key, Effect::Allow, "rx");
-            line(Key::Subpath(pattern.text()), write, "wcd");
-        }
-        (Some(Effect::Allow), Some(write)) => line(key, write, "wcd"),
-        (Some(read), Some(_)) => line(key, read, ""),
-        (None, None) => {}
-    }
+/// The comment that names the entry of a rule.
+fn note(origin: &EntryOrigin) -> String {
+    shown(&origin.to_string())
 }
 
 #[cfg(test)]

@@ -3,8 +3,10 @@
 
 use proptest::prelude::*;
 
-use crate::testing::{POSTS, PROGRAM, library};
-use crate::{ExpressionKind, LiteralValue, MAX_TREE_DEPTH, ParseError, StatementKind, SyntaxTree};
+use crate::support::{POSTS, PROGRAM, library};
+use clash_syntax::{
+    ExpressionKind, LiteralValue, MAX_TREE_DEPTH, ParseError, StatementKind, SyntaxTree,
+};
 
 fn texts(file: &SyntaxTree) -> String {
     file.tokens().iter().map(|token| file.text(token.span)).collect()
@@ -147,9 +149,10 @@ fn what_is_just_not_too_deep_can_be_walked() {
             SyntaxTree::parse(&source).is_ok().then_some(source)
         });
         let source = fits.expect(open);
-        crate::fmt::format(&source).unwrap();
-        crate::upgrade::upgrade(&source).unwrap();
-        crate::edit::set(&source, &[crate::edit::RuleKey::str("a")], "deny()").unwrap();
+        clash_syntax::fmt::format(&source).unwrap();
+        clash_syntax::upgrade::upgrade(&source).unwrap();
+        clash_syntax::edit::set(&source, &[clash_syntax::edit::RuleKey::str("a")], "deny()")
+            .unwrap();
     }
 }
 
@@ -165,7 +168,7 @@ fn time_grows_with_the_length_and_no_faster() {
         let source = line.repeat(lines);
         let started = spent();
         SyntaxTree::parse(&source).unwrap();
-        crate::fmt::format(&source).unwrap();
+        clash_syntax::fmt::format(&source).unwrap();
         spent() - started
     };
     let least = |lines: usize| (0..5).map(|_| cost(lines)).min().unwrap();

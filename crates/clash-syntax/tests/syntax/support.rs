@@ -1,9 +1,9 @@
-//! What the tests of several modules share: sources, a generator of programs, and
-//! the view of a program that formatting must not change.
+//! Sources, a generator of programs, and the view of a program that formatting must
+//! not change.
 
 use proptest::prelude::*;
 
-use crate::{ExpressionKind, SourceStatement, StatementKind, SyntaxTree, TokenKind};
+use clash_syntax::{ExpressionKind, SourceStatement, StatementKind, SyntaxTree, TokenKind};
 
 /// The standard library of policies.
 pub(crate) fn library() -> Vec<String> {
@@ -130,7 +130,7 @@ fn string(text: &str) -> String {
     }
 }
 
-type Loads = Vec<(crate::ByteSpan, (usize, Vec<String>))>;
+type Loads = Vec<(clash_syntax::ByteSpan, (usize, Vec<String>))>;
 
 /// Where one-element tuples end, whose comma matters, and what loads name.
 fn walk(statements: &[SourceStatement], singles: &mut Vec<usize>, loads: &mut Loads) {
@@ -175,7 +175,7 @@ fn walk(statements: &[SourceStatement], singles: &mut Vec<usize>, loads: &mut Lo
     }
 }
 
-fn singles_in(expr: &crate::Expression, singles: &mut Vec<usize>) {
+fn singles_in(expr: &clash_syntax::Expression, singles: &mut Vec<usize>) {
     if matches!(&expr.kind, ExpressionKind::Tuple(items, Some(_)) if items.len() == 1) {
         singles.push(expr.span.end);
     }
