@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use clash_agents::tool_input::NoLinkPaths;
 use clash_agents::wiring::{Scope, State};
 use clash_agents::{AGENTS, Answer, CallContext, Event, UserContext, tool_input};
-use clash_lang::Sources;
+use clash_lang::SourceReader;
 use clash_policy::decide::Decision;
 use clash_policy::ir::{self, Ir};
 use clash_policy::path::{NoLinks, Places};
@@ -42,7 +42,7 @@ when({
 /// One text and nothing beside it.
 struct One<'a>(&'a str);
 
-impl Sources for One<'_> {
+impl SourceReader for One<'_> {
     fn read(&self, path: &Path) -> io::Result<String> {
         if path == Path::new("/p/policy.star") {
             Ok(self.0.to_owned())

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use clash_import::{ImportFormat, ImportSource, KeptRules, SettingsBase, import_as, module};
-use clash_lang::Sources;
+use clash_lang::SourceReader;
 use clash_policy::Span;
 use clash_policy::fnv::fnv_hash;
 use clash_policy::ir::Input;
@@ -181,7 +181,7 @@ fn open_beneath(_: &Path, _: &Path, _: OFlags) -> io::Result<File> {
     Err(io::Error::other("a project's own policy cannot be read safely on this system"))
 }
 
-impl Sources for PolicySources {
+impl SourceReader for PolicySources {
     fn wants_warnings(&self) -> bool {
         self.warnings
     }

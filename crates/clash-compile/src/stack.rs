@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clash_lang::Diagnostic;
+use clash_lang::CompileError;
 use clash_policy::Span;
 use clash_policy::ir;
 use clash_policy::rule::{Layer, LayerKind, add_to_every_sandbox};
@@ -89,7 +89,7 @@ impl LayerStack {
         for (file, entry) in self.sources.take_unenforced() {
             let message = format!("this restriction is not enforced: {entry}");
             let span = Span { file, line: 0, column: 0 };
-            let shown = Diagnostic { message, span, line: None, hint: None };
+            let shown = CompileError { message, span, line: None, hint: None };
             self.report.warnings.push(finding(*layer, "not-enforced", &shown));
         }
         match compiled {
@@ -97,7 +97,7 @@ impl LayerStack {
                 for warning in compiled.warnings {
                     let line = self.sources.line_at(&warning.span);
                     let (message, span, hint) = (warning.message, warning.span, warning.hint);
-                    let shown = Diagnostic { message, span, line, hint };
+                    let shown = CompileError { message, span, line, hint };
                     self.report.warnings.push(finding(*layer, warning.kind, &shown));
                 }
                 self.layers.push(Layer { trusted, ..compiled.layer });
@@ -157,8 +157,8 @@ fn unreadable(LayerFile { layer, path, .. }: &LayerFile, error: &io::Error) -> P
     }
 }
 
-fn finding(layer: LayerKind, kind: &str, shown: &Diagnostic) -> PolicyFinding {
-    let Diagnostic { message, span, hint, .. } = shown;
+fn finding(layer: LayerKind, kind: &str, shown: &CompileError) -> PolicyFinding {
+    let CompileError { message, span, hint, .. } = shown;
     PolicyFinding {
         kind: kind.to_owned(),
         layer: layer.word().to_owned(),

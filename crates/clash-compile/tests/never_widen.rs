@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use clash_import::{ImportFormat, ImportSource, SettingsBase, import_as};
-use clash_lang::{BUILT_IN, Sources, compile};
+use clash_lang::{BUILT_IN, SourceReader, compile};
 use clash_oracle::{self as oracle, Dice, OracleAction as Theirs, OraclePlaces as TheirPlaces};
 use clash_policy::compare::compare;
 use clash_policy::ir::{self, Ir};
@@ -19,7 +19,7 @@ const PLACES: TheirPlaces<'_> =
 
 struct Text<'a>(&'a str);
 
-impl Sources for Text<'_> {
+impl SourceReader for Text<'_> {
     fn read(&self, _: &Path) -> io::Result<String> {
         Ok(self.0.to_owned())
     }

@@ -14,54 +14,54 @@ use starlark::codemap::{FileSpan, FileSpanRef};
 use starlark::eval::{BeforeStmtFunc, BeforeStmtFuncDyn, Evaluator};
 
 use crate::builders::span_of;
-use crate::mistake::Mistake;
+use crate::language_error::LanguageError;
 
 /// A policy is short; these stop one that is not meant to end. A tick is about
 /// one loop round or call.
 const MAX_TICKS: u64 = 200_000;
-const MAX_HEAP: usize = 64 << 20;
+const MAX_HEAP_BYTES: usize = 64 << 20;
 /// Of the processor, so that a busy machine refuses no policy.
-const MAX_TIME: Duration = Duration::from_millis(800);
+const MAX_CPU_TIME: Duration = Duration::from_millis(800);
 
 thread_local! {
     /// The statement that is being evaluated.
-    static HERE: RefCell<Option<FileSpan>> = const { RefCell::new(None) };
+    static CURRENT_STATEMENT: RefCell<Option<FileSpan>> = const { RefCell::new(None) };
 }
 
 /// The same for the whole process, so that another thread can end it and still
 /// say where it was.
-static LATEST: Mutex<Option<FileSpan>> = Mutex::new(None);
+static LATEST_STATEMENT: Mutex<Option<FileSpan>> = Mutex::new(None);
 
 /// The statement that was begun last by any thread.
 pub fn latest() -> Option<Span> {
-    LATEST.lock().ok().and_then(|latest| latest.as_ref().map(span_of))
+    LATEST_STATEMENT.lock().ok().and_then(|latest| latest.as_ref().map(span_of))
 }
 
 /// The statement that this thread evaluates, or evaluated last: for what ends a
 /// process without coming back, like a lack of memory.
 pub fn evaluating() -> Option<Span> {
-    HERE.with_borrow(|here| here.as_ref().map(span_of))
+    CURRENT_STATEMENT.with_borrow(|here| here.as_ref().map(span_of))
 }
 
 /// To be called before a policy is evaluated.
 pub(crate) fn forget() {
-    HERE.set(None);
+    CURRENT_STATEMENT.set(None);
 }
 
 /// Who wants to hear of statements before they are evaluated.
-static LISTENER: OnceLock<fn(&Span)> = OnceLock::new();
+static STATEMENT_LISTENER: OnceLock<fn(&Span)> = OnceLock::new();
 
 /// Tells of the first statements of every policy before they are evaluated: one
 /// of them may ask for more memory than there is, and then nothing else can be
 /// told.
 pub fn before_statements(listener: fn(&Span)) {
-    let _ = LISTENER.set(listener);
+    let _ = STATEMENT_LISTENER.set(listener);
 }
 
 /// After so many a policy has shown that it is no single monstrous expression.
-const TOLD: usize = 64;
+const MAX_ANNOUNCED_STATEMENTS: usize = 64;
 
-struct Watch {
+struct StatementWatch {
     started: Duration,
     seen: usize,
 }
@@ -71,7 +71,7 @@ fn used_time() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
-impl<'e> BeforeStmtFuncDyn<'e> for Watch {
+impl<'e> BeforeStmtFuncDyn<'e> for StatementWatch {
     fn call<'v>(
         &mut self,
         span: FileSpanRef<'_>,
@@ -79,17 +79,18 @@ impl<'e> BeforeStmtFuncDyn<'e> for Watch {
         eval: &mut Evaluator<'v, '_, 'e>,
     ) -> starlark::Result<()> {
         let span = span.to_file_span();
-        if let Ok(mut latest) = LATEST.lock() {
+        if let Ok(mut latest) = LATEST_STATEMENT.lock() {
             *latest = Some(span.clone());
         }
         self.seen += 1;
-        if let Some(listener) = LISTENER.get().filter(|_| self.seen <= TOLD)
+        if let Some(listener) =
+            STATEMENT_LISTENER.get().filter(|_| self.seen <= MAX_ANNOUNCED_STATEMENTS)
             && !span.filename().starts_with('@')
         {
             listener(&span_of(&span));
         }
-        HERE.set(Some(span));
-        let late = used_time().saturating_sub(self.started) > MAX_TIME;
+        CURRENT_STATEMENT.set(Some(span));
+        let late = used_time().saturating_sub(self.started) > MAX_CPU_TIME;
         if late || eval.get_total_tick_count() > MAX_TICKS {
             return Err(too_long().into());
         }
@@ -99,29 +100,30 @@ impl<'e> BeforeStmtFuncDyn<'e> for Watch {
 
 /// Also to be asked when the last statement is done.
 pub(crate) fn check_size(eval: &Evaluator<'_, '_, '_>) -> starlark::Result<()> {
-    if eval.heap().allocated_bytes() > MAX_HEAP { Err(too_big().into()) } else { Ok(()) }
+    if eval.heap().allocated_bytes() > MAX_HEAP_BYTES { Err(too_big().into()) } else { Ok(()) }
 }
 
-fn too_long() -> Mistake {
-    Mistake::new("the policy takes too long to evaluate")
+fn too_long() -> LanguageError {
+    LanguageError::new("the policy takes too long to evaluate")
         .hint("a policy is a short program: look for a loop that does not end")
 }
 
-fn too_big() -> Mistake {
-    Mistake::new("the policy needs too much memory to evaluate")
+fn too_big() -> LanguageError {
+    LanguageError::new("the policy needs too much memory to evaluate")
         .hint("look for a list or string that grows in a loop")
 }
 
 pub(crate) fn set(eval: &mut Evaluator<'_, '_, '_>) -> starlark::Result<()> {
-    let limits = eval.set_max_tick_count(MAX_TICKS).and_then(|()| eval.set_max_heap_size(MAX_HEAP));
+    let limits =
+        eval.set_max_tick_count(MAX_TICKS).and_then(|()| eval.set_max_heap_size(MAX_HEAP_BYTES));
     limits.map_err(starlark::Error::new_other)?;
-    let watch = Watch { started: used_time(), seen: 0 };
+    let watch = StatementWatch { started: used_time(), seen: 0 };
     eval.before_stmt_for_dap(BeforeStmtFunc::from_dyn(Box::new(watch)));
     Ok(())
 }
 
 /// The same in our words, when the evaluator itself noticed.
-pub(crate) fn exceeded(message: &str) -> Option<Mistake> {
+pub(crate) fn exceeded(message: &str) -> Option<LanguageError> {
     let message = message.to_lowercase();
     if message.contains("tick") && message.contains("limit") {
         return Some(too_long());
@@ -131,7 +133,7 @@ pub(crate) fn exceeded(message: &str) -> Option<Mistake> {
     }
     let recursion = message.contains("call stack") || message.contains("recursion");
     (recursion || message.contains("stack overflow")).then(|| {
-        Mistake::new("the policy calls itself too deeply")
+        LanguageError::new("the policy calls itself too deeply")
             .hint("a policy is a short program: look for a function that calls itself")
     })
 }

@@ -13,16 +13,16 @@ use clash_policy::{FsRule, Span};
 use starlark::eval::Evaluator;
 use starlark::values::ProvidesStaticType;
 
-use crate::diagnostic::Warning;
-use crate::draft::Draft;
+use crate::diagnostic::PolicyWarning;
+use crate::draft::SandboxDraft;
 use crate::expect::Expectation;
+use crate::language_error::{LanguageError, LanguageResult};
 use crate::merge;
-use crate::mistake::{Mistake, Result};
 use crate::value::SandboxUse;
 use clash_policy::nearest::nearest;
 
 #[derive(Debug, Default, ProvidesStaticType)]
-pub(crate) struct Collected {
+pub(crate) struct CollectedPolicy {
     /// The `when()` calls, as one tree.
     pub(crate) when: RefCell<Group>,
     pub(crate) policies: RefCell<Vec<Group>>,
@@ -32,47 +32,47 @@ pub(crate) struct Collected {
     /// What trees and policies say themselves, closer to the rules.
     tree_default: RefCell<Option<Rule>>,
     pub(crate) settings_at: RefCell<Option<Span>>,
-    sandboxes: RefCell<Vec<Arc<Draft>>>,
+    sandboxes: RefCell<Vec<Arc<SandboxDraft>>>,
     uses: RefCell<Vec<(SandboxUse, Span)>>,
     bases: RefCell<Vec<String>>,
     /// The files that gave rules.
     heard: RefCell<Vec<String>>,
-    pub(crate) imports: RefCell<Vec<Import>>,
+    pub(crate) imports: RefCell<Vec<SettingsImport>>,
     pub(crate) expectations: RefCell<Vec<Expectation>>,
-    pub(crate) warnings: RefCell<Vec<Warning>>,
+    pub(crate) warnings: RefCell<Vec<PolicyWarning>>,
 }
 
 /// A call of `from_claude_settings()`.
 #[derive(Debug)]
-pub(crate) struct Import {
+pub(crate) struct SettingsImport {
     pub(crate) user: bool,
     pub(crate) project: bool,
 }
 
 /// What was said before an import, while that is read.
-pub(crate) struct Aside {
+pub(crate) struct SuspendedRules {
     when: Group,
     settings: Settings,
     tree_default: Option<Rule>,
     settings_at: Option<Span>,
 }
 
-impl Collected {
-    pub(crate) fn of<'a>(eval: &Evaluator<'_, 'a, '_>) -> Result<&'a Self> {
+impl CollectedPolicy {
+    pub(crate) fn of<'a>(eval: &Evaluator<'_, 'a, '_>) -> LanguageResult<&'a Self> {
         eval.extra
             .and_then(|extra| extra.downcast_ref::<Self>())
-            .ok_or_else(|| Mistake::new("this can only be called while a policy is compiled"))
+            .ok_or_else(|| LanguageError::new("this can only be called while a policy is compiled"))
     }
 
-    pub(crate) fn warn(&self, warning: Warning) {
+    pub(crate) fn warn(&self, warning: PolicyWarning) {
         self.warnings.borrow_mut().push(warning);
     }
 
-    pub(crate) fn define(&self, draft: &Arc<Draft>) -> Result<()> {
+    pub(crate) fn define(&self, draft: &Arc<SandboxDraft>) -> LanguageResult<()> {
         let mut known = self.sandboxes.borrow_mut();
         let name = &draft.sandbox.name;
         if let Some(first) = known.iter().find(|s| s.sandbox.name == *name) {
-            return Err(Mistake::new(format!("sandbox `{name}` is defined twice"))
+            return Err(LanguageError::new(format!("sandbox `{name}` is defined twice"))
                 .hint(format!("it was first defined at {}", first.sandbox.span)));
         }
         known.push(draft.clone());
@@ -80,7 +80,7 @@ impl Collected {
     }
 
     /// A changed sandbox takes the place of the one it was made from.
-    pub(crate) fn redefine(&self, draft: &Arc<Draft>) {
+    pub(crate) fn redefine(&self, draft: &Arc<SandboxDraft>) {
         let mut known = self.sandboxes.borrow_mut();
         known.retain(|other| other.sandbox.name != draft.sandbox.name);
         known.push(draft.clone());
@@ -93,7 +93,7 @@ impl Collected {
     }
 
     /// Notes that another sandbox is made from this one.
-    pub(crate) fn building_on(&self, sandbox: &Arc<Draft>) {
+    pub(crate) fn building_on(&self, sandbox: &Arc<SandboxDraft>) {
         self.bases.borrow_mut().push(sandbox.sandbox.name.clone());
     }
 
@@ -140,8 +140,8 @@ impl Collected {
         self.heard.borrow().iter().any(|known| known == file)
     }
 
-    pub(crate) fn set_aside(&self) -> Aside {
-        Aside {
+    pub(crate) fn set_aside(&self) -> SuspendedRules {
+        SuspendedRules {
             when: self.when.take(),
             settings: self.settings.take(),
             tree_default: self.tree_default.take(),
@@ -151,7 +151,7 @@ impl Collected {
 
     /// Makes what an import said a policy of its own. Its rules hold; what it says
     /// about everything else is left to the file it is imported into.
-    pub(crate) fn close_import(&self, origin: &str, before: Aside) {
+    pub(crate) fn close_import(&self, origin: &str, before: SuspendedRules) {
         let rules = self.when.replace(before.when);
         if !rules.branches.is_empty() {
             self.policies.borrow_mut().push(Group { name: origin.to_owned(), ..rules });
@@ -171,7 +171,7 @@ impl Collected {
     }
 
     /// The sandboxes of the layer, each used one checked to be the defined one.
-    pub(crate) fn sandboxes(&self) -> Result<Vec<clash_policy::Sandbox>> {
+    pub(crate) fn sandboxes(&self) -> LanguageResult<Vec<clash_policy::Sandbox>> {
         let known = self.sandboxes.borrow();
         for (used, span) in self.uses.borrow().iter() {
             let name = used.name();
@@ -185,7 +185,7 @@ impl Collected {
                             "load(\"@clash//sandboxes.star\", \"{name}\") or {name} = sandbox(…)"
                         ),
                     };
-                    return Err(Mistake::new(format!("there is no sandbox `{name}`"))
+                    return Err(LanguageError::new(format!("there is no sandbox `{name}`"))
                         .hint(hint)
                         .at(span));
                 }
@@ -193,7 +193,7 @@ impl Collected {
                 (SandboxUse::Value(used), Some(defined)) => Arc::ptr_eq(used, defined),
             };
             if !same {
-                return Err(Mistake::new(format!(
+                return Err(LanguageError::new(format!(
                     "sandbox `{name}` was changed with update() after this rule was given it"
                 ))
                 .hint("use the sandbox that update() returns everywhere, or give it a new name")

@@ -15,15 +15,15 @@ use starlark::values::FrozenHeapName;
 
 use crate::bounds;
 use crate::builders::span_of;
-use crate::collected::Collected;
-use crate::diagnostic::{Diagnostic, Warning};
-use crate::mistake::Mistake;
+use crate::collected::CollectedPolicy;
+use crate::diagnostic::{CompileError, PolicyWarning};
+use crate::language_error::LanguageError;
 use crate::{expect, library, lint};
 use clash_policy::nearest::nearest;
 
 /// Where policy files come from. The caller learns from it which files a
 /// policy depends on.
-pub trait Sources {
+pub trait SourceReader {
     /// Whether somebody reads the warnings: finding them all takes longer than
     /// compiling.
     fn wants_warnings(&self) -> bool {
@@ -44,21 +44,21 @@ const MAX_LOAD_DEPTH: usize = 16;
 
 /// A policy that compiles, and what is probably wrong with it all the same.
 #[derive(Clone, Debug)]
-pub struct Compiled {
+pub struct CompiledLayer {
     pub layer: Layer,
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<PolicyWarning>,
 }
 
 /// A module of the library, evaluated on its own.
-pub(crate) fn library_module(name: &str) -> Result<FrozenModule, Diagnostic> {
-    let collected = Collected::default();
-    let compiler = Compiler::new(name, &NoFiles, &collected);
+pub(crate) fn library_module(name: &str) -> Result<FrozenModule, CompileError> {
+    let collected = CollectedPolicy::default();
+    let compiler = ModuleCompiler::new(name, &LibraryOnly, &collected);
     compiler.module(name).map_err(|error| compiler.diagnostic(name, &error))
 }
 
-struct NoFiles;
+struct LibraryOnly;
 
-impl Sources for NoFiles {
+impl SourceReader for LibraryOnly {
     fn read(&self, _: &Path) -> io::Result<String> {
         Err(io::ErrorKind::NotFound.into())
     }
@@ -69,27 +69,27 @@ pub fn compile(
     file: &str,
     kind: LayerKind,
     trusted: bool,
-    sources: &dyn Sources,
-) -> Result<Compiled, Diagnostic> {
-    let collected = Collected::default();
-    let compiler = Compiler::new(file, sources, &collected);
+    sources: &dyn SourceReader,
+) -> Result<CompiledLayer, CompileError> {
+    let collected = CollectedPolicy::default();
+    let compiler = ModuleCompiler::new(file, sources, &collected);
     compiler.layer(file, kind, trusted).map_err(|error| compiler.diagnostic(file, &error))
 }
 
-struct Compiler<'a> {
+struct ModuleCompiler<'a> {
     globals: Globals,
     /// The policy file itself.
     root: &'a str,
-    /// Sources that are in no file.
+    /// SourceReader that are in no file.
     texts: RefCell<HashMap<String, String>>,
-    sources: &'a dyn Sources,
-    collected: &'a Collected,
+    sources: &'a dyn SourceReader,
+    collected: &'a CollectedPolicy,
     loaded: RefCell<HashMap<String, FrozenModule>>,
     loading: RefCell<Vec<String>>,
 }
 
-impl<'a> Compiler<'a> {
-    fn new(root: &'a str, sources: &'a dyn Sources, collected: &'a Collected) -> Self {
+impl<'a> ModuleCompiler<'a> {
+    fn new(root: &'a str, sources: &'a dyn SourceReader, collected: &'a CollectedPolicy) -> Self {
         bounds::forget();
         Self {
             globals: library::globals(),
@@ -102,7 +102,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn layer(&self, file: &str, kind: LayerKind, trusted: bool) -> starlark::Result<Compiled> {
+    fn layer(&self, file: &str, kind: LayerKind, trusted: bool) -> starlark::Result<CompiledLayer> {
         self.module(file)?;
         self.imports()?;
         let collected = self.collected;
@@ -133,14 +133,14 @@ impl<'a> Compiler<'a> {
         let texts = self.texts.borrow();
         warnings.retain(|w| !w.span.file.starts_with('@') && !texts.contains_key(&w.span.file));
         drop(texts);
-        Ok(Compiled { layer, warnings })
+        Ok(CompiledLayer { layer, warnings })
     }
 
     /// The layer below every other, compiled apart from this one.
     fn built_in(&self) -> starlark::Result<Layer> {
         compile(library::BUILT_IN, LayerKind::BuiltIn, true, self.sources)
             .map(|compiled| compiled.layer)
-            .map_err(|diagnostic| Mistake::new(diagnostic.to_string()).into())
+            .map_err(|diagnostic| LanguageError::new(diagnostic.to_string()).into())
     }
 
     fn imports(&self) -> starlark::Result<()> {
@@ -165,7 +165,7 @@ impl<'a> Compiler<'a> {
         }
         self.sources
             .read(Path::new(name))
-            .map_err(|error| Mistake::new(format!("cannot read `{name}`: {error}")).into())
+            .map_err(|error| LanguageError::new(format!("cannot read `{name}`: {error}")).into())
     }
 
     fn module(&self, name: &str) -> starlark::Result<FrozenModule> {
@@ -173,12 +173,13 @@ impl<'a> Compiler<'a> {
             return Ok(known.clone());
         }
         if let Some(module) = library::native(name) {
-            return module
-                .map_err(|error| starlark::Error::new_other(Mistake::new(format!("{error:?}"))));
+            return module.map_err(|error| {
+                starlark::Error::new_other(LanguageError::new(format!("{error:?}")))
+            });
         }
         self.enter(name)?;
         let ast = AstModule::parse(name, self.source(name)?, &dialect())?;
-        let loader = Relative { compiler: self, base: Path::new(name).parent() };
+        let loader = RelativeLoader { compiler: self, base: Path::new(name).parent() };
         let module = Module::with_temp_heap(|module| {
             {
                 let mut eval = Evaluator::new(&module);
@@ -197,9 +198,9 @@ impl<'a> Compiler<'a> {
                 }
             }
             let heap = FrozenHeapName::User(Box::new(name.to_owned()));
-            module
-                .freeze_named(heap)
-                .map_err(|error| starlark::Error::new_other(Mistake::new(format!("{error:?}"))))
+            module.freeze_named(heap).map_err(|error| {
+                starlark::Error::new_other(LanguageError::new(format!("{error:?}")))
+            })
         })?;
         self.loading.borrow_mut().pop();
         self.loaded.borrow_mut().insert(name.to_owned(), module.clone());
@@ -213,25 +214,26 @@ impl<'a> Compiler<'a> {
                 Some(last) => format!(" by way of `{last}`"),
                 None => String::new(),
             };
-            return Err(Mistake::new(format!("`{name}` loads itself{through}")).into());
+            return Err(LanguageError::new(format!("`{name}` loads itself{through}")).into());
         }
         if loading.len() >= MAX_LOAD_DEPTH {
-            return Err(
-                Mistake::new(format!("`{name}` is loaded {MAX_LOAD_DEPTH} files deep")).into()
-            );
+            return Err(LanguageError::new(format!(
+                "`{name}` is loaded {MAX_LOAD_DEPTH} files deep"
+            ))
+            .into());
         }
         loading.push(name.to_owned());
         Ok(())
     }
 
     /// A keyword that a builder does not have, in our words.
-    fn unknown_argument(&self, said: &str) -> Option<Mistake> {
+    fn unknown_argument(&self, said: &str) -> Option<LanguageError> {
         let (names, function) = said
             .trim()
             .strip_prefix("Found `")?
             .split_once("` extra named parameter(s) for call to ")?;
         let name = names.split(['`', ' ', ',']).next()?;
-        let mistake = Mistake::new(format!("{function}() takes no `{name}`")).near(name);
+        let mistake = LanguageError::new(format!("{function}() takes no `{name}`")).near(name);
         let documentation = self.globals.documentation();
         let DocItem::Member(DocMember::Function(known)) = documentation.members.get(function)?
         else {
@@ -245,7 +247,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Finds the best place and the hint in whatever went wrong.
-    fn diagnostic(&self, file: &str, error: &starlark::Error) -> Diagnostic {
+    fn diagnostic(&self, file: &str, error: &starlark::Error) -> CompileError {
         let said = error.without_diagnostic().to_string();
         let reworded = bounds::exceeded(&said).or_else(|| self.unknown_argument(&said));
         let mistake = find_mistake(error).or(reworded.as_ref());
@@ -267,7 +269,7 @@ impl<'a> Compiler<'a> {
             Some(mistake) => mistake.hint.clone(),
             None => foreign_syntax(&message).map(str::to_owned),
         };
-        Diagnostic { message, span, line, hint }
+        CompileError { message, span, line, hint }
     }
 }
 
@@ -292,11 +294,11 @@ fn dialect() -> Dialect {
     Dialect { enable_top_level_stmt: true, enable_f_strings: true, ..Dialect::Standard }
 }
 
-fn find_mistake(error: &starlark::Error) -> Option<&Mistake> {
+fn find_mistake(error: &starlark::Error) -> Option<&LanguageError> {
     use starlark::ErrorKind;
     match error.kind() {
         ErrorKind::Other(inner) | ErrorKind::Native(inner) | ErrorKind::Fail(inner) => {
-            inner.downcast_ref::<Mistake>()
+            inner.downcast_ref::<LanguageError>()
         }
         _ => None,
     }
@@ -316,8 +318,8 @@ fn tidy(message: &str) -> String {
     chars.next().map_or_else(String::new, |c| c.to_lowercase().chain(chars).collect())
 }
 
-fn unknown_module(name: &str) -> Mistake {
-    let mistake = Mistake::new(format!("there is no module `{name}`"));
+fn unknown_module(name: &str) -> LanguageError {
+    let mistake = LanguageError::new(format!("there is no module `{name}`"));
     match nearest(name, library::names()) {
         Some(near) => mistake.hint(format!("did you mean `{near}`?")),
         None => {
@@ -328,12 +330,12 @@ fn unknown_module(name: &str) -> Mistake {
 }
 
 /// Resolves `load()` paths against the file that holds them.
-struct Relative<'a, 'b> {
-    compiler: &'a Compiler<'b>,
+struct RelativeLoader<'a, 'b> {
+    compiler: &'a ModuleCompiler<'b>,
     base: Option<&'a Path>,
 }
 
-impl FileLoader for Relative<'_, '_> {
+impl FileLoader for RelativeLoader<'_, '_> {
     fn load(&self, path: &str) -> starlark::Result<FrozenModule> {
         if path.starts_with('@') {
             return self.compiler.module(path);
@@ -342,7 +344,7 @@ impl FileLoader for Relative<'_, '_> {
         let plain = path.is_relative()
             && path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
         if !plain || self.base.is_none_or(|base| base.as_os_str().is_empty()) {
-            return Err(Mistake::new(format!("`{}` cannot be loaded", path.display()))
+            return Err(LanguageError::new(format!("`{}` cannot be loaded", path.display()))
                 .hint("load \"@clash//…\" or a file beside the policy by its relative path")
                 .into());
         }

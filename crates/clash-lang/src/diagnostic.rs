@@ -8,7 +8,7 @@ use clash_policy::Span;
 /// with a marker below it, as a person would want to see it in a terminal or in
 /// an agent's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct Diagnostic {
+pub struct CompileError {
     pub message: String,
     pub span: Span,
     /// The source line the span points at, when there is one.
@@ -16,7 +16,7 @@ pub struct Diagnostic {
     pub hint: Option<String>,
 }
 
-impl fmt::Display for Diagnostic {
+impl fmt::Display for CompileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Span { file, line, column } = &self.span;
         if *line == 0 {
@@ -39,7 +39,7 @@ impl fmt::Display for Diagnostic {
 
 /// Something that compiles and is probably not what was meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
+pub struct PolicyWarning {
     /// A short name for the kind of warning, for scripts.
     pub kind: &'static str,
     pub message: String,
@@ -47,7 +47,7 @@ pub struct Warning {
     pub hint: Option<String>,
 }
 
-impl Warning {
+impl PolicyWarning {
     pub(crate) fn new(kind: &'static str, message: impl Into<String>, span: &Span) -> Self {
         Self { kind, message: message.into(), span: span.clone(), hint: None }
     }

@@ -4,26 +4,26 @@
 use clash_policy::{Effect, EnvRule, FsRule, Limits, Net, Protect, Sandbox};
 
 #[derive(Clone, Debug)]
-pub(crate) struct Draft {
+pub(crate) struct SandboxDraft {
     pub(crate) sandbox: Sandbox,
     /// Which parts were said and are not just how an empty sandbox is.
-    pub(crate) said: Said,
+    pub(crate) said: ExplicitFields,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct ExplicitFields {
     pub(crate) default: bool,
     pub(crate) net: bool,
     pub(crate) protect: bool,
 }
 
-impl Draft {
+impl SandboxDraft {
     /// What `over` says, and where it says nothing, what is said here. Both lists
     /// of file rules hold; a rule about the same path replaces the one below.
     pub(crate) fn overlaid(&self, over: &Self) -> Self {
         let (base, top) = (&self.sandbox, &over.sandbox);
         let pick = |said: bool| if said { top } else { base };
-        let said = Said {
+        let said = ExplicitFields {
             default: self.said.default || over.said.default,
             net: self.said.net || over.said.net,
             protect: self.said.protect || over.said.protect,

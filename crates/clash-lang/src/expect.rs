@@ -14,8 +14,8 @@ use starlark::values::Value;
 use starlark::values::dict::DictRef;
 use starlark::values::list::ListRef;
 
-use crate::diagnostic::Warning;
-use crate::mistake::{Mistake, Result};
+use crate::diagnostic::PolicyWarning;
+use crate::language_error::{LanguageError, LanguageResult};
 
 #[derive(Debug)]
 pub(crate) struct Expectation {
@@ -26,7 +26,7 @@ pub(crate) struct Expectation {
 }
 
 /// What an expectation is about, as it was written.
-pub(crate) struct About<'v> {
+pub(crate) struct ExpectArgs<'v> {
     pub(crate) script: Option<&'v str>,
     pub(crate) tool: Option<&'v str>,
     pub(crate) path: Option<&'v str>,
@@ -36,8 +36,8 @@ pub(crate) struct About<'v> {
     pub(crate) agent: &'v str,
 }
 
-impl About<'_> {
-    pub(crate) fn action(&self) -> Result<Action> {
+impl ExpectArgs<'_> {
+    pub(crate) fn action(&self) -> LanguageResult<Action> {
         let input = match (self.script, self.path, self.url, self.input) {
             (Some(script), None, None, None) => Input::Script(script.to_owned()),
             (None, Some(path), None, None) => self.file(path)?,
@@ -45,7 +45,7 @@ impl About<'_> {
             (None, None, None, Some(input)) => Input::Fields(fields(input)?),
             (None, None, None, None) if self.tool.is_some() => Input::Fields(Vec::new()),
             _ => {
-                return Err(Mistake::new("expect() is about one action")
+                return Err(LanguageError::new("expect() is about one action")
                     .hint("give a command, or a tool with its path, url or input"));
             }
         };
@@ -57,20 +57,20 @@ impl About<'_> {
         };
         let (tool, _) = tool::canonical(self.tool.unwrap_or(fallback));
         if tool.is_empty() {
-            return Err(Mistake::new("expect() with an input needs the name of the tool"));
+            return Err(LanguageError::new("expect() with an input needs the name of the tool"));
         }
         let (agent, mode) = (self.agent.to_owned(), self.mode.to_owned());
         Ok(Action { agent, tool: tool.to_owned(), mode, input })
     }
 
-    fn file(&self, path: &str) -> Result<Input> {
+    fn file(&self, path: &str) -> LanguageResult<Input> {
         let places = Places::imagined();
         let path = if path.starts_with(['/', '$', '~']) {
             places.expand(path)
         } else {
             places.expand(&format!("$PWD/{path}"))
         };
-        let path = path.map_err(|error| Mistake::new(error.to_string()))?;
+        let path = path.map_err(|error| LanguageError::new(error.to_string()))?;
         let needs = match tool::canonical(self.tool.unwrap_or("Read")).0 {
             "Read" | "Glob" | "Grep" | "LS" => Caps::READ,
             "Write" => Caps::WRITE.union(Caps::CREATE),
@@ -86,25 +86,28 @@ fn host(url: &str) -> HostUse {
     HostUse { host, port: if scheme == "http" { 80 } else { 443 } }
 }
 
-fn fields(value: Value<'_>) -> Result<Vec<Field>> {
+fn fields(value: Value<'_>) -> LanguageResult<Vec<Field>> {
     let mut fields = Vec::new();
     flatten("", value, &mut fields)?;
     Ok(fields)
 }
 
-fn flatten(name: &str, value: Value<'_>, fields: &mut Vec<Field>) -> Result<()> {
+fn flatten(name: &str, value: Value<'_>, fields: &mut Vec<Field>) -> LanguageResult<()> {
     if let Some(dict) = DictRef::from_value(value) {
         for (key, value) in dict.iter() {
-            let key = key
-                .unpack_str()
-                .ok_or_else(|| Mistake::new(format!("`{}` is no name of a field", key.to_str())))?;
+            let key = key.unpack_str().ok_or_else(|| {
+                LanguageError::new(format!("`{}` is no name of a field", key.to_str()))
+            })?;
             let name = if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") };
             flatten(&name, value, fields)?;
         }
         return Ok(());
     }
     if name.is_empty() {
-        return Err(Mistake::new(format!("input is a dict of fields, found {}", value.get_type())));
+        return Err(LanguageError::new(format!(
+            "input is a dict of fields, found {}",
+            value.get_type()
+        )));
     }
     if let Some(list) = ListRef::from_value(value) {
         return list.iter().try_for_each(|item| flatten(name, item, fields));
@@ -126,7 +129,7 @@ pub(crate) fn check(
     expectations: &[Expectation],
     layer: &Layer,
     built_in: Option<&Layer>,
-) -> Result<Vec<Warning>> {
+) -> LanguageResult<Vec<PolicyWarning>> {
     let mut stricter = Vec::new();
     // What a policy means is what it means to those who trust it.
     let layer = Layer { trusted: true, ..layer.clone() };
@@ -142,12 +145,12 @@ pub(crate) fn check(
         lent: None,
     };
     for expected in expectations {
-        let opened = Ir::open(&image, 0).map_err(|error| Mistake::new(error.to_string()))?;
+        let opened = Ir::open(&image, 0).map_err(|error| LanguageError::new(error.to_string()))?;
         let decision = decide(opened, &expected.action, &world)
-            .map_err(|error| Mistake::new(error.to_string()).at(&expected.span))?;
+            .map_err(|error| LanguageError::new(error.to_string()).at(&expected.span))?;
         if decision.effect > expected.effect {
             let what = format!("expected {}, but it is {}", expected.effect, decision.effect);
-            let warning = Warning::new("stricter-than-expected", what, &expected.span);
+            let warning = PolicyWarning::new("stricter-than-expected", what, &expected.span);
             stricter.push(warning.hint(why(&decision)));
         } else {
             compare(expected, &decision)?;
@@ -156,8 +159,9 @@ pub(crate) fn check(
     Ok(stricter)
 }
 
-fn compare(expected: &Expectation, decision: &Decision) -> Result<()> {
-    let failed = |what: String| Err(Mistake::new(what).hint(why(decision)).at(&expected.span));
+fn compare(expected: &Expectation, decision: &Decision) -> LanguageResult<()> {
+    let failed =
+        |what: String| Err(LanguageError::new(what).hint(why(decision)).at(&expected.span));
     if decision.effect != expected.effect {
         return failed(format!("expected {}, but it is {}", expected.effect, decision.effect));
     }

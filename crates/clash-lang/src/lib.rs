@@ -4,7 +4,7 @@
 //! collects rules and sandboxes; [`compile`] hands them on as a
 //! [`clash_policy::rule::Layer`]. This crate carries the one heavy dependency
 //! and is never called while a hook has a warm cache. It reads no file and no
-//! environment itself: sources come through [`Sources`].
+//! environment itself: sources come through [`SourceReader`].
 
 mod bounds;
 mod builders;
@@ -14,12 +14,12 @@ mod diagnostic;
 mod docs;
 mod draft;
 mod expect;
+mod language_error;
 mod leaves;
 mod library;
 mod lint;
 mod lower;
 mod merge;
-mod mistake;
 mod names;
 mod older;
 mod override_dict;
@@ -27,7 +27,7 @@ mod regex;
 mod value;
 
 pub use bounds::{before_statements, evaluating, latest};
-pub use compile::{Compiled, Sources, compile};
-pub use diagnostic::{Diagnostic, Warning};
+pub use compile::{CompiledLayer, SourceReader, compile};
+pub use diagnostic::{CompileError, PolicyWarning};
 pub use docs::{UnknownNameError, docs};
 pub use library::{BUILT_IN, modules};

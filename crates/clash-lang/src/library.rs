@@ -10,7 +10,7 @@ use crate::older::match_tree_names;
 /// The lowest layer of every stack: the default, and the presets by name.
 pub const BUILT_IN: &str = "@clash//default.star";
 
-const SOURCES: &[(&str, &str)] = &[
+const LIBRARY_SOURCES: &[(&str, &str)] = &[
     ("@clash//agent.star", include_str!("../std/agent.star")),
     ("@clash//bazel.star", include_str!("../std/bazel.star")),
     ("@clash//builtin.star", include_str!("../std/builtin.star")),
@@ -43,7 +43,7 @@ const SOURCES: &[(&str, &str)] = &[
 ];
 
 /// Modules without a source, and what they are for.
-pub(crate) const NATIVE: &[(&str, &str)] = &[
+pub(crate) const NATIVE_MODULES: &[(&str, &str)] = &[
     ("@clash//std.star", "Every name that is available without load()."),
     ("@clash//match_tree.star", "The conditions of older policies, besides every other name."),
     ("@clash//claude_compat.star", "The permissions of Claude Code's own settings."),
@@ -51,12 +51,12 @@ pub(crate) const NATIVE: &[(&str, &str)] = &[
 
 /// Names and sources of the modules that have one.
 pub fn modules() -> impl Iterator<Item = (&'static str, &'static str)> {
-    SOURCES.iter().copied()
+    LIBRARY_SOURCES.iter().copied()
 }
 
 /// The names of all modules that can be loaded.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    modules().map(|(name, _)| name).chain(NATIVE.iter().map(|(name, _)| *name))
+    modules().map(|(name, _)| name).chain(NATIVE_MODULES.iter().map(|(name, _)| *name))
 }
 
 pub(crate) fn source(name: &str) -> Option<&'static str> {
@@ -70,7 +70,7 @@ pub(crate) fn globals() -> Globals {
 
 /// A module that gives names of the program itself.
 pub(crate) fn native(name: &str) -> Option<FreezeResult<FrozenModule>> {
-    let (name, doc) = NATIVE.iter().find(|(known, _)| *known == name)?;
+    let (name, doc) = NATIVE_MODULES.iter().find(|(known, _)| *known == name)?;
     let mut builder = GlobalsBuilder::new().with(builders::names);
     if *name == "@clash//match_tree.star" {
         builder = builder.with(match_tree_names);

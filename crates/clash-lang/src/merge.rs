@@ -2,7 +2,7 @@
 
 use clash_policy::rule::{Branch, Node};
 
-use crate::diagnostic::Warning;
+use crate::diagnostic::PolicyWarning;
 
 /// Joins two lists of branches. On the same leaf the stricter rule stays, and if
 /// they differ that is worth a warning. Where one side has a rule and the other
@@ -11,7 +11,7 @@ use crate::diagnostic::Warning;
 pub(crate) fn branches(
     mut known: Vec<Branch>,
     more: Vec<Branch>,
-    warn: &dyn Fn(Warning),
+    warn: &dyn Fn(PolicyWarning),
 ) -> Vec<Branch> {
     for branch in more {
         merge_one(&mut known, branch, warn);
@@ -19,7 +19,7 @@ pub(crate) fn branches(
     known
 }
 
-fn merge_one(known: &mut Vec<Branch>, branch: Branch, warn: &dyn Fn(Warning)) {
+fn merge_one(known: &mut Vec<Branch>, branch: Branch, warn: &dyn Fn(PolicyWarning)) {
     for (index, have) in known.iter_mut().enumerate().filter(|(_, b)| b.key == branch.key) {
         match (&mut have.then, &branch.then) {
             (Node::Rule(old), Node::Rule(new)) => {
@@ -27,7 +27,7 @@ fn merge_one(known: &mut Vec<Branch>, branch: Branch, warn: &dyn Fn(Warning)) {
                     if new.effect > old.effect { (new, &*old) } else { (&*old, new) };
                 if stays.effect != goes.effect || stays.sandbox != goes.sandbox {
                     warn(
-                        Warning::new(
+                        PolicyWarning::new(
                             "overlapping",
                             format!("{} is overruled by {} at {}", goes.effect, stays.effect, stays.span),
                             &goes.span,

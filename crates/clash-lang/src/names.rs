@@ -1,13 +1,13 @@
 //! Names that mean something in a policy: agents and permission modes.
 
-pub(crate) const AGENTS: &[&str] = &[
+pub(crate) const AGENT_NAMES: &[&str] = &[
     "claude", "codex", "gemini", "opencode", "copilot", "amazonq", "kiro", "cursor", "qwen",
     "droid", "cline", "kilo", "pi", "amp", "goose", "aider",
 ];
 
 /// Permission modes as the agents themselves name them, with the words older
 /// policies have for groups of them.
-const MODES: &[(&str, &[&str])] = &[
+const MODE_NAMES: &[(&str, &[&str])] = &[
     ("default", &[]),
     ("plan", &[]),
     ("acceptEdits", &[]),
@@ -29,12 +29,12 @@ const MODES: &[(&str, &[&str])] = &[
 
 /// The modes a name in a policy stands for.
 pub(crate) fn modes(name: &str) -> Vec<&str> {
-    match MODES.iter().find(|(known, _)| *known == name) {
+    match MODE_NAMES.iter().find(|(known, _)| *known == name) {
         Some((_, [])) | None => vec![name],
         Some((_, several)) => several.to_vec(),
     }
 }
 
 pub(crate) fn known_modes() -> impl Iterator<Item = &'static str> {
-    MODES.iter().map(|(name, _)| *name)
+    MODE_NAMES.iter().map(|(name, _)| *name)
 }

@@ -6,9 +6,9 @@ use starlark::values::list::ListRef;
 use starlark::values::tuple::TupleRef;
 use starlark::values::{Heap, Value};
 
-use crate::mistake::{Mistake, Result};
+use crate::language_error::{LanguageError, LanguageResult};
 
-pub(crate) fn merge<'v>(trees: &[Value<'v>], heap: Heap<'v>) -> Result<Value<'v>> {
+pub(crate) fn merge<'v>(trees: &[Value<'v>], heap: Heap<'v>) -> LanguageResult<Value<'v>> {
     let mut merged = SmallMap::new();
     // Older rules of the library are a list of trees.
     let flat = trees.iter().flat_map(|tree| match ListRef::from_value(*tree) {
@@ -17,7 +17,7 @@ pub(crate) fn merge<'v>(trees: &[Value<'v>], heap: Heap<'v>) -> Result<Value<'v>
     });
     for tree in flat {
         let dict = DictRef::from_value(tree).ok_or_else(|| {
-            Mistake::new(format!("merge() takes dicts, found {}", tree.get_type()))
+            LanguageError::new(format!("merge() takes dicts, found {}", tree.get_type()))
         })?;
         for (key, value) in dict.iter() {
             for key in alternatives(key) {
@@ -39,9 +39,9 @@ fn put<'v>(
     key: Value<'v>,
     value: Value<'v>,
     heap: Heap<'v>,
-) -> Result<()> {
+) -> LanguageResult<()> {
     let hashed = key.get_hashed().map_err(|_| {
-        Mistake::new(format!("{} `{}` cannot be a key", key.get_type(), key.to_str()))
+        LanguageError::new(format!("{} `{}` cannot be a key", key.get_type(), key.to_str()))
     })?;
     let both_dicts = |known: &&Value<'v>| {
         DictRef::from_value(**known).is_some() && DictRef::from_value(value).is_some()

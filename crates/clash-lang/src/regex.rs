@@ -5,28 +5,28 @@ use regex_automata::dfa::{StartKind, dense};
 use regex_automata::nfa::thompson;
 use regex_automata::util::syntax;
 
-use crate::mistake::{Mistake, Result};
+use crate::language_error::{LanguageError, LanguageResult};
 
 /// An expression that needs more than this is too clever for a policy.
-const MAX_AUTOMATON: usize = 1 << 20;
+const MAX_AUTOMATON_BYTES: usize = 1 << 20;
 
-pub(crate) fn compile(pattern: &str) -> Result<Regex> {
+pub(crate) fn compile(pattern: &str) -> LanguageResult<Regex> {
     let config = dense::Config::new()
         .start_kind(StartKind::Anchored)
-        .dfa_size_limit(Some(MAX_AUTOMATON))
-        .determinize_size_limit(Some(MAX_AUTOMATON));
+        .dfa_size_limit(Some(MAX_AUTOMATON_BYTES))
+        .determinize_size_limit(Some(MAX_AUTOMATON_BYTES));
     let wrong = |error: &dyn std::fmt::Display| {
         let text = error.to_string();
         let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
         let why = line.trim().trim_start_matches("error: ").to_owned();
-        Mistake::new(format!("`{pattern}` is no regular expression that can be used: {why}"))
+        LanguageError::new(format!("`{pattern}` is no regular expression that can be used: {why}"))
             .near(pattern)
     };
     // On its own first: the parentheses put around it must not close its own.
     syntax::parse(pattern).map_err(|error| wrong(&error))?;
     let automaton = dense::Builder::new()
         .configure(config)
-        .thompson(thompson::Config::new().nfa_size_limit(Some(MAX_AUTOMATON)))
+        .thompson(thompson::Config::new().nfa_size_limit(Some(MAX_AUTOMATON_BYTES)))
         .syntax(syntax::Config::new().unicode(true).utf8(true))
         .build(&format!(r"\A(?:{pattern})\z"))
         .map_err(|error| match std::error::Error::source(&error) {

@@ -19,7 +19,7 @@ use starlark::values::{
     NoSerialize, ProvidesStaticType, StarlarkPagablePanic, StarlarkValue, Value, starlark_value,
 };
 
-use crate::draft::Draft;
+use crate::draft::SandboxDraft;
 
 /// `allow(…)`, `deny(…)`, `ask(…)`, `cow()`, `cache()`.
 #[derive(Clone, Debug, ProvidesStaticType, NoSerialize, StarlarkPagablePanic, Allocative)]
@@ -59,7 +59,7 @@ impl fmt::Display for EffectValue {
 /// somewhere in the file.
 #[derive(Clone, Debug)]
 pub(crate) enum SandboxUse {
-    Value(Arc<Draft>),
+    Value(Arc<SandboxDraft>),
     Named(String),
 }
 
@@ -72,16 +72,16 @@ impl SandboxUse {
     }
 }
 
-/// Text to compare with, as a key constructor was given it.
+/// A text or pattern, as the policy gave it to a builder of keys.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Allocative)]
-pub(crate) enum Text {
+pub(crate) enum TextPattern {
     Literal(String),
     Glob(String),
     Regex(String),
     Any,
 }
 
-impl fmt::Display for Text {
+impl fmt::Display for TextPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Literal(text) => write!(f, "\"{text}\""),
@@ -105,7 +105,7 @@ impl fmt::Display for Text {
     Allocative,
 )]
 pub(crate) enum KeyValue {
-    Tool(Vec<Text>),
+    Tool(Vec<TextPattern>),
     Mode(String),
     Agent(String),
     Default,
@@ -153,7 +153,7 @@ impl fmt::Display for KeyValue {
             Self::Tool(names) => match names.as_slice() {
                 [one] => write!(f, "tool({one})"),
                 several => {
-                    let names: Vec<String> = several.iter().map(Text::to_string).collect();
+                    let names: Vec<String> = several.iter().map(TextPattern::to_string).collect();
                     write!(f, "tool(({}))", names.join(", "))
                 }
             },
@@ -180,7 +180,7 @@ impl fmt::Display for KeyValue {
 /// What `sandbox(…)` returns.
 #[derive(Clone, Debug, ProvidesStaticType, NoSerialize, StarlarkPagablePanic, Allocative)]
 #[allocative(skip)]
-pub(crate) struct SandboxValue(pub(crate) Arc<Draft>);
+pub(crate) struct SandboxValue(pub(crate) Arc<SandboxDraft>);
 starlark_simple_value!(SandboxValue);
 
 starlark::methods_static!(SANDBOX_METHODS = crate::builders::sandbox_methods);

@@ -9,7 +9,7 @@ use clash_sandbox::repository;
 
 use crate::dirs::Dirs;
 use crate::in_force::{NotedLinks, PlantedPath, PolicySandboxes};
-use crate::policy::{Policy, PolicyError};
+use crate::policy::{LoadedPolicy, PolicyError};
 use crate::temporary::Names;
 
 #[derive(Debug, thiserror::Error)]
@@ -44,12 +44,12 @@ pub(crate) fn decide(
     scene: Scene<'_>,
     action: &Action,
 ) -> Result<Decision, DecisionError> {
-    decide_by(&Policy::load(dirs, scene.project, scene.session)?, dirs, scene, action)
+    decide_by(&LoadedPolicy::load(dirs, scene.project, scene.session)?, dirs, scene, action)
 }
 
 /// Decides an action by a policy that is at hand.
 pub(crate) fn decide_by(
-    policy: &Policy,
+    policy: &LoadedPolicy,
     dirs: &Dirs,
     scene: Scene<'_>,
     action: &Action,
@@ -127,7 +127,7 @@ impl Grounds {
 
     pub(crate) fn decide(
         &self,
-        policy: &Policy,
+        policy: &LoadedPolicy,
         cwd: &Path,
         action: &Action,
     ) -> Result<Decision, DecisionError> {

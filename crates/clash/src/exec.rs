@@ -23,7 +23,7 @@ use crate::cmd::no_such;
 use crate::decision::{self, DecisionError, Scene};
 use crate::dirs::{Dirs, NoHome, project_of};
 use crate::in_force::PolicySandboxes;
-use crate::policy::{Policy, PolicyError};
+use crate::policy::{LoadedPolicy, PolicyError};
 use crate::session::{Session, SessionError};
 use crate::ssh_agent::{self, LentAgent};
 use crate::temporary::{self, Held};
@@ -168,7 +168,7 @@ pub(crate) fn in_named(
 ) -> u8 {
     let run = || {
         let [program, args @ ..] = command else { return Err(ExecError::Usage) };
-        let sandbox = named(&Policy::load(&dirs, project, None)?, name)?;
+        let sandbox = named(&LoadedPolicy::load(&dirs, project, None)?, name)?;
         let room = Room { dirs, session: None, project: project.to_path_buf() };
         room.launch_on(host, "", &sandbox, &[], program, args)
     };
@@ -176,7 +176,7 @@ pub(crate) fn in_named(
 }
 
 /// A sandbox of the policy by its name.
-pub(crate) fn named(policy: &Policy, name: &str) -> Result<Sandbox, ExecError> {
+pub(crate) fn named(policy: &LoadedPolicy, name: &str) -> Result<Sandbox, ExecError> {
     let mut known = Vec::new();
     for sandbox in policy.sandboxes().map_err(PolicyError::from)? {
         let this = sandbox.name().map_err(PolicyError::from)?;

@@ -21,7 +21,7 @@ use crate::approval::{Approval, ApprovalError, OWN_SANDBOX};
 use crate::decision::{self, DecisionError, Scene};
 use crate::dirs::{Dirs, NoHome};
 use crate::held_path::HeldPaths;
-use crate::policy::Policy;
+use crate::policy::LoadedPolicy;
 use crate::session::{Session, SessionError};
 use crate::temporary::{self, Meant, Names};
 use crate::tool_input::{self, CallContext, ToolError};
@@ -603,7 +603,7 @@ impl Call<'_> {
         let sandbox = self.decide(&action).ok()?.sandbox?;
         let (project, cwd) = (&self.session.project, Path::new(&self.message.cwd));
         let place = tell::Place { dirs: self.dirs, project, cwd, sandbox: &sandbox };
-        let policy = Policy::load(self.dirs, project, Some(&self.session.dir)).ok()?;
+        let policy = LoadedPolicy::load(self.dirs, project, Some(&self.session.dir)).ok()?;
         let on = policy.ir().layers().find_map(|layer| layer.ok()?.on_sandbox_violation().ok()?);
         tell::after_command(&place, &output, on)
     }
@@ -692,7 +692,7 @@ impl Call<'_> {
         }
         watch::remember(self.dirs, self.session);
         temporary::sweep(self.dirs);
-        Ok(match Policy::load(self.dirs, &self.session.project, Some(&self.session.dir)) {
+        Ok(match LoadedPolicy::load(self.dirs, &self.session.project, Some(&self.session.dir)) {
             Ok(policy) => {
                 let tmp = temporary::of_session(&self.session.dir);
                 tell::at_start(&policy, self.agent, &tmp).map_or(Answer::Silent, Answer::Context)

@@ -14,7 +14,7 @@ use clash_sandbox::disk::Disk;
 use clash_sandbox::planted::{InForce, Trees, trees_of};
 
 use crate::dirs::Dirs;
-use crate::policy::Policy;
+use crate::policy::LoadedPolicy;
 use crate::session;
 use crate::temporary::Names;
 
@@ -29,7 +29,7 @@ pub(crate) struct PolicySandboxes<'a> {
 
 impl InForce for PolicySandboxes<'_> {
     fn trees(&self) -> Option<Vec<PathBuf>> {
-        let policy = Policy::load(self.dirs, self.project, self.session).ok()?;
+        let policy = LoadedPolicy::load(self.dirs, self.project, self.session).ok()?;
         let places = self.dirs.places_unseen(self.project, &Disk::default());
         let mut trees = changeable(&policy, &places).ok()?;
         // Of other projects too: two rules may lead from one into another. What holds
@@ -44,7 +44,7 @@ impl InForce for PolicySandboxes<'_> {
 /// trusted now may have been trusted yesterday. Loading a file of the library defines
 /// all its sandboxes. One that no rule names and that may write the whole home
 /// (`workspace`) does not count: otherwise every link in the home would be suspect.
-fn changeable(policy: &Policy, places: &Places) -> Result<Vec<PathBuf>, IrError> {
+fn changeable(policy: &LoadedPolicy, places: &Places) -> Result<Vec<PathBuf>, IrError> {
     let mut trees = Vec::new();
     for layer in policy.ir().to_layers()? {
         let named = names(&layer);

@@ -23,18 +23,18 @@ use crate::dirs::{Dirs, MANAGED_POLICY, write_private};
 
 /// An opened compiled policy.
 #[derive(Debug)]
-pub(crate) struct Policy {
-    image: Checked<Image>,
+pub(crate) struct LoadedPolicy {
+    image: Checked<PolicyImage>,
 }
 
 /// A compiled policy as it came from the compiler, or as it lies in the cache.
 #[derive(Debug)]
-enum Image {
+enum PolicyImage {
     Made(Vec<u8>),
     Cached(MappedFile),
 }
 
-impl AsRef<[u8]> for Image {
+impl AsRef<[u8]> for PolicyImage {
     fn as_ref(&self) -> &[u8] {
         match self {
             Self::Made(bytes) => bytes,
@@ -69,7 +69,7 @@ impl PolicyError {
 /// without its time stamp moving on kernels before 6.13, so it is not cached.
 const SETTLED: Duration = Duration::from_millis(100);
 
-impl Policy {
+impl LoadedPolicy {
     /// The policy for sessions in `project`; `session` is the session's own
     /// directory, where it has one.
     pub(crate) fn load(
@@ -77,7 +77,7 @@ impl Policy {
         project: &Path,
         session: Option<&Path>,
     ) -> Result<Self, PolicyError> {
-        let files = Files::of(dirs, project, session);
+        let files = PolicyFiles::of(dirs, project, session);
         let cached = files.cache_file(dirs);
         if let Some(policy) = Self::warm(&cached, &files) {
             return Ok(policy);
@@ -118,8 +118,8 @@ impl Policy {
     }
 
     /// The cached image, if it is intact and every input is as it was.
-    fn warm(cached: &Path, files: &Files) -> Option<Self> {
-        let image = Image::Cached(MappedFile::open(cached).ok()?);
+    fn warm(cached: &Path, files: &PolicyFiles) -> Option<Self> {
+        let image = PolicyImage::Cached(MappedFile::open(cached).ok()?);
         let image = Checked::new(image, BUILD_STAMP).ok()?;
         let mut seen = 0;
         for input in image.ir().inputs() {
@@ -135,7 +135,7 @@ impl Policy {
 }
 
 /// The policy files that may exist, highest precedence first.
-pub(crate) struct Files {
+pub(crate) struct PolicyFiles {
     candidates: Vec<(LayerKind, PathBuf)>,
     /// About the project's policy; every other file is trusted.
     trust: TrustSource,
@@ -147,7 +147,7 @@ pub(crate) struct Files {
 /// The beginning of a message about a mistake in a policy.
 const DOES_NOT_COMPILE: &str = "the policy does not compile: ";
 
-impl Files {
+impl PolicyFiles {
     /// Everything that holds for a session in `project`.
     pub(crate) fn of(dirs: &Dirs, project: &Path, session: Option<&Path>) -> Self {
         let mut candidates = vec![(LayerKind::Managed, PathBuf::from(MANAGED_POLICY))];
@@ -200,7 +200,7 @@ impl Files {
         dirs.cache.join(format!("policy/{:016x}.ir", fnv_hash(&names)))
     }
 
-    pub(crate) fn compile(&self) -> Result<Policy, PolicyError> {
+    pub(crate) fn compile(&self) -> Result<LoadedPolicy, PolicyError> {
         let (policy, report) = self.run(false)?;
         match policy {
             Some(policy) => Ok(policy),
@@ -216,7 +216,7 @@ impl Files {
 
     /// Compiles without the cache and looks for probable mistakes as well. With a
     /// mistake there is no policy.
-    pub(crate) fn check(&self) -> Result<(Option<Policy>, CompileReport), PolicyError> {
+    pub(crate) fn check(&self) -> Result<(Option<LoadedPolicy>, CompileReport), PolicyError> {
         match self.run(true) {
             Err(PolicyError::Compiler(error)) => {
                 let finding = limit_finding(&error).ok_or(error)?;
@@ -226,7 +226,7 @@ impl Files {
         }
     }
 
-    fn run(&self, warnings: bool) -> Result<(Option<Policy>, CompileReport), PolicyError> {
+    fn run(&self, warnings: bool) -> Result<(Option<LoadedPolicy>, CompileReport), PolicyError> {
         let trust = |kind| match &self.trust {
             TrustSource::Records(_) if kind != LayerKind::Project => TrustSource::Assumed,
             trust => trust.clone(),
@@ -246,8 +246,8 @@ impl Files {
         });
         match ask_compiler(&request)? {
             CompilerAnswer::Image { image, report } => {
-                let image = Checked::new(Image::Made(image), BUILD_STAMP)?;
-                Ok((Some(Policy { image }), report))
+                let image = Checked::new(PolicyImage::Made(image), BUILD_STAMP)?;
+                Ok((Some(LoadedPolicy { image }), report))
             }
             CompilerAnswer::Mistakes(report) => Ok((None, report)),
             CompilerAnswer::Product(_) | CompilerAnswer::UnknownName { .. } => {

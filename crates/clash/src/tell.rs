@@ -16,11 +16,15 @@ use clash_sandbox::disk::Disk;
 
 use crate::agents::{Agent, Asks};
 use crate::dirs::Dirs;
-use crate::policy::Policy;
+use crate::policy::LoadedPolicy;
 use crate::say::brief;
 
 /// What this session may do, for the model.
-pub(crate) fn at_start(policy: &Policy, agent: &Agent, tmp: &Path) -> Result<String, IrError> {
+pub(crate) fn at_start(
+    policy: &LoadedPolicy,
+    agent: &Agent,
+    tmp: &Path,
+) -> Result<String, IrError> {
     let mut default = None;
     let mut sandbox = None;
     for layer in policy.ir().layers() {

@@ -9,12 +9,12 @@ use starlark::values::Value;
 use starlark::values::none::NoneOr;
 
 use super::span_here;
+use crate::language_error::LanguageError;
 use crate::lower::sandbox_arg;
-use crate::mistake::Mistake;
 use crate::value::EffectValue;
 
 /// The arguments the effects share.
-struct Args<'v> {
+struct EffectArgs<'v> {
     caps: NoneOr<&'v str>,
     each: [bool; 5],
     sandbox: NoneOr<Value<'v>>,
@@ -23,20 +23,20 @@ struct Args<'v> {
 
 fn value(
     effect: Effect,
-    args: Args<'_>,
+    args: EffectArgs<'_>,
     eval: &Evaluator<'_, '_, '_>,
 ) -> starlark::Result<EffectValue> {
     let words = Caps::each().zip(args.each).filter(|(_, on)| *on);
     let words = words.fold(Caps::NONE, |all, (cap, _)| all.union(cap));
     let caps = match args.caps {
         NoneOr::Other(letters) => Some(Caps::parse(letters).map_err(|letter| {
-            Mistake::new(format!("`{letter}` is not a capability"))
+            LanguageError::new(format!("`{letter}` is not a capability"))
                 .hint("the letters are r (read), w (write), c (create), d (delete), x (execute)")
         })?),
         NoneOr::None => (!words.is_empty()).then_some(words),
     };
     if caps == Some(Caps::NONE) {
-        return Err(Mistake::new("no capability at all is named")
+        return Err(LanguageError::new("no capability at all is named")
             .hint("leave the argument out for all five, or write letters of \"rwcdx\"")
             .into());
     }
@@ -78,7 +78,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<EffectValue> {
         let each = [read, write, create, delete, execute];
-        value(Effect::Allow, Args { caps, each, sandbox, reason }, eval)
+        value(Effect::Allow, EffectArgs { caps, each, sandbox, reason }, eval)
     }
 
     /// Refuses it. The reason is shown to the agent and the user.
@@ -95,7 +95,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
     ) -> starlark::Result<EffectValue> {
         let each = [read, write, create, delete, execute];
         // What is refused runs nowhere, so a sandbox is checked and means nothing.
-        let value = value(Effect::Deny, Args { caps, each, sandbox, reason }, eval)?;
+        let value = value(Effect::Deny, EffectArgs { caps, each, sandbox, reason }, eval)?;
         Ok(EffectValue { sandbox: None, ..value })
     }
 
@@ -112,7 +112,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<EffectValue> {
         let each = [read, write, create, delete, execute];
-        value(Effect::Ask, Args { caps, each, sandbox, reason }, eval)
+        value(Effect::Ask, EffectArgs { caps, each, sandbox, reason }, eval)
     }
 
     /// Inside `fs`: reads see the real files, writes go to the session's overlay.

@@ -7,37 +7,37 @@ use starlark::values::list::ListRef;
 use starlark::values::none::NoneOr;
 use starlark::values::tuple::TupleRef;
 
+use crate::language_error::{LanguageError, LanguageResult};
 use crate::lower::port;
-use crate::mistake::{Mistake, Result};
-use crate::value::{KeyValue, Text};
+use crate::value::{KeyValue, TextPattern};
 
 /// A name, a pattern, or several of them.
-pub(crate) fn texts(value: Value<'_>) -> Result<Vec<Text>> {
+pub(crate) fn texts(value: Value<'_>) -> LanguageResult<Vec<TextPattern>> {
     if value.is_none() {
-        return Ok(vec![Text::Any]);
+        return Ok(vec![TextPattern::Any]);
     }
     let several: Option<Vec<Value<'_>>> = TupleRef::from_value(value)
         .map(|tuple| tuple.iter().collect())
         .or_else(|| ListRef::from_value(value).map(|list| list.iter().collect()));
     let one = |value: Value<'_>| match (value.unpack_str(), KeyValue::from_value(value)) {
-        (Some(name), _) => Ok(Text::Literal(name.to_owned())),
-        (_, Some(KeyValue::Glob { pattern, .. })) => Ok(Text::Glob(pattern.clone())),
-        (_, Some(KeyValue::Regex(pattern))) => Ok(Text::Regex(pattern.clone())),
-        _ => Err(Mistake::new(format!(
+        (Some(name), _) => Ok(TextPattern::Literal(name.to_owned())),
+        (_, Some(KeyValue::Glob { pattern, .. })) => Ok(TextPattern::Glob(pattern.clone())),
+        (_, Some(KeyValue::Regex(pattern))) => Ok(TextPattern::Regex(pattern.clone())),
+        _ => Err(LanguageError::new(format!(
             "expected a name or a pattern, found {} `{}`",
             value.get_type(),
             value.to_str()
         ))),
     };
     match several {
-        Some(several) if several.is_empty() => Err(Mistake::new("no name is given")),
+        Some(several) if several.is_empty() => Err(LanguageError::new("no name is given")),
         Some(several) => several.into_iter().map(one).collect(),
         None => Ok(vec![one(value)?]),
     }
 }
 
 /// The ports of `localhost()`: one, several, or none given for all.
-fn ports(value: NoneOr<Value<'_>>) -> Result<Vec<u16>> {
+fn ports(value: NoneOr<Value<'_>>) -> LanguageResult<Vec<u16>> {
     let NoneOr::Other(value) = value else { return Ok(Vec::new()) };
     match ListRef::from_value(value) {
         Some(list) => list.iter().map(port).collect(),
@@ -52,9 +52,9 @@ fn mode_key(name: &str) -> KeyValue {
     KeyValue::Mode(name.to_owned())
 }
 
-fn tool_key(name: NoneOr<Value<'_>>) -> Result<KeyValue> {
+fn tool_key(name: NoneOr<Value<'_>>) -> LanguageResult<KeyValue> {
     Ok(KeyValue::Tool(match name {
-        NoneOr::None => vec![Text::Any],
+        NoneOr::None => vec![TextPattern::Any],
         NoneOr::Other(value) => texts(value)?,
     }))
 }
@@ -144,7 +144,11 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         let path = match (path, env) {
             (NoneOr::Other(path), NoneOr::None) => path.to_owned(),
             (NoneOr::None, NoneOr::Other(name)) => format!("${name}"),
-            _ => return Err(Mistake::new("path() takes a path, or env = and a variable").into()),
+            _ => {
+                return Err(
+                    LanguageError::new("path() takes a path, or env = and a variable").into()
+                );
+            }
         };
         Ok(KeyValue::Subpath { path, follow_worktrees: worktree })
     }

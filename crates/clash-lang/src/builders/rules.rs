@@ -10,10 +10,10 @@ use starlark::values::none::{NoneOr, NoneType};
 use starlark::values::tuple::UnpackTuple;
 
 use super::span_here;
-use crate::collected::Collected;
+use crate::collected::CollectedPolicy;
 use crate::expect::Expectation;
-use crate::lower::{self, Scope};
-use crate::mistake::Mistake;
+use crate::language_error::LanguageError;
+use crate::lower::{self, LoweringScope};
 use crate::older::PolicyValue;
 use crate::override_dict;
 
@@ -21,9 +21,9 @@ use crate::override_dict;
 pub(super) fn names(builder: &mut GlobalsBuilder) {
     /// Rules: a tree of keys that ends in effects. Several calls are one tree.
     fn when<'v>(tree: Value<'v>, eval: &mut Evaluator<'v, '_, '_>) -> starlark::Result<NoneType> {
-        let (span, collected) = (span_here(eval), Collected::of(eval)?);
+        let (span, collected) = (span_here(eval), CollectedPolicy::of(eval)?);
         collected.hear(&span);
-        let branches = lower::rules(tree, &Scope { span: &span, collected })?;
+        let branches = lower::rules(tree, &LoweringScope { span: &span, collected })?;
         collected.add_when(branches);
         Ok(NoneType)
     }
@@ -41,9 +41,9 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         #[starlark(require = named, default = NoneOr::None)] doc: NoneOr<&'v str>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<PolicyValue> {
-        let (span, collected) = (span_here(eval), Collected::of(eval)?);
+        let (span, collected) = (span_here(eval), CollectedPolicy::of(eval)?);
         collected.hear(&span);
-        let scope = Scope { span: &span, collected };
+        let scope = LoweringScope { span: &span, collected };
         // Sandboxes are known from when they were made; the older list of them
         // says no more.
         let _ = sandboxes;
@@ -80,14 +80,14 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         #[starlark(require = named, default = NoneOr::None)] harness_defaults: NoneOr<bool>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<NoneType> {
-        let (span, collected) = (span_here(eval), Collected::of(eval)?);
+        let (span, collected) = (span_here(eval), CollectedPolicy::of(eval)?);
         if let Some(first) = collected.settings_at.replace(Some(span.clone())) {
-            return Err(Mistake::new("settings() is called twice")
+            return Err(LanguageError::new("settings() is called twice")
                 .hint(format!("it was first called at {first}"))
                 .into());
         }
         if let NoneOr::Other(value) = default {
-            let rule = lower::default_rule(value, &Scope { span: &span, collected })?;
+            let rule = lower::default_rule(value, &LoweringScope { span: &span, collected })?;
             collected.settings.borrow_mut().default = Some(rule);
         }
         if let NoneOr::Other(value) = default_sandbox {
@@ -98,7 +98,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         if let NoneOr::Other(word) = on_sandbox_violation {
             let known = OnViolation::ALL.into_iter().find(|on| on.word() == word);
             let mistake = || {
-                Mistake::new(format!("`{word}` is nothing an agent can be told to do"))
+                LanguageError::new(format!("`{word}` is nothing an agent can be told to do"))
                     .hint("on_sandbox_violation is \"stop\", \"workaround\" or \"smart\"")
                     .near(word)
             };
@@ -136,12 +136,12 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         #[starlark(require = named, default = "claude")] agent: &'v str,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<NoneType> {
-        let (span, collected) = (span_here(eval), Collected::of(eval)?);
+        let (span, collected) = (span_here(eval), CollectedPolicy::of(eval)?);
         let sandbox = match sandbox {
             NoneOr::None => None,
             NoneOr::Other(value) => Some(lower::sandbox_arg(value)?.name().to_owned()),
         };
-        let about = crate::expect::About {
+        let about = crate::expect::ExpectArgs {
             script: action.into_option(),
             tool: tool.into_option(),
             path: path.into_option(),

@@ -12,10 +12,10 @@ use starlark::values::list::UnpackList;
 use starlark::values::none::{NoneOr, NoneType};
 
 use super::span_here;
-use crate::collected::Collected;
-use crate::draft::{Draft, Said};
+use crate::collected::CollectedPolicy;
+use crate::draft::{ExplicitFields, SandboxDraft};
+use crate::language_error::{LanguageError, LanguageResult};
 use crate::lower;
-use crate::mistake::Mistake;
 use crate::value::{SandboxUse, SandboxValue};
 
 #[starlark_module]
@@ -49,15 +49,15 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
             NoneOr::None => format!("sandbox_line_{}", span.line),
         };
         if name.is_empty() {
-            return Err(Mistake::new("a sandbox needs a name").into());
+            return Err(LanguageError::new("a sandbox needs a name").into());
         }
-        let mut draft = Draft {
+        let mut draft = SandboxDraft {
             sandbox: Sandbox {
                 doc: doc.into_option().unwrap_or_default().to_owned(),
                 span: span.clone(),
                 ..Sandbox::named(name)
             },
-            said: Said::default(),
+            said: ExplicitFields::default(),
         };
         if let NoneOr::Other(tree) = tree {
             lower::sandbox_tree(tree, &span, &mut draft)?;
@@ -91,10 +91,10 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
             draft.said.protect = true;
         }
         if let NoneOr::Other(value) = extends {
-            draft = based_on(value, &draft, Collected::of(eval)?)?;
+            draft = based_on(value, &draft, CollectedPolicy::of(eval)?)?;
         }
         let draft = Arc::new(draft);
-        Collected::of(eval)?.define(&draft)?;
+        CollectedPolicy::of(eval)?.define(&draft)?;
         Ok(SandboxValue(draft))
     }
 
@@ -104,10 +104,10 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         #[starlark(require = named)] fs: Value<'v>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<NoneType> {
-        let (span, collected) = (span_here(eval), Collected::of(eval)?);
+        let (span, collected) = (span_here(eval), CollectedPolicy::of(eval)?);
         let rules = lower::fs_rules(fs, &span)?;
         if let Some(wide) = rules.iter().find(|rule| rule.effect == Effect::Allow) {
-            return Err(Mistake::new("everywhere() cannot allow anything")
+            return Err(LanguageError::new("everywhere() cannot allow anything")
                 .hint("give the right to the sandboxes that need it")
                 .at(&wide.span)
                 .into());
@@ -129,8 +129,8 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
             span: span_here(eval),
             ..Sandbox::named("unrestricted")
         };
-        let draft = Arc::new(Draft { sandbox, said: Said::default() });
-        Collected::of(eval)?.define(&draft)?;
+        let draft = Arc::new(SandboxDraft { sandbox, said: ExplicitFields::default() });
+        CollectedPolicy::of(eval)?.define(&draft)?;
         Ok(SandboxValue(draft))
     }
 }
@@ -138,7 +138,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
 fn protection(
     protect: NoneOr<Value<'_>>,
     unprotect: NoneOr<Value<'_>>,
-) -> crate::mistake::Result<Option<Protect>> {
+) -> LanguageResult<Option<Protect>> {
     let mut result = Protect::default();
     let said = !matches!((&protect, &unprotect), (NoneOr::None, NoneOr::None));
     if let NoneOr::Other(value) = protect {
@@ -155,22 +155,22 @@ fn protection(
 
 fn based_on(
     value: Value<'_>,
-    draft: &Draft,
-    collected: &Collected,
-) -> crate::mistake::Result<Draft> {
+    draft: &SandboxDraft,
+    collected: &CollectedPolicy,
+) -> LanguageResult<SandboxDraft> {
     match lower::sandbox_arg(value)? {
         SandboxUse::Value(base) if base.sandbox.unrestricted => {
-            Err(Mistake::new("a sandbox cannot extend `unrestricted`"))
+            Err(LanguageError::new("a sandbox cannot extend `unrestricted`"))
         }
         SandboxUse::Value(base) => {
             collected.building_on(&base);
             Ok(base.overlaid(draft))
         }
-        SandboxUse::Named(name) => {
-            Err(Mistake::new(format!("extends needs the sandbox itself, found its name `{name}`"))
-                .hint(format!("write extends = {name}"))
-                .near(name))
-        }
+        SandboxUse::Named(name) => Err(LanguageError::new(format!(
+            "extends needs the sandbox itself, found its name `{name}`"
+        ))
+        .hint(format!("write extends = {name}"))
+        .near(name)),
     }
 }
 
@@ -186,7 +186,7 @@ pub(crate) fn sandbox_methods(builder: &mut MethodsBuilder) {
         draft.sandbox.name = this.0.sandbox.name.clone();
         draft.sandbox.span = span_here(eval);
         let draft = Arc::new(draft);
-        let collected = Collected::of(eval)?;
+        let collected = CollectedPolicy::of(eval)?;
         collected.building_on(&other.0);
         collected.redefine(&draft);
         Ok(SandboxValue(draft))

@@ -7,18 +7,18 @@ use clash_policy::{Action, Effect, World, decide, ir};
 #[derive(Default)]
 pub(super) struct Files(pub(super) Vec<(&'static str, String)>);
 
-impl Sources for Files {
+impl SourceReader for Files {
     fn read(&self, path: &Path) -> io::Result<String> {
         let found = self.0.iter().find(|(name, _)| Path::new(name) == path);
         found.map(|(_, text)| text.clone()).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
-pub(super) fn layer(policy: &str) -> Result<Layer, Diagnostic> {
+pub(super) fn layer(policy: &str) -> Result<Layer, CompileError> {
     layer_of(&Files(vec![("/p/policy.star", policy.to_owned())]))
 }
 
-pub(super) fn layer_of(files: &dyn Sources) -> Result<Layer, Diagnostic> {
+pub(super) fn layer_of(files: &dyn SourceReader) -> Result<Layer, CompileError> {
     compile("/p/policy.star", LayerKind::User, true, files).map(|compiled| compiled.layer)
 }
 
@@ -32,7 +32,8 @@ pub(super) fn on(layer: &Layer, what: &str) -> (Effect, String, String) {
     let (first, rest) = what.split_once(' ').unwrap_or((what, ""));
     let tool = clash_policy::tool::canonical(first).0;
     let about = |script, tool, path, url| {
-        let about = expect::About { script, tool, path, url, input: None, mode, agent: "claude" };
+        let about =
+            expect::ExpectArgs { script, tool, path, url, input: None, mode, agent: "claude" };
         about.action().unwrap()
     };
     let is_tool = first.starts_with(char::is_uppercase) || first.starts_with("mcp__");
@@ -315,7 +316,7 @@ policy("p", {"Bash": {"a": {end(): allow(sandbox = s)}}, mode("plan"): ask(reaso
 /// A machine where Claude Code has settings.
 struct Imported(&'static str);
 
-impl Sources for Imported {
+impl SourceReader for Imported {
     fn read(&self, _: &Path) -> io::Result<String> {
         Ok(self.0.to_owned())
     }
@@ -363,7 +364,7 @@ policy("x", merge(from_claude_settings(), {"Bash": {("git", "make"): allow()}}))
 #[test]
 fn a_mistake_in_an_import_is_shown_there() {
     struct Broken;
-    impl Sources for Broken {
+    impl SourceReader for Broken {
         fn read(&self, _: &Path) -> io::Result<String> {
             Ok("from_claude_settings()".to_owned())
         }

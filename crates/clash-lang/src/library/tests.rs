@@ -6,7 +6,7 @@ use clash_policy::path::NoLinks;
 use clash_policy::rule::{Layer, LayerKind};
 use clash_policy::{Caps, Effect, FileUse, Net, Places, Sandbox, World, Writes};
 
-use crate::compile::{Sources, compile};
+use crate::compile::{SourceReader, compile};
 
 /// Toolchains; each has a module, rules and two sandboxes of its name.
 const TOOLCHAINS: &[&str] = &[
@@ -36,7 +36,7 @@ const TOOLCHAINS: &[&str] = &[
 
 struct NoFiles;
 
-impl Sources for NoFiles {
+impl SourceReader for NoFiles {
     fn read(&self, _: &Path) -> io::Result<String> {
         Err(io::ErrorKind::NotFound.into())
     }

@@ -10,11 +10,11 @@ mod witness;
 use clash_policy::rule::{Layer, Rule};
 use clash_policy::{Effect, Span};
 
-use crate::diagnostic::Warning;
+use crate::diagnostic::PolicyWarning;
 
 /// What is worth saying about a layer; `used` are the sandboxes that something
 /// refers to.
-pub(crate) fn warnings(layer: &Layer, used: &[String]) -> Vec<Warning> {
+pub(crate) fn warnings(layer: &Layer, used: &[String]) -> Vec<PolicyWarning> {
     let mut found = Vec::new();
     if let Some(rule) = layer.settings.default.as_ref().filter(|rule| own(&rule.span)) {
         found.extend(open_default(rule));
@@ -29,9 +29,9 @@ fn own(span: &Span) -> bool {
     !span.file.starts_with('@')
 }
 
-fn open_default(rule: &Rule) -> Option<Warning> {
+fn open_default(rule: &Rule) -> Option<PolicyWarning> {
     (rule.effect == Effect::Allow).then(|| {
-        Warning::new("open-default", "whatever no rule names is allowed", &rule.span)
+        PolicyWarning::new("open-default", "whatever no rule names is allowed", &rule.span)
             .hint("default = ask() asks about it, and each answer can become a rule")
     })
 }

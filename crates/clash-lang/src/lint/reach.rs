@@ -8,10 +8,10 @@ use clash_policy::{Span, World};
 
 use super::own;
 use super::witness::actions;
-use crate::diagnostic::Warning;
+use crate::diagnostic::PolicyWarning;
 use crate::leaves;
 
-pub(super) fn warnings(layer: &Layer) -> Vec<Warning> {
+pub(super) fn warnings(layer: &Layer) -> Vec<PolicyWarning> {
     let image = encode(std::slice::from_ref(layer), &[], 0);
     let opened = Ir::open(&image, 0).ok().and_then(|ir| ir.layers().next()?.ok());
     let Some(flat) = opened else { return Vec::new() };
@@ -49,7 +49,7 @@ pub(super) fn warnings(layer: &Layer) -> Vec<Warning> {
     found
 }
 
-fn never(keys: &[&Key], rule: &Rule, decides: &Span) -> Warning {
+fn never(keys: &[&Key], rule: &Rule, decides: &Span) -> PolicyWarning {
     let names = |key: &&Key| {
         let patterns: Vec<String> = key.patterns.iter().map(|p| format!("{p}")).collect();
         patterns.join("|")
@@ -60,6 +60,6 @@ fn never(keys: &[&Key], rule: &Rule, decides: &Span) -> Warning {
         trail.join(" > "),
         rule.effect
     );
-    Warning::new("unreachable", message, &rule.span)
+    PolicyWarning::new("unreachable", message, &rule.span)
         .hint("the more specific key decides, and of the same key the stricter rule")
 }

@@ -9,11 +9,11 @@ use clash_policy::rule::Layer;
 use clash_policy::{Caps, Effect, FileUse, FsRule, Sandbox, World};
 
 use super::own;
-use crate::diagnostic::Warning;
+use crate::diagnostic::PolicyWarning;
 
 /// What people keep their keys and tokens in, below the home: the name shown,
 /// and a file that would be there.
-const CREDENTIALS: &[(&str, &str)] = &[
+const CREDENTIAL_FILES: &[(&str, &str)] = &[
     (".ssh", ".ssh/id_ed25519"),
     (".gnupg", ".gnupg/private-keys-v1.d/key"),
     (".aws", ".aws/credentials"),
@@ -47,7 +47,7 @@ const CREDENTIALS: &[(&str, &str)] = &[
     (".zsh_history", ".zsh_history"),
 ];
 
-pub(super) fn warnings(layer: &Layer, used: &[String]) -> Vec<Warning> {
+pub(super) fn warnings(layer: &Layer, used: &[String]) -> Vec<PolicyWarning> {
     let places = Places::imagined();
     let mut found = Vec::new();
     for sandbox in layer.sandboxes.iter().filter(|sandbox| own(&sandbox.span)) {
@@ -57,23 +57,23 @@ pub(super) fn warnings(layer: &Layer, used: &[String]) -> Vec<Warning> {
         if sandbox.span.file == layer.origin && !used.contains(&sandbox.name) {
             let message = format!("sandbox `{}` is never used", sandbox.name);
             let hint = format!("name it in a rule: allow(sandbox = {})", sandbox.name);
-            found.push(Warning::new("unused-sandbox", message, &sandbox.span).hint(hint));
+            found.push(PolicyWarning::new("unused-sandbox", message, &sandbox.span).hint(hint));
         }
     }
     found
 }
 
-fn open_default(sandbox: &Sandbox) -> Option<Warning> {
+fn open_default(sandbox: &Sandbox) -> Option<PolicyWarning> {
     let open = sandbox.default == Effect::Allow && !sandbox.unrestricted;
     open.then(|| {
         let message = format!("sandbox `{}` allows every path that no key names", sandbox.name);
-        Warning::new("open-sandbox", message, &sandbox.span)
+        PolicyWarning::new("open-sandbox", message, &sandbox.span)
             .hint("default = deny() or ask(), and a key for each path that is needed")
     })
 }
 
 /// One warning per rule that lets credentials be read.
-fn credentials(sandbox: &Sandbox, places: &Places) -> Vec<Warning> {
+fn credentials(sandbox: &Sandbox, places: &Places) -> Vec<PolicyWarning> {
     let world = World {
         places,
         cwd: &places.project,
@@ -83,7 +83,7 @@ fn credentials(sandbox: &Sandbox, places: &Places) -> Vec<Warning> {
         lent: None,
     };
     let mut opened: Vec<(usize, Vec<&str>)> = Vec::new();
-    for (name, file) in CREDENTIALS {
+    for (name, file) in CREDENTIAL_FILES {
         let path = places.home.join(file);
         let file = FileUse { path, needs: Caps::READ, caseless: false };
         let Ok(verdict) = judge(sandbox, &file, &world) else { continue };
@@ -103,7 +103,7 @@ fn credentials(sandbox: &Sandbox, places: &Places) -> Vec<Warning> {
         .collect()
 }
 
-fn opens(rule: &FsRule, names: &[&str]) -> Warning {
+fn opens(rule: &FsRule, names: &[&str]) -> PolicyWarning {
     let shown: Vec<String> = names.iter().take(3).map(|name| format!("`~/{name}`")).collect();
     let more = match names.len().saturating_sub(shown.len()) {
         0 => String::new(),
@@ -111,13 +111,13 @@ fn opens(rule: &FsRule, names: &[&str]) -> Warning {
     };
     let message = format!("`{}` opens {}{more}", rule.pattern, shown.join(", "));
     let first = names.first().copied().unwrap_or_default();
-    Warning::new("credentials", message, &rule.span)
+    PolicyWarning::new("credentials", message, &rule.span)
         .hint(format!("grant a narrower path, or add \"$HOME/{first}\": deny()"))
 }
 
 /// Denies that forbid nothing, because nothing there is allowed. Outside the
 /// home the system's own files are readable, so a deny there has a meaning.
-fn redundant(sandbox: &Sandbox, places: &Places) -> Vec<Warning> {
+fn redundant(sandbox: &Sandbox, places: &Places) -> Vec<PolicyWarning> {
     if sandbox.default != Effect::Deny {
         return Vec::new();
     }
@@ -141,7 +141,7 @@ fn redundant(sandbox: &Sandbox, places: &Places) -> Vec<Warning> {
                 "this deny can never matter: sandbox `{}` allows nothing at `{}`",
                 sandbox.name, deny.pattern
             );
-            Warning::new("redundant-deny", message, &deny.span)
+            PolicyWarning::new("redundant-deny", message, &deny.span)
                 .hint("the default of the sandbox denies it already")
         })
         .collect()

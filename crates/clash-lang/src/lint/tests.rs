@@ -3,11 +3,11 @@ use std::path::Path;
 
 use clash_policy::rule::LayerKind;
 
-use crate::{Sources, compile};
+use crate::{SourceReader, compile};
 
 struct One(&'static str);
 
-impl Sources for One {
+impl SourceReader for One {
     fn read(&self, path: &Path) -> io::Result<String> {
         let own = path == Path::new("/p/policy.star");
         own.then(|| self.0.to_owned()).ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -184,7 +184,7 @@ fn nothing_is_said_about_the_library_itself_as_if_it_were_ones_own() {
 /// A module of the library as if it were a file of the user.
 struct Renamed(&'static str);
 
-impl Sources for Renamed {
+impl SourceReader for Renamed {
     fn read(&self, _: &Path) -> io::Result<String> {
         Ok(self.0.to_owned())
     }

@@ -8,13 +8,13 @@ use clash_policy::tool::{self, Kind};
 use clash_policy::{Action, Caps, Field, FileUse, HostPattern, HostUse, Input, PathPattern};
 
 /// A name nobody has a rule for.
-const NOBODY: &str = "zzqx";
+const UNUSED_NAME: &str = "zzqx";
 
 /// The alternatives tried per key; more would multiply.
-const MOST: usize = 64;
+const MAX_ALTERNATIVES: usize = 64;
 
 #[derive(Clone, Debug, Default)]
-struct Parts {
+struct WitnessParts {
     tool: Option<String>,
     mode: Option<String>,
     agent: Option<String>,
@@ -29,7 +29,7 @@ pub(super) fn actions<'a>(
     keys: &[&Key],
     places: &'a Places,
 ) -> Option<impl Iterator<Item = Action> + use<'a>> {
-    let mut drafts = vec![Parts::default()];
+    let mut drafts = vec![WitnessParts::default()];
     for (at, key) in keys.iter().enumerate() {
         let last = at + 1 == keys.len();
         let mut next = Vec::new();
@@ -38,13 +38,13 @@ pub(super) fn actions<'a>(
                 next.push(parts.clone().with(key.subject, pattern, last, places)?);
             }
         }
-        next.truncate(MOST);
+        next.truncate(MAX_ALTERNATIVES);
         drafts = next;
     }
-    Some(drafts.into_iter().map(Parts::action))
+    Some(drafts.into_iter().map(WitnessParts::action))
 }
 
-impl Parts {
+impl WitnessParts {
     fn with(
         mut self,
         subject: Subject,
@@ -73,15 +73,15 @@ impl Parts {
     }
 
     fn action(self) -> Action {
-        let tool = self.tool.unwrap_or_else(|| NOBODY.to_owned());
+        let tool = self.tool.unwrap_or_else(|| UNUSED_NAME.to_owned());
         let input = match tool::canonical(&tool).1 {
-            Kind::Shell if self.words.is_empty() => Input::Script(NOBODY.to_owned()),
+            Kind::Shell if self.words.is_empty() => Input::Script(UNUSED_NAME.to_owned()),
             Kind::Shell => {
                 let words: Vec<String> = self.words.iter().map(|word| quoted(word)).collect();
                 Input::Script(words.join(" "))
             }
             Kind::File => {
-                let path = self.path.unwrap_or_else(|| PathBuf::from("/").join(NOBODY));
+                let path = self.path.unwrap_or_else(|| PathBuf::from("/").join(UNUSED_NAME));
                 let needs = match tool.as_str() {
                     "Read" | "Glob" | "Grep" | "LS" => Caps::READ,
                     _ => Caps::READ.union(Caps::WRITE),
@@ -89,13 +89,13 @@ impl Parts {
                 Input::Files(vec![FileUse { path, needs, caseless: false }])
             }
             Kind::Host => {
-                let host = self.host.unwrap_or_else(|| format!("{NOBODY}.example"));
+                let host = self.host.unwrap_or_else(|| format!("{UNUSED_NAME}.example"));
                 Input::Hosts(vec![HostUse { host, port: 443 }])
             }
             Kind::Other => Input::Fields(self.fields),
         };
-        let mode = self.mode.unwrap_or_else(|| NOBODY.to_owned());
-        let agent = self.agent.unwrap_or_else(|| NOBODY.to_owned());
+        let mode = self.mode.unwrap_or_else(|| UNUSED_NAME.to_owned());
+        let agent = self.agent.unwrap_or_else(|| UNUSED_NAME.to_owned());
         Action { agent, tool, mode, input }
     }
 }
@@ -104,28 +104,28 @@ fn text(pattern: &Pattern) -> Option<String> {
     match pattern {
         Pattern::Literal(text) => Some(text.clone()),
         Pattern::Glob(text) => Some(filled(text)),
-        Pattern::Any => Some(NOBODY.to_owned()),
+        Pattern::Any => Some(UNUSED_NAME.to_owned()),
         Pattern::Regex(_) | Pattern::Path(_) | Pattern::Host(_) => None,
     }
 }
 
 /// A text that a glob matches.
 fn filled(glob: &str) -> String {
-    glob.replace("**", NOBODY).replace('*', NOBODY).replace('?', "q")
+    glob.replace("**", UNUSED_NAME).replace('*', UNUSED_NAME).replace('?', "q")
 }
 
 fn host(pattern: &Pattern) -> Option<String> {
     match pattern {
         Pattern::Literal(name) => {
             let name = name.strip_prefix(ONLY_HOST).unwrap_or(name);
-            Some(name.replace('*', NOBODY))
+            Some(name.replace('*', UNUSED_NAME))
         }
         Pattern::Host(HostPattern::Localhost) => Some("localhost".to_owned()),
         Pattern::Host(HostPattern::Addresses { base, .. }) => Some(base.to_string()),
         Pattern::Host(HostPattern::Name(name) | HostPattern::Exact(name)) => {
-            Some(name.replace('*', NOBODY))
+            Some(name.replace('*', UNUSED_NAME))
         }
-        Pattern::Any => Some(format!("{NOBODY}.example")),
+        Pattern::Any => Some(format!("{UNUSED_NAME}.example")),
         other => text(other),
     }
 }
@@ -133,13 +133,13 @@ fn host(pattern: &Pattern) -> Option<String> {
 fn path(pattern: &Pattern, places: &Places) -> Option<PathBuf> {
     let pattern = match pattern {
         Pattern::Path(pattern) => pattern,
-        Pattern::Any => return Some(PathBuf::from("/").join(NOBODY)),
+        Pattern::Any => return Some(PathBuf::from("/").join(UNUSED_NAME)),
         _ => return None,
     };
     let fixed = places.expand(pattern.fixed()).ok()?;
     match pattern {
         PathPattern::Literal(_) => Some(fixed),
-        PathPattern::Subpath { .. } | PathPattern::Children(_) => Some(fixed.join(NOBODY)),
+        PathPattern::Subpath { .. } | PathPattern::Children(_) => Some(fixed.join(UNUSED_NAME)),
         PathPattern::Glob { pattern, .. } => Some(fixed.join(filled(pattern))),
         PathPattern::Regex { .. } => None,
     }

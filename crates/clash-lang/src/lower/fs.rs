@@ -7,14 +7,14 @@ use starlark::values::list::ListRef;
 
 use super::net::tree_entry;
 use super::{alternatives, dict_entries, effect, loose_effect};
-use crate::draft::Draft;
-use crate::mistake::{Mistake, Result};
+use crate::draft::SandboxDraft;
+use crate::language_error::{LanguageError, LanguageResult};
 use crate::older::PathValue;
 use crate::value::{EffectValue, KeyValue};
 use clash_policy::nearest::nearest;
 
 /// The `fs` of a sandbox.
-pub(crate) fn fs_rules(value: Value<'_>, place: &Span) -> Result<Vec<FsRule>> {
+pub(crate) fn fs_rules(value: Value<'_>, place: &Span) -> LanguageResult<Vec<FsRule>> {
     if let Some(list) = ListRef::from_value(value) {
         return older_list(list);
     }
@@ -26,11 +26,11 @@ pub(crate) fn fs_rules(value: Value<'_>, place: &Span) -> Result<Vec<FsRule>> {
 }
 
 /// The older form: a list of paths, each with its effect.
-fn older_list(list: &ListRef<'_>) -> Result<Vec<FsRule>> {
+fn older_list(list: &ListRef<'_>) -> LanguageResult<Vec<FsRule>> {
     let mut rules = Vec::new();
     for item in list.iter() {
         let path = PathValue::from_value(item).ok_or_else(|| {
-            Mistake::new(format!("`{}` is no path with an effect", item.to_str()))
+            LanguageError::new(format!("`{}` is no path with an effect", item.to_str()))
                 .hint("a list holds cwd().allow(), home().child(\".cargo\").allow() and the like; otherwise write fs = {path: effect}")
                 .near(item.to_str())
         })?;
@@ -40,7 +40,11 @@ fn older_list(list: &ListRef<'_>) -> Result<Vec<FsRule>> {
 }
 
 /// The older form of a sandbox: files, hosts and the default in one dict.
-pub(crate) fn sandbox_tree(value: Value<'_>, place: &Span, draft: &mut Draft) -> Result<()> {
+pub(crate) fn sandbox_tree(
+    value: Value<'_>,
+    place: &Span,
+    draft: &mut SandboxDraft,
+) -> LanguageResult<()> {
     for (key, then) in dict_entries(value, "a dict of paths, hosts and effects")? {
         if matches!(KeyValue::from_value(key), Some(KeyValue::Default)) {
             draft.sandbox.default = sandbox_default(then, place)?;
@@ -48,7 +52,7 @@ pub(crate) fn sandbox_tree(value: Value<'_>, place: &Span, draft: &mut Draft) ->
         } else if let Some(text) =
             key.unpack_str().filter(|text| !text.starts_with(['/', '$', '~']))
         {
-            return Err(Mistake::new(format!("`{text}` is a plain string and no path"))
+            return Err(LanguageError::new(format!("`{text}` is a plain string and no path"))
                 .hint(format!("a host is domain(\"{text}\"), a path path(\"$PWD/{text}\")"))
                 .near(text));
         } else if !tree_entry(key, then, place, draft)? {
@@ -58,10 +62,10 @@ pub(crate) fn sandbox_tree(value: Value<'_>, place: &Span, draft: &mut Draft) ->
     Ok(())
 }
 
-pub(crate) fn sandbox_default(value: Value<'_>, place: &Span) -> Result<Effect> {
+pub(crate) fn sandbox_default(value: Value<'_>, place: &Span) -> LanguageResult<Effect> {
     let effect = loose_effect(value, place)?;
     if effect.writes != Writes::InPlace || effect.caps.is_some() {
-        return Err(Mistake::new("the default of a sandbox is allow(), ask() or deny()")
+        return Err(LanguageError::new("the default of a sandbox is allow(), ask() or deny()")
             .at(&effect.span)
             .hint("for single capabilities name a path: fs = {\"/\": allow(\"r\")}"));
     }
@@ -74,7 +78,7 @@ fn entry(
     base: &str,
     place: &Span,
     rules: &mut Vec<FsRule>,
-) -> Result<()> {
+) -> LanguageResult<()> {
     for key in alternatives(key)? {
         if DictRef::from_value(then).is_some() {
             let inner = join(base, directory(key)?)?;
@@ -85,13 +89,13 @@ fn entry(
         }
         let EffectValue { effect, writes, caps, sandbox, span, .. } = effect(then, place)?;
         if sandbox.is_some() {
-            return Err(Mistake::new("a file rule has no sandbox of its own").at(&span));
+            return Err(LanguageError::new("a file rule has no sandbox of its own").at(&span));
         }
         let caps = caps.unwrap_or(Caps::ALL);
         let pattern = path_pattern(key, base)?;
         let plain = matches!(&pattern, PathPattern::Subpath { follow_worktrees: false, .. });
         if writes == Writes::Project && !plain {
-            return Err(Mistake::new("cache() is for a whole directory")
+            return Err(LanguageError::new("cache() is for a whole directory")
                 .at(&span)
                 .hint("write the directory as a plain path: \"$HOME/.cache/x\": cache()"));
         }
@@ -101,21 +105,21 @@ fn entry(
 }
 
 /// A key that other paths are written below.
-fn directory(key: Value<'_>) -> Result<&str> {
+fn directory(key: Value<'_>) -> LanguageResult<&str> {
     match (key.unpack_str(), KeyValue::from_value(key)) {
         (Some(path), _) => Ok(path),
         (_, Some(KeyValue::Subpath { path, follow_worktrees: false })) => Ok(path),
-        _ => Err(Mistake::new(format!("`{}` cannot have paths below it", key.to_str()))
+        _ => Err(LanguageError::new(format!("`{}` cannot have paths below it", key.to_str()))
             .hint("only a plain path can: \"$HOME\": {…}")
             .near(key.to_str())),
     }
 }
 
 /// A path below another, or one that stands alone.
-pub(crate) fn join(base: &str, path: &str) -> Result<String> {
+pub(crate) fn join(base: &str, path: &str) -> LanguageResult<String> {
     let rooted = path.starts_with(['/', '$', '~']);
     if path.split('/').any(|part| part == "..") {
-        return Err(Mistake::new(format!("`{path}` climbs with `..`"))
+        return Err(LanguageError::new(format!("`{path}` climbs with `..`"))
             .hint("write where it leads")
             .near(path));
     }
@@ -126,12 +130,12 @@ pub(crate) fn join(base: &str, path: &str) -> Result<String> {
             format!("{}/{}", base.trim_end_matches('/'), path.trim_end_matches('/'))
         }
         (true, false) => {
-            return Err(Mistake::new(format!("`{path}` is a relative path"))
+            return Err(LanguageError::new(format!("`{path}` is a relative path"))
                 .hint(format!("start it with $PWD, $HOME, $TMPDIR or /: \"$PWD/{path}\""))
                 .near(path));
         }
         (false, true) => {
-            return Err(Mistake::new(format!(
+            return Err(LanguageError::new(format!(
                 "`{path}` is absolute, but it is written below `{base}`"
             ))
             .near(path));
@@ -142,20 +146,21 @@ pub(crate) fn join(base: &str, path: &str) -> Result<String> {
 }
 
 /// A path can start with a variable that clash knows, and hold no other.
-fn check_variable(path: &str) -> Result<()> {
+fn check_variable(path: &str) -> LanguageResult<()> {
     let Some(named) = path.strip_prefix('$') else { return Ok(()) };
     let end = named.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(named.len());
     let (name, rest) = named.split_at_checked(end).unwrap_or((named, ""));
     let known: Vec<&str> = clash_policy::path::variables().collect();
     if !known.contains(&name) {
-        let mistake = Mistake::new(format!("`${name}` is no variable of a policy")).near(path);
+        let mistake =
+            LanguageError::new(format!("`${name}` is no variable of a policy")).near(path);
         return Err(match nearest(name, known.iter().copied()) {
             Some(near) => mistake.hint(format!("did you mean `${near}`?")),
             None => mistake.hint(format!("known are ${}", known.join(", $"))),
         });
     }
     if !rest.is_empty() && !rest.starts_with('/') {
-        return Err(Mistake::new(format!("`${name}` is followed by `{rest}`"))
+        return Err(LanguageError::new(format!("`${name}` is followed by `{rest}`"))
             .hint("a slash comes after a variable")
             .near(path));
     }
@@ -163,7 +168,7 @@ fn check_variable(path: &str) -> Result<()> {
 }
 
 /// A path key of a sandbox or below a file tool.
-pub(super) fn path_pattern(key: Value<'_>, base: &str) -> Result<PathPattern> {
+pub(super) fn path_pattern(key: Value<'_>, base: &str) -> LanguageResult<PathPattern> {
     if let Some(path) = key.unpack_str() {
         return string_pattern(path, base);
     }
@@ -181,16 +186,16 @@ pub(super) fn path_pattern(key: Value<'_>, base: &str) -> Result<PathPattern> {
             let prefix = if base.is_empty() { "/".to_owned() } else { base.to_owned() };
             Ok(PathPattern::Regex { prefix, regex })
         }
-        _ => Err(Mistake::new(format!("`{}` cannot be a path key", key.to_str()))
+        _ => Err(LanguageError::new(format!("`{}` cannot be a path key", key.to_str()))
             .hint("path keys are strings, subpath(), literal(), glob() and regex()")
             .near(key.to_str())),
     }
 }
 
 /// A plain string is the path and everything below it.
-pub(super) fn string_pattern(path: &str, base: &str) -> Result<PathPattern> {
+pub(super) fn string_pattern(path: &str, base: &str) -> LanguageResult<PathPattern> {
     if path.contains(['*', '?']) {
-        return Err(Mistake::new(format!("`{path}` holds a wildcard but is a plain string"))
+        return Err(LanguageError::new(format!("`{path}` holds a wildcard but is a plain string"))
             .hint(format!("write glob(\"{path}\"), or literal(\"{path}\")"))
             .near(path));
     }
@@ -199,7 +204,7 @@ pub(super) fn string_pattern(path: &str, base: &str) -> Result<PathPattern> {
 
 /// `x/**` is the subtree, `x/*` the children; anything else stays a pattern
 /// below its last fixed directory.
-fn glob_pattern(pattern: &str, base: &str, follow_worktrees: bool) -> Result<PathPattern> {
+fn glob_pattern(pattern: &str, base: &str, follow_worktrees: bool) -> LanguageResult<PathPattern> {
     possible(pattern)?;
     let subtree = |path: String| Ok(PathPattern::Subpath { path, follow_worktrees });
     match pattern {
@@ -218,8 +223,10 @@ fn glob_pattern(pattern: &str, base: &str, follow_worktrees: bool) -> Result<Pat
         _ => {}
     }
     if follow_worktrees {
-        return Err(Mistake::new(format!("`{pattern}` is no directory that could be a worktree"))
-            .near(pattern));
+        return Err(LanguageError::new(format!(
+            "`{pattern}` is no directory that could be a worktree"
+        ))
+        .near(pattern));
     }
     let mut fixed: Vec<&str> = Vec::new();
     let mut rest = pattern.as_str();
@@ -240,9 +247,9 @@ fn glob_pattern(pattern: &str, base: &str, follow_worktrees: bool) -> Result<Pat
 }
 
 /// A glob that no path can match is a mistake.
-fn possible(pattern: &str) -> Result<()> {
+fn possible(pattern: &str) -> LanguageResult<()> {
     let wrong = |why: &str| {
-        Err(Mistake::new(format!("`{pattern}` can match no path: {why}")).near(pattern))
+        Err(LanguageError::new(format!("`{pattern}` can match no path: {why}")).near(pattern))
     };
     let inner = pattern.strip_prefix('/').unwrap_or(pattern);
     let inner = inner.strip_suffix('/').unwrap_or(inner);
@@ -261,7 +268,7 @@ fn possible(pattern: &str) -> Result<()> {
         }
     }
     if pattern.contains(['[', '{']) {
-        return Err(Mistake::new(format!(
+        return Err(LanguageError::new(format!(
             "`{pattern}` holds brackets, which globs here do not know"
         ))
         .hint("write a tuple of globs, or regex()")

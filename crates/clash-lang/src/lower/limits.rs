@@ -5,18 +5,20 @@ use starlark::values::Value;
 use starlark::values::list::ListRef;
 
 use super::{alternatives, dict_entries, effect};
-use crate::mistake::{Mistake, Result};
+use crate::language_error::{LanguageError, LanguageResult};
 use crate::value::KeyValue;
 use clash_policy::nearest::nearest;
 
-pub(crate) fn env(value: Value<'_>, place: &Span) -> Result<Vec<EnvRule>> {
+pub(crate) fn env(value: Value<'_>, place: &Span) -> LanguageResult<Vec<EnvRule>> {
     let mut rules = Vec::new();
     for (key, then) in dict_entries(value, "a dict of variables and effects")? {
         let effect = effect(then, place)?;
         if effect.effect == Effect::Ask {
-            return Err(Mistake::new("a variable is passed on or not: ask() cannot be answered")
-                .at(&effect.span)
-                .hint("use allow() or deny()"));
+            return Err(LanguageError::new(
+                "a variable is passed on or not: ask() cannot be answered",
+            )
+            .at(&effect.span)
+            .hint("use allow() or deny()"));
         }
         for key in alternatives(key)? {
             let name = match (key.unpack_str(), KeyValue::from_value(key)) {
@@ -24,13 +26,15 @@ pub(crate) fn env(value: Value<'_>, place: &Span) -> Result<Vec<EnvRule>> {
                 (_, Some(KeyValue::Glob { pattern, .. })) => pattern.clone(),
                 (_, Some(KeyValue::Default)) => "*".to_owned(),
                 _ => {
-                    return Err(Mistake::new(format!("`{}` is no variable", key.to_str()))
+                    return Err(LanguageError::new(format!("`{}` is no variable", key.to_str()))
                         .hint("write its name, with * for any part of it: \"AWS_*\""));
                 }
             };
             let usable = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '*' | '?');
             if name.is_empty() || !name.chars().all(usable) {
-                return Err(Mistake::new(format!("`{name}` is no name of a variable")).near(name));
+                return Err(
+                    LanguageError::new(format!("`{name}` is no name of a variable")).near(name)
+                );
             }
             rules.push(EnvRule { name, effect: effect.effect, span: effect.span.clone() });
         }
@@ -38,7 +42,7 @@ pub(crate) fn env(value: Value<'_>, place: &Span) -> Result<Vec<EnvRule>> {
     Ok(rules)
 }
 
-pub(crate) fn limits(value: Value<'_>) -> Result<Limits> {
+pub(crate) fn limits(value: Value<'_>) -> LanguageResult<Limits> {
     let mut limits = Limits::default();
     for (key, then) in dict_entries(value, "a dict of limits")? {
         let name = key.unpack_str().unwrap_or_default();
@@ -66,25 +70,25 @@ pub(crate) fn limits(value: Value<'_>) -> Result<Limits> {
                 _ => "a time is \"30s\", \"10m\", \"2h\" or a number of seconds",
             };
             let text = then.to_str();
-            Mistake::new(format!("`{text}` is no limit for {name}")).hint(hint).near(text)
+            LanguageError::new(format!("`{text}` is no limit for {name}")).hint(hint).near(text)
         })?);
     }
     Ok(limits)
 }
 
-pub(crate) fn lifetime(value: Value<'_>) -> Result<Lifetime> {
+pub(crate) fn lifetime(value: Value<'_>) -> LanguageResult<Lifetime> {
     let said = value.unpack_str().unwrap_or_default();
     Lifetime::ALL.into_iter().find(|known| known.word() == said).ok_or_else(|| {
         let text = value.to_str();
-        Mistake::new(format!("`{text}` is no lifetime"))
+        LanguageError::new(format!("`{text}` is no lifetime"))
             .hint("a lifetime is \"action\" or \"detached\"")
             .near(text)
     })
 }
 
-fn unknown_limit(name: &str) -> Mistake {
+fn unknown_limit(name: &str) -> LanguageError {
     let known = Limits::default().named().map(|(name, _)| name);
-    let mistake = Mistake::new(format!("there is no limit `{name}`")).near(name);
+    let mistake = LanguageError::new(format!("there is no limit `{name}`")).near(name);
     match nearest(name, known) {
         Some(near) => mistake.hint(format!("did you mean `{near}`?")),
         None => mistake.hint(format!("limits are {}", known.join(", "))),
@@ -109,9 +113,9 @@ fn amount(limit: &str, text: &str) -> Option<u64> {
 }
 
 /// The paths of `protect` and `unprotect`: names inside writable trees.
-pub(crate) fn relative_paths(value: Value<'_>, argument: &str) -> Result<Vec<String>> {
+pub(crate) fn relative_paths(value: Value<'_>, argument: &str) -> LanguageResult<Vec<String>> {
     let list = ListRef::from_value(value).ok_or_else(|| {
-        Mistake::new(format!("{argument} takes a list of paths, found `{}`", value.to_str()))
+        LanguageError::new(format!("{argument} takes a list of paths, found `{}`", value.to_str()))
             .hint(format!("{argument} = [\".husky\", \"scripts/deploy.sh\"]"))
     })?;
     list.iter()
@@ -121,7 +125,7 @@ pub(crate) fn relative_paths(value: Value<'_>, argument: &str) -> Result<Vec<Str
                 && !text.starts_with(['/', '$', '~'])
                 && text.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
             inside.then(|| text.to_owned()).ok_or_else(|| {
-                Mistake::new(format!("`{}` is no path inside a project", item.to_str()))
+                LanguageError::new(format!("`{}` is no path inside a project", item.to_str()))
                     .hint("write it relative to the tree it is in: \".husky\"")
                     .near(item.to_str())
             })

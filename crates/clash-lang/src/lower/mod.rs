@@ -12,8 +12,8 @@ use starlark::values::Value;
 use starlark::values::dict::DictRef;
 use starlark::values::tuple::TupleRef;
 
-use crate::collected::Collected;
-use crate::mistake::{Mistake, Result};
+use crate::collected::CollectedPolicy;
+use crate::language_error::{LanguageError, LanguageResult};
 use crate::value::{EffectValue, SandboxUse, SandboxValue};
 
 pub(crate) use fs::{fs_rules, join, sandbox_default, sandbox_tree};
@@ -22,13 +22,13 @@ pub(crate) use net::{net, port};
 pub(crate) use rules::rules;
 
 /// The call that is being read, and what the policy has said so far.
-pub(crate) struct Scope<'a> {
+pub(crate) struct LoweringScope<'a> {
     pub(crate) span: &'a Span,
-    pub(crate) collected: &'a Collected,
+    pub(crate) collected: &'a CollectedPolicy,
 }
 
 /// An effect, called (`allow()`) or as the bare name (`allow`).
-pub(crate) fn effect(value: Value<'_>, place: &Span) -> Result<EffectValue> {
+pub(crate) fn effect(value: Value<'_>, place: &Span) -> LanguageResult<EffectValue> {
     if let Some(effect) = EffectValue::from_value(value) {
         return Ok(effect.clone());
     }
@@ -52,7 +52,7 @@ pub(crate) fn effect(value: Value<'_>, place: &Span) -> Result<EffectValue> {
 }
 
 /// An effect where older policies also have its name as a string.
-pub(crate) fn loose_effect(value: Value<'_>, place: &Span) -> Result<EffectValue> {
+pub(crate) fn loose_effect(value: Value<'_>, place: &Span) -> LanguageResult<EffectValue> {
     let named = match value.unpack_str() {
         Some("allow") => Effect::Allow,
         Some("ask") => Effect::Ask,
@@ -62,37 +62,41 @@ pub(crate) fn loose_effect(value: Value<'_>, place: &Span) -> Result<EffectValue
     Ok(EffectValue::bare(named, place))
 }
 
-fn not_an_effect(value: Value<'_>) -> Mistake {
+fn not_an_effect(value: Value<'_>) -> LanguageError {
     if value.is_none() {
-        return Mistake::new("a key has no effect")
+        return LanguageError::new("a key has no effect")
             .hint("an effect is allow(…), deny(…) or ask(…)")
             .near("None");
     }
-    Mistake::new(format!("expected an effect, found {} `{}`", value.get_type(), value.to_str()))
-        .hint("an effect is allow(…), deny(…) or ask(…)")
-        .near(value.to_str())
+    LanguageError::new(format!(
+        "expected an effect, found {} `{}`",
+        value.get_type(),
+        value.to_str()
+    ))
+    .hint("an effect is allow(…), deny(…) or ask(…)")
+    .near(value.to_str())
 }
 
 /// A leaf of a tree.
-pub(crate) fn rule(value: Value<'_>, scope: &Scope<'_>) -> Result<Rule> {
+pub(crate) fn rule(value: Value<'_>, scope: &LoweringScope<'_>) -> LanguageResult<Rule> {
     rule_of(effect(value, scope.span)?, scope)
 }
 
 /// What holds where no rule matches.
-pub(crate) fn default_rule(value: Value<'_>, scope: &Scope<'_>) -> Result<Rule> {
+pub(crate) fn default_rule(value: Value<'_>, scope: &LoweringScope<'_>) -> LanguageResult<Rule> {
     rule_of(loose_effect(value, scope.span)?, scope)
 }
 
-fn rule_of(effect: EffectValue, scope: &Scope<'_>) -> Result<Rule> {
+fn rule_of(effect: EffectValue, scope: &LoweringScope<'_>) -> LanguageResult<Rule> {
     if effect.writes != Writes::InPlace {
-        return Err(Mistake::new(format!("{effect} belongs to the file rules of a sandbox"))
+        return Err(LanguageError::new(format!("{effect} belongs to the file rules of a sandbox"))
             .at(&effect.span)
             .hint(format!(
                 "write allow(sandbox = …) here and {effect} inside sandbox(fs = {{…}})"
             )));
     }
     if effect.caps.is_some() {
-        return Err(Mistake::new(
+        return Err(LanguageError::new(
             "capabilities belong to the file rules of a sandbox, not to a rule",
         )
         .at(&effect.span)
@@ -102,13 +106,13 @@ fn rule_of(effect: EffectValue, scope: &Scope<'_>) -> Result<Rule> {
     Ok(Rule { effect: effect.effect, sandbox, reason: effect.reason, span: effect.span })
 }
 
-pub(crate) fn sandbox_arg(value: Value<'_>) -> Result<SandboxUse> {
+pub(crate) fn sandbox_arg(value: Value<'_>) -> LanguageResult<SandboxUse> {
     if let Some(sandbox) = SandboxValue::from_value(value) {
         return Ok(SandboxUse::Value(sandbox.0.clone()));
     }
     match value.unpack_str() {
         Some(name) => Ok(SandboxUse::Named(name.to_owned())),
-        None => Err(Mistake::new(format!(
+        None => Err(LanguageError::new(format!(
             "expected a sandbox, found {} `{}`",
             value.get_type(),
             value.to_str()
@@ -118,20 +122,24 @@ pub(crate) fn sandbox_arg(value: Value<'_>) -> Result<SandboxUse> {
     }
 }
 
-fn dict_entries<'v>(value: Value<'v>, what: &str) -> Result<Vec<(Value<'v>, Value<'v>)>> {
+fn dict_entries<'v>(value: Value<'v>, what: &str) -> LanguageResult<Vec<(Value<'v>, Value<'v>)>> {
     let dict = DictRef::from_value(value).ok_or_else(|| {
-        Mistake::new(format!("expected {what}, found {} `{}`", value.get_type(), value.to_str()))
-            .near(value.to_str())
+        LanguageError::new(format!(
+            "expected {what}, found {} `{}`",
+            value.get_type(),
+            value.to_str()
+        ))
+        .near(value.to_str())
     })?;
     Ok(dict.iter().collect())
 }
 
 /// The alternatives of a tuple key, or the key itself.
-fn alternatives(key: Value<'_>) -> Result<Vec<Value<'_>>> {
+fn alternatives(key: Value<'_>) -> LanguageResult<Vec<Value<'_>>> {
     let Some(tuple) = TupleRef::from_value(key) else { return Ok(vec![key]) };
     let several: Vec<Value<'_>> = tuple.iter().collect();
     if several.is_empty() {
-        return Err(Mistake::new("an empty tuple matches nothing"));
+        return Err(LanguageError::new("an empty tuple matches nothing"));
     }
     Ok(several)
 }

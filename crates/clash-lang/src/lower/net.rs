@@ -8,14 +8,14 @@ use starlark::values::dict::DictRef;
 use starlark::values::list::ListRef;
 
 use super::{alternatives, dict_entries, effect, loose_effect};
-use crate::draft::Draft;
-use crate::mistake::{Mistake, Result};
+use crate::draft::SandboxDraft;
+use crate::language_error::{LanguageError, LanguageResult};
 use crate::value::KeyValue;
 
-const SHAPES: &str = "net is allow(), deny(), ask(), localhost(ports = [8080]), or hosts: \
+const NET_FORMS: &str = "net is allow(), deny(), ask(), localhost(ports = [8080]), or hosts: \
                       [\"github.com\"] or {\"github.com\": allow(), default(): ask()}";
 
-pub(crate) fn net(value: Value<'_>, place: &Span) -> Result<Net> {
+pub(crate) fn net(value: Value<'_>, place: &Span) -> LanguageResult<Net> {
     if DictRef::from_value(value).is_some() {
         return hosts(value, place);
     }
@@ -37,11 +37,12 @@ pub(crate) fn net(value: Value<'_>, place: &Span) -> Result<Net> {
     }
     let named = value.unpack_str().is_some_and(|text| !matches!(text, "allow" | "ask" | "deny"));
     if KeyValue::from_value(value).is_some() || named {
-        let rules = vec![net_rule(value, Effect::Allow, place).map_err(|m| m.hint(SHAPES))?];
+        let rules = vec![net_rule(value, Effect::Allow, place).map_err(|m| m.hint(NET_FORMS))?];
         return Ok(Net::Hosts { rules, default: Effect::Deny });
     }
     let effect = loose_effect(value, place).map_err(|_| {
-        Mistake::new(format!("`{}` is nothing a network can be", value.to_str())).hint(SHAPES)
+        LanguageError::new(format!("`{}` is nothing a network can be", value.to_str()))
+            .hint(NET_FORMS)
     })?;
     Ok(match effect.effect {
         Effect::Allow => Net::Allow,
@@ -50,7 +51,7 @@ pub(crate) fn net(value: Value<'_>, place: &Span) -> Result<Net> {
     })
 }
 
-fn hosts(value: Value<'_>, place: &Span) -> Result<Net> {
+fn hosts(value: Value<'_>, place: &Span) -> LanguageResult<Net> {
     let mut rules = Vec::new();
     let mut default = Effect::Deny;
     for (key, then) in dict_entries(value, "a dict of hosts and effects")? {
@@ -81,8 +82,8 @@ pub(super) fn tree_entry(
     key: Value<'_>,
     then: Value<'_>,
     place: &Span,
-    draft: &mut Draft,
-) -> Result<bool> {
+    draft: &mut SandboxDraft,
+) -> LanguageResult<bool> {
     let about_hosts = matches!(
         KeyValue::from_value(key),
         Some(KeyValue::Domain(_) | KeyValue::Exact(_) | KeyValue::Localhost(_) | KeyValue::Network)
@@ -113,7 +114,7 @@ pub(super) fn tree_entry(
     Ok(true)
 }
 
-fn net_rule(key: Value<'_>, effect: Effect, span: &Span) -> Result<NetRule> {
+fn net_rule(key: Value<'_>, effect: Effect, span: &Span) -> LanguageResult<NetRule> {
     let (host, ports) = match (key.unpack_str(), KeyValue::from_value(key)) {
         (Some(text), _) => host_and_port(text)?,
         (_, Some(KeyValue::Domain(name))) => host_and_port(name)?,
@@ -124,30 +125,34 @@ fn net_rule(key: Value<'_>, effect: Effect, span: &Span) -> Result<NetRule> {
                     (HostPattern::Exact(name), ports)
                 }
                 HostPattern::Name(name) => {
-                    return Err(Mistake::new(format!("`{name}` is not one exact host")).near(name));
+                    return Err(
+                        LanguageError::new(format!("`{name}` is not one exact host")).near(name)
+                    );
                 }
                 address => (address, ports),
             }
         }
         (_, Some(KeyValue::Localhost(ports))) => (HostPattern::Localhost, ports.clone()),
         _ => {
-            return Err(Mistake::new(format!("`{}` is no host", key.to_str())).hint(SHAPES));
+            return Err(
+                LanguageError::new(format!("`{}` is no host", key.to_str())).hint(NET_FORMS)
+            );
         }
     };
     Ok(NetRule { host, ports, effect, span: span.clone() })
 }
 
-pub(crate) fn port(value: Value<'_>) -> Result<u16> {
+pub(crate) fn port(value: Value<'_>) -> LanguageResult<u16> {
     let number = value.unpack_i32().and_then(|number| u16::try_from(number).ok());
     number.filter(|port| *port > 0).ok_or_else(|| {
-        Mistake::new(format!("`{}` is no port", value.to_str()))
+        LanguageError::new(format!("`{}` is no port", value.to_str()))
             .hint("a port is a number from 1 to 65535")
             .near(value.to_str())
     })
 }
 
 /// `name`, `*.name`, an address or a range of them, each with or without a port.
-fn host_and_port(text: &str) -> Result<(HostPattern, Vec<u16>)> {
+fn host_and_port(text: &str) -> LanguageResult<(HostPattern, Vec<u16>)> {
     let (host, port) = match text.rsplit_once(':') {
         // The colons of an address without brackets are its own.
         Some((front, _)) if front.contains(':') && !front.ends_with(']') => (text, None),
@@ -159,14 +164,18 @@ fn host_and_port(text: &str) -> Result<(HostPattern, Vec<u16>)> {
         Some(port) => match port.parse::<u16>() {
             Ok(port) if port > 0 => vec![port],
             _ if text.contains("://") => return Err(wrong_host(text)),
-            _ => return Err(Mistake::new(format!("`{port}` in `{text}` is no port")).near(text)),
+            _ => {
+                return Err(
+                    LanguageError::new(format!("`{port}` in `{text}` is no port")).near(text)
+                );
+            }
         },
     };
     Ok((host_pattern(host, text)?, ports))
 }
 
 /// A host as a key of a rule or of `net`.
-pub(super) fn host_pattern(host: &str, text: &str) -> Result<HostPattern> {
+pub(super) fn host_pattern(host: &str, text: &str) -> LanguageResult<HostPattern> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let (address, bits) = match bare.split_once('/') {
         Some((address, bits)) => (address, Some(bits)),
@@ -177,7 +186,7 @@ pub(super) fn host_pattern(host: &str, text: &str) -> Result<HostPattern> {
         let bits = bits.map_or(Ok(width), str::parse::<u8>);
         return match bits {
             Ok(bits) if bits <= width => Ok(HostPattern::Addresses { base, bits }),
-            _ => Err(Mistake::new(format!("`{text}` is no range of addresses"))
+            _ => Err(LanguageError::new(format!("`{text}` is no range of addresses"))
                 .hint("a range is written \"10.0.0.0/8\"")
                 .near(text)),
         };
@@ -198,8 +207,8 @@ pub(super) fn host_pattern(host: &str, text: &str) -> Result<HostPattern> {
     Ok(HostPattern::Name(name))
 }
 
-fn wrong_host(text: &str) -> Mistake {
-    let mistake = Mistake::new(format!("`{text}` is no host name")).near(text);
+fn wrong_host(text: &str) -> LanguageError {
+    let mistake = LanguageError::new(format!("`{text}` is no host name")).near(text);
     if let Some((_, rest)) = text.split_once("://") {
         let host = rest.split(['/', ':']).next().unwrap_or(rest);
         return mistake.hint(format!("write the name alone: \"{host}\""));

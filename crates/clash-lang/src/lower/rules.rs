@@ -8,17 +8,17 @@ use starlark::values::Value;
 use starlark::values::dict::DictRef;
 use starlark::values::list::ListRef;
 
-use super::Scope;
+use super::LoweringScope;
 use super::tree::{host_rules, tree};
-use crate::draft::{Draft, Said};
-use crate::leaves::{self, Leaf};
+use crate::draft::{ExplicitFields, SandboxDraft};
+use crate::language_error::{LanguageError, LanguageResult};
+use crate::leaves::{self, RuleLeaf};
 use crate::merge;
-use crate::mistake::{Mistake, Result};
 use crate::older::{PathValue, PolicyValue, RuleStart};
 use crate::value::{KeyValue, SandboxUse};
 
 /// Reads a tree or a list of rules.
-pub(crate) fn rules(value: Value<'_>, scope: &Scope<'_>) -> Result<Vec<Branch>> {
+pub(crate) fn rules(value: Value<'_>, scope: &LoweringScope<'_>) -> LanguageResult<Vec<Branch>> {
     let Some(list) = ListRef::from_value(value) else { return tree(value, scope) };
     let mut items = Vec::new();
     flatten(list, scope, &mut items)?;
@@ -27,7 +27,11 @@ pub(crate) fn rules(value: Value<'_>, scope: &Scope<'_>) -> Result<Vec<Branch>> 
     Ok(items.into_iter().fold(Vec::new(), |known, item| merge::branches(known, item, &warn)))
 }
 
-fn flatten(list: &ListRef<'_>, scope: &Scope<'_>, out: &mut Vec<Vec<Branch>>) -> Result<()> {
+fn flatten(
+    list: &ListRef<'_>,
+    scope: &LoweringScope<'_>,
+    out: &mut Vec<Vec<Branch>>,
+) -> LanguageResult<()> {
     for item in list.iter() {
         // A when() in a list has already been heard.
         if item.is_none() || PolicyValue::from_value(item).is_some() {
@@ -38,7 +42,7 @@ fn flatten(list: &ListRef<'_>, scope: &Scope<'_>, out: &mut Vec<Vec<Branch>>) ->
         } else if let Some(path) = PathValue::from_value(item) {
             out.push(file_tools(&path.fs_rules()?, scope)?);
         } else if RuleStart::from_value(item).is_some() || KeyValue::from_value(item).is_some() {
-            return Err(Mistake::new(format!("`{}` has no effect", item.to_str()))
+            return Err(LanguageError::new(format!("`{}` has no effect", item.to_str()))
                 .hint("end it with .allow(), .deny() or .ask()"));
         } else if is_hosts(item) {
             out.push(host_rules(item, scope)?);
@@ -58,19 +62,19 @@ fn is_hosts(value: Value<'_>) -> bool {
         .is_some_and(|dict| dict.iter().next().is_some() && dict.keys().all(about_hosts))
 }
 
-const READING: [&str; 4] = ["Read", "Glob", "Grep", "LS"];
-const WRITING: [&str; 4] = ["Write", "Edit", "MultiEdit", "NotebookEdit"];
+const READING_TOOLS: [&str; 4] = ["Read", "Glob", "Grep", "LS"];
+const WRITING_TOOLS: [&str; 4] = ["Write", "Edit", "MultiEdit", "NotebookEdit"];
 
 /// A path among the rules is about the tools that work on files: it lets them
 /// work there whatever the default sandbox says.
-fn file_tools(rules: &[FsRule], scope: &Scope<'_>) -> Result<Vec<Branch>> {
+fn file_tools(rules: &[FsRule], scope: &LoweringScope<'_>) -> LanguageResult<Vec<Branch>> {
     let mut branches = Vec::new();
     for rule in rules {
         let sandbox = match rule.effect {
             Effect::Deny => None,
             _ => Some(room_for(rule, scope)?),
         };
-        for (cap, tools) in [(Caps::READ, READING), (Caps::WRITE, WRITING)] {
+        for (cap, tools) in [(Caps::READ, READING_TOOLS), (Caps::WRITE, WRITING_TOOLS)] {
             for tool in tools.into_iter().filter(|_| rule.caps.contains(cap)) {
                 let leaf = Rule {
                     effect: rule.effect,
@@ -93,7 +97,7 @@ fn file_tools(rules: &[FsRule], scope: &Scope<'_>) -> Result<Vec<Branch>> {
 }
 
 /// A sandbox that grants what the rule says. To edit is also to read.
-fn room_for(rule: &FsRule, scope: &Scope<'_>) -> Result<String> {
+fn room_for(rule: &FsRule, scope: &LoweringScope<'_>) -> LanguageResult<String> {
     let name = format!("{} {} (line {})", rule.caps, rule.pattern, rule.span.line);
     let sandbox = Sandbox {
         doc: "What a path among the rules of a policy grants to file tools.".to_owned(),
@@ -105,15 +109,15 @@ fn room_for(rule: &FsRule, scope: &Scope<'_>) -> Result<String> {
         span: rule.span.clone(),
         ..Sandbox::named(name)
     };
-    let draft = Arc::new(Draft { sandbox, said: Said::default() });
+    let draft = Arc::new(SandboxDraft { sandbox, said: ExplicitFields::default() });
     scope.collected.redefine(&draft);
     Ok(scope.collected.using(&SandboxUse::Value(draft), &rule.span))
 }
 
 /// In a list the first rule that matched used to hold. A specific rule behind a
 /// broader, stricter one was therefore dead; here it would come alive.
-fn in_order(items: &[Vec<Branch>]) -> Result<()> {
-    let mut earlier: Vec<Leaf<'_>> = Vec::new();
+fn in_order(items: &[Vec<Branch>]) -> LanguageResult<()> {
+    let mut earlier: Vec<RuleLeaf<'_>> = Vec::new();
     for item in items {
         let leaves = leaves::of(item);
         for (keys, rule) in &leaves {
@@ -121,7 +125,7 @@ fn in_order(items: &[Vec<Branch>]) -> Result<()> {
                 .iter()
                 .find(|(broad, known)| known.effect > rule.effect && covers(broad, keys));
             if let Some((_, known)) = first {
-                return Err(Mistake::new(format!(
+                return Err(LanguageError::new(format!(
                     "this {} comes after a broader {}, which decides first in a list",
                     rule.effect, known.effect
                 ))

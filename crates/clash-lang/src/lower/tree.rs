@@ -8,17 +8,17 @@ use starlark::values::dict::DictRef;
 
 use super::fs::{path_pattern, string_pattern};
 use super::net::host_pattern;
-use super::{Scope, alternatives, dict_entries, rule};
-use crate::diagnostic::Warning;
+use super::{LoweringScope, alternatives, dict_entries, rule};
+use crate::diagnostic::PolicyWarning;
+use crate::language_error::{LanguageError, LanguageResult};
 use crate::merge;
-use crate::mistake::{Mistake, Result};
 use crate::names;
-use crate::value::{KeyValue, Text};
+use crate::value::{KeyValue, TextPattern};
 use clash_policy::nearest::nearest;
 
 /// What the keys of a tree are compared with at one depth.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum KeyPosition {
     /// Tools, modes and agents.
     Top,
     /// Below `Bash`: the words of a command.
@@ -35,7 +35,7 @@ enum Place {
     Nothing,
 }
 
-impl Place {
+impl KeyPosition {
     fn below(kind: Kind) -> Self {
         match kind {
             Kind::Shell => Self::Words,
@@ -47,27 +47,27 @@ impl Place {
 }
 
 /// The keys one entry stands for, outermost first, and what comes below them.
-struct Path {
+struct KeyPath {
     keys: Vec<Key>,
-    below: Place,
+    below: KeyPosition,
 }
 
-impl Path {
-    fn one(subject: Subject, pattern: Pattern, below: Place) -> Self {
+impl KeyPath {
+    fn one(subject: Subject, pattern: Pattern, below: KeyPosition) -> Self {
         Self { keys: vec![Key { subject, patterns: vec![pattern] }], below }
     }
 }
 
 /// Reads a whole tree. `default()` at its root is what holds where no rule
 /// matches, and no rule.
-pub(crate) fn tree(value: Value<'_>, scope: &Scope<'_>) -> Result<Vec<Branch>> {
+pub(crate) fn tree(value: Value<'_>, scope: &LoweringScope<'_>) -> LanguageResult<Vec<Branch>> {
     let mut out = Vec::new();
     for (key, then) in dict_entries(value, "a dict of keys and effects")? {
         let is_default = matches!(KeyValue::from_value(key), Some(KeyValue::Default));
         if is_default && DictRef::from_value(then).is_none() {
             scope.collected.fall_back_to(super::default_rule(then, scope)?);
         } else {
-            entry(key, then, Place::Top, scope, &mut out)?;
+            entry(key, then, KeyPosition::Top, scope, &mut out)?;
         }
     }
     Ok(out)
@@ -75,26 +75,37 @@ pub(crate) fn tree(value: Value<'_>, scope: &Scope<'_>) -> Result<Vec<Branch>> {
 
 /// Hosts among the rules of a policy are about what the agent itself fetches;
 /// a search has no host, so it is meant only by all of them.
-pub(super) fn host_rules(value: Value<'_>, scope: &Scope<'_>) -> Result<Vec<Branch>> {
+pub(super) fn host_rules(
+    value: Value<'_>,
+    scope: &LoweringScope<'_>,
+) -> LanguageResult<Vec<Branch>> {
     let mut hosts = Vec::new();
     let mut search = Vec::new();
     for (key, then) in dict_entries(value, "a dict of hosts and effects")? {
         if matches!(KeyValue::from_value(key), Some(KeyValue::Network)) {
-            let rest = Path::one(Subject::Host, Pattern::Any, Place::Nothing);
+            let rest = KeyPath::one(Subject::Host, Pattern::Any, KeyPosition::Nothing);
             hosts.push(nest(rest.keys, Node::Rule(rule(then, scope)?))?);
-            let tool =
-                Path::one(Subject::Tool, Pattern::Literal("WebSearch".to_owned()), Place::Nothing);
+            let tool = KeyPath::one(
+                Subject::Tool,
+                Pattern::Literal("WebSearch".to_owned()),
+                KeyPosition::Nothing,
+            );
             search.push(nest(tool.keys, Node::Rule(rule(then, scope)?))?);
         } else {
-            entry(key, then, Place::Hosts, scope, &mut hosts)?;
+            entry(key, then, KeyPosition::Hosts, scope, &mut hosts)?;
         }
     }
-    let tool = Path::one(Subject::Tool, Pattern::Literal("WebFetch".to_owned()), Place::Hosts);
+    let tool =
+        KeyPath::one(Subject::Tool, Pattern::Literal("WebFetch".to_owned()), KeyPosition::Hosts);
     search.insert(0, nest(tool.keys, Node::Tree(hosts))?);
     Ok(search)
 }
 
-fn branches(value: Value<'_>, at: Place, scope: &Scope<'_>) -> Result<Vec<Branch>> {
+fn branches(
+    value: Value<'_>,
+    at: KeyPosition,
+    scope: &LoweringScope<'_>,
+) -> LanguageResult<Vec<Branch>> {
     let mut out = Vec::new();
     for (key, then) in dict_entries(value, "a dict of keys and effects")? {
         entry(key, then, at, scope, &mut out)?;
@@ -105,14 +116,14 @@ fn branches(value: Value<'_>, at: Place, scope: &Scope<'_>) -> Result<Vec<Branch
 fn entry(
     key: Value<'_>,
     then: Value<'_>,
-    at: Place,
-    scope: &Scope<'_>,
+    at: KeyPosition,
+    scope: &LoweringScope<'_>,
     out: &mut Vec<Branch>,
-) -> Result<()> {
-    for Path { keys, below } in paths(key, at, scope)? {
+) -> LanguageResult<()> {
+    for KeyPath { keys, below } in paths(key, at, scope)? {
         let then = if let Some(dict) = DictRef::from_value(then) {
             if dict.iter().next().is_none() {
-                return Err(Mistake::new(format!("nothing stands below `{}`", key.to_str()))
+                return Err(LanguageError::new(format!("nothing stands below `{}`", key.to_str()))
                     .hint("give an effect, or keys and their effects")
                     .near(key.to_str()));
             }
@@ -128,20 +139,24 @@ fn entry(
 }
 
 /// Wraps a node in its keys, innermost last.
-fn nest(keys: Vec<Key>, then: Node) -> Result<Branch> {
+fn nest(keys: Vec<Key>, then: Node) -> LanguageResult<Branch> {
     let mut keys = keys.into_iter().rev();
-    let last = keys.next().ok_or_else(|| Mistake::new("a key is empty"))?;
+    let last = keys.next().ok_or_else(|| LanguageError::new("a key is empty"))?;
     let inner = Branch { key: last, then };
     Ok(keys.fold(inner, |below, key| Branch { key, then: Node::Tree(vec![below]) }))
 }
 
 /// A string with spaces is several keys deep, and a tuple of such strings is
 /// several entries; alternatives of one word stay one key.
-fn paths(key: Value<'_>, at: Place, scope: &Scope<'_>) -> Result<Vec<Path>> {
-    let mut together: Vec<Path> = Vec::new();
+fn paths(
+    key: Value<'_>,
+    at: KeyPosition,
+    scope: &LoweringScope<'_>,
+) -> LanguageResult<Vec<KeyPath>> {
+    let mut together: Vec<KeyPath> = Vec::new();
     for alternative in alternatives(key)? {
         for path in path(alternative, at, scope)? {
-            let alike = |known: &&mut Path| match (known.keys.as_slice(), path.keys.as_slice()) {
+            let alike = |known: &&mut KeyPath| match (known.keys.as_slice(), path.keys.as_slice()) {
                 ([known_key], [key]) => {
                     known_key.subject == key.subject && known.below == path.below
                 }
@@ -160,142 +175,156 @@ fn paths(key: Value<'_>, at: Place, scope: &Scope<'_>) -> Result<Vec<Path>> {
     Ok(together)
 }
 
-fn path(key: Value<'_>, at: Place, scope: &Scope<'_>) -> Result<Vec<Path>> {
+fn path(
+    key: Value<'_>,
+    at: KeyPosition,
+    scope: &LoweringScope<'_>,
+) -> LanguageResult<Vec<KeyPath>> {
     if let Some(text) = key.unpack_str() {
         return string_path(text, at, scope).map(|path| vec![path]);
     }
     let Some(named) = KeyValue::from_value(key) else {
-        return Err(Mistake::new(format!("`{}` cannot be a key here", key.to_str()))
+        return Err(LanguageError::new(format!("`{}` cannot be a key here", key.to_str()))
             .hint(
                 "keys are strings, tuples of strings, tool(), mode(), agent(), glob(), regex(), \
                  default()",
             )
             .near(key.to_str()));
     };
-    let one = |subject, pattern, below| Ok(vec![Path::one(subject, pattern, below)]);
+    let one = |subject, pattern, below| Ok(vec![KeyPath::one(subject, pattern, below)]);
     match (named, at) {
         (KeyValue::Mode(name), _) => mode(name, at, scope),
         (KeyValue::Agent(name), _) => one(Subject::Agent, agent(name, scope), at),
-        (KeyValue::Tool(names), Place::Top) => {
+        (KeyValue::Tool(names), KeyPosition::Top) => {
             names.iter().map(|name| tool_key(name, scope)).collect()
         }
-        (KeyValue::Tool(_), _) => Err(Mistake::new("tool() is a key of the root of a tree")),
+        (KeyValue::Tool(_), _) => Err(LanguageError::new("tool() is a key of the root of a tree")),
         (KeyValue::Default, _) => one(rest_of(at)?, Pattern::Any, at),
         (KeyValue::Glob { pattern, .. }, _) if pattern == "**" => {
             one(rest_of(at)?, Pattern::Any, at)
         }
-        (KeyValue::Glob { pattern, .. }, Place::Top) => {
-            tool_key(&Text::Glob(pattern.clone()), scope).map(|path| vec![path])
+        (KeyValue::Glob { pattern, .. }, KeyPosition::Top) => {
+            tool_key(&TextPattern::Glob(pattern.clone()), scope).map(|path| vec![path])
         }
-        (KeyValue::Regex(pattern), Place::Top) => {
-            tool_key(&Text::Regex(pattern.clone()), scope).map(|path| vec![path])
+        (KeyValue::Regex(pattern), KeyPosition::Top) => {
+            tool_key(&TextPattern::Regex(pattern.clone()), scope).map(|path| vec![path])
         }
-        (KeyValue::Literal(name), Place::Top) => {
-            tool_key(&Text::Literal(name.clone()), scope).map(|path| vec![path])
+        (KeyValue::Literal(name), KeyPosition::Top) => {
+            tool_key(&TextPattern::Literal(name.clone()), scope).map(|path| vec![path])
         }
-        (KeyValue::End, Place::Words) => {
-            one(Subject::End, Pattern::Literal(String::new()), Place::Nothing)
+        (KeyValue::End, KeyPosition::Words) => {
+            one(Subject::End, Pattern::Literal(String::new()), KeyPosition::Nothing)
         }
-        (KeyValue::Glob { pattern, .. }, Place::Words) => {
+        (KeyValue::Glob { pattern, .. }, KeyPosition::Words) => {
             one(word_subject(pattern), wildcard(pattern)?, at)
         }
-        (KeyValue::Regex(pattern), Place::Words) => {
+        (KeyValue::Regex(pattern), KeyPosition::Words) => {
             one(word_subject(pattern), Pattern::Regex(crate::regex::compile(pattern)?), at)
         }
-        (KeyValue::Literal(text), Place::Words) => {
+        (KeyValue::Literal(text), KeyPosition::Words) => {
             one(word_subject(text), Pattern::Literal(text.clone()), at)
         }
-        (KeyValue::Domain(name), Place::Hosts) => {
-            one(Subject::Host, host(name, false)?, Place::Nothing)
+        (KeyValue::Domain(name), KeyPosition::Hosts) => {
+            one(Subject::Host, host(name, false)?, KeyPosition::Nothing)
         }
-        (KeyValue::Exact(name) | KeyValue::Literal(name), Place::Hosts) => {
-            one(Subject::Host, host(name, true)?, Place::Nothing)
+        (KeyValue::Exact(name) | KeyValue::Literal(name), KeyPosition::Hosts) => {
+            one(Subject::Host, host(name, true)?, KeyPosition::Nothing)
         }
-        (KeyValue::Glob { pattern, .. }, Place::Hosts) => {
-            one(Subject::Host, wildcard(&pattern.to_ascii_lowercase())?, Place::Nothing)
+        (KeyValue::Glob { pattern, .. }, KeyPosition::Hosts) => {
+            one(Subject::Host, wildcard(&pattern.to_ascii_lowercase())?, KeyPosition::Nothing)
         }
-        (KeyValue::Regex(pattern), Place::Hosts) => {
-            one(Subject::Host, Pattern::Regex(crate::regex::compile(pattern)?), Place::Nothing)
-        }
-        (KeyValue::Localhost(ports), Place::Hosts) if ports.is_empty() => {
-            one(Subject::Host, Pattern::Host(HostPattern::Localhost), Place::Nothing)
+        (KeyValue::Regex(pattern), KeyPosition::Hosts) => one(
+            Subject::Host,
+            Pattern::Regex(crate::regex::compile(pattern)?),
+            KeyPosition::Nothing,
+        ),
+        (KeyValue::Localhost(ports), KeyPosition::Hosts) if ports.is_empty() => {
+            one(Subject::Host, Pattern::Host(HostPattern::Localhost), KeyPosition::Nothing)
         }
         (
             KeyValue::Subpath { .. }
             | KeyValue::Literal(_)
             | KeyValue::Glob { .. }
             | KeyValue::Regex(_),
-            Place::Paths,
-        ) => one(Subject::Path, Pattern::Path(path_pattern(key, "")?), Place::Nothing),
-        (KeyValue::Glob { pattern, .. }, Place::Values) => {
-            one(Subject::Value, wildcard(pattern)?, Place::Fields)
+            KeyPosition::Paths,
+        ) => one(Subject::Path, Pattern::Path(path_pattern(key, "")?), KeyPosition::Nothing),
+        (KeyValue::Glob { pattern, .. }, KeyPosition::Values) => {
+            one(Subject::Value, wildcard(pattern)?, KeyPosition::Fields)
         }
-        (KeyValue::Regex(pattern), Place::Values) => {
-            one(Subject::Value, Pattern::Regex(crate::regex::compile(pattern)?), Place::Fields)
-        }
-        (KeyValue::Literal(text), Place::Values) => {
-            one(Subject::Value, Pattern::Literal(text.clone()), Place::Fields)
+        (KeyValue::Regex(pattern), KeyPosition::Values) => one(
+            Subject::Value,
+            Pattern::Regex(crate::regex::compile(pattern)?),
+            KeyPosition::Fields,
+        ),
+        (KeyValue::Literal(text), KeyPosition::Values) => {
+            one(Subject::Value, Pattern::Literal(text.clone()), KeyPosition::Fields)
         }
         (key, _) => Err(misplaced(&key.to_string(), at)),
     }
 }
 
 /// What `default()` and `glob("**")` stand for at a place.
-fn rest_of(at: Place) -> Result<Subject> {
+fn rest_of(at: KeyPosition) -> LanguageResult<Subject> {
     match at {
-        Place::Top => Ok(Subject::Tool),
-        Place::Words => Ok(Subject::Word),
-        Place::Hosts => Ok(Subject::Host),
-        Place::Paths => Ok(Subject::Path),
-        Place::Fields => Ok(Subject::Field),
-        Place::Values => Ok(Subject::Value),
-        Place::Nothing => Err(Mistake::new("nothing more is compared here: give an effect")),
-    }
-}
-
-fn misplaced(key: &str, at: Place) -> Mistake {
-    let hint = match at {
-        Place::Top => "at the root of a tree stand tools, mode() and agent()",
-        Place::Words => "below Bash stand words of commands: strings, glob(), regex(), end()",
-        Place::Hosts => "below WebFetch stand hosts: strings, exact(), domain(), localhost()",
-        Place::Paths => "below a file tool stand paths: strings, subpath(), literal(), glob()",
-        Place::Fields => "below this tool stand the names of fields of its input",
-        Place::Values => "below a field stand its values: strings, glob(), regex()",
-        Place::Nothing => "nothing more is compared here: give an effect",
-    };
-    Mistake::new(format!("`{key}` cannot be a key here")).hint(hint).near(key)
-}
-
-fn string_path(text: &str, at: Place, scope: &Scope<'_>) -> Result<Path> {
-    let one = |subject, pattern, below| Ok(Path::one(subject, pattern, below));
-    if text.trim().is_empty() && at != Place::Values {
-        return Err(Mistake::new("a key is empty"));
-    }
-    match at {
-        Place::Top => tool_key(&Text::Literal(text.to_owned()), scope),
-        Place::Words => words(text),
-        Place::Hosts => one(Subject::Host, host(text, false)?, Place::Nothing),
-        Place::Paths => {
-            one(Subject::Path, Pattern::Path(string_pattern(text, "")?), Place::Nothing)
+        KeyPosition::Top => Ok(Subject::Tool),
+        KeyPosition::Words => Ok(Subject::Word),
+        KeyPosition::Hosts => Ok(Subject::Host),
+        KeyPosition::Paths => Ok(Subject::Path),
+        KeyPosition::Fields => Ok(Subject::Field),
+        KeyPosition::Values => Ok(Subject::Value),
+        KeyPosition::Nothing => {
+            Err(LanguageError::new("nothing more is compared here: give an effect"))
         }
-        Place::Fields => one(Subject::Field, Pattern::Literal(text.to_owned()), Place::Values),
-        Place::Values => one(Subject::Value, wildcard(text)?, Place::Fields),
-        Place::Nothing => Err(misplaced(text, at)),
+    }
+}
+
+fn misplaced(key: &str, at: KeyPosition) -> LanguageError {
+    let hint = match at {
+        KeyPosition::Top => "at the root of a tree stand tools, mode() and agent()",
+        KeyPosition::Words => "below Bash stand words of commands: strings, glob(), regex(), end()",
+        KeyPosition::Hosts => "below WebFetch stand hosts: strings, exact(), domain(), localhost()",
+        KeyPosition::Paths => {
+            "below a file tool stand paths: strings, subpath(), literal(), glob()"
+        }
+        KeyPosition::Fields => "below this tool stand the names of fields of its input",
+        KeyPosition::Values => "below a field stand its values: strings, glob(), regex()",
+        KeyPosition::Nothing => "nothing more is compared here: give an effect",
+    };
+    LanguageError::new(format!("`{key}` cannot be a key here")).hint(hint).near(key)
+}
+
+fn string_path(text: &str, at: KeyPosition, scope: &LoweringScope<'_>) -> LanguageResult<KeyPath> {
+    let one = |subject, pattern, below| Ok(KeyPath::one(subject, pattern, below));
+    if text.trim().is_empty() && at != KeyPosition::Values {
+        return Err(LanguageError::new("a key is empty"));
+    }
+    match at {
+        KeyPosition::Top => tool_key(&TextPattern::Literal(text.to_owned()), scope),
+        KeyPosition::Words => words(text),
+        KeyPosition::Hosts => one(Subject::Host, host(text, false)?, KeyPosition::Nothing),
+        KeyPosition::Paths => {
+            one(Subject::Path, Pattern::Path(string_pattern(text, "")?), KeyPosition::Nothing)
+        }
+        KeyPosition::Fields => {
+            one(Subject::Field, Pattern::Literal(text.to_owned()), KeyPosition::Values)
+        }
+        KeyPosition::Values => one(Subject::Value, wildcard(text)?, KeyPosition::Fields),
+        KeyPosition::Nothing => Err(misplaced(text, at)),
     }
 }
 
 /// The words of a key, each one level deep.
-fn words(text: &str) -> Result<Path> {
+fn words(text: &str) -> LanguageResult<KeyPath> {
     let mut keys = Vec::new();
     for (at, word) in text.split_whitespace().enumerate() {
         if let Some(operator) = ["&&", "||", ";", "|", "&", ">", "<"].iter().find(|o| **o == word) {
-            return Err(Mistake::new(format!("`{operator}` in `{text}` joins commands"))
+            return Err(LanguageError::new(format!("`{operator}` in `{text}` joins commands"))
                 .hint("a key is about one command; each command of a script is decided on its own")
                 .near(text));
         }
         if at == 0 && word.contains('/') && !word.contains('*') {
             let name = word.rsplit('/').next().unwrap_or(word);
-            return Err(Mistake::new(format!("`{word}` can match no command"))
+            return Err(LanguageError::new(format!("`{word}` can match no command"))
                 .hint(format!("a program is matched by its name: \"{name}\""))
                 .near(text));
         }
@@ -305,16 +334,16 @@ fn words(text: &str) -> Result<Path> {
         };
         keys.push(Key { subject: word_subject(word), patterns: vec![pattern] });
     }
-    Ok(Path { keys, below: Place::Words })
+    Ok(KeyPath { keys, below: KeyPosition::Words })
 }
 
 fn word_subject(word: &str) -> Subject {
     if word.starts_with('-') && word.len() > 1 { Subject::Option } else { Subject::Word }
 }
 
-fn wildcard(text: &str) -> Result<Pattern> {
+fn wildcard(text: &str) -> LanguageResult<Pattern> {
     if text.contains("**") {
-        return Err(Mistake::new(format!("`{text}` holds `**`, which stands alone"))
+        return Err(LanguageError::new(format!("`{text}` holds `**`, which stands alone"))
             .hint("use `*` within a word, or glob(\"**\") for whatever remains")
             .near(text));
     }
@@ -325,9 +354,9 @@ fn wildcard(text: &str) -> Result<Pattern> {
     })
 }
 
-fn host(name: &str, only: bool) -> Result<Pattern> {
+fn host(name: &str, only: bool) -> LanguageResult<Pattern> {
     if name.contains(':') && !name.starts_with('[') && !name.contains("://") {
-        return Err(Mistake::new(format!("`{name}` names a port"))
+        return Err(LanguageError::new(format!("`{name}` names a port"))
             .hint("what an agent fetches is decided by its host; ports belong to net = {…}")
             .near(name));
     }
@@ -338,17 +367,21 @@ fn host(name: &str, only: bool) -> Result<Pattern> {
     })
 }
 
-fn tool_key(name: &Text, scope: &Scope<'_>) -> Result<Path> {
-    let one = |pattern, below| Ok(Path::one(Subject::Tool, pattern, below));
+fn tool_key(name: &TextPattern, scope: &LoweringScope<'_>) -> LanguageResult<KeyPath> {
+    let one = |pattern, below| Ok(KeyPath::one(Subject::Tool, pattern, below));
     match name {
-        Text::Any => one(Pattern::Any, Place::Nothing),
-        Text::Glob(pattern) if pattern == "*" => one(Pattern::Any, Place::Nothing),
-        Text::Glob(pattern) => one(wildcard(pattern)?, Place::Fields),
-        Text::Regex(pattern) => one(Pattern::Regex(crate::regex::compile(pattern)?), Place::Fields),
-        Text::Literal(text) if text.contains(['*', '?']) => one(wildcard(text)?, Place::Fields),
-        Text::Literal(text) => {
+        TextPattern::Any => one(Pattern::Any, KeyPosition::Nothing),
+        TextPattern::Glob(pattern) if pattern == "*" => one(Pattern::Any, KeyPosition::Nothing),
+        TextPattern::Glob(pattern) => one(wildcard(pattern)?, KeyPosition::Fields),
+        TextPattern::Regex(pattern) => {
+            one(Pattern::Regex(crate::regex::compile(pattern)?), KeyPosition::Fields)
+        }
+        TextPattern::Literal(text) if text.contains(['*', '?']) => {
+            one(wildcard(text)?, KeyPosition::Fields)
+        }
+        TextPattern::Literal(text) => {
             if text.contains(char::is_whitespace) {
-                return Err(Mistake::new(format!("`{text}` is no tool"))
+                return Err(LanguageError::new(format!("`{text}` is no tool"))
                     .hint(format!("a command stands below Bash: {{\"Bash\": {{\"{text}\": …}}}}"))
                     .near(text));
             }
@@ -360,18 +393,18 @@ fn tool_key(name: &Text, scope: &Scope<'_>) -> Result<Path> {
             {
                 let message = format!("`{text}` is a tool clash does not know");
                 scope.collected.warn(
-                    Warning::new("unknown-tool", message, scope.span)
+                    PolicyWarning::new("unknown-tool", message, scope.span)
                         .hint(format!("did you mean `{near}`?")),
                 );
             }
-            one(Pattern::Literal(name.to_owned()), Place::below(kind))
+            one(Pattern::Literal(name.to_owned()), KeyPosition::below(kind))
         }
     }
 }
 
-fn mode(name: &str, at: Place, scope: &Scope<'_>) -> Result<Vec<Path>> {
+fn mode(name: &str, at: KeyPosition, scope: &LoweringScope<'_>) -> LanguageResult<Vec<KeyPath>> {
     if !names::known_modes().any(|known| known == name) {
-        let warning = Warning::new(
+        let warning = PolicyWarning::new(
             "unknown-mode",
             format!("no agent that clash knows has a mode `{name}`"),
             scope.span,
@@ -383,16 +416,19 @@ fn mode(name: &str, at: Place, scope: &Scope<'_>) -> Result<Vec<Path>> {
     }
     let patterns = names::modes(name).into_iter().map(|name| Pattern::Literal(name.to_owned()));
     let key = Key { subject: Subject::Mode, patterns: patterns.collect() };
-    Ok(vec![Path { keys: vec![key], below: at }])
+    Ok(vec![KeyPath { keys: vec![key], below: at }])
 }
 
-fn agent(name: &str, scope: &Scope<'_>) -> Pattern {
-    if !names::AGENTS.contains(&name) {
-        let warning =
-            Warning::new("unknown-agent", format!("clash knows no agent `{name}`"), scope.span);
-        scope.collected.warn(match nearest(name, names::AGENTS.iter().copied()) {
+fn agent(name: &str, scope: &LoweringScope<'_>) -> Pattern {
+    if !names::AGENT_NAMES.contains(&name) {
+        let warning = PolicyWarning::new(
+            "unknown-agent",
+            format!("clash knows no agent `{name}`"),
+            scope.span,
+        );
+        scope.collected.warn(match nearest(name, names::AGENT_NAMES.iter().copied()) {
             Some(near) => warning.hint(format!("did you mean `{near}`?")),
-            None => warning.hint(format!("known are {}", names::AGENTS.join(", "))),
+            None => warning.hint(format!("known are {}", names::AGENT_NAMES.join(", "))),
         });
     }
     Pattern::Literal(name.to_owned())

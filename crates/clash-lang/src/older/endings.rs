@@ -9,9 +9,9 @@ use starlark::values::none::NoneOr;
 
 use super::{paths, rules};
 use crate::builders::span_here;
-use crate::mistake::Mistake;
+use crate::language_error::LanguageError;
 
-struct Args<'v> {
+struct EndingArgs<'v> {
     caps: [NoneOr<bool>; 3],
     sandbox: NoneOr<Value<'v>>,
 }
@@ -19,18 +19,18 @@ struct Args<'v> {
 fn end<'v>(
     this: Value<'v>,
     effect: Effect,
-    args: Args<'v>,
+    args: EndingArgs<'v>,
     eval: &Evaluator<'v, '_, '_>,
 ) -> starlark::Result<Value<'v>> {
     if !rules::begins_rule(this) {
         if !matches!(args.sandbox, NoneOr::None) {
-            return Err(Mistake::new("a file rule has no sandbox of its own").into());
+            return Err(LanguageError::new("a file rule has no sandbox of its own").into());
         }
         let path = paths::end(this, effect, args.caps, span_here(eval))?;
         return Ok(eval.heap().alloc(path));
     }
     if args.caps.iter().any(|cap| !matches!(cap, NoneOr::None)) {
-        return Err(Mistake::new("capabilities belong to paths, not to a rule").into());
+        return Err(LanguageError::new("capabilities belong to paths, not to a rule").into());
     }
     rules::end(this, effect, args.sandbox, eval)
 }
@@ -47,7 +47,7 @@ pub(super) fn endings(builder: &mut MethodsBuilder) {
         #[starlark(require = named, default = NoneOr::None)] sandbox: NoneOr<Value<'v>>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<Value<'v>> {
-        end(this, Effect::Allow, Args { caps: [read, write, execute], sandbox }, eval)
+        end(this, Effect::Allow, EndingArgs { caps: [read, write, execute], sandbox }, eval)
     }
 
     /// Refuses it: a path for what is named or else for everything.
@@ -59,7 +59,7 @@ pub(super) fn endings(builder: &mut MethodsBuilder) {
         #[starlark(require = named, default = NoneOr::None)] sandbox: NoneOr<Value<'v>>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<Value<'v>> {
-        end(this, Effect::Deny, Args { caps: [read, write, execute], sandbox }, eval)
+        end(this, Effect::Deny, EndingArgs { caps: [read, write, execute], sandbox }, eval)
     }
 
     /// Asks about it: a path for what is named or else for everything, a rule that
@@ -72,6 +72,6 @@ pub(super) fn endings(builder: &mut MethodsBuilder) {
         #[starlark(require = named, default = NoneOr::None)] sandbox: NoneOr<Value<'v>>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<Value<'v>> {
-        end(this, Effect::Ask, Args { caps: [read, write, execute], sandbox }, eval)
+        end(this, Effect::Ask, EndingArgs { caps: [read, write, execute], sandbox }, eval)
     }
 }

@@ -24,8 +24,8 @@ use starlark::{starlark_module, starlark_simple_value};
 
 use super::endings::endings;
 use crate::builders::span_here;
+use crate::language_error::{LanguageError, LanguageResult};
 use crate::lower;
-use crate::mistake::{Mistake, Result};
 use crate::value::KeyValue;
 
 /// A path and, once `.allow()` and its kin were called, what holds there.
@@ -33,14 +33,14 @@ use crate::value::KeyValue;
 #[allocative(skip)]
 pub(crate) struct PathValue {
     path: String,
-    reach: Reach,
+    reach: PathReach,
     follow_worktrees: bool,
     said: Vec<(Effect, Caps, Span)>,
 }
 starlark_simple_value!(PathValue);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Reach {
+enum PathReach {
     Subtree,
     /// The directory alone.
     Itself,
@@ -64,20 +64,20 @@ impl fmt::Display for PathValue {
 }
 
 impl PathValue {
-    fn new(path: &str, reach: Reach) -> Self {
+    fn new(path: &str, reach: PathReach) -> Self {
         Self { path: path.to_owned(), reach, follow_worktrees: false, said: Vec::new() }
     }
 
-    fn below(&self, name: &str, reach: Reach) -> Result<Self> {
-        if matches!(self.reach, Reach::File | Reach::Matching(_)) || !self.said.is_empty() {
-            return Err(Mistake::new(format!("`{name}` cannot be below `{self}`")).near(name));
+    fn below(&self, name: &str, reach: PathReach) -> LanguageResult<Self> {
+        if matches!(self.reach, PathReach::File | PathReach::Matching(_)) || !self.said.is_empty() {
+            return Err(LanguageError::new(format!("`{name}` cannot be below `{self}`")).near(name));
         }
         Ok(Self::new(&lower::join(&self.path, name)?, reach))
     }
 
-    fn saying(&self, effect: Effect, caps: Caps, span: Span) -> Result<Self> {
+    fn saying(&self, effect: Effect, caps: Caps, span: Span) -> LanguageResult<Self> {
         if caps.is_empty() {
-            return Err(Mistake::new("no capability at all is named")
+            return Err(LanguageError::new("no capability at all is named")
                 .hint("leave the arguments out for all, or write read = True"));
         }
         let mut said = self.said.clone();
@@ -86,7 +86,11 @@ impl PathValue {
     }
 
     /// The form `cwd(read = allow, write = allow)`.
-    fn saying_each(self, each: [(NoneOr<Value<'_>>, Caps); 3], span: &Span) -> Result<Self> {
+    fn saying_each(
+        self,
+        each: [(NoneOr<Value<'_>>, Caps); 3],
+        span: &Span,
+    ) -> LanguageResult<Self> {
         each.into_iter().try_fold(self, |path, (value, caps)| match value {
             NoneOr::None => Ok(path),
             NoneOr::Other(value) => {
@@ -95,15 +99,15 @@ impl PathValue {
         })
     }
 
-    fn pattern(&self, effect: Effect) -> Result<PathPattern> {
+    fn pattern(&self, effect: Effect) -> LanguageResult<PathPattern> {
         let path = self.path.clone();
         Ok(match &self.reach {
-            Reach::Itself if effect == Effect::Allow => PathPattern::Literal(path),
-            Reach::File => PathPattern::Literal(path),
-            Reach::Subtree | Reach::Itself => {
+            PathReach::Itself if effect == Effect::Allow => PathPattern::Literal(path),
+            PathReach::File => PathPattern::Literal(path),
+            PathReach::Subtree | PathReach::Itself => {
                 PathPattern::Subpath { path, follow_worktrees: self.follow_worktrees }
             }
-            Reach::Matching(pattern) => {
+            PathReach::Matching(pattern) => {
                 // What is refused was refused wherever the expression was found.
                 let pattern = match effect {
                     Effect::Allow => pattern.clone(),
@@ -115,9 +119,9 @@ impl PathValue {
     }
 
     /// What it means in the `fs` of a sandbox.
-    pub(crate) fn fs_rules(&self) -> Result<Vec<FsRule>> {
+    pub(crate) fn fs_rules(&self) -> LanguageResult<Vec<FsRule>> {
         if self.said.is_empty() {
-            return Err(Mistake::new(format!("`{}` has no effect", self.path))
+            return Err(LanguageError::new(format!("`{}` has no effect", self.path))
                 .hint("end it with .allow(), .deny() or .ask()"));
         }
         self.said
@@ -132,11 +136,11 @@ impl PathValue {
 }
 
 /// Writing a file was always allowed together with creating it.
-const WRITE: Caps = Caps::WRITE.union(Caps::CREATE);
+const WRITE_AND_CREATE: Caps = Caps::WRITE.union(Caps::CREATE);
 
 /// The capabilities of `.allow(read = True, …)`; nothing said is all of them.
 fn caps(read: NoneOr<bool>, write: NoneOr<bool>, execute: NoneOr<bool>) -> Caps {
-    let each = [(read, Caps::READ), (write, WRITE), (execute, Caps::EXECUTE)];
+    let each = [(read, Caps::READ), (write, WRITE_AND_CREATE), (execute, Caps::EXECUTE)];
     if each.iter().all(|(said, _)| matches!(said, NoneOr::None)) {
         return Caps::ALL;
     }
@@ -145,7 +149,7 @@ fn caps(read: NoneOr<bool>, write: NoneOr<bool>, execute: NoneOr<bool>) -> Caps 
 }
 
 /// A chain can begin with `path()`, which is also a key.
-fn started(value: Value<'_>) -> Result<PathValue> {
+fn started(value: Value<'_>) -> LanguageResult<PathValue> {
     if let Some(path) = PathValue::from_value(value) {
         return Ok(path.clone());
     }
@@ -154,10 +158,10 @@ fn started(value: Value<'_>) -> Result<PathValue> {
             follow_worktrees: *follow_worktrees,
             ..PathValue::new(
                 &lower::join("", path)?,
-                if *follow_worktrees { Reach::Subtree } else { Reach::Itself },
+                if *follow_worktrees { PathReach::Subtree } else { PathReach::Itself },
             )
         }),
-        _ => Err(Mistake::new(format!("`{}` is no path", value.to_str()))),
+        _ => Err(LanguageError::new(format!("`{}` is no path", value.to_str()))),
     }
 }
 
@@ -172,7 +176,7 @@ pub(super) fn end(
     effect: Effect,
     [read, write, execute]: [NoneOr<bool>; 3],
     span: Span,
-) -> Result<PathValue> {
+) -> LanguageResult<PathValue> {
     started(this)?.saying(effect, caps(read, write, execute), span)
 }
 
@@ -181,7 +185,7 @@ pub(super) fn directories(builder: &mut MethodsBuilder) {
     /// With everything below it.
     fn recurse<'v>(this: Value<'v>) -> starlark::Result<PathValue> {
         let path = started(this)?;
-        Ok(PathValue { reach: Reach::Subtree, ..path })
+        Ok(PathValue { reach: PathReach::Subtree, ..path })
     }
 
     /// A directory inside it, with everything below.
@@ -193,20 +197,20 @@ pub(super) fn directories(builder: &mut MethodsBuilder) {
         #[starlark(require = named, default = NoneOr::None)] execute: NoneOr<Value<'v>>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<PathValue> {
-        let each = [(read, Caps::READ), (write, WRITE), (execute, Caps::EXECUTE)];
-        Ok(started(this)?.below(name, Reach::Subtree)?.saying_each(each, &span_here(eval))?)
+        let each = [(read, Caps::READ), (write, WRITE_AND_CREATE), (execute, Caps::EXECUTE)];
+        Ok(started(this)?.below(name, PathReach::Subtree)?.saying_each(each, &span_here(eval))?)
     }
 
     /// Exactly this file in it.
     fn file<'v>(this: Value<'v>, name: &str) -> starlark::Result<PathValue> {
-        Ok(started(this)?.below(name, Reach::File)?)
+        Ok(started(this)?.below(name, PathReach::File)?)
     }
 
     /// What is below it and matches an expression.
     fn r#match<'v>(this: Value<'v>, pattern: &str) -> starlark::Result<PathValue> {
         crate::regex::compile(pattern)?;
         let path = started(this)?;
-        Ok(PathValue { reach: Reach::Matching(pattern.to_owned()), ..path })
+        Ok(PathValue { reach: PathReach::Matching(pattern.to_owned()), ..path })
     }
 }
 
@@ -221,20 +225,20 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         #[starlark(require = named, default = NoneOr::None)] execute: NoneOr<Value<'v>>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<PathValue> {
-        let each = [(read, Caps::READ), (write, WRITE), (execute, Caps::EXECUTE)];
-        let path = PathValue { follow_worktrees, ..PathValue::new("$PWD", Reach::Subtree) };
+        let each = [(read, Caps::READ), (write, WRITE_AND_CREATE), (execute, Caps::EXECUTE)];
+        let path = PathValue { follow_worktrees, ..PathValue::new("$PWD", PathReach::Subtree) };
         Ok(path.saying_each(each, &span_here(eval))?)
     }
 
     /// The home directory, with what is below it only after `.recurse()` (older
     /// form; today a path key is written `"$HOME"`).
     fn home() -> starlark::Result<PathValue> {
-        Ok(PathValue::new("$HOME", Reach::Itself))
+        Ok(PathValue::new("$HOME", PathReach::Itself))
     }
 
     /// The temporary directory and everything below it (older form; today a path
     /// key is written `"$TMPDIR"`).
     fn tempdir() -> starlark::Result<PathValue> {
-        Ok(PathValue::new("$TMPDIR", Reach::Subtree))
+        Ok(PathValue::new("$TMPDIR", PathReach::Subtree))
     }
 }

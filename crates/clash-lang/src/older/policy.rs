@@ -17,8 +17,8 @@ use starlark::values::{
 };
 use starlark::{starlark_module, starlark_simple_value};
 
-use crate::collected::{Collected, Import};
-use crate::mistake::Mistake;
+use crate::collected::{CollectedPolicy, SettingsImport};
+use crate::language_error::LanguageError;
 use crate::value::KeyValue;
 
 /// What `policy()` returns. Its rules hold as soon as it is called; the value is
@@ -54,7 +54,7 @@ fn joined<'v>(
     }
     match other.get_attr("update", eval.heap())? {
         Some(update) => eval.eval_function(update, &[this], &[]),
-        None => Err(Mistake::new(format!(
+        None => Err(LanguageError::new(format!(
             "expected a policy, found {} `{}`",
             other.get_type(),
             other.to_str()
@@ -91,7 +91,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
     fn r#match<'v>(tree: Value<'v>) -> starlark::Result<Value<'v>> {
         if DictRef::from_value(tree).is_none() {
             let found = tree.to_str();
-            return Err(Mistake::new(format!("match() takes a dict, found `{found}`"))
+            return Err(LanguageError::new(format!("match() takes a dict, found `{found}`"))
                 .near(found)
                 .into());
         }
@@ -107,7 +107,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
     ) -> starlark::Result<Value<'v>> {
         let heap = eval.heap();
         let dict = DictRef::from_value(hosts).ok_or_else(|| {
-            Mistake::new(format!("domains() takes a dict, found `{}`", hosts.to_str()))
+            LanguageError::new(format!("domains() takes a dict, found `{}`", hosts.to_str()))
                 .hint("domains({\"github.com\": allow()})")
         })?;
         let mut typed = SmallMap::new();
@@ -130,8 +130,8 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         #[starlark(default = true)] project: bool,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<Value<'v>> {
-        let import = Import { user, project };
-        Collected::of(eval)?.imports.borrow_mut().push(import);
+        let import = SettingsImport { user, project };
+        CollectedPolicy::of(eval)?.imports.borrow_mut().push(import);
         Ok(eval.heap().alloc(Dict::new(SmallMap::new())))
     }
 }

@@ -25,23 +25,23 @@ use starlark::{starlark_module, starlark_simple_value};
 
 use super::endings::endings;
 use crate::builders::{span_here, texts};
+use crate::language_error::{LanguageError, LanguageResult};
 use crate::lower;
-use crate::mistake::{Mistake, Result};
-use crate::value::{EffectValue, KeyValue, SandboxUse, Text};
+use crate::value::{EffectValue, KeyValue, SandboxUse, TextPattern};
 
 /// What a rule is about, before it is said what holds.
 #[derive(Clone, Debug, ProvidesStaticType, NoSerialize, StarlarkPagablePanic, Allocative)]
 #[allocative(skip)]
 pub(crate) struct RuleStart {
     /// The keys of the dict, outermost first, each with its alternatives.
-    keys: Vec<Vec<Level>>,
+    keys: Vec<Vec<RuleLevel>>,
     sandbox: Option<SandboxUse>,
 }
 starlark_simple_value!(RuleStart);
 
 #[derive(Clone, Debug)]
-enum Level {
-    Text(Text),
+enum RuleLevel {
+    Text(TextPattern),
     Key(KeyValue),
 }
 
@@ -61,13 +61,13 @@ impl fmt::Display for RuleStart {
 }
 
 impl RuleStart {
-    fn about(keys: Vec<Vec<Text>>) -> Self {
-        let level = |texts: Vec<Text>| texts.into_iter().map(Level::Text).collect();
+    fn about(keys: Vec<Vec<TextPattern>>) -> Self {
+        let level = |texts: Vec<TextPattern>| texts.into_iter().map(RuleLevel::Text).collect();
         Self { keys: keys.into_iter().map(level).collect(), sandbox: None }
     }
 
-    fn command(words: Vec<Vec<Text>>) -> Self {
-        let bash = vec![Text::Literal("Bash".to_owned())];
+    fn command(words: Vec<Vec<TextPattern>>) -> Self {
+        let bash = vec![TextPattern::Literal("Bash".to_owned())];
         Self::about([bash].into_iter().chain(words).collect())
     }
 
@@ -107,29 +107,33 @@ impl RuleStart {
     }
 }
 
-fn key<'v>(level: &Level, heap: Heap<'v>) -> Value<'v> {
+fn key<'v>(level: &RuleLevel, heap: Heap<'v>) -> Value<'v> {
     match level {
-        Level::Text(Text::Literal(text)) => heap.alloc(text.as_str()),
-        Level::Text(Text::Glob(pattern)) => {
+        RuleLevel::Text(TextPattern::Literal(text)) => heap.alloc(text.as_str()),
+        RuleLevel::Text(TextPattern::Glob(pattern)) => {
             heap.alloc(KeyValue::Glob { pattern: pattern.clone(), follow_worktrees: false })
         }
-        Level::Text(Text::Regex(pattern)) => heap.alloc(KeyValue::Regex(pattern.clone())),
-        Level::Text(Text::Any) => heap.alloc(KeyValue::Default),
-        Level::Key(key) => heap.alloc(key.clone()),
+        RuleLevel::Text(TextPattern::Regex(pattern)) => {
+            heap.alloc(KeyValue::Regex(pattern.clone()))
+        }
+        RuleLevel::Text(TextPattern::Any) => heap.alloc(KeyValue::Default),
+        RuleLevel::Key(key) => heap.alloc(key.clone()),
     }
 }
 
 /// A rule can begin with `tool()`, `mode()` or `agent()`, which are also keys.
-fn started(value: Value<'_>) -> Result<RuleStart> {
+fn started(value: Value<'_>) -> LanguageResult<RuleStart> {
     if let Some(rule) = RuleStart::from_value(value) {
         return Ok(rule.clone());
     }
     match KeyValue::from_value(value) {
         Some(key @ (KeyValue::Tool(_) | KeyValue::Mode(_) | KeyValue::Agent(_))) => {
-            Ok(RuleStart { keys: vec![vec![Level::Key(key.clone())]], sandbox: None })
+            Ok(RuleStart { keys: vec![vec![RuleLevel::Key(key.clone())]], sandbox: None })
         }
-        _ => Err(Mistake::new(format!("`{}` is nothing a rule can be about", value.to_str()))
-            .hint("rules are about tool(), exe(), mode() and agent()")),
+        _ => {
+            Err(LanguageError::new(format!("`{}` is nothing a rule can be about", value.to_str()))
+                .hint("rules are about tool(), exe(), mode() and agent()"))
+        }
     }
 }
 
@@ -168,7 +172,7 @@ pub(super) fn places(builder: &mut MethodsBuilder) {
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<Value<'v>> {
         let list = ListRef::from_value(conditions).ok_or_else(|| {
-            Mistake::new(format!("on() takes a list, found `{}`", conditions.to_str()))
+            LanguageError::new(format!("on() takes a list, found `{}`", conditions.to_str()))
         })?;
         let (start, heap) = (started(this)?, eval.heap());
         let mut rules = Vec::new();
@@ -176,7 +180,7 @@ pub(super) fn places(builder: &mut MethodsBuilder) {
             let is_rule =
                 DictRef::from_value(item).is_some() || EffectValue::from_value(item).is_some();
             if !is_rule {
-                return Err(Mistake::new(format!(
+                return Err(LanguageError::new(format!(
                     "`{}` is no condition with an effect",
                     item.to_str()
                 ))
@@ -203,7 +207,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         }
         if let NoneOr::Other(args) = args {
             let list = ListRef::from_value(args).ok_or_else(|| {
-                Mistake::new(format!("args takes a list, found `{}`", args.to_str()))
+                LanguageError::new(format!("args takes a list, found `{}`", args.to_str()))
                     .hint("args = [\"push\", \"--force\"]")
             })?;
             for word in list.iter() {
@@ -230,9 +234,9 @@ pub(crate) fn match_tree_names(builder: &mut GlobalsBuilder) {
     /// An option anywhere among the words of a command.
     fn has_arg<'v>(pattern: Value<'v>) -> starlark::Result<RuleStart> {
         let texts = texts(pattern)?;
-        let is_option = |text: &Text| matches!(text, Text::Literal(word) if word.starts_with('-'));
+        let is_option = |text: &TextPattern| matches!(text, TextPattern::Literal(word) if word.starts_with('-'));
         if !texts.iter().all(is_option) {
-            return Err(Mistake::new(format!("has_arg() of `{}` is no option", pattern.to_str()))
+            return Err(LanguageError::new(format!("has_arg() of `{}` is no option", pattern.to_str()))
                 .hint("only options are looked for anywhere; words stand in order: exe(\"git\", args = [\"push\"])")
                 .near(pattern.to_str())
                 .into());
@@ -243,7 +247,7 @@ pub(crate) fn match_tree_names(builder: &mut GlobalsBuilder) {
     /// The first word after the program.
     fn arg<'v>(n: i32, pattern: Value<'v>) -> starlark::Result<RuleStart> {
         if n != 1 {
-            return Err(Mistake::new(format!("arg({n}, …) cannot be said on its own"))
+            return Err(LanguageError::new(format!("arg({n}, …) cannot be said on its own"))
                 .hint("name the words before it: exe(\"git\", args = [\"remote\", \"add\"])")
                 .into());
         }
@@ -252,7 +256,7 @@ pub(crate) fn match_tree_names(builder: &mut GlobalsBuilder) {
 
     /// A field of a tool's input.
     fn named<'v>(name: &str, pattern: Value<'v>) -> starlark::Result<RuleStart> {
-        Ok(RuleStart::about(vec![vec![Text::Literal(name.to_owned())], texts(pattern)?]))
+        Ok(RuleStart::about(vec![vec![TextPattern::Literal(name.to_owned())], texts(pattern)?]))
     }
 
     /// A nested field of a tool's input.
@@ -261,9 +265,9 @@ pub(crate) fn match_tree_names(builder: &mut GlobalsBuilder) {
             .map(|list| list.iter().filter_map(|name| name.unpack_str()).collect())
             .unwrap_or_default();
         if names.is_empty() {
-            return Err(Mistake::new("field() takes a list of names").into());
+            return Err(LanguageError::new("field() takes a list of names").into());
         }
-        Ok(RuleStart::about(vec![vec![Text::Literal(names.join("."))], texts(pattern)?]))
+        Ok(RuleStart::about(vec![vec![TextPattern::Literal(names.join("."))], texts(pattern)?]))
     }
 
     /// A regular expression.
@@ -282,7 +286,7 @@ pub(crate) fn match_tree_names(builder: &mut GlobalsBuilder) {
 
     /// Everything but a pattern: not a thing a rule can say here.
     fn not_pat<'v>(pattern: Value<'v>) -> starlark::Result<KeyValue> {
-        Err(Mistake::new(format!("not_pat({}) cannot be said", pattern.to_repr()))
+        Err(LanguageError::new(format!("not_pat({}) cannot be said", pattern.to_repr()))
             .hint("write a rule for the exception and one for glob(\"**\")")
             .into())
     }

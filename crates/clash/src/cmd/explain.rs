@@ -12,7 +12,7 @@ use super::show_json::sandbox_json;
 use super::{project, unless_closed};
 use crate::decision::{self, Scene};
 use crate::held_path::HeldPaths;
-use crate::policy::Policy;
+use crate::policy::LoadedPolicy;
 use crate::say;
 use crate::tool_input::{self, CallContext};
 use crate::ui::{Failure, Out, Tone};
@@ -85,7 +85,7 @@ impl Args {
         let (dirs, project) = project(self.project)?;
         let (tool, input) = input(self.what, &dirs.home)?;
         let action = Action { agent: self.agent, tool, mode: self.mode, input };
-        let policy = Policy::load(&dirs, &project, None)?;
+        let policy = LoadedPolicy::load(&dirs, &project, None)?;
         let cwd = std::env::current_dir()?;
         let scene = Scene { project: &project, session: None, cwd: &cwd };
         let decision = decision::decide_by(&policy, &dirs, scene, &action)?;
@@ -98,7 +98,7 @@ impl Args {
 }
 
 /// The layers whose allows count as ask.
-fn untrusted(policy: &Policy) -> Result<Vec<LayerKind>, Failure> {
+fn untrusted(policy: &LoadedPolicy) -> Result<Vec<LayerKind>, Failure> {
     let mut kinds = Vec::new();
     for layer in policy.ir().layers() {
         let layer = layer?;

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::project;
 use crate::dirs::Dirs;
 use crate::in_force::PolicySandboxes;
-use crate::policy::Policy;
+use crate::policy::LoadedPolicy;
 use crate::ui::{Failure, Out};
 use crate::{env, exec, exit, say};
 
@@ -107,7 +107,8 @@ impl Args {
             let _ = writeln!(std::io::stderr(), "{warning}");
             return observe::run(None, &command, each).map_err(failure);
         };
-        let sandbox = exec::named(&Policy::load(dirs, here, None)?, name).map_err(Failure::from)?;
+        let sandbox =
+            exec::named(&LoadedPolicy::load(dirs, here, None)?, name).map_err(Failure::from)?;
         if sandbox.unrestricted {
             return Err(Failure::new(format!("sandbox {name} confines nothing"))
                 .hint("without --sandbox the command is observed as it is"));

@@ -30,7 +30,7 @@ use crate::compiler::compiler_path;
 use crate::dirs::{Dirs, create_private};
 use crate::exec::{self, ExecError};
 use crate::in_force::PolicySandboxes;
-use crate::policy::Policy;
+use crate::policy::LoadedPolicy;
 use crate::session::sessions_dir;
 use crate::ui::Failure;
 use crate::{env, exit};
@@ -70,7 +70,7 @@ impl Args {
             return Err(Failure { status: exit::USAGE, ..Failure::new("no agent to run") });
         };
         // Before the room is made: what is compiled now is only read inside.
-        let policy = Policy::load(&dirs, &project, None)?;
+        let policy = LoadedPolicy::load(&dirs, &project, None)?;
         let sandbox = match exec::named(&policy, &self.sandbox) {
             Ok(sandbox) => sandbox,
             Err(error) => return Ok(exec::report(&error)),

@@ -12,7 +12,7 @@ use super::{log, project, unless_closed};
 use crate::agents::wiring::Scope;
 use crate::agents::{AGENTS, Agent, Confines, Problem};
 use crate::dirs::Dirs;
-use crate::policy::Policy;
+use crate::policy::LoadedPolicy;
 use crate::trace::{self, Event, Record};
 use crate::ui::{Failure, Out, Tone, time};
 use crate::{env, exit, say};
@@ -62,7 +62,9 @@ impl Args {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
         let (dirs, project) = project(self.project)?;
         let status = Status {
-            policy: Policy::load(&dirs, &project, None).map_err(denies_all).and_then(in_force),
+            policy: LoadedPolicy::load(&dirs, &project, None)
+                .map_err(denies_all)
+                .and_then(in_force),
             agents: AGENTS.iter().filter_map(|agent| agent_state(&dirs, &project, agent)).collect(),
             host: dirs.host(),
             blocked: blocked(&dirs)?,
@@ -79,7 +81,7 @@ fn denies_all(error: crate::policy::PolicyError) -> Failure {
     Failure { hint, ..Failure::new(format!("every action is denied: {error}")) }
 }
 
-fn in_force(policy: Policy) -> Result<InForce, Failure> {
+fn in_force(policy: LoadedPolicy) -> Result<InForce, Failure> {
     let mut layers = policy.ir().to_layers()?;
     let default = layers.iter().find_map(|layer| layer.settings.default.clone());
     let sandbox = layers.iter().find_map(|layer| layer.settings.default_sandbox.clone());

@@ -18,7 +18,7 @@ use super::policy::diff;
 use super::{project, unless_closed};
 use crate::dirs::{Dirs, write_private};
 use crate::exit;
-use crate::policy::{Files, Policy};
+use crate::policy::{LoadedPolicy, PolicyFiles};
 use crate::say;
 use crate::ui::{self, Failure, Out, Tone, confirm};
 
@@ -85,7 +85,10 @@ fn now_ms() -> u64 {
 }
 
 /// The project's policy, the policy in force with it trusted, and the one in force now.
-fn look_at(dirs: &Dirs, project: &Path) -> Result<(ProjectPolicy, Policy, Policy), Failure> {
+fn look_at(
+    dirs: &Dirs,
+    project: &Path,
+) -> Result<(ProjectPolicy, LoadedPolicy, LoadedPolicy), Failure> {
     let Some(file) = dirs.project_policy(project) else {
         return Err(Failure::new("the policy in the home directory is the user's own"));
     };
@@ -93,11 +96,11 @@ fn look_at(dirs: &Dirs, project: &Path) -> Result<(ProjectPolicy, Policy, Policy
         return Err(Failure::new(format!("there is no policy {}", file.display()))
             .hint("`clash trust` is about policies that a project brings"));
     }
-    let (trusted, report) = Files::of(dirs, project, None).trusting().check()?;
+    let (trusted, report) = PolicyFiles::of(dirs, project, None).trusting().check()?;
     match (trusted, report.project) {
         (Some(trusted), Some(policy)) => {
             // Not trusted, a project's policy already holds where it is stricter.
-            let now = Files::of(dirs, project, None).compile()?;
+            let now = PolicyFiles::of(dirs, project, None).compile()?;
             Ok((policy, trusted, now))
         }
         _ => {
@@ -138,7 +141,7 @@ fn show(
     Ok(())
 }
 
-fn effect(out: &mut Out, now: &Policy, trusted: &Policy) -> Result<(), Failure> {
+fn effect(out: &mut Out, now: &LoadedPolicy, trusted: &LoadedPolicy) -> Result<(), Failure> {
     let found = diff::differences(now, trusted)?;
     if found.is_empty() && found.complete {
         out.line("Trusted, it would change nothing.")?;
@@ -209,7 +212,7 @@ fn state(dirs: &Dirs, record: &TrustRecord) -> &'static str {
     if !present {
         return "gone";
     }
-    let report = Files::of(dirs, project, None).check().map(|(_, report)| report.project);
+    let report = PolicyFiles::of(dirs, project, None).check().map(|(_, report)| report.project);
     match report {
         Ok(Some(policy)) if policy.digest == record.digest => "trusted",
         _ => "changed",

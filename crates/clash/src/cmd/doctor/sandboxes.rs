@@ -2,12 +2,12 @@
 
 use super::super::sandbox::{Planned, plan_all, sandboxes};
 use super::{Finding, Scene};
-use crate::policy::Policy;
+use crate::policy::LoadedPolicy;
 
 pub(super) fn look(scene: &Scene) -> Vec<Finding> {
     let Scene { dirs, project, host, .. } = scene;
     // What is wrong with the policy itself has a section of its own.
-    let Ok(policy) = Policy::load(dirs, project, None) else { return Vec::new() };
+    let Ok(policy) = LoadedPolicy::load(dirs, project, None) else { return Vec::new() };
     let known = match sandboxes(&policy) {
         Ok(known) => known,
         Err(failure) => return vec![Finding::bad(failure.message).fix(failure.hint)],

@@ -265,7 +265,7 @@ fn head(choices: &PolicyChoices) -> Vec<String> {
 }
 
 /// The sandbox of this name in a compiled policy.
-pub(crate) fn sandbox(policy: &crate::policy::Policy, name: &str) -> Option<Sandbox> {
+pub(crate) fn sandbox(policy: &crate::policy::LoadedPolicy, name: &str) -> Option<Sandbox> {
     let sandboxes = policy.sandboxes().ok()?;
     sandboxes.into_iter().find(|it| it.name().is_ok_and(|it| it == name))?.to_sandbox().ok()
 }

@@ -12,7 +12,7 @@ use crate::cmd::unless_closed;
 use crate::dirs::Dirs;
 use crate::exit;
 use crate::history::{not_understood, replay, selected_histories};
-use crate::policy::Files;
+use crate::policy::PolicyFiles;
 use crate::ui::{Failure, Out};
 
 /// What was learned.
@@ -55,7 +55,7 @@ pub(crate) fn learn(dirs: &Dirs, here: &Path, what: &str) -> Result<Learned, Fai
     let source = super::learned::draft(&evidence).text()?;
     // Wherever it will lie: nothing it loads is beside it.
     let place = dirs.user_policies[0].clone();
-    let compiled = Files::only(&place).with_text(&place, &source).compile()?;
+    let compiled = PolicyFiles::only(&place).with_text(&place, &source).compile()?;
     let counts = of_histories(dirs, here, &compiled, &histories);
     Ok(Learned { source, evidence, tally, counts })
 }

@@ -30,7 +30,7 @@ use super::policy::import::{self, ImportedFile};
 use super::{project, unless_closed};
 use crate::dirs::Dirs;
 use crate::ecosystems::{self, Detected, ECOSYSTEMS, Found};
-use crate::policy::{Files, Policy};
+use crate::policy::{LoadedPolicy, PolicyFiles};
 use crate::ui::{Failure, Out, Tone, confirm};
 use crate::{env, exit, history};
 
@@ -91,7 +91,7 @@ struct Proposal {
     how: Action,
     /// The policy and the modules beside it.
     changes: Vec<Change>,
-    policy: Policy,
+    policy: LoadedPolicy,
     warnings: Vec<PolicyFinding>,
 }
 
@@ -266,7 +266,7 @@ impl Args {
         for (file, text) in policies {
             changes.push(Change::of(&file, text)?);
         }
-        let mut files = Files::only(&file);
+        let mut files = PolicyFiles::only(&file);
         for change in &changes {
             files = files.with_text(&change.file, change.after.as_deref().unwrap_or_default());
         }
@@ -406,7 +406,7 @@ impl Project {
         };
         let text: String = wanted.ecosystems.iter().map(loads).collect();
         let file = place::user_policy(&self.dirs);
-        let presets = Files::only(&file).with_text(&file, &text).compile()?;
+        let presets = PolicyFiles::only(&file).with_text(&file, &text).compile()?;
         let path = std::env::var_os("PATH").unwrap_or_default();
         let search: Vec<PathBuf> = std::env::split_paths(&path).collect();
         let needs = |detected: &Detected, sandbox: &str| {
@@ -465,7 +465,7 @@ fn preview(out: &mut Out, project: &Project, proposal: &Proposal) -> std::io::Re
 }
 
 /// What the policy would have said to what agents did on this machine.
-fn effect(project: &Project, policy: &Policy) -> Option<BacktestCounts> {
+fn effect(project: &Project, policy: &LoadedPolicy) -> Option<BacktestCounts> {
     let histories = clash_history::all_histories(&history::roots(&project.dirs));
     let counts = backtest::of_histories(&project.dirs, &project.root, policy, &histories);
     (counts.all() > 0).then_some(counts)

@@ -21,7 +21,7 @@ use crate::cmd::{project, unless_closed};
 use crate::decision::Grounds;
 use crate::dirs::Dirs;
 use crate::history::{PastAction, not_understood, replay, selected_histories, since};
-use crate::policy::Policy;
+use crate::policy::LoadedPolicy;
 use crate::say;
 use crate::ui::{Failure, Out, Tone};
 
@@ -88,7 +88,7 @@ impl Args {
 pub(in crate::cmd) fn of_histories(
     dirs: &Dirs,
     here: &Path,
-    policy: &Policy,
+    policy: &LoadedPolicy,
     histories: &[HistoryFile],
 ) -> BacktestCounts {
     let mut test = Backtest::new(dirs, policy, None);
@@ -207,8 +207,8 @@ struct BacktestFindings {
 
 struct Backtest<'a> {
     dirs: &'a Dirs,
-    policy: &'a Policy,
-    against: Option<&'a Policy>,
+    policy: &'a LoadedPolicy,
+    against: Option<&'a LoadedPolicy>,
     grounds: HashMap<PathBuf, Grounds>,
     /// Equal calls in the same place are decided alike.
     known: HashMap<u64, (BacktestVerdict, Option<BacktestVerdict>)>,
@@ -216,7 +216,7 @@ struct Backtest<'a> {
 }
 
 impl<'a> Backtest<'a> {
-    fn new(dirs: &'a Dirs, policy: &'a Policy, against: Option<&'a Policy>) -> Self {
+    fn new(dirs: &'a Dirs, policy: &'a LoadedPolicy, against: Option<&'a LoadedPolicy>) -> Self {
         let (grounds, known) = (HashMap::new(), HashMap::new());
         Self { dirs, policy, against, grounds, known, found: BacktestFindings::default() }
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::files;
 use crate::cmd::unless_closed;
 use crate::exit;
-use crate::policy::Policy;
+use crate::policy::LoadedPolicy;
 use crate::ui::{Failure, Out, Tone};
 
 /// Compiles every layer anew and shows what the compiler says.
@@ -61,7 +61,7 @@ fn as_json(found: &PolicyFinding) -> Value {
 
 /// A warning for each sandbox with a rule that this version cannot enforce: a command
 /// that the policy puts there is refused.
-fn unenforceable(policy: &Policy) -> Vec<PolicyFinding> {
+fn unenforceable(policy: &LoadedPolicy) -> Vec<PolicyFinding> {
     let sandboxes = policy.sandboxes().unwrap_or_default();
     let sandboxes = sandboxes.into_iter().filter_map(|sandbox| sandbox.to_sandbox().ok());
     let finding = |sandbox: Sandbox| {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::alone;
 use crate::cmd::unless_closed;
 use crate::decision::readable_by_tools;
-use crate::policy::Policy;
+use crate::policy::LoadedPolicy;
 use crate::say;
 use crate::ui::{Failure, Out, Tone};
 
@@ -42,7 +42,10 @@ impl Args {
 }
 
 /// What two policies decide differently on an imagined machine.
-pub(in crate::cmd) fn differences(old: &Policy, new: &Policy) -> Result<Comparison, Failure> {
+pub(in crate::cmd) fn differences(
+    old: &LoadedPolicy,
+    new: &LoadedPolicy,
+) -> Result<Comparison, Failure> {
     let (places, baseline) = (Places::imagined(), readable_by_tools());
     let world = World {
         places: &places,

@@ -15,7 +15,7 @@ use crate::cmd::project;
 use crate::decision::{Scene, decide_by};
 use crate::dirs::Dirs;
 use crate::held_path::HeldPaths;
-use crate::policy::{Files, Policy, SESSION_POLICY};
+use crate::policy::{LoadedPolicy, PolicyFiles, SESSION_POLICY};
 use crate::session::Session;
 use crate::tool_input::{self, CallContext};
 use crate::ui::{Failure, Out};
@@ -157,8 +157,8 @@ impl RuleArgs {
     }
 
     /// The policy to change, and everything that holds with it.
-    fn place(&self, dirs: &Dirs, project: &Path) -> Result<(PathBuf, Files), Failure> {
-        let files = Files::of(dirs, project, None);
+    fn place(&self, dirs: &Dirs, project: &Path) -> Result<(PathBuf, PolicyFiles), Failure> {
+        let files = PolicyFiles::of(dirs, project, None);
         Ok(match self.scope.as_str() {
             "project" => {
                 let file = dirs.project_policy(project).ok_or_else(|| {
@@ -174,7 +174,7 @@ impl RuleArgs {
                 })?;
                 let session = Session::open(dirs, &id)?;
                 let file = session.dir.join(SESSION_POLICY);
-                let files = Files::of(dirs, &session.project, None).with_session(&file);
+                let files = PolicyFiles::of(dirs, &session.project, None).with_session(&file);
                 (file, files)
             }
             _ => {
@@ -206,7 +206,7 @@ impl RuleArgs {
     /// What would be decided about an action the rule is about.
     fn decided(
         &self,
-        policy: &Policy,
+        policy: &LoadedPolicy,
         words: &[String],
         dirs: &Dirs,
         project: &Path,
@@ -245,7 +245,7 @@ impl RuleArgs {
 }
 
 pub(crate) fn trusts_project(dirs: &Dirs, project: &Path) -> Result<bool, Failure> {
-    let policy = Files::of(dirs, project, None).compile()?;
+    let policy = PolicyFiles::of(dirs, project, None).compile()?;
     for layer in policy.ir().layers() {
         if !layer?.trusted()? {
             return Ok(false);

@@ -12,7 +12,7 @@ use super::whole;
 use crate::cmd::project;
 use crate::dirs::Dirs;
 use crate::exit;
-use crate::policy::Files;
+use crate::policy::PolicyFiles;
 use crate::ui::{Failure, Out};
 
 /// Comments, blank lines between paragraphs and the order of everything stay.
@@ -91,7 +91,7 @@ impl Args {
 
 /// Compares what the texts decide, each on its own.
 fn never_widen(out: &mut Out, file: &Path, old: &str, new: &str) -> Result<(), Failure> {
-    let compiled = |text| Files::only(file).with_text(file, text).compile();
+    let compiled = |text| PolicyFiles::only(file).with_text(file, text).compile();
     let found: Comparison = differences(&compiled(old)?, &compiled(new)?)?;
     if found.widens() {
         diff::text(out, &found)?;

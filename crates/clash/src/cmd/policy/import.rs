@@ -15,7 +15,7 @@ use super::change::{Change, How, carry_out, read};
 use crate::cmd::{project, unless_closed};
 use crate::dirs::Dirs;
 use crate::exit;
-use crate::policy::Files;
+use crate::policy::PolicyFiles;
 use crate::say;
 use crate::ui::{Failure, Out, Tone};
 
@@ -102,7 +102,7 @@ impl Args {
         for (policy, text) in policies {
             changes.push(Change::of(&policy, text)?);
         }
-        let mut files = Files::of(dirs, project, None).trusting();
+        let mut files = PolicyFiles::of(dirs, project, None).trusting();
         for change in &changes {
             files = files.with_text(&change.file, change.after.as_deref().unwrap_or_default());
         }

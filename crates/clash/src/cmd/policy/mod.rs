@@ -18,7 +18,7 @@ use clash_policy::Effect;
 use clash_policy::rule::LayerKind;
 
 use super::explain;
-use crate::policy::Files;
+use crate::policy::PolicyFiles;
 use crate::ui::{Failure, Out};
 
 #[derive(Debug, clap::Args)]
@@ -81,11 +81,11 @@ impl Args {
 }
 
 /// A policy file that was named; messages and `load()` need its whole path.
-fn alone(file: &Path) -> Result<Files, Failure> {
+fn alone(file: &Path) -> Result<PolicyFiles, Failure> {
     let unreadable =
         |error| Failure::new(format!("cannot read the policy {}: {error}", file.display()));
     std::fs::metadata(file).map_err(unreadable)?;
-    Ok(Files::only(&whole(file).map_err(unreadable)?))
+    Ok(PolicyFiles::only(&whole(file).map_err(unreadable)?))
 }
 
 /// The path with its directory resolved; a link at its end stays one.
@@ -98,12 +98,12 @@ fn whole(file: &Path) -> std::io::Result<PathBuf> {
 }
 
 /// The policies in force for a project, or one file on its own.
-fn files(file: Option<&Path>, project: Option<PathBuf>) -> Result<Files, Failure> {
+fn files(file: Option<&Path>, project: Option<PathBuf>) -> Result<PolicyFiles, Failure> {
     match file {
         Some(file) => alone(file),
         None => {
             let (dirs, project) = super::project(project)?;
-            Ok(Files::of(&dirs, &project, None))
+            Ok(PolicyFiles::of(&dirs, &project, None))
         }
     }
 }

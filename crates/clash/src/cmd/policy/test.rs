@@ -16,7 +16,7 @@ use crate::decision::{Scene, decide_by};
 use crate::dirs::Dirs;
 use crate::exit;
 use crate::held_path::HeldPaths;
-use crate::policy::{Files, Policy};
+use crate::policy::{LoadedPolicy, PolicyFiles};
 use crate::say;
 use crate::tool_input::{self, CallContext};
 use crate::ui::{Failure, Out, Tone};
@@ -64,7 +64,7 @@ impl Args {
         }
         if policies.is_empty() {
             let name = "the policies in force".to_owned();
-            policies.push((name, Files::of(&dirs, &project, None)));
+            policies.push((name, PolicyFiles::of(&dirs, &project, None)));
         }
         let mut failed = Vec::new();
         for (policy, files) in &policies {
@@ -101,7 +101,7 @@ struct Case {
 impl Case {
     fn fails(
         &self,
-        policy: &Policy,
+        policy: &LoadedPolicy,
         dirs: &Dirs,
         project: &Path,
     ) -> Result<Option<String>, Failure> {
@@ -200,7 +200,7 @@ fn input(
 fn text(
     out: &mut Out,
     ran: usize,
-    policies: &[(String, Files)],
+    policies: &[(String, PolicyFiles)],
     failed: &[Unexpected],
 ) -> std::io::Result<()> {
     for Unexpected { policy, at, text } in failed {

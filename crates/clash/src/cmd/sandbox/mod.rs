@@ -25,7 +25,7 @@ use super::show_json::sandbox_json;
 use super::{project, unless_closed};
 use crate::dirs::Dirs;
 use crate::exec;
-use crate::policy::Policy;
+use crate::policy::LoadedPolicy;
 use crate::ui::{Failure, Out, Progress, Tone};
 
 #[derive(Debug, clap::Args)]
@@ -130,7 +130,7 @@ impl Args {
         let (dirs, project) = project(self.project)?;
         let known = || {
             let _progress = Progress::of("compiling the policy");
-            sandboxes(&Policy::load(&dirs, &project, None)?)
+            sandboxes(&LoadedPolicy::load(&dirs, &project, None)?)
         };
         match self.what {
             What::Exec { name, simulate, command } => {
@@ -168,7 +168,7 @@ impl Args {
     }
 }
 
-pub(super) fn sandboxes(policy: &Policy) -> Result<Vec<Sandbox>, Failure> {
+pub(super) fn sandboxes(policy: &LoadedPolicy) -> Result<Vec<Sandbox>, Failure> {
     let mut known = Vec::new();
     for sandbox in policy.sandboxes()? {
         known.push(sandbox.to_sandbox()?);

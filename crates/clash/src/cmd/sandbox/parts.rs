@@ -18,7 +18,7 @@ use clash_sandbox::plan::{Grant, Why};
 use super::act::{Act, perform_all};
 use super::{Simulate, find, plan, sandboxes, unless_closed};
 use crate::dirs::Dirs;
-use crate::policy::Policy;
+use crate::policy::LoadedPolicy;
 use crate::ui::Failure;
 use crate::{env, exit};
 
@@ -98,7 +98,7 @@ pub(super) const SECRET_VARIABLE: &str = "CLASH_TEST_TOKEN";
 /// Becomes clash again, inside the sandbox.
 fn enter(dirs: &Dirs, project: &Path, name: &str, simulate: &Simulate) -> Failure {
     let launch = || -> Result<std::convert::Infallible, Failure> {
-        let known = sandboxes(&Policy::load(dirs, project, None)?)?;
+        let known = sandboxes(&LoadedPolicy::load(dirs, project, None)?)?;
         let sandbox = find(&known, name)?;
         let own = std::env::current_exe()?;
         let caps = Caps::READ.union(Caps::EXECUTE);

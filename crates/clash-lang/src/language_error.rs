@@ -4,7 +4,7 @@ use clash_policy::Span;
 
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
-pub(crate) struct Mistake {
+pub(crate) struct LanguageError {
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
     /// Where it is, when that is known better than by the running call.
@@ -13,9 +13,9 @@ pub(crate) struct Mistake {
     pub(crate) near: Option<String>,
 }
 
-pub(crate) type Result<T> = std::result::Result<T, Mistake>;
+pub(crate) type LanguageResult<T> = Result<T, LanguageError>;
 
-impl Mistake {
+impl LanguageError {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None, span: None, near: None }
     }
@@ -36,8 +36,8 @@ impl Mistake {
     }
 }
 
-impl From<Mistake> for starlark::Error {
-    fn from(mistake: Mistake) -> Self {
+impl From<LanguageError> for starlark::Error {
+    fn from(mistake: LanguageError) -> Self {
         Self::new_other(mistake)
     }
 }
