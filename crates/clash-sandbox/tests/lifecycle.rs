@@ -14,7 +14,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
@@ -27,43 +27,16 @@ use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
 use rustix::process::{Pid, Signal, kill_process_group};
 use support::*;
 
-/// A world whose directory is the project and whose host is on record, so that no launch
-/// probes.
-fn project(case: impl Fn(World)) {
-    everyone(|world| {
-        let text = |path: PathBuf| path.display().to_string();
-        let (app, home, host) =
-            (text(world.project()), text(world.path("home")), text(world.path("host")));
-        let world = world.option(&["--project", &app, "--home", &home, "--host", &host]);
-        assert!(world.sh("true").status.success());
-        case(world);
-    });
-}
-
-/// As `project`, and also without a room.
-fn each_way(case: impl Fn(World)) {
-    project(|world| {
-        let before: Vec<&str> = world.options.iter().map(String::as_str).collect();
-        case(World::beside(&world).option(&before).option(&["--simulate", "no-userns"]));
-        case(world);
-    });
-}
-
-fn launch(world: &World, argv: &[&str]) -> Command {
-    let prefix = world.prefix();
-    let mut command = Command::new(&prefix[0]);
-    command.args(&prefix[1..]).args(argv);
-    world.prepare(command)
-}
-
-/// Waits until a condition is true, at most half a minute.
+/// Starts a launcher without output, and waits for its exit status.
 #[track_caller]
-fn eventually(what: &str, mut test: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !test() {
-        assert!(start.elapsed() < Duration::from_secs(30), "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+fn end_of(mut room: Command) -> Option<i32> {
+    let mut room = room.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut end = None;
+    eventually("the launcher ends", || {
+        end = room.try_wait().unwrap();
+        end.is_some()
+    });
+    end.and_then(|end| end.code())
 }
 
 /// The processes with a word on their command line.
@@ -92,7 +65,7 @@ fn killing_the_launcher_at_any_instant_leaves_no_process() {
         // A launch takes some milliseconds, so the kills hit every phase.
         for round in 0..150 {
             let mut launcher =
-                launch(&world, &["sh", "-c", "while :; do sleep 60; done", &word]).spawn().unwrap();
+                world.command(&["sh", "-c", "while :; do sleep 60; done", &word]).spawn().unwrap();
             pass(Duration::from_micros(60 * round));
             launcher.kill().unwrap();
             launcher.wait().unwrap();
@@ -103,7 +76,7 @@ fn killing_the_launcher_at_any_instant_leaves_no_process() {
 
 #[test]
 fn interrupting_the_group_leaves_no_temporary_directory() {
-    project(|world| {
+    recorded(|world| {
         let tmp = world.path("tmp");
         fs::create_dir(&tmp).unwrap();
         fs::set_permissions(&tmp, fs::Permissions::from_mode(0o1777)).unwrap();
@@ -111,7 +84,7 @@ fn interrupting_the_group_leaves_no_temporary_directory() {
         let world = world.option(&of_its_own);
         assert!(world.sh("test -d $TMPDIR && test $TMPDIR != /tmp").status.success());
         for round in 0..150 {
-            let mut launcher = launch(&world, &["sleep", "60"]).process_group(0).spawn().unwrap();
+            let mut launcher = world.command(&["sleep", "60"]).process_group(0).spawn().unwrap();
             pass(Duration::from_micros(60 * round));
             let group = Pid::from_child(&launcher);
             kill_process_group(group, Signal::INT).unwrap();
@@ -127,7 +100,7 @@ fn killing_the_launcher_ends_the_running_command() {
         let word = format!("running-{}", world.path("x").display());
         let script = "setsid sleep 600 & (setsid sh -c 'sleep 600 & sleep 600' &) ; echo up; wait";
         let mut launcher =
-            launch(&world, &["sh", "-c", script, &word]).stdout(Stdio::piped()).spawn().unwrap();
+            world.command(&["sh", "-c", script, &word]).stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(launcher.stdout.take().unwrap());
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
@@ -147,12 +120,12 @@ fn killing_the_guard_leaves_no_process() {
         let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
         list.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
     };
-    project(|world| {
+    recorded(|world| {
         let world = world.option(&["--simulate", "no-userns"]);
         let word = format!("between-{}", world.path("x").display());
         let script = "(setsid sleep 600 &); echo up; sleep 600";
         let mut launcher =
-            launch(&world, &["sh", "-c", script, &word]).stdout(Stdio::piped()).spawn().unwrap();
+            world.command(&["sh", "-c", script, &word]).stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(launcher.stdout.take().unwrap());
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
@@ -208,7 +181,7 @@ fn many_launches_at_once_leave_nothing_behind() {
         }
         let script = "exit 3";
         for _ in 0..launches.div_ceil(AT_ONCE) {
-            let start = |_| launch(&world, &["sh", "-c", script, &word]).spawn().unwrap();
+            let start = |_| world.command(&["sh", "-c", script, &word]).spawn().unwrap();
             let batch: Vec<Child> = (0..AT_ONCE).map(start).collect();
             for mut launcher in batch {
                 assert_eq!(launcher.wait().unwrap().code(), Some(3));
@@ -257,7 +230,7 @@ impl Watch {
 
 #[test]
 fn launching_reads_no_directory_of_the_user() {
-    project(|world| {
+    recorded(|world| {
         let mut dirs = vec![world.project(), world.path("home")];
         for name in ["src", "src/deep", ".git", ".git/hooks", "node_modules", ".claude"] {
             dirs.push(world.project().join(name));
@@ -280,7 +253,7 @@ fn every_signal_that_can_be_caught_is_passed_on() {
                 "trap 'echo got {signal}; exit 9' {signal}; echo up; while :; do sleep 0.05; done"
             );
             let mut launcher =
-                launch(&world, &["bash", "-c", &script]).stdout(Stdio::piped()).spawn().unwrap();
+                world.command(&["bash", "-c", &script]).stdout(Stdio::piped()).spawn().unwrap();
             let mut output = BufReader::new(launcher.stdout.take().unwrap());
             let mut line = String::new();
             output.read_line(&mut line).unwrap();
@@ -323,7 +296,7 @@ fn a_caller_that_ignores_sigchld_sees_the_exit_status() {
 
 #[test]
 fn detached_processes_live_on_and_stay_confined() {
-    project(|world| {
+    recorded(|world| {
         let word = format!("detached-{}", world.path("x").display());
         let key = world.path("home/.ssh/id_ed25519").display().to_string();
         let script = format!(
@@ -345,12 +318,12 @@ fn detached_processes_live_on_and_stay_confined() {
 
 #[test]
 fn what_lives_on_is_gone_when_the_launcher_is_killed() {
-    project(|world| {
+    recorded(|world| {
         let word = format!("released-{}", world.path("x").display());
         let world = world.option(&["--lifetime", "detached", "--unprotected"]);
         let script = "sleep 600 & echo up; sleep 600";
         let mut launcher =
-            launch(&world, &["sh", "-c", script, &word]).stdout(Stdio::piped()).spawn().unwrap();
+            world.command(&["sh", "-c", script, &word]).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(launcher.stdout.take().unwrap()).read_line(&mut line).unwrap();
         launcher.kill().unwrap();
@@ -389,15 +362,8 @@ fn time_runs_out_for_a_command_that_has_stopped_too() {
     each_way(|world| {
         let word = format!("stopped-{}", world.path("x").display());
         let world = world.option(&["--limit", "wall", "1"]);
-        let mut room = launch(&world, &["sh", "-c", "sleep 600 & kill -STOP $$; sleep 600", &word]);
-        room.stdout(Stdio::null()).stderr(Stdio::null());
-        let mut room = room.spawn().unwrap();
-        let mut end = None;
-        eventually("the launcher ends", || {
-            end = room.try_wait().unwrap();
-            end.is_some()
-        });
-        assert_eq!(end.unwrap().code(), Some(124));
+        let room = world.command(&["sh", "-c", "sleep 600 & kill -STOP $$; sleep 600", &word]);
+        assert_eq!(end_of(room), Some(124));
         eventually("the room is gone", || processes(&word).is_empty());
     });
 }
@@ -422,15 +388,8 @@ os._exit(3 if made > 0 else 1)"
         let word = format!("sibling-{}", world.path("x").display());
         // The test waits for the end of the output, and must not wait for a process that
         // hangs.
-        let mut room = launch(&world, &[PYTHON, "-c", &script, &word]);
-        room.stdout(Stdio::null()).stderr(Stdio::null());
-        let mut room = room.spawn().unwrap();
-        let mut end = None;
-        eventually("the launcher ends", || {
-            end = room.try_wait().unwrap();
-            end.is_some()
-        });
-        assert_eq!(end.unwrap().code(), Some(3));
+        let room = world.command(&[PYTHON, "-c", &script, &word]);
+        assert_eq!(end_of(room), Some(3));
         eventually("the room is gone", || processes(&word).is_empty());
     });
 }
@@ -460,11 +419,11 @@ if child == 0:
 os.read(ready, 1)
 if not sibling: os.kill(child, signal.SIGKILL)
 os._exit(7)";
-    project(|world| {
+    recorded(|world| {
         for who in ["sibling", "dying", "sibling", "dying", "sibling", "dying"] {
             // The test waits for the end of the output, which every process of the room
             // holds.
-            let mut room = launch(&world, &[PYTHON, "-c", script, who]);
+            let mut room = world.command(&[PYTHON, "-c", script, who]);
             room.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             assert_eq!(room.status().unwrap().code(), Some(7), "{who}");
             let lock = fs::File::open(world.project().join("lock")).unwrap();
@@ -483,179 +442,5 @@ fn a_useless_helper_does_not_delay_the_command() {
             let output = world.sh("exec cat /etc/passwd");
             assert!(output.status.success(), "{net}: {}", text(&output));
         }
-    });
-}
-
-/// A shell with job control on a terminal of its own.
-struct Terminal {
-    keys: fs::File,
-    screen: std::sync::mpsc::Receiver<Vec<u8>>,
-    seen: String,
-    shell: Child,
-}
-
-impl Terminal {
-    fn open(world: &World) -> Self {
-        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-        let master =
-            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap();
-        let path = Path::new(name.to_str().unwrap()).to_path_buf();
-        if world.who.is_some() {
-            std::os::unix::fs::chown(&path, world.who, world.who).unwrap();
-        }
-        let end = fs::File::options().read(true).write(true).open(&path).unwrap();
-        let mut shell = Command::new("setsid");
-        shell.args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
-        let mut shell = world.prepare(shell);
-        shell.env("PS1", "READY> ").env("TERM", "dumb");
-        shell.stdin(end.try_clone().unwrap()).stdout(end.try_clone().unwrap()).stderr(end);
-        let shell = shell.spawn().unwrap();
-        let keys = fs::File::from(master);
-        let mut output = keys.try_clone().unwrap();
-        let (send, screen) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(length @ 1..) = output.read(&mut buffer) {
-                if send.send(buffer[..length].to_vec()).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut terminal = Self { keys, screen, seen: String::new(), shell };
-        terminal.shows("READY> ");
-        terminal
-    }
-
-    fn types(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
-    }
-
-    /// Waits until the program on the terminal answers a line.
-    #[track_caller]
-    fn answers(&mut self) {
-        self.types("ping\n");
-        self.shows("ping-ping");
-    }
-
-    /// Waits for a text and forgets everything before it.
-    #[track_caller]
-    fn shows(&mut self, text: &str) {
-        let start = Instant::now();
-        loop {
-            if let Some(at) = self.seen.find(text) {
-                self.seen.drain(..at + text.len());
-                return;
-            }
-            let left = Duration::from_secs(30).saturating_sub(start.elapsed());
-            match self.screen.recv_timeout(left) {
-                Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
-                Err(_) => panic!("no `{text}` in {:?}", self.seen),
-            }
-        }
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.shell.kill();
-        let _ = self.shell.wait();
-    }
-}
-
-/// A shell function `room` that runs its arguments in the sandbox.
-fn room_function(world: &World) -> String {
-    let quoted: Vec<String> = world.prefix().iter().map(|word| format!("'{word}'")).collect();
-    format!("room() {{ {} \"$@\"; }}\n", quoted.join(" "))
-}
-
-#[test]
-fn job_control_on_a_terminal_is_as_without_a_sandbox() {
-    if !Path::new("/usr/bin/setsid").exists() {
-        return eprintln!("SKIPPED (no setsid): job control on a terminal");
-    }
-    each_way(|world| {
-        let mut terminal = Terminal::open(&world);
-        terminal.types(&room_function(&world));
-        // One process that answers. A shell that is about to start another process
-        // sometimes misses a key, with and without a sandbox.
-        let echo = "room sed -u 's/ping/&-&/'";
-        // ^C ends it, and the rest of the line with it.
-        terminal.types(&format!("{echo}; echo not reached\n"));
-        terminal.answers();
-        terminal.types("\x03");
-        terminal.shows("READY> ");
-        terminal.types("echo status $?\n");
-        terminal.shows("status 130");
-        terminal.types(&format!("{echo}; echo status $?\n"));
-        terminal.answers();
-        terminal.types("\x1c");
-        terminal.shows("status 131");
-        // ^Z stops it, fg brings it back; ^D is the end of its input.
-        terminal.types(&format!("{echo}\n"));
-        terminal.answers();
-        terminal.types("\x1a");
-        terminal.shows("Stopped");
-        terminal.types("fg; echo status $?\n");
-        terminal.answers();
-        terminal.types("\x04");
-        terminal.shows("status 0");
-        // In the background it runs, and what it reads waits for the foreground.
-        terminal.types("room sleep 600 &\n");
-        terminal
-            .types("kill -STOP %%; until jobs -s | grep -q .; do sleep 0.1; done; bg; jobs -r\n");
-        terminal.shows("Running");
-        terminal.types("kill %%; wait %%; echo status $?\n");
-        terminal.shows("status 143");
-        terminal.types("room sh -c 'read line; exit 5' &\n");
-        terminal.shows("[1] ");
-        terminal.shows("READY> ");
-        terminal.types("fg; echo status $?\n");
-        terminal.shows("read line");
-        terminal.types("now\n");
-        terminal.shows("status 5");
-    });
-}
-
-#[test]
-fn a_command_ends_with_its_terminal() {
-    const PYTHON: &str = "/usr/bin/python3";
-    if !Path::new(PYTHON).exists() {
-        return eprintln!("SKIPPED (no python3): a terminal that is hung up");
-    }
-    let hang_up = "
-import os, pty, sys
-pid, fd = pty.fork()
-if pid == 0: os.execvp(sys.argv[1], sys.argv[1:])
-seen = b''
-while b'ready' not in seen: seen += os.read(fd, 1000)
-os.close(fd)
-print(os.WTERMSIG(os.waitpid(pid, 0)[1]))";
-    each_way(|world| {
-        let mut command = Command::new(PYTHON);
-        command.args(["-c", hang_up]).args(world.prefix());
-        command.args(["sh", "-c", "echo ready; sleep 600"]);
-        let output = world.prepare(command).output().unwrap();
-        assert_eq!(text(&output).trim(), "1", "{:?}", world.who);
-    });
-}
-
-#[test]
-fn the_terminal_is_left_as_it_was_found() {
-    if !Path::new("/usr/bin/setsid").exists() {
-        return eprintln!("SKIPPED (no setsid): the settings of a terminal");
-    }
-    each_way(|world| {
-        let mut terminal = Terminal::open(&world);
-        terminal.types(&room_function(&world));
-        terminal.types("before=$(stty -g); room sh -c 'stty raw -echo; kill -KILL $$'\n");
-        terminal.shows("Killed");
-        terminal.types("test \"$before\" = \"$(stty -g)\" && echo the sa''me\n");
-        terminal.shows("the same");
-        terminal
-            .types("room sh -c 'test -t 0 && test -t 1 && test -t 2 && echo on a ter''minal'\n");
-        terminal.shows("on a terminal");
     });
 }

@@ -18,29 +18,6 @@ use std::process::{Child, Command, Stdio};
 
 use support::*;
 
-fn each_tier(case: impl Fn(World)) {
-    for who in identities() {
-        for tier in [&[][..], &["--simulate", "no-userns"]] {
-            let world = World::new(who);
-            let (app, home) = (world.project(), world.path("home"));
-            let places = ["--project", app.to_str().unwrap(), "--home", home.to_str().unwrap()];
-            case(world.option(&places).option(tier));
-        }
-    }
-}
-
-#[track_caller]
-fn bare(world: &World, script: &str) {
-    let output = world.bare(&["/bin/sh", "-c", script]);
-    assert!(output.status.success(), "{script}: {}", text(&output));
-}
-
-#[track_caller]
-fn works(world: &World, script: &str) {
-    let output = world.sh(script);
-    assert!(output.status.success(), "{script} {:?}: {}", world.options, text(&output));
-}
-
 /// Runs each attack, and then checks whether a path below the project leads out.
 #[track_caller]
 fn each_fails(world: &World, attacks: &[&str]) {

@@ -91,25 +91,6 @@ fn the_limit_of_core_files_cannot_be_raised() {
     });
 }
 
-/// The options for each of the three tiers: a room, watched without one, and direct, where
-/// nothing may be written.
-fn in_each_tier(case: impl Fn(&World, &str)) {
-    if python_is_missing() {
-        return;
-    }
-    everyone(|world| {
-        let (room, project) = (world.path("room"), world.project());
-        let (room, project) = (room.display(), project.display());
-        for options in [
-            format!("--rw {project}"),
-            format!("--simulate no-userns --unprotected --rw {project}"),
-            format!("--r {project}"),
-        ] {
-            case(&world, &format!("{room} {options} --"));
-        }
-    });
-}
-
 /// A file of the host that the user may write and no rule names.
 fn host_file(world: &World, name: &str, text: &str) -> std::path::PathBuf {
     let path = world.path(name);

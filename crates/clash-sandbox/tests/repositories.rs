@@ -12,50 +12,26 @@
 
 mod support;
 
-use std::path::Path;
-
 use support::*;
 
 /// Runs a case on a repository with two commits, in both tiers, with and without the right
 /// to make repositories.
 fn each_repository(options: &[&str], case: impl Fn(World)) {
-    if !["/usr/bin/git", "/usr/local/bin/git"].iter().any(|git| Path::new(git).exists()) {
-        return eprintln!("SKIPPED (no git): what git does");
+    if !has_git() {
+        return;
     }
     for who in identities() {
         for tier in [&[][..], &["--simulate", "no-userns"]] {
             let world = World::new(who);
-            let (app, home) = (world.project(), world.path("home"));
-            let places = ["--project", app.to_str().unwrap(), "--home", home.to_str().unwrap()];
             bare(
                 &world,
                 "git init -q -b main . && git config user.name a && git config user.email a@b &&
                  echo 1 > f && git add -A && git commit -qm one && git branch other &&
                  echo 2 > f && git commit -qam two",
             );
-            case(world.option(&places).option(tier).option(options));
+            case(world.with_places().option(tier).option(options));
         }
     }
-}
-
-#[track_caller]
-fn bare(world: &World, script: &str) -> String {
-    let output = world.bare(&["/bin/sh", "-c", script]);
-    assert!(output.status.success(), "{script}: {}", text(&output));
-    text(&output)
-}
-
-#[track_caller]
-fn works(world: &World, script: &str) -> String {
-    let output = world.sh(script);
-    assert!(output.status.success(), "{script} {:?}: {}", world.options, text(&output));
-    text(&output)
-}
-
-#[track_caller]
-fn fails(world: &World, script: &str) {
-    let output = world.sh(script);
-    assert!(!output.status.success(), "{script} {:?} {:?}", world.options, world.who);
 }
 
 /// Finds a repository in the place of a directory.
@@ -205,10 +181,8 @@ fn two_rooms_do_not_complete_a_repository_together() {
     for who in identities() {
         for tier in [&[][..], &["--simulate", "no-userns"]] {
             let world = World::new(who);
-            let (app, home) = (world.project(), world.path("home"));
-            let places = ["--project", app.to_str().unwrap(), "--home", home.to_str().unwrap()];
             bare(&world, "mkdir d");
-            let world = world.option(&places).option(tier);
+            let world = world.with_places().option(tier);
             let prefix = world.prefix().join(" ");
             let half = |own: &str, other: &str| {
                 format!("timeout 60 {prefix} {PYTHON} -c '{TOGETHER}' {own} {other} & ")

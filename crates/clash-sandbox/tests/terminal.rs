@@ -99,6 +99,7 @@ fn what_steers_the_users_terminal_does_not_reach_it() {
     in_both_tiers(|world| {
         let script = r#"printf 'a\033]52;c;ZXZpbA==\007b\033]0;title\007\033[21tc\033[5i'
             printf 'real\033[1A\033[2K\033[8mhidden\033[0m \033[31mred\033[m\n'"#;
+
         let seen = on_terminal(&world, &[], &["/bin/sh", "-c", script]);
         for gone in ["\x1b]", "52;c", "title", "21t", "\x1b[1A", "\x1b[8m", "\x1b[5i"] {
             assert!(!seen.contains(gone), "{gone:?} in {seen:?}");
@@ -113,6 +114,7 @@ fn dev_tty_and_standard_error_are_filtered_too() {
     in_both_tiers(|world| {
         let script =
             r#"printf '\033]52;c;ZXZpbA==\007one' > /dev/tty; printf '\033]52;c;two\007three' >&2"#;
+
         let seen = on_terminal(&world, &[], &["/bin/sh", "-c", script]);
         assert!(seen.contains("one") && seen.contains("three"), "{seen:?}");
         assert!(!seen.contains("52;c"), "{seen:?}");
@@ -224,24 +226,6 @@ fn line_on_terminal(world: &World, steps: &[(&str, &str)], prefix: &str, line: &
         steps.iter().map(|(seen, typed)| format!("[{},{}]", quote(seen), quote(typed))).collect();
     let steps = format!("[{}]", steps.join(","));
     text(&bare.bare(&[PYTHON, "-c", SHELL, &steps, "/bin/sh", "-c", &line]))
-}
-
-/// In a room, watched and direct, with the prefix of each.
-fn in_each_tier(case: impl Fn(&World, &str)) {
-    if python_is_missing() {
-        return;
-    }
-    everyone(|world| {
-        let (room, project) = (world.path("room"), world.project());
-        let (room, project) = (room.display(), project.display());
-        for options in [
-            format!("--rw {project}"),
-            format!("--simulate no-userns --unprotected --rw {project}"),
-            format!("--r {project}"),
-        ] {
-            case(&world, &format!("{room} {options} --"));
-        }
-    });
 }
 
 #[test]

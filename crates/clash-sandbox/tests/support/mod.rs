@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::rc::Rc;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 pub(crate) const PYTHON: &str = "/usr/bin/python3";
 pub(crate) const NOBODY: u32 = 65534;
@@ -107,6 +108,12 @@ impl World {
         self.path("home/app")
     }
 
+    /// Names the project and the home to the sandbox, so that persistence paths count.
+    pub(crate) fn with_places(self) -> Self {
+        let (app, home) = (self.project(), self.path("home"));
+        self.option(&["--project", app.to_str().unwrap(), "--home", home.to_str().unwrap()])
+    }
+
     pub(crate) fn prepare(&self, mut command: Command) -> Command {
         command.current_dir(self.project()).stdin(Stdio::null());
         command.env("HOME", self.path("home")).env("GIT_CONFIG_GLOBAL", "/dev/null");
@@ -126,20 +133,22 @@ impl World {
         words
     }
 
-    pub(crate) fn run(&self, argv: &[&str]) -> Output {
+    /// The command in the sandbox, not yet started.
+    pub(crate) fn command(&self, argv: &[&str]) -> Command {
         let prefix = self.prefix();
         let mut command = Command::new(&prefix[0]);
         command.args(&prefix[1..]).args(argv);
-        self.prepare(command).output().unwrap()
+        self.prepare(command)
+    }
+
+    pub(crate) fn run(&self, argv: &[&str]) -> Output {
+        self.command(argv).output().unwrap()
     }
 
     /// As `run`, with an input.
     pub(crate) fn run_with_input(&self, argv: &[&str], input: &str) -> Output {
         use std::io::Write;
-        let prefix = self.prefix();
-        let mut command = Command::new(&prefix[0]);
-        command.args(&prefix[1..]).args(argv);
-        let mut command = self.prepare(command);
+        let mut command = self.command(argv);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
@@ -157,6 +166,141 @@ impl World {
     pub(crate) fn sh(&self, script: &str) -> Output {
         self.run(&["/bin/sh", "-c", script])
     }
+}
+
+/// Runs a script in the sandbox, which has to succeed, and returns its output.
+#[track_caller]
+pub(crate) fn works(world: &World, script: &str) -> String {
+    let output = world.sh(script);
+    assert!(
+        output.status.success(),
+        "{script} {:?} as {:?}: {}",
+        world.options,
+        world.who,
+        text(&output)
+    );
+    text(&output)
+}
+
+/// Runs a script in the sandbox, which has to fail.
+#[track_caller]
+pub(crate) fn fails(world: &World, script: &str) {
+    let output = world.sh(script);
+    assert!(
+        !output.status.success(),
+        "{script} {:?} as {:?}: {}",
+        world.options,
+        world.who,
+        text(&output)
+    );
+}
+
+/// Runs a script without the sandbox, which has to succeed, and returns its output.
+#[track_caller]
+pub(crate) fn bare(world: &World, script: &str) -> String {
+    let output = world.bare(&["/bin/sh", "-c", script]);
+    assert!(output.status.success(), "{script}: {}", text(&output));
+    text(&output)
+}
+
+/// The sorted names in a directory.
+pub(crate) fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Writes a file of the case's user, with its directories, and returns its path.
+pub(crate) fn write(world: &World, path: &str, text: &str) -> String {
+    let path = world.path(path);
+    for dir in path.parent().unwrap().ancestors().collect::<Vec<_>>().into_iter().rev() {
+        if !dir.exists() {
+            fs::create_dir(dir).unwrap();
+            own(world, dir);
+        }
+    }
+    fs::write(&path, text).unwrap();
+    own(world, &path);
+    path.display().to_string()
+}
+
+pub(crate) fn own(world: &World, path: &Path) {
+    if world.who.is_some() {
+        chown(path, world.who, world.who).unwrap();
+    }
+}
+
+/// Waits until a condition is true, at most half a minute.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut test: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !test() {
+        assert!(start.elapsed() < Duration::from_secs(30), "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+pub(crate) fn has_git() -> bool {
+    let found = ["/usr/bin/git", "/usr/local/bin/git"].iter().any(|git| Path::new(git).exists());
+    if !found {
+        eprintln!("SKIPPED (no git): the behaviour of git");
+    }
+    found
+}
+
+/// Runs a case on the project of a world, as each user.
+pub(crate) fn project(case: impl Fn(World)) {
+    everyone(|world| case(world.with_places()));
+}
+
+/// As [`project`], in a room and in the watched tier.
+pub(crate) fn each_tier(case: impl Fn(World)) {
+    for who in identities() {
+        for tier in [&[][..], &["--simulate", "no-userns"]] {
+            case(World::new(who).with_places().option(tier));
+        }
+    }
+}
+
+/// A world whose directory is the project and whose host is on record, so that no launch
+/// probes.
+pub(crate) fn recorded(case: impl Fn(World)) {
+    everyone(|world| {
+        let host = world.path("host").display().to_string();
+        let world = world.with_places().option(&["--host", &host]);
+        assert!(world.sh("true").status.success());
+        case(world);
+    });
+}
+
+/// As [`recorded`], and also without a room.
+pub(crate) fn each_way(case: impl Fn(World)) {
+    recorded(|world| {
+        let before: Vec<&str> = world.options.iter().map(String::as_str).collect();
+        case(World::beside(&world).option(&before).option(&["--simulate", "no-userns"]));
+        case(world);
+    });
+}
+
+/// Runs a case in each of the three tiers, with the words before the command: a room, watched
+/// without one, and direct, where nothing may be written.
+pub(crate) fn in_each_tier(case: impl Fn(&World, &str)) {
+    if python_is_missing() {
+        return;
+    }
+    everyone(|world| {
+        let (room, project) = (world.path("room"), world.project());
+        let (room, project) = (room.display(), project.display());
+        for options in [
+            format!("--rw {project}"),
+            format!("--simulate no-userns --unprotected --rw {project}"),
+            format!("--r {project}"),
+        ] {
+            case(&world, &format!("{room} {options} --"));
+        }
+    });
 }
 
 /// A regular expression as policies have them.
