@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use super::probe::{ProbeItem, ProbeOutcome};
 use super::surroundings;
 use crate::facts::{Facility, RoomSupport};
-use crate::launch::LaunchError;
+use crate::launch::error::LaunchError;
 use crate::linux::bpf::{self, BpfInstruction};
 use crate::linux::mounts::MountTree;
 use crate::linux::sys::{self, ForkSide};

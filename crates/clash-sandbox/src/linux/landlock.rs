@@ -39,7 +39,7 @@ use rustix::io::Errno;
 use super::mounts::MountTree;
 use super::sys::{self, HandledRights};
 use crate::baseline::BaselineEntry;
-use crate::launch::LaunchError;
+use crate::launch::error::LaunchError;
 use crate::plan::room::{Inside, Room, Step};
 use crate::plan::{Grant, Network, Plan};
 

@@ -26,7 +26,7 @@ use rustix::process::{chroot, fchdir, pivot_root};
 
 use super::overlay::{self, CacheMount};
 use super::sys::{self, ATTR_NODEV, ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY};
-use crate::launch::LaunchError;
+use crate::launch::error::LaunchError;
 use crate::plan::room::{Access, Inside, Shown, Step};
 
 type MountResult<T> = Result<T, Errno>;

@@ -6,7 +6,7 @@ use rustix::process::{getgid, getuid};
 
 use super::mounts::RoomParts;
 use super::sys;
-use crate::launch::LaunchError;
+use crate::launch::error::LaunchError;
 use crate::plan::room::Room;
 
 /// The uid and gid maps of a user namespace. Made in advance, because the helper process

@@ -29,7 +29,7 @@ use rustix::net::{
 use rustix::process::{Pid, Resource, Signal, WaitOptions, getrlimit, waitpid};
 
 use super::sys::{self, ForkSide};
-use crate::launch::LaunchError;
+use crate::launch::error::LaunchError;
 use crate::plan::room::Ports;
 
 /// The time to deliver the remaining data after a room has ended.

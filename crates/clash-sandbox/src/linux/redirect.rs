@@ -9,7 +9,7 @@ use std::path::Path;
 
 use clash_policy::{Caps, Effect, FsRule, PathPattern, Span, Writes};
 
-use crate::launch::Command;
+use crate::launch::command::Command;
 use crate::plan::cache::Redirect;
 use crate::plan::sight::Shown;
 use crate::plan::{Grant, Plan, Why};

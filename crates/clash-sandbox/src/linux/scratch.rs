@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 use super::sys::{self, ForkSide};
-use crate::launch::Command;
+use crate::launch::command::Command;
 use crate::plan::sight::Shown;
 use crate::plan::{Grant, Plan, Why};
 

@@ -4,7 +4,8 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::sys::{self, CStringArray};
-use crate::launch::{Command, LaunchError};
+use crate::launch::command::Command;
+use crate::launch::error::LaunchError;
 
 /// All memory is allocated at construction, so that afterwards only `execve` itself can
 /// fail.

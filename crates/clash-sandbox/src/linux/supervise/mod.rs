@@ -35,7 +35,7 @@ use super::ports::PortCrossing;
 use super::scratch::ScratchDirectory;
 use super::stdio::InheritedStdio;
 use super::sys;
-use crate::launch::LaunchError;
+use crate::launch::error::LaunchError;
 use guard::{CommandEvent, GuardHandle};
 
 /// The message to process 1 that the room outlives the launcher.
