@@ -1,10 +1,10 @@
 //! Approvals: the slip a hook leaves for the launcher.
 //!
-//! The hook writes one for every script it lets through or asks about; the
-//! launcher takes it away when it runs that script. So the launcher knows that
-//! an *ask* was answered (an agent starts a command it asked about only after
-//! a yes), and the hook that runs afterwards knows whether the launcher ran at
-//! all: a slip still lying there means the command ran some other way.
+//! The hook writes a slip for every script that it allows or asks about. The launcher
+//! removes the slip when it runs that script. So the launcher knows that the user
+//! answered an *ask* with yes: an agent starts such a command only after a yes. And the
+//! hook after the call knows whether the launcher ran: if the slip is still there, the
+//! command ran some other way.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -17,8 +17,8 @@ use crate::session::Session;
 
 pub(crate) const DIR: &str = "approvals";
 
-/// A prompt that was answered no leaves its slip behind; after this long it is
-/// worth nothing.
+/// A question that the user answered with no leaves its slip behind. After this time
+/// the launcher does not accept it.
 const LIFETIME: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,30 +28,31 @@ pub(crate) struct Approval {
     pub(crate) sandbox: String,
     /// The agent's id of the tool call.
     pub(crate) call: String,
-    /// Whether the user was asked, and so may have said no.
+    /// True if the client asked the user, who may have said no.
     pub(crate) asked: bool,
-    /// The permission mode the decision was made in.
+    /// The permission mode of the client at the time of the decision.
     pub(crate) mode: String,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApprovalError {
-    #[error("nothing was decided under the id `{0}` in this session")]
+    #[error("this session has no decision with the id `{0}`")]
     Unknown(String),
-    #[error("the command is not the one that was decided")]
+    #[error("the command differs from the one that the policy decided")]
     Changed,
     #[error("the approval has expired")]
     Expired,
-    #[error("cannot use {}: {source}{}", path.display(), inside(source))]
+    #[error("cannot use {}: {source}{}", path.display(), own_sandbox_note(source))]
     Io { path: PathBuf, source: io::Error },
 }
 
-/// Part of the launcher's refusal inside a sandbox that the agent brings along.
+/// Part of the launcher's refusal inside the agent's own sandbox. The hook after the call
+/// looks for this text.
 pub(crate) const OWN_SANDBOX: &str =
     "; clash cannot work inside the agent's own sandbox: switch that one off";
 
-/// Commands get no approval inside a sandbox that the agent brings along.
-fn inside(error: &io::Error) -> &'static str {
+/// The agent's own sandbox lets no command remove its slip.
+fn own_sandbox_note(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => OWN_SANDBOX,
         _ => "",
@@ -59,7 +60,7 @@ fn inside(error: &io::Error) -> &'static str {
 }
 
 impl Approval {
-    /// Leaves the slip; the name returned is random and cannot be guessed.
+    /// Writes the slip and returns its name, which is random and cannot be guessed.
     pub(crate) fn leave(&self, session: &Session) -> Result<String, ApprovalError> {
         let dir = session.dir.join(DIR);
         let failed = |source: io::Error| ApprovalError::Io { path: dir.clone(), source };
@@ -78,7 +79,7 @@ impl Approval {
         Ok(name)
     }
 
-    /// Takes the slip with this name, if it is about this script.
+    /// Removes and returns the slip of this name, if it is about this script.
     pub(crate) fn take(session: &Session, name: &str, script: &str) -> Result<Self, ApprovalError> {
         let unknown = || ApprovalError::Unknown(name.chars().take(40).collect());
         if !is_name(name) {
@@ -92,7 +93,7 @@ impl Approval {
         claim(&path)?.then_some(approval).ok_or_else(unknown)
     }
 
-    /// Takes a slip about this script, whatever its name.
+    /// Removes and returns one slip about this script.
     pub(crate) fn take_any(session: &Session, script: &str) -> Result<Option<Self>, ApprovalError> {
         for path in slips(session)? {
             match read(&path) {
@@ -107,19 +108,19 @@ impl Approval {
         Ok(None)
     }
 
-    /// The slip of this name, if it lies there for this script; it stays.
+    /// Reads the slip of this name, if it is about this script, and leaves it there.
     pub(crate) fn look(session: &Session, name: &str, script: &str) -> Option<Self> {
         let slip = is_name(name).then(|| read(&session.dir.join(DIR).join(name))).flatten();
         slip.filter(|approval| approval.script == script)
     }
 
-    /// Whether the slip with this name still lies there; removes it.
+    /// Removes the slip of this name. True if it was still there.
     pub(crate) fn is_left(session: &Session, name: &str) -> bool {
         is_name(name) && fs::remove_file(session.dir.join(DIR).join(name)).is_ok()
     }
 
-    /// Removes the slip of a finished tool call. `true`: it still lay there, so
-    /// the launcher never ran that script.
+    /// Removes the slip of a finished tool call. True if it was still there: then the
+    /// launcher did not run that script.
     pub(crate) fn left_over(session: &Session, call: &str) -> Result<bool, ApprovalError> {
         for path in slips(session)? {
             if read(&path).is_some_and(|approval| approval.call == call) {
@@ -130,7 +131,7 @@ impl Approval {
         Ok(false)
     }
 
-    /// Removes the slips of questions that nobody has answered yet.
+    /// Removes the slips of all questions: the user may have answered them with no.
     pub(crate) fn discard_asked(session: &Session) {
         for path in slips(session).unwrap_or_default() {
             if read(&path).is_none_or(|approval| approval.asked) {
@@ -139,7 +140,7 @@ impl Approval {
         }
     }
 
-    /// Removes everything still open, at the end of a session.
+    /// Removes all slips, at the end of a session.
     pub(crate) fn discard_all(session: &Session) {
         for path in slips(session).unwrap_or_default() {
             let _ = fs::remove_file(path);
@@ -147,7 +148,7 @@ impl Approval {
     }
 }
 
-/// What [`Approval::leave`] gives out, and nothing that leads elsewhere.
+/// True for a name as [`Approval::leave`] makes it, which leads to no other directory.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_hexdigit())
 }
@@ -163,7 +164,7 @@ fn read(path: &Path) -> Option<Approval> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// Whoever removes the file owns it; of two that try, one succeeds.
+/// Removes the file. Of two launchers that try, only one succeeds.
 fn claim(path: &Path) -> Result<bool, ApprovalError> {
     let age = fs::metadata(path)
         .and_then(|meta| meta.modified())
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_was_not_answered_is_forgotten_and_an_allow_is_not() {
+    fn discarding_questions_keeps_the_allowed_scripts() {
         let (_dir, session) = session();
         slip("asked").leave(&session).unwrap();
         Approval { asked: false, ..slip("allowed") }.leave(&session).unwrap();
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_taken_is_found_afterwards() {
+    fn a_slip_that_was_not_taken_is_found_afterwards() {
         let (_dir, session) = session();
         slip("make").leave(&session).unwrap();
         assert!(Approval::left_over(&session, "call-1").unwrap());

@@ -1,13 +1,13 @@
-//! Directories that a sandbox of the library may fill and that are not there yet.
+//! Creates the directories that a sandbox of the library may fill and that do not exist.
 //!
-//! A grant needs something to hold on to, so without this the first build on a
-//! fresh machine could not write `~/.cache/go-build`, and a grant on its parent
-//! would open every other cache. The directory itself is within what the sandbox
-//! may create; it is made empty, for the user alone, before the plan is made.
+//! A grant needs an existing directory. Without this, the first build on a new machine
+//! could not write `~/.cache/go-build`, and a grant on its parent would open every other
+//! cache. The sandbox has the right to create the directory; the launcher creates it
+//! empty, for the user alone, before it plans the sandbox.
 //!
-//! Only rules of the library, and caches: whether another path in somebody's own
-//! sandbox is a file or a directory is not known. Never inside the project, and never
-//! through a link that a command may have planted.
+//! It does so for rules of the library and for caches only. For another path it cannot
+//! know whether the user means a file or a directory. It creates nothing inside the
+//! project, and nothing through a link that a command may have planted.
 
 use std::path::Path;
 
@@ -18,15 +18,16 @@ use clash_sandbox::planted::{Ground, InForce, Placed};
 
 use crate::dirs::create_private;
 
-/// Makes them. What cannot be made stays without a grant, as the plan will say.
+/// Creates the directories. One that cannot be created gets no grant, and the plan says
+/// so.
 pub(crate) fn make_missing(
     sandbox: &Sandbox,
     places: &Places,
     disk: &Disk,
     in_force: &dyn InForce,
 ) {
-    // A room has a directory of its own to mount a project's cache on, unless it shows
-    // the host's directory around it.
+    // The room mounts a project's cache on a directory of its own, unless a rule shows
+    // the host's directory around the cache.
     let needs_none = |rule: &FsRule, path: &Path| {
         let around = |other: &FsRule| {
             let dir = places.expand(other.pattern.fixed());
@@ -57,7 +58,7 @@ pub(crate) fn make_missing(
     }
 }
 
-/// Below the home, and not in the project or among temporary files.
+/// True for a path below the home that is neither in the project nor in `$TMPDIR`.
 fn is_users_own(path: &Path, places: &Places, disk: &Disk) -> bool {
     is_below(path, &places.home)
         && path != places.home
@@ -96,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_of_the_library_is_made_for_its_owner_alone() {
+    fn a_cache_of_the_library_is_created_for_its_owner_alone() {
         let (_dir, home) = made(vec![rule("$GOCACHE", Caps::ALL, "@clash//go.star")]);
         let mode = std::fs::metadata(home.join(".cache/go-build")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
     }
 
     #[test]
-    fn nothing_else_is_made() {
+    fn other_directories_are_not_created() {
         let library = "@clash//x.star";
         let read = Caps::READ.union(Caps::EXECUTE);
         let (_dir, home) = made(vec![

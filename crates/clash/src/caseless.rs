@@ -1,5 +1,5 @@
-//! Whether a volume takes `A` and `a` for the same name. Asked for the paths of
-//! file tools: there a rule about `.env` has to hold for `.ENV` as well.
+//! Finds out whether a volume takes `A` and `a` for the same name. The hook asks it about
+//! the paths of file tools: there a rule about `.env` has to hold for `.ENV` as well.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What the policy says about an action, for hook, launcher and `explain` alike.
+//! Decides an action by the policy: for the hook, the launcher and `clash explain`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,9 +8,9 @@ use clash_sandbox::disk::Disk;
 use clash_sandbox::repository;
 
 use crate::dirs::Dirs;
-use crate::in_force::{NotedLinks, PlantedPath, PolicySandboxes};
+use crate::in_force::{NotedLinks, PlantedPathError, PolicySandboxes};
 use crate::policy::{LoadedPolicy, PolicyError};
-use crate::temporary::Names;
+use crate::temporary::TmpNames;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DecisionError {
@@ -19,20 +19,20 @@ pub(crate) enum DecisionError {
     #[error(transparent)]
     Decide(#[from] DecideError),
     #[error(transparent)]
-    Planted(#[from] PlantedPath),
+    Planted(#[from] PlantedPathError),
 }
 
-/// Where an action takes place.
+/// The project, session and working directory of an action.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scene<'a> {
+pub(crate) struct DecisionContext<'a> {
     pub(crate) project: &'a Path,
     /// The directory of the session's own state.
     pub(crate) session: Option<&'a Path>,
     pub(crate) cwd: &'a Path,
 }
 
-impl<'a> Scene<'a> {
-    /// In the root of a project, of no session.
+impl<'a> DecisionContext<'a> {
+    /// The root of a project, outside any session.
     pub(crate) fn of(project: &'a Path) -> Self {
         Self { project, session: None, cwd: project }
     }
@@ -41,17 +41,17 @@ impl<'a> Scene<'a> {
 /// Decides an action by the policy in force.
 pub(crate) fn decide(
     dirs: &Dirs,
-    scene: Scene<'_>,
+    scene: DecisionContext<'_>,
     action: &Action,
 ) -> Result<Decision, DecisionError> {
     decide_by(&LoadedPolicy::load(dirs, scene.project, scene.session)?, dirs, scene, action)
 }
 
-/// Decides an action by a policy that is at hand.
+/// Decides an action by a policy that is already loaded.
 pub(crate) fn decide_by(
     policy: &LoadedPolicy,
     dirs: &Dirs,
-    scene: Scene<'_>,
+    scene: DecisionContext<'_>,
     action: &Action,
 ) -> Result<Decision, DecisionError> {
     let disk = Disk::default();
@@ -61,8 +61,8 @@ pub(crate) fn decide_by(
         None => (Vec::new(), Vec::new()),
     };
     let lent = dirs.session_tmp.as_ref().map(|_| places.tmp.as_path());
-    let names = lent.map(|session| Names { dirs, project: &places.project, session });
-    // A script runs in a room, where /tmp is the session's.
+    let names = lent.map(|session| TmpNames { dirs, project: &places.project, session });
+    // A script runs in a room, where /tmp is the directory of the session.
     let names = names.filter(|_| matches!(action.input, Input::Script(_)));
     let noted = NotedLinks::of(&disk, names);
     let world = World {
@@ -80,8 +80,8 @@ pub(crate) fn decide_by(
     if decision.effect == Effect::Deny {
         return Ok(decision);
     }
-    // A path of the policy may lead where it does because of a planted link. Where the
-    // decision is stricter without that path, the path is not believed.
+    // A command may have planted a link on a path of the policy. If the decision is
+    // stricter without that path, the path is not believed.
     let in_force = PolicySandboxes { dirs, project: scene.project, session: scene.session };
     let Some((closed, planted)) = noted.without_planted(&places, &in_force) else {
         return Ok(decision);
@@ -90,8 +90,8 @@ pub(crate) fn decide_by(
     if without.effect > decision.effect { Err(planted.into()) } else { Ok(decision) }
 }
 
-/// Asks before a file tool makes git take a directory for a repository: git would then
-/// obey the settings in it.
+/// Asks the user before a file tool completes a directory that git takes for a repository:
+/// git would then obey the settings in it.
 fn ask_about_repositories(decision: &mut Decision, files: &[FileUse], project: &Path) {
     let span = decision.sandbox.as_ref().map(|sandbox| sandbox.span.clone()).unwrap_or_default();
     for (part, file) in decision.parts.iter_mut().zip(files) {
@@ -110,15 +110,15 @@ fn ask_about_repositories(decision: &mut Decision, files: &[FileUse], project: &
     }
 }
 
-/// What decisions about one project have in common, for those who make many.
+/// The paths of one project, resolved once for many decisions.
 #[derive(Debug)]
-pub(crate) struct Grounds {
+pub(crate) struct ProjectJudge {
     disk: Disk,
     places: Places,
     cage: Vec<PathBuf>,
 }
 
-impl Grounds {
+impl ProjectJudge {
     pub(crate) fn of(dirs: &Dirs, project: &Path) -> Self {
         let disk = Disk::default();
         let (places, cage) = (dirs.places(project, &disk), dirs.cage(project, &disk));
@@ -138,9 +138,9 @@ impl Grounds {
     }
 }
 
-/// What is readable whatever the sandbox says, where files are judged at all:
-/// commands are confined by the kernel, and only the files of tools and of
-/// redirections are looked at here.
+/// The paths that every sandbox may read. `None` for actions whose files are not judged
+/// here: the kernel confines commands, and only the files of tools and of redirections
+/// are judged before they run.
 fn baseline(input: &Input) -> Option<Vec<(&'static str, Caps)>> {
     match input {
         Input::Files(_) => Some(readable_by_tools()),
@@ -154,9 +154,9 @@ pub(crate) fn readable_in_a_room() -> Vec<(&'static str, Caps)> {
     clash_sandbox::baseline::BASELINE_ENTRIES.iter().map(|entry| (entry.path, entry.caps)).collect()
 }
 
-/// The system baseline for tools that run in the agent's own process. Without
-/// /proc: what the kernel keeps from a sandboxed process there (environments,
-/// memory), it would show to the agent.
+/// The system baseline for tools that run in the agent's own process. It is without
+/// /proc, because there the kernel shows the agent more than a sandboxed process, for
+/// example the environment and the memory of other processes.
 pub(crate) fn readable_by_tools() -> Vec<(&'static str, Caps)> {
     let kept = |path: &str| !path.starts_with("/proc") && !path.starts_with("/dev");
     let entries = clash_sandbox::baseline::BASELINE_ENTRIES.iter().filter(|entry| kept(entry.path));

@@ -30,7 +30,7 @@ pub(crate) struct Dirs {
 
 #[derive(Debug, thiserror::Error)]
 #[error("HOME is not set to an absolute path")]
-pub(crate) struct NoHome;
+pub(crate) struct NoHomeError;
 
 pub(crate) const MANAGED_POLICY: &str = "/etc/clash/policy.star";
 
@@ -38,8 +38,8 @@ pub(crate) const MANAGED_POLICY: &str = "/etc/clash/policy.star";
 const MACHINE: &str = "/usr/local/lib/clash";
 
 impl Dirs {
-    pub(crate) fn from_env() -> Result<Self, NoHome> {
-        let home = env::path(env::HOME).ok_or(NoHome)?;
+    pub(crate) fn from_env() -> Result<Self, NoHomeError> {
+        let home = env::path(env::HOME).ok_or(NoHomeError)?;
         let below =
             |variable, fallback: &str| env::path(variable).unwrap_or_else(|| home.join(fallback));
         let config = below(env::XDG_CONFIG_HOME, ".config");

@@ -1,17 +1,18 @@
-//! Every exit status of clash, once.
+//! Every exit status of clash.
 
-/// It worked.
+/// The command succeeded.
 pub(crate) const OK: u8 = 0;
 /// A command of clash itself failed; the message says why. For `policy check`,
-/// `policy test` and `fmt --check`: what they look for was found.
+/// `policy test` and `fmt --check`: they found a problem.
 pub(crate) const FAILED: u8 = 1;
-/// The command line was not understood. For a hook: the action is blocked and
-/// the reason is on standard error, which every agent we know honours.
+/// The arguments are wrong.
 pub(crate) const USAGE: u8 = 2;
+/// The hook blocks the action; the reason is on standard error. Every agent that clash
+/// knows obeys this.
 pub(crate) const BLOCKED: u8 = 2;
-/// The command ran longer than its sandbox allows, and was ended.
+/// The command ran longer than its sandbox allows, and the launcher ended it.
 pub(crate) const OUT_OF_TIME: u8 = 124;
-/// The sandbox could not be set up, so the command was not started.
+/// The launcher could not set up the sandbox, so it did not start the command.
 pub(crate) const NO_SANDBOX: u8 = 125;
 /// The policy refused the command, or the program cannot be executed.
 pub(crate) const REFUSED: u8 = 126;

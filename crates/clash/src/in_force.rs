@@ -1,5 +1,5 @@
-//! The sandboxes in force for a project: a command in any of them may have written
-//! where another one reads.
+//! The sandboxes in force for a project, and the links that their commands may have
+//! planted: a command in one sandbox may write where another sandbox reads.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -16,10 +16,10 @@ use clash_sandbox::planted::{InForce, Trees, trees_of};
 use crate::dirs::Dirs;
 use crate::policy::LoadedPolicy;
 use crate::session;
-use crate::temporary::Names;
+use crate::temporary::TmpNames;
 
-/// The sandboxes of the policy in force. Read only if a link is met on the way of a
-/// rule.
+/// The sandboxes of the policy in force. The policy is read only if a link is on the path
+/// of a rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PolicySandboxes<'a> {
     pub(crate) dirs: &'a Dirs,
@@ -32,18 +32,19 @@ impl InForce for PolicySandboxes<'_> {
         let policy = LoadedPolicy::load(self.dirs, self.project, self.session).ok()?;
         let places = self.dirs.places_unseen(self.project, &Disk::default());
         let mut trees = changeable(&policy, &places).ok()?;
-        // Of other projects too: two rules may lead from one into another. What holds
-        // the home is no project that commands could write.
+        // Other projects count too: two rules may lead from one project into another. A
+        // directory that contains the home is no project that commands could write.
         let others = session::projects(self.dirs);
         trees.extend(others.into_iter().filter(|tree| !is_below(&places.home, tree)));
         Some(trees)
     }
 }
 
-/// Of every layer, also of those whose word is only a denial: a policy that is not
-/// trusted now may have been trusted yesterday. Loading a file of the library defines
-/// all its sandboxes. One that no rule names and that may write the whole home
-/// (`workspace`) does not count: otherwise every link in the home would be suspect.
+/// The trees that commands may change. Every layer counts, also one whose allows do not
+/// count now: the user may have trusted it yesterday. Loading a file of the library
+/// defines all its sandboxes. A sandbox of the library that no rule names and that may
+/// write the whole home (`workspace`) does not count: otherwise every link in the home
+/// would be suspect.
 fn changeable(policy: &LoadedPolicy, places: &Places) -> Result<Vec<PathBuf>, IrError> {
     let mut trees = Vec::new();
     for layer in policy.ir().to_layers()? {
@@ -58,7 +59,7 @@ fn changeable(policy: &LoadedPolicy, places: &Places) -> Result<Vec<PathBuf>, Ir
     Ok(trees)
 }
 
-/// Whether commands in a sandbox can reach more by themselves than a link could open.
+/// True if commands in the sandbox reach every file anyway, so that a link opens nothing.
 fn reaches_more(sandbox: &Sandbox) -> bool {
     sandbox.unrestricted || sandbox.default == Effect::Allow
 }
@@ -78,14 +79,14 @@ fn names(layer: &Layer) -> BTreeSet<&str> {
     names
 }
 
-/// The disk, and which paths of a policy lead elsewhere by a link.
+/// The disk, and a note of the paths of a policy that lead elsewhere by a link.
 #[derive(Debug)]
 pub(crate) struct NotedLinks<'a> {
     disk: &'a Disk,
     /// The session's temporary directory, for a command in a room.
-    names: Option<Names<'a>>,
+    names: Option<TmpNames<'a>>,
     met: RefCell<BTreeSet<PathBuf>>,
-    /// Paths that lead nowhere, because of a link that a command may have planted.
+    /// Paths treated as missing, because a command may have planted a link on them.
     closed: BTreeSet<PathBuf>,
 }
 
@@ -96,32 +97,32 @@ pub(crate) struct NotedLinks<'a> {
      earlier one may have planted the link: look at it, and remove it unless it is yours",
     path.display(), link.display(), tree.display()
 )]
-pub(crate) struct PlantedPath {
+pub(crate) struct PlantedPathError {
     path: PathBuf,
     link: PathBuf,
     tree: PathBuf,
 }
 
 impl<'a> NotedLinks<'a> {
-    pub(crate) fn of(disk: &'a Disk, names: Option<Names<'a>>) -> Self {
+    pub(crate) fn of(disk: &'a Disk, names: Option<TmpNames<'a>>) -> Self {
         Self { disk, names, met: RefCell::default(), closed: BTreeSet::new() }
     }
 
-    /// The same with every suspect path closed, and the first of them; `None` if there
-    /// is none.
+    /// The same disk with every suspect path treated as missing, and the first of these
+    /// paths. `None` if no path is suspect.
     pub(crate) fn without_planted(
         &self,
         places: &Places,
         in_force: &dyn InForce,
-    ) -> Option<(Self, PlantedPath)> {
+    ) -> Option<(Self, PlantedPathError)> {
         let met = self.met.borrow();
         met.first()?;
         let trees = Trees::of(places, self.disk, in_force, None);
         let suspect = |path: &PathBuf| {
             let (link, tree) = trees.link_on(path, &self.disk.real(path), self.disk)?;
-            Some(PlantedPath { path: path.clone(), link, tree })
+            Some(PlantedPathError { path: path.clone(), link, tree })
         };
-        let mut suspects: Vec<PlantedPath> = met.iter().filter_map(suspect).collect();
+        let mut suspects: Vec<PlantedPathError> = met.iter().filter_map(suspect).collect();
         let closed = suspects.iter().map(|suspect| suspect.path.clone()).collect();
         let first = if suspects.is_empty() { None } else { Some(suspects.swap_remove(0)) };
         let Self { disk, names, .. } = *self;

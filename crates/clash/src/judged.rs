@@ -1,13 +1,13 @@
 //! The files of a tool call as they were judged, for the hook that runs after the call.
 //!
-//! The agent opens a file itself, after the hook has answered. A command in the
-//! background can exchange a directory and a link in between. What the kernel keeps from
-//! being made cannot be exchanged; the rest is noticed here: the path must lead to the
-//! same place afterwards, and the text that the tool gave must be that of the file that
-//! was judged.
+//! The agent opens a file itself, after the hook has answered. In between, a command in
+//! the background can exchange a directory and a link. The kernel refuses links that the
+//! sandbox does not allow; the hook notices the others. After the call the path must lead
+//! to the same file, and the text that the tool gave to the model must be the text of that
+//! file.
 //!
-//! Limits: an exchange that is taken back before the second look is noticed only where
-//! the client says what it has read.
+//! Limits: if the command takes the exchange back before the second look, the hook
+//! notices it only if the client reports the text that it has read.
 
 use std::fs;
 use std::io;
@@ -38,7 +38,7 @@ struct JudgedFiles {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct JudgedFile {
     real: PathBuf,
-    /// Device and inode of the nearest directory; `None` out of reach.
+    /// Device and inode of the nearest existing directory; `None` if it cannot be opened.
     directory: Option<(u64, u64)>,
 }
 
@@ -48,7 +48,7 @@ impl JudgedFile {
     }
 }
 
-/// Notes the files of a call that was let through.
+/// Notes the files of a call that the hook allows or asks about.
 pub(crate) fn note(
     session: &Session,
     message: &Message,
@@ -61,7 +61,8 @@ pub(crate) fn note(
     write_private(&file, &text.map_err(|error| state(error.into()))?).map_err(state)
 }
 
-/// What is different after a call from what was judged, in a sentence for the user.
+/// The difference between the files of a call now and when they were judged, as a sentence
+/// for the user.
 pub(crate) fn difference(
     session: &Session,
     message: &Message,
@@ -85,7 +86,7 @@ pub(crate) fn difference(
             ));
         }
         if before.directory.is_some() && before.directory != directory_of(&now.path).ok()? {
-            // The tool itself may have made the directories of a new file.
+            // The tool itself may have created the directories of a new file.
             let made = fs::symlink_metadata(&now.path).is_ok() && message.content.is_none();
             if !made {
                 return Some(format!("the directory of {shown} was exchanged during the call"));
@@ -117,8 +118,8 @@ fn place(session: &Session, message: &Message) -> PathBuf {
     session.dir.join(DIR).join(format!("{:016x}", fnv_hash(key.as_bytes())))
 }
 
-/// Whether every line of a text is one of the file's. A client may leave lines out,
-/// cut long ones and change how they end.
+/// True if every line of a text is a line of the file, in the same order. A client may
+/// leave lines out, cut long ones and change how they end.
 fn is_text_of(given: &str, file: &Path) -> bool {
     const ENOUGH_CHARS: usize = 200;
     let Ok(meta) = fs::symlink_metadata(file) else { return true };
@@ -126,7 +127,7 @@ fn is_text_of(given: &str, file: &Path) -> bool {
         return true;
     }
     let Ok(bytes) = fs::read(file) else { return true };
-    // A client decodes these, and no line is as it is on the disk.
+    // A client decodes UTF-16, so its lines differ from the bytes on the disk.
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return true;
     }
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_known_by_its_lines() {
+    fn a_text_is_recognised_by_its_lines() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "one\r\n  two\nthree\n").unwrap();

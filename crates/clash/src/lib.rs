@@ -14,13 +14,14 @@ mod decision;
 mod dirs;
 mod ecosystems;
 mod env;
-mod exec;
+
 mod exit;
 mod held_path;
 mod history;
 mod hook;
 mod in_force;
 mod judged;
+mod launcher;
 mod policy;
 mod project_root;
 mod replace_file;
@@ -47,13 +48,15 @@ pub fn run(args: &[OsString]) -> u8 {
     let called_as = args.first().map(Path::new).and_then(Path::file_name);
     match args {
         [_, rest @ ..] if called_as.is_some_and(|name| name == "clash-shell") => {
-            exec::shell_main(rest)
+            launcher::shell_main(rest)
         }
-        [_, rest @ ..] if called_as.is_some_and(|name| name == "clash-sh") => exec::sh_main(rest),
+        [_, rest @ ..] if called_as.is_some_and(|name| name == "clash-sh") => {
+            launcher::sh_main(rest)
+        }
         [_, verb, rest @ ..] if verb == "hook" && !asks_for_help(rest) => hook::main(rest),
-        [_, verb, rest @ ..] if verb == "exec" && !asks_for_help(rest) => exec::main(rest),
+        [_, verb, rest @ ..] if verb == "exec" && !asks_for_help(rest) => launcher::exec_main(rest),
         [_, verb, what, rest @ ..] if verb == "sandbox" && what == "exec" => {
-            exec::sandbox_main(rest).unwrap_or_else(|| cmd::main(args))
+            launcher::sandbox_main(rest).unwrap_or_else(|| cmd::main(args))
         }
         [_, verb] if verb == ssh_agent::filter::VERB => ssh_agent::filter::main(),
         _ => cmd::main(args),

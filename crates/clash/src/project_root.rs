@@ -1,8 +1,8 @@
 //! The directory in which a session began, by real path, device and inode.
 //!
 //! A command can remove the project and leave a link in its place; the next command
-//! would then get the rights of `$PWD` at the link's target. So the session keeps which
-//! directory it began in, and every hook and every launch compares.
+//! would then get the rights of `$PWD` at the link's target. So the record of the session
+//! names the directory, and every hook and every launch compares.
 
 use std::fs;
 use std::io;
@@ -37,7 +37,7 @@ pub(crate) enum RootError {
 
 const HEADER: &str = "clash root 1";
 
-/// File systems in user space number their files as they like.
+/// `f_type` of FUSE, whose file systems may give a file another inode number each time.
 const FUSE: u64 = 0x6573_5546;
 
 impl ProjectRoot {
@@ -50,12 +50,12 @@ impl ProjectRoot {
         Ok(Self { path: real, device, inode })
     }
 
-    /// Fails unless the path still leads to this directory, and by no link.
+    /// Fails unless the path still leads to this directory without a link.
     pub(crate) fn check(&self) -> Result<(), RootError> {
         let path = || self.path.clone();
         let opened = open(&self.path, OFlags::NOFOLLOW);
         let dir = opened.map_err(|source| match source.kind() {
-            // With these flags a link is no directory.
+            // With `O_NOFOLLOW` and `O_DIRECTORY` the kernel refuses a link this way.
             io::ErrorKind::NotADirectory => RootError::Replaced { path: path() },
             _ => RootError::Gone { path: path(), source },
         })?;
@@ -75,7 +75,7 @@ impl ProjectRoot {
         bytes
     }
 
-    /// `None`: another version wrote it, or it is damaged.
+    /// Reads a record. `None` if another version wrote it or it is damaged.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let rest = bytes.strip_prefix(HEADER.as_bytes())?.strip_prefix(b"\n")?;
         let end = rest.iter().position(|byte| *byte == b'\n')?;
@@ -97,7 +97,7 @@ fn numbers(dir: &OwnedFd) -> io::Result<(u64, u64)> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
-/// Where the directory lies that is held open.
+/// The path of an open directory, as the kernel names it.
 fn real_path(dir: &OwnedFd) -> io::Result<PathBuf> {
     fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd()))
 }

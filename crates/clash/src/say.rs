@@ -1,4 +1,4 @@
-//! A decision in words: the sentence an agent or a person gets. `explain`
+//! Puts a decision into words: one sentence for the agent or the user. `clash explain`
 //! prints the same facts at length.
 
 use clash_policy::decide::{Cause, Decision, Part};
@@ -6,7 +6,8 @@ use clash_policy::{Effect, Span};
 
 use crate::dirs::Dirs;
 
-/// Why, in one line. Names the rule, so that the user knows what to change.
+/// The reason of a decision in one line. It names the rule, so that the user knows what to
+/// change.
 pub(crate) fn reason(decision: &Decision) -> String {
     if let Some(conflict) = &decision.conflict {
         let ((first, first_box), (second, second_box)) = (&conflict.first, &conflict.second);
@@ -88,7 +89,7 @@ fn default_place(effect: Effect, span: &Span) -> String {
     if span.file.starts_with('@') { effect.to_string() } else { format!("{effect} ({span})") }
 }
 
-/// Capabilities as people say them.
+/// File rights in words, for example `read, write`.
 pub(crate) fn words(caps: clash_policy::Caps) -> String {
     use clash_policy::Caps;
     let names = [
@@ -103,7 +104,7 @@ pub(crate) fn words(caps: clash_policy::Caps) -> String {
     said.join(", ")
 }
 
-/// What the user can do about a refusal or a question.
+/// The next step that the user can take after a refusal or a question.
 pub(crate) fn way_on(decision: &Decision, dirs: &Dirs) -> Option<String> {
     if decision.effect == Effect::Allow || decision.conflict.is_some() {
         return None;

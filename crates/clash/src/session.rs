@@ -1,5 +1,5 @@
-//! A session: one run of an agent in one project. Its directory below clash's
-//! state holds the project root, the trace and the open approvals.
+//! A session: one run of an agent in one project. Its directory below clash's state
+//! directory has the project root, the trace and the approvals.
 
 use std::fs;
 use std::io;
@@ -12,12 +12,12 @@ use crate::project_root::{ProjectRoot, RootError};
 pub(crate) struct Session {
     pub(crate) id: String,
     pub(crate) dir: PathBuf,
-    /// `$PWD` of policies: fixed when the session starts, whatever the agent
-    /// does with `cd`. The path has no links; [`Self::check_root`] says whether it
-    /// still leads to the same directory.
+    /// `$PWD` of policies. It is fixed when the session starts; a `cd` of the agent does
+    /// not change it. The path has no links; [`Self::check_root`] checks that it still
+    /// leads to the same directory.
     pub(crate) project: PathBuf,
     root: ProjectRoot,
-    /// Whose session it is, in the word of `clash hook`.
+    /// The agent, by its name in `clash hook NAME`.
     pub(crate) agent: String,
 }
 
@@ -38,11 +38,11 @@ pub(crate) enum SessionError {
 const ROOT: &str = "root";
 const AGENT: &str = "agent";
 
-/// Where older versions kept the project's path, and nothing else of it.
+/// The file in which older versions kept the path of the project, and nothing else.
 const OLDER_PROJECT: &str = "project";
 
 impl Session {
-    /// Opens the session, creating its record on first sight.
+    /// Opens the session, and creates its record if the session is new.
     pub(crate) fn enter(
         dirs: &Dirs,
         id: &str,
@@ -55,7 +55,7 @@ impl Session {
         }
     }
 
-    /// Opens a session that has been seen before.
+    /// Opens a session that has a record.
     pub(crate) fn open(dirs: &Dirs, id: &str) -> Result<Self, SessionError> {
         let dir = directory(dirs, id)?;
         match fs::read(dir.join(ROOT)) {
@@ -74,8 +74,8 @@ impl Session {
         Self { id: id.to_owned(), dir, project: root.path.clone(), root, agent }
     }
 
-    /// A session that an older version began. Its directory is noted now, unless a
-    /// link is on the way: a command may have planted one since.
+    /// Opens a session of an older version. It records the directory now, unless a link
+    /// is on the path: a command may have planted it since.
     fn older(id: &str, dir: PathBuf) -> Result<Self, SessionError> {
         let path = match fs::read(dir.join(OLDER_PROJECT)) {
             Ok(path) => from_bytes(path),
@@ -97,8 +97,8 @@ impl Session {
         self.root.check()
     }
 
-    /// The user goes on with a session in a directory that was made anew in the
-    /// same place, for example cloned again.
+    /// Records the project anew, if the user resumes the session in a new directory of the
+    /// same path, for example after another `git clone`.
     pub(crate) fn resume(&mut self) -> Result<(), SessionError> {
         let Ok(root) = ProjectRoot::find(&self.project) else { return Ok(()) };
         if root.path == self.project && root != self.root {
@@ -128,10 +128,10 @@ impl Session {
     }
 }
 
-/// No session has a dot in its name.
+/// The list of projects. The dot keeps it apart from sessions, whose names have none.
 const PROJECTS: &str = ".projects";
 
-/// The projects of all sessions there have been: their commands could write there.
+/// The projects of all past sessions: their commands could write there.
 pub(crate) fn projects(dirs: &Dirs) -> Vec<PathBuf> {
     let known = fs::read(sessions_dir(dirs).join(PROJECTS)).unwrap_or_default();
     let paths = known.split(|byte| *byte == 0).filter(|path| path.starts_with(b"/"));
@@ -150,8 +150,8 @@ fn note_project(dirs: &Dirs, project: &Path) -> io::Result<()> {
     options.create(true).append(true).open(sessions_dir(dirs).join(PROJECTS))?.write_all(&line)
 }
 
-/// Writes the record of the root unless there is one, and gives the one that counts:
-/// two hooks may arrive at once, and the first decides.
+/// Writes the record of the root unless there is one, and returns the record that is there.
+/// If two hooks write at the same time, both get the record of the first.
 fn note_once(dir: &Path, root: &ProjectRoot) -> Result<Option<ProjectRoot>, SessionError> {
     let state = |source| SessionError::State { path: dir.to_path_buf(), source };
     let temp = dir.join(format!("{ROOT}.{}", std::process::id()));
@@ -168,7 +168,8 @@ pub(crate) fn sessions_dir(dirs: &Dirs) -> PathBuf {
     dirs.state.join("sessions")
 }
 
-/// Ids come from the agent and become a directory name.
+/// The directory of a session. The id comes from the agent, so it is checked before it
+/// becomes a name.
 fn directory(dirs: &Dirs, id: &str) -> Result<PathBuf, SessionError> {
     let plain = !id.is_empty()
         && id.len() <= 128

@@ -1,5 +1,5 @@
-//! Lends a room the agent of ssh, so that git reaches its remotes without a private
-//! key in the room.
+//! Lends a room an agent of ssh, so that git reaches its remotes without a private key in
+//! the room.
 //!
 //! The user's own agent is lent if it has keys. Otherwise the launcher starts an
 //! agent for the life of the room and loads the user's keys that need no
@@ -22,21 +22,22 @@ use clash_policy::{Effect, Sandbox};
 use crate::dirs::Dirs;
 use crate::env;
 
-/// An agent that a room may use.
+/// An agent of ssh that a room may use.
 #[derive(Debug)]
 pub(crate) struct LentAgent {
     pub(crate) socket: PathBuf,
-    /// Its standard input is the pipe; it stays open until this process ends.
+    /// The filter. Its standard input is the pipe, which stays open until this process
+    /// ends.
     _filter: Child,
 }
 
-/// Seconds that a key stays in an agent of ours.
+/// A key stays this long in an agent that the launcher has started.
 const KEY_SECONDS: &str = "3600";
 
 /// Keys that ssh tries by itself.
 const KEYS: &[&str] = &["id_ed25519", "id_ecdsa", "id_rsa"];
 
-/// Whether the sandbox wants the agent, and git is likely to use ssh.
+/// True if the sandbox wants the agent and git is likely to use ssh.
 pub(crate) fn is_wanted(sandbox: &Sandbox, script: &str, project: &Path, dirs: &Dirs) -> bool {
     let lends = |name: &str| name == SSH_AGENT_SOCKET;
     sandbox.env.iter().any(|rule| rule.effect == Effect::Allow && lends(&rule.name))
@@ -44,7 +45,7 @@ pub(crate) fn is_wanted(sandbox: &Sandbox, script: &str, project: &Path, dirs: &
             || settings(project, dirs).iter().any(|text| names_ssh(text)))
 }
 
-/// The settings that give git its addresses.
+/// The text of the settings that give git its addresses.
 fn settings(project: &Path, dirs: &Dirs) -> Vec<String> {
     let own = project.join(".git");
     let common = fs::read_to_string(&own).ok().and_then(|text| {
@@ -77,7 +78,7 @@ fn is_ssh_address(word: &str) -> bool {
     !path.starts_with("//") && !host.is_empty() && host.chars().all(plain) && !path.starts_with(':')
 }
 
-/// The agent to lend; the error is a sentence for the user.
+/// Finds or starts the agent to lend. The error is a sentence for the user.
 pub(crate) fn lend(dirs: &Dirs) -> Result<LentAgent, String> {
     if let Some(socket) = env::path(SSH_AGENT_SOCKET).filter(|path| is_socket(path))
         && run(Command::new("ssh-add").arg("-l"), &socket)
@@ -87,7 +88,7 @@ pub(crate) fn lend(dirs: &Dirs) -> Result<LentAgent, String> {
             filter.env(SSH_AGENT_SOCKET, &socket);
             filter
         })
-        .map_err(|error| format!("the filter of the agent cannot be started: {error}"))?;
+        .map_err(|error| format!("cannot start the filter of the agent: {error}"))?;
         return Ok(lent);
     }
     let keys = keys(dirs);
@@ -99,7 +100,7 @@ pub(crate) fn lend(dirs: &Dirs) -> Result<LentAgent, String> {
         agent.arg(own);
         agent
     })
-    .map_err(|error| format!("ssh-agent cannot be started: {error}"))?;
+    .map_err(|error| format!("cannot start ssh-agent: {error}"))?;
     let loaded = |key: &PathBuf| {
         run(Command::new("ssh-add").args(["-q", "-t", KEY_SECONDS]).arg(key), &agent)
     };
@@ -109,15 +110,15 @@ pub(crate) fn lend(dirs: &Dirs) -> Result<LentAgent, String> {
     Ok(lent)
 }
 
-/// A directory that every user shares may show sockets of other programs. A room
-/// that has a socket of its own does without it, and gets one of its own.
+/// The sandbox without the host's temporary directory, which may show sockets of other
+/// programs. The room of such a sandbox has a temporary directory of its own.
 pub(crate) fn without_shared_tmp(sandbox: &Sandbox) -> Sandbox {
     let mut sandbox = sandbox.clone();
     sandbox.fs.retain(|rule| rule.pattern.fixed() != "$TMPDIR");
     sandbox
 }
 
-/// Whether a script speaks of the temporary directory.
+/// True if a script names the temporary directory.
 pub(crate) fn mentions_tmp(script: &str, tmp: &Path) -> bool {
     let tmp = tmp.to_string_lossy();
     script.contains("/tmp") || script.contains("TMPDIR") || script.contains(&*tmp)
@@ -139,8 +140,8 @@ fn run(command: &mut Command, socket: &Path) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Starts a filter that ends when this process and its room have ended, by a command
-/// that is made of the path of this program. Returns the agent behind it too.
+/// Starts a filter that ends when this process and its room have ended. `command` gets the
+/// path of this program. Returns the lent agent and the socket of the agent behind it.
 fn filtered(command: impl FnOnce(&Path) -> Command) -> std::io::Result<(LentAgent, PathBuf)> {
     use std::os::unix::process::CommandExt;
     let mut child = command(&std::env::current_exe()?)

@@ -1,10 +1,9 @@
-//! What clash tells a model of its own accord: at the start of a session what it
-//! may do, and after a command what the sandbox kept from it.
+//! The texts that clash gives to a model: at the start of a session the rights that it
+//! has, and after a command the accesses that its sandbox blocked.
 //!
-//! A model that is told nothing tries, fails, and tries around it. So the text
-//! says what is the case, which sandbox it is, and what to do. Whether a sandbox
-//! was the reason is judged by the sandbox itself: a message about a path it
-//! grants is none of ours.
+//! A model without these texts tries, fails, and looks for a way around. So a text names
+//! the sandbox, the blocked path and the next step. The sandbox's own rules tell whether
+//! it was the reason: an error message about a path that it grants is not clash's.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +18,7 @@ use crate::dirs::Dirs;
 use crate::policy::LoadedPolicy;
 use crate::say::brief;
 
-/// What this session may do, for the model.
+/// Tells the model the rights of this session.
 pub(crate) fn at_start(
     policy: &LoadedPolicy,
     agent: &Agent,
@@ -39,13 +38,13 @@ pub(crate) fn at_start(
     let rest = match (default.unwrap_or(Effect::Ask), agent.abilities.asks) {
         (Effect::Allow, _) => "is allowed",
         (Effect::Deny, _) => "is refused",
-        (Effect::Ask, Asks::No) => "is refused, because nobody can be asked here",
+        (Effect::Ask, Asks::No) => "is refused, because this agent cannot ask the user",
         (Effect::Ask, _) => "needs the user's approval",
     };
     let mut text = format!(
         "clash confines this session: every command runs in a sandbox that the user's policy \
          chooses and the operating system enforces; file and web tools are judged by the same \
-         policy. What no rule mentions {rest}."
+         policy. An action that no rule mentions {rest}."
     );
     if let Some(sandbox) = sandbox.filter(|sandbox| !sandbox.unrestricted) {
         text.push_str(&format!(" {}", described(&sandbox)));
@@ -59,7 +58,7 @@ pub(crate) fn at_start(
         " A refusal names its rule and is final for this session: do not look for another way to \
          the same end, tell the user what you need and why.",
     );
-    // The command line of the agent may say otherwise, which no hook is told.
+    // Only the settings are read: no hook learns the agent's command line.
     if let Some(problem) =
         Dirs::from_env().ok().and_then(|dirs| agent.own_sandbox(&dirs.for_agents()))
     {
@@ -75,9 +74,9 @@ fn described(sandbox: &Sandbox) -> String {
         .iter()
         .filter(|rule| rule.effect == Effect::Allow && rule.caps.contains(Caps::WRITE));
     let mut writable: Vec<String> = writable.map(|rule| rule.pattern.to_string()).collect();
-    if writable.len() > MOST {
-        let more = writable.len() - MOST;
-        writable.truncate(MOST);
+    if writable.len() > MAX_LISTED {
+        let more = writable.len() - MAX_LISTED;
+        writable.truncate(MAX_LISTED);
         writable.push(format!("{more} more places"));
     }
     let writes = match writable.as_slice() {
@@ -91,8 +90,8 @@ fn described(sandbox: &Sandbox) -> String {
     )
 }
 
-/// More than these would not be read.
-const MOST: usize = 6;
+/// A text for the model lists this many paths or hosts.
+const MAX_LISTED: usize = 6;
 
 fn net(net: &Net) -> String {
     match net {
@@ -103,29 +102,29 @@ fn net(net: &Net) -> String {
             let granted = rules.iter().filter(|rule| rule.effect == Effect::Allow);
             let mut names: Vec<String> = granted.map(|rule| rule.host.to_string()).collect();
             names.dedup();
-            names.truncate(MOST);
+            names.truncate(MAX_LISTED);
             format!("it reaches only {}", names.join(", "))
         }
     }
 }
 
-/// Whether a sandbox may have had a hand in this output at all.
+/// True if the output has an error message that a sandbox can cause.
 pub(crate) fn is_suspicious(output: &str) -> bool {
     REFUSALS.iter().chain(&NETWORK).chain(&[QUOTA]).any(|said| output.contains(said))
 }
 
-/// Where a command ran.
-pub(crate) struct Place<'a> {
+/// The project, working directory and sandbox of a command that ended.
+pub(crate) struct EndedCommand<'a> {
     pub(crate) dirs: &'a Dirs,
     pub(crate) project: &'a Path,
     pub(crate) cwd: &'a Path,
     pub(crate) sandbox: &'a Sandbox,
 }
 
-/// What the sandbox kept from a command, as far as its output tells; and what to
-/// do about that.
+/// Tells the model what the sandbox blocked, as far as the command's output shows it, and
+/// the next step.
 pub(crate) fn after_command(
-    place: &Place<'_>,
+    place: &EndedCommand<'_>,
     output: &str,
     on: Option<OnViolation>,
 ) -> Option<String> {
@@ -133,22 +132,22 @@ pub(crate) fn after_command(
     if *unrestricted {
         return None;
     }
-    let what = output.lines().rev().take(LINES).find_map(|line| {
+    let what = output.lines().rev().take(MAX_OUTPUT_LINES).find_map(|line| {
         blocked_path(place, line)
             .or_else(|| blocked_network(place.sandbox, line))
             .or_else(|| blocked_files(place.sandbox, line))
     })?;
     let then = match on.unwrap_or(OnViolation::Smart) {
         OnViolation::Stop => {
-            "Stop here and do not try another way: tell the user what was blocked and what for."
+            "Stop here and do not try another way: tell the user what was blocked and why you need it."
         }
         OnViolation::Workaround => {
-            "It is no mistake of the command: go on in a way that needs less, without trying to \
-             get around the sandbox."
+            "The command itself is right: go on in a way that needs fewer rights, and do not try \
+             to get around the sandbox."
         }
         OnViolation::Smart => {
-            "Do not try to get around it: if the task can be done without, do that; otherwise stop, \
-             and tell the user what was blocked and what for."
+            "Do not try to get around it: if the task can be done without this access, do that; \
+             otherwise stop, and tell the user what was blocked and why you need it."
         }
     };
     Some(format!(
@@ -157,8 +156,8 @@ pub(crate) fn after_command(
     ))
 }
 
-/// What went wrong stands at the end.
-const LINES: usize = 200;
+/// Only the last lines are read: an error message is at the end of the output.
+const MAX_OUTPUT_LINES: usize = 200;
 
 const REFUSALS: [&str; 4] = [
     "Permission denied",
@@ -167,22 +166,22 @@ const REFUSALS: [&str; 4] = [
     "No such file or directory",
 ];
 
-/// What programs say when a name more than the limit is made.
+/// The message of programs that create more files than the sandbox's limit.
 const QUOTA: &str = "Disk quota exceeded";
 
 fn blocked_files(sandbox: &Sandbox, line: &str) -> Option<String> {
     let most = sandbox.limits.most_files().filter(|_| line.contains(QUOTA))?;
-    Some(format!("a command may make {most} files and directories, and it made them all"))
+    Some(format!("a command may create {most} files and directories, and it has created them all"))
 }
 
-fn blocked_path(place: &Place<'_>, line: &str) -> Option<String> {
+fn blocked_path(place: &EndedCommand<'_>, line: &str) -> Option<String> {
     let (refusal, before) = REFUSALS.iter().find_map(|refusal| {
         let (before, _) = line.split_once(refusal)?;
         Some((*refusal, before))
     })?;
     let path = place.cwd.join(last_path(before)?);
     let hidden = refusal == "No such file or directory";
-    // What is not there was not hidden.
+    // A file that does not exist was not hidden.
     if hidden && std::fs::symlink_metadata(&path).is_err() {
         return None;
     }
@@ -200,20 +199,20 @@ fn blocked_path(place: &Place<'_>, line: &str) -> Option<String> {
     })
 }
 
-/// What to do where a tool writes over a protected file that it made itself.
+/// The advice for a tool that overwrites a protected file which it created itself.
 fn instead(path: &Path) -> &'static str {
     let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase());
     match name {
         Some(name) if name == "activate" || name.starts_with("activate.") => {
-            ": an environment is made anew as a whole, with the option `--clear`"
+            ": create the whole environment again, with the option `--clear`"
         }
         _ => "",
     }
 }
 
-/// The command with which the user fills a shared cache, by the module
-/// of the library whose rule names the cache.
-fn filled_by(place: &Place<'_>, path: &Path) -> Option<&'static str> {
+/// The command with which the user fills a shared cache. The module of the library whose
+/// rule names the cache determines it.
+fn filled_by(place: &EndedCommand<'_>, path: &Path) -> Option<&'static str> {
     use clash_policy::Links;
     let disk = Disk::default();
     let places = place.dirs.places(place.project, &disk);
@@ -241,8 +240,8 @@ const FETCHES: [(&str, &str); 11] = [
     ("terraform", "terraform init"),
 ];
 
-/// `None`: it cannot be told.
-fn granted(place: &Place<'_>, path: &Path, needs: Caps) -> Option<bool> {
+/// True if the sandbox grants these rights on the path. `None` if the judge fails.
+fn granted(place: &EndedCommand<'_>, path: &Path, needs: Caps) -> Option<bool> {
     use clash_policy::Links;
     let disk = Disk::default();
     let places = place.dirs.places_unseen(place.project, &disk);
@@ -263,7 +262,8 @@ fn granted(place: &Place<'_>, path: &Path, needs: Caps) -> Option<bool> {
     Some(verdict.effect == Effect::Allow && !caged)
 }
 
-/// The path an error message ends with: `cat: /x/y: `, `cannot open '/x/y': `.
+/// The path at the end of an error message, for example `cat: /x/y: ` or
+/// `cannot open '/x/y': `.
 fn last_path(before: &str) -> Option<PathBuf> {
     let text = before.trim_end_matches([' ', ':']);
     let quotes = [('\'', '\''), ('"', '"'), ('‘', '’'), ('`', '\'')];

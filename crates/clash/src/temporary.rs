@@ -1,12 +1,11 @@
 //! The temporary directory of a session: one directory below clash's state that every
 //! room of the session shows as /tmp.
 //!
-//! A launcher holds a shared lock on it for as long as its command runs. The sweep
-//! takes the directory away only with the exclusive lock, so it never removes one in
-//! use. It is renamed before it is removed: a launcher that comes meanwhile makes a
-//! new one.
+//! A launcher holds a shared lock on it while its command runs. The sweep removes the
+//! directory only with the exclusive lock, so it never removes one in use. It renames the
+//! directory first: a launcher that starts meanwhile creates a new one.
 //!
-//! File tools of an agent run outside the rooms. A path of theirs below /tmp is moved
+//! File tools of an agent run outside the rooms. The hook moves their paths below /tmp
 //! into this directory, so that `/tmp/x` is one file to commands and file tools.
 
 use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
@@ -23,19 +22,19 @@ use crate::session::{Session, sessions_dir};
 
 const NAME: &str = "tmp";
 
-/// A directory under a name that begins like this is being removed.
+/// The start of the name of a directory that is being removed.
 const REMOVED: &str = "tmp.removed-";
 
-/// The sticky bit is there because rooms let named pipes be made only in such
-/// directories.
+/// With the sticky bit: the monitor lets commands make named pipes only in directories
+/// that have it.
 const MODE: u32 = 0o1700;
 
-/// A session without a record for this long does not come back.
+/// The sweep removes the directory of a session that has no new record for this time.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 
-/// The session's directory, kept from being removed while this lives.
+/// The session's directory with a shared lock: no sweep removes it while this value lives.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldTmp {
     /// Without links.
     pub(crate) path: PathBuf,
     _lock: File,
@@ -45,13 +44,13 @@ pub(crate) fn of_session(session: &Path) -> PathBuf {
     session.join(NAME)
 }
 
-/// True if the sandbox speaks of the temporary directory at all.
+/// True if a rule of the sandbox names `$TMPDIR`.
 pub(crate) fn is_used_by(sandbox: &Sandbox) -> bool {
     sandbox.fs.iter().any(|rule| rule.pattern.fixed().starts_with("$TMPDIR"))
 }
 
-/// Makes the directory of a session if it is not there, and holds it.
-pub(crate) fn hold(session: &Path) -> io::Result<Held> {
+/// Creates the directory of a session if it does not exist, and locks it.
+pub(crate) fn hold(session: &Path) -> io::Result<HeldTmp> {
     let path = of_session(session);
     for _ in 0..16 {
         match DirBuilder::new().mode(0o700).create(&path) {
@@ -70,7 +69,7 @@ pub(crate) fn hold(session: &Path) -> io::Result<Held> {
         lock.lock_shared()?;
         let again = fs::symlink_metadata(&path).ok();
         if again.is_some_and(|now| (now.dev(), now.ino()) == (held.dev(), held.ino())) {
-            return Ok(Held { path: fs::canonicalize(&path)?, _lock: lock });
+            return Ok(HeldTmp { path: fs::canonicalize(&path)?, _lock: lock });
         }
     }
     Err(io::ErrorKind::ResourceBusy.into())
@@ -91,8 +90,8 @@ pub(crate) fn remove(session: &Path) -> io::Result<()> {
     clash_sandbox::launch::remove_tree(&away)
 }
 
-/// Removes the directories of sessions that are long over, and those whose removal
-/// was interrupted.
+/// Removes the directories of sessions without a new record for days, and those whose
+/// removal was interrupted.
 pub(crate) fn sweep(dirs: &Dirs) {
     let Ok(sessions) = fs::read_dir(sessions_dir(dirs)) else { return };
     for session in sessions.flatten().map(|entry| entry.path()) {
@@ -107,7 +106,7 @@ pub(crate) fn sweep(dirs: &Dirs) {
     }
 }
 
-/// True if nothing was recorded about a session for days.
+/// True if the session has no new record for days.
 fn is_forgotten(session: &Path) -> bool {
     let modified = |path: PathBuf| fs::metadata(path).and_then(|meta| meta.modified()).ok();
     let last = modified(crate::trace::file_of(session)).max(modified(session.to_path_buf()));
@@ -115,25 +114,25 @@ fn is_forgotten(session: &Path) -> bool {
     age.is_some_and(|age| age > FORGOTTEN_AFTER)
 }
 
-/// The paths that mean the session's directory in its rooms.
+/// The paths by which commands in the session's rooms name its directory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Names<'a> {
+pub(crate) struct TmpNames<'a> {
     pub(crate) dirs: &'a Dirs,
     pub(crate) project: &'a Path,
     /// The session's directory without links.
     pub(crate) session: &'a Path,
 }
 
-impl Names<'_> {
-    /// The path in the session's directory that a room means by `path`. `None`: the
-    /// room shows the host's file there, or nothing.
+impl TmpNames<'_> {
+    /// The path in the session's directory that a command in a room reaches by `path`.
+    /// `None` if the room shows the host's file there, or none.
     pub(crate) fn meaning(&self, path: &Path) -> Option<PathBuf> {
         let path = normalise(path);
         let others = [self.project, &self.dirs.home, self.session, &self.dirs.state];
         if others.iter().any(|other| is_below(&path, other)) {
             return None;
         }
-        // The host's own may be below /tmp.
+        // The host's `$TMPDIR` may be below /tmp.
         let names = [&self.dirs.tmp, Path::new("/tmp"), Path::new("/var/tmp")];
         let name = names.into_iter().find(|name| is_below(&path, name))?;
         let below = path.strip_prefix(name).ok()?;
@@ -144,8 +143,8 @@ impl Names<'_> {
         })
     }
 
-    /// The same for a file tool of the agent, which can reach the host's files too:
-    /// a read means the host's file if only the host has it.
+    /// The same for a file tool of the agent, which reaches the host's files too: a read
+    /// means the host's file if the session's directory has none of that name.
     pub(crate) fn meaning_to_tools(&self, path: &Path, needs: Caps) -> Option<PathBuf> {
         let moved = self.meaning(path)?;
         let only_on_host = !needs.intersects(Caps::CHANGE)
@@ -162,17 +161,17 @@ impl Names<'_> {
     }
 }
 
-/// What a file tool's call about /tmp means.
+/// The meaning of a file tool's call about /tmp.
 #[derive(Debug)]
-pub(crate) enum Meant {
-    /// The client's own file: judged as if it were in the session's directory.
+pub(crate) enum TmpMeaning {
+    /// A file that the client keeps: judged as if it were in the session's directory.
     ClientsOwn(Input),
     /// Files in the session's directory.
     InSession,
 }
 
 /// Finds out whether a call of a file tool means the session's directory.
-pub(crate) fn meant(names: &Names<'_>, session: &Session, input: &Input) -> Option<Meant> {
+pub(crate) fn meant(names: &TmpNames<'_>, session: &Session, input: &Input) -> Option<TmpMeaning> {
     let Input::Files(files) = input else { return None };
     let reads = |caps: Caps| !caps.intersects(Caps::CHANGE);
     let own = |file: &clash_policy::FileUse| {
@@ -183,11 +182,11 @@ pub(crate) fn meant(names: &Names<'_>, session: &Session, input: &Input) -> Opti
             file.path = names.meaning(&file.path).unwrap_or(file.path);
             file
         });
-        return Some(Meant::ClientsOwn(Input::Files(judged.collect())));
+        return Some(TmpMeaning::ClientsOwn(Input::Files(judged.collect())));
     }
     let moved =
         |file: &clash_policy::FileUse| names.meaning_to_tools(&file.path, file.needs).is_some();
-    files.iter().any(moved).then_some(Meant::InSession)
+    files.iter().any(moved).then_some(TmpMeaning::InSession)
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
-//! The trace: what a session did, one JSON object a line, only ever appended.
+//! The trace: the events of a session, one JSON object a line. Clash only appends to it.
 //!
-//! A record is one `write` to a file opened for appending, so records of hooks
-//! that run at the same time never mix, and it is written before the hook
-//! answers: what was answered is on record even if the process is killed right
-//! after. A record the disk took only in part is closed with a newline and
-//! written again; readers pass over the torn line.
+//! A record is one `write` to a file opened for appending, so records of hooks that run
+//! at the same time do not mix. The hook writes it before it answers: the trace has the
+//! answer even if the process is killed right after. If the disk takes a record only in
+//! part, the writer ends the line and writes the record again; readers skip such a line.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -15,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::session::Session;
 
-/// Raised when a field changes its meaning; readers skip what they don't know.
+/// The version of the format. It grows when a field changes its meaning; readers skip
+/// fields that they do not know.
 pub(crate) const VERSION: u32 = 1;
 
 const FILE: &str = "trace.jsonl";
@@ -25,7 +25,7 @@ pub(crate) fn file_of(session: &Path) -> PathBuf {
     session.join(FILE)
 }
 
-/// One line of a trace. Which fields are there depends on the event.
+/// One line of a trace. The event determines which fields it has.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) v: u32,
@@ -40,7 +40,7 @@ pub(crate) struct Record {
     pub(crate) call: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tool: Option<String>,
-    /// The script, path, host or tool name that was decided.
+    /// The script, path, host or tool name that the decision is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) what: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,12 +50,12 @@ pub(crate) struct Record {
     /// The rule that decided, as `file:line`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rule: Option<String>,
-    /// The reason that was given, or what went wrong.
+    /// The reason of the decision, or the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pid: Option<u32>,
-    /// Whether the tool call succeeded, as the agent saw it.
+    /// True if the tool call succeeded, as the agent reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ok: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,7 +72,7 @@ pub(crate) enum Event {
     Launch,
     /// A tool call ended.
     Exit,
-    /// Something did not happen as it was decided.
+    /// A tool call did not happen as the policy decided.
     Alarm,
     /// Written by a newer version.
     #[default]
@@ -101,8 +101,8 @@ pub(crate) struct TraceError {
     source: io::Error,
 }
 
-/// Longer texts are cut in the trace.
-const MAX_TEXT: usize = 64 * 1024;
+/// The trace cuts longer texts.
+const MAX_TEXT_BYTES: usize = 64 * 1024;
 
 impl Record {
     pub(crate) fn new(session: &Session, event: Event) -> Self {
@@ -135,7 +135,7 @@ fn append_whole(mut file: fs::File, line: &[u8]) -> io::Result<()> {
     for _ in 0..ATTEMPTS {
         match file.write(line) {
             Ok(written) if written == line.len() => return Ok(()),
-            // Close the torn line so that it takes no other record with it.
+            // End the line, so that the next record is not lost with it.
             Ok(_) => file.write_all(b"\n")?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -145,20 +145,15 @@ fn append_whole(mut file: fs::File, line: &[u8]) -> io::Result<()> {
 }
 
 fn cut(text: &mut String) {
-    if text.len() > MAX_TEXT {
-        let at = text.floor_char_boundary(MAX_TEXT);
+    if text.len() > MAX_TEXT_BYTES {
+        let at = text.floor_char_boundary(MAX_TEXT_BYTES);
         text.truncate(at);
         text.push('…');
     }
 }
 
-/// The trace file of a session's directory.
-pub(crate) fn file(session_dir: &Path) -> PathBuf {
-    session_dir.join(FILE)
-}
-
-/// Complete records with the bytes they take in the file; torn or foreign
-/// lines are passed over.
+/// The complete records of a trace, each with its line. Lines that are no record are
+/// skipped.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<(Record, String)>> {
     let mut records = Vec::new();
     for line in BufReader::new(fs::File::open(path)?).split(b'\n') {
@@ -179,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_back_and_torn_lines_take_nothing_with_them() {
+    fn torn_lines_do_not_hide_other_records() {
         let dir = tempfile::tempdir().unwrap();
         let session = session(dir.path());
         let record = |what: &str| Record {
@@ -187,16 +182,16 @@ mod tests {
             ..Record::new(&session, Event::Decision)
         };
         record("one").append(&session).unwrap();
-        let mut torn = fs::File::options().append(true).open(file(dir.path())).unwrap();
+        let mut torn = fs::File::options().append(true).open(file_of(dir.path())).unwrap();
         torn.write_all(b"{\"v\":1,\"ti\n").unwrap();
         record("two\nlines").append(&session).unwrap();
         let read: Vec<_> =
-            read(&file(dir.path())).unwrap().into_iter().filter_map(|(r, _)| r.what).collect();
+            read(&file_of(dir.path())).unwrap().into_iter().filter_map(|(r, _)| r.what).collect();
         assert_eq!(read, ["one", "two\nlines"]);
     }
 
     #[test]
-    fn a_newer_writer_is_read_as_far_as_it_is_understood() {
+    fn an_event_of_a_newer_version_is_unknown() {
         let line = r#"{"v":9,"time":1,"session":"s","event":"teleport","new":[1]}"#;
         let record: Record = serde_json::from_str(line).unwrap();
         assert_eq!(record.event, Event::Unknown);
@@ -204,8 +199,8 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut_at_a_character() {
-        let mut text = "é".repeat(MAX_TEXT);
+        let mut text = "é".repeat(MAX_TEXT_BYTES);
         cut(&mut text);
-        assert!(text.len() <= MAX_TEXT + 3 && text.ends_with('…'));
+        assert!(text.len() <= MAX_TEXT_BYTES + 3 && text.ends_with('…'));
     }
 }

@@ -1,10 +1,10 @@
 //! Notices when a command changes files that steer the agent or clash.
 //!
-//! The direct tier cannot protect a file inside a directory it lets a command
-//! write. What it cannot prevent, the user is told: the state of those files is
-//! noted when the session begins and compared after every command. Instructions and
-//! pipelines that a branch carries are compared around each command that may write
-//! them: git does when it goes to another commit, which an agent can have made.
+//! The direct tier cannot protect a file in a directory that a command may write. So the
+//! hook notes the state of these files when the session begins, compares it after every
+//! command, and tells the user about changes. Instructions and pipelines that a branch
+//! carries, for example `AGENTS.md`, are compared around each command that may write them:
+//! `git checkout` brings those of another commit, which the agent may have made.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,13 +17,13 @@ use crate::dirs::Dirs;
 use crate::session::Session;
 use clash_protocol::stamp::stamp_file;
 
-const FILE: &str = "watched.json";
-const CARRIED: &str = "carried.json";
+const WATCHED_FILE: &str = "watched.json";
+const CARRIED_FILE: &str = "carried.json";
 
-/// What is watched, with its state in words that only compare.
-type States = Vec<(PathBuf, String)>;
+/// The watched paths, each with its state as text for comparison.
+type FileStates = Vec<(PathBuf, String)>;
 
-fn states(dirs: &Dirs, session: &Session) -> States {
+fn states(dirs: &Dirs, session: &Session) -> FileStates {
     let disk = Disk::default();
     let inside = |path: &PathBuf| is_below(path, &session.project);
     let caged = dirs.cage(&session.project, &disk).into_iter().filter(inside);
@@ -35,7 +35,7 @@ fn with_state(path: PathBuf) -> (PathBuf, String) {
     (path, state)
 }
 
-fn carried_states(session: &Session) -> States {
+fn carried_states(session: &Session) -> FileStates {
     let carried = protect::carried_by_branches().map(|path| session.project.join(path));
     carried.flat_map(with_entries).map(with_state).collect()
 }
@@ -43,49 +43,49 @@ fn carried_states(session: &Session) -> States {
 /// Notes the instructions and pipelines before a command that may write them.
 pub(crate) fn remember_carried(session: &Session) {
     if let Ok(text) = serde_json::to_vec(&carried_states(session)) {
-        let _ = fs::write(session.dir.join(CARRIED), text);
+        let _ = fs::write(session.dir.join(CARRIED_FILE), text);
     }
 }
 
 /// The instructions and pipelines that changed since [`remember_carried`].
 pub(crate) fn carried_changed(session: &Session) -> Vec<PathBuf> {
-    let file = session.dir.join(CARRIED);
+    let file = session.dir.join(CARRIED_FILE);
     let Ok(text) = fs::read(&file) else { return Vec::new() };
     let _ = fs::remove_file(file);
-    let before: States = serde_json::from_slice(&text).unwrap_or_default();
+    let before: FileStates = serde_json::from_slice(&text).unwrap_or_default();
     let now = carried_states(session);
     let directory = |path: &PathBuf| now.iter().any(|(other, _)| other.parent() == Some(path));
     let changed = now.iter().filter(|it| !before.contains(it)).map(|(path, _)| path.clone());
     changed.filter(|path| !directory(path)).collect()
 }
 
-/// No directory with more entries than this is looked into.
-const MAX_ENTRIES: usize = 64;
+/// Of a directory, only this many entries are watched.
+const MAX_DIRECTORY_ENTRIES: usize = 64;
 
 /// A path, and the entries of a directory.
 fn with_entries(path: PathBuf) -> Vec<PathBuf> {
-    let entries = fs::read_dir(&path).into_iter().flatten().flatten().take(MAX_ENTRIES);
+    let entries = fs::read_dir(&path).into_iter().flatten().flatten().take(MAX_DIRECTORY_ENTRIES);
     let mut all: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     all.push(path);
     all
 }
 
-/// Notes the state of everything; what fails here only costs a later notice.
+/// Notes the state of all watched files. If it fails, the user only misses a later notice.
 pub(crate) fn remember(dirs: &Dirs, session: &Session) {
     store(session, &states(dirs, session));
 }
 
-fn store(session: &Session, states: &States) {
+fn store(session: &Session, states: &FileStates) {
     if let Ok(text) = serde_json::to_vec(states) {
-        let _ = fs::write(session.dir.join(FILE), text);
+        let _ = fs::write(session.dir.join(WATCHED_FILE), text);
     }
 }
 
-/// What has changed since it was noted last, and notes it anew.
+/// The files that have changed since they were noted last. Notes their state anew.
 pub(crate) fn changed(dirs: &Dirs, session: &Session) -> Vec<PathBuf> {
     let now = states(dirs, session);
-    let before = fs::read(session.dir.join(FILE)).ok();
-    let before: Option<States> = before.and_then(|text| serde_json::from_slice(&text).ok());
+    let before = fs::read(session.dir.join(WATCHED_FILE)).ok();
+    let before: Option<FileStates> = before.and_then(|text| serde_json::from_slice(&text).ok());
     let differs = |(path, state): &&(PathBuf, String)| {
         let known = before.as_ref().and_then(|b| b.iter().find(|(other, _)| other == path));
         known.is_some_and(|(_, other)| other != state)

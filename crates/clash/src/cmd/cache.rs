@@ -16,16 +16,16 @@ use crate::ui::{Failure, Out, Tone};
 
 /// A build reads the caches that all projects share, such as `~/.cargo/registry`. The
 /// files that it adds or changes there stay in a cache of the project, so that no
-/// project changes code that another one runs. These caches can be removed at any
-/// time: the next build fetches again.
+/// project changes code that another one runs. You can remove these caches at any time:
+/// the next build fetches the files again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    what: CacheVerb,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum CacheVerb {
     /// List the projects with caches of their own, and the size of each cache
     List {
         #[arg(long)]
@@ -50,8 +50,8 @@ enum What {
 impl Args {
     pub(crate) fn run(self, out: &mut Out) -> Result<u8, Failure> {
         match self.what {
-            What::List { json } => list(out, &Dirs::from_env()?, json),
-            What::Clear { project: given, all, json } => {
+            CacheVerb::List { json } => list(out, &Dirs::from_env()?, json),
+            CacheVerb::Clear { project: given, all, json } => {
                 let (dirs, project) = project(given)?;
                 let owners = match all {
                     true => directories(&dirs.project_caches()),
@@ -64,7 +64,7 @@ impl Args {
 }
 
 /// One cache of a project.
-struct OwnCache {
+struct ProjectCache {
     dir: PathBuf,
     /// The shared cache, or the variable that leads a tool to this one.
     of: String,
@@ -78,17 +78,17 @@ fn directories(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn caches(project: &Path) -> Vec<OwnCache> {
+fn caches(project: &Path) -> Vec<ProjectCache> {
     let mut found = Vec::new();
     for dir in directories(project) {
         let name = dir.file_name().unwrap_or_default().to_owned();
         if name.as_encoded_bytes().starts_with(b"%") {
-            found.push(OwnCache { of: path_of(&name).display().to_string(), dir });
+            found.push(ProjectCache { of: path_of(&name).display().to_string(), dir });
             continue;
         }
         for dir in directories(&dir) {
             let variable = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            found.push(OwnCache { of: format!("${variable}"), dir });
+            found.push(ProjectCache { of: format!("${variable}"), dir });
         }
     }
     found
@@ -117,7 +117,7 @@ fn list(out: &mut Out, dirs: &Dirs, json: bool) -> Result<u8, Failure> {
         projects.push((project, sized));
     }
     if json {
-        let one = |(cache, bytes): &(OwnCache, u64)| json!({"of": cache.of, "directory": cache.dir, "bytes": bytes});
+        let one = |(cache, bytes): &(ProjectCache, u64)| json!({"of": cache.of, "directory": cache.dir, "bytes": bytes});
         let projects = projects.iter().map(|(project, caches)| {
             json!({"project": project, "caches": caches.iter().map(one).collect::<Vec<_>>()})
         });
@@ -127,7 +127,7 @@ fn list(out: &mut Out, dirs: &Dirs, json: bool) -> Result<u8, Failure> {
     unless_closed(show(out, &projects))
 }
 
-fn show(out: &mut Out, projects: &[(PathBuf, Vec<(OwnCache, u64)>)]) -> std::io::Result<()> {
+fn show(out: &mut Out, projects: &[(PathBuf, Vec<(ProjectCache, u64)>)]) -> std::io::Result<()> {
     if projects.is_empty() {
         return out.line("no project has caches of its own");
     }
@@ -157,11 +157,11 @@ fn readable(bytes: u64) -> String {
 fn clear(out: &mut Out, owners: &[PathBuf], json: bool) -> Result<u8, Failure> {
     let (mut removed, mut left) = (Vec::new(), Vec::new());
     for owner in owners {
-        for OwnCache { dir, of } in caches(owner) {
+        for ProjectCache { dir, of } in caches(owner) {
             let gone = clash_sandbox::launch::clear_cache(&dir).unwrap_or(false);
             if gone { removed.push(of) } else { left.push(of) }
         }
-        // Only an empty directory goes.
+        // This removes only empty directories.
         let _ = fs::remove_dir(owner.join("variables"));
         let _ = fs::remove_dir(owner);
     }

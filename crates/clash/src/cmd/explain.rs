@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::show_json::sandbox_json;
 use super::{project, unless_closed};
-use crate::decision::{self, Scene};
+use crate::decision::{self, DecisionContext};
 use crate::held_path::HeldPaths;
 use crate::policy::LoadedPolicy;
 use crate::say;
@@ -87,7 +87,7 @@ impl Args {
         let action = Action { agent: self.agent, tool, mode: self.mode, input };
         let policy = LoadedPolicy::load(&dirs, &project, None)?;
         let cwd = std::env::current_dir()?;
-        let scene = Scene { project: &project, session: None, cwd: &cwd };
+        let scene = DecisionContext { project: &project, session: None, cwd: &cwd };
         let decision = decision::decide_by(&policy, &dirs, scene, &action)?;
         unless_closed(if self.json {
             out.json(&as_json(&decision))

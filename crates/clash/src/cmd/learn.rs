@@ -20,7 +20,7 @@ use crate::dirs::Dirs;
 use crate::in_force::PolicySandboxes;
 use crate::policy::LoadedPolicy;
 use crate::ui::{Failure, Out};
-use crate::{env, exec, exit, say};
+use crate::{env, exit, launcher, say};
 
 /// Runs a command observed and proposes a sandbox for it.
 ///
@@ -107,8 +107,8 @@ impl Args {
             let _ = writeln!(std::io::stderr(), "{warning}");
             return observe::run(None, &command, each).map_err(failure);
         };
-        let sandbox =
-            exec::named(&LoadedPolicy::load(dirs, here, None)?, name).map_err(Failure::from)?;
+        let sandbox = launcher::sandbox_named(&LoadedPolicy::load(dirs, here, None)?, name)
+            .map_err(Failure::from)?;
         if sandbox.unrestricted {
             return Err(Failure::new(format!("sandbox {name} confines nothing"))
                 .hint("without --sandbox the command is observed as it is"));

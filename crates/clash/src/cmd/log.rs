@@ -98,7 +98,7 @@ pub(crate) fn traces(dirs: &Dirs) -> Result<Vec<PathBuf>, Failure> {
         Err(error) => return Err(error.into()),
     };
     for entry in entries {
-        let file = trace::file(&entry?.path());
+        let file = trace::file_of(&entry?.path());
         if let Ok(changed) = fs::metadata(&file).and_then(|meta| meta.modified()) {
             files.push((changed, file));
         }

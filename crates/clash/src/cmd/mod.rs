@@ -1,5 +1,4 @@
-//! The command line: one file per verb; the doc comment of its arguments is
-//! the help.
+//! The command line: one file per verb. The doc comment of a verb's arguments is its help.
 
 mod cache;
 mod doctor;
@@ -46,51 +45,51 @@ struct Cli {
 enum Verb {
     /// Make a policy for the toolchains of this project
     Init(init::Args),
-    /// Put clash between an agent and what it does
+    /// Put clash between an agent and its actions
     Install(install::InstallArgs),
     /// Take clash out of an agent's settings again
     Uninstall(install::UninstallArgs),
-    /// Show what holds here, and what was blocked lately
+    /// Show the policy in force here, and the actions blocked lately
     Status(status::Args),
-    /// Show what this machine can enforce, what is installed and what is wrong
+    /// Show what this machine can enforce, what is installed, and problems
     Doctor(doctor::Args),
-    /// Say what would be decided about an action, and why
+    /// Show how the policy would decide an action, and why
     Explain(explain::Args),
     /// Check, show, test, compare and change policies
     Policy(policy::Args),
-    /// Put policies into the one layout; as `clash policy fmt`
+    /// Format policies; the same as `clash policy fmt`
     Fmt(policy::fmt::Args),
-    /// Trust the policy that a project brings, or say which are trusted
+    /// Trust the policy that comes with a project, or list the trusted ones
     Trust(trust::Args),
-    /// Run a command observed and propose a sandbox for it
+    /// Watch a command while it runs, and propose a sandbox for it
     Learn(learn::Args),
-    /// Show what agents did
+    /// Show the actions of agents
     Log(log::Args),
     /// Run a command in a named sandbox, or look at sandboxes
     Sandbox(sandbox::Args),
     /// List or remove the caches that projects have of their own
     Cache(cache::Args),
-    /// Run a whole agent in a room of its own
+    /// Run a whole agent in a sandbox
     Run(run::Args),
     /// Run a command in the sandbox the policy gives it
     ///
-    /// The command is decided by the policy like one an agent sends; what would
-    /// need a question is refused. Exit status: the command's own; 125 if the
-    /// sandbox cannot be set up, 126 if the policy refuses or the program cannot
-    /// be executed, 127 if it is not found.
+    /// The policy decides the command like one of an agent, but refuses it instead of
+    /// asking. Exit status: the command's own; 125 if clash cannot set up the sandbox,
+    /// 126 if the policy refuses the command or the program cannot be executed, 127 if
+    /// it is not found.
     #[command(disable_help_flag = false)]
     Exec {
-        /// An approval left by a hook; used by agents' wrapped commands
+        /// The approval that a hook left; only in commands that a hook has written
         #[arg(long, value_name = "ID")]
         approval: Option<String>,
         #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
         command: Vec<OsString>,
     },
-    /// Answer one hook call of an agent (called by the agent)
+    /// Answer one hook call of an agent; the agent calls it
     Hook {
         /// The agent, as in `clash install --agent`
         agent: String,
-        /// The event, which the message on standard input states anyway
+        /// The event; not needed, the message on standard input names it
         event: Option<String>,
     },
 }
@@ -127,8 +126,8 @@ impl Verb {
             Self::Cache(args) => args.run(out),
             Self::Run(args) => args.run(),
             Self::Sandbox(args) => args.run(out),
-            // Both are answered before the parser; what arrives here asked for
-            // help or was not understood.
+            // `run` of the library answers both before the parser. Only arguments that it
+            // does not understand get here.
             Self::Exec { .. } | Self::Hook { .. } => Err(Failure {
                 status: exit::USAGE,
                 ..Failure::new("this cannot be combined with other options")
@@ -137,7 +136,7 @@ impl Verb {
     }
 }
 
-/// Where a command is run, unless it says `--project`.
+/// The directories, and the project that `--project` or the working directory names.
 fn project(given: Option<PathBuf>) -> Result<(Dirs, PathBuf), Failure> {
     let dirs = Dirs::from_env()?;
     let project = match given {
@@ -149,7 +148,7 @@ fn project(given: Option<PathBuf>) -> Result<(Dirs, PathBuf), Failure> {
     Ok((dirs, project))
 }
 
-/// A reader that has seen enough is no failure.
+/// Success, also if the reader of the output has closed it.
 fn unless_closed(result: std::io::Result<()>) -> Result<u8, Failure> {
     match result {
         Ok(()) => Ok(exit::OK),

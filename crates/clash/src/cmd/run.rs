@@ -1,14 +1,14 @@
-//! `clash run`: a whole agent in a room of its own.
+//! `clash run`: runs a whole agent in a room of its own.
 //!
-//! The room is a sandbox of the policy (`agent`) and what the agent needs beyond
-//! it: its own state, without the settings that steer it, and its program. Where
-//! clash is told of the agent's actions, clash works in there as well: it reads
-//! its policies, writes the records of sessions, and makes a room inside the room
-//! for every action, which so gets what both grant. A project that keeps the agent
-//! from asking is found before the agent starts, which it then does not.
+//! The room is a sandbox of the policy (`agent`), with the agent's program and its own
+//! state, but without the right to change the settings that steer it. If clash is
+//! installed for the agent, clash works in the room as well: it reads policies, writes the
+//! records of sessions, and makes a room inside the room for every action. An action then
+//! has only the rights that both rooms grant. Clash does not start an agent in a project
+//! whose settings switch its hooks off.
 //!
-//! Settings that do not exist when the room is made can be made by the agent
-//! itself: there is nothing to mount on. Its actions still cannot.
+//! Limit: the agent itself can create a settings file that does not exist when clash makes
+//! the room, because there is nothing to mount on. Its actions cannot.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -28,20 +28,21 @@ use crate::agents::homes::{self, Home};
 use crate::agents::{self, Agent};
 use crate::compiler::compiler_path;
 use crate::dirs::{Dirs, create_private};
-use crate::exec::{self, ExecError};
 use crate::in_force::PolicySandboxes;
+use crate::launcher::{self, HostileSettingsError, LauncherError, refuse_hostile_settings};
 use crate::policy::LoadedPolicy;
 use crate::session::sessions_dir;
 use crate::ui::Failure;
 use crate::{env, exit};
 
-/// The agent and everything it starts see the project, what the sandbox grants and
-/// the agent's own state; keys, other projects and processes outside are not there.
-/// Actions of an agent that clash is installed for are still judged and confined
-/// one by one inside; those of any other agent are confined by this room alone.
+/// The agent and everything it starts see the project, the paths that the sandbox grants
+/// and the agent's own state. They do not see keys, other projects and processes outside.
+/// If clash is installed for the agent, the policy still decides each of its actions, and
+/// each has a sandbox of its own inside. For any other agent this room is the only sandbox.
 ///
-/// Exit status: the agent's own; 125 if the room cannot be set up, 126 if the
-/// program cannot be executed, 127 if it is not found.
+/// Exit status: the agent's own; 1 if settings of the project work against clash, 125 if
+/// clash cannot set up the room, 126 if the program cannot be executed, 127 if it is not
+/// found.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The sandbox of the room
@@ -50,7 +51,7 @@ pub(crate) struct Args {
     /// The project (`$PWD` of policies); found from the working directory if not given
     #[arg(long, value_name = "DIR")]
     project: Option<PathBuf>,
-    /// Say nothing about the room
+    /// Print nothing about the room
     #[arg(long, short)]
     quiet: bool,
     /// The agent and its arguments
@@ -69,14 +70,14 @@ impl Args {
         let [name, args @ ..] = self.command.as_slice() else {
             return Err(Failure { status: exit::USAGE, ..Failure::new("no agent to run") });
         };
-        // Before the room is made: what is compiled now is only read inside.
+        // Compiled before clash makes the room, where the compiled policy can only be read.
         let policy = LoadedPolicy::load(&dirs, &project, None)?;
-        let sandbox = match exec::named(&policy, &self.sandbox) {
+        let sandbox = match launcher::sandbox_named(&policy, &self.sandbox) {
             Ok(sandbox) => sandbox,
-            Err(error) => return Ok(exec::report(&error)),
+            Err(error) => return Ok(launcher::report(&error)),
         };
         if sandbox.unrestricted {
-            return Err(Failure::new(format!("sandbox {} is no room", sandbox.name)));
+            return Err(Failure::new(format!("sandbox {} is unrestricted", sandbox.name)));
         }
         let Some(program) = find(name) else {
             return Err(Failure {
@@ -87,17 +88,16 @@ impl Args {
         let (env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
         let known = agents::run_by(name);
         let wired = known.filter(|agent| agent.is_wired(&dirs.for_agents(), &project));
-        if let Some(agent) = wired {
-            refuse_unasked(agent, &dirs, &project)?;
-        }
-        let room = Room::new(&dirs, &project, homes::of(name), &program, wired.is_some())?;
+        let who = Path::new(name).file_name().unwrap_or(name).to_string_lossy();
+        let title = known.map_or(who.as_ref(), |agent| agent.title);
+        check_settings(title, wired, &dirs, &project)?;
+        let room = AgentRoom::new(&dirs, &project, homes::of(name), &program, wired.is_some())?;
         let (plan, nesting) = match room.plan(&sandbox, wired.is_some()) {
             Ok(planned) => planned,
-            Err(error) => return Ok(exec::report(&error)),
+            Err(error) => return Ok(launcher::report(&error)),
         };
         if !self.quiet {
-            let who = Path::new(name).file_name().unwrap_or(name).to_string_lossy();
-            let how = how(nesting.as_ref(), known);
+            let how = how_confined(nesting.as_ref(), known);
             let _ =
                 writeln!(std::io::stderr(), "clash: {who} runs in sandbox {}; {how}", plan.sandbox);
         }
@@ -108,23 +108,30 @@ impl Args {
             cwd: None,
         };
         let error = launch::run(&plan, &command, launch::Ahead::default());
-        Ok(exec::report(&ExecError::Launch { sandbox: plan.sandbox, error }))
+        Ok(launcher::report(&LauncherError::Launch { sandbox: plan.sandbox, error }))
     }
 }
 
-/// Most clients obey a project that switches their hooks off and do not say so;
-/// then no action would be judged.
-fn refuse_unasked(agent: &Agent, dirs: &Dirs, project: &Path) -> Result<(), Failure> {
-    let Some(problem) = agent.against(&dirs.for_agents(), project, &std::env::current_dir()?)
-    else {
-        return Ok(());
-    };
-    Err(Failure::new(format!("{} is not started, it might not ask clash: {problem}", agent.title))
-        .hint("look at that file, which came with the project, and remove it or what it says"))
+/// Fails if settings of the project or of the working directory work against clash. Most
+/// clients obey a file that switches their hooks off without telling the user.
+fn check_settings(
+    title: &str,
+    wired: Option<&Agent>,
+    dirs: &Dirs,
+    project: &Path,
+) -> Result<(), Failure> {
+    for dir in [project, &std::env::current_dir()?] {
+        refuse_hostile_settings(dirs, dir, wired).map_err(|error| {
+            Failure::new(format!("{title} is not started: {error}"))
+                .hint(HostileSettingsError::HINT)
+        })?;
+    }
+    Ok(())
 }
 
-/// How actions fare inside; `None` is an agent that clash hears nothing of.
-fn how(nesting: Option<&Result<(), NoNesting>>, known: Option<&Agent>) -> String {
+/// Says how clash confines the agent's actions inside the room. Without a nesting, clash
+/// does not see them.
+fn how_confined(nesting: Option<&Result<(), NoNesting>>, known: Option<&Agent>) -> String {
     match (nesting, known) {
         (Some(Ok(())), _) => "each action is judged and confined on its own inside".into(),
         (Some(Err(NoNesting::Root)), _) => "each action is judged and confined on its own \
@@ -142,23 +149,24 @@ fn how(nesting: Option<&Result<(), NoNesting>>, known: Option<&Agent>) -> String
     }
 }
 
-/// What the room needs besides its sandbox.
-struct Room<'a> {
+/// The room of an agent: the paths that it needs besides its sandbox.
+struct AgentRoom<'a> {
     dirs: &'a Dirs,
     project: &'a Path,
-    /// The agent's own state, and what of it stays as it is.
+    /// The agent's own state.
     state: Vec<PathBuf>,
+    /// The settings in that state, which the agent may only read.
     fixed: Vec<PathBuf>,
-    /// What can be read, and for programs executed, besides.
+    /// Other paths to read and programs to execute.
     grants: Vec<Grant>,
-    /// The project's own caches, if the room itself writes there. The actions of an
-    /// agent that asks clash have them in rooms of their own.
+    /// The project's own caches, if the room itself writes there. The actions of an agent
+    /// that clash is installed for have them in rooms of their own.
     caches: Option<PathBuf>,
 }
 
 const RUN: Caps = Caps::READ.union(Caps::EXECUTE);
 
-impl<'a> Room<'a> {
+impl<'a> AgentRoom<'a> {
     fn new(
         dirs: &'a Dirs,
         project: &'a Path,
@@ -172,9 +180,9 @@ impl<'a> Room<'a> {
         let mut room = Self { dirs, project, state, fixed, grants, caches };
         for place in agent.iter().flat_map(|home| home.places(&dirs.for_agents())) {
             if !place.file {
-                // As the agent itself would on its first start.
+                // The agent itself would create it on its first start.
                 create_private(&place.path).map_err(|error| {
-                    Failure::new(format!("cannot make {}: {error}", place.path.display()))
+                    Failure::new(format!("cannot create {}: {error}", place.path.display()))
                 })?;
             }
             if place.path.exists() {
@@ -192,14 +200,14 @@ impl<'a> Room<'a> {
     }
 
     fn grant(&mut self, path: &Path, caps: Caps) {
-        // What is not there needs no grant.
+        // A path that does not exist needs no grant.
         if let Ok(path) = path.canonicalize() {
             self.grants.push(Grant { path, caps, why: Why::Launcher });
         }
     }
 
-    /// What clash itself needs to work in the room. Policies can be read there and
-    /// not written; so can everything an approval would not be enough for.
+    /// Grants the paths that clash itself needs in the room. Policies, clash's programs and
+    /// the records of trust can be read there and not written.
     fn own_places(&mut self) -> Result<(), Failure> {
         let sessions = sessions_dir(self.dirs);
         create_private(&sessions)?;
@@ -215,10 +223,12 @@ impl<'a> Room<'a> {
         }
         let policies = self.dirs.user_policies.clone();
         for policy in policies.iter().filter(|path| path.exists()) {
-            // Behind a link it would not be there, and another policy in force.
+            // The room does not show the target of the link, so another policy would be in
+            // force there.
             if policy.symlink_metadata()?.is_symlink() {
-                return Err(Failure::new(format!("{} is a link", policy.display()))
-                    .hint("in an agent's room only a policy that lies in its place can be seen"));
+                return Err(Failure::new(format!("{} is a link", policy.display())).hint(
+                    "put the policy itself in that place: an agent's room shows no link's target",
+                ));
             }
         }
         let mut around: Vec<&Path> = policies.iter().filter_map(|path| path.parent()).collect();
@@ -230,7 +240,7 @@ impl<'a> Room<'a> {
                 self.grant(&entry.path(), Caps::READ);
             }
         }
-        // Policies may build on them, whoever the agent is.
+        // A policy may take over rules from these settings.
         for name in ["settings.json", "settings.local.json"] {
             let path = self.dirs.claude.join(name);
             if path.exists() && !self.fixed.contains(&path) {
@@ -240,20 +250,21 @@ impl<'a> Room<'a> {
         Ok(())
     }
 
-    /// The plan, and for an agent that asks clash whether rooms can be made inside.
+    /// The plan. For an agent that clash is installed for, also whether rooms can be made
+    /// inside.
     fn plan(
         mut self,
         sandbox: &Sandbox,
         wired: bool,
-    ) -> Result<(Plan, Option<Result<(), NoNesting>>), ExecError> {
+    ) -> Result<(Plan, Option<Result<(), NoNesting>>), LauncherError> {
         self.grants.retain(|grant| !grant.path.starts_with("/usr"));
         if !wired {
             return Ok((self.plan_for(sandbox.clone())?, None));
         }
         let mut plan = self.plan_for(self.protected(sandbox.clone()))?;
         match plan.with_rooms_inside() {
-            // The plan as it was holds more, where launchers inside get nothing by
-            // its not doing so.
+            // Launchers inside make no rooms anyway, so the plan without rooms inside is
+            // used, which confines more.
             Err(why @ (NoNesting::NoRoom | NoNesting::Names(_))) => {
                 Ok((self.plan_for(sandbox.clone())?, Some(Err(why))))
             }
@@ -261,9 +272,9 @@ impl<'a> Room<'a> {
         }
     }
 
-    /// Persistence paths as rules of their own, which mounts can hold: a room with
-    /// rooms inside has nothing else. Those that do not exist yet are held by the
-    /// rooms of the actions.
+    /// The sandbox with its persistence paths as rules that mounts can enforce: a room with
+    /// rooms inside has no other mechanism. The rooms of the actions protect persistence
+    /// paths that do not exist yet.
     fn protected(&self, mut sandbox: Sandbox) -> Sandbox {
         let protect = std::mem::take(&mut sandbox.protect);
         sandbox.protect.standard = false;
@@ -279,7 +290,7 @@ impl<'a> Room<'a> {
         sandbox
     }
 
-    fn plan_for(&self, mut sandbox: Sandbox) -> Result<Plan, ExecError> {
+    fn plan_for(&self, mut sandbox: Sandbox) -> Result<Plan, LauncherError> {
         let disk = Disk::default();
         for path in &self.state {
             rule(&mut sandbox, path, Effect::Allow, Caps::ALL);
@@ -288,7 +299,7 @@ impl<'a> Room<'a> {
             rule(&mut sandbox, path, Effect::Allow, Caps::READ);
             hold(&mut sandbox, path);
         }
-        // The cage of an action would hide the agent's own state from it.
+        // The cage of an action would hide the agent's own state from the agent.
         let mut cage = self.dirs.cage(self.project, &disk);
         let fixed: Vec<PathBuf> = self.fixed.iter().map(|path| disk.real(path)).collect();
         let state: Vec<PathBuf> = self.state.iter().map(|path| disk.real(path)).collect();
@@ -307,14 +318,14 @@ impl<'a> Room<'a> {
             caches: self.caches.as_deref(),
         };
         let host = host::with_limit_facts(self.dirs.host(), &sandbox.limits);
-        plan(&request, &host).map_err(|refusal| ExecError::NoPlan {
+        plan(&request, &host).map_err(|refusal| LauncherError::NoPlan {
             sandbox: sandbox.name.clone(),
             refusal: Box::new(refusal),
         })
     }
 }
 
-/// Nothing changes there.
+/// Denies changes of a path.
 fn hold(sandbox: &mut Sandbox, path: &Path) {
     rule(sandbox, path, Effect::Deny, Caps::CHANGE);
 }
@@ -326,7 +337,7 @@ fn rule(sandbox: &mut Sandbox, path: &Path, effect: Effect, caps: Caps) {
     sandbox.fs.push(FsRule { pattern, effect, caps, writes: Writes::InPlace, span });
 }
 
-/// The program that a shell would start, with every link resolved.
+/// The program that a shell would start, without links.
 fn find(name: &OsStr) -> Option<PathBuf> {
     let named = Path::new(name);
     if named.components().count() > 1 {
@@ -342,8 +353,7 @@ fn is_program(path: &Path) -> bool {
         .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// Where the program and its interpreter are installed: what lies around them is
-/// theirs, unless it is the user's whole home or the system.
+/// The directories in which the program and its interpreter are installed.
 fn installation(program: &Path, home: &Path) -> Vec<PathBuf> {
     let mut found = vec![around(program, home)];
     if let Some(interpreter) = interpreter(program) {
@@ -352,6 +362,8 @@ fn installation(program: &Path, home: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// The directory that belongs to a program: `node_modules`, the directory above `bin`, or
+/// its own. Only the program itself if that directory is shared, for example `/usr/local`.
 fn around(program: &Path, home: &Path) -> PathBuf {
     let modules = program.ancestors().filter(|dir| dir.ends_with("node_modules")).last();
     let dir = program.parent().unwrap_or(program);
@@ -363,7 +375,7 @@ fn around(program: &Path, home: &Path) -> PathBuf {
     if too_wide { program.to_path_buf() } else { own.to_path_buf() }
 }
 
-/// What `#!` names, `env` looked through.
+/// The interpreter in the `#!` line of a script; for `env`, the program that it starts.
 fn interpreter(program: &Path) -> Option<PathBuf> {
     use std::io::Read;
     let mut start = [0; 256];
@@ -384,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_installation_is_what_lies_around_the_program_and_no_more() {
+    fn an_installation_is_the_directory_of_the_program() {
         let home = Path::new("/home/u");
         for (program, expected) in [
             ("/opt/x/lib/node_modules/@a/b/cli.js", "/opt/x/lib/node_modules"),

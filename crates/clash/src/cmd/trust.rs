@@ -1,8 +1,8 @@
-//! `clash trust`: making a policy that came with a repository the user's word.
+//! `clash trust`: the user trusts a policy that came with a repository.
 //!
-//! What is recorded is the digest of the very text that was shown, so nothing
-//! that changes in between is trusted along. The records are out of reach of
-//! every sandbox: an agent cannot do this.
+//! The record has the digest of the text that clash showed to the user, so a text that
+//! changes in between is not trusted. No sandbox can write the records: an agent cannot
+//! trust a policy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,23 +22,23 @@ use crate::policy::{LoadedPolicy, PolicyFiles};
 use crate::say;
 use crate::ui::{self, Failure, Out, Tone, confirm};
 
-/// Until it is trusted, a project's policy can deny and ask, but its allows count
-/// as ask and its sandboxes are not used. Trust is in what the policy and the files
-/// it loads say now: a change of any of them ends it.
+/// Until you trust it, a project's policy can deny and ask, but its allows count as ask
+/// and its sandboxes are not used. You trust the present text of the policy and of the
+/// files that it loads: a change of any of them ends the trust.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The project; found from the working directory if not given
     dir: Option<PathBuf>,
-    /// Trust it no longer
+    /// End the trust in the project's policy
     #[arg(long, conflicts_with_all = ["list", "yes"])]
     revoke: bool,
-    /// Which projects are trusted
+    /// List the trusted projects
     #[arg(long, conflicts_with_all = ["dir", "yes"])]
     list: bool,
     /// Do not ask
     #[arg(long, short)]
     yes: bool,
-    /// The list as JSON
+    /// Print the list as JSON
     #[arg(long, requires = "list")]
     json: bool,
 }
@@ -73,7 +73,7 @@ impl Args {
         };
         write_private(&file, &serde_json::to_vec(&record)?).map_err(|error| {
             Failure::new(format!("cannot write {}: {error}", file.display()))
-                .hint("inside a sandbox nothing can be trusted; run it in a terminal of your own")
+                .hint("no command in a sandbox can do this; run `clash trust` in your own terminal")
         })?;
         unless_closed(out.line(format!("{} is trusted", project.display())))
     }
@@ -94,23 +94,23 @@ fn look_at(
     };
     if std::fs::symlink_metadata(&file).is_err() {
         return Err(Failure::new(format!("there is no policy {}", file.display()))
-            .hint("`clash trust` is about policies that a project brings"));
+            .hint("`clash trust` is for policies that come with a project"));
     }
     let (trusted, report) = PolicyFiles::of(dirs, project, None).trusting().check()?;
     match (trusted, report.project) {
         (Some(trusted), Some(policy)) => {
-            // Not trusted, a project's policy already holds where it is stricter.
+            // The stricter rules of a project's policy hold without trust.
             let now = PolicyFiles::of(dirs, project, None).compile()?;
             Ok((policy, trusted, now))
         }
         _ => {
             let text = report.mistakes.first().map_or("", |mistake| &mistake.text);
-            Err(Failure::new(format!("this cannot be trusted: {text}")))
+            Err(Failure::new(format!("this policy cannot be trusted: {text}")))
         }
     }
 }
 
-/// The policy, or how it differs from what was trusted before.
+/// Shows the policy, or its differences from the text that the user trusted before.
 fn show(
     out: &mut Out,
     policy: &ProjectPolicy,
@@ -158,7 +158,7 @@ fn effect(out: &mut Out, now: &LoadedPolicy, trusted: &LoadedPolicy) -> Result<(
 fn revoke(out: &mut Out, dir: Option<PathBuf>) -> Result<u8, Failure> {
     let dirs = Dirs::from_env()?;
     let project = match dir {
-        // What is gone can be revoked as well.
+        // The project may have been removed since.
         Some(dir) => dir.canonicalize().or_else(|_| std::path::absolute(&dir))?,
         None => project(None)?.1.canonicalize()?,
     };
@@ -205,7 +205,7 @@ fn list(out: &mut Out, dirs: &Dirs, json: bool) -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
-/// Whether what was trusted is still what is there.
+/// The state of a trusted policy: `trusted`, `changed` or `gone`.
 fn state(dirs: &Dirs, record: &TrustRecord) -> &'static str {
     let project = Path::new(&record.project);
     let present = dirs.project_policy(project).is_some_and(|file| file.exists());

@@ -1,6 +1,6 @@
-//! Programs that the scripts of CI services run. Their files are many formats; all
-//! of them hold shell lines, so that is what is looked for: the first word of a
-//! line, or of what follows `run:`, `script:`, a dash, `&&`, `;` or `|`.
+//! Finds the programs that the scripts of CI services run. The formats of these files
+//! differ, but all have shell lines. So this reads the first word of a line, and the word
+//! after `run:`, `script:`, a dash, `&&`, `;` or `|`.
 
 use std::path::{Path, PathBuf};
 
@@ -19,16 +19,17 @@ const FILES: &[&str] = &[
 ];
 const WORKFLOWS: &[&str] = &[".github/workflows", ".forgejo/workflows", ".gitea/workflows"];
 
-/// As many workflow files are read, and as much of each.
-const MOST_FILES: usize = 30;
-const MOST_BYTES: usize = 256 << 10;
+const MAX_WORKFLOW_FILES: usize = 30;
+/// Only this much of a file is read.
+const MAX_WORKFLOW_BYTES: usize = 256 << 10;
 
-/// What the CI scripts of a project run: the toolchain, the file and the program.
+/// The programs that the CI scripts of a project run: toolchain, file and program.
 pub(super) fn programs(root: &Path) -> Vec<(&'static Ecosystem, PathBuf, &'static str)> {
     let mut found: Vec<(&'static Ecosystem, PathBuf, &'static str)> = Vec::new();
     for file in files(root) {
         let Ok(bytes) = std::fs::read(root.join(&file)) else { continue };
-        let text = String::from_utf8_lossy(bytes.get(..MOST_BYTES).unwrap_or(&bytes)).into_owned();
+        let text =
+            String::from_utf8_lossy(bytes.get(..MAX_WORKFLOW_BYTES).unwrap_or(&bytes)).into_owned();
         for word in text.lines().flat_map(commands) {
             for ecosystem in ECOSYSTEMS {
                 let known = found.iter().any(|(known, _, _)| *known == ecosystem);
@@ -51,7 +52,7 @@ fn files(root: &Path) -> Vec<PathBuf> {
             entries.take(1_000).map(|entry| Path::new(dir).join(entry.file_name())).collect();
         names.retain(|name| name.extension().is_some_and(|end| end == "yml" || end == "yaml"));
         names.sort();
-        names.truncate(MOST_FILES);
+        names.truncate(MAX_WORKFLOW_FILES);
         files.extend(names);
     }
     files
@@ -66,7 +67,7 @@ fn commands(line: &str) -> impl Iterator<Item = &str> {
     });
     let script = match key {
         Some((key, value)) if matches!(key.trim(), "run" | "script" | "sh" | "command") => value,
-        // Another key's value is no shell line.
+        // The value of another key is no shell line.
         Some(_) => "",
         None => line,
     };

@@ -1,41 +1,40 @@
-//! Looking through a project for what shows a toolchain. Breadth first, so that
-//! what lies near the root is found whatever the tree holds; names that are built
-//! or fetched and what the ignore files leave out are not entered; the number of
-//! entries is bounded. Links are not followed.
+//! Looks through a project for files that show a toolchain. It goes breadth first, so that
+//! it finds files near the root in any tree. It does not enter directories that tools build
+//! or fetch, directories in ignore files, or links. The number of entries is bounded.
 
 use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::ignore::Ignored;
+use super::ignore::IgnoreFiles;
 use super::{ECOSYSTEMS, Ecosystem, ci};
 
-/// What a project shows.
+/// The toolchains that a project shows.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct DetectedProject {
     /// In the order of the table.
-    pub(crate) ecosystems: Vec<Detected>,
-    /// How many names were looked at.
+    pub(crate) ecosystems: Vec<DetectedToolchain>,
+    /// The number of names that were read.
     pub(crate) entries: usize,
-    /// Whether that was all there is.
+    /// True if these were all names of the project.
     pub(crate) complete: bool,
 }
 
-/// A toolchain and what shows it.
+/// A toolchain and the files that show it.
 #[derive(Clone, Debug)]
-pub(crate) struct Detected {
+pub(crate) struct DetectedToolchain {
     pub(crate) ecosystem: &'static Ecosystem,
     /// Paths from the project's root, the nearest first.
     pub(crate) files: Vec<PathBuf>,
-    /// The CI script that runs it, and the program, where no file shows it.
+    /// The CI script that runs it, and the program.
     pub(crate) in_ci: Option<(PathBuf, &'static str)>,
 }
 
-/// As many names are looked at below the root; the root itself is read whole.
-const MOST_ENTRIES: usize = 50_000;
-const DEEPEST: usize = 8;
+/// The limit of names below the root; of the root itself all names are read.
+const MAX_ENTRIES: usize = 50_000;
+const MAX_DIRECTORY_DEPTH: usize = 8;
 
-/// Directories that hold what tools built or fetched.
+/// Directories that tools build or fetch.
 const NOT_ENTERED: &[&str] = &[
     "Pods",
     "__pycache__",
@@ -58,26 +57,29 @@ const NOT_ENTERED: &[&str] = &[
     "venv",
 ];
 
-/// Hidden directories that are looked into all the same.
+/// Hidden directories that are entered.
 const HIDDEN: &[&str] = &[".config"];
 
 /// Looks through a project.
-pub(crate) fn detect(root: &Path) -> Found {
-    walk(root, MOST_ENTRIES)
+pub(crate) fn detect(root: &Path) -> DetectedProject {
+    walk(root, MAX_ENTRIES)
 }
 
-fn walk(root: &Path, most: usize) -> Found {
-    let mut found = Found { complete: true, ..Found::default() };
+fn walk(root: &Path, most: usize) -> DetectedProject {
+    let mut found = DetectedProject { complete: true, ..DetectedProject::default() };
     let mut marked: Vec<(&'static Ecosystem, PathBuf)> = Vec::new();
-    let ignored = Ignored::default().and("", &root.join(".git/info/exclude"));
+    let ignored = IgnoreFiles::default().and("", &root.join(".git/info/exclude"));
     let mut queue = VecDeque::from([(PathBuf::new(), 0_usize, ignored)]);
     while let Some((dir, depth, ignored)) = queue.pop_front() {
         if depth > 0 && found.entries >= most {
             found.complete = false;
             break;
         }
-        let listing =
-            Listing::read(&root.join(&dir), depth == 0, most.saturating_sub(found.entries));
+        let listing = DirectoryListing::read(
+            &root.join(&dir),
+            depth == 0,
+            most.saturating_sub(found.entries),
+        );
         found.entries += listing.entries;
         found.complete &= listing.complete;
         let text = dir.to_string_lossy().into_owned();
@@ -95,7 +97,7 @@ fn walk(root: &Path, most: usize) -> Found {
         }
         for name in listing.directories {
             let path = inside(&name);
-            if depth < DEEPEST && is_entered(&name) && !ignored.covers(&path, true) {
+            if depth < MAX_DIRECTORY_DEPTH && is_entered(&name) && !ignored.covers(&path, true) {
                 queue.push_back((PathBuf::from(path), depth + 1, ignored.clone()));
             }
         }
@@ -110,7 +112,7 @@ fn walk(root: &Path, most: usize) -> Found {
         let by_ci = in_ci.iter().find(|(known, _, _)| *known == ecosystem);
         let in_ci = by_ci.map(|(_, file, program)| (file.clone(), *program));
         if !files.is_empty() || in_ci.is_some() {
-            found.ecosystems.push(Detected { ecosystem, files, in_ci });
+            found.ecosystems.push(DetectedToolchain { ecosystem, files, in_ci });
         }
     }
     found
@@ -120,10 +122,10 @@ fn is_entered(name: &str) -> bool {
     !NOT_ENTERED.contains(&name) && (!name.starts_with('.') || HIDDEN.contains(&name))
 }
 
-/// What one directory holds, as far as it matters here.
+/// The names of one directory that matter for detection.
 #[derive(Default)]
-struct Listing {
-    /// Sorted: what is found must not depend on how a disk orders names.
+struct DirectoryListing {
+    /// Sorted: the result must not depend on the order in which a disk lists names.
     markers: Vec<(String, &'static Ecosystem)>,
     directories: Vec<String>,
     has_ignore_file: bool,
@@ -131,7 +133,7 @@ struct Listing {
     complete: bool,
 }
 
-impl Listing {
+impl DirectoryListing {
     fn read(dir: &Path, whole: bool, most: usize) -> Self {
         let mut listing = Self { complete: true, ..Self::default() };
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -156,13 +158,13 @@ impl Listing {
     }
 }
 
-impl Detected {
-    /// Asked for by name, whatever the project shows.
+impl DetectedToolchain {
+    /// A toolchain that the user asked for by name.
     pub(crate) fn asked_for(ecosystem: &'static Ecosystem) -> Self {
         Self { ecosystem, files: Vec::new(), in_ci: None }
     }
 
-    /// What shows it, for people: `Cargo.toml`, `web/package.json and 3 more`.
+    /// The files that show it, in words: `Cargo.toml`, `web/package.json and 3 more`.
     pub(crate) fn why(&self) -> String {
         let ci = |(file, program): &(PathBuf, &str)| format!("{program} in {}", file.display());
         match (self.files.as_slice(), &self.in_ci) {
@@ -179,9 +181,9 @@ impl Detected {
 mod tests {
     use super::*;
 
-    struct Tree(tempfile::TempDir);
+    struct ProjectTree(tempfile::TempDir);
 
-    impl Tree {
+    impl ProjectTree {
         fn of(files: &[&str]) -> Self {
             let dir = tempfile::tempdir().unwrap();
             for file in files {
@@ -199,34 +201,35 @@ mod tests {
 
         fn shows(&self) -> Vec<String> {
             let found = detect(self.0.path());
-            let each = |it: &Detected| format!("{} ({})", it.ecosystem.name, it.why());
+            let each = |it: &DetectedToolchain| format!("{} ({})", it.ecosystem.name, it.why());
             found.ecosystems.iter().map(each).collect()
         }
     }
 
     #[test]
-    fn a_project_shows_what_it_is_made_with() {
-        let tree = Tree::of(&["Cargo.toml", "src/main.rs", ".git/HEAD", "web/package.json"]);
+    fn files_near_the_root_show_their_toolchains() {
+        let tree = ProjectTree::of(&["Cargo.toml", "src/main.rs", ".git/HEAD", "web/package.json"]);
         assert_eq!(tree.shows(), ["rust (Cargo.toml)", "node (web/package.json)", "git (.git)"]);
     }
 
     #[test]
     fn a_workspace_is_found_by_its_members_the_nearest_first() {
-        let tree = Tree::of(&["z/Cargo.toml", "a/b/Cargo.toml", "a/b/c/Cargo.toml", "go.work"]);
+        let tree =
+            ProjectTree::of(&["z/Cargo.toml", "a/b/Cargo.toml", "a/b/c/Cargo.toml", "go.work"]);
         assert_eq!(tree.shows(), ["rust (z/Cargo.toml and 2 more)", "go (go.work)"]);
     }
 
     #[test]
     fn a_linked_worktree_is_git_too_and_no_link_is_followed() {
-        let elsewhere = Tree::of(&["package.json"]);
-        let tree = Tree::of(&[]).with(".git", "gitdir: /somewhere/.git/worktrees/x\n");
+        let elsewhere = ProjectTree::of(&["package.json"]);
+        let tree = ProjectTree::of(&[]).with(".git", "gitdir: /somewhere/.git/worktrees/x\n");
         std::os::unix::fs::symlink(elsewhere.0.path(), tree.0.path().join("linked")).unwrap();
         assert_eq!(tree.shows(), ["git (.git)"]);
     }
 
     #[test]
-    fn what_was_built_fetched_or_ignored_shows_nothing() {
-        let tree = Tree::of(&[
+    fn built_fetched_and_ignored_files_show_nothing() {
+        let tree = ProjectTree::of(&[
             "go.mod",
             "node_modules/x/package.json",
             "web/node_modules/y/package.json",
@@ -241,8 +244,8 @@ mod tests {
     }
 
     #[test]
-    fn scripts_of_a_ci_service_show_what_no_file_does() {
-        let tree = Tree::of(&[".github/workflows/ci.yml"])
+    fn ci_scripts_show_toolchains_without_files() {
+        let tree = ProjectTree::of(&[".github/workflows/ci.yml"])
             .with(".github/workflows/ci.yml", "jobs:\n  a:\n    - run: mix test\n");
         assert_eq!(tree.shows(), ["elixir (mix in .github/workflows/ci.yml)", "github (.github)"]);
     }
@@ -251,7 +254,7 @@ mod tests {
     fn every_toolchain_is_found_by_each_of_its_markers() {
         for ecosystem in ECOSYSTEMS {
             for marker in ecosystem.markers {
-                let tree = Tree::of(&[&marker.replace('*', "x")]);
+                let tree = ProjectTree::of(&[&marker.replace('*', "x")]);
                 let found = detect(tree.0.path());
                 let names: Vec<&str> = found.ecosystems.iter().map(|f| f.ecosystem.name).collect();
                 assert!(names.contains(&ecosystem.name), "{marker}: {names:?}");
@@ -260,8 +263,8 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_tree_costs_a_bounded_number_of_names_and_the_root_counts_whole() {
-        let tree = Tree::of(&["a/pom.xml"]);
+    fn a_huge_tree_is_read_in_part_and_its_root_whole() {
+        let tree = ProjectTree::of(&["a/pom.xml"]);
         for at in 0..300 {
             fs::write(tree.0.path().join(format!("f{at}")), "").unwrap();
             let deep = tree.0.path().join(format!("b/d{at}"));

@@ -1,7 +1,6 @@
-//! What the toolchains of this machine keep where no variable of a policy points:
-//! caches moved in a tool's own configuration, a build directory outside the
-//! project, programs installed in a place of their own. `clash init` writes these
-//! paths into the policy as they are.
+//! Finds paths of this machine's toolchains that no variable of a policy names: caches
+//! moved by a tool's own configuration, a build directory outside the project, programs
+//! in a directory of their own. `clash init` writes these paths into the policy.
 
 use std::path::{Path, PathBuf};
 
@@ -11,93 +10,98 @@ use clash_sandbox::baseline;
 
 use super::Ecosystem;
 
-/// A path the sandboxes of a toolchain need besides their own.
+/// A path that the sandboxes of a toolchain need in addition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Elsewhere {
+pub(crate) struct OutsidePath {
     pub(crate) path: PathBuf,
-    pub(crate) use_: Use,
-    /// Who says so, for people.
+    pub(crate) use_: PathUse,
+    /// The file or variable that names it, for the user.
     pub(crate) why: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
-    /// Programs: read and executed, never changed.
+pub(crate) enum PathUse {
+    /// Programs: the sandbox reads and executes them, and does not change them.
     Programs,
-    /// What was fetched or built: the project's changes stay in a cache of its own.
+    /// Fetched or built files: the project's changes stay in a cache of its own.
     Cache,
 }
 
 /// A setting in a file of `key=value` lines.
-struct Setting {
+struct PathSetting {
     ecosystem: &'static str,
     file: &'static str,
     key: &'static str,
-    use_: Use,
+    use_: PathUse,
 }
 
-const SETTINGS: &[Setting] = &[
-    Setting { ecosystem: "node", file: "$HOME/.npmrc", key: "cache", use_: Use::Cache },
-    Setting { ecosystem: "node", file: "$HOME/.npmrc", key: "prefix", use_: Use::Programs },
-    Setting { ecosystem: "node", file: "$HOME/.npmrc", key: "store-dir", use_: Use::Cache },
-    Setting {
+const PATH_SETTINGS: &[PathSetting] = &[
+    PathSetting { ecosystem: "node", file: "$HOME/.npmrc", key: "cache", use_: PathUse::Cache },
+    PathSetting { ecosystem: "node", file: "$HOME/.npmrc", key: "prefix", use_: PathUse::Programs },
+    PathSetting { ecosystem: "node", file: "$HOME/.npmrc", key: "store-dir", use_: PathUse::Cache },
+    PathSetting {
         ecosystem: "node",
         file: "$XDG_CONFIG_HOME/pnpm/rc",
         key: "store-dir",
-        use_: Use::Cache,
+        use_: PathUse::Cache,
     },
-    Setting {
+    PathSetting {
         ecosystem: "go",
         file: "$XDG_CONFIG_HOME/go/env",
         key: "GOMODCACHE",
-        use_: Use::Cache,
+        use_: PathUse::Cache,
     },
-    Setting { ecosystem: "go", file: "$XDG_CONFIG_HOME/go/env", key: "GOCACHE", use_: Use::Cache },
-    Setting {
+    PathSetting {
+        ecosystem: "go",
+        file: "$XDG_CONFIG_HOME/go/env",
+        key: "GOCACHE",
+        use_: PathUse::Cache,
+    },
+    PathSetting {
         ecosystem: "python",
         file: "$XDG_CONFIG_HOME/pip/pip.conf",
         key: "cache-dir",
-        use_: Use::Cache,
+        use_: PathUse::Cache,
     },
-    Setting {
+    PathSetting {
         ecosystem: "rust",
         file: "$CARGO_HOME/config.toml",
         key: "target-dir",
-        use_: Use::Cache,
+        use_: PathUse::Cache,
     },
 ];
 
-/// Variables that name a directory for one toolchain's output.
+/// Variables that name the build directory of a toolchain.
 const BUILD_DIRS: &[(&str, &str)] = &[("rust", "CARGO_TARGET_DIR")];
 
-/// What a toolchain needs besides what its sandbox grants.
+/// The paths that a toolchain needs and its sandbox does not grant.
 pub(crate) fn elsewhere(
     ecosystem: &Ecosystem,
     sandbox: &Sandbox,
     places: &Places,
     said: &dyn Fn(&str) -> Option<PathBuf>,
     search: &[PathBuf],
-) -> Vec<Elsewhere> {
+) -> Vec<OutsidePath> {
     let mut found = Vec::new();
-    for setting in SETTINGS.iter().filter(|setting| setting.ecosystem == ecosystem.name) {
+    for setting in PATH_SETTINGS.iter().filter(|setting| setting.ecosystem == ecosystem.name) {
         if let Some(path) = setting.value(places) {
-            found.push(Elsewhere { path, use_: setting.use_, why: setting.file.to_owned() });
+            found.push(OutsidePath { path, use_: setting.use_, why: setting.file.to_owned() });
         }
     }
     let dirs = BUILD_DIRS.iter().filter(|(name, _)| *name == ecosystem.name);
     found.extend(dirs.filter_map(|(_, variable)| {
         let why = format!("the environment's {variable}");
-        Some(Elsewhere { path: said(variable)?, use_: Use::Cache, why })
+        Some(OutsidePath { path: said(variable)?, use_: PathUse::Cache, why })
     }));
     for program in ecosystem.programs {
-        found.extend(installed(program, search).into_iter().map(|path| Elsewhere {
+        found.extend(installed(program, search).into_iter().map(|path| OutsidePath {
             path,
-            use_: Use::Programs,
+            use_: PathUse::Programs,
             why: format!("{program} is installed there"),
         }));
     }
     found.retain(|it| is_sensible(&it.path, places) && !granted(sandbox, places, it));
-    let mut kept: Vec<Elsewhere> = Vec::new();
+    let mut kept: Vec<OutsidePath> = Vec::new();
     for it in found {
         if kept.iter().all(|known| !is_below(&it.path, &known.path)) {
             kept.push(it);
@@ -106,7 +110,7 @@ pub(crate) fn elsewhere(
     kept
 }
 
-impl Setting {
+impl PathSetting {
     fn value(&self, places: &Places) -> Option<PathBuf> {
         let text = std::fs::read_to_string(places.expand(self.file).ok()?).ok()?;
         let value = text.lines().find_map(|line| {
@@ -118,8 +122,8 @@ impl Setting {
     }
 }
 
-/// The directories a program lies in: where the search finds it, and where links
-/// lead from there.
+/// The directories of a program: the one on the search path, and the one that links lead
+/// to.
 fn installed(program: &str, search: &[PathBuf]) -> Vec<PathBuf> {
     let Some(first) = search.iter().map(|dir| dir.join(program)).find(|path| path.is_file()) else {
         return Vec::new();
@@ -131,9 +135,9 @@ fn installed(program: &str, search: &[PathBuf]) -> Vec<PathBuf> {
     prefixes
 }
 
-/// `/x/node-20` for `/x/node-20/bin/node` where that is an installation of its own,
-/// which has a `lib` beside its `bin`; else only the program's own directory: what
-/// lies beside it may be anything, `~/.cargo` holds tokens.
+/// `/x/node-20` for `/x/node-20/bin/node` if there is a `lib` beside `bin`. Otherwise only
+/// the directory of the program: other files beside it may be secrets, for example the
+/// tokens in `~/.cargo`.
 fn prefix(program: &Path) -> Option<PathBuf> {
     let dir = program.parent()?;
     let above = dir.parent().filter(|above| {
@@ -143,8 +147,8 @@ fn prefix(program: &Path) -> Option<PathBuf> {
     Some(above.unwrap_or(dir).to_path_buf())
 }
 
-/// Never the home or what holds it, a directory every program shares, or the
-/// project, whose own programs are no toolchain.
+/// False for the home and the directories above it, for directories that all programs
+/// share, and for the project, whose own programs are no toolchain.
 fn is_sensible(path: &Path, places: &Places) -> bool {
     let shared = [".local", ".config", ".cache"].map(|name| places.home.join(name));
     path.is_absolute()
@@ -155,14 +159,14 @@ fn is_sensible(path: &Path, places: &Places) -> bool {
         && !is_below(path, &places.tmp)
 }
 
-/// Whether the sandbox, or what every sandbox has, grants it already.
-fn granted(sandbox: &Sandbox, places: &Places, it: &Elsewhere) -> bool {
+/// True if the sandbox or the baseline grants the path already.
+fn granted(sandbox: &Sandbox, places: &Places, it: &OutsidePath) -> bool {
     let system =
         baseline::BASELINE_ENTRIES.iter().any(|entry| is_below(&it.path, Path::new(entry.path)));
     let real = it.path.canonicalize().unwrap_or_else(|_| it.path.clone());
     let by_rule = sandbox.fs.iter().filter(|rule| rule.effect == Effect::Allow).any(|rule| {
         let PathPattern::Subpath { path, .. } = &rule.pattern else { return false };
-        // A preset that grants parts of a place has drawn its line there.
+        // A preset that grants parts of a directory has left out the others on purpose.
         let place = path.split('/').next().unwrap_or(path);
         let place = if place == "$HOME" { path } else { place };
         [path.as_str(), place].into_iter().filter_map(|text| places.expand(text).ok()).any(
@@ -187,7 +191,7 @@ mod tests {
         grants: &[&str],
         set_up: impl Fn(&Path),
         search: &[&str],
-    ) -> Vec<(String, Use)> {
+    ) -> Vec<(String, PathUse)> {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         let home = base.join("home");
@@ -206,7 +210,7 @@ mod tests {
         let said = |name: &str| (name == "CARGO_TARGET_DIR").then(|| base.join("out/target"));
         let found = elsewhere(named(name).unwrap(), &sandbox, &places, &said, &search);
         let shown =
-            |it: Elsewhere| (it.path.strip_prefix(&base).unwrap().display().to_string(), it.use_);
+            |it: OutsidePath| (it.path.strip_prefix(&base).unwrap().display().to_string(), it.use_);
         found.into_iter().map(shown).collect()
     }
 
@@ -216,25 +220,27 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tool_s_own_configuration_moved_is_found() {
+    fn caches_moved_by_configuration_are_found() {
         let npmrc = |base: &Path| {
             let text =
                 format!("cache={}/data/npm\nprefix=${{HOME}}/.npm-packages\n", base.display());
             std::fs::write(base.join("home/.npmrc"), text).unwrap();
         };
-        let expected =
-            [("data/npm".to_owned(), Use::Cache), ("home/.npm-packages".to_owned(), Use::Programs)];
+        let expected = [
+            ("data/npm".to_owned(), PathUse::Cache),
+            ("home/.npm-packages".to_owned(), PathUse::Programs),
+        ];
         assert_eq!(found("node", &[], npmrc, &[]), expected);
         assert_eq!(found("node", &["$HOME/.npm-packages"], npmrc, &[]), expected[..1]);
     }
 
     #[test]
     fn a_build_directory_outside_the_project_is_found() {
-        assert_eq!(found("rust", &[], |_| (), &[]), [("out/target".to_owned(), Use::Cache)]);
+        assert_eq!(found("rust", &[], |_| (), &[]), [("out/target".to_owned(), PathUse::Cache)]);
     }
 
     #[test]
-    fn a_program_in_a_place_of_its_own_brings_what_links_lead_to() {
+    fn a_linked_program_brings_the_target_of_its_link() {
         let node = |base: &Path| {
             program(&base.join("opt-node/v20/bin/node"));
             std::fs::create_dir_all(base.join("opt-node/v20/lib")).unwrap();
@@ -243,22 +249,23 @@ mod tests {
             std::os::unix::fs::symlink(base.join("opt-node/v20/bin/node"), link).unwrap();
         };
         let expected = [
-            ("home/links/bin".to_owned(), Use::Programs),
-            ("opt-node/v20".to_owned(), Use::Programs),
+            ("home/links/bin".to_owned(), PathUse::Programs),
+            ("opt-node/v20".to_owned(), PathUse::Programs),
         ];
         assert_eq!(found("node", &[], node, &["home/links/bin"]), expected);
         assert_eq!(found("node", &["$HOME/links"], node, &["home/links/bin"]), expected[1..]);
     }
 
     #[test]
-    fn neither_the_home_nor_the_project_is_ever_a_toolchain() {
+    fn neither_the_home_nor_the_project_is_a_toolchain() {
         let everywhere = |base: &Path| {
             program(&base.join("home/bin/go"));
             program(&base.join("home/app/bin/gofmt"));
             program(&base.join("home/.local/bin/golangci-lint"));
         };
         let search = ["home/bin", "home/app/bin", "home/.local/bin"];
-        let expected = ["home/bin", "home/.local/bin"].map(|dir| (dir.to_owned(), Use::Programs));
+        let expected =
+            ["home/bin", "home/.local/bin"].map(|dir| (dir.to_owned(), PathUse::Programs));
         assert_eq!(found("go", &[], everywhere, &search), expected);
     }
 }

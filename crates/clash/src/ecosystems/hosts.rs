@@ -1,8 +1,7 @@
-//! The hosts a project's toolchains fetch from, as their own lock files, caches and
-//! configuration name them, so that mirrors are found and no registry is assumed.
-//! Only host names are taken out of these files: user names, passwords and paths
-//! in an address are left behind, and lines that are not about where to fetch from
-//! are not looked at in files that hold tokens.
+//! Finds the hosts from which a project's toolchains fetch. Their lock files, caches and
+//! configuration name these hosts, so mirrors are found and no registry is assumed. Only
+//! the host names are read: not the user names, passwords and paths of an address, and in
+//! files with tokens only the lines about fetching.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,41 +10,41 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::Places;
 
-use super::Detected;
+use super::DetectedToolchain;
 
 /// A host and the file that names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Host {
+pub(crate) struct FetchHost {
     pub(crate) ecosystem: &'static str,
     pub(crate) name: String,
     pub(crate) file: String,
 }
 
-/// Where a toolchain writes down what it fetches from.
-struct Book {
+/// The files in which a toolchain names its hosts.
+struct HostSource {
     ecosystem: &'static str,
-    /// Beside the files that show the toolchain.
+    /// Files beside those that show the toolchain.
     beside: &'static [&'static str],
-    /// Of the user and of the machine, as policies write paths.
+    /// Files of the user and of the machine, written like paths in a policy.
     of_user: &'static [&'static str],
-    /// Words of the lines that matter; empty: all lines.
+    /// Words of the lines to read. Without words, all lines are read.
     lines: &'static [&'static str],
 }
 
-const BOOKS: &[Book] = &[
-    Book {
+const HOST_SOURCES: &[HostSource] = &[
+    HostSource {
         ecosystem: "rust",
         beside: &["Cargo.lock", ".cargo/config.toml"],
         of_user: &["$CARGO_HOME/config.toml", "$CARGO_HOME/config"],
         lines: &["source", "registry", "index", "git"],
     },
-    Book {
+    HostSource {
         ecosystem: "go",
         beside: &[],
         of_user: &["$XDG_CONFIG_HOME/go/env"],
         lines: &["GOPROXY", "GOSUMDB"],
     },
-    Book {
+    HostSource {
         ecosystem: "python",
         beside: &[
             "uv.lock",
@@ -63,7 +62,7 @@ const BOOKS: &[Book] = &[
         ],
         lines: &["index", "registry", "source", "find-links", "url ="],
     },
-    Book {
+    HostSource {
         ecosystem: "node",
         beside: &[
             "package-lock.json",
@@ -76,13 +75,13 @@ const BOOKS: &[Book] = &[
         of_user: &["$HOME/.npmrc", "$HOME/.yarnrc.yml", "$XDG_CONFIG_HOME/pnpm/rc"],
         lines: &["resolved", "registry", "Registry", "tarball"],
     },
-    Book {
+    HostSource {
         ecosystem: "ruby",
         beside: &["Gemfile.lock", ".bundle/config"],
         of_user: &["$HOME/.bundle/config"],
         lines: &["remote:", "MIRROR"],
     },
-    Book {
+    HostSource {
         ecosystem: "java",
         beside: &[
             "pom.xml",
@@ -99,39 +98,44 @@ const BOOKS: &[Book] = &[
         ],
         lines: &["<url>", "url =", "url(", "uri(", "distributionUrl"],
     },
-    Book {
+    HostSource {
         ecosystem: "dotnet",
         beside: &["nuget.config", "NuGet.Config"],
         of_user: &["$HOME/.nuget/NuGet/NuGet.Config"],
         lines: &["<add "],
     },
-    Book {
+    HostSource {
         ecosystem: "php",
         beside: &["composer.lock"],
         of_user: &["$COMPOSER_HOME/config.json"],
         lines: &["\"url\""],
     },
-    Book { ecosystem: "elixir", beside: &["mix.exs"], of_user: &[], lines: &["repo", "git:"] },
-    Book {
+    HostSource {
+        ecosystem: "elixir",
+        beside: &["mix.exs"],
+        of_user: &[],
+        lines: &["repo", "git:"],
+    },
+    HostSource {
         ecosystem: "swift",
         beside: &["Package.resolved"],
         of_user: &[],
         lines: &["location", "repositoryURL"],
     },
-    Book { ecosystem: "zig", beside: &["build.zig.zon"], of_user: &[], lines: &[".url"] },
-    Book {
+    HostSource { ecosystem: "zig", beside: &["build.zig.zon"], of_user: &[], lines: &[".url"] },
+    HostSource {
         ecosystem: "bazel",
         beside: &["MODULE.bazel.lock", ".bazelrc"],
         of_user: &[],
         lines: &["registry", "https"],
     },
-    Book {
+    HostSource {
         ecosystem: "nix",
         beside: &["flake.lock"],
         of_user: &["/etc/nix/nix.conf", "$XDG_CONFIG_HOME/nix/nix.conf"],
         lines: &["url", "substituters"],
     },
-    Book {
+    HostSource {
         ecosystem: "git",
         beside: &[".git/config", ".gitmodules"],
         of_user: &[],
@@ -139,15 +143,21 @@ const BOOKS: &[Book] = &[
     },
 ];
 
-/// As much of a file is read, and as many hosts of a toolchain are kept.
-const MOST_BYTES: u64 = 4 << 20;
-const MOST_HOSTS: usize = 12;
+/// Only this much of a file is read.
+const MAX_FILE_BYTES: u64 = 4 << 20;
+/// Only this many hosts of a toolchain are kept.
+const MAX_HOSTS: usize = 12;
 
-/// The hosts of what was detected, the most often named first.
-pub(crate) fn hosts(root: &Path, places: &Places, detected: &[Detected]) -> Vec<Host> {
+/// The hosts of the detected toolchains, the most often named first.
+pub(crate) fn hosts(
+    root: &Path,
+    places: &Places,
+    detected: &[DetectedToolchain],
+) -> Vec<FetchHost> {
     let mut all = Vec::new();
     for found in detected {
-        let Some(book) = BOOKS.iter().find(|book| book.ecosystem == found.ecosystem.name) else {
+        let Some(book) = HOST_SOURCES.iter().find(|book| book.ecosystem == found.ecosystem.name)
+        else {
             continue;
         };
         let mut counts: BTreeMap<String, (usize, String)> = BTreeMap::new();
@@ -158,8 +168,8 @@ pub(crate) fn hosts(root: &Path, places: &Places, detected: &[Detected]) -> Vec<
         }
         let mut counts: Vec<(String, (usize, String))> = counts.into_iter().collect();
         counts.sort_by(|a, b| b.1.0.cmp(&a.1.0).then_with(|| a.0.cmp(&b.0)));
-        counts.truncate(MOST_HOSTS);
-        all.extend(counts.into_iter().map(|(name, (_, file))| Host {
+        counts.truncate(MAX_HOSTS);
+        all.extend(counts.into_iter().map(|(name, (_, file))| FetchHost {
             ecosystem: book.ecosystem,
             name,
             file,
@@ -168,7 +178,7 @@ pub(crate) fn hosts(root: &Path, places: &Places, detected: &[Detected]) -> Vec<
     all
 }
 
-impl Book {
+impl HostSource {
     fn concerns(&self, line: &str) -> bool {
         // `registry=…` is about fetching, `//host/:_authToken=…` about secrets.
         let secret =
@@ -177,8 +187,13 @@ impl Book {
     }
 }
 
-/// The files of a toolchain: how people should see them, and where they are.
-fn files(root: &Path, places: &Places, found: &Detected, book: &Book) -> Vec<(String, PathBuf)> {
+/// The files of a toolchain: the name for the user, and the path.
+fn files(
+    root: &Path,
+    places: &Places,
+    found: &DetectedToolchain,
+    book: &HostSource,
+) -> Vec<(String, PathBuf)> {
     let mut dirs: Vec<PathBuf> = found
         .files
         .iter()
@@ -204,7 +219,7 @@ fn read(file: &Path) -> String {
     let mut bytes = Vec::new();
     let plain = std::fs::metadata(file).is_ok_and(|meta| meta.is_file());
     if let Some(open) = File::open(file).ok().filter(|_| plain) {
-        let _ = open.take(MOST_BYTES).read_to_end(&mut bytes);
+        let _ = open.take(MAX_FILE_BYTES).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -222,7 +237,7 @@ fn named(line: &str) -> Vec<String> {
     hosts
 }
 
-/// The host at the head of what follows `://`.
+/// The host at the start of the text after `://`.
 fn host(rest: &str) -> Option<String> {
     let authority =
         rest.split(|c: char| c.is_whitespace() || "/?#\"'<>,|)]}\\".contains(c)).next()?;
@@ -249,7 +264,7 @@ mod tests {
         }
         let places = Places::of(root.clone(), home, "/tmp".into(), |_| None);
         let found = detect(&root);
-        let each = |host: Host| (format!("{} {}", host.ecosystem, host.name), host.file);
+        let each = |host: FetchHost| (format!("{} {}", host.ecosystem, host.name), host.file);
         hosts(&root, &places, &found.ecosystems).into_iter().map(each).collect()
     }
 
@@ -307,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_none() {
+    fn texts_without_a_host_give_none() {
         for text in [
             "https://",
             "https://localhost/x",

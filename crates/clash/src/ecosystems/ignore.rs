@@ -1,52 +1,53 @@
-//! Which paths a repository's ignore files leave out, as far as detection needs it:
-//! names, `*`, `?`, `**`, a leading or inner `/`, a trailing `/`, `!`, comments.
-//! Character classes are taken as plain characters, so a file that uses them
-//! ignores less here than in git; detection then looks at a little more.
+//! Reads a repository's ignore files, as far as detection needs it: names, `*`, `?`, `**`,
+//! a leading or inner `/`, a trailing `/`, `!`, comments. It takes character classes for
+//! plain characters, so such a rule ignores less here than in git, and detection reads
+//! more names.
 
 use std::path::Path;
 use std::rc::Rc;
 
 /// The ignore files in force in a directory, the nearest first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ignored {
-    here: Option<Rc<Level>>,
+pub(super) struct IgnoreFiles {
+    here: Option<Rc<IgnoreFile>>,
 }
 
 #[derive(Debug)]
-struct Level {
+struct IgnoreFile {
     /// The directory of the file, from the project's root.
     dir: String,
-    rules: Vec<Rule>,
-    above: Ignored,
+    rules: Vec<IgnoreRule>,
+    above: IgnoreFiles,
 }
 
 #[derive(Debug)]
-struct Rule {
+struct IgnoreRule {
     parts: Vec<String>,
-    /// Only from the file's own directory on.
+    /// True if the rule starts at the directory of its file.
     anchored: bool,
     directories: bool,
     keeps: bool,
 }
 
-/// As much of an ignore file is read.
-const MOST_BYTES: usize = 64 << 10;
+/// Only this much of an ignore file is read.
+const MAX_IGNORE_BYTES: usize = 64 << 10;
 
-impl Ignored {
-    /// With the rules of a file that lies in `dir`, a path from the project's root.
+impl IgnoreFiles {
+    /// The same with the rules of a file in `dir`, a path from the project's root.
     pub(super) fn and(&self, dir: &str, file: &Path) -> Self {
         let Ok(text) = std::fs::read(file) else { return self.clone() };
-        let text = String::from_utf8_lossy(text.get(..MOST_BYTES).unwrap_or(&text)).into_owned();
+        let text =
+            String::from_utf8_lossy(text.get(..MAX_IGNORE_BYTES).unwrap_or(&text)).into_owned();
         self.and_text(dir, &text)
     }
 
     fn and_text(&self, dir: &str, text: &str) -> Self {
-        let rules: Vec<Rule> = text.lines().filter_map(Rule::parse).collect();
-        Self { here: Some(Rc::new(Level { dir: dir.to_owned(), rules, above: self.clone() })) }
+        let rules: Vec<IgnoreRule> = text.lines().filter_map(IgnoreRule::parse).collect();
+        Self { here: Some(Rc::new(IgnoreFile { dir: dir.to_owned(), rules, above: self.clone() })) }
     }
 
-    /// Whether a path from the project's root is left out. Of one file the last
-    /// rule that matches holds, and of several files the nearest.
+    /// True if a path from the project's root is ignored. In one file the last rule that
+    /// matches decides; of several files the nearest decides.
     pub(super) fn covers(&self, path: &str, directory: bool) -> bool {
         let mut level = self.here.as_ref();
         while let Some(here) = level {
@@ -54,7 +55,8 @@ impl Ignored {
                 "" => Some(path),
                 dir => path.strip_prefix(dir).and_then(|rest| rest.strip_prefix('/')),
             };
-            let matches = |rule: &&Rule| below.is_some_and(|path| rule.matches(path, directory));
+            let matches =
+                |rule: &&IgnoreRule| below.is_some_and(|path| rule.matches(path, directory));
             if let Some(rule) = here.rules.iter().rev().find(matches) {
                 return !rule.keeps;
             }
@@ -64,7 +66,7 @@ impl Ignored {
     }
 }
 
-impl Rule {
+impl IgnoreRule {
     fn parse(line: &str) -> Option<Self> {
         let line = line.trim_end();
         if line.is_empty() || line.starts_with('#') {
@@ -75,7 +77,7 @@ impl Rule {
         let anchored = line.contains('/');
         let mut parts: Vec<String> =
             line.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
-        // Several in a row say no more than one, and cost much more.
+        // Several `**` in a row mean the same as one, and take much longer to match.
         parts.dedup_by(|a, b| a == "**" && b == "**");
         (!parts.is_empty()).then_some(Self { parts, anchored, directories, keeps })
     }
@@ -92,7 +94,7 @@ impl Rule {
     }
 }
 
-/// Whether pattern parts match names one by one; `**` stands for any number.
+/// True if the parts of a pattern match names one by one; `**` stands for any number.
 fn across(parts: &[String], names: &[&str]) -> bool {
     match (parts.split_first(), names.split_first()) {
         (None, None) => true,
@@ -104,9 +106,10 @@ fn across(parts: &[String], names: &[&str]) -> bool {
     }
 }
 
-/// `*` and `?` inside one name.
+/// True if a pattern with `*` and `?` matches one name.
 fn within(pattern: &str, name: &str) -> bool {
-    // The usual walk with one point to go back to: linear but for that.
+    // It remembers only the last `*` to go back to, so it takes at most
+    // pattern length times name length steps.
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n, mut back) = (0, 0, None);
@@ -138,8 +141,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn ignored(text: &str) -> Ignored {
-        Ignored::default().and_text("", text)
+    fn ignored(text: &str) -> IgnoreFiles {
+        IgnoreFiles::default().and_text("", text)
     }
 
     #[test]
@@ -171,7 +174,7 @@ mod tests {
         assert!(!ignored(&deep).covers(&"y/".repeat(20), true));
     }
 
-    /// What `*` and `?` mean, without a thought for cost.
+    /// The meaning of `*` and `?` in the simplest form, however slow.
     fn plainly(pattern: &[char], name: &[char]) -> bool {
         match (pattern.split_first(), name.split_first()) {
             (None, None) => true,

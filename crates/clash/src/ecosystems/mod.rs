@@ -1,9 +1,9 @@
-//! The toolchains clash knows: how a project shows that it uses one. What each may
-//! touch and how its programs are treated is in the library, in a module of the
-//! same name (`@clash//rust.star`).
+//! The toolchains clash knows, and the files by which a project shows that it uses one. A
+//! module of the library with the same name (`@clash//rust.star`) has its sandboxes and
+//! the rules for its programs.
 //!
-//! Everything here only looks, at a bounded number of names and bytes. No program
-//! is run and nothing of the project is believed beyond "this file exists".
+//! This module only reads, and only a bounded number of names and bytes. It runs no
+//! program, and it believes nothing of the project beyond "this file exists".
 
 mod ci;
 mod detect;
@@ -11,22 +11,22 @@ mod elsewhere;
 mod hosts;
 mod ignore;
 
-pub(crate) use detect::{Detected, Found, detect};
-pub(crate) use elsewhere::{Elsewhere, Use, elsewhere};
-pub(crate) use hosts::{Host, hosts};
+pub(crate) use detect::{DetectedProject, DetectedToolchain, detect};
+pub(crate) use elsewhere::{OutsidePath, PathUse, elsewhere};
+pub(crate) use hosts::{FetchHost, hosts};
 
 /// A toolchain.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ecosystem {
-    /// Its module in the library, without `@clash//` and `.star`. The module gives
-    /// rules under this name and the sandboxes `<name>_safe` and `<name>_full`.
+    /// Its module in the library, without `@clash//` and `.star`. The module defines
+    /// rules of this name and the sandboxes `<name>_safe` and `<name>_full`.
     pub(crate) name: &'static str,
     /// Files and directories that show it; one `*` stands for anything.
     markers: &'static [&'static str],
     /// Programs that show it in the scripts of a CI service.
     pub(crate) programs: &'static [&'static str],
-    /// Building fetches what is missing, so a build without the network fails as
-    /// soon as a dependency was added.
+    /// True if a build fetches missing dependencies: without the network it fails after a
+    /// dependency was added.
     pub(crate) builds_fetch: bool,
 }
 
@@ -46,7 +46,7 @@ const fn fetching(
     Ecosystem { name, markers, programs, builds_fetch: true }
 }
 
-/// The table, in the order in which people read what was found.
+/// The toolchains, in the order in which `clash init` lists them.
 pub(crate) const ECOSYSTEMS: &[Ecosystem] = &[
     fetching(
         "rust",
@@ -178,7 +178,8 @@ pub(crate) fn named(name: &str) -> Option<&'static Ecosystem> {
     ECOSYSTEMS.iter().find(|ecosystem| ecosystem.name == name)
 }
 
-/// Files that show one program of several that do the same.
+/// Files that show which of several programs for the same job a project uses, for example
+/// `yarn.lock` for yarn.
 const SHOWS: &[(&str, &str)] = &[
     ("bun", "bun.lock*"),
     ("bundle", "Gemfile"),
@@ -197,7 +198,7 @@ const SHOWS: &[(&str, &str)] = &[
     ("yarn", "yarn.lock"),
 ];
 
-/// Whether a project's files show that it is about this program.
+/// True if one of the project's files shows this program.
 pub(crate) fn is_shown(program: &str, files: &[std::path::PathBuf]) -> bool {
     let marks = |pattern: &str| {
         let names = files.iter().filter_map(|file| file.file_name()?.to_str());
@@ -212,11 +213,11 @@ impl Ecosystem {
     }
 }
 
-/// Whether a name is what a pattern says: `*` is anything, also nothing.
+/// True if a name matches a pattern, in which `*` stands for any text, also none.
 fn wild(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(name) = name.strip_prefix(start) else { return false };
-    // From the shortest stand-in to the longest.
+    // From the shortest text for `*` to the longest.
     let mut ends = name.char_indices().map(|(at, _)| at).chain([name.len()]);
     ends.any(|at| name.get(at..).is_some_and(|tail| wild(rest, tail)))
 }

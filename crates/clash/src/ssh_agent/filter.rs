@@ -1,7 +1,7 @@
-//! Stands between a room and an agent of ssh. The room may list keys and sign. It may
-//! neither add nor remove keys, lock the agent nor make it load a library.
+//! The filter between a room and an agent of ssh. The room may list keys and sign. It may
+//! not add or remove keys, lock the agent or make it load a library.
 //!
-//! It is a process outside the room. It ends when its standard input ends.
+//! The filter is a process outside the room. It ends when its standard input ends.
 
 use std::env;
 use std::fs;
@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clash_policy::steering::SSH_AGENT_SOCKET;
 
-/// The verb that starts it.
+/// The verb that starts the filter.
 pub(crate) const VERB: &str = "lend-ssh-agent";
 
-/// The longest message, as in OpenSSH.
-const LONGEST: usize = 256 * 1024;
+/// The limit of OpenSSH for a message.
+const MAX_MESSAGE_BYTES: usize = 256 * 1024;
 
-/// Connections at the same time.
-const MOST: usize = 32;
+/// The room may have this many connections at the same time.
+const MAX_CONNECTIONS: usize = 32;
 
 const FAILURE: u8 = 5;
 const REQUEST_IDENTITIES: u8 = 11;
@@ -53,8 +53,8 @@ fn println(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// A new directory that only the user may enter. It is where ssh-agent makes its own:
-/// every room can show a socket there, and not in another `TMPDIR`.
+/// Creates a directory that only the user may enter. It is in /tmp, as that of ssh-agent:
+/// every room can show a socket there, but not in another `TMPDIR`.
 fn make_directory() -> io::Result<PathBuf> {
     let mut random = [0_u8; 8];
     fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
@@ -71,7 +71,7 @@ fn accept(listener: &UnixListener, agent: &Path) {
             std::thread::sleep(std::time::Duration::from_millis(10));
             continue;
         };
-        if open.fetch_add(1, Ordering::SeqCst) >= MOST {
+        if open.fetch_add(1, Ordering::SeqCst) >= MAX_CONNECTIONS {
             open.fetch_sub(1, Ordering::SeqCst);
             continue;
         }
@@ -86,8 +86,8 @@ fn accept(listener: &UnixListener, agent: &Path) {
     }
 }
 
-/// Answers one client. A binding to a session holds for a connection, so each client
-/// has a connection of its own to the agent.
+/// Answers one client. `session-bind` binds a connection, so each client has a connection
+/// of its own to the agent.
 fn converse(mut client: UnixStream, agent: &Path) -> io::Result<()> {
     let mut agent = UnixStream::connect(agent)?;
     loop {
@@ -102,7 +102,7 @@ fn converse(mut client: UnixStream, agent: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether a request only lists keys, signs, or binds the connection to a session.
+/// True if a request lists keys, signs, or binds the connection to a session.
 fn is_passed(request: &[u8]) -> bool {
     match request {
         [REQUEST_IDENTITIES] | [SIGN_REQUEST, ..] => true,
@@ -119,7 +119,7 @@ fn receive(from: &mut UnixStream) -> io::Result<Vec<u8>> {
     let mut length = [0_u8; 4];
     from.read_exact(&mut length)?;
     let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
-    if length == 0 || length > LONGEST {
+    if length == 0 || length > MAX_MESSAGE_BYTES {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut message = vec![0_u8; length];

@@ -129,7 +129,9 @@ fn a_wrapped_command_runs_once_in_its_sandbox_and_is_recognised_afterwards() {
         assert!(!ran.stdout.contains(SECRET));
         let made = std::fs::read_to_string(m.project().join("made.txt")).unwrap();
         assert_eq!(made, "it's\n");
-        Ran::of(m.command("bash").args(["-c", &line])).exits(126).says("nothing was decided");
+        Ran::of(m.command("bash").args(["-c", &line]))
+            .exits(126)
+            .says("has no decision with the id");
         assert_eq!(contract.after(&m, &line, ""), "", "{}", contract.agent);
     }
 }
@@ -215,8 +217,8 @@ fn a_session_begins_with_what_it_may_do() {
             .unwrap()
             .replace(m.home().to_str().unwrap(), "~")
     };
-    insta::assert_snapshot!(start("codex"), @"clash confines this session: every command runs in a sandbox that the user's policy chooses and the operating system enforces; file and web tools are judged by the same policy. What no rule mentions is refused, because nobody can be asked here. Commands normally run in sandbox project: it may change only $PWD/**, $TMPDIR/**; it has no network. /tmp is a directory of this session; to edit a file in it with a file tool, use its path in ~/.local/state/clash/sessions/test-session/tmp. A refusal names its rule and is final for this session: do not look for another way to the same end, tell the user what you need and why.");
-    assert!(start("claude").contains("What no rule mentions needs the user's approval."));
+    insta::assert_snapshot!(start("codex"), @"clash confines this session: every command runs in a sandbox that the user's policy chooses and the operating system enforces; file and web tools are judged by the same policy. An action that no rule mentions is refused, because this agent cannot ask the user. Commands normally run in sandbox project: it may change only $PWD/**, $TMPDIR/**; it has no network. /tmp is a directory of this session; to edit a file in it with a file tool, use its path in ~/.local/state/clash/sessions/test-session/tmp. A refusal names its rule and is final for this session: do not look for another way to the same end, tell the user what you need and why.");
+    assert!(start("claude").contains("An action that no rule mentions needs the user's approval."));
 }
 
 #[test]

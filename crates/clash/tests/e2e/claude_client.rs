@@ -309,7 +309,7 @@ fn a_skill_of_the_project_runs_its_commands_in_the_sandbox() {
     let seen = fs::read_to_string(m.project().join("seen.txt")).unwrap();
     assert!(out_of_reach(&seen), "{seen}");
     talk.results[1].refused("nothing is deleted here");
-    talk.results[2].refused("nobody to ask");
+    talk.results[2].refused("clash cannot ask here");
     assert!(m.project().join("keep.txt").exists() && !m.project().join("asked").exists());
 }
 

@@ -56,7 +56,7 @@ fn exec_decides_and_refuses_what_would_need_a_question() {
         m.clash(["exec", "--", "sh", "-c", "exit 3"]).exits(3);
         m.clash(["exec", "true"]).exits(0);
         m.clash(["exec", "--", "rm", "x"]).exits(126).says("policy.star:4): no");
-        m.clash(["exec", "--", "make"]).exits(126).says("nobody to ask");
+        m.clash(["exec", "--", "make"]).exits(126).says("clash cannot ask here");
         m.clash(["exec", "--approval", "00", "--", "true"]).exits(126);
         m.clash(["exec", "--approval"]).exits(2);
     });
@@ -82,10 +82,10 @@ fn an_approved_question_runs_once_and_only_as_it_was_asked() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut other = words.clone();
     other[4] = "rm -rf .";
-    in_session(&m, &other).exits(126).says("not the one that was decided");
+    in_session(&m, &other).exits(126).says("differs from the one that the policy decided");
     in_session(&m, &words).exits(4);
     assert!(m.project().join("made.txt").exists());
-    in_session(&m, &words).exits(126).says("nothing was decided");
+    in_session(&m, &words).exits(126).says("has no decision with the id");
     // Outside the session the approval is worth nothing.
     let words = wrapped(&m, "make");
     m.clash(&words).exits(126);
@@ -148,11 +148,11 @@ fn the_shell_prefix_runs_what_the_client_wraps_around_a_command() {
     assert_eq!(std::fs::read_to_string(&victim).unwrap(), "keep");
     assert_eq!(std::fs::read_to_string(&cwd_file).unwrap().trim(), m.project().to_str().unwrap());
     run(&wrapper("rm x"), "x_agent").exits(126).says("policy.star:4");
-    run(&wrapper("make"), "x_agent").exits(126).says("nobody to ask");
+    run(&wrapper("make"), "x_agent").exits(126).says("clash cannot ask here");
     // A question answered no is not a yes for a tool that runs commands unseen.
     m.bash("make").is("ask", "");
     m.hook(&m.message("PreToolUse", "Skill", json!({"skill": "evil"})));
-    run(&wrapper("make"), "x_agent").exits(126).says("nobody to ask");
+    run(&wrapper("make"), "x_agent").exits(126).says("clash cannot ask here");
     // What settings start runs in the sandbox too, without a question.
     run("echo hook > hook.txt", "x_harness").succeeds();
     run(&format!("echo x > {}/x", m.outside().display()), "x_harness").fails();

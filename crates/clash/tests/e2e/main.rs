@@ -28,6 +28,7 @@ mod file_links;
 mod gemini_client;
 mod history;
 mod hook;
+mod hostile_settings;
 mod init;
 mod install;
 mod install_agents;

@@ -310,7 +310,7 @@ fn the_room_is_any_sandbox_of_the_policy_but_none_without_walls() {
     let named = |name: &str| m.clash(["run", "--sandbox", name, "--", agent, "echo x > made"]);
     named("readonly").fails();
     assert!(!m.project().join("made").exists());
-    named("unrestricted").exits(1).says("is no room");
+    named("unrestricted").exits(1).says("is unrestricted");
     named("nosuch").exits(125).says("there is no sandbox `nosuch`").says("agent");
     m.clash(["run", "--", "no-such-agent"]).exits(127).says("`no-such-agent` not found");
     m.clash(["run"]).exits(2);

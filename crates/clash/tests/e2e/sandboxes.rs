@@ -133,7 +133,7 @@ fn a_test_that_is_killed_leaves_nothing_either() {
 #[test]
 fn what_cannot_be_tried_says_so() {
     let m = Machine::new(Who::Me);
-    m.clash(["sandbox", "test", "unrestricted"]).exits(1).says("confines nothing");
+    m.clash(["sandbox", "test", "unrestricted"]).exits(1).says("is unrestricted");
     let misspelt = m.clash(["sandbox", "test", "projct"]).exits(1);
     misspelt.says("there is no sandbox `projct`").says("did you mean `project`?");
     m.clash(["sandbox", "exec", "projct", "--", "true"]).exits(125).says("did you mean `project`?");

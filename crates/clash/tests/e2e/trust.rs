@@ -126,7 +126,7 @@ fn links_out_of_the_project_and_what_does_not_compile_are_refused() {
     let policy = m.project().join(".clash/policy.star");
     fs::remove_file(&policy).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &policy).unwrap();
-    m.clash(["trust", "--yes"]).exits(1).says("this cannot be trusted").says("cannot read");
+    m.clash(["trust", "--yes"]).exits(1).says("this policy cannot be trusted").says("cannot read");
     fs::remove_file(&policy).unwrap();
     m.clash(["trust", "--yes"]).exits(1).says("there is no policy");
     m.write("app/.clash/policy.star", "alow()");

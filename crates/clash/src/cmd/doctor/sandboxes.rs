@@ -1,6 +1,6 @@
 //! Which sandboxes of the policy hold on this machine.
 
-use super::super::sandbox::{Planned, plan_all, sandboxes};
+use super::super::sandbox::{PlannedSandbox, plan_all, sandboxes};
 use super::{Finding, Scene};
 use crate::policy::LoadedPolicy;
 
@@ -22,7 +22,7 @@ pub(super) fn look(scene: &Scene) -> Vec<Finding> {
     let mut findings =
         vec![Finding::good(format!("{held} of {} can be enforced here", planned.len()))];
     let mut shown: Vec<Option<String>> = Vec::new();
-    for Planned { name, outcome } in planned {
+    for PlannedSandbox { name, outcome } in planned {
         if let Err(refused) = outcome {
             let default = used.as_ref() == Some(&name);
             let grade = if default { Finding::bad } else { Finding::note };

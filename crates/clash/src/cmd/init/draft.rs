@@ -10,14 +10,14 @@ use clash_syntax::draft::{
 
 use super::posture::Posture;
 use super::presets::{Library, LibraryError};
-use crate::ecosystems::{self, Detected, Elsewhere, Host, Use};
+use crate::ecosystems::{self, DetectedToolchain, FetchHost, OutsidePath, PathUse};
 
 /// The user's choices, and what `clash init` found.
 #[derive(Debug)]
 pub(crate) struct PolicyChoices {
     pub(crate) posture: Posture,
-    pub(crate) ecosystems: Vec<Detected>,
-    pub(crate) hosts: Vec<Host>,
+    pub(crate) ecosystems: Vec<DetectedToolchain>,
+    pub(crate) hosts: Vec<FetchHost>,
 }
 
 /// A toolchain's rules, and the sandboxes made for this machine.
@@ -45,7 +45,7 @@ impl ToolchainRules {
 pub(crate) struct MachineFacts<'a> {
     pub(crate) places: &'a Places,
     /// The paths that a toolchain needs beyond the sandbox of this name.
-    pub(crate) needs: &'a dyn Fn(&Detected, &str) -> Vec<Elsewhere>,
+    pub(crate) needs: &'a dyn Fn(&DetectedToolchain, &str) -> Vec<OutsidePath>,
     /// True if a program is on the search path.
     pub(crate) has: &'a dyn Fn(&str) -> bool,
 }
@@ -125,19 +125,19 @@ fn change_sandbox(rule: &mut RuleDraft, from: &str, to: &str) -> usize {
 fn machine_sandbox(
     base: &str,
     here: &str,
-    elsewhere: &[Elsewhere],
+    elsewhere: &[OutsidePath],
     places: &Places,
 ) -> SandboxDraft {
-    let rule = |Elsewhere { path, use_, .. }: &Elsewhere| FileRuleDraft {
+    let rule = |OutsidePath { path, use_, .. }: &OutsidePath| FileRuleDraft {
         comment: Vec::new(),
         key: KeyDraft::text(policy_path(path, places)),
         effect: match use_ {
-            Use::Programs => FileEffect::ReadOnly,
+            PathUse::Programs => FileEffect::ReadOnly,
             // Other projects may build there as well.
-            Use::Cache => FileEffect::Cache,
+            PathUse::Cache => FileEffect::Cache,
         },
     };
-    let why = |it: &Elsewhere| format!("{}: {}", policy_path(&it.path, places), it.why);
+    let why = |it: &OutsidePath| format!("{}: {}", policy_path(&it.path, places), it.why);
     SandboxDraft {
         comment: elsewhere.iter().map(why).collect(),
         doc: format!("{base} and what this machine keeps elsewhere."),

@@ -29,7 +29,7 @@ use super::policy::edit::trusts_project;
 use super::policy::import::{self, ImportedFile};
 use super::{project, unless_closed};
 use crate::dirs::Dirs;
-use crate::ecosystems::{self, Detected, ECOSYSTEMS, Found};
+use crate::ecosystems::{self, DetectedProject, DetectedToolchain, ECOSYSTEMS};
 use crate::policy::{LoadedPolicy, PolicyFiles};
 use crate::ui::{Failure, Out, Tone, confirm};
 use crate::{env, exit, history};
@@ -117,7 +117,7 @@ struct Project {
     dirs: Dirs,
     root: PathBuf,
     places: Places,
-    found: Found,
+    found: DetectedProject,
     library: Library,
 }
 
@@ -141,7 +141,7 @@ impl Args {
         let places = dirs.places(&root, &Disk::default());
         let found = match dirs.home.starts_with(&root) {
             // The home is no project: what lies in it belongs to many.
-            true => Found { complete: true, ..Found::default() },
+            true => DetectedProject { complete: true, ..DetectedProject::default() },
             false => ecosystems::detect(&root),
         };
         let library = Library::ask()?;
@@ -184,7 +184,8 @@ impl Args {
         for name in &self.ecosystem {
             let known = ecosystems::named(name).ok_or_else(|| unknown_ecosystem(name))?;
             let detected = project.found.ecosystems.iter().find(|it| it.ecosystem == known);
-            ecosystems.push(detected.cloned().unwrap_or_else(|| Detected::asked_for(known)));
+            ecosystems
+                .push(detected.cloned().unwrap_or_else(|| DetectedToolchain::asked_for(known)));
         }
         if self.ecosystem.is_empty() {
             ecosystems = project.found.ecosystems.clone();
@@ -369,7 +370,7 @@ impl Args {
 /// What the policy is to be.
 struct Wanted {
     posture: Posture,
-    ecosystems: Vec<Detected>,
+    ecosystems: Vec<DetectedToolchain>,
     agents: Vec<String>,
     imports: Vec<ImportedFile>,
     replace: bool,
@@ -400,7 +401,7 @@ impl Project {
     fn toolchains(&self, wanted: &Wanted) -> Result<Vec<ToolchainRules>, Failure> {
         let choices = wanted.choices(self);
         // What the presets grant is known to the compiler alone.
-        let loads = |it: &Detected| {
+        let loads = |it: &DetectedToolchain| {
             let name = it.ecosystem.name;
             load_line(&format!("@clash//{name}.star"), &[&format!("{name}_safe")]) + "\n"
         };
@@ -409,7 +410,7 @@ impl Project {
         let presets = PolicyFiles::only(&file).with_text(&file, &text).compile()?;
         let path = std::env::var_os("PATH").unwrap_or_default();
         let search: Vec<PathBuf> = std::env::split_paths(&path).collect();
-        let needs = |detected: &Detected, sandbox: &str| {
+        let needs = |detected: &DetectedToolchain, sandbox: &str| {
             let granted = draft::sandbox(&presets, sandbox);
             granted.map_or_else(Vec::new, |granted| {
                 let said = |name: &str| env::path(name);
@@ -491,13 +492,13 @@ fn as_json(
     written: bool,
     kept: Option<&Path>,
 ) -> Value {
-    let found = |it: &Detected| {
+    let found = |it: &DetectedToolchain| {
         let in_ci =
             it.in_ci.as_ref().map(|(file, program)| json!({"file": file, "program": program}));
         json!({"ecosystem": it.ecosystem.name, "files": it.files, "ci": in_ci})
     };
     let choices = wanted.choices(project);
-    let host = |it: &ecosystems::Host| json!({"ecosystem": it.ecosystem, "host": it.name, "file": it.file});
+    let host = |it: &ecosystems::FetchHost| json!({"ecosystem": it.ecosystem, "host": it.name, "file": it.file});
     let change = |it: &Change| json!({"file": it.file, "text": it.after});
     let imports: Vec<&PathBuf> = wanted.imports.iter().map(|it| &it.file).collect();
     let warnings: Vec<&String> = proposal.warnings.iter().map(|it| &it.text).collect();

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use super::posture::Posture;
 use super::{Project, Wanted, agents, place, unknown_ecosystem};
-use crate::ecosystems::{self, Detected};
+use crate::ecosystems::{self, DetectedToolchain};
 use crate::ui::{Failure, Out, Tone};
 
 pub(super) fn ask(
@@ -53,7 +53,7 @@ fn toolchains(project: &Project, wanted: &mut Wanted) -> Result<(), Failure> {
                 format!("{message}; {}", hint.unwrap_or_default())
             })?;
             let found = project.found.ecosystems.iter().find(|it| it.ecosystem == known);
-            Ok(found.cloned().unwrap_or_else(|| Detected::asked_for(known)))
+            Ok(found.cloned().unwrap_or_else(|| DetectedToolchain::asked_for(known)))
         };
         words.map(each).collect::<Result<Vec<_>, String>>()
     })?;

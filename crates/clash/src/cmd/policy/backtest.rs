@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::files;
 use crate::cmd::{project, unless_closed};
-use crate::decision::Grounds;
+use crate::decision::ProjectJudge;
 use crate::dirs::Dirs;
 use crate::history::{PastAction, not_understood, replay, selected_histories, since};
 use crate::policy::LoadedPolicy;
@@ -209,7 +209,7 @@ struct Backtest<'a> {
     dirs: &'a Dirs,
     policy: &'a LoadedPolicy,
     against: Option<&'a LoadedPolicy>,
-    grounds: HashMap<PathBuf, Grounds>,
+    grounds: HashMap<PathBuf, ProjectJudge>,
     /// Equal calls in the same place are decided alike.
     known: HashMap<u64, (BacktestVerdict, Option<BacktestVerdict>)>,
     found: BacktestFindings,
@@ -253,7 +253,7 @@ impl<'a> Backtest<'a> {
         let decided = match past.action() {
             Ok(action) => {
                 let grounds = self.grounds.entry(past.project.clone());
-                let grounds = grounds.or_insert_with(|| Grounds::of(self.dirs, &past.project));
+                let grounds = grounds.or_insert_with(|| ProjectJudge::of(self.dirs, &past.project));
                 let decide = |policy| match grounds.decide(policy, &past.cwd, &action) {
                     Ok(decision) => BacktestVerdict::of(&decision),
                     Err(error) => BacktestVerdict::failed(&error),

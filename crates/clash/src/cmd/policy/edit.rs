@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::change::{Change, How, carry_out, read};
 use crate::cmd::project;
-use crate::decision::{Scene, decide_by};
+use crate::decision::{DecisionContext, decide_by};
 use crate::dirs::Dirs;
 use crate::held_path::HeldPaths;
 use crate::policy::{LoadedPolicy, PolicyFiles, SESSION_POLICY};
@@ -240,7 +240,12 @@ impl RuleArgs {
         let from = CallContext { cwd: project, home: &dirs.home, paths: &HeldPaths };
         let (tool, input) = tool_input::read(tool, &fields, &from)?;
         let (agent, mode) = ("claude".to_owned(), "default".to_owned());
-        Ok(decide_by(policy, dirs, Scene::of(project), &Action { agent, tool, mode, input })?)
+        Ok(decide_by(
+            policy,
+            dirs,
+            DecisionContext::of(project),
+            &Action { agent, tool, mode, input },
+        )?)
     }
 }
 

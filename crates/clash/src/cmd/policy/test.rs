@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::alone;
 use crate::cmd::{project, unless_closed};
-use crate::decision::{Scene, decide_by};
+use crate::decision::{DecisionContext, decide_by};
 use crate::dirs::Dirs;
 use crate::exit;
 use crate::held_path::HeldPaths;
@@ -105,7 +105,7 @@ impl Case {
         dirs: &Dirs,
         project: &Path,
     ) -> Result<Option<String>, Failure> {
-        let decision = decide_by(policy, dirs, Scene::of(project), &self.action)?;
+        let decision = decide_by(policy, dirs, DecisionContext::of(project), &self.action)?;
         let reason = || say::reason(&decision);
         if decision.effect != self.effect {
             let (wanted, found) = (self.effect, decision.effect);

@@ -1,8 +1,7 @@
 //! One operation that `clash sandbox test` tries inside a sandbox.
 //!
-//! None of them changes anything but what was made for it: a file that is the
-//! user's own is only opened, and what was created where nothing should have
-//! been is removed at once by whoever made it.
+//! An operation changes only files that the test has made. It only opens files of the
+//! user. A file that it creates against the policy is removed by the tidier.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -16,36 +15,35 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Act {
-    /// Opens and reads a byte; of a directory, its first name.
+pub(super) enum TrialAct {
+    /// Opens a file and reads a byte, or reads the first name of a directory.
     Read(PathBuf),
     /// Opens for writing and writes nothing.
     Open(PathBuf),
-    /// Makes a file that is not there.
+    /// Creates a file that does not exist.
     Create(PathBuf),
     Delete(PathBuf),
-    /// Sets the mode it has.
+    /// Sets the mode that the file has already.
     Chmod(PathBuf),
     /// Runs a script that does nothing.
     Run(PathBuf),
     /// Connects to a port of the machine.
     Tcp(u16),
-    /// Wants an answer from a port of the machine.
+    /// Sends to a port of the machine and waits for an answer.
     Udp(u16),
     Unix(PathBuf),
-    /// A socket with a name that is no path.
+    /// Connects to an abstract socket.
     Abstract(String),
-    /// Whether a process could be signalled.
+    /// Sends signal 0 to a process.
     Signal(i32),
-    /// Sees a variable.
+    /// Looks for an environment variable.
     Variable(String),
 }
 
-/// Long enough for a loaded machine. Nothing waits for it where all is well: what
-/// is blocked is refused at once.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time for an answer over UDP on a busy machine. A blocked send fails at once.
+const UDP_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl Act {
+impl TrialAct {
     pub(super) fn perform(&self) -> io::Result<()> {
         match self {
             Self::Read(path) if path.is_dir() => fs::read_dir(path)?.next().transpose().map(drop),
@@ -65,7 +63,7 @@ impl Act {
             Self::Tcp(port) => TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).map(drop),
             Self::Udp(port) => {
                 let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-                socket.set_read_timeout(Some(PATIENCE))?;
+                socket.set_read_timeout(Some(UDP_TIMEOUT))?;
                 socket.connect((Ipv4Addr::LOCALHOST, *port))?;
                 socket.send(b"?")?;
                 socket.recv(&mut [0]).map(drop)
@@ -97,14 +95,14 @@ fn abstract_socket(_: &str) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Tries what standard input lists, a JSON text a line, and answers each with a
-/// line: `null`, or what the system said.
+/// Performs the acts on standard input, one JSON text a line. Prints a line for each:
+/// `null`, or the error of the system.
 pub(super) fn perform_all() -> io::Result<()> {
     let mut asked = String::new();
     io::stdin().read_to_string(&mut asked)?;
     let mut out = io::stdout().lock();
     for line in asked.lines() {
-        let act: Act = serde_json::from_str(line)?;
+        let act: TrialAct = serde_json::from_str(line)?;
         let answer = act.perform().err().map(|error| error.to_string());
         writeln!(out, "{}", serde_json::to_string(&answer)?)?;
     }
@@ -116,31 +114,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trying_changes_nothing_but_what_it_is_about() {
+    fn an_act_changes_only_its_own_file() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "text").unwrap();
-        for act in [Act::Read(file.clone()), Act::Open(file.clone()), Act::Chmod(file.clone())] {
+        for act in [
+            TrialAct::Read(file.clone()),
+            TrialAct::Open(file.clone()),
+            TrialAct::Chmod(file.clone()),
+        ] {
             act.perform().unwrap();
         }
         assert_eq!(fs::read_to_string(&file).unwrap(), "text");
-        assert!(Act::Create(file.clone()).perform().is_err());
-        assert!(Act::Run(file.clone()).perform().is_err());
+        assert!(TrialAct::Create(file.clone()).perform().is_err());
+        assert!(TrialAct::Run(file.clone()).perform().is_err());
         let new = dir.path().join("new");
-        Act::Create(new.clone()).perform().unwrap();
-        Act::Delete(new.clone()).perform().unwrap();
-        assert!(!new.exists() && Act::Read(new).perform().is_err());
+        TrialAct::Create(new.clone()).perform().unwrap();
+        TrialAct::Delete(new.clone()).perform().unwrap();
+        assert!(!new.exists() && TrialAct::Read(new).perform().is_err());
     }
 
     #[test]
-    fn what_nobody_listens_on_is_not_reached() {
+    fn acts_without_a_listener_fail() {
         let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = taken.local_addr().unwrap().port();
         drop(taken);
-        assert!(Act::Udp(port).perform().is_err());
-        assert!(Act::Tcp(port).perform().is_err());
-        assert!(Act::Abstract("clash-nobody-listens".into()).perform().is_err());
-        assert!(Act::Signal(i32::try_from(std::process::id()).unwrap()).perform().is_ok());
-        assert!(Act::Signal(0).perform().is_err());
+        assert!(TrialAct::Udp(port).perform().is_err());
+        assert!(TrialAct::Tcp(port).perform().is_err());
+        assert!(TrialAct::Abstract("clash-no-listener".into()).perform().is_err());
+        assert!(TrialAct::Signal(i32::try_from(std::process::id()).unwrap()).perform().is_ok());
+        assert!(TrialAct::Signal(0).perform().is_err());
     }
 }

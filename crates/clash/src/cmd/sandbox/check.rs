@@ -1,5 +1,5 @@
-//! `clash sandbox check`: every sandbox of the policy planned on this host, or on
-//! another one that is only imagined.
+//! `clash sandbox check`: plans every sandbox of the policy, for this host or for a
+//! simulated one.
 
 use std::path::Path;
 
@@ -12,14 +12,14 @@ use crate::dirs::Dirs;
 use crate::exit;
 use crate::ui::{Failure, Out, Progress, Tone};
 
-/// What came of planning one sandbox.
-pub(crate) struct Planned {
+/// The result of planning one sandbox: its tier, or the refusal.
+pub(crate) struct PlannedSandbox {
     pub(crate) name: String,
-    pub(crate) outcome: Result<&'static str, Refused>,
+    pub(crate) outcome: Result<&'static str, RefusedSandbox>,
 }
 
-/// Why not, and where the rule is.
-pub(crate) struct Refused {
+/// The reason of a refusal, the line of the rule and the fix.
+pub(crate) struct RefusedSandbox {
     pub(crate) what: String,
     at: Option<String>,
     pub(crate) fix: Option<String>,
@@ -30,18 +30,18 @@ pub(crate) fn plan_all(
     project: &Path,
     sandboxes: &[Sandbox],
     host: &HostFacts,
-) -> Vec<Planned> {
+) -> Vec<PlannedSandbox> {
     let one = |sandbox: &Sandbox| {
         let outcome = if sandbox.unrestricted {
-            Ok("confines nothing, and says so")
+            Ok("unrestricted: confines nothing")
         } else {
             plan::make(dirs, project, sandbox, host, &[]).map(|(made, _)| plan::tier(&made))
         };
         let outcome = outcome.map_err(|refusal| {
             let (at, fix) = (refusal.span().map(ToString::to_string), refusal.hint());
-            Refused { what: Failure::from(refusal).message, at, fix }
+            RefusedSandbox { what: Failure::from(refusal).message, at, fix }
         });
-        Planned { name: sandbox.name.clone(), outcome }
+        PlannedSandbox { name: sandbox.name.clone(), outcome }
     };
     sandboxes.iter().map(one).collect()
 }
@@ -62,17 +62,17 @@ pub(super) fn run(
     Ok(if all { exit::OK } else { exit::FAILED })
 }
 
-fn show(out: &mut Out, planned: &[Planned]) -> std::io::Result<()> {
+fn show(out: &mut Out, planned: &[PlannedSandbox]) -> std::io::Result<()> {
     let width = planned.iter().map(|one| one.name.len()).max().unwrap_or(0);
     let mut shown = Vec::new();
-    for Planned { name, outcome } in planned {
+    for PlannedSandbox { name, outcome } in planned {
         match outcome {
             Ok(tier) => {
                 out.line(format!("{}       {name:<width$}  {tier}", out.tone(Tone::Good, "ok")))?
             }
-            Err(Refused { what, fix, .. }) => {
+            Err(RefusedSandbox { what, fix, .. }) => {
                 out.line(format!("{}  {name:<width$}  {what}", out.tone(Tone::Bad, "refused")))?;
-                // One host lacks one thing, and many sandboxes need it.
+                // Many sandboxes may need the same fix.
                 if let Some(fix) = fix.as_ref().filter(|fix| !shown.contains(fix)) {
                     shown.push(fix);
                     out.line(format!("         {}", out.tone(Tone::Care, &format!("fix: {fix}"))))?;
@@ -90,10 +90,10 @@ fn show(out: &mut Out, planned: &[Planned]) -> std::io::Result<()> {
     Ok(())
 }
 
-fn as_json(planned: &[Planned]) -> Value {
-    let one = |Planned { name, outcome }: &Planned| match outcome {
+fn as_json(planned: &[PlannedSandbox]) -> Value {
+    let one = |PlannedSandbox { name, outcome }: &PlannedSandbox| match outcome {
         Ok(tier) => json!({"sandbox": name, "ok": true, "tier": tier}),
-        Err(Refused { what, at, fix }) => {
+        Err(RefusedSandbox { what, at, fix }) => {
             json!({"sandbox": name, "ok": false, "refusal": what, "at": at, "fix": fix})
         }
     };

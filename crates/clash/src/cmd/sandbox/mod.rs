@@ -1,5 +1,5 @@
-//! `clash sandbox`: run a command in a named sandbox, look at sandboxes, and see
-//! whether this machine holds them.
+//! `clash sandbox`: run a command in a named sandbox, show sandboxes, and check that this
+//! machine enforces them.
 
 mod act;
 mod check;
@@ -8,7 +8,7 @@ mod plan;
 mod test;
 mod trials;
 
-pub(super) use check::{Planned, plan_all};
+pub(super) use check::{PlannedSandbox, plan_all};
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,29 +24,30 @@ use super::explain::grants;
 use super::show_json::sandbox_json;
 use super::{project, unless_closed};
 use crate::dirs::Dirs;
-use crate::exec;
+use crate::launcher;
 use crate::policy::LoadedPolicy;
 use crate::ui::{Failure, Out, Progress, Tone};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    what: SandboxVerb,
     /// The project (`$PWD` of policies); found from the working directory if not given
     #[arg(long, value_name = "DIR", global = true)]
     project: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum SandboxVerb {
     /// Run a command in the sandbox NAME
     ///
-    /// Exit status: the command's own; 125 if the sandbox cannot be set up, 126
-    /// if the program cannot be executed, 127 if it is not found.
+    /// Exit status: the command's own; 125 if clash cannot set up the sandbox, 126 if
+    /// settings of the project work against clash or the program cannot be executed, 127
+    /// if it is not found.
     Exec {
         name: String,
         #[command(flatten)]
-        simulate: Simulate,
+        simulate: SimulatedHost,
         #[arg(
             trailing_var_arg = true,
             required = true,
@@ -55,65 +56,65 @@ enum What {
         )]
         command: Vec<OsString>,
     },
-    /// The sandboxes that can be named
+    /// List the sandboxes of the policy
     List {
         #[arg(long)]
         json: bool,
     },
-    /// What a sandbox grants
+    /// Show the rights that a sandbox grants
     Show {
         name: String,
         #[arg(long)]
         json: bool,
     },
-    /// How this machine would enforce a sandbox: rule, mechanism, why it suffices
+    /// Show how this machine would enforce a sandbox: rule, mechanism, reason
     Plan {
         name: String,
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        simulate: Simulate,
+        simulate: SimulatedHost,
     },
-    /// Whether this machine can enforce every sandbox, and what is missing if not
+    /// Check that this machine can enforce every sandbox, and show what is missing
     ///
-    /// Exit status: 0 if all can be enforced, 1 if one cannot.
+    /// Exit status: 0 if it can enforce all of them, 1 if not.
     Check {
-        /// Only this one
+        /// Check only this sandbox
         name: Option<String>,
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        simulate: Simulate,
+        simulate: SimulatedHost,
     },
-    /// Enter a sandbox, try what its rules are about, and compare with what they say
+    /// Try the rules of a sandbox inside it, and compare the results with the rules
     ///
-    /// Files are tried in directories made for it and removed again. Exit status: 0
-    /// if everything was allowed or blocked as the policy says, 1 if not, 125 if the
-    /// sandbox cannot be set up.
+    /// The test creates its own directories for files and removes them again. Exit
+    /// status: 0 if every result is as the policy says, 1 if not, 125 if clash cannot set
+    /// up the sandbox.
     Test {
         name: String,
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        simulate: Simulate,
+        simulate: SimulatedHost,
     },
     /// A process of `clash sandbox test`
     #[command(hide = true)]
     Part {
         #[command(subcommand)]
-        part: parts::Part,
+        part: parts::TestProcess,
     },
 }
 
 #[derive(Debug, Default, clap::Args)]
-struct Simulate {
-    /// As on another host: no-userns, no-overlay, container, root, abi=0 to abi=9; may be repeated
+struct SimulatedHost {
+    /// Plan as on another host: no-userns, no-overlay, container, root, abi=0 to abi=9; may be repeated
     #[arg(long, value_name = "HOST")]
     simulate: Vec<String>,
 }
 
-impl Simulate {
-    /// This machine, as far as nothing else is wished for.
+impl SimulatedHost {
+    /// This machine, with the simulated properties.
     fn host(&self, dirs: &Dirs) -> Result<HostFacts, Failure> {
         let mut host = dirs.host();
         for what in &self.simulate {
@@ -133,12 +134,12 @@ impl Args {
             sandboxes(&LoadedPolicy::load(&dirs, &project, None)?)
         };
         match self.what {
-            What::Exec { name, simulate, command } => {
+            SandboxVerb::Exec { name, simulate, command } => {
                 let host = simulate.host(&dirs)?;
-                Ok(exec::in_named(dirs, Some(host), &project, &name, &command))
+                Ok(launcher::launch_in_named(dirs, Some(host), &project, &name, &command))
             }
-            What::List { json } => unless_closed(list(out, &known()?, json)),
-            What::Show { name, json } => {
+            SandboxVerb::List { json } => unless_closed(list(out, &known()?, json)),
+            SandboxVerb::Show { name, json } => {
                 let known = known()?;
                 let sandbox = find(&known, &name)?;
                 unless_closed(if json {
@@ -147,11 +148,11 @@ impl Args {
                     grants(out, sandbox)
                 })
             }
-            What::Plan { name, json, simulate } => {
+            SandboxVerb::Plan { name, json, simulate } => {
                 let (host, known) = (simulate.host(&dirs)?, known()?);
                 plan::run(out, &dirs, &project, find(&known, &name)?, &host, json)
             }
-            What::Check { name, json, simulate } => {
+            SandboxVerb::Check { name, json, simulate } => {
                 let (host, known) = (simulate.host(&dirs)?, known()?);
                 let wanted = match &name {
                     Some(name) => std::slice::from_ref(find(&known, name)?),
@@ -159,11 +160,11 @@ impl Args {
                 };
                 check::run(out, &dirs, &project, wanted, &host, json)
             }
-            What::Test { name, json, simulate } => {
+            SandboxVerb::Test { name, json, simulate } => {
                 let known = known()?;
                 test::run(out, &dirs, &project, find(&known, &name)?, &simulate, json)
             }
-            What::Part { part } => part.run(&dirs, &project),
+            SandboxVerb::Part { part } => part.run(&dirs, &project),
         }
     }
 }
@@ -184,7 +185,7 @@ fn find<'a>(known: &'a [Sandbox], name: &str) -> Result<&'a Sandbox, Failure> {
     })
 }
 
-/// What to say to somebody who named a sandbox that does not exist.
+/// The hint for a name that no sandbox has.
 pub(crate) fn no_such(name: &str, known: &[&str]) -> String {
     match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`? `clash sandbox list` shows all"),

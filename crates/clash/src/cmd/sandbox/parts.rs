@@ -1,7 +1,7 @@
-//! The processes of `clash sandbox test` besides the one that was called: a
-//! *launcher* enters the sandbox as any command would; in it clash itself, let in
-//! by a grant to the launcher, *tries*; and one outside, which outlives whatever
-//! happens to the others, *tidies* up.
+//! The other processes of `clash sandbox test`. The *launcher* enters the sandbox as any
+//! command does. It then becomes clash again, by a grant for clash's own program, and
+//! performs the trials. The *tidier* stays outside and removes all files of the test, even
+//! if the others are killed.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -15,28 +15,28 @@ use clash_policy::Caps;
 use clash_sandbox::launch;
 use clash_sandbox::plan::{Grant, Why};
 
-use super::act::{Act, perform_all};
-use super::{Simulate, find, plan, sandboxes, unless_closed};
+use super::act::{TrialAct, perform_all};
+use super::{SimulatedHost, find, plan, sandboxes, unless_closed};
 use crate::dirs::Dirs;
 use crate::policy::LoadedPolicy;
 use crate::ui::Failure;
 use crate::{env, exit};
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Part {
-    /// Enter the sandbox and try there
+pub(super) enum TestProcess {
+    /// Enter the sandbox and perform the trials
     Launch {
         name: String,
         #[command(flatten)]
-        simulate: Simulate,
+        simulate: SimulatedHost,
     },
-    /// Try what standard input says
+    /// Perform the acts on standard input
     Try,
-    /// Remove what standard input names, once it ends
+    /// Remove the paths on standard input, once it ends
     Tidy,
 }
 
-impl Part {
+impl TestProcess {
     pub(super) fn run(self, dirs: &Dirs, project: &Path) -> Result<u8, Failure> {
         match self {
             Self::Launch { name, simulate } => Err(enter(dirs, project, &name, &simulate)),
@@ -46,20 +46,21 @@ impl Part {
     }
 }
 
-/// Another process of this program, in a directory that nobody removes.
+/// Another process of this program. Its working directory is `/`, which the test does not
+/// remove.
 fn part(name: &str) -> Result<Command, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
     command.current_dir("/").args(["sandbox", "part", name]);
     Ok(command)
 }
 
-/// Has everything tried in a sandbox. Each answer is what the system said, or
-/// nothing if it worked.
+/// Performs acts in a sandbox. Each answer is the error of the system, or `None` if the act
+/// succeeded.
 pub(super) fn ask(
     project: &Path,
     sandbox: &str,
-    simulate: &Simulate,
-    acts: &[&Act],
+    simulate: &SimulatedHost,
+    acts: &[&TrialAct],
 ) -> Result<Vec<Option<String>>, Failure> {
     let mut launcher = part("launch")?;
     launcher.arg(sandbox).arg("--project").arg(project).env(SECRET_VARIABLE, "secret");
@@ -74,7 +75,7 @@ pub(super) fn ask(
         asked.push('\n');
     }
     if let Some(mut stdin) = child.stdin.take() {
-        // A launcher that failed reads nothing; its own words say why.
+        // A launcher that failed reads nothing; its message on standard error says why.
         let _ = stdin.write_all(asked.as_bytes());
     }
     let output = child.wait_with_output()?;
@@ -88,15 +89,15 @@ pub(super) fn ask(
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.trim().trim_start_matches("clash: ");
-    let message = format!("nothing could be tried in the sandbox ({}): {said}", output.status);
+    let message = format!("no trial could run in the sandbox ({}): {said}", output.status);
     Err(Failure { status: exit::NO_SANDBOX, ..Failure::new(message) })
 }
 
-/// Looks like a secret, and is none: the launcher has it, the sandbox should not.
+/// A variable whose name looks like a secret. The launcher has it; the sandbox should not.
 pub(super) const SECRET_VARIABLE: &str = "CLASH_TEST_TOKEN";
 
 /// Becomes clash again, inside the sandbox.
-fn enter(dirs: &Dirs, project: &Path, name: &str, simulate: &Simulate) -> Failure {
+fn enter(dirs: &Dirs, project: &Path, name: &str, simulate: &SimulatedHost) -> Failure {
     let launch = || -> Result<std::convert::Infallible, Failure> {
         let known = sandboxes(&LoadedPolicy::load(dirs, project, None)?)?;
         let sandbox = find(&known, name)?;
@@ -116,34 +117,33 @@ fn enter(dirs: &Dirs, project: &Path, name: &str, simulate: &Simulate) -> Failur
     }
 }
 
-/// How everything begins that is made for trials: hidden, and nobody else's.
+/// The start of the name of every file and directory that the test makes.
 pub(super) const SCRATCH: &str = ".clash-test-";
 
 fn is_scratch(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(SCRATCH))
 }
 
-/// Who removes what is left in the end, also if this process does not live to see
-/// it.
+/// The process that removes the files of the test, also if this process is killed.
 #[derive(Debug)]
-pub(super) struct Tidier(Child);
+pub(super) struct ScratchRemover(Child);
 
-impl Tidier {
+impl ScratchRemover {
     pub(super) fn start() -> Result<Self, Failure> {
         let mut tidier = part("tidy")?;
-        // A key pressed at the terminal is not for it.
+        // In a process group of its own: Ctrl-C at the terminal does not end it.
         Ok(Self(tidier.process_group(0).stdin(Stdio::piped()).spawn()?))
     }
 
-    /// Has whatever will be found there removed.
+    /// Names a path that the tidier removes at the end.
     pub(super) fn leave(&mut self, path: &Path) -> Result<(), Failure> {
         let to = self.0.stdin.as_mut();
-        let to = to.ok_or_else(|| Failure::new("there is nobody to tidy up"))?;
+        let to = to.ok_or_else(|| Failure::new("the process that removes the files has ended"))?;
         Ok(writeln!(to, "{}", serde_json::to_string(path)?)?)
     }
 }
 
-impl Drop for Tidier {
+impl Drop for ScratchRemover {
     fn drop(&mut self) {
         if let Some(mut stdin) = self.0.stdin.take() {
             let _ = writeln!(stdin, "{DONE}");
@@ -152,17 +152,17 @@ impl Drop for Tidier {
     }
 }
 
-/// The last line of who names what is to be removed, if it came to its end.
+/// The last line of a test that came to its end.
 const DONE: &str = "done";
 
-/// Waits until nobody can name anything any more, and removes what was named. If
-/// the one who named it was killed, a trial may still be going on.
+/// Waits for the end of standard input and removes the named paths. If the test was
+/// killed, a trial may still run: then it removes them again for some seconds.
 fn tidy() -> Result<u8, Failure> {
     let mut named = String::new();
     io::stdin().read_to_string(&mut named)?;
     let paths: Vec<PathBuf> =
         named.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let rounds = if named.lines().last() == Some(DONE) { 1 } else { ROUNDS };
+    let rounds = if named.lines().last() == Some(DONE) { 1 } else { ROUNDS_AFTER_KILL };
     for round in 0..rounds {
         if round > 0 {
             std::thread::sleep(Duration::from_millis(100));
@@ -174,4 +174,5 @@ fn tidy() -> Result<u8, Failure> {
     Ok(exit::OK)
 }
 
-const ROUNDS: usize = 50;
+/// The tidier of a test that was killed removes this often, every 100 ms.
+const ROUNDS_AFTER_KILL: usize = 50;

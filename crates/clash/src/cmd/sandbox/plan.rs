@@ -1,4 +1,4 @@
-//! `clash sandbox plan`: rule → mechanism → why it suffices.
+//! `clash sandbox plan`: for each rule, the mechanism that enforces it and the reason.
 
 use std::path::Path;
 
@@ -56,7 +56,7 @@ pub(super) fn refused(sandbox: &Sandbox, refusal: Refusal) -> Failure {
     Failure { hint, status: exit::NO_SANDBOX, message }
 }
 
-/// How a plan holds, in a few words.
+/// The tier of a plan in a few words.
 pub(super) fn tier(plan: &Plan) -> &'static str {
     match (&plan.room, &plan.watch) {
         (None, None) => "direct tier",

@@ -1,9 +1,9 @@
-//! `clash sandbox test`: what a sandbox's rules say, against what happens.
+//! `clash sandbox test`: compares the rules of a sandbox with the results of trials in it.
 //!
-//! Expected is what the judge of the policy says, who never looks at the plan;
-//! seen is what a process in the sandbox could do. Several processes of clash
-//! take part (`parts.rs`), so that the sandbox is entered as any command enters it
-//! and nothing is left behind whatever happens.
+//! The expected result comes from the policy's judge, which does not look at the plan. The
+//! seen result comes from a process in the sandbox. Several processes of clash take part
+//! (`parts.rs`): one enters the sandbox as any command does, and one removes all files
+//! even if the others are killed.
 
 use std::io;
 use std::path::Path;
@@ -11,21 +11,21 @@ use std::path::Path;
 use clash_policy::Sandbox;
 use serde_json::{Value, json};
 
-use super::act::Act;
-use super::trials::{Trial, Trials};
-use super::{Simulate, parts, plan, unless_closed};
+use super::act::TrialAct;
+use super::trials::{SandboxTrial, TrialSetup};
+use super::{SimulatedHost, parts, plan, unless_closed};
 use crate::dirs::Dirs;
 use crate::exit;
 use crate::ui::{Failure, Out, Progress, Tone};
 
-/// A trial that was made.
-struct Seen {
-    trial: Trial,
-    /// What the system said, if it did not work.
+/// A trial with its result.
+struct TrialResult {
+    trial: SandboxTrial,
+    /// The error of the system, if the act failed.
     said: Option<String>,
 }
 
-impl Seen {
+impl TrialResult {
     fn agrees(&self) -> bool {
         self.trial.allowed == self.said.is_none()
     }
@@ -36,12 +36,12 @@ pub(super) fn run(
     dirs: &Dirs,
     project: &Path,
     sandbox: &Sandbox,
-    simulate: &Simulate,
+    simulate: &SimulatedHost,
     json: bool,
 ) -> Result<u8, Failure> {
     if sandbox.unrestricted {
         return Err(Failure::new(format!(
-            "sandbox {} confines nothing, so there is nothing to try",
+            "sandbox {} is unrestricted, so there is nothing to try",
             sandbox.name
         )));
     }
@@ -60,7 +60,7 @@ pub(super) fn run(
     Ok(if wrong == 0 { exit::OK } else { exit::FAILED })
 }
 
-fn show(out: &mut Out, name: &str, tier: &str, seen: &[Seen]) -> io::Result<()> {
+fn show(out: &mut Out, name: &str, tier: &str, seen: &[TrialResult]) -> io::Result<()> {
     out.line(format!("sandbox {name}, {tier}"))?;
     for one in seen {
         let word = if one.said.is_none() { "allowed" } else { "blocked" };
@@ -85,9 +85,9 @@ fn show(out: &mut Out, name: &str, tier: &str, seen: &[Seen]) -> io::Result<()> 
     })
 }
 
-fn as_json(sandbox: &Sandbox, seen: &[Seen]) -> Value {
+fn as_json(sandbox: &Sandbox, seen: &[TrialResult]) -> Value {
     let word = |allowed: bool| if allowed { "allowed" } else { "blocked" };
-    let one = |one: &Seen| {
+    let one = |one: &TrialResult| {
         json!({
             "what": one.trial.what, "act": one.trial.act, "at": one.trial.at,
             "expected": word(one.trial.allowed), "seen": word(one.said.is_none()),
@@ -95,33 +95,38 @@ fn as_json(sandbox: &Sandbox, seen: &[Seen]) -> Value {
         })
     };
     json!({
-        "sandbox": sandbox.name, "ok": seen.iter().all(Seen::agrees),
+        "sandbox": sandbox.name, "ok": seen.iter().all(TrialResult::agrees),
         "trials": seen.iter().map(one).collect::<Vec<_>>(),
     })
 }
 
-/// Prepares, tries, and tidies up.
+/// Prepares the trials, performs them in the sandbox and removes their files.
 fn tried(
     dirs: &Dirs,
     project: &Path,
     sandbox: &Sandbox,
-    simulate: &Simulate,
-) -> Result<Vec<Seen>, Failure> {
-    let mut trials = Trials::of(dirs, project, sandbox)?;
+    simulate: &SimulatedHost,
+) -> Result<Vec<TrialResult>, Failure> {
+    let mut trials = TrialSetup::of(dirs, project, sandbox)?;
     let list = trials.take();
-    let acts: Vec<&Act> = list.iter().map(|trial| &trial.act).collect();
+    let acts: Vec<&TrialAct> = list.iter().map(|trial| &trial.act).collect();
     let answers = parts::ask(project, &sandbox.name, simulate, &acts)?;
-    Ok(list.into_iter().zip(answers).map(|(trial, said)| on_disk(Seen { trial, said })).collect())
+    Ok(list
+        .into_iter()
+        .zip(answers)
+        .map(|(trial, said)| on_disk(TrialResult { trial, said }))
+        .collect())
 }
 
-/// A room has directories of its own under names that the machine has too: what
-/// was made or removed there was not made or removed here.
-fn on_disk(seen: Seen) -> Seen {
+/// A room may have a directory of its own under a path of the machine. A file that an act
+/// created or deleted only there counts as blocked.
+fn on_disk(seen: TrialResult) -> TrialResult {
     let elsewhere = match &seen.trial.act {
-        Act::Create(path) => !path.exists(),
-        Act::Delete(path) => path.exists(),
+        TrialAct::Create(path) => !path.exists(),
+        TrialAct::Delete(path) => path.exists(),
         _ => false,
     };
-    let said = seen.said.or_else(|| elsewhere.then(|| "it happened only inside".to_owned()));
-    Seen { said, ..seen }
+    let said =
+        seen.said.or_else(|| elsewhere.then(|| "it happened only inside the room".to_owned()));
+    TrialResult { said, ..seen }
 }

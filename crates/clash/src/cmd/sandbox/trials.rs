@@ -1,5 +1,5 @@
-//! Which trials a sandbox asks for: inside and beside each of its rules, at what is
-//! nobody's business, on the network and among the processes.
+//! Chooses the trials for a sandbox: inside and beside each of its rules, at credentials
+//! and clash's own files, on the network and among the processes.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -12,44 +12,44 @@ use clash_policy::path::{Links, is_below};
 use clash_policy::{Caps, Effect, FileUse, PathPattern, Places, Sandbox, World, Writes, witness};
 use clash_sandbox::disk::Disk;
 
-use super::act::Act;
-use super::parts::{SCRATCH, SECRET_VARIABLE, Tidier};
+use super::act::TrialAct;
+use super::parts::{SCRATCH, SECRET_VARIABLE, ScratchRemover};
 use crate::decision::readable_in_a_room;
 use crate::dirs::Dirs;
 use crate::env;
 use crate::ui::Failure;
 
-/// A trial, and what the policy says about it.
-pub(super) struct Trial {
+/// A trial with the result that the policy expects.
+pub(super) struct SandboxTrial {
     pub(super) what: String,
-    pub(super) act: Act,
+    pub(super) act: TrialAct,
     pub(super) allowed: bool,
-    /// The rule, where one decides.
+    /// The line of the rule that decides, if there is one.
     pub(super) at: Option<String>,
 }
 
-/// The trials, and everything that is set up for them and goes with them.
-pub(super) struct Trials<'a> {
+/// The trials, with the files and sockets that exist for them.
+pub(super) struct TrialSetup<'a> {
     sandbox: &'a Sandbox,
     places: Places,
     disk: Disk,
     cage: Vec<PathBuf>,
-    list: Vec<Trial>,
-    tidier: Tidier,
+    list: Vec<SandboxTrial>,
+    tidier: ScratchRemover,
     listening: Vec<Box<dyn std::fmt::Debug>>,
 }
 
-/// Nobody has to look through a whole directory to find a file in it.
-const ENOUGH: usize = 1000;
+/// A search for a file in a directory looks at this many names.
+const MAX_NAMES_SEARCHED: usize = 1000;
 
-impl<'a> Trials<'a> {
+impl<'a> TrialSetup<'a> {
     pub(super) fn of(dirs: &Dirs, project: &Path, sandbox: &'a Sandbox) -> Result<Self, Failure> {
         let disk = Disk::default();
         let mut places = dirs.places_unseen(project, &disk);
-        // Outside a session `$TMPDIR` is a directory that only the command has.
+        // Outside a session `$TMPDIR` is a directory of the command's own.
         places.tmp = crate::temporary::of_session(&dirs.state);
         let cage = dirs.cage(project, &disk);
-        let tidier = Tidier::start()?;
+        let tidier = ScratchRemover::start()?;
         let (list, listening) = (Vec::new(), Vec::new());
         let mut trials = Self { sandbox, places, disk, cage, list, tidier, listening };
         trials.rules()?;
@@ -59,12 +59,12 @@ impl<'a> Trials<'a> {
         Ok(trials)
     }
 
-    /// The list; what was set up stays.
-    pub(super) fn take(&mut self) -> Vec<Trial> {
+    /// Takes the list of trials. Files and sockets stay until this value is dropped.
+    pub(super) fn take(&mut self) -> Vec<SandboxTrial> {
         std::mem::take(&mut self.list)
     }
 
-    /// What the policy says about a path.
+    /// The policy's answer about a path, and the line of its rule.
     fn judged(&self, path: &Path, needs: Caps) -> Result<(bool, Option<String>), Failure> {
         let baseline = readable_in_a_room();
         let world = World {
@@ -85,17 +85,23 @@ impl<'a> Trials<'a> {
         Ok((verdict.effect == Effect::Allow && !caged, at))
     }
 
-    fn file(&mut self, what: String, act: Act, path: &Path, needs: Caps) -> Result<(), Failure> {
+    fn file(
+        &mut self,
+        what: String,
+        act: TrialAct,
+        path: &Path,
+        needs: Caps,
+    ) -> Result<(), Failure> {
         let (allowed, at) = self.judged(path, needs)?;
-        self.list.push(Trial { what, act, allowed, at });
+        self.list.push(SandboxTrial { what, act, allowed, at });
         Ok(())
     }
 
-    fn blocked(&mut self, what: impl Into<String>, act: Act) {
-        self.list.push(Trial { what: what.into(), act, allowed: false, at: None });
+    fn blocked(&mut self, what: impl Into<String>, act: TrialAct) {
+        self.list.push(SandboxTrial { what: what.into(), act, allowed: false, at: None });
     }
 
-    /// Inside each rule, and beside it.
+    /// TrialSetup inside each rule, and beside it.
     fn rules(&mut self) -> Result<(), Failure> {
         let mut seen: Vec<PathBuf> = Vec::new();
         for rule in &self.sandbox.fs {
@@ -110,7 +116,8 @@ impl<'a> Trials<'a> {
             let pattern =
                 !matches!(rule.pattern, PathPattern::Subpath { .. } | PathPattern::Literal(_));
             if rule.writes == Writes::Project {
-                // Changes go elsewhere, and the judge speaks of the shared cache.
+                // The room writes to the project's own cache, but the judge answers for
+                // the shared one.
                 self.look(&path)?;
             } else if path.is_dir() && (rule.effect == Effect::Allow || pattern) {
                 if !self.scratch(&path)? {
@@ -119,12 +126,12 @@ impl<'a> Trials<'a> {
             } else if path.is_dir() {
                 self.stray(&path)?;
             } else {
-                let (read, open) = (Act::Read(path.clone()), Act::Open(path.clone()));
+                let (read, open) = (TrialAct::Read(path.clone()), TrialAct::Open(path.clone()));
                 self.file(format!("read {name}"), read, &path, Caps::READ)?;
                 self.file(format!("open {name} to write"), open, &path, Caps::WRITE)?;
             }
         }
-        // What lies beside a grant is the easiest mistake to make.
+        // A grant that is too wide opens the directory above it.
         for path in seen {
             if let Some(parent) = path.parent().filter(|parent| self.is_users(parent)) {
                 self.stray(parent)?;
@@ -133,12 +140,12 @@ impl<'a> Trials<'a> {
         Ok(())
     }
 
-    /// Where a pattern begins on this disk.
+    /// The directory where a pattern begins, without links.
     fn fixed(&self, pattern: &PathPattern) -> Option<PathBuf> {
         Some(self.disk.real(&self.places.expand(pattern.fixed()).ok()?))
     }
 
-    /// Names that the sandbox's patterns below a directory are about.
+    /// File names that match the sandbox's patterns for a directory.
     fn names_below(&self, dir: &Path) -> Vec<String> {
         let mut names = Vec::new();
         for rule in &self.sandbox.fs {
@@ -157,14 +164,14 @@ impl<'a> Trials<'a> {
         names
     }
 
-    /// Whether a directory is one where a test may make a file: the user's own.
+    /// True for a directory of the user's own, where a test may create a file.
     fn is_users(&self, path: &Path) -> bool {
         [&self.places.project, &self.places.home, &self.places.tmp]
             .iter()
             .any(|place| is_below(path, place))
     }
 
-    /// Tries every right in a directory made for it; `false` where none could be.
+    /// Tries every right in a new directory below `path`. False if it cannot be made.
     fn scratch(&mut self, path: &Path) -> Result<bool, Failure> {
         let dir = path.join(format!("{SCRATCH}{}", std::process::id()));
         if !self.is_users(path) || dir.exists() || !self.make(&dir)? {
@@ -179,39 +186,49 @@ impl<'a> Trials<'a> {
         }
         let [file, new, gone, run] = ["file", "new", "gone", "run"].map(|name| dir.join(name));
         let at = path.display();
-        self.file(format!("read a file in {at}"), Act::Read(file.clone()), &file, Caps::READ)?;
-        self.file(format!("write a file in {at}"), Act::Open(file.clone()), &file, Caps::WRITE)?;
+        self.file(format!("read a file in {at}"), TrialAct::Read(file.clone()), &file, Caps::READ)?;
         self.file(
-            format!("change a file's mode in {at}"),
-            Act::Chmod(file.clone()),
+            format!("write a file in {at}"),
+            TrialAct::Open(file.clone()),
             &file,
             Caps::WRITE,
         )?;
-        self.file(format!("create a file in {at}"), Act::Create(new.clone()), &new, Caps::CREATE)?;
+        self.file(
+            format!("change a file's mode in {at}"),
+            TrialAct::Chmod(file.clone()),
+            &file,
+            Caps::WRITE,
+        )?;
+        self.file(
+            format!("create a file in {at}"),
+            TrialAct::Create(new.clone()),
+            &new,
+            Caps::CREATE,
+        )?;
         self.file(
             format!("delete a file in {at}"),
-            Act::Delete(gone.clone()),
+            TrialAct::Delete(gone.clone()),
             &gone,
             Caps::DELETE,
         )?;
         self.file(
             format!("run a program in {at}"),
-            Act::Run(run.clone()),
+            TrialAct::Run(run.clone()),
             &run,
             Caps::EXECUTE.union(Caps::READ),
         )?;
         for name in self.names_below(&dir) {
             let named = dir.join(&name);
-            let act = Act::Create(named.clone());
+            let act = TrialAct::Create(named.clone());
             self.file(format!("create {name} in {at}"), act, &named, Caps::CREATE)?;
         }
         Ok(true)
     }
 
-    /// Tries to see what lies in a directory and to make a file in it.
+    /// Tries to read a directory and to create a file in it.
     fn stray(&mut self, dir: &Path) -> Result<(), Failure> {
         let file = dir.join(format!("{SCRATCH}{}", std::process::id()));
-        let known = |trial: &Trial| trial.act == Act::Create(file.clone());
+        let known = |trial: &SandboxTrial| trial.act == TrialAct::Create(file.clone());
         if file.exists() || self.list.iter().any(known) || !dir.is_dir() {
             return Ok(());
         }
@@ -221,7 +238,7 @@ impl<'a> Trials<'a> {
             self.tidier.leave(&file)?;
             self.file(
                 format!("create a file in {at}"),
-                Act::Create(file.clone()),
+                TrialAct::Create(file.clone()),
                 &file,
                 Caps::CREATE,
             )?;
@@ -229,28 +246,29 @@ impl<'a> Trials<'a> {
         Ok(())
     }
 
-    /// Tries to read something of a path. A room may have a directory of its own
-    /// under the same name, so of a directory it is a file in it that counts.
+    /// Tries to read a path. A room may have a directory of its own under the same path, so
+    /// for a directory it tries to read a file in it.
     fn look(&mut self, path: &Path) -> Result<(), Failure> {
         let file = if path.is_dir() { self.file_in(path)? } else { None };
         let (what, path) = match &file {
             Some(file) => (format!("read a file in {}", path.display()), file.as_path()),
             None => (format!("read {}", path.display()), path),
         };
-        let act = Act::Read(path.to_path_buf());
+        let act = TrialAct::Read(path.to_path_buf());
         if self.list.iter().any(|trial| trial.act == act) {
             return Ok(());
         }
         self.file(what, act, path, Caps::READ)
     }
 
-    /// A file that lies in a directory, if need be one made for it.
+    /// A file in a directory. Creates one if there is none.
     fn file_in(&mut self, dir: &Path) -> Result<Option<PathBuf>, Failure> {
         let there = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
         let hidden = |path: &Path| {
             path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
         };
-        let found = there.take(ENOUGH).filter(|path| path.is_file() && !hidden(path)).min();
+        let found =
+            there.take(MAX_NAMES_SEARCHED).filter(|path| path.is_file() && !hidden(path)).min();
         if found.is_some() || !self.is_users(dir) {
             return Ok(found);
         }
@@ -259,7 +277,7 @@ impl<'a> Trials<'a> {
         Ok(fs::write(&canary, "text").is_ok().then_some(canary))
     }
 
-    /// What is nobody's business: credentials, clash's own files, the agents'.
+    /// TrialSetup at credentials, clash's own files and those of agents.
     fn around(&mut self, dirs: &Dirs) -> Result<(), Failure> {
         let home = self.places.home.clone();
         self.stray(&home)?;
@@ -267,22 +285,25 @@ impl<'a> Trials<'a> {
             self.look(&path)?;
         }
         for path in ["/etc/shadow", "/proc/sys/kernel/core_pattern"] {
-            self.blocked(format!("open {path} to write"), Act::Open(path.into()));
+            self.blocked(format!("open {path} to write"), TrialAct::Open(path.into()));
         }
         for path in self.cage.clone() {
             if path.is_file() {
-                self.blocked(format!("open {} to write", path.display()), Act::Open(path));
+                self.blocked(format!("open {} to write", path.display()), TrialAct::Open(path));
             } else if path.is_dir() {
                 let file = path.join(format!("{SCRATCH}{}", std::process::id()));
                 self.tidier.leave(&file)?;
-                self.blocked(format!("create a file in {}", path.display()), Act::Create(file));
+                self.blocked(
+                    format!("create a file in {}", path.display()),
+                    TrialAct::Create(file),
+                );
             }
         }
         let record = dirs.host_record();
         if record.is_file() {
             self.file(
                 format!("read {}", record.display()),
-                Act::Read(record.clone()),
+                TrialAct::Read(record.clone()),
                 &record,
                 Caps::READ,
             )?;
@@ -302,27 +323,27 @@ impl<'a> Trials<'a> {
         });
         self.listening.push(Box::new(tcp));
         for (what, port, act) in [
-            ("a TCP port of this machine", tcp_port, Act::Tcp(tcp_port)),
-            ("a UDP port of this machine", udp_port, Act::Udp(udp_port)),
+            ("a TCP port of this machine", tcp_port, TrialAct::Tcp(tcp_port)),
+            ("a UDP port of this machine", udp_port, TrialAct::Udp(udp_port)),
         ] {
             let (effect, rule) = self.sandbox.net.judge("127.0.0.1", port);
             let at = rule.map(|rule| rule.span.to_string());
             let what = format!("reach {what}");
-            self.list.push(Trial { what, act, allowed: effect == Effect::Allow, at });
+            self.list.push(SandboxTrial { what, act, allowed: effect == Effect::Allow, at });
         }
         self.sockets()
     }
 
-    /// Sockets of others: one whose path no rule grants, one without a path, and
-    /// those that commonly lead to somebody who acts for the user.
+    /// TrialSetup at sockets: one whose path no rule grants, an abstract one, and those of
+    /// ssh-agent and Docker, which act with the user's rights.
     fn sockets(&mut self) -> Result<(), Failure> {
         let dir = self.places.home.join(format!("{SCRATCH}{}-s", std::process::id()));
         let path = dir.join("s");
         if !self.judged(&path, Caps::WRITE)?.0 && self.make(&dir)? {
-            // The longest path a socket can have is short.
+            // `bind` fails if the path is longer than 107 bytes.
             if let Ok(listener) = UnixListener::bind(&path) {
                 self.listening.push(Box::new(listener));
-                self.blocked("connect to a socket in the home directory", Act::Unix(path));
+                self.blocked("connect to a socket in the home directory", TrialAct::Unix(path));
             }
         }
         #[cfg(target_os = "linux")]
@@ -331,41 +352,41 @@ impl<'a> Trials<'a> {
             let name = format!("clash-test-{}", std::process::id());
             let address = std::os::unix::net::SocketAddr::from_abstract_name(&name)?;
             self.listening.push(Box::new(UnixListener::bind_addr(&address)?));
-            self.blocked("connect to an abstract socket", Act::Abstract(name));
+            self.blocked("connect to an abstract socket", TrialAct::Abstract(name));
         }
         let agents = [env::path("SSH_AUTH_SOCK"), Some("/var/run/docker.sock".into())];
         for path in agents.into_iter().flatten().filter(|path| path.exists()) {
             let what = format!("connect to {}", path.display());
-            self.file(what, Act::Unix(path.clone()), &path, Caps::WRITE)?;
+            self.file(what, TrialAct::Unix(path.clone()), &path, Caps::WRITE)?;
         }
         Ok(())
     }
 
     fn processes(&mut self) -> Result<(), Failure> {
         let own = std::process::id();
-        self.blocked("signal a process outside", Act::Signal(i32::try_from(own)?));
+        self.blocked("signal a process outside", TrialAct::Signal(i32::try_from(own)?));
         self.blocked(
             "read the environment of a process outside",
-            Act::Read(format!("/proc/{own}/environ").into()),
+            TrialAct::Read(format!("/proc/{own}/environ").into()),
         );
         let (kept, _) = clash_sandbox::environment::scrub(
             [(SECRET_VARIABLE.into(), "secret".into())].into_iter(),
             &self.sandbox.env,
         );
         let what = format!("see the variable {SECRET_VARIABLE}");
-        let act = Act::Variable(SECRET_VARIABLE.to_owned());
-        self.list.push(Trial { what, act, allowed: !kept.is_empty(), at: None });
+        let act = TrialAct::Variable(SECRET_VARIABLE.to_owned());
+        self.list.push(SandboxTrial { what, act, allowed: !kept.is_empty(), at: None });
         Ok(())
     }
 
-    /// Makes a directory that will be removed; `false` where one cannot be made.
+    /// Creates a directory that the tidier removes. False if it cannot be created.
     fn make(&mut self, dir: &Path) -> Result<bool, Failure> {
         self.tidier.leave(dir)?;
         Ok(fs::create_dir(dir).is_ok())
     }
 }
 
-/// Where keys and tokens usually lie in a home directory.
+/// The usual paths of keys and tokens in a home directory.
 const SECRETS: &[&str] = &[
     ".ssh",
     ".aws",

@@ -132,7 +132,7 @@ impl Trial<'_> {
 
     /// What the trace of this session says was decided.
     fn decision(&self, dirs: &Dirs) -> Option<Record> {
-        let file = trace::file(&sessions_dir(dirs).join(self.session));
+        let file = trace::file_of(&sessions_dir(dirs).join(self.session));
         let mut records = trace::read(&file).ok()?.into_iter().map(|(record, _)| record);
         records.rfind(|record| record.event == Event::Decision)
     }

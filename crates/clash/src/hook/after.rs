@@ -1,0 +1,143 @@
+//! Checks after a tool call that it ran as decided, and tells the user and the model.
+
+use std::path::{Path, PathBuf};
+
+use clash_agents::{Answer, Confines, Event, ToolError};
+use clash_policy::{Action, Input};
+use serde_json::Value;
+
+use super::launcher_line::LauncherLine;
+use super::{HookCall, HookError, reply};
+use crate::approval::{Approval, OWN_SANDBOX};
+use crate::policy::LoadedPolicy;
+use crate::trace::{self, Record};
+use crate::{judged, tell, watch};
+
+impl HookCall<'_> {
+    /// Records how the tool call ended. Raises an alarm for a command that did not go
+    /// through the launcher, and for a file tool that used other files than judged.
+    pub(super) fn after(&self, event: Event) -> Result<Answer, HookError> {
+        let record = Record {
+            ok: Some(event == Event::AfterTool),
+            reason: self.message.error.clone(),
+            duration_ms: self.message.duration_ms,
+            ..self.new_record(trace::Event::Exit)
+        };
+        record.append(self.session)?;
+        if let Err(error) = self.check_project() {
+            return Ok(Answer::Note(format!("clash: {error}")));
+        }
+        let script = match self.action() {
+            Ok(Some(Action { input: Input::Script(script), .. })) => script,
+            Ok(Some(Action { input: Input::Files(files), .. })) => {
+                let Some(text) = judged::difference(self.session, self.message, &files) else {
+                    return Ok(Answer::Silent);
+                };
+                let text = format!("clash: {text}; look at what runs in the background");
+                return self.raise_alarm(text);
+            }
+            // The path did not move when it was judged.
+            Err(error @ ToolError::Moves { .. }) => {
+                return self.raise_alarm(format!("clash: {error}"));
+            }
+            _ => return Ok(Answer::Silent),
+        };
+        let always = self.agent.abilities.confines == Confines::RewriteAlways;
+        if always && reply::is_refusal(&script) {
+            return Ok(Answer::Silent);
+        }
+        match self.alarm(&script)? {
+            Some(text) => self.raise_alarm(text),
+            None => Ok(self.blocked_by_sandbox(&script).map_or(Answer::Silent, Answer::Context)),
+        }
+    }
+
+    /// The rules that a failed command ran into, for the model. It is only a help: on an
+    /// error the model hears nothing.
+    fn blocked_by_sandbox(&self, ran: &str) -> Option<String> {
+        let failed = self.message.error.as_deref().unwrap_or_default();
+        let output = format!("{}\n{failed}", self.message.output);
+        if !tell::is_suspicious(&output) {
+            return None;
+        }
+        let own = std::env::current_exe().ok()?;
+        let inner = LauncherLine::read(ran, &own).map(|(_, inner)| inner);
+        let action =
+            Action::script(self.agent.name, &self.message.mode, inner.as_deref().unwrap_or(ran));
+        let sandbox = self.decide(&action).ok()?.sandbox?;
+        let (project, cwd) = (&self.session.project, Path::new(&self.message.cwd));
+        let place = tell::EndedCommand { dirs: self.dirs, project, cwd, sandbox: &sandbox };
+        let policy = LoadedPolicy::load(self.dirs, project, Some(&self.session.dir)).ok()?;
+        let on = policy.ir().layers().find_map(|layer| layer.ok()?.on_sandbox_violation().ok()?);
+        tell::after_command(&place, &output, on)
+    }
+
+    /// The alarm about a command that has ended, if there is one.
+    fn alarm(&self, ran: &str) -> Result<Option<String>, HookError> {
+        if !self.went_through_launcher(ran)? {
+            if self.is_in_own_sandbox(ran) {
+                let title = self.agent.title;
+                return Ok(Some(format!(
+                    "clash: nothing ran: no command of clash can start in the sandbox of {title} \
+                     itself; run `clash doctor`"
+                )));
+            }
+            let text = "clash: this command did not run in its sandbox: another hook or setting \
+                        replaced it, or it never started; run `clash doctor`";
+            return Ok(Some(text.to_owned()));
+        }
+        let user = self.dirs.for_agents();
+        if let Some(problem) = (self.agent.hostile)(&user, &self.session.project) {
+            return Ok(Some(format!(
+                "clash: settings in this project work against clash: {problem}; \
+                 remove that before the next session"
+            )));
+        }
+        let listed = |paths: &[PathBuf]| {
+            paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+        };
+        let changed = watch::changed(self.dirs, self.session);
+        let carried = watch::carried_changed(self.session);
+        if !changed.is_empty() {
+            return Ok(Some(format!(
+                "clash: {} changed during this command and will be obeyed by the next session: \
+                 look at it before you start one",
+                listed(&changed)
+            )));
+        }
+        Ok((!carried.is_empty()).then(|| {
+            format!(
+                "clash: git changed {}, which agents or build servers obey: look at it before \
+                 you start a session or push",
+                listed(&carried)
+            )
+        }))
+    }
+
+    /// True if the launcher was started as decided and refused because of the sandbox that
+    /// the agent brings along.
+    fn is_in_own_sandbox(&self, ran: &str) -> bool {
+        let own = std::env::current_exe().unwrap_or_default();
+        let is_ours = LauncherLine::read(ran, &own).is_some();
+        let error = self.message.error.as_deref().unwrap_or_default();
+        let refused =
+            [self.message.output.as_str(), error].iter().any(|text| text.contains(OWN_SANDBOX));
+        is_ours && refused
+    }
+
+    /// True if the command that ran is the one that was decided, as far as the client
+    /// shows it.
+    fn went_through_launcher(&self, ran: &str) -> Result<bool, HookError> {
+        // A command in the background may not have begun yet.
+        let in_background = self.message.tool == "Monitor"
+            || self.message.input.get("run_in_background") == Some(&Value::Bool(true));
+        if matches!(self.agent.abilities.confines, Confines::ShellPrefix | Confines::Shell) {
+            let left = || Approval::left_over(self.session, &self.message.call);
+            return Ok(in_background || !left()?);
+        }
+        let own = std::env::current_exe().map_err(HookError::OwnPath)?;
+        let Some((line, _)) = LauncherLine::read(ran, &own) else { return Ok(false) };
+        let ours = line.session == self.session.id;
+        Ok(ours && (in_background || !Approval::is_left(self.session, line.slip)))
+    }
+}

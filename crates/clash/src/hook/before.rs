@@ -1,0 +1,208 @@
+//! Decides a tool call before the agent runs it.
+
+use clash_agents::{Answer, Asks, attended, own_rules};
+use clash_policy::decide::{Cause, Decision};
+use clash_policy::{Action, Effect, Input, protect};
+
+use super::launcher_line::{LaunchWay, LauncherLine, calls_launcher};
+use super::tmp_paths::{MovedInput, use_instead};
+use super::{HookCall, HookError};
+use crate::approval::Approval;
+use crate::launcher::refuse_hostile_settings;
+use crate::trace::{self, Record};
+use crate::{judged, say, watch};
+
+/// A tool call with its decision.
+struct DecidedCall {
+    action: Action,
+    decision: Decision,
+    input: MovedInput,
+    /// True if the paths were judged below the session's directory instead of /tmp.
+    moved: bool,
+}
+
+impl HookCall<'_> {
+    pub(super) fn before(&self) -> Result<Answer, HookError> {
+        let Some(action) = self.action()? else { return Ok(Answer::Silent) };
+        // Not only for commands: a skill may start some of its own.
+        refuse_hostile_settings(self.dirs, &self.session.project, Some(self.agent))?;
+        if let Input::Script(script) = &action.input {
+            if let Some(answer) = self.answer_instructed(script)? {
+                return Ok(answer);
+            }
+            if calls_launcher(script) {
+                return Err(HookError::CallsLauncher);
+            }
+        } else {
+            // A tool may run commands that no hook sees. There the approval of a question
+            // that the user answered with no must not count.
+            Approval::discard_asked(self.session);
+        }
+        let mut call = self.decide_call(action)?;
+        let reason = self.reason(&mut call);
+        self.decision_record(&call.action, &call.decision, &reason).append(self.session)?;
+        let reason = format!("clash: {reason}");
+        match call.decision.effect {
+            Effect::Deny => Ok(Answer::Deny { reason }),
+            Effect::Ask if !self.can_ask() => Ok(Answer::Deny { reason }),
+            Effect::Ask | Effect::Allow => self.let_through(call, reason),
+        }
+    }
+
+    /// Decides the call as it is and, if it is not allowed, with its paths below /tmp in
+    /// the session's directory.
+    fn decide_call(&self, action: Action) -> Result<DecidedCall, HookError> {
+        let decision = self.decide(&action)?;
+        if decision.effect != Effect::Allow
+            && let Some(moved) = self.move_to_session_tmp(&action)?
+        {
+            let decision = self.decide(&moved.action)?;
+            let (action, input) = (moved.action, moved.input);
+            return Ok(DecidedCall { action, decision, input, moved: true });
+        }
+        Ok(DecidedCall { action, decision, input: MovedInput::AsGiven, moved: false })
+    }
+
+    /// The reason for the decision. A stricter rule of the client's own takes precedence.
+    fn reason(&self, call: &mut DecidedCall) -> String {
+        let mut reason = say::reason(&call.decision);
+        if let Some((effect, rule)) =
+            self.own_rule(&call.action).filter(|(own, _)| *own > call.decision.effect)
+        {
+            reason = format!("{} has a rule of its own, {rule}", self.agent.title);
+            call.decision.effect = effect;
+        }
+        if let Some(way_on) = say::way_on(&call.decision, self.dirs) {
+            reason = format!("{reason}; {way_on}");
+        }
+        if call.decision.effect == Effect::Ask && !self.can_ask() {
+            reason = format!(
+                "{reason}; {} cannot ask here, so it is not done: tell the user and stop",
+                self.agent.title
+            );
+        }
+        reason
+    }
+
+    /// The answer to a call that is allowed or that the client asks about.
+    fn let_through(&self, call: DecidedCall, reason: String) -> Result<Answer, HookError> {
+        let DecidedCall { action, decision, input, moved } = call;
+        let updated_input = match &action.input {
+            Input::Script(script) => {
+                self.note_carried_files(&decision);
+                match self.approve(script, &decision)? {
+                    LaunchWay::ByClient => None,
+                    LaunchWay::Rewritten(input) => Some(input),
+                    LaunchWay::Instructed(line) => {
+                        return Ok(Answer::Deny {
+                            reason: format!(
+                                "clash: run it in its sandbox, with exactly this command: {line}"
+                            ),
+                        });
+                    }
+                }
+            }
+            Input::Files(files) => {
+                let input = match input {
+                    MovedInput::AsGiven => None,
+                    MovedInput::Replaced(input) => Some(input),
+                    MovedInput::Refused => {
+                        return Ok(Answer::Deny { reason: use_instead(&action) });
+                    }
+                };
+                // A path below /tmp is judged as another one. Commands cannot put a link in
+                // its way: the monitor judges their links, and the host's /tmp is not theirs.
+                if !moved {
+                    self.check_unmoved(&action)?;
+                    judged::note(self.session, self.message, files)?;
+                }
+                input
+            }
+            _ => None,
+        };
+        Ok(match decision.effect {
+            Effect::Allow => Answer::Allow { reason, updated_input },
+            Effect::Ask | Effect::Deny => Answer::Ask { reason, updated_input },
+        })
+    }
+
+    /// Fails if the paths lead elsewhere than when they were judged.
+    fn check_unmoved(&self, action: &Action) -> Result<(), HookError> {
+        match self.action() {
+            Ok(Some(now)) if now.input == action.input => Ok(()),
+            _ => Err(HookError::Moves),
+        }
+    }
+
+    /// Notes the instructions and pipelines that the command's sandbox, unlike most, may
+    /// write.
+    fn note_carried_files(&self, decision: &Decision) {
+        let excepts = |path: &String| path != protect::REPOSITORY;
+        if decision.sandbox.iter().any(|sandbox| sandbox.protect.except.iter().any(excepts)) {
+            watch::remember_carried(self.session);
+        }
+    }
+
+    /// The strictest of the client's own rules about a command. The client itself will
+    /// not see the command that clash has rewritten.
+    fn own_rule(&self, action: &Action) -> Option<(Effect, String)> {
+        let Input::Script(script) = &action.input else { return None };
+        let user = self.dirs.for_agents();
+        own_rules::strictest(self.agent, &user, &self.session.project, script)
+    }
+
+    fn can_ask(&self) -> bool {
+        match self.agent.abilities.asks {
+            Asks::Yes => true,
+            Asks::Attended => attended::is_attended(self.agent.abilities.program),
+            Asks::No => false,
+        }
+    }
+
+    /// The client is about to ask the user itself. A deny of the policy answers instead.
+    pub(super) fn question(&self) -> Result<Answer, HookError> {
+        let Some(action) = self.action()? else { return Ok(Answer::Silent) };
+        // The question may be about the line that the hook made of the command.
+        if let (Input::Script(script), Ok(own)) = (&action.input, std::env::current_exe())
+            && LauncherLine::read(script, &own).is_some()
+        {
+            return Ok(Answer::Silent);
+        }
+        let decision = self.decide(&action)?;
+        let reason = say::reason(&decision);
+        self.decision_record(&action, &decision, &reason).append(self.session)?;
+        Ok(match decision.effect {
+            Effect::Deny => Answer::Deny { reason: format!("clash: {reason}") },
+            // The hook has allowed the call before. The client asks for a reason of its
+            // own, and the user answers.
+            Effect::Allow | Effect::Ask => Answer::Silent,
+        })
+    }
+
+    fn decision_record(&self, action: &Action, decision: &Decision, reason: &str) -> Record {
+        let what = match &action.input {
+            Input::Script(script) => script.clone(),
+            Input::Files(files) => {
+                let paths = files.iter().map(|file| file.path.display().to_string());
+                paths.collect::<Vec<_>>().join(", ")
+            }
+            Input::Hosts(hosts) if !hosts.is_empty() => {
+                let hosts = hosts.iter().map(|host| host.host.as_str());
+                hosts.collect::<Vec<_>>().join(", ")
+            }
+            Input::Hosts(_) | Input::Fields(_) => action.tool.clone(),
+        };
+        let rule = match decision.decisive().map(|part| &part.cause) {
+            Some(Cause::Rule { span, .. } | Cause::Default { span, .. }) => Some(span.to_string()),
+            _ => None,
+        };
+        Record {
+            what: Some(what),
+            effect: Some(decision.effect.to_string()),
+            sandbox: decision.sandbox.as_ref().map(|sandbox| sandbox.name.clone()),
+            rule,
+            reason: Some(reason.to_owned()),
+            ..self.new_record(trace::Event::Decision)
+        }
+    }
+}

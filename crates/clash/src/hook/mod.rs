@@ -1,0 +1,193 @@
+//! One hook call, from standard input to the answer. Read this first.
+//!
+//! | module | job |
+//! |---|---|
+//! | [`receive`] | reads the message of the agent |
+//! | [`before`] | decides a tool call before the agent runs it |
+//! | [`tmp_paths`] | moves the paths of file tools from /tmp to the session's directory |
+//! | [`launcher_line`] | writes the line that runs a command in its sandbox, and reads it again |
+//! | [`after`] | checks after a tool call that it ran as decided |
+//! | [`session_events`] | the start and the end of a session, changed settings |
+//! | [`reply`] | sends the answer |
+//!
+//! Every error ends in a block. If the message was understood, the answer is a deny in
+//! the agent's own words. Otherwise the exit status is 2, with the reason on standard
+//! error, which blocks any event. A hook that cannot write its trace does not allow
+//! either: the trace has every action that runs.
+
+mod after;
+mod before;
+mod launcher_line;
+mod receive;
+mod reply;
+mod session_events;
+mod tmp_paths;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clash_agents::{AGENTS, Agent, Answer, Event, Message, MessageError, ToolError};
+use clash_policy::decide::Decision;
+use clash_policy::{Action, Effect};
+
+use crate::approval::ApprovalError;
+use crate::decision::{self, DecisionContext, DecisionError};
+use crate::dirs::{Dirs, NoHomeError};
+use crate::env;
+use crate::held_path::HeldPaths;
+use crate::launcher::HostileSettingsError;
+use crate::session::{Session, SessionError};
+use crate::trace::{self, Record, TraceError};
+
+#[derive(Debug, thiserror::Error)]
+enum HookError {
+    #[error("usage: clash hook AGENT; known are {}", known_agents())]
+    Usage,
+    #[error("cannot read the message: {0}")]
+    Read(std::io::Error),
+    #[error("the message is larger than 1 MiB")]
+    TooLarge,
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    #[error(transparent)]
+    NoHome(#[from] NoHomeError),
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    #[error(transparent)]
+    Decision(#[from] DecisionError),
+    #[error(transparent)]
+    Approval(#[from] ApprovalError),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    #[error(transparent)]
+    HostileSettings(#[from] HostileSettingsError),
+    #[error(
+        "the path leads elsewhere than a moment ago: a command in the background may be setting \
+         a trap"
+    )]
+    Moves,
+    #[error("the command is longer than 100 KiB: write it into a file and run that")]
+    TooLong,
+    #[error("the command calls clash itself: give the plain command, clash puts it in its sandbox")]
+    CallsLauncher,
+    #[error("cannot find out where clash itself is: {0}")]
+    OwnPath(std::io::Error),
+    #[error("cannot make the session's temporary directory: {0}")]
+    Temporary(std::io::Error),
+}
+
+fn known_agents() -> String {
+    let names: Vec<&str> = AGENTS.iter().map(|agent| agent.name).collect();
+    names.join(", ")
+}
+
+/// Answers one hook call and returns the exit status.
+pub(crate) fn main(args: &[OsString]) -> u8 {
+    let (agent, event, message) = match receive::receive(args) {
+        Ok(received) => received,
+        Err(error) => return reply::block(&format!("clash: blocked: {error}")),
+    };
+    let answer = handle(agent, event, &message)
+        .unwrap_or_else(|error| Answer::Deny { reason: format!("clash: {error}") });
+    reply::send(agent, event, &message, answer)
+}
+
+fn handle(agent: &'static Agent, event: Event, message: &Message) -> Result<Answer, HookError> {
+    let dirs = Dirs::from_env()?;
+    let project = project_of_message(agent, message)?;
+    let mut session = Session::enter(&dirs, &message.session, agent.name, &project)?;
+    let goes_on = matches!(message.source.as_str(), "clear" | "compact");
+    if event == Event::SessionStart && !goes_on {
+        session.resume()?;
+    }
+    let session = session;
+    let dirs = dirs.in_session(&session.dir);
+    let call = HookCall { agent, dirs: &dirs, session: &session, message };
+    match event {
+        Event::BeforeTool => call.before_or_deny(),
+        Event::Question => call.check_project().and_then(|()| call.question()),
+        Event::AfterTool | Event::AfterFailure => call.after(event),
+        Event::SessionStart => call.session_start(),
+        Event::SessionEnd => call.session_end(),
+        Event::SettingsChange => Ok(call.settings_change()),
+    }
+}
+
+/// The project of a new session. The record of a known session has its own.
+fn project_of_message(agent: &Agent, message: &Message) -> Result<PathBuf, MessageError> {
+    let cwd = || Some(PathBuf::from(&message.cwd)).filter(|cwd| cwd.is_absolute());
+    let told = agent.abilities.project.and_then(env::path);
+    told.or_else(cwd).ok_or(MessageError::Missing("cwd"))
+}
+
+/// One call of a hook: the agent, its session and its message.
+struct HookCall<'a> {
+    agent: &'static Agent,
+    dirs: &'a Dirs,
+    session: &'a Session,
+    message: &'a Message,
+}
+
+impl HookCall<'_> {
+    /// Fails, with an alarm, unless the project is the directory in which the session
+    /// began.
+    fn check_project(&self) -> Result<(), HookError> {
+        self.session.check_root().or_else(|error| {
+            let reason = Some(error.to_string());
+            Record { reason, ..self.new_record(trace::Event::Alarm) }.append(self.session)?;
+            Err(SessionError::from(error).into())
+        })
+    }
+
+    fn decide(&self, action: &Action) -> Result<Decision, HookError> {
+        let scene = DecisionContext {
+            project: &self.session.project,
+            session: Some(&self.session.dir),
+            cwd: Path::new(&self.message.cwd),
+        };
+        Ok(decision::decide(self.dirs, scene, action)?)
+    }
+
+    /// The action of a tool call; `None` for a question to the user.
+    fn action(&self) -> Result<Option<Action>, ToolError> {
+        self.agent.action(self.message, &self.dirs.home, &HeldPaths)
+    }
+
+    /// A record of the trace about this tool call.
+    fn new_record(&self, event: trace::Event) -> Record {
+        let said = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+        Record {
+            agent: Some(self.agent.name.to_owned()),
+            call: said(&self.message.call),
+            tool: said(&self.message.tool),
+            ..Record::new(self.session, event)
+        }
+    }
+
+    /// Appends an alarm to the trace and tells the user.
+    fn raise_alarm(&self, text: String) -> Result<Answer, HookError> {
+        let alarm = Record { reason: Some(text.clone()), ..self.new_record(trace::Event::Alarm) };
+        alarm.append(self.session)?;
+        Ok(Answer::Note(text))
+    }
+
+    /// Decides a tool call. An error is appended to the trace like any other denial,
+    /// unless the trace itself cannot be written.
+    fn before_or_deny(&self) -> Result<Answer, HookError> {
+        self.check_project().and_then(|()| self.before()).or_else(|error| {
+            let record = Record {
+                what: Some(self.message.command().unwrap_or(&self.message.tool).to_owned()),
+                effect: Some(Effect::Deny.to_string()),
+                reason: Some(error.to_string()),
+                ..self.new_record(trace::Event::Decision)
+            };
+            record.append(self.session)?;
+            if matches!(error, HookError::Moves | HookError::Tool(ToolError::Moves { .. })) {
+                self.raise_alarm(error.to_string())?;
+            }
+            Err(error)
+        })
+    }
+}

@@ -1,0 +1,77 @@
+//! Sends the answer in the words of the agent.
+
+use std::io::Write;
+
+use clash_agents::{Agent, Answer, Confines, Event, Message, Reply, ToolError, shell_quoted};
+use clash_policy::{Action, Input};
+use serde_json::Value;
+
+use crate::dirs::Dirs;
+use crate::exit;
+use crate::held_path::HeldPaths;
+
+/// The command that prints a refusal is these two texts with the quoted reason between.
+const PRINTS_REFUSAL: &str = "printf '%s\\n'";
+const ENDS_REFUSED: &str = " >&2; exit 126";
+
+/// Sends the answer and returns the exit status.
+pub(super) fn send(agent: &Agent, event: Event, message: &Message, answer: Answer) -> u8 {
+    let answer = match answer {
+        Answer::Deny { reason } if event == Event::BeforeTool => deny(agent, message, reason),
+        answer => answer,
+    };
+    match (agent.reply)(event, answer) {
+        Reply { blocks: Some(reason), .. } => block(&reason),
+        Reply { document: Some(document), .. } => match print(&document) {
+            Ok(()) => exit::OK,
+            Err(_) => exit::BLOCKED,
+        },
+        Reply { document: None, blocks: None } => exit::OK,
+    }
+}
+
+/// Blocks by exit status 2. Some clients take the status for a refusal only if standard
+/// error has a text.
+pub(super) fn block(reason: &str) -> u8 {
+    let _ = writeln!(std::io::stderr(), "{reason}");
+    exit::BLOCKED
+}
+
+/// A refusal. For a client whose task ends at a refusal, it is a command that prints the
+/// reason, so that the model reads it and goes on.
+fn deny(agent: &Agent, message: &Message, reason: String) -> Answer {
+    let command = || {
+        if agent.abilities.confines != Confines::RewriteAlways {
+            return None;
+        }
+        let home = Dirs::from_env().ok()?.home;
+        let is_command = matches!(
+            agent.action(message, &home, &HeldPaths),
+            Ok(Some(Action { input: Input::Script(_), .. })) | Err(ToolError::SeveralCommands)
+        );
+        let line = format!("{PRINTS_REFUSAL} {}{ENDS_REFUSED}", shell_quoted(&reason));
+        is_command.then(|| (agent.rewrite)(message, &line))?
+    };
+    match command() {
+        Some(input) => Answer::Allow { reason, updated_input: Some(input) },
+        None => Answer::Deny { reason },
+    }
+}
+
+/// True for a command that prints a refusal and does nothing else.
+pub(super) fn is_refusal(script: &str) -> bool {
+    let quoted =
+        script.strip_prefix(PRINTS_REFUSAL).and_then(|rest| rest.strip_suffix(ENDS_REFUSED));
+    quoted.map(str::trim).is_some_and(|text| {
+        let inner = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
+        inner.is_some_and(|inner| shell_quoted(&inner.replace(r"'\''", "'")) == text)
+    })
+}
+
+fn print(reply: &Value) -> std::io::Result<()> {
+    let mut text = reply.to_string();
+    text.push('\n');
+    let mut stdout = std::io::stdout();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}

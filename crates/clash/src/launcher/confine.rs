@@ -1,0 +1,172 @@
+//! Plans a sandbox for one command, and becomes the command inside it.
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use clash_policy::{Caps, Places, Sandbox, World, steering};
+use clash_sandbox::disk::Disk;
+use clash_sandbox::facts::{HostFacts, RoomSupport};
+use clash_sandbox::host::{self, HostRecord};
+use clash_sandbox::launch::{self, Ahead, LaunchError};
+use clash_sandbox::plan::cache::has_caches;
+use clash_sandbox::plan::{Cage, Grant, Plan, Request, Temporary, Why, plan};
+
+use super::context::LaunchContext;
+use super::{LauncherError, Never, RequestedCommand};
+use crate::in_force::PolicySandboxes;
+use crate::ssh_agent::{self, LentAgent};
+use crate::temporary::{self, HeldTmp};
+use crate::{env, trace};
+
+impl LaunchContext {
+    /// Plans the sandbox and becomes the command. Without a host it is this machine's.
+    pub(super) fn confine(
+        &self,
+        host: Option<HostFacts>,
+        sandbox: &Sandbox,
+        extra: &[Grant],
+        command: &RequestedCommand<'_>,
+    ) -> Result<Never, LauncherError> {
+        if sandbox.unrestricted {
+            return self.launch_unconfined(&sandbox.name, command);
+        }
+        let (ahead, host) = match host {
+            Some(host) if host.rooms == RoomSupport::Unprivileged => (Ahead::start(sandbox), host),
+            Some(host) => (Ahead::default(), host),
+            None => self.start_ahead(sandbox),
+        };
+        // Held until the command has ended: this process stays until then.
+        let tmp = self.hold_tmp(sandbox)?;
+        let disk = host.disk();
+        let agent = self.lend_agent(command.script, sandbox, &host);
+        let narrowed = agent.as_ref().map(|_| ssh_agent::without_shared_tmp(sandbox));
+        let sandbox = narrowed.as_ref().unwrap_or(sandbox);
+        let mut extra = extra.to_vec();
+        extra.extend(agent.iter().map(|agent| Grant {
+            path: agent.socket.clone(),
+            caps: Caps::READ.union(Caps::WRITE),
+            why: Why::Launcher,
+        }));
+        let places = self.dirs.places_unseen(&self.project, &disk);
+        let plan = self.plan(sandbox, &extra, &places, &disk, tmp.as_ref(), host)?;
+        let env = self.environment(sandbox, &places, &disk, agent.as_ref());
+        self.trace(trace::Event::Launch, command.script, None, Some(&sandbox.name))?;
+        let args = command.args.to_vec();
+        let command = launch::Command { program: command.program.to_owned(), args, env, cwd: None };
+        let error = launch::run(&plan, &command, ahead);
+        Err(LauncherError::Launch { sandbox: sandbox.name.clone(), error })
+    }
+
+    fn plan(
+        &self,
+        sandbox: &Sandbox,
+        extra: &[Grant],
+        places: &Places,
+        disk: &Disk,
+        tmp: Option<&HeldTmp>,
+        host: HostFacts,
+    ) -> Result<Plan, LauncherError> {
+        let session = self.session.as_ref().map(|session| session.dir.as_path());
+        let in_force = PolicySandboxes { dirs: &self.dirs, project: &self.project, session };
+        crate::caches::make_missing(sandbox, places, disk, &in_force);
+        let cage = Cage { paths: self.dirs.cage(&self.project, disk) };
+        let held = tmp.map(|held| held.path.as_path());
+        let caches = has_caches(sandbox).then(|| self.dirs.caches_of(&self.project, disk));
+        let request = Request {
+            sandbox,
+            places,
+            cage: &cage,
+            disk,
+            extra,
+            in_force: &in_force,
+            temporary: Temporary { session: held, host: &self.dirs.tmp },
+            caches: caches.as_deref(),
+        };
+        let host = host::with_limit_facts(host, &sandbox.limits);
+        plan(&request, &host).map_err(|refusal| LauncherError::NoPlan {
+            sandbox: sandbox.name.clone(),
+            refusal: Box::new(refusal),
+        })
+    }
+
+    /// The variables that the command gets.
+    fn environment(
+        &self,
+        sandbox: &Sandbox,
+        places: &Places,
+        disk: &Disk,
+        agent: Option<&LentAgent>,
+    ) -> Vec<(OsString, OsString)> {
+        let (mut env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
+        let world =
+            World { places, cwd: &self.project, links: disk, baseline: &[], cage: &[], lent: None };
+        if steering::reads_credentials(sandbox, &world) {
+            env.retain(|(name, value)| !clash_sandbox::environment::names_program(name, value));
+        }
+        env.retain(|(name, _)| name != env::CLASH_SANDBOX && name != steering::SSH_AGENT_SOCKET);
+        if let Some(agent) = agent {
+            env.push((steering::SSH_AGENT_SOCKET.into(), agent.socket.clone().into()));
+        }
+        env.push((env::CLASH_SANDBOX.into(), sandbox.name.clone().into()));
+        // A room shows the home at its real path only.
+        if self.dirs.home != places.home {
+            env::name_home(&mut env, &self.dirs.home, &places.home);
+        }
+        env
+    }
+
+    /// The agent of ssh, if the sandbox wants it and a room can have it.
+    fn lend_agent(&self, script: &str, sandbox: &Sandbox, host: &HostFacts) -> Option<LentAgent> {
+        if !ssh_agent::is_wanted(sandbox, script, &self.project, &self.dirs) {
+            return None;
+        }
+        let lent = if matches!(host.rooms, RoomSupport::Impossible { .. }) {
+            Err("this machine has no user namespaces, so no socket can be lent".to_owned())
+        } else if ssh_agent::mentions_tmp(script, &self.dirs.tmp) {
+            Err("the command uses the temporary directory, where other sockets are".to_owned())
+        } else {
+            ssh_agent::lend(&self.dirs)
+        };
+        lent.map_err(|why| {
+            let sandbox = &sandbox.name;
+            let _ =
+                writeln!(std::io::stderr(), "clash: sandbox {sandbox} gets no key of ssh: {why}");
+        })
+        .ok()
+    }
+
+    /// The session's temporary directory, if the sandbox uses it.
+    fn hold_tmp(&self, sandbox: &Sandbox) -> Result<Option<HeldTmp>, LauncherError> {
+        let session = self.session.as_ref().filter(|_| temporary::is_used_by(sandbox));
+        let held = session.map(|session| temporary::hold(&session.dir)).transpose();
+        held.map_err(|source| LauncherError::Temporary { path: self.dirs.state.clone(), source })
+    }
+
+    /// Starts the room if the record of this machine says that it can make one, and then
+    /// finds out whether the record still holds.
+    fn start_ahead(&self, sandbox: &Sandbox) -> (Ahead, HostFacts) {
+        let file = self.dirs.host_record();
+        let recorded = HostRecord::read(&file);
+        let ahead =
+            if recorded.promises_rooms() { Ahead::start(sandbox) } else { Ahead::default() };
+        (ahead, recorded.facts())
+    }
+
+    /// Becomes the command without a sandbox: a policy that the user trusts names this
+    /// sandbox as unrestricted.
+    fn launch_unconfined(
+        &self,
+        sandbox: &str,
+        command: &RequestedCommand<'_>,
+    ) -> Result<Never, LauncherError> {
+        use std::os::unix::process::CommandExt;
+        self.trace(trace::Event::Launch, command.script, None, Some(sandbox))?;
+        let source = std::process::Command::new(command.program).args(command.args).exec();
+        let program = command.program.to_owned();
+        let error = match source.kind() {
+            std::io::ErrorKind::NotFound => LaunchError::NotFound { program },
+            _ => LaunchError::NotExecutable { program, source },
+        };
+        Err(LauncherError::Launch { sandbox: sandbox.to_owned(), error })
+    }
+}

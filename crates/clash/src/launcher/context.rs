@@ -1,0 +1,106 @@
+//! The session, the project and the directories of a command that is about to run, and
+//! the decision about it.
+
+use std::path::PathBuf;
+
+use clash_agents::Agent;
+use clash_policy::decide::Decision;
+use clash_policy::{Action, Effect, Sandbox};
+
+use super::LauncherError;
+use crate::approval::Approval;
+use crate::decision::{self, DecisionContext};
+use crate::dirs::{Dirs, project_of};
+use crate::session::{Session, SessionError};
+use crate::trace::{self, Record};
+use crate::{agents, say};
+
+/// Where a command is about to run, before its sandbox is known.
+pub(super) struct LaunchContext {
+    pub(super) dirs: Dirs,
+    pub(super) session: Option<Session>,
+    pub(super) project: PathBuf,
+}
+
+impl LaunchContext {
+    /// The context of a session, or of the working directory if clash does not know the
+    /// session. Fails, with an alarm, if another directory is in the place of the
+    /// session's project.
+    pub(super) fn for_session(id: Option<&str>) -> Result<Self, LauncherError> {
+        let dirs = Dirs::from_env()?;
+        let session = match id.map(|id| Session::open(&dirs, id)) {
+            Some(Ok(session)) => Some(session),
+            Some(Err(SessionError::Unknown(_) | SessionError::BadId(_))) | None => None,
+            Some(Err(error)) => return Err(error.into()),
+        };
+        let Some(session) = session else {
+            let cwd = std::env::current_dir().map_err(LauncherError::WorkingDirectory)?;
+            let project = project_of(&cwd, &dirs.home);
+            return Ok(Self { dirs, session: None, project });
+        };
+        session.check_root().or_else(|error| {
+            let reason = Some(error.to_string());
+            Record { reason, ..Record::new(&session, trace::Event::Alarm) }.append(&session)?;
+            Err(LauncherError::Session(error.into()))
+        })?;
+        let dirs = dirs.in_session(&session.dir);
+        let project = session.project.clone();
+        Ok(Self { dirs, session: Some(session), project })
+    }
+
+    /// The agent of the session.
+    pub(super) fn agent(&self) -> Option<&'static Agent> {
+        agents::named(&self.session.as_ref()?.agent)
+    }
+
+    pub(super) fn decide(&self, script: &str, mode: &str) -> Result<Decision, LauncherError> {
+        let agent = self.session.as_ref().map_or("terminal", |session| session.agent.as_str());
+        let action = Action::script(agent, mode, script);
+        let session = self.session.as_ref().map(|session| session.dir.as_path());
+        // Without a working directory no relative name is resolved.
+        let cwd = std::env::current_dir().unwrap_or_default();
+        let scene = DecisionContext { project: &self.project, session, cwd: &cwd };
+        Ok(decision::decide(&self.dirs, scene, &action)?)
+    }
+
+    /// The sandbox of a decision that lets the command run.
+    pub(super) fn settle(
+        &self,
+        script: &str,
+        decision: Decision,
+        approval: Option<Approval>,
+    ) -> Result<Sandbox, LauncherError> {
+        let reason = say::reason(&decision);
+        let refused = |why: &str| {
+            self.trace(trace::Event::Decision, script, Some((Effect::Deny, &reason)), None)?;
+            Err(LauncherError::Refused(format!("{reason}{why}")))
+        };
+        let Some(sandbox) = decision.sandbox else { return refused("") };
+        match (decision.effect, approval) {
+            (Effect::Deny, _) => refused(""),
+            (Effect::Allow, _) => Ok(sandbox),
+            (Effect::Ask, Some(approval)) if approval.sandbox == sandbox.name => Ok(sandbox),
+            (Effect::Ask, Some(_)) => refused(", and the policy changed since it was given"),
+            (Effect::Ask, None) => refused(", and clash cannot ask here"),
+        }
+    }
+
+    pub(super) fn trace(
+        &self,
+        event: trace::Event,
+        script: &str,
+        effect: Option<(Effect, &str)>,
+        sandbox: Option<&str>,
+    ) -> Result<(), LauncherError> {
+        let Some(session) = &self.session else { return Ok(()) };
+        let record = Record {
+            what: Some(script.to_owned()),
+            effect: effect.map(|(effect, _)| effect.to_string()),
+            reason: effect.map(|(_, reason)| reason.to_owned()),
+            sandbox: sandbox.map(str::to_owned),
+            pid: Some(std::process::id()),
+            ..Record::new(session, event)
+        };
+        Ok(record.append(session)?)
+    }
+}

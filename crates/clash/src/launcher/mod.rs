@@ -1,0 +1,111 @@
+//! The launcher: from a command to the sandbox it runs in.
+//!
+//! Every entry goes the same way, and no entry trusts that a hook ran:
+//!
+//! 1. [`settings_check`]: settings of the project that switch clash off refuse the
+//!    command.
+//! 2. approval: the slip that the hook left answers a question of the policy, once.
+//! 3. decide: the same policy that the hook used decides the command again.
+//! 4. settle: a decision that lets the command run gives its sandbox.
+//! 5. [`confine`]: clash plans the sandbox, and this process becomes the command.
+//!
+//! | entry | called by | sandbox |
+//! |---|---|---|
+//! | `clash exec -- COMMAND` | the user | the policy decides |
+//! | `clash exec --approval ID -- SCRIPT` | the line that a hook wrote | the policy decides |
+//! | `clash-shell STRING` | an agent, in front of its own shell | the policy decides |
+//! | `clash-sh -c SCRIPT` | an agent whose shell is clash | the policy decides |
+//! | `clash sandbox exec NAME -- COMMAND` | the user | the user names it |
+//! | `clash run AGENT` | the user | the user names it; [`crate::cmd`] plans it |
+
+mod confine;
+mod context;
+mod entries;
+mod error;
+mod settings_check;
+mod shell_string;
+
+pub(crate) use entries::{
+    exec_main, launch_in_named, sandbox_main, sandbox_named, sh_main, shell_main,
+};
+pub(crate) use error::{LauncherError, report};
+pub(crate) use settings_check::{HostileSettingsError, refuse_hostile_settings};
+
+use std::ffi::{OsStr, OsString};
+
+use clash_policy::Effect;
+use clash_sandbox::plan::Grant;
+
+use crate::approval::Approval;
+use clash_agents::Agent;
+use context::LaunchContext;
+
+/// A launch that succeeds does not return: the process has become the command.
+type Never = std::convert::Infallible;
+
+/// A command on its way into its sandbox.
+struct RequestedCommand<'a> {
+    /// The text that the policy judges and the trace shows.
+    script: &'a str,
+    program: &'a OsStr,
+    args: &'a [OsString],
+}
+
+/// Where the launcher looks for the approval of a command.
+enum ApprovalSource<'a> {
+    /// A user at a terminal has none: a question of the policy refuses the command.
+    None,
+    /// The slip of the session that is about this script.
+    ForScript,
+    /// The slip of this name.
+    Slip(&'a str),
+}
+
+/// Who started the command, for a question of the policy without an approval.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StartedBy {
+    /// The agent, or a user at a terminal: the question refuses the command.
+    Caller,
+    /// A hook or a server in the settings. The user who wrote the settings has answered
+    /// the question; the command still runs in its sandbox.
+    Settings,
+}
+
+/// The grants that the client's own lines around the script need. The launcher calls it
+/// only for a command that runs, because it creates a file.
+type ExtraGrants<'a> = &'a dyn Fn() -> Result<Vec<Grant>, LauncherError>;
+
+impl LaunchContext {
+    /// Takes a command from its approval to its sandbox, and becomes the command.
+    fn launch(
+        &self,
+        command: &RequestedCommand<'_>,
+        agent: Option<&Agent>,
+        source: &ApprovalSource<'_>,
+        started_by: StartedBy,
+        extra: ExtraGrants<'_>,
+    ) -> Result<Never, LauncherError> {
+        refuse_hostile_settings(&self.dirs, &self.project, agent)?;
+        let approval = self.take_approval(command.script, source)?;
+        let mode = approval.as_ref().map_or("", |approval| approval.mode.as_str());
+        let mut decision = self.decide(command.script, mode)?;
+        if started_by == StartedBy::Settings && decision.effect == Effect::Ask {
+            decision.effect = Effect::Allow;
+        }
+        let sandbox = self.settle(command.script, decision, approval)?;
+        self.confine(None, &sandbox, &extra()?, command)
+    }
+
+    fn take_approval(
+        &self,
+        script: &str,
+        source: &ApprovalSource<'_>,
+    ) -> Result<Option<Approval>, LauncherError> {
+        let Some(session) = &self.session else { return Ok(None) };
+        Ok(match source {
+            ApprovalSource::None => None,
+            ApprovalSource::ForScript => Approval::take_any(session, script)?,
+            ApprovalSource::Slip(name) => Some(Approval::take(session, name, script)?),
+        })
+    }
+}
