@@ -13,10 +13,10 @@ use clash_agents::wiring::{Scope, State};
 use clash_agents::{AGENTS, Answer, CallContext, Event, UserContext, tool_input};
 use clash_lang::SourceReader;
 use clash_policy::decide::Decision;
-use clash_policy::ir::{self, Ir};
-use clash_policy::path::{NoLinks, Places};
+use clash_policy::ir::{self, IrImage};
+use clash_policy::path::{NoLinks, PolicyPlaces};
 use clash_policy::rule::{Layer, LayerKind};
-use clash_policy::{Action, Caps, Effect, Field, FileUse, HostUse, Input, World};
+use clash_policy::{Action, FileCaps, Effect, InputField, FileUse, HostUse, ToolInput, JudgeContext};
 
 /// The policy against which hook messages are decided.
 const POLICY: &str = r#"
@@ -72,7 +72,7 @@ pub fn hook_json(data: &[u8]) {
     for agent in AGENTS {
         let Ok((event, message)) = (agent.parse)(data) else { continue };
         let Ok(Some(action)) = agent.action(&message, Path::new("/home/user"), &NoLinkPaths) else { continue };
-        let decision = decided(Ir::open(image, 0).expect("ours"), &action).expect("a sound policy");
+        let decision = decided(IrImage::open(image, 0).expect("ours"), &action).expect("a sound policy");
         let reason = format!("{:?}", decision.effect);
         let reply = (agent.reply)(event, Answer::Deny { reason });
         if event == Event::BeforeTool {
@@ -117,7 +117,7 @@ pub fn policy_source(data: &[u8]) {
     }
     let Some(layers) = layers_of(text) else { return };
     let image = ir::encode(&layers, &[], 0);
-    let ir = Ir::open(&image, 0).expect("just written");
+    let ir = IrImage::open(&image, 0).expect("just written");
     let read = ir.to_layers().expect("what was written can be read");
     assert_eq!(ir::encode(&read, &[], 0).len(), image.len());
     for action in actions() {
@@ -141,16 +141,16 @@ fn outgrows_this_process(text: &str) -> bool {
 /// answer twice.
 pub fn ir_image(data: &[u8]) {
     let mut image = data.to_vec();
-    if let Ok(ir) = Ir::open(&image, 0) {
+    if let Ok(ir) = IrImage::open(&image, 0) {
         read_all(ir);
     }
     ir::reseal(&mut image, 0);
-    if let Ok(ir) = Ir::open(&image, 0) {
+    if let Ok(ir) = IrImage::open(&image, 0) {
         read_all(ir);
     }
 }
 
-fn read_all(ir: Ir<'_>) {
+fn read_all(ir: IrImage<'_>) {
     for input in ir.inputs().take(1000) {
         let _ = input.and_then(|input| input.to_input());
     }
@@ -174,7 +174,7 @@ pub fn shell(data: &[u8]) {
         return;
     }
     let seen = clash_shell::commands(&format!("{script}\nzzz")).iter().any(|command| {
-        let zzz = |word: &clash_shell::Word| word.known().is_none_or(|w| w.contains("zzz"));
+        let zzz = |word: &clash_shell::ShellWord| word.known().is_none_or(|w| w.contains("zzz"));
         command.opaque.is_some() || command.words.iter().any(zzz)
     });
     assert!(seen, "a program is hidden");
@@ -215,7 +215,7 @@ pub fn histories(data: &[u8]) {
     let path = "/none/chats/session-1.jsonl".into();
     let history = HistoryFile { kind, path, changed: std::time::SystemTime::UNIX_EPOCH };
     let mut evidence = HistoryEvidence::default();
-    let places = Places::imagined();
+    let places = PolicyPlaces::imagined();
     let _ = history.read_bytes(bytes, &mut |seen| {
         let context = CallContext {
             cwd: &places.project,
@@ -251,11 +251,11 @@ pub fn syntax(data: &[u8]) {
     assert_eq!(again, formatted, "formatting what is formatted changes it");
 }
 
-fn decided(ir: Ir<'_>, action: &Action) -> Result<Decision, clash_policy::decide::DecideError> {
-    let places = Places::imagined();
+fn decided(ir: IrImage<'_>, action: &Action) -> Result<Decision, clash_policy::decide::DecideError> {
+    let places = PolicyPlaces::imagined();
     let cage = ["/home/user/.claude".into()];
-    let baseline = [("/usr", Caps::READ)];
-    let world = World {
+    let baseline = [("/usr", FileCaps::READ)];
+    let world = JudgeContext {
         places: &places,
         cwd: &places.project,
         links: &NoLinks,
@@ -275,8 +275,8 @@ fn actions() -> Vec<Action> {
         input,
         ..Action::script("claude", "default", "")
     };
-    let file = |path: &str, caseless| FileUse { path: path.into(), needs: Caps::ALL, caseless };
-    let field = |name: &str, values: &[&str]| Field {
+    let file = |path: &str, caseless| FileUse { path: path.into(), needs: FileCaps::ALL, caseless };
+    let field = |name: &str, values: &[&str]| InputField {
         name: name.to_owned(),
         values: values.iter().map(|value| (*value).to_owned()).collect(),
     };
@@ -285,18 +285,18 @@ fn actions() -> Vec<Action> {
         Action::script("claude", "default", "git -C x push -uf $Y; sudo ls && cargo build"),
         Action::script("codex", "default", "$X; echo $(ls)"),
         Action::script("codex", "default", "a -b c -d e -f g -h i -j k -l m -n o -p q -r s"),
-        tool("Read", Input::Files(vec![file("/home/user/project/a/.env", false)])),
+        tool("Read", ToolInput::Files(vec![file("/home/user/project/a/.env", false)])),
         tool(
             "Write",
-            Input::Files(vec![file("/home/user/Project/a", true), file("/usr/x", false)]),
+            ToolInput::Files(vec![file("/home/user/Project/a", true), file("/usr/x", false)]),
         ),
         tool(
             "WebFetch",
-            Input::Hosts(vec![
+            ToolInput::Hosts(vec![
                 HostUse { host: "api.github.com".into(), port: 443 },
                 HostUse { host: "10.1.2.3".into(), port: 80 },
             ]),
         ),
-        tool("mcp__db__query", Input::Fields(vec![field("a", &["b", "c"]), field("x", &[])])),
+        tool("mcp__db__query", ToolInput::Fields(vec![field("a", &["b", "c"]), field("x", &[])])),
     ]
 }

@@ -10,7 +10,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use clash_policy::{Action, Input};
+use clash_policy::{Action, ToolInput};
 use serde_json::{Map, Value};
 
 use crate::context::UserContext;
@@ -51,19 +51,19 @@ pub type Parsed = Result<(Event, Message), MessageError>;
 
 /// The tool's name in policies and what the call works on. `None`: a question to
 /// the user, which touches nothing.
-pub type Wanted = Result<Option<(String, Input)>, ToolError>;
+pub type Wanted = Result<Option<(String, ToolInput)>, ToolError>;
 
 /// What a call was understood as, in a line: for the adapters' tests.
 #[cfg(test)]
-pub(crate) fn shown(wanted: Option<(String, Input)>) -> String {
+pub(crate) fn shown(wanted: Option<(String, ToolInput)>) -> String {
     match wanted {
-        Some((name, Input::Script(script))) => format!("{name} {script}"),
-        Some((name, Input::Files(files))) => {
+        Some((name, ToolInput::Script(script))) => format!("{name} {script}"),
+        Some((name, ToolInput::Files(files))) => {
             let seen = files.iter().map(|f| format!(" {} {}", f.path.display(), f.needs));
             format!("{name}{}", seen.collect::<String>())
         }
-        Some((name, Input::Hosts(hosts))) => format!("{name} {}", hosts[0].host),
-        Some((name, Input::Fields(_))) => name,
+        Some((name, ToolInput::Hosts(hosts))) => format!("{name} {}", hosts[0].host),
+        Some((name, ToolInput::Fields(_))) => name,
         None => "nothing".to_owned(),
     }
 }

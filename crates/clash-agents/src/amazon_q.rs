@@ -13,7 +13,7 @@
 use std::path::{Path, PathBuf};
 
 use clash_policy::fnv::fnv_hash;
-use clash_policy::{Caps, Input};
+use clash_policy::{FileCaps, ToolInput};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -146,16 +146,16 @@ fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
             if paths.is_empty() {
                 return Err(missing("path"));
             }
-            let read = |path: &String| tool_input::file_use(tool, path, Caps::READ, context);
+            let read = |path: &String| tool_input::file_use(tool, path, FileCaps::READ, context);
             let files = paths.iter().map(read).collect::<Result<_, _>>()?;
-            Ok(Some(("Read".to_owned(), Input::Files(files))))
+            Ok(Some(("Read".to_owned(), ToolInput::Files(files))))
         }
         // Its `command` says what to do with the file.
         "fs_write" | "write" => {
             let path = input.get("path").and_then(Value::as_str).ok_or_else(|| missing("path"))?;
-            let needs = Caps::READ.union(Caps::WRITE).union(Caps::CREATE);
+            let needs = FileCaps::READ.union(FileCaps::WRITE).union(FileCaps::CREATE);
             let file = tool_input::file_use(tool, path, needs, context)?;
-            Ok(Some(("Write".to_owned(), Input::Files(vec![file]))))
+            Ok(Some(("Write".to_owned(), ToolInput::Files(vec![file]))))
         }
         "delegate" | "use_subagent" => plugin::fields("Task", input, context),
         "introspect" | "thinking" | "todo_list" => plugin::fields("TodoWrite", input, context),

@@ -11,7 +11,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clash_policy::{Caps, Input};
+use clash_policy::{FileCaps, ToolInput};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -121,34 +121,34 @@ fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
                 Some([_, _, ..]) => return Err(ToolError::SeveralCommands),
                 _ => return Err(ToolError::Field { tool: tool.to_owned(), field: "commands" }),
             };
-            Ok(Some(("Bash".to_owned(), Input::Script(script))))
+            Ok(Some(("Bash".to_owned(), ToolInput::Script(script))))
         }
         "read_files" => {
             let paths = each(tool, input, "files", "path")?;
-            let read = |path: &String| tool_input::file_use(tool, path, Caps::READ, context);
+            let read = |path: &String| tool_input::file_use(tool, path, FileCaps::READ, context);
             let files = paths.iter().map(read).collect::<Result<_, _>>()?;
-            Ok(Some(("Read".to_owned(), Input::Files(files))))
+            Ok(Some(("Read".to_owned(), ToolInput::Files(files))))
         }
         "editor" => {
             let path = input.get("path").and_then(Value::as_str);
             let path = path.ok_or_else(|| ToolError::Field { tool: tool.into(), field: "path" })?;
-            let needs = Caps::READ.union(Caps::WRITE).union(Caps::CREATE);
+            let needs = FileCaps::READ.union(FileCaps::WRITE).union(FileCaps::CREATE);
             let file = tool_input::file_use(tool, path, needs, context)?;
-            Ok(Some(("Edit".to_owned(), Input::Files(vec![file]))))
+            Ok(Some(("Edit".to_owned(), ToolInput::Files(vec![file]))))
         }
         "apply_patch" => match input.get("input").and_then(Value::as_str) {
             Some(text) => patch::touched(tool, text, context).map(Some),
             None => Err(ToolError::Field { tool: tool.to_owned(), field: "input" }),
         },
         "search_codebase" => {
-            let file = tool_input::file_use(tool, ".", Caps::READ, context)?;
-            Ok(Some(("Grep".to_owned(), Input::Files(vec![file]))))
+            let file = tool_input::file_use(tool, ".", FileCaps::READ, context)?;
+            Ok(Some(("Grep".to_owned(), ToolInput::Files(vec![file]))))
         }
         "fetch_web_content" => {
             let wrong = |source| ToolError::Url { tool: tool.to_owned(), source };
             let urls = each(tool, input, "requests", "url")?;
             let hosts = urls.iter().map(|url| tool_input::host(url).map_err(wrong));
-            Ok(Some(("WebFetch".to_owned(), Input::Hosts(hosts.collect::<Result<_, _>>()?))))
+            Ok(Some(("WebFetch".to_owned(), ToolInput::Hosts(hosts.collect::<Result<_, _>>()?))))
         }
         _ => match tool.split_once("__") {
             Some((server, name)) if server != "mcp" => {

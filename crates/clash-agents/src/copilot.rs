@@ -143,7 +143,7 @@ fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
 
 /// A search in `paths`, one or a list.
 fn searched(tool: &str, input: &Map<String, Value>, context: &CallContext<'_>) -> Wanted {
-    use clash_policy::Input;
+    use clash_policy::ToolInput;
     let texts: Vec<Value> = match input.get("paths").or(input.get("path")) {
         None | Some(Value::Null) => vec![json!(".")],
         Some(Value::Array(paths)) => paths.clone(),
@@ -158,11 +158,11 @@ fn searched(tool: &str, input: &Map<String, Value>, context: &CallContext<'_>) -
         one.remove("paths");
         one.insert("path".to_owned(), Value::String(path));
         match tool_input::read(tool, &one, context)? {
-            (_, Input::Files(files)) => found.extend(files),
+            (_, ToolInput::Files(files)) => found.extend(files),
             _ => return Err(ToolError::Field { tool: tool.to_owned(), field: "paths" }),
         }
     }
-    Ok(Some((tool.to_owned(), Input::Files(found))))
+    Ok(Some((tool.to_owned(), ToolInput::Files(found))))
 }
 
 fn reply(event: Event, answer: Answer) -> Reply {

@@ -12,7 +12,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clash_policy::{Caps, Input};
+use clash_policy::{FileCaps, ToolInput};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -138,8 +138,8 @@ fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
             let path = ["file_path", "path"].iter().find_map(|key| input.get(*key)?.as_str());
             let missing = || ToolError::Field { tool: tool.to_owned(), field: "path" };
             let file =
-                tool_input::file_use(tool, path.ok_or_else(missing)?, Caps::DELETE, context)?;
-            Ok(Some(("Edit".to_owned(), Input::Files(vec![file]))))
+                tool_input::file_use(tool, path.ok_or_else(missing)?, FileCaps::DELETE, context)?;
+            Ok(Some(("Edit".to_owned(), ToolInput::Files(vec![file]))))
         }
         "Write" | "Edit" | "StrReplace" | "MultiEdit" => {
             let name = if tool == "Write" { "Write" } else { "Edit" };

@@ -104,11 +104,11 @@ fn hostile(user: &UserContext, project: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clash_policy::Input;
+    use clash_policy::ToolInput;
 
     const PRE: &str = r#"{"session_id":"d5b676a6-95e6","transcript_path":"/t","cwd":"/p","permission_mode":"auto-high","hook_event_name":"PreToolUse","tool_name":"Execute","tool_input":{"command":"ls","riskLevelReason":"t","riskLevel":"low"}}"#;
 
-    fn wanted(tool: &str, input: serde_json::Value) -> (String, Input) {
+    fn wanted(tool: &str, input: serde_json::Value) -> (String, ToolInput) {
         let mut message = DIALECT.parse(PRE.as_bytes()).unwrap().1;
         message.tool = tool.into();
         message.input = input.as_object().unwrap().clone();

@@ -129,7 +129,7 @@ fn call(message: &Message, context: &CallContext<'_>) -> Wanted {
             if hosts.is_empty() {
                 return Err(ToolError::Field { tool: message.tool.clone(), field: "prompt" });
             }
-            Ok(Some(("WebFetch".to_owned(), clash_policy::Input::Hosts(hosts))))
+            Ok(Some(("WebFetch".to_owned(), clash_policy::ToolInput::Hosts(hosts))))
         }
         "run_shell_command" => {
             let cwd = text("dir_path").or(text("directory")).unwrap_or(".");
@@ -214,7 +214,7 @@ fn hostile(user: &UserContext, project: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clash_policy::{HostUse, Input};
+    use clash_policy::{HostUse, ToolInput};
 
     const SHELL: &str = r#"{"session_id":"daef7586-f7c4","transcript_path":"/t","cwd":"/p","hook_event_name":"BeforeTool","timestamp":"2026-11-16T04:05:00.000Z","tool_name":"run_shell_command","tool_input":{"command":"ls","description":"d","dir_path":"sub"}}"#;
     const SERVER: &str = r#"{"session_id":"daef7586-f7c4","transcript_path":"/t","cwd":"/p","hook_event_name":"BeforeTool","timestamp":"2026-11-16T04:05:00.000Z","tool_name":"mcp_lab_shout","tool_input":{"text":"abc"},"mcp_context":{"server_name":"lab","tool_name":"shout","command":"python3","args":["x"]}}"#;
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn real_messages_are_understood() {
-        assert_eq!(wanted(SHELL).unwrap(), Some(("Bash".into(), Input::Script("ls".into()))));
+        assert_eq!(wanted(SHELL).unwrap(), Some(("Bash".into(), ToolInput::Script("ls".into()))));
         let (tool, _) = wanted(SERVER).unwrap().unwrap();
         assert_eq!(tool, "mcp__lab__shout");
         assert!(parse(SHELL.replace("BeforeTool", "BeforeTools").as_bytes()).is_err());
@@ -245,7 +245,7 @@ mod tests {
         let host = |host: &str, port| HostUse { host: host.into(), port };
         assert_eq!(
             fetch("compare https://docs.rs/x and (http://evil.test:8080/y)").unwrap().unwrap().1,
-            Input::Hosts(vec![host("docs.rs", 443), host("evil.test", 8080)])
+            ToolInput::Hosts(vec![host("docs.rs", 443), host("evil.test", 8080)])
         );
         assert!(fetch("no address").is_err());
     }

@@ -14,7 +14,7 @@
 use std::path::{Path, PathBuf};
 
 use clash_policy::Effect;
-use clash_shell::Word;
+use clash_shell::ShellWord;
 use clash_syntax::{ArgumentKind, LiteralValue, StatementKind, SyntaxTree};
 use serde_json::Value;
 use toml::de::{DeTable, DeValue};
@@ -54,7 +54,7 @@ pub fn strictest(
 
 impl Rule {
     /// A word that is not known may be any.
-    fn begins(&self, words: &[Word]) -> bool {
+    fn begins(&self, words: &[ShellWord]) -> bool {
         self.words.len() <= words.len()
             && self.words.iter().zip(words).enumerate().all(|(at, (any, word))| {
                 word.known().is_none_or(|known| {

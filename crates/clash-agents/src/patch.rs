@@ -5,17 +5,17 @@
 //! counts as one, also where the client would take it for a line of a file: too
 //! many paths only make the answer stricter. A patch without any is an error.
 
-use clash_policy::{Caps, Input};
+use clash_policy::{FileCaps, ToolInput};
 
 use crate::tool_input::{CallContext, ToolError, file_use};
 
 const BEGIN: &str = "*** Begin Patch";
 
-const HEADERS: [(&str, Caps); 4] = [
-    ("*** Add File:", Caps::WRITE.union(Caps::CREATE)),
-    ("*** Update File:", Caps::READ.union(Caps::WRITE)),
-    ("*** Delete File:", Caps::DELETE),
-    ("*** Move to:", Caps::WRITE.union(Caps::CREATE)),
+const HEADERS: [(&str, FileCaps); 4] = [
+    ("*** Add File:", FileCaps::WRITE.union(FileCaps::CREATE)),
+    ("*** Update File:", FileCaps::READ.union(FileCaps::WRITE)),
+    ("*** Delete File:", FileCaps::DELETE),
+    ("*** Move to:", FileCaps::WRITE.union(FileCaps::CREATE)),
 ];
 
 pub(super) fn is_patch(text: &str) -> bool {
@@ -27,7 +27,7 @@ pub(super) fn touched(
     tool: &str,
     patch: &str,
     context: &CallContext<'_>,
-) -> Result<(String, Input), ToolError> {
+) -> Result<(String, ToolInput), ToolError> {
     let mut files = Vec::new();
     let mut updated = None;
     for line in patch.lines().map(str::trim) {
@@ -38,14 +38,14 @@ pub(super) fn touched(
                 // The file is gone from where it was.
                 files.extend(updated.take());
             } else {
-                updated = Some(file_use(tool, path, Caps::DELETE, context)?);
+                updated = Some(file_use(tool, path, FileCaps::DELETE, context)?);
             }
         }
     }
     if files.is_empty() {
         return Err(ToolError::Field { tool: tool.to_owned(), field: "*** Add File" });
     }
-    Ok(("Edit".to_owned(), Input::Files(files)))
+    Ok(("Edit".to_owned(), ToolInput::Files(files)))
 }
 
 /// The patch and the directory of a shell line that is nothing but
@@ -78,7 +78,7 @@ mod tests {
     fn paths(patch: &str) -> Vec<String> {
         let context = CallContext::imagined("/p");
         match touched("apply_patch", patch, &context) {
-            Ok((_, Input::Files(files))) => {
+            Ok((_, ToolInput::Files(files))) => {
                 files.iter().map(|file| format!("{} {}", file.path.display(), file.needs)).collect()
             }
             other => vec![format!("{other:?}")],

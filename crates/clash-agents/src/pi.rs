@@ -74,7 +74,7 @@ fn steers(user: &UserContext, project: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clash_policy::Input;
+    use clash_policy::ToolInput;
 
     #[test]
     fn every_recorded_call_is_understood() {
@@ -85,8 +85,8 @@ mod tests {
             .map(|line| {
                 let (_, message) = plugin::parse(line.as_bytes()).unwrap();
                 match call(&message, &context).unwrap().unwrap() {
-                    (name, Input::Script(script)) => format!("{name} {script}"),
-                    (name, Input::Files(files)) => {
+                    (name, ToolInput::Script(script)) => format!("{name} {script}"),
+                    (name, ToolInput::Files(files)) => {
                         format!("{name} {} {}", files[0].path.display(), files[0].needs)
                     }
                     (name, _) => name,

@@ -169,8 +169,8 @@ proptest! {
                 return;
             }
             if let Ok(Some(action)) = agent.action(&message, Path::new("/home/u"), &NoLinkPaths) {
-                let patched = matches!(action.input, clash_policy::Input::Files(_));
-                let script = matches!(action.input, clash_policy::Input::Script(_));
+                let patched = matches!(action.input, clash_policy::ToolInput::Files(_));
+                let script = matches!(action.input, clash_policy::ToolInput::Script(_));
                 let text = message.command().unwrap_or_default();
                 assert!(script || (patched && text.contains("*** ")), "{}: {action:?}", agent.name);
             }

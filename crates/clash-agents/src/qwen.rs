@@ -113,7 +113,7 @@ fn hostile(user: &UserContext, project: &Path) -> Option<String> {
 mod tests {
     use super::*;
     use crate::{Answer, Reply};
-    use clash_policy::Input;
+    use clash_policy::ToolInput;
 
     const PRE: &str = r#"{"session_id":"3703676b-4e91","transcript_path":"/t","cwd":"/p","hook_event_name":"PreToolUse","timestamp":"2026","permission_mode":"yolo","prompt_id":"3703676b########0","tool_name":"run_shell_command","tool_input":{"command":"ls","description":"d","is_background":false},"tool_use_id":"toolu_1","tool_call_id":"call_1_0"}"#;
 
@@ -122,7 +122,7 @@ mod tests {
         let (event, message) = DIALECT.parse(PRE.as_bytes()).unwrap();
         assert_eq!((event, message.call.as_str()), (Event::BeforeTool, "toolu_1"));
         let wanted = call(&message, &CallContext::imagined("/p"));
-        assert_eq!(wanted.unwrap(), Some(("Bash".into(), Input::Script("ls".into()))));
+        assert_eq!(wanted.unwrap(), Some(("Bash".into(), ToolInput::Script("ls".into()))));
     }
 
     #[test]

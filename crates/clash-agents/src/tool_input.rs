@@ -7,8 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clash_policy::path::normalise;
-use clash_policy::tool::{Kind, canonical, needs};
-use clash_policy::{Caps, Field, FileUse, HostUse, Input};
+use clash_policy::tool::{ToolKind, canonical, needs};
+use clash_policy::{FileCaps, FileUse, HostUse, InputField, ToolInput};
 use serde_json::{Map, Value};
 
 use crate::url::{self, NameError};
@@ -91,25 +91,25 @@ pub fn read(
     tool: &str,
     input: &Map<String, Value>,
     context: &CallContext<'_>,
-) -> Result<(String, Input), ToolError> {
+) -> Result<(String, ToolInput), ToolError> {
     let (name, kind) = canonical(tool);
     // A server's tool is known by its fields, whatever they are called.
     let server = tool.starts_with("mcp__");
     // Whatever has a command runs it, like Bash.
-    if kind == Kind::Shell || (input.contains_key("command") && !server) {
+    if kind == ToolKind::Shell || (input.contains_key("command") && !server) {
         let script = text(tool, input, "command")?;
-        return Ok(("Bash".to_owned(), Input::Script(script.to_owned())));
+        return Ok(("Bash".to_owned(), ToolInput::Script(script.to_owned())));
     }
     let input = match kind {
-        _ if server => Input::Fields(fields(input)),
-        Kind::Host => Input::Hosts(hosts(tool, name, input)?),
+        _ if server => ToolInput::Fields(fields(input)),
+        ToolKind::Host => ToolInput::Hosts(hosts(tool, name, input)?),
         _ => match files(tool, name, input)? {
             Some(paths) => {
                 let needs = needs(name);
                 let used = paths.iter().map(|path| file_use(tool, path, needs, context));
-                Input::Files(used.collect::<Result<_, _>>()?)
+                ToolInput::Files(used.collect::<Result<_, _>>()?)
             }
-            None => Input::Fields(fields(input)),
+            None => ToolInput::Fields(fields(input)),
         },
     };
     Ok((name.to_owned(), input))
@@ -119,7 +119,7 @@ pub fn read(
 pub fn file_use(
     tool: &str,
     path: &str,
-    needs: Caps,
+    needs: FileCaps,
     context: &CallContext<'_>,
 ) -> Result<FileUse, ToolError> {
     let path = absolute(path, context);
@@ -179,7 +179,7 @@ pub fn hosts_in(tool: &str, text: &str) -> Result<Vec<HostUse>, ToolError> {
 }
 
 /// The input as fields with dotted names; lists are several values of one.
-fn fields(input: &Map<String, Value>) -> Vec<Field> {
+fn fields(input: &Map<String, Value>) -> Vec<InputField> {
     let mut found = Vec::new();
     for (name, value) in input {
         flatten(name, value, &mut found);
@@ -187,7 +187,7 @@ fn fields(input: &Map<String, Value>) -> Vec<Field> {
     found
 }
 
-fn flatten(name: &str, value: &Value, found: &mut Vec<Field>) {
+fn flatten(name: &str, value: &Value, found: &mut Vec<InputField>) {
     let text = match value {
         Value::Object(inner) => {
             inner.iter().for_each(|(key, v)| flatten(&format!("{name}.{key}"), v, found));
@@ -202,7 +202,7 @@ fn flatten(name: &str, value: &Value, found: &mut Vec<Field>) {
     };
     match found.iter_mut().find(|field| field.name == name) {
         Some(field) => field.values.push(text),
-        None => found.push(Field { name: name.to_owned(), values: vec![text] }),
+        None => found.push(InputField { name: name.to_owned(), values: vec![text] }),
     }
 }
 
@@ -228,7 +228,7 @@ fn files(
     name: &str,
     input: &Map<String, Value>,
 ) -> Result<Option<Vec<String>>, ToolError> {
-    let known = canonical(name).1 != Kind::Other;
+    let known = canonical(name).1 != ToolKind::Other;
     let keys = PATHS.iter().take(if known { PATHS.len() } else { TELLING });
     let given: BTreeSet<&str> =
         keys.filter_map(|key| input.get(*key).and_then(Value::as_str)).collect();
@@ -347,14 +347,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn input(tool: &str, input: Value) -> Result<Input, ToolError> {
+    fn input(tool: &str, input: Value) -> Result<ToolInput, ToolError> {
         let context = CallContext::imagined("/work/app");
         read(tool, input.as_object().unwrap(), &context).map(|(_, input)| input)
     }
 
     fn path(tool: &str, given: Value) -> String {
         match input(tool, given).unwrap() {
-            Input::Files(files) => format!("{} {}", files[0].path.display(), files[0].needs),
+            ToolInput::Files(files) => format!("{} {}", files[0].path.display(), files[0].needs),
             other => format!("{other:?}"),
         }
     }
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn anything_with_a_command_is_a_script() {
-        let script = Input::Script("make".into());
+        let script = ToolInput::Script("make".into());
         for tool in ["Bash", "Monitor", "Brandnew"] {
             assert_eq!(input(tool, json!({"command": "make"})).unwrap(), script, "{tool}");
         }
@@ -395,13 +395,13 @@ mod tests {
     #[test]
     fn a_server_s_tool_is_known_by_its_fields() {
         let given = json!({"command": "x", "opts": {"force": true, "n": 3}, "ids": ["a", "b"], "none": null});
-        let field = |name: &str, values: &[&str]| Field {
+        let field = |name: &str, values: &[&str]| InputField {
             name: name.into(),
             values: values.iter().map(|v| (*v).into()).collect(),
         };
         assert_eq!(
             input("mcp__db__query", given).unwrap(),
-            Input::Fields(vec![
+            ToolInput::Fields(vec![
                 field("command", &["x"]),
                 field("ids", &["a", "b"]),
                 field("none", &["null"]),
@@ -414,13 +414,13 @@ mod tests {
     #[test]
     fn web_tools_name_the_host() {
         let host = |url: &str| input("WebFetch", json!({"url": url}));
-        let docs = |port| Input::Hosts(vec![HostUse { host: "docs.rs".into(), port }]);
+        let docs = |port| ToolInput::Hosts(vec![HostUse { host: "docs.rs".into(), port }]);
         assert_eq!(host("https://Docs.rs/x").unwrap(), docs(443));
         assert_eq!(host("http://docs.rs:8080/x").unwrap(), docs(8080));
         let search =
             |domains: Value| input("WebSearch", json!({"query": "x", "allowed_domains": domains}));
         assert_eq!(search(json!(["docs.rs"])).unwrap(), docs(443));
-        assert_eq!(search(Value::Null).unwrap(), Input::Hosts(vec![]));
+        assert_eq!(search(Value::Null).unwrap(), ToolInput::Hosts(vec![]));
         assert!(search(json!([7])).is_err());
         assert!(host("https://docs.rs@evil.test/").is_err());
     }

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use clash_import::{ImportFormat, ImportSource, KeptRules, SettingsBase, import_as, module};
 use clash_lang::SourceReader;
-use clash_policy::Span;
+use clash_policy::PolicySpan;
 use clash_policy::fnv::fnv_hash;
-use clash_policy::ir::Input;
+use clash_policy::ir::SourceFile;
 use clash_protocol::request::{ClaudeSettingsDirs, ReplacedText};
 use clash_protocol::stamp::stamp_file;
 use clash_protocol::trust::PolicySource;
@@ -22,7 +22,7 @@ const MAX_SOURCE_BYTES: u64 = 1 << 20;
 
 /// Reads the sources of one layer after the other.
 pub(crate) struct PolicySources {
-    inputs: RefCell<Vec<Input>>,
+    inputs: RefCell<Vec<SourceFile>>,
     /// The project whose own policy is being read: then only files in it, and no links.
     beneath: RefCell<Option<PathBuf>>,
     /// The sources of the present layer, relative to its project.
@@ -70,7 +70,7 @@ impl PolicySources {
         self.unenforced.take()
     }
 
-    pub(crate) fn into_inputs(self) -> Vec<Input> {
+    pub(crate) fn into_inputs(self) -> Vec<SourceFile> {
         self.inputs.into_inner()
     }
 
@@ -80,7 +80,7 @@ impl PolicySources {
     }
 
     /// The line of the present layer that a span points at.
-    pub(crate) fn line_at(&self, span: &Span) -> Option<String> {
+    pub(crate) fn line_at(&self, span: &PolicySpan) -> Option<String> {
         let path = self.relative(Path::new(&span.file));
         let sources = self.layer_sources.borrow();
         let source = sources.iter().find(|source| source.path == path)?;
@@ -98,7 +98,7 @@ impl PolicySources {
     pub(crate) fn record_input(&self, path: &Path) -> io::Result<u64> {
         let stamp = stamp_file(path)?;
         let path = path.to_string_lossy().into_owned();
-        self.inputs.borrow_mut().push(Input { path, stamp });
+        self.inputs.borrow_mut().push(SourceFile { path, stamp });
         Ok(stamp.map_or(0, |stamp| stamp.size))
     }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clash_lang::CompileError;
-use clash_policy::Span;
+use clash_policy::PolicySpan;
 use clash_policy::ir;
 use clash_policy::rule::{Layer, LayerKind, add_to_every_sandbox};
 use clash_protocol::report::{
@@ -88,7 +88,7 @@ impl LayerStack {
         let trusted = *layer != LayerKind::Project || self.is_trusted(trust);
         for (file, entry) in self.sources.take_unenforced() {
             let message = format!("this restriction is not enforced: {entry}");
-            let span = Span { file, line: 0, column: 0 };
+            let span = PolicySpan { file, line: 0, column: 0 };
             let shown = CompileError { message, span, line: None, hint: None };
             self.report.warnings.push(finding(*layer, "not-enforced", &shown));
         }

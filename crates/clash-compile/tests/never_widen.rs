@@ -9,10 +9,13 @@ use clash_import::{ImportFormat, ImportSource, SettingsBase, import_as};
 use clash_lang::{BUILT_IN, SourceReader, compile};
 use clash_oracle::{self as oracle, Dice, OracleAction as Theirs, OraclePlaces as TheirPlaces};
 use clash_policy::compare::compare;
-use clash_policy::ir::{self, Ir};
+use clash_policy::ir::{self, IrImage};
 use clash_policy::path::NoLinks;
 use clash_policy::rule::{Layer, LayerKind};
-use clash_policy::{Action, Caps, Effect, FileUse, HostUse, Input, Places, World, decide, witness};
+use clash_policy::{
+    Action, Effect, FileCaps, FileUse, HostUse, JudgeContext, PolicyPlaces, ToolInput, decide,
+    witness,
+};
 
 const PLACES: TheirPlaces<'_> =
     TheirPlaces { project: "/home/u/proj", home: "/home/u", settings: "/home/u/proj" };
@@ -29,7 +32,7 @@ impl SourceReader for Text<'_> {
 struct Compiled {
     layers: Vec<Layer>,
     image: Vec<u8>,
-    places: Places,
+    places: PolicyPlaces,
 }
 
 impl Compiled {
@@ -40,20 +43,20 @@ impl Compiled {
         };
         let layers = vec![layer("/p.star", LayerKind::User), layer(BUILT_IN, LayerKind::BuiltIn)];
         let image = ir::encode(&layers, &[], 0);
-        let places = Places {
+        let places = PolicyPlaces {
             project: PLACES.project.into(),
             home: PLACES.home.into(),
-            ..Places::imagined()
+            ..PolicyPlaces::imagined()
         };
         Self { layers, image, places }
     }
 
-    fn ir(&self) -> Ir<'_> {
-        Ir::open(&self.image, 0).unwrap()
+    fn ir(&self) -> IrImage<'_> {
+        IrImage::open(&self.image, 0).unwrap()
     }
 
-    fn world(&self) -> World<'_> {
-        World {
+    fn world(&self) -> JudgeContext<'_> {
+        JudgeContext {
             places: &self.places,
             cwd: &self.places.project,
             links: &NoLinks,
@@ -65,16 +68,16 @@ impl Compiled {
 
     fn decides(&self, action: &Theirs) -> Effect {
         let file = |path: &String, needs| {
-            Input::Files(vec![FileUse { path: path.into(), needs, caseless: false }])
+            ToolInput::Files(vec![FileUse { path: path.into(), needs, caseless: false }])
         };
         let (tool, input) = match action {
-            Theirs::Command(words) => ("Bash", Input::Script(words.join(" "))),
-            Theirs::Read(path) => ("Read", file(path, Caps::READ)),
-            Theirs::Edit(path) => ("Edit", file(path, Caps::READ.union(Caps::WRITE))),
+            Theirs::Command(words) => ("Bash", ToolInput::Script(words.join(" "))),
+            Theirs::Read(path) => ("Read", file(path, FileCaps::READ)),
+            Theirs::Edit(path) => ("Edit", file(path, FileCaps::READ.union(FileCaps::WRITE))),
             Theirs::Fetch(host) => {
-                ("WebFetch", Input::Hosts(vec![HostUse { host: host.clone(), port: 443 }]))
+                ("WebFetch", ToolInput::Hosts(vec![HostUse { host: host.clone(), port: 443 }]))
             }
-            Theirs::Tool(name) => (name.as_str(), Input::Fields(Vec::new())),
+            Theirs::Tool(name) => (name.as_str(), ToolInput::Fields(Vec::new())),
         };
         let (agent, mode) = ("claude".to_owned(), "default".to_owned());
         let action = Action { agent, mode, tool: tool.to_owned(), input };

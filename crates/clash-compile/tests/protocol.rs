@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Output, Stdio};
 
-use clash_policy::ir::Ir;
+use clash_policy::ir::IrImage;
 use clash_policy::rule::LayerKind;
 use clash_protocol::protocol_argument;
 use clash_protocol::report::{CompileReport, CompilerEvent, LanguageDocs};
@@ -62,7 +62,7 @@ fn a_policy_becomes_an_image_of_this_version() {
     assert!(events.contains(&CompilerEvent::Evaluating { place: POLICY.to_owned() }));
     assert_eq!(report(&events).mistakes, []);
     assert!(output.status.success());
-    let layers = Ir::open(&output.stdout, BUILD_STAMP).unwrap().to_layers().unwrap();
+    let layers = IrImage::open(&output.stdout, BUILD_STAMP).unwrap().to_layers().unwrap();
     let kinds: Vec<LayerKind> = layers.iter().map(|layer| layer.kind).collect();
     assert_eq!(kinds, [LayerKind::User, LayerKind::BuiltIn]);
 }

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use clash_policy::{Action, Caps, Input};
-use clash_shell::{Command, Next, Position, Word};
+use clash_policy::{Action, FileCaps, ToolInput};
+use clash_shell::{CommandPosition, NextWord, ShellCommand, ShellWord};
 
 use crate::CallOutcome;
 use crate::known::{CREDENTIALS, DOCUMENTATION, KNOWN_ROWS, KnownRow, look_up};
@@ -96,17 +96,17 @@ impl HistoryEvidence {
         }
         let ran = outcome == CallOutcome::Ran;
         match &action.input {
-            Input::Script(script) => {
+            ToolInput::Script(script) => {
                 for command in clash_shell::commands(script) {
                     self.command(&command, ran, scene);
                 }
             }
-            Input::Files(files) => {
+            ToolInput::Files(files) => {
                 for file in files {
                     self.file(&file.path, file.needs, ran, scene);
                 }
             }
-            Input::Hosts(hosts) if ran && action.tool == "WebFetch" => {
+            ToolInput::Hosts(hosts) if ran && action.tool == "WebFetch" => {
                 for host in hosts {
                     let known = DOCUMENTATION.iter().find(|known| **known == host.host);
                     match known {
@@ -117,11 +117,11 @@ impl HistoryEvidence {
                     }
                 }
             }
-            Input::Hosts(_) | Input::Fields(_) => self.left.other_tools += u64::from(ran),
+            ToolInput::Hosts(_) | ToolInput::Fields(_) => self.left.other_tools += u64::from(ran),
         }
     }
 
-    fn command(&mut self, command: &Command, ran: bool, scene: &ActionScene<'_>) {
+    fn command(&mut self, command: &ShellCommand, ran: bool, scene: &ActionScene<'_>) {
         let files = command.redirections.iter().filter_map(|it| it.file());
         let mut touched = false;
         for word in command.words.iter().skip(1).chain(files) {
@@ -138,7 +138,8 @@ impl HistoryEvidence {
             self.left.opaque += 1;
             return;
         }
-        if command.position.iter().any(|position| matches!(position, Position::Elsewhere(_))) {
+        if command.position.iter().any(|position| matches!(position, CommandPosition::Elsewhere(_)))
+        {
             self.left.unknown_programs += 1;
             return;
         }
@@ -156,13 +157,13 @@ impl HistoryEvidence {
         }
     }
 
-    fn file(&mut self, path: &Path, needs: Caps, ran: bool, scene: &ActionScene<'_>) {
+    fn file(&mut self, path: &Path, needs: FileCaps, ran: bool, scene: &ActionScene<'_>) {
         if let Some(place) = credential_at(path, scene.home) {
             self.credentials.entry(place).or_default().note(scene.when);
         } else if !ran {
         } else if !path.starts_with(scene.project) {
             self.left.elsewhere += 1;
-        } else if needs.intersects(Caps::CHANGE) {
+        } else if needs.intersects(FileCaps::CHANGE) {
             self.writes.note(scene.when);
         } else {
             self.reads.note(scene.when);
@@ -177,20 +178,22 @@ impl HistoryEvidence {
     }
 }
 
-fn has_any(command: &Command, row: &KnownRow) -> bool {
-    let words = command.words.iter().filter_map(Word::known);
+fn has_any(command: &ShellCommand, row: &KnownRow) -> bool {
+    let words = command.words.iter().filter_map(ShellWord::known);
     words.into_iter().any(|word| {
         row.unless.iter().any(|option| word == *option || word.starts_with(&format!("{option}=")))
     })
 }
 
 /// The program and the words that say what it does, as far as they are sure.
-fn significant(command: &Command) -> Vec<&str> {
+fn significant(command: &ShellCommand) -> Vec<&str> {
     let mut found = Vec::new();
     let mut at = 0;
     while found.len() < 3 {
-        let Next::Sure { index } = clash_shell::next_significant(&command.words, at) else { break };
-        let Some(word) = command.words.get(index).and_then(Word::known) else { break };
+        let NextWord::Sure { index } = clash_shell::next_significant(&command.words, at) else {
+            break;
+        };
+        let Some(word) = command.words.get(index).and_then(ShellWord::known) else { break };
         found.push(if found.is_empty() {
             clash_shell::program_name(word).unwrap_or("")
         } else {
@@ -202,9 +205,9 @@ fn significant(command: &Command) -> Vec<&str> {
 }
 
 /// The place a word of a command leads to, if credentials lie there.
-fn credential(word: &Word, scene: &ActionScene<'_>) -> Option<&'static str> {
+fn credential(word: &ShellWord, scene: &ActionScene<'_>) -> Option<&'static str> {
     let path = match word {
-        Word::Known(text) | Word::Partial(text) => {
+        ShellWord::Known(text) | ShellWord::Partial(text) => {
             // `--key=path`, `user@path`
             let text = text.rsplit(['=', '@', ',']).next().unwrap_or(text);
             match text.strip_prefix("~/") {
@@ -212,8 +215,8 @@ fn credential(word: &Word, scene: &ActionScene<'_>) -> Option<&'static str> {
                 None => scene.cwd.join(text),
             }
         }
-        Word::Home(rest) => scene.home.join(rest.trim_start_matches('/')),
-        Word::Unknown => return None,
+        ShellWord::Home(rest) => scene.home.join(rest.trim_start_matches('/')),
+        ShellWord::Unknown => return None,
     };
     credential_at(&tidied(&path), scene.home)
 }

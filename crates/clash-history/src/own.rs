@@ -104,17 +104,17 @@ fn agent(name: Option<&str>) -> &'static str {
 /// A trace tells what was decided, not what the tool was given; for the tools
 /// policies know, one follows from the other.
 fn input(tool: &str, what: String) -> Map<String, Value> {
-    use clash_policy::tool::{Kind, canonical};
+    use clash_policy::tool::{ToolKind, canonical};
     let (name, kind) = canonical(tool);
     let field = match kind {
-        Kind::Shell => "command",
-        Kind::File if matches!(name, "Glob" | "Grep" | "LS") => "path",
-        Kind::File => "file_path",
-        Kind::Host if name == "WebFetch" && what != tool => {
+        ToolKind::Shell => "command",
+        ToolKind::File if matches!(name, "Glob" | "Grep" | "LS") => "path",
+        ToolKind::File => "file_path",
+        ToolKind::Host if name == "WebFetch" && what != tool => {
             let url = format!("https://{what}/");
             return Map::from_iter([("url".to_owned(), Value::String(url))]);
         }
-        Kind::Host | Kind::Other => return Map::new(),
+        ToolKind::Host | ToolKind::Other => return Map::new(),
     };
     Map::from_iter([(field.to_owned(), Value::String(what))])
 }

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use crate::CallOutcome;
     use crate::evidence::ActionScene;
-    use clash_policy::{Action, FileUse, HostUse, Input};
+    use clash_policy::{Action, FileUse, HostUse, ToolInput};
     use proptest::prelude::*;
     use std::path::Path;
 
@@ -145,10 +145,10 @@ mod tests {
             evidence.note(&Action::script("claude", "", script), CallOutcome::Ran, &scene);
         }
         let host = HostUse { host: "docs.rs".into(), port: 443 };
-        let needs = clash_policy::Caps::READ;
+        let needs = clash_policy::FileCaps::READ;
         let file = FileUse { path: "/work/app/a".into(), needs, caseless: false };
         for (tool, input) in
-            [("WebFetch", Input::Hosts(vec![host])), ("Read", Input::Files(vec![file]))]
+            [("WebFetch", ToolInput::Hosts(vec![host])), ("Read", ToolInput::Files(vec![file]))]
         {
             let action = Action { tool: tool.into(), input, ..Action::script("claude", "", "") };
             evidence.note(&action, CallOutcome::Ran, &scene);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 
-use clash_policy::{Caps, Effect, Places};
+use clash_policy::{Effect, FileCaps, PolicyPlaces};
 use clash_syntax::draft::{
     FileEffect, FileRuleDraft, KeyDraft, NetDraft, NetRules, SandboxBase, SandboxDraft,
 };
@@ -18,7 +18,7 @@ use crate::known::CREDENTIALS;
 /// Everything a command used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TouchedResources {
-    pub files: BTreeMap<PathBuf, Caps>,
+    pub files: BTreeMap<PathBuf, FileCaps>,
     /// Directories whose names it read.
     pub listed: BTreeSet<PathBuf>,
     pub names: BTreeSet<String>,
@@ -44,7 +44,7 @@ pub struct ProposedGrant {
     pub place: String,
     /// The path alone, not what is below.
     pub alone: bool,
-    pub caps: Caps,
+    pub caps: FileCaps,
     pub files: usize,
 }
 
@@ -79,10 +79,10 @@ const SHARED: &[&str] = &[
 /// What to grant so that the command finds again what it used.
 pub fn propose(
     touched: &TouchedResources,
-    places: &Places,
-    baseline: &[(&str, Caps)],
+    places: &PolicyPlaces,
+    baseline: &[(&str, FileCaps)],
 ) -> SandboxProposal {
-    let mut grants: BTreeMap<(String, bool), (Caps, usize)> = BTreeMap::new();
+    let mut grants: BTreeMap<(String, bool), (FileCaps, usize)> = BTreeMap::new();
     let mut withheld: BTreeMap<String, &'static str> = BTreeMap::new();
     let written = written(touched, places);
     for (path, caps) in &touched.files {
@@ -94,10 +94,10 @@ pub fn propose(
         }
         let made = path.strip_prefix(&places.project).ok().filter(|made| written.contains(*made));
         let (place, alone, caps) = match folded(path, *caps, places) {
-            _ if made.is_some() => (format!("$PWD/{}", shown(made)), false, Caps::ALL),
+            _ if made.is_some() => (format!("$PWD/{}", shown(made)), false, FileCaps::ALL),
             // Which of them it was, no kernel can hold for everything in a directory.
-            Ok((place, false, caps)) if caps.intersects(Caps::CHANGE) => {
-                (place, false, caps.union(Caps::CHANGE))
+            Ok((place, false, caps)) if caps.intersects(FileCaps::CHANGE) => {
+                (place, false, caps.union(FileCaps::CHANGE))
             }
             Ok(folded) => folded,
             Err((what, why)) => {
@@ -105,16 +105,16 @@ pub fn propose(
                 continue;
             }
         };
-        let known = grants.entry((place, alone)).or_insert((Caps::NONE, 0));
+        let known = grants.entry((place, alone)).or_insert((FileCaps::NONE, 0));
         *known = (known.0.union(caps), known.1 + 1);
     }
     for dir in &touched.listed {
         // Whoever lists a directory needs the place its files are granted by.
-        if let Ok((place, false, _)) = folded(&dir.join("any"), Caps::READ, places)
+        if let Ok((place, false, _)) = folded(&dir.join("any"), FileCaps::READ, places)
             && !baseline.iter().any(|(base, _)| dir.starts_with(base))
         {
-            let known = grants.entry((place, false)).or_insert((Caps::NONE, 0));
-            known.0 = known.0.union(Caps::READ);
+            let known = grants.entry((place, false)).or_insert((FileCaps::NONE, 0));
+            known.0 = known.0.union(FileCaps::READ);
         }
     }
     for socket in &touched.sockets {
@@ -130,8 +130,8 @@ pub fn propose(
 
 /// Names in the project that hold something that was changed: whoever makes one of
 /// them need not be able to make others.
-fn written(touched: &TouchedResources, places: &Places) -> BTreeSet<PathBuf> {
-    let changed = touched.files.iter().filter(|(_, caps)| caps.intersects(Caps::CHANGE));
+fn written(touched: &TouchedResources, places: &PolicyPlaces) -> BTreeSet<PathBuf> {
+    let changed = touched.files.iter().filter(|(_, caps)| caps.intersects(FileCaps::CHANGE));
     let inside = changed.filter_map(|(path, _)| path.strip_prefix(&places.project).ok());
     inside
         .filter(|inside| inside.components().count() > 1)
@@ -146,7 +146,7 @@ fn shown(path: Option<&Path>) -> String {
 }
 
 /// Without what a place above grants already.
-fn covered(grants: BTreeMap<(String, bool), (Caps, usize)>) -> Vec<ProposedGrant> {
+fn covered(grants: BTreeMap<(String, bool), (FileCaps, usize)>) -> Vec<ProposedGrant> {
     let mut kept: Vec<ProposedGrant> = Vec::new();
     for ((place, alone), (caps, files)) in grants {
         let above = kept.iter_mut().find(|known| {
@@ -160,10 +160,10 @@ fn covered(grants: BTreeMap<(String, bool), (Caps, usize)>) -> Vec<ProposedGrant
     kept
 }
 
-type FoldResult = Result<(String, bool, Caps), (String, &'static str)>;
+type FoldResult = Result<(String, bool, FileCaps), (String, &'static str)>;
 
 /// The place that stands for a file: a directory, or the file alone.
-fn folded(path: &Path, caps: Caps, places: &Places) -> FoldResult {
+fn folded(path: &Path, caps: FileCaps, places: &PolicyPlaces) -> FoldResult {
     if let Some(place) = CREDENTIALS.iter().find(|place| match place.strip_prefix("$HOME/") {
         Some(rest) => path.starts_with(places.home.join(rest)),
         None => path.starts_with(place),
@@ -181,7 +181,7 @@ fn folded(path: &Path, caps: Caps, places: &Places) -> FoldResult {
     }
     let own = path.starts_with(&places.home) && places.home.starts_with(&places.tmp);
     if path.starts_with(&places.tmp) && !own {
-        let caps = if caps.intersects(Caps::CHANGE) { Caps::ALL } else { caps };
+        let caps = if caps.intersects(FileCaps::CHANGE) { FileCaps::ALL } else { caps };
         return Ok(("$TMPDIR".to_owned(), false, caps));
     }
     if let Some((name, dir)) = var {
@@ -197,7 +197,7 @@ fn folded(path: &Path, caps: Caps, places: &Places) -> FoldResult {
         let hidden = names.first().is_some_and(|name| name.starts_with('.'));
         if !hidden && names.first().is_some_and(|name| !SHARED.contains(&name.as_str())) {
             return match names.as_slice() {
-                [_, _, ..] if caps.intersects(Caps::CHANGE) => {
+                [_, _, ..] if caps.intersects(FileCaps::CHANGE) => {
                     Err((format!("changing $HOME/{}", inside.display()), ELSEWHERE))
                 }
                 _ => Ok((format!("$HOME/{}", inside.display()), true, caps)),
@@ -218,23 +218,23 @@ fn names(path: &Path) -> Vec<String> {
 }
 
 /// Reading is granted for the whole project, changing only where it happened.
-fn in_project(inside: &Path, caps: Caps) -> (String, bool, Caps) {
+fn in_project(inside: &Path, caps: FileCaps) -> (String, bool, FileCaps) {
     let names = names(inside);
     match names.as_slice() {
-        [first, _, ..] if caps.intersects(Caps::CHANGE) => {
-            (format!("$PWD/{first}"), false, Caps::ALL)
+        [first, _, ..] if caps.intersects(FileCaps::CHANGE) => {
+            (format!("$PWD/{first}"), false, FileCaps::ALL)
         }
-        [file] if caps == Caps::WRITE || caps == Caps::READ.union(Caps::WRITE) => {
+        [file] if caps == FileCaps::WRITE || caps == FileCaps::READ.union(FileCaps::WRITE) => {
             (format!("$PWD/{file}"), true, caps)
         }
-        _ => ("$PWD".to_owned(), false, caps.union(Caps::READ)),
+        _ => ("$PWD".to_owned(), false, caps.union(FileCaps::READ)),
     }
 }
 
 /// The first `depth` names below a variable.
-fn below(variable: &str, inside: &Path, depth: usize, caps: Caps) -> FoldResult {
+fn below(variable: &str, inside: &Path, depth: usize, caps: FileCaps) -> FoldResult {
     let names = names(inside);
-    let changes = caps.intersects(Caps::CHANGE);
+    let changes = caps.intersects(FileCaps::CHANGE);
     let place = |count: usize| {
         let names: Vec<&str> = names.iter().take(count).map(String::as_str).collect();
         if names.is_empty() {
@@ -253,7 +253,8 @@ fn below(variable: &str, inside: &Path, depth: usize, caps: Caps) -> FoldResult 
         1 if changes && variable == "$HOME" => Err((format!("changing {}", place(1)), STEERS)),
         count if count == depth => Ok((place(count), true, caps)),
         _ => {
-            let caps = if changes { Caps::ALL.without(Caps::EXECUTE).union(caps) } else { caps };
+            let caps =
+                if changes { FileCaps::ALL.without(FileCaps::EXECUTE).union(caps) } else { caps };
             Ok((place(depth), false, caps))
         }
     }
@@ -331,12 +332,12 @@ impl ProposedGrant {
 }
 
 /// True if a run changed a place that a toolchain shares between projects.
-fn is_shared_cache(place: &str, caps: Caps) -> bool {
+fn is_shared_cache(place: &str, caps: FileCaps) -> bool {
     const OTHERS: [&str; 6] =
         ["PWD", "HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"];
     let variable = place.strip_prefix('$').and_then(|rest| rest.split('/').next());
     let shared = variable.is_some_and(|name| !OTHERS.contains(&name));
-    shared && caps.intersects(Caps::CHANGE)
+    shared && caps.intersects(FileCaps::CHANGE)
 }
 
 #[cfg(test)]
@@ -344,8 +345,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn places() -> Places {
-        Places {
+    fn places() -> PolicyPlaces {
+        PolicyPlaces {
             project: "/home/u/app".into(),
             home: "/home/u".into(),
             tmp: "/tmp".into(),
@@ -357,12 +358,12 @@ mod tests {
         }
     }
 
-    const BASELINE: &[(&str, Caps)] =
-        &[("/usr", Caps::READ.union(Caps::EXECUTE)), ("/etc/passwd", Caps::READ)];
+    const BASELINE: &[(&str, FileCaps)] =
+        &[("/usr", FileCaps::READ.union(FileCaps::EXECUTE)), ("/etc/passwd", FileCaps::READ)];
 
     fn proposed(files: &[(&str, &str)]) -> SandboxProposal {
         let files =
-            files.iter().map(|(path, caps)| (PathBuf::from(path), Caps::parse(caps).unwrap()));
+            files.iter().map(|(path, caps)| (PathBuf::from(path), FileCaps::parse(caps).unwrap()));
         propose(
             &TouchedResources { files: files.collect(), ..TouchedResources::default() },
             &places(),
@@ -485,12 +486,12 @@ mod tests {
                 0..12,
             ),
         ) {
-            let files: BTreeMap<PathBuf, Caps> = files
+            let files: BTreeMap<PathBuf, FileCaps> = files
                 .into_iter()
                 .map(|(dir, (rest, caps))| {
                     let mut path = PathBuf::from(dir);
                     path.extend(Path::new(&rest).components().filter(|part| matches!(part, Component::Normal(_))));
-                    (path, Caps::from_bits(caps).unwrap_or(Caps::READ))
+                    (path, FileCaps::from_bits(caps).unwrap_or(FileCaps::READ))
                 })
                 .collect();
             let proposal = propose(&TouchedResources { files, ..TouchedResources::default() }, &places(), BASELINE);

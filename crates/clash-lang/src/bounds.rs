@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use clash_policy::Span;
+use clash_policy::PolicySpan;
 use rustix::time::{ClockId, clock_gettime};
 use starlark::codemap::{FileSpan, FileSpanRef};
 use starlark::eval::{BeforeStmtFunc, BeforeStmtFuncDyn, Evaluator};
@@ -33,13 +33,13 @@ thread_local! {
 static LATEST_STATEMENT: Mutex<Option<FileSpan>> = Mutex::new(None);
 
 /// The statement that was begun last by any thread.
-pub fn latest() -> Option<Span> {
+pub fn latest() -> Option<PolicySpan> {
     LATEST_STATEMENT.lock().ok().and_then(|latest| latest.as_ref().map(span_of))
 }
 
 /// The statement that this thread evaluates, or evaluated last: for what ends a
 /// process without coming back, like a lack of memory.
-pub fn evaluating() -> Option<Span> {
+pub fn evaluating() -> Option<PolicySpan> {
     CURRENT_STATEMENT.with_borrow(|here| here.as_ref().map(span_of))
 }
 
@@ -49,12 +49,12 @@ pub(crate) fn forget() {
 }
 
 /// Who wants to hear of statements before they are evaluated.
-static STATEMENT_LISTENER: OnceLock<fn(&Span)> = OnceLock::new();
+static STATEMENT_LISTENER: OnceLock<fn(&PolicySpan)> = OnceLock::new();
 
 /// Tells of the first statements of every policy before they are evaluated: one
 /// of them may ask for more memory than there is, and then nothing else can be
 /// told.
-pub fn before_statements(listener: fn(&Span)) {
+pub fn before_statements(listener: fn(&PolicySpan)) {
     let _ = STATEMENT_LISTENER.set(listener);
 }
 

@@ -8,8 +8,8 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use clash_policy::rule::{Branch, Group, Rule, Settings};
-use clash_policy::{FsRule, Span};
+use clash_policy::rule::{LayerGroup, LayerSettings, MatchBranch, PolicyRule};
+use clash_policy::{FsRule, PolicySpan};
 use starlark::eval::Evaluator;
 use starlark::values::ProvidesStaticType;
 
@@ -24,16 +24,16 @@ use clash_policy::nearest::nearest;
 #[derive(Debug, Default, ProvidesStaticType)]
 pub(crate) struct CollectedPolicy {
     /// The `when()` calls, as one tree.
-    pub(crate) when: RefCell<Group>,
-    pub(crate) policies: RefCell<Vec<Group>>,
-    pub(crate) settings: RefCell<Settings>,
+    pub(crate) when: RefCell<LayerGroup>,
+    pub(crate) policies: RefCell<Vec<LayerGroup>>,
+    pub(crate) settings: RefCell<LayerSettings>,
     /// What `everywhere()` says.
     pub(crate) everywhere: RefCell<Vec<FsRule>>,
     /// What trees and policies say themselves, closer to the rules.
-    tree_default: RefCell<Option<Rule>>,
-    pub(crate) settings_at: RefCell<Option<Span>>,
+    tree_default: RefCell<Option<PolicyRule>>,
+    pub(crate) settings_at: RefCell<Option<PolicySpan>>,
     sandboxes: RefCell<Vec<Arc<SandboxDraft>>>,
-    uses: RefCell<Vec<(SandboxUse, Span)>>,
+    uses: RefCell<Vec<(SandboxUse, PolicySpan)>>,
     bases: RefCell<Vec<String>>,
     /// The files that gave rules.
     heard: RefCell<Vec<String>>,
@@ -51,10 +51,10 @@ pub(crate) struct SettingsImport {
 
 /// What was said before an import, while that is read.
 pub(crate) struct SuspendedRules {
-    when: Group,
-    settings: Settings,
-    tree_default: Option<Rule>,
-    settings_at: Option<Span>,
+    when: LayerGroup,
+    settings: LayerSettings,
+    tree_default: Option<PolicyRule>,
+    settings_at: Option<PolicySpan>,
 }
 
 impl CollectedPolicy {
@@ -87,7 +87,7 @@ impl CollectedPolicy {
     }
 
     /// Notes that a rule runs things in a sandbox, and gives its name.
-    pub(crate) fn using(&self, sandbox: &SandboxUse, span: &Span) -> String {
+    pub(crate) fn using(&self, sandbox: &SandboxUse, span: &PolicySpan) -> String {
         self.uses.borrow_mut().push((sandbox.clone(), span.clone()));
         sandbox.name().to_owned()
     }
@@ -109,29 +109,29 @@ impl CollectedPolicy {
     }
 
     /// The default of a tree or policy; of several the strictest.
-    pub(crate) fn fall_back_to(&self, rule: Rule) {
+    pub(crate) fn fall_back_to(&self, rule: PolicyRule) {
         let mut known = self.tree_default.borrow_mut();
         if known.as_ref().is_none_or(|known| rule.effect > known.effect) {
             *known = Some(rule);
         }
     }
 
-    pub(crate) fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> LayerSettings {
         let settings = self.settings.take();
-        Settings {
+        LayerSettings {
             default: self.tree_default.take().or(settings.default),
             everywhere: self.everywhere.take(),
             ..settings
         }
     }
 
-    pub(crate) fn add_when(&self, branches: Vec<Branch>) {
+    pub(crate) fn add_when(&self, branches: Vec<MatchBranch>) {
         let known = std::mem::take(&mut self.when.borrow_mut().branches);
         let merged = merge::branches(known, branches, &|warning| self.warn(warning));
         self.when.borrow_mut().branches = merged;
     }
 
-    pub(crate) fn hear(&self, span: &Span) {
+    pub(crate) fn hear(&self, span: &PolicySpan) {
         self.heard.borrow_mut().push(span.file.clone());
     }
 
@@ -154,14 +154,14 @@ impl CollectedPolicy {
     pub(crate) fn close_import(&self, origin: &str, before: SuspendedRules) {
         let rules = self.when.replace(before.when);
         if !rules.branches.is_empty() {
-            self.policies.borrow_mut().push(Group { name: origin.to_owned(), ..rules });
+            self.policies.borrow_mut().push(LayerGroup { name: origin.to_owned(), ..rules });
         }
         self.settings.replace(before.settings);
         self.tree_default.replace(before.tree_default);
         self.settings_at.replace(before.settings_at);
     }
 
-    pub(crate) fn groups(&self) -> Vec<Group> {
+    pub(crate) fn groups(&self) -> Vec<LayerGroup> {
         let when = self.when.take();
         let mut groups = self.policies.take();
         if !when.branches.is_empty() {

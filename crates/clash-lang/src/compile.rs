@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clash_policy::Span;
+use clash_policy::PolicySpan;
 use clash_policy::rule::{Layer, LayerKind};
 use starlark::docs::{DocItem, DocMember};
 use starlark::environment::{FrozenModule, Globals, Module};
@@ -255,7 +255,8 @@ impl<'a> ModuleCompiler<'a> {
             .and_then(|m| m.span.clone())
             .or_else(|| error.span().map(span_of))
             .or_else(bounds::evaluating);
-        let span = place.unwrap_or_else(|| Span { file: file.to_owned(), line: 0, column: 0 });
+        let span =
+            place.unwrap_or_else(|| PolicySpan { file: file.to_owned(), line: 0, column: 0 });
         let source = self.source(&span.file).unwrap_or_default();
         let near = mistake.filter(|m| m.span.is_none()).and_then(|m| m.near.as_deref());
         let span = near.and_then(|text| found_after(&source, &span, text)).unwrap_or(span);
@@ -275,14 +276,14 @@ impl<'a> ModuleCompiler<'a> {
 
 /// Where a string stands in the source, at the place of the running call or
 /// after it: the call itself may begin many lines further up.
-fn found_after(source: &str, from: &Span, text: &str) -> Option<Span> {
+fn found_after(source: &str, from: &PolicySpan, text: &str) -> Option<PolicySpan> {
     let skipped = (from.line as usize).checked_sub(1)?;
     source.lines().enumerate().skip(skipped).find_map(|(at, line)| {
         let start = if at == skipped { (from.column as usize).saturating_sub(1) } else { 0 };
         let rest: String = line.chars().skip(start).collect();
         let found = rest.find(&format!("\"{text}\"")).or_else(|| rest.find(text))?;
         let column = start + rest.get(..found)?.chars().count() + 1;
-        Some(Span {
+        Some(PolicySpan {
             file: from.file.clone(),
             line: u32::try_from(at + 1).ok()?,
             column: u32::try_from(column).ok()?,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use clash_policy::Span;
+use clash_policy::PolicySpan;
 
 /// One mistake, for which the policy does not compile. `Display` shows the line
 /// with a marker below it, as a person would want to see it in a terminal or in
@@ -10,7 +10,7 @@ use clash_policy::Span;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct CompileError {
     pub message: String,
-    pub span: Span,
+    pub span: PolicySpan,
     /// The source line the span points at, when there is one.
     pub line: Option<String>,
     pub hint: Option<String>,
@@ -18,7 +18,7 @@ pub struct CompileError {
 
 impl fmt::Display for CompileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Span { file, line, column } = &self.span;
+        let PolicySpan { file, line, column } = &self.span;
         if *line == 0 {
             write!(f, "{file}: {}", self.message)?;
         } else {
@@ -43,12 +43,12 @@ pub struct PolicyWarning {
     /// A short name for the kind of warning, for scripts.
     pub kind: &'static str,
     pub message: String,
-    pub span: Span,
+    pub span: PolicySpan,
     pub hint: Option<String>,
 }
 
 impl PolicyWarning {
-    pub(crate) fn new(kind: &'static str, message: impl Into<String>, span: &Span) -> Self {
+    pub(crate) fn new(kind: &'static str, message: impl Into<String>, span: &PolicySpan) -> Self {
         Self { kind, message: message.into(), span: span.clone(), hint: None }
     }
 

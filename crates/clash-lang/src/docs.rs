@@ -1,7 +1,7 @@
 //! What the language and its library offer, as data for `clash policy docs`. The
 //! text is that of the builders' own doc comments and of the modules' doc strings.
 
-use clash_policy::{Effect, Net, Sandbox};
+use clash_policy::{Effect, NetworkAccess, Sandbox};
 use clash_protocol::report::{BuilderDoc, LanguageDocs, ModuleDoc, SandboxDoc};
 use starlark::docs::{DocFunction, DocItem, DocMember, DocParam, DocString};
 
@@ -138,10 +138,10 @@ fn described(sandbox: &Sandbox) -> SandboxDoc {
     let rest = if sandbox.unrestricted { Effect::Allow } else { sandbox.default };
     grants.push(format!("{rest} every other path"));
     match &sandbox.net {
-        Net::Deny => grants.push("deny network".to_owned()),
-        Net::Allow => grants.push("allow network".to_owned()),
-        Net::Ask => grants.push("ask network".to_owned()),
-        Net::Hosts { rules, default } => {
+        NetworkAccess::Deny => grants.push("deny network".to_owned()),
+        NetworkAccess::Allow => grants.push("allow network".to_owned()),
+        NetworkAccess::Ask => grants.push("ask network".to_owned()),
+        NetworkAccess::Hosts { rules, default } => {
             grants.extend(rules.iter().map(|rule| format!("{} network {rule}", rule.effect)));
             grants.push(format!("{default} every other host"));
         }

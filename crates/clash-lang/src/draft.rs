@@ -1,7 +1,9 @@
 //! A sandbox while a policy is evaluated: what was said, and what was left to
 //! be filled in by the sandbox it extends or is updated with.
 
-use clash_policy::{Effect, EnvRule, FsRule, Limits, Net, Protect, Sandbox};
+use clash_policy::{
+    Effect, EnvRule, FsRule, NetworkAccess, ProtectSettings, ResourceLimits, Sandbox,
+};
 
 #[derive(Clone, Debug)]
 pub(crate) struct SandboxDraft {
@@ -29,8 +31,8 @@ impl SandboxDraft {
             protect: self.said.protect || over.said.protect,
         };
         let default: Effect = pick(over.said.default).default;
-        let net: Net = pick(over.said.net).net.clone();
-        let protect: Protect = pick(over.said.protect).protect.clone();
+        let net: NetworkAccess = pick(over.said.net).net.clone();
+        let protect: ProtectSettings = pick(over.said.protect).protect.clone();
         let doc = if top.doc.is_empty() { base.doc.clone() } else { top.doc.clone() };
         let mut serve = base.serve.clone();
         serve.extend(top.serve.iter().filter(|port| !base.serve.contains(port)));
@@ -65,8 +67,8 @@ fn joined_env(base: &[EnvRule], top: &[EnvRule]) -> Vec<EnvRule> {
     base.iter().filter(|rule| !replaced(rule)).chain(top).cloned().collect()
 }
 
-fn joined_limits(base: Limits, top: Limits) -> Limits {
-    Limits {
+fn joined_limits(base: ResourceLimits, top: ResourceLimits) -> ResourceLimits {
+    ResourceLimits {
         memory_bytes: top.memory_bytes.or(base.memory_bytes),
         processes: top.processes.or(base.processes),
         cpu_seconds: top.cpu_seconds.or(base.cpu_seconds),

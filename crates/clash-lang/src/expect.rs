@@ -2,13 +2,14 @@
 //! compiled, on its own with only the built-in rules below it and on an imagined
 //! machine, so that the answer depends on nothing but the policy.
 
-use clash_policy::decide::{Cause, Decision};
-use clash_policy::ir::{self, Ir};
+use clash_policy::decide::{Decision, DecisionCause};
+use clash_policy::ir::{self, IrImage};
 use clash_policy::path::NoLinks;
 use clash_policy::rule::Layer;
 use clash_policy::tool;
 use clash_policy::{
-    Action, Caps, Effect, Field, FileUse, HostUse, Input, Places, Span, World, decide,
+    Action, Effect, FileCaps, FileUse, HostUse, InputField, JudgeContext, PolicyPlaces, PolicySpan,
+    ToolInput, decide,
 };
 use starlark::values::Value;
 use starlark::values::dict::DictRef;
@@ -22,7 +23,7 @@ pub(crate) struct Expectation {
     pub(crate) effect: Effect,
     pub(crate) sandbox: Option<String>,
     pub(crate) action: Action,
-    pub(crate) span: Span,
+    pub(crate) span: PolicySpan,
 }
 
 /// What an expectation is about, as it was written.
@@ -39,21 +40,21 @@ pub(crate) struct ExpectArgs<'v> {
 impl ExpectArgs<'_> {
     pub(crate) fn action(&self) -> LanguageResult<Action> {
         let input = match (self.script, self.path, self.url, self.input) {
-            (Some(script), None, None, None) => Input::Script(script.to_owned()),
+            (Some(script), None, None, None) => ToolInput::Script(script.to_owned()),
             (None, Some(path), None, None) => self.file(path)?,
-            (None, None, Some(url), None) => Input::Hosts(vec![host(url)]),
-            (None, None, None, Some(input)) => Input::Fields(fields(input)?),
-            (None, None, None, None) if self.tool.is_some() => Input::Fields(Vec::new()),
+            (None, None, Some(url), None) => ToolInput::Hosts(vec![host(url)]),
+            (None, None, None, Some(input)) => ToolInput::Fields(fields(input)?),
+            (None, None, None, None) if self.tool.is_some() => ToolInput::Fields(Vec::new()),
             _ => {
                 return Err(LanguageError::new("expect() is about one action")
                     .hint("give a command, or a tool with its path, url or input"));
             }
         };
         let fallback = match &input {
-            Input::Script(_) => "Bash",
-            Input::Files(_) => "Read",
-            Input::Hosts(_) => "WebFetch",
-            Input::Fields(_) => "",
+            ToolInput::Script(_) => "Bash",
+            ToolInput::Files(_) => "Read",
+            ToolInput::Hosts(_) => "WebFetch",
+            ToolInput::Fields(_) => "",
         };
         let (tool, _) = tool::canonical(self.tool.unwrap_or(fallback));
         if tool.is_empty() {
@@ -63,8 +64,8 @@ impl ExpectArgs<'_> {
         Ok(Action { agent, tool: tool.to_owned(), mode, input })
     }
 
-    fn file(&self, path: &str) -> LanguageResult<Input> {
-        let places = Places::imagined();
+    fn file(&self, path: &str) -> LanguageResult<ToolInput> {
+        let places = PolicyPlaces::imagined();
         let path = if path.starts_with(['/', '$', '~']) {
             places.expand(path)
         } else {
@@ -72,11 +73,11 @@ impl ExpectArgs<'_> {
         };
         let path = path.map_err(|error| LanguageError::new(error.to_string()))?;
         let needs = match tool::canonical(self.tool.unwrap_or("Read")).0 {
-            "Read" | "Glob" | "Grep" | "LS" => Caps::READ,
-            "Write" => Caps::WRITE.union(Caps::CREATE),
-            _ => Caps::READ.union(Caps::WRITE),
+            "Read" | "Glob" | "Grep" | "LS" => FileCaps::READ,
+            "Write" => FileCaps::WRITE.union(FileCaps::CREATE),
+            _ => FileCaps::READ.union(FileCaps::WRITE),
         };
-        Ok(Input::Files(vec![FileUse { path, needs, caseless: false }]))
+        Ok(ToolInput::Files(vec![FileUse { path, needs, caseless: false }]))
     }
 }
 
@@ -86,13 +87,13 @@ fn host(url: &str) -> HostUse {
     HostUse { host, port: if scheme == "http" { 80 } else { 443 } }
 }
 
-fn fields(value: Value<'_>) -> LanguageResult<Vec<Field>> {
+fn fields(value: Value<'_>) -> LanguageResult<Vec<InputField>> {
     let mut fields = Vec::new();
     flatten("", value, &mut fields)?;
     Ok(fields)
 }
 
-fn flatten(name: &str, value: Value<'_>, fields: &mut Vec<Field>) -> LanguageResult<()> {
+fn flatten(name: &str, value: Value<'_>, fields: &mut Vec<InputField>) -> LanguageResult<()> {
     if let Some(dict) = DictRef::from_value(value) {
         for (key, value) in dict.iter() {
             let key = key.unpack_str().ok_or_else(|| {
@@ -118,7 +119,7 @@ fn flatten(name: &str, value: Value<'_>, fields: &mut Vec<Field>) -> LanguageRes
     };
     match fields.iter_mut().find(|field| field.name == name) {
         Some(field) => field.values.push(text),
-        None => fields.push(Field { name: name.to_owned(), values: vec![text] }),
+        None => fields.push(InputField { name: name.to_owned(), values: vec![text] }),
     }
     Ok(())
 }
@@ -135,8 +136,8 @@ pub(crate) fn check(
     let layer = Layer { trusted: true, ..layer.clone() };
     let layers: Vec<Layer> = [layer].into_iter().chain(built_in.cloned()).collect();
     let image = ir::encode(&layers, &[], 0);
-    let places = Places::imagined();
-    let world = World {
+    let places = PolicyPlaces::imagined();
+    let world = JudgeContext {
         places: &places,
         cwd: &places.project,
         links: &NoLinks,
@@ -145,7 +146,8 @@ pub(crate) fn check(
         lent: None,
     };
     for expected in expectations {
-        let opened = Ir::open(&image, 0).map_err(|error| LanguageError::new(error.to_string()))?;
+        let opened =
+            IrImage::open(&image, 0).map_err(|error| LanguageError::new(error.to_string()))?;
         let decision = decide(opened, &expected.action, &world)
             .map_err(|error| LanguageError::new(error.to_string()).at(&expected.span))?;
         if decision.effect > expected.effect {
@@ -186,13 +188,13 @@ fn why(decision: &Decision) -> String {
         return format!("{pattern} at {span} decides");
     }
     match &part.cause {
-        Cause::Rule { span, trail, doubtful, .. } => {
+        DecisionCause::Rule { span, trail, doubtful, .. } => {
             let may = if *doubtful { ", which may match," } else { "" };
             format!("the rule {} at {span}{may} decides", trail.join(" > "))
         }
-        Cause::Default { span, .. } => format!("no rule matches; the default is at {span}"),
-        Cause::Inert => "it needs no rule of its own".to_owned(),
-        Cause::Opened => "the shell opens it".to_owned(),
-        Cause::Cage => "it is out of reach of every sandbox".to_owned(),
+        DecisionCause::Default { span, .. } => format!("no rule matches; the default is at {span}"),
+        DecisionCause::Inert => "it needs no rule of its own".to_owned(),
+        DecisionCause::Opened => "the shell opens it".to_owned(),
+        DecisionCause::Cage => "it is out of reach of every sandbox".to_owned(),
     }
 }

@@ -1,6 +1,6 @@
 //! Something a person wrote that cannot mean anything where it stands.
 
-use clash_policy::Span;
+use clash_policy::PolicySpan;
 
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
@@ -8,7 +8,7 @@ pub(crate) struct LanguageError {
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
     /// Where it is, when that is known better than by the running call.
-    pub(crate) span: Option<Span>,
+    pub(crate) span: Option<PolicySpan>,
     /// A string of the source it is about, to be looked for from there on.
     pub(crate) near: Option<String>,
 }
@@ -25,7 +25,7 @@ impl LanguageError {
         self
     }
 
-    pub(crate) fn at(mut self, span: &Span) -> Self {
+    pub(crate) fn at(mut self, span: &PolicySpan) -> Self {
         self.span = Some(span.clone());
         self
     }

@@ -1,6 +1,6 @@
 //! Several `when()` calls are one tree: the same key in two of them is one key.
 
-use clash_policy::rule::{Branch, Node};
+use clash_policy::rule::{MatchBranch, MatchNode};
 
 use crate::diagnostic::PolicyWarning;
 
@@ -9,20 +9,20 @@ use crate::diagnostic::PolicyWarning;
 /// goes deeper, both stay, the deeper first, because a branch that leads nowhere
 /// is passed over.
 pub(crate) fn branches(
-    mut known: Vec<Branch>,
-    more: Vec<Branch>,
+    mut known: Vec<MatchBranch>,
+    more: Vec<MatchBranch>,
     warn: &dyn Fn(PolicyWarning),
-) -> Vec<Branch> {
+) -> Vec<MatchBranch> {
     for branch in more {
         merge_one(&mut known, branch, warn);
     }
     known
 }
 
-fn merge_one(known: &mut Vec<Branch>, branch: Branch, warn: &dyn Fn(PolicyWarning)) {
+fn merge_one(known: &mut Vec<MatchBranch>, branch: MatchBranch, warn: &dyn Fn(PolicyWarning)) {
     for (index, have) in known.iter_mut().enumerate().filter(|(_, b)| b.key == branch.key) {
         match (&mut have.then, &branch.then) {
-            (Node::Rule(old), Node::Rule(new)) => {
+            (MatchNode::Rule(old), MatchNode::Rule(new)) => {
                 let (stays, goes) =
                     if new.effect > old.effect { (new, &*old) } else { (&*old, new) };
                 if stays.effect != goes.effect || stays.sandbox != goes.sandbox {
@@ -38,15 +38,15 @@ fn merge_one(known: &mut Vec<Branch>, branch: Branch, warn: &dyn Fn(PolicyWarnin
                 *old = stays.clone();
                 return;
             }
-            (Node::Tree(old), Node::Tree(new)) => {
+            (MatchNode::Tree(old), MatchNode::Tree(new)) => {
                 *old = branches(std::mem::take(old), new.clone(), warn);
                 return;
             }
-            (Node::Rule(_), Node::Tree(_)) => {
+            (MatchNode::Rule(_), MatchNode::Tree(_)) => {
                 known.insert(index, branch);
                 return;
             }
-            (Node::Tree(_), Node::Rule(_)) => {}
+            (MatchNode::Tree(_), MatchNode::Rule(_)) => {}
         }
     }
     known.push(branch);

@@ -1,6 +1,6 @@
 //! Expressions to automata, once, when a policy is compiled.
 
-use clash_policy::Regex;
+use clash_policy::PolicyRegex;
 use regex_automata::dfa::{StartKind, dense};
 use regex_automata::nfa::thompson;
 use regex_automata::util::syntax;
@@ -10,7 +10,7 @@ use crate::language_error::{LanguageError, LanguageResult};
 /// An expression that needs more than this is too clever for a policy.
 const MAX_AUTOMATON_BYTES: usize = 1 << 20;
 
-pub(crate) fn compile(pattern: &str) -> LanguageResult<Regex> {
+pub(crate) fn compile(pattern: &str) -> LanguageResult<PolicyRegex> {
     let config = dense::Config::new()
         .start_kind(StartKind::Anchored)
         .dfa_size_limit(Some(MAX_AUTOMATON_BYTES))
@@ -34,7 +34,7 @@ pub(crate) fn compile(pattern: &str) -> LanguageResult<Regex> {
             None => wrong(&error),
         })?;
     let sparse = automaton.to_sparse().map_err(|error| wrong(&error))?;
-    Ok(Regex { pattern: pattern.to_owned(), automaton: sparse.to_bytes_native_endian() })
+    Ok(PolicyRegex { pattern: pattern.to_owned(), automaton: sparse.to_bytes_native_endian() })
 }
 
 #[cfg(test)]

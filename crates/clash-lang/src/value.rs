@@ -11,7 +11,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use allocative::Allocative;
-use clash_policy::{Caps, Effect, Span, Writes};
+use clash_policy::{Effect, FileCaps, PolicySpan, WriteTarget};
 use starlark::collections::StarlarkHasher;
 use starlark::environment::Methods;
 use starlark::starlark_simple_value;
@@ -26,19 +26,19 @@ use crate::draft::SandboxDraft;
 #[allocative(skip)]
 pub(crate) struct EffectValue {
     pub(crate) effect: Effect,
-    pub(crate) writes: Writes,
+    pub(crate) writes: WriteTarget,
     /// `None`: not said, which means all.
-    pub(crate) caps: Option<Caps>,
+    pub(crate) caps: Option<FileCaps>,
     pub(crate) sandbox: Option<SandboxUse>,
     pub(crate) reason: Option<String>,
-    pub(crate) span: Span,
+    pub(crate) span: PolicySpan,
 }
 starlark_simple_value!(EffectValue);
 
 impl EffectValue {
-    pub(crate) fn bare(effect: Effect, span: &Span) -> Self {
+    pub(crate) fn bare(effect: Effect, span: &PolicySpan) -> Self {
         let span = span.clone();
-        Self { effect, writes: Writes::InPlace, caps: None, sandbox: None, reason: None, span }
+        Self { effect, writes: WriteTarget::InPlace, caps: None, sandbox: None, reason: None, span }
     }
 }
 
@@ -48,9 +48,9 @@ impl<'v> StarlarkValue<'v> for EffectValue {}
 impl fmt::Display for EffectValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.writes {
-            Writes::InPlace => write!(f, "{}()", self.effect),
-            Writes::Session => f.write_str("cow()"),
-            Writes::Project => f.write_str("cache()"),
+            WriteTarget::InPlace => write!(f, "{}()", self.effect),
+            WriteTarget::Session => f.write_str("cow()"),
+            WriteTarget::Project => f.write_str("cache()"),
         }
     }
 }

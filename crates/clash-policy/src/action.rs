@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::effect::Caps;
+use crate::effect::FileCaps;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
@@ -11,12 +11,12 @@ pub struct Action {
     /// The tool's name as the policy writes it (`Bash`, `Read`, …).
     pub tool: String,
     pub mode: String,
-    pub input: Input,
+    pub input: ToolInput,
 }
 
 /// What the tool was asked to work on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum ToolInput {
     /// A script for the shell; what it runs is found by [`crate::shell`].
     Script(String),
     /// Files or directories; each is judged and the strictest answer holds.
@@ -24,14 +24,14 @@ pub enum Input {
     /// Hosts to talk to. None: no particular one.
     Hosts(Vec<HostUse>),
     /// The input of any other tool.
-    Fields(Vec<Field>),
+    Fields(Vec<InputField>),
 }
 
 /// A path a tool works on, with every symlink already resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileUse {
     pub path: PathBuf,
-    pub needs: Caps,
+    pub needs: FileCaps,
     /// The volume takes `A` and `a` for the same name.
     pub caseless: bool,
 }
@@ -46,7 +46,7 @@ pub struct HostUse {
 /// A field of a tool's input by its dotted name. The elements of a list are
 /// several values of one field; numbers and truth values are their JSON text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
+pub struct InputField {
     pub name: String,
     pub values: Vec<String>,
 }
@@ -57,7 +57,7 @@ impl Action {
             agent: agent.to_owned(),
             tool: "Bash".to_owned(),
             mode: mode.to_owned(),
-            input: Input::Script(script.to_owned()),
+            input: ToolInput::Script(script.to_owned()),
         }
     }
 }

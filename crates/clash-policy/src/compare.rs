@@ -1,26 +1,26 @@
 //! What two policies decide differently: witnesses of both are decided by both,
 //! and sandboxes are compared by what they grant and not by how they are written.
 
-use crate::action::{FileUse, Input};
-use crate::decide::{Cause, DecideError, Decision, decide};
-use crate::effect::{Caps, Effect};
-use crate::ir::Ir;
-use crate::judge::{World, judge};
+use crate::action::{FileUse, ToolInput};
+use crate::decide::{DecideError, Decision, DecisionCause, decide};
+use crate::effect::{Effect, FileCaps};
+use crate::ir::IrImage;
+use crate::judge::{JudgeContext, judge};
 use crate::rule::Layer;
-use crate::sandbox::{Lifetime, Limits, Sandbox, Writes};
-use crate::span::Span;
-use crate::witness::{self, Witness};
+use crate::sandbox::{ProcessLifetime, ResourceLimits, Sandbox, WriteTarget};
+use crate::span::PolicySpan;
+use crate::witness::{self, PolicyWitness};
 
 /// Which way something changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Change {
+pub enum RightsChange {
     More,
     Less,
     /// More in one respect and less in another.
     Different,
 }
 
-impl Change {
+impl RightsChange {
     pub const fn word(self) -> &'static str {
         match self {
             Self::More => "more",
@@ -39,7 +39,7 @@ impl Change {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Comparison {
+pub struct PolicyComparison {
     pub actions: Vec<ActionChange>,
     /// Of sandboxes with the same name.
     pub sandboxes: Vec<SandboxChange>,
@@ -47,7 +47,7 @@ pub struct Comparison {
     pub complete: bool,
 }
 
-impl Comparison {
+impl PolicyComparison {
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty() && self.sandboxes.is_empty()
     }
@@ -55,52 +55,52 @@ impl Comparison {
     /// Whether anything is more permitted than before.
     pub fn widens(&self) -> bool {
         let grants = self.sandboxes.iter().flat_map(|sandbox| &sandbox.grants);
-        self.actions.iter().any(|action| action.change != Change::Less)
-            || grants.into_iter().any(|grant| grant.change != Change::Less)
+        self.actions.iter().any(|action| action.change != RightsChange::Less)
+            || grants.into_iter().any(|grant| grant.change != RightsChange::Less)
     }
 }
 
 /// An action that is decided differently.
 #[derive(Clone, Debug)]
 pub struct ActionChange {
-    pub witness: Witness,
-    pub change: Change,
-    pub old: Outcome,
-    pub new: Outcome,
+    pub witness: PolicyWitness,
+    pub change: RightsChange,
+    pub old: ComparedDecision,
+    pub new: ComparedDecision,
 }
 
 /// What was decided, and where it says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ComparedDecision {
     pub effect: Effect,
     /// Where it runs, if it is a command that may run.
     pub sandbox: Option<String>,
     /// The rule that decided; `None` for what no rule is needed for.
-    pub place: Option<Span>,
+    pub place: Option<PolicySpan>,
 }
 
 #[derive(Clone, Debug)]
 pub struct SandboxChange {
     pub name: String,
-    pub place: Span,
+    pub place: PolicySpan,
     pub grants: Vec<GrantChange>,
 }
 
 /// Something a sandbox grants differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantChange {
-    pub change: Change,
-    pub what: Grant,
+    pub change: RightsChange,
+    pub what: ComparedGrant,
     pub old: &'static str,
     pub new: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Grant {
+pub enum ComparedGrant {
     /// A path as a policy writes it.
     Path {
         path: String,
-        caps: Caps,
+        caps: FileCaps,
     },
     Host {
         host: String,
@@ -119,17 +119,17 @@ pub enum Grant {
 
 /// Compares two policies in one world.
 pub fn compare(
-    old: (Ir<'_>, &[Layer]),
-    new: (Ir<'_>, &[Layer]),
-    world: &World<'_>,
-) -> Result<Comparison, DecideError> {
+    old: (IrImage<'_>, &[Layer]),
+    new: (IrImage<'_>, &[Layer]),
+    world: &JudgeContext<'_>,
+) -> Result<PolicyComparison, DecideError> {
     let (witnesses, complete) = witness::actions(old.1.iter().chain(new.1), world.places);
-    let mut known = Pairs::default();
+    let mut known = ComparedSandboxes::default();
     let mut actions = Vec::new();
     for witness in witnesses {
         let before = decide(old.0, &witness.action, world)?;
         let after = decide(new.0, &witness.action, world)?;
-        let change = match Change::of(before.effect as u8, after.effect as u8) {
+        let change = match RightsChange::of(before.effect as u8, after.effect as u8) {
             Some(change) => Some(change),
             None => known.change_of_room(&witness, &before, &after, world)?,
         };
@@ -148,7 +148,7 @@ pub fn compare(
             sandboxes.push(SandboxChange { name, place, grants });
         }
     }
-    Ok(Comparison { actions, sandboxes, complete })
+    Ok(PolicyComparison { actions, sandboxes, complete })
 }
 
 /// The sandboxes that rules of the stack can mean by their name.
@@ -162,23 +162,26 @@ fn nameable(layers: &[Layer]) -> Vec<&Sandbox> {
     known
 }
 
-fn room<'a>(witness: &Witness, decision: &'a Decision) -> Option<&'a Sandbox> {
+fn room<'a>(witness: &PolicyWitness, decision: &'a Decision) -> Option<&'a Sandbox> {
     // Files and hosts are judged by the sandbox, which shows in the effect.
-    let runs = matches!(witness.action.input, Input::Script(_)) && decision.effect < Effect::Deny;
+    let runs =
+        matches!(witness.action.input, ToolInput::Script(_)) && decision.effect < Effect::Deny;
     decision.sandbox.as_ref().filter(|_| runs)
 }
 
-fn outcome(witness: &Witness, decision: &Decision) -> Outcome {
+fn outcome(witness: &PolicyWitness, decision: &Decision) -> ComparedDecision {
     let part = decision.decisive();
     let judged = part.and_then(|part| {
         part.judged.as_ref().filter(|it| it.effect == part.effect && it.effect > Effect::Allow)
     });
     let by_sandbox = judged.and_then(|judged| judged.rule.as_ref()).map(|(_, span)| span.clone());
     let place = match part.map(|part| &part.cause) {
-        Some(Cause::Rule { span, .. } | Cause::Default { span, .. }) => Some(span.clone()),
+        Some(DecisionCause::Rule { span, .. } | DecisionCause::Default { span, .. }) => {
+            Some(span.clone())
+        }
         _ => None,
     };
-    Outcome {
+    ComparedDecision {
         effect: decision.effect,
         sandbox: room(witness, decision).map(|sandbox| sandbox.name.clone()),
         place: by_sandbox.or(place),
@@ -187,18 +190,18 @@ fn outcome(witness: &Witness, decision: &Decision) -> Outcome {
 
 /// Sandboxes that were compared before; a policy has few and actions many.
 #[derive(Default)]
-struct Pairs(Vec<(Sandbox, Sandbox, Option<Change>)>);
+struct ComparedSandboxes(Vec<(Sandbox, Sandbox, Option<RightsChange>)>);
 
-impl Pairs {
+impl ComparedSandboxes {
     /// How what a command may do changed with the sandbox it runs in. Of one with
     /// the same name the change is shown once, and not for every command.
     fn change_of_room(
         &mut self,
-        witness: &Witness,
+        witness: &PolicyWitness,
         before: &Decision,
         after: &Decision,
-        world: &World<'_>,
-    ) -> Result<Option<Change>, DecideError> {
+        world: &JudgeContext<'_>,
+    ) -> Result<Option<RightsChange>, DecideError> {
         let (Some(old), Some(new)) = (room(witness, before), room(witness, after)) else {
             return Ok(None);
         };
@@ -210,10 +213,10 @@ impl Pairs {
         }
         let changes = grants(old, new, world)?;
         let has = |wanted| changes.iter().any(|grant| grant.change == wanted);
-        let change = match (has(Change::More), has(Change::Less)) {
-            (true, true) => Some(Change::Different),
-            (true, false) => Some(Change::More),
-            (false, true) => Some(Change::Less),
+        let change = match (has(RightsChange::More), has(RightsChange::Less)) {
+            (true, true) => Some(RightsChange::Different),
+            (true, false) => Some(RightsChange::More),
+            (false, true) => Some(RightsChange::Less),
             (false, false) => None,
         };
         self.0.push((old.clone(), new.clone(), change));
@@ -225,79 +228,87 @@ impl Pairs {
 pub fn grants(
     old: &Sandbox,
     new: &Sandbox,
-    world: &World<'_>,
+    world: &JudgeContext<'_>,
 ) -> Result<Vec<GrantChange>, DecideError> {
     if old.unrestricted || new.unrestricted {
         let word = |sandbox: &Sandbox| if sandbox.unrestricted { "none" } else { "confined" };
-        let change = Change::of(!old.unrestricted, !new.unrestricted);
-        let what = Grant::Confinement;
+        let change = RightsChange::of(!old.unrestricted, !new.unrestricted);
+        let what = ComparedGrant::Confinement;
         return Ok(change
             .map(|change| GrantChange { change, what, old: word(old), new: word(new) })
             .into_iter()
             .collect());
     }
     let mut changes = Vec::new();
-    let mut note = |what: Grant, old: Held, new: Held| {
-        if let Some(change) = Change::of(old as u8, new as u8) {
+    let mut note = |what: ComparedGrant, old: GrantStrictness, new: GrantStrictness| {
+        if let Some(change) = RightsChange::of(old as u8, new as u8) {
             changes.push(GrantChange { change, what, old: old.word(), new: new.word() });
         }
     };
     paths(old, new, world, &mut note)?;
     for (host, port) in witness::hosts(&[old, new]) {
-        let held = |sandbox: &Sandbox| Held::from(sandbox.net.judge(&host, port).0);
-        note(Grant::Host { host: host.clone(), port }, held(old), held(new));
+        let held = |sandbox: &Sandbox| GrantStrictness::from(sandbox.net.judge(&host, port).0);
+        note(ComparedGrant::Host { host: host.clone(), port }, held(old), held(new));
     }
     for rule in old.env.iter().chain(&new.env) {
         // Without a rule the built-in scrubbing decides, which withholds secrets.
         let held = |sandbox: &Sandbox| {
             let found = sandbox.env.iter().find(|other| other.name == rule.name);
-            found.map_or(Held::Standard, |rule| rule.effect.into())
+            found.map_or(GrantStrictness::Standard, |rule| rule.effect.into())
         };
-        note(Grant::Variable(rule.name.clone()), held(old), held(new));
+        note(ComparedGrant::Variable(rule.name.clone()), held(old), held(new));
     }
     for port in old.serve.iter().chain(&new.serve) {
-        let held = |sandbox: &Sandbox| Held::yes(sandbox.serve.contains(port));
-        note(Grant::Port(*port), held(old), held(new));
+        let held = |sandbox: &Sandbox| GrantStrictness::yes(sandbox.serve.contains(port));
+        note(ComparedGrant::Port(*port), held(old), held(new));
     }
     protection(old, new, &mut note);
     let outlives = |sandbox: &Sandbox| match sandbox.lifetime {
-        Some(Lifetime::Detached) => Held::Allow,
-        None => Held::Standard,
-        Some(Lifetime::Action) => Held::Deny,
+        Some(ProcessLifetime::Detached) => GrantStrictness::Allow,
+        None => GrantStrictness::Standard,
+        Some(ProcessLifetime::Action) => GrantStrictness::Deny,
     };
-    note(Grant::Outliving, outlives(old), outlives(new));
+    note(ComparedGrant::Outliving, outlives(old), outlives(new));
     let mut changes = once(changes);
     for ((name, before), (_, after)) in old.limits.named().into_iter().zip(new.limits.named()) {
-        let standard = if name == "files" { Limits::STANDARD_FILES } else { Limits::UNLIMITED };
+        let standard = if name == "files" {
+            ResourceLimits::STANDARD_FILES
+        } else {
+            ResourceLimits::UNLIMITED
+        };
         let [before, after] = [before, after].map(|limit| limit.unwrap_or(standard));
         let change = match (before, after) {
-            (before, after) if after > before => Change::More,
-            (before, after) if after < before => Change::Less,
+            (before, after) if after > before => RightsChange::More,
+            (before, after) if after < before => RightsChange::Less,
             _ => continue,
         };
-        let word = |limit| if limit == Limits::UNLIMITED { "unlimited" } else { "limited" };
-        let what = Grant::Limit(name);
+        let word = |limit| if limit == ResourceLimits::UNLIMITED { "unlimited" } else { "limited" };
+        let what = ComparedGrant::Limit(name);
         changes.push(GrantChange { change, what, old: word(before), new: word(after) });
     }
     Ok(changes)
 }
 
-fn protection(old: &Sandbox, new: &Sandbox, note: &mut impl FnMut(Grant, Held, Held)) {
-    let standard = |sandbox: &Sandbox| Held::yes(!sandbox.protect.standard);
-    note(Grant::Protection("the standard list".to_owned()), standard(old), standard(new));
+fn protection(
+    old: &Sandbox,
+    new: &Sandbox,
+    note: &mut impl FnMut(ComparedGrant, GrantStrictness, GrantStrictness),
+) {
+    let standard = |sandbox: &Sandbox| GrantStrictness::yes(!sandbox.protect.standard);
+    note(ComparedGrant::Protection("the standard list".to_owned()), standard(old), standard(new));
     for name in old.protect.also.iter().chain(&new.protect.also) {
-        let held = |sandbox: &Sandbox| Held::yes(!sandbox.protect.also.contains(name));
-        note(Grant::Protection(name.clone()), held(old), held(new));
+        let held = |sandbox: &Sandbox| GrantStrictness::yes(!sandbox.protect.also.contains(name));
+        note(ComparedGrant::Protection(name.clone()), held(old), held(new));
     }
     for name in old.protect.except.iter().chain(&new.protect.except) {
-        let held = |sandbox: &Sandbox| Held::yes(sandbox.protect.except.contains(name));
-        note(Grant::Protection(name.clone()), held(old), held(new));
+        let held = |sandbox: &Sandbox| GrantStrictness::yes(sandbox.protect.except.contains(name));
+        note(ComparedGrant::Protection(name.clone()), held(old), held(new));
     }
 }
 
 /// How something is held, in order of strictness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Held {
+enum GrantStrictness {
     Allow,
     /// Allowed, but what is written goes to an overlay.
     Cow,
@@ -309,7 +320,7 @@ enum Held {
     Deny,
 }
 
-impl Held {
+impl GrantStrictness {
     const fn word(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -326,7 +337,7 @@ impl Held {
     }
 }
 
-impl From<Effect> for Held {
+impl From<Effect> for GrantStrictness {
     fn from(effect: Effect) -> Self {
         match effect {
             Effect::Allow => Self::Allow,
@@ -341,14 +352,14 @@ impl From<Effect> for Held {
 fn paths(
     old: &Sandbox,
     new: &Sandbox,
-    world: &World<'_>,
-    note: &mut impl FnMut(Grant, Held, Held),
+    world: &JudgeContext<'_>,
+    note: &mut impl FnMut(ComparedGrant, GrantStrictness, GrantStrictness),
 ) -> Result<(), DecideError> {
-    type Alike = (Option<usize>, Option<usize>, Held, Held);
-    let mut shown: Vec<(Alike, Caps)> = Vec::new();
+    type GrantPair = (Option<usize>, Option<usize>, GrantStrictness, GrantStrictness);
+    let mut shown: Vec<(GrantPair, FileCaps)> = Vec::new();
     for (text, path) in witness::paths(&[old, new], world.places) {
-        let mut found: Vec<(Alike, Caps)> = Vec::new();
-        for cap in Caps::each() {
+        let mut found: Vec<(GrantPair, FileCaps)> = Vec::new();
+        for cap in FileCaps::each() {
             let file = FileUse { path: path.clone(), needs: cap, caseless: false };
             let (old_rule, before) = held(old, &file, world)?;
             let (new_rule, after) = held(new, &file, world)?;
@@ -362,7 +373,7 @@ fn paths(
         for entry in found {
             if !shown.contains(&entry) {
                 let ((_, _, before, after), caps) = entry;
-                note(Grant::Path { path: text.clone(), caps }, before, after);
+                note(ComparedGrant::Path { path: text.clone(), caps }, before, after);
                 shown.push(entry);
             }
         }
@@ -373,8 +384,8 @@ fn paths(
 fn held(
     sandbox: &Sandbox,
     file: &FileUse,
-    world: &World<'_>,
-) -> Result<(Option<usize>, Held), DecideError> {
+    world: &JudgeContext<'_>,
+) -> Result<(Option<usize>, GrantStrictness), DecideError> {
     let verdict = judge(sandbox, file, world).map_err(|source| DecideError::Path {
         sandbox: sandbox.name.clone(),
         span: sandbox.span.clone(),
@@ -382,10 +393,10 @@ fn held(
     })?;
     let rule = verdict.rule.and_then(|index| sandbox.fs.get(index));
     let rule = rule.filter(|rule| rule.effect == Effect::Allow && rule.caps.contains(file.needs));
-    let changes = file.needs.intersects(Caps::CHANGE);
+    let changes = file.needs.intersects(FileCaps::CHANGE);
     let held = match rule.filter(|_| changes).map(|rule| rule.writes) {
-        Some(Writes::Session) if verdict.effect == Effect::Allow => Held::Cow,
-        Some(Writes::Project) if verdict.effect != Effect::Deny => Held::Cache,
+        Some(WriteTarget::Session) if verdict.effect == Effect::Allow => GrantStrictness::Cow,
+        Some(WriteTarget::Project) if verdict.effect != Effect::Deny => GrantStrictness::Cache,
         _ => verdict.effect.into(),
     };
     Ok((verdict.rule, held))

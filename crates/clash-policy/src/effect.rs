@@ -1,5 +1,5 @@
 //! The two small alphabets of the language: what a rule answers (`Effect`) and
-//! what a file rule is about (`Caps`).
+//! what a file rule is about (`FileCaps`).
 
 use std::fmt;
 
@@ -29,9 +29,9 @@ impl fmt::Display for Effect {
 
 /// A set of file capabilities, written as letters of `rwcdx` in policies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Caps(u8);
+pub struct FileCaps(u8);
 
-impl Caps {
+impl FileCaps {
     pub const NONE: Self = Self(0);
     pub const READ: Self = Self(1);
     pub const WRITE: Self = Self(2);
@@ -96,7 +96,7 @@ impl Caps {
     }
 }
 
-impl fmt::Display for Caps {
+impl fmt::Display for FileCaps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Self::LETTERS
             .iter()
@@ -116,8 +116,8 @@ mod tests {
 
     #[test]
     fn letters_round_trip_and_an_unknown_one_is_named() {
-        assert_eq!(Caps::parse("rwcdx"), Ok(Caps::ALL));
-        assert_eq!(Caps::parse("xr").map(|c| c.to_string()), Ok("rx".to_owned()));
-        assert_eq!(Caps::parse("rz"), Err('z'));
+        assert_eq!(FileCaps::parse("rwcdx"), Ok(FileCaps::ALL));
+        assert_eq!(FileCaps::parse("xr").map(|c| c.to_string()), Ok("rx".to_owned()));
+        assert_eq!(FileCaps::parse("rz"), Err('z'));
     }
 }

@@ -7,21 +7,21 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use crate::action::FileUse;
-use crate::effect::{Caps, Effect};
-use crate::path::{Alias, Links, PathError, Places, is_below};
+use crate::effect::{Effect, FileCaps};
+use crate::path::{LinkResolver, PathError, PolicyPlaces, ProtectedLink, is_below};
 use crate::pattern::{path_glob_matches, path_glob_reached};
-use crate::protect::{self, Keep, Persistent};
-use crate::sandbox::{PathPattern, Sandbox, Writes};
+use crate::protect::{self, KeepMode, PersistencePath};
+use crate::sandbox::{PathPattern, Sandbox, WriteTarget};
 
 /// What the judge needs to know of the machine, gathered by the binary.
 #[derive(Clone, Copy, Debug)]
-pub struct World<'a> {
-    pub places: &'a Places,
+pub struct JudgeContext<'a> {
+    pub places: &'a PolicyPlaces,
     /// Where a script starts; what its `cd`s lead to is found from here.
     pub cwd: &'a Path,
-    pub links: &'a dyn Links,
+    pub links: &'a dyn LinkResolver,
     /// Paths every sandbox may read or execute unless denied.
-    pub baseline: &'a [(&'a str, Caps)],
+    pub baseline: &'a [(&'a str, FileCaps)],
     /// Paths no sandbox may change: clash's own and the agents' settings.
     pub cage: &'a [PathBuf],
     /// The session's temporary directory: it lies in the cage and may be changed.
@@ -29,7 +29,7 @@ pub struct World<'a> {
 }
 
 /// Whether no tool may change a file: it is clash's own, or steers an agent.
-pub(crate) fn is_caged(file: &FileUse, world: &World<'_>) -> bool {
+pub(crate) fn is_caged(file: &FileUse, world: &JudgeContext<'_>) -> bool {
     let path = folded(&file.path, file.caseless);
     world.cage.iter().any(|own| is_below(&path, &folded(own, file.caseless)))
         && !world.lent.is_some_and(|lent| is_below(&path, &folded(lent, file.caseless)))
@@ -66,20 +66,25 @@ fn folded(path: &Path, caseless: bool) -> Cow<'_, Path> {
 
 /// What holds for one path, and by which rule of the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct PathVerdict {
     pub effect: Effect,
     /// Index into [`Sandbox::fs`]; `None` when the default or the baseline decided.
     pub rule: Option<usize>,
     /// The capability that decided.
-    pub caps: Caps,
+    pub caps: FileCaps,
     /// The persistence path that decided, and why it is one.
     pub kept: Option<(String, &'static str)>,
 }
 
 /// Judges a file for all capabilities it needs. What the rules allow and the list
 /// of persistence paths keeps is for a person to decide.
-pub fn judge(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> Result<Verdict, PathError> {
-    let mut verdict = Verdict { effect: Effect::Allow, rule: None, caps: file.needs, kept: None };
+pub fn judge(
+    sandbox: &Sandbox,
+    file: &FileUse,
+    world: &JudgeContext<'_>,
+) -> Result<PathVerdict, PathError> {
+    let mut verdict =
+        PathVerdict { effect: Effect::Allow, rule: None, caps: file.needs, kept: None };
     for mut one in each_by_rules(sandbox, file, world)? {
         if one.effect == Effect::Allow
             && let Some(entry) = kept(sandbox, one.rule, &file.path, one.caps, world)?
@@ -89,8 +94,8 @@ pub fn judge(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> Result<Ver
         }
         // An agent's own tool would change the shared cache itself.
         let rule = one.rule.and_then(|at| sandbox.fs.get(at));
-        let of_project = rule.is_some_and(|rule| rule.writes == Writes::Project);
-        if of_project && one.effect == Effect::Allow && one.caps.intersects(Caps::CHANGE) {
+        let of_project = rule.is_some_and(|rule| rule.writes == WriteTarget::Project);
+        if of_project && one.effect == Effect::Allow && one.caps.intersects(FileCaps::CHANGE) {
             one.effect = Effect::Ask;
         }
         if one.effect > verdict.effect || (verdict.rule.is_none() && one.effect == verdict.effect) {
@@ -105,9 +110,9 @@ pub fn kept<'a>(
     sandbox: &'a Sandbox,
     rule: Option<usize>,
     path: &Path,
-    needs: Caps,
-    world: &World<'_>,
-) -> Result<Option<Persistent<'a>>, PathError> {
+    needs: FileCaps,
+    world: &JudgeContext<'_>,
+) -> Result<Option<PersistencePath<'a>>, PathError> {
     let Some((root, tree)) = counts(sandbox, rule, path, needs, world)? else { return Ok(None) };
     let named = tree.strip_prefix(root).map_or(0, |inside| inside.iter().count());
     let by_name = path.strip_prefix(root).ok();
@@ -121,9 +126,9 @@ pub fn kept_by_link<'a>(
     sandbox: &'a Sandbox,
     rule: Option<usize>,
     path: &Path,
-    needs: Caps,
-    world: &World<'_>,
-) -> Result<Option<Persistent<'a>>, PathError> {
+    needs: FileCaps,
+    world: &JudgeContext<'_>,
+) -> Result<Option<PersistencePath<'a>>, PathError> {
     let counted = counts(sandbox, rule, path, needs, world)?;
     Ok(counted.and_then(|(root, tree)| under_link(sandbox, root, &tree, path, needs, world)))
 }
@@ -133,11 +138,11 @@ fn under_link<'a>(
     root: &Path,
     tree: &Path,
     path: &Path,
-    needs: Caps,
-    world: &World<'_>,
-) -> Option<Persistent<'a>> {
+    needs: FileCaps,
+    world: &JudgeContext<'_>,
+) -> Option<PersistencePath<'a>> {
     let aliases = world.links.aliases(path, root, &sandbox.protect);
-    let meant = |alias: &&Alias| is_below(&alias.at, root) && !is_below(tree, &alias.to);
+    let meant = |alias: &&ProtectedLink| is_below(&alias.at, root) && !is_below(tree, &alias.to);
     aliases.iter().filter(meant).find_map(|alias| {
         let rest = path.strip_prefix(&alias.to).ok()?;
         // Joining nothing would leave a slash behind.
@@ -153,11 +158,11 @@ pub fn opens_way(
     sandbox: &Sandbox,
     rule: Option<usize>,
     path: &Path,
-    world: &World<'_>,
+    world: &JudgeContext<'_>,
 ) -> Result<bool, PathError> {
-    let counted = counts(sandbox, rule, path, Caps::CREATE, world)?;
+    let counted = counts(sandbox, rule, path, FileCaps::CREATE, world)?;
     let below = counted.and_then(|(root, _)| path.strip_prefix(root).ok());
-    let never_made = |keep| matches!(keep, Keep::Always | Keep::OfWorktree);
+    let never_made = |keep| matches!(keep, KeepMode::Always | KeepMode::OfWorktree);
     Ok(below.is_some_and(|below| protect::begins(&sandbox.protect, below, never_made)))
 }
 
@@ -167,17 +172,17 @@ fn counts<'w>(
     sandbox: &Sandbox,
     rule: Option<usize>,
     path: &Path,
-    needs: Caps,
-    world: &World<'w>,
+    needs: FileCaps,
+    world: &JudgeContext<'w>,
 ) -> Result<Option<(&'w Path, PathBuf)>, PathError> {
-    if !needs.intersects(Caps::CHANGE) || sandbox.unrestricted {
+    if !needs.intersects(FileCaps::CHANGE) || sandbox.unrestricted {
         return Ok(None);
     }
     let tree = match rule.and_then(|index| sandbox.fs.get(index)) {
         Some(rule) => world.links.real(&world.places.expand(rule.pattern.fixed())?),
         None => PathBuf::from("/"),
     };
-    let Places { project, home, .. } = world.places;
+    let PolicyPlaces { project, home, .. } = world.places;
     let of_home = !is_below(path, project) && is_below(path, home) && is_below(home, &tree);
     Ok(Some((if of_home { home } else { project }, tree)))
 }
@@ -189,9 +194,9 @@ pub fn denies_below(
     sandbox: &Sandbox,
     at: &Path,
     to: &Path,
-    world: &World<'_>,
+    world: &JudgeContext<'_>,
 ) -> Result<bool, PathError> {
-    let content = Caps::READ.union(Caps::WRITE).union(Caps::CREATE);
+    let content = FileCaps::READ.union(FileCaps::WRITE).union(FileCaps::CREATE);
     for rule in sandbox.fs.iter().filter(|rule| rule.effect != Effect::Allow) {
         if !rule.caps.intersects(content) {
             continue;
@@ -230,7 +235,7 @@ pub fn alike_below(
     sandbox: &Sandbox,
     one: &Path,
     other: &Path,
-    world: &World<'_>,
+    world: &JudgeContext<'_>,
 ) -> Result<bool, PathError> {
     let strictly_below = |path: &Path, dir: &Path| path != dir && is_below(path, dir);
     for rule in &sandbox.fs {
@@ -288,11 +293,11 @@ pub fn alike_below(
 pub fn each_by_rules(
     sandbox: &Sandbox,
     file: &FileUse,
-    world: &World<'_>,
-) -> Result<Vec<Verdict>, PathError> {
-    let needed = Caps::each().filter(|cap| file.needs.contains(*cap));
+    world: &JudgeContext<'_>,
+) -> Result<Vec<PathVerdict>, PathError> {
+    let needed = FileCaps::each().filter(|cap| file.needs.contains(*cap));
     // The default is farther away than any rule.
-    let mut closest: Vec<(Option<(u8, usize)>, Verdict)> =
+    let mut closest: Vec<(Option<(u8, usize)>, PathVerdict)> =
         needed.map(|cap| (None, by_default(sandbox, file, cap, world))).collect();
     for (index, rule) in sandbox.fs.iter().enumerate() {
         if !rule.caps.intersects(file.needs) {
@@ -315,18 +320,23 @@ pub fn each_by_rules(
 }
 
 /// What holds where no rule speaks of a path.
-fn by_default(sandbox: &Sandbox, file: &FileUse, cap: Caps, world: &World<'_>) -> Verdict {
+fn by_default(
+    sandbox: &Sandbox,
+    file: &FileUse,
+    cap: FileCaps,
+    world: &JudgeContext<'_>,
+) -> PathVerdict {
     let in_baseline = world
         .baseline
         .iter()
         .any(|(base, caps)| caps.contains(cap) && is_below(&file.path, Path::new(base)));
     let effect = if in_baseline || sandbox.unrestricted { Effect::Allow } else { sandbox.default };
-    Verdict { effect, rule: None, caps: cap, kept: None }
+    PathVerdict { effect, rule: None, caps: cap, kept: None }
 }
 
 /// How a path pattern matches a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Closeness {
+pub(crate) struct RuleCloseness {
     /// Greater is more specific: the path itself before a pattern, a pattern
     /// before the subtrees around it, and among these the longer.
     pub(crate) rank: (u8, usize),
@@ -337,8 +347,8 @@ pub(crate) struct Closeness {
 pub(crate) fn closeness(
     pattern: &PathPattern,
     file: &FileUse,
-    world: &World<'_>,
-) -> Result<Option<Closeness>, PathError> {
+    world: &JudgeContext<'_>,
+) -> Result<Option<RuleCloseness>, PathError> {
     let fixed = world.links.follow(world.places.placed(pattern.fixed())?);
     let (fixed, path) = (folded(&fixed, file.caseless), folded(&file.path, file.caseless));
     if !is_below(&path, &fixed) {
@@ -346,11 +356,11 @@ pub(crate) fn closeness(
     }
     let Ok(rest) = path.strip_prefix(&fixed) else { return Ok(None) };
     let length = fixed.as_os_str().len();
-    let here = |rank| Some(Closeness { rank, above: false });
+    let here = |rank| Some(RuleCloseness { rank, above: false });
     let by_name = |text: &str, matches: &dyn Fn(&Path) -> bool| {
         let rank = (1, length + text.chars().filter(|c| !matches!(c, '*' | '?')).count());
         let above = rest.ancestors().skip(1).any(|dir| !dir.as_os_str().is_empty() && matches(dir));
-        if matches(rest) { here(rank) } else { above.then_some(Closeness { rank, above }) }
+        if matches(rest) { here(rank) } else { above.then_some(RuleCloseness { rank, above }) }
     };
     Ok(match pattern {
         PathPattern::Subpath { .. } if rest.as_os_str().is_empty() => here((2, length)),
@@ -391,11 +401,11 @@ mod tests {
     use super::*;
     use crate::path::NoLinks;
     use crate::sandbox::FsRule;
-    use crate::span::Span;
+    use crate::span::PolicySpan;
 
     fn rule(pattern: PathPattern, effect: Effect, caps: &str) -> FsRule {
-        let caps = Caps::parse(caps).unwrap();
-        FsRule { pattern, effect, caps, writes: Writes::InPlace, span: Span::default() }
+        let caps = FileCaps::parse(caps).unwrap();
+        FsRule { pattern, effect, caps, writes: WriteTarget::InPlace, span: PolicySpan::default() }
     }
 
     fn below(path: &str) -> PathPattern {
@@ -403,11 +413,11 @@ mod tests {
     }
 
     fn judged(path: &str, needs: &str, caseless: bool) -> Effect {
-        let file = FileUse { path: path.into(), needs: Caps::parse(needs).unwrap(), caseless };
+        let file = FileUse { path: path.into(), needs: FileCaps::parse(needs).unwrap(), caseless };
         with_rules(|sandbox, world| judge(sandbox, &file, world).unwrap().effect)
     }
 
-    fn with_rules<T>(test: impl Fn(&Sandbox, &World<'_>) -> T) -> T {
+    fn with_rules<T>(test: impl Fn(&Sandbox, &JudgeContext<'_>) -> T) -> T {
         let sandbox = Sandbox {
             default: Effect::Ask,
             fs: vec![
@@ -423,14 +433,14 @@ mod tests {
             ],
             ..Sandbox::named("s")
         };
-        let places = Places {
+        let places = PolicyPlaces {
             project: "/home/u/app".into(),
             home: "/home/u".into(),
             tmp: "/tmp".into(),
             vars: vec![],
         };
-        let baseline = [("/usr", Caps::parse("rx").unwrap())];
-        let world = World {
+        let baseline = [("/usr", FileCaps::parse("rx").unwrap())];
+        let world = JudgeContext {
             places: &places,
             cwd: &places.project,
             links: &NoLinks,
@@ -467,16 +477,22 @@ mod tests {
             let text = format!(r"\A(?:{pattern})\z");
             let dfa = dense::Builder::new().configure(anchored).build(&text).unwrap();
             let automaton = dfa.to_sparse().unwrap().to_bytes_native_endian();
-            crate::Regex { pattern: pattern.to_owned(), automaton }
+            crate::PolicyRegex { pattern: pattern.to_owned(), automaton }
         };
-        let places = Places::imagined();
+        let places = PolicyPlaces::imagined();
         let cwd = &places.project;
-        let world =
-            World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[], lent: None };
+        let world = JudgeContext {
+            places: &places,
+            cwd,
+            links: &NoLinks,
+            baseline: &[],
+            cage: &[],
+            lent: None,
+        };
         for pattern in ["SECRET[.]KEY", "Secret[.]key", "secret[.]key"] {
             let pattern = PathPattern::Regex { prefix: "$PWD".into(), regex: made(pattern) };
             let path = places.project.join("Secret.key");
-            let file = FileUse { path, needs: Caps::READ, caseless: true };
+            let file = FileUse { path, needs: FileCaps::READ, caseless: true };
             assert!(closeness(&pattern, &file, &world).unwrap().is_some(), "{pattern}");
         }
     }
@@ -521,10 +537,16 @@ mod tests {
         };
         let (plain, deep) = (glob("$PWD", "**/.env"), glob("$PWD", "**/conf/key"));
         let inner = glob("$PWD/conf", "*.key");
-        let places = Places::imagined();
+        let places = PolicyPlaces::imagined();
         let cwd = &places.project;
-        let world =
-            World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[], lent: None };
+        let world = JudgeContext {
+            places: &places,
+            cwd,
+            links: &NoLinks,
+            baseline: &[],
+            cage: &[],
+            lent: None,
+        };
         let shows = |rule: &FsRule, to: &str| {
             let sandbox = Sandbox { fs: vec![rule.clone()], ..Sandbox::named("s") };
             let [at, to] = ["L", to].map(|path| cwd.join(path));

@@ -30,12 +30,15 @@ pub mod steering;
 pub mod tool;
 pub mod witness;
 
-pub use action::{Action, Field, FileUse, HostUse, Input};
+pub use action::{Action, FileUse, HostUse, InputField, ToolInput};
 pub use decide::{Decision, decide};
-pub use effect::{Caps, Effect};
-pub use judge::World;
-pub use net::{HostPattern, Net, NetRule};
-pub use path::{Links, Places};
-pub use regex::Regex;
-pub use sandbox::{EnvRule, FsRule, Lifetime, Limits, PathPattern, Protect, Sandbox, Writes};
-pub use span::Span;
+pub use effect::{Effect, FileCaps};
+pub use judge::JudgeContext;
+pub use net::{HostPattern, NetRule, NetworkAccess};
+pub use path::{LinkResolver, PolicyPlaces};
+pub use regex::PolicyRegex;
+pub use sandbox::{
+    EnvRule, FsRule, PathPattern, ProcessLifetime, ProtectSettings, ResourceLimits, Sandbox,
+    WriteTarget,
+};
+pub use span::PolicySpan;

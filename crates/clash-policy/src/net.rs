@@ -6,10 +6,10 @@ use std::net::IpAddr;
 
 use crate::effect::Effect;
 use crate::pattern::host_matches;
-use crate::span::Span;
+use crate::span::PolicySpan;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Net {
+pub enum NetworkAccess {
     Deny,
     Allow,
     /// Every new host is a question to the user.
@@ -28,7 +28,7 @@ pub struct NetRule {
     /// Empty: 443 and 80, and 22 where git speaks ssh; for `localhost()` any.
     pub ports: Vec<u16>,
     pub effect: Effect,
-    pub span: Span,
+    pub span: PolicySpan,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ fn within(address: IpAddr, base: IpAddr, bits: u8) -> bool {
     width == base_width && address.checked_shr(ignored) == base.checked_shr(ignored)
 }
 
-impl Net {
+impl NetworkAccess {
     /// What holds for a host, and by which rule. The longest name wins and a
     /// deny beats what is as long.
     pub fn judge(&self, host: &str, port: u16) -> (Effect, Option<&NetRule>) {
@@ -131,13 +131,13 @@ mod tests {
     use super::*;
 
     fn rule(host: HostPattern, ports: &[u16], effect: Effect) -> NetRule {
-        NetRule { host, ports: ports.to_vec(), effect, span: Span::default() }
+        NetRule { host, ports: ports.to_vec(), effect, span: PolicySpan::default() }
     }
 
     #[test]
     fn the_longest_name_wins_and_deny_beats_allow() {
         let name = |text: &str| HostPattern::Name(text.into());
-        let net = Net::Hosts {
+        let net = NetworkAccess::Hosts {
             rules: vec![
                 rule(name("github.com"), &[], Effect::Allow),
                 rule(name("evil.github.com"), &[], Effect::Deny),

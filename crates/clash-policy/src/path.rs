@@ -1,17 +1,17 @@
 //! Paths as policies write them: variables, lexical normalisation, and the
 //! question "is this path below that one". Nothing here touches the disk; who
-//! needs symlinks resolved passes a [`Links`].
+//! needs symlinks resolved passes a [`LinkResolver`].
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::sandbox::Protect;
+use crate::sandbox::ProtectSettings;
 
 /// What the variables of a policy stand for in one session. Built once by the
 /// binary, which alone reads the environment; every value is an absolute path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct PolicyPlaces {
     /// `$PWD`: the project root of the session. It never follows the agent's `cd`.
     pub project: PathBuf,
     pub home: PathBuf,
@@ -91,7 +91,7 @@ pub enum PathError {
 
 /// Resolves symlinks. The binary and the planner ask the disk; tests answer
 /// from a table.
-pub trait Links: std::fmt::Debug {
+pub trait LinkResolver: std::fmt::Debug {
     /// The real path: every symlink in the existing part followed, the part
     /// that does not exist kept as it is.
     fn real(&self, path: &Path) -> PathBuf;
@@ -109,7 +109,12 @@ pub trait Links: std::fmt::Debug {
     /// Links with names of the list of persistence paths that lead to a real path or
     /// above it, as far as they are found on the way there from `root`, where the
     /// list begins to count.
-    fn aliases(&self, _path: &Path, _root: &Path, _protect: &Protect) -> Vec<Alias> {
+    fn aliases(
+        &self,
+        _path: &Path,
+        _root: &Path,
+        _protect: &ProtectSettings,
+    ) -> Vec<ProtectedLink> {
         Vec::new()
     }
 }
@@ -117,7 +122,7 @@ pub trait Links: std::fmt::Debug {
 /// A link whose name is on the list of persistence paths, or begins an entry of it:
 /// what it leads to is one under another name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Alias {
+pub struct ProtectedLink {
     /// The link.
     pub at: PathBuf,
     /// The real path where it leads, or another link on the way there.
@@ -128,7 +133,7 @@ pub struct Alias {
 #[derive(Clone, Copy, Debug)]
 pub struct NoLinks;
 
-impl Links for NoLinks {
+impl LinkResolver for NoLinks {
     /// An imagined disk has no repository.
     fn git_is_steered(&self, _: &Path, _: &Path, _: &str) -> Option<String> {
         None
@@ -143,7 +148,7 @@ impl Links for NoLinks {
     }
 }
 
-impl Places {
+impl PolicyPlaces {
     /// The places of a project, with every variable that `said` does not know in
     /// its documented place.
     pub fn of(
@@ -302,8 +307,8 @@ fn names(path: &Path) -> impl Iterator<Item = &[u8]> {
 mod tests {
     use super::*;
 
-    fn places() -> Places {
-        Places {
+    fn places() -> PolicyPlaces {
+        PolicyPlaces {
             project: "/home/u/app".into(),
             home: "/home/u".into(),
             tmp: "/tmp".into(),
@@ -324,7 +329,7 @@ mod tests {
     #[test]
     fn a_place_follows_the_variable_it_is_documented_below() {
         let moved = |name: &str| (name == "XDG_CACHE_HOME").then(|| "/data/cache".into());
-        let p = Places::of("/home/u/app".into(), "/home/u".into(), "/tmp".into(), moved);
+        let p = PolicyPlaces::of("/home/u/app".into(), "/home/u".into(), "/tmp".into(), moved);
         assert_eq!(p.expand("$GOCACHE"), Ok("/data/cache/go-build".into()));
         assert_eq!(p.expand("$GOMODCACHE"), Ok("/home/u/go/pkg/mod".into()));
         assert_eq!(p.expand("$CARGO_HOME"), Ok("/home/u/.cargo".into()));
@@ -342,7 +347,7 @@ mod tests {
     #[test]
     fn a_project_root_that_holds_the_home_is_refused() {
         for root in ["/", "/home", "/home/u"] {
-            let p = Places { project: root.into(), ..places() };
+            let p = PolicyPlaces { project: root.into(), ..places() };
             assert!(matches!(p.expand("$PWD"), Err(PathError::ProjectTooWide(_))), "{root}");
         }
     }

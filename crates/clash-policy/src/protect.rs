@@ -16,24 +16,24 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::effect::Caps;
-use crate::sandbox::Protect;
+use crate::effect::FileCaps;
+use crate::sandbox::ProtectSettings;
 
 pub use list::STANDARD;
 use list::{GIT, INSTRUCTIONS, PIPELINE};
 
 /// One path, relative to wherever it is found, and who acts on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Persistent<'a> {
+pub struct PersistencePath<'a> {
     /// `*` within a name stands for any run of characters.
     pub path: &'a str,
     pub why: &'static str,
-    pub keep: Keep,
+    pub keep: KeepMode,
 }
 
 /// What may not happen to a persistence path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum KeepMode {
     /// It and everything below stay as they are; what is not there is not made.
     Always,
     /// It may be made where it is not there, and then stays as it is.
@@ -64,7 +64,7 @@ pub const REPOSITORY: &str = ".git";
 
 /// Instructions and pipelines: git writes them when it goes to another commit.
 pub fn carried_by_branches() -> impl Iterator<Item = &'static str> {
-    let carried = |entry: &&Persistent<'_>| matches!(entry.why, INSTRUCTIONS | PIPELINE);
+    let carried = |entry: &&PersistencePath<'_>| matches!(entry.why, INSTRUCTIONS | PIPELINE);
     STANDARD.iter().filter(carried).map(|entry| entry.path)
 }
 
@@ -73,18 +73,24 @@ pub fn carried_by_branches() -> impl Iterator<Item = &'static str> {
 const PACKAGES: &[&str] = &["node_modules", "site-packages", "dist-packages", "vendor"];
 
 /// The list as one sandbox has it.
-pub fn entries(protect: &Protect) -> impl Iterator<Item = Persistent<'_>> {
+pub fn entries(protect: &ProtectSettings) -> impl Iterator<Item = PersistencePath<'_>> {
     let standard = STANDARD.iter().copied().filter(|_| protect.standard);
-    let also = protect.also.iter().map(|path| Persistent { path, why: POLICY, keep: Keep::Always });
+    let also = protect.also.iter().map(|path| PersistencePath {
+        path,
+        why: POLICY,
+        keep: KeepMode::Always,
+    });
     let excepts = |path: &str| protect.except.iter().any(|except| except == path);
     let repositories = excepts(REPOSITORY);
     standard.chain(also).filter_map(move |entry| {
         let excepted = excepts(entry.path);
         match entry.keep {
-            Keep::OfWorktree if !repositories && !excepted => {
-                Some(Persistent { keep: Keep::Always, ..entry })
+            KeepMode::OfWorktree if !repositories && !excepted => {
+                Some(PersistencePath { keep: KeepMode::Always, ..entry })
             }
-            Keep::Name if excepted => Some(Persistent { keep: Keep::ExistingName, ..entry }),
+            KeepMode::Name if excepted => {
+                Some(PersistencePath { keep: KeepMode::ExistingName, ..entry })
+            }
             _ => (!excepted).then_some(entry),
         }
     })
@@ -94,12 +100,12 @@ pub fn entries(protect: &Protect) -> impl Iterator<Item = Persistent<'_>> {
 /// from changing it. Entries that end within the first `named` names are spoken
 /// of by the policy itself and not meant.
 pub fn kept<'a>(
-    protect: &'a Protect,
+    protect: &'a ProtectSettings,
     below: &Path,
     named: usize,
-    needs: Caps,
-) -> Option<Persistent<'a>> {
-    if !needs.intersects(Caps::CHANGE) {
+    needs: FileCaps,
+) -> Option<PersistencePath<'a>> {
+    if !needs.intersects(FileCaps::CHANGE) {
         return None;
     }
     let names: Vec<&OsStr> = below.iter().collect();
@@ -118,14 +124,17 @@ pub fn kept<'a>(
                 && !in_packages(entry, names.get(..start).unwrap_or_default())
                 && !is_worktree(entry, names.get(end))
                 && match entry.keep {
-                    Keep::Always => true,
-                    Keep::Existing | Keep::OfWorktree => {
-                        needs.intersects(Caps::WRITE.union(Caps::DELETE))
+                    KeepMode::Always => true,
+                    KeepMode::Existing | KeepMode::OfWorktree => {
+                        needs.intersects(FileCaps::WRITE.union(FileCaps::DELETE))
                     }
-                    Keep::WithDirectory => needs.intersects(Caps::WRITE.union(Caps::CREATE)),
-                    Keep::Name | Keep::Directory => end == names.len(),
-                    Keep::ExistingName => {
-                        end == names.len() && needs.intersects(Caps::WRITE.union(Caps::DELETE))
+                    KeepMode::WithDirectory => {
+                        needs.intersects(FileCaps::WRITE.union(FileCaps::CREATE))
+                    }
+                    KeepMode::Name | KeepMode::Directory => end == names.len(),
+                    KeepMode::ExistingName => {
+                        end == names.len()
+                            && needs.intersects(FileCaps::WRITE.union(FileCaps::DELETE))
                     }
                 }
         };
@@ -135,7 +144,11 @@ pub fn kept<'a>(
 
 /// Whether a path is the beginning of an entry: what is below it may be kept. Where
 /// it is a link, what that leads to would be.
-pub fn begins(protect: &Protect, below: &Path, entry_counts: impl Fn(Keep) -> bool) -> bool {
+pub fn begins(
+    protect: &ProtectSettings,
+    below: &Path,
+    entry_counts: impl Fn(KeepMode) -> bool,
+) -> bool {
     let names: Vec<&OsStr> = below.iter().collect();
     entries(protect).filter(|entry| entry_counts(entry.keep)).any(|entry| {
         (1..entry.path.split('/').count()).any(|begun| {
@@ -148,7 +161,7 @@ pub fn begins(protect: &Protect, below: &Path, entry_counts: impl Fn(Keep) -> bo
 /// Whether the list treats everything below the two directories alike: nothing
 /// of it has begun in the one and not in the other. A part of a repository takes
 /// no other name at all: something else could then be made in its place.
-pub fn alike_below(protect: &Protect, one: &Path, other: &Path) -> bool {
+pub fn alike_below(protect: &ProtectSettings, one: &Path, other: &Path) -> bool {
     let [one, other] = [one, other].map(|path| path.iter().collect::<Vec<&OsStr>>());
     let packages = |names: &[&OsStr]| names.iter().any(|name| is_package_directory(name));
     packages(&one) == packages(&other)
@@ -201,7 +214,7 @@ const fn lengths() -> [u64; 256] {
     lengths
 }
 
-impl Protect {
+impl ProtectSettings {
     fn may_begin(&self, name: &OsStr) -> bool {
         let by_policy = |path: &String| {
             let first = path.split('/').next().unwrap_or_default();
@@ -240,12 +253,12 @@ fn is_package_directory(name: &OsStr) -> bool {
     PACKAGES.iter().any(|package| name == *package)
 }
 
-fn in_packages(entry: &Persistent<'_>, above: &[&OsStr]) -> bool {
+fn in_packages(entry: &PersistencePath<'_>, above: &[&OsStr]) -> bool {
     entry.why != GIT && entry.why != POLICY && above.iter().any(|name| is_package_directory(name))
 }
 
 /// A worktree that an agent keeps below its own directory is a project again.
-fn is_worktree(entry: &Persistent<'_>, next: Option<&&OsStr>) -> bool {
+fn is_worktree(entry: &PersistencePath<'_>, next: Option<&&OsStr>) -> bool {
     entry.path == ".claude" && next.is_some_and(|name| *name == "worktrees")
 }
 
@@ -254,11 +267,11 @@ mod tests {
     use super::*;
 
     fn keeps(path: &str, needs: &str) -> Option<&'static str> {
-        keeps_with(&Protect::default(), path, needs)
+        keeps_with(&ProtectSettings::default(), path, needs)
     }
 
-    fn keeps_with(protect: &Protect, path: &str, needs: &str) -> Option<&'static str> {
-        let entry = kept(protect, Path::new(path), 0, Caps::parse(needs).unwrap())?;
+    fn keeps_with(protect: &ProtectSettings, path: &str, needs: &str) -> Option<&'static str> {
+        let entry = kept(protect, Path::new(path), 0, FileCaps::parse(needs).unwrap())?;
         STANDARD.iter().find(|known| known.path == entry.path).map(|known| known.path)
     }
 
@@ -266,7 +279,7 @@ mod tests {
     fn nothing_is_listed_twice_or_inside_another() {
         for (at, entry) in STANDARD.iter().enumerate() {
             assert!(!entry.path.starts_with('/') && !entry.path.ends_with('/'));
-            let whole = |other: &&Persistent<'_>| other.keep == Keep::Always;
+            let whole = |other: &&PersistencePath<'_>| other.keep == KeepMode::Always;
             for other in STANDARD[..at].iter().chain(&STANDARD[at + 1..]).filter(whole) {
                 assert!(!Path::new(entry.path).starts_with(other.path), "{}", entry.path);
             }
@@ -314,8 +327,8 @@ mod tests {
     #[test]
     fn the_beginning_of_an_entry_is_known_wherever_it_stands() {
         let begins = |path: &str| {
-            let always = |keep| keep == Keep::Always;
-            begins(&Protect::default(), Path::new(path), always)
+            let always = |keep| keep == KeepMode::Always;
+            begins(&ProtectSettings::default(), Path::new(path), always)
         };
         assert!(begins(".cargo") && begins("a/.github") && begins(".git/objects/info"));
         assert!(!begins(".vscode") && !begins("a") && !begins(".cargo/config.toml"));
@@ -327,7 +340,7 @@ mod tests {
     fn new_repositories_are_for_sandboxes_that_say_so() {
         assert_eq!(keeps("lib/.git", "c"), Some(".git"));
         assert_eq!(keeps("lib/.git", "w"), Some(".git"));
-        let protect = Protect { except: vec![".git".into()], ..Protect::default() };
+        let protect = ProtectSettings { except: vec![".git".into()], ..ProtectSettings::default() };
         assert_eq!(keeps_with(&protect, "lib/.git", "c"), None);
         assert_eq!(keeps_with(&protect, "lib/.git", "w"), Some(".git"));
         assert_eq!(keeps_with(&protect, "lib/.git", "d"), Some(".git"));
@@ -342,14 +355,15 @@ mod tests {
 
     #[test]
     fn what_the_policy_names_itself_is_not_meant() {
-        let protect = Protect::default();
-        let one = |named| kept(&protect, Path::new(".vscode/x"), named, Caps::WRITE).is_some();
+        let protect = ProtectSettings::default();
+        let one = |named| kept(&protect, Path::new(".vscode/x"), named, FileCaps::WRITE).is_some();
         assert!(one(0) && !one(1));
     }
 
     #[test]
     fn directories_are_alike_when_nothing_of_the_list_has_begun() {
-        let alike = |a: &str, b: &str| alike_below(&Protect::default(), a.as_ref(), b.as_ref());
+        let alike =
+            |a: &str, b: &str| alike_below(&ProtectSettings::default(), a.as_ref(), b.as_ref());
         assert!(alike("a", "b/c") && alike("a/bin", "bin"));
         assert!(!alike("x/.git", ".git") && !alike(".git/worktrees/a", ".git/worktrees/b"));
         assert!(!alike("a", ".git") && !alike(".git", "a") && !alike("venv/bin", "tools"));

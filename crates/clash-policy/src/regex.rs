@@ -9,14 +9,14 @@ use regex_automata::{Anchored, Input};
 
 /// An expression that has to match a whole text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Regex {
+pub struct PolicyRegex {
     /// As written in the policy.
     pub pattern: String,
     /// A sparse automaton for `\A(?:pattern)\z` in the byte order of this machine.
     pub automaton: Vec<u8>,
 }
 
-impl Regex {
+impl PolicyRegex {
     pub fn matches(&self, text: &str) -> Option<bool> {
         matches(&self.automaton, text)
     }
@@ -29,7 +29,7 @@ pub fn matches(automaton: &[u8], text: &str) -> Option<bool> {
     automaton.try_search_fwd(&input).ok().map(|found| found.is_some())
 }
 
-impl fmt::Display for Regex {
+impl fmt::Display for PolicyRegex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "regex({})", self.pattern)
     }

@@ -6,9 +6,9 @@ use std::fmt;
 
 use crate::effect::Effect;
 use crate::net::HostPattern;
-use crate::regex::Regex;
+use crate::regex::PolicyRegex;
 use crate::sandbox::{FsRule, PathPattern, Sandbox};
-use crate::span::Span;
+use crate::span::PolicySpan;
 
 /// Where a policy came from, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,27 +44,27 @@ pub struct Layer {
     /// Only a project layer can be untrusted: it arrived with the repository.
     /// Its allows count as ask and its sandboxes are not used.
     pub trusted: bool,
-    pub settings: Settings,
+    pub settings: LayerSettings,
     /// Independent of each other: each that matches has its say, and the
     /// strictest holds.
-    pub groups: Vec<Group>,
+    pub groups: Vec<LayerGroup>,
     pub sandboxes: Vec<Sandbox>,
 }
 
 /// All `when()` calls of a file together, or one `policy()` call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Group {
+pub struct LayerGroup {
     /// Empty for the `when()` calls.
     pub name: String,
     pub doc: String,
     /// Keys about tools, modes and agents are independent of each other as well.
-    pub branches: Vec<Branch>,
+    pub branches: Vec<MatchBranch>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct LayerSettings {
     /// What holds where no rule of any layer matches.
-    pub default: Option<Rule>,
+    pub default: Option<PolicyRule>,
     /// The name of a sandbox of the same layer.
     pub default_sandbox: Option<String>,
     pub on_sandbox_violation: Option<OnViolation>,
@@ -110,40 +110,40 @@ impl OnViolation {
 
 /// One key of a match tree and what is below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Branch {
-    pub key: Key,
-    pub then: Node,
+pub struct MatchBranch {
+    pub key: MatchKey,
+    pub then: MatchNode,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Node {
-    Rule(Rule),
-    Tree(Vec<Branch>),
+pub enum MatchNode {
+    Rule(PolicyRule),
+    Tree(Vec<MatchBranch>),
 }
 
 /// A leaf: what holds when the whole path of keys above it matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct PolicyRule {
     pub effect: Effect,
     /// The name of a sandbox of the same layer; without one the layer stack's
     /// default sandbox is meant.
     pub sandbox: Option<String>,
     pub reason: Option<String>,
-    pub span: Span,
+    pub span: PolicySpan,
 }
 
 /// What a key looks at, and the alternatives it accepts there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
-    pub subject: Subject,
+pub struct MatchKey {
+    pub subject: KeySubject,
     /// More than one only for a tuple key, which is less specific than a
     /// single literal.
-    pub patterns: Vec<Pattern>,
+    pub patterns: Vec<KeyPattern>,
 }
 
 /// The part of an action a key is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Subject {
+pub enum KeySubject {
     Tool,
     Mode,
     Agent,
@@ -163,7 +163,7 @@ pub enum Subject {
     Value,
 }
 
-impl Subject {
+impl KeySubject {
     pub const ALL: [Self; 10] = [
         Self::Tool,
         Self::Mode,
@@ -182,12 +182,12 @@ impl Subject {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pattern {
+pub enum KeyPattern {
     /// A host literal covers subdomains, unless it starts with [`ONLY_HOST`].
     Literal(String),
     /// `*` stands for any run of characters, `?` for one.
     Glob(String),
-    Regex(Regex),
+    Regex(PolicyRegex),
     Path(PathPattern),
     Host(HostPattern),
     /// `glob("**")` and `default()`: whatever is there, including nothing.
@@ -197,7 +197,7 @@ pub enum Pattern {
 /// Marks a literal host that does not cover its subdomains.
 pub const ONLY_HOST: char = '=';
 
-impl fmt::Display for Pattern {
+impl fmt::Display for KeyPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Literal(text) | Self::Glob(text) => f.write_str(text),

@@ -2,10 +2,10 @@
 //! touch. Paths keep their variables (`$PWD`, `$HOME`); [`crate::path::Places`]
 //! fills them in when a sandbox is judged or planned.
 
-use crate::effect::{Caps, Effect};
-use crate::net::Net;
-use crate::regex::Regex;
-use crate::span::Span;
+use crate::effect::{Effect, FileCaps};
+use crate::net::NetworkAccess;
+use crate::regex::PolicyRegex;
+use crate::span::PolicySpan;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sandbox {
@@ -16,17 +16,17 @@ pub struct Sandbox {
     /// stays readable whatever this says.
     pub default: Effect,
     pub fs: Vec<FsRule>,
-    pub net: Net,
+    pub net: NetworkAccess,
     /// Ports of the room that the host may connect to.
     pub serve: Vec<u16>,
     pub env: Vec<EnvRule>,
-    pub limits: Limits,
+    pub limits: ResourceLimits,
     /// What becomes of processes that the command leaves running. Unsaid, they end
     /// with it in a room and live on, confined, without one.
-    pub lifetime: Option<Lifetime>,
-    pub protect: Protect,
+    pub lifetime: Option<ProcessLifetime>,
+    pub protect: ProtectSettings,
     pub doc: String,
-    pub span: Span,
+    pub span: PolicySpan,
 }
 
 impl Sandbox {
@@ -37,14 +37,14 @@ impl Sandbox {
             unrestricted: false,
             default: Effect::Deny,
             fs: Vec::new(),
-            net: Net::Deny,
+            net: NetworkAccess::Deny,
             serve: Vec::new(),
             env: Vec::new(),
-            limits: Limits::default(),
+            limits: ResourceLimits::default(),
             lifetime: None,
-            protect: Protect::default(),
+            protect: ProtectSettings::default(),
             doc: String::new(),
-            span: Span::default(),
+            span: PolicySpan::default(),
         }
     }
 }
@@ -54,25 +54,25 @@ impl Sandbox {
 pub struct FsRule {
     pub pattern: PathPattern,
     pub effect: Effect,
-    pub caps: Caps,
-    pub writes: Writes,
-    pub span: Span,
+    pub caps: FileCaps,
+    pub writes: WriteTarget,
+    pub span: PolicySpan,
 }
 
 impl FsRule {
     /// The effect as a policy writes it.
     pub fn word(&self) -> &'static str {
         match self.writes {
-            Writes::InPlace => self.effect.word(),
-            Writes::Session => "cow",
-            Writes::Project => "cache",
+            WriteTarget::InPlace => self.effect.word(),
+            WriteTarget::Session => "cow",
+            WriteTarget::Project => "cache",
         }
     }
 }
 
 /// Where the bytes that a command writes below a file rule end up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Writes {
+pub enum WriteTarget {
     /// In the files that the rule names.
     #[default]
     InPlace,
@@ -95,7 +95,7 @@ pub enum PathPattern {
     /// Names matched anywhere under a fixed prefix, also files created later.
     Glob { prefix: String, pattern: String },
     /// As a glob, but the rest of the path is matched by an expression.
-    Regex { prefix: String, regex: Regex },
+    Regex { prefix: String, regex: PolicyRegex },
 }
 
 impl PathPattern {
@@ -139,22 +139,22 @@ impl std::fmt::Display for PathPattern {
 pub struct EnvRule {
     pub name: String,
     pub effect: Effect,
-    pub span: Span,
+    pub span: PolicySpan,
 }
 
 /// What a room may use up; `None` is no limit of the policy's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct ResourceLimits {
     pub memory_bytes: Option<u64>,
     pub processes: Option<u64>,
     pub cpu_seconds: Option<u64>,
     pub wall_seconds: Option<u64>,
     pub file_size_bytes: Option<u64>,
-    /// Names that a room makes; [`Limits::UNLIMITED`] lifts the standard limit.
+    /// Names that a room makes; [`ResourceLimits::UNLIMITED`] lifts the standard limit.
     pub files: Option<u64>,
 }
 
-impl Limits {
+impl ResourceLimits {
     /// No build or installation comes near it.
     pub const STANDARD_FILES: u64 = 1_000_000;
     pub const UNLIMITED: u64 = u64::MAX;
@@ -189,14 +189,14 @@ impl Limits {
 
 /// How long the processes of a room may live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lifetime {
+pub enum ProcessLifetime {
     /// Until the command ends.
     Action,
     /// As long as they like, confined as they were.
     Detached,
 }
 
-impl Lifetime {
+impl ProcessLifetime {
     pub const ALL: [Self; 2] = [Self::Action, Self::Detached];
 
     /// As a policy writes it.
@@ -210,7 +210,7 @@ impl Lifetime {
 
 /// Which persistence paths stay read-only inside writable trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Protect {
+pub struct ProtectSettings {
     /// The built-in list, `protect = True`.
     pub standard: bool,
     /// Paths or patterns relative to a writable tree, in addition.
@@ -219,7 +219,7 @@ pub struct Protect {
     pub except: Vec<String>,
 }
 
-impl Default for Protect {
+impl Default for ProtectSettings {
     fn default() -> Self {
         Self { standard: true, also: Vec::new(), except: Vec::new() }
     }

@@ -7,7 +7,7 @@
 //! variable, an option, a working directory, a repository. For example
 //! `GIT_DIR=x git fetch` obeys `x/config`, and that file can name any program.
 //!
-//! [`Widening`] says which sandboxes this is about. Where a sandbox reads
+//! [`SandboxWidening`] says which sandboxes this is about. Where a sandbox reads
 //! credentials, every variable outside a short list steers. Where a sandbox only
 //! adds the network, the toolchain in it runs code of the project anyway, so only
 //! variables and options count that replace the toolchain itself.
@@ -21,16 +21,16 @@ use std::path::{Path, PathBuf};
 use crate::action::FileUse;
 use crate::credentials;
 use crate::decide::directory;
-use crate::effect::{Caps, Effect};
-use crate::judge::{World, judge};
-use crate::net::Net;
+use crate::effect::{Effect, FileCaps};
+use crate::judge::{JudgeContext, judge};
+use crate::net::NetworkAccess;
 use crate::path::is_below;
 use crate::sandbox::Sandbox;
-use clash_shell::{Command, Word, is_steering_variable, program_name};
+use clash_shell::{ShellCommand, ShellWord, is_steering_variable, program_name};
 
 /// The rights of a sandbox that its policy's default sandbox lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Widening {
+pub enum SandboxWidening {
     Network,
     /// Keys, tokens, or a socket of a program that acts for the user.
     Credentials,
@@ -40,18 +40,22 @@ pub enum Widening {
 pub const SSH_AGENT_SOCKET: &str = "SSH_AUTH_SOCK";
 
 /// What a sandbox adds to the default sandbox of its policy.
-pub fn widening(sandbox: &Sandbox, default: &Sandbox, world: &World<'_>) -> Option<Widening> {
+pub fn widening(
+    sandbox: &Sandbox,
+    default: &Sandbox,
+    world: &JudgeContext<'_>,
+) -> Option<SandboxWidening> {
     if reads_credentials(sandbox, world) && !reads_credentials(default, world) {
-        return Some(Widening::Credentials);
+        return Some(SandboxWidening::Credentials);
     }
-    let reaches_out = |net: &Net| *net != Net::Deny;
+    let reaches_out = |net: &NetworkAccess| *net != NetworkAccess::Deny;
     let wider = reaches_out(&sandbox.net) && !reaches_out(&default.net);
-    (wider && !default.unrestricted).then_some(Widening::Network)
+    (wider && !default.unrestricted).then_some(SandboxWidening::Network)
 }
 
 /// True if a command in this sandbox can read a credential or use a socket of a
 /// program that acts for the user.
-pub fn reads_credentials(sandbox: &Sandbox, world: &World<'_>) -> bool {
+pub fn reads_credentials(sandbox: &Sandbox, world: &JudgeContext<'_>) -> bool {
     let allowed = || sandbox.fs.iter().filter(|rule| rule.effect == Effect::Allow);
     let socket = |path: &str| path.ends_with(".sock");
     let lends = |name: &str| name == SSH_AGENT_SOCKET || name == "*";
@@ -72,13 +76,13 @@ pub fn reads_credentials(sandbox: &Sandbox, world: &World<'_>) -> bool {
         if !granted.iter().any(|grant| is_below(&path, grant)) {
             return false;
         }
-        let file = FileUse { path, needs: Caps::READ, caseless: false };
+        let file = FileUse { path, needs: FileCaps::READ, caseless: false };
         judge(sandbox, &file, world).is_ok_and(|verdict| verdict.effect == Effect::Allow)
     })
 }
 
 /// Where a credential lies: below the home, or where the settings are kept.
-fn credential_places(name: &str, world: &World<'_>) -> Vec<PathBuf> {
+fn credential_places(name: &str, world: &JudgeContext<'_>) -> Vec<PathBuf> {
     let moved = name.strip_prefix(".config/");
     let moved =
         moved.and_then(|rest| world.places.expand(&format!("$XDG_CONFIG_HOME/{rest}")).ok());
@@ -96,12 +100,12 @@ fn is_public(path: &Path) -> bool {
 /// What steers a command, in words; `None` if nothing does. `named` are the words
 /// of the rule that allows it: an option that the rule names is no surprise.
 pub fn steered(
-    command: &Command,
-    widening: Widening,
+    command: &ShellCommand,
+    widening: SandboxWidening,
     named: &[String],
-    world: &World<'_>,
+    world: &JudgeContext<'_>,
 ) -> Option<String> {
-    let program = command.words.first().and_then(Word::known).and_then(program_name)?;
+    let program = command.words.first().and_then(ShellWord::known).and_then(program_name)?;
     if let Some(name) = variable(command, widening) {
         return Some(name);
     }
@@ -109,14 +113,16 @@ pub fn steered(
         return Some(option);
     }
     match (program, widening) {
-        ("git" | "gh", Widening::Credentials) => repository(program, command, named, world),
+        ("git" | "gh", SandboxWidening::Credentials) => repository(program, command, named, world),
         _ => None,
     }
 }
 
-fn variable(command: &Command, widening: Widening) -> Option<String> {
+fn variable(command: &ShellCommand, widening: SandboxWidening) -> Option<String> {
     let steers = |name: &str, exported: bool| {
-        name == "*" || is_steering_variable(name) || exported && widening == Widening::Credentials
+        name == "*"
+            || is_steering_variable(name)
+            || exported && widening == SandboxWidening::Credentials
     };
     let found = command.environment.iter().find(|it| steers(&it.name, it.exported))?;
     Some(match found.name.as_str() {
@@ -128,9 +134,9 @@ fn variable(command: &Command, widening: Widening) -> Option<String> {
 /// The repository that the program obeys where it runs.
 fn repository(
     program: &str,
-    command: &Command,
+    command: &ShellCommand,
     named: &[String],
-    world: &World<'_>,
+    world: &JudgeContext<'_>,
 ) -> Option<String> {
     let unknown = || Some("its directory is known only when it runs".to_owned());
     let Some(mut dir) = directory(&command.cwd, world) else { return unknown() };
@@ -141,8 +147,8 @@ fn repository(
             match word.known() {
                 Some("-C") if named.iter().any(|key| key == "-C") => return None,
                 Some("-C") => match words.next() {
-                    Some(Word::Known(to)) => dir = dir.join(to),
-                    Some(Word::Home(rest)) => {
+                    Some(ShellWord::Known(to)) => dir = dir.join(to),
+                    Some(ShellWord::Home(rest)) => {
                         dir = world.places.home.join(rest.trim_start_matches('/'));
                     }
                     _ => return unknown(),

@@ -1,12 +1,12 @@
 //! Tools, under the one name policies use for what every agent calls differently.
 
-use crate::effect::Caps;
+use crate::effect::FileCaps;
 
 /// Tools, by the name policies use and the names agents have for them.
-const TOOLS: &[(&str, Kind, &[&str])] = &[
+const TOOLS: &[(&str, ToolKind, &[&str])] = &[
     (
         "Bash",
-        Kind::Shell,
+        ToolKind::Shell,
         &[
             "shell",
             "run_shell_command",
@@ -23,31 +23,35 @@ const TOOLS: &[(&str, Kind, &[&str])] = &[
     ),
     (
         "Read",
-        Kind::File,
+        ToolKind::File,
         &["read", "read_file", "fs_read", "view", "NotebookRead", "read_many_files", "view_image"],
     ),
-    ("Write", Kind::File, &["write", "write_file", "fs_write", "create", "create_file", "Create"]),
+    (
+        "Write",
+        ToolKind::File,
+        &["write", "write_file", "fs_write", "create", "create_file", "Create"],
+    ),
     (
         "Edit",
-        Kind::File,
+        ToolKind::File,
         &["edit", "replace", "str_replace", "edit_file", "apply_patch", "patch", "ApplyPatch"],
     ),
-    ("MultiEdit", Kind::File, &["multiedit", "multi_edit"]),
-    ("NotebookEdit", Kind::File, &["notebook_edit"]),
-    ("Glob", Kind::File, &["glob", "find_files", "list_files"]),
+    ("MultiEdit", ToolKind::File, &["multiedit", "multi_edit"]),
+    ("NotebookEdit", ToolKind::File, &["notebook_edit"]),
+    ("Glob", ToolKind::File, &["glob", "find_files", "list_files"]),
     (
         "Grep",
-        Kind::File,
+        ToolKind::File,
         &["grep", "grep_search", "search_file_content", "search_files", "ripgrep"],
     ),
-    ("LS", Kind::File, &["ls", "list", "list_directory", "list_dir"]),
-    ("WebFetch", Kind::Host, &["web_fetch", "webfetch", "fetch", "fetch_url", "FetchUrl"]),
-    ("WebSearch", Kind::Host, &["web_search", "websearch", "google_web_search"]),
+    ("LS", ToolKind::File, &["ls", "list", "list_directory", "list_dir"]),
+    ("WebFetch", ToolKind::Host, &["web_fetch", "webfetch", "fetch", "fetch_url", "FetchUrl"]),
+    ("WebSearch", ToolKind::Host, &["web_search", "websearch", "google_web_search"]),
 ];
 
 /// What the keys below a tool are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ToolKind {
     Shell,
     File,
     Host,
@@ -56,22 +60,22 @@ pub enum Kind {
 }
 
 /// The name policies use for a tool, and what it works on.
-pub fn canonical(name: &str) -> (&str, Kind) {
-    let is = |known: &&(&str, Kind, &[&str])| known.0 == name || known.2.contains(&name);
+pub fn canonical(name: &str) -> (&str, ToolKind) {
+    let is = |known: &&(&str, ToolKind, &[&str])| known.0 == name || known.2.contains(&name);
     match TOOLS.iter().find(is) {
         Some((known, kind, _)) => (known, *kind),
-        None => (name, Kind::Other),
+        None => (name, ToolKind::Other),
     }
 }
 
 /// What a tool that works on a file needs there, by its name in policies. An
 /// unknown one may do anything to it.
-pub fn needs(name: &str) -> Caps {
+pub fn needs(name: &str) -> FileCaps {
     match name {
-        "Read" | "Glob" | "Grep" | "LS" => Caps::READ,
-        "Write" => Caps::WRITE.union(Caps::CREATE),
-        "Edit" | "MultiEdit" | "NotebookEdit" => Caps::READ.union(Caps::WRITE),
-        _ => Caps::ALL.without(Caps::EXECUTE),
+        "Read" | "Glob" | "Grep" | "LS" => FileCaps::READ,
+        "Write" => FileCaps::WRITE.union(FileCaps::CREATE),
+        "Edit" | "MultiEdit" | "NotebookEdit" => FileCaps::READ.union(FileCaps::WRITE),
+        _ => FileCaps::ALL.without(FileCaps::EXECUTE),
     }
 }
 
@@ -86,9 +90,9 @@ mod tests {
 
     #[test]
     fn every_agent_s_word_for_a_tool_is_one_tool() {
-        assert_eq!(canonical("run_shell_command"), ("Bash", Kind::Shell));
-        assert_eq!(canonical("fs_read"), ("Read", Kind::File));
-        assert_eq!(canonical("mcp__db__query"), ("mcp__db__query", Kind::Other));
+        assert_eq!(canonical("run_shell_command"), ("Bash", ToolKind::Shell));
+        assert_eq!(canonical("fs_read"), ("Read", ToolKind::File));
+        assert_eq!(canonical("mcp__db__query"), ("mcp__db__query", ToolKind::Other));
     }
 
     #[test]

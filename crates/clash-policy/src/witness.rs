@@ -10,14 +10,14 @@ use regex_automata::dfa::Automaton;
 use regex_automata::dfa::sparse::DFA;
 use regex_automata::{Anchored, Input as Search};
 
-use crate::action::{Action, Field, FileUse, HostUse, Input};
-use crate::net::{HostPattern, Net};
-use crate::path::Places;
+use crate::action::{Action, FileUse, HostUse, InputField, ToolInput};
+use crate::net::{HostPattern, NetworkAccess};
+use crate::path::PolicyPlaces;
 use crate::pattern::{glob_matches, path_glob_matches};
-use crate::regex::Regex;
-use crate::rule::{Branch, Layer, Node, ONLY_HOST, Pattern, Subject};
+use crate::regex::PolicyRegex;
+use crate::rule::{KeyPattern, KeySubject, Layer, MatchBranch, MatchNode, ONLY_HOST};
 use crate::sandbox::{PathPattern, Sandbox};
-use crate::tool::{self, Kind};
+use crate::tool::{self, ToolKind};
 
 /// What stands for whatever a policy does not name.
 const UNNAMED: &str = "clash-example";
@@ -35,7 +35,7 @@ const UNNAMED_SCRIPTS: [&str; 2] = [UNNAMED, "eval \"$CLASH_EXAMPLE\""];
 
 /// An action and how to show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Witness {
+pub struct PolicyWitness {
     pub action: Action,
     /// What it is about, with the variables a policy would use.
     pub shown: String,
@@ -47,61 +47,61 @@ const MOST: usize = 50_000;
 /// The witnesses of policies, each once. `false`: there would be more of them.
 pub fn actions<'l>(
     layers: impl Iterator<Item = &'l Layer> + Clone,
-    places: &Places,
-) -> (Vec<Witness>, bool) {
+    places: &PolicyPlaces,
+) -> (Vec<PolicyWitness>, bool) {
     let groups = layers.flat_map(|layer| &layer.groups);
-    let mut named = Named::default();
+    let mut named = NamedLiterals::default();
     groups.clone().for_each(|group| named.literals(&group.branches));
     groups.clone().for_each(|group| named.options(&group.branches, &[]));
-    let mut found = Found { places, named, seen: BTreeSet::new(), witnesses: Vec::new() };
-    found.emit(&Draft::default());
-    groups.for_each(|group| found.walk(&group.branches, &Draft::default()));
+    let mut found = WitnessSearch { places, named, seen: BTreeSet::new(), witnesses: Vec::new() };
+    found.emit(&WitnessDraft::default());
+    groups.for_each(|group| found.walk(&group.branches, &WitnessDraft::default()));
     let complete = found.witnesses.len() < MOST;
     (found.witnesses, complete)
 }
 
 /// What policies name: a pattern of one may cover a literal of another.
 #[derive(Default)]
-struct Named {
+struct NamedLiterals {
     literals: BTreeSet<String>,
     /// By program, the options that any key below it tells apart: they may stand
     /// behind any of its words.
     options: BTreeMap<String, BTreeSet<String>>,
 }
 
-impl Named {
+impl NamedLiterals {
     /// More of them are told apart only by keys of their own.
     const MOST: usize = 30;
 
-    fn literals(&mut self, branches: &[Branch]) {
-        for Branch { key, then } in branches {
+    fn literals(&mut self, branches: &[MatchBranch]) {
+        for MatchBranch { key, then } in branches {
             self.literals.extend(key.patterns.iter().filter_map(|pattern| match pattern {
-                Pattern::Literal(text) => Some(text.clone()),
+                KeyPattern::Literal(text) => Some(text.clone()),
                 _ => None,
             }));
-            if let Node::Tree(tree) = then {
+            if let MatchNode::Tree(tree) = then {
                 self.literals(tree);
             }
         }
     }
 
     /// Texts a pattern matches, among them what is named elsewhere.
-    fn texts(&self, pattern: &Pattern) -> Vec<String> {
+    fn texts(&self, pattern: &KeyPattern) -> Vec<String> {
         let covers = |text: &&String| match pattern {
-            Pattern::Glob(glob) => glob_matches(glob, text),
-            Pattern::Regex(regex) => regex.matches(text) == Some(true),
+            KeyPattern::Glob(glob) => glob_matches(glob, text),
+            KeyPattern::Regex(regex) => regex.matches(text) == Some(true),
             _ => false,
         };
         let named = self.literals.iter().filter(covers).take(Self::MOST).cloned();
         texts(pattern).into_iter().chain(named).collect()
     }
 
-    fn options(&mut self, branches: &[Branch], programs: &[String]) {
-        for Branch { key, then } in branches {
+    fn options(&mut self, branches: &[MatchBranch], programs: &[String]) {
+        for MatchBranch { key, then } in branches {
             let texts: Vec<String> = key.patterns.iter().flat_map(|it| self.texts(it)).collect();
             let mut below = programs.to_vec();
             match key.subject {
-                Subject::Option => {
+                KeySubject::Option => {
                     let programs = if programs.is_empty() { &[String::new()] } else { programs };
                     for program in programs {
                         let known = self.options.entry(program.clone()).or_default();
@@ -109,17 +109,17 @@ impl Named {
                         known.extend(texts.iter().take(room).cloned());
                     }
                 }
-                Subject::Word if programs.is_empty() => below = texts,
+                KeySubject::Word if programs.is_empty() => below = texts,
                 _ => {}
             }
-            if let Node::Tree(tree) = then {
+            if let MatchNode::Tree(tree) = then {
                 self.options(tree, &below);
             }
         }
     }
 
     /// Those that a command may have besides its own.
-    fn further_options(&self, draft: &Draft) -> Vec<String> {
+    fn further_options(&self, draft: &WitnessDraft) -> Vec<String> {
         let program = draft.words.iter().find(|(_, option)| !option).map(|(word, _)| word.as_str());
         let programs = [program, Some("")].into_iter().flatten();
         let known = programs.filter_map(|program| self.options.get(program)).flatten();
@@ -129,7 +129,7 @@ impl Named {
 
 /// An action as far as the keys of a tree say.
 #[derive(Clone, Debug, Default)]
-struct Draft {
+struct WitnessDraft {
     tool: Option<String>,
     mode: Option<String>,
     agent: Option<String>,
@@ -140,24 +140,24 @@ struct Draft {
     fields: Vec<(String, Option<String>)>,
 }
 
-impl Draft {
+impl WitnessDraft {
     fn has(&self, option: &str) -> bool {
         self.words.iter().any(|(word, _)| word == option)
     }
 }
 
-struct Found<'a> {
-    places: &'a Places,
-    named: Named,
+struct WitnessSearch<'a> {
+    places: &'a PolicyPlaces,
+    named: NamedLiterals,
     seen: BTreeSet<String>,
-    witnesses: Vec<Witness>,
+    witnesses: Vec<PolicyWitness>,
 }
 
-impl Found<'_> {
-    fn walk(&mut self, branches: &[Branch], above: &Draft) {
-        for Branch { key, then } in branches {
+impl WitnessSearch<'_> {
+    fn walk(&mut self, branches: &[MatchBranch], above: &WitnessDraft) {
+        for MatchBranch { key, then } in branches {
             let patterns = key.patterns.iter();
-            let drafts: Vec<Draft> =
+            let drafts: Vec<WitnessDraft> =
                 patterns.flat_map(|it| drafts(above, key.subject, it, &self.named)).collect();
             for draft in drafts {
                 if self.witnesses.len() >= MOST {
@@ -169,7 +169,7 @@ impl Found<'_> {
                     with.words.push((option, true));
                     self.emit(&with);
                 }
-                if let Node::Tree(below) = then {
+                if let MatchNode::Tree(below) = then {
                     self.walk(below, &draft);
                 }
             }
@@ -177,60 +177,60 @@ impl Found<'_> {
     }
 
     /// The actions a draft stands for; what it leaves open is filled in.
-    fn emit(&mut self, draft: &Draft) {
+    fn emit(&mut self, draft: &WitnessDraft) {
         let Some(tool) = &draft.tool else {
             for tool in ["Bash", "Read", "Write", "WebFetch", "clash_example_tool"] {
-                self.emit(&Draft { tool: Some(tool.to_owned()), ..draft.clone() });
+                self.emit(&WitnessDraft { tool: Some(tool.to_owned()), ..draft.clone() });
             }
             return;
         };
         match tool::canonical(tool).1 {
-            Kind::Shell if draft.words.is_empty() => {
+            ToolKind::Shell if draft.words.is_empty() => {
                 UNNAMED_SCRIPTS.iter().for_each(|script| self.script(draft, (*script).to_owned()));
             }
-            Kind::Shell => {
+            ToolKind::Shell => {
                 for words in orders(&draft.words) {
                     self.script(draft, words.clone());
                     self.script(draft, format!("{words} {UNNAMED}"));
                 }
             }
-            Kind::File => match &draft.path {
+            ToolKind::File => match &draft.path {
                 Some(path) => self.file(draft, path),
                 None => UNNAMED_PATHS.iter().for_each(|path| self.file(draft, path)),
             },
-            Kind::Host => {
+            ToolKind::Host => {
                 let host = draft.host.clone().unwrap_or_else(|| UNNAMED_HOST.to_owned());
-                let hosts = Input::Hosts(vec![HostUse { host: host.clone(), port: 443 }]);
+                let hosts = ToolInput::Hosts(vec![HostUse { host: host.clone(), port: 443 }]);
                 self.add(draft, hosts, host);
             }
-            Kind::Other => {
-                let field = |(name, value): &(String, Option<String>)| Field {
+            ToolKind::Other => {
+                let field = |(name, value): &(String, Option<String>)| InputField {
                     name: name.clone(),
                     values: vec![value.clone().unwrap_or_else(|| UNNAMED.to_owned())],
                 };
-                let fields: Vec<Field> = draft.fields.iter().map(field).collect();
+                let fields: Vec<InputField> = draft.fields.iter().map(field).collect();
                 let texts: Vec<String> = fields
                     .iter()
                     .map(|field| format!("{}={}", field.name, field.values.join(",")))
                     .collect();
-                self.add(draft, Input::Fields(fields), texts.join(" "));
+                self.add(draft, ToolInput::Fields(fields), texts.join(" "));
             }
         }
     }
 
-    fn script(&mut self, draft: &Draft, script: String) {
-        self.add(draft, Input::Script(script.clone()), script);
+    fn script(&mut self, draft: &WitnessDraft, script: String) {
+        self.add(draft, ToolInput::Script(script.clone()), script);
     }
 
-    fn file(&mut self, draft: &Draft, path: &str) {
+    fn file(&mut self, draft: &WitnessDraft, path: &str) {
         // Without such a place there is no such action.
         let Ok(expanded) = self.places.expand(path) else { return };
         let needs = tool::needs(draft.tool.as_deref().unwrap_or_default());
         let file = FileUse { path: expanded, needs, caseless: false };
-        self.add(draft, Input::Files(vec![file]), path.to_owned());
+        self.add(draft, ToolInput::Files(vec![file]), path.to_owned());
     }
 
-    fn add(&mut self, draft: &Draft, input: Input, shown: String) {
+    fn add(&mut self, draft: &WitnessDraft, input: ToolInput, shown: String) {
         let (agent, mode) = (draft.agent.as_deref(), draft.mode.as_deref());
         let tool = draft.tool.clone().unwrap_or_default();
         let mut text = format!("{tool} {shown}").trim_end().to_owned();
@@ -244,32 +244,37 @@ impl Found<'_> {
             let agent = agent.unwrap_or("claude").to_owned();
             let mode = mode.unwrap_or("default").to_owned();
             let action = Action { agent, tool, mode, input };
-            self.witnesses.push(Witness { action, shown: text });
+            self.witnesses.push(PolicyWitness { action, shown: text });
         }
     }
 }
 
 /// What an action has to be for one more key to match, and nearly to match.
-fn drafts(above: &Draft, subject: Subject, pattern: &Pattern, named: &Named) -> Vec<Draft> {
-    let one = |change: &dyn Fn(&mut Draft, String)| {
+fn drafts(
+    above: &WitnessDraft,
+    subject: KeySubject,
+    pattern: &KeyPattern,
+    named: &NamedLiterals,
+) -> Vec<WitnessDraft> {
+    let one = |change: &dyn Fn(&mut WitnessDraft, String)| {
         let change = |text: String| {
             let mut draft = above.clone();
             change(&mut draft, text);
             draft
         };
-        named.texts(pattern).into_iter().map(change).collect::<Vec<Draft>>()
+        named.texts(pattern).into_iter().map(change).collect::<Vec<WitnessDraft>>()
     };
     match (subject, pattern) {
-        (Subject::End, _) | (_, Pattern::Any) => vec![above.clone()],
-        (Subject::Tool, _) => one(&|draft, text| draft.tool = Some(text)),
-        (Subject::Mode, _) => one(&|draft, text| draft.mode = Some(text)),
-        (Subject::Agent, _) => one(&|draft, text| draft.agent = Some(text)),
-        (Subject::Word, _) => one(&|draft, text| draft.words.push((text, false))),
-        (Subject::Option, _) => one(&|draft, text| draft.words.push((text, true))),
-        (Subject::Host, _) => one(&|draft, text| draft.host = Some(text)),
-        (Subject::Path, _) => one(&|draft, text| draft.path = Some(text)),
-        (Subject::Field, _) => one(&|draft, text| draft.fields.push((text, None))),
-        (Subject::Value, _) => one(&|draft, text| {
+        (KeySubject::End, _) | (_, KeyPattern::Any) => vec![above.clone()],
+        (KeySubject::Tool, _) => one(&|draft, text| draft.tool = Some(text)),
+        (KeySubject::Mode, _) => one(&|draft, text| draft.mode = Some(text)),
+        (KeySubject::Agent, _) => one(&|draft, text| draft.agent = Some(text)),
+        (KeySubject::Word, _) => one(&|draft, text| draft.words.push((text, false))),
+        (KeySubject::Option, _) => one(&|draft, text| draft.words.push((text, true))),
+        (KeySubject::Host, _) => one(&|draft, text| draft.host = Some(text)),
+        (KeySubject::Path, _) => one(&|draft, text| draft.path = Some(text)),
+        (KeySubject::Field, _) => one(&|draft, text| draft.fields.push((text, None))),
+        (KeySubject::Value, _) => one(&|draft, text| {
             if let Some((_, value)) = draft.fields.last_mut() {
                 *value = Some(text);
             }
@@ -281,20 +286,20 @@ fn drafts(above: &Draft, subject: Subject, pattern: &Pattern, named: &Named) -> 
 }
 
 /// Texts a pattern matches; none if no simple one is found.
-fn texts(pattern: &Pattern) -> Vec<String> {
+fn texts(pattern: &KeyPattern) -> Vec<String> {
     match pattern {
-        Pattern::Literal(text) => match text.strip_prefix(ONLY_HOST) {
+        KeyPattern::Literal(text) => match text.strip_prefix(ONLY_HOST) {
             Some(host) if !host.is_empty() => vec![host.to_owned(), format!("sub.{host}")],
             _ => name_texts(text),
         },
-        Pattern::Glob(glob) => {
+        KeyPattern::Glob(glob) => {
             let filled = glob.replace("**", "*").replace(['*', '?'], "x");
             glob_matches(glob, &filled).then_some(filled).into_iter().collect()
         }
-        Pattern::Regex(regex) => example(regex).into_iter().collect(),
-        Pattern::Path(path) => path_texts(path),
-        Pattern::Host(host) => host_texts(host),
-        Pattern::Any => Vec::new(),
+        KeyPattern::Regex(regex) => example(regex).into_iter().collect(),
+        KeyPattern::Path(path) => path_texts(path),
+        KeyPattern::Host(host) => host_texts(host),
+        KeyPattern::Any => Vec::new(),
     }
 }
 
@@ -339,7 +344,7 @@ fn path_texts(pattern: &PathPattern) -> Vec<String> {
 
 /// A shortest text the expression matches, found by walking its automaton; none
 /// if every one needs more than plain characters.
-pub fn example(regex: &Regex) -> Option<String> {
+pub fn example(regex: &PolicyRegex) -> Option<String> {
     const STATES: usize = 10_000;
     let (automaton, _) = DFA::from_bytes(&regex.automaton).ok()?;
     let start = automaton.start_state_forward(&Search::new("").anchored(Anchored::Yes)).ok()?;
@@ -404,7 +409,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// Paths that sandboxes tell apart, as a policy writes them and expanded.
-pub fn paths(sandboxes: &[&Sandbox], places: &Places) -> Vec<(String, PathBuf)> {
+pub fn paths(sandboxes: &[&Sandbox], places: &PolicyPlaces) -> Vec<(String, PathBuf)> {
     let rules = sandboxes.iter().flat_map(|sandbox| &sandbox.fs);
     let named = rules.flat_map(|rule| path_texts(&rule.pattern));
     let mut seen = BTreeSet::new();
@@ -419,7 +424,7 @@ pub fn hosts(sandboxes: &[&Sandbox]) -> Vec<(String, u16)> {
     let mut found =
         BTreeSet::from([(UNNAMED_HOST.to_owned(), 443), ("localhost".to_owned(), 8080)]);
     for sandbox in sandboxes {
-        let Net::Hosts { rules, .. } = &sandbox.net else { continue };
+        let NetworkAccess::Hosts { rules, .. } = &sandbox.net else { continue };
         for rule in rules {
             let ports = rule.ports.iter().copied().chain([443, 8080]);
             let ports: Vec<u16> = ports.collect();
@@ -435,42 +440,43 @@ pub fn hosts(sandboxes: &[&Sandbox]) -> Vec<(String, u16)> {
 mod tests {
     use super::*;
     use crate::effect::Effect;
-    use crate::rule::{Group, Key, LayerKind, Rule, Settings};
-    use crate::span::Span;
+    use crate::rule::{LayerGroup, LayerKind, LayerSettings, MatchKey, PolicyRule};
+    use crate::span::PolicySpan;
 
-    fn leaf() -> Node {
-        let span = Span::default();
-        Node::Rule(Rule { effect: Effect::Allow, sandbox: None, reason: None, span })
+    fn leaf() -> MatchNode {
+        let span = PolicySpan::default();
+        MatchNode::Rule(PolicyRule { effect: Effect::Allow, sandbox: None, reason: None, span })
     }
 
-    fn branch(subject: Subject, pattern: Pattern, then: Node) -> Branch {
-        Branch { key: Key { subject, patterns: vec![pattern] }, then }
+    fn branch(subject: KeySubject, pattern: KeyPattern, then: MatchNode) -> MatchBranch {
+        MatchBranch { key: MatchKey { subject, patterns: vec![pattern] }, then }
     }
 
-    fn shown(branches: Vec<Branch>) -> Vec<String> {
+    fn shown(branches: Vec<MatchBranch>) -> Vec<String> {
         let layer = Layer {
             kind: LayerKind::User,
             origin: String::new(),
             trusted: true,
-            settings: Settings::default(),
-            groups: vec![Group { branches, ..Group::default() }],
+            settings: LayerSettings::default(),
+            groups: vec![LayerGroup { branches, ..LayerGroup::default() }],
             sandboxes: Vec::new(),
         };
-        let (all, complete) = actions([layer].iter(), &Places::imagined());
+        let (all, complete) = actions([layer].iter(), &PolicyPlaces::imagined());
         assert!(complete);
         all.into_iter().map(|witness| witness.shown).collect()
     }
 
-    fn literal(text: &str) -> Pattern {
-        Pattern::Literal(text.to_owned())
+    fn literal(text: &str) -> KeyPattern {
+        KeyPattern::Literal(text.to_owned())
     }
 
     #[test]
     fn every_key_has_a_witness_and_one_that_goes_on() {
-        let force = branch(Subject::Option, literal("--force"), leaf());
-        let push = branch(Subject::Word, literal("push"), Node::Tree(vec![force]));
-        let git = branch(Subject::Word, literal("git"), Node::Tree(vec![push]));
-        let all = shown(vec![branch(Subject::Tool, literal("Bash"), Node::Tree(vec![git]))]);
+        let force = branch(KeySubject::Option, literal("--force"), leaf());
+        let push = branch(KeySubject::Word, literal("push"), MatchNode::Tree(vec![force]));
+        let git = branch(KeySubject::Word, literal("git"), MatchNode::Tree(vec![push]));
+        let all =
+            shown(vec![branch(KeySubject::Tool, literal("Bash"), MatchNode::Tree(vec![git]))]);
         for expected in [
             "Bash clash-example",
             "Bash git",
@@ -488,22 +494,22 @@ mod tests {
 
     #[test]
     fn modes_fields_hosts_and_paths_are_filled_in() {
-        let value = branch(Subject::Value, Pattern::Glob("drop *".into()), leaf());
-        let sql = branch(Subject::Field, literal("sql"), Node::Tree(vec![value]));
+        let value = branch(KeySubject::Value, KeyPattern::Glob("drop *".into()), leaf());
+        let sql = branch(KeySubject::Field, literal("sql"), MatchNode::Tree(vec![value]));
         let path = PathPattern::Glob { prefix: "$HOME".into(), pattern: "**/*.pem".into() };
         let all = shown(vec![
-            branch(Subject::Tool, Pattern::Glob("mcp__*".into()), Node::Tree(vec![sql])),
+            branch(KeySubject::Tool, KeyPattern::Glob("mcp__*".into()), MatchNode::Tree(vec![sql])),
             branch(
-                Subject::Tool,
+                KeySubject::Tool,
                 literal("Read"),
-                Node::Tree(vec![branch(Subject::Path, Pattern::Path(path), leaf())]),
+                MatchNode::Tree(vec![branch(KeySubject::Path, KeyPattern::Path(path), leaf())]),
             ),
             branch(
-                Subject::Tool,
+                KeySubject::Tool,
                 literal("WebFetch"),
-                Node::Tree(vec![branch(Subject::Host, literal("=docs.rs"), leaf())]),
+                MatchNode::Tree(vec![branch(KeySubject::Host, literal("=docs.rs"), leaf())]),
             ),
-            branch(Subject::Mode, literal("plan"), leaf()),
+            branch(KeySubject::Mode, literal("plan"), leaf()),
         ]);
         for expected in [
             "mcp__x sql=drop x",

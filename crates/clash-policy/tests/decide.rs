@@ -9,31 +9,31 @@
 
 mod reference;
 
-use clash_policy::decide::{Cause, Decision};
-use clash_policy::ir::{Ir, encode};
-use clash_policy::judge::World;
-use clash_policy::net::{Net, NetRule};
-use clash_policy::path::{NoLinks, Places};
-use clash_policy::rule::{Branch, Layer, LayerKind, Node};
+use clash_policy::decide::{Decision, DecisionCause};
+use clash_policy::ir::{IrImage, encode};
+use clash_policy::judge::JudgeContext;
+use clash_policy::net::{NetRule, NetworkAccess};
+use clash_policy::path::{NoLinks, PolicyPlaces};
+use clash_policy::rule::{Layer, LayerKind, MatchBranch, MatchNode};
 use clash_policy::sandbox::FsRule;
-use clash_policy::{Action, Caps, Effect};
+use clash_policy::{Action, Effect, FileCaps};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use reference::generate::{self, Below, action, policy};
 use reference::{Outcome, Part, Why};
 
-fn in_world<T>(test: impl FnOnce(&World<'_>) -> T) -> T {
-    let places = Places {
+fn in_world<T>(test: impl FnOnce(&JudgeContext<'_>) -> T) -> T {
+    let places = PolicyPlaces {
         project: "/h/app".into(),
         home: "/h".into(),
         tmp: "/tmp".into(),
         vars: Vec::new(),
     };
     let cage = ["/h/.own".into()];
-    let baseline = [("/usr", Caps::READ.union(Caps::EXECUTE))];
+    let baseline = [("/usr", FileCaps::READ.union(FileCaps::EXECUTE))];
     let cwd = &places.project;
-    test(&World {
+    test(&JudgeContext {
         places: &places,
         cwd,
         links: &NoLinks,
@@ -43,19 +43,19 @@ fn in_world<T>(test: impl FnOnce(&World<'_>) -> T) -> T {
     })
 }
 
-fn decided(ir: Ir<'_>, action: &Action) -> Decision {
+fn decided(ir: IrImage<'_>, action: &Action) -> Decision {
     in_world(|world| clash_policy::decide(ir, action, world).unwrap())
 }
 
 fn outcome(decision: &Decision) -> Outcome {
-    let part = |part: &clash_policy::decide::Part| Part {
+    let part = |part: &clash_policy::decide::DecisionPart| Part {
         effect: part.effect,
         sandbox: part.sandbox.clone(),
         why: match &part.cause {
-            Cause::Rule { span, .. } => Why::Rule(span.line),
-            Cause::Default { span, .. } => Why::Default(span.line),
-            Cause::Inert | Cause::Opened => Why::Inert,
-            Cause::Cage => Why::Cage,
+            DecisionCause::Rule { span, .. } => Why::Rule(span.line),
+            DecisionCause::Default { span, .. } => Why::Default(span.line),
+            DecisionCause::Inert | DecisionCause::Opened => Why::Inert,
+            DecisionCause::Cage => Why::Cage,
         },
         judged: part
             .judged
@@ -89,7 +89,7 @@ proptest! {
         actions in vec(action(), 60),
     ) {
         let image = image(&layers);
-        let ir = Ir::open(&image, 7).unwrap();
+        let ir = IrImage::open(&image, 7).unwrap();
         for action in &actions {
             let expected = in_world(|world| reference::decide(&layers, action, world));
             let decision = decided(ir, action);
@@ -104,13 +104,13 @@ proptest! {
 
 /// A policy as one would read it, for what a failing test prints.
 fn shown(layers: &[Layer]) -> String {
-    fn tree(branches: &[Branch], above: &str, out: &mut String) {
-        for Branch { key, then } in branches {
+    fn tree(branches: &[MatchBranch], above: &str, out: &mut String) {
+        for MatchBranch { key, then } in branches {
             let patterns: Vec<String> = key.patterns.iter().map(ToString::to_string).collect();
             let here = format!("{above} {:?}({})", key.subject, patterns.join("|"));
             match then {
-                Node::Tree(below) => tree(below, &here, out),
-                Node::Rule(rule) => {
+                MatchNode::Tree(below) => tree(below, &here, out),
+                MatchNode::Rule(rule) => {
                     let at = rule.span.line;
                     *out += &format!("  {at}: {here} -> {} {:?}\n", rule.effect, rule.sandbox);
                 }
@@ -131,12 +131,12 @@ fn shown(layers: &[Layer]) -> String {
 /// What each action comes to.
 fn effects(layers: &[Layer], actions: &[Action]) -> Vec<Effect> {
     let image = image(layers);
-    let ir = Ir::open(&image, 7).unwrap();
+    let ir = IrImage::open(&image, 7).unwrap();
     actions.iter().map(|action| decided(ir, action).effect).collect()
 }
 
 /// A branch whose rules all deny.
-fn denying() -> impl Strategy<Value = Branch> {
+fn denying() -> impl Strategy<Value = MatchBranch> {
     let at = [Below::Top, Below::Word, Below::Host, Below::Path, Below::Field, Below::Value];
     proptest::sample::select(at.to_vec()).prop_flat_map(|at| generate::branch(2, at)).prop_map(
         |mut branch| {
@@ -150,21 +150,21 @@ fn denying() -> impl Strategy<Value = Branch> {
 }
 
 /// Puts a branch somewhere into a tree, at some depth.
-fn insert(into: &mut Vec<Branch>, branch: Branch, way: &[Index]) {
+fn insert(into: &mut Vec<MatchBranch>, branch: MatchBranch, way: &[Index]) {
     let Some((here, deeper)) = way.split_first() else { return into.push(branch) };
     let at = here.index(into.len() + 1);
     match into.get_mut(at).map(|branch| &mut branch.then) {
-        Some(Node::Tree(below)) if !deeper.is_empty() => insert(below, branch, deeper),
+        Some(MatchNode::Tree(below)) if !deeper.is_empty() => insert(below, branch, deeper),
         _ => into.insert(at, branch),
     }
 }
 
 /// Without the order of a tuple's alternatives, which means nothing.
 fn unordered(layers: &[Layer]) -> Vec<Layer> {
-    fn sort(branches: &mut [Branch]) {
+    fn sort(branches: &mut [MatchBranch]) {
         for branch in branches {
             branch.key.patterns.sort_by_key(|pattern| format!("{pattern:?}"));
-            if let Node::Tree(below) = &mut branch.then {
+            if let MatchNode::Tree(below) = &mut branch.then {
                 sort(below);
             }
         }
@@ -209,7 +209,7 @@ proptest! {
         let sandbox = sandbox.get_mut(&mut layer.get_mut(&mut more).sandboxes);
         let index = at.index(sandbox.fs.len() + 1);
         sandbox.fs.insert(index, FsRule { effect: Effect::Deny, ..fs });
-        if let Net::Hosts { rules, .. } = &mut sandbox.net {
+        if let NetworkAccess::Hosts { rules, .. } = &mut sandbox.net {
             let (effect, ports) = (Effect::Deny, Vec::new());
             let rule = NetRule { host, ports, effect, span: Default::default() };
             rules.insert(at.index(rules.len() + 1), rule);
@@ -231,7 +231,7 @@ proptest! {
         more.insert(at, Layer { trusted: false, ..untrusted });
         generate::number(&mut more);
         let (before, after) = (image(&layers), image(&more));
-        let (before, after) = (Ir::open(&before, 7).unwrap(), Ir::open(&after, 7).unwrap());
+        let (before, after) = (IrImage::open(&before, 7).unwrap(), IrImage::open(&after, 7).unwrap());
         for action in &actions {
             let (before, after) = (decided(before, action), decided(after, action));
             prop_assert!(
@@ -256,7 +256,7 @@ proptest! {
         // An allow that counts as ask is still no restriction anybody asked for.
         layers.iter_mut().for_each(|layer| layer.trusted = true);
         let image = image(&layers);
-        let ir = Ir::open(&image, 7).unwrap();
+        let ir = IrImage::open(&image, 7).unwrap();
         let strictest = |script: &str| {
             let decision = decided(ir, &Action::script("claude", "plan", script));
             decision.parts.iter().map(|part| part.effect).max().unwrap()
@@ -290,7 +290,7 @@ proptest! {
     #[test]
     fn what_is_written_is_read_back(layers in policy()) {
         let image = image(&layers);
-        let read = Ir::open(&image, 7).unwrap().to_layers().unwrap();
+        let read = IrImage::open(&image, 7).unwrap().to_layers().unwrap();
         prop_assert_eq!(unordered(&read), unordered(&layers));
     }
 
@@ -306,9 +306,9 @@ proptest! {
             let at = at.index(damaged.len());
             damaged[at] = byte;
         }
-        prop_assert!(damaged == whole || Ir::open(&damaged, 7).is_err());
+        prop_assert!(damaged == whole || IrImage::open(&damaged, 7).is_err());
         clash_policy::ir::reseal(&mut damaged, 7);
-        let ir = Ir::open(&damaged, 7).unwrap();
+        let ir = IrImage::open(&damaged, 7).unwrap();
         let _ = ir.to_layers();
         for action in &actions {
             let _ = in_world(|world| clash_policy::decide(ir, action, world));

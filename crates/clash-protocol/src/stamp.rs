@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use clash_policy::fnv::fnv_hash;
-use clash_policy::ir::Stamp;
+use clash_policy::ir::SourceStamp;
 
 /// The version of clash in an image. Another version of clash compiles anew.
 pub const BUILD_STAMP: u64 = fnv_hash(crate::CLASH_VERSION.as_bytes());
@@ -16,9 +16,9 @@ pub const BUILD_STAMP: u64 = fnv_hash(crate::CLASH_VERSION.as_bytes());
 ///
 /// # Errors
 /// If `stat` fails for another reason than an absent file.
-pub fn stamp_file(path: &Path) -> io::Result<Option<Stamp>> {
+pub fn stamp_file(path: &Path) -> io::Result<Option<SourceStamp>> {
     match fs::metadata(path) {
-        Ok(meta) => Ok(Some(Stamp {
+        Ok(meta) => Ok(Some(SourceStamp {
             device: meta.dev(),
             inode: meta.ino(),
             size: meta.size(),

@@ -16,35 +16,36 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clash_policy::{
-    Caps, Effect, FsRule, HostPattern, Lifetime, Limits, Net, NetRule, PathPattern, Places,
-    Protect, Regex, Sandbox, Span, Writes,
+    Effect, FileCaps, FsRule, HostPattern, NetRule, NetworkAccess, PathPattern, PolicyPlaces,
+    PolicyRegex, PolicySpan, ProcessLifetime, ProtectSettings, ResourceLimits, Sandbox,
+    WriteTarget,
 };
 use clash_sandbox::facts::RoomSupport;
 use clash_sandbox::host::with_limit_facts;
 use clash_sandbox::launch::{Ahead, Command, LaunchError, run};
 use clash_sandbox::plan::{Cage, Request, Temporary, plan_with_report};
 
-fn caps(letters: &str) -> Caps {
-    Caps::parse(letters).unwrap_or(Caps::NONE)
+fn caps(letters: &str) -> FileCaps {
+    FileCaps::parse(letters).unwrap_or(FileCaps::NONE)
 }
 
-fn rule(path: &str, caps: Caps) -> FsRule {
+fn rule(path: &str, caps: FileCaps) -> FsRule {
     FsRule {
         pattern: PathPattern::Subpath { path: path.to_owned(), follow_worktrees: true },
         effect: Effect::Allow,
         caps,
-        writes: Writes::InPlace,
-        span: Span { file: "room".to_owned(), line: 1, column: 1 },
+        writes: WriteTarget::InPlace,
+        span: PolicySpan { file: "room".to_owned(), line: 1, column: 1 },
     }
 }
 
-fn regex(pattern: String) -> Option<Regex> {
+fn regex(pattern: String) -> Option<PolicyRegex> {
     use regex_automata::dfa::{StartKind, dense};
     let anchored = dense::Config::new().start_kind(StartKind::Anchored);
     let whole = format!(r"\A(?:{pattern})\z");
     let dfa = dense::Builder::new().configure(anchored).build(&whole).ok()?;
     let automaton = dfa.to_sparse().ok()?.to_bytes_native_endian();
-    Some(Regex { pattern, automaton })
+    Some(PolicyRegex { pattern, automaton })
 }
 
 fn effect(form: &str) -> Effect {
@@ -54,7 +55,7 @@ fn effect(form: &str) -> Effect {
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     let mut fs = Vec::new();
-    let mut net = Net::Deny;
+    let mut net = NetworkAccess::Deny;
     let mut cwd = None;
     let mut home = PathBuf::from("/nonexistent/home");
     let mut project = PathBuf::from("/nonexistent/project");
@@ -63,8 +64,8 @@ fn main() -> ExitCode {
     let mut host = None;
     let mut tmp = PathBuf::from("/tmp");
     let mut session = None;
-    let mut protect = Protect::default();
-    let mut limits = Limits::default();
+    let mut protect = ProtectSettings::default();
+    let mut limits = ResourceLimits::default();
     let mut serve = Vec::new();
     let mut lifetime = None;
     let mut default = Effect::Deny;
@@ -72,9 +73,9 @@ fn main() -> ExitCode {
     while let Some(flag) = args.next() {
         let mut value = || args.next().unwrap_or_default().into_string().unwrap_or_default();
         match flag.to_str() {
-            Some("--rw") => fs.push(rule(&value(), Caps::ALL)),
-            Some("--r") => fs.push(rule(&value(), Caps::READ)),
-            Some("--rx") => fs.push(rule(&value(), Caps::READ.union(Caps::EXECUTE))),
+            Some("--rw") => fs.push(rule(&value(), FileCaps::ALL)),
+            Some("--r") => fs.push(rule(&value(), FileCaps::READ)),
+            Some("--rx") => fs.push(rule(&value(), FileCaps::READ.union(FileCaps::EXECUTE))),
             Some("--allow") => {
                 let caps = caps(&value());
                 fs.push(rule(&value(), caps));
@@ -121,7 +122,7 @@ fn main() -> ExitCode {
             Some("--unprotected") => protect.standard = false,
             Some("--lifetime") => {
                 let word = value();
-                lifetime = Lifetime::ALL.into_iter().find(|known| known.word() == word);
+                lifetime = ProcessLifetime::ALL.into_iter().find(|known| known.word() == word);
             }
             Some("--limit") => {
                 let name = value();
@@ -140,11 +141,14 @@ fn main() -> ExitCode {
             Some("--localhost") => {
                 let ports = vec![value().parse().unwrap_or(0)];
                 let host = HostPattern::Localhost;
-                let rule = NetRule { host, ports, effect: Effect::Allow, span: Span::default() };
-                net = Net::Hosts { rules: vec![rule], default: Effect::Deny };
+                let rule =
+                    NetRule { host, ports, effect: Effect::Allow, span: PolicySpan::default() };
+                net = NetworkAccess::Hosts { rules: vec![rule], default: Effect::Deny };
             }
             Some("--serve") => serve.push(value().parse().unwrap_or(0)),
-            Some("--net") => net = if value() == "allow" { Net::Allow } else { Net::Deny },
+            Some("--net") => {
+                net = if value() == "allow" { NetworkAccess::Allow } else { NetworkAccess::Deny }
+            }
             Some("--cwd") => cwd = Some(PathBuf::from(value())),
             Some("--home") => home = PathBuf::from(value()),
             Some("--project") => project = PathBuf::from(value()),
@@ -159,8 +163,12 @@ fn main() -> ExitCode {
     }
     let sandbox =
         Sandbox { fs, net, serve, protect, limits, lifetime, default, ..Sandbox::named("room") };
-    let places =
-        Places { project, home, tmp: session.clone().unwrap_or(tmp.clone()), vars: Vec::new() };
+    let places = PolicyPlaces {
+        project,
+        home,
+        tmp: session.clone().unwrap_or(tmp.clone()),
+        vars: Vec::new(),
+    };
     let request = Request {
         sandbox: &sandbox,
         places: &places,

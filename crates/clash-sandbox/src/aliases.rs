@@ -19,8 +19,8 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use clash_policy::path::{Alias, Links, is_below, normalise};
-use clash_policy::{Caps, Protect, protect};
+use clash_policy::path::{LinkResolver, ProtectedLink, is_below, normalise};
+use clash_policy::{FileCaps, ProtectSettings, protect};
 
 use crate::below::PathSet;
 
@@ -38,13 +38,13 @@ pub(crate) struct LinkAliases {
     names: Option<ListedNames>,
     /// A directory is in the set only together with those above it.
     seen: PathSet,
-    found: Vec<Alias>,
+    found: Vec<ProtectedLink>,
 }
 
 impl LinkAliases {
     /// Reads the directories from `root` to a path that is to be changed. If the path is
     /// elsewhere, reads only `root`.
-    pub(crate) fn look(&mut self, path: &Path, root: &Path, protect: &Protect) {
+    pub(crate) fn look(&mut self, path: &Path, root: &Path, protect: &ProtectSettings) {
         let strictly = path != root && is_below(path, root);
         let first = if strictly { path.parent().unwrap_or(root) } else { root };
         let dirs = first.ancestors().take_while(|dir| is_below(dir, root));
@@ -71,7 +71,7 @@ impl LinkAliases {
         self.found.retain(|alias| !is_below(&alias.at, dir) || !is_below(&alias.to, dir));
     }
 
-    pub(crate) fn leading_to(&self, path: &Path) -> Vec<Alias> {
+    pub(crate) fn leading_to(&self, path: &Path) -> Vec<ProtectedLink> {
         self.found.iter().filter(|alias| is_below(path, &alias.to)).cloned().collect()
     }
 
@@ -82,7 +82,7 @@ impl LinkAliases {
     }
 
     /// Finds the links in a directory, and in the directories of the list below it.
-    fn read(&mut self, dir: &Path, root: &Path, protect: &Protect) {
+    fn read(&mut self, dir: &Path, root: &Path, protect: &ProtectSettings) {
         let mut inside = VecDeque::from([(dir.to_path_buf(), false)]);
         let mut left = MAX_DIRECTORIES_INSIDE;
         while let Some((dir, whole)) = inside.pop_front() {
@@ -100,7 +100,7 @@ impl LinkAliases {
                     self.follow(&path, root);
                     continue;
                 }
-                let kept = protect::kept(protect, below, 0, Caps::CHANGE);
+                let kept = protect::kept(protect, below, 0, FileCaps::CHANGE);
                 if kept.is_none() && !protect::begins(protect, below, |_| true) {
                     continue;
                 }
@@ -149,7 +149,7 @@ impl LinkAliases {
     }
 
     fn add(&mut self, at: &Path, to: &Path, root: &Path) {
-        let alias = Alias { at: at.to_path_buf(), to: to.to_path_buf() };
+        let alias = ProtectedLink { at: at.to_path_buf(), to: to.to_path_buf() };
         // A link to the root or above it would protect everything, so it is left out.
         if !is_below(root, to) && !self.found.contains(&alias) {
             self.found.push(alias);
@@ -170,7 +170,7 @@ fn leads_to_packages(at: &Path, root: &Path) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct RememberedLinks(pub(crate) RefCell<LinkAliases>);
 
-impl Links for RememberedLinks {
+impl LinkResolver for RememberedLinks {
     /// The monitor makes no decision about commands.
     fn git_is_steered(&self, _: &Path, _: &Path, _: &str) -> Option<String> {
         None
@@ -181,7 +181,7 @@ impl Links for RememberedLinks {
         path.to_path_buf()
     }
 
-    fn aliases(&self, path: &Path, root: &Path, protect: &Protect) -> Vec<Alias> {
+    fn aliases(&self, path: &Path, root: &Path, protect: &ProtectSettings) -> Vec<ProtectedLink> {
         let mut known = self.0.borrow_mut();
         known.look(path, root, protect);
         known.leading_to(path)
@@ -200,7 +200,7 @@ struct ListedNames {
 }
 
 impl ListedNames {
-    fn from_list(protect: &Protect) -> Self {
+    fn from_list(protect: &ProtectSettings) -> Self {
         let (mut whole, mut partly) = (HashSet::new(), Vec::new());
         let mut before_any = HashSet::new();
         for entry in protect::entries(protect) {
@@ -236,7 +236,7 @@ enum EntryKind {
 
 /// The links and directories in a directory. If it cannot be read, each name of the list is
 /// looked up.
-fn children(dir: &Path, protect: &Protect) -> Vec<(OsString, EntryKind)> {
+fn children(dir: &Path, protect: &ProtectSettings) -> Vec<(OsString, EntryKind)> {
     let kind = |file: fs::FileType| {
         let directory = file.is_dir().then_some(EntryKind::Directory);
         if file.is_symlink() { Some(EntryKind::Link) } else { directory }
@@ -274,7 +274,7 @@ mod tests {
             symlink(to, at).unwrap();
         }
         let mut aliases = LinkAliases::default();
-        aliases.look(&root.join(path), &root, &Protect::default());
+        aliases.look(&root.join(path), &root, &ProtectSettings::default());
         let found = aliases.leading_to(&root.join(path)).into_iter();
         let mut found: Vec<String> =
             found.map(|a| a.at.strip_prefix(&root).unwrap().display().to_string()).collect();
@@ -328,7 +328,7 @@ mod tests {
     fn a_directory_that_was_moved_is_looked_at_again() {
         let dir = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(dir.path()).unwrap();
-        let protect = Protect::default();
+        let protect = ProtectSettings::default();
         let mut aliases = LinkAliases::default();
         fs::create_dir(root.join("a")).unwrap();
         aliases.look(&root.join("a/x"), &root, &protect);

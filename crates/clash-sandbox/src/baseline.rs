@@ -14,7 +14,7 @@
 //! The launcher skips entries that do not exist. Landlock's ptrace rule, not this table,
 //! protects the secrets of other processes in /proc.
 
-use clash_policy::Caps;
+use clash_policy::FileCaps;
 
 /// One path every sandbox gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,14 +24,14 @@ pub struct BaselineEntry {
     /// would cost a system call each. Where a system differs, the entry gives less, never
     /// more.
     pub directory: bool,
-    pub caps: Caps,
+    pub caps: FileCaps,
     /// The function that fails without the entry.
     pub why: &'static str,
 }
 
-const RX: Caps = Caps::READ.union(Caps::EXECUTE);
-const R: Caps = Caps::READ;
-const RW: Caps = Caps::READ.union(Caps::WRITE);
+const RX: FileCaps = FileCaps::READ.union(FileCaps::EXECUTE);
+const R: FileCaps = FileCaps::READ;
+const RW: FileCaps = FileCaps::READ.union(FileCaps::WRITE);
 
 const PROGRAMS: &str = "programs and their libraries";
 const LOADER: &str = "the dynamic loader";
@@ -46,11 +46,11 @@ const LANGUAGES: &str = "language runtimes' own configuration";
 const DEVICES: &str = "the harmless devices";
 const KERNEL: &str = "facts about the machine and the process that runtimes read";
 
-const fn tree(path: &'static str, caps: Caps, why: &'static str) -> BaselineEntry {
+const fn tree(path: &'static str, caps: FileCaps, why: &'static str) -> BaselineEntry {
     BaselineEntry { path, directory: true, caps, why }
 }
 
-const fn file(path: &'static str, caps: Caps, why: &'static str) -> BaselineEntry {
+const fn file(path: &'static str, caps: FileCaps, why: &'static str) -> BaselineEntry {
     BaselineEntry { path, directory: false, caps, why }
 }
 
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn only_devices_can_be_written() {
-        for entry in BASELINE_ENTRIES.iter().filter(|e| e.caps.intersects(Caps::CHANGE)) {
+        for entry in BASELINE_ENTRIES.iter().filter(|e| e.caps.intersects(FileCaps::CHANGE)) {
             assert!(entry.path.starts_with("/dev/"), "{}", entry.path);
             assert_eq!(entry.caps, RW);
         }

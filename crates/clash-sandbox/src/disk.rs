@@ -12,8 +12,8 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::CWD;
 
-use clash_policy::Protect;
-use clash_policy::path::{Alias, Links, is_normal};
+use clash_policy::ProtectSettings;
+use clash_policy::path::{LinkResolver, ProtectedLink, is_normal};
 
 use crate::aliases::LinkAliases;
 
@@ -46,7 +46,7 @@ pub(crate) const KERNEL_DIRECTORIES: [&str; 3] = ["/dev", "/proc", "/sys"];
 /// The kernel follows as many links.
 const MAX_LINKS: usize = 40;
 
-impl Links for Disk {
+impl LinkResolver for Disk {
     fn real(&self, path: &Path) -> PathBuf {
         self.find(path).moved.unwrap_or_else(|| path.to_path_buf())
     }
@@ -55,7 +55,7 @@ impl Links for Disk {
         crate::repository::steers(&self.real(dir), &self.real(project), subcommand)
     }
 
-    fn aliases(&self, path: &Path, root: &Path, protect: &Protect) -> Vec<Alias> {
+    fn aliases(&self, path: &Path, root: &Path, protect: &ProtectSettings) -> Vec<ProtectedLink> {
         let mut aliases = LinkAliases::default();
         aliases.look(path, root, protect);
         aliases.leading_to(path)

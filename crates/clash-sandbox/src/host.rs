@@ -18,7 +18,7 @@ mod surroundings;
 
 use std::path::Path;
 
-use clash_policy::Limits;
+use clash_policy::ResourceLimits;
 
 #[cfg(target_os = "linux")]
 use crate::facts::BaselinePlaces;
@@ -102,7 +102,7 @@ pub fn read_recorded(_: &Path) -> Option<HostFacts> {
 /// Adds the ways in which this host can hold these limits. Without limits this costs
 /// nothing.
 #[cfg(target_os = "linux")]
-pub fn with_limit_facts(facts: HostFacts, limits: &Limits) -> HostFacts {
+pub fn with_limit_facts(facts: HostFacts, limits: &ResourceLimits) -> HostFacts {
     let wanted = limits.memory_bytes.is_some() || limits.processes.is_some();
     let delegated = wanted && cgroup_support(&facts.cgroup).works();
     let cgroup = delegated.then(|| cgroups::find_parent(limits)).flatten();
@@ -116,7 +116,7 @@ pub fn with_limit_facts(facts: HostFacts, limits: &Limits) -> HostFacts {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub fn with_limit_facts(facts: HostFacts, _: &Limits) -> HostFacts {
+pub fn with_limit_facts(facts: HostFacts, _: &ResourceLimits) -> HostFacts {
     facts
 }
 

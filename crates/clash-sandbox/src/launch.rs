@@ -116,12 +116,16 @@ mod tests {
     #[test]
     fn a_directory_replaced_by_a_link_is_not_granted() {
         use crate::plan::{Grant, Network, Why};
-        use clash_policy::{Caps, Span};
+        use clash_policy::{FileCaps, PolicySpan};
 
         let dir = tempfile::tempdir().unwrap();
         let path = std::fs::canonicalize(dir.path()).unwrap().join("public");
         std::os::unix::fs::symlink("/etc", &path).unwrap();
-        let grant = Grant { path: path.clone(), caps: Caps::READ, why: Why::Rule(Span::default()) };
+        let grant = Grant {
+            path: path.clone(),
+            caps: FileCaps::READ,
+            why: Why::Rule(PolicySpan::default()),
+        };
         let plan = Plan {
             sandbox: "t".into(),
             baseline: Vec::new(),
@@ -131,7 +135,7 @@ mod tests {
             root: false,
             room: None,
             watch: None,
-            limits: clash_policy::Limits::default(),
+            limits: clash_policy::ResourceLimits::default(),
             group: None,
             scratch: None,
             redirects: Vec::new(),

@@ -18,7 +18,7 @@ mod tracer;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clash_policy::Caps;
+use clash_policy::FileCaps;
 
 use crate::launch::{Command, LaunchError};
 use crate::plan::Plan;
@@ -29,7 +29,7 @@ pub enum Observed {
     /// A file that existed, or that the command made.
     File {
         path: PathBuf,
-        caps: Caps,
+        caps: FileCaps,
     },
     /// The command connected, or tried to.
     Address(SocketAddr),

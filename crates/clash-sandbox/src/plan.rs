@@ -33,10 +33,10 @@ mod view;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clash_policy::path::{Links, is_below};
+use clash_policy::path::{LinkResolver, is_below};
 use clash_policy::{
-    Caps, Effect, FsRule, HostPattern, Lifetime, Limits, Net, NetRule, Places, Sandbox, Span,
-    Writes,
+    Effect, FileCaps, FsRule, HostPattern, NetRule, NetworkAccess, PolicyPlaces, PolicySpan,
+    ProcessLifetime, ResourceLimits, Sandbox, WriteTarget,
 };
 
 use crate::baseline;
@@ -66,7 +66,7 @@ pub struct Cage {
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub sandbox: &'a Sandbox,
-    pub places: &'a Places,
+    pub places: &'a PolicyPlaces,
     pub cage: &'a Cage,
     /// Remembers the paths that the caller has already resolved.
     pub disk: &'a Disk,
@@ -109,13 +109,13 @@ impl Request<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub path: PathBuf,
-    pub caps: Caps,
+    pub caps: FileCaps,
     pub why: Why,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    Rule(Span),
+    Rule(PolicySpan),
     Worktree,
     Launcher,
 }
@@ -137,9 +137,9 @@ pub struct Plan {
     /// Sorted by path. No grant repeats the rights of one above it.
     pub grants: Vec<Grant>,
     /// Baseline entries that exist and that the policy does not deny.
-    pub baseline: Vec<(&'static baseline::BaselineEntry, Caps)>,
+    pub baseline: Vec<(&'static baseline::BaselineEntry, FileCaps)>,
     pub net: Network,
-    pub limits: Limits,
+    pub limits: ResourceLimits,
     /// The cgroup in which the launcher makes one for the room. Without one, limits apply
     /// to each process.
     pub group: Option<PathBuf>,
@@ -288,7 +288,7 @@ fn make_with_mounts(
             (Some(room), watch)
         }
     };
-    if watch.is_some() && sandbox.lifetime == Some(Lifetime::Detached) {
+    if watch.is_some() && sandbox.lifetime == Some(ProcessLifetime::Detached) {
         // No launcher would be left to carry out the calls.
         let rule = "lifetime: detached, where calls are watched".to_owned();
         return Err(Refusal::NotYet { rule, span: sandbox.span.clone() });
@@ -299,7 +299,7 @@ fn make_with_mounts(
         return Err(tier::unwatched(request, &rules, why));
     }
     // No launcher would be left to remove the cgroup.
-    let detached = sandbox.lifetime == Some(Lifetime::Detached);
+    let detached = sandbox.lifetime == Some(ProcessLifetime::Detached);
     let group = group.filter(|_| tier != Tier::Direct && !detached);
     explain::limits(report, &sandbox.limits, group.as_deref(), host.root);
     explain::files(report, &sandbox.limits, watch.as_ref());
@@ -324,7 +324,7 @@ fn make_with_mounts(
 /// for the network. Decided without reading the disk.
 pub(crate) fn namespaces(sandbox: &Sandbox) -> Option<bool> {
     let changes =
-        |rule: &FsRule| rule.effect == Effect::Allow && rule.caps.intersects(Caps::CHANGE);
+        |rule: &FsRule| rule.effect == Effect::Allow && rule.caps.intersects(FileCaps::CHANGE);
     let room = sandbox.fs.iter().any(changes);
     room.then(|| network(sandbox).ok()).flatten().map(|(net, _)| net == Network::Deny)
 }
@@ -360,19 +360,20 @@ fn beyond_mounts(
     let wider =
         |grant: &&Grant| !lent(grant) && around.iter().any(|outer| is_below(&grant.path, outer));
     let inside = grants.iter().filter(wider).map(|grant| grant.caps);
-    let least = inside.fold(Caps::ALL, Caps::intersect);
-    let reads = unreadable || !least.contains(Caps::READ) || tier::reads(request, rules, grants);
-    let changes = grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE));
+    let least = inside.fold(FileCaps::ALL, FileCaps::intersect);
+    let reads =
+        unreadable || !least.contains(FileCaps::READ) || tier::reads(request, rules, grants);
+    let changes = grants.iter().any(|grant| grant.caps.intersects(FileCaps::CHANGE));
     // No mount tells where a link leads. Without a monitor, Landlock permits no links.
-    let links = grants.iter().any(|grant| grant.caps.contains(Caps::CREATE))
-        && request.sandbox.lifetime != Some(Lifetime::Detached)
+    let links = grants.iter().any(|grant| grant.caps.contains(FileCaps::CREATE))
+        && request.sandbox.lifetime != Some(ProcessLifetime::Detached)
         && !matches!(host.notify, Facility::Missing { .. });
     let limits = &request.sandbox.limits;
     let counted = limits.files.is_some() && limits.most_files().is_some();
     let watched = reads
         || counted
         || links
-        || !least.contains(Caps::CHANGE)
+        || !least.contains(FileCaps::CHANGE)
         || changes && !tier::plain(&rights);
     let files = limits.most_files();
     let processes = Processes::OfTheRoom;
@@ -393,7 +394,7 @@ fn rights(
     request: &Request<'_>,
     rules: &[Rule<'_>],
     grants: &[Grant],
-    baseline: &[(&'static baseline::BaselineEntry, Caps)],
+    baseline: &[(&'static baseline::BaselineEntry, FileCaps)],
 ) -> Result<Rights, Refusal> {
     let disk = request.disk;
     let mut sandbox = request.sandbox.clone();
@@ -410,12 +411,12 @@ fn rights(
     let cage = request.cage.paths.clone();
     let given = grants.iter().filter(|grant| !matches!(grant.why, Why::Rule(_)));
     let given: Vec<Grant> = given.cloned().collect();
-    let places = Places { project, home, ..request.places.clone() };
+    let places = PolicyPlaces { project, home, ..request.places.clone() };
     let held = match request.sandbox.protect.standard {
         true => tier::git_goes_by(&places, &given, &request.sandbox.protect, disk),
         false => Vec::new(),
     };
-    let real = |(entry, caps): &(&'static baseline::BaselineEntry, Caps)| {
+    let real = |(entry, caps): &(&'static baseline::BaselineEntry, FileCaps)| {
         let named = Path::new(entry.path);
         let linked = baseline::LINKED.contains(&entry.path);
         (if linked { disk.real(named) } else { named.to_path_buf() }, *caps)
@@ -438,11 +439,11 @@ fn rights(
 fn network(sandbox: &Sandbox) -> Result<(Network, Ports), Refusal> {
     let served = sandbox.serve.clone();
     let rule = match &sandbox.net {
-        Net::Deny => return Ok((Network::Deny, Ports { reached: Vec::new(), served })),
+        NetworkAccess::Deny => return Ok((Network::Deny, Ports { reached: Vec::new(), served })),
         // On the host's network, a server inside listens on the host.
-        Net::Allow => return Ok((Network::Allow, Ports::default())),
-        Net::Ask => "net = ask()".to_owned(),
-        Net::Hosts { rules, default } => {
+        NetworkAccess::Allow => return Ok((Network::Allow, Ports::default())),
+        NetworkAccess::Ask => "net = ask()".to_owned(),
+        NetworkAccess::Hosts { rules, default } => {
             let allowed = || rules.iter().filter(|rule| rule.effect == Effect::Allow);
             let by_port =
                 |rule: &NetRule| rule.host == HostPattern::Localhost && !rule.ports.is_empty();
@@ -463,7 +464,7 @@ fn network(sandbox: &Sandbox) -> Result<(Network, Ports), Refusal> {
 
 /// Refuses features of the language that this version cannot enforce.
 fn not_yet(sandbox: &Sandbox, ports: &Ports) -> Result<(), Refusal> {
-    let detached = sandbox.lifetime == Some(Lifetime::Detached);
+    let detached = sandbox.lifetime == Some(ProcessLifetime::Detached);
     let said = [
         // No launcher would be left to end the command in time, or to forward ports.
         (detached && sandbox.limits.wall_seconds.is_some())
@@ -471,11 +472,11 @@ fn not_yet(sandbox: &Sandbox, ports: &Ports) -> Result<(), Refusal> {
         (detached && *ports != Ports::default())
             .then(|| ("lifetime: detached, with ports".to_owned(), &sandbox.span)),
         { sandbox.fs.iter() }
-            .find(|r| r.writes == Writes::Session)
+            .find(|r| r.writes == WriteTarget::Session)
             .map(|r| (format!("cow() on {}", r.pattern), &r.span)),
         // The launcher has the lock on the project's cache.
         { sandbox.fs.iter() }
-            .find(|r| detached && r.writes == Writes::Project)
+            .find(|r| detached && r.writes == WriteTarget::Project)
             .map(|r| (format!("lifetime: detached, with cache() on {}", r.pattern), &r.span)),
     ];
     match said.into_iter().flatten().next() {

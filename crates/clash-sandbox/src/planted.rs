@@ -15,9 +15,11 @@
 use std::fmt::{self, Debug};
 use std::path::{Path, PathBuf};
 
-use clash_policy::judge::{World, judge};
-use clash_policy::path::{Links, is_below};
-use clash_policy::{Caps, Effect, FileUse, FsRule, PathPattern, Places, Sandbox, protect};
+use clash_policy::judge::{JudgeContext, judge};
+use clash_policy::path::{LinkResolver, is_below};
+use clash_policy::{
+    Effect, FileCaps, FileUse, FsRule, PathPattern, PolicyPlaces, Sandbox, protect,
+};
 
 use crate::baseline;
 use crate::disk::Disk;
@@ -41,10 +43,11 @@ impl InForce for Alone {
 }
 
 /// The trees in which commands of a sandbox may create names.
-pub fn trees_of(sandbox: &Sandbox, places: &Places) -> Vec<PathBuf> {
+pub fn trees_of(sandbox: &Sandbox, places: &PolicyPlaces) -> Vec<PathBuf> {
     // A cache counts too, although a project writes its own: a link there may come from a
     // policy that let commands write the shared one.
-    let creates = |rule: &&FsRule| rule.effect == Effect::Allow && rule.caps.contains(Caps::CREATE);
+    let creates =
+        |rule: &&FsRule| rule.effect == Effect::Allow && rule.caps.contains(FileCaps::CREATE);
     let rules = sandbox.fs.iter().filter(creates);
     rules.filter_map(|rule| places.expand(rule.pattern.fixed()).ok()).collect()
 }
@@ -86,7 +89,7 @@ impl fmt::Display for Suspect {
 #[derive(Clone, Copy, Debug)]
 pub struct Ground<'a> {
     pub sandbox: &'a Sandbox,
-    pub places: &'a Places,
+    pub places: &'a PolicyPlaces,
     pub disk: &'a Disk,
     pub in_force: &'a dyn InForce,
 }
@@ -130,15 +133,16 @@ impl Ground<'_> {
         let root = if is_below(target, &project) { &project } else { &home };
         // A rule that names part of a persistence path lifts the protection there.
         let lifts = |below: &Path| protect::begins(&trusted.protect, below, |_| true);
-        let changes = rule.caps.intersects(Caps::CHANGE);
+        let changes = rule.caps.intersects(FileCaps::CHANGE);
         if changes && target.strip_prefix(root).is_ok_and(lifts) {
             return true;
         }
-        let places = Places { project: project.clone(), home: home.clone(), ..self.places.clone() };
+        let places =
+            PolicyPlaces { project: project.clone(), home: home.clone(), ..self.places.clone() };
         let baseline: Vec<_> =
             baseline::BASELINE_ENTRIES.iter().map(|e| (e.path, e.caps)).collect();
         let cwd = &places.project;
-        let world = World {
+        let world = JudgeContext {
             places: &places,
             cwd,
             links: self.disk,
@@ -163,7 +167,7 @@ pub struct Trees {
 
 impl Trees {
     pub fn of(
-        places: &Places,
+        places: &PolicyPlaces,
         disk: &Disk,
         in_force: &dyn InForce,
         sandbox: Option<&Sandbox>,

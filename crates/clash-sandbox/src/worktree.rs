@@ -20,15 +20,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clash_policy::Caps;
+use clash_policy::FileCaps;
 use clash_policy::path::{is_below, normalise};
 
-const RWCD: Caps = Caps::READ.union(Caps::CHANGE);
-const R: Caps = Caps::READ;
-const RX: Caps = Caps::READ.union(Caps::EXECUTE);
+const RWCD: FileCaps = FileCaps::READ.union(FileCaps::CHANGE);
+const R: FileCaps = FileCaps::READ;
+const RX: FileCaps = FileCaps::READ.union(FileCaps::EXECUTE);
 
 /// Paths in the common directory that are granted if they exist.
-const COMMON: &[(&str, Caps)] = &[
+const COMMON: &[(&str, FileCaps)] = &[
     ("objects", RWCD),
     ("refs", RWCD),
     ("logs", RWCD),
@@ -46,7 +46,7 @@ pub(crate) enum WorktreeState {
     /// A directory or nothing: needs no grants.
     Plain,
     /// Grants, already resolved.
-    Linked(Vec<(PathBuf, Caps)>),
+    Linked(Vec<(PathBuf, FileCaps)>),
     /// A `.git` file that is not believed, and the reason.
     Disbelieved(String),
 }
@@ -63,7 +63,7 @@ pub(crate) fn look(project: &Path) -> WorktreeState {
     }
 }
 
-fn follow(project: &Path, link: &Path) -> Result<Vec<(PathBuf, Caps)>, &'static str> {
+fn follow(project: &Path, link: &Path) -> Result<Vec<(PathBuf, FileCaps)>, &'static str> {
     let text = first_line(link).ok_or("`.git` cannot be read")?;
     let target = text.strip_prefix("gitdir:").ok_or("`.git` does not name a git directory")?.trim();
     let own =

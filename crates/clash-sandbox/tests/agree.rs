@@ -19,9 +19,11 @@ use std::os::unix::fs::{chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use clash_policy::judge::{World as Judged, alike_below, judge};
+use clash_policy::judge::{JudgeContext as Judged, alike_below, judge};
 use clash_policy::path::NoLinks;
-use clash_policy::{Caps, Effect, FileUse, FsRule, PathPattern, Places, Sandbox, Span, Writes};
+use clash_policy::{
+    Effect, FileCaps, FileUse, FsRule, PathPattern, PolicyPlaces, PolicySpan, Sandbox, WriteTarget,
+};
 use support::*;
 
 const DIRS: [&str; 7] = ["a", "a/b", "a/b/c", "a/b/c/d", "a/e", "a/e/f", "g"];
@@ -123,14 +125,17 @@ fn rule(random: &mut Random, base: &Path, in_a_room: bool) -> (FsRule, Vec<Strin
     let mut options = vec![flag, caps.to_owned(), path];
     options.extend(more);
     let effect = if deny { Effect::Deny } else { Effect::Allow };
-    let caps = Caps::parse(caps).unwrap();
-    (FsRule { pattern, effect, caps, writes: Writes::InPlace, span: Span::default() }, options)
+    let caps = FileCaps::parse(caps).unwrap();
+    (
+        FsRule { pattern, effect, caps, writes: WriteTarget::InPlace, span: PolicySpan::default() },
+        options,
+    )
 }
 
 /// The judge's answers about a tree.
 struct Oracle {
     sandbox: Sandbox,
-    places: Places,
+    places: PolicyPlaces,
     /// Without a room a path can be held only with the right to read it.
     in_a_room: bool,
 }
@@ -147,21 +152,21 @@ impl Oracle {
         }
     }
 
-    fn caps(&self, path: &Path) -> Caps {
-        let may = |cap: &Caps| {
+    fn caps(&self, path: &Path) -> FileCaps {
+        let may = |cap: &FileCaps| {
             let file = FileUse { path: path.to_path_buf(), needs: *cap, caseless: false };
             judge(&self.sandbox, &file, &self.world()).unwrap().effect == Effect::Allow
         };
-        Caps::each().filter(may).fold(Caps::NONE, Caps::union)
+        FileCaps::each().filter(may).fold(FileCaps::NONE, FileCaps::union)
     }
 
     fn may(&self, path: &Path, caps: &str) -> bool {
-        self.caps(path).contains(Caps::parse(caps).unwrap())
+        self.caps(path).contains(FileCaps::parse(caps).unwrap())
     }
 
     /// True if a file under another name has no more rights.
     fn no_gain(&self, from: &Path, to: &Path) -> bool {
-        let content = Caps::parse("rwx").unwrap();
+        let content = FileCaps::parse("rwx").unwrap();
         self.caps(to).intersect(content).without(self.caps(from)).is_empty()
     }
 }
@@ -329,13 +334,13 @@ fn the_kernel_does_what_the_judge_says() {
                 let mut options = vec!["--allow".to_owned(), "r".to_owned(), links.clone()];
                 let mut sandbox = Sandbox::named("room");
                 let path = PathPattern::Subpath { path: links, follow_worktrees: false };
-                let (effect, caps) = (Effect::Allow, Caps::READ);
-                let span = Span::default();
+                let (effect, caps) = (Effect::Allow, FileCaps::READ);
+                let span = PolicySpan::default();
                 sandbox.fs.push(FsRule {
                     pattern: path,
                     effect,
                     caps,
-                    writes: Writes::InPlace,
+                    writes: WriteTarget::InPlace,
                     span,
                 });
                 if random.below(8) == 0 {
@@ -349,7 +354,7 @@ fn the_kernel_does_what_the_judge_says() {
                         let path = base.join("a").display().to_string();
                         words = vec!["--allow".to_owned(), "rwcdx".to_owned(), path.clone()];
                         rule.pattern = PathPattern::Subpath { path, follow_worktrees: false };
-                        (rule.effect, rule.caps) = (Effect::Allow, Caps::ALL);
+                        (rule.effect, rule.caps) = (Effect::Allow, FileCaps::ALL);
                     }
                     sandbox.fs.push(rule);
                     options.extend(words);
@@ -357,7 +362,7 @@ fn the_kernel_does_what_the_judge_says() {
                 if !in_a_room {
                     options.extend(["--simulate".to_owned(), "no-userns".to_owned()]);
                 }
-                let places = Places {
+                let places = PolicyPlaces {
                     project: "/nonexistent/project".into(),
                     home: "/nonexistent/home".into(),
                     tmp: "/tmp".into(),

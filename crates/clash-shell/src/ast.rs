@@ -5,23 +5,23 @@ use std::rc::Rc;
 
 /// A text with its tree. Places in the tree count from the start of the text.
 #[derive(Debug)]
-pub(super) struct Script {
+pub(super) struct ScriptTree {
     pub(super) text: Rc<str>,
-    pub(super) list: List,
+    pub(super) list: CommandList,
     /// Something in it means another thing to a plain POSIX shell.
     pub(super) bash_only: bool,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct List {
-    pub(super) chains: Vec<Chain>,
+pub(super) struct CommandList {
+    pub(super) chains: Vec<AndOrList>,
 }
 
-impl List {
+impl CommandList {
     /// The pipeline the list is, if it is no more than that.
-    pub(super) fn only_pipeline(&self) -> Option<&Pipeline> {
+    pub(super) fn only_pipeline(&self) -> Option<&PipelineNode> {
         match self.chains.as_slice() {
-            [Chain { links, .. }] => match links.as_slice() {
+            [AndOrList { links, .. }] => match links.as_slice() {
                 [(_, pipeline)] => Some(pipeline),
                 _ => None,
             },
@@ -32,78 +32,78 @@ impl List {
 
 /// Pipelines joined by `&&` and `||`.
 #[derive(Debug)]
-pub(super) struct Chain {
-    pub(super) links: Vec<(Join, Pipeline)>,
+pub(super) struct AndOrList {
+    pub(super) links: Vec<(ListOperator, PipelineNode)>,
     pub(super) background: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Join {
+pub(super) enum ListOperator {
     First,
     And,
     Or,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Pipeline {
-    pub(super) nodes: Vec<Node>,
+pub(super) struct PipelineNode {
+    pub(super) nodes: Vec<ScriptNode>,
 }
 
 #[derive(Debug)]
-pub(super) enum Node {
-    Simple(Simple),
-    Compound { kind: Compound, redirs: Vec<Redir>, start: usize, end: usize },
-    Function { name: String, body: Rc<Node> },
-    Coproc { name: String, body: Box<Node> },
+pub(super) enum ScriptNode {
+    Simple(SimpleCommand),
+    Compound { kind: CompoundCommand, redirs: Vec<RedirNode>, start: usize, end: usize },
+    Function { name: String, body: Rc<ScriptNode> },
+    Coproc { name: String, body: Box<ScriptNode> },
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Simple {
-    pub(super) assigns: Vec<Assign>,
-    pub(super) words: Vec<Raw>,
-    pub(super) redirs: Vec<Redir>,
+pub(super) struct SimpleCommand {
+    pub(super) assigns: Vec<AssignNode>,
+    pub(super) words: Vec<RawWord>,
+    pub(super) redirs: Vec<RedirNode>,
     pub(super) start: usize,
     pub(super) end: usize,
 }
 
 #[derive(Debug)]
-pub(super) enum Compound {
-    Subshell(List),
-    Group(List),
-    If { arms: Vec<(List, List)>, otherwise: Option<List> },
-    Loop { condition: List, body: List },
-    For { name: String, words: Option<Vec<Raw>>, body: List },
-    ArithFor { head: Vec<Part>, body: List },
-    Case { word: Raw, arms: Vec<(Vec<Raw>, List)> },
-    Test(Vec<Raw>),
-    Arith(Vec<Part>),
+pub(super) enum CompoundCommand {
+    Subshell(CommandList),
+    Group(CommandList),
+    If { arms: Vec<(CommandList, CommandList)>, otherwise: Option<CommandList> },
+    Loop { condition: CommandList, body: CommandList },
+    For { name: String, words: Option<Vec<RawWord>>, body: CommandList },
+    ArithFor { head: Vec<WordPart>, body: CommandList },
+    Case { word: RawWord, arms: Vec<(Vec<RawWord>, CommandList)> },
+    Test(Vec<RawWord>),
+    Arith(Vec<WordPart>),
 }
 
 #[derive(Debug)]
-pub(super) struct Assign {
+pub(super) struct AssignNode {
     pub(super) name: String,
-    pub(super) subscript: Option<Vec<Part>>,
+    pub(super) subscript: Option<Vec<WordPart>>,
     pub(super) append: bool,
-    pub(super) value: AssignValue,
+    pub(super) value: AssignedValue,
 }
 
 #[derive(Debug)]
-pub(super) enum AssignValue {
-    Word(Raw),
-    Array(Vec<Raw>),
+pub(super) enum AssignedValue {
+    Word(RawWord),
+    Array(Vec<RawWord>),
 }
 
 #[derive(Debug)]
-pub(super) struct Redir {
+pub(super) struct RedirNode {
     pub(super) fd: Option<u32>,
-    pub(super) kind: RedirKind,
-    pub(super) target: Raw,
+    pub(super) kind: RedirOperator,
+    pub(super) target: RawWord,
     /// The text of a here-document, filled in once its lines are reached.
-    pub(super) body: Option<Rc<OnceCell<Vec<Part>>>>,
+    pub(super) body: Option<Rc<OnceCell<Vec<WordPart>>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RedirKind {
+pub(super) enum RedirOperator {
     Read,
     Write,
     Append,
@@ -117,24 +117,24 @@ pub(super) enum RedirKind {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Raw {
-    pub(super) parts: Vec<Part>,
+pub(super) struct RawWord {
+    pub(super) parts: Vec<WordPart>,
     pub(super) start: usize,
     pub(super) end: usize,
 }
 
-impl Raw {
+impl RawWord {
     /// The word if nothing in it is quoted or expanded.
     pub(super) fn bare(&self) -> Option<&str> {
         match self.parts.as_slice() {
-            [Part::Text(text)] => Some(text),
+            [WordPart::Text(text)] => Some(text),
             _ => None,
         }
     }
 }
 
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum WordPart {
     /// Unquoted: patterns, braces and a tilde in it mean something.
     Text(String),
     Quoted(String),
@@ -142,40 +142,40 @@ pub(super) enum Part {
         name: String,
         quoted: bool,
     },
-    Expansion(Box<Expansion>),
+    Expansion(Box<ParameterExpansion>),
     Command {
-        body: Body,
+        body: SubstitutionBody,
         quoted: bool,
     },
-    Process(List),
+    Process(CommandList),
     Arith {
-        parts: Vec<Part>,
+        parts: Vec<WordPart>,
     },
     /// `(…)` given to a declaration.
-    Array(Vec<Raw>),
+    Array(Vec<RawWord>),
     /// `@(a|b)`: only what is expanded in it matters.
-    Pattern(Vec<Part>),
+    Pattern(Vec<WordPart>),
 }
 
 #[derive(Debug)]
-pub(super) enum Body {
+pub(super) enum SubstitutionBody {
     /// Parsed where it stands.
-    Here(List),
+    Here(CommandList),
     /// Between backticks, where backslashes had to be taken off first.
-    Unescaped(Box<Script>),
+    Unescaped(Box<ScriptTree>),
 }
 
 /// `${…}` with anything but a name in it.
 #[derive(Debug)]
-pub(super) struct Expansion {
+pub(super) struct ParameterExpansion {
     pub(super) name: String,
     pub(super) quoted: bool,
-    pub(super) subscript: Option<Vec<Part>>,
-    pub(super) operation: Operation,
+    pub(super) subscript: Option<Vec<WordPart>>,
+    pub(super) operation: ExpansionOperation,
 }
 
 #[derive(Debug)]
-pub(super) enum Operation {
+pub(super) enum ExpansionOperation {
     /// `${a[1]}`
     None,
     Length,
@@ -187,16 +187,16 @@ pub(super) enum Operation {
     Default {
         test: u8,
         empty_too: bool,
-        word: Vec<Part>,
+        word: Vec<WordPart>,
     },
     /// `=`, `:=`
     Assign {
-        word: Vec<Part>,
+        word: Vec<WordPart>,
     },
     /// `#`, `%`, `/`, `^`, `,`
-    Edit(Vec<Part>),
+    Edit(Vec<WordPart>),
     /// `:offset:length`
-    Slice(Vec<Part>),
+    Slice(Vec<WordPart>),
     /// `@Q` and kin
     Transform(u8),
 }

@@ -2,11 +2,11 @@
 //! before them prints and print a part of it. `cargo test 2>&1 | tail -20` needs
 //! a decision about cargo and none about tail.
 
-use super::{Command, Position, Word};
+use super::{CommandPosition, ShellCommand, ShellWord};
 
 /// What a filter may be given: letters of options without a value, options with
 /// one (in the next word or behind the letter), and how many other words.
-struct Filter {
+struct FilterProgram {
     name: &'static str,
     flags: &'static str,
     valued: &'static str,
@@ -18,13 +18,13 @@ const fn filter(
     flags: &'static str,
     valued: &'static str,
     words: usize,
-) -> Filter {
-    Filter { name, flags, valued, words }
+) -> FilterProgram {
+    FilterProgram { name, flags, valued, words }
 }
 
 /// Only forms that name no file. An option that opens one (`sort -o`, `grep -f`)
 /// or runs a program is in no list.
-const FILTERS: &[Filter] = &[
+const FILTERS: &[FilterProgram] = &[
     filter("cat", "AbEensTtuv", "", 0),
     filter("column", "te", "sc", 0),
     filter("cut", "sz", "bcdf", 0),
@@ -44,12 +44,12 @@ const FILTERS: &[Filter] = &[
 ];
 
 /// Whether a command only passes on what it reads from a pipe.
-pub fn is_filter(command: &Command) -> bool {
-    let piped = command.position.contains(&Position::Pipeline);
+pub fn is_filter(command: &ShellCommand) -> bool {
+    let piped = command.position.contains(&CommandPosition::Pipeline);
     if command.opaque.is_some() || !piped || !command.assignments.is_empty() {
         return false;
     }
-    let words: Option<Vec<&str>> = command.words.iter().map(Word::known).collect();
+    let words: Option<Vec<&str>> = command.words.iter().map(ShellWord::known).collect();
     let Some((program, rest)) = words.as_deref().and_then(|words| words.split_first()) else {
         return false;
     };
@@ -60,9 +60,9 @@ pub fn is_filter(command: &Command) -> bool {
         match word.strip_prefix('-') {
             Some("") | None => others += 1,
             Some(letters) => match filter.option(letters) {
-                Some(Takes::Nothing) => {}
+                Some(OptionTakes::Nothing) => {}
                 // A pattern given as an option leaves no place for another.
-                Some(Takes::Next) => {
+                Some(OptionTakes::Next) => {
                     if rest.next().is_none() {
                         return false;
                     }
@@ -75,24 +75,24 @@ pub fn is_filter(command: &Command) -> bool {
     others <= filter.words
 }
 
-enum Takes {
+enum OptionTakes {
     Nothing,
     Next,
 }
 
-impl Filter {
+impl FilterProgram {
     /// `None` if the option is not one of the harmless.
-    fn option(&self, letters: &str) -> Option<Takes> {
+    fn option(&self, letters: &str) -> Option<OptionTakes> {
         for (at, letter) in letters.char_indices() {
             if self.valued.contains(letter) {
                 let ends = at + letter.len_utf8() == letters.len();
-                return Some(if ends { Takes::Next } else { Takes::Nothing });
+                return Some(if ends { OptionTakes::Next } else { OptionTakes::Nothing });
             }
             if !self.flags.contains(letter) {
                 return None;
             }
         }
-        Some(Takes::Nothing)
+        Some(OptionTakes::Nothing)
     }
 }
 

@@ -3,13 +3,13 @@
 
 use super::programs::program_name;
 use super::read::is_name;
-use super::{Command, Word};
+use super::{ShellCommand, ShellWord};
 
 /// Whether a command starts no program of its own: a builtin that cannot
 /// evaluate what it is given, or a wrapper whose commands are all in the list.
 /// Without a rule of its own it needs no decision of its own either: what it
 /// touches, the room's shell touches.
-pub fn is_inert(command: &Command) -> bool {
+pub fn is_inert(command: &ShellCommand) -> bool {
     // Take whatever the shell makes of their words as text.
     const ANY_WORDS: &[&str] = &[
         ":", "bg", "break", "cd", "continue", "dirs", "disown", "echo", "exit", "false", "fg",
@@ -47,32 +47,32 @@ pub fn is_inert(command: &Command) -> bool {
 
 /// Only `-v` and `-R` evaluate. With a fixed number of words the operator is in
 /// a known place.
-fn compares_only(words: &[Word]) -> bool {
+fn compares_only(words: &[ShellWord]) -> bool {
     const BINARY: &[&str] =
         &["=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef"];
     let words = match words {
-        [rest @ .., Word::Known(end)] if end == "]" => rest,
+        [rest @ .., ShellWord::Known(end)] if end == "]" => rest,
         words => words,
     };
     if words.iter().all(|word| word.known().is_some()) {
         return !words.iter().any(|word| matches!(word.known(), Some("-v" | "-R")));
     }
-    if !words.iter().all(Word::is_one) {
+    if !words.iter().all(ShellWord::is_one) {
         return false;
     }
     let words = match words {
-        [Word::Known(not), rest @ ..] if not == "!" => rest,
+        [ShellWord::Known(not), rest @ ..] if not == "!" => rest,
         words => words,
     };
     words.split(|word| matches!(word.known(), Some("-a" | "-o"))).all(|test| match test {
         [_] => true,
-        [Word::Known(operator), _] => !matches!(operator.as_str(), "-v" | "-R"),
-        [_, Word::Known(operator), _] => BINARY.contains(&operator.as_str()),
+        [ShellWord::Known(operator), _] => !matches!(operator.as_str(), "-v" | "-R"),
+        [_, ShellWord::Known(operator), _] => BINARY.contains(&operator.as_str()),
         _ => false,
     })
 }
 
-pub(super) fn prints_only(words: &[Word]) -> bool {
+pub(super) fn prints_only(words: &[ShellWord]) -> bool {
     words.first().is_none_or(|format| {
         let prefix = format.prefix();
         let dashes = format.known() == Some("--");
@@ -80,18 +80,18 @@ pub(super) fn prints_only(words: &[Word]) -> bool {
     })
 }
 
-pub(super) fn reads_only(words: &[Word]) -> bool {
+pub(super) fn reads_only(words: &[ShellWord]) -> bool {
     let mut value = false;
     words.iter().all(|word| {
         let was_value = std::mem::take(&mut value);
         match word {
-            Word::Known(text) => {
+            ShellWord::Known(text) => {
                 let option = text.starts_with('-') && text.len() > 1;
                 value = option && text.ends_with(['p', 'd', 't', 'n', 'N', 'u', 'i']);
                 was_value || !text.contains('[')
             }
-            Word::Home(_) | Word::Partial(_) => was_value,
-            Word::Unknown => false,
+            ShellWord::Home(_) | ShellWord::Partial(_) => was_value,
+            ShellWord::Unknown => false,
         }
     })
 }

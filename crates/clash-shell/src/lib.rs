@@ -1,7 +1,7 @@
 //! What a shell script will run, found without running it.
 //!
 //! [`commands`] reads a script as bash does and gives every program in it as a
-//! [`Command`]: in lists, pipelines, compound commands, functions, substitutions
+//! [`ShellCommand`]: in lists, pipelines, compound commands, functions, substitutions
 //! and here-documents, behind wrappers (`env`, `timeout`, `xargs`, `sh -c`, …)
 //! and through variables, functions and aliases the script itself sets. Words
 //! are given as far as they are known; what the shell decides later is marked.
@@ -32,7 +32,7 @@ use std::ops::Range;
 
 pub use filters::is_filter;
 pub use inert::is_inert;
-pub use programs::{Next, next_significant, program_name};
+pub use programs::{NextWord, next_significant, program_name};
 pub use variables::{is_harmless_variable, is_steering_variable};
 
 /// Whether a setting of git, its name in lower case, names no program.
@@ -42,20 +42,20 @@ pub fn is_plain_git_setting(name: &str) -> bool {
 
 /// One program run inside a script.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Command {
+pub struct ShellCommand {
     /// The program and its arguments, after expansion as far as it is known.
-    pub words: Vec<Word>,
+    pub words: Vec<ShellWord>,
     /// Variables given a value for this command, or by it if it has no words.
-    pub assignments: Vec<Assignment>,
+    pub assignments: Vec<VariableAssignment>,
     /// Variables the script gave a value before this command or for it, except
     /// harmless ones such as `LANG`.
     pub environment: Vec<SetVariable>,
     /// Files it opens before it runs.
     pub redirections: Vec<Redirection>,
     /// Where it runs, as far as the script says.
-    pub cwd: Cwd,
+    pub cwd: CommandDirectory,
     /// How it was reached, from the outside in.
-    pub position: Vec<Position>,
+    pub position: Vec<CommandPosition>,
     /// Where it stands in the script. A command found inside a text the script
     /// hands to a shell has the place of that text.
     pub span: Range<usize>,
@@ -71,7 +71,7 @@ pub struct Command {
 
 /// A word as far as it is known before the shell expands it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum ShellWord {
     Known(String),
     /// One word: the home of the user and this text behind it (`~/x`, `"$HOME/x"`).
     Home(String),
@@ -81,7 +81,7 @@ pub enum Word {
     Unknown,
 }
 
-impl Word {
+impl ShellWord {
     pub fn known(&self) -> Option<&str> {
         match self {
             Self::Known(text) => Some(text),
@@ -104,15 +104,15 @@ impl Word {
 }
 
 /// The words as text, if all of them are known.
-fn all_known(words: &[Word]) -> Option<Vec<&str>> {
-    words.iter().map(Word::known).collect()
+fn all_known(words: &[ShellWord]) -> Option<Vec<&str>> {
+    words.iter().map(ShellWord::known).collect()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Assignment {
+pub struct VariableAssignment {
     pub name: String,
     /// `Unknown` for arrays and what the shell decides.
-    pub value: Word,
+    pub value: ShellWord,
 }
 
 /// A variable that a script sets, and that may change what a program does.
@@ -128,13 +128,13 @@ pub struct SetVariable {
 pub struct Redirection {
     /// The descriptor, unless it is both outputs (`&>`) or chosen by the shell.
     pub fd: Option<u32>,
-    pub direction: Direction,
+    pub direction: RedirectionKind,
     /// The file, or the text of a here-document or here-string.
-    pub target: Word,
+    pub target: ShellWord,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub enum RedirectionKind {
     Read,
     Write,
     Append,
@@ -148,26 +148,26 @@ pub enum Direction {
 
 impl Redirection {
     /// The file it opens; a here-document is none.
-    pub fn file(&self) -> Option<&Word> {
+    pub fn file(&self) -> Option<&ShellWord> {
         match self.direction {
-            Direction::HereDocument | Direction::HereString => None,
+            RedirectionKind::HereDocument | RedirectionKind::HereString => None,
             _ => Some(&self.target),
         }
     }
 
     pub fn writes(&self) -> bool {
-        use Direction::{Append, Clobber, ReadWrite, Write};
+        use RedirectionKind::{Append, Clobber, ReadWrite, Write};
         matches!(self.direction, Write | Append | Clobber | ReadWrite)
     }
 
     pub fn reads(&self) -> bool {
-        matches!(self.direction, Direction::Read | Direction::ReadWrite)
+        matches!(self.direction, RedirectionKind::Read | RedirectionKind::ReadWrite)
     }
 }
 
 /// Where a command runs.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub enum Cwd {
+pub enum CommandDirectory {
     /// Where the script was started.
     #[default]
     Start,
@@ -179,13 +179,13 @@ pub enum Cwd {
     Unknown,
 }
 
-impl Cwd {
+impl CommandDirectory {
     /// The directory reached from here.
-    fn join(&self, to: &Word) -> Self {
+    fn join(&self, to: &ShellWord) -> Self {
         let path = match to {
-            Word::Known(path) => path,
-            Word::Home(rest) => return Self::Home(rest.clone()),
-            Word::Partial(_) | Word::Unknown => return Self::Unknown,
+            ShellWord::Known(path) => path,
+            ShellWord::Home(rest) => return Self::Home(rest.clone()),
+            ShellWord::Partial(_) | ShellWord::Unknown => return Self::Unknown,
         };
         match self {
             _ if path.starts_with('/') => Self::Absolute(path.clone()),
@@ -201,7 +201,7 @@ impl Cwd {
 
 /// How a command was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Position {
+pub enum CommandPosition {
     Pipeline,
     /// Behind `&&`.
     And,
@@ -235,7 +235,7 @@ pub const MAX_SCRIPT: usize = 1024 * 1024;
 
 /// The commands of a script, in the order in which they are read. Never empty:
 /// an empty script is one command without words.
-pub fn commands(script: &str) -> Vec<Command> {
+pub fn commands(script: &str) -> Vec<ShellCommand> {
     let why = if script.len() > MAX_SCRIPT {
         "the script is too long to analyse"
     } else {
@@ -244,11 +244,11 @@ pub fn commands(script: &str) -> Vec<Command> {
             Err(why) => why,
         }
     };
-    vec![Command {
+    vec![ShellCommand {
         opaque: Some(why),
         span: 0..script.len(),
         text: shown(script),
-        ..Command::default()
+        ..ShellCommand::default()
     }]
 }
 

@@ -5,11 +5,11 @@
 //! or `--long`. An option in neither list is not skipped but makes the place of
 //! the subcommand unsure.
 
-use super::Word;
+use super::ShellWord;
 
 /// The next word that means something to a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextWord {
     /// `words[index]` certainly is it.
     Sure { index: usize },
     /// There certainly is none.
@@ -18,7 +18,7 @@ pub enum Next {
     Unsure,
 }
 
-struct Program {
+struct ProgramOptions {
     names: &'static [&'static str],
     /// Options without a value.
     flags: &'static [&'static str],
@@ -37,16 +37,16 @@ const fn program(
     anywhere: bool,
     flags: &'static [&'static str],
     valued: &'static [&'static str],
-) -> Program {
-    Program { names, flags, valued, anywhere, plus: false, attached: &[] }
+) -> ProgramOptions {
+    ProgramOptions { names, flags, valued, anywhere, plus: false, attached: &[] }
 }
 
 #[rustfmt::skip]
-const PROGRAMS: &[Program] = &[
+const PROGRAMS: &[ProgramOptions] = &[
     program(&["git"], false,
         &["-P", "--no-pager", "-p", "--paginate", "--bare", "--no-replace-objects", "--no-lazy-fetch", "--no-optional-locks", "--no-advice", "--literal-pathspecs", "--glob-pathspecs", "--noglob-pathspecs", "--icase-pathspecs"],
         &["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env", "--attr-source"]),
-    Program { plus: true, ..program(&["cargo"], false,
+    ProgramOptions { plus: true, ..program(&["cargo"], false,
         &["-q", "--quiet", "-v", "-vv", "--verbose", "--locked", "--offline", "--frozen"],
         &["--color", "--config", "-Z", "-C"]) },
     program(&["npm", "pnpm"], true,
@@ -92,7 +92,7 @@ const PROGRAMS: &[Program] = &[
     program(&["systemctl"], true,
         &["--user", "--system", "--global", "-q", "--quiet", "--no-pager", "--now", "--no-block", "--no-legend", "-a", "--all", "-l", "--full", "--no-ask-password", "-f", "--force", "--runtime", "--failed", "--plain"],
         &["-t", "--type", "--state", "-p", "--property", "-H", "--host", "-M", "--machine", "-n", "--lines", "-o", "--output", "--root", "-s", "--signal", "--job-mode"]),
-    Program { attached: &["-j", "-l"], ..program(&["make", "gmake"], true,
+    ProgramOptions { attached: &["-j", "-l"], ..program(&["make", "gmake"], true,
         &["-s", "--silent", "--quiet", "-k", "--keep-going", "-B", "--always-make", "-n", "--dry-run", "-i", "-r", "-R", "-q", "-t", "-w", "-d", "-e", "-b", "-p", "--no-print-directory", "--print-directory", "-S", "-v", "--version", "-j", "--jobs", "-l"],
         &["-C", "--directory", "-f", "--file", "--makefile", "-I", "--include-dir", "-o", "-W", "--eval"]) },
     program(&["ssh"], false,
@@ -117,11 +117,11 @@ pub fn program_name(word: &str) -> Option<&str> {
 ///
 /// It is never sure of a word that could be the value of an option it does not
 /// know, nor of one behind a word the shell decides.
-pub fn next_significant(words: &[Word], at: usize) -> Next {
-    let Some(first) = words.first() else { return Next::End };
-    let Some(name) = first.known().and_then(program_name) else { return Next::Unsure };
+pub fn next_significant(words: &[ShellWord], at: usize) -> NextWord {
+    let Some(first) = words.first() else { return NextWord::End };
+    let Some(name) = first.known().and_then(program_name) else { return NextWord::Unsure };
     if at == 0 {
-        return Next::Sure { index: 0 };
+        return NextWord::Sure { index: 0 };
     }
     let base = PROGRAMS.iter().find(|program| program.names.contains(&name));
     let mut index = 1;
@@ -129,8 +129,8 @@ pub fn next_significant(words: &[Word], at: usize) -> Next {
     let mut plain = false;
     loop {
         let found = index;
-        let Some(word) = words.get(index) else { return Next::End };
-        let Some(text) = word.known() else { return Next::Unsure };
+        let Some(word) = words.get(index) else { return NextWord::End };
+        let Some(text) = word.known() else { return NextWord::Unsure };
         index += 1;
         if !plain {
             if text == "--" {
@@ -149,24 +149,24 @@ pub fn next_significant(words: &[Word], at: usize) -> Next {
                     // Before the place that was asked for it does not matter
                     // what it took, as long as a word beyond is asked for.
                     None if index < at => {}
-                    None => return Next::Unsure,
+                    None => return NextWord::Unsure,
                 }
                 if index > at
                     && words.get(found + 1..index).is_some_and(|v| v.iter().any(|w| !w.is_one()))
                 {
-                    return Next::Unsure;
+                    return NextWord::Unsure;
                 }
                 continue;
             }
         }
         subcommand = true;
         if found >= at {
-            return Next::Sure { index: found };
+            return NextWord::Sure { index: found };
         }
     }
 }
 
-impl Program {
+impl ProgramOptions {
     /// How many words behind it the option takes; `None` if it is not known.
     fn option(&self, text: &str) -> Option<usize> {
         if self.flags.contains(&text) {

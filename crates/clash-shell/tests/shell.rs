@@ -1,17 +1,17 @@
 //! The shell analysis as a whole: ways to hide a program, hostile texts, the
 //! table of programs.
 
-use clash_shell::{Command, Next, Word, next_significant, program_name};
+use clash_shell::{NextWord, ShellCommand, ShellWord, next_significant, program_name};
 use proptest::prelude::*;
 
-fn program(command: &Command) -> Option<&str> {
+fn program(command: &ShellCommand) -> Option<&str> {
     let word = command.words.first()?.known()?;
     word.rsplit('/').next()
 }
 
 /// Whether a rule that denies `git push` would apply, or the command is not
 /// known to be something else.
-fn may_push(command: &Command) -> bool {
+fn may_push(command: &ShellCommand) -> bool {
     if command.opaque.is_some() {
         return true;
     }
@@ -265,10 +265,10 @@ fn functions_that_double_do_not_take_for_ever() {
     assert!(found.iter().any(|command| command.opaque.is_some()));
 }
 
-fn words(text: &str) -> Vec<Word> {
+fn words(text: &str) -> Vec<ShellWord> {
     let word = |w: &str| match w {
-        "?" => Word::Unknown,
-        w => Word::Known(w.to_owned()),
+        "?" => ShellWord::Unknown,
+        w => ShellWord::Known(w.to_owned()),
     };
     text.split(' ').map(word).collect()
 }
@@ -332,9 +332,9 @@ fn the_table_finds_the_subcommand_of_each_program() {
     ] {
         let words = words(line);
         let found = match next_significant(&words, 1) {
-            Next::Sure { index } => words[index].known().unwrap_or("?").to_owned(),
-            Next::End => "-".to_owned(),
-            Next::Unsure => "?".to_owned(),
+            NextWord::Sure { index } => words[index].known().unwrap_or("?").to_owned(),
+            NextWord::End => "-".to_owned(),
+            NextWord::Unsure => "?".to_owned(),
         };
         assert_eq!(found, expected, "{line}");
     }
@@ -343,17 +343,17 @@ fn the_table_finds_the_subcommand_of_each_program() {
 #[test]
 fn words_behind_the_subcommand_are_sure_only_without_unknown_options() {
     let sure = |line: &str, at| next_significant(&words(line), at);
-    assert_eq!(sure("git push origin", 2), Next::Sure { index: 2 });
-    assert_eq!(sure("git push --force origin", 2), Next::Unsure);
-    assert_eq!(sure("git push -- --force", 2), Next::Sure { index: 3 });
-    assert_eq!(sure("git push", 2), Next::End);
-    assert_eq!(sure("git -C d push origin", 4), Next::Sure { index: 4 });
-    assert_eq!(sure("kubectl get -n ns pods", 2), Next::Sure { index: 4 });
-    assert_eq!(sure("git stash -C push", 2), Next::Unsure);
-    assert_eq!(sure("docker run -c x y", 2), Next::Unsure);
-    assert_eq!(sure("git push ?", 2), Next::Unsure);
-    assert_eq!(sure("git", 0), Next::Sure { index: 0 });
-    assert_eq!(next_significant(&[], 0), Next::End);
+    assert_eq!(sure("git push origin", 2), NextWord::Sure { index: 2 });
+    assert_eq!(sure("git push --force origin", 2), NextWord::Unsure);
+    assert_eq!(sure("git push -- --force", 2), NextWord::Sure { index: 3 });
+    assert_eq!(sure("git push", 2), NextWord::End);
+    assert_eq!(sure("git -C d push origin", 4), NextWord::Sure { index: 4 });
+    assert_eq!(sure("kubectl get -n ns pods", 2), NextWord::Sure { index: 4 });
+    assert_eq!(sure("git stash -C push", 2), NextWord::Unsure);
+    assert_eq!(sure("docker run -c x y", 2), NextWord::Unsure);
+    assert_eq!(sure("git push ?", 2), NextWord::Unsure);
+    assert_eq!(sure("git", 0), NextWord::Sure { index: 0 });
+    assert_eq!(next_significant(&[], 0), NextWord::End);
 }
 
 #[test]
@@ -402,9 +402,9 @@ proptest! {
 
     #[test]
     fn what_is_seen_alone_is_seen_in_front_and_behind(one in corpus(), two in corpus()) {
-        let opaque = |found: &[Command]| found.iter().any(|c| c.opaque.is_some());
+        let opaque = |found: &[ShellCommand]| found.iter().any(|c| c.opaque.is_some());
         let both = clash_shell::commands(&format!("{one}\n{two}"));
-        let programs = |found: &[Command]| -> Vec<String> {
+        let programs = |found: &[ShellCommand]| -> Vec<String> {
             found.iter().filter_map(|c| program(c).map(str::to_owned)).collect()
         };
         // The second may be read otherwise behind the first (an alias, a
@@ -428,6 +428,6 @@ proptest! {
         let reserved = ["if", "do", "fi", "for", "in", "case", "esac", "then", "else", "done", "time", "until", "while", "coproc", "select", "elif"];
         prop_assume!(!reserved.contains(&quoted.as_str()));
         prop_assert!(found.iter().any(|c| c.opaque.is_some()
-            || c.words.first().and_then(Word::known) == Some(quoted.as_str())), "{script:?} {found:?}");
+            || c.words.first().and_then(ShellWord::known) == Some(quoted.as_str())), "{script:?} {found:?}");
     }
 }

@@ -7,31 +7,31 @@
 //! directory, and in brackets how it was reached. `!` is an opaque command, `=`
 //! a wrapper that needs no rule of its own, `*` runs code of the project.
 
-use clash_shell::{Command, Cwd, Direction, Position, Word};
+use clash_shell::{CommandDirectory, CommandPosition, RedirectionKind, ShellCommand, ShellWord};
 
-fn word(word: &Word) -> String {
+fn word(word: &ShellWord) -> String {
     match word {
-        Word::Known(text) if text.is_empty() || text.contains([' ', '\n', '\t']) => {
+        ShellWord::Known(text) if text.is_empty() || text.contains([' ', '\n', '\t']) => {
             format!("{text:?}")
         }
-        Word::Known(text) => {
+        ShellWord::Known(text) => {
             text.escape_debug().to_string().replace("\\'", "'").replace("\\\"", "\"")
         }
-        Word::Home(rest) => format!("~{rest}"),
-        Word::Partial(start) => format!("{}…", start.replace('\n', "\\n")),
-        Word::Unknown => "?".to_owned(),
+        ShellWord::Home(rest) => format!("~{rest}"),
+        ShellWord::Partial(start) => format!("{}…", start.replace('\n', "\\n")),
+        ShellWord::Unknown => "?".to_owned(),
     }
 }
 
-fn position(position: &Position) -> String {
+fn position(position: &CommandPosition) -> String {
     match position {
-        Position::Wrapper(by) => (*by).to_owned(),
-        Position::Elsewhere(by) => format!("elsewhere:{by}"),
+        CommandPosition::Wrapper(by) => (*by).to_owned(),
+        CommandPosition::Elsewhere(by) => format!("elsewhere:{by}"),
         other => format!("{other:?}").to_lowercase(),
     }
 }
 
-fn shown(command: &Command) -> String {
+fn shown(command: &ShellCommand) -> String {
     let mut parts = Vec::new();
     if let Some(why) = command.opaque {
         parts.push(format!("! {why}:"));
@@ -46,13 +46,13 @@ fn shown(command: &Command) -> String {
     parts.extend(command.words.iter().map(word));
     for redirection in &command.redirections {
         let sign = match redirection.direction {
-            Direction::Read => "<",
-            Direction::Write => ">",
-            Direction::Append => ">>",
-            Direction::Clobber => ">|",
-            Direction::ReadWrite => "<>",
-            Direction::HereDocument => "<<",
-            Direction::HereString => "<<<",
+            RedirectionKind::Read => "<",
+            RedirectionKind::Write => ">",
+            RedirectionKind::Append => ">>",
+            RedirectionKind::Clobber => ">|",
+            RedirectionKind::ReadWrite => "<>",
+            RedirectionKind::HereDocument => "<<",
+            RedirectionKind::HereString => "<<<",
         };
         let usual = if redirection.writes() && sign != "<>" { Some(1) } else { Some(0) };
         let fd = match redirection.fd {
@@ -63,10 +63,12 @@ fn shown(command: &Command) -> String {
         parts.push(format!("{fd}{sign}{}", word(&redirection.target)));
     }
     match &command.cwd {
-        Cwd::Start => {}
-        Cwd::Relative(path) | Cwd::Absolute(path) => parts.push(format!("@{path}")),
-        Cwd::Home(path) => parts.push(format!("@~{path}")),
-        Cwd::Unknown => parts.push("@?".to_owned()),
+        CommandDirectory::Start => {}
+        CommandDirectory::Relative(path) | CommandDirectory::Absolute(path) => {
+            parts.push(format!("@{path}"))
+        }
+        CommandDirectory::Home(path) => parts.push(format!("@~{path}")),
+        CommandDirectory::Unknown => parts.push("@?".to_owned()),
     }
     if !command.position.is_empty() {
         let way: Vec<String> = command.position.iter().map(position).collect();

@@ -25,10 +25,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use clash_policy::ir::Ir;
-use clash_policy::path::{NoLinks, Places};
+use clash_policy::ir::IrImage;
+use clash_policy::path::{NoLinks, PolicyPlaces};
 use clash_policy::rule::LayerKind;
-use clash_policy::{Action, Field, HostUse, Input, World};
+use clash_policy::{Action, HostUse, InputField, JudgeContext, ToolInput};
 use clash_protocol::protocol_argument;
 use clash_protocol::request::{
     CompileRequest, CompilerRequest, LayerFile, ReplacedText, TrustSource,
@@ -88,9 +88,9 @@ fn image(rules: usize) -> Vec<u8> {
 fn actions() -> Vec<(&'static str, Action)> {
     let script = |script: &str| Action::script("claude", "default", script);
     let tool = |tool: &str, input| Action { tool: tool.to_owned(), input, ..script("") };
-    let host = |host: &str| Input::Hosts(vec![HostUse { host: host.to_owned(), port: 443 }]);
+    let host = |host: &str| ToolInput::Hosts(vec![HostUse { host: host.to_owned(), port: 443 }]);
     let field = |value: &str| {
-        Input::Fields(vec![Field { name: "q".to_owned(), values: vec![value.to_owned()] }])
+        ToolInput::Fields(vec![InputField { name: "q".to_owned(), values: vec![value.to_owned()] }])
     };
     vec![
         ("prog0 build", script("prog0 build --release")),
@@ -112,10 +112,16 @@ fn in_process(rounds: usize) {
     let images = [10, 5000].map(image);
     println!("images: {} and {} bytes", images[0].len(), images[1].len());
     println!("{:<28} {:>10} {:>10} {:>7}", "in process, ns (p10)", "10 rules", "5000", "ratio");
-    let places = Places::imagined();
+    let places = PolicyPlaces::imagined();
     let cwd = &places.project;
-    let world =
-        World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[], lent: None };
+    let world = JudgeContext {
+        places: &places,
+        cwd,
+        links: &NoLinks,
+        baseline: &[],
+        cage: &[],
+        lent: None,
+    };
     let row = |name: &str, times: [Duration; 2]| {
         let [few, many] = times.map(|time| time.as_secs_f64() * 1e9);
         println!("{name:<28} {few:>10.0} {many:>10.0} {:>7.2}", many / few);
@@ -123,9 +129,9 @@ fn in_process(rounds: usize) {
     };
     row(
         "open (checksum)",
-        side_by_side(rounds, |at| drop(black_box(Ir::open(&images[at], BUILD_STAMP)))),
+        side_by_side(rounds, |at| drop(black_box(IrImage::open(&images[at], BUILD_STAMP)))),
     );
-    let irs = [0, 1].map(|at: usize| Ir::open(&images[at], BUILD_STAMP).unwrap());
+    let irs = [0, 1].map(|at: usize| IrImage::open(&images[at], BUILD_STAMP).unwrap());
     let mut sums = [0.0, 0.0];
     for (name, action) in actions() {
         let decide = |at: usize| drop(black_box(clash_policy::decide(irs[at], &action, &world)));

@@ -11,8 +11,8 @@
 
 use std::path::Path;
 
-use clash_policy::path::{Links, is_below};
-use clash_policy::{Caps, Effect, FsRule, PathPattern, Places, Sandbox, Writes};
+use clash_policy::path::{LinkResolver, is_below};
+use clash_policy::{Effect, FileCaps, FsRule, PathPattern, PolicyPlaces, Sandbox, WriteTarget};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::planted::{Ground, InForce, Placed};
 
@@ -22,7 +22,7 @@ use crate::dirs::create_private;
 /// so.
 pub(crate) fn make_missing(
     sandbox: &Sandbox,
-    places: &Places,
+    places: &PolicyPlaces,
     disk: &Disk,
     in_force: &dyn InForce,
 ) {
@@ -31,15 +31,15 @@ pub(crate) fn make_missing(
     let needs_none = |rule: &FsRule, path: &Path| {
         let around = |other: &FsRule| {
             let dir = places.expand(other.pattern.fixed());
-            let shown = other.effect == Effect::Allow && other.writes == Writes::InPlace;
+            let shown = other.effect == Effect::Allow && other.writes == WriteTarget::InPlace;
             shown && dir.is_ok_and(|dir| is_below(path, &dir) && dir.is_dir())
         };
-        rule.writes == Writes::Project && !sandbox.fs.iter().any(around)
+        rule.writes == WriteTarget::Project && !sandbox.fs.iter().any(around)
     };
     for rule in &sandbox.fs {
         let PathPattern::Subpath { path, .. } = &rule.pattern else { continue };
-        let fills = rule.effect == Effect::Allow && rule.caps.contains(Caps::CREATE);
-        let library = rule.span.file.starts_with("@clash//") || rule.writes == Writes::Project;
+        let fills = rule.effect == Effect::Allow && rule.caps.contains(FileCaps::CREATE);
+        let library = rule.span.file.starts_with("@clash//") || rule.writes == WriteTarget::Project;
         if !fills || !library {
             continue;
         }
@@ -59,7 +59,7 @@ pub(crate) fn make_missing(
 }
 
 /// True for a path below the home that is neither in the project nor in `$TMPDIR`.
-fn is_users_own(path: &Path, places: &Places, disk: &Disk) -> bool {
+fn is_users_own(path: &Path, places: &PolicyPlaces, disk: &Disk) -> bool {
     is_below(path, &places.home)
         && path != places.home
         && !is_below(path, &places.project)
@@ -69,17 +69,17 @@ fn is_users_own(path: &Path, places: &Places, disk: &Disk) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clash_policy::Span;
+    use clash_policy::PolicySpan;
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
-    fn rule(path: &str, caps: Caps, file: &str) -> FsRule {
+    fn rule(path: &str, caps: FileCaps, file: &str) -> FsRule {
         FsRule {
             pattern: PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false },
             effect: Effect::Allow,
             caps,
-            writes: Writes::InPlace,
-            span: Span { file: file.to_owned(), ..Span::default() },
+            writes: WriteTarget::InPlace,
+            span: PolicySpan { file: file.to_owned(), ..PolicySpan::default() },
         }
     }
 
@@ -90,7 +90,7 @@ mod tests {
         std::fs::create_dir(home.join("real")).unwrap();
         std::os::unix::fs::symlink(home.join("real"), home.join("linked")).unwrap();
         let tmp = home.join("tmp");
-        let places = Places::of(home.join("app"), home.clone(), tmp, |_| None);
+        let places = PolicyPlaces::of(home.join("app"), home.clone(), tmp, |_| None);
         let sandbox = Sandbox { fs: rules, ..Sandbox::named("s") };
         make_missing(&sandbox, &places, &Disk::default(), &clash_sandbox::planted::Alone);
         (dir, home)
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_cache_of_the_library_is_created_for_its_owner_alone() {
-        let (_dir, home) = made(vec![rule("$GOCACHE", Caps::ALL, "@clash//go.star")]);
+        let (_dir, home) = made(vec![rule("$GOCACHE", FileCaps::ALL, "@clash//go.star")]);
         let mode = std::fs::metadata(home.join(".cache/go-build")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
     }
@@ -106,12 +106,12 @@ mod tests {
     #[test]
     fn other_directories_are_not_created() {
         let library = "@clash//x.star";
-        let read = Caps::READ.union(Caps::EXECUTE);
+        let read = FileCaps::READ.union(FileCaps::EXECUTE);
         let (_dir, home) = made(vec![
             rule("$HOME/readable", read, library),
-            rule("$HOME/own", Caps::ALL, "/home/u/.clash/policy.star"),
-            rule("$PWD/target", Caps::ALL, library),
-            rule("$TMPDIR/x", Caps::ALL, library),
+            rule("$HOME/own", FileCaps::ALL, "/home/u/.clash/policy.star"),
+            rule("$PWD/target", FileCaps::ALL, library),
+            rule("$TMPDIR/x", FileCaps::ALL, library),
         ]);
         for path in ["readable", "own", "app/target", "tmp"] {
             assert!(!home.join(path).exists(), "{path}");
@@ -121,14 +121,14 @@ mod tests {
     #[test]
     fn a_link_is_followed_unless_a_command_may_have_planted_it() {
         let library = "@clash//x.star";
-        let (_dir, home) = made(vec![rule("$HOME/linked/x", Caps::ALL, library)]);
+        let (_dir, home) = made(vec![rule("$HOME/linked/x", FileCaps::ALL, library)]);
         assert!(home.join("real/x").exists());
         let planted = vec![
-            rule("$HOME/linked/x", Caps::ALL, library),
-            rule("$HOME", Caps::ALL, "/home/u/.clash/policy.star"),
-            rule("$HOME/real", Caps::READ, library),
+            rule("$HOME/linked/x", FileCaps::ALL, library),
+            rule("$HOME", FileCaps::ALL, "/home/u/.clash/policy.star"),
+            rule("$HOME/real", FileCaps::READ, library),
         ];
-        let denied = FsRule { effect: Effect::Deny, ..rule("$HOME/real", Caps::ALL, library) };
+        let denied = FsRule { effect: Effect::Deny, ..rule("$HOME/real", FileCaps::ALL, library) };
         let (_dir, home) = made([planted, vec![denied]].concat());
         assert!(!home.join("real/x").exists());
     }

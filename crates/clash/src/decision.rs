@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use clash_policy::decide::{DecideError, Decision, Judged};
-use clash_policy::{Action, Caps, Effect, FileUse, Input, Places, World};
+use clash_policy::decide::{DecideError, Decision, SandboxJudgement};
+use clash_policy::{Action, Effect, FileCaps, FileUse, JudgeContext, PolicyPlaces, ToolInput};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::repository;
 
@@ -63,9 +63,9 @@ pub(crate) fn decide_by(
     let lent = dirs.session_tmp.as_ref().map(|_| places.tmp.as_path());
     let names = lent.map(|session| TmpNames { dirs, project: &places.project, session });
     // A script runs in a room, where /tmp is the directory of the session.
-    let names = names.filter(|_| matches!(action.input, Input::Script(_)));
+    let names = names.filter(|_| matches!(action.input, ToolInput::Script(_)));
     let noted = NotedLinks::of(&disk, names);
-    let world = World {
+    let world = JudgeContext {
         places: &places,
         cwd: scene.cwd,
         links: &noted,
@@ -74,7 +74,7 @@ pub(crate) fn decide_by(
         lent,
     };
     let mut decision = clash_policy::decide(policy.ir(), action, &world)?;
-    if let Input::Files(files) = &action.input {
+    if let ToolInput::Files(files) = &action.input {
         ask_about_repositories(&mut decision, files, &places.project);
     }
     if decision.effect == Effect::Deny {
@@ -86,7 +86,8 @@ pub(crate) fn decide_by(
     let Some((closed, planted)) = noted.without_planted(&places, &in_force) else {
         return Ok(decision);
     };
-    let without = clash_policy::decide(policy.ir(), action, &World { links: &closed, ..world })?;
+    let without =
+        clash_policy::decide(policy.ir(), action, &JudgeContext { links: &closed, ..world })?;
     if without.effect > decision.effect { Err(planted.into()) } else { Ok(decision) }
 }
 
@@ -95,11 +96,11 @@ pub(crate) fn decide_by(
 fn ask_about_repositories(decision: &mut Decision, files: &[FileUse], project: &Path) {
     let span = decision.sandbox.as_ref().map(|sandbox| sandbox.span.clone()).unwrap_or_default();
     for (part, file) in decision.parts.iter_mut().zip(files) {
-        let changes = file.needs.intersects(Caps::CHANGE);
+        let changes = file.needs.intersects(FileCaps::CHANGE);
         if part.effect == Effect::Allow && changes && repository::completes(&file.path, project) {
             let rule = "protect: git takes the directory for a repository".to_owned();
             part.effect = Effect::Ask;
-            part.judged = Some(Judged {
+            part.judged = Some(SandboxJudgement {
                 effect: Effect::Ask,
                 caps: file.needs,
                 rule: Some((rule, span.clone())),
@@ -114,7 +115,7 @@ fn ask_about_repositories(decision: &mut Decision, files: &[FileUse], project: &
 #[derive(Debug)]
 pub(crate) struct ProjectJudge {
     disk: Disk,
-    places: Places,
+    places: PolicyPlaces,
     cage: Vec<PathBuf>,
 }
 
@@ -133,7 +134,8 @@ impl ProjectJudge {
     ) -> Result<Decision, DecisionError> {
         let baseline = baseline(&action.input).unwrap_or_default();
         let Self { disk, places, cage } = self;
-        let world = World { places, cwd, links: disk, baseline: &baseline, cage, lent: None };
+        let world =
+            JudgeContext { places, cwd, links: disk, baseline: &baseline, cage, lent: None };
         Ok(clash_policy::decide(policy.ir(), action, &world)?)
     }
 }
@@ -141,23 +143,23 @@ impl ProjectJudge {
 /// The paths that every sandbox may read. `None` for actions whose files are not judged
 /// here: the kernel confines commands, and only the files of tools and of redirections
 /// are judged before they run.
-fn baseline(input: &Input) -> Option<Vec<(&'static str, Caps)>> {
+fn baseline(input: &ToolInput) -> Option<Vec<(&'static str, FileCaps)>> {
     match input {
-        Input::Files(_) => Some(readable_by_tools()),
-        Input::Script(script) if script.contains(['<', '>']) => Some(readable_in_a_room()),
-        Input::Script(_) | Input::Hosts(_) | Input::Fields(_) => None,
+        ToolInput::Files(_) => Some(readable_by_tools()),
+        ToolInput::Script(script) if script.contains(['<', '>']) => Some(readable_in_a_room()),
+        ToolInput::Script(_) | ToolInput::Hosts(_) | ToolInput::Fields(_) => None,
     }
 }
 
 /// The system baseline as the kernel grants it.
-pub(crate) fn readable_in_a_room() -> Vec<(&'static str, Caps)> {
+pub(crate) fn readable_in_a_room() -> Vec<(&'static str, FileCaps)> {
     clash_sandbox::baseline::BASELINE_ENTRIES.iter().map(|entry| (entry.path, entry.caps)).collect()
 }
 
 /// The system baseline for tools that run in the agent's own process. It is without
 /// /proc, because there the kernel shows the agent more than a sandboxed process, for
 /// example the environment and the memory of other processes.
-pub(crate) fn readable_by_tools() -> Vec<(&'static str, Caps)> {
+pub(crate) fn readable_by_tools() -> Vec<(&'static str, FileCaps)> {
     let kept = |path: &str| !path.starts_with("/proc") && !path.starts_with("/dev");
     let entries = clash_sandbox::baseline::BASELINE_ENTRIES.iter().filter(|entry| kept(entry.path));
     entries.map(|entry| (entry.path, entry.caps)).collect()

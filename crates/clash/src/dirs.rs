@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clash_agents::UserContext;
-use clash_policy::path::{Links, Places};
+use clash_policy::path::{LinkResolver, PolicyPlaces};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::facts::HostFacts;
 use clash_sandbox::host;
@@ -117,7 +117,7 @@ impl Dirs {
 
     /// What the variables of a policy mean for this project, where they really lead:
     /// for advice to the user. What is enforced starts from [`Self::places_unseen`].
-    pub(crate) fn places(&self, project: &Path, disk: &Disk) -> Places {
+    pub(crate) fn places(&self, project: &Path, disk: &Disk) -> PolicyPlaces {
         let mut places = self.places_unseen(&disk.real(project), disk);
         for path in places.vars.iter_mut().map(|(_, path)| path).chain([&mut places.tmp]) {
             *path = disk.real(path);
@@ -129,11 +129,11 @@ impl Dirs {
     /// left as they are: a command may have planted one, and only the path as it is
     /// written shows that. The home is real, and the project has to be: it comes from
     /// the session's record or from the kernel.
-    pub(crate) fn places_unseen(&self, project: &Path, disk: &Disk) -> Places {
+    pub(crate) fn places_unseen(&self, project: &Path, disk: &Disk) -> PolicyPlaces {
         // No command can replace a part of the way to the session's own.
         let session = self.session_tmp.as_ref().map(|tmp| disk.real(tmp));
         let tmp = session.unwrap_or_else(|| self.tmp.clone());
-        Places::of(project.to_path_buf(), disk.real(&self.home), tmp, env::path)
+        PolicyPlaces::of(project.to_path_buf(), disk.real(&self.home), tmp, env::path)
     }
 
     /// What every sandbox is kept from changing: clash's own files and whatever
@@ -195,7 +195,7 @@ pub(crate) fn create_private(dir: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clash_policy::{Caps, Protect, protect};
+    use clash_policy::{FileCaps, ProtectSettings, protect};
 
     /// Otherwise a link to the project's root would be a way around the cage, and the
     /// monitor would refuse every such link.
@@ -205,8 +205,9 @@ mod tests {
         let project = Path::new("/nowhere/app");
         let cage = dirs.cage(project, &Disk::default());
         let inside = cage.iter().filter_map(|path| path.strip_prefix(project).ok());
-        let named =
-            |below: &&Path| protect::kept(&Protect::default(), below, 0, Caps::WRITE).is_none();
+        let named = |below: &&Path| {
+            protect::kept(&ProtectSettings::default(), below, 0, FileCaps::WRITE).is_none()
+        };
         assert_eq!(inside.filter(named).collect::<Vec<_>>(), [] as [&Path; 0]);
     }
 }

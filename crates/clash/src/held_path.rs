@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use clash_agents::{PathLookupError, RealPaths};
-use clash_policy::path::Links;
+use clash_policy::path::LinkResolver;
 use clash_sandbox::disk::Disk;
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use clash_history::{HistoryError, HistoryFile, HistoryRoots, ReadTally, SeenCall};
-use clash_policy::{Action, Input};
-use clash_shell::Word;
+use clash_policy::{Action, ToolInput};
+use clash_shell::ShellWord;
 
 use crate::agents::{self, Message};
 use crate::dirs::{Dirs, project_of};
@@ -81,7 +81,7 @@ impl PastAction {
             None => tool_input::read(&self.seen.tool, &self.seen.input, &from)?,
         };
         let input = match input {
-            Input::Script(script) => Input::Script(unwrapped(&script).unwrap_or(script)),
+            ToolInput::Script(script) => ToolInput::Script(unwrapped(&script).unwrap_or(script)),
             other => other,
         };
         Ok(Action { agent: self.seen.agent.to_owned(), tool, mode: "default".to_owned(), input })
@@ -103,7 +103,7 @@ fn unwrapped(script: &str) -> Option<String> {
         return None;
     }
     let commands = clash_shell::commands(script);
-    let words: Option<Vec<&str>> = commands.first()?.words.iter().map(Word::known).collect();
+    let words: Option<Vec<&str>> = commands.first()?.words.iter().map(ShellWord::known).collect();
     match words?.as_slice() {
         [program, "exec", "--approval", _, "--", script] if program.ends_with("/clash") => {
             Some((*script).to_owned())

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clash_policy::ir::IrError;
-use clash_policy::path::{Alias, Links, is_below};
-use clash_policy::rule::{Branch, Layer, Node, Settings};
-use clash_policy::{Effect, Places, Protect, Sandbox};
+use clash_policy::path::{LinkResolver, ProtectedLink, is_below};
+use clash_policy::rule::{Layer, LayerSettings, MatchBranch, MatchNode};
+use clash_policy::{Effect, PolicyPlaces, ProtectSettings, Sandbox};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::planted::{InForce, Trees, trees_of};
 
@@ -45,7 +45,7 @@ impl InForce for PolicySandboxes<'_> {
 /// defines all its sandboxes. A sandbox of the library that no rule names and that may
 /// write the whole home (`workspace`) does not count: otherwise every link in the home
 /// would be suspect.
-fn changeable(policy: &LoadedPolicy, places: &Places) -> Result<Vec<PathBuf>, IrError> {
+fn changeable(policy: &LoadedPolicy, places: &PolicyPlaces) -> Result<Vec<PathBuf>, IrError> {
     let mut trees = Vec::new();
     for layer in policy.ir().to_layers()? {
         let named = names(&layer);
@@ -66,14 +66,15 @@ fn reaches_more(sandbox: &Sandbox) -> bool {
 
 /// The sandboxes that the rules and settings of a layer name.
 fn names(layer: &Layer) -> BTreeSet<&str> {
-    let Settings { default, default_sandbox, .. } = &layer.settings;
+    let LayerSettings { default, default_sandbox, .. } = &layer.settings;
     let default = default.as_ref().and_then(|rule| rule.sandbox.as_deref());
     let mut names: BTreeSet<&str> = default.into_iter().chain(default_sandbox.as_deref()).collect();
-    let mut left: Vec<&Branch> = layer.groups.iter().flat_map(|group| &group.branches).collect();
+    let mut left: Vec<&MatchBranch> =
+        layer.groups.iter().flat_map(|group| &group.branches).collect();
     while let Some(branch) = left.pop() {
         match &branch.then {
-            Node::Rule(rule) => names.extend(rule.sandbox.as_deref()),
-            Node::Tree(branches) => left.extend(branches),
+            MatchNode::Rule(rule) => names.extend(rule.sandbox.as_deref()),
+            MatchNode::Tree(branches) => left.extend(branches),
         }
     }
     names
@@ -112,7 +113,7 @@ impl<'a> NotedLinks<'a> {
     /// paths. `None` if no path is suspect.
     pub(crate) fn without_planted(
         &self,
-        places: &Places,
+        places: &PolicyPlaces,
         in_force: &dyn InForce,
     ) -> Option<(Self, PlantedPathError)> {
         let met = self.met.borrow();
@@ -130,7 +131,7 @@ impl<'a> NotedLinks<'a> {
     }
 }
 
-impl Links for NotedLinks<'_> {
+impl LinkResolver for NotedLinks<'_> {
     fn real(&self, path: &Path) -> PathBuf {
         let moved = self.names.and_then(|names| names.meaning(path));
         self.disk.real(moved.as_deref().unwrap_or(path))
@@ -148,7 +149,7 @@ impl Links for NotedLinks<'_> {
         Cow::Owned(real)
     }
 
-    fn aliases(&self, path: &Path, root: &Path, protect: &Protect) -> Vec<Alias> {
+    fn aliases(&self, path: &Path, root: &Path, protect: &ProtectSettings) -> Vec<ProtectedLink> {
         self.disk.aliases(path, root, protect)
     }
 

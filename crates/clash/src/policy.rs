@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clash_policy::fnv::fnv_hash;
-use clash_policy::ir::{Checked, Ir, IrError, SandboxRef};
+use clash_policy::ir::{CheckedImage, IrError, IrImage, SandboxRef};
 use clash_policy::rule::LayerKind;
 use clash_protocol::report::{CompileReport, MISTAKE_KIND, PolicyFinding};
 use clash_protocol::request::{
@@ -24,7 +24,7 @@ use crate::dirs::{Dirs, MANAGED_POLICY, write_private};
 /// An opened compiled policy.
 #[derive(Debug)]
 pub(crate) struct LoadedPolicy {
-    image: Checked<PolicyImage>,
+    image: CheckedImage<PolicyImage>,
 }
 
 /// A compiled policy as it came from the compiler, or as it lies in the cache.
@@ -91,7 +91,7 @@ impl LoadedPolicy {
         Ok(policy)
     }
 
-    pub(crate) fn ir(&self) -> Ir<'_> {
+    pub(crate) fn ir(&self) -> IrImage<'_> {
         self.image.ir()
     }
 
@@ -120,7 +120,7 @@ impl LoadedPolicy {
     /// The cached image, if it is intact and every input is as it was.
     fn warm(cached: &Path, files: &PolicyFiles) -> Option<Self> {
         let image = PolicyImage::Cached(MappedFile::open(cached).ok()?);
-        let image = Checked::new(image, BUILD_STAMP).ok()?;
+        let image = CheckedImage::new(image, BUILD_STAMP).ok()?;
         let mut seen = 0;
         for input in image.ir().inputs() {
             let input = input.ok()?;
@@ -246,7 +246,7 @@ impl PolicyFiles {
         });
         match ask_compiler(&request)? {
             CompilerAnswer::Image { image, report } => {
-                let image = Checked::new(PolicyImage::Made(image), BUILD_STAMP)?;
+                let image = CheckedImage::new(PolicyImage::Made(image), BUILD_STAMP)?;
                 Ok((Some(LoadedPolicy { image }), report))
             }
             CompilerAnswer::Mistakes(report) => Ok((None, report)),
@@ -276,7 +276,7 @@ fn limit_finding(error: &CompilerError) -> Option<PolicyFinding> {
 /// A session's own policy, in its directory.
 pub(crate) const SESSION_POLICY: &str = "policy.star";
 
-fn settled(ir: Ir<'_>, started: SystemTime) -> Result<bool, IrError> {
+fn settled(ir: IrImage<'_>, started: SystemTime) -> Result<bool, IrError> {
     let now = started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let limit = u64::try_from(now.saturating_sub(SETTLED).as_nanos()).unwrap_or(0);
     for input in ir.inputs() {

@@ -1,8 +1,8 @@
 //! Puts a decision into words: one sentence for the agent or the user. `clash explain`
 //! prints the same facts at length.
 
-use clash_policy::decide::{Cause, Decision, Part};
-use clash_policy::{Effect, Span};
+use clash_policy::decide::{Decision, DecisionCause, DecisionPart};
+use clash_policy::{Effect, PolicySpan};
 
 use crate::dirs::Dirs;
 
@@ -21,7 +21,7 @@ pub(crate) fn reason(decision: &Decision) -> String {
     decision.decisive().map_or_else(|| "nothing was decided".to_owned(), part)
 }
 
-fn part(part: &Part) -> String {
+fn part(part: &DecisionPart) -> String {
     let what = brief(&part.what);
     let verb = match part.effect {
         Effect::Allow => "is allowed",
@@ -49,7 +49,7 @@ fn part(part: &Part) -> String {
         };
     }
     let mut text = match &part.cause {
-        Cause::Rule { span, reason, untrusted, doubtful, .. } => {
+        DecisionCause::Rule { span, reason, untrusted, doubtful, .. } => {
             let mut text = format!("`{what}` {verb} (rule at {span})");
             if let Some(reason) = reason {
                 text.push_str(&format!(": {reason}"));
@@ -62,7 +62,7 @@ fn part(part: &Part) -> String {
             }
             text
         }
-        Cause::Default { span, reason, .. } => {
+        DecisionCause::Default { span, reason, .. } => {
             let place = default_place(part.effect, span);
             let mut text = format!("`{what}` {verb}: no rule matches it, the default is {place}");
             if let Some(reason) = reason {
@@ -70,9 +70,9 @@ fn part(part: &Part) -> String {
             }
             text
         }
-        Cause::Inert => format!("`{what}` needs no rule of its own"),
-        Cause::Opened => format!("`{what}` {verb}"),
-        Cause::Cage => format!(
+        DecisionCause::Inert => format!("`{what}` needs no rule of its own"),
+        DecisionCause::Opened => format!("`{what}` {verb}"),
+        DecisionCause::Cage => format!(
             "`{what}` {verb}: it steers the agent or clash itself, which no sandbox may change"
         ),
     };
@@ -85,19 +85,19 @@ fn part(part: &Part) -> String {
     text
 }
 
-fn default_place(effect: Effect, span: &Span) -> String {
+fn default_place(effect: Effect, span: &PolicySpan) -> String {
     if span.file.starts_with('@') { effect.to_string() } else { format!("{effect} ({span})") }
 }
 
 /// File rights in words, for example `read, write`.
-pub(crate) fn words(caps: clash_policy::Caps) -> String {
-    use clash_policy::Caps;
+pub(crate) fn words(caps: clash_policy::FileCaps) -> String {
+    use clash_policy::FileCaps;
     let names = [
-        (Caps::READ, "read"),
-        (Caps::WRITE, "write"),
-        (Caps::CREATE, "create"),
-        (Caps::DELETE, "delete"),
-        (Caps::EXECUTE, "execute"),
+        (FileCaps::READ, "read"),
+        (FileCaps::WRITE, "write"),
+        (FileCaps::CREATE, "create"),
+        (FileCaps::DELETE, "delete"),
+        (FileCaps::EXECUTE, "execute"),
     ];
     let said: Vec<&str> =
         names.iter().filter(|(cap, _)| caps.contains(*cap)).map(|(_, n)| *n).collect();
@@ -112,10 +112,10 @@ pub(crate) fn way_on(decision: &Decision, dirs: &Dirs) -> Option<String> {
     let policy =
         dirs.user_policies.iter().find(|path| path.exists()).unwrap_or(&dirs.user_policies[0]);
     match decision.decisive().map(|part| &part.cause) {
-        Some(Cause::Rule { untrusted: true, .. }) => Some(
+        Some(DecisionCause::Rule { untrusted: true, .. }) => Some(
             "`clash trust`, run by the user, shows the project's policy and trusts it".to_owned(),
         ),
-        Some(Cause::Default { .. }) => {
+        Some(DecisionCause::Default { .. }) => {
             Some(format!("to decide it for good, add a rule to {}", policy.display()))
         }
         _ => None,

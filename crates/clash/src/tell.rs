@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use clash_policy::ir::IrError;
 use clash_policy::judge::judge;
 use clash_policy::rule::OnViolation;
-use clash_policy::{Caps, Effect, FileUse, FsRule, Net, Sandbox, World, Writes};
+use clash_policy::{
+    Effect, FileCaps, FileUse, FsRule, JudgeContext, NetworkAccess, Sandbox, WriteTarget,
+};
 use clash_sandbox::disk::Disk;
 
 use crate::agents::{Agent, Asks};
@@ -72,7 +74,7 @@ fn described(sandbox: &Sandbox) -> String {
     let writable = sandbox
         .fs
         .iter()
-        .filter(|rule| rule.effect == Effect::Allow && rule.caps.contains(Caps::WRITE));
+        .filter(|rule| rule.effect == Effect::Allow && rule.caps.contains(FileCaps::WRITE));
     let mut writable: Vec<String> = writable.map(|rule| rule.pattern.to_string()).collect();
     if writable.len() > MAX_LISTED {
         let more = writable.len() - MAX_LISTED;
@@ -93,12 +95,12 @@ fn described(sandbox: &Sandbox) -> String {
 /// A text for the model lists this many paths or hosts.
 const MAX_LISTED: usize = 6;
 
-fn net(net: &Net) -> String {
+fn net(net: &NetworkAccess) -> String {
     match net {
-        Net::Deny => "it has no network".to_owned(),
-        Net::Allow => "it has network".to_owned(),
-        Net::Ask => "every new host needs the user's approval".to_owned(),
-        Net::Hosts { rules, .. } => {
+        NetworkAccess::Deny => "it has no network".to_owned(),
+        NetworkAccess::Allow => "it has network".to_owned(),
+        NetworkAccess::Ask => "every new host needs the user's approval".to_owned(),
+        NetworkAccess::Hosts { rules, .. } => {
             let granted = rules.iter().filter(|rule| rule.effect == Effect::Allow);
             let mut names: Vec<String> = granted.map(|rule| rule.host.to_string()).collect();
             names.dedup();
@@ -186,10 +188,10 @@ fn blocked_path(place: &EndedCommand<'_>, line: &str) -> Option<String> {
         return None;
     }
     let shown = brief(&path.to_string_lossy());
-    if !granted(place, &path, Caps::READ)? {
+    if !granted(place, &path, FileCaps::READ)? {
         return Some(format!("`{shown}` is out of its reach"));
     }
-    let change = Caps::WRITE.union(Caps::CREATE).union(Caps::DELETE);
+    let change = FileCaps::WRITE.union(FileCaps::CREATE).union(FileCaps::DELETE);
     (!hidden && !granted(place, &path, change)?).then(|| match filled_by(place, &path) {
         Some(fetch) => format!(
             "`{shown}` is in a cache that all projects share: it may be read there, not \
@@ -213,13 +215,13 @@ fn instead(path: &Path) -> &'static str {
 /// The command with which the user fills a shared cache. The module of the library whose
 /// rule names the cache determines it.
 fn filled_by(place: &EndedCommand<'_>, path: &Path) -> Option<&'static str> {
-    use clash_policy::Links;
+    use clash_policy::LinkResolver;
     let disk = Disk::default();
     let places = place.dirs.places(place.project, &disk);
     let path = disk.real(path);
     let is_around = |rule: &&FsRule| {
         let dir = places.expand(rule.pattern.fixed()).map(|dir| disk.real(&dir));
-        rule.writes == Writes::Project && dir.is_ok_and(|dir| path.starts_with(dir))
+        rule.writes == WriteTarget::Project && dir.is_ok_and(|dir| path.starts_with(dir))
     };
     let module = &place.sandbox.fs.iter().find(is_around)?.span.file;
     let module = module.strip_prefix("@clash//")?.strip_suffix(".star")?;
@@ -241,13 +243,13 @@ const FETCHES: [(&str, &str); 11] = [
 ];
 
 /// True if the sandbox grants these rights on the path. `None` if the judge fails.
-fn granted(place: &EndedCommand<'_>, path: &Path, needs: Caps) -> Option<bool> {
-    use clash_policy::Links;
+fn granted(place: &EndedCommand<'_>, path: &Path, needs: FileCaps) -> Option<bool> {
+    use clash_policy::LinkResolver;
     let disk = Disk::default();
     let places = place.dirs.places_unseen(place.project, &disk);
     let baseline = crate::decision::readable_in_a_room();
     let cage = place.dirs.cage(place.project, &disk);
-    let world = World {
+    let world = JudgeContext {
         places: &places,
         cwd: place.cwd,
         links: &disk,
@@ -256,7 +258,7 @@ fn granted(place: &EndedCommand<'_>, path: &Path, needs: Caps) -> Option<bool> {
         lent: None,
     };
     let path = disk.real(path);
-    let caged = needs.contains(Caps::WRITE) && cage.iter().any(|caged| path.starts_with(caged));
+    let caged = needs.contains(FileCaps::WRITE) && cage.iter().any(|caged| path.starts_with(caged));
     let file = FileUse { path, needs, caseless: false };
     let verdict = judge(place.sandbox, &file, &world).ok()?;
     Some(verdict.effect == Effect::Allow && !caged)
@@ -288,7 +290,7 @@ const NETWORK: [&str; 8] = [
 ];
 
 fn blocked_network(sandbox: &Sandbox, line: &str) -> Option<String> {
-    if sandbox.net == Net::Allow || !NETWORK.iter().any(|said| line.contains(said)) {
+    if sandbox.net == NetworkAccess::Allow || !NETWORK.iter().any(|said| line.contains(said)) {
         return None;
     }
     Some(net(&sandbox.net))
@@ -313,7 +315,7 @@ mod tests {
         let mut sandbox = Sandbox::named("s");
         let line = "curl: (6) Could not resolve host: docs.rs";
         assert_eq!(blocked_network(&sandbox, line).as_deref(), Some("it has no network"));
-        sandbox.net = Net::Allow;
+        sandbox.net = NetworkAccess::Allow;
         assert_eq!(blocked_network(&sandbox, line), None);
     }
 }

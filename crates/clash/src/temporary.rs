@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clash_policy::path::{is_below, normalise};
-use clash_policy::{Caps, Input, Sandbox};
+use clash_policy::{FileCaps, Sandbox, ToolInput};
 
 use crate::dirs::Dirs;
 use crate::session::{Session, sessions_dir};
@@ -145,9 +145,9 @@ impl TmpNames<'_> {
 
     /// The same for a file tool of the agent, which reaches the host's files too: a read
     /// means the host's file if the session's directory has none of that name.
-    pub(crate) fn meaning_to_tools(&self, path: &Path, needs: Caps) -> Option<PathBuf> {
+    pub(crate) fn meaning_to_tools(&self, path: &Path, needs: FileCaps) -> Option<PathBuf> {
         let moved = self.meaning(path)?;
-        let only_on_host = !needs.intersects(Caps::CHANGE)
+        let only_on_host = !needs.intersects(FileCaps::CHANGE)
             && fs::symlink_metadata(&moved).is_err()
             && fs::symlink_metadata(path).is_ok();
         (!only_on_host || moved == self.session).then_some(moved)
@@ -165,15 +165,19 @@ impl TmpNames<'_> {
 #[derive(Debug)]
 pub(crate) enum TmpMeaning {
     /// A file that the client keeps: judged as if it were in the session's directory.
-    ClientsOwn(Input),
+    ClientsOwn(ToolInput),
     /// Files in the session's directory.
     InSession,
 }
 
 /// Finds out whether a call of a file tool means the session's directory.
-pub(crate) fn meant(names: &TmpNames<'_>, session: &Session, input: &Input) -> Option<TmpMeaning> {
-    let Input::Files(files) = input else { return None };
-    let reads = |caps: Caps| !caps.intersects(Caps::CHANGE);
+pub(crate) fn meant(
+    names: &TmpNames<'_>,
+    session: &Session,
+    input: &ToolInput,
+) -> Option<TmpMeaning> {
+    let ToolInput::Files(files) = input else { return None };
+    let reads = |caps: FileCaps| !caps.intersects(FileCaps::CHANGE);
     let own = |file: &clash_policy::FileUse| {
         reads(file.needs) && names.is_clients_own(&file.path, session) && file.path.exists()
     };
@@ -182,7 +186,7 @@ pub(crate) fn meant(names: &TmpNames<'_>, session: &Session, input: &Input) -> O
             file.path = names.meaning(&file.path).unwrap_or(file.path);
             file
         });
-        return Some(TmpMeaning::ClientsOwn(Input::Files(judged.collect())));
+        return Some(TmpMeaning::ClientsOwn(ToolInput::Files(judged.collect())));
     }
     let moved =
         |file: &clash_policy::FileUse| names.meaning_to_tools(&file.path, file.needs).is_some();

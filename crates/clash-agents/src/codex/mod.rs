@@ -130,19 +130,19 @@ fn hostile(user: &UserContext, project: &Path) -> Option<String> {
 mod tests {
     use super::*;
     use crate::{Answer, Reply};
-    use clash_policy::Input;
+    use clash_policy::ToolInput;
 
     const PRE: &str = r#"{"session_id":"01a1e287","turn_id":"t","transcript_path":"/t","cwd":"/p","hook_event_name":"PreToolUse","model":"m","permission_mode":"bypassPermissions","tool_name":"Bash","tool_input":{"command":"ls"},"tool_use_id":"call_1_0"}"#;
 
-    fn wanted(tool: &str, command: &str) -> Option<(String, Input)> {
+    fn wanted(tool: &str, command: &str) -> Option<(String, ToolInput)> {
         let mut message = DIALECT.parse(PRE.as_bytes()).unwrap().1;
         message.tool = tool.into();
         message.input.insert("command".into(), command.into());
         call(&message, &CallContext::imagined("/p")).unwrap()
     }
 
-    fn files(wanted: Option<(String, Input)>) -> Vec<String> {
-        let Some((_, Input::Files(files))) = wanted else { return vec![format!("{wanted:?}")] };
+    fn files(wanted: Option<(String, ToolInput)>) -> Vec<String> {
+        let Some((_, ToolInput::Files(files))) = wanted else { return vec![format!("{wanted:?}")] };
         files.iter().map(|file| file.path.display().to_string()).collect()
     }
 
@@ -155,7 +155,7 @@ mod tests {
             ["/p/sub/a"]
         );
         let other = format!("apply_patch <<'EOF'\n{body}\nEOF\nid");
-        assert_eq!(wanted("Bash", &other), Some(("Bash".into(), Input::Script(other.clone()))));
+        assert_eq!(wanted("Bash", &other), Some(("Bash".into(), ToolInput::Script(other.clone()))));
     }
 
     #[test]

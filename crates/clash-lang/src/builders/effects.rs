@@ -1,7 +1,7 @@
 //! `allow`, `deny`, `ask`, `cow`, `cache` and the names of common capabilities.
 #![expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the language")]
 
-use clash_policy::{Caps, Effect, Writes};
+use clash_policy::{Effect, FileCaps, WriteTarget};
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
 use starlark::starlark_module;
@@ -26,16 +26,16 @@ fn value(
     args: EffectArgs<'_>,
     eval: &Evaluator<'_, '_, '_>,
 ) -> starlark::Result<EffectValue> {
-    let words = Caps::each().zip(args.each).filter(|(_, on)| *on);
-    let words = words.fold(Caps::NONE, |all, (cap, _)| all.union(cap));
+    let words = FileCaps::each().zip(args.each).filter(|(_, on)| *on);
+    let words = words.fold(FileCaps::NONE, |all, (cap, _)| all.union(cap));
     let caps = match args.caps {
-        NoneOr::Other(letters) => Some(Caps::parse(letters).map_err(|letter| {
+        NoneOr::Other(letters) => Some(FileCaps::parse(letters).map_err(|letter| {
             LanguageError::new(format!("`{letter}` is not a capability"))
                 .hint("the letters are r (read), w (write), c (create), d (delete), x (execute)")
         })?),
         NoneOr::None => (!words.is_empty()).then_some(words),
     };
-    if caps == Some(Caps::NONE) {
+    if caps == Some(FileCaps::NONE) {
         return Err(LanguageError::new("no capability at all is named")
             .hint("leave the argument out for all five, or write letters of \"rwcdx\"")
             .into());
@@ -47,7 +47,7 @@ fn value(
     let reason = args.reason.into_option().map(str::to_owned);
     Ok(EffectValue {
         effect,
-        writes: Writes::InPlace,
+        writes: WriteTarget::InPlace,
         caps,
         sandbox,
         reason,
@@ -118,13 +118,13 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
     /// Inside `fs`: reads see the real files, writes go to the session's overlay.
     fn cow<'v>(eval: &mut Evaluator<'v, '_, '_>) -> starlark::Result<EffectValue> {
         let allow = EffectValue::bare(Effect::Allow, &span_here(eval));
-        Ok(EffectValue { writes: Writes::Session, ..allow })
+        Ok(EffectValue { writes: WriteTarget::Session, ..allow })
     }
 
     /// Inside `fs`, for a directory: commands read the shared cache, and what they
     /// write goes to a cache of this project's own, which they find again next time.
     fn cache<'v>(eval: &mut Evaluator<'v, '_, '_>) -> starlark::Result<EffectValue> {
         let allow = EffectValue::bare(Effect::Allow, &span_here(eval));
-        Ok(EffectValue { writes: Writes::Project, ..allow })
+        Ok(EffectValue { writes: WriteTarget::Project, ..allow })
     }
 }

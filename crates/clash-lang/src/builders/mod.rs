@@ -6,7 +6,7 @@ mod keys;
 mod rules;
 mod sandboxes;
 
-use clash_policy::Span;
+use clash_policy::PolicySpan;
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
 
@@ -21,13 +21,13 @@ pub(crate) fn names(builder: &mut GlobalsBuilder) {
     crate::older::names(builder);
 }
 
-pub(crate) fn span_here(eval: &Evaluator<'_, '_, '_>) -> Span {
+pub(crate) fn span_here(eval: &Evaluator<'_, '_, '_>) -> PolicySpan {
     eval.call_stack_top_location().map(|place| span_of(&place)).unwrap_or_default()
 }
 
-pub(crate) fn span_of(place: &starlark::codemap::FileSpan) -> Span {
+pub(crate) fn span_of(place: &starlark::codemap::FileSpan) -> PolicySpan {
     let begin = place.resolve_span().begin;
-    Span {
+    PolicySpan {
         file: place.filename().to_owned(),
         line: u32::try_from(begin.line + 1).unwrap_or(u32::MAX),
         column: u32::try_from(begin.column + 1).unwrap_or(u32::MAX),

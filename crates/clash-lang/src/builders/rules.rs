@@ -1,7 +1,7 @@
 //! `when`, `policy`, `settings`, `merge`, `expect`: what holds for which action.
 #![expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the language")]
 
-use clash_policy::rule::{Group, OnViolation};
+use clash_policy::rule::{LayerGroup, OnViolation};
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
 use starlark::starlark_module;
@@ -63,7 +63,7 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
                 collected.add_when(branches);
             } else {
                 let (name, doc) = (name.to_owned(), doc.clone());
-                collected.policies.borrow_mut().push(Group { name, doc, branches });
+                collected.policies.borrow_mut().push(LayerGroup { name, doc, branches });
             }
         }
         Ok(PolicyValue)

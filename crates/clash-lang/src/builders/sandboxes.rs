@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use clash_policy::{Effect, Net, Protect, Sandbox};
+use clash_policy::{Effect, NetworkAccess, ProtectSettings, Sandbox};
 use starlark::environment::{GlobalsBuilder, MethodsBuilder};
 use starlark::eval::Evaluator;
 use starlark::starlark_module;
@@ -123,8 +123,8 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         let sandbox = Sandbox {
             unrestricted: true,
             default: Effect::Allow,
-            net: Net::Allow,
-            protect: Protect { standard: false, ..Protect::default() },
+            net: NetworkAccess::Allow,
+            protect: ProtectSettings { standard: false, ..ProtectSettings::default() },
             doc: "No sandbox: the command runs with all rights of the user.".to_owned(),
             span: span_here(eval),
             ..Sandbox::named("unrestricted")
@@ -138,8 +138,8 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
 fn protection(
     protect: NoneOr<Value<'_>>,
     unprotect: NoneOr<Value<'_>>,
-) -> LanguageResult<Option<Protect>> {
-    let mut result = Protect::default();
+) -> LanguageResult<Option<ProtectSettings>> {
+    let mut result = ProtectSettings::default();
     let said = !matches!((&protect, &unprotect), (NoneOr::None, NoneOr::None));
     if let NoneOr::Other(value) = protect {
         match value.unpack_bool() {

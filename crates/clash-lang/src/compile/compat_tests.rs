@@ -2,7 +2,7 @@
 //! documentation says of them.
 
 use super::tests::{Files, layer, layer_of, mistake, on};
-use clash_policy::{Effect, HostPattern, Net, PathPattern};
+use clash_policy::{Effect, HostPattern, NetworkAccess, PathPattern};
 use proptest::prelude::*;
 
 use Effect::{Allow, Ask, Deny};
@@ -332,7 +332,7 @@ policy("protected", {
     assert_eq!(net("git_github").judge("docs.rs", 443).0, Deny);
     assert_eq!(net("localhost_only").judge("localhost", 8080).0, Allow);
     assert_eq!(net("localhost_only").judge("localhost", 8081).0, Deny);
-    assert_eq!(net("open"), Net::Allow);
+    assert_eq!(net("open"), NetworkAccess::Allow);
 }
 
 #[test]
@@ -470,11 +470,11 @@ d = sandbox("d", default = "ask", net = deny)
     assert_eq!(net(0).judge("evil.github.com", 443).0, Deny);
     assert_eq!(net(0).judge("127.0.0.1", 3000).0, Allow);
     assert_eq!(net(0).judge("127.0.0.1", 3001).0, Deny);
-    let Net::Hosts { rules, .. } = net(0) else { panic!("{:?}", net(0)) };
+    let NetworkAccess::Hosts { rules, .. } = net(0) else { panic!("{:?}", net(0)) };
     assert_eq!(rules[2].host, HostPattern::Localhost);
-    assert_eq!(*net(1), Net::Allow);
+    assert_eq!(*net(1), NetworkAccess::Allow);
     assert_eq!((net(2).judge("x.test", 443).0, net(2).judge("docs.rs", 443).0), (Ask, Allow));
-    assert_eq!((net(3), layer.sandboxes[3].default), (&Net::Deny, Ask));
+    assert_eq!((net(3), layer.sandboxes[3].default), (&NetworkAccess::Deny, Ask));
 }
 
 #[test]

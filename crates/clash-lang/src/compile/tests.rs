@@ -1,7 +1,7 @@
 use super::*;
-use clash_policy::decide::Cause;
-use clash_policy::path::{NoLinks, Places};
-use clash_policy::{Action, Effect, World, decide, ir};
+use clash_policy::decide::DecisionCause;
+use clash_policy::path::{NoLinks, PolicyPlaces};
+use clash_policy::{Action, Effect, JudgeContext, decide, ir};
 
 /// Files by name, as a policy's `load()` would find them.
 #[derive(Default)]
@@ -49,8 +49,8 @@ pub(super) fn on(layer: &Layer, what: &str) -> (Effect, String, String) {
 fn decision(layer: &Layer, action: &Action) -> (Effect, String, String) {
     let built_in = compile(library::BUILT_IN, LayerKind::BuiltIn, true, &Files::default()).unwrap();
     let bytes = ir::encode(&[layer.clone(), built_in.layer], &[], 0);
-    let places = Places::imagined();
-    let world = World {
+    let places = PolicyPlaces::imagined();
+    let world = JudgeContext {
         places: &places,
         cwd: &places.project,
         links: &NoLinks,
@@ -58,9 +58,9 @@ fn decision(layer: &Layer, action: &Action) -> (Effect, String, String) {
         cage: &[],
         lent: None,
     };
-    let decision = decide(ir::Ir::open(&bytes, 0).unwrap(), action, &world).unwrap();
+    let decision = decide(ir::IrImage::open(&bytes, 0).unwrap(), action, &world).unwrap();
     let cause = match &decision.decisive().unwrap().cause {
-        Cause::Rule { span, trail, .. } => {
+        DecisionCause::Rule { span, trail, .. } => {
             format!("{} {span}", trail.join(" > "))
         }
         other => format!("{other:?}"),
@@ -264,7 +264,7 @@ policy("p", {"Bash": {"a": {end(): allow(sandbox = s)}}, mode("plan"): ask(reaso
 "#;
     let layer = layer(policy).unwrap();
     let image = ir::encode(std::slice::from_ref(&layer), &[], 7);
-    let again = ir::Ir::open(&image, 7).unwrap().to_layers().unwrap();
+    let again = ir::IrImage::open(&image, 7).unwrap().to_layers().unwrap();
     assert_eq!(again, std::slice::from_ref(&layer));
     let s = layer.sandboxes.iter().find(|sandbox| sandbox.name == "s").unwrap();
     let fs: Vec<_> =
@@ -275,7 +275,7 @@ policy("p", {"Bash": {"a": {end(): allow(sandbox = s)}}, mode("plan"): ask(reaso
                     r.effect,
                     r.caps,
                     r.pattern,
-                    r.writes != clash_policy::Writes::InPlace
+                    r.writes != clash_policy::WriteTarget::InPlace
                 )
             })
             .collect();
@@ -286,7 +286,9 @@ policy("p", {"Bash": {"a": {end(): allow(sandbox = s)}}, mode("plan"): ask(reaso
     deny rwcdx /**/.env false
     ask r /srv/regex(.*\.log) false
     ");
-    let clash_policy::Net::Hosts { rules, default } = &s.net else { panic!("{:?}", s.net) };
+    let clash_policy::NetworkAccess::Hosts { rules, default } = &s.net else {
+        panic!("{:?}", s.net)
+    };
     let net: Vec<_> = rules.iter().map(|r| format!("{} {r}", r.effect)).collect();
     insta::assert_snapshot!(format!("{}\n{default}", net.join("\n")), @r"
     allow github.com

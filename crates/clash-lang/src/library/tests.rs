@@ -4,7 +4,9 @@ use std::path::Path;
 use clash_policy::judge::judge;
 use clash_policy::path::NoLinks;
 use clash_policy::rule::{Layer, LayerKind};
-use clash_policy::{Caps, Effect, FileUse, Net, Places, Sandbox, World, Writes};
+use clash_policy::{
+    Effect, FileCaps, FileUse, JudgeContext, NetworkAccess, PolicyPlaces, Sandbox, WriteTarget,
+};
 
 use crate::compile::{SourceReader, compile};
 
@@ -46,9 +48,9 @@ fn layer(module: &str) -> Layer {
     compile(&format!("@clash//{module}.star"), LayerKind::User, true, &NoFiles).unwrap().layer
 }
 
-fn may(sandbox: &Sandbox, path: &str, needs: Caps) -> bool {
-    let places = Places::imagined();
-    let world = World {
+fn may(sandbox: &Sandbox, path: &str, needs: FileCaps) -> bool {
+    let places = PolicyPlaces::imagined();
+    let world = JudgeContext {
         places: &places,
         cwd: &places.project,
         links: &NoLinks,
@@ -65,13 +67,13 @@ fn may(sandbox: &Sandbox, path: &str, needs: Caps) -> bool {
 fn every_toolchain_has_a_safe_sandbox_without_and_a_full_one_with_the_network() {
     for name in TOOLCHAINS {
         let layer = layer(name);
-        for (kind, net) in [("safe", Net::Deny), ("full", Net::Allow)] {
+        for (kind, net) in [("safe", NetworkAccess::Deny), ("full", NetworkAccess::Allow)] {
             let sandbox = layer.sandboxes.iter().find(|s| s.name == format!("{name}_{kind}"));
             let sandbox = sandbox.unwrap_or_else(|| panic!("{name}_{kind}"));
             assert_eq!(sandbox.net, net, "{}", sandbox.name);
             assert_ne!(sandbox.default, Effect::Allow, "{}", sandbox.name);
             assert!(sandbox.protect.standard, "{}", sandbox.name);
-            assert!(may(sandbox, "$PWD/src/main", Caps::READ), "{}", sandbox.name);
+            assert!(may(sandbox, "$PWD/src/main", FileCaps::READ), "{}", sandbox.name);
         }
         let module = super::source(&format!("@clash//{name}.star")).unwrap();
         assert!(module.contains(&format!("\n{name} = {{\n    \"Bash\": {{\n")), "{name}");
@@ -125,7 +127,7 @@ fn no_toolchain_may_change_programs_that_run_outside_its_sandbox() {
             "$HOME/.profile",
             "/nix/store/x/bin/x",
         ] {
-            for needs in [Caps::WRITE, Caps::CREATE, Caps::DELETE] {
+            for needs in [FileCaps::WRITE, FileCaps::CREATE, FileCaps::DELETE] {
                 assert!(!may(&sandbox, path, needs), "{} {path} {needs}", sandbox.name);
             }
         }
@@ -149,8 +151,8 @@ fn no_build_poisons_what_other_projects_fetched() {
         for kind in ["safe", "full"] {
             let find = |s: &&Sandbox| s.name == format!("{name}_{kind}");
             let sandbox = layer.sandboxes.iter().find(find).unwrap();
-            assert!(may(sandbox, path, Caps::READ), "{}", sandbox.name);
-            assert!(!may(sandbox, path, Caps::WRITE), "{} {path}", sandbox.name);
+            assert!(may(sandbox, path, FileCaps::READ), "{}", sandbox.name);
+            assert!(!may(sandbox, path, FileCaps::WRITE), "{} {path}", sandbox.name);
         }
     }
 }
@@ -196,14 +198,14 @@ fn credentials_are_read_only_where_the_tool_is_about_them() {
             "/var/run/docker.sock",
         ] {
             let meant = OPENED.contains(&(sandbox.name.as_str(), path));
-            assert_eq!(may(&sandbox, path, Caps::READ), meant, "{} {path}", sandbox.name);
+            assert_eq!(may(&sandbox, path, FileCaps::READ), meant, "{} {path}", sandbox.name);
         }
     }
 }
 
 #[test]
 fn only_one_sandbox_opens_the_engine_of_containers_and_its_rule_always_asks() {
-    let socket = |s: &Sandbox| may(s, "/run/docker.sock", Caps::WRITE);
+    let socket = |s: &Sandbox| may(s, "/run/docker.sock", FileCaps::WRITE);
     for sandbox in TOOLCHAINS.iter().flat_map(|name| layer(name).sandboxes) {
         assert_eq!(socket(&sandbox), sandbox.name == "docker_engine", "{}", sandbox.name);
     }
@@ -234,9 +236,9 @@ fn no_preset_changes_what_others_share() {
             continue;
         }
         for rule in &sandbox.fs {
-            let changes = rule.effect == Effect::Allow && rule.caps.intersects(Caps::CHANGE);
+            let changes = rule.effect == Effect::Allow && rule.caps.intersects(FileCaps::CHANGE);
             let known = CHANGED.iter().any(|(path, _)| *path == rule.pattern.fixed());
-            let own = rule.writes == Writes::Project;
+            let own = rule.writes == WriteTarget::Project;
             assert!(!changes || known || own, "{}: {}", sandbox.name, rule.pattern);
         }
     }
@@ -253,7 +255,7 @@ fn a_home_as_a_workspace_keeps_what_other_projects_run() {
         "$GOMODCACHE/x/x.go",
         "$HOME/.m2/repository/x.jar",
     ] {
-        assert!(!may(workspace, path, Caps::WRITE), "{path}");
-        assert!(may(workspace, path, Caps::READ), "{path}");
+        assert!(!may(workspace, path, FileCaps::WRITE), "{path}");
+        assert!(may(workspace, path, FileCaps::READ), "{path}");
     }
 }

@@ -7,8 +7,8 @@ mod reach;
 mod sandboxes;
 mod witness;
 
-use clash_policy::rule::{Layer, Rule};
-use clash_policy::{Effect, Span};
+use clash_policy::rule::{Layer, PolicyRule};
+use clash_policy::{Effect, PolicySpan};
 
 use crate::diagnostic::PolicyWarning;
 
@@ -25,11 +25,11 @@ pub(crate) fn warnings(layer: &Layer, used: &[String]) -> Vec<PolicyWarning> {
 }
 
 /// Whether a place is in a file of the user and not of the library.
-fn own(span: &Span) -> bool {
+fn own(span: &PolicySpan) -> bool {
     !span.file.starts_with('@')
 }
 
-fn open_default(rule: &Rule) -> Option<PolicyWarning> {
+fn open_default(rule: &PolicyRule) -> Option<PolicyWarning> {
     (rule.effect == Effect::Allow).then(|| {
         PolicyWarning::new("open-default", "whatever no rule names is allowed", &rule.span)
             .hint("default = ask() asks about it, and each answer can become a rule")

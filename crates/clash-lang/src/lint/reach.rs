@@ -1,10 +1,10 @@
 //! Rules that nothing comes to, because another rule always decides first.
 
 use clash_policy::decide::reached;
-use clash_policy::ir::{Ir, encode};
-use clash_policy::path::{NoLinks, Places};
-use clash_policy::rule::{Key, Layer, Rule};
-use clash_policy::{Span, World};
+use clash_policy::ir::{IrImage, encode};
+use clash_policy::path::{NoLinks, PolicyPlaces};
+use clash_policy::rule::{Layer, MatchKey, PolicyRule};
+use clash_policy::{JudgeContext, PolicySpan};
 
 use super::own;
 use super::witness::actions;
@@ -13,10 +13,10 @@ use crate::leaves;
 
 pub(super) fn warnings(layer: &Layer) -> Vec<PolicyWarning> {
     let image = encode(std::slice::from_ref(layer), &[], 0);
-    let opened = Ir::open(&image, 0).ok().and_then(|ir| ir.layers().next()?.ok());
+    let opened = IrImage::open(&image, 0).ok().and_then(|ir| ir.layers().next()?.ok());
     let Some(flat) = opened else { return Vec::new() };
-    let places = Places::imagined();
-    let world = World {
+    let places = PolicyPlaces::imagined();
+    let world = JudgeContext {
         places: &places,
         cwd: &places.project,
         links: &NoLinks,
@@ -49,8 +49,8 @@ pub(super) fn warnings(layer: &Layer) -> Vec<PolicyWarning> {
     found
 }
 
-fn never(keys: &[&Key], rule: &Rule, decides: &Span) -> PolicyWarning {
-    let names = |key: &&Key| {
+fn never(keys: &[&MatchKey], rule: &PolicyRule, decides: &PolicySpan) -> PolicyWarning {
+    let names = |key: &&MatchKey| {
         let patterns: Vec<String> = key.patterns.iter().map(|p| format!("{p}")).collect();
         patterns.join("|")
     };

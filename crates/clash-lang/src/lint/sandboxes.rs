@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use clash_policy::judge::judge;
-use clash_policy::path::{NoLinks, Places, is_below};
+use clash_policy::path::{NoLinks, PolicyPlaces, is_below};
 use clash_policy::rule::Layer;
-use clash_policy::{Caps, Effect, FileUse, FsRule, Sandbox, World};
+use clash_policy::{Effect, FileCaps, FileUse, FsRule, JudgeContext, Sandbox};
 
 use super::own;
 use crate::diagnostic::PolicyWarning;
@@ -48,7 +48,7 @@ const CREDENTIAL_FILES: &[(&str, &str)] = &[
 ];
 
 pub(super) fn warnings(layer: &Layer, used: &[String]) -> Vec<PolicyWarning> {
-    let places = Places::imagined();
+    let places = PolicyPlaces::imagined();
     let mut found = Vec::new();
     for sandbox in layer.sandboxes.iter().filter(|sandbox| own(&sandbox.span)) {
         found.extend(open_default(sandbox));
@@ -73,8 +73,8 @@ fn open_default(sandbox: &Sandbox) -> Option<PolicyWarning> {
 }
 
 /// One warning per rule that lets credentials be read.
-fn credentials(sandbox: &Sandbox, places: &Places) -> Vec<PolicyWarning> {
-    let world = World {
+fn credentials(sandbox: &Sandbox, places: &PolicyPlaces) -> Vec<PolicyWarning> {
+    let world = JudgeContext {
         places,
         cwd: &places.project,
         links: &NoLinks,
@@ -85,7 +85,7 @@ fn credentials(sandbox: &Sandbox, places: &Places) -> Vec<PolicyWarning> {
     let mut opened: Vec<(usize, Vec<&str>)> = Vec::new();
     for (name, file) in CREDENTIAL_FILES {
         let path = places.home.join(file);
-        let file = FileUse { path, needs: Caps::READ, caseless: false };
+        let file = FileUse { path, needs: FileCaps::READ, caseless: false };
         let Ok(verdict) = judge(sandbox, &file, &world) else { continue };
         let Some(rule) = verdict.rule.filter(|_| verdict.effect == Effect::Allow) else { continue };
         match opened.iter_mut().find(|(known, _)| *known == rule) {
@@ -117,7 +117,7 @@ fn opens(rule: &FsRule, names: &[&str]) -> PolicyWarning {
 
 /// Denies that forbid nothing, because nothing there is allowed. Outside the
 /// home the system's own files are readable, so a deny there has a meaning.
-fn redundant(sandbox: &Sandbox, places: &Places) -> Vec<PolicyWarning> {
+fn redundant(sandbox: &Sandbox, places: &PolicyPlaces) -> Vec<PolicyWarning> {
     if sandbox.default != Effect::Deny {
         return Vec::new();
     }

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
-use clash_policy::path::Places;
-use clash_policy::rule::{Key, ONLY_HOST, Pattern, Subject};
-use clash_policy::tool::{self, Kind};
-use clash_policy::{Action, Caps, Field, FileUse, HostPattern, HostUse, Input, PathPattern};
+use clash_policy::path::PolicyPlaces;
+use clash_policy::rule::{KeyPattern, KeySubject, MatchKey, ONLY_HOST};
+use clash_policy::tool::{self, ToolKind};
+use clash_policy::{
+    Action, FileCaps, FileUse, HostPattern, HostUse, InputField, PathPattern, ToolInput,
+};
 
 /// A name nobody has a rule for.
 const UNUSED_NAME: &str = "zzqx";
@@ -21,13 +23,13 @@ struct WitnessParts {
     words: Vec<String>,
     host: Option<String>,
     path: Option<PathBuf>,
-    fields: Vec<Field>,
+    fields: Vec<InputField>,
 }
 
 /// Actions that the keys match, or `None` if none can be made up.
 pub(super) fn actions<'a>(
-    keys: &[&Key],
-    places: &'a Places,
+    keys: &[&MatchKey],
+    places: &'a PolicyPlaces,
 ) -> Option<impl Iterator<Item = Action> + use<'a>> {
     let mut drafts = vec![WitnessParts::default()];
     for (at, key) in keys.iter().enumerate() {
@@ -47,27 +49,27 @@ pub(super) fn actions<'a>(
 impl WitnessParts {
     fn with(
         mut self,
-        subject: Subject,
-        pattern: &Pattern,
+        subject: KeySubject,
+        pattern: &KeyPattern,
         last: bool,
-        places: &Places,
+        places: &PolicyPlaces,
     ) -> Option<Self> {
         match subject {
-            Subject::Tool => self.tool = Some(text(pattern)?),
-            Subject::Mode => self.mode = Some(text(pattern)?),
-            Subject::Agent => self.agent = Some(text(pattern)?),
+            KeySubject::Tool => self.tool = Some(text(pattern)?),
+            KeySubject::Mode => self.mode = Some(text(pattern)?),
+            KeySubject::Agent => self.agent = Some(text(pattern)?),
             // What stands below whatever-is-there is matched in more ways than one.
-            Subject::Word | Subject::Option => match pattern {
-                Pattern::Any if !last => return None,
+            KeySubject::Word | KeySubject::Option => match pattern {
+                KeyPattern::Any if !last => return None,
                 _ => self.words.push(text(pattern)?),
             },
-            Subject::End => {}
-            Subject::Host => self.host = Some(host(pattern)?),
-            Subject::Path => self.path = Some(path(pattern, places)?),
-            Subject::Field => {
-                self.fields.push(Field { name: text(pattern)?, values: Vec::new() });
+            KeySubject::End => {}
+            KeySubject::Host => self.host = Some(host(pattern)?),
+            KeySubject::Path => self.path = Some(path(pattern, places)?),
+            KeySubject::Field => {
+                self.fields.push(InputField { name: text(pattern)?, values: Vec::new() });
             }
-            Subject::Value => self.fields.last_mut()?.values.push(text(pattern)?),
+            KeySubject::Value => self.fields.last_mut()?.values.push(text(pattern)?),
         }
         Some(self)
     }
@@ -75,24 +77,24 @@ impl WitnessParts {
     fn action(self) -> Action {
         let tool = self.tool.unwrap_or_else(|| UNUSED_NAME.to_owned());
         let input = match tool::canonical(&tool).1 {
-            Kind::Shell if self.words.is_empty() => Input::Script(UNUSED_NAME.to_owned()),
-            Kind::Shell => {
+            ToolKind::Shell if self.words.is_empty() => ToolInput::Script(UNUSED_NAME.to_owned()),
+            ToolKind::Shell => {
                 let words: Vec<String> = self.words.iter().map(|word| quoted(word)).collect();
-                Input::Script(words.join(" "))
+                ToolInput::Script(words.join(" "))
             }
-            Kind::File => {
+            ToolKind::File => {
                 let path = self.path.unwrap_or_else(|| PathBuf::from("/").join(UNUSED_NAME));
                 let needs = match tool.as_str() {
-                    "Read" | "Glob" | "Grep" | "LS" => Caps::READ,
-                    _ => Caps::READ.union(Caps::WRITE),
+                    "Read" | "Glob" | "Grep" | "LS" => FileCaps::READ,
+                    _ => FileCaps::READ.union(FileCaps::WRITE),
                 };
-                Input::Files(vec![FileUse { path, needs, caseless: false }])
+                ToolInput::Files(vec![FileUse { path, needs, caseless: false }])
             }
-            Kind::Host => {
+            ToolKind::Host => {
                 let host = self.host.unwrap_or_else(|| format!("{UNUSED_NAME}.example"));
-                Input::Hosts(vec![HostUse { host, port: 443 }])
+                ToolInput::Hosts(vec![HostUse { host, port: 443 }])
             }
-            Kind::Other => Input::Fields(self.fields),
+            ToolKind::Other => ToolInput::Fields(self.fields),
         };
         let mode = self.mode.unwrap_or_else(|| UNUSED_NAME.to_owned());
         let agent = self.agent.unwrap_or_else(|| UNUSED_NAME.to_owned());
@@ -100,12 +102,12 @@ impl WitnessParts {
     }
 }
 
-fn text(pattern: &Pattern) -> Option<String> {
+fn text(pattern: &KeyPattern) -> Option<String> {
     match pattern {
-        Pattern::Literal(text) => Some(text.clone()),
-        Pattern::Glob(text) => Some(filled(text)),
-        Pattern::Any => Some(UNUSED_NAME.to_owned()),
-        Pattern::Regex(_) | Pattern::Path(_) | Pattern::Host(_) => None,
+        KeyPattern::Literal(text) => Some(text.clone()),
+        KeyPattern::Glob(text) => Some(filled(text)),
+        KeyPattern::Any => Some(UNUSED_NAME.to_owned()),
+        KeyPattern::Regex(_) | KeyPattern::Path(_) | KeyPattern::Host(_) => None,
     }
 }
 
@@ -114,26 +116,26 @@ fn filled(glob: &str) -> String {
     glob.replace("**", UNUSED_NAME).replace('*', UNUSED_NAME).replace('?', "q")
 }
 
-fn host(pattern: &Pattern) -> Option<String> {
+fn host(pattern: &KeyPattern) -> Option<String> {
     match pattern {
-        Pattern::Literal(name) => {
+        KeyPattern::Literal(name) => {
             let name = name.strip_prefix(ONLY_HOST).unwrap_or(name);
             Some(name.replace('*', UNUSED_NAME))
         }
-        Pattern::Host(HostPattern::Localhost) => Some("localhost".to_owned()),
-        Pattern::Host(HostPattern::Addresses { base, .. }) => Some(base.to_string()),
-        Pattern::Host(HostPattern::Name(name) | HostPattern::Exact(name)) => {
+        KeyPattern::Host(HostPattern::Localhost) => Some("localhost".to_owned()),
+        KeyPattern::Host(HostPattern::Addresses { base, .. }) => Some(base.to_string()),
+        KeyPattern::Host(HostPattern::Name(name) | HostPattern::Exact(name)) => {
             Some(name.replace('*', UNUSED_NAME))
         }
-        Pattern::Any => Some(format!("{UNUSED_NAME}.example")),
+        KeyPattern::Any => Some(format!("{UNUSED_NAME}.example")),
         other => text(other),
     }
 }
 
-fn path(pattern: &Pattern, places: &Places) -> Option<PathBuf> {
+fn path(pattern: &KeyPattern, places: &PolicyPlaces) -> Option<PathBuf> {
     let pattern = match pattern {
-        Pattern::Path(pattern) => pattern,
-        Pattern::Any => return Some(PathBuf::from("/").join(UNUSED_NAME)),
+        KeyPattern::Path(pattern) => pattern,
+        KeyPattern::Any => return Some(PathBuf::from("/").join(UNUSED_NAME)),
         _ => return None,
     };
     let fixed = places.expand(pattern.fixed()).ok()?;

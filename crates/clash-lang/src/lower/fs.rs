@@ -1,6 +1,6 @@
 //! The file rules of a sandbox: path keys and what they mean.
 
-use clash_policy::{Caps, Effect, FsRule, PathPattern, Span, Writes};
+use clash_policy::{Effect, FileCaps, FsRule, PathPattern, PolicySpan, WriteTarget};
 use starlark::values::Value;
 use starlark::values::dict::DictRef;
 use starlark::values::list::ListRef;
@@ -14,7 +14,7 @@ use crate::value::{EffectValue, KeyValue};
 use clash_policy::nearest::nearest;
 
 /// The `fs` of a sandbox.
-pub(crate) fn fs_rules(value: Value<'_>, place: &Span) -> LanguageResult<Vec<FsRule>> {
+pub(crate) fn fs_rules(value: Value<'_>, place: &PolicySpan) -> LanguageResult<Vec<FsRule>> {
     if let Some(list) = ListRef::from_value(value) {
         return older_list(list);
     }
@@ -42,7 +42,7 @@ fn older_list(list: &ListRef<'_>) -> LanguageResult<Vec<FsRule>> {
 /// The older form of a sandbox: files, hosts and the default in one dict.
 pub(crate) fn sandbox_tree(
     value: Value<'_>,
-    place: &Span,
+    place: &PolicySpan,
     draft: &mut SandboxDraft,
 ) -> LanguageResult<()> {
     for (key, then) in dict_entries(value, "a dict of paths, hosts and effects")? {
@@ -62,9 +62,9 @@ pub(crate) fn sandbox_tree(
     Ok(())
 }
 
-pub(crate) fn sandbox_default(value: Value<'_>, place: &Span) -> LanguageResult<Effect> {
+pub(crate) fn sandbox_default(value: Value<'_>, place: &PolicySpan) -> LanguageResult<Effect> {
     let effect = loose_effect(value, place)?;
-    if effect.writes != Writes::InPlace || effect.caps.is_some() {
+    if effect.writes != WriteTarget::InPlace || effect.caps.is_some() {
         return Err(LanguageError::new("the default of a sandbox is allow(), ask() or deny()")
             .at(&effect.span)
             .hint("for single capabilities name a path: fs = {\"/\": allow(\"r\")}"));
@@ -76,7 +76,7 @@ fn entry(
     key: Value<'_>,
     then: Value<'_>,
     base: &str,
-    place: &Span,
+    place: &PolicySpan,
     rules: &mut Vec<FsRule>,
 ) -> LanguageResult<()> {
     for key in alternatives(key)? {
@@ -91,10 +91,10 @@ fn entry(
         if sandbox.is_some() {
             return Err(LanguageError::new("a file rule has no sandbox of its own").at(&span));
         }
-        let caps = caps.unwrap_or(Caps::ALL);
+        let caps = caps.unwrap_or(FileCaps::ALL);
         let pattern = path_pattern(key, base)?;
         let plain = matches!(&pattern, PathPattern::Subpath { follow_worktrees: false, .. });
-        if writes == Writes::Project && !plain {
+        if writes == WriteTarget::Project && !plain {
             return Err(LanguageError::new("cache() is for a whole directory")
                 .at(&span)
                 .hint("write the directory as a plain path: \"$HOME/.cache/x\": cache()"));

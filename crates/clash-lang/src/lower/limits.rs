@@ -1,6 +1,6 @@
 //! `env`, `limits`, `lifetime`, `protect` of a sandbox.
 
-use clash_policy::{Effect, EnvRule, Lifetime, Limits, Span};
+use clash_policy::{Effect, EnvRule, PolicySpan, ProcessLifetime, ResourceLimits};
 use starlark::values::Value;
 use starlark::values::list::ListRef;
 
@@ -9,7 +9,7 @@ use crate::language_error::{LanguageError, LanguageResult};
 use crate::value::KeyValue;
 use clash_policy::nearest::nearest;
 
-pub(crate) fn env(value: Value<'_>, place: &Span) -> LanguageResult<Vec<EnvRule>> {
+pub(crate) fn env(value: Value<'_>, place: &PolicySpan) -> LanguageResult<Vec<EnvRule>> {
     let mut rules = Vec::new();
     for (key, then) in dict_entries(value, "a dict of variables and effects")? {
         let effect = effect(then, place)?;
@@ -42,8 +42,8 @@ pub(crate) fn env(value: Value<'_>, place: &Span) -> LanguageResult<Vec<EnvRule>
     Ok(rules)
 }
 
-pub(crate) fn limits(value: Value<'_>) -> LanguageResult<Limits> {
-    let mut limits = Limits::default();
+pub(crate) fn limits(value: Value<'_>) -> LanguageResult<ResourceLimits> {
+    let mut limits = ResourceLimits::default();
     for (key, then) in dict_entries(value, "a dict of limits")? {
         let name = key.unpack_str().unwrap_or_default();
         let place = match name {
@@ -58,7 +58,7 @@ pub(crate) fn limits(value: Value<'_>) -> LanguageResult<Limits> {
         let amount = match (then.unpack_i32(), then.unpack_str()) {
             (Some(number), _) => u64::try_from(number).ok().filter(|number| *number > 0),
             // The one limit that there is without a policy's saying so.
-            (None, Some("unlimited")) if name == "files" => Some(Limits::UNLIMITED),
+            (None, Some("unlimited")) if name == "files" => Some(ResourceLimits::UNLIMITED),
             (None, Some(text)) => amount(name, text),
             (None, None) => None,
         };
@@ -76,9 +76,9 @@ pub(crate) fn limits(value: Value<'_>) -> LanguageResult<Limits> {
     Ok(limits)
 }
 
-pub(crate) fn lifetime(value: Value<'_>) -> LanguageResult<Lifetime> {
+pub(crate) fn lifetime(value: Value<'_>) -> LanguageResult<ProcessLifetime> {
     let said = value.unpack_str().unwrap_or_default();
-    Lifetime::ALL.into_iter().find(|known| known.word() == said).ok_or_else(|| {
+    ProcessLifetime::ALL.into_iter().find(|known| known.word() == said).ok_or_else(|| {
         let text = value.to_str();
         LanguageError::new(format!("`{text}` is no lifetime"))
             .hint("a lifetime is \"action\" or \"detached\"")
@@ -87,7 +87,7 @@ pub(crate) fn lifetime(value: Value<'_>) -> LanguageResult<Lifetime> {
 }
 
 fn unknown_limit(name: &str) -> LanguageError {
-    let known = Limits::default().named().map(|(name, _)| name);
+    let known = ResourceLimits::default().named().map(|(name, _)| name);
     let mistake = LanguageError::new(format!("there is no limit `{name}`")).near(name);
     match nearest(name, known) {
         Some(near) => mistake.hint(format!("did you mean `{near}`?")),

@@ -6,8 +6,8 @@ mod net;
 mod rules;
 mod tree;
 
-use clash_policy::rule::Rule;
-use clash_policy::{Effect, Span, Writes};
+use clash_policy::rule::PolicyRule;
+use clash_policy::{Effect, PolicySpan, WriteTarget};
 use starlark::values::Value;
 use starlark::values::dict::DictRef;
 use starlark::values::tuple::TupleRef;
@@ -23,12 +23,12 @@ pub(crate) use rules::rules;
 
 /// The call that is being read, and what the policy has said so far.
 pub(crate) struct LoweringScope<'a> {
-    pub(crate) span: &'a Span,
+    pub(crate) span: &'a PolicySpan,
     pub(crate) collected: &'a CollectedPolicy,
 }
 
 /// An effect, called (`allow()`) or as the bare name (`allow`).
-pub(crate) fn effect(value: Value<'_>, place: &Span) -> LanguageResult<EffectValue> {
+pub(crate) fn effect(value: Value<'_>, place: &PolicySpan) -> LanguageResult<EffectValue> {
     if let Some(effect) = EffectValue::from_value(value) {
         return Ok(effect.clone());
     }
@@ -44,7 +44,7 @@ pub(crate) fn effect(value: Value<'_>, place: &Span) -> LanguageResult<EffectVal
         Some(effect) if is_function => Ok(EffectValue::bare(effect, place)),
         Some(_) => Err(not_an_effect(value).hint(format!("without quotes: {text}()")).near(text)),
         None if is_function && (text == "cow" || text == "cache") => {
-            let writes = if text == "cow" { Writes::Session } else { Writes::Project };
+            let writes = if text == "cow" { WriteTarget::Session } else { WriteTarget::Project };
             Ok(EffectValue { writes, ..EffectValue::bare(Effect::Allow, place) })
         }
         None => Err(not_an_effect(value)),
@@ -52,7 +52,7 @@ pub(crate) fn effect(value: Value<'_>, place: &Span) -> LanguageResult<EffectVal
 }
 
 /// An effect where older policies also have its name as a string.
-pub(crate) fn loose_effect(value: Value<'_>, place: &Span) -> LanguageResult<EffectValue> {
+pub(crate) fn loose_effect(value: Value<'_>, place: &PolicySpan) -> LanguageResult<EffectValue> {
     let named = match value.unpack_str() {
         Some("allow") => Effect::Allow,
         Some("ask") => Effect::Ask,
@@ -78,17 +78,20 @@ fn not_an_effect(value: Value<'_>) -> LanguageError {
 }
 
 /// A leaf of a tree.
-pub(crate) fn rule(value: Value<'_>, scope: &LoweringScope<'_>) -> LanguageResult<Rule> {
+pub(crate) fn rule(value: Value<'_>, scope: &LoweringScope<'_>) -> LanguageResult<PolicyRule> {
     rule_of(effect(value, scope.span)?, scope)
 }
 
 /// What holds where no rule matches.
-pub(crate) fn default_rule(value: Value<'_>, scope: &LoweringScope<'_>) -> LanguageResult<Rule> {
+pub(crate) fn default_rule(
+    value: Value<'_>,
+    scope: &LoweringScope<'_>,
+) -> LanguageResult<PolicyRule> {
     rule_of(loose_effect(value, scope.span)?, scope)
 }
 
-fn rule_of(effect: EffectValue, scope: &LoweringScope<'_>) -> LanguageResult<Rule> {
-    if effect.writes != Writes::InPlace {
+fn rule_of(effect: EffectValue, scope: &LoweringScope<'_>) -> LanguageResult<PolicyRule> {
+    if effect.writes != WriteTarget::InPlace {
         return Err(LanguageError::new(format!("{effect} belongs to the file rules of a sandbox"))
             .at(&effect.span)
             .hint(format!(
@@ -103,7 +106,7 @@ fn rule_of(effect: EffectValue, scope: &LoweringScope<'_>) -> LanguageResult<Rul
         .hint("write allow(sandbox = …) here and allow(\"rx\") inside sandbox(fs = {…})"));
     }
     let sandbox = effect.sandbox.as_ref().map(|used| scope.collected.using(used, &effect.span));
-    Ok(Rule { effect: effect.effect, sandbox, reason: effect.reason, span: effect.span })
+    Ok(PolicyRule { effect: effect.effect, sandbox, reason: effect.reason, span: effect.span })
 }
 
 pub(crate) fn sandbox_arg(value: Value<'_>) -> LanguageResult<SandboxUse> {

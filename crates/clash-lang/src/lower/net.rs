@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use clash_policy::{Effect, HostPattern, Net, NetRule, Span};
+use clash_policy::{Effect, HostPattern, NetRule, NetworkAccess, PolicySpan};
 use starlark::values::Value;
 use starlark::values::dict::DictRef;
 use starlark::values::list::ListRef;
@@ -15,7 +15,7 @@ use crate::value::KeyValue;
 const NET_FORMS: &str = "net is allow(), deny(), ask(), localhost(ports = [8080]), or hosts: \
                       [\"github.com\"] or {\"github.com\": allow(), default(): ask()}";
 
-pub(crate) fn net(value: Value<'_>, place: &Span) -> LanguageResult<Net> {
+pub(crate) fn net(value: Value<'_>, place: &PolicySpan) -> LanguageResult<NetworkAccess> {
     if DictRef::from_value(value).is_some() {
         return hosts(value, place);
     }
@@ -24,7 +24,8 @@ pub(crate) fn net(value: Value<'_>, place: &Span) -> LanguageResult<Net> {
         let mut default = Effect::Deny;
         for item in list.iter() {
             if DictRef::from_value(item).is_some() {
-                let Net::Hosts { rules: more, default: other } = hosts(item, place)? else {
+                let NetworkAccess::Hosts { rules: more, default: other } = hosts(item, place)?
+                else {
                     continue;
                 };
                 rules.extend(more);
@@ -33,25 +34,25 @@ pub(crate) fn net(value: Value<'_>, place: &Span) -> LanguageResult<Net> {
                 rules.push(net_rule(item, Effect::Allow, place)?);
             }
         }
-        return Ok(Net::Hosts { rules, default });
+        return Ok(NetworkAccess::Hosts { rules, default });
     }
     let named = value.unpack_str().is_some_and(|text| !matches!(text, "allow" | "ask" | "deny"));
     if KeyValue::from_value(value).is_some() || named {
         let rules = vec![net_rule(value, Effect::Allow, place).map_err(|m| m.hint(NET_FORMS))?];
-        return Ok(Net::Hosts { rules, default: Effect::Deny });
+        return Ok(NetworkAccess::Hosts { rules, default: Effect::Deny });
     }
     let effect = loose_effect(value, place).map_err(|_| {
         LanguageError::new(format!("`{}` is nothing a network can be", value.to_str()))
             .hint(NET_FORMS)
     })?;
     Ok(match effect.effect {
-        Effect::Allow => Net::Allow,
-        Effect::Ask => Net::Ask,
-        Effect::Deny => Net::Deny,
+        Effect::Allow => NetworkAccess::Allow,
+        Effect::Ask => NetworkAccess::Ask,
+        Effect::Deny => NetworkAccess::Deny,
     })
 }
 
-fn hosts(value: Value<'_>, place: &Span) -> LanguageResult<Net> {
+fn hosts(value: Value<'_>, place: &PolicySpan) -> LanguageResult<NetworkAccess> {
     let mut rules = Vec::new();
     let mut default = Effect::Deny;
     for (key, then) in dict_entries(value, "a dict of hosts and effects")? {
@@ -64,7 +65,7 @@ fn hosts(value: Value<'_>, place: &Span) -> LanguageResult<Net> {
             }
         }
     }
-    Ok(Net::Hosts { rules, default })
+    Ok(NetworkAccess::Hosts { rules, default })
 }
 
 /// Whether a key means every host that no other key matches.
@@ -81,7 +82,7 @@ fn is_rest(key: Value<'_>) -> bool {
 pub(super) fn tree_entry(
     key: Value<'_>,
     then: Value<'_>,
-    place: &Span,
+    place: &PolicySpan,
     draft: &mut SandboxDraft,
 ) -> LanguageResult<bool> {
     let about_hosts = matches!(
@@ -92,12 +93,12 @@ pub(super) fn tree_entry(
         return Ok(false);
     }
     let then = effect(then, place)?;
-    let net = std::mem::replace(&mut draft.sandbox.net, Net::Deny);
+    let net = std::mem::replace(&mut draft.sandbox.net, NetworkAccess::Deny);
     let (mut rules, mut default) = match net {
-        Net::Hosts { rules, default } => (rules, default),
-        Net::Allow => (Vec::new(), Effect::Allow),
-        Net::Ask => (Vec::new(), Effect::Ask),
-        Net::Deny => (Vec::new(), Effect::Deny),
+        NetworkAccess::Hosts { rules, default } => (rules, default),
+        NetworkAccess::Allow => (Vec::new(), Effect::Allow),
+        NetworkAccess::Ask => (Vec::new(), Effect::Ask),
+        NetworkAccess::Deny => (Vec::new(), Effect::Deny),
     };
     if is_rest(key) {
         default = then.effect;
@@ -106,15 +107,15 @@ pub(super) fn tree_entry(
     }
     draft.said.net = true;
     draft.sandbox.net = match (rules.is_empty(), default) {
-        (true, Effect::Allow) => Net::Allow,
-        (true, Effect::Ask) => Net::Ask,
-        (true, Effect::Deny) => Net::Deny,
-        (false, default) => Net::Hosts { rules, default },
+        (true, Effect::Allow) => NetworkAccess::Allow,
+        (true, Effect::Ask) => NetworkAccess::Ask,
+        (true, Effect::Deny) => NetworkAccess::Deny,
+        (false, default) => NetworkAccess::Hosts { rules, default },
     };
     Ok(true)
 }
 
-fn net_rule(key: Value<'_>, effect: Effect, span: &Span) -> LanguageResult<NetRule> {
+fn net_rule(key: Value<'_>, effect: Effect, span: &PolicySpan) -> LanguageResult<NetRule> {
     let (host, ports) = match (key.unpack_str(), KeyValue::from_value(key)) {
         (Some(text), _) => host_and_port(text)?,
         (_, Some(KeyValue::Domain(name))) => host_and_port(name)?,

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use clash_policy::rule::{Branch, Key, Node, Pattern, Rule, Subject};
-use clash_policy::{Caps, Effect, FsRule, Sandbox};
+use clash_policy::rule::{KeyPattern, KeySubject, MatchBranch, MatchKey, MatchNode, PolicyRule};
+use clash_policy::{Effect, FileCaps, FsRule, Sandbox};
 use starlark::values::Value;
 use starlark::values::dict::DictRef;
 use starlark::values::list::ListRef;
@@ -18,7 +18,10 @@ use crate::older::{PathValue, PolicyValue, RuleStart};
 use crate::value::{KeyValue, SandboxUse};
 
 /// Reads a tree or a list of rules.
-pub(crate) fn rules(value: Value<'_>, scope: &LoweringScope<'_>) -> LanguageResult<Vec<Branch>> {
+pub(crate) fn rules(
+    value: Value<'_>,
+    scope: &LoweringScope<'_>,
+) -> LanguageResult<Vec<MatchBranch>> {
     let Some(list) = ListRef::from_value(value) else { return tree(value, scope) };
     let mut items = Vec::new();
     flatten(list, scope, &mut items)?;
@@ -30,7 +33,7 @@ pub(crate) fn rules(value: Value<'_>, scope: &LoweringScope<'_>) -> LanguageResu
 fn flatten(
     list: &ListRef<'_>,
     scope: &LoweringScope<'_>,
-    out: &mut Vec<Vec<Branch>>,
+    out: &mut Vec<Vec<MatchBranch>>,
 ) -> LanguageResult<()> {
     for item in list.iter() {
         // A when() in a list has already been heard.
@@ -67,28 +70,28 @@ const WRITING_TOOLS: [&str; 4] = ["Write", "Edit", "MultiEdit", "NotebookEdit"];
 
 /// A path among the rules is about the tools that work on files: it lets them
 /// work there whatever the default sandbox says.
-fn file_tools(rules: &[FsRule], scope: &LoweringScope<'_>) -> LanguageResult<Vec<Branch>> {
+fn file_tools(rules: &[FsRule], scope: &LoweringScope<'_>) -> LanguageResult<Vec<MatchBranch>> {
     let mut branches = Vec::new();
     for rule in rules {
         let sandbox = match rule.effect {
             Effect::Deny => None,
             _ => Some(room_for(rule, scope)?),
         };
-        for (cap, tools) in [(Caps::READ, READING_TOOLS), (Caps::WRITE, WRITING_TOOLS)] {
+        for (cap, tools) in [(FileCaps::READ, READING_TOOLS), (FileCaps::WRITE, WRITING_TOOLS)] {
             for tool in tools.into_iter().filter(|_| rule.caps.contains(cap)) {
-                let leaf = Rule {
+                let leaf = PolicyRule {
                     effect: rule.effect,
                     sandbox: sandbox.clone(),
                     reason: None,
                     span: rule.span.clone(),
                 };
-                let key = |subject, pattern| Key { subject, patterns: vec![pattern] };
-                let inner = Branch {
-                    key: key(Subject::Path, Pattern::Path(rule.pattern.clone())),
-                    then: Node::Rule(leaf),
+                let key = |subject, pattern| MatchKey { subject, patterns: vec![pattern] };
+                let inner = MatchBranch {
+                    key: key(KeySubject::Path, KeyPattern::Path(rule.pattern.clone())),
+                    then: MatchNode::Rule(leaf),
                 };
-                let key = key(Subject::Tool, Pattern::Literal(tool.to_owned()));
-                branches.push(Branch { key, then: Node::Tree(vec![inner]) });
+                let key = key(KeySubject::Tool, KeyPattern::Literal(tool.to_owned()));
+                branches.push(MatchBranch { key, then: MatchNode::Tree(vec![inner]) });
             }
         }
     }
@@ -103,7 +106,7 @@ fn room_for(rule: &FsRule, scope: &LoweringScope<'_>) -> LanguageResult<String> 
         doc: "What a path among the rules of a policy grants to file tools.".to_owned(),
         fs: vec![FsRule {
             effect: Effect::Allow,
-            caps: rule.caps.union(Caps::READ),
+            caps: rule.caps.union(FileCaps::READ),
             ..rule.clone()
         }],
         span: rule.span.clone(),
@@ -116,7 +119,7 @@ fn room_for(rule: &FsRule, scope: &LoweringScope<'_>) -> LanguageResult<String> 
 
 /// In a list the first rule that matched used to hold. A specific rule behind a
 /// broader, stricter one was therefore dead; here it would come alive.
-fn in_order(items: &[Vec<Branch>]) -> LanguageResult<()> {
+fn in_order(items: &[Vec<MatchBranch>]) -> LanguageResult<()> {
     let mut earlier: Vec<RuleLeaf<'_>> = Vec::new();
     for item in items {
         let leaves = leaves::of(item);
@@ -139,10 +142,10 @@ fn in_order(items: &[Vec<Branch>]) -> LanguageResult<()> {
 }
 
 /// Whether whatever matches `keys` matches `broad` too, and not the other way.
-fn covers(broad: &[&Key], keys: &[&Key]) -> bool {
-    let wider = |(broad, key): (&&Key, &&Key)| {
+fn covers(broad: &[&MatchKey], keys: &[&MatchKey]) -> bool {
+    let wider = |(broad, key): (&&MatchKey, &&MatchKey)| {
         broad.subject == key.subject
-            && (broad.patterns.contains(&Pattern::Any)
+            && (broad.patterns.contains(&KeyPattern::Any)
                 || key.patterns.iter().all(|pattern| broad.patterns.contains(pattern)))
     };
     broad != keys && broad.len() <= keys.len() && broad.iter().zip(keys).all(wider)

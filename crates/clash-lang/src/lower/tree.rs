@@ -1,8 +1,8 @@
 //! The tree given to `when()` and `policy()`.
 
 use clash_policy::HostPattern;
-use clash_policy::rule::{Branch, Key, Node, ONLY_HOST, Pattern, Subject};
-use clash_policy::tool::{self, Kind};
+use clash_policy::rule::{KeyPattern, KeySubject, MatchBranch, MatchKey, MatchNode, ONLY_HOST};
+use clash_policy::tool::{self, ToolKind};
 use starlark::values::Value;
 use starlark::values::dict::DictRef;
 
@@ -36,31 +36,34 @@ enum KeyPosition {
 }
 
 impl KeyPosition {
-    fn below(kind: Kind) -> Self {
+    fn below(kind: ToolKind) -> Self {
         match kind {
-            Kind::Shell => Self::Words,
-            Kind::File => Self::Paths,
-            Kind::Host => Self::Hosts,
-            Kind::Other => Self::Fields,
+            ToolKind::Shell => Self::Words,
+            ToolKind::File => Self::Paths,
+            ToolKind::Host => Self::Hosts,
+            ToolKind::Other => Self::Fields,
         }
     }
 }
 
 /// The keys one entry stands for, outermost first, and what comes below them.
 struct KeyPath {
-    keys: Vec<Key>,
+    keys: Vec<MatchKey>,
     below: KeyPosition,
 }
 
 impl KeyPath {
-    fn one(subject: Subject, pattern: Pattern, below: KeyPosition) -> Self {
-        Self { keys: vec![Key { subject, patterns: vec![pattern] }], below }
+    fn one(subject: KeySubject, pattern: KeyPattern, below: KeyPosition) -> Self {
+        Self { keys: vec![MatchKey { subject, patterns: vec![pattern] }], below }
     }
 }
 
 /// Reads a whole tree. `default()` at its root is what holds where no rule
 /// matches, and no rule.
-pub(crate) fn tree(value: Value<'_>, scope: &LoweringScope<'_>) -> LanguageResult<Vec<Branch>> {
+pub(crate) fn tree(
+    value: Value<'_>,
+    scope: &LoweringScope<'_>,
+) -> LanguageResult<Vec<MatchBranch>> {
     let mut out = Vec::new();
     for (key, then) in dict_entries(value, "a dict of keys and effects")? {
         let is_default = matches!(KeyValue::from_value(key), Some(KeyValue::Default));
@@ -78,26 +81,29 @@ pub(crate) fn tree(value: Value<'_>, scope: &LoweringScope<'_>) -> LanguageResul
 pub(super) fn host_rules(
     value: Value<'_>,
     scope: &LoweringScope<'_>,
-) -> LanguageResult<Vec<Branch>> {
+) -> LanguageResult<Vec<MatchBranch>> {
     let mut hosts = Vec::new();
     let mut search = Vec::new();
     for (key, then) in dict_entries(value, "a dict of hosts and effects")? {
         if matches!(KeyValue::from_value(key), Some(KeyValue::Network)) {
-            let rest = KeyPath::one(Subject::Host, Pattern::Any, KeyPosition::Nothing);
-            hosts.push(nest(rest.keys, Node::Rule(rule(then, scope)?))?);
+            let rest = KeyPath::one(KeySubject::Host, KeyPattern::Any, KeyPosition::Nothing);
+            hosts.push(nest(rest.keys, MatchNode::Rule(rule(then, scope)?))?);
             let tool = KeyPath::one(
-                Subject::Tool,
-                Pattern::Literal("WebSearch".to_owned()),
+                KeySubject::Tool,
+                KeyPattern::Literal("WebSearch".to_owned()),
                 KeyPosition::Nothing,
             );
-            search.push(nest(tool.keys, Node::Rule(rule(then, scope)?))?);
+            search.push(nest(tool.keys, MatchNode::Rule(rule(then, scope)?))?);
         } else {
             entry(key, then, KeyPosition::Hosts, scope, &mut hosts)?;
         }
     }
-    let tool =
-        KeyPath::one(Subject::Tool, Pattern::Literal("WebFetch".to_owned()), KeyPosition::Hosts);
-    search.insert(0, nest(tool.keys, Node::Tree(hosts))?);
+    let tool = KeyPath::one(
+        KeySubject::Tool,
+        KeyPattern::Literal("WebFetch".to_owned()),
+        KeyPosition::Hosts,
+    );
+    search.insert(0, nest(tool.keys, MatchNode::Tree(hosts))?);
     Ok(search)
 }
 
@@ -105,7 +111,7 @@ fn branches(
     value: Value<'_>,
     at: KeyPosition,
     scope: &LoweringScope<'_>,
-) -> LanguageResult<Vec<Branch>> {
+) -> LanguageResult<Vec<MatchBranch>> {
     let mut out = Vec::new();
     for (key, then) in dict_entries(value, "a dict of keys and effects")? {
         entry(key, then, at, scope, &mut out)?;
@@ -118,7 +124,7 @@ fn entry(
     then: Value<'_>,
     at: KeyPosition,
     scope: &LoweringScope<'_>,
-    out: &mut Vec<Branch>,
+    out: &mut Vec<MatchBranch>,
 ) -> LanguageResult<()> {
     for KeyPath { keys, below } in paths(key, at, scope)? {
         let then = if let Some(dict) = DictRef::from_value(then) {
@@ -127,9 +133,9 @@ fn entry(
                     .hint("give an effect, or keys and their effects")
                     .near(key.to_str()));
             }
-            Node::Tree(branches(then, below, scope)?)
+            MatchNode::Tree(branches(then, below, scope)?)
         } else {
-            Node::Rule(rule(then, scope)?)
+            MatchNode::Rule(rule(then, scope)?)
         };
         let known = std::mem::take(out);
         let warn = |warning| scope.collected.warn(warning);
@@ -139,11 +145,11 @@ fn entry(
 }
 
 /// Wraps a node in its keys, innermost last.
-fn nest(keys: Vec<Key>, then: Node) -> LanguageResult<Branch> {
+fn nest(keys: Vec<MatchKey>, then: MatchNode) -> LanguageResult<MatchBranch> {
     let mut keys = keys.into_iter().rev();
     let last = keys.next().ok_or_else(|| LanguageError::new("a key is empty"))?;
-    let inner = Branch { key: last, then };
-    Ok(keys.fold(inner, |below, key| Branch { key, then: Node::Tree(vec![below]) }))
+    let inner = MatchBranch { key: last, then };
+    Ok(keys.fold(inner, |below, key| MatchBranch { key, then: MatchNode::Tree(vec![below]) }))
 }
 
 /// A string with spaces is several keys deep, and a tuple of such strings is
@@ -194,14 +200,14 @@ fn path(
     let one = |subject, pattern, below| Ok(vec![KeyPath::one(subject, pattern, below)]);
     match (named, at) {
         (KeyValue::Mode(name), _) => mode(name, at, scope),
-        (KeyValue::Agent(name), _) => one(Subject::Agent, agent(name, scope), at),
+        (KeyValue::Agent(name), _) => one(KeySubject::Agent, agent(name, scope), at),
         (KeyValue::Tool(names), KeyPosition::Top) => {
             names.iter().map(|name| tool_key(name, scope)).collect()
         }
         (KeyValue::Tool(_), _) => Err(LanguageError::new("tool() is a key of the root of a tree")),
-        (KeyValue::Default, _) => one(rest_of(at)?, Pattern::Any, at),
+        (KeyValue::Default, _) => one(rest_of(at)?, KeyPattern::Any, at),
         (KeyValue::Glob { pattern, .. }, _) if pattern == "**" => {
-            one(rest_of(at)?, Pattern::Any, at)
+            one(rest_of(at)?, KeyPattern::Any, at)
         }
         (KeyValue::Glob { pattern, .. }, KeyPosition::Top) => {
             tool_key(&TextPattern::Glob(pattern.clone()), scope).map(|path| vec![path])
@@ -213,33 +219,33 @@ fn path(
             tool_key(&TextPattern::Literal(name.clone()), scope).map(|path| vec![path])
         }
         (KeyValue::End, KeyPosition::Words) => {
-            one(Subject::End, Pattern::Literal(String::new()), KeyPosition::Nothing)
+            one(KeySubject::End, KeyPattern::Literal(String::new()), KeyPosition::Nothing)
         }
         (KeyValue::Glob { pattern, .. }, KeyPosition::Words) => {
             one(word_subject(pattern), wildcard(pattern)?, at)
         }
         (KeyValue::Regex(pattern), KeyPosition::Words) => {
-            one(word_subject(pattern), Pattern::Regex(crate::regex::compile(pattern)?), at)
+            one(word_subject(pattern), KeyPattern::Regex(crate::regex::compile(pattern)?), at)
         }
         (KeyValue::Literal(text), KeyPosition::Words) => {
-            one(word_subject(text), Pattern::Literal(text.clone()), at)
+            one(word_subject(text), KeyPattern::Literal(text.clone()), at)
         }
         (KeyValue::Domain(name), KeyPosition::Hosts) => {
-            one(Subject::Host, host(name, false)?, KeyPosition::Nothing)
+            one(KeySubject::Host, host(name, false)?, KeyPosition::Nothing)
         }
         (KeyValue::Exact(name) | KeyValue::Literal(name), KeyPosition::Hosts) => {
-            one(Subject::Host, host(name, true)?, KeyPosition::Nothing)
+            one(KeySubject::Host, host(name, true)?, KeyPosition::Nothing)
         }
         (KeyValue::Glob { pattern, .. }, KeyPosition::Hosts) => {
-            one(Subject::Host, wildcard(&pattern.to_ascii_lowercase())?, KeyPosition::Nothing)
+            one(KeySubject::Host, wildcard(&pattern.to_ascii_lowercase())?, KeyPosition::Nothing)
         }
         (KeyValue::Regex(pattern), KeyPosition::Hosts) => one(
-            Subject::Host,
-            Pattern::Regex(crate::regex::compile(pattern)?),
+            KeySubject::Host,
+            KeyPattern::Regex(crate::regex::compile(pattern)?),
             KeyPosition::Nothing,
         ),
         (KeyValue::Localhost(ports), KeyPosition::Hosts) if ports.is_empty() => {
-            one(Subject::Host, Pattern::Host(HostPattern::Localhost), KeyPosition::Nothing)
+            one(KeySubject::Host, KeyPattern::Host(HostPattern::Localhost), KeyPosition::Nothing)
         }
         (
             KeyValue::Subpath { .. }
@@ -247,31 +253,31 @@ fn path(
             | KeyValue::Glob { .. }
             | KeyValue::Regex(_),
             KeyPosition::Paths,
-        ) => one(Subject::Path, Pattern::Path(path_pattern(key, "")?), KeyPosition::Nothing),
+        ) => one(KeySubject::Path, KeyPattern::Path(path_pattern(key, "")?), KeyPosition::Nothing),
         (KeyValue::Glob { pattern, .. }, KeyPosition::Values) => {
-            one(Subject::Value, wildcard(pattern)?, KeyPosition::Fields)
+            one(KeySubject::Value, wildcard(pattern)?, KeyPosition::Fields)
         }
         (KeyValue::Regex(pattern), KeyPosition::Values) => one(
-            Subject::Value,
-            Pattern::Regex(crate::regex::compile(pattern)?),
+            KeySubject::Value,
+            KeyPattern::Regex(crate::regex::compile(pattern)?),
             KeyPosition::Fields,
         ),
         (KeyValue::Literal(text), KeyPosition::Values) => {
-            one(Subject::Value, Pattern::Literal(text.clone()), KeyPosition::Fields)
+            one(KeySubject::Value, KeyPattern::Literal(text.clone()), KeyPosition::Fields)
         }
         (key, _) => Err(misplaced(&key.to_string(), at)),
     }
 }
 
 /// What `default()` and `glob("**")` stand for at a place.
-fn rest_of(at: KeyPosition) -> LanguageResult<Subject> {
+fn rest_of(at: KeyPosition) -> LanguageResult<KeySubject> {
     match at {
-        KeyPosition::Top => Ok(Subject::Tool),
-        KeyPosition::Words => Ok(Subject::Word),
-        KeyPosition::Hosts => Ok(Subject::Host),
-        KeyPosition::Paths => Ok(Subject::Path),
-        KeyPosition::Fields => Ok(Subject::Field),
-        KeyPosition::Values => Ok(Subject::Value),
+        KeyPosition::Top => Ok(KeySubject::Tool),
+        KeyPosition::Words => Ok(KeySubject::Word),
+        KeyPosition::Hosts => Ok(KeySubject::Host),
+        KeyPosition::Paths => Ok(KeySubject::Path),
+        KeyPosition::Fields => Ok(KeySubject::Field),
+        KeyPosition::Values => Ok(KeySubject::Value),
         KeyPosition::Nothing => {
             Err(LanguageError::new("nothing more is compared here: give an effect"))
         }
@@ -301,14 +307,14 @@ fn string_path(text: &str, at: KeyPosition, scope: &LoweringScope<'_>) -> Langua
     match at {
         KeyPosition::Top => tool_key(&TextPattern::Literal(text.to_owned()), scope),
         KeyPosition::Words => words(text),
-        KeyPosition::Hosts => one(Subject::Host, host(text, false)?, KeyPosition::Nothing),
+        KeyPosition::Hosts => one(KeySubject::Host, host(text, false)?, KeyPosition::Nothing),
         KeyPosition::Paths => {
-            one(Subject::Path, Pattern::Path(string_pattern(text, "")?), KeyPosition::Nothing)
+            one(KeySubject::Path, KeyPattern::Path(string_pattern(text, "")?), KeyPosition::Nothing)
         }
         KeyPosition::Fields => {
-            one(Subject::Field, Pattern::Literal(text.to_owned()), KeyPosition::Values)
+            one(KeySubject::Field, KeyPattern::Literal(text.to_owned()), KeyPosition::Values)
         }
-        KeyPosition::Values => one(Subject::Value, wildcard(text)?, KeyPosition::Fields),
+        KeyPosition::Values => one(KeySubject::Value, wildcard(text)?, KeyPosition::Fields),
         KeyPosition::Nothing => Err(misplaced(text, at)),
     }
 }
@@ -329,52 +335,52 @@ fn words(text: &str) -> LanguageResult<KeyPath> {
                 .near(text));
         }
         let pattern = match word {
-            "**" => Pattern::Any,
+            "**" => KeyPattern::Any,
             _ => wildcard(word)?,
         };
-        keys.push(Key { subject: word_subject(word), patterns: vec![pattern] });
+        keys.push(MatchKey { subject: word_subject(word), patterns: vec![pattern] });
     }
     Ok(KeyPath { keys, below: KeyPosition::Words })
 }
 
-fn word_subject(word: &str) -> Subject {
-    if word.starts_with('-') && word.len() > 1 { Subject::Option } else { Subject::Word }
+fn word_subject(word: &str) -> KeySubject {
+    if word.starts_with('-') && word.len() > 1 { KeySubject::Option } else { KeySubject::Word }
 }
 
-fn wildcard(text: &str) -> LanguageResult<Pattern> {
+fn wildcard(text: &str) -> LanguageResult<KeyPattern> {
     if text.contains("**") {
         return Err(LanguageError::new(format!("`{text}` holds `**`, which stands alone"))
             .hint("use `*` within a word, or glob(\"**\") for whatever remains")
             .near(text));
     }
     Ok(if text.contains(['*', '?']) {
-        Pattern::Glob(text.to_owned())
+        KeyPattern::Glob(text.to_owned())
     } else {
-        Pattern::Literal(text.to_owned())
+        KeyPattern::Literal(text.to_owned())
     })
 }
 
-fn host(name: &str, only: bool) -> LanguageResult<Pattern> {
+fn host(name: &str, only: bool) -> LanguageResult<KeyPattern> {
     if name.contains(':') && !name.starts_with('[') && !name.contains("://") {
         return Err(LanguageError::new(format!("`{name}` names a port"))
             .hint("what an agent fetches is decided by its host; ports belong to net = {…}")
             .near(name));
     }
     Ok(match host_pattern(name, name)? {
-        HostPattern::Name(name) if only => Pattern::Literal(format!("{ONLY_HOST}{name}")),
-        HostPattern::Name(name) => Pattern::Literal(name),
-        other => Pattern::Host(other),
+        HostPattern::Name(name) if only => KeyPattern::Literal(format!("{ONLY_HOST}{name}")),
+        HostPattern::Name(name) => KeyPattern::Literal(name),
+        other => KeyPattern::Host(other),
     })
 }
 
 fn tool_key(name: &TextPattern, scope: &LoweringScope<'_>) -> LanguageResult<KeyPath> {
-    let one = |pattern, below| Ok(KeyPath::one(Subject::Tool, pattern, below));
+    let one = |pattern, below| Ok(KeyPath::one(KeySubject::Tool, pattern, below));
     match name {
-        TextPattern::Any => one(Pattern::Any, KeyPosition::Nothing),
-        TextPattern::Glob(pattern) if pattern == "*" => one(Pattern::Any, KeyPosition::Nothing),
+        TextPattern::Any => one(KeyPattern::Any, KeyPosition::Nothing),
+        TextPattern::Glob(pattern) if pattern == "*" => one(KeyPattern::Any, KeyPosition::Nothing),
         TextPattern::Glob(pattern) => one(wildcard(pattern)?, KeyPosition::Fields),
         TextPattern::Regex(pattern) => {
-            one(Pattern::Regex(crate::regex::compile(pattern)?), KeyPosition::Fields)
+            one(KeyPattern::Regex(crate::regex::compile(pattern)?), KeyPosition::Fields)
         }
         TextPattern::Literal(text) if text.contains(['*', '?']) => {
             one(wildcard(text)?, KeyPosition::Fields)
@@ -387,7 +393,7 @@ fn tool_key(name: &TextPattern, scope: &LoweringScope<'_>) -> LanguageResult<Key
             }
             let (name, kind) = tool::canonical(text);
             // A server's tool is nobody's misspelling.
-            if kind == Kind::Other
+            if kind == ToolKind::Other
                 && !text.starts_with("mcp__")
                 && let Some(near) = nearest(text, tool::known())
             {
@@ -397,7 +403,7 @@ fn tool_key(name: &TextPattern, scope: &LoweringScope<'_>) -> LanguageResult<Key
                         .hint(format!("did you mean `{near}`?")),
                 );
             }
-            one(Pattern::Literal(name.to_owned()), KeyPosition::below(kind))
+            one(KeyPattern::Literal(name.to_owned()), KeyPosition::below(kind))
         }
     }
 }
@@ -414,12 +420,12 @@ fn mode(name: &str, at: KeyPosition, scope: &LoweringScope<'_>) -> LanguageResul
             None => warning,
         });
     }
-    let patterns = names::modes(name).into_iter().map(|name| Pattern::Literal(name.to_owned()));
-    let key = Key { subject: Subject::Mode, patterns: patterns.collect() };
+    let patterns = names::modes(name).into_iter().map(|name| KeyPattern::Literal(name.to_owned()));
+    let key = MatchKey { subject: KeySubject::Mode, patterns: patterns.collect() };
     Ok(vec![KeyPath { keys: vec![key], below: at }])
 }
 
-fn agent(name: &str, scope: &LoweringScope<'_>) -> Pattern {
+fn agent(name: &str, scope: &LoweringScope<'_>) -> KeyPattern {
     if !names::AGENT_NAMES.contains(&name) {
         let warning = PolicyWarning::new(
             "unknown-agent",
@@ -431,5 +437,5 @@ fn agent(name: &str, scope: &LoweringScope<'_>) -> Pattern {
             None => warning.hint(format!("known are {}", names::AGENT_NAMES.join(", "))),
         });
     }
-    Pattern::Literal(name.to_owned())
+    KeyPattern::Literal(name.to_owned())
 }

@@ -13,7 +13,7 @@
 use std::fmt;
 
 use allocative::Allocative;
-use clash_policy::{Caps, Effect, FsRule, PathPattern, Span, Writes};
+use clash_policy::{Effect, FileCaps, FsRule, PathPattern, PolicySpan, WriteTarget};
 use starlark::environment::{GlobalsBuilder, Methods, MethodsBuilder};
 use starlark::eval::Evaluator;
 use starlark::values::none::NoneOr;
@@ -35,7 +35,7 @@ pub(crate) struct PathValue {
     path: String,
     reach: PathReach,
     follow_worktrees: bool,
-    said: Vec<(Effect, Caps, Span)>,
+    said: Vec<(Effect, FileCaps, PolicySpan)>,
 }
 starlark_simple_value!(PathValue);
 
@@ -75,7 +75,7 @@ impl PathValue {
         Ok(Self::new(&lower::join(&self.path, name)?, reach))
     }
 
-    fn saying(&self, effect: Effect, caps: Caps, span: Span) -> LanguageResult<Self> {
+    fn saying(&self, effect: Effect, caps: FileCaps, span: PolicySpan) -> LanguageResult<Self> {
         if caps.is_empty() {
             return Err(LanguageError::new("no capability at all is named")
                 .hint("leave the arguments out for all, or write read = True"));
@@ -88,8 +88,8 @@ impl PathValue {
     /// The form `cwd(read = allow, write = allow)`.
     fn saying_each(
         self,
-        each: [(NoneOr<Value<'_>>, Caps); 3],
-        span: &Span,
+        each: [(NoneOr<Value<'_>>, FileCaps); 3],
+        span: &PolicySpan,
     ) -> LanguageResult<Self> {
         each.into_iter().try_fold(self, |path, (value, caps)| match value {
             NoneOr::None => Ok(path),
@@ -129,23 +129,23 @@ impl PathValue {
             .map(|(effect, caps, span)| {
                 let pattern = self.pattern(*effect)?;
                 let (effect, caps, span) = (*effect, *caps, span.clone());
-                Ok(FsRule { pattern, effect, caps, writes: Writes::InPlace, span })
+                Ok(FsRule { pattern, effect, caps, writes: WriteTarget::InPlace, span })
             })
             .collect()
     }
 }
 
 /// Writing a file was always allowed together with creating it.
-const WRITE_AND_CREATE: Caps = Caps::WRITE.union(Caps::CREATE);
+const WRITE_AND_CREATE: FileCaps = FileCaps::WRITE.union(FileCaps::CREATE);
 
 /// The capabilities of `.allow(read = True, …)`; nothing said is all of them.
-fn caps(read: NoneOr<bool>, write: NoneOr<bool>, execute: NoneOr<bool>) -> Caps {
-    let each = [(read, Caps::READ), (write, WRITE_AND_CREATE), (execute, Caps::EXECUTE)];
+fn caps(read: NoneOr<bool>, write: NoneOr<bool>, execute: NoneOr<bool>) -> FileCaps {
+    let each = [(read, FileCaps::READ), (write, WRITE_AND_CREATE), (execute, FileCaps::EXECUTE)];
     if each.iter().all(|(said, _)| matches!(said, NoneOr::None)) {
-        return Caps::ALL;
+        return FileCaps::ALL;
     }
     let on = each.into_iter().filter(|(said, _)| matches!(said, NoneOr::Other(true)));
-    on.fold(Caps::NONE, |all, (_, caps)| all.union(caps))
+    on.fold(FileCaps::NONE, |all, (_, caps)| all.union(caps))
 }
 
 /// A chain can begin with `path()`, which is also a key.
@@ -175,7 +175,7 @@ pub(super) fn end(
     this: Value<'_>,
     effect: Effect,
     [read, write, execute]: [NoneOr<bool>; 3],
-    span: Span,
+    span: PolicySpan,
 ) -> LanguageResult<PathValue> {
     started(this)?.saying(effect, caps(read, write, execute), span)
 }
@@ -197,7 +197,8 @@ pub(super) fn directories(builder: &mut MethodsBuilder) {
         #[starlark(require = named, default = NoneOr::None)] execute: NoneOr<Value<'v>>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<PathValue> {
-        let each = [(read, Caps::READ), (write, WRITE_AND_CREATE), (execute, Caps::EXECUTE)];
+        let each =
+            [(read, FileCaps::READ), (write, WRITE_AND_CREATE), (execute, FileCaps::EXECUTE)];
         Ok(started(this)?.below(name, PathReach::Subtree)?.saying_each(each, &span_here(eval))?)
     }
 
@@ -225,7 +226,8 @@ pub(super) fn names(builder: &mut GlobalsBuilder) {
         #[starlark(require = named, default = NoneOr::None)] execute: NoneOr<Value<'v>>,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<PathValue> {
-        let each = [(read, Caps::READ), (write, WRITE_AND_CREATE), (execute, Caps::EXECUTE)];
+        let each =
+            [(read, FileCaps::READ), (write, WRITE_AND_CREATE), (execute, FileCaps::EXECUTE)];
         let path = PathValue { follow_worktrees, ..PathValue::new("$PWD", PathReach::Subtree) };
         Ok(path.saying_each(each, &span_here(eval))?)
     }

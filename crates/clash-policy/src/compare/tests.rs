@@ -1,17 +1,17 @@
 use super::*;
-use crate::net::Net;
-use crate::path::{NoLinks, Places};
+use crate::net::NetworkAccess;
+use crate::path::{NoLinks, PolicyPlaces};
 use crate::sandbox::{FsRule, PathPattern};
 
 fn rule(path: &str, effect: Effect, caps: &str) -> FsRule {
     let pattern = PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false };
-    let caps = Caps::parse(caps).unwrap();
-    FsRule { pattern, effect, caps, writes: Writes::InPlace, span: Span::default() }
+    let caps = FileCaps::parse(caps).unwrap();
+    FsRule { pattern, effect, caps, writes: WriteTarget::InPlace, span: PolicySpan::default() }
 }
 
 fn shown(old: &Sandbox, new: &Sandbox) -> Vec<String> {
-    let places = Places::imagined();
-    let world = World {
+    let places = PolicyPlaces::imagined();
+    let world = JudgeContext {
         places: &places,
         cwd: &places.project,
         links: &NoLinks,
@@ -33,7 +33,7 @@ fn a_sandbox_is_compared_by_what_it_grants() {
     assert_eq!(shown(&old, &other), Vec::<String>::new());
     let mut wider = old.clone();
     wider.fs.push(rule("$HOME/.ssh", Effect::Allow, "r"));
-    wider.net = Net::Allow;
+    wider.net = NetworkAccess::Allow;
     let found = shown(&old, &wider);
     assert!(
         found.contains(
@@ -61,71 +61,81 @@ fn without_confinement_nothing_else_matters() {
 
 use crate::action::Action;
 use crate::ir;
-use crate::rule::{Branch, Group, Key, LayerKind, Node, Pattern, Rule, Settings, Subject};
+use crate::rule::{
+    KeyPattern, KeySubject, LayerGroup, LayerKind, LayerSettings, MatchBranch, MatchKey, MatchNode,
+    PolicyRule,
+};
 use proptest::prelude::*;
 
 fn effect() -> impl Strategy<Value = Effect> {
     prop_oneof![Just(Effect::Allow), Just(Effect::Ask), Just(Effect::Deny)]
 }
 
-fn key() -> impl Strategy<Value = Key> {
-    let literal = |text: &str| Pattern::Literal(text.to_owned());
-    let word = Subject::Word;
+fn key() -> impl Strategy<Value = MatchKey> {
+    let literal = |text: &str| KeyPattern::Literal(text.to_owned());
+    let word = KeySubject::Word;
     prop_oneof![
-        Just(Key { subject: word, patterns: vec![literal("a")] }),
-        Just(Key { subject: word, patterns: vec![literal("b")] }),
-        Just(Key { subject: word, patterns: vec![literal("a"), literal("b")] }),
-        Just(Key { subject: word, patterns: vec![Pattern::Glob("a*".into())] }),
-        Just(Key { subject: word, patterns: vec![Pattern::Any] }),
-        Just(Key { subject: Subject::Option, patterns: vec![literal("--c")] }),
+        Just(MatchKey { subject: word, patterns: vec![literal("a")] }),
+        Just(MatchKey { subject: word, patterns: vec![literal("b")] }),
+        Just(MatchKey { subject: word, patterns: vec![literal("a"), literal("b")] }),
+        Just(MatchKey { subject: word, patterns: vec![KeyPattern::Glob("a*".into())] }),
+        Just(MatchKey { subject: word, patterns: vec![KeyPattern::Any] }),
+        Just(MatchKey { subject: KeySubject::Option, patterns: vec![literal("--c")] }),
     ]
 }
 
-fn tree() -> impl Strategy<Value = Vec<Branch>> {
-    let rule =
-        |effect| Node::Rule(Rule { effect, sandbox: None, reason: None, span: Span::default() });
+fn tree() -> impl Strategy<Value = Vec<MatchBranch>> {
+    let rule = |effect| {
+        MatchNode::Rule(PolicyRule {
+            effect,
+            sandbox: None,
+            reason: None,
+            span: PolicySpan::default(),
+        })
+    };
     let leaf = effect().prop_map(rule);
     let node = leaf.prop_recursive(3, 12, 3, |inner| {
         prop::collection::vec((key(), inner), 1..3).prop_map(branches)
     });
     prop::collection::vec((key(), node), 1..4).prop_map(|it| match branches(it) {
-        Node::Tree(tree) => tree,
-        Node::Rule(_) => Vec::new(),
+        MatchNode::Tree(tree) => tree,
+        MatchNode::Rule(_) => Vec::new(),
     })
 }
 
 /// A dict has each key once.
-fn branches(entries: Vec<(Key, Node)>) -> Node {
-    let mut tree: Vec<Branch> = Vec::new();
+fn branches(entries: Vec<(MatchKey, MatchNode)>) -> MatchNode {
+    let mut tree: Vec<MatchBranch> = Vec::new();
     for (key, then) in entries {
         // Behind whatever remains there is nothing more to match.
-        let dead = key.patterns.contains(&Pattern::Any) && matches!(then, Node::Tree(_));
+        let dead = key.patterns.contains(&KeyPattern::Any) && matches!(then, MatchNode::Tree(_));
         if !dead && tree.iter().all(|branch| branch.key != key) {
-            tree.push(Branch { key, then });
+            tree.push(MatchBranch { key, then });
         }
     }
-    Node::Tree(tree)
+    MatchNode::Tree(tree)
 }
 
-fn stack(tree: Vec<Branch>) -> Vec<Layer> {
-    let bash = Key { subject: Subject::Tool, patterns: vec![Pattern::Literal("Bash".into())] };
-    let branches = vec![Branch { key: bash, then: Node::Tree(tree) }];
-    let default = Rule {
+fn stack(tree: Vec<MatchBranch>) -> Vec<Layer> {
+    let bash =
+        MatchKey { subject: KeySubject::Tool, patterns: vec![KeyPattern::Literal("Bash".into())] };
+    let branches = vec![MatchBranch { key: bash, then: MatchNode::Tree(tree) }];
+    let default = PolicyRule {
         effect: Effect::Ask,
         sandbox: None,
         reason: None,
-        span: Span { file: "default".into(), line: 1, column: 1 },
+        span: PolicySpan { file: "default".into(), line: 1, column: 1 },
     };
     vec![Layer {
         kind: LayerKind::User,
         origin: "p".into(),
         trusted: true,
-        settings: Settings {
+        settings: LayerSettings {
             default: Some(default),
             default_sandbox: Some("s".into()),
-            ..Settings::default()
+            ..LayerSettings::default()
         },
-        groups: vec![Group { branches, ..Group::default() }],
+        groups: vec![LayerGroup { branches, ..LayerGroup::default() }],
         sandboxes: vec![Sandbox::named("s")],
     }]
 }
@@ -136,9 +146,9 @@ proptest! {
     fn what_no_witness_shows_no_short_command_shows(old in tree(), new in tree()) {
         let (old, new) = (stack(old), stack(new));
         let images = (ir::encode(&old, &[], 0), ir::encode(&new, &[], 0));
-        let (before, after) = (Ir::open(&images.0, 0).unwrap(), Ir::open(&images.1, 0).unwrap());
-        let places = Places::imagined();
-        let world = World {
+        let (before, after) = (IrImage::open(&images.0, 0).unwrap(), IrImage::open(&images.1, 0).unwrap());
+        let places = PolicyPlaces::imagined();
+        let world = JudgeContext {
             places: &places, cwd: &places.project, links: &NoLinks, baseline: &[], cage: &[],
  lent: None,
         };

@@ -4,24 +4,24 @@
 //!
 //! Literal keys are looked up, not scanned: the cost of a decision must not grow
 //! with the policy. Where a word could be any, all literal keys could match; they
-//! are not steps of their own, see [`Wild`].
+//! are not steps of their own, see [`WildKeys`].
 
 use std::collections::BTreeSet;
 
-use crate::ir::{EdgeRef, Matcher, NodeRef};
+use crate::ir::{EdgeMatcher, EdgeRef, NodeRef};
 use crate::judge::closeness;
 use crate::pattern::host_matches;
-use crate::rule::{ONLY_HOST, Subject};
-use clash_shell::{Next, Word, next_significant};
+use crate::rule::{KeySubject, ONLY_HOST};
+use clash_shell::{NextWord, ShellWord, next_significant};
 
 use super::DecideError;
-use super::facts::Facts;
+use super::facts::MatchFacts;
 
 type Result<T> = std::result::Result<T, DecideError>;
 
 /// How far a walk has come.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct TreePosition {
     /// The next word of a command.
     at: usize,
     /// Where its remaining options begin.
@@ -33,14 +33,14 @@ pub(super) struct Place {
     field: Option<usize>,
 }
 
-pub(super) struct Step<'a> {
+pub(super) struct MatchedEdge<'a> {
     pub(super) edge: EdgeRef<'a>,
-    pub(super) next: Place,
+    pub(super) next: TreePosition,
     /// Whether the key matches whatever the shell makes of the words.
     pub(super) sure: bool,
 }
 
-impl Step<'_> {
+impl MatchedEdge<'_> {
     /// Where a literal key stands among the others of its node.
     pub(super) fn order(&self) -> (u32, u32) {
         (self.edge.rank, self.edge.order)
@@ -48,65 +48,69 @@ impl Step<'_> {
 
     /// The field of the input that the key names.
     pub(super) fn field(&self) -> Option<usize> {
-        self.next
-            .field
-            .filter(|_| self.edge.subject == Subject::Field && self.edge.matcher != Matcher::Any)
+        self.next.field.filter(|_| {
+            self.edge.subject == KeySubject::Field && self.edge.matcher != EdgeMatcher::Any
+        })
     }
 }
 
 /// The keys of a node that match.
-pub(super) struct Steps<'a> {
+pub(super) struct MatchedEdges<'a> {
     /// Literal keys.
-    pub(super) literal: Vec<Step<'a>>,
+    pub(super) literal: Vec<MatchedEdge<'a>>,
     /// Less specific than all of them.
-    pub(super) others: Vec<Step<'a>>,
-    pub(super) wild: [Option<Wild>; 2],
+    pub(super) others: Vec<MatchedEdge<'a>>,
+    pub(super) wild: [Option<WildKeys>; 2],
 }
 
 /// Every literal key about a subject could match.
 #[derive(Clone, Copy)]
-pub(super) struct Wild {
-    pub(super) subject: Subject,
-    pub(super) next: Place,
+pub(super) struct WildKeys {
+    pub(super) subject: KeySubject,
+    pub(super) next: TreePosition,
 }
 
 /// A word that may come next, with the place behind it.
-struct Candidate<'x> {
+struct WordCandidate<'x> {
     text: &'x str,
     next: usize,
     sure: bool,
 }
 
 /// The words that may come next: one of the known, or one that the shell decides.
-struct Words<'x> {
-    known: Vec<Candidate<'x>>,
-    open: Option<Open<'x>>,
+struct NextWords<'x> {
+    known: Vec<WordCandidate<'x>>,
+    open: Option<OpenWord<'x>>,
 }
 
 /// Any word that begins with this text.
-struct Open<'x> {
+struct OpenWord<'x> {
     prefix: &'x str,
     next: usize,
     /// It may become any number of words.
     wild: bool,
 }
 
-impl Open<'_> {
-    fn place(&self, place: Place) -> Place {
-        Place { wild: self.wild, ..behind(place, self.next) }
+impl OpenWord<'_> {
+    fn place(&self, place: TreePosition) -> TreePosition {
+        TreePosition { wild: self.wild, ..behind(place, self.next) }
     }
 }
 
 /// Beyond this many words a command is taken to hold any word.
 const LOOK_AHEAD: usize = 64;
 
-pub(super) fn steps<'a>(node: &NodeRef<'a>, facts: &Facts<'_>, place: Place) -> Result<Steps<'a>> {
+pub(super) fn steps<'a>(
+    node: &NodeRef<'a>,
+    facts: &MatchFacts<'_>,
+    place: TreePosition,
+) -> Result<MatchedEdges<'a>> {
     let mut steps = Vec::new();
     let words = next_words(facts, place);
-    for Candidate { text, next, sure } in &words.known {
+    for WordCandidate { text, next, sure } in &words.known {
         let next = behind(place, *next);
-        let found = node.exact(Subject::Word, text)?;
-        steps.extend(found.into_iter().map(|edge| Step { edge, next, sure: *sure }));
+        let found = node.exact(KeySubject::Word, text)?;
+        steps.extend(found.into_iter().map(|edge| MatchedEdge { edge, next, sure: *sure }));
     }
     let mut any_word = None;
     if let Some(open) = &words.open {
@@ -114,58 +118,68 @@ pub(super) fn steps<'a>(node: &NodeRef<'a>, facts: &Facts<'_>, place: Place) -> 
         if open.prefix.is_empty() {
             any_word = Some(next);
         } else {
-            for edge in node.starting(Subject::Word, open.prefix)? {
-                steps.push(Step { edge: edge?, next, sure: false });
+            for edge in node.starting(KeySubject::Word, open.prefix)? {
+                steps.push(MatchedEdge { edge: edge?, next, sure: false });
             }
         }
     }
     let any_option = option_steps(node, facts, place, &mut steps)?.then_some(place);
     if let Some(sure) = ends(facts, place) {
-        let found = node.exact(Subject::End, "")?;
-        steps.extend(found.into_iter().map(|edge| Step { edge, next: place, sure }));
+        let found = node.exact(KeySubject::End, "")?;
+        steps.extend(found.into_iter().map(|edge| MatchedEdge { edge, next: place, sure }));
     }
-    for subject in Subject::ROOT {
+    for subject in KeySubject::ROOT {
         if let Some(text) = facts.text(subject) {
             let found = node.exact(subject, text)?;
-            steps.extend(found.into_iter().map(|edge| Step { edge, next: place, sure: true }));
+            steps.extend(found.into_iter().map(|edge| MatchedEdge {
+                edge,
+                next: place,
+                sure: true,
+            }));
         }
     }
     field_steps(node, facts, place, &mut steps)?;
     steps.sort_by_key(|step| step.order());
-    let sure = |edge| Step { edge, next: place, sure: true };
+    let sure = |edge| MatchedEdge { edge, next: place, sure: true };
     let mut others: Vec<_> = host_edges(node, facts)?.into_iter().map(sure).collect();
     path_steps(node, facts, place, &mut others)?;
     for edge in node.patterns()? {
         let edge = edge?;
         pattern_steps(edge, facts, place, &words, &mut others)?;
     }
-    let wild = |subject, next: Option<Place>| next.map(|next| Wild { subject, next });
-    let wild = [wild(Subject::Word, any_word), wild(Subject::Option, any_option)];
-    Ok(Steps { literal: steps, others, wild })
+    let wild = |subject, next: Option<TreePosition>| next.map(|next| WildKeys { subject, next });
+    let wild = [wild(KeySubject::Word, any_word), wild(KeySubject::Option, any_option)];
+    Ok(MatchedEdges { literal: steps, others, wild })
 }
 
-fn behind(place: Place, next: usize) -> Place {
-    Place { at: next, options: next, ..place }
+fn behind(place: TreePosition, next: usize) -> TreePosition {
+    TreePosition { at: next, options: next, ..place }
 }
 
-fn next_words<'x>(facts: &'x Facts<'_>, place: Place) -> Words<'x> {
-    let none = Words { known: Vec::new(), open: None };
+fn next_words<'x>(facts: &'x MatchFacts<'_>, place: TreePosition) -> NextWords<'x> {
+    let none = NextWords { known: Vec::new(), open: None };
     if facts.opaque {
         return none;
     }
     if place.wild {
-        return Words { open: Some(Open { prefix: "", next: place.at, wild: true }), ..none };
+        return NextWords {
+            open: Some(OpenWord { prefix: "", next: place.at, wild: true }),
+            ..none
+        };
     }
     let mut words = match next_significant(facts.words, place.at) {
-        Next::End => none,
-        Next::Sure { index } => match facts.words.get(index).and_then(Word::known) {
+        NextWord::End => none,
+        NextWord::Sure { index } => match facts.words.get(index).and_then(ShellWord::known) {
             Some(word) => {
                 let text = if index == 0 { base_name(word) } else { word };
-                Words { known: vec![Candidate { text, next: index + 1, sure: true }], open: None }
+                NextWords {
+                    known: vec![WordCandidate { text, next: index + 1, sure: true }],
+                    open: None,
+                }
             }
             None => none,
         },
-        Next::Unsure => possible_words(facts, place),
+        NextWord::Unsure => possible_words(facts, place),
     };
     if place.at == 0 {
         words.known.extend(program_by_path(facts));
@@ -174,14 +188,14 @@ fn next_words<'x>(facts: &'x Facts<'_>, place: Place) -> Words<'x> {
 }
 
 /// A key may also name a program by its path, as it is written.
-fn program_by_path<'x>(facts: &'x Facts<'_>) -> Option<Candidate<'x>> {
+fn program_by_path<'x>(facts: &'x MatchFacts<'_>) -> Option<WordCandidate<'x>> {
     let text = facts.words.first()?.known().filter(|word| word.contains('/'))?;
-    Some(Candidate { text, next: 1, sure: text.starts_with('/') || facts.at_start })
+    Some(WordCandidate { text, next: 1, sure: text.starts_with('/') || facts.at_start })
 }
 
 /// The next significant word stands behind options, each of which may have
 /// taken the word after it as its value.
-fn possible_words<'x>(facts: &'x Facts<'_>, place: Place) -> Words<'x> {
+fn possible_words<'x>(facts: &'x MatchFacts<'_>, place: TreePosition) -> NextWords<'x> {
     let rest = facts.words.get(place.at..).unwrap_or_default();
     let mut known = Vec::new();
     let mut after_option = false;
@@ -189,39 +203,39 @@ fn possible_words<'x>(facts: &'x Facts<'_>, place: Place) -> Words<'x> {
         let next = place.at + offset + 1;
         let program = place.at + offset == 0;
         if offset > LOOK_AHEAD {
-            return Words { known, open: Some(Open { prefix: "", next, wild: true }) };
+            return NextWords { known, open: Some(OpenWord { prefix: "", next, wild: true }) };
         }
         if !program && word.prefix().starts_with(['-', '+']) {
             after_option = true;
             continue;
         }
         let text = match word {
-            Word::Known(text) => text,
+            ShellWord::Known(text) => text,
             // A program in the home is known by its last name all the same.
-            Word::Home(rest) if program => rest,
+            ShellWord::Home(rest) if program => rest,
             _ => {
                 let prefix = match word {
                     // It may be the option's value, and another word what comes next.
                     _ if after_option => "",
-                    Word::Home(_) => "/",
+                    ShellWord::Home(_) => "/",
                     other if program => base_name(other.prefix()),
                     other => other.prefix(),
                 };
                 // One word of which nothing is known may be an option.
                 let option = !program && prefix.is_empty();
                 let wild = !word.is_one() || after_option || option;
-                let open = Open { prefix, next, wild };
-                return Words { known, open: Some(open) };
+                let open = OpenWord { prefix, next, wild };
+                return NextWords { known, open: Some(open) };
             }
         };
         let text = if program { base_name(text) } else { text };
-        known.push(Candidate { text, next, sure: false });
+        known.push(WordCandidate { text, next, sure: false });
         if !after_option {
             break;
         }
         after_option = false;
     }
-    Words { known, open: None }
+    NextWords { known, open: None }
 }
 
 /// A program is known by its name, wherever it lies.
@@ -232,33 +246,33 @@ fn base_name(program: &str) -> &str {
 /// Returns whether any option at all could be among the words.
 fn option_steps<'a>(
     node: &NodeRef<'a>,
-    facts: &Facts<'_>,
-    place: Place,
-    steps: &mut Vec<Step<'a>>,
+    facts: &MatchFacts<'_>,
+    place: TreePosition,
+    steps: &mut Vec<MatchedEdge<'a>>,
 ) -> Result<bool> {
-    if facts.opaque || node.starting(Subject::Option, "")?.next().is_none() {
+    if facts.opaque || node.starting(KeySubject::Option, "")?.next().is_none() {
         return Ok(false);
     }
     let mut found: Vec<(EdgeRef<'a>, bool)> = Vec::new();
     let any = each_option(facts, place, |option| {
         let (text, sure) = match option {
-            Form::Whole(text, sure) => (text, sure),
+            OptionForm::Whole(text, sure) => (text, sure),
             // What is known of it may be the option already, and a value.
-            Form::Start(start) => {
+            OptionForm::Start(start) => {
                 for (at, _) in start.char_indices().skip(3) {
                     let leading = start.get(..at).unwrap_or_default();
-                    let edges = node.exact(Subject::Option, leading)?;
+                    let edges = node.exact(KeySubject::Option, leading)?;
                     found.extend(edges.into_iter().map(|edge| (edge, false)));
                 }
                 (start, false)
             }
         };
-        for edge in node.exact(Subject::Option, text)? {
+        for edge in node.exact(KeySubject::Option, text)? {
             found.push((edge, sure));
         }
         // Many programs take a long option abbreviated.
         if text.len() > 2 && text.starts_with("--") {
-            for edge in node.starting(Subject::Option, text)? {
+            for edge in node.starting(KeySubject::Option, text)? {
                 found.push((edge?, false));
             }
         }
@@ -268,13 +282,13 @@ fn option_steps<'a>(
     // An option that stands there twice is there for certain if one of them is.
     found.sort_by_key(|(edge, sure)| (edge.text, edge.order, !sure));
     found.dedup_by_key(|(edge, _)| (edge.text, edge.order));
-    steps.extend(found.into_iter().map(|(edge, sure)| Step { edge, next: place, sure }));
+    steps.extend(found.into_iter().map(|(edge, sure)| MatchedEdge { edge, next: place, sure }));
     Ok(any)
 }
 
 /// An option among the words, as a key may name it.
 #[derive(Clone, Copy)]
-enum Form<'x> {
+enum OptionForm<'x> {
     /// The option, and whether it certainly is one.
     Whole(&'x str, bool),
     /// A long option that begins like this.
@@ -284,9 +298,9 @@ enum Form<'x> {
 /// Hands over the forms of every option among the remaining words. Returns
 /// whether there may be others.
 fn each_option(
-    facts: &Facts<'_>,
-    place: Place,
-    mut form: impl FnMut(Form<'_>) -> Result<()>,
+    facts: &MatchFacts<'_>,
+    place: TreePosition,
+    mut form: impl FnMut(OptionForm<'_>) -> Result<()>,
 ) -> Result<bool> {
     let rest = facts.words.get(place.options..).unwrap_or_default();
     // Behind a word that may have become many, it is not known which options are
@@ -294,18 +308,18 @@ fn each_option(
     let (mut any, mut ended) = (place.wild, place.wild);
     for word in rest {
         match (word, word.prefix()) {
-            (Word::Known(word), _) => {
+            (ShellWord::Known(word), _) => {
                 if word.starts_with('-') && word.len() > 1 {
-                    let mut whole = |one: &String| form(Form::Whole(one, !ended));
+                    let mut whole = |one: &String| form(OptionForm::Whole(one, !ended));
                     option_forms(word).iter().try_for_each(&mut whole)?;
                 }
                 ended |= word == "--";
             }
-            (Word::Home(_), _) => {}
+            (ShellWord::Home(_), _) => {}
             (_, start) if start.len() > 2 && start.starts_with("--") => match start.split_once('=')
             {
-                Some((name, _)) => form(Form::Whole(name, false))?,
-                None => form(Form::Start(start))?,
+                Some((name, _)) => form(OptionForm::Whole(name, false))?,
+                None => form(OptionForm::Start(start))?,
             },
             // Short options may be bundled behind what is known of the word.
             (_, start) => any |= start.is_empty() || start.starts_with('-'),
@@ -316,14 +330,18 @@ fn each_option(
 
 /// Keys of several letters: `-rf` may be written `-fr` or `-r -f`. Where it is the
 /// name of one option, its letters are hardly all there.
-fn bundles<'a>(node: &NodeRef<'a>, facts: &Facts<'_>, place: Place) -> Result<Vec<EdgeRef<'a>>> {
+fn bundles<'a>(
+    node: &NodeRef<'a>,
+    facts: &MatchFacts<'_>,
+    place: TreePosition,
+) -> Result<Vec<EdgeRef<'a>>> {
     let rest = facts.words.get(place.options..).unwrap_or_default();
     let short = |word: &&str| word.starts_with('-') && !word.starts_with("--");
-    let words = rest.iter().filter_map(Word::known).filter(short);
+    let words = rest.iter().filter_map(ShellWord::known).filter(short);
     let letters: BTreeSet<char> = words.flat_map(|word| word.chars().skip(1)).collect();
     let mut found = Vec::new();
     for first in &letters {
-        for edge in node.starting(Subject::Option, &format!("-{first}"))? {
+        for edge in node.starting(KeySubject::Option, &format!("-{first}"))? {
             let edge = edge?;
             let all = edge.text.chars().skip(1).all(|letter| letters.contains(&letter));
             if all && edge.text.chars().count() > 2 {
@@ -349,7 +367,7 @@ fn option_forms(word: &str) -> Vec<String> {
 }
 
 /// Whether no word remains: certainly, perhaps, or not.
-fn ends(facts: &Facts<'_>, place: Place) -> Option<bool> {
+fn ends(facts: &MatchFacts<'_>, place: TreePosition) -> Option<bool> {
     let rest = facts.words.get(place.at..).unwrap_or_default();
     // Behind a word that may have become many, what is left may have been had already.
     let more = !place.wild && rest.iter().any(|word| word.known().is_some());
@@ -361,42 +379,42 @@ fn ends(facts: &Facts<'_>, place: Place) -> Option<bool> {
 
 fn field_steps<'a>(
     node: &NodeRef<'a>,
-    facts: &Facts<'_>,
-    place: Place,
-    steps: &mut Vec<Step<'a>>,
+    facts: &MatchFacts<'_>,
+    place: TreePosition,
+    steps: &mut Vec<MatchedEdge<'a>>,
 ) -> Result<()> {
     for (at, field) in facts.fields.iter().enumerate() {
-        let next = Place { field: Some(at), ..place };
-        let found = node.exact(Subject::Field, &field.name)?;
-        steps.extend(found.into_iter().map(|edge| Step { edge, next, sure: true }));
+        let next = TreePosition { field: Some(at), ..place };
+        let found = node.exact(KeySubject::Field, &field.name)?;
+        steps.extend(found.into_iter().map(|edge| MatchedEdge { edge, next, sure: true }));
     }
     let values = values(facts, place);
-    let next = Place { field: None, ..place };
+    let next = TreePosition { field: None, ..place };
     for (at, value) in values.iter().enumerate() {
         // Each text once.
         if values.iter().take(at).any(|earlier| earlier == value) {
             continue;
         }
         let sure = values.iter().all(|other| other == value);
-        let found = node.exact(Subject::Value, value)?;
-        steps.extend(found.into_iter().map(|edge| Step { edge, next, sure }));
+        let found = node.exact(KeySubject::Value, value)?;
+        steps.extend(found.into_iter().map(|edge| MatchedEdge { edge, next, sure }));
     }
     Ok(())
 }
 
-fn values<'x>(facts: &Facts<'x>, place: Place) -> &'x [String] {
+fn values<'x>(facts: &MatchFacts<'x>, place: TreePosition) -> &'x [String] {
     place.field.and_then(|at| facts.fields.get(at)).map_or(&[], |field| &field.values)
 }
 
 /// Hosts match by suffix, so the literal keys for the name and each of its
 /// parents are looked up, the longest first.
-fn host_edges<'a>(node: &NodeRef<'a>, facts: &Facts<'_>) -> Result<Vec<EdgeRef<'a>>> {
+fn host_edges<'a>(node: &NodeRef<'a>, facts: &MatchFacts<'_>) -> Result<Vec<EdgeRef<'a>>> {
     let Some(host) = facts.host else { return Ok(Vec::new()) };
-    let mut edges = node.exact(Subject::Host, &format!("{ONLY_HOST}{host}"))?;
+    let mut edges = node.exact(KeySubject::Host, &format!("{ONLY_HOST}{host}"))?;
     let mut rest = Some(host);
     while let Some(name) = rest {
         for key in [name.to_owned(), format!("*.{name}")] {
-            let found = node.exact(Subject::Host, &key)?;
+            let found = node.exact(KeySubject::Host, &key)?;
             edges.extend(found.into_iter().filter(|edge| host_matches(edge.text, host)));
         }
         rest = name.split_once('.').map(|(_, parent)| parent);
@@ -408,15 +426,15 @@ fn host_edges<'a>(node: &NodeRef<'a>, facts: &Facts<'_>) -> Result<Vec<EdgeRef<'
 /// around the file refuses what is in it and allows nothing.
 fn path_steps<'a>(
     node: &NodeRef<'a>,
-    facts: &Facts<'_>,
-    place: Place,
-    steps: &mut Vec<Step<'a>>,
+    facts: &MatchFacts<'_>,
+    place: TreePosition,
+    steps: &mut Vec<MatchedEdge<'a>>,
 ) -> Result<()> {
     let Some(file) = facts.file else { return Ok(()) };
     let mut found = Vec::new();
     for edge in node.patterns()? {
         let edge = edge?;
-        if edge.matcher != Matcher::Path {
+        if edge.matcher != EdgeMatcher::Path {
             continue;
         }
         let pattern = edge.path()?;
@@ -425,7 +443,7 @@ fn path_steps<'a>(
         found.extend(close.map(|close| (close, edge)));
     }
     found.sort_by_key(|(close, edge)| (std::cmp::Reverse(close.rank), edge.order));
-    steps.extend(found.into_iter().map(|(close, edge)| Step {
+    steps.extend(found.into_iter().map(|(close, edge)| MatchedEdge {
         edge,
         next: place,
         sure: !close.above,
@@ -436,18 +454,18 @@ fn path_steps<'a>(
 /// Keys with wildcards.
 fn pattern_steps<'a>(
     edge: EdgeRef<'a>,
-    facts: &Facts<'_>,
-    place: Place,
-    words: &Words<'_>,
-    steps: &mut Vec<Step<'a>>,
+    facts: &MatchFacts<'_>,
+    place: TreePosition,
+    words: &NextWords<'_>,
+    steps: &mut Vec<MatchedEdge<'a>>,
 ) -> Result<()> {
-    let mut step = |next, sure| steps.push(Step { edge, next, sure });
+    let mut step = |next, sure| steps.push(MatchedEdge { edge, next, sure });
     match (edge.subject, edge.matcher) {
-        (Subject::Word, Matcher::Any) => {
-            step(Place { at: facts.words.len(), ..place }, true);
+        (KeySubject::Word, EdgeMatcher::Any) => {
+            step(TreePosition { at: facts.words.len(), ..place }, true);
         }
-        (Subject::Word, _) => {
-            for Candidate { text, next, sure } in &words.known {
+        (KeySubject::Word, _) => {
+            for WordCandidate { text, next, sure } in &words.known {
                 if edge.matches_text(text)? {
                     step(behind(place, *next), *sure);
                 }
@@ -456,15 +474,15 @@ fn pattern_steps<'a>(
                 step(open.place(place), false);
             }
         }
-        (Subject::Option, _) if !facts.opaque => {
+        (KeySubject::Option, _) if !facts.opaque => {
             let mut found = None;
             let any = each_option(facts, place, |option| {
                 match option {
-                    Form::Whole(form, sure) if edge.matches_text(form)? => {
+                    OptionForm::Whole(form, sure) if edge.matches_text(form)? => {
                         found = Some(sure || found == Some(true));
                     }
-                    Form::Whole(..) => {}
-                    Form::Start(_) => found = found.or(Some(false)),
+                    OptionForm::Whole(..) => {}
+                    OptionForm::Start(_) => found = found.or(Some(false)),
                 }
                 Ok(())
             })?;
@@ -472,25 +490,25 @@ fn pattern_steps<'a>(
                 step(place, sure);
             }
         }
-        (Subject::Host, Matcher::Any) => step(place, true),
-        (Subject::Host, Matcher::Host) => {
+        (KeySubject::Host, EdgeMatcher::Any) => step(place, true),
+        (KeySubject::Host, EdgeMatcher::Host) => {
             let host = edge.host()?;
             if facts.host.is_some_and(|name| host.matches(name)) {
                 step(place, true);
             }
         }
-        (Subject::Host, _) => {
+        (KeySubject::Host, _) => {
             if let Some(host) = facts.host
                 && edge.matches_text(host)?
             {
                 step(place, true);
             }
         }
-        (Subject::Path, Matcher::Any) => step(place, true),
-        (Subject::Field, Matcher::Any) => step(place, true),
-        (Subject::Value, _) => {
+        (KeySubject::Path, EdgeMatcher::Any) => step(place, true),
+        (KeySubject::Field, EdgeMatcher::Any) => step(place, true),
+        (KeySubject::Value, _) => {
             let values = values(facts, place);
-            let next = Place { field: None, ..place };
+            let next = TreePosition { field: None, ..place };
             let (mut any, mut all) = (false, true);
             for value in values {
                 let one = edge.matches_text(value)?;
@@ -498,18 +516,18 @@ fn pattern_steps<'a>(
                 all &= one;
             }
             // Whatever-is-there also covers a field without a value.
-            if any || edge.matcher == Matcher::Any {
+            if any || edge.matcher == EdgeMatcher::Any {
                 step(next, all);
             }
         }
-        (Subject::Tool | Subject::Mode | Subject::Agent, _) => {
+        (KeySubject::Tool | KeySubject::Mode | KeySubject::Agent, _) => {
             if let Some(text) = facts.text(edge.subject)
                 && edge.matches_text(text)?
             {
                 step(place, true);
             }
         }
-        (Subject::Option | Subject::Path | Subject::Field | Subject::End, _) => {}
+        (KeySubject::Option | KeySubject::Path | KeySubject::Field | KeySubject::End, _) => {}
     }
     Ok(())
 }

@@ -1,25 +1,25 @@
 //! What the keys of a policy are compared with: one command, path, host or tool
 //! input of an action.
 
-use crate::action::{Action, Field, FileUse};
-use crate::judge::World;
-use crate::rule::Subject;
-use clash_shell::{Command, Cwd, Word};
+use crate::action::{Action, FileUse, InputField};
+use crate::judge::JudgeContext;
+use crate::rule::KeySubject;
+use clash_shell::{CommandDirectory, ShellCommand, ShellWord};
 
-pub(super) struct Facts<'x> {
+pub(super) struct MatchFacts<'x> {
     pub(super) action: &'x Action,
-    pub(super) world: &'x World<'x>,
-    pub(super) words: &'x [Word],
+    pub(super) world: &'x JudgeContext<'x>,
+    pub(super) words: &'x [ShellWord],
     pub(super) opaque: bool,
     /// The command runs where the script starts, as far as relative names go.
     pub(super) at_start: bool,
     pub(super) host: Option<&'x str>,
     pub(super) file: Option<&'x FileUse>,
-    pub(super) fields: &'x [Field],
+    pub(super) fields: &'x [InputField],
 }
 
-impl<'x> Facts<'x> {
-    pub(super) fn tool(action: &'x Action, world: &'x World<'x>) -> Self {
+impl<'x> MatchFacts<'x> {
+    pub(super) fn tool(action: &'x Action, world: &'x JudgeContext<'x>) -> Self {
         Self {
             action,
             world,
@@ -32,17 +32,21 @@ impl<'x> Facts<'x> {
         }
     }
 
-    pub(super) fn command(action: &'x Action, world: &'x World<'x>, command: &'x Command) -> Self {
+    pub(super) fn command(
+        action: &'x Action,
+        world: &'x JudgeContext<'x>,
+        command: &'x ShellCommand,
+    ) -> Self {
         let opaque = command.opaque.is_some();
-        let at_start = command.cwd == Cwd::Start;
+        let at_start = command.cwd == CommandDirectory::Start;
         Self { words: &command.words, opaque, at_start, ..Self::tool(action, world) }
     }
 
-    pub(super) fn text(&self, subject: Subject) -> Option<&str> {
+    pub(super) fn text(&self, subject: KeySubject) -> Option<&str> {
         match subject {
-            Subject::Tool => Some(&self.action.tool),
-            Subject::Mode => Some(&self.action.mode),
-            Subject::Agent => Some(&self.action.agent),
+            KeySubject::Tool => Some(&self.action.tool),
+            KeySubject::Mode => Some(&self.action.mode),
+            KeySubject::Agent => Some(&self.action.agent),
             _ => None,
         }
     }

@@ -14,29 +14,29 @@ mod redirections;
 mod stack;
 mod walk;
 
-use crate::action::{Action, FileUse, HostUse, Input};
+use crate::action::{Action, FileUse, HostUse, ToolInput};
 use crate::credentials::credential;
-use crate::effect::{Caps, Effect};
-use crate::ir::{Ir, IrError, SandboxRef};
-use crate::judge::{Verdict, World, is_caged, judge};
+use crate::effect::{Effect, FileCaps};
+use crate::ir::{IrError, IrImage, SandboxRef};
+use crate::judge::{JudgeContext, PathVerdict, is_caged, judge};
 use crate::path::PathError;
 use crate::rule::LayerKind;
-use crate::sandbox::{Protect, Sandbox};
-use crate::span::Span;
+use crate::sandbox::{ProtectSettings, Sandbox};
+use crate::span::PolicySpan;
 use crate::steering;
-use clash_shell::{Command, Position, Word};
+use clash_shell::{CommandPosition, ShellCommand, ShellWord};
 
-use facts::Facts;
+use facts::MatchFacts;
 pub use reach::reached;
 pub(crate) use redirections::directory;
-use stack::{Ruling, Stack};
+use stack::{DecidingLayers, PartRuling};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecideError {
     #[error(transparent)]
     Ir(#[from] IrError),
     #[error("sandbox `{sandbox}` ({span}): {source}")]
-    Path { sandbox: String, span: Span, source: PathError },
+    Path { sandbox: String, span: PolicySpan, source: PathError },
     #[error("the key `{key}` of a rule: {source}")]
     PathKey { key: String, source: PathError },
     #[error("the command can be read in too many ways")]
@@ -51,36 +51,36 @@ pub struct Decision {
     pub sandbox: Option<Sandbox>,
     /// One per command of a script, path or host; one for any other tool. Never
     /// empty.
-    pub parts: Vec<Part>,
+    pub parts: Vec<DecisionPart>,
     /// Commands of the script that belong in different sandboxes.
-    pub conflict: Option<Conflict>,
+    pub conflict: Option<SandboxConflict>,
 }
 
 /// What was decided about one command, path or host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct DecisionPart {
     /// The command or path as people would write it.
     pub what: String,
     pub effect: Effect,
     pub sandbox: Option<String>,
-    pub cause: Cause,
+    pub cause: DecisionCause,
     /// What other layers said, and did not prevail.
-    pub overruled: Vec<Overruled>,
+    pub overruled: Vec<OverruledRule>,
     /// Why the command could not be looked into.
     pub opaque: Option<&'static str>,
     /// What decides besides the command which code runs, where its sandbox may
     /// read credentials or reach the network. An allow counts as ask then.
     pub steered: Option<String>,
     /// What the sandbox said about the path of a file tool, or about a host.
-    pub judged: Option<Judged>,
+    pub judged: Option<SandboxJudgement>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum DecisionCause {
     Rule {
         layer: LayerKind,
         trail: Vec<String>,
-        span: Span,
+        span: PolicySpan,
         reason: Option<String>,
         /// An allow of a project nobody trusted yet, counted as ask.
         untrusted: bool,
@@ -89,7 +89,7 @@ pub enum Cause {
     },
     Default {
         layer: LayerKind,
-        span: Span,
+        span: PolicySpan,
         reason: Option<String>,
     },
     /// It starts no program, or only passes on what it reads.
@@ -102,79 +102,85 @@ pub enum Cause {
 
 /// A rule of a layer that had to give way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Overruled {
+pub struct OverruledRule {
     pub layer: LayerKind,
     pub effect: Effect,
     pub trail: Vec<String>,
-    pub span: Span,
+    pub span: PolicySpan,
 }
 
 /// What a sandbox's own rules say about a path or host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Judged {
+pub struct SandboxJudgement {
     pub effect: Effect,
     /// What it was about; empty for a host.
-    pub caps: Caps,
+    pub caps: FileCaps,
     /// The rule of the sandbox that decided; `None` for its default.
-    pub rule: Option<(String, Span)>,
+    pub rule: Option<(String, PolicySpan)>,
     /// The secret in the file, where that made a question a denial.
     pub credential: Option<&'static str>,
 }
 
 /// Two commands of one script that are given different sandboxes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
+pub struct SandboxConflict {
     pub first: (String, String),
     pub second: (String, String),
 }
 
 impl Decision {
     /// The part that made the answer what it is.
-    pub fn decisive(&self) -> Option<&Part> {
-        let strictest = |part: &&Part| part.effect == self.effect;
-        let ruled = self.parts.iter().filter(|part| part.cause != Cause::Inert).find(strictest);
+    pub fn decisive(&self) -> Option<&DecisionPart> {
+        let strictest = |part: &&DecisionPart| part.effect == self.effect;
+        let ruled =
+            self.parts.iter().filter(|part| part.cause != DecisionCause::Inert).find(strictest);
         ruled.or(self.parts.first())
     }
 }
 
 /// Decides an action against an opened policy.
-pub fn decide(ir: Ir<'_>, action: &Action, world: &World<'_>) -> Result<Decision, DecideError> {
-    let decider = Decider { stack: Stack::read(ir)?, action, world };
+pub fn decide(
+    ir: IrImage<'_>,
+    action: &Action,
+    world: &JudgeContext<'_>,
+) -> Result<Decision, DecideError> {
+    let decider = Decider { stack: DecidingLayers::read(ir)?, action, world };
     match &action.input {
-        Input::Script(script) => decider.script(&clash_shell::commands(script)),
-        Input::Files(files) => decider.files(files),
-        Input::Hosts(hosts) => decider.hosts(hosts),
-        Input::Fields(fields) => decider.single(&Facts { fields, ..decider.tool() }),
+        ToolInput::Script(script) => decider.script(&clash_shell::commands(script)),
+        ToolInput::Files(files) => decider.files(files),
+        ToolInput::Hosts(hosts) => decider.hosts(hosts),
+        ToolInput::Fields(fields) => decider.single(&MatchFacts { fields, ..decider.tool() }),
     }
 }
 
 struct Decider<'x, 'a> {
-    stack: Stack<'a>,
+    stack: DecidingLayers<'a>,
     action: &'x Action,
-    world: &'x World<'x>,
+    world: &'x JudgeContext<'x>,
 }
 
 impl<'a> Decider<'_, 'a> {
-    fn tool(&self) -> Facts<'_> {
-        Facts::tool(self.action, self.world)
+    fn tool(&self) -> MatchFacts<'_> {
+        MatchFacts::tool(self.action, self.world)
     }
 
-    fn ruled(&self, facts: &Facts<'_>) -> Result<Ruling<'a>, DecideError> {
+    fn ruled(&self, facts: &MatchFacts<'_>) -> Result<PartRuling<'a>, DecideError> {
         let ruling = self.stack.rule(facts, false, self.stack.default_effect())?;
         Ok(ruling.unwrap_or_else(|| self.stack.by_default()))
     }
 
-    fn single(&self, facts: &Facts<'_>) -> Result<Decision, DecideError> {
+    fn single(&self, facts: &MatchFacts<'_>) -> Result<Decision, DecideError> {
         let part = (self.ruled(facts)?, self.action.tool.clone());
         combine(vec![part])
     }
 
-    fn script(&self, commands: &[Command]) -> Result<Decision, DecideError> {
+    fn script(&self, commands: &[ShellCommand]) -> Result<Decision, DecideError> {
         // A command that starts no program needs a decision only where a rule is about
         // it. A script of such commands alone (`echo hi`, `cd src`) runs in the default
         // sandbox, and rules about every command (`glob("**")`) count for it.
-        let needs_none =
-            |command: &Command| clash_shell::is_inert(command) || clash_shell::is_filter(command);
+        let needs_none = |command: &ShellCommand| {
+            clash_shell::is_inert(command) || clash_shell::is_filter(command)
+        };
         let nothing_else = commands.iter().all(needs_none);
         let mut parts = Vec::with_capacity(commands.len());
         for command in commands {
@@ -200,19 +206,19 @@ impl<'a> Decider<'_, 'a> {
 
     fn command(
         &self,
-        command: &Command,
+        command: &ShellCommand,
         needs_none: bool,
         nothing_else: bool,
-    ) -> Result<Ruling<'a>, DecideError> {
-        let facts = Facts::command(self.action, self.world, command);
+    ) -> Result<PartRuling<'a>, DecideError> {
+        let facts = MatchFacts::command(self.action, self.world, command);
         let nothing = if needs_none { Effect::Allow } else { self.stack.default_effect() };
         let ruling = match self.stack.rule(&facts, needs_none && !nothing_else, nothing)? {
             // It runs in the room of what it stands beside.
             Some(ruling) if needs_none && !ruling.names_sandbox && !nothing_else => {
-                Ruling { sandbox: None, ..ruling }
+                PartRuling { sandbox: None, ..ruling }
             }
             Some(ruling) => ruling,
-            None if needs_none => Ruling::inert(),
+            None if needs_none => PartRuling::inert(),
             None => self.stack.by_default(),
         };
         self.unless_steered(command, ruling)
@@ -222,10 +228,11 @@ impl<'a> Decider<'_, 'a> {
     /// program. What steers it elsewhere turns the allow into a question.
     fn unless_steered(
         &self,
-        command: &Command,
-        ruling: Ruling<'a>,
-    ) -> Result<Ruling<'a>, DecideError> {
-        let (Some(room), Cause::Rule { trail, .. }) = (ruling.sandbox, &ruling.cause) else {
+        command: &ShellCommand,
+        ruling: PartRuling<'a>,
+    ) -> Result<PartRuling<'a>, DecideError> {
+        let (Some(room), DecisionCause::Rule { trail, .. }) = (ruling.sandbox, &ruling.cause)
+        else {
             return Ok(ruling);
         };
         // A rule about every command trusts no program in particular.
@@ -240,21 +247,21 @@ impl<'a> Decider<'_, 'a> {
         Ok(match steered {
             Some(why) if ruling.effect == Effect::Allow => {
                 let steered = Some(format!("{why}; without that it would be allowed"));
-                Ruling { effect: Effect::Ask, steered, ..ruling }
+                PartRuling { effect: Effect::Ask, steered, ..ruling }
             }
-            Some(why) => Ruling { steered: Some(why), ..ruling },
+            Some(why) => PartRuling { steered: Some(why), ..ruling },
             None => ruling,
         })
     }
 
     /// A command on another machine or in a container has no room here, and what
     /// is allowed here is not allowed there: only what a rule refuses counts.
-    fn elsewhere(&self, command: &Command) -> Result<Ruling<'a>, DecideError> {
-        let facts = Facts::command(self.action, self.world, command);
+    fn elsewhere(&self, command: &ShellCommand) -> Result<PartRuling<'a>, DecideError> {
+        let facts = MatchFacts::command(self.action, self.world, command);
         let ruling = self.stack.rule(&facts, true, Effect::Allow)?;
         Ok(match ruling.filter(|ruling| ruling.effect > Effect::Allow) {
-            Some(ruling) => Ruling { sandbox: None, ..ruling },
-            None => Ruling::inert(),
+            Some(ruling) => PartRuling { sandbox: None, ..ruling },
+            None => PartRuling::inert(),
         })
     }
 
@@ -262,7 +269,7 @@ impl<'a> Decider<'_, 'a> {
     fn redirections(
         &self,
         mut decision: Decision,
-        commands: &[Command],
+        commands: &[ShellCommand],
     ) -> Result<Decision, DecideError> {
         // No one can tell which file the shell writes, so the kernel protects all.
         if commands.iter().any(|command| redirections::writes_unknown(command, self.world)) {
@@ -270,16 +277,17 @@ impl<'a> Decider<'_, 'a> {
         }
         for opened in commands.iter().flat_map(|c| redirections::opened(c, self.world)) {
             let (file, what) = (&opened.file, opened.shown);
-            let part = if file.needs.intersects(Caps::CHANGE) && is_caged(file, self.world) {
-                Part::new(Ruling::caged(), what)?
+            let part = if file.needs.intersects(FileCaps::CHANGE) && is_caged(file, self.world) {
+                DecisionPart::new(PartRuling::caged(), what)?
             } else {
                 let action = Action { tool: opened.tool.to_owned(), ..self.action.clone() };
-                let facts = Facts { file: Some(file), ..Facts::tool(&action, self.world) };
+                let facts =
+                    MatchFacts { file: Some(file), ..MatchFacts::tool(&action, self.world) };
                 let default = self.stack.default_effect();
                 let ruling = self.stack.rule(&facts, false, default)?;
-                let ruling = ruling.unwrap_or_else(Ruling::opened);
+                let ruling = ruling.unwrap_or_else(PartRuling::opened);
                 let own = ruling.sandbox.map(|sandbox| sandbox.to_sandbox()).transpose()?;
-                let mut part = Part::new(ruling, what)?;
+                let mut part = DecisionPart::new(ruling, what)?;
                 for sandbox in own.iter().chain(&decision.sandbox) {
                     let judged = judge_file(&fully_protected(sandbox), file, self.world)?;
                     if judged.effect > part.effect {
@@ -302,7 +310,7 @@ impl<'a> Decider<'_, 'a> {
         let mut parts = Vec::new();
         let mut judged = Vec::new();
         for HostUse { host, port } in hosts {
-            let ruling = self.ruled(&Facts { host: Some(host), ..self.tool() })?;
+            let ruling = self.ruled(&MatchFacts { host: Some(host), ..self.tool() })?;
             // Only a sandbox that the rule names is meant to have a say about
             // what the agent itself fetches.
             judged.push(match (&ruling.sandbox, ruling.names_sandbox) {
@@ -322,12 +330,12 @@ impl<'a> Decider<'_, 'a> {
         let mut judged = Vec::new();
         for file in files {
             let what = file.path.display().to_string();
-            if file.needs.intersects(Caps::CHANGE) && is_caged(file, self.world) {
-                parts.push((Ruling::caged(), what));
+            if file.needs.intersects(FileCaps::CHANGE) && is_caged(file, self.world) {
+                parts.push((PartRuling::caged(), what));
                 judged.push(None);
                 continue;
             }
-            let ruling = self.ruled(&Facts { file: Some(file), ..self.tool() })?;
+            let ruling = self.ruled(&MatchFacts { file: Some(file), ..self.tool() })?;
             let sandbox = ruling.sandbox.map(|sandbox| sandbox.to_sandbox()).transpose()?;
             let verdict = match sandbox {
                 Some(sandbox) => Some(judge_file(&sandbox, file, self.world)?),
@@ -344,20 +352,25 @@ impl<'a> Decider<'_, 'a> {
 
     /// One careless yes would hand over a key, so a question about a credential becomes a
     /// denial, unless a rule names the file.
-    fn without_credentials(&self, judged: Judged, file: &FileUse, ruling: &Ruling<'_>) -> Judged {
+    fn without_credentials(
+        &self,
+        judged: SandboxJudgement,
+        file: &FileUse,
+        ruling: &PartRuling<'_>,
+    ) -> SandboxJudgement {
         let asked = judged.effect == Effect::Ask && judged.rule.is_none();
         if !asked || ruling.names_path || ruling.effect == Effect::Deny {
             return judged;
         }
         match credential(&file.path, &self.world.places.home) {
             None => judged,
-            secret => Judged { effect: Effect::Deny, credential: secret, ..judged },
+            secret => SandboxJudgement { effect: Effect::Deny, credential: secret, ..judged },
         }
     }
 }
 
-impl Part {
-    fn new(ruling: Ruling<'_>, what: String) -> Result<Self, DecideError> {
+impl DecisionPart {
+    fn new(ruling: PartRuling<'_>, what: String) -> Result<Self, DecideError> {
         let sandbox = ruling.sandbox.map(|sandbox| sandbox.name()).transpose()?;
         Ok(Self {
             what,
@@ -374,28 +387,30 @@ impl Part {
 
 /// A command that another one runs has the text of that one, so its own words
 /// are shown.
-fn shown(command: &Command) -> String {
-    if !matches!(command.position.last(), Some(Position::Wrapper(_) | Position::Elsewhere(_)))
-        || command.words.is_empty()
+fn shown(command: &ShellCommand) -> String {
+    if !matches!(
+        command.position.last(),
+        Some(CommandPosition::Wrapper(_) | CommandPosition::Elsewhere(_))
+    ) || command.words.is_empty()
     {
         return command.text.clone();
     }
-    let word = |word: &Word| match word {
-        Word::Known(text) if text.contains(char::is_whitespace) => format!("'{text}'"),
-        Word::Known(text) => text.clone(),
-        Word::Home(rest) => format!("~{rest}"),
-        Word::Partial(start) => format!("{start}…"),
-        Word::Unknown => "…".to_owned(),
+    let word = |word: &ShellWord| match word {
+        ShellWord::Known(text) if text.contains(char::is_whitespace) => format!("'{text}'"),
+        ShellWord::Known(text) => text.clone(),
+        ShellWord::Home(rest) => format!("~{rest}"),
+        ShellWord::Partial(start) => format!("{start}…"),
+        ShellWord::Unknown => "…".to_owned(),
     };
     command.words.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-fn runs_elsewhere(command: &Command) -> bool {
-    command.position.iter().any(|position| matches!(position, Position::Elsewhere(_)))
+fn runs_elsewhere(command: &ShellCommand) -> bool {
+    command.position.iter().any(|position| matches!(position, CommandPosition::Elsewhere(_)))
 }
 
 /// Puts the answers for all parts together.
-fn combine(rulings: Vec<(Ruling<'_>, String)>) -> Result<Decision, DecideError> {
+fn combine(rulings: Vec<(PartRuling<'_>, String)>) -> Result<Decision, DecideError> {
     let effect = rulings.iter().map(|(r, _)| r.effect).max().unwrap_or(Effect::Deny);
     let mut room: Option<(SandboxRef<'_>, String)> = None;
     let mut conflict = None;
@@ -414,14 +429,14 @@ fn combine(rulings: Vec<(Ruling<'_>, String)>) -> Result<Decision, DecideError> 
                     && effect < Effect::Deny
                     && !more_protected(*first, sandbox)? =>
             {
-                conflict = Some(Conflict {
+                conflict = Some(SandboxConflict {
                     first: (first_what.clone(), first.name()?.to_owned()),
                     second: (what.clone(), sandbox.name()?.to_owned()),
                 });
             }
             _ => {}
         }
-        parts.push(Part::new(ruling, what)?);
+        parts.push(DecisionPart::new(ruling, what)?);
     }
     let sandbox = room.map(|(sandbox, _)| sandbox.to_sandbox()).transpose()?;
     // One room has one sandbox: running both commands in either would give
@@ -438,8 +453,8 @@ fn more_protected(one: SandboxRef<'_>, other: SandboxRef<'_>) -> Result<bool, De
     let rights = |sandbox: &Sandbox| Sandbox {
         name: String::new(),
         doc: String::new(),
-        span: Span::default(),
-        protect: Protect::default(),
+        span: PolicySpan::default(),
+        protect: ProtectSettings::default(),
         ..sandbox.clone()
     };
     let (mine, theirs) = (&one.protect, &other.protect);
@@ -461,7 +476,7 @@ fn fully_protected(sandbox: &Sandbox) -> Sandbox {
 
 /// What a sandbox says can only make the answer stricter. Files and hosts run in
 /// no room, so they are judged each in its own sandbox and cannot conflict.
-fn with_judgements(mut decision: Decision, judged: Vec<Option<Judged>>) -> Decision {
+fn with_judgements(mut decision: Decision, judged: Vec<Option<SandboxJudgement>>) -> Decision {
     decision.conflict = None;
     for (part, judged) in decision.parts.iter_mut().zip(judged) {
         if let Some(judged) = &judged {
@@ -473,23 +488,30 @@ fn with_judgements(mut decision: Decision, judged: Vec<Option<Judged>>) -> Decis
     decision
 }
 
-fn judge_file(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> Result<Judged, DecideError> {
-    let Verdict { effect, rule, caps, kept } = judge(sandbox, file, world).map_err(|source| {
-        DecideError::Path { sandbox: sandbox.name.clone(), span: sandbox.span.clone(), source }
-    })?;
+fn judge_file(
+    sandbox: &Sandbox,
+    file: &FileUse,
+    world: &JudgeContext<'_>,
+) -> Result<SandboxJudgement, DecideError> {
+    let PathVerdict { effect, rule, caps, kept } =
+        judge(sandbox, file, world).map_err(|source| DecideError::Path {
+            sandbox: sandbox.name.clone(),
+            span: sandbox.span.clone(),
+            source,
+        })?;
     let rule = rule.and_then(|index| sandbox.fs.get(index));
     let rule = match kept {
         Some((entry, why)) => Some((format!("protect {entry}: {why}"), sandbox.span.clone())),
         None => rule.map(|rule| (rule.pattern.to_string(), rule.span.clone())),
     };
-    Ok(Judged { effect, caps, rule, credential: None })
+    Ok(SandboxJudgement { effect, caps, rule, credential: None })
 }
 
-fn judge_host(sandbox: &Sandbox, host: &str, port: u16) -> Judged {
+fn judge_host(sandbox: &Sandbox, host: &str, port: u16) -> SandboxJudgement {
     let (effect, rule) = sandbox.net.judge(host, port);
     let effect = if sandbox.unrestricted { Effect::Allow } else { effect };
     let rule = rule.map(|rule| (rule.to_string(), rule.span.clone()));
-    Judged { effect, caps: Caps::NONE, rule, credential: None }
+    SandboxJudgement { effect, caps: FileCaps::NONE, rule, credential: None }
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-use crate::judge::World;
-use clash_shell::{Command, Word};
+use crate::judge::JudgeContext;
+use clash_shell::{ShellCommand, ShellWord};
 
 use super::redirections::{directory, resolve_at};
 
@@ -44,14 +44,14 @@ const WITHOUT: &[&str] = &[
 ];
 
 /// A file that git writes: the word of the script, and the path if it is known.
-pub(super) struct Output {
+pub(super) struct GitOutput {
     pub(super) shown: String,
     pub(super) paths: Option<Vec<PathBuf>>,
 }
 
 /// The files that options of a git command name.
-pub(super) fn outputs(command: &Command, world: &World<'_>) -> Vec<Output> {
-    if !command.words.first().and_then(Word::known).is_some_and(is_git) {
+pub(super) fn outputs(command: &ShellCommand, world: &JudgeContext<'_>) -> Vec<GitOutput> {
+    if !command.words.first().and_then(ShellWord::known).is_some_and(is_git) {
         return Vec::new();
     }
     let args = command.words.get(1..).unwrap_or_default();
@@ -63,7 +63,7 @@ pub(super) fn outputs(command: &Command, world: &World<'_>) -> Vec<Output> {
                 .map(|_| above(word, base.as_deref(), world)),
             (word, _) => resolve_at(word, base.as_deref(), world).map(|path| vec![path]),
         };
-        outputs.push(Output { shown: shown(&word), paths });
+        outputs.push(GitOutput { shown: shown(&word), paths });
     }
     outputs
 }
@@ -72,15 +72,19 @@ fn is_git(program: &str) -> bool {
     program == "git" || program.ends_with("/git")
 }
 
-fn shown(word: &Word) -> String {
+fn shown(word: &ShellWord) -> String {
     match word {
-        Word::Home(rest) => format!("~{rest}"),
+        ShellWord::Home(rest) => format!("~{rest}"),
         other => other.prefix().to_owned(),
     }
 }
 
 /// These run git again at the top of the repository, which is somewhere above.
-fn above(word: &Word, base: Option<&std::path::Path>, world: &World<'_>) -> Vec<PathBuf> {
+fn above(
+    word: &ShellWord,
+    base: Option<&std::path::Path>,
+    world: &JudgeContext<'_>,
+) -> Vec<PathBuf> {
     let project = &world.places.project;
     let above = base.into_iter().flat_map(std::path::Path::ancestors);
     let inside = above.take_while(|dir| dir.starts_with(project));
@@ -90,10 +94,10 @@ fn above(word: &Word, base: Option<&std::path::Path>, world: &World<'_>) -> Vec<
 
 /// The directory in which git works, its subcommand and the words behind that.
 fn start<'c>(
-    mut args: &'c [Word],
+    mut args: &'c [ShellWord],
     mut base: Option<PathBuf>,
-    world: &World<'_>,
-) -> (Option<PathBuf>, &'c str, &'c [Word]) {
+    world: &JudgeContext<'_>,
+) -> (Option<PathBuf>, &'c str, &'c [ShellWord]) {
     while let Some((word, rest)) = args.split_first() {
         let taken = match word.known() {
             Some("-C") => {
@@ -111,12 +115,12 @@ fn start<'c>(
     (base, "", args)
 }
 
-/// The words that name an output. `Word::Unknown` stands for one that may be there.
-fn named(name: &str, args: &[Word]) -> Vec<Word> {
+/// The words that name an output. `ShellWord::Unknown` stands for one that may be there.
+fn named(name: &str, args: &[ShellWord]) -> Vec<ShellWord> {
     let hides = !WITHOUT.contains(&name)
         && (name != "stash" || is_look(args.first()))
         && args.iter().any(|word| word.known().is_none() && may_be_option(word));
-    let mut found = if hides { vec![Word::Unknown] } else { Vec::new() };
+    let mut found = if hides { vec![ShellWord::Unknown] } else { Vec::new() };
     let next = |at: usize| args.get(at + 1).cloned();
     for (at, word) in args.iter().enumerate() {
         let text = word.prefix();
@@ -145,11 +149,11 @@ fn named(name: &str, args: &[Word]) -> Vec<Word> {
 }
 
 /// Files that variables such as `GIT_TRACE` name: git writes its arguments there.
-fn traces(command: &Command) -> impl Iterator<Item = Word> {
+fn traces(command: &ShellCommand) -> impl Iterator<Item = ShellWord> {
     let traced = command.environment.iter().filter(|it| it.name.starts_with("GIT_TRACE"));
     let value = |name: &str| {
         let mut own = command.assignments.iter().rev();
-        own.find(|it| it.name == name).map_or(Word::Unknown, |it| it.value.clone())
+        own.find(|it| it.name == name).map_or(ShellWord::Unknown, |it| it.value.clone())
     };
     let values = traced.map(move |it| value(&it.name));
     // Other values than whole paths switch it on and off.
@@ -157,27 +161,27 @@ fn traces(command: &Command) -> impl Iterator<Item = Word> {
 }
 
 /// `git stash list` and `git stash show` take the options of `git log`.
-fn is_look(first: Option<&Word>) -> bool {
+fn is_look(first: Option<&ShellWord>) -> bool {
     match first {
-        Some(Word::Known(first)) => matches!(first.as_str(), "list" | "show"),
-        Some(Word::Unknown | Word::Partial(_)) => true,
-        Some(Word::Home(_)) | None => false,
+        Some(ShellWord::Known(first)) => matches!(first.as_str(), "list" | "show"),
+        Some(ShellWord::Unknown | ShellWord::Partial(_)) => true,
+        Some(ShellWord::Home(_)) | None => false,
     }
 }
 
 /// Whether a word that is not known may be an option with an output.
-fn may_be_option(word: &Word) -> bool {
+fn may_be_option(word: &ShellWord) -> bool {
     match word {
-        Word::Unknown => true,
-        Word::Partial(start) => start.is_empty() || start == "-" || start == "--",
-        Word::Known(_) | Word::Home(_) => false,
+        ShellWord::Unknown => true,
+        ShellWord::Partial(start) => start.is_empty() || start == "-" || start == "--",
+        ShellWord::Known(_) | ShellWord::Home(_) => false,
     }
 }
 
 /// A part of a word, as well known as the word.
-fn alike(word: &Word, text: &str) -> Word {
+fn alike(word: &ShellWord, text: &str) -> ShellWord {
     match word {
-        Word::Known(_) => Word::Known(text.to_owned()),
-        _ => Word::Partial(text.to_owned()),
+        ShellWord::Known(_) => ShellWord::Known(text.to_owned()),
+        _ => ShellWord::Partial(text.to_owned()),
     }
 }

@@ -1,14 +1,14 @@
 //! Which rule of one tree an action comes to, whatever the layers around it
 //! say. For finding rules that nothing comes to.
 
-use crate::action::{Action, Input};
+use crate::action::{Action, ToolInput};
 use crate::ir::LayerRef;
-use crate::judge::World;
-use crate::rule::Subject;
-use crate::span::Span;
+use crate::judge::JudgeContext;
+use crate::rule::KeySubject;
+use crate::span::PolicySpan;
 
 use super::DecideError;
-use super::facts::Facts;
+use super::facts::MatchFacts;
 use super::walk;
 
 /// The place of the rule that the keys about `subject` in the group with the
@@ -16,21 +16,23 @@ use super::walk;
 pub fn reached(
     layer: &LayerRef<'_>,
     group: usize,
-    subject: Subject,
+    subject: KeySubject,
     action: &Action,
-    world: &World<'_>,
-) -> Result<Option<Span>, DecideError> {
+    world: &JudgeContext<'_>,
+) -> Result<Option<PolicySpan>, DecideError> {
     let Some(group) = layer.groups()?.nth(group) else { return Ok(None) };
-    let tool = Facts::tool(action, world);
+    let tool = MatchFacts::tool(action, world);
     let commands = match &action.input {
-        Input::Script(script) => clash_shell::commands(script),
+        ToolInput::Script(script) => clash_shell::commands(script),
         _ => Vec::new(),
     };
     let facts = match &action.input {
-        Input::Script(_) => commands.first().map(|c| Facts::command(action, world, c)),
-        Input::Files(files) => Some(Facts { file: files.first(), ..tool }),
-        Input::Hosts(hosts) => Some(Facts { host: hosts.first().map(|h| h.host.as_str()), ..tool }),
-        Input::Fields(fields) => Some(Facts { fields, ..tool }),
+        ToolInput::Script(_) => commands.first().map(|c| MatchFacts::command(action, world, c)),
+        ToolInput::Files(files) => Some(MatchFacts { file: files.first(), ..tool }),
+        ToolInput::Hosts(hosts) => {
+            Some(MatchFacts { host: hosts.first().map(|h| h.host.as_str()), ..tool })
+        }
+        ToolInput::Fields(fields) => Some(MatchFacts { fields, ..tool }),
     };
     let Some(facts) = facts else { return Ok(None) };
     let found = walk::branch(&group?, subject, &facts, false)?.strictest();

@@ -6,22 +6,22 @@
 use std::path::{Path, PathBuf};
 
 use crate::action::FileUse;
-use crate::effect::Caps;
-use crate::judge::World;
+use crate::effect::FileCaps;
+use crate::judge::JudgeContext;
 use crate::path::normalise;
-use clash_shell::{Command, Cwd, Redirection, Word};
+use clash_shell::{CommandDirectory, Redirection, ShellCommand, ShellWord};
 
 use super::outputs::outputs;
 
 /// A file that a command opens, and the tool whose rules are about that.
-pub(super) struct Opened {
+pub(super) struct OpenedFile {
     pub(super) tool: &'static str,
     pub(super) file: FileUse,
     /// As it stands in the script.
     pub(super) shown: String,
 }
 
-pub(super) fn opened(command: &Command, world: &World<'_>) -> Vec<Opened> {
+pub(super) fn opened(command: &ShellCommand, world: &JudgeContext<'_>) -> Vec<OpenedFile> {
     let redirected = command.redirections.iter().filter_map(|one| open(one, command, world));
     let written = outputs(command, world).into_iter().flat_map(|output| {
         let paths = output.paths.unwrap_or_default();
@@ -31,13 +31,17 @@ pub(super) fn opened(command: &Command, world: &World<'_>) -> Vec<Opened> {
 }
 
 /// Whether a command writes a file whose name is known only when it runs.
-pub(super) fn writes_unknown(command: &Command, world: &World<'_>) -> bool {
+pub(super) fn writes_unknown(command: &ShellCommand, world: &JudgeContext<'_>) -> bool {
     let written = command.redirections.iter().filter(|it| it.writes());
     written.filter_map(Redirection::file).any(|to| resolve(to, &command.cwd, world).is_none())
         || outputs(command, world).iter().any(|output| output.paths.is_none())
 }
 
-fn open(redirection: &Redirection, command: &Command, world: &World<'_>) -> Option<Opened> {
+fn open(
+    redirection: &Redirection,
+    command: &ShellCommand,
+    world: &JudgeContext<'_>,
+) -> Option<OpenedFile> {
     let target = redirection.file()?;
     let path = resolve(target, &command.cwd, world)?;
     if is_stream(&path) {
@@ -45,51 +49,59 @@ fn open(redirection: &Redirection, command: &Command, world: &World<'_>) -> Opti
     }
     let writes = redirection.writes();
     let (tool, sign, needs) = if writes {
-        ("Write", ">", Caps::WRITE.union(Caps::CREATE))
+        ("Write", ">", FileCaps::WRITE.union(FileCaps::CREATE))
     } else {
-        ("Read", "<", Caps::READ)
+        ("Read", "<", FileCaps::READ)
     };
-    let needs = if writes && redirection.reads() { needs.union(Caps::READ) } else { needs };
+    let needs = if writes && redirection.reads() { needs.union(FileCaps::READ) } else { needs };
     let name = match target {
-        Word::Home(rest) => format!("~{rest}"),
+        ShellWord::Home(rest) => format!("~{rest}"),
         other => other.prefix().to_owned(),
     };
     let path = world.links.real(&path);
     let file = FileUse { path, needs, caseless: false };
-    Some(Opened { tool, file, shown: format!("{sign} {name}") })
+    Some(OpenedFile { tool, file, shown: format!("{sign} {name}") })
 }
 
 /// A file that an option of git names.
-fn write(path: &Path, name: &str, world: &World<'_>) -> Option<Opened> {
-    let needs = Caps::WRITE.union(Caps::CREATE);
+fn write(path: &Path, name: &str, world: &JudgeContext<'_>) -> Option<OpenedFile> {
+    let needs = FileCaps::WRITE.union(FileCaps::CREATE);
     let file = FileUse { path: world.links.real(path), needs, caseless: false };
     let shown = format!("> {name}");
-    (!is_stream(path)).then_some(Opened { tool: "Write", file, shown })
+    (!is_stream(path)).then_some(OpenedFile { tool: "Write", file, shown })
 }
 
-fn resolve(target: &Word, cwd: &Cwd, world: &World<'_>) -> Option<PathBuf> {
+fn resolve(
+    target: &ShellWord,
+    cwd: &CommandDirectory,
+    world: &JudgeContext<'_>,
+) -> Option<PathBuf> {
     resolve_at(target, directory(cwd, world).as_deref(), world)
 }
 
 /// The path that a word names in a directory, if both are known.
-pub(super) fn resolve_at(target: &Word, base: Option<&Path>, world: &World<'_>) -> Option<PathBuf> {
+pub(super) fn resolve_at(
+    target: &ShellWord,
+    base: Option<&Path>,
+    world: &JudgeContext<'_>,
+) -> Option<PathBuf> {
     let home = |rest: &str| world.places.home.join(rest.trim_start_matches('/'));
     match target {
-        Word::Known(path) if path.starts_with('/') => Some(PathBuf::from(path)),
-        Word::Known(path) => base.map(|base| base.join(path)),
-        Word::Home(rest) => Some(home(rest)),
-        Word::Partial(_) | Word::Unknown => None,
+        ShellWord::Known(path) if path.starts_with('/') => Some(PathBuf::from(path)),
+        ShellWord::Known(path) => base.map(|base| base.join(path)),
+        ShellWord::Home(rest) => Some(home(rest)),
+        ShellWord::Partial(_) | ShellWord::Unknown => None,
     }
 }
 
 /// The directory a command runs in, if the script tells.
-pub(crate) fn directory(cwd: &Cwd, world: &World<'_>) -> Option<PathBuf> {
+pub(crate) fn directory(cwd: &CommandDirectory, world: &JudgeContext<'_>) -> Option<PathBuf> {
     match cwd {
-        Cwd::Start => Some(world.cwd.to_path_buf()),
-        Cwd::Relative(path) => Some(world.cwd.join(path)),
-        Cwd::Absolute(path) => Some(PathBuf::from(path)),
-        Cwd::Home(rest) => Some(world.places.home.join(rest.trim_start_matches('/'))),
-        Cwd::Unknown => None,
+        CommandDirectory::Start => Some(world.cwd.to_path_buf()),
+        CommandDirectory::Relative(path) => Some(world.cwd.join(path)),
+        CommandDirectory::Absolute(path) => Some(PathBuf::from(path)),
+        CommandDirectory::Home(rest) => Some(world.places.home.join(rest.trim_start_matches('/'))),
+        CommandDirectory::Unknown => None,
     }
 }
 

@@ -1,15 +1,15 @@
 //! The layers of a policy in force, and which of them prevails.
 
 use crate::effect::Effect;
-use crate::ir::{Ir, IrError, LayerRef, RuleRef, SandboxRef};
+use crate::ir::{IrError, IrImage, LayerRef, RuleRef, SandboxRef};
 use crate::rule::LayerKind;
 
-use super::facts::Facts;
-use super::walk::{self, Found, Said};
-use super::{Cause, DecideError, Overruled};
+use super::facts::MatchFacts;
+use super::walk::{self, MatchedRule, TreeAnswer};
+use super::{DecideError, DecisionCause, OverruledRule};
 
 /// What one command or tool call came to, before it is shown.
-pub(super) struct Ruling<'a> {
+pub(super) struct PartRuling<'a> {
     pub(super) effect: Effect,
     /// `None`: nothing said so, it runs where the rest of the script runs.
     pub(super) sandbox: Option<SandboxRef<'a>>,
@@ -17,26 +17,26 @@ pub(super) struct Ruling<'a> {
     pub(super) names_sandbox: bool,
     /// Whether the rule names the file it is about.
     pub(super) names_path: bool,
-    pub(super) cause: Cause,
-    pub(super) overruled: Vec<Overruled>,
+    pub(super) cause: DecisionCause,
+    pub(super) overruled: Vec<OverruledRule>,
     /// As [`super::Part::steered`].
     pub(super) steered: Option<String>,
 }
 
-impl Ruling<'_> {
+impl PartRuling<'_> {
     pub(super) fn inert() -> Self {
-        Self::without_sandbox(Effect::Allow, Cause::Inert)
+        Self::without_sandbox(Effect::Allow, DecisionCause::Inert)
     }
 
     pub(super) fn opened() -> Self {
-        Self::without_sandbox(Effect::Allow, Cause::Opened)
+        Self::without_sandbox(Effect::Allow, DecisionCause::Opened)
     }
 
     pub(super) fn caged() -> Self {
-        Self::without_sandbox(Effect::Deny, Cause::Cage)
+        Self::without_sandbox(Effect::Deny, DecisionCause::Cage)
     }
 
-    fn without_sandbox(effect: Effect, cause: Cause) -> Self {
+    fn without_sandbox(effect: Effect, cause: DecisionCause) -> Self {
         Self {
             effect,
             sandbox: None,
@@ -49,14 +49,14 @@ impl Ruling<'_> {
     }
 }
 
-pub(super) struct Stack<'a> {
+pub(super) struct DecidingLayers<'a> {
     layers: Vec<LayerRef<'a>>,
     default: (Effect, LayerKind, RuleRef<'a>),
     default_sandbox: SandboxRef<'a>,
 }
 
-impl<'a> Stack<'a> {
-    pub(super) fn read(ir: Ir<'a>) -> Result<Self, IrError> {
+impl<'a> DecidingLayers<'a> {
+    pub(super) fn read(ir: IrImage<'a>) -> Result<Self, IrError> {
         let mut layers = ir.layers().collect::<Result<Vec<_>, _>>()?;
         let (mut default, mut default_sandbox, mut harness) = (None, None, None);
         let mut floor = Effect::Allow;
@@ -103,22 +103,22 @@ impl<'a> Stack<'a> {
     /// the answer is the strictest that any outcome gives.
     pub(super) fn rule(
         &self,
-        facts: &Facts<'_>,
+        facts: &MatchFacts<'_>,
         named_only: bool,
         nothing: Effect,
-    ) -> Result<Option<Ruling<'a>>, DecideError> {
+    ) -> Result<Option<PartRuling<'a>>, DecideError> {
         let mut claims = Vec::new();
         for (at, layer) in self.layers.iter().enumerate() {
-            let Said { certain, doubtful } = walk::layer(layer, facts, named_only)?;
+            let TreeAnswer { certain, doubtful } = walk::layer(layer, facts, named_only)?;
             for found in certain.into_iter().chain(doubtful) {
-                claims.push(Claim::new(at, layer, found)?);
+                claims.push(LayerClaim::new(at, layer, found)?);
             }
         }
         let trusted = || claims.iter().filter(|claim| claim.trusted);
         let certain = || trusted().filter(|claim| !claim.found.doubtful);
         let mut best = prevailing(certain());
         for doubtful in trusted().filter(|claim| claim.found.doubtful) {
-            let mut outcome: Vec<&Claim<'a>> =
+            let mut outcome: Vec<&LayerClaim<'a>> =
                 certain().filter(|claim| claim.at != doubtful.at).chain([doubtful]).collect();
             outcome.sort_by_key(|claim| claim.at);
             let would = prevailing(outcome.into_iter());
@@ -138,27 +138,27 @@ impl<'a> Stack<'a> {
         self.default.0
     }
 
-    fn room(&self, claim: &Claim<'a>) -> Room<'a> {
-        Room {
+    fn room(&self, claim: &LayerClaim<'a>) -> ChosenSandbox<'a> {
+        ChosenSandbox {
             sandbox: claim.sandbox.unwrap_or(self.default_sandbox),
             named: claim.sandbox.is_some(),
         }
     }
 
-    fn default_room(&self) -> Room<'a> {
+    fn default_room(&self) -> ChosenSandbox<'a> {
         let named = self.default.2.sandbox().ok().flatten();
-        Room { sandbox: named.unwrap_or(self.default_sandbox), named: named.is_some() }
+        ChosenSandbox { sandbox: named.unwrap_or(self.default_sandbox), named: named.is_some() }
     }
 
-    pub(super) fn by_default(&self) -> Ruling<'a> {
+    pub(super) fn by_default(&self) -> PartRuling<'a> {
         let (effect, layer, rule) = self.default;
         let room = self.default_room();
-        Ruling {
+        PartRuling {
             effect,
             sandbox: Some(room.sandbox),
             names_sandbox: room.named,
             names_path: false,
-            cause: Cause::Default {
+            cause: DecisionCause::Default {
                 layer,
                 span: rule.span().unwrap_or_default(),
                 reason: rule.reason().ok().flatten().map(str::to_owned),
@@ -174,13 +174,13 @@ impl<'a> Stack<'a> {
 }
 
 /// A sandbox, and whether a rule names it.
-struct Room<'a> {
+struct ChosenSandbox<'a> {
     sandbox: SandboxRef<'a>,
     named: bool,
 }
 
 /// What one layer says, as it counts among the layers.
-struct Claim<'a> {
+struct LayerClaim<'a> {
     at: usize,
     kind: LayerKind,
     trusted: bool,
@@ -188,11 +188,11 @@ struct Claim<'a> {
     /// An allow that counts as ask, because nobody trusts the layer yet.
     lowered: bool,
     sandbox: Option<SandboxRef<'a>>,
-    found: Found<'a>,
+    found: MatchedRule<'a>,
 }
 
-impl<'a> Claim<'a> {
-    fn new(at: usize, layer: &LayerRef<'a>, found: Found<'a>) -> Result<Self, IrError> {
+impl<'a> LayerClaim<'a> {
+    fn new(at: usize, layer: &LayerRef<'a>, found: MatchedRule<'a>) -> Result<Self, IrError> {
         let (trusted, effect) = (layer.trusted()?, found.rule.effect()?);
         let lowered = !trusted && effect == Effect::Allow;
         Ok(Self {
@@ -208,9 +208,11 @@ impl<'a> Claim<'a> {
 }
 
 /// The trusted claim that holds, given that all of these apply.
-fn prevailing<'c, 'a: 'c>(claims: impl Iterator<Item = &'c Claim<'a>>) -> Option<&'c Claim<'a>> {
-    let mut floor: Option<&Claim<'a>> = None;
-    let mut chosen: Option<&Claim<'a>> = None;
+fn prevailing<'c, 'a: 'c>(
+    claims: impl Iterator<Item = &'c LayerClaim<'a>>,
+) -> Option<&'c LayerClaim<'a>> {
+    let mut floor: Option<&LayerClaim<'a>> = None;
+    let mut chosen: Option<&LayerClaim<'a>> = None;
     // What a managed policy allows is what holds where nobody says more.
     let mut managed_allow = None;
     for claim in claims {
@@ -231,32 +233,32 @@ fn prevailing<'c, 'a: 'c>(claims: impl Iterator<Item = &'c Claim<'a>>) -> Option
 }
 
 /// Whether a claim is stricter than what is known, or than nothing.
-fn tightens(claim: &Claim<'_>, known: Option<&Claim<'_>>, nothing: Effect) -> bool {
+fn tightens(claim: &LayerClaim<'_>, known: Option<&LayerClaim<'_>>, nothing: Effect) -> bool {
     known.map_or(claim.effect >= nothing, |known| claim.effect > known.effect)
 }
 
 fn ruling<'a>(
-    claim: &Claim<'a>,
-    room: Room<'a>,
-    claims: &[Claim<'a>],
-) -> Result<Ruling<'a>, DecideError> {
-    let mut overruled: Vec<Overruled> = Vec::new();
+    claim: &LayerClaim<'a>,
+    room: ChosenSandbox<'a>,
+    claims: &[LayerClaim<'a>],
+) -> Result<PartRuling<'a>, DecideError> {
+    let mut overruled: Vec<OverruledRule> = Vec::new();
     for other in claims.iter().filter(|other| other.at != claim.at) {
         // Of one layer what is stricter, which comes last.
         overruled.retain(|known| known.layer != other.kind);
-        overruled.push(Overruled {
+        overruled.push(OverruledRule {
             layer: other.kind,
             effect: other.effect,
             trail: other.found.shown(),
             span: other.found.rule.span()?,
         });
     }
-    Ok(Ruling {
+    Ok(PartRuling {
         effect: claim.effect,
         sandbox: Some(room.sandbox),
         names_sandbox: room.named,
         names_path: claim.found.names_path(),
-        cause: Cause::Rule {
+        cause: DecisionCause::Rule {
             layer: claim.kind,
             trail: claim.found.shown(),
             span: claim.found.rule.span()?,

@@ -1,73 +1,81 @@
 use super::*;
 use crate::ir::encode;
-use crate::net::{HostPattern, Net, NetRule};
-use crate::path::{NoLinks, Places};
-use crate::rule::{Branch, Group, Key, Layer, Node, Pattern, Rule, Settings, Subject};
-use crate::sandbox::{FsRule, PathPattern, Writes};
+use crate::net::{HostPattern, NetRule, NetworkAccess};
+use crate::path::{NoLinks, PolicyPlaces};
+use crate::rule::{
+    KeyPattern, KeySubject, Layer, LayerGroup, LayerSettings, MatchBranch, MatchKey, MatchNode,
+    PolicyRule,
+};
+use crate::sandbox::{FsRule, PathPattern, WriteTarget};
 
 fn sandbox(name: &str) -> Sandbox {
     let rule = |path: &str, caps| FsRule {
         pattern: PathPattern::Subpath { path: path.into(), follow_worktrees: false },
         effect: Effect::Allow,
         caps,
-        writes: Writes::InPlace,
-        span: Span::default(),
+        writes: WriteTarget::InPlace,
+        span: PolicySpan::default(),
     };
-    Sandbox { default: Effect::Ask, fs: vec![rule("$PWD", Caps::ALL)], ..Sandbox::named(name) }
+    Sandbox { default: Effect::Ask, fs: vec![rule("$PWD", FileCaps::ALL)], ..Sandbox::named(name) }
 }
 
-fn key(subject: Subject, texts: &[&str]) -> Key {
+fn key(subject: KeySubject, texts: &[&str]) -> MatchKey {
     let pattern = |text: &&str| match *text {
-        "**" => Pattern::Any,
-        text if text.contains('*') && subject != Subject::Host => Pattern::Glob(text.into()),
-        text => Pattern::Literal(text.into()),
+        "**" => KeyPattern::Any,
+        text if text.contains('*') && subject != KeySubject::Host => KeyPattern::Glob(text.into()),
+        text => KeyPattern::Literal(text.into()),
     };
-    Key { subject, patterns: texts.iter().map(pattern).collect() }
+    MatchKey { subject, patterns: texts.iter().map(pattern).collect() }
 }
 
-fn leaf(subject: Subject, texts: &[&str], effect: Effect, sandbox: Option<&str>) -> Branch {
-    Branch { key: key(subject, texts), then: Node::Rule(rule(effect, sandbox)) }
+fn leaf(subject: KeySubject, texts: &[&str], effect: Effect, sandbox: Option<&str>) -> MatchBranch {
+    MatchBranch { key: key(subject, texts), then: MatchNode::Rule(rule(effect, sandbox)) }
 }
 
-fn rule(effect: Effect, sandbox: Option<&str>) -> Rule {
-    Rule { effect, sandbox: sandbox.map(Into::into), reason: None, span: Span::default() }
+fn rule(effect: Effect, sandbox: Option<&str>) -> PolicyRule {
+    PolicyRule {
+        effect,
+        sandbox: sandbox.map(Into::into),
+        reason: None,
+        span: PolicySpan::default(),
+    }
 }
 
-fn tree(subject: Subject, texts: &[&str], below: Vec<Branch>) -> Branch {
-    Branch { key: key(subject, texts), then: Node::Tree(below) }
+fn tree(subject: KeySubject, texts: &[&str], below: Vec<MatchBranch>) -> MatchBranch {
+    MatchBranch { key: key(subject, texts), then: MatchNode::Tree(below) }
 }
 
-fn layer(kind: LayerKind, branches: Vec<Branch>) -> Layer {
+fn layer(kind: LayerKind, branches: Vec<MatchBranch>) -> Layer {
     Layer {
         kind,
         origin: kind.word().into(),
         trusted: true,
-        settings: Settings::default(),
-        groups: vec![Group { branches, ..Group::default() }],
+        settings: LayerSettings::default(),
+        groups: vec![LayerGroup { branches, ..LayerGroup::default() }],
         sandboxes: vec![sandbox("project"), sandbox("git"), sandbox("rust")],
     }
 }
 
 fn built_in() -> Layer {
-    let settings = Settings {
+    let settings = LayerSettings {
         default: Some(rule(Effect::Ask, None)),
         default_sandbox: Some("project".into()),
-        ..Settings::default()
+        ..LayerSettings::default()
     };
     Layer { settings, ..layer(LayerKind::BuiltIn, vec![]) }
 }
 
 fn run(layers: &[Layer], action: &Action) -> Decision {
     let bytes = encode(layers, &[], 0);
-    let ir = Ir::open(&bytes, 0).unwrap();
-    let places = Places {
+    let ir = IrImage::open(&bytes, 0).unwrap();
+    let places = PolicyPlaces {
         project: "/home/u/app".into(),
         home: "/home/u".into(),
         tmp: "/tmp".into(),
         vars: vec![],
     };
     let cage = ["/home/u/app/.claude/settings.json".into()];
-    let world = World {
+    let world = JudgeContext {
         places: &places,
         cwd: &places.project,
         links: &NoLinks,
@@ -86,7 +94,7 @@ fn bash(layers: &[Layer], script: &str) -> (Effect, Option<String>) {
 /// `{"git": {"push": {("--force", "-f"): deny}, ("push", "fetch"): allow(git), **: allow(git)}, "cargo": allow(rust), "sudo": deny}`
 fn policy() -> Vec<Layer> {
     use Effect::{Allow, Deny};
-    use Subject::{Option, Tool, Word};
+    use KeySubject::{Option, Tool, Word};
     let git = vec![
         tree(Word, &["push"], vec![leaf(Option, &["--force", "-f"], Deny, None)]),
         leaf(Word, &["push", "fetch"], Allow, Some("git")),
@@ -152,9 +160,9 @@ fn layers_have_their_order() {
         layer(
             kind,
             vec![tree(
-                Subject::Tool,
+                KeySubject::Tool,
                 &["Bash"],
-                vec![leaf(Subject::Word, &["make"], effect, None)],
+                vec![leaf(KeySubject::Word, &["make"], effect, None)],
             )],
         )
     };
@@ -172,7 +180,7 @@ fn layers_have_their_order() {
 
 #[test]
 fn an_untrusted_project_cannot_relax_a_denying_default() {
-    let allow = leaf(Subject::Tool, &["Bash"], Effect::Allow, None);
+    let allow = leaf(KeySubject::Tool, &["Bash"], Effect::Allow, None);
     let untrusted = Layer { trusted: false, ..layer(LayerKind::Project, vec![allow]) };
     let mut strict = built_in();
     strict.settings.default = Some(rule(Effect::Deny, None));
@@ -181,32 +189,32 @@ fn an_untrusted_project_cannot_relax_a_denying_default() {
 
 #[test]
 fn file_tools_are_judged_by_the_sandbox_and_the_cage_is_closed() {
-    let allow = leaf(Subject::Tool, &["Read", "Write"], Effect::Allow, Some("project"));
+    let allow = leaf(KeySubject::Tool, &["Read", "Write"], Effect::Allow, Some("project"));
     let layers = [layer(LayerKind::User, vec![allow]), built_in()];
     let effect = |path: &str, needs| {
-        let input = Input::Files(vec![FileUse { path: path.into(), needs, caseless: false }]);
+        let input = ToolInput::Files(vec![FileUse { path: path.into(), needs, caseless: false }]);
         let action =
             Action { input, tool: "Write".into(), ..Action::script("claude", "default", "") };
         run(&layers, &action).effect
     };
-    assert_eq!(effect("/home/u/app/src/a.rs", Caps::WRITE), Effect::Allow);
-    assert_eq!(effect("/home/u/.bashrc", Caps::WRITE), Effect::Ask);
-    assert_eq!(effect("/home/u/app/.claude/settings.json", Caps::WRITE), Effect::Deny);
-    assert_eq!(effect("/home/u/app/.claude/settings.json", Caps::READ), Effect::Allow);
+    assert_eq!(effect("/home/u/app/src/a.rs", FileCaps::WRITE), Effect::Allow);
+    assert_eq!(effect("/home/u/.bashrc", FileCaps::WRITE), Effect::Ask);
+    assert_eq!(effect("/home/u/app/.claude/settings.json", FileCaps::WRITE), Effect::Deny);
+    assert_eq!(effect("/home/u/app/.claude/settings.json", FileCaps::READ), Effect::Allow);
 }
 
 #[test]
 fn hosts_match_by_their_longest_name() {
     let below = vec![
-        leaf(Subject::Host, &["github.com"], Effect::Allow, None),
-        leaf(Subject::Host, &["gist.github.com"], Effect::Deny, None),
-        leaf(Subject::Host, &["*.docs.rs"], Effect::Allow, None),
+        leaf(KeySubject::Host, &["github.com"], Effect::Allow, None),
+        leaf(KeySubject::Host, &["gist.github.com"], Effect::Deny, None),
+        leaf(KeySubject::Host, &["*.docs.rs"], Effect::Allow, None),
     ];
     let layers =
-        [layer(LayerKind::User, vec![tree(Subject::Tool, &["WebFetch"], below)]), built_in()];
+        [layer(LayerKind::User, vec![tree(KeySubject::Tool, &["WebFetch"], below)]), built_in()];
     let effect = |host: &str| {
         let action = Action {
-            input: Input::Hosts(vec![HostUse { host: host.into(), port: 443 }]),
+            input: ToolInput::Hosts(vec![HostUse { host: host.into(), port: 443 }]),
             tool: "WebFetch".into(),
             ..Action::script("claude", "default", "")
         };
@@ -224,11 +232,11 @@ fn independent_branches_give_the_strictest() {
         layer(
             LayerKind::User,
             vec![
-                leaf(Subject::Tool, &["Bash"], Effect::Allow, None),
+                leaf(KeySubject::Tool, &["Bash"], Effect::Allow, None),
                 tree(
-                    Subject::Mode,
+                    KeySubject::Mode,
                     &["plan"],
-                    vec![leaf(Subject::Tool, &["Bash", "Write"], Effect::Ask, None)],
+                    vec![leaf(KeySubject::Tool, &["Bash", "Write"], Effect::Ask, None)],
                 ),
             ],
         ),
@@ -242,7 +250,11 @@ fn independent_branches_give_the_strictest() {
 #[test]
 fn an_untrusted_project_cannot_swap_the_sandbox_of_the_user() {
     let npm = |effect, sandbox| {
-        vec![tree(Subject::Tool, &["Bash"], vec![leaf(Subject::Word, &["npm"], effect, sandbox)])]
+        vec![tree(
+            KeySubject::Tool,
+            &["Bash"],
+            vec![leaf(KeySubject::Word, &["npm"], effect, sandbox)],
+        )]
     };
     let untrusted =
         Layer { trusted: false, ..layer(LayerKind::Project, npm(Effect::Ask, Some("git"))) };
@@ -251,26 +263,26 @@ fn an_untrusted_project_cannot_swap_the_sandbox_of_the_user() {
     assert_eq!((effect, sandbox.as_deref()), (Effect::Ask, Some("rust")));
 }
 
-fn user(branches: Vec<Branch>) -> [Layer; 2] {
+fn user(branches: Vec<MatchBranch>) -> [Layer; 2] {
     [layer(LayerKind::User, branches), built_in()]
 }
 
-fn bash_tree(below: Vec<Branch>) -> Vec<Branch> {
-    vec![tree(Subject::Tool, &["Bash"], below)]
+fn bash_tree(below: Vec<MatchBranch>) -> Vec<MatchBranch> {
+    vec![tree(KeySubject::Tool, &["Bash"], below)]
 }
 
-fn tool(name: &str, input: Input) -> Action {
+fn tool(name: &str, input: ToolInput) -> Action {
     Action { tool: name.into(), input, ..Action::script("claude", "default", "") }
 }
 
 #[test]
 fn among_tools_the_most_specific_key_decides() {
     let layers = user(vec![
-        leaf(Subject::Tool, &["**"], Effect::Deny, None),
-        leaf(Subject::Tool, &["mcp__*"], Effect::Ask, None),
-        leaf(Subject::Tool, &["mcp__db"], Effect::Allow, None),
+        leaf(KeySubject::Tool, &["**"], Effect::Deny, None),
+        leaf(KeySubject::Tool, &["mcp__*"], Effect::Ask, None),
+        leaf(KeySubject::Tool, &["mcp__db"], Effect::Allow, None),
     ]);
-    let effect = |name| run(&layers, &tool(name, Input::Fields(vec![]))).effect;
+    let effect = |name| run(&layers, &tool(name, ToolInput::Fields(vec![]))).effect;
     assert_eq!(effect("mcp__db"), Effect::Allow);
     assert_eq!(effect("mcp__other"), Effect::Ask);
     assert_eq!(effect("Fancy"), Effect::Deny);
@@ -278,13 +290,13 @@ fn among_tools_the_most_specific_key_decides() {
 
 #[test]
 fn policies_are_independent_and_the_strictest_holds() {
-    let allows = Group {
-        branches: bash_tree(vec![leaf(Subject::Word, &["make"], Effect::Allow, None)]),
-        ..Group::default()
+    let allows = LayerGroup {
+        branches: bash_tree(vec![leaf(KeySubject::Word, &["make"], Effect::Allow, None)]),
+        ..LayerGroup::default()
     };
-    let asks = Group {
-        branches: bash_tree(vec![leaf(Subject::Word, &["**"], Effect::Ask, None)]),
-        ..Group::default()
+    let asks = LayerGroup {
+        branches: bash_tree(vec![leaf(KeySubject::Word, &["**"], Effect::Ask, None)]),
+        ..LayerGroup::default()
     };
     let both = Layer { groups: vec![allows, asks], ..layer(LayerKind::User, vec![]) };
     assert_eq!(bash(&[both, built_in()], "make").0, Effect::Ask);
@@ -293,15 +305,15 @@ fn policies_are_independent_and_the_strictest_holds() {
 #[test]
 fn an_option_below_whatever_remains_is_looked_for_everywhere() {
     let layers = user(bash_tree(vec![tree(
-        Subject::Word,
+        KeySubject::Word,
         &["git"],
         vec![
             tree(
-                Subject::Word,
+                KeySubject::Word,
                 &["**"],
-                vec![leaf(Subject::Option, &["--force"], Effect::Deny, None)],
+                vec![leaf(KeySubject::Option, &["--force"], Effect::Deny, None)],
             ),
-            leaf(Subject::Word, &["**"], Effect::Allow, None),
+            leaf(KeySubject::Word, &["**"], Effect::Allow, None),
         ],
     )]));
     assert_eq!(bash(&layers, "git push origin --force").0, Effect::Deny);
@@ -310,10 +322,10 @@ fn an_option_below_whatever_remains_is_looked_for_everywhere() {
 
 #[test]
 fn bundled_options_are_found_in_any_order() {
-    let force = vec![leaf(Subject::Option, &["-rf"], Effect::Deny, None)];
+    let force = vec![leaf(KeySubject::Option, &["-rf"], Effect::Deny, None)];
     let layers = user(bash_tree(vec![
-        tree(Subject::Word, &["rm"], force),
-        leaf(Subject::Word, &["rm"], Effect::Allow, None),
+        tree(KeySubject::Word, &["rm"], force),
+        leaf(KeySubject::Word, &["rm"], Effect::Allow, None),
     ]));
     for script in ["rm -rf x", "rm -fr x", "rm -r -f x", "rm -rvf x"] {
         assert_eq!(bash(&layers, script).0, Effect::Deny, "{script}");
@@ -323,11 +335,11 @@ fn bundled_options_are_found_in_any_order() {
 
 #[test]
 fn the_end_of_a_command_is_a_key() {
-    let test = vec![leaf(Subject::End, &[""], Effect::Allow, None)];
+    let test = vec![leaf(KeySubject::End, &[""], Effect::Allow, None)];
     let layers = user(bash_tree(vec![tree(
-        Subject::Word,
+        KeySubject::Word,
         &["npm"],
-        vec![tree(Subject::Word, &["test"], test)],
+        vec![tree(KeySubject::Word, &["test"], test)],
     )]));
     assert_eq!(bash(&layers, "npm test").0, Effect::Allow);
     for longer in ["npm test x", "npm test --watch", "npm test $X", "npm"] {
@@ -338,8 +350,8 @@ fn the_end_of_a_command_is_a_key() {
 #[test]
 fn something_more_specific_and_certain_leaves_no_doubt_about_the_rest() {
     let layers = user(bash_tree(vec![
-        leaf(Subject::Word, &["pytest"], Effect::Allow, None),
-        leaf(Subject::Word, &["py*"], Effect::Deny, None),
+        leaf(KeySubject::Word, &["pytest"], Effect::Allow, None),
+        leaf(KeySubject::Word, &["py*"], Effect::Deny, None),
     ]));
     assert_eq!(bash(&layers, "pytest -x tests").0, Effect::Allow);
     assert_eq!(bash(&layers, "python -x").0, Effect::Deny);
@@ -348,8 +360,8 @@ fn something_more_specific_and_certain_leaves_no_doubt_about_the_rest() {
 #[test]
 fn modes_may_stand_below_a_tool() {
     let layers = user(bash_tree(vec![
-        leaf(Subject::Mode, &["plan"], Effect::Deny, None),
-        leaf(Subject::Word, &["make"], Effect::Allow, None),
+        leaf(KeySubject::Mode, &["plan"], Effect::Deny, None),
+        leaf(KeySubject::Word, &["make"], Effect::Allow, None),
     ]));
     assert_eq!(bash(&layers, "make").0, Effect::Allow);
     assert_eq!(run(&layers, &Action::script("claude", "plan", "ls")).effect, Effect::Deny);
@@ -357,14 +369,14 @@ fn modes_may_stand_below_a_tool() {
 
 #[test]
 fn paths_are_keys_below_file_tools() {
-    let path = |pattern, effect| Branch {
-        key: Key { subject: Subject::Path, patterns: vec![Pattern::Path(pattern)] },
-        then: Node::Rule(rule(effect, Some("project"))),
+    let path = |pattern, effect| MatchBranch {
+        key: MatchKey { subject: KeySubject::Path, patterns: vec![KeyPattern::Path(pattern)] },
+        then: MatchNode::Rule(rule(effect, Some("project"))),
     };
     let subpath = |path: &str| PathPattern::Subpath { path: path.into(), follow_worktrees: false };
     let lock = PathPattern::Glob { prefix: "$PWD".into(), pattern: "**/secrets".into() };
     let layers = user(vec![tree(
-        Subject::Tool,
+        KeySubject::Tool,
         &["Read"],
         vec![
             path(subpath("$PWD"), Effect::Allow),
@@ -373,8 +385,8 @@ fn paths_are_keys_below_file_tools() {
         ],
     )]);
     let effect = |path: &str| {
-        let file = FileUse { path: path.into(), needs: Caps::READ, caseless: false };
-        run(&layers, &tool("Read", Input::Files(vec![file]))).effect
+        let file = FileUse { path: path.into(), needs: FileCaps::READ, caseless: false };
+        run(&layers, &tool("Read", ToolInput::Files(vec![file]))).effect
     };
     assert_eq!(effect("/home/u/app/src/a.rs"), Effect::Allow);
     assert_eq!(effect("/home/u/app/private/a"), Effect::Deny);
@@ -385,29 +397,29 @@ fn paths_are_keys_below_file_tools() {
 
 #[test]
 fn of_several_paths_the_strictest_answer_holds() {
-    let layers = user(vec![leaf(Subject::Tool, &["Edit"], Effect::Allow, Some("project"))]);
-    let file = |path: &str| FileUse { path: path.into(), needs: Caps::WRITE, caseless: false };
+    let layers = user(vec![leaf(KeySubject::Tool, &["Edit"], Effect::Allow, Some("project"))]);
+    let file = |path: &str| FileUse { path: path.into(), needs: FileCaps::WRITE, caseless: false };
     let files = vec![file("/home/u/app/a"), file("/home/u/app/.clash/policy.star")];
-    let decision = run(&layers, &tool("Edit", Input::Files(files)));
+    let decision = run(&layers, &tool("Edit", ToolInput::Files(files)));
     assert_eq!((decision.effect, decision.parts.len()), (Effect::Deny, 2));
-    assert_eq!(decision.decisive().unwrap().cause, Cause::Cage);
+    assert_eq!(decision.decisive().unwrap().cause, DecisionCause::Cage);
 }
 
 #[test]
 fn fields_of_a_tool_are_keys_and_a_list_is_refused_for_one_element() {
     let below = vec![tree(
-        Subject::Field,
+        KeySubject::Field,
         &["db.name"],
         vec![
-            leaf(Subject::Value, &["prod"], Effect::Deny, None),
-            leaf(Subject::Value, &["test*"], Effect::Allow, None),
+            leaf(KeySubject::Value, &["prod"], Effect::Deny, None),
+            leaf(KeySubject::Value, &["test*"], Effect::Allow, None),
         ],
     )];
-    let layers = user(vec![tree(Subject::Tool, &["mcp__*"], below)]);
+    let layers = user(vec![tree(KeySubject::Tool, &["mcp__*"], below)]);
     let effect = |values: &[&str]| {
         let values = values.iter().map(|v| (*v).into()).collect();
-        let fields = vec![crate::action::Field { name: "db.name".into(), values }];
-        run(&layers, &tool("mcp__db__query", Input::Fields(fields))).effect
+        let fields = vec![crate::action::InputField { name: "db.name".into(), values }];
+        run(&layers, &tool("mcp__db__query", ToolInput::Fields(fields))).effect
     };
     assert_eq!(effect(&["prod"]), Effect::Deny);
     assert_eq!(effect(&["test1", "test2"]), Effect::Allow);
@@ -419,21 +431,21 @@ fn fields_of_a_tool_are_keys_and_a_list_is_refused_for_one_element() {
 #[test]
 fn a_host_is_judged_by_a_sandbox_that_the_rule_names() {
     let mut net = sandbox("net");
-    net.net = Net::Hosts {
+    net.net = NetworkAccess::Hosts {
         rules: vec![NetRule {
             host: HostPattern::Name("docs.rs".into()),
             ports: vec![],
             effect: Effect::Allow,
-            span: Span::default(),
+            span: PolicySpan::default(),
         }],
         default: Effect::Deny,
     };
     let fetch = |sandbox| {
-        let mut layers = user(vec![leaf(Subject::Tool, &["WebFetch"], Effect::Allow, sandbox)]);
+        let mut layers = user(vec![leaf(KeySubject::Tool, &["WebFetch"], Effect::Allow, sandbox)]);
         layers[0].sandboxes.push(net.clone());
         let host = |host: &str| HostUse { host: host.into(), port: 443 };
         let effect =
-            |name: &str| run(&layers, &tool("WebFetch", Input::Hosts(vec![host(name)]))).effect;
+            |name: &str| run(&layers, &tool("WebFetch", ToolInput::Hosts(vec![host(name)]))).effect;
         (effect("docs.rs"), effect("x.test"))
     };
     assert_eq!(fetch(Some("net")), (Effect::Allow, Effect::Deny));
@@ -443,9 +455,9 @@ fn a_host_is_judged_by_a_sandbox_that_the_rule_names() {
 #[test]
 fn what_is_said_about_every_command_is_about_programs() {
     let layers = user(bash_tree(vec![
-        leaf(Subject::Word, &["cargo"], Effect::Allow, None),
-        leaf(Subject::Word, &["**"], Effect::Deny, None),
-        leaf(Subject::Word, &["export"], Effect::Ask, None),
+        leaf(KeySubject::Word, &["cargo"], Effect::Allow, None),
+        leaf(KeySubject::Word, &["**"], Effect::Deny, None),
+        leaf(KeySubject::Word, &["export"], Effect::Ask, None),
     ]));
     assert_eq!(bash(&layers, "cd x && cargo build").0, Effect::Allow);
     assert_eq!(bash(&layers, "export A=1 && cargo build").0, Effect::Ask);
@@ -459,8 +471,8 @@ fn the_default_may_have_a_sandbox_and_the_harness_may_be_switched_off() {
     top.settings.default = Some(rule(Effect::Allow, Some("rust")));
     assert_eq!(bash(&[top.clone(), built_in()], "x"), (Effect::Allow, Some("rust".to_owned())));
     let mut harness = built_in();
-    harness.groups[0].branches = vec![leaf(Subject::Tool, &["Task"], Effect::Deny, None)];
-    let task = tool("Task", Input::Fields(vec![]));
+    harness.groups[0].branches = vec![leaf(KeySubject::Tool, &["Task"], Effect::Deny, None)];
+    let task = tool("Task", ToolInput::Fields(vec![]));
     assert_eq!(run(&[top.clone(), harness.clone()], &task).effect, Effect::Deny);
     top.settings.harness_defaults = Some(false);
     assert_eq!(run(&[top, harness], &task).effect, Effect::Allow);
@@ -468,7 +480,7 @@ fn the_default_may_have_a_sandbox_and_the_harness_may_be_switched_off() {
 
 #[test]
 fn what_had_to_give_way_is_told() {
-    let make = |effect| bash_tree(vec![leaf(Subject::Word, &["make"], effect, None)]);
+    let make = |effect| bash_tree(vec![leaf(KeySubject::Word, &["make"], effect, None)]);
     let layers = [
         layer(LayerKind::Managed, make(Effect::Ask)),
         layer(LayerKind::Project, make(Effect::Allow)),
@@ -486,7 +498,7 @@ fn what_had_to_give_way_is_told() {
 #[test]
 fn a_rule_that_may_not_apply_lifts_nothing() {
     let bash = |kind, words: &[&str], effect| {
-        layer(kind, bash_tree(vec![leaf(Subject::Word, words, effect, None)]))
+        layer(kind, bash_tree(vec![leaf(KeySubject::Word, words, effect, None)]))
     };
     let session = || bash(LayerKind::Session, &["make"], Effect::Ask);
     let user = bash(LayerKind::User, &["**"], Effect::Deny);
@@ -505,7 +517,10 @@ fn a_rule_that_may_not_apply_lifts_nothing() {
 fn an_untrusted_project_leaves_the_sandbox_of_the_default() {
     let untrusted = Layer {
         trusted: false,
-        ..layer(LayerKind::Project, bash_tree(vec![leaf(Subject::Word, &["x"], Effect::Ask, None)]))
+        ..layer(
+            LayerKind::Project,
+            bash_tree(vec![leaf(KeySubject::Word, &["x"], Effect::Ask, None)]),
+        )
     };
     let mut narrow = built_in();
     narrow.settings.default = Some(rule(Effect::Ask, Some("rust")));
@@ -518,22 +533,24 @@ fn an_untrusted_project_leaves_the_sandbox_of_the_default() {
 fn every_field_of_an_input_has_its_say() {
     let values = || {
         vec![
-            leaf(Subject::Value, &["*secret*"], Effect::Deny, None),
-            leaf(Subject::Value, &["**"], Effect::Allow, None),
+            leaf(KeySubject::Value, &["*secret*"], Effect::Deny, None),
+            leaf(KeySubject::Value, &["**"], Effect::Allow, None),
         ]
     };
-    let both = vec![tree(Subject::Field, &["file", "path"], values())];
-    let each =
-        vec![tree(Subject::Field, &["path"], values()), tree(Subject::Field, &["file"], values())];
+    let both = vec![tree(KeySubject::Field, &["file", "path"], values())];
+    let each = vec![
+        tree(KeySubject::Field, &["path"], values()),
+        tree(KeySubject::Field, &["file"], values()),
+    ];
     for below in [both, each] {
-        let layers = user(vec![tree(Subject::Tool, &["mcp__fs"], below)]);
+        let layers = user(vec![tree(KeySubject::Tool, &["mcp__fs"], below)]);
         let effect = |path: &str, file: &str| {
-            let field = |name: &str, v: &str| crate::Field {
+            let field = |name: &str, v: &str| crate::InputField {
                 name: name.into(),
                 values: vec![v.to_owned()],
             };
             let fields = vec![field("path", path), field("file", file)];
-            run(&layers, &tool("mcp__fs", Input::Fields(fields))).effect
+            run(&layers, &tool("mcp__fs", ToolInput::Fields(fields))).effect
         };
         assert_eq!(effect("a", "b"), Effect::Allow);
         assert_eq!(effect("a", "secret"), Effect::Deny);
@@ -544,13 +561,13 @@ fn every_field_of_an_input_has_its_say() {
 #[test]
 fn an_option_may_be_bundled_or_abbreviated_in_front_of_what_the_shell_decides() {
     let push = vec![
-        leaf(Subject::Option, &["-f", "--force-with-lease"], Effect::Deny, None),
-        leaf(Subject::Word, &["**"], Effect::Allow, None),
+        leaf(KeySubject::Option, &["-f", "--force-with-lease"], Effect::Deny, None),
+        leaf(KeySubject::Word, &["**"], Effect::Allow, None),
     ];
     let layers = user(bash_tree(vec![tree(
-        Subject::Word,
+        KeySubject::Word,
         &["git"],
-        vec![tree(Subject::Word, &["push"], push)],
+        vec![tree(KeySubject::Word, &["push"], push)],
     )]));
     assert_eq!(bash(&layers, r#"git push "-u$X""#).0, Effect::Deny);
     assert_eq!(bash(&layers, r#"git push "--force-w=$X""#).0, Effect::Deny);
@@ -562,19 +579,25 @@ fn an_option_may_be_bundled_or_abbreviated_in_front_of_what_the_shell_decides() 
 /// read this than can be tried.
 #[test]
 fn a_command_with_very_many_readings_is_refused_in_time() {
-    let mut below = leaf(Subject::Word, &["z*"], Effect::Deny, None);
+    let mut below = leaf(KeySubject::Word, &["z*"], Effect::Deny, None);
     for _ in 0..12 {
-        below = tree(Subject::Word, &["?*"], vec![below]);
+        below = tree(KeySubject::Word, &["?*"], vec![below]);
     }
     let layers = user(bash_tree(vec![below]));
     let bytes = encode(&layers, &[], 0);
     let script = format!("x{}", " -o v".repeat(30));
-    let places = Places::imagined();
+    let places = PolicyPlaces::imagined();
     let cwd = &places.project;
-    let world =
-        World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[], lent: None };
+    let world = JudgeContext {
+        places: &places,
+        cwd,
+        links: &NoLinks,
+        baseline: &[],
+        cage: &[],
+        lent: None,
+    };
     let action = Action::script("claude", "default", &script);
-    let decided = decide(Ir::open(&bytes, 0).unwrap(), &action, &world);
+    let decided = decide(IrImage::open(&bytes, 0).unwrap(), &action, &world);
     assert_eq!(decided.err(), Some(DecideError::TooManyReadings));
 }
 
@@ -582,9 +605,13 @@ fn a_command_with_very_many_readings_is_refused_in_time() {
 #[test]
 fn no_number_of_options_hides_a_word() {
     let push = || {
-        vec![tree(Subject::Word, &["push"], vec![leaf(Subject::Word, &["x"], Effect::Deny, None)])]
+        vec![tree(
+            KeySubject::Word,
+            &["push"],
+            vec![leaf(KeySubject::Word, &["x"], Effect::Deny, None)],
+        )]
     };
-    let layers = user(bash_tree(vec![tree(Subject::Word, &["tool"], push())]));
+    let layers = user(bash_tree(vec![tree(KeySubject::Word, &["tool"], push())]));
     for options in [1, 20, 31, 32, 33, 34, 100] {
         let script = format!("tool{} push x", " -o v".repeat(options));
         assert_eq!(bash(&layers, &script).0, Effect::Deny, "{options}");
@@ -594,9 +621,12 @@ fn no_number_of_options_hides_a_word() {
 /// It may be an option itself, and then the word behind it is the one.
 #[test]
 fn a_quoted_word_of_which_nothing_is_known_does_not_stand_for_the_next_key() {
-    let push =
-        vec![tree(Subject::Word, &["push"], vec![leaf(Subject::Word, &["x"], Effect::Deny, None)])];
-    let layers = user(bash_tree(vec![tree(Subject::Word, &["git"], push)]));
+    let push = vec![tree(
+        KeySubject::Word,
+        &["push"],
+        vec![leaf(KeySubject::Word, &["x"], Effect::Deny, None)],
+    )];
+    let layers = user(bash_tree(vec![tree(KeySubject::Word, &["git"], push)]));
     assert_eq!(bash(&layers, r#"git "$X" push x"#).0, Effect::Deny);
     assert_eq!(bash(&layers, r#"git "--no$X" push x"#).0, Effect::Deny);
 }
@@ -605,10 +635,10 @@ fn a_quoted_word_of_which_nothing_is_known_does_not_stand_for_the_next_key() {
 #[test]
 fn the_word_behind_an_options_value_counts() {
     let below = vec![
-        leaf(Subject::Word, &["delete"], Effect::Deny, None),
-        leaf(Subject::Word, &["**"], Effect::Allow, None),
+        leaf(KeySubject::Word, &["delete"], Effect::Deny, None),
+        leaf(KeySubject::Word, &["**"], Effect::Allow, None),
     ];
-    let layers = user(bash_tree(vec![tree(Subject::Word, &["tool"], below)]));
+    let layers = user(bash_tree(vec![tree(KeySubject::Word, &["tool"], below)]));
     for value in [r#""p$X" delete"#, r#""p$X" *"#, "~/x delete", r#""$X" delete"#] {
         let script = format!("tool --opt {value}");
         assert_eq!(bash(&layers, &script).0, Effect::Deny, "{script}");
@@ -620,10 +650,10 @@ fn the_word_behind_an_options_value_counts() {
 #[test]
 fn a_command_may_end_behind_a_word_that_the_shell_decides() {
     let end = vec![
-        tree(Subject::Word, &["b"], vec![leaf(Subject::End, &[""], Effect::Deny, None)]),
-        leaf(Subject::Word, &["**"], Effect::Allow, None),
+        tree(KeySubject::Word, &["b"], vec![leaf(KeySubject::End, &[""], Effect::Deny, None)]),
+        leaf(KeySubject::Word, &["**"], Effect::Allow, None),
     ];
-    let layers = user(bash_tree(vec![tree(Subject::Word, &["tool"], end)]));
+    let layers = user(bash_tree(vec![tree(KeySubject::Word, &["tool"], end)]));
     assert_eq!(bash(&layers, "$X --opt b").0, Effect::Deny);
     assert_eq!(bash(&layers, "tool b c").0, Effect::Allow);
 }

@@ -6,60 +6,61 @@
 //! under-match.
 
 use crate::effect::Effect;
-use crate::ir::{EdgeRef, GroupRef, IrError, LayerRef, Matcher, NodeRef, RuleRef};
-use crate::rule::Subject;
+use crate::ir::{EdgeMatcher, EdgeRef, GroupRef, IrError, LayerRef, NodeRef, RuleRef};
+use crate::rule::KeySubject;
 
 use super::DecideError;
-use super::edges::{Place, Steps, Wild, steps};
-use super::facts::Facts;
+use super::edges::{MatchedEdges, TreePosition, WildKeys, steps};
+use super::facts::MatchFacts;
 
 type Result<T> = std::result::Result<T, DecideError>;
 
-pub(super) struct Found<'a> {
+pub(super) struct MatchedRule<'a> {
     pub(super) rule: RuleRef<'a>,
     pub(super) trail: Vec<EdgeRef<'a>>,
     pub(super) doubtful: bool,
 }
 
-impl Found<'_> {
+impl MatchedRule<'_> {
     pub(super) fn shown(&self) -> Vec<String> {
         self.trail.iter().map(shown).collect()
     }
 
     pub(super) fn names_path(&self) -> bool {
-        self.trail.iter().any(|edge| edge.matcher == Matcher::Path)
+        self.trail.iter().any(|edge| edge.matcher == EdgeMatcher::Path)
     }
 }
 
 /// Whether a rule is about every command alike and names none.
 fn is_catch_all(trail: &[EdgeRef<'_>]) -> bool {
     let names = |edge: &EdgeRef<'_>| {
-        matches!(edge.subject, Subject::Word | Subject::Option) && edge.matcher != Matcher::Any
+        matches!(edge.subject, KeySubject::Word | KeySubject::Option)
+            && edge.matcher != EdgeMatcher::Any
     };
     !trail.iter().any(names)
 }
 
 fn shown(edge: &EdgeRef<'_>) -> String {
     match (edge.matcher, edge.subject) {
-        (Matcher::Any, _) => "**".to_owned(),
-        (Matcher::Regex, _) => format!("regex({})", edge.text),
-        (_, Subject::Mode) => format!("mode {}", edge.text),
-        (_, Subject::Agent) => format!("agent {}", edge.text),
-        (_, Subject::End) => "(end)".to_owned(),
+        (EdgeMatcher::Any, _) => "**".to_owned(),
+        (EdgeMatcher::Regex, _) => format!("regex({})", edge.text),
+        (_, KeySubject::Mode) => format!("mode {}", edge.text),
+        (_, KeySubject::Agent) => format!("agent {}", edge.text),
+        (_, KeySubject::End) => "(end)".to_owned(),
         _ => edge.text.to_owned(),
     }
 }
 
 /// What a layer, or one of its trees, says.
 #[derive(Default)]
-pub(super) struct Said<'a> {
+pub(super) struct TreeAnswer<'a> {
     /// The rule that applies whatever the shell makes of its words.
-    pub(super) certain: Option<Found<'a>>,
+    pub(super) certain: Option<MatchedRule<'a>>,
     /// A rule that may apply instead, and is stricter.
-    pub(super) doubtful: Option<Found<'a>>,
+    pub(super) doubtful: Option<MatchedRule<'a>>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> TreeAnswer<'a> {
     fn and(self, other: Self) -> Result<Self> {
         let certain = stricter(self.certain, other.certain)?;
         let doubtful = stricter(self.doubtful, other.doubtful)?;
@@ -74,7 +75,7 @@ impl<'a> Said<'a> {
         Ok(if settled { Self { doubtful: None, ..self } } else { self })
     }
 
-    pub(super) fn strictest(self) -> Option<Found<'a>> {
+    pub(super) fn strictest(self) -> Option<MatchedRule<'a>> {
         self.doubtful.or(self.certain)
     }
 }
@@ -84,13 +85,13 @@ impl<'a> Said<'a> {
 /// rules that are about every command alike.
 pub(super) fn layer<'a>(
     layer: &LayerRef<'a>,
-    facts: &Facts<'_>,
+    facts: &MatchFacts<'_>,
     named_only: bool,
-) -> Result<Said<'a>> {
-    let mut said = Said::default();
+) -> Result<TreeAnswer<'a>> {
+    let mut said = TreeAnswer::default();
     for group in layer.groups()? {
         let group = group?;
-        for subject in Subject::ROOT {
+        for subject in KeySubject::ROOT {
             said = said.and(branch(&group, subject, facts, named_only)?)?;
         }
     }
@@ -100,17 +101,21 @@ pub(super) fn layer<'a>(
 /// What the keys about one subject at the root of a tree say.
 pub(super) fn branch<'a>(
     group: &GroupRef<'a>,
-    subject: Subject,
-    facts: &Facts<'_>,
+    subject: KeySubject,
+    facts: &MatchFacts<'_>,
     named_only: bool,
-) -> Result<Said<'a>> {
+) -> Result<TreeAnswer<'a>> {
     let root = group.root()?;
-    let mut walk = Walk { facts, named_only, said: Said::default(), trail: Vec::new(), left: MOST };
-    walk.explore(&root, Place::default(), Some(subject), true)?;
+    let mut walk =
+        TreeWalk { facts, named_only, said: TreeAnswer::default(), trail: Vec::new(), left: MOST };
+    walk.explore(&root, TreePosition::default(), Some(subject), true)?;
     walk.said.settled()
 }
 
-fn stricter<'a>(a: Option<Found<'a>>, b: Option<Found<'a>>) -> Result<Option<Found<'a>>> {
+fn stricter<'a>(
+    a: Option<MatchedRule<'a>>,
+    b: Option<MatchedRule<'a>>,
+) -> Result<Option<MatchedRule<'a>>> {
     Ok(match (a, b) {
         (Some(a), Some(b)) => Some(if b.rule.effect()? > a.rule.effect()? { b } else { a }),
         (a, b) => a.or(b),
@@ -128,16 +133,16 @@ const MOST: usize = 20_000;
 /// least, up to the first rule that certainly applies. What comes before it may
 /// apply instead, and of that only what is stricter counts. Keys about different
 /// fields of an input are about different things, so each field has its say.
-struct Walk<'x, 'a> {
-    facts: &'x Facts<'x>,
+struct TreeWalk<'x, 'a> {
+    facts: &'x MatchFacts<'x>,
     named_only: bool,
-    said: Said<'a>,
+    said: TreeAnswer<'a>,
     trail: Vec<EdgeRef<'a>>,
     /// How many more nodes may be looked at.
     left: usize,
 }
 
-impl<'a> Walk<'_, 'a> {
+impl<'a> TreeWalk<'_, 'a> {
     /// Returns whether a rule below certainly applies, given that the way here
     /// does: nothing less specific beside it is then of interest. `only`
     /// restricts the keys looked at here, not below; `sure` says whether the way
@@ -145,8 +150,8 @@ impl<'a> Walk<'_, 'a> {
     fn explore(
         &mut self,
         node: &NodeRef<'a>,
-        place: Place,
-        only: Option<Subject>,
+        place: TreePosition,
+        only: Option<KeySubject>,
         sure: bool,
     ) -> Result<bool> {
         self.left = self.left.checked_sub(1).ok_or(DecideError::TooManyReadings)?;
@@ -154,7 +159,7 @@ impl<'a> Walk<'_, 'a> {
             if self.named_only && is_catch_all(&self.trail) {
                 return Ok(false);
             }
-            let found = Found { rule, trail: self.trail.clone(), doubtful: !sure };
+            let found = MatchedRule { rule, trail: self.trail.clone(), doubtful: !sure };
             if sure {
                 self.said.certain = stricter(self.said.certain.take(), Some(found))?;
             } else if rule.effect()? > Effect::Allow {
@@ -165,7 +170,7 @@ impl<'a> Walk<'_, 'a> {
         if self.trail.len() >= DEEPEST {
             return Err(IrError::Damaged.into());
         }
-        let Steps { literal, others, wild } = steps(node, self.facts, place)?;
+        let MatchedEdges { literal, others, wild } = steps(node, self.facts, place)?;
         let mut passed = None;
         let mut fields = Vec::new();
         let last = literal.len();
@@ -208,7 +213,7 @@ impl<'a> Walk<'_, 'a> {
     fn explore_wild(
         &mut self,
         node: &NodeRef<'a>,
-        wild: &[Option<Wild>],
+        wild: &[Option<WildKeys>],
         passed: &mut Option<(u32, u32)>,
         upto: Option<(u32, u32)>,
     ) -> Result<()> {
@@ -219,8 +224,8 @@ impl<'a> Walk<'_, 'a> {
                 Effect::Ask => Effect::Deny,
                 Effect::Deny => return Ok(()),
             };
-            let mut nearest: Option<(EdgeRef<'a>, Place)> = None;
-            for Wild { subject, next } in wild.iter().flatten() {
+            let mut nearest: Option<(EdgeRef<'a>, TreePosition)> = None;
+            for WildKeys { subject, next } in wild.iter().flatten() {
                 let edge = node.doubt(*subject, least, *passed)?.filter(before);
                 let order = |edge: &EdgeRef<'_>| (edge.rank, edge.order);
                 if let Some(edge) = edge

@@ -5,18 +5,21 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::IrError;
-use crate::effect::{Caps, Effect};
-use crate::net::{HostPattern, Net, NetRule};
-use crate::regex::Regex;
-use crate::sandbox::{EnvRule, FsRule, Lifetime, Limits, PathPattern, Protect, Sandbox, Writes};
-use crate::span::Span;
+use crate::effect::{Effect, FileCaps};
+use crate::net::{HostPattern, NetRule, NetworkAccess};
+use crate::regex::PolicyRegex;
+use crate::sandbox::{
+    EnvRule, FsRule, PathPattern, ProcessLifetime, ProtectSettings, ResourceLimits, Sandbox,
+    WriteTarget,
+};
+use crate::span::PolicySpan;
 
 type Result<T> = std::result::Result<T, IrError>;
 
 /// Something that is written to and read from a blob in the same order.
-pub(super) trait Blob: Sized {
+pub(super) trait BlobCodec: Sized {
     fn write(&self, out: &mut Vec<u8>);
-    fn read(from: &mut Reader<'_>) -> Result<Self>;
+    fn read(from: &mut BlobReader<'_>) -> Result<Self>;
 
     fn to_blob(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -25,15 +28,15 @@ pub(super) trait Blob: Sized {
     }
 
     fn from_blob(bytes: &[u8]) -> Result<Self> {
-        let mut reader = Reader(bytes);
+        let mut reader = BlobReader(bytes);
         let value = Self::read(&mut reader)?;
         if reader.0.is_empty() { Ok(value) } else { Err(IrError::Damaged) }
     }
 }
 
-pub(super) struct Reader<'a>(&'a [u8]);
+pub(super) struct BlobReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> BlobReader<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len).ok_or(IrError::Damaged)?;
         self.0 = rest;
@@ -45,22 +48,22 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Blob for u8 {
+impl BlobCodec for u8 {
     fn write(&self, out: &mut Vec<u8>) {
         out.push(*self);
     }
-    fn read(from: &mut Reader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
         from.array::<1>().map(|[byte]| byte)
     }
 }
 
 macro_rules! number {
     ($($type:ty),*) => {$(
-        impl Blob for $type {
+        impl BlobCodec for $type {
             fn write(&self, out: &mut Vec<u8>) {
                 out.extend(self.to_le_bytes());
             }
-            fn read(from: &mut Reader<'_>) -> Result<Self> {
+            fn read(from: &mut BlobReader<'_>) -> Result<Self> {
                 Ok(Self::from_le_bytes(from.array()?))
             }
         }
@@ -68,11 +71,11 @@ macro_rules! number {
 }
 number!(u16, u32, u64);
 
-impl Blob for bool {
+impl BlobCodec for bool {
     fn write(&self, out: &mut Vec<u8>) {
         u8::from(*self).write(out);
     }
-    fn read(from: &mut Reader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
         match u8::read(from)? {
             0 => Ok(false),
             1 => Ok(true),
@@ -81,36 +84,36 @@ impl Blob for bool {
     }
 }
 
-impl Blob for String {
+impl BlobCodec for String {
     fn write(&self, out: &mut Vec<u8>) {
         (self.len() as u32).write(out);
         out.extend(self.as_bytes());
     }
-    fn read(from: &mut Reader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
         let len = u32::read(from)?;
         let bytes = from.take(len as usize)?;
         std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| IrError::Damaged)
     }
 }
 
-impl<T: Blob> Blob for Option<T> {
+impl<T: BlobCodec> BlobCodec for Option<T> {
     fn write(&self, out: &mut Vec<u8>) {
         self.is_some().write(out);
         if let Some(value) = self {
             value.write(out);
         }
     }
-    fn read(from: &mut Reader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
         if bool::read(from)? { T::read(from).map(Some) } else { Ok(None) }
     }
 }
 
-impl<T: Blob> Blob for Vec<T> {
+impl<T: BlobCodec> BlobCodec for Vec<T> {
     fn write(&self, out: &mut Vec<u8>) {
         (self.len() as u32).write(out);
         self.iter().for_each(|item| item.write(out));
     }
-    fn read(from: &mut Reader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
         let count = u32::read(from)?;
         (0..count).map(|_| T::read(from)).collect()
     }
@@ -119,23 +122,30 @@ impl<T: Blob> Blob for Vec<T> {
 /// A record: its fields in order.
 macro_rules! record {
     ($type:ident { $($field:ident),* }) => {
-        impl Blob for $type {
+        impl BlobCodec for $type {
             fn write(&self, out: &mut Vec<u8>) {
                 $(self.$field.write(out);)*
             }
-            fn read(from: &mut Reader<'_>) -> Result<Self> {
-                Ok(Self { $($field: Blob::read(from)?),* })
+            fn read(from: &mut BlobReader<'_>) -> Result<Self> {
+                Ok(Self { $($field: BlobCodec::read(from)?),* })
             }
         }
     };
 }
 
-record!(Span { file, line, column });
+record!(PolicySpan { file, line, column });
 record!(FsRule { pattern, effect, caps, writes, span });
 record!(NetRule { host, ports, effect, span });
 record!(EnvRule { name, effect, span });
-record!(Limits { memory_bytes, processes, cpu_seconds, wall_seconds, file_size_bytes, files });
-record!(Protect { standard, also, except });
+record!(ResourceLimits {
+    memory_bytes,
+    processes,
+    cpu_seconds,
+    wall_seconds,
+    file_size_bytes,
+    files
+});
+record!(ProtectSettings { standard, also, except });
 record!(Sandbox {
     name,
     unrestricted,
@@ -152,20 +162,20 @@ record!(Sandbox {
 });
 
 /// An automaton is long: read as one piece, not byte by byte.
-impl Blob for Regex {
+impl BlobCodec for PolicyRegex {
     fn write(&self, out: &mut Vec<u8>) {
         self.pattern.write(out);
         (self.automaton.len() as u32).write(out);
         out.extend(&self.automaton);
     }
-    fn read(from: &mut Reader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
         let pattern = String::read(from)?;
         let len = u32::read(from)?;
         Ok(Self { pattern, automaton: from.take(len as usize)?.to_vec() })
     }
 }
 
-impl Blob for Writes {
+impl BlobCodec for WriteTarget {
     fn write(&self, out: &mut Vec<u8>) {
         let code: u8 = match self {
             Self::InPlace => 0,
@@ -174,7 +184,7 @@ impl Blob for Writes {
         };
         code.write(out);
     }
-    fn read(from: &mut Reader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
         match u8::read(from)? {
             0 => Ok(Self::InPlace),
             1 => Ok(Self::Session),
@@ -184,7 +194,7 @@ impl Blob for Writes {
     }
 }
 
-impl Blob for Effect {
+impl BlobCodec for Effect {
     fn write(&self, out: &mut Vec<u8>) {
         let code: u8 = match self {
             Self::Allow => 1,
@@ -193,7 +203,7 @@ impl Blob for Effect {
         };
         code.write(out);
     }
-    fn read(from: &mut Reader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
         match u8::read(from)? {
             1 => Ok(Self::Allow),
             2 => Ok(Self::Ask),
@@ -203,7 +213,7 @@ impl Blob for Effect {
     }
 }
 
-impl Blob for Lifetime {
+impl BlobCodec for ProcessLifetime {
     fn write(&self, out: &mut Vec<u8>) {
         let code: u8 = match self {
             Self::Action => 1,
@@ -211,7 +221,7 @@ impl Blob for Lifetime {
         };
         code.write(out);
     }
-    fn read(from: &mut Reader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
         match u8::read(from)? {
             1 => Ok(Self::Action),
             2 => Ok(Self::Detached),
@@ -220,16 +230,16 @@ impl Blob for Lifetime {
     }
 }
 
-impl Blob for Caps {
+impl BlobCodec for FileCaps {
     fn write(&self, out: &mut Vec<u8>) {
         self.bits().write(out);
     }
-    fn read(from: &mut Reader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
         Self::from_bits(u8::read(from)?).ok_or(IrError::Damaged)
     }
 }
 
-impl Blob for IpAddr {
+impl BlobCodec for IpAddr {
     fn write(&self, out: &mut Vec<u8>) {
         self.is_ipv4().write(out);
         match self {
@@ -237,7 +247,7 @@ impl Blob for IpAddr {
             Self::V6(v6) => out.extend(v6.octets()),
         }
     }
-    fn read(from: &mut Reader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
         Ok(if bool::read(from)? {
             Self::V4(Ipv4Addr::from(from.array::<4>()?))
         } else {
@@ -249,7 +259,7 @@ impl Blob for IpAddr {
 /// A choice: a tag and the fields of that variant.
 macro_rules! choice {
     ($type:ident { $($tag:literal => $variant:ident { $($field:tt : $name:ident),* }),* }) => {
-        impl Blob for $type {
+        impl BlobCodec for $type {
             fn write(&self, out: &mut Vec<u8>) {
                 match self {
                     $(Self::$variant { $($field: $name),* } => {
@@ -259,9 +269,9 @@ macro_rules! choice {
                     })*
                 }
             }
-            fn read(from: &mut Reader<'_>) -> Result<Self> {
+            fn read(from: &mut BlobReader<'_>) -> Result<Self> {
                 match u8::read(from)? {
-                    $($tag => Ok(Self::$variant { $($field: Blob::read(from)?),* }),)*
+                    $($tag => Ok(Self::$variant { $($field: BlobCodec::read(from)?),* }),)*
                     _ => Err(IrError::Damaged),
                 }
             }
@@ -282,7 +292,7 @@ choice!(HostPattern {
     2 => Addresses { base: base, bits: bits },
     3 => Localhost {}
 });
-choice!(Net {
+choice!(NetworkAccess {
     0 => Deny {},
     1 => Allow {},
     2 => Ask {},

@@ -24,7 +24,8 @@ mod read;
 mod write;
 
 pub use read::{
-    Checked, EdgeRef, GroupRef, InputRef, Ir, LayerRef, Matcher, NodeRef, RuleRef, SandboxRef,
+    CheckedImage, EdgeMatcher, EdgeRef, GroupRef, IrImage, LayerRef, NodeRef, RuleRef, SandboxRef,
+    SourceFileRef,
 };
 pub use write::encode;
 
@@ -47,14 +48,14 @@ pub enum IrError {
 /// The state of a file that went into a compiled policy; any difference makes
 /// the cached form stale.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Input {
+pub struct SourceFile {
     pub path: String,
     /// `None`: there was no such file, and if one appears the policy changes.
-    pub stamp: Option<Stamp>,
+    pub stamp: Option<SourceStamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct SourceStamp {
     pub device: u64,
     pub inode: u64,
     pub size: u64,
@@ -64,7 +65,7 @@ pub struct Stamp {
 
 /// Sections in file order, with the words in one record.
 #[derive(Clone, Copy)]
-enum Section {
+enum ImageSection {
     Inputs,
     Layers,
     Groups,
@@ -76,7 +77,7 @@ enum Section {
     Strings,
 }
 
-impl Section {
+impl ImageSection {
     const ALL: [Self; 9] = [
         Self::Inputs,
         Self::Layers,

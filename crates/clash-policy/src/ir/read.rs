@@ -1,39 +1,40 @@
 //! Looking things up in a flat image without decoding it.
 
-use super::blob::Blob;
+use super::blob::BlobCodec;
 use super::write::{ANY, GLOB, HOST, LITERAL, PATH, REGEX, subject_code};
-use super::{HEADER, Input, IrError, MAGIC, Section, Stamp, VERSION, checksum};
+use super::{HEADER, ImageSection, IrError, MAGIC, SourceFile, SourceStamp, VERSION, checksum};
 use crate::effect::Effect;
 use crate::net::HostPattern;
 use crate::pattern::glob_matches;
-use crate::regex::{self, Regex};
+use crate::regex::{self, PolicyRegex};
 use crate::rule::{
-    Branch, Group, Key, Layer, LayerKind, Node, OnViolation, Pattern, Rule, Settings, Subject,
+    KeyPattern, KeySubject, Layer, LayerGroup, LayerKind, LayerSettings, MatchBranch, MatchKey,
+    MatchNode, OnViolation, PolicyRule,
 };
 use crate::sandbox::{PathPattern, Sandbox};
-use crate::span::Span;
+use crate::span::PolicySpan;
 
 type Result<T> = std::result::Result<T, IrError>;
 
 /// An opened image.
 #[derive(Clone, Copy, Debug)]
-pub struct Ir<'a> {
+pub struct IrImage<'a> {
     bytes: &'a [u8],
 }
 
 /// Bytes that were found to be an image, so that nobody has to look again.
 #[derive(Debug)]
-pub struct Checked<B>(B);
+pub struct CheckedImage<B>(B);
 
-impl<B: AsRef<[u8]>> Checked<B> {
-    /// As [`Ir::open`].
+impl<B: AsRef<[u8]>> CheckedImage<B> {
+    /// As [`IrImage::open`].
     pub fn new(bytes: B, build: u64) -> Result<Self> {
-        Ir::open(bytes.as_ref(), build)?;
+        IrImage::open(bytes.as_ref(), build)?;
         Ok(Self(bytes))
     }
 
-    pub fn ir(&self) -> Ir<'_> {
-        Ir { bytes: self.0.as_ref() }
+    pub fn ir(&self) -> IrImage<'_> {
+        IrImage { bytes: self.0.as_ref() }
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -43,12 +44,12 @@ impl<B: AsRef<[u8]>> Checked<B> {
 
 /// One fixed-size record.
 #[derive(Clone, Copy, Debug)]
-struct Record<'a> {
-    ir: Ir<'a>,
+struct ImageRecord<'a> {
+    ir: IrImage<'a>,
     bytes: &'a [u8],
 }
 
-impl<'a> Ir<'a> {
+impl<'a> IrImage<'a> {
     /// Checks magic, version, build, length and checksum.
     pub fn open(bytes: &'a [u8], build: u64) -> Result<Self> {
         let ir = Self { bytes };
@@ -75,12 +76,12 @@ impl<'a> Ir<'a> {
         bytes.map(|b| u64::from_le_bytes(*b)).ok_or(IrError::Damaged)
     }
 
-    fn place(&self, section: Section) -> Result<(usize, u32)> {
+    fn place(&self, section: ImageSection) -> Result<(usize, u32)> {
         let at = HEADER + section as usize * 8;
         Ok((self.word(at)? as usize, self.word(at + 4)?))
     }
 
-    fn record(&self, section: Section, index: u32) -> Result<Record<'a>> {
+    fn record(&self, section: ImageSection, index: u32) -> Result<ImageRecord<'a>> {
         let (start, count) = self.place(section)?;
         if index >= count {
             return Err(IrError::Damaged);
@@ -88,11 +89,11 @@ impl<'a> Ir<'a> {
         let size = section.words() * 4;
         let at = start + index as usize * size;
         let bytes = self.bytes.get(at..at + size).ok_or(IrError::Damaged)?;
-        Ok(Record { ir: *self, bytes })
+        Ok(ImageRecord { ir: *self, bytes })
     }
 
     fn blob(&self, at: u32, len: u32) -> Result<&'a [u8]> {
-        let (start, _) = self.place(Section::Strings)?;
+        let (start, _) = self.place(ImageSection::Strings)?;
         let from = start + at as usize;
         self.bytes.get(from..from + len as usize).ok_or(IrError::Damaged)
     }
@@ -101,18 +102,18 @@ impl<'a> Ir<'a> {
         std::str::from_utf8(self.blob(at, len)?).map_err(|_| IrError::Damaged)
     }
 
-    fn all(self, section: Section) -> impl Iterator<Item = Result<Record<'a>>> {
+    fn all(self, section: ImageSection) -> impl Iterator<Item = Result<ImageRecord<'a>>> {
         let count = self.place(section).map_or(0, |(_, count)| count);
         (0..count).map(move |index| self.record(section, index))
     }
 
-    pub fn inputs(self) -> impl Iterator<Item = Result<InputRef<'a>>> {
-        self.all(Section::Inputs).map(|record| record.map(InputRef))
+    pub fn inputs(self) -> impl Iterator<Item = Result<SourceFileRef<'a>>> {
+        self.all(ImageSection::Inputs).map(|record| record.map(SourceFileRef))
     }
 
     /// Highest precedence first.
     pub fn layers(self) -> impl Iterator<Item = Result<LayerRef<'a>>> {
-        self.all(Section::Layers).map(|record| record.map(LayerRef))
+        self.all(ImageSection::Layers).map(|record| record.map(LayerRef))
     }
 
     /// The whole stack in its owned form, to show it or to work on it.
@@ -121,7 +122,7 @@ impl<'a> Ir<'a> {
     }
 }
 
-impl<'a> Record<'a> {
+impl<'a> ImageRecord<'a> {
     fn word(&self, index: usize) -> Result<u32> {
         let bytes = self.bytes.get(index * 4..).and_then(|rest| rest.first_chunk::<4>());
         bytes.map(|b| u32::from_le_bytes(*b)).ok_or(IrError::Damaged)
@@ -145,8 +146,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    fn span(&self, index: usize) -> Result<Span> {
-        Ok(Span {
+    fn span(&self, index: usize) -> Result<PolicySpan> {
+        Ok(PolicySpan {
             file: self.text(index)?.to_owned(),
             line: self.word(index + 2)?,
             column: self.word(index + 3)?,
@@ -160,29 +161,35 @@ impl<'a> Record<'a> {
 
     fn rule(&self, index: usize) -> Result<Option<RuleRef<'a>>> {
         let code = self.word(index)?;
-        code.checked_sub(1).map(|at| self.ir.record(Section::Rules, at).map(RuleRef)).transpose()
+        code.checked_sub(1)
+            .map(|at| self.ir.record(ImageSection::Rules, at).map(RuleRef))
+            .transpose()
     }
 
     /// The records of another section that this one owns: first and count.
-    fn owned(&self, section: Section, index: usize) -> Result<impl Iterator<Item = Result<Self>>> {
+    fn owned(
+        &self,
+        section: ImageSection,
+        index: usize,
+    ) -> Result<impl Iterator<Item = Result<Self>>> {
         let (ir, start, count) = (self.ir, self.word(index)?, self.word(index + 1)?);
         Ok((start..start.saturating_add(count)).map(move |at| ir.record(section, at)))
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct InputRef<'a>(Record<'a>);
+pub struct SourceFileRef<'a>(ImageRecord<'a>);
 
-impl<'a> InputRef<'a> {
+impl<'a> SourceFileRef<'a> {
     pub fn path(&self) -> Result<&'a str> {
         self.0.text(0)
     }
 
-    pub fn stamp(&self) -> Result<Option<Stamp>> {
+    pub fn stamp(&self) -> Result<Option<SourceStamp>> {
         if self.0.word(2)? == 0 {
             return Ok(None);
         }
-        Ok(Some(Stamp {
+        Ok(Some(SourceStamp {
             device: self.0.long(3)?,
             inode: self.0.long(5)?,
             size: self.0.long(7)?,
@@ -191,13 +198,13 @@ impl<'a> InputRef<'a> {
         }))
     }
 
-    pub fn to_input(&self) -> Result<Input> {
-        Ok(Input { path: self.path()?.to_owned(), stamp: self.stamp()? })
+    pub fn to_input(&self) -> Result<SourceFile> {
+        Ok(SourceFile { path: self.path()?.to_owned(), stamp: self.stamp()? })
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct LayerRef<'a>(Record<'a>);
+pub struct LayerRef<'a>(ImageRecord<'a>);
 
 impl<'a> LayerRef<'a> {
     pub fn kind(&self) -> Result<LayerKind> {
@@ -236,7 +243,7 @@ impl<'a> LayerRef<'a> {
     }
 
     pub fn groups(&self) -> Result<impl Iterator<Item = Result<GroupRef<'a>>>> {
-        Ok(self.0.owned(Section::Groups, 8)?.map(|record| record.map(GroupRef)))
+        Ok(self.0.owned(ImageSection::Groups, 8)?.map(|record| record.map(GroupRef)))
     }
 
     /// The sandboxes the layer defines or loads.
@@ -251,7 +258,7 @@ impl<'a> LayerRef<'a> {
             kind: self.kind()?,
             origin: self.origin()?.to_owned(),
             trusted: self.trusted()?,
-            settings: Settings {
+            settings: LayerSettings {
                 default: self.default()?.map(|rule| rule.to_rule()).transpose()?,
                 default_sandbox: default_sandbox.map(str::to_owned),
                 on_sandbox_violation: self.on_sandbox_violation()?,
@@ -265,7 +272,7 @@ impl<'a> LayerRef<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct GroupRef<'a>(Record<'a>);
+pub struct GroupRef<'a>(ImageRecord<'a>);
 
 impl<'a> GroupRef<'a> {
     pub fn name(&self) -> Result<&'a str> {
@@ -276,8 +283,8 @@ impl<'a> GroupRef<'a> {
         NodeRef::at(self.0.ir, self.0.word(4)?)
     }
 
-    fn to_group(self) -> Result<Group> {
-        Ok(Group {
+    fn to_group(self) -> Result<LayerGroup> {
+        Ok(LayerGroup {
             name: self.name()?.to_owned(),
             doc: self.0.text(2)?.to_owned(),
             branches: self.root()?.to_branches(MAX_DEPTH)?,
@@ -289,11 +296,11 @@ impl<'a> GroupRef<'a> {
 const MAX_DEPTH: usize = 200;
 
 #[derive(Clone, Copy, Debug)]
-pub struct NodeRef<'a>(Record<'a>);
+pub struct NodeRef<'a>(ImageRecord<'a>);
 
 impl<'a> NodeRef<'a> {
-    fn at(ir: Ir<'a>, index: u32) -> Result<Self> {
-        ir.record(Section::Nodes, index).map(Self)
+    fn at(ir: IrImage<'a>, index: u32) -> Result<Self> {
+        ir.record(ImageSection::Nodes, index).map(Self)
     }
 
     pub fn rule(&self) -> Result<Option<RuleRef<'a>>> {
@@ -302,12 +309,12 @@ impl<'a> NodeRef<'a> {
 
     /// The tree below in source order; the alternatives of a tuple are one key,
     /// in the order of the image.
-    fn to_branches(self, depth: usize) -> Result<Vec<Branch>> {
+    fn to_branches(self, depth: usize) -> Result<Vec<MatchBranch>> {
         let below = depth.checked_sub(1).ok_or(IrError::Damaged)?;
         let mut edges =
             self.literals()?.chain(self.patterns()?).collect::<Result<Vec<EdgeRef<'a>>>>()?;
         edges.sort_by_key(|edge| edge.order);
-        let mut branches: Vec<(u32, Branch)> = Vec::new();
+        let mut branches: Vec<(u32, MatchBranch)> = Vec::new();
         for edge in edges {
             let pattern = edge.pattern()?;
             match branches.last_mut() {
@@ -315,11 +322,11 @@ impl<'a> NodeRef<'a> {
                 _ => {
                     let node = edge.node()?;
                     let then = match node.rule()? {
-                        Some(rule) => Node::Rule(rule.to_rule()?),
-                        None => Node::Tree(node.to_branches(below)?),
+                        Some(rule) => MatchNode::Rule(rule.to_rule()?),
+                        None => MatchNode::Tree(node.to_branches(below)?),
                     };
-                    let key = Key { subject: edge.subject, patterns: vec![pattern] };
-                    branches.push((edge.order, Branch { key, then }));
+                    let key = MatchKey { subject: edge.subject, patterns: vec![pattern] };
+                    branches.push((edge.order, MatchBranch { key, then }));
                 }
             }
         }
@@ -327,11 +334,11 @@ impl<'a> NodeRef<'a> {
     }
 
     fn edge(&self, index: u32) -> Result<EdgeRef<'a>> {
-        EdgeRef::from_record(self.0.ir.record(Section::Edges, index)?)
+        EdgeRef::from_record(self.0.ir.record(ImageSection::Edges, index)?)
     }
 
     /// The literal keys equal to `text`, found by binary search.
-    pub fn exact(&self, subject: Subject, text: &str) -> Result<Vec<EdgeRef<'a>>> {
+    pub fn exact(&self, subject: KeySubject, text: &str) -> Result<Vec<EdgeRef<'a>>> {
         let (start, count) = (self.0.word(0)?, self.0.word(1)?);
         let mut low = self.lower_bound(subject, text)?;
         let mut found = Vec::new();
@@ -361,7 +368,7 @@ impl<'a> NodeRef<'a> {
     /// The literal keys about a subject that begin with `start`.
     pub fn starting(
         &self,
-        subject: Subject,
+        subject: KeySubject,
         start: &str,
     ) -> Result<impl Iterator<Item = Result<EdgeRef<'a>>>> {
         let (node, first, count) = (*self, self.0.word(0)?, self.0.word(1)?);
@@ -372,7 +379,7 @@ impl<'a> NodeRef<'a> {
         Ok((low..count).map(move |at| node.edge(first.saturating_add(at))).take_while(begins))
     }
 
-    fn lower_bound(&self, subject: Subject, text: &str) -> Result<u32> {
+    fn lower_bound(&self, subject: KeySubject, text: &str) -> Result<u32> {
         let (start, count) = (self.0.word(0)?, self.0.word(1)?);
         let (mut low, mut high) = (0, count);
         while low < high {
@@ -397,16 +404,17 @@ impl<'a> NodeRef<'a> {
     /// tuple one alternative stands for all.
     pub fn doubt(
         &self,
-        subject: Subject,
+        subject: KeySubject,
         least: Effect,
         place: Option<(u32, u32)>,
     ) -> Result<Option<EdgeRef<'a>>> {
         let counts = [self.0.word(7)?, self.0.word(8)?, self.0.word(9)?, self.0.word(10)?];
-        let list = usize::from(subject == Subject::Option) * 2 + usize::from(least == Effect::Deny);
+        let list =
+            usize::from(subject == KeySubject::Option) * 2 + usize::from(least == Effect::Deny);
         let start = counts.iter().take(list).fold(self.0.word(6)?, |a, b| a.saturating_add(*b));
         let count = counts.get(list).copied().unwrap_or(0);
         let edge = |at: u32| {
-            let record = self.0.ir.record(Section::Doubts, start.saturating_add(at))?;
+            let record = self.0.ir.record(ImageSection::Doubts, start.saturating_add(at))?;
             self.edge(record.word(0)?)
         };
         let (mut low, mut high) = (0, count);
@@ -425,9 +433,9 @@ impl<'a> NodeRef<'a> {
 
 #[derive(Clone, Copy, Debug)]
 pub struct EdgeRef<'a> {
-    record: Record<'a>,
-    pub subject: Subject,
-    pub matcher: Matcher,
+    record: ImageRecord<'a>,
+    pub subject: KeySubject,
+    pub matcher: EdgeMatcher,
     pub text: &'a str,
     extra: &'a [u8],
     /// Among literal keys: 0 for one alone, 1 for a tuple's alternative.
@@ -436,7 +444,7 @@ pub struct EdgeRef<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Matcher {
+pub enum EdgeMatcher {
     Literal,
     Glob,
     Regex,
@@ -446,16 +454,16 @@ pub enum Matcher {
 }
 
 impl<'a> EdgeRef<'a> {
-    fn from_record(record: Record<'a>) -> Result<Self> {
+    fn from_record(record: ImageRecord<'a>) -> Result<Self> {
         let code = record.word(0)?;
-        let subject = Subject::ALL.into_iter().find(|s| subject_code(*s) == code);
+        let subject = KeySubject::ALL.into_iter().find(|s| subject_code(*s) == code);
         let matcher = match record.word(1)? {
-            LITERAL => Matcher::Literal,
-            GLOB => Matcher::Glob,
-            REGEX => Matcher::Regex,
-            PATH => Matcher::Path,
-            HOST => Matcher::Host,
-            ANY => Matcher::Any,
+            LITERAL => EdgeMatcher::Literal,
+            GLOB => EdgeMatcher::Glob,
+            REGEX => EdgeMatcher::Regex,
+            PATH => EdgeMatcher::Path,
+            HOST => EdgeMatcher::Host,
+            ANY => EdgeMatcher::Any,
             _ => return Err(IrError::Damaged),
         };
         Ok(Self {
@@ -472,11 +480,11 @@ impl<'a> EdgeRef<'a> {
     /// Whether the text is one this key is about.
     pub fn matches_text(&self, text: &str) -> Result<bool> {
         match self.matcher {
-            Matcher::Literal => Ok(self.text == text),
-            Matcher::Glob => Ok(glob_matches(self.text, text)),
-            Matcher::Regex => regex::matches(self.extra, text).ok_or(IrError::Damaged),
-            Matcher::Any => Ok(true),
-            Matcher::Path | Matcher::Host => Ok(false),
+            EdgeMatcher::Literal => Ok(self.text == text),
+            EdgeMatcher::Glob => Ok(glob_matches(self.text, text)),
+            EdgeMatcher::Regex => regex::matches(self.extra, text).ok_or(IrError::Damaged),
+            EdgeMatcher::Any => Ok(true),
+            EdgeMatcher::Path | EdgeMatcher::Host => Ok(false),
         }
     }
 
@@ -488,17 +496,17 @@ impl<'a> EdgeRef<'a> {
         HostPattern::from_blob(self.extra)
     }
 
-    pub fn pattern(&self) -> Result<Pattern> {
+    pub fn pattern(&self) -> Result<KeyPattern> {
         let text = || self.text.to_owned();
         Ok(match self.matcher {
-            Matcher::Literal => Pattern::Literal(text()),
-            Matcher::Glob => Pattern::Glob(text()),
-            Matcher::Regex => {
-                Pattern::Regex(Regex { pattern: text(), automaton: self.extra.to_vec() })
+            EdgeMatcher::Literal => KeyPattern::Literal(text()),
+            EdgeMatcher::Glob => KeyPattern::Glob(text()),
+            EdgeMatcher::Regex => {
+                KeyPattern::Regex(PolicyRegex { pattern: text(), automaton: self.extra.to_vec() })
             }
-            Matcher::Path => Pattern::Path(self.path()?),
-            Matcher::Host => Pattern::Host(self.host()?),
-            Matcher::Any => Pattern::Any,
+            EdgeMatcher::Path => KeyPattern::Path(self.path()?),
+            EdgeMatcher::Host => KeyPattern::Host(self.host()?),
+            EdgeMatcher::Any => KeyPattern::Any,
         })
     }
 
@@ -508,7 +516,7 @@ impl<'a> EdgeRef<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct RuleRef<'a>(Record<'a>);
+pub struct RuleRef<'a>(ImageRecord<'a>);
 
 impl<'a> RuleRef<'a> {
     pub fn effect(&self) -> Result<Effect> {
@@ -523,13 +531,13 @@ impl<'a> RuleRef<'a> {
         if self.0.word(2)? == 0 { Ok(None) } else { self.0.text(3).map(Some) }
     }
 
-    pub fn span(&self) -> Result<Span> {
+    pub fn span(&self) -> Result<PolicySpan> {
         self.0.span(5)
     }
 
-    pub fn to_rule(self) -> Result<Rule> {
+    pub fn to_rule(self) -> Result<PolicyRule> {
         let sandbox = self.sandbox()?.map(|s| s.name()).transpose()?;
-        Ok(Rule {
+        Ok(PolicyRule {
             effect: self.effect()?,
             sandbox: sandbox.map(str::to_owned),
             reason: self.reason()?.map(str::to_owned),
@@ -540,7 +548,7 @@ impl<'a> RuleRef<'a> {
 
 #[derive(Clone, Copy)]
 pub struct SandboxRef<'a> {
-    record: Record<'a>,
+    record: ImageRecord<'a>,
     index: u32,
 }
 
@@ -557,8 +565,8 @@ impl std::fmt::Debug for SandboxRef<'_> {
 }
 
 impl<'a> SandboxRef<'a> {
-    fn at(ir: Ir<'a>, index: u32) -> Result<Self> {
-        Ok(Self { record: ir.record(Section::Sandboxes, index)?, index })
+    fn at(ir: IrImage<'a>, index: u32) -> Result<Self> {
+        Ok(Self { record: ir.record(ImageSection::Sandboxes, index)?, index })
     }
 
     pub fn name(&self) -> Result<&'a str> {

@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
-use super::blob::Blob;
-use super::{HEADER, Input, MAGIC, Section, VERSION, checksum};
+use super::blob::BlobCodec;
+use super::{HEADER, ImageSection, MAGIC, SourceFile, VERSION, checksum};
 use crate::effect::Effect;
-use crate::rule::{Branch, Layer, Node, OnViolation, Pattern, Rule, Subject};
-use crate::span::Span;
+use crate::rule::{KeyPattern, KeySubject, Layer, MatchBranch, MatchNode, OnViolation, PolicyRule};
+use crate::span::PolicySpan;
 
 /// Lays out a stack of layers, highest precedence first. `build` identifies the
 /// program that will read it.
-pub fn encode(layers: &[Layer], inputs: &[Input], build: u64) -> Vec<u8> {
-    let mut image = Image::default();
+pub fn encode(layers: &[Layer], inputs: &[SourceFile], build: u64) -> Vec<u8> {
+    let mut image = ImageWriter::default();
     inputs.iter().for_each(|input| image.input(input));
     for layer in layers {
         image.layer(layer);
@@ -27,8 +27,8 @@ pub(super) fn effect_code(effect: Effect) -> u32 {
     }
 }
 
-pub(super) fn subject_code(subject: Subject) -> u32 {
-    Subject::ALL.iter().position(|s| *s == subject).map_or(0, |at| at as u32)
+pub(super) fn subject_code(subject: KeySubject) -> u32 {
+    KeySubject::ALL.iter().position(|s| *s == subject).map_or(0, |at| at as u32)
 }
 
 pub(super) const LITERAL: u32 = 0;
@@ -43,14 +43,14 @@ pub(super) fn violation_code(on: OnViolation) -> u32 {
 }
 
 #[derive(Default)]
-struct Image {
+struct ImageWriter {
     records: [Vec<u32>; 8],
     strings: Vec<u8>,
     interned: HashMap<Vec<u8>, [u32; 2]>,
 }
 
 /// An edge before it is put in its place.
-struct Edge {
+struct EdgeRecord {
     subject: u32,
     matcher: u32,
     text: String,
@@ -61,8 +61,8 @@ struct Edge {
     order: u32,
 }
 
-impl Image {
-    fn section(&mut self, section: Section) -> &mut Vec<u32> {
+impl ImageWriter {
+    fn section(&mut self, section: ImageSection) -> &mut Vec<u32> {
         #[expect(
             clippy::indexing_slicing,
             reason = "eight record sections, Strings is never asked for"
@@ -70,14 +70,14 @@ impl Image {
         &mut self.records[section as usize]
     }
 
-    fn push(&mut self, section: Section, words: &[u32]) -> u32 {
+    fn push(&mut self, section: ImageSection, words: &[u32]) -> u32 {
         debug_assert_eq!(words.len(), section.words());
         let at = self.count(section);
         self.section(section).extend_from_slice(words);
         at
     }
 
-    fn count(&mut self, section: Section) -> u32 {
+    fn count(&mut self, section: ImageSection) -> u32 {
         (self.section(section).len() / section.words()) as u32
     }
 
@@ -95,27 +95,27 @@ impl Image {
         place
     }
 
-    fn span(&mut self, span: &Span) -> [u32; 4] {
+    fn span(&mut self, span: &PolicySpan) -> [u32; 4] {
         let [at, len] = self.text(&span.file);
         [at, len, span.line, span.column]
     }
 
-    fn input(&mut self, input: &Input) {
+    fn input(&mut self, input: &SourceFile) {
         let [at, len] = self.text(&input.path);
         let stamp = input
             .stamp
             .map_or([0; 5], |s| [s.device, s.inode, s.size, s.modified_ns, s.changed_ns]);
         let mut words = vec![at, len, u32::from(input.stamp.is_some())];
         words.extend(stamp.iter().flat_map(|n| [*n as u32, (*n >> 32) as u32]));
-        self.push(Section::Inputs, &words);
+        self.push(ImageSection::Inputs, &words);
     }
 
     fn layer(&mut self, layer: &Layer) {
-        let first = self.count(Section::Sandboxes);
+        let first = self.count(ImageSection::Sandboxes);
         for sandbox in &layer.sandboxes {
             let [name, name_len] = self.text(&sandbox.name);
             let [blob, blob_len] = self.bytes(&sandbox.to_blob());
-            self.push(Section::Sandboxes, &[name, name_len, blob, blob_len]);
+            self.push(ImageSection::Sandboxes, &[name, name_len, blob, blob_len]);
         }
         let sandbox_code = |name: &Option<String>| {
             name.as_ref()
@@ -124,11 +124,11 @@ impl Image {
         };
         let roots: Vec<u32> =
             layer.groups.iter().map(|group| self.tree(&group.branches, &sandbox_code)).collect();
-        let first_group = self.count(Section::Groups);
+        let first_group = self.count(ImageSection::Groups);
         for (group, root) in layer.groups.iter().zip(roots) {
             let [name, name_len] = self.text(&group.name);
             let [doc, doc_len] = self.text(&group.doc);
-            self.push(Section::Groups, &[name, name_len, doc, doc_len, root]);
+            self.push(ImageSection::Groups, &[name, name_len, doc, doc_len, root]);
         }
         let settings = &layer.settings;
         let default = match &settings.default {
@@ -150,35 +150,39 @@ impl Image {
             first,
             layer.sandboxes.len() as u32,
         ];
-        self.push(Section::Layers, &words);
+        self.push(ImageSection::Layers, &words);
     }
 
-    fn tree(&mut self, branches: &[Branch], sandbox_code: &dyn Fn(&Option<String>) -> u32) -> u32 {
+    fn tree(
+        &mut self,
+        branches: &[MatchBranch],
+        sandbox_code: &dyn Fn(&Option<String>) -> u32,
+    ) -> u32 {
         let mut edges = Vec::new();
         for (order, branch) in branches.iter().enumerate() {
             let node = match &branch.then {
-                Node::Tree(below) => self.tree(below, sandbox_code),
-                Node::Rule(rule) => self.leaf(rule, sandbox_code),
+                MatchNode::Tree(below) => self.tree(below, sandbox_code),
+                MatchNode::Rule(rule) => self.leaf(rule, sandbox_code),
             };
             let several = u32::from(branch.key.patterns.len() > 1);
             edges.extend(branch.key.patterns.iter().map(|pattern| {
                 let (matcher, rank, extra) = match pattern {
-                    Pattern::Literal(_) => (LITERAL, several, Vec::new()),
-                    Pattern::Glob(text) => (GLOB, glob_prefix(text), Vec::new()),
-                    Pattern::Regex(regex) => {
+                    KeyPattern::Literal(_) => (LITERAL, several, Vec::new()),
+                    KeyPattern::Glob(text) => (GLOB, glob_prefix(text), Vec::new()),
+                    KeyPattern::Regex(regex) => {
                         (REGEX, regex_prefix(&regex.pattern), regex.automaton.clone())
                     }
-                    Pattern::Path(path) => (PATH, 0, path.to_blob()),
-                    Pattern::Host(host) => (HOST, 0, host.to_blob()),
-                    Pattern::Any => (ANY, 0, Vec::new()),
+                    KeyPattern::Path(path) => (PATH, 0, path.to_blob()),
+                    KeyPattern::Host(host) => (HOST, 0, host.to_blob()),
+                    KeyPattern::Any => (ANY, 0, Vec::new()),
                 };
                 let text = match pattern {
-                    Pattern::Any => String::new(),
-                    Pattern::Regex(regex) => regex.pattern.clone(),
+                    KeyPattern::Any => String::new(),
+                    KeyPattern::Regex(regex) => regex.pattern.clone(),
                     other => other.to_string(),
                 };
                 let subject = subject_code(branch.key.subject);
-                Edge { subject, matcher, text, extra, rank, node, order: order as u32 }
+                EdgeRecord { subject, matcher, text, extra, rank, node, order: order as u32 }
             }));
         }
         let (mut exact, mut patterns): (Vec<_>, Vec<_>) =
@@ -188,19 +192,19 @@ impl Image {
         });
         // Longest literal prefix first, then whatever-is-there, then source order.
         patterns.sort_by_key(|edge| (edge.matcher == ANY, u32::MAX - edge.rank, edge.order));
-        let start = self.count(Section::Edges);
+        let start = self.count(ImageSection::Edges);
         for edge in exact.iter().chain(&patterns) {
             let [at, len] = self.text(&edge.text);
             let [extra, extra_len] = self.bytes(&edge.extra);
-            let Edge { subject, matcher, node, rank, order, .. } = *edge;
+            let EdgeRecord { subject, matcher, node, rank, order, .. } = *edge;
             let words = [subject, matcher, at, len, node, rank, order, extra, extra_len];
-            self.push(Section::Edges, &words);
+            self.push(ImageSection::Edges, &words);
         }
         let middle = start + exact.len() as u32;
         let strictest = exact.iter().chain(&patterns).map(|edge| self.strictest(edge.node)).max();
-        let doubts = self.count(Section::Doubts);
-        let words = self.doubts(&exact, start, Subject::Word);
-        let options = self.doubts(&exact, start, Subject::Option);
+        let doubts = self.count(ImageSection::Doubts);
+        let words = self.doubts(&exact, start, KeySubject::Word);
+        let options = self.doubts(&exact, start, KeySubject::Option);
         let words = [
             start,
             exact.len() as u32,
@@ -214,21 +218,21 @@ impl Image {
             options[0],
             options[1],
         ];
-        self.push(Section::Nodes, &words)
+        self.push(ImageSection::Nodes, &words)
     }
 
     /// The code of the strictest effect below a node.
     fn strictest(&mut self, node: u32) -> u32 {
-        let at = node as usize * Section::Nodes.words() + 5;
-        self.section(Section::Nodes).get(at).copied().unwrap_or(0)
+        let at = node as usize * ImageSection::Nodes.words() + 5;
+        self.section(ImageSection::Nodes).get(at).copied().unwrap_or(0)
     }
 
     /// Notes the literal keys about a subject below which something is denied or
     /// asked, then those below which something is denied, each in their order: if
     /// any word could be meant, these are looked at and the others are not. Of a
     /// tuple one alternative stands for all. Returns how many of each.
-    fn doubts(&mut self, exact: &[Edge], start: u32, subject: Subject) -> [u32; 2] {
-        let about = |(_, edge): &(u32, &Edge)| edge.subject == subject_code(subject);
+    fn doubts(&mut self, exact: &[EdgeRecord], start: u32, subject: KeySubject) -> [u32; 2] {
+        let about = |(_, edge): &(u32, &EdgeRecord)| edge.subject == subject_code(subject);
         let mut edges: Vec<_> = (start..).zip(exact).filter(about).collect();
         edges.sort_by_key(|(at, edge)| (edge.rank, edge.order, *at));
         edges.dedup_by_key(|(_, edge)| edge.order);
@@ -236,7 +240,7 @@ impl Image {
             let mut count = 0;
             for (at, edge) in &edges {
                 if self.strictest(edge.node) >= effect_code(least) {
-                    self.push(Section::Doubts, &[*at]);
+                    self.push(ImageSection::Doubts, &[*at]);
                     count += 1;
                 }
             }
@@ -244,13 +248,13 @@ impl Image {
         })
     }
 
-    fn leaf(&mut self, rule: &Rule, sandbox_code: &dyn Fn(&Option<String>) -> u32) -> u32 {
+    fn leaf(&mut self, rule: &PolicyRule, sandbox_code: &dyn Fn(&Option<String>) -> u32) -> u32 {
         let effect = effect_code(rule.effect);
         let rule = self.rule(rule, sandbox_code);
-        self.push(Section::Nodes, &[0, 0, 0, 0, rule + 1, effect, 0, 0, 0, 0, 0])
+        self.push(ImageSection::Nodes, &[0, 0, 0, 0, rule + 1, effect, 0, 0, 0, 0, 0])
     }
 
-    fn rule(&mut self, rule: &Rule, sandbox_code: &dyn Fn(&Option<String>) -> u32) -> u32 {
+    fn rule(&mut self, rule: &PolicyRule, sandbox_code: &dyn Fn(&Option<String>) -> u32) -> u32 {
         let [reason, reason_len] = self.text(rule.reason.as_deref().unwrap_or_default());
         let mut words = vec![
             effect_code(rule.effect),
@@ -260,14 +264,14 @@ impl Image {
             reason_len,
         ];
         words.extend(self.span(&rule.span));
-        self.push(Section::Rules, &words)
+        self.push(ImageSection::Rules, &words)
     }
 
     fn finish(self, build: u64) -> Vec<u8> {
         let mut body = Vec::new();
         let mut table = Vec::new();
-        let base = HEADER + Section::ALL.len() * 8;
-        for (section, words) in Section::ALL.iter().zip(&self.records) {
+        let base = HEADER + ImageSection::ALL.len() * 8;
+        for (section, words) in ImageSection::ALL.iter().zip(&self.records) {
             table.extend([(base + body.len()) as u32, (words.len() / section.words()) as u32]);
             body.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         }

@@ -7,7 +7,7 @@
 //! `eslint.config.js`) is not: agents write those all day, and people review them.
 //! Names that stand for settings in a home are here too, for policies that grant one.
 
-use super::{Keep, Persistent, REPOSITORY};
+use super::{KeepMode, PersistencePath, REPOSITORY};
 
 pub(super) const GIT: &str = "git runs or obeys it";
 const VERSIONS: &str = "a version control tool obeys it";
@@ -21,29 +21,29 @@ const LOGIN: &str = "a program of the home obeys it";
 const SHELL: &str = "a shell runs it on entering the directory or at login";
 const TOOL: &str = "a build tool obeys it before it runs anything";
 
-const fn each(path: &'static str, why: &'static str) -> Persistent<'static> {
-    Persistent { path, why, keep: Keep::Always }
+const fn each(path: &'static str, why: &'static str) -> PersistencePath<'static> {
+    PersistencePath { path, why, keep: KeepMode::Always }
 }
 
-const fn once(path: &'static str, why: &'static str) -> Persistent<'static> {
-    Persistent { path, why, keep: Keep::Existing }
+const fn once(path: &'static str, why: &'static str) -> PersistencePath<'static> {
+    PersistencePath { path, why, keep: KeepMode::Existing }
 }
 
-const fn of_worktree(path: &'static str) -> Persistent<'static> {
-    Persistent { path, why: GIT, keep: Keep::OfWorktree }
+const fn of_worktree(path: &'static str) -> PersistencePath<'static> {
+    PersistencePath { path, why: GIT, keep: KeepMode::OfWorktree }
 }
 
-const fn with_directory(path: &'static str, why: &'static str) -> Persistent<'static> {
-    Persistent { path, why, keep: Keep::WithDirectory }
+const fn with_directory(path: &'static str, why: &'static str) -> PersistencePath<'static> {
+    PersistencePath { path, why, keep: KeepMode::WithDirectory }
 }
 
-const fn existing_name(path: &'static str, why: &'static str) -> Persistent<'static> {
-    Persistent { path, why, keep: Keep::ExistingName }
+const fn existing_name(path: &'static str, why: &'static str) -> PersistencePath<'static> {
+    PersistencePath { path, why, keep: KeepMode::ExistingName }
 }
 
 /// A directory stands for everything in it.
-pub const STANDARD: &[Persistent<'static>] = &[
-    Persistent { path: REPOSITORY, why: GIT, keep: Keep::Name },
+pub const STANDARD: &[PersistencePath<'static>] = &[
+    PersistencePath { path: REPOSITORY, why: GIT, keep: KeepMode::Name },
     // Without these three git looks for a repository elsewhere. The monitor lets git
     // replace `HEAD` by a valid one.
     once(".git/HEAD", GIT),
@@ -110,7 +110,7 @@ pub const STANDARD: &[Persistent<'static>] = &[
     each(".gclient", VERSIONS),
     each(".west/config", VERSIONS),
     // A file of this name says where the repository is.
-    Persistent { path: ".jj/repo", why: VERSIONS, keep: Keep::Directory },
+    PersistencePath { path: ".jj/repo", why: VERSIONS, keep: KeepMode::Directory },
     each(".vscode", EDITOR),
     each("*.code-workspace", EDITOR),
     each(".idea", EDITOR),

@@ -1,8 +1,8 @@
 //! Options that name programs, settings or other roots: one row per program.
 
-use clash_shell::Word;
+use clash_shell::ShellWord;
 
-struct Row {
+struct SteeringOptions {
     programs: &'static [&'static str],
     /// As written, `-x` or `--long`. A long one may be shortened or have `=value`.
     options: &'static [&'static str],
@@ -11,68 +11,68 @@ struct Row {
 }
 
 #[rustfmt::skip]
-const ROWS: &[Row] = &[
-    Row {
+const ROWS: &[SteeringOptions] = &[
+    SteeringOptions {
         programs: &["git"],
         options: &["--git-dir", "--work-tree", "--exec-path", "--config-env", "--upload-pack",
                    "--receive-pack", "--exec", "--template", "--separate-git-dir"],
         strict: true,
     },
-    Row {
+    SteeringOptions {
         programs: &["kubectl", "oc"],
         options: &["--kubeconfig", "--server", "-s", "--certificate-authority", "--client-key",
                    "--client-certificate", "--insecure-skip-tls-verify", "--tls-server-name"],
         strict: true,
     },
-    Row {
+    SteeringOptions {
         programs: &["helm"],
         options: &["--kubeconfig", "--kube-apiserver", "--kube-ca-file", "--post-renderer",
                    "--registry-config", "--repository-config", "--ca-file", "--cert-file",
                    "--key-file", "--insecure-skip-tls-verify"],
         strict: true,
     },
-    Row { programs: &["ssh"], options: &["-F", "-o", "-I", "-S", "-E", "-i"], strict: true },
-    Row { programs: &["scp", "sftp"], options: &["-F", "-o", "-S", "-D", "-i"], strict: true },
-    Row { programs: &["rsync"], options: &["-e", "--rsh", "--rsync-path"], strict: true },
-    Row {
+    SteeringOptions { programs: &["ssh"], options: &["-F", "-o", "-I", "-S", "-E", "-i"], strict: true },
+    SteeringOptions { programs: &["scp", "sftp"], options: &["-F", "-o", "-S", "-D", "-i"], strict: true },
+    SteeringOptions { programs: &["rsync"], options: &["-e", "--rsh", "--rsync-path"], strict: true },
+    SteeringOptions {
         programs: &["aws"],
         options: &["--endpoint-url", "--ca-bundle", "--no-verify-ssl"],
         strict: true,
     },
-    Row { programs: &["gcloud"], options: &["--flags-file"], strict: true },
-    Row { programs: &["cargo"], options: &["--config"], strict: false },
-    Row {
+    SteeringOptions { programs: &["gcloud"], options: &["--flags-file"], strict: true },
+    SteeringOptions { programs: &["cargo"], options: &["--config"], strict: false },
+    SteeringOptions {
         programs: &["npm", "npx", "pnpm", "yarn"],
         options: &["--userconfig", "--globalconfig", "--script-shell", "--node-options"],
         strict: false,
     },
-    Row {
+    SteeringOptions {
         programs: &["mvn", "mvnw"],
         options: &["-s", "--settings", "-gs", "--global-settings", "-t", "--toolchains"],
         strict: false,
     },
-    Row { programs: &["gradle", "gradlew"], options: &["-I", "--init-script"], strict: false },
+    SteeringOptions { programs: &["gradle", "gradlew"], options: &["-I", "--init-script"], strict: false },
 ];
 
 /// The first option that steers the program and that the rule does not name.
-pub(super) fn steering(program: &str, words: &[Word], named: &[String]) -> Option<String> {
+pub(super) fn steering(program: &str, words: &[ShellWord], named: &[String]) -> Option<String> {
     let row = ROWS.iter().find(|row| row.programs.contains(&program))?;
     for word in words.iter().skip(1) {
         match word {
-            Word::Known(text) if text == "--" => return None,
-            Word::Known(text) => {
+            ShellWord::Known(text) if text == "--" => return None,
+            ShellWord::Known(text) => {
                 let found = row.options.iter().find(|option| is_option(text, option));
                 if let Some(option) = found.filter(|option| !named.iter().any(|it| it == **option))
                 {
                     return Some(format!("the option {option} steers {program}"));
                 }
             }
-            Word::Home(_) => {}
-            Word::Partial(start) if !start.is_empty() && !start.starts_with('-') => {}
-            Word::Partial(_) | Word::Unknown if row.strict => {
+            ShellWord::Home(_) => {}
+            ShellWord::Partial(start) if !start.is_empty() && !start.starts_with('-') => {}
+            ShellWord::Partial(_) | ShellWord::Unknown if row.strict => {
                 return Some("a word of it is known only when it runs".to_owned());
             }
-            Word::Partial(_) | Word::Unknown => {}
+            ShellWord::Partial(_) | ShellWord::Unknown => {}
         }
     }
     None

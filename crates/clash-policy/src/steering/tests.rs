@@ -1,33 +1,40 @@
 use super::*;
 use crate::net::NetRule;
-use crate::path::{NoLinks, Places};
-use crate::sandbox::{EnvRule, FsRule, PathPattern, Writes};
-use crate::span::Span;
+use crate::path::{NoLinks, PolicyPlaces};
+use crate::sandbox::{EnvRule, FsRule, PathPattern, WriteTarget};
+use crate::span::PolicySpan;
 use clash_shell::commands;
 
-fn places() -> Places {
-    Places::of("/h/app".into(), "/h".into(), "/tmp".into(), |_| None)
+fn places() -> PolicyPlaces {
+    PolicyPlaces::of("/h/app".into(), "/h".into(), "/tmp".into(), |_| None)
 }
 
-fn in_world<T>(test: impl FnOnce(&World<'_>) -> T) -> T {
+fn in_world<T>(test: impl FnOnce(&JudgeContext<'_>) -> T) -> T {
     let places = places();
     let cwd = &places.project;
-    test(&World { places: &places, cwd, links: &NoLinks, baseline: &[], cage: &[], lent: None })
+    test(&JudgeContext {
+        places: &places,
+        cwd,
+        links: &NoLinks,
+        baseline: &[],
+        cage: &[],
+        lent: None,
+    })
 }
 
-fn grants(path: &str, net: Net) -> Sandbox {
+fn grants(path: &str, net: NetworkAccess) -> Sandbox {
     let rule = FsRule {
         pattern: PathPattern::Subpath { path: path.into(), follow_worktrees: false },
         effect: Effect::Allow,
-        caps: Caps::READ,
-        writes: Writes::InPlace,
-        span: Span::default(),
+        caps: FileCaps::READ,
+        writes: WriteTarget::InPlace,
+        span: PolicySpan::default(),
     };
     Sandbox { fs: vec![rule], net, ..Sandbox::named("x") }
 }
 
 /// What steers the last command of a script.
-fn last(script: &str, widening: Widening, named: &[&str]) -> Option<String> {
+fn last(script: &str, widening: SandboxWidening, named: &[&str]) -> Option<String> {
     let named: Vec<String> = named.iter().map(|it| (*it).to_owned()).collect();
     let commands = commands(script);
     in_world(|world| steered(commands.last().unwrap(), widening, &named, world))
@@ -35,14 +42,14 @@ fn last(script: &str, widening: Widening, named: &[&str]) -> Option<String> {
 
 #[test]
 fn a_sandbox_widens_by_network_or_by_credentials() {
-    let project = grants("$PWD", Net::Deny);
+    let project = grants("$PWD", NetworkAccess::Deny);
     let widens = |sandbox: &Sandbox| in_world(|world| widening(sandbox, &project, world));
     assert_eq!(widens(&project), None);
-    assert_eq!(widens(&grants("$HOME/.cache/x", Net::Deny)), None);
-    assert_eq!(widens(&grants("$HOME/.ssh/known_hosts", Net::Deny)), None);
-    assert_eq!(widens(&grants("$PWD", Net::Allow)), Some(Widening::Network));
-    let hosts = Net::Hosts { rules: Vec::<NetRule>::new(), default: Effect::Deny };
-    assert_eq!(widens(&grants("$PWD", hosts)), Some(Widening::Network));
+    assert_eq!(widens(&grants("$HOME/.cache/x", NetworkAccess::Deny)), None);
+    assert_eq!(widens(&grants("$HOME/.ssh/known_hosts", NetworkAccess::Deny)), None);
+    assert_eq!(widens(&grants("$PWD", NetworkAccess::Allow)), Some(SandboxWidening::Network));
+    let hosts = NetworkAccess::Hosts { rules: Vec::<NetRule>::new(), default: Effect::Deny };
+    assert_eq!(widens(&grants("$PWD", hosts)), Some(SandboxWidening::Network));
     for path in [
         "$HOME",
         "$HOME/.ssh",
@@ -51,13 +58,20 @@ fn a_sandbox_widens_by_network_or_by_credentials() {
         "/run/docker.sock",
         "$HOME/.aws/credentials",
     ] {
-        assert_eq!(widens(&grants(path, Net::Deny)), Some(Widening::Credentials), "{path}");
+        assert_eq!(
+            widens(&grants(path, NetworkAccess::Deny)),
+            Some(SandboxWidening::Credentials),
+            "{path}"
+        );
     }
-    let socket =
-        EnvRule { name: SSH_AGENT_SOCKET.into(), effect: Effect::Allow, span: Span::default() };
+    let socket = EnvRule {
+        name: SSH_AGENT_SOCKET.into(),
+        effect: Effect::Allow,
+        span: PolicySpan::default(),
+    };
     let lent = Sandbox { env: vec![socket], ..project.clone() };
-    assert_eq!(widens(&lent), Some(Widening::Credentials));
-    let wide = grants("$HOME", Net::Allow);
+    assert_eq!(widens(&lent), Some(SandboxWidening::Credentials));
+    let wide = grants("$HOME", NetworkAccess::Allow);
     assert_eq!(in_world(|world| widening(&wide, &wide, world)), None);
 }
 
@@ -90,8 +104,8 @@ fn variables_in_a_script_steer_what_reads_credentials() {
         "https_proxy=http://evil git fetch",
         "GIT_SSL_NO_VERIFY=1 git fetch",
     ] {
-        let found = |command: &Command| {
-            in_world(|world| steered(command, Widening::Credentials, &[], world))
+        let found = |command: &ShellCommand| {
+            in_world(|world| steered(command, SandboxWidening::Credentials, &[], world))
         };
         // What an opaque command runs is not known anyway.
         let all = commands(script);
@@ -124,7 +138,7 @@ fn everyday_commands_are_not_steered() {
         "timeout 60 git fetch",
         "export FORCE_COLOR=1; git fetch",
     ] {
-        assert_eq!(last(script, Widening::Credentials, &[]), None, "{script}");
+        assert_eq!(last(script, SandboxWidening::Credentials, &[]), None, "{script}");
     }
     for script in [
         "NODE_ENV=test npm ci",
@@ -142,7 +156,7 @@ fn everyday_commands_are_not_steered() {
         "cargo test --manifest-path crates/x/Cargo.toml",
         "pip install $X",
     ] {
-        assert_eq!(last(script, Widening::Network, &[]), None, "{script}");
+        assert_eq!(last(script, SandboxWidening::Network, &[]), None, "{script}");
     }
 }
 
@@ -165,8 +179,8 @@ fn a_replaced_toolchain_steers_where_there_is_a_network() {
         "gradle -Ievil build",
     ] {
         let all = commands(script);
-        let found = |command: &Command| {
-            in_world(|world| steered(command, Widening::Network, &[], world)).is_some()
+        let found = |command: &ShellCommand| {
+            in_world(|world| steered(command, SandboxWidening::Network, &[], world)).is_some()
         };
         assert!(all.iter().any(|it| found(it) || it.opaque.is_some()), "{script}");
     }
@@ -192,8 +206,8 @@ fn options_that_name_settings_or_programs_steer() {
         "rsync -e ./evil a host:b",
     ] {
         let all = commands(script);
-        let found = |command: &Command| {
-            in_world(|world| steered(command, Widening::Credentials, &[], world)).is_some()
+        let found = |command: &ShellCommand| {
+            in_world(|world| steered(command, SandboxWidening::Credentials, &[], world)).is_some()
         };
         assert!(all.iter().any(found), "{script}");
     }
@@ -202,23 +216,23 @@ fn options_that_name_settings_or_programs_steer() {
 #[test]
 fn a_rule_that_names_the_option_takes_it_on() {
     let named = &["Bash", "git", "--git-dir"];
-    assert_eq!(last("git --git-dir=x fetch", Widening::Credentials, named), None);
-    assert!(last("git --work-tree=x fetch", Widening::Credentials, named).is_some());
+    assert_eq!(last("git --git-dir=x fetch", SandboxWidening::Credentials, named), None);
+    assert!(last("git --work-tree=x fetch", SandboxWidening::Credentials, named).is_some());
 }
 
 #[test]
 fn a_directory_that_is_not_known_steers_git() {
     for script in ["cd $X && git fetch", "cd x; git fetch", "cd - && gh pr list"] {
-        assert!(last(script, Widening::Credentials, &[]).is_some(), "{script}");
+        assert!(last(script, SandboxWidening::Credentials, &[]).is_some(), "{script}");
     }
-    assert_eq!(last("cd $X && npm ci", Widening::Network, &[]), None);
+    assert_eq!(last("cd $X && npm ci", SandboxWidening::Network, &[]), None);
 }
 
 /// Every directory but the project is another repository.
 #[derive(Debug)]
-struct Elsewhere;
+struct OtherRepository;
 
-impl crate::path::Links for Elsewhere {
+impl crate::path::LinkResolver for OtherRepository {
     fn real(&self, path: &Path) -> PathBuf {
         path.to_path_buf()
     }
@@ -232,11 +246,17 @@ impl crate::path::Links for Elsewhere {
 fn git_is_judged_by_the_directory_it_works_in() {
     let places = places();
     let cwd = &places.project;
-    let world =
-        World { places: &places, cwd, links: &Elsewhere, baseline: &[], cage: &[], lent: None };
+    let world = JudgeContext {
+        places: &places,
+        cwd,
+        links: &OtherRepository,
+        baseline: &[],
+        cage: &[],
+        lent: None,
+    };
     let found = |script: &str| {
         let commands = commands(script);
-        steered(commands.last().unwrap(), Widening::Credentials, &[], &world).is_some()
+        steered(commands.last().unwrap(), SandboxWidening::Credentials, &[], &world).is_some()
     };
     for script in [
         "git -C x fetch",

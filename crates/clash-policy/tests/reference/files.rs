@@ -1,10 +1,10 @@
 //! What a sandbox says about a path or a host.
 
-use clash_policy::judge::World;
-use clash_policy::net::{HostPattern, Net};
+use clash_policy::judge::JudgeContext;
+use clash_policy::net::{HostPattern, NetworkAccess};
 use clash_policy::pattern::path_glob_matches;
-use clash_policy::sandbox::{PathPattern, Sandbox, Writes};
-use clash_policy::{Caps, Effect, FileUse};
+use clash_policy::sandbox::{PathPattern, Sandbox, WriteTarget};
+use clash_policy::{Effect, FileCaps, FileUse};
 
 pub(crate) struct Close {
     /// Greater is closer: 2 for the path itself, 1 for a pattern, 0 for a
@@ -18,7 +18,11 @@ fn fold(path: &str, caseless: bool) -> String {
     if caseless { path.to_lowercase() } else { path.to_owned() }
 }
 
-pub(crate) fn close(pattern: &PathPattern, file: &FileUse, world: &World<'_>) -> Option<Close> {
+pub(crate) fn close(
+    pattern: &PathPattern,
+    file: &FileUse,
+    world: &JudgeContext<'_>,
+) -> Option<Close> {
     let fixed = world.places.expand(pattern.fixed()).unwrap();
     let base = fold(fixed.to_str().unwrap(), file.caseless);
     let path = fold(file.path.to_str().unwrap(), file.caseless);
@@ -68,9 +72,13 @@ pub(crate) fn close(pattern: &PathPattern, file: &FileUse, world: &World<'_>) ->
 /// The closest key per capability, the stricter of two as close; what a
 /// directory allows by pattern is not allowed below it. The strictest answer of
 /// all capabilities.
-pub(crate) fn judge(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> (Effect, Option<u32>) {
+pub(crate) fn judge(
+    sandbox: &Sandbox,
+    file: &FileUse,
+    world: &JudgeContext<'_>,
+) -> (Effect, Option<u32>) {
     let mut answers = Vec::new();
-    for cap in Caps::each().filter(|cap| file.needs.contains(*cap)) {
+    for cap in FileCaps::each().filter(|cap| file.needs.contains(*cap)) {
         let mut keys = Vec::new();
         for (at, rule) in sandbox.fs.iter().enumerate().filter(|(_, r)| r.caps.contains(cap)) {
             let close = close(&rule.pattern, file, world);
@@ -85,7 +93,8 @@ pub(crate) fn judge(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> (Ef
             Some((_, effect, std::cmp::Reverse(at))) => {
                 let rule = &sandbox.fs[at];
                 // No tool of the agent changes a cache that others share.
-                let shared = rule.writes == Writes::Project && cap.intersects(Caps::CHANGE);
+                let shared =
+                    rule.writes == WriteTarget::Project && cap.intersects(FileCaps::CHANGE);
                 (if shared { effect.max(Effect::Ask) } else { effect }, Some(rule.span.line))
             }
             None if base || sandbox.unrestricted => (Effect::Allow, None),
@@ -101,10 +110,10 @@ pub(crate) fn judge(sandbox: &Sandbox, file: &FileUse, world: &World<'_>) -> (Ef
 
 pub(crate) fn host(sandbox: &Sandbox, host: &str, port: u16) -> (Effect, Option<u32>) {
     let (effect, rule) = match &sandbox.net {
-        Net::Deny => (Effect::Deny, None),
-        Net::Allow => (Effect::Allow, None),
-        Net::Ask => (Effect::Ask, None),
-        Net::Hosts { rules, default } => {
+        NetworkAccess::Deny => (Effect::Deny, None),
+        NetworkAccess::Allow => (Effect::Allow, None),
+        NetworkAccess::Ask => (Effect::Ask, None),
+        NetworkAccess::Hosts { rules, default } => {
             let covers = |ports: &[u16], effect, local| match ports {
                 [] if effect > Effect::Allow || local => true,
                 [] => [22, 80, 443].contains(&port),
@@ -128,7 +137,7 @@ pub(crate) fn host(sandbox: &Sandbox, host: &str, port: u16) -> (Effect, Option<
 }
 
 /// Whether the file is clash's own, or steers an agent from inside the project.
-pub(crate) fn is_caged(file: &FileUse, world: &World<'_>) -> bool {
+pub(crate) fn is_caged(file: &FileUse, world: &JudgeContext<'_>) -> bool {
     let path = fold(file.path.to_str().unwrap(), file.caseless);
     let below = |base: &str| {
         let base = fold(base, file.caseless);

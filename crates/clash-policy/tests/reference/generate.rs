@@ -1,11 +1,14 @@
 //! Random policies and actions over a vocabulary small enough that keys collide.
 
-use clash_policy::net::{HostPattern, Net, NetRule};
+use clash_policy::net::{HostPattern, NetRule, NetworkAccess};
 use clash_policy::rule::{
-    Branch, Group, Key, Layer, LayerKind, Node, OnViolation, Pattern, Rule, Settings, Subject,
+    KeyPattern, KeySubject, Layer, LayerGroup, LayerKind, LayerSettings, MatchBranch, MatchKey,
+    MatchNode, OnViolation, PolicyRule,
 };
-use clash_policy::sandbox::{FsRule, PathPattern, Protect, Sandbox, Writes};
-use clash_policy::{Action, Caps, Effect, Field, FileUse, HostUse, Input, Regex, Span};
+use clash_policy::sandbox::{FsRule, PathPattern, ProtectSettings, Sandbox, WriteTarget};
+use clash_policy::{
+    Action, Effect, FileCaps, FileUse, HostUse, InputField, PolicyRegex, PolicySpan, ToolInput,
+};
 use proptest::collection::vec;
 use proptest::option::weighted;
 use proptest::prelude::*;
@@ -36,17 +39,17 @@ const PATHS: [&str; 12] = [
 ];
 
 /// As the compiler makes them.
-pub(crate) fn regex(pattern: &str) -> Regex {
+pub(crate) fn regex(pattern: &str) -> PolicyRegex {
     let config = dense::Config::new().start_kind(StartKind::Anchored);
     let automaton =
         dense::Builder::new().configure(config).build(&format!(r"\A(?:{pattern})\z")).unwrap();
     let automaton = automaton.to_sparse().unwrap().to_bytes_native_endian();
-    Regex { pattern: pattern.to_owned(), automaton }
+    PolicyRegex { pattern: pattern.to_owned(), automaton }
 }
 
-fn regexes() -> impl Strategy<Value = Regex> + Clone {
+fn regexes() -> impl Strategy<Value = PolicyRegex> + Clone {
     thread_local! {
-        static MADE: Vec<Regex> =
+        static MADE: Vec<PolicyRegex> =
             ["g[a-z]*", "pu?s?h", "(push|a)", "-[a-z]*", "--f[a-z=]*", "mcp__[xy]", "on?e", "[a-z./]*a[a-z./]*", "b[.]a[a-z.]*", "A[A-Z/.]*"]
                 .map(regex)
                 .to_vec();
@@ -58,58 +61,61 @@ fn effect() -> impl Strategy<Value = Effect> + Clone {
     select(vec![Effect::Allow, Effect::Allow, Effect::Ask, Effect::Deny])
 }
 
-fn rule() -> impl Strategy<Value = Rule> + Clone {
+fn rule() -> impl Strategy<Value = PolicyRule> + Clone {
     (effect(), prop_oneof![2 => Just(None), 1 => (0..3u8).prop_map(Some)]).prop_map(
-        |(effect, sandbox)| Rule {
+        |(effect, sandbox)| PolicyRule {
             effect,
             // Named for its layer below; a deny needs no place to run in.
             sandbox: sandbox.filter(|_| effect < Effect::Deny).map(|at| at.to_string()),
             reason: None,
-            span: Span::default(),
+            span: PolicySpan::default(),
         },
     )
 }
 
-fn literals(of: &'static [&'static str]) -> BoxedStrategy<Vec<Pattern>> {
+fn literals(of: &'static [&'static str]) -> BoxedStrategy<Vec<KeyPattern>> {
     let some = vec(select(of), 1..3);
     some.prop_map(|mut texts| {
         texts.dedup();
-        texts.iter().map(|text| Pattern::Literal((*text).to_owned())).collect()
+        texts.iter().map(|text| KeyPattern::Literal((*text).to_owned())).collect()
     })
     .boxed()
 }
 
-fn globs(of: &'static [&'static str]) -> BoxedStrategy<Vec<Pattern>> {
-    select(of).prop_map(|glob| vec![Pattern::Glob(glob.to_owned())]).boxed()
+fn globs(of: &'static [&'static str]) -> BoxedStrategy<Vec<KeyPattern>> {
+    select(of).prop_map(|glob| vec![KeyPattern::Glob(glob.to_owned())]).boxed()
 }
 
-fn any_key(subject: Subject) -> BoxedStrategy<Key> {
-    Just(Key { subject, patterns: vec![Pattern::Any] }).boxed()
+fn any_key(subject: KeySubject) -> BoxedStrategy<MatchKey> {
+    Just(MatchKey { subject, patterns: vec![KeyPattern::Any] }).boxed()
 }
 
-fn keys(subject: Subject, patterns: BoxedStrategy<Vec<Pattern>>) -> BoxedStrategy<Key> {
-    patterns.prop_map(move |patterns| Key { subject, patterns }).boxed()
+fn keys(subject: KeySubject, patterns: BoxedStrategy<Vec<KeyPattern>>) -> BoxedStrategy<MatchKey> {
+    patterns.prop_map(move |patterns| MatchKey { subject, patterns }).boxed()
 }
 
-fn regex_keys(subject: Subject) -> BoxedStrategy<Key> {
-    regexes().prop_map(move |r| Key { subject, patterns: vec![Pattern::Regex(r)] }).boxed()
+fn regex_keys(subject: KeySubject) -> BoxedStrategy<MatchKey> {
+    regexes().prop_map(move |r| MatchKey { subject, patterns: vec![KeyPattern::Regex(r)] }).boxed()
 }
 
-fn mode_or_agent() -> BoxedStrategy<Key> {
-    prop_oneof![keys(Subject::Mode, literals(&MODES)), keys(Subject::Agent, literals(&AGENTS)),]
-        .boxed()
-}
-
-fn word_key() -> BoxedStrategy<Key> {
+fn mode_or_agent() -> BoxedStrategy<MatchKey> {
     prop_oneof![
-        6 => keys(Subject::Word, literals(&WORDS)),
-        3 => keys(Subject::Option, literals(&OPTIONS)),
-        1 => keys(Subject::Word, globs(&["g*", "p?sh", "*", "pu*", "*s*"])),
-        1 => keys(Subject::Option, globs(&["--*", "-?", "--f*"])),
-        1 => regex_keys(Subject::Word),
-        1 => regex_keys(Subject::Option),
-        2 => any_key(Subject::Word),
-        1 => keys(Subject::End, Just(vec![Pattern::Literal(String::new())]).boxed()),
+        keys(KeySubject::Mode, literals(&MODES)),
+        keys(KeySubject::Agent, literals(&AGENTS)),
+    ]
+    .boxed()
+}
+
+fn word_key() -> BoxedStrategy<MatchKey> {
+    prop_oneof![
+        6 => keys(KeySubject::Word, literals(&WORDS)),
+        3 => keys(KeySubject::Option, literals(&OPTIONS)),
+        1 => keys(KeySubject::Word, globs(&["g*", "p?sh", "*", "pu*", "*s*"])),
+        1 => keys(KeySubject::Option, globs(&["--*", "-?", "--f*"])),
+        1 => regex_keys(KeySubject::Word),
+        1 => regex_keys(KeySubject::Option),
+        2 => any_key(KeySubject::Word),
+        1 => keys(KeySubject::End, Just(vec![KeyPattern::Literal(String::new())]).boxed()),
         1 => mode_or_agent(),
     ]
     .boxed()
@@ -126,19 +132,19 @@ pub(crate) fn host_patterns() -> BoxedStrategy<HostPattern> {
     .boxed()
 }
 
-fn host_key() -> BoxedStrategy<Key> {
+fn host_key() -> BoxedStrategy<MatchKey> {
     const NAMES: [&str; 7] =
         ["a.test", "*.a.test", "=a.test", "b.a.test", "*.test", "=c.b.a.test", "localhost"];
-    let host = |host| vec![Pattern::Host(host)];
+    let host = |host| vec![KeyPattern::Host(host)];
     let addresses = host_patterns().prop_filter("a literal is none", |host| {
         !matches!(host, HostPattern::Name(_) | HostPattern::Exact(_))
     });
     prop_oneof![
-        5 => keys(Subject::Host, literals(&NAMES)),
-        1 => keys(Subject::Host, globs(&["*.test", "b*", "*"])),
-        1 => keys(Subject::Host, addresses.prop_map(host).boxed()),
-        1 => regex_keys(Subject::Host),
-        1 => any_key(Subject::Host),
+        5 => keys(KeySubject::Host, literals(&NAMES)),
+        1 => keys(KeySubject::Host, globs(&["*.test", "b*", "*"])),
+        1 => keys(KeySubject::Host, addresses.prop_map(host).boxed()),
+        1 => regex_keys(KeySubject::Host),
+        1 => any_key(KeySubject::Host),
         1 => mode_or_agent(),
     ]
     .boxed()
@@ -158,49 +164,49 @@ pub(crate) fn path_pattern() -> BoxedStrategy<PathPattern> {
     .boxed()
 }
 
-fn path_key() -> BoxedStrategy<Key> {
-    let paths = vec(path_pattern().prop_map(Pattern::Path), 1..3);
+fn path_key() -> BoxedStrategy<MatchKey> {
+    let paths = vec(path_pattern().prop_map(KeyPattern::Path), 1..3);
     prop_oneof![
-        5 => keys(Subject::Path, paths.boxed()),
-        1 => any_key(Subject::Path),
+        5 => keys(KeySubject::Path, paths.boxed()),
+        1 => any_key(KeySubject::Path),
         1 => mode_or_agent(),
     ]
     .boxed()
 }
 
-fn field_key() -> BoxedStrategy<Key> {
+fn field_key() -> BoxedStrategy<MatchKey> {
     prop_oneof![
-        6 => keys(Subject::Field, literals(&FIELDS)),
-        1 => any_key(Subject::Field),
+        6 => keys(KeySubject::Field, literals(&FIELDS)),
+        1 => any_key(KeySubject::Field),
         1 => mode_or_agent(),
     ]
     .boxed()
 }
 
-fn value_key() -> BoxedStrategy<Key> {
+fn value_key() -> BoxedStrategy<MatchKey> {
     prop_oneof![
-        4 => keys(Subject::Value, literals(&VALUES)),
-        2 => keys(Subject::Value, globs(&["one*", "*", "?wo"])),
-        1 => regex_keys(Subject::Value),
-        1 => any_key(Subject::Value),
+        4 => keys(KeySubject::Value, literals(&VALUES)),
+        2 => keys(KeySubject::Value, globs(&["one*", "*", "?wo"])),
+        1 => regex_keys(KeySubject::Value),
+        1 => any_key(KeySubject::Value),
     ]
     .boxed()
 }
 
 /// What may stand below a key, as deep as is left.
-fn below(key: &Key, depth: u32, at: Below) -> BoxedStrategy<Node> {
-    let leaf = rule().prop_map(Node::Rule).boxed();
+fn below(key: &MatchKey, depth: u32, at: Below) -> BoxedStrategy<MatchNode> {
+    let leaf = rule().prop_map(MatchNode::Rule).boxed();
     let next = match (key.subject, at) {
-        (Subject::Mode | Subject::Agent, at) => at,
-        (Subject::Field, _) if key.patterns != [Pattern::Any] => Below::Value,
-        (Subject::Value, _) => Below::Field,
-        (Subject::Host | Subject::Path | Subject::End, _) => return leaf,
+        (KeySubject::Mode | KeySubject::Agent, at) => at,
+        (KeySubject::Field, _) if key.patterns != [KeyPattern::Any] => Below::Value,
+        (KeySubject::Value, _) => Below::Field,
+        (KeySubject::Host | KeySubject::Path | KeySubject::End, _) => return leaf,
         (_, at) => at,
     };
     if depth == 0 {
         return leaf;
     }
-    prop_oneof![2 => leaf, 3 => tree(depth - 1, next, 1..4).prop_map(Node::Tree)].boxed()
+    prop_oneof![2 => leaf, 3 => tree(depth - 1, next, 1..4).prop_map(MatchNode::Tree)].boxed()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -213,12 +219,12 @@ pub(crate) enum Below {
     Value,
 }
 
-fn tree(depth: u32, at: Below, size: std::ops::Range<usize>) -> BoxedStrategy<Vec<Branch>> {
+fn tree(depth: u32, at: Below, size: std::ops::Range<usize>) -> BoxedStrategy<Vec<MatchBranch>> {
     vec(branch(depth, at), size).boxed()
 }
 
 /// One key with what is below it.
-pub(crate) fn branch(depth: u32, at: Below) -> BoxedStrategy<Branch> {
+pub(crate) fn branch(depth: u32, at: Below) -> BoxedStrategy<MatchBranch> {
     let key = match at {
         Below::Top => return top_branch(depth),
         Below::Word => word_key(),
@@ -228,77 +234,81 @@ pub(crate) fn branch(depth: u32, at: Below) -> BoxedStrategy<Branch> {
         Below::Value => value_key(),
     };
     key.prop_flat_map(move |key| {
-        below(&key, depth, at).prop_map(move |then| Branch { key: key.clone(), then })
+        below(&key, depth, at).prop_map(move |then| MatchBranch { key: key.clone(), then })
     })
     .boxed()
 }
 
-fn top_branch(depth: u32) -> BoxedStrategy<Branch> {
+fn top_branch(depth: u32) -> BoxedStrategy<MatchBranch> {
     let tool = |name: &'static str, at| {
-        let key = Key { subject: Subject::Tool, patterns: vec![Pattern::Literal(name.into())] };
-        node(depth, at).prop_map(move |then| Branch { key: key.clone(), then }).boxed()
+        let key = MatchKey {
+            subject: KeySubject::Tool,
+            patterns: vec![KeyPattern::Literal(name.into())],
+        };
+        node(depth, at).prop_map(move |then| MatchBranch { key: key.clone(), then }).boxed()
     };
-    let several = |key: BoxedStrategy<Key>, at| {
-        (key, node(depth, at)).prop_map(|(key, then)| Branch { key, then }).boxed()
+    let several = |key: BoxedStrategy<MatchKey>, at| {
+        (key, node(depth, at)).prop_map(|(key, then)| MatchBranch { key, then }).boxed()
     };
     let mut kinds = vec![
         (8, tool("Bash", Below::Word)),
         (2, tool("Read", Below::Path)),
-        (2, several(keys(Subject::Tool, literals(&["Read", "Write"])), Below::Path)),
+        (2, several(keys(KeySubject::Tool, literals(&["Read", "Write"])), Below::Path)),
         (3, tool("WebFetch", Below::Host)),
         (2, tool("mcp__x", Below::Field)),
-        (1, several(keys(Subject::Tool, literals(&TOOLS)), Below::Field)),
-        (1, several(keys(Subject::Tool, globs(&["mcp__*", "B*", "*"])), Below::Field)),
-        (1, several(regex_keys(Subject::Tool), Below::Field)),
-        (1, leaf_branch(any_key(Subject::Tool))),
+        (1, several(keys(KeySubject::Tool, literals(&TOOLS)), Below::Field)),
+        (1, several(keys(KeySubject::Tool, globs(&["mcp__*", "B*", "*"])), Below::Field)),
+        (1, several(regex_keys(KeySubject::Tool), Below::Field)),
+        (1, leaf_branch(any_key(KeySubject::Tool))),
     ];
     if depth > 0 {
         let inner = (mode_or_agent(), tree(depth - 1, Below::Top, 1..3))
-            .prop_map(|(key, below)| Branch { key, then: Node::Tree(below) });
+            .prop_map(|(key, below)| MatchBranch { key, then: MatchNode::Tree(below) });
         kinds.push((3, inner.boxed()));
     }
     proptest::strategy::Union::new_weighted(kinds).boxed()
 }
 
-fn leaf_branch(key: BoxedStrategy<Key>) -> BoxedStrategy<Branch> {
-    (key, rule()).prop_map(|(key, rule)| Branch { key, then: Node::Rule(rule) }).boxed()
+fn leaf_branch(key: BoxedStrategy<MatchKey>) -> BoxedStrategy<MatchBranch> {
+    (key, rule()).prop_map(|(key, rule)| MatchBranch { key, then: MatchNode::Rule(rule) }).boxed()
 }
 
-fn node(depth: u32, at: Below) -> BoxedStrategy<Node> {
-    let leaf = rule().prop_map(Node::Rule).boxed();
+fn node(depth: u32, at: Below) -> BoxedStrategy<MatchNode> {
+    let leaf = rule().prop_map(MatchNode::Rule).boxed();
     if depth == 0 {
         return leaf;
     }
-    prop_oneof![1 => leaf, 5 => tree(depth - 1, at, 1..5).prop_map(Node::Tree)].boxed()
+    prop_oneof![1 => leaf, 5 => tree(depth - 1, at, 1..5).prop_map(MatchNode::Tree)].boxed()
 }
 
-fn caps() -> impl Strategy<Value = Caps> + Clone {
-    (1..32u8).prop_map(|bits| Caps::from_bits(bits).unwrap())
+fn caps() -> impl Strategy<Value = FileCaps> + Clone {
+    (1..32u8).prop_map(|bits| FileCaps::from_bits(bits).unwrap())
 }
 
-fn writes() -> impl Strategy<Value = Writes> {
-    prop_oneof![Just(Writes::InPlace), Just(Writes::Session), Just(Writes::Project)]
+fn writes() -> impl Strategy<Value = WriteTarget> {
+    prop_oneof![Just(WriteTarget::InPlace), Just(WriteTarget::Session), Just(WriteTarget::Project)]
 }
 
 pub(crate) fn fs_rule() -> impl Strategy<Value = FsRule> {
     (path_pattern(), effect(), caps(), writes()).prop_map(|(pattern, effect, caps, writes)| {
-        FsRule { pattern, effect, caps, writes, span: Span::default() }
+        FsRule { pattern, effect, caps, writes, span: PolicySpan::default() }
     })
 }
 
-fn net() -> BoxedStrategy<Net> {
+fn net() -> BoxedStrategy<NetworkAccess> {
     let ports = select(vec![vec![], vec![443], vec![80, 8080]]);
     let line = (host_patterns(), ports, effect()).prop_map(|(host, ports, effect)| NetRule {
         host,
         ports,
         effect,
-        span: Span::default(),
+        span: PolicySpan::default(),
     });
     prop_oneof![
-        Just(Net::Deny),
-        Just(Net::Allow),
-        Just(Net::Ask),
-        (vec(line, 0..4), effect()).prop_map(|(rules, default)| Net::Hosts { rules, default }),
+        Just(NetworkAccess::Deny),
+        Just(NetworkAccess::Allow),
+        Just(NetworkAccess::Ask),
+        (vec(line, 0..4), effect())
+            .prop_map(|(rules, default)| NetworkAccess::Hosts { rules, default }),
     ]
     .boxed()
 }
@@ -311,20 +321,20 @@ fn sandbox() -> impl Strategy<Value = Sandbox> {
             net,
             unrestricted: unrestricted == 0,
             lifetime: None,
-            protect: Protect { standard: unrestricted > 3, ..Protect::default() },
+            protect: ProtectSettings { standard: unrestricted > 3, ..ProtectSettings::default() },
             ..Sandbox::named("")
         }
     })
 }
 
-fn settings() -> impl Strategy<Value = Settings> {
+fn settings() -> impl Strategy<Value = LayerSettings> {
     (
         weighted(0.3, rule()),
         weighted(0.3, 0..3u8),
         weighted(0.3, select(OnViolation::ALL.to_vec())),
         weighted(0.2, any::<bool>()),
     )
-        .prop_map(|(default, sandbox, on_sandbox_violation, harness_defaults)| Settings {
+        .prop_map(|(default, sandbox, on_sandbox_violation, harness_defaults)| LayerSettings {
             default,
             default_sandbox: sandbox.map(|at| at.to_string()),
             on_sandbox_violation,
@@ -334,8 +344,9 @@ fn settings() -> impl Strategy<Value = Settings> {
 }
 
 pub(crate) fn layer(kind: LayerKind) -> impl Strategy<Value = Layer> {
-    let group = (select(vec!["", "p"]), tree(3, Below::Top, 1..5))
-        .prop_map(|(name, branches)| Group { name: name.to_owned(), doc: String::new(), branches });
+    let group = (select(vec!["", "p"]), tree(3, Below::Top, 1..5)).prop_map(|(name, branches)| {
+        LayerGroup { name: name.to_owned(), doc: String::new(), branches }
+    });
     (settings(), vec(group, 1..3), vec(sandbox(), 3), any::<bool>()).prop_map(
         move |(settings, groups, sandboxes, trusted)| Layer {
             kind,
@@ -359,11 +370,11 @@ pub(crate) fn policy() -> impl Strategy<Value = Vec<Layer>> {
         (layer(LayerKind::BuiltIn), effect()),
     )
         .prop_map(|(managed, session, project, user, (mut built_in, effect))| {
-            built_in.settings.default.get_or_insert(Rule {
+            built_in.settings.default.get_or_insert(PolicyRule {
                 effect,
                 sandbox: None,
                 reason: None,
-                span: Span::default(),
+                span: PolicySpan::default(),
             });
             built_in.settings.default_sandbox.get_or_insert("0".to_owned());
             let mut layers: Vec<Layer> =
@@ -384,9 +395,9 @@ pub(crate) fn number(layers: &mut [Layer]) {
                 *short = format!("{kind}-{short}");
             }
         };
-        let mut next = |rule: &mut Rule| {
+        let mut next = |rule: &mut PolicyRule| {
             line += 1;
-            rule.span = Span { file: kind.to_owned(), line, column: 1 };
+            rule.span = PolicySpan { file: kind.to_owned(), line, column: 1 };
             name(&mut rule.sandbox);
         };
         layer.settings.default.iter_mut().for_each(&mut next);
@@ -400,7 +411,7 @@ pub(crate) fn number(layers: &mut [Layer]) {
                 line += 1;
                 rule.span.line = line;
             }
-            if let Net::Hosts { rules, .. } = &mut sandbox.net {
+            if let NetworkAccess::Hosts { rules, .. } = &mut sandbox.net {
                 for rule in rules {
                     line += 1;
                     rule.span.line = line;
@@ -410,11 +421,11 @@ pub(crate) fn number(layers: &mut [Layer]) {
     }
 }
 
-pub(crate) fn each_rule(branches: &mut [Branch], to: &mut impl FnMut(&mut Rule)) {
+pub(crate) fn each_rule(branches: &mut [MatchBranch], to: &mut impl FnMut(&mut PolicyRule)) {
     for branch in branches {
         match &mut branch.then {
-            Node::Rule(rule) => to(rule),
-            Node::Tree(below) => each_rule(below, to),
+            MatchNode::Rule(rule) => to(rule),
+            MatchNode::Tree(below) => each_rule(below, to),
         }
     }
 }
@@ -483,14 +494,14 @@ pub(crate) fn action() -> impl Strategy<Value = Action> {
         .prop_map(|(host, port)| HostUse { host: host.to_owned(), port });
     let values = vec(select(VALUES.to_vec()).prop_map(str::to_owned), 0..3);
     let field = (select(FIELDS.to_vec()), values)
-        .prop_map(|(name, values)| Field { name: name.to_owned(), values });
+        .prop_map(|(name, values)| InputField { name: name.to_owned(), values });
     let input = prop_oneof![
-        5 => script().prop_map(|script| ("Bash", Input::Script(script))),
+        5 => script().prop_map(|script| ("Bash", ToolInput::Script(script))),
         2 => (select(vec!["Read", "Write"]), vec(file, 0..3))
-            .prop_map(|(tool, files)| (tool, Input::Files(files))),
-        1 => vec(host, 0..3).prop_map(|hosts| ("WebFetch", Input::Hosts(hosts))),
+            .prop_map(|(tool, files)| (tool, ToolInput::Files(files))),
+        1 => vec(host, 0..3).prop_map(|hosts| ("WebFetch", ToolInput::Hosts(hosts))),
         2 => (select(vec!["mcp__x", "mcp__y"]), vec(field, 0..3))
-            .prop_map(|(tool, fields)| (tool, Input::Fields(fields))),
+            .prop_map(|(tool, fields)| (tool, ToolInput::Fields(fields))),
     ];
     (input, select(MODES.to_vec()), select(AGENTS.to_vec())).prop_map(
         |((tool, input), mode, agent)| Action {

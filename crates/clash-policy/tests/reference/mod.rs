@@ -10,21 +10,23 @@ pub(crate) mod files;
 pub(crate) mod generate;
 mod keys;
 
-use clash_policy::judge::World;
-use clash_policy::rule::{Branch, Key, Layer, LayerKind, Node, Rule, Subject};
+use clash_policy::judge::JudgeContext;
+use clash_policy::rule::{
+    KeySubject, Layer, LayerKind, MatchBranch, MatchKey, MatchNode, PolicyRule,
+};
 use clash_policy::sandbox::Sandbox;
-use clash_policy::{Action, Caps, Effect, Field, FileUse, Input};
-use clash_shell::Command;
+use clash_policy::{Action, Effect, FileCaps, FileUse, InputField, ToolInput};
+use clash_shell::ShellCommand;
 
 /// What is decided about, in one piece.
 #[derive(Clone, Copy)]
 pub(crate) struct Thing<'a> {
     pub(crate) action: &'a Action,
-    pub(crate) world: &'a World<'a>,
-    pub(crate) command: Option<&'a Command>,
+    pub(crate) world: &'a JudgeContext<'a>,
+    pub(crate) command: Option<&'a ShellCommand>,
     pub(crate) host: Option<&'a str>,
     pub(crate) file: Option<&'a FileUse>,
-    pub(crate) fields: &'a [Field],
+    pub(crate) fields: &'a [InputField],
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,16 +55,16 @@ pub(crate) struct Outcome {
     pub(crate) parts: Vec<Part>,
 }
 
-pub(crate) fn decide(layers: &[Layer], action: &Action, world: &World<'_>) -> Outcome {
+pub(crate) fn decide(layers: &[Layer], action: &Action, world: &JudgeContext<'_>) -> Outcome {
     let policy = Policy::new(layers);
     let thing = Thing { action, world, command: None, host: None, file: None, fields: &[] };
     match &action.input {
-        Input::Script(script) => policy.script(&clash_shell::commands(script), thing),
-        Input::Files(files) if !files.is_empty() => {
+        ToolInput::Script(script) => policy.script(&clash_shell::commands(script), thing),
+        ToolInput::Files(files) if !files.is_empty() => {
             let one = |file| policy.file(file, Thing { file: Some(file), ..thing });
             together(files.iter().map(one).collect(), false)
         }
-        Input::Hosts(hosts) if !hosts.is_empty() => {
+        ToolInput::Hosts(hosts) if !hosts.is_empty() => {
             let parts = hosts.iter().map(|host| {
                 let thing = Thing { host: Some(&host.host), ..thing };
                 let (mut part, named) = policy.ruled(thing);
@@ -74,8 +76,10 @@ pub(crate) fn decide(layers: &[Layer], action: &Action, world: &World<'_>) -> Ou
             });
             together(parts.collect(), false)
         }
-        Input::Fields(fields) => together(vec![policy.ruled(Thing { fields, ..thing }).0], true),
-        Input::Files(_) | Input::Hosts(_) => together(vec![policy.ruled(thing).0], true),
+        ToolInput::Fields(fields) => {
+            together(vec![policy.ruled(Thing { fields, ..thing }).0], true)
+        }
+        ToolInput::Files(_) | ToolInput::Hosts(_) => together(vec![policy.ruled(thing).0], true),
     }
 }
 
@@ -101,7 +105,7 @@ fn together(mut parts: Vec<Part>, one_room: bool) -> Outcome {
 struct Claim<'a> {
     kind: LayerKind,
     trusted: bool,
-    rule: &'a Rule,
+    rule: &'a PolicyRule,
 }
 
 impl Claim<'_> {
@@ -114,7 +118,7 @@ struct Policy<'a> {
     layers: Vec<&'a Layer>,
     /// The rule that holds where none matches, and how strict it is made by
     /// layers that can only tighten.
-    default: (&'a Rule, Effect),
+    default: (&'a PolicyRule, Effect),
     default_sandbox: &'a str,
     all: &'a [Layer],
 }
@@ -157,9 +161,10 @@ impl<'a> Policy<'a> {
         (part, sandbox.is_some())
     }
 
-    fn script(&self, commands: &[Command], thing: Thing<'_>) -> Outcome {
-        let needs_none =
-            |command: &Command| clash_shell::is_inert(command) || clash_shell::is_filter(command);
+    fn script(&self, commands: &[ShellCommand], thing: Thing<'_>) -> Outcome {
+        let needs_none = |command: &ShellCommand| {
+            clash_shell::is_inert(command) || clash_shell::is_filter(command)
+        };
         let nothing_else = commands.iter().all(needs_none);
         let mut parts: Vec<Part> = Vec::new();
         for command in commands {
@@ -187,7 +192,7 @@ impl<'a> Policy<'a> {
     }
 
     fn file(&self, file: &FileUse, thing: Thing<'_>) -> Part {
-        if file.needs.intersects(Caps::CHANGE) && files::is_caged(file, thing.world) {
+        if file.needs.intersects(FileCaps::CHANGE) && files::is_caged(file, thing.world) {
             return Part { effect: Effect::Deny, sandbox: None, why: Why::Cage, judged: None };
         }
         let (mut part, _) = self.ruled(thing);
@@ -278,10 +283,14 @@ impl<'a> Policy<'a> {
 }
 
 /// What a layer certainly says, and what it may say instead if that is stricter.
-fn layer_says<'a>(layer: &'a Layer, thing: Thing<'_>, named_only: bool) -> [Option<&'a Rule>; 2] {
+fn layer_says<'a>(
+    layer: &'a Layer,
+    thing: Thing<'_>,
+    named_only: bool,
+) -> [Option<&'a PolicyRule>; 2] {
     let (mut certain, mut possible) = (Vec::new(), Vec::new());
     for group in &layer.groups {
-        for subject in [Subject::Tool, Subject::Mode, Subject::Agent] {
+        for subject in [KeySubject::Tool, KeySubject::Mode, KeySubject::Agent] {
             // The most specific decide; what is less specific than a reading that
             // decides wherever it applies, does not count.
             let mut counting: Vec<Reading<'a>> = Vec::new();
@@ -306,7 +315,7 @@ fn layer_says<'a>(layer: &'a Layer, thing: Thing<'_>, named_only: bool) -> [Opti
 }
 
 /// The first of the strictest.
-fn strictest<'a>(rules: &[&'a Rule]) -> Option<&'a Rule> {
+fn strictest<'a>(rules: &[&'a PolicyRule]) -> Option<&'a PolicyRule> {
     let most = rules.iter().map(|rule| rule.effect).max()?;
     rules.iter().find(|rule| rule.effect == most).copied()
 }
@@ -314,7 +323,7 @@ fn strictest<'a>(rules: &[&'a Rule]) -> Option<&'a Rule> {
 /// One way in which a rule's keys match, outermost first.
 struct Reading<'a> {
     steps: Vec<keys::Step>,
-    rule: &'a Rule,
+    rule: &'a PolicyRule,
 }
 
 impl Reading<'_> {
@@ -337,12 +346,12 @@ impl Reading<'_> {
 /// All readings of all rules below root keys about one subject, the most
 /// specific first.
 fn readings<'a>(
-    root: &'a [Branch],
-    subject: Subject,
+    root: &'a [MatchBranch],
+    subject: KeySubject,
     thing: Thing<'_>,
     named_only: bool,
 ) -> Vec<Reading<'a>> {
-    let mut rules: Vec<(Vec<(usize, &Key)>, &Rule)> = Vec::new();
+    let mut rules: Vec<(Vec<(usize, &MatchKey)>, &PolicyRule)> = Vec::new();
     collect(root, &mut Vec::new(), &mut rules);
     let mut found = Vec::new();
     for (path, rule) in rules {
@@ -373,15 +382,15 @@ fn readings<'a>(
 }
 
 fn collect<'a>(
-    branches: &'a [Branch],
-    above: &mut Vec<(usize, &'a Key)>,
-    out: &mut Vec<(Vec<(usize, &'a Key)>, &'a Rule)>,
+    branches: &'a [MatchBranch],
+    above: &mut Vec<(usize, &'a MatchKey)>,
+    out: &mut Vec<(Vec<(usize, &'a MatchKey)>, &'a PolicyRule)>,
 ) {
     for (order, branch) in branches.iter().enumerate() {
         above.push((order, &branch.key));
         match &branch.then {
-            Node::Rule(rule) => out.push((above.clone(), rule)),
-            Node::Tree(below) => collect(below, above, out),
+            MatchNode::Rule(rule) => out.push((above.clone(), rule)),
+            MatchNode::Tree(below) => collect(below, above, out),
         }
         above.pop();
     }

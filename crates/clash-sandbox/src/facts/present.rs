@@ -136,7 +136,7 @@ impl DirectoryStamp {
 mod tests {
     use super::*;
     use crate::disk::KERNEL_DIRECTORIES;
-    use clash_policy::path::Links;
+    use clash_policy::path::LinkResolver;
 
     #[test]
     fn what_is_there_is_found_and_survives_being_written_down() {

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clash_policy::Limits;
+use clash_policy::ResourceLimits;
 
 use crate::linux::cgroup::takes_a_process;
 
@@ -15,7 +15,7 @@ const CGROUP_MOUNT: &str = "/sys/fs/cgroup";
 
 /// The cgroup in which one with these limits can be made. `None` if there is none, or the
 /// limits need none.
-pub(crate) fn find_parent(limits: &Limits) -> Option<PathBuf> {
+pub(crate) fn find_parent(limits: &ResourceLimits) -> Option<PathBuf> {
     if limits.memory_bytes.is_none() && limits.processes.is_none() {
         return None;
     }
@@ -27,7 +27,7 @@ pub(crate) fn find_parent(limits: &Limits) -> Option<PathBuf> {
 
 /// The cgroups from that of this process upwards that pass on the needed controllers,
 /// nearest first.
-fn candidates(mount: &Path, own: &Path, limits: &Limits) -> Vec<PathBuf> {
+fn candidates(mount: &Path, own: &Path, limits: &ResourceLimits) -> Vec<PathBuf> {
     let memory = limits.memory_bytes.map(|_| "memory");
     let wanted: Vec<&str> = memory.into_iter().chain(limits.processes.map(|_| "pids")).collect();
     let controlled = |dir: &&Path| {
@@ -50,7 +50,11 @@ mod tests {
         let control = |below: &str, text: &str| {
             fs::write(dir.path().join(below).join("cgroup.subtree_control"), text).unwrap();
         };
-        let both = Limits { memory_bytes: Some(1), processes: Some(1), ..Limits::default() };
+        let both = ResourceLimits {
+            memory_bytes: Some(1),
+            processes: Some(1),
+            ..ResourceLimits::default()
+        };
         assert!(candidates(dir.path(), &own, &both).is_empty());
         control("", "cpu memory pids\n");
         control("user.slice", "memory\n");
@@ -59,7 +63,7 @@ mod tests {
         let app = dir.path().join("user.slice/user-1000.slice/app.slice");
         let all = dir.path().to_path_buf();
         assert_eq!(candidates(dir.path(), &own, &both), [app.clone(), all.clone()]);
-        let memory = Limits { memory_bytes: Some(1), ..Limits::default() };
+        let memory = ResourceLimits { memory_bytes: Some(1), ..ResourceLimits::default() };
         let slice = dir.path().join("user.slice");
         assert_eq!(candidates(dir.path(), &own, &memory), [app, slice, all]);
     }

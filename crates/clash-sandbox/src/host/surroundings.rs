@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use clash_policy::Limits;
+use clash_policy::ResourceLimits;
 
 use super::attempts::{self, DomainState, missing, works};
 use super::cgroups;
@@ -48,8 +48,9 @@ pub(crate) fn own_cgroup() -> Result<String, String> {
 pub(crate) fn cgroup() -> CgroupFacts {
     match own_cgroup() {
         Ok(within) => {
-            let memory = Limits { memory_bytes: Some(1 << 40), ..Limits::default() };
-            let processes = Limits { processes: Some(1), ..Limits::default() };
+            let memory =
+                ResourceLimits { memory_bytes: Some(1 << 40), ..ResourceLimits::default() };
+            let processes = ResourceLimits { processes: Some(1), ..ResourceLimits::default() };
             let delegated = match [memory, processes].iter().find_map(cgroups::find_parent) {
                 Some(_) => Facility::Works,
                 None => Facility::Missing { why: undelegated(&within) },

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use clash_policy::Limits;
+use clash_policy::ResourceLimits;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, unlinkat};
 
 use rustix::io::Errno;
@@ -25,7 +25,7 @@ const CGROUP_PREFIX: &str = "clash-";
 
 /// True if this user can make a cgroup with these limits in `parent` and put a process
 /// into it.
-pub(crate) fn takes_a_process(dir: &Path, limits: &Limits) -> bool {
+pub(crate) fn takes_a_process(dir: &Path, limits: &ResourceLimits) -> bool {
     let Ok(group) = RoomCgroup::new(dir, limits) else { return false };
     match sys::fork() {
         Ok(ForkSide::Child) => sys::exit_now(i32::from(group.join().is_err())),
@@ -57,7 +57,7 @@ pub(crate) struct RoomCgroup {
 }
 
 impl RoomCgroup {
-    pub(crate) fn new(parent: &Path, limits: &Limits) -> io::Result<Self> {
+    pub(crate) fn new(parent: &Path, limits: &ResourceLimits) -> io::Result<Self> {
         sweep(parent);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(CWD, parent, flags, Mode::empty())?;
@@ -141,7 +141,8 @@ mod tests {
             let (_, at, kind) = (words.next()?, words.next()?, words.next()?);
             (kind == "cgroup2").then(|| std::path::PathBuf::from(at))
         });
-        let Some(parent) = mount.filter(|at| takes_a_process(at, &Limits::default())) else {
+        let Some(parent) = mount.filter(|at| takes_a_process(at, &ResourceLimits::default()))
+        else {
             use std::io::Write;
             let _ = writeln!(io::stderr(), "SKIPPED: no cgroup can be made here");
             return;
@@ -149,7 +150,7 @@ mod tests {
         // No process and no other test has such a number.
         let left = parent.join(format!("{CGROUP_PREFIX}{}-0", 4_194_304 + sys::own_pid()));
         fs::create_dir(&left).unwrap();
-        let group = RoomCgroup::new(&parent, &Limits::default()).unwrap();
+        let group = RoomCgroup::new(&parent, &ResourceLimits::default()).unwrap();
         assert!(!left.exists(), "what a dead launcher left is swept");
         let own = parent.join(&group.name);
         assert!(own.exists());
@@ -157,7 +158,7 @@ mod tests {
         assert!(!own.exists());
         // Without the controller, the limit is an error; no cgroup without the limit is
         // made.
-        let limits = Limits { memory_bytes: Some(1 << 30), ..Limits::default() };
+        let limits = ResourceLimits { memory_bytes: Some(1 << 30), ..ResourceLimits::default() };
         if !parent.join("cgroup.subtree_control").exists()
             || !fs::read_to_string(parent.join("cgroup.subtree_control"))
                 .unwrap()

@@ -32,7 +32,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use clash_policy::Caps;
+use clash_policy::FileCaps;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fcntl_getfl, fstat, openat, openat2};
 use rustix::io::Errno;
 
@@ -128,24 +128,24 @@ fn grant(ruleset: BorrowedFd<'_>, place: impl AsFd, rights: AccessRights) -> Res
     if rights == 0 { Ok(()) } else { sys::landlock_rule(ruleset, place.as_fd(), rights) }
 }
 
-fn rights(caps: Caps, directory: bool, device: bool) -> AccessRights {
+fn rights(caps: FileCaps, directory: bool, device: bool) -> AccessRights {
     let mut rights = 0;
-    if caps.contains(Caps::READ) {
+    if caps.contains(FileCaps::READ) {
         rights |= READ_FILE | READ_DIR;
     }
-    if caps.contains(Caps::WRITE) {
+    if caps.contains(FileCaps::WRITE) {
         rights |= WRITE_FILE | TRUNCATE;
         if device {
             rights |= IOCTL_DEV;
         }
     }
-    if caps.contains(Caps::CREATE) {
+    if caps.contains(FileCaps::CREATE) {
         rights |= MAKE_REG | MAKE_DIR | MAKE_SYM | MAKE_SOCK | REFER;
     }
-    if caps.contains(Caps::DELETE) {
+    if caps.contains(FileCaps::DELETE) {
         rights |= REMOVE_FILE | REMOVE_DIR | REFER;
     }
-    if caps.contains(Caps::EXECUTE) {
+    if caps.contains(FileCaps::EXECUTE) {
         rights |= EXECUTE;
     }
     if directory { rights } else { rights & OF_FILES }
@@ -169,8 +169,8 @@ pub(crate) fn ruleset(plan: &Plan) -> Result<LandlockRuleset, LaunchError> {
 /// Mounts are enough only if every writable grant includes the right to write.
 fn others_hold_truncation(plan: &Plan) -> bool {
     let mounts = || {
-        let changed = plan.grants.iter().filter(|grant| grant.caps.intersects(Caps::CHANGE));
-        { changed }.all(|grant| grant.caps.contains(Caps::WRITE))
+        let changed = plan.grants.iter().filter(|grant| grant.caps.intersects(FileCaps::CHANGE));
+        { changed }.all(|grant| grant.caps.contains(FileCaps::WRITE))
     };
     super::seccomp::FilterSurface::from_plan(plan).holds_truncation()
         || plan.room.is_some() && (plan.watch.is_some() || mounts())
@@ -180,8 +180,8 @@ fn others_hold_truncation(plan: &Plan) -> bool {
 /// without allocating memory.
 #[derive(Debug)]
 pub(crate) struct PendingGrants {
-    grants: Vec<(CString, Caps)>,
-    baseline: Vec<(&'static BaselineEntry, Caps)>,
+    grants: Vec<(CString, FileCaps)>,
+    baseline: Vec<(&'static BaselineEntry, FileCaps)>,
     /// The rights that any grant may have.
     most: AccessRights,
     next: AtomicUsize,
@@ -253,16 +253,16 @@ impl PendingGrants {
 /// Rights to make, rename or move links. A plan without a monitor that may create files
 /// grants none of them, because no process judges the links.
 fn unwatched_links(plan: &Plan) -> AccessRights {
-    let makes = plan.grants.iter().any(|grant| grant.caps.contains(Caps::CREATE));
+    let makes = plan.grants.iter().any(|grant| grant.caps.contains(FileCaps::CREATE));
     if makes && plan.watch.is_none() { MAKE_SYM | REFER } else { 0 }
 }
 
-fn of_grant(path: &CStr, caps: Caps) -> Result<(OwnedFd, AccessRights), Errno> {
+fn of_grant(path: &CStr, caps: FileCaps) -> Result<(OwnedFd, AccessRights), Errno> {
     let fd = open(path)?;
     let mode = fstat(&fd)?.st_mode;
     let directory = FileType::from_raw_mode(mode) == FileType::Directory;
     let mut rights = rights(caps, directory, is_device(path.to_bytes()));
-    if directory && mode & 0o1000 != 0 && caps.contains(Caps::CREATE) {
+    if directory && mode & 0o1000 != 0 && caps.contains(FileCaps::CREATE) {
         rights |= MAKE_FIFO;
     }
     Ok((fd, rights))
@@ -271,7 +271,7 @@ fn of_grant(path: &CStr, caps: Caps) -> Result<(OwnedFd, AccessRights), Errno> {
 /// Baseline entries belong to the system: they may be links, and no system has all of them.
 fn of_baseline(
     entry: &BaselineEntry,
-    caps: Caps,
+    caps: FileCaps,
     etc: Option<&OwnedFd>,
 ) -> Result<Option<(OwnedFd, AccessRights)>, Errno> {
     let flags = if entry.directory { HOLD | OFlags::DIRECTORY } else { HOLD };
@@ -394,16 +394,21 @@ pub(crate) fn own_places(
         let fd = view.open(path).map_err(|source| failed(path, source))?;
         ruleset.grant(fd, rights).map_err(|error| LaunchError::Ruleset(error.into()))
     };
-    let scratch = (rights(Caps::ALL, true, false) | MAKE_FIFO) & !unwatched_links(plan);
+    let scratch = (rights(FileCaps::ALL, true, false) | MAKE_FIFO) & !unwatched_links(plan);
     for step in &room.steps {
         match step {
             Step::Scratch { at } | Step::ScratchMount { at } => grant(at, scratch)?,
             Step::Cache { path, caps, .. } => grant(path, rights(*caps, true, false))?,
             Step::Devices => {
                 grant(Path::new("/dev/shm"), scratch & !EXECUTE)?;
-                grant(Path::new("/dev/pts"), rights(Caps::READ.union(Caps::WRITE), true, true))?;
+                grant(
+                    Path::new("/dev/pts"),
+                    rights(FileCaps::READ.union(FileCaps::WRITE), true, true),
+                )?;
             }
-            Step::Processes { .. } => grant(Path::new("/proc"), rights(Caps::READ, true, false))?,
+            Step::Processes { .. } => {
+                grant(Path::new("/proc"), rights(FileCaps::READ, true, false))?
+            }
             _ => {}
         }
     }
@@ -429,21 +434,21 @@ mod tests {
     fn no_capability_makes_device_nodes() {
         const MAKE_CHAR: AccessRights = 1 << 6;
         const MAKE_BLOCK: AccessRights = 1 << 11;
-        let most = rights(Caps::ALL, true, true) | MAKE_FIFO;
+        let most = rights(FileCaps::ALL, true, true) | MAKE_FIFO;
         assert_eq!(most, all(9) & !(MAKE_CHAR | MAKE_BLOCK | RESOLVE_UNIX));
     }
 
     #[test]
     fn a_file_gets_no_directory_rights() {
-        let file = rights(Caps::ALL, false, false);
+        let file = rights(FileCaps::ALL, false, false);
         assert_eq!(file, READ_FILE | WRITE_FILE | TRUNCATE | EXECUTE);
     }
 
     #[test]
     fn device_control_only_for_writable_devices() {
-        assert_ne!(rights(Caps::WRITE, false, true) & IOCTL_DEV, 0);
-        assert_eq!(rights(Caps::WRITE, true, false) & IOCTL_DEV, 0);
-        assert_eq!(rights(Caps::READ, false, true) & IOCTL_DEV, 0);
+        assert_ne!(rights(FileCaps::WRITE, false, true) & IOCTL_DEV, 0);
+        assert_eq!(rights(FileCaps::WRITE, true, false) & IOCTL_DEV, 0);
+        assert_eq!(rights(FileCaps::READ, false, true) & IOCTL_DEV, 0);
     }
 
     #[test]

@@ -6,13 +6,13 @@
 
 use std::os::fd::OwnedFd;
 
-use clash_policy::Limits;
+use clash_policy::ResourceLimits;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Lowers the limits of the calling process and its children. Memory is limited only if no
 /// cgroup does it better.
-pub(crate) fn set(limits: &Limits, grouped: bool) -> rustix::io::Result<()> {
+pub(crate) fn set(limits: &ResourceLimits, grouped: bool) -> rustix::io::Result<()> {
     for (resource, limit) in [
         (Resource::As, limits.memory_bytes.filter(|_| !grouped)),
         (Resource::Nproc, limits.processes),

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use clash_policy::Caps;
+use clash_policy::FileCaps;
 use clash_policy::path::is_below;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, mknodat, openat, openat2, statat,
@@ -300,9 +300,9 @@ impl MountTree {
         }
     }
 
-    fn cache(&mut self, path: &Path, own: &Path, caps: Caps, overlay: bool) -> MountResult<()> {
+    fn cache(&mut self, path: &Path, own: &Path, caps: FileCaps, overlay: bool) -> MountResult<()> {
         let place = self.open(path)?;
-        let execute = caps.contains(Caps::EXECUTE);
+        let execute = caps.contains(FileCaps::EXECUTE);
         let (tree, write) = match overlay::of_project(path, own, overlay) {
             CacheMount::Overlay { tree, lock } => {
                 self.locks.push(lock);

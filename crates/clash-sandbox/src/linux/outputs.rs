@@ -16,7 +16,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use clash_policy::Limits;
+use clash_policy::ResourceLimits;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 use rustix::io::Errno;
@@ -73,7 +73,7 @@ struct CopiedStream {
 
 impl OutputCopier {
     /// Replaces files by pipes. Call this while the launcher has no other thread.
-    pub(crate) fn start(limits: &Limits) -> io::Result<Option<Self>> {
+    pub(crate) fn start(limits: &ResourceLimits) -> io::Result<Option<Self>> {
         let wanted = [is_copied(stdout()), is_copied(stderr())];
         if wanted == [false, false] {
             return Ok(None);
@@ -147,11 +147,11 @@ fn is_same(one: &OwnedFd, other: &OwnedFd) -> bool {
 }
 
 /// The copying process.
-fn copy(mut streams: Vec<CopiedStream>, waits: OwnedFd, copies: OwnedFd, limits: &Limits) {
+fn copy(mut streams: Vec<CopiedStream>, waits: OwnedFd, copies: OwnedFd, limits: &ResourceLimits) {
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir(c"/");
     let _ = super::limits::set(
-        &Limits { file_size_bytes: limits.file_size_bytes, ..Limits::default() },
+        &ResourceLimits { file_size_bytes: limits.file_size_bytes, ..ResourceLimits::default() },
         true,
     );
     sys::ignore(libc::SIGXFSZ);

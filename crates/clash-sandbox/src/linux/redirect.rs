@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use clash_policy::{Caps, Effect, FsRule, PathPattern, Span, Writes};
+use clash_policy::{Effect, FileCaps, FsRule, PathPattern, PolicySpan, WriteTarget};
 
 use crate::launch::command::Command;
 use crate::plan::cache::Redirect;
@@ -22,7 +22,7 @@ pub(crate) fn given(plan: &Plan, command: &Command) -> (Plan, Command) {
         if !is_made(&redirect) {
             continue;
         }
-        let grant = Grant { path: redirect.to.clone(), caps: Caps::ALL, why: Why::Launcher };
+        let grant = Grant { path: redirect.to.clone(), caps: FileCaps::ALL, why: Why::Launcher };
         if let Some(watch) = &mut plan.watch {
             watch.rights.given.push(grant.clone());
             // Packages contain names that are protected elsewhere below the home.
@@ -42,9 +42,9 @@ fn rule(redirect: &Redirect) -> Option<FsRule> {
     Some(FsRule {
         pattern: PathPattern::Subpath { path, follow_worktrees: false },
         effect: Effect::Allow,
-        caps: Caps::ALL,
-        writes: Writes::InPlace,
-        span: Span::default(),
+        caps: FileCaps::ALL,
+        writes: WriteTarget::InPlace,
+        span: PolicySpan::default(),
     })
 }
 

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use clash_policy::Caps;
+use clash_policy::FileCaps;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, waitpid};
@@ -35,7 +35,7 @@ pub(crate) fn name(parent: &Path) -> PathBuf {
 /// The plan and the command with the directory added.
 pub(crate) fn given(path: &Path, plan: &Plan, command: &Command) -> (Plan, Command) {
     let mut plan = plan.clone();
-    plan.grants.push(Grant { path: path.into(), caps: Caps::ALL, why: Why::Launcher });
+    plan.grants.push(Grant { path: path.into(), caps: FileCaps::ALL, why: Why::Launcher });
     if let Some(watch) = &mut plan.watch {
         watch.rights.own.push(path.into());
         if let Some(sight) = &mut watch.sight {

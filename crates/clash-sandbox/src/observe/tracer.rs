@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use clash_policy::Caps;
+use clash_policy::FileCaps;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
@@ -53,7 +53,7 @@ enum CallSubject {
     Path {
         argument: usize,
         at: bool,
-        caps: Caps,
+        caps: FileCaps,
     },
     /// Two paths, the old and the new one.
     Rename {
@@ -66,13 +66,13 @@ enum CallSubject {
     SendMessages,
 }
 
-const RX: Caps = Caps::READ.union(Caps::EXECUTE);
+const RX: FileCaps = FileCaps::READ.union(FileCaps::EXECUTE);
 
-const fn path(argument: usize, caps: Caps) -> CallSubject {
+const fn path(argument: usize, caps: FileCaps) -> CallSubject {
     CallSubject::Path { argument, at: false, caps }
 }
 
-const fn path_at(argument: usize, caps: Caps) -> CallSubject {
+const fn path_at(argument: usize, caps: FileCaps) -> CallSubject {
     CallSubject::Path { argument, at: true, caps }
 }
 
@@ -81,14 +81,14 @@ const CALLS: &[(libc::c_long, CallSubject)] = &[
     (libc::SYS_openat2, CallSubject::OpenAt2),
     (libc::SYS_execve, path(0, RX)),
     (libc::SYS_execveat, path_at(1, RX)),
-    (libc::SYS_unlinkat, path_at(1, Caps::DELETE)),
+    (libc::SYS_unlinkat, path_at(1, FileCaps::DELETE)),
     (libc::SYS_renameat2, CallSubject::Rename { at: true }),
     (libc::SYS_renameat, CallSubject::Rename { at: true }),
-    (libc::SYS_mkdirat, path_at(1, Caps::CREATE)),
-    (libc::SYS_mknodat, path_at(1, Caps::CREATE)),
-    (libc::SYS_symlinkat, path_at(2, Caps::CREATE)),
-    (libc::SYS_linkat, path_at(3, Caps::CREATE)),
-    (libc::SYS_truncate, path(0, Caps::WRITE)),
+    (libc::SYS_mkdirat, path_at(1, FileCaps::CREATE)),
+    (libc::SYS_mknodat, path_at(1, FileCaps::CREATE)),
+    (libc::SYS_symlinkat, path_at(2, FileCaps::CREATE)),
+    (libc::SYS_linkat, path_at(3, FileCaps::CREATE)),
+    (libc::SYS_truncate, path(0, FileCaps::WRITE)),
     (libc::SYS_connect, CallSubject::Connect),
     (libc::SYS_bind, CallSubject::Bind),
     (libc::SYS_sendto, CallSubject::SendTo),
@@ -99,17 +99,17 @@ const CALLS: &[(libc::c_long, CallSubject)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_creat, CallSubject::Create),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_unlink, path(0, Caps::DELETE)),
+    (libc::SYS_unlink, path(0, FileCaps::DELETE)),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_rmdir, path(0, Caps::DELETE)),
+    (libc::SYS_rmdir, path(0, FileCaps::DELETE)),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_rename, CallSubject::Rename { at: false }),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_mkdir, path(0, Caps::CREATE)),
+    (libc::SYS_mkdir, path(0, FileCaps::CREATE)),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_symlink, path(1, Caps::CREATE)),
+    (libc::SYS_symlink, path(1, FileCaps::CREATE)),
     #[cfg(target_arch = "x86_64")]
-    (libc::SYS_link, path(1, Caps::CREATE)),
+    (libc::SYS_link, path(1, FileCaps::CREATE)),
 ];
 
 fn filter() -> Result<Vec<BpfInstruction>, BpfError> {
@@ -366,8 +366,8 @@ impl CommandObserver<'_> {
                 } else {
                     (caller.path(None, first)?, caller.path(None, second)?)
                 };
-                self.touched(from, Caps::DELETE);
-                self.touched(to, Caps::CREATE);
+                self.touched(from, FileCaps::DELETE);
+                self.touched(to, FileCaps::CREATE);
             }
             CallSubject::Connect => match dns::address(&caller.memory(second, length(third))?) {
                 Some(dns::SocketTarget::Internet(address)) if !matches!(address.port(), 0 | 53) => {
@@ -420,28 +420,30 @@ impl CommandObserver<'_> {
             return;
         }
         let mut caps = match flags & libc::O_ACCMODE {
-            libc::O_RDONLY => Caps::READ,
-            libc::O_WRONLY => Caps::WRITE,
-            _ => Caps::READ.union(Caps::WRITE),
+            libc::O_RDONLY => FileCaps::READ,
+            libc::O_WRONLY => FileCaps::WRITE,
+            _ => FileCaps::READ.union(FileCaps::WRITE),
         };
         if flags & libc::O_TRUNC != 0 {
-            caps = caps.union(Caps::WRITE);
+            caps = caps.union(FileCaps::WRITE);
         }
         if flags & libc::O_CREAT != 0 && !path.exists()
             || flags & libc::O_TMPFILE == libc::O_TMPFILE
         {
-            caps = caps.union(Caps::CREATE);
+            caps = caps.union(FileCaps::CREATE);
         }
         self.touched(path, caps);
     }
 
     /// Reports a file that exists, or will exist.
-    fn touched(&mut self, path: PathBuf, caps: Caps) {
-        let makes = caps.contains(Caps::CREATE);
+    fn touched(&mut self, path: PathBuf, caps: FileCaps) {
+        let makes = caps.contains(FileCaps::CREATE);
         let real = match (path.canonicalize(), path.parent(), path.file_name()) {
             // A call that makes or removes a name is about the name itself, not about the
             // target of a link.
-            (Ok(real), ..) if !caps.intersects(Caps::CREATE.union(Caps::DELETE)) => Some(real),
+            (Ok(real), ..) if !caps.intersects(FileCaps::CREATE.union(FileCaps::DELETE)) => {
+                Some(real)
+            }
             (_, Some(dir), Some(name)) if makes || fs::symlink_metadata(&path).is_ok() => {
                 dir.canonicalize().ok().map(|dir| dir.join(name))
             }

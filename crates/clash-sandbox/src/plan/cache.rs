@@ -16,7 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use clash_policy::{FsRule, Net, Places, Sandbox, Writes};
+use clash_policy::{FsRule, NetworkAccess, PolicyPlaces, Sandbox, WriteTarget};
 
 use clash_policy::fnv::fnv_hash;
 
@@ -69,7 +69,7 @@ pub fn has_caches(sandbox: &Sandbox) -> bool {
 }
 
 pub(crate) fn is_cache(rule: &FsRule) -> bool {
-    rule.writes == Writes::Project
+    rule.writes == WriteTarget::Project
 }
 
 /// A variable that leads a tool to the project's own cache.
@@ -171,7 +171,7 @@ fn known_at(rule: &FsRule) -> Option<&'static Known> {
 
 /// True if an empty cache is useless for this sandbox, because it has no network.
 fn is_useless_empty(rule: &FsRule, sandbox: &Sandbox) -> bool {
-    sandbox.net == Net::Deny && known_at(rule).is_some_and(|known| known.fetched)
+    sandbox.net == NetworkAccess::Deny && known_at(rule).is_some_and(|known| known.fetched)
 }
 
 /// True if a directory has no entries or is missing.
@@ -194,7 +194,7 @@ pub(crate) fn is_unused(rule: &FsRule, sandbox: &Sandbox, shared: &Path, own: &P
 pub(crate) fn redirect(
     rule: &FsRule,
     sandbox: &Sandbox,
-    places: &Places,
+    places: &PolicyPlaces,
     project: &Path,
 ) -> Option<Redirect> {
     let Known { at, variable, option, carried, .. } = known_at(rule)?;
@@ -243,7 +243,7 @@ mod tests {
         for Known { at, variable, .. } in KNOWN {
             assert!(!seen.contains(variable), "{variable}");
             seen.push(variable);
-            assert!(Places::imagined().expand(at).is_ok(), "{at}");
+            assert!(PolicyPlaces::imagined().expand(at).is_ok(), "{at}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clash_policy::path::is_below;
-use clash_policy::{Caps, Effect, Sandbox, Writes};
+use clash_policy::{Effect, FileCaps, Sandbox, WriteTarget};
 
 use super::Request;
 use super::rules::{Found, Rule};
@@ -29,8 +29,8 @@ pub(super) fn without_mounts(
             .caches
             .and_then(|own| cache::redirect(rule, request.sandbox, request.places, own));
         report.say(|| said(rule, own.as_ref()));
-        rule.caps = rule.caps.intersect(Caps::READ.union(Caps::EXECUTE));
-        rule.writes = Writes::InPlace;
+        rule.caps = rule.caps.intersect(FileCaps::READ.union(FileCaps::EXECUTE));
+        rule.writes = WriteTarget::InPlace;
         redirects.extend(own.filter(|own| !redirects.contains(own)));
     }
     Some((sandbox, redirects))

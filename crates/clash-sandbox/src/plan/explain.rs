@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use clash_policy::protect::entries;
-use clash_policy::{Effect, Limits};
+use clash_policy::{Effect, ResourceLimits};
 
 use super::{Found, Network, Rule, Watch};
 use crate::facts::HostFacts;
@@ -12,7 +12,12 @@ use crate::plan::report::{Line, Report};
 use crate::plan::room::{Room, Step};
 
 /// Reports the mechanism for each limit, and the processes to which it applies.
-pub(super) fn limits(report: &mut Report, limits: &Limits, group: Option<&Path>, root: bool) {
+pub(super) fn limits(
+    report: &mut Report,
+    limits: &ResourceLimits,
+    group: Option<&Path>,
+    root: bool,
+) {
     for (name, value) in limits.named() {
         let Some(value) = value.filter(|_| name != "files") else { continue };
         let (mechanism, why) = match name {
@@ -30,7 +35,7 @@ pub(super) fn limits(report: &mut Report, limits: &Limits, group: Option<&Path>,
 }
 
 /// Reports the limit on names only if the monitor counts, or nothing can be made.
-pub(super) fn files(report: &mut Report, limits: &Limits, watch: Option<&Watch>) {
+pub(super) fn files(report: &mut Report, limits: &ResourceLimits, watch: Option<&Watch>) {
     let (mechanism, why) = match watch {
         Some(_) => ("monitor", "names that the room makes, less those it removes"),
         None => ("landlock", "no name can be made"),

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use clash_policy::path::{Links, is_below};
-use clash_policy::{Caps, Effect, PathPattern};
+use clash_policy::path::{LinkResolver, is_below};
+use clash_policy::{Effect, FileCaps, PathPattern};
 
 use super::rules::{Found, Rule, real};
 use super::{Grant, Refusal, Request, Why, overlap};
@@ -170,7 +170,7 @@ pub(super) fn baseline_left(
     disk: &Disk,
     rules: &[Rule<'_>],
     report: &mut Report,
-) -> Vec<(&'static baseline::BaselineEntry, Caps)> {
+) -> Vec<(&'static baseline::BaselineEntry, FileCaps)> {
     let mut dropped = Vec::new();
     let mut left = Vec::with_capacity(baseline::BASELINE_ENTRIES.len());
     let taken = rules.iter().any(|r| r.rule.effect != Effect::Allow);
@@ -207,7 +207,7 @@ pub(super) fn baseline_left(
 
 const MERGED: [&str; 4] = ["/bin", "/sbin", "/lib", "/lib64"];
 
-pub(super) fn covered(grants: &[Grant], path: &Path, caps: Caps) -> bool {
+pub(super) fn covered(grants: &[Grant], path: &Path, caps: FileCaps) -> bool {
     grants.iter().any(|g| is_below(path, &g.path) && g.caps.contains(caps))
 }
 
@@ -242,7 +242,7 @@ pub(super) fn add_default(request: &Request<'_>, grants: &mut Vec<Grant>) {
         let real_directory = fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir());
         if real_directory && !kept.contains(&path.as_path()) {
             let why = Why::Rule(request.sandbox.span.clone());
-            grants.push(Grant { path, caps: Caps::ALL, why });
+            grants.push(Grant { path, caps: FileCaps::ALL, why });
         }
     }
 }

@@ -14,7 +14,7 @@
 use std::path::{Path, PathBuf};
 
 use clash_policy::path::is_below;
-use clash_policy::{Caps, Effect, PathPattern};
+use clash_policy::{Effect, FileCaps, PathPattern};
 
 use super::{Grant, LANDLOCK_ABI_NEEDED, Plan};
 use crate::plan::room::{Access, Inside, Room, Step};
@@ -30,7 +30,7 @@ pub enum NoNesting {
     #[error("Landlock ABI {abi} does not know the limits of a room with rooms inside")]
     LandlockTooOld { abi: u32 },
     #[error("`{caps}` on {} is more than mounts can say", path.display())]
-    Partial { path: PathBuf, caps: Caps },
+    Partial { path: PathBuf, caps: FileCaps },
     #[error("the rule about `{0}` is about names, which mounts cannot hold")]
     Names(String),
 }
@@ -42,7 +42,7 @@ impl Plan {
         if let Some(watch) = &self.watch {
             let sandbox = &watch.rights.sandbox;
             let makes = |path: &Path| {
-                let makes = |g: &&Grant| g.caps.contains(Caps::CREATE);
+                let makes = |g: &&Grant| g.caps.contains(FileCaps::CREATE);
                 self.grants.iter().filter(makes).any(|g| is_below(path, &g.path))
             };
             let by_name = |rule: &&clash_policy::FsRule| match &rule.pattern {
@@ -72,11 +72,12 @@ impl Plan {
             return Err(NoNesting::LandlockTooOld { abi: self.landlock_abi });
         }
         for grant in &self.grants {
-            let making = Caps::CREATE.union(Caps::DELETE);
-            let whole = |caps: Caps| !grant.caps.intersects(caps) || grant.caps.contains(caps);
+            let making = FileCaps::CREATE.union(FileCaps::DELETE);
+            let whole = |caps: FileCaps| !grant.caps.intersects(caps) || grant.caps.contains(caps);
             let file = std::fs::metadata(&grant.path).is_ok_and(|meta| !meta.is_dir());
-            let changes = if file { !grant.caps.intersects(making) } else { whole(Caps::CHANGE) };
-            if !changes || !grant.caps.contains(Caps::READ) {
+            let changes =
+                if file { !grant.caps.intersects(making) } else { whole(FileCaps::CHANGE) };
+            if !changes || !grant.caps.contains(FileCaps::READ) {
                 let path = grant.path.clone();
                 return Err(NoNesting::Partial { path, caps: grant.caps });
             }
@@ -113,7 +114,7 @@ fn pin(room: &mut Room, grants: &[Grant]) {
             _ => None,
         };
         let around = |path: &PathBuf| {
-            let writable = grants.iter().filter(|g| g.caps.intersects(Caps::CHANGE));
+            let writable = grants.iter().filter(|g| g.caps.intersects(FileCaps::CHANGE));
             let outer = writable.filter(|g| is_below(path, &g.path) && g.path != *path);
             outer.max_by_key(|g| g.path.as_os_str().len())
         };
@@ -121,7 +122,7 @@ fn pin(room: &mut Room, grants: &[Grant]) {
             let between = path.ancestors().skip(1).take_while(|dir| *dir != grant.path);
             let mut between: Vec<&Path> = between.collect();
             between.reverse();
-            let execute = grant.caps.contains(Caps::EXECUTE);
+            let execute = grant.caps.contains(FileCaps::EXECUTE);
             for dir in between {
                 if !pinned.iter().any(|known| known == dir) {
                     let access = Access { write: true, execute };

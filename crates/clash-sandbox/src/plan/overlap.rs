@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use clash_policy::path::{Links as _, is_below};
-use clash_policy::{Caps, Effect};
+use clash_policy::path::{LinkResolver as _, is_below};
+use clash_policy::{Effect, FileCaps};
 
 use super::{Grant, Refusal, Request, Rule, Why};
 use crate::baseline::BaselineEntry;
@@ -67,7 +67,7 @@ pub(super) fn baseline_caps(
     rules: &[Rule<'_>],
     entry: &BaselineEntry,
     path: &Path,
-) -> (Caps, bool) {
+) -> (FileCaps, bool) {
     let named = Path::new(entry.path);
     let mut caps = entry.caps;
     let mut inside = false;
@@ -128,7 +128,7 @@ fn each_caged(
             }
             let lent = grant.why == Why::Launcher || request.lends(&grant.path);
             let within = lent && inside && !above;
-            let reads = local && !grant.caps.intersects(Caps::CHANGE);
+            let reads = local && !grant.caps.intersects(FileCaps::CHANGE);
             if !reads && !permitted(local, above && !inside, within) {
                 return Err(Refusal::Caged {
                     path: grant.path.clone(),

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use clash_policy::path::PathError;
-use clash_policy::{Caps, Effect, Span};
+use clash_policy::{Effect, FileCaps, PolicySpan};
 
 use super::{LANDLOCK_ABI_NEEDED, Why};
 use crate::planted::Suspect;
@@ -26,30 +26,30 @@ pub enum Refusal {
     )]
     OuterListener,
     #[error("{span}: `{rule}` cannot be enforced by this version")]
-    NotYet { rule: String, span: Span },
+    NotYet { rule: String, span: PolicySpan },
     #[error("{span}: `{rule}` names no path here")]
-    Path { rule: String, span: Span, source: PathError },
+    Path { rule: String, span: PolicySpan, source: PathError },
     #[error("{span}: `{rule}` cannot be resolved")]
-    Unresolvable { rule: String, span: Span, source: io::Error },
+    Unresolvable { rule: String, span: PolicySpan, source: io::Error },
     #[error("{rule}; holding that takes a room, and none can be made here: {why}")]
     NoRoom { rule: Box<Refusal>, why: String },
     #[error(
         "{span}: `{rule}` holds only if what the command does is watched, and that cannot be \
          done here: {why}"
     )]
-    NoMonitor { rule: String, span: Span, why: String },
+    NoMonitor { rule: String, span: PolicySpan, why: String },
     #[error("{span}: the limit `processes` cannot be held for root here: {why}")]
-    Uncounted { why: String, span: Span },
+    Uncounted { why: String, span: PolicySpan },
     #[error(
         "{span}: port {port} of localhost is to be the only way out of a network that is denied"
     )]
-    Port { port: u16, span: Span },
+    Port { port: u16, span: PolicySpan },
     #[error(
         "{span}: `{effect}` on `{rule}` takes away the right to execute inside `{}`, \
          where that is allowed",
         outer.display()
     )]
-    Execute { effect: Effect, rule: String, span: Span, outer: PathBuf },
+    Execute { effect: Effect, rule: String, span: PolicySpan, outer: PathBuf },
     #[error("{0}")]
     PlantedLink(Box<Suspect>),
     #[error("`{}`, which the launcher made, is a link now", path.display())]
@@ -60,7 +60,7 @@ pub enum Refusal {
         "`{caps}` on `{}` ({why}) would reach `{}`, which no sandbox may touch",
         path.display(), cage.display()
     )]
-    Caged { path: PathBuf, caps: Caps, why: Why, cage: PathBuf },
+    Caged { path: PathBuf, caps: FileCaps, why: Why, cage: PathBuf },
 }
 
 /// The gap that a sandbox at this ABI would have, against the promise of the direct tier.
@@ -148,7 +148,7 @@ impl Refusal {
     }
 
     /// The line of the policy that is refused, if there is one.
-    pub fn span(&self) -> Option<&Span> {
+    pub fn span(&self) -> Option<&PolicySpan> {
         match self {
             Self::NoLandlock
             | Self::LandlockTooOld { .. }

@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 
 use clash_policy::credentials::credential;
 use clash_policy::judge::{
-    Verdict, World, alike_below, denies_below, each_by_rules, kept, kept_by_link, opens_way,
+    JudgeContext, PathVerdict, alike_below, denies_below, each_by_rules, kept, kept_by_link,
+    opens_way,
 };
-use clash_policy::path::{Links, NoLinks, PathError, is_below};
-use clash_policy::protect::{self, Keep, Persistent, REPOSITORY};
-use clash_policy::{Caps, Effect, FileUse, Places, Sandbox};
+use clash_policy::path::{LinkResolver, NoLinks, PathError, is_below};
+use clash_policy::protect::{self, KeepMode, PersistencePath, REPOSITORY};
+use clash_policy::{Effect, FileCaps, FileUse, PolicyPlaces, Sandbox};
 
 use crate::caseless::folded;
 use crate::plan::{Grant, Why};
@@ -24,9 +25,9 @@ pub struct Rights {
     /// The rules have their paths on this disk.
     pub(crate) sandbox: Sandbox,
     /// The real paths of the project and the home.
-    pub(crate) places: Places,
+    pub(crate) places: PolicyPlaces,
     pub(crate) cage: Vec<PathBuf>,
-    pub(crate) baseline: Vec<(PathBuf, Caps)>,
+    pub(crate) baseline: Vec<(PathBuf, FileCaps)>,
     /// Needs of worktrees and the launcher.
     pub(crate) given: Vec<Grant>,
     /// Files that tie a linked worktree to its repository, and hooks outside `.git`.
@@ -46,24 +47,24 @@ pub struct Rights {
 
 impl Rights {
     /// All rights at a path.
-    pub fn caps(&self, path: &Path) -> Caps {
+    pub fn caps(&self, path: &Path) -> FileCaps {
         let caged = self.caged(path);
-        let may = |verdict: &Verdict| {
+        let may = |verdict: &PathVerdict| {
             self.permits_one(path, verdict, caged, true)
                 && !self.keeps_by(verdict.rule, path, verdict.caps)
         };
-        let may = self.verdicts(path, Caps::ALL).into_iter().filter(may);
-        may.fold(Caps::NONE, |caps, verdict| caps.union(verdict.caps))
+        let may = self.verdicts(path, FileCaps::ALL).into_iter().filter(may);
+        may.fold(FileCaps::NONE, |caps, verdict| caps.union(verdict.caps))
     }
 
     /// True if the rules, the baseline and the cage permit all of `needs`.
-    pub fn permits(&self, path: &Path, needs: Caps) -> bool {
+    pub fn permits(&self, path: &Path, needs: FileCaps) -> bool {
         self.permits_where(path, needs, true)
     }
 
     /// As `permits`. The room's own places count only if `own`, because outside the room
     /// something else is there.
-    fn permits_where(&self, path: &Path, needs: Caps, own: bool) -> bool {
+    fn permits_where(&self, path: &Path, needs: FileCaps, own: bool) -> bool {
         let caged = self.caged(path);
         let verdicts = self.verdicts(path, needs);
         let told = !verdicts.is_empty() || needs.is_empty();
@@ -72,38 +73,46 @@ impl Rights {
 
     /// The persistence path that forbids a use, under the path's own name or one that a
     /// link gives it.
-    pub fn kept(&self, path: &Path, needs: Caps, links: &dyn Links) -> Option<Keep> {
-        if !needs.intersects(Caps::CHANGE) {
+    pub fn kept(&self, path: &Path, needs: FileCaps, links: &dyn LinkResolver) -> Option<KeepMode> {
+        if !needs.intersects(FileCaps::CHANGE) {
             return None;
         }
-        if self.is_head_of_worktree(path) && needs.intersects(Caps::WRITE.union(Caps::DELETE)) {
-            return Some(Keep::Existing);
+        if self.is_head_of_worktree(path)
+            && needs.intersects(FileCaps::WRITE.union(FileCaps::DELETE))
+        {
+            return Some(KeepMode::Existing);
         }
-        let world = World { links, ..self.world() };
-        let rule = self.rule_of(path, needs.intersect(Caps::CHANGE));
+        let world = JudgeContext { links, ..self.world() };
+        let rule = self.rule_of(path, needs.intersect(FileCaps::CHANGE));
         keep(kept(&self.sandbox, rule, path, needs, &world))
     }
 
     /// As `kept`, only by links.
-    pub fn kept_by_link(&self, path: &Path, needs: Caps, links: &dyn Links) -> Option<Keep> {
-        let world = World { links, ..self.world() };
-        let rule = self.rule_of(path, needs.intersect(Caps::CHANGE));
+    pub fn kept_by_link(
+        &self,
+        path: &Path,
+        needs: FileCaps,
+        links: &dyn LinkResolver,
+    ) -> Option<KeepMode> {
+        let world = JudgeContext { links, ..self.world() };
+        let rule = self.rule_of(path, needs.intersect(FileCaps::CHANGE));
         keep(kept_by_link(&self.sandbox, rule, path, needs, &world))
     }
 
     /// True if a use is refused on a volume that ignores case, whatever the rules say about
     /// the exact name.
-    pub(crate) fn refuses_folded(&self, path: &Path, needs: Caps, kept: Caps) -> bool {
-        let Some(name) = folded(path) else { return kept.intersects(Caps::CHANGE) };
+    pub(crate) fn refuses_folded(&self, path: &Path, needs: FileCaps, kept: FileCaps) -> bool {
+        let Some(name) = folded(path) else { return kept.intersects(FileCaps::CHANGE) };
         let file = FileUse { path: path.to_path_buf(), needs, caseless: true };
-        let denied = |verdict: &Verdict| verdict.rule.is_some() && verdict.effect != Effect::Allow;
+        let denied =
+            |verdict: &PathVerdict| verdict.rule.is_some() && verdict.effect != Effect::Allow;
         let verdicts = each_by_rules(&self.sandbox, &file, &self.world());
         if verdicts.is_ok_and(|verdicts| verdicts.iter().any(denied)) {
             return true;
         }
         let places = self.cage.iter().chain(&self.held);
         let below = |place: &Path| folded(place).is_none_or(|place| is_below(&name, &place));
-        let held = needs.intersects(Caps::CHANGE) && { places }.any(|place| below(place));
+        let held = needs.intersects(FileCaps::CHANGE) && { places }.any(|place| below(place));
         let roots = [&self.places.project, &self.places.home];
         let listed = roots.iter().filter(|root| is_below(path, root)).any(|root| {
             let count = root.iter().count();
@@ -116,7 +125,7 @@ impl Rights {
     }
 
     /// True if a persistence path forbids the use, given the rule that applies.
-    fn keeps_by(&self, rule: Option<usize>, path: &Path, needs: Caps) -> bool {
+    fn keeps_by(&self, rule: Option<usize>, path: &Path, needs: FileCaps) -> bool {
         self.is_head_of_worktree(path)
             || keep(kept(&self.sandbox, rule, path, needs, &self.world())).is_some()
     }
@@ -134,26 +143,33 @@ impl Rights {
 
     /// True if a link with this name would bypass the persistence paths.
     pub fn opens_way(&self, path: &Path) -> bool {
-        let rule = self.rule_of(path, Caps::CREATE);
+        let rule = self.rule_of(path, FileCaps::CREATE);
         opens_way(&self.sandbox, rule, path, &self.world()).unwrap_or(true)
     }
 
     /// True if a link at one path may lead to another. The target must be readable, not
     /// protected against writes, and nothing below it may be denied. A new repository of
     /// the command is not protected.
-    pub(crate) fn may_lead(&self, at: &Path, to: &Path, covered: bool, links: &dyn Links) -> bool {
-        let refused = |verdict: &Verdict| {
+    pub(crate) fn may_lead(
+        &self,
+        at: &Path,
+        to: &Path,
+        covered: bool,
+        links: &dyn LinkResolver,
+    ) -> bool {
+        let refused = |verdict: &PathVerdict| {
             verdict.rule.is_some() && !self.permits_one(to, verdict, self.caged(to), true)
         };
         let kept = || {
-            self.kept(to, Caps::WRITE.union(Caps::CREATE), links).is_some() || self.opens_way(to)
+            self.kept(to, FileCaps::WRITE.union(FileCaps::CREATE), links).is_some()
+                || self.opens_way(to)
         };
         // File tools follow the link with the user's rights, not with those of the command
         // that made it.
         let secret = || credential(to, &self.places.home).is_some();
-        self.permits_where(to, Caps::READ, self.is_own(at))
+        self.permits_where(to, FileCaps::READ, self.is_own(at))
             && !secret()
-            && !self.verdicts(to, Caps::WRITE).iter().any(refused)
+            && !self.verdicts(to, FileCaps::WRITE).iter().any(refused)
             && (covered || !kept())
             && !self.hides_below(to)
             && !denies_below(&self.sandbox, at, to, &self.world()).unwrap_or(true)
@@ -186,7 +202,7 @@ impl Rights {
         }
         self.cage.iter().chain(&self.held).any(|place| {
             let by_name = |below: &Path| {
-                protect::kept(&self.sandbox.protect, below, 0, Caps::WRITE).is_some()
+                protect::kept(&self.sandbox.protect, below, 0, FileCaps::WRITE).is_some()
             };
             is_below(path, place) || place.strip_prefix(path).is_ok_and(|below| !by_name(below))
         })
@@ -220,8 +236,8 @@ impl Rights {
         places.all(alike) && alike_below(&self.sandbox, one, other, &self.world()).unwrap_or(false)
     }
 
-    fn world(&self) -> World<'_> {
-        World {
+    fn world(&self) -> JudgeContext<'_> {
+        JudgeContext {
             places: &self.places,
             cwd: &self.places.project,
             links: &NoLinks,
@@ -232,13 +248,13 @@ impl Rights {
     }
 
     /// The rules' verdict for each right; empty if it cannot be decided.
-    fn verdicts(&self, path: &Path, needs: Caps) -> Vec<Verdict> {
+    fn verdicts(&self, path: &Path, needs: FileCaps) -> Vec<PathVerdict> {
         let file = FileUse { path: path.to_path_buf(), needs, caseless: false };
         each_by_rules(&self.sandbox, &file, &self.world()).unwrap_or_default()
     }
 
     /// The rule that decides about a use of a path.
-    fn rule_of(&self, path: &Path, needs: Caps) -> Option<usize> {
+    fn rule_of(&self, path: &Path, needs: FileCaps) -> Option<usize> {
         self.verdicts(path, needs).iter().find_map(|verdict| verdict.rule)
     }
 
@@ -260,9 +276,9 @@ impl Rights {
             && !self.given.iter().any(launchers)
     }
 
-    fn permits_one(&self, path: &Path, verdict: &Verdict, caged: bool, own: bool) -> bool {
+    fn permits_one(&self, path: &Path, verdict: &PathVerdict, caged: bool, own: bool) -> bool {
         let cap = verdict.caps;
-        let changes = cap.intersects(Caps::CHANGE);
+        let changes = cap.intersects(FileCaps::CHANGE);
         if self.host_processes && tells_of_the_host(path) {
             return false;
         }
@@ -279,7 +295,7 @@ impl Rights {
             return true;
         }
         let in_baseline =
-            |(base, caps): &(PathBuf, Caps)| caps.contains(cap) && is_below(path, base);
+            |(base, caps): &(PathBuf, FileCaps)| caps.contains(cap) && is_below(path, base);
         if fixed.is_none() && (self.baseline.iter().any(in_baseline) || own && self.is_own(path)) {
             return true;
         }
@@ -293,8 +309,8 @@ impl Rights {
 }
 
 /// If the list cannot decide, the path is protected.
-fn keep(entry: Result<Option<Persistent<'_>>, PathError>) -> Option<Keep> {
-    entry.map_or(Some(Keep::Always), |entry| entry.map(|entry| entry.keep))
+fn keep(entry: Result<Option<PersistencePath<'_>>, PathError>) -> Option<KeepMode> {
+    entry.map_or(Some(KeepMode::Always), |entry| entry.map(|entry| entry.keep))
 }
 
 /// True for the list of processes, entries of other processes, and the kernel's symbols.
@@ -309,29 +325,29 @@ mod tests {
     use super::*;
 
     fn rights() -> Rights {
-        use clash_policy::{FsRule, PathPattern, Span, Writes};
+        use clash_policy::{FsRule, PathPattern, PolicySpan, WriteTarget};
         let rule = |path: &str, effect, caps| FsRule {
             pattern: PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false },
             effect,
             caps,
-            writes: Writes::InPlace,
-            span: Span::default(),
+            writes: WriteTarget::InPlace,
+            span: PolicySpan::default(),
         };
         let rules = vec![
-            rule("/home/u/app", Effect::Allow, Caps::ALL),
-            rule("/home/u/app/Secret", Effect::Deny, Caps::ALL),
-            rule("/home/u/lib", Effect::Allow, Caps::READ),
+            rule("/home/u/app", Effect::Allow, FileCaps::ALL),
+            rule("/home/u/app/Secret", Effect::Deny, FileCaps::ALL),
+            rule("/home/u/lib", Effect::Allow, FileCaps::READ),
         ];
         Rights {
             sandbox: Sandbox { default: Effect::Deny, fs: rules, ..Sandbox::named("s") },
-            places: Places {
+            places: PolicyPlaces {
                 project: "/home/u/app".into(),
                 home: "/home/u".into(),
                 tmp: "/tmp".into(),
                 vars: Vec::new(),
             },
             cage: Vec::new(),
-            baseline: vec![("/usr".into(), Caps::READ)],
+            baseline: vec![("/usr".into(), FileCaps::READ)],
             given: Vec::new(),
             held: Vec::new(),
             tmp_names: Vec::new(),
@@ -344,7 +360,7 @@ mod tests {
     #[test]
     fn names_are_refused_as_the_volume_takes_them() {
         let rights = rights();
-        let change = Caps::CREATE.union(Caps::WRITE);
+        let change = FileCaps::CREATE.union(FileCaps::WRITE);
         let refused = |name: &str| {
             rights.refuses_folded(&Path::new("/home/u/app").join(name), change, change)
         };

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use clash_policy::Caps;
+use clash_policy::FileCaps;
 use clash_policy::path::is_below;
 
 /// The namespaces and mounts of one command.
@@ -113,7 +113,7 @@ pub enum Step {
     Bind { path: PathBuf, access: Access },
     /// The project's own cache in place of a shared one. `own` is the directory for the
     /// changes.
-    Cache { path: PathBuf, own: PathBuf, caps: Caps, overlay: bool },
+    Cache { path: PathBuf, own: PathBuf, caps: FileCaps, overlay: bool },
     /// The tree at `path` once more, with less access.
     Rebind { path: PathBuf, access: Access },
     /// An empty file or directory over `path`. `shows` names the places that later steps

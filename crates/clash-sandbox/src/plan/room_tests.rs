@@ -4,15 +4,15 @@
 use super::*;
 use crate::facts::{Facility, RoomSupport};
 use crate::planted::Alone;
-use clash_policy::judge::{World as Judged, judge};
-use clash_policy::{FileUse, PathPattern, Protect};
+use clash_policy::judge::{JudgeContext as Judged, judge};
+use clash_policy::{FileUse, PathPattern, ProtectSettings};
 use insta::assert_snapshot;
 use proptest::prelude::*;
 use std::fs;
 
 struct World {
     base: PathBuf,
-    places: Places,
+    places: PolicyPlaces,
     cage: Cage,
     _dir: tempfile::TempDir,
 }
@@ -28,7 +28,7 @@ impl World {
         fs::write(base.join("home/.gitconfig"), "").unwrap();
         let home = base.join("home");
         let places =
-            Places { project: home.join("app"), home, tmp: base.join("tmp"), vars: vec![] };
+            PolicyPlaces { project: home.join("app"), home, tmp: base.join("tmp"), vars: vec![] };
         Self { base, places, cage: Cage::default(), _dir: dir }
     }
 
@@ -69,9 +69,15 @@ fn host() -> HostFacts {
 }
 
 fn rule(effect: Effect, caps: &str, path: &str) -> FsRule {
-    let span = Span { file: "policy.star".into(), line: 7, column: 1 };
+    let span = PolicySpan { file: "policy.star".into(), line: 7, column: 1 };
     let pattern = PathPattern::Subpath { path: path.into(), follow_worktrees: false };
-    FsRule { pattern, effect, caps: Caps::parse(caps).unwrap(), writes: Writes::InPlace, span }
+    FsRule {
+        pattern,
+        effect,
+        caps: FileCaps::parse(caps).unwrap(),
+        writes: WriteTarget::InPlace,
+        span,
+    }
 }
 
 fn sandbox(fs: Vec<FsRule>) -> Sandbox {
@@ -104,7 +110,7 @@ fn rules_inside_rules_become_mounts_on_mounts() {
         rule(Effect::Allow, "rx", "$PWD/a/b/c"),
         rule(Effect::Deny, "wcd", "$PWD/.env"),
     ];
-    let protect = Protect { standard: false, ..Protect::default() };
+    let protect = ProtectSettings { standard: false, ..ProtectSettings::default() };
     assert_snapshot!(world.steps(&Sandbox { protect, ..sandbox(fs) }), @r"
     rebind /W read-only, noexec
     scratch /W/tmp
@@ -135,13 +141,13 @@ fn an_existing_cage_is_covered_and_a_missing_one_watched() {
     let missing = world.base.join("home/.claude.json");
     world.cage.paths.push(missing.clone());
     let plan = world.plan(&home("rwcd"), &host()).unwrap();
-    assert_eq!(plan.watch.unwrap().rights.caps(&missing), Caps::NONE);
+    assert_eq!(plan.watch.unwrap().rights.caps(&missing), FileCaps::NONE);
 }
 
 #[test]
 fn what_mounts_cannot_say_is_watched() {
     let world = World::new();
-    let protect = Protect { standard: false, ..Protect::default() };
+    let protect = ProtectSettings { standard: false, ..ProtectSettings::default() };
     let watched = |inner: Vec<FsRule>| {
         let mut fs = vec![rule(Effect::Allow, "rwcdx", "$PWD")];
         fs.extend(inner);
@@ -166,7 +172,7 @@ fn execution_alone_cannot_be_taken_from_names() {
     glob.pattern = PathPattern::Glob { prefix: "$PWD".into(), pattern: "**/*.sh".into() };
     let fs = vec![rule(Effect::Allow, "rwcdx", "$PWD"), glob.clone()];
     assert!(matches!(world.plan(&sandbox(fs), &host()), Err(Refusal::Execute { .. })));
-    glob.caps = Caps::parse("rx").unwrap();
+    glob.caps = FileCaps::parse("rx").unwrap();
     let fs = vec![rule(Effect::Allow, "rwcdx", "$PWD"), glob];
     assert!(world.plan(&sandbox(fs), &host()).is_ok());
     let fs = vec![rule(Effect::Allow, "rwcdx", "$PWD"), rule(Effect::Deny, "x", "$PWD/a")];
@@ -224,7 +230,7 @@ proptest! {
             .into_iter()
             .map(|(at, allow, caps)| {
                 let effect = if allow { Effect::Allow } else { Effect::Deny };
-                rule(effect, &Caps::from_bits(caps).unwrap().to_string(), paths[at])
+                rule(effect, &FileCaps::from_bits(caps).unwrap().to_string(), paths[at])
             })
             .collect();
         let sandbox = sandbox(fs);
@@ -243,7 +249,7 @@ proptest! {
         let judged = Judged { places, cwd: &places.project, links: disk, baseline: &[], cage: &[], lent: None };
         for path in paths {
             let path = places.expand(path).unwrap();
-            for cap in Caps::each() {
+            for cap in FileCaps::each() {
                 let file = FileUse { path: path.clone(), needs: cap, caseless: false };
                 let verdict = judge(sandbox, &file, &judged).unwrap();
                 let seen = sources.caps(&path, false).contains(cap);

@@ -4,8 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clash_policy::path::Links;
-use clash_policy::{Caps, Effect, FsRule, PathPattern};
+use clash_policy::path::LinkResolver;
+use clash_policy::{Effect, FileCaps, FsRule, PathPattern};
 
 use super::overlap::Region;
 use super::{Refusal, Request};
@@ -56,10 +56,10 @@ impl Rule<'_> {
     }
 
     /// The rights that an allow rule gives to Landlock.
-    pub(super) fn granted(&self, rules: &[Rule<'_>]) -> Caps {
+    pub(super) fn granted(&self, rules: &[Rule<'_>]) -> FileCaps {
         if self.wider() {
             // The monitor cannot judge an `execve` before the kernel carries it out.
-            return self.rule.caps.without(Caps::EXECUTE);
+            return self.rule.caps.without(FileCaps::EXECUTE);
         }
         // On the same path the stricter rule wins, for each right.
         let narrowed = rules
@@ -73,7 +73,7 @@ impl Rule<'_> {
             .fold(self.rule.caps, |caps, r| caps.without(r.rule.caps));
         match self.found {
             // Making and removing a name are rights over its directory.
-            Found::Other => narrowed.without(Caps::CREATE.union(Caps::DELETE)),
+            Found::Other => narrowed.without(FileCaps::CREATE.union(FileCaps::DELETE)),
             _ => narrowed,
         }
     }

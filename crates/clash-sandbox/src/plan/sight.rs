@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use clash_policy::Caps;
+use clash_policy::FileCaps;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sight {
@@ -35,10 +35,10 @@ pub(crate) enum Shown {
 }
 
 impl Shown {
-    pub(crate) fn with(caps: Caps) -> Self {
+    pub(crate) fn with(caps: FileCaps) -> Self {
         match caps {
             none if none.is_empty() => Self::Not,
-            change if change.intersects(Caps::CHANGE) => Self::Writable,
+            change if change.intersects(FileCaps::CHANGE) => Self::Writable,
             _ => Self::ReadOnly,
         }
     }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use clash_policy::path::is_below;
-use clash_policy::{Caps, Effect, FsRule};
+use clash_policy::{Effect, FileCaps, FsRule};
 
 use super::Request;
 use crate::plan::report::{Line, Report};
@@ -17,7 +17,7 @@ use crate::plan::room::{Room, Step};
 pub(super) fn wants_own(request: &Request<'_>) -> bool {
     let writes = |rule: &&FsRule| {
         rule.effect == Effect::Allow
-            && rule.caps.intersects(Caps::CHANGE)
+            && rule.caps.intersects(FileCaps::CHANGE)
             && request.is_about_own_tmp(rule)
     };
     request.sandbox.fs.iter().any(|rule| writes(&rule))

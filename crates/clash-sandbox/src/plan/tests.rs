@@ -2,7 +2,7 @@ use super::*;
 use crate::facts::RoomSupport;
 use crate::plan::report::Line;
 use crate::planted::Alone;
-use clash_policy::{PathPattern, Protect};
+use clash_policy::{PathPattern, ProtectSettings};
 use insta::assert_snapshot;
 use proptest::prelude::*;
 use std::fs;
@@ -11,7 +11,7 @@ use std::os::unix::fs::symlink;
 /// A home with a project in it on the real disk.
 struct World {
     base: PathBuf,
-    places: Places,
+    places: PolicyPlaces,
     cage: Cage,
     _dir: tempfile::TempDir,
 }
@@ -37,7 +37,7 @@ impl World {
         fs::write(base.join("home/.gitconfig"), "").unwrap();
         let home = base.join("home");
         let places =
-            Places { project: home.join("app"), home, tmp: base.join("tmp"), vars: vec![] };
+            PolicyPlaces { project: home.join("app"), home, tmp: base.join("tmp"), vars: vec![] };
         Self { base, places, cage: Cage::default(), _dir: dir }
     }
 
@@ -109,20 +109,20 @@ fn direct(refusal: Refusal) -> Refusal {
 }
 
 fn sandbox(fs: Vec<FsRule>) -> Sandbox {
-    let protect = Protect { standard: false, ..Protect::default() };
+    let protect = ProtectSettings { standard: false, ..ProtectSettings::default() };
     Sandbox { fs, protect, span: span(1), ..Sandbox::named("t") }
 }
 
-fn span(line: u32) -> Span {
-    Span { file: "policy.star".into(), line, column: 1 }
+fn span(line: u32) -> PolicySpan {
+    PolicySpan { file: "policy.star".into(), line, column: 1 }
 }
 
 fn rule(effect: Effect, caps: &str, pattern: PathPattern) -> FsRule {
     FsRule {
         pattern,
         effect,
-        caps: Caps::parse(caps).unwrap(),
-        writes: Writes::InPlace,
+        caps: FileCaps::parse(caps).unwrap(),
+        writes: WriteTarget::InPlace,
         span: span(7),
     }
 }
@@ -167,7 +167,7 @@ fn a_deny_inside_an_allow_is_watched_also_for_new_names() {
     assert_eq!(source.rights.caps(&world.places.project.join("src/x")).to_string(), "rcd");
     let ask = rule(Effect::Ask, "rwcdx", PathPattern::Literal("$PWD/.env".into()));
     let missing = watch(vec![allow("r", "$PWD"), ask]);
-    assert_eq!(missing.rights.caps(&world.places.project.join(".env")), Caps::NONE);
+    assert_eq!(missing.rights.caps(&world.places.project.join(".env")), FileCaps::NONE);
 }
 
 #[test]
@@ -261,8 +261,8 @@ fn a_literal_is_one_file_or_a_directory_without_its_content() {
     let world = World::new();
     let directory = rule(Effect::Allow, "r", PathPattern::Literal("$PWD".into()));
     let watch = world.plan(vec![directory]).unwrap().watch.unwrap();
-    assert_eq!(watch.rights.caps(&world.places.project), Caps::READ);
-    assert_eq!(watch.rights.caps(&world.places.project.join("src")), Caps::NONE);
+    assert_eq!(watch.rights.caps(&world.places.project), FileCaps::READ);
+    assert_eq!(watch.rights.caps(&world.places.project.join("src")), FileCaps::NONE);
     let file = rule(Effect::Allow, "rwcd", PathPattern::Literal("~/.gitconfig".into()));
     assert_snapshot!(world.show(vec![file]), @"rw /W/home/.gitconfig (policy.star:7)");
 }
@@ -270,7 +270,7 @@ fn a_literal_is_one_file_or_a_directory_without_its_content() {
 #[test]
 fn a_default_of_allow_leaves_the_cage_and_persistence_paths() {
     let world = World::new().caged("home/.clash");
-    let protect = Protect::default();
+    let protect = ProtectSettings::default();
     let open = Sandbox { default: Effect::Allow, protect, ..sandbox(vec![]) };
     let watch = world.plan_for(&open, &host()).unwrap().watch.unwrap();
     let caps = |path: &str| watch.rights.caps(&world.base.join(path)).to_string();
@@ -314,7 +314,7 @@ fn the_cage_holds_against_grants_above_and_inside_it() {
     let world = World::new().caged("home/.clash");
     for caps in ["r", "rwcd"] {
         let watch = world.plan(vec![allow(caps, "$HOME")]).unwrap().watch.unwrap();
-        assert_eq!(watch.rights.caps(&world.base.join("home/.clash/x")), Caps::NONE);
+        assert_eq!(watch.rights.caps(&world.base.join("home/.clash/x")), FileCaps::NONE);
     }
     assert_snapshot!(world.show(vec![allow("w", "$HOME/.clash")]), @r"
     `w` on `/W/home/.clash` (policy.star:7) would reach `/W/home/.clash`, which no sandbox may touch
@@ -328,7 +328,7 @@ fn settings_in_the_project_can_be_read_and_not_changed() {
     let world = World::new().caged("home/app/.claude");
     let watch = world.plan(vec![allow("rwcd", "$PWD")]).unwrap().watch.unwrap();
     let settings = world.base.join("home/app/.claude/settings.json");
-    assert_eq!(watch.rights.caps(&settings), Caps::READ);
+    assert_eq!(watch.rights.caps(&settings), FileCaps::READ);
     let named = vec![allow("rw", "$PWD/.claude")];
     assert!(matches!(world.plan(named), Err(Refusal::Caged { .. })));
 }
@@ -351,8 +351,9 @@ fn a_link_into_the_cage_is_still_the_cage() {
 fn the_launcher_may_reach_inside_the_cage_but_not_over_it() {
     let world = World::new().caged("home/.clash");
     fs::write(world.base.join("home/.clash/snapshot"), "").unwrap();
-    let extra =
-        |path: &str| [Grant { path: world.base.join(path), caps: Caps::READ, why: Why::Launcher }];
+    let extra = |path: &str| {
+        [Grant { path: world.base.join(path), caps: FileCaps::READ, why: Why::Launcher }]
+    };
     let sandbox = sandbox(vec![]);
     let plan_with = |extra: &[Grant]| {
         let request = Request {
@@ -375,8 +376,11 @@ fn the_launcher_may_reach_inside_the_cage_but_not_over_it() {
 fn a_deny_on_what_the_launcher_needs_is_not_overridden() {
     let world = World::new();
     let sandbox = sandbox(vec![deny("r", "~/.gitconfig")]);
-    let extra =
-        [Grant { path: world.base.join("home/.gitconfig"), caps: Caps::READ, why: Why::Launcher }];
+    let extra = [Grant {
+        path: world.base.join("home/.gitconfig"),
+        caps: FileCaps::READ,
+        why: Why::Launcher,
+    }];
     let request = Request {
         sandbox: &sandbox,
         places: &world.places,
@@ -399,7 +403,7 @@ fn a_file_of_the_launcher_that_became_a_link_is_refused() {
     symlink("/etc/passwd", &trap).unwrap();
     let sandbox = sandbox(vec![]);
     let extra =
-        [Grant { path: trap.clone(), caps: Caps::parse("rw").unwrap(), why: Why::Launcher }];
+        [Grant { path: trap.clone(), caps: FileCaps::parse("rw").unwrap(), why: Why::Launcher }];
     let request = Request {
         sandbox: &sandbox,
         places: &world.places,
@@ -424,7 +428,7 @@ fn the_baseline_gives_way_to_a_deny_that_covers_an_entry() {
     let plan = world.plan(vec![deny("w", "/usr")]).unwrap();
     assert!(has(&plan, "/usr"));
     let watch = world.plan(vec![deny("r", "/usr/share")]).unwrap().watch.unwrap();
-    assert_eq!(watch.rights.caps(Path::new("/usr/share/x")), Caps::EXECUTE);
+    assert_eq!(watch.rights.caps(Path::new("/usr/share/x")), FileCaps::EXECUTE);
 }
 
 #[test]
@@ -470,7 +474,7 @@ fn a_grant_on_a_baseline_path_is_the_policys() {
     let opt: Vec<_> = plan.grants.iter().filter(|g| g.path == Path::new("/opt")).collect();
     if Path::new("/opt").exists() {
         assert_eq!(opt.len(), 1);
-        assert_eq!((opt[0].caps, &opt[0].why), (Caps::ALL, &Why::Rule(span(7))));
+        assert_eq!((opt[0].caps, &opt[0].why), (FileCaps::ALL, &Why::Rule(span(7))));
     }
 }
 
@@ -497,7 +501,7 @@ fn any_rules() -> impl Strategy<Value = Vec<FsRule>> {
     ]);
     let effect = prop::sample::select(vec![Effect::Allow, Effect::Deny, Effect::Ask]);
     let one = (path, effect, 1u8..32, 0u8..4).prop_map(|(path, effect, caps, kind)| FsRule {
-        writes: Writes::InPlace,
+        writes: WriteTarget::InPlace,
         pattern: match kind {
             0 => PathPattern::Children(path.into()),
             1 => PathPattern::Glob { prefix: path.into(), pattern: "**/x".into() },
@@ -505,7 +509,7 @@ fn any_rules() -> impl Strategy<Value = Vec<FsRule>> {
             _ => below(path),
         },
         effect,
-        caps: Caps::from_bits(caps).unwrap(),
+        caps: FileCaps::from_bits(caps).unwrap(),
         span: span(7),
     });
     prop::collection::vec(one, 0..5)
@@ -523,7 +527,7 @@ proptest! {
         let place = |r: &FsRule| world.places.expand(r.pattern.fixed()).unwrap();
         for grant in &plan.grants {
             let named = rules.iter().filter(|r| r.effect == Effect::Allow && place(r) == grant.path);
-            let caps = named.fold(Caps::NONE, |caps, r| caps.union(r.caps));
+            let caps = named.fold(FileCaps::NONE, |caps, r| caps.union(r.caps));
             prop_assert!(caps.contains(grant.caps));
             let caged = world.base.join("home/.clash");
             prop_assert!(!is_below(&grant.path, &caged));

@@ -11,9 +11,9 @@
 
 use std::path::{Path, PathBuf};
 
-use clash_policy::path::{Links, is_below};
+use clash_policy::path::{LinkResolver, is_below};
 use clash_policy::protect::entries;
-use clash_policy::{Caps, Effect, Lifetime, Places, Protect};
+use clash_policy::{Effect, FileCaps, PolicyPlaces, ProcessLifetime, ProtectSettings};
 
 use super::overlap::{self, Region};
 use super::rules::links_of;
@@ -44,14 +44,14 @@ pub(super) fn choose(beyond_landlock: bool, host: &HostFacts) -> Result<Tier, Re
 pub(super) fn beyond_landlock(request: &Request<'_>, rules: &[Rule<'_>], grants: &[Grant]) -> bool {
     let limits = &request.sandbox.limits;
     grants.iter().any(|grant| {
-        grant.caps.intersects(Caps::CHANGE)
+        grant.caps.intersects(FileCaps::CHANGE)
             || rules.iter().any(|rule| overlap::takes_from(rule, grant))
     }) || rules.iter().any(|rule| rule.rule.effect == Effect::Allow && rule.wider())
         || overlap::inside_baseline(request.disk, rules)
         || overlap::cage(request, grants).is_err()
         || limits.processes.is_some()
         || limits.wall_seconds.is_some()
-        || request.sandbox.lifetime == Some(Lifetime::Action)
+        || request.sandbox.lifetime == Some(ProcessLifetime::Action)
         || temporary::wants_own(request)
 }
 
@@ -77,8 +77,8 @@ pub(super) fn plain(rights: &Rights) -> bool {
 /// mount can hold them. A denied path that does not exist needs no watch: no process inside
 /// can make it.
 pub(super) fn reads(request: &Request<'_>, rules: &[Rule<'_>], grants: &[Grant]) -> bool {
-    let readable = |grant: &&Grant| grant.caps.contains(Caps::READ);
-    let of_names = |rule: &&Rule<'_>| rule.rule.caps.contains(Caps::READ) && rule.wider();
+    let readable = |grant: &&Grant| grant.caps.contains(FileCaps::READ);
+    let of_names = |rule: &&Rule<'_>| rule.rule.caps.contains(FileCaps::READ) && rule.wider();
     rules.iter().filter(of_names).any(|rule| match rule.rule.effect {
         Effect::Allow => matches!(rule.found, Found::Directory | Found::Other),
         _ => {
@@ -122,7 +122,7 @@ pub(super) fn scratch(
     let tmp = request.disk.real(request.temporary.host);
     let denied = |place: &Path| {
         let with = Rights { own: vec![place.to_path_buf()], ..rights.clone() };
-        !with.permits(place, Caps::ALL)
+        !with.permits(place, FileCaps::ALL)
     };
     let by_rule = !rights.caps(&tmp).is_empty()
         || denied(&tmp)
@@ -194,11 +194,11 @@ pub(super) fn execute(
     room: bool,
     report: &mut Report,
 ) -> Result<(), Refusal> {
-    let denies = rules
-        .iter()
-        .filter(|rule| rule.rule.effect != Effect::Allow && rule.rule.caps.contains(Caps::EXECUTE));
+    let denies = rules.iter().filter(|rule| {
+        rule.rule.effect != Effect::Allow && rule.rule.caps.contains(FileCaps::EXECUTE)
+    });
     for deny in denies {
-        let runs = |grant: &&Grant| grant.caps.contains(Caps::EXECUTE);
+        let runs = |grant: &&Grant| grant.caps.contains(FileCaps::EXECUTE);
         let Some(outer) = grants.iter().filter(runs).find(|g| overlap::cuts(deny, &g.path)) else {
             continue;
         };
@@ -207,11 +207,11 @@ pub(super) fn execute(
         let mounted = room && !deny.wider() && deny.found != Found::Missing && !elsewhere;
         let never_made = deny.found == Found::Missing
             && deny.region() != Region::Anywhere
-            && deny.rule.caps.contains(Caps::CREATE);
+            && deny.rule.caps.contains(FileCaps::CREATE);
         if mounted || never_made {
             continue;
         }
-        if deny.rule.caps.contains(Caps::READ) {
+        if deny.rule.caps.contains(FileCaps::READ) {
             let why = "a file there cannot be read; one that is a program could still be started";
             report.say(|| Line::new(format!("x of {}", deny.text()), Line::NOTHING, why));
             continue;
@@ -236,9 +236,9 @@ pub(super) fn execute(
 /// files that tie a linked worktree to its repository. A command that may change the latter
 /// could put another repository, with its own hooks, in its place.
 pub(super) fn git_goes_by(
-    places: &Places,
+    places: &PolicyPlaces,
     grants: &[Grant],
-    protect: &Protect,
+    protect: &ProtectSettings,
     disk: &Disk,
 ) -> Vec<PathBuf> {
     let project = &places.project;

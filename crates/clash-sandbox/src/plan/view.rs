@@ -15,8 +15,8 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use clash_policy::path::{Links, is_below};
-use clash_policy::{Caps, Effect, Lifetime};
+use clash_policy::path::{LinkResolver, is_below};
+use clash_policy::{Effect, FileCaps, ProcessLifetime};
 
 use super::rules::links_of;
 use super::{Found, Grant, Request, Rule, Why};
@@ -32,7 +32,7 @@ pub(super) struct Sources<'a> {
     pub(super) request: &'a Request<'a>,
     pub(super) rules: &'a [Rule<'a>],
     pub(super) grants: &'a [Grant],
-    pub(super) baseline: &'a [(&'static BaselineEntry, Caps)],
+    pub(super) baseline: &'a [(&'static BaselineEntry, FileCaps)],
     /// Without the rules about names.
     pub(super) rights: &'a Rights,
 }
@@ -83,7 +83,7 @@ pub(super) fn room(
         && view.foreign_sockets.is_none()
         && (own_network || host.landlock_abi >= 6);
     let user_namespace = host.rooms != RoomSupport::Root;
-    let lives_on = sources.request.sandbox.lifetime == Some(Lifetime::Detached);
+    let lives_on = sources.request.sandbox.lifetime == Some(ProcessLifetime::Detached);
     let returned = std::mem::take(&mut view.returned);
     let steps = view.finish();
     let inside = Inside::Commands;
@@ -157,12 +157,12 @@ impl Sources<'_> {
     }
 
     /// The rights of the sandbox at a path, or at names below it.
-    pub(super) fn caps(&self, path: &Path, file: bool) -> Caps {
+    pub(super) fn caps(&self, path: &Path, file: bool) -> FileCaps {
         let mut caps = self.rights.caps(path);
         // The whole of /etc is shown; Landlock permits to read only the baseline's files in
         // it.
         if path == Path::new("/etc") && !self.baseline.is_empty() {
-            caps = caps.union(Caps::READ);
+            caps = caps.union(FileCaps::READ);
         }
         let opened = |rule: &&Rule<'_>| {
             rule.rule.effect == Effect::Allow && rule.wider() && is_below(path, &rule.real)
@@ -178,16 +178,16 @@ impl Sources<'_> {
     }
 
     /// The rights that Landlock gives at a path. They add up from the root down.
-    fn landlock(&self, path: &Path) -> Caps {
+    fn landlock(&self, path: &Path) -> FileCaps {
         let granted = self.grants.iter().filter(|grant| is_below(path, &grant.path));
-        let caps = granted.fold(Caps::NONE, |caps, grant| caps.union(grant.caps));
+        let caps = granted.fold(FileCaps::NONE, |caps, grant| caps.union(grant.caps));
         let entries =
             self.baseline.iter().filter(|(entry, _)| is_below(path, Path::new(entry.path)));
         entries.fold(caps, |caps, (_, more)| caps.union(*more))
     }
 }
 
-const MAKING: Caps = Caps::CREATE.union(Caps::DELETE);
+const MAKING: FileCaps = FileCaps::CREATE.union(FileCaps::DELETE);
 
 /// Links to directories with programs.
 pub(super) const LINKS: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib64", "/lib32", "/opt"];
@@ -320,12 +320,14 @@ impl<'a> View<'a> {
     fn session(
         &mut self,
         session: &Path,
-        caps: Caps,
+        caps: FileCaps,
         host: &Path,
         marks: &BTreeMap<PathBuf, Mark>,
     ) {
-        let access =
-            Access { write: caps.intersects(Caps::CHANGE), execute: caps.contains(Caps::EXECUTE) };
+        let access = Access {
+            write: caps.intersects(FileCaps::CHANGE),
+            execute: caps.contains(FileCaps::EXECUTE),
+        };
         self.session_writable = access.write;
         for name in [Path::new("/tmp"), Path::new("/var/tmp"), host] {
             let inside = self.session_at.iter().any(|other| is_below(name, other));
@@ -470,7 +472,7 @@ impl<'a> View<'a> {
     }
 
     /// Mounts the project's own cache.
-    fn cache(&mut self, path: &Path, caps: Caps) {
+    fn cache(&mut self, path: &Path, caps: FileCaps) {
         let request = self.sources.request;
         let Some(own) = request.caches.map(|own| directory_of(own, path)) else { return };
         let path = path.to_path_buf();
@@ -483,21 +485,21 @@ impl<'a> View<'a> {
         mark.file
             && self.session_writable
             && self.session_at.iter().any(|at| path.parent() == Some(at))
-            && self.sources.caps(path, true).contains(Caps::WRITE)
+            && self.sources.caps(path, true).contains(FileCaps::WRITE)
             && self.sources.grants.iter().any(launchers)
     }
 
     /// The form of a mark that mounts can express. They cannot take reading away from a
     /// path that may be used otherwise.
-    fn shape(&mut self, path: &Path, caps: Caps) -> Shape {
+    fn shape(&mut self, path: &Path, caps: FileCaps) -> Shape {
         if caps.is_empty() {
             return Shape::Hidden;
         }
-        let unreadable = !caps.contains(Caps::READ) && path != Path::new("/etc");
-        self.unreadable |= unreadable && self.sources.landlock(path).contains(Caps::READ);
+        let unreadable = !caps.contains(FileCaps::READ) && path != Path::new("/etc");
+        self.unreadable |= unreadable && self.sources.landlock(path).contains(FileCaps::READ);
         Shape::Seen(Access {
-            write: caps.intersects(Caps::CHANGE),
-            execute: caps.contains(Caps::EXECUTE),
+            write: caps.intersects(FileCaps::CHANGE),
+            execute: caps.contains(FileCaps::EXECUTE),
         })
     }
 

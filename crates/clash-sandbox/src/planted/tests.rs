@@ -1,7 +1,7 @@
 //! Tests which links on the way of a rule are suspect.
 
 use super::*;
-use clash_policy::{Protect, Span, Writes};
+use clash_policy::{PolicySpan, ProtectSettings, WriteTarget};
 use std::fs;
 use std::os::unix::fs::symlink;
 
@@ -36,7 +36,7 @@ impl InForce for Unknown {
 
 struct Home {
     base: PathBuf,
-    places: Places,
+    places: PolicyPlaces,
     _dir: tempfile::TempDir,
 }
 
@@ -49,7 +49,7 @@ impl Home {
         }
         let home = base.join("home");
         let vars = vec![("COREPACK_HOME".to_owned(), home.join(".cache/node/corepack"))];
-        let places = Places { project: home.join("app"), home, tmp: base.join("tmp"), vars };
+        let places = PolicyPlaces { project: home.join("app"), home, tmp: base.join("tmp"), vars };
         Self { base, places, _dir: dir }
     }
 
@@ -61,7 +61,7 @@ impl Home {
     }
 
     fn suspect(&self, fs: Vec<FsRule>, in_force: &dyn InForce) -> Option<Suspect> {
-        let protect = Protect::default();
+        let protect = ProtectSettings::default();
         let sandbox = Sandbox { default: Effect::Ask, fs, protect, ..Sandbox::named("s") };
         let disk = Disk::default();
         let paths: Vec<_> = sandbox
@@ -86,8 +86,8 @@ impl Home {
 
 fn rule(effect: Effect, caps: &str, path: &str) -> FsRule {
     let pattern = PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false };
-    let caps = Caps::parse(caps).unwrap();
-    FsRule { pattern, effect, caps, writes: Writes::InPlace, span: Span::default() }
+    let caps = FileCaps::parse(caps).unwrap();
+    FsRule { pattern, effect, caps, writes: WriteTarget::InPlace, span: PolicySpan::default() }
 }
 
 fn allow(caps: &str, path: &str) -> FsRule {

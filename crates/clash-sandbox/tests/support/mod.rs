@@ -304,13 +304,13 @@ pub(crate) fn in_each_tier(case: impl Fn(&World, &str)) {
 }
 
 /// A regular expression as policies have them.
-pub(crate) fn regex(pattern: &str) -> clash_policy::Regex {
+pub(crate) fn regex(pattern: &str) -> clash_policy::PolicyRegex {
     use regex_automata::dfa::{StartKind, dense};
     let anchored = dense::Config::new().start_kind(StartKind::Anchored);
     let whole = format!(r"\A(?:{pattern})\z");
     let dfa = dense::Builder::new().configure(anchored).build(&whole).unwrap();
     let automaton = dfa.to_sparse().unwrap().to_bytes_native_endian();
-    clash_policy::Regex { pattern: pattern.to_owned(), automaton }
+    clash_policy::PolicyRegex { pattern: pattern.to_owned(), automaton }
 }
 
 pub(crate) fn text(output: &Output) -> String {

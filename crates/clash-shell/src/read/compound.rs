@@ -2,21 +2,21 @@
 
 use std::rc::Rc;
 
-use super::super::ast::{Compound, List, Node, Part, Raw};
+use super::super::ast::{CommandList, CompoundCommand, RawWord, ScriptNode, WordPart};
 use super::grammar::{NOT_CLOSED, UNEXPECTED};
-use super::words::Place;
-use super::{Parsed, Parser, is_name};
+use super::words::WordPlace;
+use super::{ParseOutcome, ScriptParser, is_name};
 
-impl Parser<'_> {
+impl ScriptParser<'_> {
     /// A compound command with its redirections, if one starts here.
-    pub(super) fn compound(&mut self) -> Parsed<Option<Node>> {
+    pub(super) fn compound(&mut self) -> ParseOutcome<Option<ScriptNode>> {
         self.enter()?;
         let node = self.compound_here()?;
         self.leave();
         Ok(node)
     }
 
-    fn compound_here(&mut self) -> Parsed<Option<Node>> {
+    fn compound_here(&mut self) -> ParseOutcome<Option<ScriptNode>> {
         self.peek();
         let start = self.at;
         let kind = if self.eat("(") {
@@ -29,16 +29,16 @@ impl Parser<'_> {
                 "{" => {
                     let list = self.list()?;
                     self.takes("}")?;
-                    Compound::Group(list)
+                    CompoundCommand::Group(list)
                 }
                 "if" => self.if_command()?,
                 "while" | "until" => {
                     let condition = self.list()?;
-                    Compound::Loop { condition, body: self.do_done()? }
+                    CompoundCommand::Loop { condition, body: self.do_done()? }
                 }
                 "for" | "select" => self.for_command()?,
                 "case" => self.case_command()?,
-                "[[" => Compound::Test(self.test_command()?),
+                "[[" => CompoundCommand::Test(self.test_command()?),
                 "function" => return self.function_keyword().map(Some),
                 "coproc" => return self.coproc().map(Some),
                 // Reserved only inside `for` and `case`.
@@ -54,24 +54,26 @@ impl Parser<'_> {
             self.blanks();
             match self.redirection()? {
                 Some(redir) => redirs.push(redir),
-                None => return Ok(Some(Node::Compound { kind, redirs, start, end: self.at })),
+                None => {
+                    return Ok(Some(ScriptNode::Compound { kind, redirs, start, end: self.at }));
+                }
             }
         }
     }
 
-    fn parenthesis(&mut self) -> Parsed<Compound> {
+    fn parenthesis(&mut self) -> ParseOutcome<CompoundCommand> {
         if self.eat("(") {
-            return Ok(Compound::Arith(self.arithmetic()?));
+            return Ok(CompoundCommand::Arith(self.arithmetic()?));
         }
         let list = self.list()?;
         self.newlines()?;
         if !self.eat(")") {
             return Err(NOT_CLOSED);
         }
-        Ok(Compound::Subshell(list))
+        Ok(CompoundCommand::Subshell(list))
     }
 
-    fn if_command(&mut self) -> Parsed<Compound> {
+    fn if_command(&mut self) -> ParseOutcome<CompoundCommand> {
         let mut arms = Vec::new();
         loop {
             let condition = self.list()?;
@@ -84,34 +86,34 @@ impl Parser<'_> {
                     self.at = end;
                     let otherwise = Some(self.list()?);
                     self.takes("fi")?;
-                    return Ok(Compound::If { arms, otherwise });
+                    return Ok(CompoundCommand::If { arms, otherwise });
                 }
                 Some(("fi", end)) => {
                     self.at = end;
-                    return Ok(Compound::If { arms, otherwise: None });
+                    return Ok(CompoundCommand::If { arms, otherwise: None });
                 }
                 _ => return Err(NOT_CLOSED),
             }
         }
     }
 
-    fn do_done(&mut self) -> Parsed<List> {
+    fn do_done(&mut self) -> ParseOutcome<CommandList> {
         self.takes("do")?;
         let body = self.list()?;
         self.takes("done")?;
         Ok(body)
     }
 
-    fn for_command(&mut self) -> Parsed<Compound> {
+    fn for_command(&mut self) -> ParseOutcome<CompoundCommand> {
         self.blanks();
         if self.eat("((") {
             let head = self.arithmetic()?;
             self.blanks();
             self.eat(";");
             let body = self.do_done()?;
-            return Ok(Compound::ArithFor { head, body });
+            return Ok(CompoundCommand::ArithFor { head, body });
         }
-        let name = self.word(Place::Argument)?;
+        let name = self.word(WordPlace::Argument)?;
         let name = name.bare().filter(|n| is_name(n)).ok_or(UNEXPECTED)?.to_owned();
         self.newlines()?;
         let words = match self.reserved() {
@@ -125,10 +127,10 @@ impl Parser<'_> {
             }
         };
         let body = self.do_done()?;
-        Ok(Compound::For { name, words, body })
+        Ok(CompoundCommand::For { name, words, body })
     }
 
-    fn for_words(&mut self) -> Parsed<Vec<Raw>> {
+    fn for_words(&mut self) -> ParseOutcome<Vec<RawWord>> {
         let mut words = Vec::new();
         loop {
             self.blanks();
@@ -138,21 +140,21 @@ impl Parser<'_> {
                     return Ok(words);
                 }
                 b'\n' => return Ok(words),
-                _ => words.push(self.word(Place::Argument)?),
+                _ => words.push(self.word(WordPlace::Argument)?),
             }
         }
     }
 
-    fn case_command(&mut self) -> Parsed<Compound> {
+    fn case_command(&mut self) -> ParseOutcome<CompoundCommand> {
         self.blanks();
-        let word = self.word(Place::Argument)?;
+        let word = self.word(WordPlace::Argument)?;
         self.takes("in")?;
         let mut arms = Vec::new();
         loop {
             self.newlines()?;
             if let Some(("esac", end)) = self.reserved() {
                 self.at = end;
-                return Ok(Compound::Case { word, arms });
+                return Ok(CompoundCommand::Case { word, arms });
             }
             if self.eat("(") {
                 self.blanks();
@@ -174,11 +176,11 @@ impl Parser<'_> {
     }
 
     /// The patterns of an arm of `case`, with the closing parenthesis.
-    fn patterns(&mut self) -> Parsed<Vec<Raw>> {
+    fn patterns(&mut self) -> ParseOutcome<Vec<RawWord>> {
         let mut patterns = Vec::new();
         loop {
             self.blanks();
-            patterns.push(self.word(Place::Pattern)?);
+            patterns.push(self.word(WordPlace::Pattern)?);
             self.blanks();
             if self.eat(")") {
                 return Ok(patterns);
@@ -189,13 +191,13 @@ impl Parser<'_> {
         }
     }
 
-    fn test_command(&mut self) -> Parsed<Vec<Raw>> {
-        let mut words: Vec<Raw> = Vec::new();
+    fn test_command(&mut self) -> ParseOutcome<Vec<RawWord>> {
+        let mut words: Vec<RawWord> = Vec::new();
         let mut open = 0usize;
         loop {
             self.newlines()?;
             let start = self.at;
-            let regex = words.last().and_then(Raw::bare) == Some("=~");
+            let regex = words.last().and_then(RawWord::bare) == Some("=~");
             let operator = ["&&", "||", "(", ")", "<", ">"].into_iter().find(|operator| {
                 let process = matches!(*operator, "<" | ">") && self.sees_process();
                 !(process || (regex && *operator == "(")) && self.eat(operator)
@@ -206,14 +208,14 @@ impl Parser<'_> {
                     ")" => open = open.checked_sub(1).ok_or(UNEXPECTED)?,
                     _ => {}
                 }
-                let parts = vec![Part::Quoted(operator.to_owned())];
-                words.push(Raw { parts, start, end: self.at });
+                let parts = vec![WordPart::Quoted(operator.to_owned())];
+                words.push(RawWord { parts, start, end: self.at });
                 continue;
             }
             if matches!(self.peek(), b';' | b'&' | b'|') && !regex {
                 return Err(UNEXPECTED);
             }
-            let word = self.word(if regex { Place::Regex } else { Place::Pattern })?;
+            let word = self.word(if regex { WordPlace::Regex } else { WordPlace::Pattern })?;
             if word.bare() == Some("]]") {
                 return if open == 0 { Ok(words) } else { Err(UNEXPECTED) };
             }
@@ -222,9 +224,9 @@ impl Parser<'_> {
     }
 
     /// `function name`, with or without parentheses.
-    fn function_keyword(&mut self) -> Parsed<Node> {
+    fn function_keyword(&mut self) -> ParseOutcome<ScriptNode> {
         self.blanks();
-        let name = self.word(Place::Program)?;
+        let name = self.word(WordPlace::Program)?;
         self.blanks();
         if self.eat("(") {
             self.blanks();
@@ -236,33 +238,35 @@ impl Parser<'_> {
     }
 
     /// The body of a function whose name has been read.
-    pub(super) fn function(&mut self, name: &Raw) -> Parsed<Node> {
+    pub(super) fn function(&mut self, name: &RawWord) -> ParseOutcome<ScriptNode> {
         let name = name.bare().ok_or("the name of a function is not plain")?.to_owned();
         self.newlines()?;
         match self.compound()? {
-            Some(body @ Node::Compound { .. }) => Ok(Node::Function { name, body: Rc::new(body) }),
+            Some(body @ ScriptNode::Compound { .. }) => {
+                Ok(ScriptNode::Function { name, body: Rc::new(body) })
+            }
             _ => Err("the body of a function is no compound command"),
         }
     }
 
-    fn coproc(&mut self) -> Parsed<Node> {
+    fn coproc(&mut self) -> ParseOutcome<ScriptNode> {
         self.blanks();
         let start = self.at;
         let mut name = "COPROC".to_owned();
         if self.reserved().is_none() && self.peek() != b'(' {
-            let first = self.word(Place::Program)?;
+            let first = self.word(WordPlace::Program)?;
             self.blanks();
             match (first.bare(), self.peek() == b'(' || self.reserved().is_some()) {
                 (Some(given), true) if is_name(given) => name = given.to_owned(),
                 (_, true) => return Err(UNEXPECTED),
                 (_, false) => {
                     self.at = start;
-                    return Ok(Node::Coproc { name, body: Box::new(self.simple()?) });
+                    return Ok(ScriptNode::Coproc { name, body: Box::new(self.simple()?) });
                 }
             }
         }
         match self.compound()? {
-            Some(body) => Ok(Node::Coproc { name, body: Box::new(body) }),
+            Some(body) => Ok(ScriptNode::Coproc { name, body: Box::new(body) }),
             None => Err(UNEXPECTED),
         }
     }

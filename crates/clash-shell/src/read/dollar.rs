@@ -1,13 +1,13 @@
 //! What a `$` or a backtick begins: parameters, substitutions, arithmetic.
 
-use super::super::ast::{Body, Expansion, Operation, Part};
+use super::super::ast::{ExpansionOperation, ParameterExpansion, SubstitutionBody, WordPart};
 use super::words::push_quoted;
-use super::{Parsed, Parser, UNCLOSED, is_meta, parse};
+use super::{ParseOutcome, ScriptParser, UNCLOSED, is_meta, parse};
 
 const ODD: &str = "it holds an expansion that is not understood";
 
-impl Parser<'_> {
-    pub(super) fn dollar(&mut self, parts: &mut Vec<Part>, quoted: bool) -> Parsed<()> {
+impl ScriptParser<'_> {
+    pub(super) fn dollar(&mut self, parts: &mut Vec<WordPart>, quoted: bool) -> ParseOutcome<()> {
         self.at += 1;
         let b = self.peek();
         match b {
@@ -15,9 +15,12 @@ impl Parser<'_> {
                 self.at += 1;
                 if self.peek() == b'(' {
                     self.at += 1;
-                    parts.push(Part::Arith { parts: self.arithmetic()? });
+                    parts.push(WordPart::Arith { parts: self.arithmetic()? });
                 } else {
-                    parts.push(Part::Command { body: Body::Here(self.nested_list()?), quoted });
+                    parts.push(WordPart::Command {
+                        body: SubstitutionBody::Here(self.nested_list()?),
+                        quoted,
+                    });
                 }
             }
             b'{' => {
@@ -39,11 +42,11 @@ impl Parser<'_> {
             b'@' | b'*' | b'#' | b'?' | b'-' | b'$' | b'!' | b'0'..=b'9' => {
                 let name = char::from(b).to_string();
                 self.at += 1;
-                parts.push(Part::Param { name, quoted });
+                parts.push(WordPart::Param { name, quoted });
             }
             b'a'..=b'z' | b'A'..=b'Z' | b'_' => {
                 let name = self.name();
-                parts.push(Part::Param { name, quoted });
+                parts.push(WordPart::Param { name, quoted });
             }
             _ => push_quoted(parts, "$"),
         }
@@ -51,7 +54,7 @@ impl Parser<'_> {
     }
 
     /// What stands between `${` and `}`.
-    fn braces(&mut self, quoted: bool) -> Parsed<Part> {
+    fn braces(&mut self, quoted: bool) -> ParseOutcome<WordPart> {
         self.enter()?;
         let first = self.peek();
         let mut prefix = 0;
@@ -75,16 +78,16 @@ impl Parser<'_> {
             subscript = Some(self.subscript()?);
         }
         let operation = match (prefix, self.peek()) {
-            (0, b'}') => Operation::None,
-            (b'#', b'}') => Operation::Length,
-            (b'!', b'}') if subscript.is_some() => Operation::Names,
-            (b'!', b'}') => Operation::Indirect,
+            (0, b'}') => ExpansionOperation::None,
+            (b'#', b'}') => ExpansionOperation::Length,
+            (b'!', b'}') if subscript.is_some() => ExpansionOperation::Names,
+            (b'!', b'}') => ExpansionOperation::Indirect,
             (b'!', b'@' | b'*') => {
                 self.at += 1;
                 if self.peek() != b'}' {
                     return Err("it evaluates the value of a variable");
                 }
-                Operation::Names
+                ExpansionOperation::Names
             }
             (0, _) => self.operation(quoted)?,
             _ => return Err(ODD),
@@ -94,14 +97,14 @@ impl Parser<'_> {
         }
         self.at += 1;
         self.leave();
-        if subscript.is_none() && matches!(operation, Operation::None) {
-            return Ok(Part::Param { name, quoted });
+        if subscript.is_none() && matches!(operation, ExpansionOperation::None) {
+            return Ok(WordPart::Param { name, quoted });
         }
-        Ok(Part::Expansion(Box::new(Expansion { name, quoted, subscript, operation })))
+        Ok(WordPart::Expansion(Box::new(ParameterExpansion { name, quoted, subscript, operation })))
     }
 
     /// The operator behind the name, with its word.
-    fn operation(&mut self, quoted: bool) -> Parsed<Operation> {
+    fn operation(&mut self, quoted: bool) -> ParseOutcome<ExpansionOperation> {
         let first = self.peek();
         self.at += 1;
         let colon = first == b':';
@@ -114,25 +117,27 @@ impl Parser<'_> {
         };
         self.bash_only |= matches!(operator, b':' | b'/' | b'^' | b',' | b'@');
         Ok(match operator {
-            b'-' | b'+' | b'?' => Operation::Default {
+            b'-' | b'+' | b'?' => ExpansionOperation::Default {
                 test: operator,
                 empty_too: colon,
                 word: self.brace_word(quoted, false)?,
             },
-            b'=' => Operation::Assign { word: self.brace_word(quoted, false)? },
-            b':' => Operation::Slice(self.brace_word(true, true)?),
-            b'#' | b'%' | b'/' | b'^' | b',' => Operation::Edit(self.brace_word(quoted, true)?),
+            b'=' => ExpansionOperation::Assign { word: self.brace_word(quoted, false)? },
+            b':' => ExpansionOperation::Slice(self.brace_word(true, true)?),
+            b'#' | b'%' | b'/' | b'^' | b',' => {
+                ExpansionOperation::Edit(self.brace_word(quoted, true)?)
+            }
             b'@' => {
                 let which = self.peek();
                 self.at += 1;
-                Operation::Transform(which)
+                ExpansionOperation::Transform(which)
             }
             _ => return Err(ODD),
         })
     }
 
     /// The word of an expansion, up to its closing brace.
-    fn brace_word(&mut self, quoted: bool, pattern: bool) -> Parsed<Vec<Part>> {
+    fn brace_word(&mut self, quoted: bool, pattern: bool) -> ParseOutcome<Vec<WordPart>> {
         let mut parts = Vec::new();
         loop {
             match self.peek() {
@@ -159,7 +164,11 @@ impl Parser<'_> {
         }
     }
 
-    pub(super) fn backticks(&mut self, parts: &mut Vec<Part>, quoted: bool) -> Parsed<()> {
+    pub(super) fn backticks(
+        &mut self,
+        parts: &mut Vec<WordPart>,
+        quoted: bool,
+    ) -> ParseOutcome<()> {
         self.at += 1;
         let start = self.at;
         let mut escaped = false;
@@ -183,21 +192,21 @@ impl Parser<'_> {
             let text = unescape_backticks(self.slice(start, end), quoted);
             let script = parse(&text, self.depth + 1)?;
             self.bash_only |= script.bash_only;
-            Body::Unescaped(Box::new(script))
+            SubstitutionBody::Unescaped(Box::new(script))
         } else {
             let mut inner = self.within(start, end);
             let list = inner.whole()?;
             self.bash_only |= inner.bash_only;
-            Body::Here(list)
+            SubstitutionBody::Here(list)
         };
         self.leave();
         self.at = end + 1;
-        parts.push(Part::Command { body, quoted });
+        parts.push(WordPart::Command { body, quoted });
         Ok(())
     }
 
     /// `$((…))`, `((…))`: up to both closing parentheses.
-    pub(super) fn arithmetic(&mut self) -> Parsed<Vec<Part>> {
+    pub(super) fn arithmetic(&mut self) -> ParseOutcome<Vec<WordPart>> {
         self.bash_only = true;
         let mut parts = Vec::new();
         let mut open = 0usize;
@@ -225,7 +234,7 @@ impl Parser<'_> {
         }
     }
 
-    fn arithmetic_piece(&mut self, parts: &mut Vec<Part>) -> Parsed<()> {
+    fn arithmetic_piece(&mut self, parts: &mut Vec<WordPart>) -> ParseOutcome<()> {
         match self.peek() {
             b'\'' | b'\\' | b'#' => {
                 // A base (`16#ff`) is the only sane use of these.
@@ -255,7 +264,7 @@ impl Parser<'_> {
     }
 
     /// A subscript from behind its opening bracket through the closing one.
-    pub(super) fn subscript(&mut self) -> Parsed<Vec<Part>> {
+    pub(super) fn subscript(&mut self) -> ParseOutcome<Vec<WordPart>> {
         let mut parts = Vec::new();
         let mut open = 0usize;
         self.enter()?;

@@ -1,13 +1,13 @@
 //! `$'…'`: text in which a backslash spells a byte.
 
-use super::super::ast::Part;
+use super::super::ast::WordPart;
 use super::words::push_quoted;
-use super::{Parsed, Parser, UNCLOSED};
+use super::{ParseOutcome, ScriptParser, UNCLOSED};
 
 const ODD: &str = "it holds an escape that is not understood";
 
-impl Parser<'_> {
-    pub(super) fn escaped_string(&mut self, parts: &mut Vec<Part>) -> Parsed<()> {
+impl ScriptParser<'_> {
+    pub(super) fn escaped_string(&mut self, parts: &mut Vec<WordPart>) -> ParseOutcome<()> {
         let mut bytes = Vec::new();
         loop {
             match self.byte(self.at) {
@@ -29,7 +29,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn escape(&mut self, bytes: &mut Vec<u8>) -> Parsed<()> {
+    fn escape(&mut self, bytes: &mut Vec<u8>) -> ParseOutcome<()> {
         let b = self.byte(self.at);
         self.at += 1;
         let simple = match b {

@@ -1,8 +1,8 @@
 //! The grammar above commands: lists, chains and pipelines, and the reserved
 //! words that begin and end them.
 
-use super::super::ast::{Chain, Join, List, Node, Pipeline};
-use super::{Parsed, Parser, is_meta};
+use super::super::ast::{AndOrList, CommandList, ListOperator, PipelineNode, ScriptNode};
+use super::{ParseOutcome, ScriptParser, is_meta};
 
 pub(super) const UNEXPECTED: &str = "a word or operator stands where none is expected";
 pub(super) const NOT_CLOSED: &str = "a compound command is not closed";
@@ -12,9 +12,9 @@ pub(in super::super) const RESERVED: &[&str] = &[
     "function", "if", "select", "then", "time", "until", "while", "in",
 ];
 
-impl Parser<'_> {
+impl ScriptParser<'_> {
     /// A list that goes on to the end of the text.
-    pub(super) fn whole(&mut self) -> Parsed<List> {
+    pub(super) fn whole(&mut self) -> ParseOutcome<CommandList> {
         let list = self.list()?;
         if self.at < self.text.len() {
             return Err(UNEXPECTED);
@@ -26,7 +26,7 @@ impl Parser<'_> {
     }
 
     /// Blanks, comments and newlines, with the here-documents after them.
-    pub(super) fn newlines(&mut self) -> Parsed<()> {
+    pub(super) fn newlines(&mut self) -> ParseOutcome<()> {
         loop {
             self.blanks();
             if self.peek() != b'\n' {
@@ -58,7 +58,7 @@ impl Parser<'_> {
         b == 0 || is_meta(b)
     }
 
-    pub(super) fn takes(&mut self, word: &str) -> Parsed<()> {
+    pub(super) fn takes(&mut self, word: &str) -> ParseOutcome<()> {
         self.newlines()?;
         match self.reserved() {
             Some((found, end)) if found == word => {
@@ -77,7 +77,7 @@ impl Parser<'_> {
         self.reserved().is_some_and(|(word, _)| end.contains(&word))
     }
 
-    pub(super) fn list(&mut self) -> Parsed<List> {
+    pub(super) fn list(&mut self) -> ParseOutcome<CommandList> {
         let mut chains = Vec::new();
         loop {
             self.newlines()?;
@@ -105,34 +105,34 @@ impl Parser<'_> {
                 break;
             }
         }
-        Ok(List { chains })
+        Ok(CommandList { chains })
     }
 
-    fn chain(&mut self) -> Parsed<Chain> {
-        let mut links = vec![(Join::First, self.pipeline()?)];
+    fn chain(&mut self) -> ParseOutcome<AndOrList> {
+        let mut links = vec![(ListOperator::First, self.pipeline()?)];
         loop {
             self.blanks();
             let join = if self.eat("&&") {
-                Join::And
+                ListOperator::And
             } else if self.eat("||") {
-                Join::Or
+                ListOperator::Or
             } else {
-                return Ok(Chain { links, background: false });
+                return Ok(AndOrList { links, background: false });
             };
             self.newlines()?;
             links.push((join, self.pipeline()?));
         }
     }
 
-    fn pipeline(&mut self) -> Parsed<Pipeline> {
+    fn pipeline(&mut self) -> ParseOutcome<PipelineNode> {
         if self.prefixes()? && (self.at_list_end() || matches!(self.peek(), b'\n' | b';')) {
-            return Ok(Pipeline::default());
+            return Ok(PipelineNode::default());
         }
         let mut nodes = vec![self.command()?];
         loop {
             self.blanks();
             if self.sees("||") || !self.eat("|") {
-                return Ok(Pipeline { nodes });
+                return Ok(PipelineNode { nodes });
             }
             if self.eat("&") {
                 self.bash_only = true;
@@ -144,7 +144,7 @@ impl Parser<'_> {
 
     /// Passes over `!` and `time` in front of a pipeline, and says whether there
     /// were any.
-    fn prefixes(&mut self) -> Parsed<bool> {
+    fn prefixes(&mut self) -> ParseOutcome<bool> {
         let mut any = false;
         loop {
             self.blanks();
@@ -173,7 +173,7 @@ impl Parser<'_> {
         }
     }
 
-    fn command(&mut self) -> Parsed<Node> {
+    fn command(&mut self) -> ParseOutcome<ScriptNode> {
         self.enter()?;
         self.blanks();
         let node = match self.compound()? {

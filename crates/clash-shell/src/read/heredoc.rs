@@ -3,22 +3,22 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use super::super::ast::Part;
-use super::{Parsed, Parser};
+use super::super::ast::WordPart;
+use super::{ParseOutcome, ScriptParser};
 
-pub(super) struct Pending {
+pub(super) struct PendingHereDocument {
     pub(super) delimiter: String,
     pub(super) quoted: bool,
     pub(super) strip_tabs: bool,
     /// Where it was announced.
     pub(super) at: usize,
-    pub(super) body: Rc<OnceCell<Vec<Part>>>,
+    pub(super) body: Rc<OnceCell<Vec<WordPart>>>,
 }
 
-impl Parser<'_> {
+impl ScriptParser<'_> {
     /// Reads the texts of the pending here-documents. Called right behind a
     /// newline.
-    pub(super) fn read_heredocs(&mut self) -> Parsed<()> {
+    pub(super) fn read_heredocs(&mut self) -> ParseOutcome<()> {
         if self.pending.is_empty() {
             return Ok(());
         }
@@ -33,7 +33,7 @@ impl Parser<'_> {
             let start = self.at;
             let (end, next) = self.heredoc_end(&pending, start)?;
             let parts = if pending.quoted {
-                vec![Part::Quoted(stripped(self.slice(start, end), pending.strip_tabs))]
+                vec![WordPart::Quoted(stripped(self.slice(start, end), pending.strip_tabs))]
             } else {
                 let mut inner = self.within(start, end);
                 inner.enter()?;
@@ -41,7 +41,7 @@ impl Parser<'_> {
                 self.bash_only |= inner.bash_only;
                 if pending.strip_tabs {
                     for part in &mut parts {
-                        if let Part::Quoted(text) = part {
+                        if let WordPart::Quoted(text) = part {
                             *text = stripped(text, true);
                         }
                     }
@@ -55,7 +55,11 @@ impl Parser<'_> {
     }
 
     /// Where the text ends and where the script goes on.
-    fn heredoc_end(&self, pending: &Pending, start: usize) -> Parsed<(usize, usize)> {
+    fn heredoc_end(
+        &self,
+        pending: &PendingHereDocument,
+        start: usize,
+    ) -> ParseOutcome<(usize, usize)> {
         let mut at = start;
         while at < self.text.len() {
             let line_start = at;

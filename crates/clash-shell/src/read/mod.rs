@@ -5,7 +5,7 @@
 //!
 //! A backslash before a newline joins two lines wherever it is not quoted, even
 //! inside an operator or a name, so every look at the text goes through
-//! [`Parser::peek`], which passes over it.
+//! [`ScriptParser::peek`], which passes over it.
 
 mod compound;
 mod dollar;
@@ -18,8 +18,8 @@ mod words;
 
 use std::rc::Rc;
 
-use super::ast::Script;
-use heredoc::Pending;
+use super::ast::ScriptTree;
+use heredoc::PendingHereDocument;
 
 pub(super) use grammar::RESERVED;
 
@@ -31,15 +31,15 @@ pub(super) const NESTED: &str = "it is nested too deeply";
 /// recurses, and no person nests like that.
 pub(super) const MAX_DEPTH: usize = 200;
 
-type Parsed<T> = Result<T, &'static str>;
+type ParseOutcome<T> = Result<T, &'static str>;
 
-struct Parser<'a> {
+struct ScriptParser<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
     depth: usize,
     /// Here-documents whose text begins after the next newline.
-    pending: Vec<Pending>,
+    pending: Vec<PendingHereDocument>,
     bash_only: bool,
     /// Whether lines are joined anywhere.
     joins: bool,
@@ -57,16 +57,16 @@ pub(super) fn is_name(text: &str) -> bool {
 }
 
 /// Reads a text that stands inside `depth` constructs.
-pub(super) fn parse(text: &str, depth: usize) -> Result<Script, &'static str> {
+pub(super) fn parse(text: &str, depth: usize) -> Result<ScriptTree, &'static str> {
     if text.contains('\0') {
         return Err("it holds a NUL byte");
     }
-    let mut parser = Parser::new(text, depth);
+    let mut parser = ScriptParser::new(text, depth);
     let list = parser.whole()?;
-    Ok(Script { text: Rc::from(text), list, bash_only: parser.bash_only })
+    Ok(ScriptTree { text: Rc::from(text), list, bash_only: parser.bash_only })
 }
 
-impl<'a> Parser<'a> {
+impl<'a> ScriptParser<'a> {
     fn new(text: &'a str, depth: usize) -> Self {
         Self {
             text,
@@ -93,8 +93,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// One construct deeper; every way in has a [`Parser::leave`] unless it fails.
-    fn enter(&mut self) -> Parsed<()> {
+    /// One construct deeper; every way in has a [`ScriptParser::leave`] unless it fails.
+    fn enter(&mut self) -> ParseOutcome<()> {
         self.depth += 1;
         if self.depth > MAX_DEPTH { Err(NESTED) } else { Ok(()) }
     }
@@ -174,7 +174,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn closes(&mut self, with: u8) -> Parsed<()> {
+    fn closes(&mut self, with: u8) -> ParseOutcome<()> {
         if self.byte(self.at) != with {
             return Err(UNCLOSED);
         }

@@ -4,32 +4,32 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use super::super::ast::{Part, Raw, Redir, RedirKind};
+use super::super::ast::{RawWord, RedirNode, RedirOperator, WordPart};
 use super::grammar::UNEXPECTED;
-use super::heredoc::Pending;
-use super::words::Place;
-use super::{Parsed, Parser, is_name};
+use super::heredoc::PendingHereDocument;
+use super::words::WordPlace;
+use super::{ParseOutcome, ScriptParser, is_name};
 
 /// Operators with the descriptor they change; a longer one comes before its
 /// beginning.
-const OPERATORS: &[(&str, RedirKind, Option<u32>)] = &[
-    ("&>>", RedirKind::Append, None),
-    ("&>", RedirKind::Write, None),
-    ("<<<", RedirKind::HereString, Some(0)),
-    ("<<-", RedirKind::HereDocument, Some(0)),
-    ("<<", RedirKind::HereDocument, Some(0)),
-    ("<>", RedirKind::ReadWrite, Some(0)),
-    ("<&", RedirKind::DupIn, Some(0)),
-    (">>", RedirKind::Append, Some(1)),
-    (">|", RedirKind::Clobber, Some(1)),
-    (">&", RedirKind::DupOut, Some(1)),
-    ("<", RedirKind::Read, Some(0)),
-    (">", RedirKind::Write, Some(1)),
+const OPERATORS: &[(&str, RedirOperator, Option<u32>)] = &[
+    ("&>>", RedirOperator::Append, None),
+    ("&>", RedirOperator::Write, None),
+    ("<<<", RedirOperator::HereString, Some(0)),
+    ("<<-", RedirOperator::HereDocument, Some(0)),
+    ("<<", RedirOperator::HereDocument, Some(0)),
+    ("<>", RedirOperator::ReadWrite, Some(0)),
+    ("<&", RedirOperator::DupIn, Some(0)),
+    (">>", RedirOperator::Append, Some(1)),
+    (">|", RedirOperator::Clobber, Some(1)),
+    (">&", RedirOperator::DupOut, Some(1)),
+    ("<", RedirOperator::Read, Some(0)),
+    (">", RedirOperator::Write, Some(1)),
 ];
 
-impl Parser<'_> {
+impl ScriptParser<'_> {
     /// A redirection, if one starts here.
-    pub(super) fn redirection(&mut self) -> Parsed<Option<Redir>> {
+    pub(super) fn redirection(&mut self) -> ParseOutcome<Option<RedirNode>> {
         self.peek();
         let start = self.at;
         let fd = self.descriptor()?;
@@ -42,18 +42,18 @@ impl Parser<'_> {
         let found = OPERATORS.iter().find(|row| self.sees(row.0));
         let &(operator, kind, default) = found.ok_or(UNEXPECTED)?;
         self.eat(operator);
-        self.bash_only |= both || kind == RedirKind::HereString;
+        self.bash_only |= both || kind == RedirOperator::HereString;
         self.blanks();
         if self.ends_word() && !self.sees_process() {
             return Err("a redirection has no target");
         }
-        let target = self.word(Place::Argument)?;
+        let target = self.word(WordPlace::Argument)?;
         let mut body = None;
-        if kind == RedirKind::HereDocument {
+        if kind == RedirOperator::HereDocument {
             let cell = Rc::new(OnceCell::new());
             body = Some(Rc::clone(&cell));
             let (delimiter, quoted) = delimiter(&target, self.slice(target.start, target.end))?;
-            self.pending.push(Pending {
+            self.pending.push(PendingHereDocument {
                 delimiter,
                 quoted,
                 strip_tabs: operator == "<<-",
@@ -61,12 +61,12 @@ impl Parser<'_> {
                 body: cell,
             });
         }
-        Ok(Some(Redir { fd: if numbered { fd } else { default }, kind, target, body }))
+        Ok(Some(RedirNode { fd: if numbered { fd } else { default }, kind, target, body }))
     }
 
     /// The number in front of an operator. `{name}` is passed over: the shell
     /// chooses the number.
-    fn descriptor(&mut self) -> Parsed<Option<u32>> {
+    fn descriptor(&mut self) -> ParseOutcome<Option<u32>> {
         let start = self.at;
         if self.peek() == b'{' {
             self.at += 1;
@@ -93,13 +93,13 @@ impl Parser<'_> {
 }
 
 /// The word that ends a here-document, and whether a part of it is quoted.
-fn delimiter(target: &Raw, source: &str) -> Parsed<(String, bool)> {
+fn delimiter(target: &RawWord, source: &str) -> ParseOutcome<(String, bool)> {
     let mut text = String::new();
     let mut quoted = false;
     for part in &target.parts {
         match part {
-            Part::Text(piece) => text.push_str(piece),
-            Part::Quoted(piece) => {
+            WordPart::Text(piece) => text.push_str(piece),
+            WordPart::Quoted(piece) => {
                 quoted = true;
                 text.push_str(piece);
             }

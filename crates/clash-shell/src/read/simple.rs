@@ -1,17 +1,17 @@
 //! Simple commands: assignments, words and redirections in any order.
 
-use super::super::ast::{Assign, AssignValue, Node, Part, Raw, Simple};
+use super::super::ast::{AssignNode, AssignedValue, RawWord, ScriptNode, SimpleCommand, WordPart};
 use super::grammar::UNEXPECTED;
-use super::words::Place;
-use super::{Parsed, Parser, is_name};
+use super::words::WordPlace;
+use super::{ParseOutcome, ScriptParser, is_name};
 
 /// Builtins whose arguments are read like assignments.
 const DECLARES: &[&str] = &["declare", "typeset", "local", "export", "readonly", "alias"];
 
-impl Parser<'_> {
-    pub(super) fn simple(&mut self) -> Parsed<Node> {
+impl ScriptParser<'_> {
+    pub(super) fn simple(&mut self) -> ParseOutcome<ScriptNode> {
         self.peek();
-        let mut simple = Simple { start: self.at, ..Simple::default() };
+        let mut simple = SimpleCommand { start: self.at, ..SimpleCommand::default() };
         let mut declares = false;
         loop {
             simple.end = self.at;
@@ -36,18 +36,18 @@ impl Parser<'_> {
                 }
                 continue;
             }
-            let word = self.word(if first { Place::Program } else { Place::Argument })?;
+            let word = self.word(if first { WordPlace::Program } else { WordPlace::Argument })?;
             declares |= word.bare().is_some_and(|w| DECLARES.contains(&w));
             simple.words.push(word);
         }
         if simple.words.is_empty() && simple.assigns.is_empty() && simple.redirs.is_empty() {
             return Err(UNEXPECTED);
         }
-        Ok(Node::Simple(simple))
+        Ok(ScriptNode::Simple(simple))
     }
 
     /// `name()` and the function behind it.
-    fn defined(&mut self, simple: &Simple) -> Parsed<Node> {
+    fn defined(&mut self, simple: &SimpleCommand) -> ParseOutcome<ScriptNode> {
         let [name] = simple.words.as_slice() else { return Err(UNEXPECTED) };
         if !simple.assigns.is_empty() || !simple.redirs.is_empty() {
             return Err(UNEXPECTED);
@@ -61,24 +61,24 @@ impl Parser<'_> {
     }
 
     /// The argument of a declaration, as the word it is.
-    fn declared(&self, assign: Assign) -> Raw {
+    fn declared(&self, assign: AssignNode) -> RawWord {
         let sign = if assign.append { "+=" } else { "=" };
-        let mut parts = vec![Part::Quoted(assign.name)];
+        let mut parts = vec![WordPart::Quoted(assign.name)];
         if let Some(subscript) = assign.subscript {
-            parts.push(Part::Quoted("[".to_owned()));
-            parts.push(Part::Arith { parts: subscript });
-            parts.push(Part::Quoted("]".to_owned()));
+            parts.push(WordPart::Quoted("[".to_owned()));
+            parts.push(WordPart::Arith { parts: subscript });
+            parts.push(WordPart::Quoted("]".to_owned()));
         }
-        parts.push(Part::Quoted(sign.to_owned()));
+        parts.push(WordPart::Quoted(sign.to_owned()));
         match assign.value {
-            AssignValue::Word(raw) => parts.extend(raw.parts.into_iter().map(quoted)),
-            AssignValue::Array(words) => parts.push(Part::Array(words)),
+            AssignedValue::Word(raw) => parts.extend(raw.parts.into_iter().map(quoted)),
+            AssignedValue::Array(words) => parts.push(WordPart::Array(words)),
         }
-        Raw { parts, start: self.at, end: self.at }
+        RawWord { parts, start: self.at, end: self.at }
     }
 
     /// `name=value`, `name+=value`, `name[i]=value`, `name=(…)`.
-    fn assignment(&mut self) -> Parsed<Option<Assign>> {
+    fn assignment(&mut self) -> ParseOutcome<Option<AssignNode>> {
         let start = self.at;
         let name = self.name();
         let mut subscript = None;
@@ -100,26 +100,26 @@ impl Parser<'_> {
             b'(' => {
                 self.bash_only = true;
                 self.at += 1;
-                AssignValue::Array(self.array()?)
+                AssignedValue::Array(self.array()?)
             }
             _ if self.ends_word() && !self.sees_process() => {
-                AssignValue::Word(Raw { parts: Vec::new(), start: self.at, end: self.at })
+                AssignedValue::Word(RawWord { parts: Vec::new(), start: self.at, end: self.at })
             }
-            _ => AssignValue::Word(self.word(Place::Argument)?),
+            _ => AssignedValue::Word(self.word(WordPlace::Argument)?),
         };
-        Ok(Some(Assign { name, subscript, append, value }))
+        Ok(Some(AssignNode { name, subscript, append, value }))
     }
 
     /// Whether a subscript that turned out to assign nothing can be read again
     /// as a pattern: only if both readings find the same in it.
-    fn reread(&self, start: usize) -> Parsed<()> {
+    fn reread(&self, start: usize) -> ParseOutcome<()> {
         if self.slice(start, self.at).contains([' ', '\t', '$', '`']) {
             return Err("a word holds a subscript");
         }
         Ok(())
     }
 
-    fn array(&mut self) -> Parsed<Vec<Raw>> {
+    fn array(&mut self) -> ParseOutcome<Vec<RawWord>> {
         self.enter()?;
         let mut words = Vec::new();
         loop {
@@ -140,22 +140,22 @@ impl Parser<'_> {
                 }
             }
             if let Some(parts) = key {
-                words.push(Raw { parts: vec![Part::Arith { parts }], start, end: self.at });
+                words.push(RawWord { parts: vec![WordPart::Arith { parts }], start, end: self.at });
                 if self.ends_word() {
                     continue;
                 }
             }
-            words.push(self.word(Place::Argument)?);
+            words.push(self.word(WordPlace::Argument)?);
         }
     }
 }
 
 /// In a declaration the value is not split or globbed.
-fn quoted(part: Part) -> Part {
+fn quoted(part: WordPart) -> WordPart {
     match part {
-        Part::Text(text) if !text.contains(['~', '{']) => Part::Quoted(text),
-        Part::Param { name, .. } => Part::Param { name, quoted: true },
-        Part::Command { body, .. } => Part::Command { body, quoted: true },
+        WordPart::Text(text) if !text.contains(['~', '{']) => WordPart::Quoted(text),
+        WordPart::Param { name, .. } => WordPart::Param { name, quoted: true },
+        WordPart::Command { body, .. } => WordPart::Command { body, quoted: true },
         other => other,
     }
 }

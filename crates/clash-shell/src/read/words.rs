@@ -1,12 +1,12 @@
 //! Words: quotes and plain text, and which pieces a word is made of. What a `$`
 //! begins is read by [`super::dollar`].
 
-use super::super::ast::{List, Part, Raw};
-use super::{Parsed, Parser, UNCLOSED, is_meta};
+use super::super::ast::{CommandList, RawWord, WordPart};
+use super::{ParseOutcome, ScriptParser, UNCLOSED, is_meta};
 
 /// Where a word ends and what it may hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum WordPlace {
     /// The program of a command, where `x(` defines a function.
     Program,
     Argument,
@@ -16,8 +16,8 @@ pub(super) enum Place {
     Regex,
 }
 
-impl Parser<'_> {
-    pub(super) fn word(&mut self, place: Place) -> Parsed<Raw> {
+impl ScriptParser<'_> {
+    pub(super) fn word(&mut self, place: WordPlace) -> ParseOutcome<RawWord> {
         let start = self.at;
         // Nearly every word has one part; a long script has many words.
         let mut parts = Vec::with_capacity(1);
@@ -26,34 +26,34 @@ impl Parser<'_> {
             match b {
                 0 => break,
                 b' ' | b'\t' | b'\n' => break,
-                b'|' if place == Place::Regex => self.literal(&mut parts),
+                b'|' if place == WordPlace::Regex => self.literal(&mut parts),
                 b';' | b'&' | b'|' => break,
                 b'<' | b'>' => {
                     if !(self.eat("<(") || self.eat(">(")) {
                         break;
                     }
                     self.bash_only = true;
-                    parts.push(Part::Process(self.nested_list()?));
+                    parts.push(WordPart::Process(self.nested_list()?));
                 }
-                b'(' if place == Place::Regex => {
+                b'(' if place == WordPlace::Regex => {
                     self.literal(&mut parts);
                     self.group(&mut parts)?;
                 }
                 b'(' => {
-                    let extended = matches!(parts.last(), Some(Part::Text(text))
+                    let extended = matches!(parts.last(), Some(WordPart::Text(text))
                         if text.ends_with(['?', '*', '+', '@', '!']));
                     if !extended {
                         break;
                     }
                     // Without `extglob`, `!(x)` runs x.
-                    if place == Place::Program {
+                    if place == WordPlace::Program {
                         return Err("a pattern stands in the place of a program");
                     }
                     self.bash_only = true;
                     self.at += 1;
                     let mut inner = Vec::new();
                     self.group(&mut inner)?;
-                    parts.push(Part::Pattern(inner));
+                    parts.push(WordPart::Pattern(inner));
                 }
                 b')' => break,
                 _ => self.piece(&mut parts)?,
@@ -62,17 +62,17 @@ impl Parser<'_> {
         if self.at == start {
             return Err("a word is missing");
         }
-        Ok(Raw { parts, start, end: self.at })
+        Ok(RawWord { parts, start, end: self.at })
     }
 
     /// One byte, as text.
-    pub(super) fn literal(&mut self, parts: &mut Vec<Part>) {
+    pub(super) fn literal(&mut self, parts: &mut Vec<WordPart>) {
         push_text(parts, self.slice(self.at, self.at + 1));
         self.at += 1;
     }
 
     /// Ordinary bytes as text, or the one that is not.
-    pub(super) fn plain(&mut self, parts: &mut Vec<Part>, ordinary: impl Fn(u8) -> bool) {
+    pub(super) fn plain(&mut self, parts: &mut Vec<WordPart>, ordinary: impl Fn(u8) -> bool) {
         match self.run(ordinary) {
             "" => self.literal(parts),
             text => push_text(parts, text),
@@ -80,7 +80,7 @@ impl Parser<'_> {
     }
 
     /// Up to the closing parenthesis of a pattern or regular expression.
-    fn group(&mut self, parts: &mut Vec<Part>) -> Parsed<()> {
+    fn group(&mut self, parts: &mut Vec<WordPart>) -> ParseOutcome<()> {
         self.enter()?;
         loop {
             match self.peek() {
@@ -101,7 +101,7 @@ impl Parser<'_> {
     }
 
     /// One quoted, expanded or plain piece of a word.
-    pub(super) fn piece(&mut self, parts: &mut Vec<Part>) -> Parsed<()> {
+    pub(super) fn piece(&mut self, parts: &mut Vec<WordPart>) -> ParseOutcome<()> {
         match self.peek() {
             b'\\' => {
                 self.at += 1;
@@ -127,7 +127,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    pub(super) fn double_quoted(&mut self, parts: &mut Vec<Part>) -> Parsed<()> {
+    pub(super) fn double_quoted(&mut self, parts: &mut Vec<WordPart>) -> ParseOutcome<()> {
         self.enter()?;
         push_quoted(parts, "");
         loop {
@@ -144,7 +144,7 @@ impl Parser<'_> {
     }
 
     /// One piece of a text in which only `$`, backticks and backslashes count.
-    fn quoted_piece(&mut self, parts: &mut Vec<Part>, close: u8) -> Parsed<()> {
+    fn quoted_piece(&mut self, parts: &mut Vec<WordPart>, close: u8) -> ParseOutcome<()> {
         match self.peek() {
             b'$' => self.dollar(parts, true),
             b'`' => self.backticks(parts, true),
@@ -173,7 +173,7 @@ impl Parser<'_> {
     }
 
     /// The text of a here-document up to `end`.
-    pub(super) fn here_text(&mut self, end: usize) -> Parsed<Vec<Part>> {
+    pub(super) fn here_text(&mut self, end: usize) -> ParseOutcome<Vec<WordPart>> {
         let mut parts = Vec::new();
         while self.at < end {
             self.peek();
@@ -186,7 +186,7 @@ impl Parser<'_> {
     }
 
     /// A list up to its closing parenthesis, with here-documents of its own.
-    pub(super) fn nested_list(&mut self) -> Parsed<List> {
+    pub(super) fn nested_list(&mut self) -> ParseOutcome<CommandList> {
         let outer = std::mem::take(&mut self.pending);
         let start = self.at;
         self.enter()?;
@@ -205,16 +205,16 @@ impl Parser<'_> {
     }
 }
 
-fn push_text(parts: &mut Vec<Part>, text: &str) {
+fn push_text(parts: &mut Vec<WordPart>, text: &str) {
     match parts.last_mut() {
-        Some(Part::Text(last)) => last.push_str(text),
-        _ => parts.push(Part::Text(text.to_owned())),
+        Some(WordPart::Text(last)) => last.push_str(text),
+        _ => parts.push(WordPart::Text(text.to_owned())),
     }
 }
 
-pub(super) fn push_quoted(parts: &mut Vec<Part>, text: &str) {
+pub(super) fn push_quoted(parts: &mut Vec<WordPart>, text: &str) {
     match parts.last_mut() {
-        Some(Part::Quoted(last)) => last.push_str(text),
-        _ => parts.push(Part::Quoted(text.to_owned())),
+        Some(WordPart::Quoted(last)) => last.push_str(text),
+        _ => parts.push(WordPart::Quoted(text.to_owned())),
     }
 }

@@ -1,19 +1,19 @@
 //! Programs that run a command for each of the things they find or are given.
 
-use super::super::{Word, all_known};
-use super::options::{Options, Taken, without_dashes};
-use super::{Through, UNKNOWN_OPTION, UNKNOWN_PROGRAM, UNKNOWN_TEXT, shells};
+use super::super::{ShellWord, all_known};
+use super::options::{OptionTable, TakenOptions, without_dashes};
+use super::{RunnerCommands, UNKNOWN_OPTION, UNKNOWN_PROGRAM, UNKNOWN_TEXT, shells};
 
 /// A word with something put in the place of a mark.
-fn replaced(word: &Word, mark: &str) -> Word {
+fn replaced(word: &ShellWord, mark: &str) -> ShellWord {
     match word.known().and_then(|text| text.split_once(mark)) {
-        Some((before, _)) => Word::Partial(before.to_owned()),
+        Some((before, _)) => ShellWord::Partial(before.to_owned()),
         None => word.clone(),
     }
 }
 
-pub(super) fn find(args: &[Word]) -> Through {
-    let mut through = Through::new("find");
+pub(super) fn find(args: &[ShellWord]) -> RunnerCommands {
+    let mut through = RunnerCommands::new("find");
     if args.iter().any(|word| !word.is_one()) {
         through = through.hidden("its arguments may run programs");
     }
@@ -25,7 +25,8 @@ pub(super) fn find(args: &[Word]) -> Through {
         }
         let end = rest.iter().position(|word| matches!(word.known(), Some(";" | "+")));
         let Some(end) = end else { return through.hidden(UNKNOWN_PROGRAM) };
-        let words: Vec<Word> = rest.iter().take(end).map(|word| replaced(word, "{}")).collect();
+        let words: Vec<ShellWord> =
+            rest.iter().take(end).map(|word| replaced(word, "{}")).collect();
         through = through.program(&words);
         rest = rest.get(end + 1..).unwrap_or_default();
     }
@@ -37,9 +38,9 @@ pub(super) fn find(args: &[Word]) -> Through {
     through
 }
 
-pub(super) fn xargs(args: &[Word]) -> Through {
+pub(super) fn xargs(args: &[ShellWord]) -> RunnerCommands {
     #[rustfmt::skip]
-    const OPTIONS: Options = Options {
+    const OPTIONS: OptionTable = OptionTable {
         flags: "0rtpxo",
         valued: "nPLsdaEIJR",
         long: &[
@@ -50,12 +51,12 @@ pub(super) fn xargs(args: &[Word]) -> Through {
             "process-slot-var",
         ],
     };
-    let mut through = Through { feeds: true, ..Through::transparent("xargs") };
+    let mut through = RunnerCommands { feeds: true, ..RunnerCommands::transparent("xargs") };
     let mut args = args;
     let mut mark: Option<String> = None;
     loop {
         // Options whose value can only be attached.
-        if let [Word::Known(first), rest @ ..] = args {
+        if let [ShellWord::Known(first), rest @ ..] = args {
             let replace = first.strip_prefix("-i").or_else(|| first.strip_prefix("--replace"));
             if let Some(given) = replace {
                 let given = given.trim_start_matches('=');
@@ -67,16 +68,16 @@ pub(super) fn xargs(args: &[Word]) -> Through {
             }
         }
         let (found, rest) = match OPTIONS.take(args) {
-            Taken::Operand => break,
-            Taken::Options(found, rest) => (found, rest),
-            Taken::Unknown if args.first().is_some_and(|w| w.known().is_none()) => {
+            TakenOptions::Operand => break,
+            TakenOptions::Options(found, rest) => (found, rest),
+            TakenOptions::Unknown if args.first().is_some_and(|w| w.known().is_none()) => {
                 return through.hidden(UNKNOWN_PROGRAM);
             }
-            Taken::Unknown => return through.hidden(UNKNOWN_OPTION),
+            TakenOptions::Unknown => return through.hidden(UNKNOWN_OPTION),
         };
         for (_, value) in found.into_iter().filter(|(name, _)| matches!(name.as_str(), "I" | "J")) {
             match value {
-                Some(Word::Known(text)) => mark = Some(text),
+                Some(ShellWord::Known(text)) => mark = Some(text),
                 _ => return through.hidden(UNKNOWN_PROGRAM),
             }
         }
@@ -88,17 +89,17 @@ pub(super) fn xargs(args: &[Word]) -> Through {
     }
     let words = match &mark {
         Some(mark) => args.iter().map(|word| replaced(word, mark)).collect(),
-        None => [args, &[Word::Unknown]].concat(),
+        None => [args, &[ShellWord::Unknown]].concat(),
     };
-    if words.first().and_then(Word::known).is_none() {
+    if words.first().and_then(ShellWord::known).is_none() {
         through = through.hidden(UNKNOWN_PROGRAM);
     }
     through.program(&words)
 }
 
-pub(super) fn parallel(args: &[Word]) -> Through {
+pub(super) fn parallel(args: &[ShellWord]) -> RunnerCommands {
     #[rustfmt::skip]
-    const OPTIONS: Options = Options {
+    const OPTIONS: OptionTable = OptionTable {
         flags: "0krtuX",
         valued: "jnaNPd",
         long: &[
@@ -110,16 +111,17 @@ pub(super) fn parallel(args: &[Word]) -> Through {
             "halt", "arg-file", "delimiter",
         ],
     };
-    let through = Through { feeds: true, ..Through::transparent("parallel") };
+    let through = RunnerCommands { feeds: true, ..RunnerCommands::transparent("parallel") };
     let mut args = args;
     loop {
         match OPTIONS.take(args) {
-            Taken::Operand => break,
-            Taken::Options(_, rest) => args = rest,
-            Taken::Unknown => return through.hidden(UNKNOWN_OPTION),
+            TakenOptions::Operand => break,
+            TakenOptions::Options(_, rest) => args = rest,
+            TakenOptions::Unknown => return through.hidden(UNKNOWN_OPTION),
         }
     }
-    let separator = |word: &Word| matches!(word.known(), Some(":::" | "::::" | ":::+" | "::::+"));
+    let separator =
+        |word: &ShellWord| matches!(word.known(), Some(":::" | "::::" | ":::+" | "::::+"));
     let end = args.iter().position(separator).unwrap_or(args.len());
     let template = args.get(..end).unwrap_or_default();
     if template.is_empty() {
@@ -131,11 +133,17 @@ pub(super) fn parallel(args: &[Word]) -> Through {
         mark || w.bytes().all(|b| b.is_ascii_alphanumeric() || b"_./=:,@%+-".contains(&b))
     };
     if known.iter().all(plain) {
-        let mut words: Vec<Word> = known
+        let mut words: Vec<ShellWord> = known
             .iter()
-            .map(|w| if w.starts_with('{') { Word::Unknown } else { Word::Known((*w).to_owned()) })
+            .map(|w| {
+                if w.starts_with('{') {
+                    ShellWord::Unknown
+                } else {
+                    ShellWord::Known((*w).to_owned())
+                }
+            })
             .collect();
-        words.push(Word::Unknown);
+        words.push(ShellWord::Unknown);
         through.program(&words)
     } else if known.iter().any(|w| w.contains('{')) {
         through.hidden(UNKNOWN_TEXT)

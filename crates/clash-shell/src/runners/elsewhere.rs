@@ -1,18 +1,22 @@
 //! Commands that run on another machine or in a container, and programs that
 //! run the code of the project.
 
-use super::super::Word;
-use super::options::{Options, Taken};
-use super::{Inner, Through, base_name};
+use super::super::ShellWord;
+use super::options::{OptionTable, TakenOptions};
+use super::{InnerCommand, RunnerCommands, base_name};
 
-fn elsewhere(by: &'static str, words: &[Word]) -> Option<Through> {
-    let inner = vec![Inner::program(words)];
-    (!words.is_empty()).then_some(Through { elsewhere: true, inner, ..Through::new(by) })
+fn elsewhere(by: &'static str, words: &[ShellWord]) -> Option<RunnerCommands> {
+    let inner = vec![InnerCommand::program(words)];
+    (!words.is_empty()).then_some(RunnerCommands {
+        elsewhere: true,
+        inner,
+        ..RunnerCommands::new(by)
+    })
 }
 
 /// `ssh [options] host command…`. Options that run something here hide it.
-pub(super) fn ssh(args: &[Word]) -> Option<Through> {
-    const OPTIONS: Options = Options {
+pub(super) fn ssh(args: &[ShellWord]) -> Option<RunnerCommands> {
+    const OPTIONS: OptionTable = OptionTable {
         flags: "1246AaCfGgKkMNnqsTtVvXxYy",
         valued: "BbcDEeFIiJLlmOopPQRSWw",
         long: &[],
@@ -22,21 +26,21 @@ pub(super) fn ssh(args: &[Word]) -> Option<Through> {
     let mut args = args;
     loop {
         match OPTIONS.take(args) {
-            Taken::Operand => break,
-            Taken::Options(found, rest) => {
+            TakenOptions::Operand => break,
+            TakenOptions::Options(found, rest) => {
                 here |= found.iter().any(|(name, value)| match name.as_str() {
-                    "o" => value.as_ref().and_then(Word::known).is_none_or(setting_runs),
+                    "o" => value.as_ref().and_then(ShellWord::known).is_none_or(setting_runs),
                     name => matches!(name, "F" | "I"),
                 });
                 args = rest;
             }
-            Taken::Unknown => {
-                return Some(Through::new("ssh").hidden("ssh may run a program here"));
+            TakenOptions::Unknown => {
+                return Some(RunnerCommands::new("ssh").hidden("ssh may run a program here"));
             }
         }
     }
     if here {
-        return Some(Through::new("ssh").hidden("ssh runs a program here"));
+        return Some(RunnerCommands::new("ssh").hidden("ssh runs a program here"));
     }
     elsewhere("ssh", args.get(1..).unwrap_or_default())
 }
@@ -53,9 +57,9 @@ fn setting_runs(setting: &str) -> bool {
 }
 
 /// `docker run image command…`, `docker exec container command…`.
-pub(super) fn container(args: &[Word]) -> Option<Through> {
+pub(super) fn container(args: &[ShellWord]) -> Option<RunnerCommands> {
     #[rustfmt::skip]
-    const OPTIONS: Options = Options {
+    const OPTIONS: OptionTable = OptionTable {
         flags: "itdP",
         valued: "vepwulmhc",
         long: &[
@@ -72,26 +76,28 @@ pub(super) fn container(args: &[Word]) -> Option<Through> {
     let mut rest = args.get(at + 1..)?;
     loop {
         match OPTIONS.take(rest) {
-            Taken::Operand => break,
-            Taken::Options(_, after) => rest = after,
-            Taken::Unknown => return None,
+            TakenOptions::Operand => break,
+            TakenOptions::Options(_, after) => rest = after,
+            TakenOptions::Unknown => return None,
         }
     }
     elsewhere("docker", rest.get(1..)?)
 }
 
 /// `kubectl exec pod -- command…`.
-pub(super) fn kubectl(args: &[Word]) -> Option<Through> {
+pub(super) fn kubectl(args: &[ShellWord]) -> Option<RunnerCommands> {
     args.iter().position(|word| word.known() == Some("exec"))?;
     let at = args.iter().position(|word| word.known() == Some("--"))?;
     elsewhere("kubectl", args.get(at + 1..)?)
 }
 
 /// Whether a command runs code that is in the project or fetched for it.
-pub(in super::super) fn runs_project_code(words: &[Word]) -> bool {
-    let Some(program) = words.first().and_then(Word::known).map(base_name) else { return false };
+pub(in super::super) fn runs_project_code(words: &[ShellWord]) -> bool {
+    let Some(program) = words.first().and_then(ShellWord::known).map(base_name) else {
+        return false;
+    };
     let has = |subcommands: &[&str]| {
-        let mut rest = words.iter().skip(1).filter_map(Word::known);
+        let mut rest = words.iter().skip(1).filter_map(ShellWord::known);
         rest.any(|word| subcommands.contains(&word))
     };
     match program {

@@ -1,7 +1,7 @@
 //! What git runs: aliases and programs named by options and settings.
 
-use super::super::Word;
-use super::{Inner, Through};
+use super::super::ShellWord;
+use super::{InnerCommand, RunnerCommands};
 
 const SETTING: &str = "a setting of git names a program";
 
@@ -55,18 +55,18 @@ const COMMANDS: &[&str] = &[
     "interactive.difffilter",
 ];
 
-fn command_text(text: &str) -> Inner {
-    Inner::Text { text: text.to_owned(), args: None, plain: true }
+fn command_text(text: &str) -> InnerCommand {
+    InnerCommand::Text { text: text.to_owned(), args: None, plain: true }
 }
 
 /// A text that git hands its own arguments to.
-fn text_with_arguments(text: &str, args: &[Word]) -> Inner {
+fn text_with_arguments(text: &str, args: &[ShellWord]) -> InnerCommand {
     let text = if args.is_empty() { text.to_owned() } else { format!("{text} \"$@\"") };
-    Inner::Text { text, args: Some(args.to_vec()), plain: true }
+    InnerCommand::Text { text, args: Some(args.to_vec()), plain: true }
 }
 
-pub(super) fn through(args: &[Word]) -> Option<Through> {
-    let mut through = Through::new("git");
+pub(super) fn through(args: &[ShellWord]) -> Option<RunnerCommands> {
+    let mut through = RunnerCommands::new("git");
     let mut aliases: Vec<(String, String)> = Vec::new();
     let mut args = args;
     loop {
@@ -96,7 +96,7 @@ pub(super) fn through(args: &[Word]) -> Option<Through> {
             }
             _ => {}
         }
-        if taken == 2 && !value.is_some_and(Word::is_one) {
+        if taken == 2 && !value.is_some_and(ShellWord::is_one) {
             return Some(through.hidden("an option of git is not known"));
         }
         args = rest.get(taken - 1..).unwrap_or_default();
@@ -110,10 +110,11 @@ pub(super) fn through(args: &[Word]) -> Option<Through> {
                 through = through.hidden("an alias of git is not plain");
             }
             None => {
-                let mut words = vec![Word::Known("git".to_owned())];
-                words.extend(value.split_ascii_whitespace().map(|w| Word::Known(w.to_owned())));
+                let mut words = vec![ShellWord::Known("git".to_owned())];
+                words
+                    .extend(value.split_ascii_whitespace().map(|w| ShellWord::Known(w.to_owned())));
                 words.extend_from_slice(rest);
-                through.inner.push(Inner::program(&words));
+                through.inner.push(InnerCommand::program(&words));
             }
         }
         return Some(through);
@@ -125,23 +126,27 @@ pub(super) fn through(args: &[Word]) -> Option<Through> {
     some(through)
 }
 
-fn some(through: Through) -> Option<Through> {
+fn some(through: RunnerCommands) -> Option<RunnerCommands> {
     (!through.inner.is_empty() || through.directory.is_some()).then_some(through)
 }
 
 /// `name=value` as given with `-c`.
-fn setting(word: Option<&Word>, through: &mut Through, aliases: &mut Vec<(String, String)>) {
-    let prefix = word.map(Word::prefix).unwrap_or_default();
+fn setting(
+    word: Option<&ShellWord>,
+    through: &mut RunnerCommands,
+    aliases: &mut Vec<(String, String)>,
+) {
+    let prefix = word.map(ShellWord::prefix).unwrap_or_default();
     let (name, value) = match (prefix.split_once('='), word) {
-        (Some((name, value)), Some(Word::Known(_))) => (name, Some(value)),
+        (Some((name, value)), Some(ShellWord::Known(_))) => (name, Some(value)),
         (Some((name, _)), _) => (name, None),
-        (None, Some(Word::Known(name))) => (name.as_str(), Some("true")),
-        (None, _) => return through.inner.push(Inner::Hidden(SETTING)),
+        (None, Some(ShellWord::Known(name))) => (name.as_str(), Some("true")),
+        (None, _) => return through.inner.push(InnerCommand::Hidden(SETTING)),
     };
     let name = name.to_ascii_lowercase();
     match (name.strip_prefix("alias."), value) {
         (Some(alias), Some(value)) => return aliases.push((alias.to_owned(), value.to_owned())),
-        (Some(_), None) => return through.inner.push(Inner::Hidden(SETTING)),
+        (Some(_), None) => return through.inner.push(InnerCommand::Hidden(SETTING)),
         (None, _) => {}
     }
     if is_plain(&name) {
@@ -151,7 +156,7 @@ fn setting(word: Option<&Word>, through: &mut Through, aliases: &mut Vec<(String
     match value {
         Some("" | "true" | "false") if command || name == "core.fsmonitor" => {}
         Some(value) if command => through.inner.push(command_text(value)),
-        _ => through.inner.push(Inner::Hidden(SETTING)),
+        _ => through.inner.push(InnerCommand::Hidden(SETTING)),
     }
 }
 
@@ -164,12 +169,12 @@ pub(in super::super) fn is_plain(name: &str) -> bool {
 }
 
 /// Whether a word is a long option, which git lets be abbreviated.
-fn is_option(word: &Word, option: &str) -> bool {
+fn is_option(word: &ShellWord, option: &str) -> bool {
     let name = word.prefix().split('=').next().unwrap_or_default();
     name.len() > 2 && name.starts_with("--") && option.starts_with(name)
 }
 
-fn subcommand_runs(name: &str, args: &[Word], through: &mut Through) {
+fn subcommand_runs(name: &str, args: &[ShellWord], through: &mut RunnerCommands) {
     const HIDDEN: &str = "an option of git names a program";
     let has = |option: &str| args.iter().any(|word| is_option(word, option));
     let short = |letter: char| {
@@ -185,18 +190,18 @@ fn subcommand_runs(name: &str, args: &[Word], through: &mut Through) {
     match name {
         "rebase" if has("--exec") || short('x') => {
             let exact = args.iter().position(|w| matches!(w.known(), Some("--exec" | "-x")));
-            let value = exact.and_then(|at| args.get(at + 1)).and_then(Word::known);
+            let value = exact.and_then(|at| args.get(at + 1)).and_then(ShellWord::known);
             let only =
                 args.iter().filter(|w| is_option(w, "--exec") || w.prefix().starts_with("-x"));
             match value {
                 Some(text) if only.count() == 1 => through.inner.push(command_text(text)),
-                _ => through.inner.push(Inner::Hidden(HIDDEN)),
+                _ => through.inner.push(InnerCommand::Hidden(HIDDEN)),
             }
         }
         "bisect" => {
             if let Some(words) = rest_of("run").filter(|words| !words.is_empty()) {
-                through.inner.push(Inner::program(words));
-                through.inner.push(Inner::Hidden("git runs a text through a shell"));
+                through.inner.push(InnerCommand::program(words));
+                through.inner.push(InnerCommand::Hidden("git runs a text through a shell"));
             }
         }
         "submodule" => {
@@ -204,9 +209,11 @@ fn subcommand_runs(name: &str, args: &[Word], through: &mut Through) {
                 through.inner.extend(foreach(words));
             }
         }
-        "difftool" if has("--extcmd") || short('x') => through.inner.push(Inner::Hidden(HIDDEN)),
+        "difftool" if has("--extcmd") || short('x') => {
+            through.inner.push(InnerCommand::Hidden(HIDDEN))
+        }
         "grep" if has("--open-files-in-pager") || short('O') => {
-            through.inner.push(Inner::Hidden(HIDDEN));
+            through.inner.push(InnerCommand::Hidden(HIDDEN));
         }
         "fetch" | "pull" | "ls-remote" | "clone" | "archive" | "push" | "fetch-pack" | "remote" => {
             let options = ["--upload-pack", "--receive-pack", "--exec"];
@@ -215,10 +222,10 @@ fn subcommand_runs(name: &str, args: &[Word], through: &mut Through) {
                 && (has("--config") || has("--template") || short('u') || short('c'));
             let remote = args.iter().any(|word| word.prefix().contains("::"));
             if named || clone || remote {
-                through.inner.push(Inner::Hidden(HIDDEN));
+                through.inner.push(InnerCommand::Hidden(HIDDEN));
             }
         }
-        "init" if has("--template") => through.inner.push(Inner::Hidden(HIDDEN)),
+        "init" if has("--template") => through.inner.push(InnerCommand::Hidden(HIDDEN)),
         "config" => config(args, through),
         _ => {}
     }
@@ -226,19 +233,19 @@ fn subcommand_runs(name: &str, args: &[Word], through: &mut Through) {
 
 /// What `git submodule foreach` runs. What no program is called, git gives to a
 /// shell.
-fn foreach(words: &[Word]) -> Option<Inner> {
-    let option = |word: &&Word| matches!(word.known(), Some("--recursive" | "-q" | "--quiet"));
-    let words: Vec<Word> = words.iter().filter(|word| !option(word)).cloned().collect();
+fn foreach(words: &[ShellWord]) -> Option<InnerCommand> {
+    let option = |word: &&ShellWord| matches!(word.known(), Some("--recursive" | "-q" | "--quiet"));
+    let words: Vec<ShellWord> = words.iter().filter(|word| !option(word)).cloned().collect();
     let (first, rest) = words.split_first()?;
     let is_name = |text: &str| text.chars().all(|c| c.is_alphanumeric() || "./_-".contains(c));
     match first.known() {
         Some(text) if !is_name(text) => Some(text_with_arguments(text, rest)),
-        _ => Some(Inner::program(&words)),
+        _ => Some(InnerCommand::program(&words)),
     }
 }
 
 /// `git config name value` stays for every git that comes after.
-fn config(args: &[Word], through: &mut Through) {
+fn config(args: &[ShellWord], through: &mut RunnerCommands) {
     #[rustfmt::skip]
     const READS: &[&str] = &[
         "-l", "--list", "--get", "--get-all", "--get-regexp", "--get-urlmatch", "--unset",
@@ -247,13 +254,14 @@ fn config(args: &[Word], through: &mut Through) {
     if args.iter().any(|word| word.known().is_some_and(|word| READS.contains(&word))) {
         return;
     }
-    let operand = |word: &&Word| !word.prefix().starts_with('-') && word.known() != Some("set");
+    let operand =
+        |word: &&ShellWord| !word.prefix().starts_with('-') && word.known() != Some("set");
     let mut operands = args.iter().filter(operand);
     let name =
         operands.next().map(|word| (word.known().map(str::to_ascii_lowercase), operands.next()));
     match name {
         None | Some((Some(_), None)) => {}
         Some((Some(name), Some(_))) if is_plain(&name) => {}
-        _ => through.inner.push(Inner::Hidden(SETTING)),
+        _ => through.inner.push(InnerCommand::Hidden(SETTING)),
     }
 }

@@ -11,8 +11,8 @@ mod options;
 mod shells;
 mod wrappers;
 
-use super::Word;
-use super::walk::{Lookup, Stdin};
+use super::ShellWord;
+use super::walk::{NameLookup, StandardInput};
 
 pub(super) use elsewhere::runs_project_code;
 pub(super) use git::is_plain as is_plain_git_setting;
@@ -20,30 +20,30 @@ pub(super) use options::without_dashes;
 
 /// What a command runs.
 #[derive(Debug)]
-pub(super) struct Through {
+pub(super) struct RunnerCommands {
     pub(super) by: &'static str,
-    pub(super) inner: Vec<Inner>,
+    pub(super) inner: Vec<InnerCommand>,
     /// It does nothing else.
     pub(super) transparent: bool,
     pub(super) elsewhere: bool,
     /// It reads its standard input itself.
     pub(super) feeds: bool,
     /// Variables it sets for what it runs.
-    pub(super) variables: Vec<(String, Word)>,
+    pub(super) variables: Vec<(String, ShellWord)>,
     /// The directory it runs that in, if it is another.
-    pub(super) directory: Option<Word>,
+    pub(super) directory: Option<ShellWord>,
 }
 
 #[derive(Debug)]
-pub(super) enum Inner {
+pub(super) enum InnerCommand {
     Command {
-        words: Vec<Word>,
-        lookup: Lookup,
+        words: Vec<ShellWord>,
+        lookup: NameLookup,
     },
     /// A script for another shell, which may know nothing beyond POSIX.
     Text {
         text: String,
-        args: Option<Vec<Word>>,
+        args: Option<Vec<ShellWord>>,
         plain: bool,
     },
     /// A script for this shell.
@@ -58,7 +58,7 @@ pub(super) const UNKNOWN_OPTION: &str = "an option of a wrapper is not known";
 const UNKNOWN_TEXT: &str = "it runs a text that is not known";
 const STARTS_SHELL: &str = "it starts a shell";
 
-impl Through {
+impl RunnerCommands {
     pub(super) fn new(by: &'static str) -> Self {
         Self {
             by,
@@ -75,29 +75,31 @@ impl Through {
         Self { transparent: true, ..Self::new(by) }
     }
 
-    pub(super) fn running(mut self, inner: Inner) -> Self {
+    pub(super) fn running(mut self, inner: InnerCommand) -> Self {
         self.inner.push(inner);
         self
     }
 
     pub(super) fn hidden(self, why: &'static str) -> Self {
-        self.running(Inner::Hidden(why))
+        self.running(InnerCommand::Hidden(why))
     }
 
-    fn program(self, words: &[Word]) -> Self {
-        if words.is_empty() { self } else { self.running(Inner::program(words)) }
+    fn program(self, words: &[ShellWord]) -> Self {
+        if words.is_empty() { self } else { self.running(InnerCommand::program(words)) }
     }
 }
 
-impl Inner {
-    fn program(words: &[Word]) -> Self {
-        Self::Command { words: words.to_vec(), lookup: Lookup::Programs }
+impl InnerCommand {
+    fn program(words: &[ShellWord]) -> Self {
+        Self::Command { words: words.to_vec(), lookup: NameLookup::Programs }
     }
 
     /// A text for `sh -c`.
-    fn text(word: Option<&Word>) -> Self {
+    fn text(word: Option<&ShellWord>) -> Self {
         match word {
-            Some(Word::Known(text)) => Self::Text { text: text.clone(), args: None, plain: true },
+            Some(ShellWord::Known(text)) => {
+                Self::Text { text: text.clone(), args: None, plain: true }
+            }
             _ => Self::Hidden(UNKNOWN_TEXT),
         }
     }
@@ -108,7 +110,7 @@ fn base_name(program: &str) -> &str {
 }
 
 /// What the command runs besides itself; `None` if it is no runner.
-pub(super) fn look_through(words: &[Word], stdin: &Stdin) -> Option<Through> {
+pub(super) fn look_through(words: &[ShellWord], stdin: &StandardInput) -> Option<RunnerCommands> {
     let (program, args) = words.split_first()?;
     let name = base_name(program.known()?);
     if let Some(through) = wrappers::through(name, args) {

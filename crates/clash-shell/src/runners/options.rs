@@ -1,9 +1,9 @@
 //! The options of a command line, as GNU programs read them.
 
-use super::super::Word;
+use super::super::ShellWord;
 
 /// The options a program has.
-pub(super) struct Options {
+pub(super) struct OptionTable {
     /// Short options without a value, and with one.
     pub(super) flags: &'static str,
     pub(super) valued: &'static str,
@@ -13,52 +13,52 @@ pub(super) struct Options {
 }
 
 /// What stands at the start of a command line.
-pub(super) enum Taken<'w> {
+pub(super) enum TakenOptions<'w> {
     /// No option: the operands begin here.
     Operand,
     /// One word of options by their names, with the value of the last one, and
     /// the words behind them.
-    Options(Vec<(String, Option<Word>)>, &'w [Word]),
+    Options(Vec<(String, Option<ShellWord>)>, &'w [ShellWord]),
     /// An option the program may have, or a word that may be one.
     Unknown,
 }
 
 /// The operands behind `--`.
-pub(in super::super) fn without_dashes(args: &[Word]) -> &[Word] {
+pub(in super::super) fn without_dashes(args: &[ShellWord]) -> &[ShellWord] {
     match args {
-        [Word::Known(dashes), rest @ ..] if dashes == "--" => rest,
+        [ShellWord::Known(dashes), rest @ ..] if dashes == "--" => rest,
         args => args,
     }
 }
 
-impl Options {
-    pub(super) fn take<'w>(&self, args: &'w [Word]) -> Taken<'w> {
-        let Some((first, rest)) = args.split_first() else { return Taken::Operand };
-        let Some(text) = first.known() else { return Taken::Unknown };
+impl OptionTable {
+    pub(super) fn take<'w>(&self, args: &'w [ShellWord]) -> TakenOptions<'w> {
+        let Some((first, rest)) = args.split_first() else { return TakenOptions::Operand };
+        let Some(text) = first.known() else { return TakenOptions::Unknown };
         match (text.strip_prefix("--"), text.strip_prefix('-')) {
-            (Some(""), _) | (_, Some("") | None) => Taken::Operand,
+            (Some(""), _) | (_, Some("") | None) => TakenOptions::Operand,
             (Some(name), _) => self.take_long(name, rest),
             (None, Some(letters)) => self.take_short(letters, rest),
         }
     }
 
-    fn take_long<'w>(&self, option: &str, rest: &'w [Word]) -> Taken<'w> {
+    fn take_long<'w>(&self, option: &str, rest: &'w [ShellWord]) -> TakenOptions<'w> {
         let (name, value) = match option.split_once('=') {
-            Some((name, value)) => (name, Some(Word::Known(value.to_owned()))),
+            Some((name, value)) => (name, Some(ShellWord::Known(value.to_owned()))),
             None => (option, None),
         };
         if self.long.contains(&name) || (value.is_some() && self.long_valued.contains(&name)) {
-            return Taken::Options(vec![(name.to_owned(), value)], rest);
+            return TakenOptions::Options(vec![(name.to_owned(), value)], rest);
         }
         match rest.split_first() {
             Some((value, rest)) if value.is_one() && self.long_valued.contains(&name) => {
-                Taken::Options(vec![(name.to_owned(), Some(value.clone()))], rest)
+                TakenOptions::Options(vec![(name.to_owned(), Some(value.clone()))], rest)
             }
-            _ => Taken::Unknown,
+            _ => TakenOptions::Unknown,
         }
     }
 
-    fn take_short<'w>(&self, letters: &str, rest: &'w [Word]) -> Taken<'w> {
+    fn take_short<'w>(&self, letters: &str, rest: &'w [ShellWord]) -> TakenOptions<'w> {
         let mut found = Vec::new();
         for (at, letter) in letters.char_indices() {
             if self.flags.contains(letter) {
@@ -66,17 +66,17 @@ impl Options {
                 continue;
             }
             if !self.valued.contains(letter) {
-                return Taken::Unknown;
+                return TakenOptions::Unknown;
             }
             let attached = letters.get(at + letter.len_utf8()..).unwrap_or_default();
             let (value, rest) = match rest.split_first() {
-                _ if !attached.is_empty() => (Word::Known(attached.to_owned()), rest),
+                _ if !attached.is_empty() => (ShellWord::Known(attached.to_owned()), rest),
                 Some((value, rest)) if value.is_one() => (value.clone(), rest),
-                _ => return Taken::Unknown,
+                _ => return TakenOptions::Unknown,
             };
             found.push((letter.to_string(), Some(value)));
-            return Taken::Options(found, rest);
+            return TakenOptions::Options(found, rest);
         }
-        Taken::Options(found, rest)
+        TakenOptions::Options(found, rest)
     }
 }

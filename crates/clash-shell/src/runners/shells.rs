@@ -1,27 +1,29 @@
 //! Shells, and programs that hand a text to one.
 
-use super::super::walk::Stdin;
-use super::super::{Word, all_known};
-use super::options::{Options, Taken, without_dashes};
-use super::{Inner, STARTS_SHELL, Through, UNKNOWN_OPTION, UNKNOWN_PROGRAM, UNKNOWN_TEXT};
+use super::super::walk::StandardInput;
+use super::super::{ShellWord, all_known};
+use super::options::{OptionTable, TakenOptions, without_dashes};
+use super::{
+    InnerCommand, RunnerCommands, STARTS_SHELL, UNKNOWN_OPTION, UNKNOWN_PROGRAM, UNKNOWN_TEXT,
+};
 
 /// Words a program joins with blanks and gives to a shell.
-pub(super) fn joined(words: &[Word]) -> Inner {
+pub(super) fn joined(words: &[ShellWord]) -> InnerCommand {
     match all_known(words) {
-        Some(words) => Inner::Text { text: words.join(" "), args: None, plain: true },
-        None => Inner::Hidden(UNKNOWN_TEXT),
+        Some(words) => InnerCommand::Text { text: words.join(" "), args: None, plain: true },
+        None => InnerCommand::Hidden(UNKNOWN_TEXT),
     }
 }
 
 /// The texts given to options of these names.
-fn texts(found: &[(String, Option<Word>)], names: &[&str], through: &mut Through) {
+fn texts(found: &[(String, Option<ShellWord>)], names: &[&str], through: &mut RunnerCommands) {
     let given = found.iter().filter(|(name, _)| names.contains(&name.as_str()));
-    through.inner.extend(given.map(|(_, value)| Inner::text(value.as_ref())));
+    through.inner.extend(given.map(|(_, value)| InnerCommand::text(value.as_ref())));
 }
 
-pub(super) fn flock(args: &[Word]) -> Through {
+pub(super) fn flock(args: &[ShellWord]) -> RunnerCommands {
     #[rustfmt::skip]
-    const OPTIONS: Options = Options {
+    const OPTIONS: OptionTable = OptionTable {
         flags: "sxeunoFv",
         valued: "wEc",
         long: &[
@@ -30,18 +32,18 @@ pub(super) fn flock(args: &[Word]) -> Through {
         ],
         long_valued: &["timeout", "wait", "conflict-exit-code", "command"],
     };
-    let mut through = Through::transparent("flock");
+    let mut through = RunnerCommands::transparent("flock");
     let mut args = args;
     // The file to lock, with options before and behind it.
     let mut file = false;
     loop {
         match (OPTIONS.take(args), args.split_first()) {
-            (Taken::Options(found, rest), _) => {
+            (TakenOptions::Options(found, rest), _) => {
                 texts(&found, &["c", "command"], &mut through);
                 args = rest;
             }
-            (Taken::Operand, _) if file => break,
-            (Taken::Unknown, Some((word, _)))
+            (TakenOptions::Operand, _) if file => break,
+            (TakenOptions::Unknown, Some((word, _)))
                 if file || !word.is_one() || word.known().is_some() =>
             {
                 return through.hidden(UNKNOWN_OPTION);
@@ -55,9 +57,9 @@ pub(super) fn flock(args: &[Word]) -> Through {
     through.program(args)
 }
 
-pub(super) fn watch(args: &[Word]) -> Through {
+pub(super) fn watch(args: &[ShellWord]) -> RunnerCommands {
     #[rustfmt::skip]
-    const OPTIONS: Options = Options {
+    const OPTIONS: OptionTable = OptionTable {
         flags: "bcCdegprtwx",
         valued: "nq",
         long: &[
@@ -66,17 +68,17 @@ pub(super) fn watch(args: &[Word]) -> Through {
         ],
         long_valued: &["interval", "equexit"],
     };
-    let through = Through::transparent("watch");
+    let through = RunnerCommands::transparent("watch");
     let mut args = args;
     let mut exec = false;
     loop {
         match OPTIONS.take(args) {
-            Taken::Operand => break,
-            Taken::Options(found, rest) => {
+            TakenOptions::Operand => break,
+            TakenOptions::Options(found, rest) => {
                 exec |= found.iter().any(|(name, _)| matches!(name.as_str(), "x" | "exec"));
                 args = rest;
             }
-            Taken::Unknown => return through.hidden(UNKNOWN_OPTION),
+            TakenOptions::Unknown => return through.hidden(UNKNOWN_OPTION),
         }
     }
     match without_dashes(args) {
@@ -86,8 +88,8 @@ pub(super) fn watch(args: &[Word]) -> Through {
     }
 }
 
-pub(super) fn script(args: &[Word]) -> Through {
-    const OPTIONS: Options = Options {
+pub(super) fn script(args: &[ShellWord]) -> RunnerCommands {
+    const OPTIONS: OptionTable = OptionTable {
         flags: "aefq",
         valued: "cEIBOTom",
         long: &["append", "return", "flush", "force", "quiet"],
@@ -101,40 +103,40 @@ pub(super) fn script(args: &[Word]) -> Through {
             "output-limit",
         ],
     };
-    let mut through = Through::transparent("script");
+    let mut through = RunnerCommands::transparent("script");
     let mut args = args;
     loop {
         match OPTIONS.take(args) {
-            Taken::Operand => match args.split_first() {
+            TakenOptions::Operand => match args.split_first() {
                 // The file comes before or after the options.
                 Some((file, rest)) if file.known() != Some("--") => args = rest,
                 _ => break,
             },
-            Taken::Options(found, rest) => {
+            TakenOptions::Options(found, rest) => {
                 texts(&found, &["c", "command"], &mut through);
                 args = rest;
             }
-            Taken::Unknown => return through.hidden(UNKNOWN_OPTION),
+            TakenOptions::Unknown => return through.hidden(UNKNOWN_OPTION),
         }
     }
     if through.inner.is_empty() { through.hidden(STARTS_SHELL) } else { through }
 }
 
-pub(super) fn su(args: &[Word]) -> Through {
-    const OPTIONS: Options = Options {
+pub(super) fn su(args: &[ShellWord]) -> RunnerCommands {
+    const OPTIONS: OptionTable = OptionTable {
         flags: "lmpfP",
         valued: "cgGsu",
         long: &["login", "preserve-environment", "pty"],
         long_valued: &["command", "group", "shell", "user", "session-command"],
     };
-    let mut through = Through::new("su");
+    let mut through = RunnerCommands::new("su");
     let mut args = args;
     while let Some((first, rest)) = args.split_first() {
         args = match (OPTIONS.take(args), first.known()) {
             (_, None) => return through.hidden(UNKNOWN_PROGRAM),
-            (Taken::Unknown, _) | (_, Some("--")) => return through.hidden(UNKNOWN_OPTION),
-            (Taken::Operand, _) => rest,
-            (Taken::Options(found, rest), _) => {
+            (TakenOptions::Unknown, _) | (_, Some("--")) => return through.hidden(UNKNOWN_OPTION),
+            (TakenOptions::Operand, _) => rest,
+            (TakenOptions::Options(found, rest), _) => {
                 texts(&found, &["c", "command", "session-command"], &mut through);
                 if found.iter().any(|(name, _)| matches!(name.as_str(), "s" | "shell")) {
                     through = through.hidden(STARTS_SHELL);
@@ -147,7 +149,7 @@ pub(super) fn su(args: &[Word]) -> Through {
 }
 
 /// A shell: the text behind `-c`, a script file, or what it reads.
-pub(super) fn shell(name: &str, args: &[Word], stdin: &Stdin) -> Through {
+pub(super) fn shell(name: &str, args: &[ShellWord], stdin: &StandardInput) -> RunnerCommands {
     let by = match name {
         "bash" | "rbash" => "bash",
         "zsh" => "zsh",
@@ -155,7 +157,7 @@ pub(super) fn shell(name: &str, args: &[Word], stdin: &Stdin) -> Through {
         "dash" => "dash",
         _ => "sh",
     };
-    let through = Through { feeds: true, ..Through::transparent(by) };
+    let through = RunnerCommands { feeds: true, ..RunnerCommands::transparent(by) };
     let mut args = args;
     let (mut command, mut reads) = (false, false);
     while let Some((word, rest)) = args.split_first() {
@@ -195,31 +197,31 @@ pub(super) fn shell(name: &str, args: &[Word], stdin: &Stdin) -> Through {
         args = rest;
     }
     let (text, args) = match (command, args.split_first()) {
-        (true, Some((Word::Known(text), rest))) => {
+        (true, Some((ShellWord::Known(text), rest))) => {
             (text.clone(), Some(rest.get(1..).unwrap_or_default().to_vec()))
         }
         (true, Some(_)) => return through.hidden(UNKNOWN_TEXT),
         (true, None) => return through,
-        (false, Some((Word::Known(file), rest))) if !reads => {
+        (false, Some((ShellWord::Known(file), rest))) if !reads => {
             return through.program(&script_file(file, rest));
         }
         (false, Some(_)) if !reads => return through.hidden("it runs a script file"),
         (false, _) => match stdin {
-            Stdin::Text(text) => (text.clone(), None),
+            StandardInput::Text(text) => (text.clone(), None),
             _ => return through.hidden("it runs what it reads"),
         },
     };
     if by == "fish" || (by == "zsh" && !same_in_zsh(&text)) {
         return through.hidden("another shell reads it differently than bash");
     }
-    through.running(Inner::Text { text, args, plain: by != "bash" })
+    through.running(InnerCommand::Text { text, args, plain: by != "bash" })
 }
 
 /// A script file is a program like any other: `bash build.sh -q` runs `./build.sh -q`.
 /// With a slash in it the name is a path and never a program on `PATH`.
-fn script_file(file: &str, args: &[Word]) -> Vec<Word> {
+fn script_file(file: &str, args: &[ShellWord]) -> Vec<ShellWord> {
     let path = if file.contains('/') { file.to_owned() } else { format!("./{file}") };
-    std::iter::once(Word::Known(path)).chain(args.iter().cloned()).collect()
+    std::iter::once(ShellWord::Known(path)).chain(args.iter().cloned()).collect()
 }
 
 /// Texts that zsh certainly reads as bash does.

@@ -1,19 +1,19 @@
 //! Programs that run the program behind their options: a table, and `env`.
 
-use super::super::Word;
-use super::options::{Options, Taken, without_dashes};
-use super::{STARTS_SHELL, Through, UNKNOWN_OPTION, UNKNOWN_PROGRAM};
+use super::super::ShellWord;
+use super::options::{OptionTable, TakenOptions, without_dashes};
+use super::{RunnerCommands, STARTS_SHELL, UNKNOWN_OPTION, UNKNOWN_PROGRAM};
 
-struct Wrapper {
+struct WrapperProgram {
     name: &'static str,
     /// It does nothing but run what it is given.
     transparent: bool,
-    options: Options,
+    options: OptionTable,
     /// Words between the options and the program.
     skips: usize,
 }
 
-/// In the order of [`Options`].
+/// In the order of [`OptionTable`].
 const fn row(
     name: &'static str,
     transparent: bool,
@@ -22,13 +22,13 @@ const fn row(
     long: &'static [&'static str],
     long_valued: &'static [&'static str],
     skips: usize,
-) -> Wrapper {
-    let options = Options { flags, valued, long, long_valued };
-    Wrapper { name, transparent, options, skips }
+) -> WrapperProgram {
+    let options = OptionTable { flags, valued, long, long_valued };
+    WrapperProgram { name, transparent, options, skips }
 }
 
 #[rustfmt::skip]
-const WRAPPERS: &[Wrapper] = &[
+const WRAPPERS: &[WrapperProgram] = &[
     row("nice", true, "", "n", &[], &["adjustment"], 0),
     row("ionice", true, "t", "cn", &["ignore"], &["class", "classdata"], 0),
     row("nohup", true, "", "", &[], &[], 0),
@@ -67,17 +67,18 @@ const WRAPPERS: &[Wrapper] = &[
 ];
 
 /// What a program of the table runs.
-pub(super) fn through(name: &str, args: &[Word]) -> Option<Through> {
+pub(super) fn through(name: &str, args: &[ShellWord]) -> Option<RunnerCommands> {
     WRAPPERS.iter().find(|wrapper| wrapper.name == name).map(|wrapper| wrapper.through(args))
 }
 
-impl Wrapper {
-    fn through(&self, args: &[Word]) -> Through {
-        let mut through = Through { transparent: self.transparent, ..Through::new(self.name) };
+impl WrapperProgram {
+    fn through(&self, args: &[ShellWord]) -> RunnerCommands {
+        let mut through =
+            RunnerCommands { transparent: self.transparent, ..RunnerCommands::new(self.name) };
         let becomes_user = matches!(self.name, "sudo" | "doas");
         let mut args = args;
         loop {
-            if let [Word::Known(first), rest @ ..] = args
+            if let [ShellWord::Known(first), rest @ ..] = args
                 && self.name == "nice"
                 && is_niceness(first)
             {
@@ -85,9 +86,9 @@ impl Wrapper {
                 continue;
             }
             let (found, rest) = match self.options.take(args) {
-                Taken::Operand => break,
-                Taken::Options(found, rest) => (found, rest),
-                Taken::Unknown => return self.unknown(args, through),
+                TakenOptions::Operand => break,
+                TakenOptions::Options(found, rest) => (found, rest),
+                TakenOptions::Unknown => return self.unknown(args, through),
             };
             for (name, value) in found {
                 match name.as_str() {
@@ -106,7 +107,7 @@ impl Wrapper {
             args = variables(args, &mut through);
         }
         let (skipped, program) = args.split_at(self.skips.min(args.len()));
-        if !skipped.iter().all(Word::is_one) {
+        if !skipped.iter().all(ShellWord::is_one) {
             return through.hidden(UNKNOWN_PROGRAM);
         }
         through.program(program)
@@ -114,9 +115,9 @@ impl Wrapper {
 
     /// `timeout "$LIMIT" cmd`: a word that may be an option or the first operand
     /// hides where the program is.
-    fn unknown(&self, args: &[Word], through: Through) -> Through {
+    fn unknown(&self, args: &[ShellWord], through: RunnerCommands) -> RunnerCommands {
         match args.first() {
-            Some(Word::Known(_)) | None => through.hidden(UNKNOWN_OPTION),
+            Some(ShellWord::Known(_)) | None => through.hidden(UNKNOWN_OPTION),
             Some(word) if word.is_one() && self.skips > 0 => {
                 through.program(args.get(self.skips..).unwrap_or_default()).hidden(UNKNOWN_OPTION)
             }
@@ -132,13 +133,13 @@ fn is_niceness(word: &str) -> bool {
 }
 
 /// `NAME=value` words in front of a program.
-fn variables<'w>(args: &'w [Word], through: &mut Through) -> &'w [Word] {
+fn variables<'w>(args: &'w [ShellWord], through: &mut RunnerCommands) -> &'w [ShellWord] {
     let mut args = args;
     while let Some((word, rest)) = args.split_first() {
         let Some((name, value)) = word.prefix().split_once('=') else { break };
         let value = match word {
-            Word::Known(_) => Word::Known(value.to_owned()),
-            _ => Word::Unknown,
+            ShellWord::Known(_) => ShellWord::Known(value.to_owned()),
+            _ => ShellWord::Unknown,
         };
         through.variables.push((name.to_owned(), value));
         args = rest;
@@ -146,27 +147,27 @@ fn variables<'w>(args: &'w [Word], through: &mut Through) -> &'w [Word] {
     args
 }
 
-pub(super) fn env(args: &[Word]) -> Through {
-    const OPTIONS: Options = Options {
+pub(super) fn env(args: &[ShellWord]) -> RunnerCommands {
+    const OPTIONS: OptionTable = OptionTable {
         flags: "i0v",
         valued: "uCS",
         long: &["ignore-environment", "null", "debug", "list-signal-handling"],
         long_valued: &["unset", "chdir", "split-string"],
     };
     const SIGNALS: &[&str] = &["--block-signal", "--default-signal", "--ignore-signal"];
-    let mut through = Through::transparent("env");
+    let mut through = RunnerCommands::transparent("env");
     let mut args = args.to_vec();
     let mut splits = 0;
     loop {
-        let first = args.first().and_then(Word::known).unwrap_or_default();
+        let first = args.first().and_then(ShellWord::known).unwrap_or_default();
         if first == "-" || first.split('=').next().is_some_and(|name| SIGNALS.contains(&name)) {
             args.remove(0);
             continue;
         }
         let (found, rest) = match OPTIONS.take(&args) {
-            Taken::Operand => break,
-            Taken::Options(found, rest) => (found, rest.to_vec()),
-            Taken::Unknown => match args.first() {
+            TakenOptions::Operand => break,
+            TakenOptions::Options(found, rest) => (found, rest.to_vec()),
+            TakenOptions::Unknown => match args.first() {
                 // `env X="$y" cmd`
                 Some(word) if word.known().is_none() && word.prefix().contains('=') => break,
                 Some(word) if word.known().is_none() => return through.hidden(UNKNOWN_PROGRAM),
@@ -177,14 +178,14 @@ pub(super) fn env(args: &[Word]) -> Through {
         for (name, value) in found {
             match (name.as_str(), value) {
                 ("C" | "chdir", value) => through.directory = value,
-                ("S" | "split-string", Some(Word::Known(text))) if splits < 8 => {
+                ("S" | "split-string", Some(ShellWord::Known(text))) if splits < 8 => {
                     splits += 1;
                     // Only what splits the same way everywhere.
                     if text.contains(['\\', '"', '\'', '$', '#']) {
                         return through.hidden("it splits a text that is not plain");
                     }
                     let words = text.split_ascii_whitespace();
-                    args.splice(0..0, words.map(|w| Word::Known(w.to_owned())));
+                    args.splice(0..0, words.map(|w| ShellWord::Known(w.to_owned())));
                 }
                 ("S" | "split-string", _) => return through.hidden(UNKNOWN_PROGRAM),
                 _ => {}

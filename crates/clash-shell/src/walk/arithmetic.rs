@@ -4,28 +4,30 @@
 //! subscripts and the substitutions in them included, so any value but a number
 //! may run something.
 
-use super::super::Word;
-use super::super::ast::{Body, Node, Operation, Part, Raw};
+use super::super::ShellWord;
+use super::super::ast::{ExpansionOperation, RawWord, ScriptNode, SubstitutionBody, WordPart};
 use super::super::read::is_name;
 use super::expand::{EVALUATES, expands};
-use super::state::{Value, is_number};
-use super::{Source, Walker};
+use super::state::{VariableValue, is_number};
+use super::{ScriptWalker, SourceText};
 
-impl Walker {
+impl ScriptWalker {
     /// Whether the parts give a number and nothing else.
-    pub(super) fn is_numeric(&self, parts: &[Part]) -> bool {
+    pub(super) fn is_numeric(&self, parts: &[WordPart]) -> bool {
         match parts {
-            [Part::Arith { .. }] => true,
-            [Part::Text(text) | Part::Quoted(text)] => is_number(text),
-            [Part::Param { name, .. }] => match name.as_str() {
+            [WordPart::Arith { .. }] => true,
+            [WordPart::Text(text) | WordPart::Quoted(text)] => is_number(text),
+            [WordPart::Param { name, .. }] => match name.as_str() {
                 "?" | "#" | "$" | "!" => true,
                 "LINENO" | "SECONDS" | "RANDOM" => true,
-                name => self.state.class(name).is_some_and(Value::is_numeric),
+                name => self.state.class(name).is_some_and(VariableValue::is_numeric),
             },
-            [Part::Expansion(expansion)] => matches!(expansion.operation, Operation::Length),
-            [Part::Command { body: Body::Here(list), .. }] => {
+            [WordPart::Expansion(expansion)] => {
+                matches!(expansion.operation, ExpansionOperation::Length)
+            }
+            [WordPart::Command { body: SubstitutionBody::Here(list), .. }] => {
                 let last = list.only_pipeline().and_then(|pipeline| pipeline.nodes.last());
-                let Some(Node::Simple(simple)) = last else { return false };
+                let Some(ScriptNode::Simple(simple)) = last else { return false };
                 let words: Option<Vec<String>> = simple.words.iter().map(literal).collect();
                 words.is_some_and(|words| {
                     prints_number(&words) && !words.first().is_some_and(|name| self.shadows(name))
@@ -37,33 +39,34 @@ impl Walker {
 
     /// An arithmetic expression: what its substitutions run, and whether a value
     /// in it could be evaluated further (`x='a[$(cmd)]'; $((x))` runs cmd).
-    pub(super) fn arithmetic(&mut self, source: &Source, parts: &[Part]) {
+    pub(super) fn arithmetic(&mut self, source: &SourceText, parts: &[WordPart]) {
         let mut safe = true;
         let mut names: Vec<String> = Vec::new();
         let mut assigns = false;
         for part in parts {
             match part {
-                Part::Text(text) | Part::Quoted(text) => {
+                WordPart::Text(text) | WordPart::Quoted(text) => {
                     assigns |= text.contains('=') || text.contains("++") || text.contains("--");
                     let pieces = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
                     names.extend(pieces.filter(|n| is_name(n)).map(str::to_owned));
                     safe &= !text.contains(['$', '`', '\\', '\'']);
                 }
-                Part::Param { name, .. } => safe &= self.safe_number(name),
-                Part::Arith { parts } => self.arithmetic(source, parts),
-                Part::Command { .. } => {
+                WordPart::Param { name, .. } => safe &= self.safe_number(name),
+                WordPart::Arith { parts } => self.arithmetic(source, parts),
+                WordPart::Command { .. } => {
                     let one = std::slice::from_ref(part);
                     safe &= self.is_numeric(one);
                     self.effects(source, one);
                 }
-                Part::Expansion(it) => {
-                    safe &= matches!(it.operation, Operation::Length) || self.safe_number(&it.name);
-                    if let Operation::Default { word, .. } = &it.operation {
+                WordPart::Expansion(it) => {
+                    safe &= matches!(it.operation, ExpansionOperation::Length)
+                        || self.safe_number(&it.name);
+                    if let ExpansionOperation::Default { word, .. } = &it.operation {
                         safe &= self.is_numeric(word) || word.is_empty();
                     }
                     self.effects(source, std::slice::from_ref(part));
                 }
-                Part::Process(_) | Part::Pattern(_) | Part::Array(_) => {
+                WordPart::Process(_) | WordPart::Pattern(_) | WordPart::Array(_) => {
                     safe = false;
                     self.effects(source, std::slice::from_ref(part));
                 }
@@ -75,7 +78,7 @@ impl Walker {
         }
         if assigns {
             for name in names {
-                self.state.set(&name, Value::Number);
+                self.state.set(&name, VariableValue::Number);
             }
         }
     }
@@ -84,9 +87,9 @@ impl Walker {
         if name.bytes().all(|b| b.is_ascii_digit()) {
             let index = name.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
             return match (index, &self.state.positional) {
-                (Some(_), Some(words)) if !words.iter().all(Word::is_one) => false,
+                (Some(_), Some(words)) if !words.iter().all(ShellWord::is_one) => false,
                 (Some(index), Some(words)) => match words.get(index) {
-                    Some(Word::Known(text)) => is_number(text),
+                    Some(ShellWord::Known(text)) => is_number(text),
                     Some(_) => false,
                     None => true,
                 },
@@ -96,22 +99,22 @@ impl Walker {
         }
         match name {
             "@" | "*" => false,
-            _ => self.state.class(name).is_none_or(Value::is_numeric),
+            _ => self.state.class(name).is_none_or(VariableValue::is_numeric),
         }
     }
 
     /// `{1..9}` or `$(seq 1 9)`.
-    pub(super) fn is_sequence(&self, raw: &Raw) -> bool {
+    pub(super) fn is_sequence(&self, raw: &RawWord) -> bool {
         let list = match raw.parts.as_slice() {
-            [Part::Text(text)] => {
+            [WordPart::Text(text)] => {
                 let range = text.strip_prefix('{').and_then(|t| t.strip_suffix('}'));
                 return range.unwrap_or(text).split("..").all(is_number);
             }
-            [Part::Command { body: Body::Here(list), .. }] => list,
+            [WordPart::Command { body: SubstitutionBody::Here(list), .. }] => list,
             _ => return false,
         };
         let nodes = list.only_pipeline().map(|pipeline| pipeline.nodes.as_slice());
-        let Some([Node::Simple(simple)]) = nodes else { return false };
+        let Some([ScriptNode::Simple(simple)]) = nodes else { return false };
         let words = simple.words.iter().enumerate();
         words.into_iter().all(|(index, word)| match word.bare() {
             Some("seq") if index == 0 => !self.shadows("seq"),
@@ -122,10 +125,10 @@ impl Walker {
 }
 
 /// The word if it is the same whatever the shell knows.
-fn literal(raw: &Raw) -> Option<String> {
-    let text = |part: &Part| match part {
-        Part::Text(text) if !expands(text) => Some(text.clone()),
-        Part::Quoted(text) => Some(text.clone()),
+fn literal(raw: &RawWord) -> Option<String> {
+    let text = |part: &WordPart| match part {
+        WordPart::Text(text) if !expands(text) => Some(text.clone()),
+        WordPart::Quoted(text) => Some(text.clone()),
         _ => None,
     };
     raw.parts.iter().map(text).collect()

@@ -1,17 +1,17 @@
 //! `{a,b}` in a plain word, which the shell spells out before anything else.
 
-use super::super::Word;
+use super::super::ShellWord;
 
 /// The words of a text; `None` if it holds anything that is not certainly what
 /// it seems.
-pub(super) fn braces(text: &str) -> Option<Vec<Word>> {
+pub(super) fn braces(text: &str) -> Option<Vec<ShellWord>> {
     const MOST: usize = 64;
     if text.contains(['*', '?', '[', '~', '\\']) || text.contains("..") {
         return None;
     }
     if !text.contains(',') {
         // `{}` and `{x}` are text.
-        return Some(vec![Word::Known(text.to_owned())]);
+        return Some(vec![ShellWord::Known(text.to_owned())]);
     }
     let mut depth = 0i32;
     for b in text.bytes() {
@@ -31,7 +31,7 @@ pub(super) fn braces(text: &str) -> Option<Vec<Word>> {
     if words.len() > MOST {
         return None;
     }
-    Some(words.into_iter().filter(|w| !w.is_empty()).map(Word::Known).collect())
+    Some(words.into_iter().filter(|w| !w.is_empty()).map(ShellWord::Known).collect())
 }
 
 /// Every reading of a balanced text, at most a hundred.

@@ -1,12 +1,14 @@
 //! What the shell does itself: builtins that move, evaluate, or change how it
 //! reads what follows. Those that set variables are in [`super::declare`].
 
-use super::super::ast::Part;
+use super::super::ast::WordPart;
 use super::super::read::RESERVED;
-use super::super::runners::{Inner, Through, UNKNOWN_OPTION, UNKNOWN_PROGRAM, without_dashes};
-use super::super::{Cwd, Word, all_known};
-use super::calls::Call;
-use super::{Lookup, Source, Walker};
+use super::super::runners::{
+    InnerCommand, RunnerCommands, UNKNOWN_OPTION, UNKNOWN_PROGRAM, without_dashes,
+};
+use super::super::{CommandDirectory, ShellWord, all_known};
+use super::calls::PreparedCall;
+use super::{NameLookup, ScriptWalker, SourceText};
 
 const READS: &str = "it changes how the shell reads";
 const MEANS: &str = "it changes what later words mean";
@@ -35,14 +37,14 @@ pub(super) fn is_special(name: &str) -> bool {
     SPECIAL.contains(&name)
 }
 
-impl Walker {
+impl ScriptWalker {
     /// What a builtin changes, and what it runs.
     pub(super) fn builtin(
         &mut self,
-        source: &Source,
+        source: &SourceText,
         program: &str,
-        call: &Call,
-    ) -> Option<Through> {
+        call: &PreparedCall,
+    ) -> Option<RunnerCommands> {
         let args = call.words.get(1..).unwrap_or_default();
         match program {
             "cd" => self.move_to(args),
@@ -50,7 +52,7 @@ impl Walker {
                 [to] if program == "pushd" && !to.prefix().starts_with(['+', '-']) => {
                     self.move_to(args);
                 }
-                _ => self.state.cwd = Cwd::Unknown,
+                _ => self.state.cwd = CommandDirectory::Unknown,
             },
             "export" | "declare" | "typeset" | "local" | "readonly" => {
                 self.declare(source, program, args);
@@ -77,7 +79,7 @@ impl Walker {
             "trap" => return self.trap(args),
             "." | "source" => {
                 self.anything_may_be_set();
-                return Some(Through::transparent("source").hidden("it runs a script file"));
+                return Some(RunnerCommands::transparent("source").hidden("it runs a script file"));
             }
             "eval" => return Some(self.eval(args)),
             "command" | "builtin" | "exec" => return Some(prefix(program, args)),
@@ -92,10 +94,10 @@ impl Walker {
         self.functions.doubt();
     }
 
-    fn eval(&mut self, args: &[Word]) -> Through {
-        let through = Through::transparent("eval");
+    fn eval(&mut self, args: &[ShellWord]) -> RunnerCommands {
+        let through = RunnerCommands::transparent("eval");
         match all_known(without_dashes(args)) {
-            Some(words) => through.running(Inner::Eval(words.join(" "))),
+            Some(words) => through.running(InnerCommand::Eval(words.join(" "))),
             None => {
                 self.anything_may_be_set();
                 through.hidden(UNKNOWN_TEXT)
@@ -103,7 +105,7 @@ impl Walker {
         }
     }
 
-    fn test_builtin(&mut self, source: &Source, args: &[Word]) {
+    fn test_builtin(&mut self, source: &SourceText, args: &[ShellWord]) {
         let evaluates = args.windows(2).any(|pair| {
             let [operator, operand] = pair else { return false };
             matches!(operator.known(), Some("-v" | "-R"))
@@ -114,7 +116,7 @@ impl Walker {
         }
     }
 
-    fn shell_options(&mut self, source: &Source, args: &[Word]) {
+    fn shell_options(&mut self, source: &SourceText, args: &[ShellWord]) {
         #[rustfmt::skip]
         const PLAIN: &[&str] = &[
             "-s", "-u", "-q", "-p", "-o", "nullglob", "globstar", "extglob", "dotglob",
@@ -122,38 +124,38 @@ impl Walker {
             "nocasematch", "globasciiranges", "checkwinsize", "pipefail", "errexit", "nounset",
             "histappend", "cmdhist",
         ];
-        let plain = |word: &Word| word.known().is_some_and(|word| PLAIN.contains(&word));
+        let plain = |word: &ShellWord| word.known().is_some_and(|word| PLAIN.contains(&word));
         if !args.iter().all(plain) {
             self.cannot_see(source, READS);
         }
     }
 
-    fn move_to(&mut self, args: &[Word]) {
+    fn move_to(&mut self, args: &[ShellWord]) {
         let mut args = args;
-        while let [Word::Known(option), rest @ ..] = args
+        while let [ShellWord::Known(option), rest @ ..] = args
             && matches!(option.as_str(), "-L" | "-P" | "-e" | "-@" | "--")
         {
             args = rest;
         }
         self.state.cwd = match args {
-            [] if self.state.inherited("HOME") => Cwd::Home(String::new()),
+            [] if self.state.inherited("HOME") => CommandDirectory::Home(String::new()),
             [to] if to.known() != Some("-") && self.state.inherited("CDPATH") => {
                 self.state.cwd.join(to)
             }
-            _ => Cwd::Unknown,
+            _ => CommandDirectory::Unknown,
         };
     }
 
-    fn evaluate_number(&mut self, source: &Source, word: &Word) {
+    fn evaluate_number(&mut self, source: &SourceText, word: &ShellWord) {
         let Some(text) = word.known() else {
             self.state.untrack();
             return self.cannot_see(source, "it evaluates a value that is not known");
         };
-        let part = Part::Text(text.to_owned());
+        let part = WordPart::Text(text.to_owned());
         self.arithmetic(source, std::slice::from_ref(&part));
     }
 
-    fn set_options(&mut self, source: &Source, args: &[Word]) {
+    fn set_options(&mut self, source: &SourceText, args: &[ShellWord]) {
         #[rustfmt::skip]
         const PLAIN: &[&str] = &[
             "allexport", "braceexpand", "errexit", "errtrace", "functrace", "hashall", "monitor",
@@ -194,7 +196,7 @@ impl Walker {
         }
     }
 
-    fn define_aliases(&mut self, source: &Source, args: &[Word]) {
+    fn define_aliases(&mut self, source: &SourceText, args: &[ShellWord]) {
         for word in args {
             let Some(text) = word.known() else {
                 let name = word.prefix().split_once('=').map(|(name, _)| name.to_owned());
@@ -220,31 +222,31 @@ impl Walker {
         }
     }
 
-    fn trap(&mut self, args: &[Word]) -> Option<Through> {
+    fn trap(&mut self, args: &[ShellWord]) -> Option<RunnerCommands> {
         let (action, signals) = without_dashes(args).split_first()?;
         let inner = match action.known() {
             Some("-" | "" | "-l" | "-p") => return None,
             // `trap INT` resets.
             Some(_) if signals.is_empty() => return None,
-            Some(text) => Inner::Trap(text.to_owned()),
-            None => Inner::Hidden(UNKNOWN_TEXT),
+            Some(text) => InnerCommand::Trap(text.to_owned()),
+            None => InnerCommand::Hidden(UNKNOWN_TEXT),
         };
         // At the end nothing follows that could see what it sets.
         if !signals.iter().all(|signal| matches!(signal.known(), Some("EXIT" | "0"))) {
             self.anything_may_be_set();
         }
-        Some(Through::transparent("trap").running(inner))
+        Some(RunnerCommands::transparent("trap").running(inner))
     }
 }
 
 /// `command`, `builtin` and `exec` with what they run.
-fn prefix(program: &str, args: &[Word]) -> Through {
+fn prefix(program: &str, args: &[ShellWord]) -> RunnerCommands {
     let (by, lookup) = match program {
-        "command" => ("command", Lookup::NoFunctions),
-        "builtin" => ("builtin", Lookup::NoFunctions),
-        _ => ("exec", Lookup::Programs),
+        "command" => ("command", NameLookup::NoFunctions),
+        "builtin" => ("builtin", NameLookup::NoFunctions),
+        _ => ("exec", NameLookup::Programs),
     };
-    let through = Through::transparent(by);
+    let through = RunnerCommands::transparent(by);
     let mut args = args;
     while let [word, rest @ ..] = args {
         let Some(option) = word.known() else {
@@ -267,5 +269,5 @@ fn prefix(program: &str, args: &[Word]) -> Through {
     if args.is_empty() {
         return through;
     }
-    through.running(Inner::Command { words: args.to_vec(), lookup })
+    through.running(InnerCommand::Command { words: args.to_vec(), lookup })
 }

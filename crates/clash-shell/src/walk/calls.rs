@@ -1,33 +1,40 @@
 //! Simple commands: from the tree to words, and from words to what they run.
 
-use super::super::ast::{Assign, AssignValue, Raw, Simple};
+use super::super::ast::{AssignNode, AssignedValue, RawWord, SimpleCommand};
 use super::super::read::{MAX_DEPTH, NESTED};
-use super::super::runners::{self, Inner, Through};
-use super::super::{Assignment, Command, Position, Redirection, Word, shown};
+use super::super::runners::{self, InnerCommand, RunnerCommands};
+use super::super::{
+    CommandPosition, Redirection, ShellCommand, ShellWord, VariableAssignment, shown,
+};
 use super::expand::expands;
-use super::state::{Value, note_variable};
-use super::{Lookup, Source, Stdin, Walker, builtins};
+use super::state::{VariableValue, note_variable};
+use super::{NameLookup, ScriptWalker, SourceText, StandardInput, builtins};
 
 /// A command that is about to run.
 #[derive(Clone)]
-pub(super) struct Call {
-    pub(super) words: Vec<Word>,
-    pub(super) assignments: Vec<Assignment>,
+pub(super) struct PreparedCall {
+    pub(super) words: Vec<ShellWord>,
+    pub(super) assignments: Vec<VariableAssignment>,
     pub(super) redirections: Vec<Redirection>,
-    pub(super) stdin: Stdin,
-    pub(super) lookup: Lookup,
+    pub(super) stdin: StandardInput,
+    pub(super) lookup: NameLookup,
     pub(super) text: String,
 }
 
-impl Walker {
-    pub(super) fn simple(&mut self, source: &Source, simple: &Simple, stdin: &Stdin) {
+impl ScriptWalker {
+    pub(super) fn simple(
+        &mut self,
+        source: &SourceText,
+        simple: &SimpleCommand,
+        stdin: &StandardInput,
+    ) {
         self.here = Self::span(source, simple.start, simple.end);
         let here = self.here.clone();
         let text = shown(source.text.get(simple.start..simple.end).unwrap_or_default());
         let mut words = Vec::with_capacity(simple.words.len());
         for raw in &simple.words {
             match raw.bare().filter(|text| !expands(text)) {
-                Some(text) => words.push(Word::Known(text.to_owned())),
+                Some(text) => words.push(ShellWord::Known(text.to_owned())),
                 None => words.append(&mut self.words(source, raw)),
             }
         }
@@ -44,50 +51,60 @@ impl Walker {
         let (redirections, given) = self.redirections(source, &simple.redirs);
         self.here = here;
         if words.is_empty() {
-            return self.push(Command { assignments, redirections, text, ..Command::default() });
+            return self.push(ShellCommand {
+                assignments,
+                redirections,
+                text,
+                ..ShellCommand::default()
+            });
         }
-        if let Some(name) = simple.words.first().and_then(Raw::bare) {
+        if let Some(name) = simple.words.first().and_then(RawWord::bare) {
             let rest = simple.words.first().map_or(simple.end, |word| word.end);
             let rest = source.text.get(rest..simple.end).unwrap_or_default();
             self.alias(source, name, rest, simple.redirs.is_empty());
         }
         let stdin = given.unwrap_or_else(|| stdin.clone());
-        let lookup = Lookup::Shell;
-        self.run(source, Call { words, assignments, redirections, stdin, lookup, text });
+        let lookup = NameLookup::Shell;
+        self.run(source, PreparedCall { words, assignments, redirections, stdin, lookup, text });
     }
 
-    fn assigned(&mut self, source: &Source, assign: &Assign) -> (Assignment, Value) {
+    fn assigned(
+        &mut self,
+        source: &SourceText,
+        assign: &AssignNode,
+    ) -> (VariableAssignment, VariableValue) {
         if let Some(subscript) = &assign.subscript {
             self.arithmetic(source, subscript);
         }
         let name = assign.name.clone();
         let (word, numeric) = match &assign.value {
-            AssignValue::Word(raw) => {
+            AssignedValue::Word(raw) => {
                 let numeric = self.is_numeric(&raw.parts);
                 (self.value(source, &raw.parts), numeric)
             }
-            AssignValue::Array(words) => {
+            AssignedValue::Array(words) => {
                 for raw in words {
                     self.words(source, raw);
                 }
-                (Word::Unknown, false)
+                (ShellWord::Unknown, false)
             }
         };
         let old = self.state.get(&name).cloned();
         let value = match (&word, assign.append, old) {
-            _ if assign.subscript.is_some() => Value::Unknown,
-            (Word::Known(text), false, _) => Value::Known(text.clone()),
-            (Word::Known(text), true, Some(Value::Known(old))) if old.len() < 4096 => {
-                Value::Known(old + text)
+            _ if assign.subscript.is_some() => VariableValue::Unknown,
+            (ShellWord::Known(text), false, _) => VariableValue::Known(text.clone()),
+            (ShellWord::Known(text), true, Some(VariableValue::Known(old))) if old.len() < 4096 => {
+                VariableValue::Known(old + text)
             }
-            _ if numeric && !assign.append => Value::Number,
-            _ => Value::Unknown,
+            _ if numeric && !assign.append => VariableValue::Number,
+            _ => VariableValue::Unknown,
         };
-        let word = if assign.append || assign.subscript.is_some() { Word::Unknown } else { word };
-        (Assignment { name, value: word }, value)
+        let word =
+            if assign.append || assign.subscript.is_some() { ShellWord::Unknown } else { word };
+        (VariableAssignment { name, value: word }, value)
     }
 
-    pub(super) fn run(&mut self, source: &Source, call: Call) {
+    pub(super) fn run(&mut self, source: &SourceText, call: PreparedCall) {
         if !self.spend(1 + call.words.len()) {
             return;
         }
@@ -109,13 +126,13 @@ impl Walker {
     }
 
     /// The command that is being looked at gets a variable.
-    fn give(&mut self, name: &str, value: &Word) {
+    fn give(&mut self, name: &str, value: &ShellWord) {
         note_variable(&mut self.set_here, name, value.known(), true);
     }
 
-    fn run_one(&mut self, source: &Source, call: Call) {
-        let shell = call.lookup != Lookup::Programs;
-        let Some(program) = call.words.first().and_then(Word::known).map(str::to_owned) else {
+    fn run_one(&mut self, source: &SourceText, call: PreparedCall) {
+        let shell = call.lookup != NameLookup::Programs;
+        let Some(program) = call.words.first().and_then(ShellWord::known).map(str::to_owned) else {
             if shell {
                 // It may be a builtin or a function, or vanish.
                 self.state.steered = self.state.steered.or(self.steered_here);
@@ -123,11 +140,11 @@ impl Walker {
             }
             return self.emit(call, None);
         };
-        if call.lookup == Lookup::Shell && self.functions.contains(&program) {
+        if call.lookup == NameLookup::Shell && self.functions.contains(&program) {
             self.state.steered = self.state.steered.or(self.steered_here);
             let certain = self.call_functions(source, &program, &call);
             if certain && !builtins::is_special(&program) {
-                let around = Call { words: Vec::new(), ..call };
+                let around = PreparedCall { words: Vec::new(), ..call };
                 if !around.redirections.is_empty() || !around.assignments.is_empty() {
                     self.emit(around, None);
                 }
@@ -138,7 +155,7 @@ impl Walker {
         if shell && builtins::is_builtin(&program) {
             self.state.steered = self.state.steered.or(self.steered_here);
             for assignment in &call.assignments {
-                self.state.set(&assignment.name, Value::Unknown);
+                self.state.set(&assignment.name, VariableValue::Unknown);
             }
             through = self.builtin(source, &program, &call);
         }
@@ -149,7 +166,7 @@ impl Walker {
     }
 
     /// A command and what it runs.
-    fn run_through(&mut self, source: &Source, call: Call, through: Through) {
+    fn run_through(&mut self, source: &SourceText, call: PreparedCall, through: RunnerCommands) {
         let (text, stdin) = (call.text.clone(), call.stdin.clone());
         self.emit(call, Some(&through));
         for (name, value) in &through.variables {
@@ -157,12 +174,12 @@ impl Walker {
             let why = self.steers(source, name, value);
             self.steered_here = self.steered_here.or(why);
         }
-        let stdin = if through.feeds { Stdin::Unknown } else { stdin };
+        let stdin = if through.feeds { StandardInput::Unknown } else { stdin };
         let position = match through.by {
-            by if through.elsewhere => Position::Elsewhere(by),
-            "eval" => Position::Eval,
-            "trap" => Position::Trap,
-            by => Position::Wrapper(by),
+            by if through.elsewhere => CommandPosition::Elsewhere(by),
+            "eval" => CommandPosition::Eval,
+            "trap" => CommandPosition::Trap,
+            by => CommandPosition::Wrapper(by),
         };
         let cwd = self.state.cwd.clone();
         if let Some(directory) = &through.directory {
@@ -171,25 +188,26 @@ impl Walker {
         for inner in through.inner {
             let here = self.here.clone();
             self.inside(position, |walker| match inner {
-                Inner::Command { words, lookup } => {
+                InnerCommand::Command { words, lookup } => {
                     let (text, stdin) = (text.clone(), stdin.clone());
                     let (assignments, redirections) = (Vec::new(), Vec::new());
-                    let inner = Call { words, assignments, redirections, stdin, lookup, text };
+                    let inner =
+                        PreparedCall { words, assignments, redirections, stdin, lookup, text };
                     if through.elsewhere {
                         walker.emit(inner, None);
                     } else {
                         walker.run(source, inner);
                     }
                 }
-                Inner::Text { text, args, plain } => {
+                InnerCommand::Text { text, args, plain } => {
                     walker.apart(|walker| walker.other_shell(source, &text, args, plain));
                 }
-                Inner::Eval(text) => walker.text(source, &text),
-                Inner::Trap(text) => walker.apart(|walker| {
+                InnerCommand::Eval(text) => walker.text(source, &text),
+                InnerCommand::Trap(text) => walker.apart(|walker| {
                     walker.state.untrack();
                     walker.text(source, &text);
                 }),
-                Inner::Hidden(why) => walker.cannot_see(source, why),
+                InnerCommand::Hidden(why) => walker.cannot_see(source, why),
             });
             self.here = here;
         }
@@ -198,14 +216,14 @@ impl Walker {
         }
     }
 
-    fn emit(&mut self, call: Call, through: Option<&Through>) {
-        let program = call.words.first().and_then(Word::known).unwrap_or_default();
+    fn emit(&mut self, call: PreparedCall, through: Option<&RunnerCommands>) {
+        let program = call.words.first().and_then(ShellWord::known).unwrap_or_default();
         let external = !call.words.is_empty()
-            && (call.lookup == Lookup::Programs || !builtins::is_builtin(program));
+            && (call.lookup == NameLookup::Programs || !builtins::is_builtin(program));
         let steered = self.state.steered.or(self.steered_here).filter(|_| external);
-        let elsewhere = matches!(self.position.last(), Some(Position::Elsewhere(_)));
+        let elsewhere = matches!(self.position.last(), Some(CommandPosition::Elsewhere(_)));
         let runs_project_code = !elsewhere && runners::runs_project_code(&call.words);
-        self.push(Command {
+        self.push(ShellCommand {
             transparent: through.is_some_and(|through| through.transparent),
             opaque: steered,
             environment: self.state.set.iter().chain(&self.set_here).cloned().collect(),
@@ -214,7 +232,7 @@ impl Walker {
             assignments: call.assignments,
             redirections: call.redirections,
             text: call.text,
-            ..Command::default()
+            ..ShellCommand::default()
         });
     }
 }

@@ -1,13 +1,13 @@
 //! Builtins that set variables they are given the names of.
 
-use super::super::Word;
+use super::super::ShellWord;
 use super::super::inert::{prints_only, reads_only};
 use super::super::read::is_name;
-use super::state::Value;
-use super::{Source, Walker};
+use super::state::VariableValue;
+use super::{ScriptWalker, SourceText};
 
-impl Walker {
-    pub(super) fn declare(&mut self, source: &Source, program: &str, args: &[Word]) {
+impl ScriptWalker {
+    pub(super) fn declare(&mut self, source: &SourceText, program: &str, args: &[ShellWord]) {
         let mut odd = false;
         let mut frozen = program == "readonly";
         let mut functions = false;
@@ -37,8 +37,8 @@ impl Walker {
                 continue;
             }
             let given = match (value, word) {
-                (Some(value), Word::Known(_)) if !append => Word::Known(value.to_owned()),
-                _ => Word::Unknown,
+                (Some(value), ShellWord::Known(_)) if !append => ShellWord::Known(value.to_owned()),
+                _ => ShellWord::Unknown,
             };
             if exports {
                 self.state.export(&name, given.known());
@@ -47,14 +47,14 @@ impl Walker {
                 self.steering(source, &name, &given);
                 let value = match given {
                     // Outside a function `local` fails.
-                    _ if program == "local" && !self.in_function() => Value::Unknown,
-                    Word::Known(text) if value.is_some() => Value::Known(text),
-                    _ => Value::Unknown,
+                    _ if program == "local" && !self.in_function() => VariableValue::Unknown,
+                    ShellWord::Known(text) if value.is_some() => VariableValue::Known(text),
+                    _ => VariableValue::Unknown,
                 };
                 self.state.set(&name, value);
             } else {
                 // A value it already has now reaches programs.
-                self.steering(source, &name, &Word::Unknown);
+                self.steering(source, &name, &ShellWord::Unknown);
             }
             if frozen {
                 self.state.freeze(&name);
@@ -67,11 +67,11 @@ impl Walker {
     }
 
     /// Builtins that set the variables they are given the names of.
-    pub(super) fn set_by(&mut self, source: &Source, program: &str, args: &[Word]) {
+    pub(super) fn set_by(&mut self, source: &SourceText, program: &str, args: &[ShellWord]) {
         let names: Vec<&str> = match program {
             "printf" => match args {
-                [Word::Known(v), name, ..] if v == "-v" => vec![name.known().unwrap_or("[")],
-                [Word::Known(v), ..] if v.starts_with("-v") => vec!["["],
+                [ShellWord::Known(v), name, ..] if v == "-v" => vec![name.known().unwrap_or("[")],
+                [ShellWord::Known(v), ..] if v.starts_with("-v") => vec!["["],
                 [first, ..] if !prints_only(std::slice::from_ref(first)) => vec!["["],
                 _ => return,
             },
@@ -80,7 +80,7 @@ impl Walker {
             "mapfile" | "readarray" if args.iter().any(|w| w.prefix().starts_with("-C")) => {
                 vec!["["]
             }
-            "read" | "mapfile" | "readarray" => args.iter().filter_map(Word::known).collect(),
+            "read" | "mapfile" | "readarray" => args.iter().filter_map(ShellWord::known).collect(),
             _ => args.iter().map(|word| word.known().unwrap_or("[")).collect(),
         };
         if names.iter().any(|name| name.contains('[')) {
@@ -92,11 +92,11 @@ impl Walker {
             self.functions.doubt();
         }
         for name in names.into_iter().filter(|name| is_name(name)) {
-            self.steering(source, name, &Word::Unknown);
-            self.state.set(name, Value::Unknown);
+            self.steering(source, name, &ShellWord::Unknown);
+            self.state.set(name, VariableValue::Unknown);
         }
         if matches!(program, "mapfile" | "readarray") {
-            self.state.set("MAPFILE", Value::Unknown);
+            self.state.set("MAPFILE", VariableValue::Unknown);
         }
     }
 }

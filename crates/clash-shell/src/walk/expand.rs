@@ -1,18 +1,20 @@
 //! From words as written to words as the program gets them.
 
-use super::super::ast::{Body, Expansion, Operation, Part, Raw};
+use super::super::ast::{
+    ExpansionOperation, ParameterExpansion, RawWord, SubstitutionBody, WordPart,
+};
 use super::super::read::is_name;
-use super::super::{Position, Word};
+use super::super::{CommandPosition, ShellWord};
 use super::braces::braces;
-use super::state::Value;
-use super::{Source, Walker};
+use super::state::VariableValue;
+use super::{ScriptWalker, SourceText};
 
 pub(super) const EVALUATES: &str = "it evaluates a value that is not known";
 
 /// A word under construction.
 #[derive(Default)]
-struct Builder {
-    done: Vec<Word>,
+struct WordBuilder {
+    done: Vec<ShellWord>,
     text: String,
     home: bool,
     /// Nothing behind `text` is known.
@@ -23,7 +25,7 @@ struct Builder {
     present: bool,
 }
 
-impl Builder {
+impl WordBuilder {
     fn push(&mut self, text: &str) {
         if !self.open {
             self.text.push_str(text);
@@ -40,18 +42,18 @@ impl Builder {
         if self.present {
             let text = std::mem::take(&mut self.text);
             self.done.push(match (self.home, self.open) {
-                (true, false) => Word::Home(text),
-                (false, false) => Word::Known(text),
-                (true, true) => Word::Partial(String::new()),
-                (false, true) => Word::Partial(text),
+                (true, false) => ShellWord::Home(text),
+                (false, false) => ShellWord::Known(text),
+                (true, true) => ShellWord::Partial(String::new()),
+                (false, true) => ShellWord::Partial(text),
             });
         }
         (self.home, self.open, self.present) = (false, false, false);
     }
 
-    fn finish(mut self) -> Vec<Word> {
+    fn finish(mut self) -> Vec<ShellWord> {
         if self.many {
-            return vec![Word::Unknown];
+            return vec![ShellWord::Unknown];
         }
         self.cut();
         self.done
@@ -60,7 +62,7 @@ impl Builder {
 
 /// How a word is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
+enum WordUse {
     /// Split into words and matched against files.
     Words,
     /// One text: the value of a variable, a pattern, a here-document.
@@ -72,38 +74,44 @@ pub(super) fn expands(text: &str) -> bool {
     text.bytes().any(|b| matches!(b, b'{' | b'*' | b'?' | b'[' | b'~' | b'\\'))
 }
 
-impl Walker {
-    pub(super) fn words(&mut self, source: &Source, raw: &Raw) -> Vec<Word> {
-        if let [Part::Text(text)] = raw.parts.as_slice() {
+impl ScriptWalker {
+    pub(super) fn words(&mut self, source: &SourceText, raw: &RawWord) -> Vec<ShellWord> {
+        if let [WordPart::Text(text)] = raw.parts.as_slice() {
             if !expands(text) {
-                return vec![Word::Known(text.clone())];
+                return vec![ShellWord::Known(text.clone())];
             }
             if let Some(words) = braces(text) {
                 return words;
             }
         }
-        let mut builder = Builder::default();
-        self.build(source, &raw.parts, Use::Words, &mut builder);
+        let mut builder = WordBuilder::default();
+        self.build(source, &raw.parts, WordUse::Words, &mut builder);
         builder.finish()
     }
 
     /// As one text, the way a value or a redirection's here-string is read.
-    pub(super) fn value(&mut self, source: &Source, parts: &[Part]) -> Word {
-        let mut builder = Builder { present: true, ..Builder::default() };
-        self.build(source, parts, Use::Text, &mut builder);
+    pub(super) fn value(&mut self, source: &SourceText, parts: &[WordPart]) -> ShellWord {
+        let mut builder = WordBuilder { present: true, ..WordBuilder::default() };
+        self.build(source, parts, WordUse::Text, &mut builder);
         let words = builder.finish();
-        match <[Word; 1]>::try_from(words) {
+        match <[ShellWord; 1]>::try_from(words) {
             Ok([word]) => word,
-            Err(_) => Word::Unknown,
+            Err(_) => ShellWord::Unknown,
         }
     }
 
-    fn build(&mut self, source: &Source, parts: &[Part], used: Use, to: &mut Builder) {
-        let split = used == Use::Words;
-        let bracket = parts.iter().any(|part| matches!(part, Part::Text(t) if t.contains(']')));
+    fn build(
+        &mut self,
+        source: &SourceText,
+        parts: &[WordPart],
+        used: WordUse,
+        to: &mut WordBuilder,
+    ) {
+        let split = used == WordUse::Words;
+        let bracket = parts.iter().any(|part| matches!(part, WordPart::Text(t) if t.contains(']')));
         for (index, part) in parts.iter().enumerate() {
             match part {
-                Part::Text(text) => {
+                WordPart::Text(text) => {
                     let mut text = text.as_str();
                     if split {
                         to.many |= text.contains(['*', '?', '\\'])
@@ -126,31 +134,31 @@ impl Walker {
                     }
                     to.push(text);
                 }
-                Part::Quoted(text) => to.push(text),
-                Part::Param { name, quoted } => self.parameter(name, *quoted || !split, to),
-                Part::Expansion(expansion) => self.expansion(source, expansion, split, to),
-                Part::Command { body, quoted } => {
+                WordPart::Quoted(text) => to.push(text),
+                WordPart::Param { name, quoted } => self.parameter(name, *quoted || !split, to),
+                WordPart::Expansion(expansion) => self.expansion(source, expansion, split, to),
+                WordPart::Command { body, quoted } => {
                     self.substitution(source, body);
                     to.unknown();
                     to.many |= !quoted && split;
                 }
-                Part::Process(list) => {
-                    self.inside(Position::ProcessSubstitution, |walker| {
+                WordPart::Process(list) => {
+                    self.inside(CommandPosition::ProcessSubstitution, |walker| {
                         walker.apart(|walker| walker.list(source, list));
                     });
                     to.unknown();
                 }
-                Part::Arith { parts } => {
+                WordPart::Arith { parts } => {
                     self.arithmetic(source, parts);
                     to.unknown();
                 }
-                Part::Array(words) => {
+                WordPart::Array(words) => {
                     for raw in words {
                         self.words(source, raw);
                     }
                     to.unknown();
                 }
-                Part::Pattern(parts) => {
+                WordPart::Pattern(parts) => {
                     self.effects(source, parts);
                     to.unknown();
                     to.many |= split;
@@ -159,11 +167,11 @@ impl Walker {
         }
     }
 
-    pub(super) fn substitution(&mut self, source: &Source, body: &Body) {
-        self.inside(Position::Substitution, |walker| {
+    pub(super) fn substitution(&mut self, source: &SourceText, body: &SubstitutionBody) {
+        self.inside(CommandPosition::Substitution, |walker| {
             walker.apart(|walker| match body {
-                Body::Here(list) => walker.list(source, list),
-                Body::Unescaped(script) => {
+                SubstitutionBody::Here(list) => walker.list(source, list),
+                SubstitutionBody::Unescaped(script) => {
                     let inner = walker.inner_source(script);
                     walker.list(&inner, &script.list);
                 }
@@ -171,7 +179,7 @@ impl Walker {
         });
     }
 
-    fn parameter(&mut self, name: &str, quoted: bool, to: &mut Builder) {
+    fn parameter(&mut self, name: &str, quoted: bool, to: &mut WordBuilder) {
         let numeric = matches!(name, "?" | "#" | "$" | "!");
         let words = match name {
             "@" | "*" => match self.state.positional.clone() {
@@ -188,16 +196,20 @@ impl Walker {
                 let index = name.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
                 match (index, self.state.positional.clone()) {
                     (Some(index), Some(words)) => {
-                        let sure = words.iter().take(index + 1).all(Word::is_one);
+                        let sure = words.iter().take(index + 1).all(ShellWord::is_one);
                         let word = words.get(index).cloned();
-                        Some(if sure { word.into_iter().collect() } else { vec![Word::Unknown] })
+                        Some(if sure {
+                            word.into_iter().collect()
+                        } else {
+                            vec![ShellWord::Unknown]
+                        })
                     }
                     _ => None,
                 }
             }
             _ => match self.state.get(name) {
-                Some(Value::Known(text)) => Some(vec![Word::Known(text.clone())]),
-                Some(Value::Number) => {
+                Some(VariableValue::Known(text)) => Some(vec![ShellWord::Known(text.clone())]),
+                Some(VariableValue::Number) => {
                     to.unknown();
                     to.many |= !quoted && self.state.split_changed;
                     return;
@@ -224,21 +236,21 @@ impl Walker {
     }
 
     /// The words a parameter is, as far as quotes keep them together.
-    fn spread(&self, words: &[Word], quoted: bool, to: &mut Builder) {
+    fn spread(&self, words: &[ShellWord], quoted: bool, to: &mut WordBuilder) {
         for (index, word) in words.iter().enumerate() {
             if index > 0 {
                 to.cut();
             }
             match word {
-                Word::Known(text) if quoted => to.push(text),
-                Word::Known(text) => {
+                ShellWord::Known(text) if quoted => to.push(text),
+                ShellWord::Known(text) => {
                     if self.state.split_changed || text.contains(['*', '?', '[', '\\']) {
                         to.many = true;
                     }
                     split(text, to);
                 }
-                Word::Unknown => to.many = true,
-                Word::Home(_) | Word::Partial(_) => {
+                ShellWord::Unknown => to.many = true,
+                ShellWord::Home(_) | ShellWord::Partial(_) => {
                     to.push(word.prefix());
                     to.unknown();
                     to.many |= !quoted;
@@ -247,62 +259,70 @@ impl Walker {
         }
     }
 
-    fn expansion(&mut self, source: &Source, it: &Expansion, split: bool, to: &mut Builder) {
+    fn expansion(
+        &mut self,
+        source: &SourceText,
+        it: &ParameterExpansion,
+        split: bool,
+        to: &mut WordBuilder,
+    ) {
         let quoted = it.quoted || !split;
         if let Some(subscript) = &it.subscript {
             self.arithmetic(source, subscript);
         }
         let mut many = !quoted || matches!(it.name.as_str(), "@" | "*");
-        if let Some([Part::Text(all)]) = it.subscript.as_deref() {
+        if let Some([WordPart::Text(all)]) = it.subscript.as_deref() {
             many |= matches!(all.as_str(), "@" | "*");
         }
         match &it.operation {
-            Operation::Length => many = false,
-            Operation::None | Operation::Names => {}
-            Operation::Transform(b'P') => self.cannot_see(source, EVALUATES),
-            Operation::Transform(_) => {}
-            Operation::Indirect => match self.state.get(&it.name).cloned() {
-                Some(Value::Known(name)) if is_name(&name) => {
+            ExpansionOperation::Length => many = false,
+            ExpansionOperation::None | ExpansionOperation::Names => {}
+            ExpansionOperation::Transform(b'P') => self.cannot_see(source, EVALUATES),
+            ExpansionOperation::Transform(_) => {}
+            ExpansionOperation::Indirect => match self.state.get(&it.name).cloned() {
+                Some(VariableValue::Known(name)) if is_name(&name) => {
                     return self.parameter(&name, quoted, to);
                 }
                 _ => self.cannot_see(source, EVALUATES),
             },
-            Operation::Default { test, empty_too, word } => {
+            ExpansionOperation::Default { test, empty_too, word } => {
                 let known = match self.state.get(&it.name) {
-                    Some(Value::Known(text)) if it.subscript.is_none() => Some(text.clone()),
+                    Some(VariableValue::Known(text)) if it.subscript.is_none() => {
+                        Some(text.clone())
+                    }
                     _ => None,
                 };
                 let set = known.as_ref().map(|text| !(*empty_too && text.is_empty()));
                 match (test, set) {
                     (b'-', Some(true)) => return self.parameter(&it.name, quoted, to),
                     (b'-', Some(false)) | (b'+', Some(true)) => {
-                        let used = if split { Use::Words } else { Use::Text };
+                        let used = if split { WordUse::Words } else { WordUse::Text };
                         return self.build(source, word, used, to);
                     }
                     (b'+', Some(false)) => return,
                     _ => self.effects(source, word),
                 }
             }
-            Operation::Assign { word } => {
+            ExpansionOperation::Assign { word } => {
                 self.effects(source, word);
-                self.steering(source, &it.name, &Word::Unknown);
-                self.state.set(&it.name, Value::Unknown);
+                self.steering(source, &it.name, &ShellWord::Unknown);
+                self.state.set(&it.name, VariableValue::Unknown);
             }
-            Operation::Edit(word) => self.effects(source, word),
-            Operation::Slice(word) => self.arithmetic(source, word),
+            ExpansionOperation::Edit(word) => self.effects(source, word),
+            ExpansionOperation::Slice(word) => self.arithmetic(source, word),
         }
         to.unknown();
         to.many |= many;
     }
 
     /// Only what the expansions in it do.
-    pub(super) fn effects(&mut self, source: &Source, parts: &[Part]) {
+    pub(super) fn effects(&mut self, source: &SourceText, parts: &[WordPart]) {
         self.value(source, parts);
     }
 }
 
 /// Splits a value where a shell with its usual separators does.
-fn split(text: &str, to: &mut Builder) {
+fn split(text: &str, to: &mut WordBuilder) {
     let blank = |c: char| matches!(c, ' ' | '\t' | '\n');
     for (index, piece) in text.split(blank).enumerate() {
         if index > 0 {

@@ -5,15 +5,15 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::super::ast::Node;
-use super::super::{Position, Word, read};
-use super::calls::Call;
-use super::state::{State, Value};
-use super::{Source, Stdin, Walker};
+use super::super::ast::ScriptNode;
+use super::super::{CommandPosition, ShellWord, read};
+use super::calls::PreparedCall;
+use super::state::{ScriptState, VariableValue};
+use super::{ScriptWalker, SourceText, StandardInput};
 
-struct Function {
-    body: Rc<Node>,
-    source: Source,
+struct FunctionDefinition {
+    body: Rc<ScriptNode>,
+    source: SourceText,
     /// Defined on every way to what follows it.
     certain: bool,
     /// How many were defined before it.
@@ -23,17 +23,17 @@ struct Function {
 
 /// The functions a shell knows.
 #[derive(Default)]
-pub(super) struct Functions {
-    named: HashMap<String, Vec<Rc<Function>>>,
+pub(super) struct KnownFunctions {
+    named: HashMap<String, Vec<Rc<FunctionDefinition>>>,
     /// In the order of the script.
-    defined: Vec<Rc<Function>>,
+    defined: Vec<Rc<FunctionDefinition>>,
     /// Any of this many first may no longer be what its name means.
     doubtful: usize,
     /// A loop defines one that its body may meet before it is read.
     pub(super) ahead: bool,
 }
 
-impl Functions {
+impl KnownFunctions {
     pub(super) fn contains(&self, name: &str) -> bool {
         self.named.contains_key(name)
     }
@@ -44,7 +44,7 @@ impl Functions {
     }
 }
 
-impl Walker {
+impl ScriptWalker {
     /// Whether the name of a program may mean something else here.
     pub(super) fn shadows(&self, program: &str) -> bool {
         self.functions.ahead
@@ -52,8 +52,8 @@ impl Walker {
             || self.aliases.contains_key(program)
     }
 
-    pub(super) fn define(&mut self, source: &Source, name: &str, body: &Rc<Node>) {
-        let function = Rc::new(Function {
+    pub(super) fn define(&mut self, source: &SourceText, name: &str, body: &Rc<ScriptNode>) {
+        let function = Rc::new(FunctionDefinition {
             body: Rc::clone(body),
             source: source.clone(),
             certain: self.unsure == 0 && self.calls.is_empty(),
@@ -75,15 +75,20 @@ impl Walker {
             }
             self.state.untrack();
             self.calls.push(String::new());
-            self.inside(Position::FunctionBody, |walker| {
-                walker.node(&function.source, &function.body, &Stdin::Unknown);
+            self.inside(CommandPosition::FunctionBody, |walker| {
+                walker.node(&function.source, &function.body, &StandardInput::Unknown);
             });
             self.calls.pop();
         }
     }
 
     /// Whether the program was certainly a function.
-    pub(super) fn call_functions(&mut self, source: &Source, program: &str, call: &Call) -> bool {
+    pub(super) fn call_functions(
+        &mut self,
+        source: &SourceText,
+        program: &str,
+        call: &PreparedCall,
+    ) -> bool {
         let Some(definitions) = self.functions.named.get(program).cloned() else { return false };
         let doubtful = self.functions.doubtful;
         let certain =
@@ -102,15 +107,15 @@ impl Walker {
         let given = self.state.arguments_given;
         for assignment in &call.assignments {
             let value = match &assignment.value {
-                Word::Known(text) => Value::Known(text.clone()),
-                _ => Value::Unknown,
+                ShellWord::Known(text) => VariableValue::Known(text.clone()),
+                _ => VariableValue::Unknown,
             };
             self.state.set(&assignment.name, value);
         }
         self.calls.push(program.to_owned());
         for function in definitions {
             let here = self.here.clone();
-            self.inside(Position::FunctionBody, |walker| {
+            self.inside(CommandPosition::FunctionBody, |walker| {
                 walker.node(&function.source, &function.body, &call.stdin);
             });
             self.here = here;
@@ -129,7 +134,7 @@ impl Walker {
 
     /// An alias and the rest of its command, read as the shell would. It may
     /// also not be in force, so the command itself is looked at as well.
-    pub(super) fn alias(&mut self, source: &Source, name: &str, rest: &str, plain: bool) {
+    pub(super) fn alias(&mut self, source: &SourceText, name: &str, rest: &str, plain: bool) {
         let Some(value) = self.aliases.get(name).cloned() else { return };
         let usable = value.filter(|value| {
             plain && !value.ends_with([' ', '\t']) && !value.contains("<<") && self.calls.len() < 8
@@ -140,13 +145,15 @@ impl Walker {
         // The alias itself is not expanded again.
         let hidden = self.aliases.remove_entry(name);
         self.calls.push(name.to_owned());
-        self.inside(Position::Alias, |walker| walker.text(source, &format!("{value} {rest}")));
+        self.inside(CommandPosition::Alias, |walker| {
+            walker.text(source, &format!("{value} {rest}"))
+        });
         self.calls.pop();
         self.aliases.extend(hidden);
     }
 
     /// A text read as a script by this shell.
-    pub(super) fn text(&mut self, source: &Source, text: &str) {
+    pub(super) fn text(&mut self, source: &SourceText, text: &str) {
         if !self.spend(text.len() + 1) {
             return;
         }
@@ -167,12 +174,12 @@ impl Walker {
     /// variables and functions.
     pub(super) fn other_shell(
         &mut self,
-        source: &Source,
+        source: &SourceText,
         text: &str,
-        args: Option<Vec<Word>>,
+        args: Option<Vec<ShellWord>>,
         plain: bool,
     ) {
-        let mut state = State::default();
+        let mut state = ScriptState::default();
         state.untrack();
         // It has the environment that this shell hands down, and no more.
         state.set.clone_from(&self.state.set);

@@ -1,13 +1,16 @@
 //! What a loop may set before its body is reached a second time.
 
-use super::super::Cwd;
-use super::super::ast::{AssignValue, Compound, List, Node, Operation, Part, Raw, Simple};
+use super::super::CommandDirectory;
+use super::super::ast::{
+    AssignedValue, CommandList, CompoundCommand, ExpansionOperation, RawWord, ScriptNode,
+    SimpleCommand, WordPart,
+};
 use super::super::read::is_name;
-use super::Walker;
-use super::state::{Value, is_number};
+use super::ScriptWalker;
+use super::state::{VariableValue, is_number};
 
 #[derive(Default)]
-struct Found {
+struct LoopChanges {
     /// Names with whether each value given is a number.
     names: Vec<(String, bool)>,
     anything: bool,
@@ -17,10 +20,10 @@ struct Found {
     work: usize,
 }
 
-impl Walker {
+impl ScriptWalker {
     /// Forgets what the lists set, before they are walked as a loop.
-    pub(super) fn before_loop(&mut self, lists: &[&List]) {
-        let mut found = Found::default();
+    pub(super) fn before_loop(&mut self, lists: &[&CommandList]) {
+        let mut found = LoopChanges::default();
         for list in lists {
             self.scan_list(list, &mut found);
         }
@@ -32,19 +35,20 @@ impl Walker {
             found.work += self.state.forget_all();
         }
         for (name, numeric) in found.names {
-            let numeric = numeric && self.state.class(&name).is_none_or(Value::is_numeric);
-            self.state.set(&name, if numeric { Value::Number } else { Value::Unknown });
+            let numeric = numeric && self.state.class(&name).is_none_or(VariableValue::is_numeric);
+            self.state
+                .set(&name, if numeric { VariableValue::Number } else { VariableValue::Unknown });
         }
         if found.shifts || found.anything {
             self.state.positional = None;
         }
         if found.moves || found.anything {
-            self.state.cwd = Cwd::Unknown;
+            self.state.cwd = CommandDirectory::Unknown;
         }
         self.spend(found.work);
     }
 
-    fn scan_list(&self, list: &List, found: &mut Found) {
+    fn scan_list(&self, list: &CommandList, found: &mut LoopChanges) {
         for (_, pipeline) in list.chains.iter().flat_map(|chain| &chain.links) {
             for node in &pipeline.nodes {
                 found.work += 1;
@@ -53,20 +57,20 @@ impl Walker {
         }
     }
 
-    fn scan_node(&self, node: &Node, found: &mut Found) {
+    fn scan_node(&self, node: &ScriptNode, found: &mut LoopChanges) {
         match node {
-            Node::Simple(simple) => self.scan_simple(simple, found),
-            Node::Function { .. } => found.defines = true,
-            Node::Coproc { name, .. } => found.names.push((name.clone(), false)),
-            Node::Compound { kind, redirs, .. } => {
+            ScriptNode::Simple(simple) => self.scan_simple(simple, found),
+            ScriptNode::Function { .. } => found.defines = true,
+            ScriptNode::Coproc { name, .. } => found.names.push((name.clone(), false)),
+            ScriptNode::Compound { kind, redirs, .. } => {
                 for redir in redirs {
                     scan_parts(&redir.target.parts, found);
                 }
                 match kind {
                     // What it sets stays there.
-                    Compound::Subshell(_) => {}
-                    Compound::Group(list) => self.scan_list(list, found),
-                    Compound::If { arms, otherwise } => {
+                    CompoundCommand::Subshell(_) => {}
+                    CompoundCommand::Group(list) => self.scan_list(list, found),
+                    CompoundCommand::If { arms, otherwise } => {
                         for (condition, body) in arms {
                             self.scan_list(condition, found);
                             self.scan_list(body, found);
@@ -75,46 +79,47 @@ impl Walker {
                             self.scan_list(body, found);
                         }
                     }
-                    Compound::Loop { condition, body } => {
+                    CompoundCommand::Loop { condition, body } => {
                         self.scan_list(condition, found);
                         self.scan_list(body, found);
                     }
-                    Compound::For { name, words, body } => {
-                        let sequence = |words: &Vec<Raw>| words.iter().all(|w| self.is_sequence(w));
+                    CompoundCommand::For { name, words, body } => {
+                        let sequence =
+                            |words: &Vec<RawWord>| words.iter().all(|w| self.is_sequence(w));
                         let numeric = words.as_ref().is_some_and(sequence);
                         found.names.push((name.clone(), numeric));
                         words.iter().flatten().for_each(|word| scan_parts(&word.parts, found));
                         self.scan_list(body, found);
                     }
-                    Compound::ArithFor { head, body } => {
+                    CompoundCommand::ArithFor { head, body } => {
                         scan_arithmetic(head, found);
                         self.scan_list(body, found);
                     }
-                    Compound::Case { word, arms } => {
+                    CompoundCommand::Case { word, arms } => {
                         scan_parts(&word.parts, found);
                         for (patterns, body) in arms {
                             patterns.iter().for_each(|word| scan_parts(&word.parts, found));
                             self.scan_list(body, found);
                         }
                     }
-                    Compound::Test(words) => {
+                    CompoundCommand::Test(words) => {
                         words.iter().for_each(|word| scan_parts(&word.parts, found));
                     }
-                    Compound::Arith(parts) => scan_arithmetic(parts, found),
+                    CompoundCommand::Arith(parts) => scan_arithmetic(parts, found),
                 }
             }
         }
     }
 
-    fn scan_simple(&self, simple: &Simple, found: &mut Found) {
+    fn scan_simple(&self, simple: &SimpleCommand, found: &mut LoopChanges) {
         found.work += simple.words.len();
         for assign in &simple.assigns {
             let numeric = match &assign.value {
-                AssignValue::Word(raw) => {
+                AssignedValue::Word(raw) => {
                     scan_parts(&raw.parts, found);
                     !assign.append && assign.subscript.is_none() && counts(raw)
                 }
-                AssignValue::Array(_) => false,
+                AssignedValue::Array(_) => false,
             };
             found.names.push((assign.name.clone(), numeric));
         }
@@ -134,7 +139,7 @@ impl Walker {
             ) => {
                 for arg in args {
                     match arg.parts.as_slice() {
-                        [Part::Text(name)] | [Part::Quoted(name), ..] => {
+                        [WordPart::Text(name)] | [WordPart::Quoted(name), ..] => {
                             let name = name.split(['=', '+', '[']).next().unwrap_or_default();
                             if is_name(name) {
                                 found.names.push((name.to_owned(), false));
@@ -146,8 +151,9 @@ impl Walker {
                 }
             }
             Some("printf") => {
-                let sets = |arg: &Raw| arg.bare().is_none_or(|text| text.starts_with("-v"));
-                let plain = |arg: &Raw| matches!(arg.parts.as_slice(), [Part::Quoted(_), ..]);
+                let sets = |arg: &RawWord| arg.bare().is_none_or(|text| text.starts_with("-v"));
+                let plain =
+                    |arg: &RawWord| matches!(arg.parts.as_slice(), [WordPart::Quoted(_), ..]);
                 if args.first().is_some_and(|arg| sets(arg) && !plain(arg)) {
                     found.anything = true;
                 }
@@ -163,46 +169,46 @@ impl Walker {
     }
 }
 
-fn counts(raw: &Raw) -> bool {
+fn counts(raw: &RawWord) -> bool {
     match raw.parts.as_slice() {
-        [Part::Arith { .. }] => true,
-        [Part::Text(text) | Part::Quoted(text)] => is_number(text),
-        [Part::Expansion(it)] => matches!(it.operation, Operation::Length),
+        [WordPart::Arith { .. }] => true,
+        [WordPart::Text(text) | WordPart::Quoted(text)] => is_number(text),
+        [WordPart::Expansion(it)] => matches!(it.operation, ExpansionOperation::Length),
         _ => false,
     }
 }
 
 /// Assignments inside expansions.
-fn scan_parts(parts: &[Part], found: &mut Found) {
+fn scan_parts(parts: &[WordPart], found: &mut LoopChanges) {
     for part in parts {
         match part {
-            Part::Expansion(it) => {
+            WordPart::Expansion(it) => {
                 if let Some(subscript) = &it.subscript {
                     scan_arithmetic(subscript, found);
                 }
                 match &it.operation {
-                    Operation::Assign { word } => {
+                    ExpansionOperation::Assign { word } => {
                         found.names.push((it.name.clone(), false));
                         scan_parts(word, found);
                     }
-                    Operation::Default { word, .. } | Operation::Edit(word) => {
+                    ExpansionOperation::Default { word, .. } | ExpansionOperation::Edit(word) => {
                         scan_parts(word, found);
                     }
-                    Operation::Slice(word) => scan_arithmetic(word, found),
+                    ExpansionOperation::Slice(word) => scan_arithmetic(word, found),
                     _ => {}
                 }
             }
-            Part::Arith { parts } => scan_arithmetic(parts, found),
-            Part::Pattern(parts) => scan_parts(parts, found),
+            WordPart::Arith { parts } => scan_arithmetic(parts, found),
+            WordPart::Pattern(parts) => scan_parts(parts, found),
             _ => {}
         }
     }
 }
 
-fn scan_arithmetic(parts: &[Part], found: &mut Found) {
+fn scan_arithmetic(parts: &[WordPart], found: &mut LoopChanges) {
     scan_parts(parts, found);
     for part in parts {
-        if let Part::Text(text) | Part::Quoted(text) = part
+        if let WordPart::Text(text) | WordPart::Quoted(text) = part
             && (text.contains('=') || text.contains("++") || text.contains("--"))
         {
             let names = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));

@@ -21,15 +21,18 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::ast::{Chain, Compound, Join, List, Node, Pipeline, Raw, Script};
+use super::ast::{
+    AndOrList, CommandList, CompoundCommand, ListOperator, PipelineNode, RawWord, ScriptNode,
+    ScriptTree,
+};
 use super::read::{MAX_DEPTH, NESTED};
-use super::{Command, Cwd, Position, SetVariable, shown};
-use functions::Functions;
-use state::{State, Value};
+use super::{CommandDirectory, CommandPosition, SetVariable, ShellCommand, shown};
+use functions::KnownFunctions;
+use state::{ScriptState, VariableValue};
 
 /// A text that commands are found in.
 #[derive(Clone)]
-struct Source {
+struct SourceText {
     text: Rc<str>,
     /// Where the script has this text, if it is not the script.
     origin: Option<Range<usize>>,
@@ -37,7 +40,7 @@ struct Source {
 
 /// What a command can read from its standard input.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Stdin {
+pub(super) enum StandardInput {
     Inherited,
     Text(String),
     Unknown,
@@ -45,7 +48,7 @@ pub(super) enum Stdin {
 
 /// Which names a program is looked for among.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lookup {
+pub(super) enum NameLookup {
     Shell,
     /// `command x`: no functions, no aliases.
     NoFunctions,
@@ -53,11 +56,11 @@ pub(super) enum Lookup {
     Programs,
 }
 
-struct Walker {
-    state: State,
-    out: Vec<Command>,
-    position: Vec<Position>,
-    functions: Functions,
+struct ScriptWalker {
+    state: ScriptState,
+    out: Vec<ShellCommand>,
+    position: Vec<CommandPosition>,
+    functions: KnownFunctions,
     aliases: HashMap<String, Option<String>>,
     /// Names of the functions being called.
     calls: Vec<String>,
@@ -67,21 +70,21 @@ struct Walker {
     /// Work left: expanding functions and texts must stay linear.
     fuel: usize,
     here: Range<usize>,
-    /// As [`State::steered`], for the command that is being looked at.
+    /// As [`ScriptState::steered`], for the command that is being looked at.
     steered_here: Option<&'static str>,
-    /// As [`State::set`], for the command that is being looked at.
+    /// As [`ScriptState::set`], for the command that is being looked at.
     set_here: Vec<SetVariable>,
 }
 
 const TOO_MUCH: &str = "it takes too long to follow";
 
-pub(super) fn walk(script: &Script) -> Vec<Command> {
-    let source = Source { text: Rc::clone(&script.text), origin: None };
-    let mut walker = Walker {
-        state: State::default(),
+pub(super) fn walk(script: &ScriptTree) -> Vec<ShellCommand> {
+    let source = SourceText { text: Rc::clone(&script.text), origin: None };
+    let mut walker = ScriptWalker {
+        state: ScriptState::default(),
         out: Vec::new(),
         position: Vec::new(),
-        functions: Functions::default(),
+        functions: KnownFunctions::default(),
         aliases: HashMap::new(),
         calls: Vec::new(),
         depth: 0,
@@ -95,36 +98,36 @@ pub(super) fn walk(script: &Script) -> Vec<Command> {
     walker.functions_never_called();
     let mut out = walker.out;
     if walker.fuel == 0 {
-        out.push(Command {
+        out.push(ShellCommand {
             opaque: Some(TOO_MUCH),
             span: 0..script.text.len(),
             text: shown(&script.text),
-            ..Command::default()
+            ..ShellCommand::default()
         });
     }
     if out.is_empty() {
-        out.push(Command { span: 0..script.text.len(), ..Command::default() });
+        out.push(ShellCommand { span: 0..script.text.len(), ..ShellCommand::default() });
     }
     out
 }
 
-impl Walker {
+impl ScriptWalker {
     /// Takes from the work that is left; false if there is none.
     fn spend(&mut self, work: usize) -> bool {
         self.fuel = self.fuel.saturating_sub(work);
         self.fuel > 0
     }
 
-    fn inner_source(&self, script: &Script) -> Source {
-        Source { text: Rc::clone(&script.text), origin: Some(self.here.clone()) }
+    fn inner_source(&self, script: &ScriptTree) -> SourceText {
+        SourceText { text: Rc::clone(&script.text), origin: Some(self.here.clone()) }
     }
 
-    fn span(source: &Source, start: usize, end: usize) -> Range<usize> {
+    fn span(source: &SourceText, start: usize, end: usize) -> Range<usize> {
         source.origin.clone().unwrap_or(start..end)
     }
 
     /// With one more step in the way commands are reached.
-    fn inside(&mut self, position: Position, walk: impl FnOnce(&mut Self)) {
+    fn inside(&mut self, position: CommandPosition, walk: impl FnOnce(&mut Self)) {
         self.position.push(position);
         walk(self);
         self.position.pop();
@@ -149,16 +152,16 @@ impl Walker {
     }
 
     /// Something here runs what cannot be seen.
-    fn cannot_see(&mut self, source: &Source, why: &'static str) {
+    fn cannot_see(&mut self, source: &SourceText, why: &'static str) {
         let text = match &source.origin {
             None => source.text.get(self.here.clone()).unwrap_or_default(),
             Some(_) => &source.text,
         };
         let text = shown(text);
-        self.push(Command { opaque: Some(why), text, ..Command::default() });
+        self.push(ShellCommand { opaque: Some(why), text, ..ShellCommand::default() });
     }
 
-    fn push(&mut self, mut command: Command) {
+    fn push(&mut self, mut command: ShellCommand) {
         if !self.spend(1) {
             return;
         }
@@ -168,13 +171,13 @@ impl Walker {
         self.out.push(command);
     }
 
-    fn list(&mut self, source: &Source, list: &List) {
+    fn list(&mut self, source: &SourceText, list: &CommandList) {
         for chain in &list.chains {
             if self.fuel == 0 {
                 return;
             }
             if chain.background {
-                self.inside(Position::Background, |walker| {
+                self.inside(CommandPosition::Background, |walker| {
                     walker.apart(|walker| walker.chain(source, chain));
                 });
             } else {
@@ -185,7 +188,7 @@ impl Walker {
 
     /// Behind `&&` everything before has happened; behind `||`, and after the
     /// whole chain, only its first pipeline certainly has.
-    fn chain(&mut self, source: &Source, chain: &Chain) {
+    fn chain(&mut self, source: &SourceText, chain: &AndOrList) {
         let before = self.state.cwd.clone();
         let Some(((_, first), rest)) = chain.links.split_first() else { return };
         self.pipeline(source, first);
@@ -193,40 +196,45 @@ impl Walker {
             let mark = self.state.mark();
             self.unsure += 1;
             for (index, (join, pipeline)) in rest.iter().enumerate() {
-                let position = if *join == Join::And { Position::And } else { Position::Or };
-                if *join == Join::Or {
+                let position = if *join == ListOperator::And {
+                    CommandPosition::And
+                } else {
+                    CommandPosition::Or
+                };
+                if *join == ListOperator::Or {
                     self.state.perhaps_since(&mark);
                     if self.state.cwd != before {
-                        self.state.cwd = if index == 0 { before.clone() } else { Cwd::Unknown };
+                        self.state.cwd =
+                            if index == 0 { before.clone() } else { CommandDirectory::Unknown };
                     }
                 }
                 self.inside(position, |walker| walker.pipeline(source, pipeline));
             }
             self.unsure -= 1;
-            let exits = matches!(rest, [(Join::Or, or_else)] if exits(or_else));
+            let exits = matches!(rest, [(ListOperator::Or, or_else)] if exits(or_else));
             if exits {
                 self.state.back_to_cwd(&mark);
             } else {
                 self.state.perhaps_since(&mark);
             }
             if self.state.cwd != before && !exits {
-                self.state.cwd = Cwd::Unknown;
+                self.state.cwd = CommandDirectory::Unknown;
             }
         } else if self.state.cwd != before && !self.state.errexit {
             // `cd x` may have failed.
-            self.state.cwd = Cwd::Unknown;
+            self.state.cwd = CommandDirectory::Unknown;
         }
     }
 
-    fn pipeline(&mut self, source: &Source, pipeline: &Pipeline) {
+    fn pipeline(&mut self, source: &SourceText, pipeline: &PipelineNode) {
         if let [node] = pipeline.nodes.as_slice() {
-            return self.node(source, node, &Stdin::Inherited);
+            return self.node(source, node, &StandardInput::Inherited);
         }
-        let mut stdin = Stdin::Inherited;
+        let mut stdin = StandardInput::Inherited;
         let last = pipeline.nodes.len().saturating_sub(1);
         for (index, node) in pipeline.nodes.iter().enumerate() {
             let found = self.out.len();
-            self.inside(Position::Pipeline, |walker| {
+            self.inside(CommandPosition::Pipeline, |walker| {
                 // The last one may run in the shell itself (`lastpipe`, zsh).
                 if index == last {
                     walker.perhaps(|walker| walker.node(source, node, &stdin));
@@ -235,29 +243,29 @@ impl Walker {
                 }
             });
             stdin = match (node, self.out.get(found..)) {
-                (Node::Simple(_), Some([only])) => streams::printed(only),
-                _ => Stdin::Unknown,
+                (ScriptNode::Simple(_), Some([only])) => streams::printed(only),
+                _ => StandardInput::Unknown,
             };
         }
     }
 
-    fn node(&mut self, source: &Source, node: &Node, stdin: &Stdin) {
+    fn node(&mut self, source: &SourceText, node: &ScriptNode, stdin: &StandardInput) {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             self.cannot_see(source, NESTED);
         } else if self.spend(1) {
             match node {
-                Node::Simple(simple) => self.simple(source, simple, stdin),
-                Node::Compound { kind, redirs, start, end } => {
+                ScriptNode::Simple(simple) => self.simple(source, simple, stdin),
+                ScriptNode::Compound { kind, redirs, start, end } => {
                     self.here = Self::span(source, *start, *end);
                     self.compound(source, kind, redirs);
                 }
-                Node::Function { name, body } => self.define(source, name, body),
-                Node::Coproc { name, body } => {
-                    self.inside(Position::Coproc, |walker| {
-                        walker.apart(|walker| walker.node(source, body, &Stdin::Unknown));
+                ScriptNode::Function { name, body } => self.define(source, name, body),
+                ScriptNode::Coproc { name, body } => {
+                    self.inside(CommandPosition::Coproc, |walker| {
+                        walker.apart(|walker| walker.node(source, body, &StandardInput::Unknown));
                     });
-                    self.state.set(name, Value::Unknown);
+                    self.state.set(name, VariableValue::Unknown);
                 }
             }
         }
@@ -266,15 +274,15 @@ impl Walker {
 }
 
 /// Whether the pipeline certainly leaves the shell.
-fn exits(pipeline: &Pipeline) -> bool {
+fn exits(pipeline: &PipelineNode) -> bool {
     match pipeline.nodes.as_slice() {
-        [Node::Simple(simple)] => {
-            matches!(simple.words.first().and_then(Raw::bare), Some("exit" | "return"))
+        [ScriptNode::Simple(simple)] => {
+            matches!(simple.words.first().and_then(RawWord::bare), Some("exit" | "return"))
         }
-        [Node::Compound { kind: Compound::Group(list), .. }] => {
+        [ScriptNode::Compound { kind: CompoundCommand::Group(list), .. }] => {
             list.chains.last().is_some_and(|chain| {
                 !chain.background
-                    && matches!(chain.links.as_slice(), [(Join::First, last)] if exits(last))
+                    && matches!(chain.links.as_slice(), [(ListOperator::First, last)] if exits(last))
             })
         }
         _ => false,

@@ -6,18 +6,18 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use super::super::{Cwd, SetVariable, Word};
+use super::super::{CommandDirectory, SetVariable, ShellWord};
 use crate::variables::is_harmless_variable;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum VariableValue {
     Known(String),
     /// Some number: harmless in arithmetic and never split.
     Number,
     Unknown,
 }
 
-impl Value {
+impl VariableValue {
     pub(super) fn is_numeric(&self) -> bool {
         match self {
             Self::Known(text) => is_number(text),
@@ -43,27 +43,27 @@ pub(super) fn is_number(text: &str) -> bool {
 }
 
 /// A place to come back to.
-pub(super) struct Mark {
+pub(super) struct StateMark {
     journal: usize,
-    cwd: Cwd,
-    positional: Option<Rc<[Word]>>,
+    cwd: CommandDirectory,
+    positional: Option<Rc<[ShellWord]>>,
     steered: Option<&'static str>,
     set: usize,
     exports_all: bool,
 }
 
 #[derive(Default)]
-pub(super) struct State {
-    variables: HashMap<String, Value>,
+pub(super) struct ScriptState {
+    variables: HashMap<String, VariableValue>,
     /// Every change with what was there before, so that going back and joining
     /// cost only what changed.
-    journal: Vec<(String, Option<Value>)>,
+    journal: Vec<(String, Option<VariableValue>)>,
     /// Names whose assignments do not simply give them a value.
     frozen: HashSet<String>,
     /// Something may have set any variable.
     untracked: bool,
-    pub(super) cwd: Cwd,
-    pub(super) positional: Option<Rc<[Word]>>,
+    pub(super) cwd: CommandDirectory,
+    pub(super) positional: Option<Rc<[ShellWord]>>,
     /// The script itself sets the positional parameters.
     pub(super) arguments_given: bool,
     /// A variable that decides what programs run was set.
@@ -138,15 +138,15 @@ fn is_special(name: &str) -> bool {
     NAMES.contains(&name) || name.starts_with("BASH") || name.starts_with("COMP_")
 }
 
-impl State {
+impl ScriptState {
     /// What is known about a variable; `None` if the script never set it.
-    pub(super) fn get(&self, name: &str) -> Option<&Value> {
+    pub(super) fn get(&self, name: &str) -> Option<&VariableValue> {
         let value = self.variables.get(name)?;
-        if self.untracked { Some(&Value::Unknown) } else { Some(value) }
+        if self.untracked { Some(&VariableValue::Unknown) } else { Some(value) }
     }
 
-    /// As [`State::get`], but what anything unknown may have set is passed over.
-    pub(super) fn class(&self, name: &str) -> Option<&Value> {
+    /// As [`ScriptState::get`], but what anything unknown may have set is passed over.
+    pub(super) fn class(&self, name: &str) -> Option<&VariableValue> {
         self.variables.get(name)
     }
 
@@ -155,12 +155,12 @@ impl State {
         !self.untracked && !self.variables.contains_key(name)
     }
 
-    pub(super) fn set(&mut self, name: &str, value: Value) {
+    pub(super) fn set(&mut self, name: &str, value: VariableValue) {
         let old = self.variables.get(name).cloned();
         let value = if self.frozen.contains(name) || is_special(name) {
             match &old {
-                Some(old) if old.is_numeric() && value.is_numeric() => Value::Number,
-                _ => Value::Unknown,
+                Some(old) if old.is_numeric() && value.is_numeric() => VariableValue::Number,
+                _ => VariableValue::Unknown,
             }
         } else {
             value
@@ -169,8 +169,8 @@ impl State {
             self.split_changed = true;
         }
         let known = match &value {
-            Value::Known(text) => Some(text.as_str()),
-            Value::Number | Value::Unknown => None,
+            VariableValue::Known(text) => Some(text.as_str()),
+            VariableValue::Number | VariableValue::Unknown => None,
         };
         note_variable(&mut self.set, name, known, self.exports_all);
         self.journal.push((name.to_owned(), old));
@@ -180,7 +180,8 @@ impl State {
     /// From now on no assignment to the name can be relied on.
     pub(super) fn freeze(&mut self, name: &str) {
         if let Some(value) = self.variables.get(name) {
-            let class = if value.is_numeric() { Value::Number } else { Value::Unknown };
+            let class =
+                if value.is_numeric() { VariableValue::Number } else { VariableValue::Unknown };
             self.set(name, class);
         }
         self.frozen.insert(name.to_owned());
@@ -191,7 +192,7 @@ impl State {
         self.export(ANY_VARIABLE, None);
         self.split_changed = true;
         self.positional = None;
-        self.cwd = Cwd::Unknown;
+        self.cwd = CommandDirectory::Unknown;
     }
 
     /// A variable of this name reaches every program from now on.
@@ -199,8 +200,8 @@ impl State {
         note_variable(&mut self.set, name, value, true);
     }
 
-    pub(super) fn mark(&self) -> Mark {
-        Mark {
+    pub(super) fn mark(&self) -> StateMark {
+        StateMark {
             journal: self.journal.len(),
             cwd: self.cwd.clone(),
             positional: self.positional.clone(),
@@ -211,7 +212,7 @@ impl State {
     }
 
     /// What happened since was in another process.
-    pub(super) fn back_to(&mut self, mark: Mark) {
+    pub(super) fn back_to(&mut self, mark: StateMark) {
         while self.journal.len() > mark.journal {
             let Some((name, old)) = self.journal.pop() else { break };
             match old {
@@ -227,7 +228,7 @@ impl State {
     }
 
     /// The directory is the one it was then.
-    pub(super) fn back_to_cwd(&mut self, mark: &Mark) {
+    pub(super) fn back_to_cwd(&mut self, mark: &StateMark) {
         self.cwd.clone_from(&mark.cwd);
     }
 
@@ -235,30 +236,32 @@ impl State {
     pub(super) fn forget_all(&mut self) -> usize {
         let names: Vec<String> = self.variables.keys().cloned().collect();
         for name in &names {
-            self.set(name, Value::Unknown);
+            self.set(name, VariableValue::Unknown);
         }
         names.len()
     }
 
     /// What happened since may not have happened.
-    pub(super) fn perhaps_since(&mut self, mark: &Mark) {
+    pub(super) fn perhaps_since(&mut self, mark: &StateMark) {
         // A way may end anywhere, so every value a name had counts.
-        let mut joined: HashMap<String, Value> = HashMap::new();
+        let mut joined: HashMap<String, VariableValue> = HashMap::new();
         for (name, before) in self.journal.get(mark.journal..).unwrap_or_default() {
             let value = match joined.get(name) {
-                Some(value) => Value::join(value, before.as_ref().unwrap_or(&Value::Unknown)),
+                Some(value) => {
+                    VariableValue::join(value, before.as_ref().unwrap_or(&VariableValue::Unknown))
+                }
                 // Never set: the environment's value, which arithmetic may use.
-                None => before.clone().unwrap_or(Value::Number),
+                None => before.clone().unwrap_or(VariableValue::Number),
             };
             joined.insert(name.clone(), value);
         }
         for (name, value) in joined {
-            let now = self.variables.get(&name).unwrap_or(&Value::Unknown);
-            let value = Value::join(&value, now);
+            let now = self.variables.get(&name).unwrap_or(&VariableValue::Unknown);
+            let value = VariableValue::join(&value, now);
             self.set(&name, value);
         }
         if self.cwd != mark.cwd {
-            self.cwd = Cwd::Unknown;
+            self.cwd = CommandDirectory::Unknown;
         }
         let same = match (&self.positional, &mark.positional) {
             (Some(now), Some(then)) => Rc::ptr_eq(now, then),
@@ -271,7 +274,7 @@ impl State {
     }
 
     /// `set -- …`
-    pub(super) fn give_arguments(&mut self, words: &[Word]) {
+    pub(super) fn give_arguments(&mut self, words: &[ShellWord]) {
         self.positional = Some(Rc::from(words));
         self.arguments_given = true;
     }

@@ -3,8 +3,8 @@
 //!
 //! A list, so what it lacks is not seen; the sandbox holds all the same.
 
-use super::super::{Position, Word};
-use super::{Source, Walker};
+use super::super::{CommandPosition, ShellWord};
+use super::{ScriptWalker, SourceText};
 
 const STEERS: &str = "a variable is set that decides what programs run";
 
@@ -27,9 +27,9 @@ const COMMANDS: &[&str] = &[
     "LESSOPEN", "MANPAGER", "PAGER", "SSH_ASKPASS", "SYSTEMD_PAGER", "VISUAL",
 ];
 
-impl Walker {
+impl ScriptWalker {
     /// Applies an assignment that stays, as far as it decides what programs run.
-    pub(super) fn steering(&mut self, source: &Source, name: &str, value: &Word) {
+    pub(super) fn steering(&mut self, source: &SourceText, name: &str, value: &ShellWord) {
         let why = self.steers(source, name, value);
         self.state.steered = self.state.steered.or(why);
     }
@@ -37,9 +37,9 @@ impl Walker {
     /// Whether giving a variable this value decides what programs run.
     pub(super) fn steers(
         &mut self,
-        source: &Source,
+        source: &SourceText,
         name: &str,
-        value: &Word,
+        value: &ShellWord,
     ) -> Option<&'static str> {
         if name == "PS4" {
             self.cannot_see(source, "it sets a text that the shell evaluates");
@@ -57,10 +57,10 @@ impl Walker {
             return None;
         }
         match value {
-            Word::Known(text) if text.is_empty() => None,
-            Word::Known(text) => {
+            ShellWord::Known(text) if text.is_empty() => None,
+            ShellWord::Known(text) => {
                 let text = text.clone();
-                let position = Position::Wrapper("environment");
+                let position = CommandPosition::Wrapper("environment");
                 self.inside(position, |walker| {
                     walker.apart(|walker| walker.other_shell(source, &text, None, true));
                 });

@@ -1,62 +1,64 @@
 //! What the streams of a command are joined to: files, texts and pipes.
 
-use super::super::ast::{Redir, RedirKind};
-use super::super::{Command, Direction, Position, Redirection, Word, all_known};
-use super::{Source, Stdin, Walker};
+use super::super::ast::{RedirNode, RedirOperator};
+use super::super::{
+    CommandPosition, Redirection, RedirectionKind, ShellCommand, ShellWord, all_known,
+};
+use super::{ScriptWalker, SourceText, StandardInput};
 
-impl Walker {
+impl ScriptWalker {
     /// The files that are opened, and what standard input becomes if it changes.
     pub(super) fn redirections(
         &mut self,
-        source: &Source,
-        redirs: &[Redir],
-    ) -> (Vec<Redirection>, Option<Stdin>) {
+        source: &SourceText,
+        redirs: &[RedirNode],
+    ) -> (Vec<Redirection>, Option<StandardInput>) {
         let mut all = Vec::with_capacity(redirs.len());
         let mut stdin = None;
         for redir in redirs {
             let target = self.target(source, redir);
             if redir.fd == Some(0) {
                 stdin = Some(match redir.kind {
-                    RedirKind::HereDocument => given(&target, ""),
-                    RedirKind::HereString => given(&target, "\n"),
-                    _ => Stdin::Unknown,
+                    RedirOperator::HereDocument => given(&target, ""),
+                    RedirOperator::HereString => given(&target, "\n"),
+                    _ => StandardInput::Unknown,
                 });
             }
-            let duplicates = matches!(redir.kind, RedirKind::DupOut | RedirKind::DupIn);
+            let duplicates = matches!(redir.kind, RedirOperator::DupOut | RedirOperator::DupIn);
             let counted = || self.is_numeric(&redir.target.parts);
             if duplicates && (target.known().is_some_and(is_descriptor) || counted()) {
                 continue;
             }
             let direction = match redir.kind {
-                RedirKind::HereDocument => Direction::HereDocument,
-                RedirKind::HereString => Direction::HereString,
-                RedirKind::Read | RedirKind::DupIn => Direction::Read,
-                RedirKind::Write | RedirKind::DupOut => Direction::Write,
-                RedirKind::Append => Direction::Append,
-                RedirKind::Clobber => Direction::Clobber,
-                RedirKind::ReadWrite => Direction::ReadWrite,
+                RedirOperator::HereDocument => RedirectionKind::HereDocument,
+                RedirOperator::HereString => RedirectionKind::HereString,
+                RedirOperator::Read | RedirOperator::DupIn => RedirectionKind::Read,
+                RedirOperator::Write | RedirOperator::DupOut => RedirectionKind::Write,
+                RedirOperator::Append => RedirectionKind::Append,
+                RedirOperator::Clobber => RedirectionKind::Clobber,
+                RedirOperator::ReadWrite => RedirectionKind::ReadWrite,
             };
             // `>&file` is both outputs.
-            let fd = if redir.kind == RedirKind::DupOut { None } else { redir.fd };
+            let fd = if redir.kind == RedirOperator::DupOut { None } else { redir.fd };
             all.push(Redirection { fd, direction, target });
         }
         (all, stdin)
     }
 
-    fn target(&mut self, source: &Source, redir: &Redir) -> Word {
+    fn target(&mut self, source: &SourceText, redir: &RedirNode) -> ShellWord {
         match redir.kind {
-            RedirKind::HereDocument => {
+            RedirOperator::HereDocument => {
                 let body = redir.body.as_ref().and_then(|body| body.get());
-                let mut target = Word::Unknown;
-                self.inside(Position::HereDocument, |walker| {
+                let mut target = ShellWord::Unknown;
+                self.inside(CommandPosition::HereDocument, |walker| {
                     target = walker.value(source, body.map_or(&[], Vec::as_slice));
                 });
                 target
             }
-            RedirKind::HereString => self.value(source, &redir.target.parts),
-            _ => match <[Word; 1]>::try_from(self.words(source, &redir.target)) {
+            RedirOperator::HereString => self.value(source, &redir.target.parts),
+            _ => match <[ShellWord; 1]>::try_from(self.words(source, &redir.target)) {
                 Ok([word]) => word,
-                Err(_) => Word::Unknown,
+                Err(_) => ShellWord::Unknown,
             },
         }
     }
@@ -67,31 +69,33 @@ fn is_descriptor(text: &str) -> bool {
     text.strip_suffix('-').unwrap_or(text).bytes().all(|b| b.is_ascii_digit())
 }
 
-fn given(word: &Word, end: &str) -> Stdin {
+fn given(word: &ShellWord, end: &str) -> StandardInput {
     match word {
-        Word::Known(text) => Stdin::Text(format!("{text}{end}")),
-        _ => Stdin::Unknown,
+        ShellWord::Known(text) => StandardInput::Text(format!("{text}{end}")),
+        _ => StandardInput::Unknown,
     }
 }
 
 /// What a command writes for the next one in a pipeline, if it is known.
-pub(super) fn printed(command: &Command) -> Stdin {
+pub(super) fn printed(command: &ShellCommand) -> StandardInput {
     let plain = command.opaque.is_none() && !command.redirections.iter().any(Redirection::writes);
     if !plain {
-        return Stdin::Unknown;
+        return StandardInput::Unknown;
     }
     match all_known(&command.words).as_deref() {
         Some(["echo", words @ ..])
             if words.iter().all(|w| !w.contains('\\') && !w.starts_with('-')) =>
         {
-            Stdin::Text(format!("{}\n", words.join(" ")))
+            StandardInput::Text(format!("{}\n", words.join(" ")))
         }
-        Some(["printf", text]) if !text.contains(['%', '\\']) => Stdin::Text((*text).to_owned()),
-        Some(["printf", "%s" | "%s\\n", text]) => Stdin::Text((*text).to_owned()),
+        Some(["printf", text]) if !text.contains(['%', '\\']) => {
+            StandardInput::Text((*text).to_owned())
+        }
+        Some(["printf", "%s" | "%s\\n", text]) => StandardInput::Text((*text).to_owned()),
         Some(["cat"] | ["cat", "-"]) => match command.redirections.as_slice() {
             [one] if one.fd == Some(0) && one.file().is_none() => given(&one.target, ""),
-            _ => Stdin::Unknown,
+            _ => StandardInput::Unknown,
         },
-        _ => Stdin::Unknown,
+        _ => StandardInput::Unknown,
     }
 }

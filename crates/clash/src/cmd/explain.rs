@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use clash_policy::decide::{Cause, Decision, Judged, Part};
+use clash_policy::decide::{Decision, DecisionCause, DecisionPart, SandboxJudgement};
 use clash_policy::rule::LayerKind;
-use clash_policy::{Action, Effect, Input, Limits, Net, Sandbox};
+use clash_policy::{Action, Effect, NetworkAccess, ResourceLimits, Sandbox, ToolInput};
 use serde_json::{Value, json};
 
 use super::show_json::sandbox_json;
@@ -109,7 +109,7 @@ fn untrusted(policy: &LoadedPolicy) -> Result<Vec<LayerKind>, Failure> {
     Ok(kinds)
 }
 
-fn input(what: What, home: &Path) -> Result<(String, Input), Failure> {
+fn input(what: What, home: &Path) -> Result<(String, ToolInput), Failure> {
     let (tool, input) = match what {
         What::Bash { script: words } | What::Command(words) => {
             ("Bash".to_owned(), json!({"command": script(&words)}))
@@ -148,7 +148,7 @@ fn text(
     let word = out.tone(tone(decision.effect), decision.effect.word());
     out.line(format!("{word}: {}", say::reason(decision)))?;
     out.line("")?;
-    out.line(if matches!(action.input, Input::Script(_)) { "commands:" } else { "because:" })?;
+    out.line(if matches!(action.input, ToolInput::Script(_)) { "commands:" } else { "because:" })?;
     for part in &decision.parts {
         let word = out.tone(tone(part.effect), &format!("{:<5}", part.effect.word()));
         out.line(format!("  {word}  {}  [{}]", say::brief(&part.what), cause(part)))?;
@@ -157,7 +157,7 @@ fn text(
         }
     }
     // A refused action runs nowhere, and a page is fetched by the agent itself.
-    let confined = matches!(action.input, Input::Script(_) | Input::Files(_));
+    let confined = matches!(action.input, ToolInput::Script(_) | ToolInput::Files(_));
     match &decision.sandbox {
         Some(sandbox) if confined && decision.effect < Effect::Deny => {
             out.line("")?;
@@ -189,7 +189,7 @@ pub(super) fn grants(out: &mut Out, sandbox: &Sandbox) -> std::io::Result<()> {
     }
     for (name, limit) in sandbox.limits.named() {
         if let Some(limit) = limit {
-            out.line(format!("  limit        {name} {}", Limits::shown(limit)))?;
+            out.line(format!("  limit        {name} {}", ResourceLimits::shown(limit)))?;
         }
     }
     if let Some(lifetime) = sandbox.lifetime {
@@ -198,12 +198,12 @@ pub(super) fn grants(out: &mut Out, sandbox: &Sandbox) -> std::io::Result<()> {
     Ok(())
 }
 
-fn network(out: &mut Out, net: &Net) -> std::io::Result<()> {
+fn network(out: &mut Out, net: &NetworkAccess) -> std::io::Result<()> {
     let (rules, rest) = match net {
-        Net::Allow => (&[][..], Effect::Allow),
-        Net::Ask => (&[][..], Effect::Ask),
-        Net::Deny => (&[][..], Effect::Deny),
-        Net::Hosts { rules, default } => (rules.as_slice(), *default),
+        NetworkAccess::Allow => (&[][..], Effect::Allow),
+        NetworkAccess::Ask => (&[][..], Effect::Ask),
+        NetworkAccess::Deny => (&[][..], Effect::Deny),
+        NetworkAccess::Hosts { rules, default } => (rules.as_slice(), *default),
     };
     for rule in rules {
         out.line(format!("  {:<5}        {rule}", rule.effect.word()))?;
@@ -212,18 +212,18 @@ fn network(out: &mut Out, net: &Net) -> std::io::Result<()> {
     out.line(format!("  {:<5}        {what}", rest.word()))
 }
 
-fn cause(part: &Part) -> String {
+fn cause(part: &DecisionPart) -> String {
     let mut text = match &part.cause {
-        Cause::Rule { layer, trail, span, doubtful, .. } => {
+        DecisionCause::Rule { layer, trail, span, doubtful, .. } => {
             let doubt = if *doubtful { ", may match" } else { "" };
             format!("{} {} at {span}{doubt}", layer.word(), trail.join(" > "))
         }
-        Cause::Default { layer, span, .. } => {
+        DecisionCause::Default { layer, span, .. } => {
             format!("default of the {} policy at {span}", layer.word())
         }
-        Cause::Inert => "needs no rule of its own".to_owned(),
-        Cause::Opened => "opened by the shell".to_owned(),
-        Cause::Cage => "clash's own".to_owned(),
+        DecisionCause::Inert => "needs no rule of its own".to_owned(),
+        DecisionCause::Opened => "opened by the shell".to_owned(),
+        DecisionCause::Cage => "clash's own".to_owned(),
     };
     if let Some(sandbox) = part.sandbox.as_ref().filter(|_| part.effect < Effect::Deny) {
         text.push_str(&format!(", sandbox {sandbox}"));
@@ -238,9 +238,9 @@ fn cause(part: &Part) -> String {
 }
 
 /// What else had a say about a part: its sandbox, and layers that were overruled.
-fn steps(part: &Part, untrusted: &[LayerKind]) -> Vec<String> {
+fn steps(part: &DecisionPart, untrusted: &[LayerKind]) -> Vec<String> {
     let mut steps = Vec::new();
-    if let Some(Judged { effect, caps, rule, credential }) = &part.judged {
+    if let Some(SandboxJudgement { effect, caps, rule, credential }) = &part.judged {
         let sandbox = part.sandbox.as_deref().unwrap_or_default();
         let about = if caps.is_empty() { String::new() } else { format!(" {}", say::words(*caps)) };
         let by = match (rule, credential) {
@@ -269,16 +269,16 @@ fn as_json(decision: &Decision) -> Value {
     })
 }
 
-fn part_json(part: &Part) -> Value {
+fn part_json(part: &DecisionPart) -> Value {
     let rule = match &part.cause {
-        Cause::Rule { layer, trail, span, reason, untrusted, doubtful } => json!({
+        DecisionCause::Rule { layer, trail, span, reason, untrusted, doubtful } => json!({
             "layer": layer.word(), "keys": trail, "at": span.to_string(), "reason": reason,
             "untrusted": untrusted, "doubtful": doubtful,
         }),
-        Cause::Default { layer, span, reason } => {
+        DecisionCause::Default { layer, span, reason } => {
             json!({"layer": layer.word(), "default": true, "at": span.to_string(), "reason": reason})
         }
-        Cause::Inert | Cause::Opened | Cause::Cage => Value::Null,
+        DecisionCause::Inert | DecisionCause::Opened | DecisionCause::Cage => Value::Null,
     };
     let overruled: Vec<Value> = part
         .overruled
@@ -292,7 +292,7 @@ fn part_json(part: &Part) -> Value {
     })
 }
 
-fn judged_json(judged: &Judged) -> Value {
+fn judged_json(judged: &SandboxJudgement) -> Value {
     let (rule, at) = judged.rule.as_ref().map(|(rule, at)| (rule, at.to_string())).unzip();
     json!({"effect": judged.effect.word(), "caps": judged.caps.to_string(), "rule": rule, "at": at})
 }

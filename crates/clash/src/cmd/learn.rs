@@ -164,7 +164,7 @@ fn status(end: ObservedEnd) -> u8 {
 
 fn note(touched: &mut TouchedResources, observed: Observed) {
     match observed {
-        Observed::File { path, caps } if path.is_dir() && caps == clash_policy::Caps::READ => {
+        Observed::File { path, caps } if path.is_dir() && caps == clash_policy::FileCaps::READ => {
             touched.listed.insert(path);
         }
         Observed::File { path, caps } => {

@@ -14,9 +14,9 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clash_policy::path::Links;
-use clash_policy::protect::{Keep, entries};
-use clash_policy::{Caps, Effect, FsRule, PathPattern, Sandbox, Writes};
+use clash_policy::path::LinkResolver;
+use clash_policy::protect::{KeepMode, entries};
+use clash_policy::{Effect, FileCaps, FsRule, PathPattern, Sandbox, WriteTarget};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::host;
 use clash_sandbox::launch;
@@ -164,7 +164,7 @@ struct AgentRoom<'a> {
     caches: Option<PathBuf>,
 }
 
-const RUN: Caps = Caps::READ.union(Caps::EXECUTE);
+const RUN: FileCaps = FileCaps::READ.union(FileCaps::EXECUTE);
 
 impl<'a> AgentRoom<'a> {
     fn new(
@@ -199,7 +199,7 @@ impl<'a> AgentRoom<'a> {
         Ok(room)
     }
 
-    fn grant(&mut self, path: &Path, caps: Caps) {
+    fn grant(&mut self, path: &Path, caps: FileCaps) {
         // A path that does not exist needs no grant.
         if let Ok(path) = path.canonicalize() {
             self.grants.push(Grant { path, caps, why: Why::Launcher });
@@ -211,10 +211,10 @@ impl<'a> AgentRoom<'a> {
     fn own_places(&mut self) -> Result<(), Failure> {
         let sessions = sessions_dir(self.dirs);
         create_private(&sessions)?;
-        self.grant(&sessions, Caps::ALL);
+        self.grant(&sessions, FileCaps::ALL);
         let caches = self.dirs.caches_of(self.project, &Disk::default());
         create_private(&caches)?;
-        self.grant(&caches, Caps::ALL);
+        self.grant(&caches, FileCaps::ALL);
         for name in ["bin", "host", "trust"] {
             self.grant(&self.dirs.state.join(name), RUN);
         }
@@ -237,7 +237,7 @@ impl<'a> AgentRoom<'a> {
             let entries = std::fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
             let projects = self.dirs.project_caches();
             for entry in entries.filter(|entry| entry.path() != projects) {
-                self.grant(&entry.path(), Caps::READ);
+                self.grant(&entry.path(), FileCaps::READ);
             }
         }
         // A policy may take over rules from these settings.
@@ -278,7 +278,7 @@ impl<'a> AgentRoom<'a> {
     fn protected(&self, mut sandbox: Sandbox) -> Sandbox {
         let protect = std::mem::take(&mut sandbox.protect);
         sandbox.protect.standard = false;
-        let whole = |keep| matches!(keep, Keep::Always | Keep::Existing);
+        let whole = |keep| matches!(keep, KeepMode::Always | KeepMode::Existing);
         let plain = entries(&protect).filter(|entry| whole(entry.keep));
         for entry in plain.filter(|entry| !entry.path.contains('*')) {
             let path = self.project.join(entry.path);
@@ -293,10 +293,10 @@ impl<'a> AgentRoom<'a> {
     fn plan_for(&self, mut sandbox: Sandbox) -> Result<Plan, LauncherError> {
         let disk = Disk::default();
         for path in &self.state {
-            rule(&mut sandbox, path, Effect::Allow, Caps::ALL);
+            rule(&mut sandbox, path, Effect::Allow, FileCaps::ALL);
         }
         for path in &self.fixed {
-            rule(&mut sandbox, path, Effect::Allow, Caps::READ);
+            rule(&mut sandbox, path, Effect::Allow, FileCaps::READ);
             hold(&mut sandbox, path);
         }
         // The cage of an action would hide the agent's own state from the agent.
@@ -327,14 +327,14 @@ impl<'a> AgentRoom<'a> {
 
 /// Denies changes of a path.
 fn hold(sandbox: &mut Sandbox, path: &Path) {
-    rule(sandbox, path, Effect::Deny, Caps::CHANGE);
+    rule(sandbox, path, Effect::Deny, FileCaps::CHANGE);
 }
 
-fn rule(sandbox: &mut Sandbox, path: &Path, effect: Effect, caps: Caps) {
+fn rule(sandbox: &mut Sandbox, path: &Path, effect: Effect, caps: FileCaps) {
     let Some(path) = path.to_str() else { return };
     let pattern = PathPattern::Subpath { path: path.to_owned(), follow_worktrees: false };
     let span = sandbox.span.clone();
-    sandbox.fs.push(FsRule { pattern, effect, caps, writes: Writes::InPlace, span });
+    sandbox.fs.push(FsRule { pattern, effect, caps, writes: WriteTarget::InPlace, span });
 }
 
 /// The program that a shell would start, without links.

@@ -1,8 +1,8 @@
 //! Policies and sandboxes as JSON, for scripts. The shape is described in
 //! docs/formats.md and grows only by new fields.
 
-use clash_policy::rule::{Branch, Group, Layer, Node, Rule, Subject};
-use clash_policy::{Lifetime, Limits, Net, Sandbox};
+use clash_policy::rule::{KeySubject, Layer, LayerGroup, MatchBranch, MatchNode, PolicyRule};
+use clash_policy::{NetworkAccess, ProcessLifetime, ResourceLimits, Sandbox};
 use serde_json::{Value, json};
 
 pub(super) fn sandbox_json(sandbox: &Sandbox) -> Value {
@@ -30,21 +30,21 @@ pub(super) fn sandbox_json(sandbox: &Sandbox) -> Value {
         "name": sandbox.name, "doc": sandbox.doc, "at": sandbox.span.to_string(),
         "unrestricted": sandbox.unrestricted, "default": sandbox.default.word(), "fs": fs,
         "net": net_json(&sandbox.net), "serve": sandbox.serve, "env": env, "limits": limits,
-        "lifetime": sandbox.lifetime.map(Lifetime::word),
+        "lifetime": sandbox.lifetime.map(ProcessLifetime::word),
         "protect": {"standard": protect.standard, "also": protect.also, "except": protect.except},
     })
 }
 
 fn limit_json(limit: u64) -> Value {
-    if limit == Limits::UNLIMITED { "unlimited".into() } else { limit.into() }
+    if limit == ResourceLimits::UNLIMITED { "unlimited".into() } else { limit.into() }
 }
 
-fn net_json(net: &Net) -> Value {
+fn net_json(net: &NetworkAccess) -> Value {
     let (rules, default) = match net {
-        Net::Allow => return "allow".into(),
-        Net::Deny => return "deny".into(),
-        Net::Ask => return "ask".into(),
-        Net::Hosts { rules, default } => (rules, default),
+        NetworkAccess::Allow => return "allow".into(),
+        NetworkAccess::Deny => return "deny".into(),
+        NetworkAccess::Ask => return "ask".into(),
+        NetworkAccess::Hosts { rules, default } => (rules, default),
     };
     let hosts: Vec<Value> = rules
         .iter()
@@ -73,35 +73,35 @@ pub(super) fn layer_json(layer: &Layer) -> Value {
     })
 }
 
-fn group_json(group: &Group) -> Value {
+fn group_json(group: &LayerGroup) -> Value {
     json!({"name": group.name, "doc": group.doc, "tree": tree_json(&group.branches)})
 }
 
-fn tree_json(branches: &[Branch]) -> Value {
+fn tree_json(branches: &[MatchBranch]) -> Value {
     branches.iter().map(branch_json).collect()
 }
 
-fn branch_json(branch: &Branch) -> Value {
+fn branch_json(branch: &MatchBranch) -> Value {
     let keys: Vec<String> = branch.key.patterns.iter().map(ToString::to_string).collect();
     let about = match branch.key.subject {
-        Subject::Tool => "tool",
-        Subject::Mode => "mode",
-        Subject::Agent => "agent",
-        Subject::Word => "word",
-        Subject::Option => "option",
-        Subject::End => "end",
-        Subject::Host => "host",
-        Subject::Path => "path",
-        Subject::Field => "field",
-        Subject::Value => "value",
+        KeySubject::Tool => "tool",
+        KeySubject::Mode => "mode",
+        KeySubject::Agent => "agent",
+        KeySubject::Word => "word",
+        KeySubject::Option => "option",
+        KeySubject::End => "end",
+        KeySubject::Host => "host",
+        KeySubject::Path => "path",
+        KeySubject::Field => "field",
+        KeySubject::Value => "value",
     };
     match &branch.then {
-        Node::Rule(rule) => json!({"about": about, "keys": keys, "rule": rule_json(rule)}),
-        Node::Tree(below) => json!({"about": about, "keys": keys, "tree": tree_json(below)}),
+        MatchNode::Rule(rule) => json!({"about": about, "keys": keys, "rule": rule_json(rule)}),
+        MatchNode::Tree(below) => json!({"about": about, "keys": keys, "tree": tree_json(below)}),
     }
 }
 
-fn rule_json(rule: &Rule) -> Value {
+fn rule_json(rule: &PolicyRule) -> Value {
     json!({
         "effect": rule.effect.word(), "sandbox": rule.sandbox, "reason": rule.reason,
         "at": rule.span.to_string(),

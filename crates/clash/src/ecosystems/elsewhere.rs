@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use clash_policy::path::is_below;
-use clash_policy::{Effect, PathPattern, Places, Sandbox};
+use clash_policy::{Effect, PathPattern, PolicyPlaces, Sandbox};
 use clash_sandbox::baseline;
 
 use super::Ecosystem;
@@ -78,7 +78,7 @@ const BUILD_DIRS: &[(&str, &str)] = &[("rust", "CARGO_TARGET_DIR")];
 pub(crate) fn elsewhere(
     ecosystem: &Ecosystem,
     sandbox: &Sandbox,
-    places: &Places,
+    places: &PolicyPlaces,
     said: &dyn Fn(&str) -> Option<PathBuf>,
     search: &[PathBuf],
 ) -> Vec<OutsidePath> {
@@ -111,7 +111,7 @@ pub(crate) fn elsewhere(
 }
 
 impl PathSetting {
-    fn value(&self, places: &Places) -> Option<PathBuf> {
+    fn value(&self, places: &PolicyPlaces) -> Option<PathBuf> {
         let text = std::fs::read_to_string(places.expand(self.file).ok()?).ok()?;
         let value = text.lines().find_map(|line| {
             let (key, value) = line.split_once('=')?;
@@ -149,7 +149,7 @@ fn prefix(program: &Path) -> Option<PathBuf> {
 
 /// False for the home and the directories above it, for directories that all programs
 /// share, and for the project, whose own programs are no toolchain.
-fn is_sensible(path: &Path, places: &Places) -> bool {
+fn is_sensible(path: &Path, places: &PolicyPlaces) -> bool {
     let shared = [".local", ".config", ".cache"].map(|name| places.home.join(name));
     path.is_absolute()
         && path.components().count() > 2
@@ -160,7 +160,7 @@ fn is_sensible(path: &Path, places: &Places) -> bool {
 }
 
 /// True if the sandbox or the baseline grants the path already.
-fn granted(sandbox: &Sandbox, places: &Places, it: &OutsidePath) -> bool {
+fn granted(sandbox: &Sandbox, places: &PolicyPlaces, it: &OutsidePath) -> bool {
     let system =
         baseline::BASELINE_ENTRIES.iter().any(|entry| is_below(&it.path, Path::new(entry.path)));
     let real = it.path.canonicalize().unwrap_or_else(|_| it.path.clone());
@@ -183,8 +183,8 @@ fn granted(sandbox: &Sandbox, places: &Places, it: &OutsidePath) -> bool {
 mod tests {
     use super::*;
     use crate::ecosystems::named;
-    use clash_policy::Writes;
-    use clash_policy::{Caps, FsRule, Span};
+    use clash_policy::WriteTarget;
+    use clash_policy::{FileCaps, FsRule, PolicySpan};
 
     fn found(
         name: &str,
@@ -197,13 +197,13 @@ mod tests {
         let home = base.join("home");
         std::fs::create_dir_all(home.join("app")).unwrap();
         set_up(&base);
-        let places = Places::of(home.join("app"), home, "/tmp/none".into(), |_| None);
+        let places = PolicyPlaces::of(home.join("app"), home, "/tmp/none".into(), |_| None);
         let rule = |path: &&str| FsRule {
             pattern: PathPattern::Subpath { path: (*path).to_owned(), follow_worktrees: false },
             effect: Effect::Allow,
-            caps: Caps::READ,
-            writes: Writes::InPlace,
-            span: Span::default(),
+            caps: FileCaps::READ,
+            writes: WriteTarget::InPlace,
+            span: PolicySpan::default(),
         };
         let sandbox = Sandbox { fs: grants.iter().map(rule).collect(), ..Sandbox::named("s") };
         let search: Vec<PathBuf> = search.iter().map(|dir| base.join(dir)).collect();

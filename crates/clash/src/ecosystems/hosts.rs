@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use clash_policy::Places;
+use clash_policy::PolicyPlaces;
 
 use super::DetectedToolchain;
 
@@ -151,7 +151,7 @@ const MAX_HOSTS: usize = 12;
 /// The hosts of the detected toolchains, the most often named first.
 pub(crate) fn hosts(
     root: &Path,
-    places: &Places,
+    places: &PolicyPlaces,
     detected: &[DetectedToolchain],
 ) -> Vec<FetchHost> {
     let mut all = Vec::new();
@@ -190,7 +190,7 @@ impl HostSource {
 /// The files of a toolchain: the name for the user, and the path.
 fn files(
     root: &Path,
-    places: &Places,
+    places: &PolicyPlaces,
     found: &DetectedToolchain,
     book: &HostSource,
 ) -> Vec<(String, PathBuf)> {
@@ -262,7 +262,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        let places = Places::of(root.clone(), home, "/tmp".into(), |_| None);
+        let places = PolicyPlaces::of(root.clone(), home, "/tmp".into(), |_| None);
         let found = detect(&root);
         let each = |host: FetchHost| (format!("{} {}", host.ecosystem, host.name), host.file);
         hosts(&root, &places, &found.ecosystems).into_iter().map(each).collect()

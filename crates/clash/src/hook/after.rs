@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clash_agents::{Answer, Confines, Event, ToolError};
-use clash_policy::{Action, Input};
+use clash_policy::{Action, ToolInput};
 use serde_json::Value;
 
 use super::launcher_line::LauncherLine;
@@ -28,8 +28,8 @@ impl HookCall<'_> {
             return Ok(Answer::Note(format!("clash: {error}")));
         }
         let script = match self.action() {
-            Ok(Some(Action { input: Input::Script(script), .. })) => script,
-            Ok(Some(Action { input: Input::Files(files), .. })) => {
+            Ok(Some(Action { input: ToolInput::Script(script), .. })) => script,
+            Ok(Some(Action { input: ToolInput::Files(files), .. })) => {
                 let Some(text) = judged::difference(self.session, self.message, &files) else {
                     return Ok(Answer::Silent);
                 };

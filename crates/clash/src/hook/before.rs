@@ -1,8 +1,8 @@
 //! Decides a tool call before the agent runs it.
 
 use clash_agents::{Answer, Asks, attended, own_rules};
-use clash_policy::decide::{Cause, Decision};
-use clash_policy::{Action, Effect, Input, protect};
+use clash_policy::decide::{Decision, DecisionCause};
+use clash_policy::{Action, Effect, ToolInput, protect};
 
 use super::launcher_line::{LaunchWay, LauncherLine, calls_launcher};
 use super::tmp_paths::{MovedInput, use_instead};
@@ -26,7 +26,7 @@ impl HookCall<'_> {
         let Some(action) = self.action()? else { return Ok(Answer::Silent) };
         // Not only for commands: a skill may start some of its own.
         refuse_hostile_settings(self.dirs, &self.session.project, Some(self.agent))?;
-        if let Input::Script(script) = &action.input {
+        if let ToolInput::Script(script) = &action.input {
             if let Some(answer) = self.answer_instructed(script)? {
                 return Ok(answer);
             }
@@ -88,7 +88,7 @@ impl HookCall<'_> {
     fn let_through(&self, call: DecidedCall, reason: String) -> Result<Answer, HookError> {
         let DecidedCall { action, decision, input, moved } = call;
         let updated_input = match &action.input {
-            Input::Script(script) => {
+            ToolInput::Script(script) => {
                 self.note_carried_files(&decision);
                 match self.approve(script, &decision)? {
                     LaunchWay::ByClient => None,
@@ -102,7 +102,7 @@ impl HookCall<'_> {
                     }
                 }
             }
-            Input::Files(files) => {
+            ToolInput::Files(files) => {
                 let input = match input {
                     MovedInput::AsGiven => None,
                     MovedInput::Replaced(input) => Some(input),
@@ -146,7 +146,7 @@ impl HookCall<'_> {
     /// The strictest of the client's own rules about a command. The client itself will
     /// not see the command that clash has rewritten.
     fn own_rule(&self, action: &Action) -> Option<(Effect, String)> {
-        let Input::Script(script) = &action.input else { return None };
+        let ToolInput::Script(script) = &action.input else { return None };
         let user = self.dirs.for_agents();
         own_rules::strictest(self.agent, &user, &self.session.project, script)
     }
@@ -163,7 +163,7 @@ impl HookCall<'_> {
     pub(super) fn question(&self) -> Result<Answer, HookError> {
         let Some(action) = self.action()? else { return Ok(Answer::Silent) };
         // The question may be about the line that the hook made of the command.
-        if let (Input::Script(script), Ok(own)) = (&action.input, std::env::current_exe())
+        if let (ToolInput::Script(script), Ok(own)) = (&action.input, std::env::current_exe())
             && LauncherLine::read(script, &own).is_some()
         {
             return Ok(Answer::Silent);
@@ -181,19 +181,21 @@ impl HookCall<'_> {
 
     fn decision_record(&self, action: &Action, decision: &Decision, reason: &str) -> Record {
         let what = match &action.input {
-            Input::Script(script) => script.clone(),
-            Input::Files(files) => {
+            ToolInput::Script(script) => script.clone(),
+            ToolInput::Files(files) => {
                 let paths = files.iter().map(|file| file.path.display().to_string());
                 paths.collect::<Vec<_>>().join(", ")
             }
-            Input::Hosts(hosts) if !hosts.is_empty() => {
+            ToolInput::Hosts(hosts) if !hosts.is_empty() => {
                 let hosts = hosts.iter().map(|host| host.host.as_str());
                 hosts.collect::<Vec<_>>().join(", ")
             }
-            Input::Hosts(_) | Input::Fields(_) => action.tool.clone(),
+            ToolInput::Hosts(_) | ToolInput::Fields(_) => action.tool.clone(),
         };
         let rule = match decision.decisive().map(|part| &part.cause) {
-            Some(Cause::Rule { span, .. } | Cause::Default { span, .. }) => Some(span.to_string()),
+            Some(DecisionCause::Rule { span, .. } | DecisionCause::Default { span, .. }) => {
+                Some(span.to_string())
+            }
             _ => None,
         };
         Record {

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clash_agents::{Agent, Answer, Confines, Event, Message, Reply, ToolError, shell_quoted};
-use clash_policy::{Action, Input};
+use clash_policy::{Action, ToolInput};
 use serde_json::Value;
 
 use crate::dirs::Dirs;
@@ -47,7 +47,7 @@ fn deny(agent: &Agent, message: &Message, reason: String) -> Answer {
         let home = Dirs::from_env().ok()?.home;
         let is_command = matches!(
             agent.action(message, &home, &HeldPaths),
-            Ok(Some(Action { input: Input::Script(_), .. })) | Err(ToolError::SeveralCommands)
+            Ok(Some(Action { input: ToolInput::Script(_), .. })) | Err(ToolError::SeveralCommands)
         );
         let line = format!("{PRINTS_REFUSAL} {}{ENDS_REFUSED}", shell_quoted(&reason));
         is_command.then(|| (agent.rewrite)(message, &line))?

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use clash_agents::{CallContext, Message, tool_input};
-use clash_policy::path::Links;
-use clash_policy::{Action, Input, tool};
+use clash_policy::path::LinkResolver;
+use clash_policy::{Action, ToolInput, tool};
 use serde_json::{Map, Value};
 
 use super::{HookCall, HookError};
@@ -32,7 +32,7 @@ impl HookCall<'_> {
         &self,
         action: &Action,
     ) -> Result<Option<MovedCall>, HookError> {
-        let Input::Files(_) = &action.input else { return Ok(None) };
+        let ToolInput::Files(_) = &action.input else { return Ok(None) };
         let project = &self.session.project;
         let planned = temporary::of_session(&self.session.dir);
         let session = clash_sandbox::disk::Disk::default().real(&planned);
@@ -67,7 +67,7 @@ impl HookCall<'_> {
         let kept = temporary::meant(names, self.session, &action.input).is_some();
         // Only those: a link in the session's directory may lead to the host's /tmp, and
         // the tool would open the file there.
-        if let (true, Input::Files(files)) = (kept, &mut action.input) {
+        if let (true, ToolInput::Files(files)) = (kept, &mut action.input) {
             for file in files {
                 file.path = names.meaning(&file.path).unwrap_or(file.path.clone());
             }
@@ -81,7 +81,7 @@ impl HookCall<'_> {
 /// Tells the model to use the other path itself.
 pub(super) fn use_instead(action: &Action) -> String {
     let paths = match &action.input {
-        Input::Files(files) => {
+        ToolInput::Files(files) => {
             files.iter().map(|file| file.path.display().to_string()).collect::<Vec<_>>().join(", ")
         }
         _ => String::new(),

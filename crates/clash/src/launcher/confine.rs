@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::Write;
 
-use clash_policy::{Caps, Places, Sandbox, World, steering};
+use clash_policy::{FileCaps, JudgeContext, PolicyPlaces, Sandbox, steering};
 use clash_sandbox::disk::Disk;
 use clash_sandbox::facts::{HostFacts, RoomSupport};
 use clash_sandbox::host::{self, HostRecord};
@@ -44,7 +44,7 @@ impl LaunchContext {
         let mut extra = extra.to_vec();
         extra.extend(agent.iter().map(|agent| Grant {
             path: agent.socket.clone(),
-            caps: Caps::READ.union(Caps::WRITE),
+            caps: FileCaps::READ.union(FileCaps::WRITE),
             why: Why::Launcher,
         }));
         let places = self.dirs.places_unseen(&self.project, &disk);
@@ -61,7 +61,7 @@ impl LaunchContext {
         &self,
         sandbox: &Sandbox,
         extra: &[Grant],
-        places: &Places,
+        places: &PolicyPlaces,
         disk: &Disk,
         tmp: Option<&HeldTmp>,
         host: HostFacts,
@@ -93,13 +93,19 @@ impl LaunchContext {
     fn environment(
         &self,
         sandbox: &Sandbox,
-        places: &Places,
+        places: &PolicyPlaces,
         disk: &Disk,
         agent: Option<&LentAgent>,
     ) -> Vec<(OsString, OsString)> {
         let (mut env, _) = clash_sandbox::environment::scrub(env::all(), &sandbox.env);
-        let world =
-            World { places, cwd: &self.project, links: disk, baseline: &[], cage: &[], lent: None };
+        let world = JudgeContext {
+            places,
+            cwd: &self.project,
+            links: disk,
+            baseline: &[],
+            cage: &[],
+            lent: None,
+        };
         if steering::reads_credentials(sandbox, &world) {
             env.retain(|(name, value)| !clash_sandbox::environment::names_program(name, value));
         }

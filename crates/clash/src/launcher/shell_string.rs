@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use clash_agents::claude::{self, shell_prefix};
-use clash_policy::Caps;
+use clash_policy::FileCaps;
 use clash_sandbox::plan::{Grant, Why};
 
 use super::LauncherError;
@@ -66,7 +66,7 @@ impl<'a> ShellString<'a> {
             claude::background_outputs(&user, &session.project, &session.id)
                 .filter(|_| self.script().contains(&session.id))
         });
-        grants.extend(outputs.map(|path| Grant { path, caps: Caps::READ, why: Why::Launcher }));
+        grants.extend(outputs.map(|path| Grant { path, caps: FileCaps::READ, why: Why::Launcher }));
         Ok(grants)
     }
 }
@@ -95,10 +95,10 @@ fn session_env(context: &LaunchContext) -> String {
 fn wrapper_grants(call: &shell_prefix::Call) -> Result<Vec<Grant>, LauncherError> {
     let grant = |path: &Path, caps| Grant { path: path.to_path_buf(), caps, why: Why::Launcher };
     let sources = call.sources.iter().filter(|path| path.exists());
-    let mut grants: Vec<Grant> = sources.map(|path| grant(path, Caps::READ)).collect();
+    let mut grants: Vec<Grant> = sources.map(|path| grant(path, FileCaps::READ)).collect();
     let client = env::path(env::CLAUDE_CODE_EXECPATH).and_then(|path| path.canonicalize().ok());
     let own = client.filter(|path| is_program(path));
-    grants.extend(own.map(|path| grant(&path, Caps::READ.union(Caps::EXECUTE))));
+    grants.extend(own.map(|path| grant(&path, FileCaps::READ.union(FileCaps::EXECUTE))));
     if let Some(path) = &call.cwd_file {
         let failed = |source| LauncherError::CwdFile { path: path.clone(), source };
         match std::fs::remove_file(path) {
@@ -108,7 +108,7 @@ fn wrapper_grants(call: &shell_prefix::Call) -> Result<Vec<Grant>, LauncherError
             _ => {}
         }
         std::fs::File::options().write(true).create_new(true).open(path).map_err(failed)?;
-        grants.push(grant(path, Caps::READ.union(Caps::WRITE)));
+        grants.push(grant(path, FileCaps::READ.union(FileCaps::WRITE)));
     }
     Ok(grants)
 }

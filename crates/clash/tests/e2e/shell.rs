@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use clash_shell::Word;
+use clash_shell::ShellWord;
 
 use crate::support::{Machine, Who, program, skipped};
 
@@ -146,7 +146,7 @@ fn seen(script: &str) -> Option<Vec<String>> {
         if command.opaque.is_some() {
             return None;
         }
-        match command.words.first().map(Word::known) {
+        match command.words.first().map(ShellWord::known) {
             None => {}
             Some(None) => return None,
             Some(Some(program)) => {

@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clash_policy::Caps;
-use clash_policy::protect::Keep;
+use clash_policy::FileCaps;
+use clash_policy::protect::KeepMode;
 use rustix::fs::inotify::{WatchFlags, add_watch};
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, chmodat, chownat,
@@ -174,8 +174,8 @@ impl MonitorWorker {
     }
 
     /// Refuses an access that the rules do not permit at a path.
-    pub(super) fn check(&self, path: &Path, needs: Caps) -> ActResult {
-        if needs.intersects(Caps::WRITE.union(Caps::CREATE)) && self.is_common(path) {
+    pub(super) fn check(&self, path: &Path, needs: FileCaps) -> ActResult {
+        if needs.intersects(FileCaps::WRITE.union(FileCaps::CREATE)) && self.is_common(path) {
             return Err(Errno::ACCESS);
         }
         self.check_making(path, needs, needs)
@@ -183,10 +183,10 @@ impl MonitorWorker {
 
     /// As `check`, but asks the list of persistence paths only about `kept`. A new file
     /// needs this: the list may permit to create a name and forbid to write it later.
-    pub(super) fn check_making(&self, path: &Path, needs: Caps, kept: Caps) -> ActResult {
+    pub(super) fn check_making(&self, path: &Path, needs: FileCaps, kept: FileCaps) -> ActResult {
         let rights = &self.watch.rights;
         let name = path.file_name().unwrap_or_default();
-        if needs.contains(Caps::CREATE) && misleads(name.as_bytes()) && !rights.is_own(path) {
+        if needs.contains(FileCaps::CREATE) && misleads(name.as_bytes()) && !rights.is_own(path) {
             return Err(Errno::ILSEQ);
         }
         if self.folding.holds_for(path)
@@ -195,39 +195,41 @@ impl MonitorWorker {
         {
             return Err(Errno::ACCESS);
         }
-        let own = |keep: Keep| {
-            let made = keep == Keep::WithDirectory && self.fresh.made_around(path);
+        let own = |keep: KeepMode| {
+            let made = keep == KeepMode::WithDirectory && self.fresh.made_around(path);
             (made || self.fresh.covers(path))
                 && rights.kept_by_link(path, kept, &self.links).is_none()
         };
-        if kept.intersects(Caps::WRITE.union(Caps::CREATE)) && self.is_of_bare_repository(path) {
+        if kept.intersects(FileCaps::WRITE.union(FileCaps::CREATE))
+            && self.is_of_bare_repository(path)
+        {
             return Err(Errno::ACCESS);
         }
         let permitted = rights.permits(path, needs)
             && rights.kept(path, kept, &self.links).is_none_or(own)
-            && !(kept.contains(Caps::CREATE) && self.leaving.refuses(path, rights));
+            && !(kept.contains(FileCaps::CREATE) && self.leaving.refuses(path, rights));
         if permitted { Ok(()) } else { Err(Errno::ACCESS) }
     }
 
     /// Permits to make a directory where the list of persistence paths refuses only a file.
     fn check_directory(&self, path: &Path) -> ActResult {
-        match self.watch.rights.kept(path, Caps::CREATE, &self.links) {
-            Some(Keep::Directory) => self.check_making(path, Caps::CREATE, Caps::NONE),
+        match self.watch.rights.kept(path, FileCaps::CREATE, &self.links) {
+            Some(KeepMode::Directory) => self.check_making(path, FileCaps::CREATE, FileCaps::NONE),
             _ => Err(Errno::ACCESS),
         }
     }
 
     /// The rights on the file at a path.
-    pub(super) fn caps(&self, path: &Path) -> Caps {
+    pub(super) fn caps(&self, path: &Path) -> FileCaps {
         let caps = self.watch.rights.caps(path);
         if self.is_of_bare_repository(path)
             || self.is_common(path)
-            || self.watch.rights.kept_by_link(path, Caps::WRITE, &self.links).is_some()
+            || self.watch.rights.kept_by_link(path, FileCaps::WRITE, &self.links).is_some()
         {
-            return caps.without(Caps::CHANGE);
+            return caps.without(FileCaps::CHANGE);
         }
-        if self.fresh.covers(path) && self.watch.rights.permits(path, Caps::WRITE) {
-            caps.union(Caps::WRITE)
+        if self.fresh.covers(path) && self.watch.rights.permits(path, FileCaps::WRITE) {
+            caps.union(FileCaps::WRITE)
         } else {
             caps
         }
@@ -270,7 +272,7 @@ impl MonitorWorker {
     /// A change of mode, owner or times needs the right to write the content.
     fn change(&self, object: &OwnedFd) -> ActResult {
         match real(&self.shared.held, object)? {
-            Some(path) => self.check(&path, Caps::WRITE),
+            Some(path) => self.check(&path, FileCaps::WRITE),
             None => Ok(()),
         }
     }
@@ -279,7 +281,7 @@ impl MonitorWorker {
     /// right to read.
     fn notify(&self, at: &OwnedFd, through: &OwnedFd, mask: u32) -> Result<i32, Errno> {
         if let Some(path) = real(&self.shared.held, at)? {
-            self.check(&path, Caps::READ)?;
+            self.check(&path, FileCaps::READ)?;
         }
         let flags = WatchFlags::from_bits_retain(mask & !libc::IN_DONT_FOLLOW);
         // The watched tier has no room, so `/proc` is the host's and shows the descriptors
@@ -291,7 +293,7 @@ impl MonitorWorker {
         let at = self.name(at, Errno::EXIST)?;
         // Programs such as `mkdir -p` expect `EEXIST` for directories that are there,
         // before any other error.
-        self.check(&at.path, Caps::CREATE)
+        self.check(&at.path, FileCaps::CREATE)
             .or_else(|refused| self.check_directory(&at.path).map_err(|_| refused))
             .map_err(|refused| if exists(&at) { Errno::EXIST } else { refused })?;
         let _turn = self.completes_no_repository(&at)?;
@@ -312,14 +314,14 @@ impl MonitorWorker {
             return Err(Errno::PERM);
         }
         let at = self.name(at, Errno::EXIST)?;
-        self.check(&at.path, Caps::CREATE)?;
+        self.check(&at.path, FileCaps::CREATE)?;
         let _turn = self.completes_no_repository(&at)?;
         mknodat(&at.dir, &at.leaf, kind, Mode::from_raw_mode(mode & 0o7777), device)
     }
 
     fn unlink(&mut self, at: CallPlace, directory: bool) -> ActResult {
         let at = self.name(at, if directory { Errno::BUSY } else { Errno::ISDIR })?;
-        if let Err(refusal) = self.check(&at.path, Caps::DELETE) {
+        if let Err(refusal) = self.check(&at.path, FileCaps::DELETE) {
             if !exists(&at) {
                 return Err(Errno::NOENT);
             }

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use clash_policy::Caps;
+use clash_policy::FileCaps;
 use clash_policy::path::NoLinks;
 use clash_policy::protect::REPOSITORY;
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -33,7 +33,7 @@ impl MonitorWorker {
             && is(2, "worktrees")
             && is(3, REPOSITORY)
             && !self.fresh.covers(&repository().join("x"))
-            && self.watch.rights.kept(path, Caps::WRITE, &NoLinks).is_some()
+            && self.watch.rights.kept(path, FileCaps::WRITE, &NoLinks).is_some()
     }
 
     /// Makes the file with its content, and hands `/dev/null` to the caller.

@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use clash_policy::Caps;
+use clash_policy::FileCaps;
 use clash_policy::path::NoLinks;
 use clash_policy::protect::REPOSITORY;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, fstat, openat, statat, unlinkat};
@@ -47,7 +47,7 @@ impl MonitorWorker {
     /// True if a path is a `HEAD` that has to stay valid.
     pub(super) fn is_kept_head(&self, path: &Path) -> bool {
         is_named(path, HEAD)
-            && self.watch.rights.kept(path, Caps::DELETE, &NoLinks).is_some()
+            && self.watch.rights.kept(path, FileCaps::DELETE, &NoLinks).is_some()
             && !self.fresh.covers(path)
     }
 
@@ -59,7 +59,7 @@ impl MonitorWorker {
         flags: RenameFlags,
     ) -> ActResult {
         let rights = &self.watch.rights;
-        let change = Caps::CREATE.union(Caps::DELETE);
+        let change = FileCaps::CREATE.union(FileCaps::DELETE);
         let of_git = flags.is_empty()
             && from.bare() == LOCK
             && from.path.parent() == to.path.parent()
@@ -156,7 +156,7 @@ impl MonitorWorker {
         !made
             && !is_named(dir, REPOSITORY.as_bytes())
             && !self.fresh.covers(&dir.join("x"))
-            && rights.kept(&dir.join(REPOSITORY), Caps::CHANGE, &NoLinks).is_some()
+            && rights.kept(&dir.join(REPOSITORY), FileCaps::CHANGE, &NoLinks).is_some()
     }
 }
 

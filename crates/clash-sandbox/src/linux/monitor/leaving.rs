@@ -8,8 +8,8 @@
 
 use std::path::{Path, PathBuf};
 
-use clash_policy::Caps;
-use clash_policy::path::Links;
+use clash_policy::FileCaps;
+use clash_policy::path::LinkResolver;
 
 use crate::plan::rights::Rights;
 use crate::worktree;
@@ -22,10 +22,15 @@ pub(super) struct LeavingWorktrees {
 impl LeavingWorktrees {
     /// True if the command may remove a protected path, because it belongs to a linked
     /// worktree.
-    pub(super) fn may_go(&mut self, path: &Path, rights: &Rights, links: &dyn Links) -> bool {
+    pub(super) fn may_go(
+        &mut self,
+        path: &Path,
+        rights: &Rights,
+        links: &dyn LinkResolver,
+    ) -> bool {
         rights.new_repositories()
-            && rights.permits(path, Caps::DELETE)
-            && rights.kept_by_link(path, Caps::DELETE, links).is_none()
+            && rights.permits(path, FileCaps::DELETE)
+            && rights.kept_by_link(path, FileCaps::DELETE, links).is_none()
             && (self.covers(path) || self.finds(path, &rights.places.project))
     }
 
@@ -54,7 +59,7 @@ impl LeavingWorktrees {
 
     /// True if a name must not be made, because the command has just removed it.
     pub(super) fn refuses(&self, path: &Path, rights: &Rights) -> bool {
-        let kept = || rights.kept(path, Caps::CHANGE, &clash_policy::path::NoLinks).is_some();
+        let kept = || rights.kept(path, FileCaps::CHANGE, &clash_policy::path::NoLinks).is_some();
         self.covers(path) && kept()
     }
 

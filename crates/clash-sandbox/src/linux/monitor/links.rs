@@ -22,7 +22,7 @@ use std::fs::read_link;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use clash_policy::Caps;
+use clash_policy::FileCaps;
 use rustix::fs::symlinkat;
 use rustix::io::Errno;
 
@@ -41,7 +41,7 @@ enum LinkStep {
 
 impl MonitorWorker {
     pub(super) fn symlink(&self, target: &[u8], at: &HeldName) -> ActResult {
-        self.check(&at.path, Caps::CREATE)?;
+        self.check(&at.path, FileCaps::CREATE)?;
         self.no_way_in(&at.path)?;
         let _turn = self.turns.alone()?;
         self.check_completing(at)?;
@@ -108,7 +108,7 @@ impl MonitorWorker {
                 LinkStep::Down(name) => name,
             };
             here.push(name);
-            let changeable = rights.permits(&here, Caps::CREATE);
+            let changeable = rights.permits(&here, FileCaps::CREATE);
             let of_system = !changeable && rights.in_baseline(&here);
             // `/proc` shows a different content to each process.
             if here.starts_with("/proc") {

@@ -10,9 +10,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use clash_policy::Caps;
+use clash_policy::FileCaps;
 use clash_policy::path::NoLinks;
-use clash_policy::protect::{Keep, REPOSITORY};
+use clash_policy::protect::{KeepMode, REPOSITORY};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
 
@@ -46,7 +46,7 @@ impl MonitorWorker {
     /// command removes.
     pub(super) fn repository_stays(&self, at: &HeldName) -> bool {
         is_repository(at.bare())
-            && self.watch.rights.kept(&at.path, Caps::DELETE, &NoLinks).is_some()
+            && self.watch.rights.kept(&at.path, FileCaps::DELETE, &NoLinks).is_some()
             && !self.holds_nothing_of_list(&at.dir, at.path.parent().unwrap_or(Path::new("/")))
     }
 
@@ -159,8 +159,8 @@ impl MoveSearch<'_> {
     /// True if the list of persistence paths refuses this name at the new place.
     fn is_of_list(&self, below: &Path, name: &[u8]) -> bool {
         let path = self.to.join(below).join(OsStr::from_bytes(name));
-        let kept = self.worker.watch.rights.kept(&path, Caps::CREATE, &NoLinks);
-        !is_repository(name) && kept == Some(Keep::Always)
+        let kept = self.worker.watch.rights.kept(&path, FileCaps::CREATE, &NoLinks);
+        !is_repository(name) && kept == Some(KeepMode::Always)
     }
 }
 

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use clash_policy::Caps;
+use clash_policy::FileCaps;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fcntl_setfl, fstat, openat};
 use rustix::io::Errno;
 use rustix::process::umask;
@@ -100,8 +100,8 @@ impl MonitorWorker {
         if request.mode & (SET_ID | libc::S_ISVTX) != 0 {
             return Err(Errno::PERM);
         }
-        let needs = Caps::CREATE.union(request.needs());
-        self.check_making(&at.path, needs, Caps::CREATE)?;
+        let needs = FileCaps::CREATE.union(request.needs());
+        self.check_making(&at.path, needs, FileCaps::CREATE)?;
         if at.leaf.ends_with(b"/") {
             return Err(Errno::ISDIR);
         }
@@ -118,7 +118,7 @@ impl MonitorWorker {
         let flags = request.open_flags() | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let file = openat(&at.dir, &at.leaf, flags, Mode::from_raw_mode(request.mode))?;
         self.quota.made_one();
-        if self.watch.rights.kept(&at.path, Caps::WRITE, &self.links).is_some() {
+        if self.watch.rights.kept(&at.path, FileCaps::WRITE, &self.links).is_some() {
             self.fresh.file(&at.path);
         }
         Ok(file)
@@ -147,7 +147,7 @@ impl MonitorWorker {
             if request.mode & (SET_ID | libc::S_ISVTX) != 0 {
                 return Err(Errno::PERM);
             }
-            let needs = Caps::CREATE.union(request.needs());
+            let needs = FileCaps::CREATE.union(request.needs());
             self.check(&path.join("unnamed"), needs)?;
             umask(Mode::from_raw_mode(request.umask));
             let (flags, mode) = (request.open_flags(), Mode::from_raw_mode(request.mode));
@@ -242,19 +242,19 @@ impl OpenRequest {
                 && (given == OFlags::WRONLY || !self.has(libc::O_TRUNC))
     }
 
-    fn needs(&self) -> Caps {
+    fn needs(&self) -> FileCaps {
         let (reads, writes) = match self.flags & libc::O_ACCMODE {
             libc::O_RDONLY => (true, false),
             libc::O_WRONLY => (false, true),
             _ => (true, true),
         };
-        let mut needs = Caps::NONE;
+        let mut needs = FileCaps::NONE;
         // Without watched reads, the kernel alone enforces the rules about reading.
         if reads && self.reads {
-            needs = needs.union(Caps::READ);
+            needs = needs.union(FileCaps::READ);
         }
         if writes || self.has(libc::O_TRUNC) {
-            needs = needs.union(Caps::WRITE);
+            needs = needs.union(FileCaps::WRITE);
         }
         needs
     }

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use clash_policy::Caps;
+use clash_policy::FileCaps;
 use rustix::fs::{
     AtFlags, FileType, RenameFlags, Stat, fstat, linkat, readlinkat_raw, renameat_with,
 };
@@ -26,9 +26,9 @@ impl MonitorWorker {
         }
         let source = look(&from)?;
         let target = look(&to).ok();
-        let both = Caps::CREATE.union(Caps::DELETE);
-        self.check(&from.path, if exchange { both } else { Caps::DELETE })?;
-        self.check(&to.path, if target.is_some() { both } else { Caps::CREATE })?;
+        let both = FileCaps::CREATE.union(FileCaps::DELETE);
+        self.check(&from.path, if exchange { both } else { FileCaps::DELETE })?;
+        self.check(&to.path, if target.is_some() { both } else { FileCaps::CREATE })?;
         if self.repository_stays(&from) || exchange && self.repository_stays(&to) {
             return Err(Errno::ACCESS);
         }
@@ -111,7 +111,7 @@ impl MonitorWorker {
         if exists(&to) {
             return Err(Errno::EXIST);
         }
-        self.check(&to.path, Caps::CREATE)?;
+        self.check(&to.path, FileCaps::CREATE)?;
         if let Some(path) = real(&self.shared.held, from)? {
             self.no_gain(&path, &to.path)?;
         }
@@ -131,7 +131,7 @@ impl MonitorWorker {
 
     /// Refuses a new name that would give more rights on the same file.
     fn no_gain(&self, from: &Path, to: &Path) -> ActResult {
-        let content = Caps::READ.union(Caps::WRITE).union(Caps::EXECUTE);
+        let content = FileCaps::READ.union(FileCaps::WRITE).union(FileCaps::EXECUTE);
         let gained = self.caps(to).intersect(content).without(self.caps(from));
         if gained.is_empty() { Ok(()) } else { Err(Errno::XDEV) }
     }

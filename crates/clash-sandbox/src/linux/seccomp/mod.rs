@@ -33,7 +33,7 @@
 //! - `sched_setaffinity` and similar calls stay: they take thread ids, so a filter cannot
 //!   tell the caller's own threads from those of another process.
 
-use clash_policy::Caps;
+use clash_policy::FileCaps;
 
 use crate::plan::room::Inside;
 use crate::plan::{Network, Plan, Watch};
@@ -387,7 +387,7 @@ impl FilterSurface {
                 Watch { reads: false, .. } => WatchedCalls::Changes,
             }),
             frozen: room.is_none()
-                && !plan.grants.iter().any(|grant| grant.caps.intersects(Caps::CHANGE)),
+                && !plan.grants.iter().any(|grant| grant.caps.intersects(FileCaps::CHANGE)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clash_policy::{Effect, Places, Sandbox};
+use clash_policy::{Effect, PolicyPlaces, Sandbox};
 use clash_syntax::draft::{
     EffectDraft, FileEffect, FileRuleDraft, KeyDraft, LibraryRules, PolicyDraft, RuleBody,
     RuleDraft, RuleGroup, SandboxBase, SandboxDraft, SettingsDraft,
@@ -43,7 +43,7 @@ impl ToolchainRules {
 
 /// Facts about this machine.
 pub(crate) struct MachineFacts<'a> {
-    pub(crate) places: &'a Places,
+    pub(crate) places: &'a PolicyPlaces,
     /// The paths that a toolchain needs beyond the sandbox of this name.
     pub(crate) needs: &'a dyn Fn(&DetectedToolchain, &str) -> Vec<OutsidePath>,
     /// True if a program is on the search path.
@@ -126,7 +126,7 @@ fn machine_sandbox(
     base: &str,
     here: &str,
     elsewhere: &[OutsidePath],
-    places: &Places,
+    places: &PolicyPlaces,
 ) -> SandboxDraft {
     let rule = |OutsidePath { path, use_, .. }: &OutsidePath| FileRuleDraft {
         comment: Vec::new(),
@@ -147,7 +147,7 @@ fn machine_sandbox(
 }
 
 /// A path as a policy writes it. `$HOME` keeps it right for other users.
-fn policy_path(path: &Path, places: &Places) -> String {
+fn policy_path(path: &Path, places: &PolicyPlaces) -> String {
     match path.strip_prefix(&places.home) {
         Ok(below) => format!("$HOME/{}", below.display()),
         Err(_) => path.display().to_string(),

@@ -195,7 +195,7 @@ mod tests {
     use clash_history::CallOutcome;
     use clash_history::evidence::ActionScene;
     use clash_history::known::KNOWN_ROWS;
-    use clash_policy::{Action, FileUse, HostUse, Input};
+    use clash_policy::{Action, FileUse, HostUse, ToolInput};
     use proptest::prelude::*;
     use std::path::Path;
 
@@ -222,7 +222,7 @@ mod tests {
     fn every_rule_says_what_it_is_based_on() {
         let read = FileUse {
             path: "/work/app/a".into(),
-            needs: clash_policy::Caps::READ,
+            needs: clash_policy::FileCaps::READ,
             caseless: false,
         };
         let fetch = HostUse { host: "docs.rs".into(), port: 443 };
@@ -233,8 +233,8 @@ mod tests {
             bash("gh auth token"),
             bash("cat ~/.ssh/id_ed25519"),
             bash("hunter2 --now"),
-            Action { tool: "Read".into(), input: Input::Files(vec![read]), ..bash("") },
-            Action { tool: "WebFetch".into(), input: Input::Hosts(vec![fetch]), ..bash("") },
+            Action { tool: "Read".into(), input: ToolInput::Files(vec![read]), ..bash("") },
+            Action { tool: "WebFetch".into(), input: ToolInput::Hosts(vec![fetch]), ..bash("") },
         ]);
         insta::assert_snapshot!(policy, @r##"
         # Learned from 8 actions of claude, 2026-11-16.
@@ -305,13 +305,13 @@ mod tests {
         ) {
             let script = script.replace('@', &token);
             let host = HostUse { host: format!("{token}.docs.rs").to_lowercase(), port: 443 };
-            let file = FileUse { path: format!("/work/app/{token}").into(), needs: clash_policy::Caps::ALL, caseless: false };
+            let file = FileUse { path: format!("/work/app/{token}").into(), needs: clash_policy::FileCaps::ALL, caseless: false };
             let policy = learned(&[
                 bash(&script),
                 bash("ls"),
-                Action { tool: "WebFetch".into(), input: Input::Hosts(vec![host]), ..bash("") },
-                Action { tool: "Write".into(), input: Input::Files(vec![file]), ..bash("") },
-                Action { tool: format!("mcp__{tool}__{token}"), input: Input::Fields(Vec::new()), ..bash("") },
+                Action { tool: "WebFetch".into(), input: ToolInput::Hosts(vec![host]), ..bash("") },
+                Action { tool: "Write".into(), input: ToolInput::Files(vec![file]), ..bash("") },
+                Action { tool: format!("mcp__{tool}__{token}"), input: ToolInput::Fields(Vec::new()), ..bash("") },
             ]);
             prop_assert!(!policy.to_lowercase().contains(&token.to_lowercase()), "{}", policy);
             prop_assert!(!policy.contains('\u{1b}'), "a control character");

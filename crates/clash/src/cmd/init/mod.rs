@@ -14,7 +14,7 @@ mod walkthrough;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use clash_policy::Places;
+use clash_policy::PolicyPlaces;
 use clash_protocol::report::{CompileReport, PolicyFinding};
 use clash_sandbox::disk::Disk;
 use clash_syntax::draft::load_line;
@@ -116,7 +116,7 @@ impl Action {
 struct Project {
     dirs: Dirs,
     root: PathBuf,
-    places: Places,
+    places: PolicyPlaces,
     found: DetectedProject,
     library: Library,
 }

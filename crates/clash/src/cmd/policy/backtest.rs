@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use clash_history::secret::redact;
 use clash_history::{HistoryFile, ReadTally, day};
 use clash_policy::Effect;
-use clash_policy::decide::{Cause, Decision};
+use clash_policy::decide::{Decision, DecisionCause};
 use serde_json::{Value, json};
 
 use super::files;
@@ -175,15 +175,17 @@ fn cause(decision: &Decision) -> String {
         };
     }
     match &part.cause {
-        Cause::Rule { span, untrusted, .. } => {
+        DecisionCause::Rule { span, untrusted, .. } => {
             let why = if *untrusted { " (not trusted)" } else { "" };
             format!("{span}{why}")
         }
-        Cause::Default { span, .. } if span.file.starts_with('@') => "no rule matches".to_owned(),
-        Cause::Default { span, .. } => format!("no rule matches ({span})"),
-        Cause::Inert => "it needs no rule".to_owned(),
-        Cause::Opened => "a file it opens".to_owned(),
-        Cause::Cage => "it steers the agent or clash itself".to_owned(),
+        DecisionCause::Default { span, .. } if span.file.starts_with('@') => {
+            "no rule matches".to_owned()
+        }
+        DecisionCause::Default { span, .. } => format!("no rule matches ({span})"),
+        DecisionCause::Inert => "it needs no rule".to_owned(),
+        DecisionCause::Opened => "a file it opens".to_owned(),
+        DecisionCause::Cage => "it steers the agent or clash itself".to_owned(),
     }
 }
 

@@ -5,10 +5,11 @@ use std::io;
 use std::path::PathBuf;
 
 use clash_policy::compare::{
-    ActionChange, Change, Comparison, Grant, GrantChange, Outcome, SandboxChange, compare,
+    ActionChange, ComparedDecision, ComparedGrant, GrantChange, PolicyComparison, RightsChange,
+    SandboxChange, compare,
 };
 use clash_policy::path::NoLinks;
-use clash_policy::{Places, World};
+use clash_policy::{JudgeContext, PolicyPlaces};
 use serde_json::{Value, json};
 
 use super::alone;
@@ -45,9 +46,9 @@ impl Args {
 pub(in crate::cmd) fn differences(
     old: &LoadedPolicy,
     new: &LoadedPolicy,
-) -> Result<Comparison, Failure> {
-    let (places, baseline) = (Places::imagined(), readable_by_tools());
-    let world = World {
+) -> Result<PolicyComparison, Failure> {
+    let (places, baseline) = (PolicyPlaces::imagined(), readable_by_tools());
+    let world = JudgeContext {
         places: &places,
         cwd: &places.project,
         links: &NoLinks,
@@ -59,11 +60,11 @@ pub(in crate::cmd) fn differences(
     Ok(compare((old, &old.to_layers()?), (new, &new.to_layers()?), &world)?)
 }
 
-pub(in crate::cmd) fn text(out: &mut Out, found: &Comparison) -> io::Result<()> {
+pub(in crate::cmd) fn text(out: &mut Out, found: &PolicyComparison) -> io::Result<()> {
     let titles = [
-        (Change::More, "more permitted", Tone::Care),
-        (Change::Less, "less permitted", Tone::Good),
-        (Change::Different, "in another sandbox, which grants more and less", Tone::Care),
+        (RightsChange::More, "more permitted", Tone::Care),
+        (RightsChange::Less, "less permitted", Tone::Good),
+        (RightsChange::Different, "in another sandbox, which grants more and less", Tone::Care),
     ];
     for (change, title, tone) in titles {
         let changed: Vec<&ActionChange> =
@@ -111,7 +112,7 @@ fn actions(out: &mut Out, changed: &[&ActionChange]) -> io::Result<()> {
     Ok(())
 }
 
-fn outcome(Outcome { effect, sandbox, place }: &Outcome) -> String {
+fn outcome(ComparedDecision { effect, sandbox, place }: &ComparedDecision) -> String {
     let sandbox = sandbox.as_ref().map_or_else(String::new, |name| format!(" in {name}"));
     let place = place.as_ref().map_or_else(String::new, |span| format!(" ({span})"));
     format!("{effect}{sandbox}{place}")
@@ -124,21 +125,21 @@ fn grants(out: &mut Out, sandbox: &SandboxChange) -> io::Result<()> {
     })
 }
 
-fn grant(what: &Grant) -> String {
+fn grant(what: &ComparedGrant) -> String {
     match what {
-        Grant::Path { path, caps } => format!("{path} ({})", say::words(*caps)),
-        Grant::Host { host, port } => format!("host {host}:{port}"),
-        Grant::Variable(name) => format!("variable ${name}"),
-        Grant::Port(port) => format!("serving port {port}"),
-        Grant::Limit(name) => format!("limit {name}"),
-        Grant::Protection(name) => format!("changing protected paths ({name})"),
-        Grant::Outliving => "processes that outlive the command".to_owned(),
-        Grant::Confinement => "confinement".to_owned(),
+        ComparedGrant::Path { path, caps } => format!("{path} ({})", say::words(*caps)),
+        ComparedGrant::Host { host, port } => format!("host {host}:{port}"),
+        ComparedGrant::Variable(name) => format!("variable ${name}"),
+        ComparedGrant::Port(port) => format!("serving port {port}"),
+        ComparedGrant::Limit(name) => format!("limit {name}"),
+        ComparedGrant::Protection(name) => format!("changing protected paths ({name})"),
+        ComparedGrant::Outliving => "processes that outlive the command".to_owned(),
+        ComparedGrant::Confinement => "confinement".to_owned(),
     }
 }
 
-pub(in crate::cmd) fn as_json(found: &Comparison) -> Value {
-    let outcome = |it: &Outcome| {
+pub(in crate::cmd) fn as_json(found: &PolicyComparison) -> Value {
+    let outcome = |it: &ComparedDecision| {
         let at = it.place.as_ref().map(ToString::to_string);
         json!({"effect": it.effect.word(), "sandbox": it.sandbox, "at": at})
     };

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use clash_policy::decide::Decision;
-use clash_policy::tool::{Kind, canonical};
+use clash_policy::tool::{ToolKind, canonical};
 use clash_policy::{Action, Effect};
 use clash_syntax::draft::EffectDraft;
 use clash_syntax::edit::{self, RuleKey};
@@ -142,7 +142,7 @@ impl RuleArgs {
 
     /// A command may be given as one word as well.
     fn words(&self) -> Result<Vec<String>, Failure> {
-        if canonical(&self.tool).1 != Kind::Shell {
+        if canonical(&self.tool).1 != ToolKind::Shell {
             return Ok(self.words.clone());
         }
         const SHELL: &str = "|&;<>()$`\\\"'\n{}!";
@@ -193,12 +193,12 @@ impl RuleArgs {
             word => RuleKey::str(word),
         };
         let key = |word: &String| match kind {
-            Kind::File => match wild(word) {
+            ToolKind::File => match wild(word) {
                 RuleKey::Str(path) => RuleKey::call("path", path),
                 glob => glob,
             },
-            Kind::Host => RuleKey::str(word),
-            Kind::Shell | Kind::Other => wild(word),
+            ToolKind::Host => RuleKey::str(word),
+            ToolKind::Shell | ToolKind::Other => wild(word),
         };
         [RuleKey::str(tool)].into_iter().chain(words.iter().map(key)).collect()
     }
@@ -218,24 +218,24 @@ impl RuleArgs {
         let mut put = |name: &str, value: String| fields.insert(name.to_owned(), value.into());
         let (tool, kind) = canonical(&self.tool);
         match (kind, first) {
-            (Kind::Shell, Some(_)) => put("command", filled.join(" ")),
-            (Kind::Shell, None) => put("command", "clash-example".to_owned()),
-            (Kind::File, path) => {
+            (ToolKind::Shell, Some(_)) => put("command", filled.join(" ")),
+            (ToolKind::Shell, None) => put("command", "clash-example".to_owned()),
+            (ToolKind::File, path) => {
                 let places = dirs.places(project, &clash_sandbox::disk::Disk::default());
                 let path = path.unwrap_or_else(|| "$PWD/clash-example".to_owned());
                 let path = places.expand(&path).unwrap_or_else(|_| path.into());
                 let name = if matches!(tool, "Glob" | "Grep") { "path" } else { "file_path" };
                 put(name, path.to_string_lossy().into_owned())
             }
-            (Kind::Host, host) => {
+            (ToolKind::Host, host) => {
                 let host = host.unwrap_or_else(|| "clash-example.test".to_owned());
                 let host = host.trim_start_matches("x.");
                 put("url", format!("https://{host}/"))
             }
-            (Kind::Other, Some(name)) => {
+            (ToolKind::Other, Some(name)) => {
                 put(&name, filled.get(1).cloned().unwrap_or_else(|| "clash-example".to_owned()))
             }
-            (Kind::Other, None) => None::<Value>,
+            (ToolKind::Other, None) => None::<Value>,
         };
         let from = CallContext { cwd: project, home: &dirs.home, paths: &HeldPaths };
         let (tool, input) = tool_input::read(tool, &fields, &from)?;

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clash_policy::compare::Comparison;
+use clash_policy::compare::PolicyComparison;
 use clash_syntax::upgrade::{UpgradedSource, upgrade};
 
 use super::change::{Change, How, carry_out, read};
@@ -92,7 +92,7 @@ impl Args {
 /// Compares what the texts decide, each on its own.
 fn never_widen(out: &mut Out, file: &Path, old: &str, new: &str) -> Result<(), Failure> {
     let compiled = |text| PolicyFiles::only(file).with_text(file, text).compile();
-    let found: Comparison = differences(&compiled(old)?, &compiled(new)?)?;
+    let found: PolicyComparison = differences(&compiled(old)?, &compiled(new)?)?;
     if found.widens() {
         diff::text(out, &found)?;
         let message = format!("{} would permit more, so it stays as it is", file.display());

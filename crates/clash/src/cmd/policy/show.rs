@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use clash_policy::ir;
 use clash_policy::rule::{
-    Branch, Key, Layer, LayerKind, Node, ONLY_HOST, Pattern, Rule, Settings, Subject,
+    KeyPattern, KeySubject, Layer, LayerKind, LayerSettings, MatchBranch, MatchKey, MatchNode,
+    ONLY_HOST, PolicyRule,
 };
-use clash_policy::{Net, Sandbox};
+use clash_policy::{NetworkAccess, Sandbox};
 use serde_json::{Value, json};
 
 use super::{files, layer_kind};
@@ -73,13 +74,13 @@ fn show(out: &mut Out, layer: &Layer) -> io::Result<()> {
 
 /// A module of clash brings more sandboxes along than a policy uses.
 fn is_own(layer: &Layer, sandbox: &Sandbox) -> bool {
-    fn names(branches: &[Branch], name: &str) -> bool {
+    fn names(branches: &[MatchBranch], name: &str) -> bool {
         branches.iter().any(|branch| match &branch.then {
-            Node::Rule(rule) => rule.sandbox.as_deref() == Some(name),
-            Node::Tree(below) => names(below, name),
+            MatchNode::Rule(rule) => rule.sandbox.as_deref() == Some(name),
+            MatchNode::Tree(below) => names(below, name),
         })
     }
-    let Settings { default, default_sandbox, .. } = &layer.settings;
+    let LayerSettings { default, default_sandbox, .. } = &layer.settings;
     let by_default = default.as_ref().and_then(|rule| rule.sandbox.as_ref());
     layer.kind == LayerKind::BuiltIn
         || !sandbox.span.file.starts_with('@')
@@ -87,8 +88,8 @@ fn is_own(layer: &Layer, sandbox: &Sandbox) -> bool {
         || layer.groups.iter().any(|group| names(&group.branches, &sandbox.name))
 }
 
-fn settings(out: &mut Out, settings: &Settings) -> io::Result<()> {
-    let Settings { default, default_sandbox, on_sandbox_violation, harness_defaults, .. } =
+fn settings(out: &mut Out, settings: &LayerSettings) -> io::Result<()> {
+    let LayerSettings { default, default_sandbox, on_sandbox_violation, harness_defaults, .. } =
         settings;
     let lines = [
         default.as_ref().map(|rule| format!("default: {}", said(out, rule))),
@@ -102,14 +103,14 @@ fn settings(out: &mut Out, settings: &Settings) -> io::Result<()> {
     lines.into_iter().flatten().try_for_each(|line| out.line(format!("    {line}")))
 }
 
-fn tree(out: &mut Out, branches: &[Branch], depth: usize) -> io::Result<()> {
+fn tree(out: &mut Out, branches: &[MatchBranch], depth: usize) -> io::Result<()> {
     let indent = "  ".repeat(depth);
-    for Branch { key, then } in branches {
+    for MatchBranch { key, then } in branches {
         match then {
-            Node::Rule(rule) => {
+            MatchNode::Rule(rule) => {
                 out.line(format!("{indent}{}: {}", key_text(key), said(out, rule)))?;
             }
-            Node::Tree(below) => {
+            MatchNode::Tree(below) => {
                 out.line(format!("{indent}{}", key_text(key)))?;
                 tree(out, below, depth + 1)?;
             }
@@ -118,28 +119,28 @@ fn tree(out: &mut Out, branches: &[Branch], depth: usize) -> io::Result<()> {
     Ok(())
 }
 
-fn key_text(Key { subject, patterns }: &Key) -> String {
+fn key_text(MatchKey { subject, patterns }: &MatchKey) -> String {
     let texts: Vec<String> =
         patterns.iter().map(|pattern| pattern_text(pattern, *subject)).collect();
     let text = texts.join(", ");
     match subject {
-        Subject::Mode => format!("mode {text}"),
-        Subject::Agent => format!("agent {text}"),
-        Subject::Field => format!("field {text}"),
-        Subject::End => "nothing more".to_owned(),
+        KeySubject::Mode => format!("mode {text}"),
+        KeySubject::Agent => format!("agent {text}"),
+        KeySubject::Field => format!("field {text}"),
+        KeySubject::End => "nothing more".to_owned(),
         _ => text,
     }
 }
 
-fn pattern_text(pattern: &Pattern, subject: Subject) -> String {
+fn pattern_text(pattern: &KeyPattern, subject: KeySubject) -> String {
     let text = pattern.to_string();
     match text.strip_prefix(ONLY_HOST) {
-        Some(name) if subject == Subject::Host => format!("exactly {name}"),
+        Some(name) if subject == KeySubject::Host => format!("exactly {name}"),
         _ => text,
     }
 }
 
-fn said(out: &Out, rule: &Rule) -> String {
+fn said(out: &Out, rule: &PolicyRule) -> String {
     let sandbox = rule.sandbox.as_ref().map_or_else(String::new, |name| format!(" in {name}"));
     let reason = rule.reason.as_ref().map_or_else(String::new, |why| format!(": {why}"));
     let place = out.tone(Tone::Faint, &format!("({})", rule.span));
@@ -152,10 +153,12 @@ fn summary(sandbox: &Sandbox) -> String {
         return "no confinement at all".to_owned();
     }
     let net = match &sandbox.net {
-        Net::Allow => "any network".to_owned(),
-        Net::Ask => "network asks".to_owned(),
-        Net::Deny => "no network".to_owned(),
-        Net::Hosts { rules, default } => format!("{} host rules, others {default}", rules.len()),
+        NetworkAccess::Allow => "any network".to_owned(),
+        NetworkAccess::Ask => "network asks".to_owned(),
+        NetworkAccess::Deny => "no network".to_owned(),
+        NetworkAccess::Hosts { rules, default } => {
+            format!("{} host rules, others {default}", rules.len())
+        }
     };
     format!("{} path rules, others {}; {net}", sandbox.fs.len(), sandbox.default)
 }

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clash_policy::tool::{Kind, canonical};
+use clash_policy::tool::{ToolKind, canonical};
 use clash_policy::{Action, Effect};
 use clash_sandbox::disk::Disk;
 use serde_json::{Map, Value, json};
@@ -176,9 +176,9 @@ fn input(
     let field = |name: &str, value: String| Map::from_iter([(name.to_owned(), value.into())]);
     let (name, kind) = canonical(tool);
     Ok(match kind {
-        Kind::Shell => field("command", rest.to_owned()),
-        Kind::Host if name == "WebFetch" => field("url", rest.to_owned()),
-        Kind::File => {
+        ToolKind::Shell => field("command", rest.to_owned()),
+        ToolKind::Host if name == "WebFetch" => field("url", rest.to_owned()),
+        ToolKind::File => {
             let path = match rest.strip_prefix('$') {
                 Some(_) => {
                     let places = dirs.places(project, &Disk::default());
@@ -190,8 +190,8 @@ fn input(
             let name = if matches!(name, "Glob" | "Grep") { "path" } else { "file_path" };
             field(name, path)
         }
-        Kind::Host | Kind::Other if rest.is_empty() => Map::new(),
-        Kind::Host | Kind::Other => serde_json::from_str(rest).map_err(|error| {
+        ToolKind::Host | ToolKind::Other if rest.is_empty() => Map::new(),
+        ToolKind::Host | ToolKind::Other => serde_json::from_str(rest).map_err(|error| {
             Failure::new(format!("the input of {tool} is a JSON object: {error}"))
         })?,
     })

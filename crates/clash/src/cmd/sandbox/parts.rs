@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use clap::Subcommand;
-use clash_policy::Caps;
+use clash_policy::FileCaps;
 use clash_sandbox::launch;
 use clash_sandbox::plan::{Grant, Why};
 
@@ -102,7 +102,7 @@ fn enter(dirs: &Dirs, project: &Path, name: &str, simulate: &SimulatedHost) -> F
         let known = sandboxes(&LoadedPolicy::load(dirs, project, None)?)?;
         let sandbox = find(&known, name)?;
         let own = std::env::current_exe()?;
-        let caps = Caps::READ.union(Caps::EXECUTE);
+        let caps = FileCaps::READ.union(FileCaps::EXECUTE);
         let extra = [Grant { path: own.clone(), caps, why: Why::Launcher }];
         let (plan, _) = plan::make(dirs, project, sandbox, &simulate.host(dirs)?, &extra)
             .map_err(|refusal| plan::refused(sandbox, refusal))?;

@@ -8,8 +8,11 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use clash_policy::judge::judge;
-use clash_policy::path::{Links, is_below};
-use clash_policy::{Caps, Effect, FileUse, PathPattern, Places, Sandbox, World, Writes, witness};
+use clash_policy::path::{LinkResolver, is_below};
+use clash_policy::{
+    Effect, FileCaps, FileUse, JudgeContext, PathPattern, PolicyPlaces, Sandbox, WriteTarget,
+    witness,
+};
 use clash_sandbox::disk::Disk;
 
 use super::act::TrialAct;
@@ -31,7 +34,7 @@ pub(super) struct SandboxTrial {
 /// The trials, with the files and sockets that exist for them.
 pub(super) struct TrialSetup<'a> {
     sandbox: &'a Sandbox,
-    places: Places,
+    places: PolicyPlaces,
     disk: Disk,
     cage: Vec<PathBuf>,
     list: Vec<SandboxTrial>,
@@ -65,9 +68,9 @@ impl<'a> TrialSetup<'a> {
     }
 
     /// The policy's answer about a path, and the line of its rule.
-    fn judged(&self, path: &Path, needs: Caps) -> Result<(bool, Option<String>), Failure> {
+    fn judged(&self, path: &Path, needs: FileCaps) -> Result<(bool, Option<String>), Failure> {
         let baseline = readable_in_a_room();
-        let world = World {
+        let world = JudgeContext {
             places: &self.places,
             cwd: &self.places.project,
             links: &self.disk,
@@ -77,7 +80,7 @@ impl<'a> TrialSetup<'a> {
         };
         let path = self.disk.real(path);
         let caged =
-            needs.intersects(Caps::CHANGE) && self.cage.iter().any(|own| is_below(&path, own));
+            needs.intersects(FileCaps::CHANGE) && self.cage.iter().any(|own| is_below(&path, own));
         let file = FileUse { path, needs, caseless: false };
         let verdict = judge(self.sandbox, &file, &world)?;
         let rule = verdict.rule.and_then(|index| self.sandbox.fs.get(index));
@@ -90,7 +93,7 @@ impl<'a> TrialSetup<'a> {
         what: String,
         act: TrialAct,
         path: &Path,
-        needs: Caps,
+        needs: FileCaps,
     ) -> Result<(), Failure> {
         let (allowed, at) = self.judged(path, needs)?;
         self.list.push(SandboxTrial { what, act, allowed, at });
@@ -115,7 +118,7 @@ impl<'a> TrialSetup<'a> {
             let name = path.display();
             let pattern =
                 !matches!(rule.pattern, PathPattern::Subpath { .. } | PathPattern::Literal(_));
-            if rule.writes == Writes::Project {
+            if rule.writes == WriteTarget::Project {
                 // The room writes to the project's own cache, but the judge answers for
                 // the shared one.
                 self.look(&path)?;
@@ -127,8 +130,8 @@ impl<'a> TrialSetup<'a> {
                 self.stray(&path)?;
             } else {
                 let (read, open) = (TrialAct::Read(path.clone()), TrialAct::Open(path.clone()));
-                self.file(format!("read {name}"), read, &path, Caps::READ)?;
-                self.file(format!("open {name} to write"), open, &path, Caps::WRITE)?;
+                self.file(format!("read {name}"), read, &path, FileCaps::READ)?;
+                self.file(format!("open {name} to write"), open, &path, FileCaps::WRITE)?;
             }
         }
         // A grant that is too wide opens the directory above it.
@@ -186,41 +189,46 @@ impl<'a> TrialSetup<'a> {
         }
         let [file, new, gone, run] = ["file", "new", "gone", "run"].map(|name| dir.join(name));
         let at = path.display();
-        self.file(format!("read a file in {at}"), TrialAct::Read(file.clone()), &file, Caps::READ)?;
+        self.file(
+            format!("read a file in {at}"),
+            TrialAct::Read(file.clone()),
+            &file,
+            FileCaps::READ,
+        )?;
         self.file(
             format!("write a file in {at}"),
             TrialAct::Open(file.clone()),
             &file,
-            Caps::WRITE,
+            FileCaps::WRITE,
         )?;
         self.file(
             format!("change a file's mode in {at}"),
             TrialAct::Chmod(file.clone()),
             &file,
-            Caps::WRITE,
+            FileCaps::WRITE,
         )?;
         self.file(
             format!("create a file in {at}"),
             TrialAct::Create(new.clone()),
             &new,
-            Caps::CREATE,
+            FileCaps::CREATE,
         )?;
         self.file(
             format!("delete a file in {at}"),
             TrialAct::Delete(gone.clone()),
             &gone,
-            Caps::DELETE,
+            FileCaps::DELETE,
         )?;
         self.file(
             format!("run a program in {at}"),
             TrialAct::Run(run.clone()),
             &run,
-            Caps::EXECUTE.union(Caps::READ),
+            FileCaps::EXECUTE.union(FileCaps::READ),
         )?;
         for name in self.names_below(&dir) {
             let named = dir.join(&name);
             let act = TrialAct::Create(named.clone());
-            self.file(format!("create {name} in {at}"), act, &named, Caps::CREATE)?;
+            self.file(format!("create {name} in {at}"), act, &named, FileCaps::CREATE)?;
         }
         Ok(true)
     }
@@ -240,7 +248,7 @@ impl<'a> TrialSetup<'a> {
                 format!("create a file in {at}"),
                 TrialAct::Create(file.clone()),
                 &file,
-                Caps::CREATE,
+                FileCaps::CREATE,
             )?;
         }
         Ok(())
@@ -258,7 +266,7 @@ impl<'a> TrialSetup<'a> {
         if self.list.iter().any(|trial| trial.act == act) {
             return Ok(());
         }
-        self.file(what, act, path, Caps::READ)
+        self.file(what, act, path, FileCaps::READ)
     }
 
     /// A file in a directory. Creates one if there is none.
@@ -305,7 +313,7 @@ impl<'a> TrialSetup<'a> {
                 format!("read {}", record.display()),
                 TrialAct::Read(record.clone()),
                 &record,
-                Caps::READ,
+                FileCaps::READ,
             )?;
         }
         Ok(())
@@ -339,7 +347,7 @@ impl<'a> TrialSetup<'a> {
     fn sockets(&mut self) -> Result<(), Failure> {
         let dir = self.places.home.join(format!("{SCRATCH}{}-s", std::process::id()));
         let path = dir.join("s");
-        if !self.judged(&path, Caps::WRITE)?.0 && self.make(&dir)? {
+        if !self.judged(&path, FileCaps::WRITE)?.0 && self.make(&dir)? {
             // `bind` fails if the path is longer than 107 bytes.
             if let Ok(listener) = UnixListener::bind(&path) {
                 self.listening.push(Box::new(listener));
@@ -357,7 +365,7 @@ impl<'a> TrialSetup<'a> {
         let agents = [env::path("SSH_AUTH_SOCK"), Some("/var/run/docker.sock".into())];
         for path in agents.into_iter().flatten().filter(|path| path.exists()) {
             let what = format!("connect to {}", path.display());
-            self.file(what, TrialAct::Unix(path.clone()), &path, Caps::WRITE)?;
+            self.file(what, TrialAct::Unix(path.clone()), &path, FileCaps::WRITE)?;
         }
         Ok(())
     }
