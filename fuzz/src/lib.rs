@@ -163,7 +163,7 @@ fn read_all(ir: IrImage<'_>) {
 /// A script: the commands found never lose a program that stands there plainly.
 pub fn shell(data: &[u8]) {
     let script = String::from_utf8_lossy(data);
-    let commands = clash_shell::commands(&script);
+    let commands = clash_shell::find_commands(&script);
     assert!(!commands.is_empty());
     for command in &commands {
         let _ = clash_shell::is_inert(command);
@@ -173,7 +173,7 @@ pub fn shell(data: &[u8]) {
     if script.ends_with('\\') || script.contains("<<") {
         return;
     }
-    let seen = clash_shell::commands(&format!("{script}\nzzz")).iter().any(|command| {
+    let seen = clash_shell::find_commands(&format!("{script}\nzzz")).iter().any(|command| {
         let zzz = |word: &clash_shell::ShellWord| word.known().is_none_or(|w| w.contains("zzz"));
         command.opaque.is_some() || command.words.iter().any(zzz)
     });

@@ -45,7 +45,7 @@ pub fn strictest(
     if rules.is_empty() {
         return None;
     }
-    let commands = clash_shell::commands(script);
+    let commands = clash_shell::find_commands(script);
     let hit = |rule: &&Rule| commands.iter().any(|command| rule.begins(&command.words));
     let rule = rules.iter().filter(hit).max_by_key(|rule| rule.effect)?;
     let said: Vec<String> = rule.words.iter().map(|any| any.join("|")).collect();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     fn hits(rule: &Rule, script: &str) -> bool {
-        clash_shell::commands(script).iter().any(|command| rule.begins(&command.words))
+        clash_shell::find_commands(script).iter().any(|command| rule.begins(&command.words))
     }
 
     #[test]

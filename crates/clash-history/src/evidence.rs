@@ -97,7 +97,7 @@ impl HistoryEvidence {
         let ran = outcome == CallOutcome::Ran;
         match &action.input {
             ToolInput::Script(script) => {
-                for command in clash_shell::commands(script) {
+                for command in clash_shell::find_commands(script) {
                     self.command(&command, ran, scene);
                 }
             }

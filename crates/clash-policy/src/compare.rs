@@ -29,7 +29,7 @@ impl RightsChange {
         }
     }
 
-    fn of(old: impl Into<u8>, new: impl Into<u8>) -> Option<Self> {
+    fn between(old: impl Into<u8>, new: impl Into<u8>) -> Option<Self> {
         match new.into().cmp(&old.into()) {
             std::cmp::Ordering::Less => Some(Self::More),
             std::cmp::Ordering::Equal => None,
@@ -129,7 +129,7 @@ pub fn compare(
     for witness in witnesses {
         let before = decide(old.0, &witness.action, world)?;
         let after = decide(new.0, &witness.action, world)?;
-        let change = match RightsChange::of(before.effect as u8, after.effect as u8) {
+        let change = match RightsChange::between(before.effect as u8, after.effect as u8) {
             Some(change) => Some(change),
             None => known.change_of_room(&witness, &before, &after, world)?,
         };
@@ -232,7 +232,7 @@ pub fn grants(
 ) -> Result<Vec<GrantChange>, DecideError> {
     if old.unrestricted || new.unrestricted {
         let word = |sandbox: &Sandbox| if sandbox.unrestricted { "none" } else { "confined" };
-        let change = RightsChange::of(!old.unrestricted, !new.unrestricted);
+        let change = RightsChange::between(!old.unrestricted, !new.unrestricted);
         let what = ComparedGrant::Confinement;
         return Ok(change
             .map(|change| GrantChange { change, what, old: word(old), new: word(new) })
@@ -241,7 +241,7 @@ pub fn grants(
     }
     let mut changes = Vec::new();
     let mut note = |what: ComparedGrant, old: GrantStrictness, new: GrantStrictness| {
-        if let Some(change) = RightsChange::of(old as u8, new as u8) {
+        if let Some(change) = RightsChange::between(old as u8, new as u8) {
             changes.push(GrantChange { change, what, old: old.word(), new: new.word() });
         }
     };

@@ -151,7 +151,7 @@ impl LinkResolver for NoLinks {
 impl PolicyPlaces {
     /// The places of a project, with every variable that `said` does not know in
     /// its documented place.
-    pub fn of(
+    pub fn new(
         project: PathBuf,
         home: PathBuf,
         tmp: PathBuf,
@@ -174,7 +174,7 @@ impl PolicyPlaces {
     /// lints, which must not depend on where a policy is compiled.
     pub fn imagined() -> Self {
         let home = PathBuf::from("/home/user");
-        Self::of(home.join("project"), home, "/tmp".into(), |_| None)
+        Self::new(home.join("project"), home, "/tmp".into(), |_| None)
     }
 
     /// Fills in a leading variable (`$HOME/.cargo`, `~/.cargo`) and normalises.
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn a_place_follows_the_variable_it_is_documented_below() {
         let moved = |name: &str| (name == "XDG_CACHE_HOME").then(|| "/data/cache".into());
-        let p = PolicyPlaces::of("/home/u/app".into(), "/home/u".into(), "/tmp".into(), moved);
+        let p = PolicyPlaces::new("/home/u/app".into(), "/home/u".into(), "/tmp".into(), moved);
         assert_eq!(p.expand("$GOCACHE"), Ok("/data/cache/go-build".into()));
         assert_eq!(p.expand("$GOMODCACHE"), Ok("/home/u/go/pkg/mod".into()));
         assert_eq!(p.expand("$CARGO_HOME"), Ok("/home/u/.cargo".into()));

@@ -20,7 +20,7 @@ use crate::effect::FileCaps;
 use crate::sandbox::ProtectSettings;
 
 pub use list::STANDARD;
-use list::{GIT, INSTRUCTIONS, PIPELINE};
+use list::{BY_GIT, BY_INSTRUCTIONS, BY_PIPELINE};
 
 /// One path, relative to wherever it is found, and who acts on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub const REPOSITORY: &str = ".git";
 
 /// Instructions and pipelines: git writes them when it goes to another commit.
 pub fn carried_by_branches() -> impl Iterator<Item = &'static str> {
-    let carried = |entry: &&PersistencePath<'_>| matches!(entry.why, INSTRUCTIONS | PIPELINE);
+    let carried = |entry: &&PersistencePath<'_>| matches!(entry.why, BY_INSTRUCTIONS | BY_PIPELINE);
     STANDARD.iter().filter(carried).map(|entry| entry.path)
 }
 
@@ -168,7 +168,7 @@ pub fn alike_below(protect: &ProtectSettings, one: &Path, other: &Path) -> bool 
         && entries(protect).all(|entry| {
             (1..entry.path.split('/').count()).all(|begun| {
                 let [one, other] = [&one, &other].map(|names| ends(entry.path, names, begun));
-                one == other && !(one && entry.why == GIT)
+                one == other && !(one && entry.why == BY_GIT)
             })
         })
 }
@@ -254,7 +254,9 @@ fn is_package_directory(name: &OsStr) -> bool {
 }
 
 fn in_packages(entry: &PersistencePath<'_>, above: &[&OsStr]) -> bool {
-    entry.why != GIT && entry.why != POLICY && above.iter().any(|name| is_package_directory(name))
+    entry.why != BY_GIT
+        && entry.why != POLICY
+        && above.iter().any(|name| is_package_directory(name))
 }
 
 /// A worktree that an agent keeps below its own directory is a project again.

@@ -42,7 +42,7 @@ pub struct PolicyWitness {
 }
 
 /// More than this no policy needs; behind it tuples multiplied each other.
-const MOST: usize = 50_000;
+const MAX_WITNESSES: usize = 50_000;
 
 /// The witnesses of policies, each once. `false`: there would be more of them.
 pub fn actions<'l>(
@@ -56,7 +56,7 @@ pub fn actions<'l>(
     let mut found = WitnessSearch { places, named, seen: BTreeSet::new(), witnesses: Vec::new() };
     found.emit(&WitnessDraft::default());
     groups.for_each(|group| found.walk(&group.branches, &WitnessDraft::default()));
-    let complete = found.witnesses.len() < MOST;
+    let complete = found.witnesses.len() < MAX_WITNESSES;
     (found.witnesses, complete)
 }
 
@@ -71,7 +71,7 @@ struct NamedLiterals {
 
 impl NamedLiterals {
     /// More of them are told apart only by keys of their own.
-    const MOST: usize = 30;
+    const MAX_NAMED_TEXTS: usize = 30;
 
     fn literals(&mut self, branches: &[MatchBranch]) {
         for MatchBranch { key, then } in branches {
@@ -92,7 +92,7 @@ impl NamedLiterals {
             KeyPattern::Regex(regex) => regex.matches(text) == Some(true),
             _ => false,
         };
-        let named = self.literals.iter().filter(covers).take(Self::MOST).cloned();
+        let named = self.literals.iter().filter(covers).take(Self::MAX_NAMED_TEXTS).cloned();
         texts(pattern).into_iter().chain(named).collect()
     }
 
@@ -105,7 +105,7 @@ impl NamedLiterals {
                     let programs = if programs.is_empty() { &[String::new()] } else { programs };
                     for program in programs {
                         let known = self.options.entry(program.clone()).or_default();
-                        let room = Self::MOST.saturating_sub(known.len());
+                        let room = Self::MAX_NAMED_TEXTS.saturating_sub(known.len());
                         known.extend(texts.iter().take(room).cloned());
                     }
                 }
@@ -160,7 +160,7 @@ impl WitnessSearch<'_> {
             let drafts: Vec<WitnessDraft> =
                 patterns.flat_map(|it| drafts(above, key.subject, it, &self.named)).collect();
             for draft in drafts {
-                if self.witnesses.len() >= MOST {
+                if self.witnesses.len() >= MAX_WITNESSES {
                     return;
                 }
                 self.emit(&draft);
@@ -345,7 +345,7 @@ fn path_texts(pattern: &PathPattern) -> Vec<String> {
 /// A shortest text the expression matches, found by walking its automaton; none
 /// if every one needs more than plain characters.
 pub fn example(regex: &PolicyRegex) -> Option<String> {
-    const STATES: usize = 10_000;
+    const MAX_AUTOMATON_STATES: usize = 10_000;
     let (automaton, _) = DFA::from_bytes(&regex.automaton).ok()?;
     let start = automaton.start_state_forward(&Search::new("").anchored(Anchored::Yes)).ok()?;
     let letters = (b'a'..=b'z').chain(b'0'..=b'9');
@@ -369,7 +369,7 @@ pub fn example(regex: &PolicyRegex) -> Option<String> {
             if automaton.is_dead_state(next) || reached.contains_key(&next) {
                 continue;
             }
-            if reached.len() >= STATES {
+            if reached.len() >= MAX_AUTOMATON_STATES {
                 return None;
             }
             reached.insert(next, Some((state, *byte)));

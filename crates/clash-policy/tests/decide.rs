@@ -271,7 +271,7 @@ proptest! {
                 let expanded = format!("{expanded} ").replace("&&  &&", "&&");
                 // What a script runs beside its commands (an alias, a hook) is known
                 // only where they are.
-                let count = |script: &str| clash_shell::commands(script).len();
+                let count = |script: &str| clash_shell::find_commands(script).len();
                 if count(&expanded) != count(&script) {
                     continue;
                 }

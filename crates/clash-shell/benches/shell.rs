@@ -31,10 +31,10 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 fn main() {
     let line =
         "find . -name '*.py' -print0 | xargs -0 grep -n \"TODO $x\" > out.txt && echo $(date)\n";
-    let long = line.repeat(clash_shell::MAX_SCRIPT / line.len());
+    let long = line.repeat(clash_shell::MAX_SCRIPT_BYTES / line.len());
     for (name, script, times) in [("5 commands", TYPICAL, 2000), ("1 MiB", long.as_str(), 9)] {
         let analysis = median(times, || {
-            black_box(clash_shell::commands(black_box(script)));
+            black_box(clash_shell::find_commands(black_box(script)));
         });
         let baseline = median(times, || {
             black_box(black_box(script).split_whitespace().map(str::len).sum::<usize>());

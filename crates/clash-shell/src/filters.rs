@@ -99,10 +99,10 @@ impl FilterProgram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands;
+    use crate::find_commands;
 
     fn last_is_filter(script: &str) -> bool {
-        is_filter(commands(script).last().unwrap())
+        is_filter(find_commands(script).last().unwrap())
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a shell script will run, found without running it.
 //!
-//! [`commands`] reads a script as bash does and gives every program in it as a
+//! [`find_commands`] reads a script as bash does and gives every program in it as a
 //! [`ShellCommand`]: in lists, pipelines, compound commands, functions, substitutions
 //! and here-documents, behind wrappers (`env`, `timeout`, `xargs`, `sh -c`, …)
 //! and through variables, functions and aliases the script itself sets. Words
@@ -231,12 +231,12 @@ pub enum CommandPosition {
 }
 
 /// Scripts longer than this are not looked into.
-pub const MAX_SCRIPT: usize = 1024 * 1024;
+pub const MAX_SCRIPT_BYTES: usize = 1024 * 1024;
 
 /// The commands of a script, in the order in which they are read. Never empty:
 /// an empty script is one command without words.
-pub fn commands(script: &str) -> Vec<ShellCommand> {
-    let why = if script.len() > MAX_SCRIPT {
+pub fn find_commands(script: &str) -> Vec<ShellCommand> {
+    let why = if script.len() > MAX_SCRIPT_BYTES {
         "the script is too long to analyse"
     } else {
         match read::parse(script, 0) {

@@ -36,7 +36,7 @@ fn no_way_to_push_looks_harmless() {
     for form in forms.lines() {
         count += 1;
         let script = form.replace("\\n", "\n");
-        let found = clash_shell::commands(&script);
+        let found = clash_shell::find_commands(&script);
         let other = found.iter().any(|command| {
             !clash_shell::is_inert(command) && program(command).is_some_and(|p| OTHERS.contains(&p))
         });
@@ -47,7 +47,7 @@ fn no_way_to_push_looks_harmless() {
 
 #[test]
 fn builtins_are_inert_only_where_they_evaluate_nothing() {
-    let inert = |script: &str| clash_shell::commands(script).iter().all(clash_shell::is_inert);
+    let inert = |script: &str| clash_shell::find_commands(script).iter().all(clash_shell::is_inert);
     for script in [
         "echo $x",
         "cd $dir",
@@ -100,7 +100,7 @@ fn builtins_are_inert_only_where_they_evaluate_nothing() {
 fn no_spelling_hides_a_command() {
     let scripts = include_str!("shell_evasions.txt");
     for script in scripts.lines().map(|line| line.replace('⏎', "\n")) {
-        let found = clash_shell::commands(&script);
+        let found = clash_shell::find_commands(&script);
         let seen = found.iter().any(|command| {
             let unknown = command.words.first().is_some_and(|word| word.known().is_none());
             let by_path = command.words.first().is_some_and(|word| word.prefix().contains('/'));
@@ -113,9 +113,9 @@ fn no_spelling_hides_a_command() {
 
 #[test]
 fn a_nul_byte_and_a_very_long_script_are_opaque() {
-    let long = "a;".repeat(clash_shell::MAX_SCRIPT);
+    let long = "a;".repeat(clash_shell::MAX_SCRIPT_BYTES);
     for script in ["ls\0evil", long.as_str()] {
-        let found = clash_shell::commands(script);
+        let found = clash_shell::find_commands(script);
         assert!(matches!(found.as_slice(), [one] if one.opaque.is_some()));
         assert!(found[0].text.len() < 3000);
     }
@@ -125,7 +125,7 @@ fn a_nul_byte_and_a_very_long_script_are_opaque() {
 fn functions_never_called_are_found_in_the_order_of_the_script() {
     let names: Vec<String> = (0..40).map(|n| format!("program{}", n * 7 % 40)).collect();
     let script: String = names.iter().map(|n| format!("f_{n}() {{ {n}; }}\n")).collect();
-    let found = clash_shell::commands(&script);
+    let found = clash_shell::find_commands(&script);
     let found: Vec<&str> = found.iter().filter_map(program).collect();
     assert_eq!(found, names);
 }
@@ -172,14 +172,14 @@ fn deep_nests_are_refused_and_do_not_overflow() {
     for (open, close) in nests {
         for depth in [150, 190, 210, 10_000] {
             let script = format!("{}evil{}", open.repeat(depth), close.repeat(depth));
-            assert!(!clash_shell::commands(&script).is_empty());
+            assert!(!clash_shell::find_commands(&script).is_empty());
         }
         let unclosed = open.repeat(10_000);
-        assert!(!clash_shell::commands(&unclosed).is_empty());
+        assert!(!clash_shell::find_commands(&unclosed).is_empty());
     }
     for nest in ["(", "$(", "if a; then ", "{ "] {
         let script = format!("{}evil", nest.repeat(10_000));
-        assert!(clash_shell::commands(&script)[0].opaque.is_some());
+        assert!(clash_shell::find_commands(&script)[0].opaque.is_some());
     }
 }
 
@@ -194,7 +194,7 @@ fn time_grows_with_the_length_and_no_faster() {
     };
     let once = |script: &str| {
         let start = spent();
-        assert!(!clash_shell::commands(script).is_empty());
+        assert!(!clash_shell::find_commands(script).is_empty());
         spent() - start
     };
     let cost = |script: &str| (0..5).map(|_| once(script)).min().unwrap();
@@ -261,7 +261,7 @@ fn functions_that_double_do_not_take_for_ever() {
         script += &format!("f{i}() {{ f{0}; f{0}; }}\n", i - 1);
     }
     script += "f59";
-    let found = clash_shell::commands(&script);
+    let found = clash_shell::find_commands(&script);
     assert!(found.iter().any(|command| command.opaque.is_some()));
 }
 
@@ -388,12 +388,12 @@ proptest! {
 
     #[test]
     fn any_text_is_analysed_without_panic(script in any::<String>()) {
-        prop_assert!(!clash_shell::commands(&script).is_empty());
+        prop_assert!(!clash_shell::find_commands(&script).is_empty());
     }
 
     #[test]
     fn any_text_of_shell_pieces_is_analysed_and_spans_lie_in_it(script in shellish()) {
-        let found = clash_shell::commands(&script);
+        let found = clash_shell::find_commands(&script);
         prop_assert!(!found.is_empty());
         for command in &found {
             prop_assert!(script.get(command.span.clone()).is_some(), "{:?}", command);
@@ -403,13 +403,13 @@ proptest! {
     #[test]
     fn what_is_seen_alone_is_seen_in_front_and_behind(one in corpus(), two in corpus()) {
         let opaque = |found: &[ShellCommand]| found.iter().any(|c| c.opaque.is_some());
-        let both = clash_shell::commands(&format!("{one}\n{two}"));
+        let both = clash_shell::find_commands(&format!("{one}\n{two}"));
         let programs = |found: &[ShellCommand]| -> Vec<String> {
             found.iter().filter_map(|c| program(c).map(str::to_owned)).collect()
         };
         // The second may be read otherwise behind the first (an alias, a
         // function); the first may not.
-        for name in programs(&clash_shell::commands(one)) {
+        for name in programs(&clash_shell::find_commands(one)) {
             prop_assert!(opaque(&both) || programs(&both).contains(&name), "{name}");
         }
     }
@@ -424,7 +424,7 @@ proptest! {
             2 => format!("\"{before}\"'{after}' x"),
             _ => format!("{before}\\\n{after} x"),
         };
-        let found = clash_shell::commands(&script);
+        let found = clash_shell::find_commands(&script);
         let reserved = ["if", "do", "fi", "for", "in", "case", "esac", "then", "else", "done", "time", "until", "while", "coproc", "select", "elif"];
         prop_assume!(!reserved.contains(&quoted.as_str()));
         prop_assert!(found.iter().any(|c| c.opaque.is_some()

@@ -78,7 +78,7 @@ fn shown(command: &ShellCommand) -> String {
 }
 
 fn analysed(script: &str) -> String {
-    clash_shell::commands(script).iter().map(shown).collect::<Vec<_>>().join("\n")
+    clash_shell::find_commands(script).iter().map(shown).collect::<Vec<_>>().join("\n")
 }
 
 #[test]

@@ -90,7 +90,7 @@ mod tests {
         std::fs::create_dir(home.join("real")).unwrap();
         std::os::unix::fs::symlink(home.join("real"), home.join("linked")).unwrap();
         let tmp = home.join("tmp");
-        let places = PolicyPlaces::of(home.join("app"), home.clone(), tmp, |_| None);
+        let places = PolicyPlaces::new(home.join("app"), home.clone(), tmp, |_| None);
         let sandbox = Sandbox { fs: rules, ..Sandbox::named("s") };
         make_missing(&sandbox, &places, &Disk::default(), &clash_sandbox::planted::Alone);
         (dir, home)

@@ -133,7 +133,7 @@ impl Dirs {
         // No command can replace a part of the way to the session's own.
         let session = self.session_tmp.as_ref().map(|tmp| disk.real(tmp));
         let tmp = session.unwrap_or_else(|| self.tmp.clone());
-        PolicyPlaces::of(project.to_path_buf(), disk.real(&self.home), tmp, env::path)
+        PolicyPlaces::new(project.to_path_buf(), disk.real(&self.home), tmp, env::path)
     }
 
     /// What every sandbox is kept from changing: clash's own files and whatever

@@ -102,7 +102,7 @@ fn unwrapped(script: &str) -> Option<String> {
     if !script.contains(" exec --approval ") {
         return None;
     }
-    let commands = clash_shell::commands(script);
+    let commands = clash_shell::find_commands(script);
     let words: Option<Vec<&str>> = commands.first()?.words.iter().map(ShellWord::known).collect();
     match words?.as_slice() {
         [program, "exec", "--approval", _, "--", script] if program.ends_with("/clash") => {

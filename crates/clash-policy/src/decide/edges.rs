@@ -14,10 +14,8 @@ use crate::pattern::host_matches;
 use crate::rule::{KeySubject, ONLY_HOST};
 use clash_shell::{NextWord, ShellWord, next_significant};
 
-use super::DecideError;
 use super::facts::MatchFacts;
-
-type Result<T> = std::result::Result<T, DecideError>;
+use super::{DecideError, DecideResult};
 
 /// How far a walk has come.
 #[derive(Clone, Copy, Debug, Default)]
@@ -104,7 +102,7 @@ pub(super) fn steps<'a>(
     node: &NodeRef<'a>,
     facts: &MatchFacts<'_>,
     place: TreePosition,
-) -> Result<MatchedEdges<'a>> {
+) -> DecideResult<MatchedEdges<'a>> {
     let mut steps = Vec::new();
     let words = next_words(facts, place);
     for WordCandidate { text, next, sure } in &words.known {
@@ -249,7 +247,7 @@ fn option_steps<'a>(
     facts: &MatchFacts<'_>,
     place: TreePosition,
     steps: &mut Vec<MatchedEdge<'a>>,
-) -> Result<bool> {
+) -> DecideResult<bool> {
     if facts.opaque || node.starting(KeySubject::Option, "")?.next().is_none() {
         return Ok(false);
     }
@@ -300,8 +298,8 @@ enum OptionForm<'x> {
 fn each_option(
     facts: &MatchFacts<'_>,
     place: TreePosition,
-    mut form: impl FnMut(OptionForm<'_>) -> Result<()>,
-) -> Result<bool> {
+    mut form: impl FnMut(OptionForm<'_>) -> DecideResult<()>,
+) -> DecideResult<bool> {
     let rest = facts.words.get(place.options..).unwrap_or_default();
     // Behind a word that may have become many, it is not known which options are
     // left: the next word of a rule may be one that stands behind them.
@@ -334,7 +332,7 @@ fn bundles<'a>(
     node: &NodeRef<'a>,
     facts: &MatchFacts<'_>,
     place: TreePosition,
-) -> Result<Vec<EdgeRef<'a>>> {
+) -> DecideResult<Vec<EdgeRef<'a>>> {
     let rest = facts.words.get(place.options..).unwrap_or_default();
     let short = |word: &&str| word.starts_with('-') && !word.starts_with("--");
     let words = rest.iter().filter_map(ShellWord::known).filter(short);
@@ -382,7 +380,7 @@ fn field_steps<'a>(
     facts: &MatchFacts<'_>,
     place: TreePosition,
     steps: &mut Vec<MatchedEdge<'a>>,
-) -> Result<()> {
+) -> DecideResult<()> {
     for (at, field) in facts.fields.iter().enumerate() {
         let next = TreePosition { field: Some(at), ..place };
         let found = node.exact(KeySubject::Field, &field.name)?;
@@ -408,7 +406,7 @@ fn values<'x>(facts: &MatchFacts<'x>, place: TreePosition) -> &'x [String] {
 
 /// Hosts match by suffix, so the literal keys for the name and each of its
 /// parents are looked up, the longest first.
-fn host_edges<'a>(node: &NodeRef<'a>, facts: &MatchFacts<'_>) -> Result<Vec<EdgeRef<'a>>> {
+fn host_edges<'a>(node: &NodeRef<'a>, facts: &MatchFacts<'_>) -> DecideResult<Vec<EdgeRef<'a>>> {
     let Some(host) = facts.host else { return Ok(Vec::new()) };
     let mut edges = node.exact(KeySubject::Host, &format!("{ONLY_HOST}{host}"))?;
     let mut rest = Some(host);
@@ -429,7 +427,7 @@ fn path_steps<'a>(
     facts: &MatchFacts<'_>,
     place: TreePosition,
     steps: &mut Vec<MatchedEdge<'a>>,
-) -> Result<()> {
+) -> DecideResult<()> {
     let Some(file) = facts.file else { return Ok(()) };
     let mut found = Vec::new();
     for edge in node.patterns()? {
@@ -458,7 +456,7 @@ fn pattern_steps<'a>(
     place: TreePosition,
     words: &NextWords<'_>,
     steps: &mut Vec<MatchedEdge<'a>>,
-) -> Result<()> {
+) -> DecideResult<()> {
     let mut step = |next, sure| steps.push(MatchedEdge { edge, next, sure });
     match (edge.subject, edge.matcher) {
         (KeySubject::Word, EdgeMatcher::Any) => {

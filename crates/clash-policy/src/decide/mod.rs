@@ -43,6 +43,8 @@ pub enum DecideError {
     TooManyReadings,
 }
 
+type DecideResult<T> = Result<T, DecideError>;
+
 /// The answer and how it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
@@ -146,7 +148,7 @@ pub fn decide(
 ) -> Result<Decision, DecideError> {
     let decider = Decider { stack: DecidingLayers::read(ir)?, action, world };
     match &action.input {
-        ToolInput::Script(script) => decider.script(&clash_shell::commands(script)),
+        ToolInput::Script(script) => decider.script(&clash_shell::find_commands(script)),
         ToolInput::Files(files) => decider.files(files),
         ToolInput::Hosts(hosts) => decider.hosts(hosts),
         ToolInput::Fields(fields) => decider.single(&MatchFacts { fields, ..decider.tool() }),

@@ -10,15 +10,15 @@ use super::redirections::{directory, resolve_at};
 
 /// Options that name a file or a directory for the output. Git takes every
 /// beginning of them too.
-const LONG: &[&str] = &["output", "output-directory", "export-marks"];
+const LONG_OUTPUT_OPTIONS: &[&str] = &["output", "output-directory", "export-marks"];
 
 /// Subcommands in which `-o` names the output.
-const SHORT: &[&str] =
+const SHORT_OUTPUT_SUBCOMMANDS: &[&str] =
     &["archive", "bugreport", "diagnose", "format-patch", "index-pack", "mailsplit"];
 
 /// Subcommands that know none of the options. A word that is known only when they run
 /// names no output.
-const WITHOUT: &[&str] = &[
+const SUBCOMMANDS_WITHOUT_OUTPUT: &[&str] = &[
     "add",
     "branch",
     "checkout",
@@ -117,7 +117,7 @@ fn start<'c>(
 
 /// The words that name an output. `ShellWord::Unknown` stands for one that may be there.
 fn named(name: &str, args: &[ShellWord]) -> Vec<ShellWord> {
-    let hides = !WITHOUT.contains(&name)
+    let hides = !SUBCOMMANDS_WITHOUT_OUTPUT.contains(&name)
         && (name != "stash" || is_look(args.first()))
         && args.iter().any(|word| word.known().is_none() && may_be_option(word));
     let mut found = if hides { vec![ShellWord::Unknown] } else { Vec::new() };
@@ -129,13 +129,14 @@ fn named(name: &str, args: &[ShellWord]) -> Vec<ShellWord> {
                 Some((option, value)) => (option, Some(value)),
                 None => (long, None),
             };
-            let is_output = !option.is_empty() && LONG.iter().any(|it| it.starts_with(option));
+            let is_output =
+                !option.is_empty() && LONG_OUTPUT_OPTIONS.iter().any(|it| it.starts_with(option));
             let is_prefix = name == "checkout-index" && "prefix".starts_with(option);
             if is_output || is_prefix {
                 found.extend(value.map_or_else(|| next(at), |value| Some(alike(word, value))));
             }
         } else if let Some(short) = text.strip_prefix('-')
-            && SHORT.contains(&name)
+            && SHORT_OUTPUT_SUBCOMMANDS.contains(&name)
             && let Some((_, value)) = short.split_once('o')
         {
             let glued = !value.is_empty() || word.known().is_none();

@@ -23,7 +23,7 @@ pub fn reached(
     let Some(group) = layer.groups()?.nth(group) else { return Ok(None) };
     let tool = MatchFacts::tool(action, world);
     let commands = match &action.input {
-        ToolInput::Script(script) => clash_shell::commands(script),
+        ToolInput::Script(script) => clash_shell::find_commands(script),
         _ => Vec::new(),
     };
     let facts = match &action.input {

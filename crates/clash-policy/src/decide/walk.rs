@@ -9,11 +9,9 @@ use crate::effect::Effect;
 use crate::ir::{EdgeMatcher, EdgeRef, GroupRef, IrError, LayerRef, NodeRef, RuleRef};
 use crate::rule::KeySubject;
 
-use super::DecideError;
 use super::edges::{MatchedEdges, TreePosition, WildKeys, steps};
 use super::facts::MatchFacts;
-
-type Result<T> = std::result::Result<T, DecideError>;
+use super::{DecideError, DecideResult};
 
 pub(super) struct MatchedRule<'a> {
     pub(super) rule: RuleRef<'a>,
@@ -61,13 +59,13 @@ pub(super) struct TreeAnswer<'a> {
 }
 
 impl<'a> TreeAnswer<'a> {
-    fn and(self, other: Self) -> Result<Self> {
+    fn and(self, other: Self) -> DecideResult<Self> {
         let certain = stricter(self.certain, other.certain)?;
         let doubtful = stricter(self.doubtful, other.doubtful)?;
         Self { certain, doubtful }.settled()
     }
 
-    fn settled(self) -> Result<Self> {
+    fn settled(self) -> DecideResult<Self> {
         let Self { certain: Some(certain), doubtful: Some(doubtful) } = &self else {
             return Ok(self);
         };
@@ -87,7 +85,7 @@ pub(super) fn layer<'a>(
     layer: &LayerRef<'a>,
     facts: &MatchFacts<'_>,
     named_only: bool,
-) -> Result<TreeAnswer<'a>> {
+) -> DecideResult<TreeAnswer<'a>> {
     let mut said = TreeAnswer::default();
     for group in layer.groups()? {
         let group = group?;
@@ -104,10 +102,15 @@ pub(super) fn branch<'a>(
     subject: KeySubject,
     facts: &MatchFacts<'_>,
     named_only: bool,
-) -> Result<TreeAnswer<'a>> {
+) -> DecideResult<TreeAnswer<'a>> {
     let root = group.root()?;
-    let mut walk =
-        TreeWalk { facts, named_only, said: TreeAnswer::default(), trail: Vec::new(), left: MOST };
+    let mut walk = TreeWalk {
+        facts,
+        named_only,
+        said: TreeAnswer::default(),
+        trail: Vec::new(),
+        left: MAX_VISITED_NODES,
+    };
     walk.explore(&root, TreePosition::default(), Some(subject), true)?;
     walk.said.settled()
 }
@@ -115,7 +118,7 @@ pub(super) fn branch<'a>(
 fn stricter<'a>(
     a: Option<MatchedRule<'a>>,
     b: Option<MatchedRule<'a>>,
-) -> Result<Option<MatchedRule<'a>>> {
+) -> DecideResult<Option<MatchedRule<'a>>> {
     Ok(match (a, b) {
         (Some(a), Some(b)) => Some(if b.rule.effect()? > a.rule.effect()? { b } else { a }),
         (a, b) => a.or(b),
@@ -123,11 +126,11 @@ fn stricter<'a>(
 }
 
 /// No tree that the compiler makes is deeper.
-const DEEPEST: usize = 200;
+const MAX_TREE_DEPTH: usize = 200;
 
 /// A command with this many readings is not looked into to the end: it would
 /// keep the agent waiting.
-const MOST: usize = 20_000;
+const MAX_VISITED_NODES: usize = 20_000;
 
 /// One walk finds both answers: keys are tried from the most specific to the
 /// least, up to the first rule that certainly applies. What comes before it may
@@ -153,7 +156,7 @@ impl<'a> TreeWalk<'_, 'a> {
         place: TreePosition,
         only: Option<KeySubject>,
         sure: bool,
-    ) -> Result<bool> {
+    ) -> DecideResult<bool> {
         self.left = self.left.checked_sub(1).ok_or(DecideError::TooManyReadings)?;
         if let Some(rule) = node.rule()? {
             if self.named_only && is_catch_all(&self.trail) {
@@ -167,7 +170,7 @@ impl<'a> TreeWalk<'_, 'a> {
             }
             return Ok(true);
         }
-        if self.trail.len() >= DEEPEST {
+        if self.trail.len() >= MAX_TREE_DEPTH {
             return Err(IrError::Damaged.into());
         }
         let MatchedEdges { literal, others, wild } = steps(node, self.facts, place)?;
@@ -202,7 +205,7 @@ impl<'a> TreeWalk<'_, 'a> {
     }
 
     /// The strictest effect that may apply, as far as is known.
-    fn doubt(&self) -> Result<Effect> {
+    fn doubt(&self) -> DecideResult<Effect> {
         let known = self.said.doubtful.as_ref().map(|found| found.rule.effect()).transpose()?;
         Ok(known.unwrap_or(Effect::Allow))
     }
@@ -216,7 +219,7 @@ impl<'a> TreeWalk<'_, 'a> {
         wild: &[Option<WildKeys>],
         passed: &mut Option<(u32, u32)>,
         upto: Option<(u32, u32)>,
-    ) -> Result<()> {
+    ) -> DecideResult<()> {
         let before = |edge: &EdgeRef<'_>| upto.is_none_or(|upto| (edge.rank, edge.order) < upto);
         loop {
             let least = match self.doubt()? {

@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::IrError;
+use super::{IrError, IrResult};
 use crate::effect::{Effect, FileCaps};
 use crate::net::{HostPattern, NetRule, NetworkAccess};
 use crate::regex::PolicyRegex;
@@ -14,12 +14,10 @@ use crate::sandbox::{
 };
 use crate::span::PolicySpan;
 
-type Result<T> = std::result::Result<T, IrError>;
-
 /// Something that is written to and read from a blob in the same order.
 pub(super) trait BlobCodec: Sized {
     fn write(&self, out: &mut Vec<u8>);
-    fn read(from: &mut BlobReader<'_>) -> Result<Self>;
+    fn read(from: &mut BlobReader<'_>) -> IrResult<Self>;
 
     fn to_blob(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -27,7 +25,7 @@ pub(super) trait BlobCodec: Sized {
         out
     }
 
-    fn from_blob(bytes: &[u8]) -> Result<Self> {
+    fn from_blob(bytes: &[u8]) -> IrResult<Self> {
         let mut reader = BlobReader(bytes);
         let value = Self::read(&mut reader)?;
         if reader.0.is_empty() { Ok(value) } else { Err(IrError::Damaged) }
@@ -37,13 +35,13 @@ pub(super) trait BlobCodec: Sized {
 pub(super) struct BlobReader<'a>(&'a [u8]);
 
 impl<'a> BlobReader<'a> {
-    fn take(&mut self, len: usize) -> Result<&'a [u8]> {
+    fn take(&mut self, len: usize) -> IrResult<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len).ok_or(IrError::Damaged)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+    fn array<const N: usize>(&mut self) -> IrResult<[u8; N]> {
         self.take(N)?.try_into().map_err(|_| IrError::Damaged)
     }
 }
@@ -52,7 +50,7 @@ impl BlobCodec for u8 {
     fn write(&self, out: &mut Vec<u8>) {
         out.push(*self);
     }
-    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> IrResult<Self> {
         from.array::<1>().map(|[byte]| byte)
     }
 }
@@ -63,7 +61,7 @@ macro_rules! number {
             fn write(&self, out: &mut Vec<u8>) {
                 out.extend(self.to_le_bytes());
             }
-            fn read(from: &mut BlobReader<'_>) -> Result<Self> {
+            fn read(from: &mut BlobReader<'_>) -> IrResult<Self> {
                 Ok(Self::from_le_bytes(from.array()?))
             }
         }
@@ -75,7 +73,7 @@ impl BlobCodec for bool {
     fn write(&self, out: &mut Vec<u8>) {
         u8::from(*self).write(out);
     }
-    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> IrResult<Self> {
         match u8::read(from)? {
             0 => Ok(false),
             1 => Ok(true),
@@ -89,7 +87,7 @@ impl BlobCodec for String {
         (self.len() as u32).write(out);
         out.extend(self.as_bytes());
     }
-    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> IrResult<Self> {
         let len = u32::read(from)?;
         let bytes = from.take(len as usize)?;
         std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| IrError::Damaged)
@@ -103,7 +101,7 @@ impl<T: BlobCodec> BlobCodec for Option<T> {
             value.write(out);
         }
     }
-    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> IrResult<Self> {
         if bool::read(from)? { T::read(from).map(Some) } else { Ok(None) }
     }
 }
@@ -113,7 +111,7 @@ impl<T: BlobCodec> BlobCodec for Vec<T> {
         (self.len() as u32).write(out);
         self.iter().for_each(|item| item.write(out));
     }
-    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> IrResult<Self> {
         let count = u32::read(from)?;
         (0..count).map(|_| T::read(from)).collect()
     }
@@ -126,7 +124,7 @@ macro_rules! record {
             fn write(&self, out: &mut Vec<u8>) {
                 $(self.$field.write(out);)*
             }
-            fn read(from: &mut BlobReader<'_>) -> Result<Self> {
+            fn read(from: &mut BlobReader<'_>) -> IrResult<Self> {
                 Ok(Self { $($field: BlobCodec::read(from)?),* })
             }
         }
@@ -168,7 +166,7 @@ impl BlobCodec for PolicyRegex {
         (self.automaton.len() as u32).write(out);
         out.extend(&self.automaton);
     }
-    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> IrResult<Self> {
         let pattern = String::read(from)?;
         let len = u32::read(from)?;
         Ok(Self { pattern, automaton: from.take(len as usize)?.to_vec() })
@@ -184,7 +182,7 @@ impl BlobCodec for WriteTarget {
         };
         code.write(out);
     }
-    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> IrResult<Self> {
         match u8::read(from)? {
             0 => Ok(Self::InPlace),
             1 => Ok(Self::Session),
@@ -203,7 +201,7 @@ impl BlobCodec for Effect {
         };
         code.write(out);
     }
-    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> IrResult<Self> {
         match u8::read(from)? {
             1 => Ok(Self::Allow),
             2 => Ok(Self::Ask),
@@ -221,7 +219,7 @@ impl BlobCodec for ProcessLifetime {
         };
         code.write(out);
     }
-    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> IrResult<Self> {
         match u8::read(from)? {
             1 => Ok(Self::Action),
             2 => Ok(Self::Detached),
@@ -234,7 +232,7 @@ impl BlobCodec for FileCaps {
     fn write(&self, out: &mut Vec<u8>) {
         self.bits().write(out);
     }
-    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> IrResult<Self> {
         Self::from_bits(u8::read(from)?).ok_or(IrError::Damaged)
     }
 }
@@ -247,7 +245,7 @@ impl BlobCodec for IpAddr {
             Self::V6(v6) => out.extend(v6.octets()),
         }
     }
-    fn read(from: &mut BlobReader<'_>) -> Result<Self> {
+    fn read(from: &mut BlobReader<'_>) -> IrResult<Self> {
         Ok(if bool::read(from)? {
             Self::V4(Ipv4Addr::from(from.array::<4>()?))
         } else {
@@ -269,7 +267,7 @@ macro_rules! choice {
                     })*
                 }
             }
-            fn read(from: &mut BlobReader<'_>) -> Result<Self> {
+            fn read(from: &mut BlobReader<'_>) -> IrResult<Self> {
                 match u8::read(from)? {
                     $($tag => Ok(Self::$variant { $($field: BlobCodec::read(from)?),* }),)*
                     _ => Err(IrError::Damaged),

@@ -45,6 +45,8 @@ pub enum IrError {
     Damaged,
 }
 
+type IrResult<T> = Result<T, IrError>;
+
 /// The state of a file that went into a compiled policy; any difference makes
 /// the cached form stale.
 #[derive(Clone, Debug, PartialEq, Eq)]

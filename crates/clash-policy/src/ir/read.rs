@@ -2,7 +2,9 @@
 
 use super::blob::BlobCodec;
 use super::write::{ANY, GLOB, HOST, LITERAL, PATH, REGEX, subject_code};
-use super::{HEADER, ImageSection, IrError, MAGIC, SourceFile, SourceStamp, VERSION, checksum};
+use super::{
+    HEADER, ImageSection, IrError, IrResult, MAGIC, SourceFile, SourceStamp, VERSION, checksum,
+};
 use crate::effect::Effect;
 use crate::net::HostPattern;
 use crate::pattern::glob_matches;
@@ -13,8 +15,6 @@ use crate::rule::{
 };
 use crate::sandbox::{PathPattern, Sandbox};
 use crate::span::PolicySpan;
-
-type Result<T> = std::result::Result<T, IrError>;
 
 /// An opened image.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub struct CheckedImage<B>(B);
 
 impl<B: AsRef<[u8]>> CheckedImage<B> {
     /// As [`IrImage::open`].
-    pub fn new(bytes: B, build: u64) -> Result<Self> {
+    pub fn new(bytes: B, build: u64) -> IrResult<Self> {
         IrImage::open(bytes.as_ref(), build)?;
         Ok(Self(bytes))
     }
@@ -51,7 +51,7 @@ struct ImageRecord<'a> {
 
 impl<'a> IrImage<'a> {
     /// Checks magic, version, build, length and checksum.
-    pub fn open(bytes: &'a [u8], build: u64) -> Result<Self> {
+    pub fn open(bytes: &'a [u8], build: u64) -> IrResult<Self> {
         let ir = Self { bytes };
         if bytes.get(..MAGIC.len()) != Some(MAGIC.as_slice()) {
             return Err(IrError::NotIr);
@@ -66,22 +66,22 @@ impl<'a> IrImage<'a> {
         Ok(ir)
     }
 
-    fn word(&self, at: usize) -> Result<u32> {
+    fn word(&self, at: usize) -> IrResult<u32> {
         let bytes = self.bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
         bytes.map(|b| u32::from_le_bytes(*b)).ok_or(IrError::Damaged)
     }
 
-    fn long(&self, at: usize) -> Result<u64> {
+    fn long(&self, at: usize) -> IrResult<u64> {
         let bytes = self.bytes.get(at..).and_then(|rest| rest.first_chunk::<8>());
         bytes.map(|b| u64::from_le_bytes(*b)).ok_or(IrError::Damaged)
     }
 
-    fn place(&self, section: ImageSection) -> Result<(usize, u32)> {
+    fn place(&self, section: ImageSection) -> IrResult<(usize, u32)> {
         let at = HEADER + section as usize * 8;
         Ok((self.word(at)? as usize, self.word(at + 4)?))
     }
 
-    fn record(&self, section: ImageSection, index: u32) -> Result<ImageRecord<'a>> {
+    fn record(&self, section: ImageSection, index: u32) -> IrResult<ImageRecord<'a>> {
         let (start, count) = self.place(section)?;
         if index >= count {
             return Err(IrError::Damaged);
@@ -92,51 +92,51 @@ impl<'a> IrImage<'a> {
         Ok(ImageRecord { ir: *self, bytes })
     }
 
-    fn blob(&self, at: u32, len: u32) -> Result<&'a [u8]> {
+    fn blob(&self, at: u32, len: u32) -> IrResult<&'a [u8]> {
         let (start, _) = self.place(ImageSection::Strings)?;
         let from = start + at as usize;
         self.bytes.get(from..from + len as usize).ok_or(IrError::Damaged)
     }
 
-    fn text(&self, at: u32, len: u32) -> Result<&'a str> {
+    fn text(&self, at: u32, len: u32) -> IrResult<&'a str> {
         std::str::from_utf8(self.blob(at, len)?).map_err(|_| IrError::Damaged)
     }
 
-    fn all(self, section: ImageSection) -> impl Iterator<Item = Result<ImageRecord<'a>>> {
+    fn all(self, section: ImageSection) -> impl Iterator<Item = IrResult<ImageRecord<'a>>> {
         let count = self.place(section).map_or(0, |(_, count)| count);
         (0..count).map(move |index| self.record(section, index))
     }
 
-    pub fn inputs(self) -> impl Iterator<Item = Result<SourceFileRef<'a>>> {
+    pub fn inputs(self) -> impl Iterator<Item = IrResult<SourceFileRef<'a>>> {
         self.all(ImageSection::Inputs).map(|record| record.map(SourceFileRef))
     }
 
     /// Highest precedence first.
-    pub fn layers(self) -> impl Iterator<Item = Result<LayerRef<'a>>> {
+    pub fn layers(self) -> impl Iterator<Item = IrResult<LayerRef<'a>>> {
         self.all(ImageSection::Layers).map(|record| record.map(LayerRef))
     }
 
     /// The whole stack in its owned form, to show it or to work on it.
-    pub fn to_layers(self) -> Result<Vec<Layer>> {
+    pub fn to_layers(self) -> IrResult<Vec<Layer>> {
         self.layers().map(|layer| layer?.to_layer()).collect()
     }
 }
 
 impl<'a> ImageRecord<'a> {
-    fn word(&self, index: usize) -> Result<u32> {
+    fn word(&self, index: usize) -> IrResult<u32> {
         let bytes = self.bytes.get(index * 4..).and_then(|rest| rest.first_chunk::<4>());
         bytes.map(|b| u32::from_le_bytes(*b)).ok_or(IrError::Damaged)
     }
 
-    fn long(&self, index: usize) -> Result<u64> {
+    fn long(&self, index: usize) -> IrResult<u64> {
         Ok(u64::from(self.word(index)?) | u64::from(self.word(index + 1)?) << 32)
     }
 
-    fn text(&self, index: usize) -> Result<&'a str> {
+    fn text(&self, index: usize) -> IrResult<&'a str> {
         self.ir.text(self.word(index)?, self.word(index + 1)?)
     }
 
-    fn effect(&self, index: usize) -> Result<Option<Effect>> {
+    fn effect(&self, index: usize) -> IrResult<Option<Effect>> {
         match self.word(index)? {
             0 => Ok(None),
             1 => Ok(Some(Effect::Allow)),
@@ -146,7 +146,7 @@ impl<'a> ImageRecord<'a> {
         }
     }
 
-    fn span(&self, index: usize) -> Result<PolicySpan> {
+    fn span(&self, index: usize) -> IrResult<PolicySpan> {
         Ok(PolicySpan {
             file: self.text(index)?.to_owned(),
             line: self.word(index + 2)?,
@@ -154,12 +154,12 @@ impl<'a> ImageRecord<'a> {
         })
     }
 
-    fn sandbox(&self, index: usize) -> Result<Option<SandboxRef<'a>>> {
+    fn sandbox(&self, index: usize) -> IrResult<Option<SandboxRef<'a>>> {
         let code = self.word(index)?;
         code.checked_sub(1).map(|at| SandboxRef::at(self.ir, at)).transpose()
     }
 
-    fn rule(&self, index: usize) -> Result<Option<RuleRef<'a>>> {
+    fn rule(&self, index: usize) -> IrResult<Option<RuleRef<'a>>> {
         let code = self.word(index)?;
         code.checked_sub(1)
             .map(|at| self.ir.record(ImageSection::Rules, at).map(RuleRef))
@@ -171,7 +171,7 @@ impl<'a> ImageRecord<'a> {
         &self,
         section: ImageSection,
         index: usize,
-    ) -> Result<impl Iterator<Item = Result<Self>>> {
+    ) -> IrResult<impl Iterator<Item = IrResult<Self>>> {
         let (ir, start, count) = (self.ir, self.word(index)?, self.word(index + 1)?);
         Ok((start..start.saturating_add(count)).map(move |at| ir.record(section, at)))
     }
@@ -181,11 +181,11 @@ impl<'a> ImageRecord<'a> {
 pub struct SourceFileRef<'a>(ImageRecord<'a>);
 
 impl<'a> SourceFileRef<'a> {
-    pub fn path(&self) -> Result<&'a str> {
+    pub fn path(&self) -> IrResult<&'a str> {
         self.0.text(0)
     }
 
-    pub fn stamp(&self) -> Result<Option<SourceStamp>> {
+    pub fn stamp(&self) -> IrResult<Option<SourceStamp>> {
         if self.0.word(2)? == 0 {
             return Ok(None);
         }
@@ -198,7 +198,7 @@ impl<'a> SourceFileRef<'a> {
         }))
     }
 
-    pub fn to_input(&self) -> Result<SourceFile> {
+    pub fn to_input(&self) -> IrResult<SourceFile> {
         Ok(SourceFile { path: self.path()?.to_owned(), stamp: self.stamp()? })
     }
 }
@@ -207,33 +207,33 @@ impl<'a> SourceFileRef<'a> {
 pub struct LayerRef<'a>(ImageRecord<'a>);
 
 impl<'a> LayerRef<'a> {
-    pub fn kind(&self) -> Result<LayerKind> {
+    pub fn kind(&self) -> IrResult<LayerKind> {
         LayerKind::ALL.get(self.0.word(0)? as usize).copied().ok_or(IrError::Damaged)
     }
 
-    pub fn trusted(&self) -> Result<bool> {
+    pub fn trusted(&self) -> IrResult<bool> {
         Ok(self.0.word(1)? != 0)
     }
 
-    pub fn origin(&self) -> Result<&'a str> {
+    pub fn origin(&self) -> IrResult<&'a str> {
         self.0.text(2)
     }
 
-    pub fn default(&self) -> Result<Option<RuleRef<'a>>> {
+    pub fn default(&self) -> IrResult<Option<RuleRef<'a>>> {
         self.0.rule(4)
     }
 
-    pub fn default_sandbox(&self) -> Result<Option<SandboxRef<'a>>> {
+    pub fn default_sandbox(&self) -> IrResult<Option<SandboxRef<'a>>> {
         self.0.sandbox(5)
     }
 
-    pub fn on_sandbox_violation(&self) -> Result<Option<OnViolation>> {
+    pub fn on_sandbox_violation(&self) -> IrResult<Option<OnViolation>> {
         let code = self.0.word(6)? as usize;
         let known = |at: usize| OnViolation::ALL.get(at).copied().ok_or(IrError::Damaged);
         code.checked_sub(1).map(known).transpose()
     }
 
-    pub fn harness_defaults(&self) -> Result<Option<bool>> {
+    pub fn harness_defaults(&self) -> IrResult<Option<bool>> {
         match self.0.word(7)? {
             0 => Ok(None),
             1 => Ok(Some(false)),
@@ -242,17 +242,17 @@ impl<'a> LayerRef<'a> {
         }
     }
 
-    pub fn groups(&self) -> Result<impl Iterator<Item = Result<GroupRef<'a>>>> {
+    pub fn groups(&self) -> IrResult<impl Iterator<Item = IrResult<GroupRef<'a>>>> {
         Ok(self.0.owned(ImageSection::Groups, 8)?.map(|record| record.map(GroupRef)))
     }
 
     /// The sandboxes the layer defines or loads.
-    pub fn sandboxes(&self) -> Result<impl Iterator<Item = Result<SandboxRef<'a>>>> {
+    pub fn sandboxes(&self) -> IrResult<impl Iterator<Item = IrResult<SandboxRef<'a>>>> {
         let (ir, start, count) = (self.0.ir, self.0.word(10)?, self.0.word(11)?);
         Ok((start..start.saturating_add(count)).map(move |index| SandboxRef::at(ir, index)))
     }
 
-    fn to_layer(self) -> Result<Layer> {
+    fn to_layer(self) -> IrResult<Layer> {
         let default_sandbox = self.default_sandbox()?.map(|s| s.name()).transpose()?;
         Ok(Layer {
             kind: self.kind()?,
@@ -265,8 +265,8 @@ impl<'a> LayerRef<'a> {
                 harness_defaults: self.harness_defaults()?,
                 everywhere: Vec::new(),
             },
-            groups: self.groups()?.map(|group| group?.to_group()).collect::<Result<_>>()?,
-            sandboxes: self.sandboxes()?.map(|s| s?.to_sandbox()).collect::<Result<_>>()?,
+            groups: self.groups()?.map(|group| group?.to_group()).collect::<IrResult<_>>()?,
+            sandboxes: self.sandboxes()?.map(|s| s?.to_sandbox()).collect::<IrResult<_>>()?,
         })
     }
 }
@@ -275,44 +275,44 @@ impl<'a> LayerRef<'a> {
 pub struct GroupRef<'a>(ImageRecord<'a>);
 
 impl<'a> GroupRef<'a> {
-    pub fn name(&self) -> Result<&'a str> {
+    pub fn name(&self) -> IrResult<&'a str> {
         self.0.text(0)
     }
 
-    pub fn root(&self) -> Result<NodeRef<'a>> {
+    pub fn root(&self) -> IrResult<NodeRef<'a>> {
         NodeRef::at(self.0.ir, self.0.word(4)?)
     }
 
-    fn to_group(self) -> Result<LayerGroup> {
+    fn to_group(self) -> IrResult<LayerGroup> {
         Ok(LayerGroup {
             name: self.name()?.to_owned(),
             doc: self.0.text(2)?.to_owned(),
-            branches: self.root()?.to_branches(MAX_DEPTH)?,
+            branches: self.root()?.to_branches(MAX_IMAGE_DEPTH)?,
         })
     }
 }
 
 /// Deeper trees than this are not made by the compiler.
-const MAX_DEPTH: usize = 200;
+const MAX_IMAGE_DEPTH: usize = 200;
 
 #[derive(Clone, Copy, Debug)]
 pub struct NodeRef<'a>(ImageRecord<'a>);
 
 impl<'a> NodeRef<'a> {
-    fn at(ir: IrImage<'a>, index: u32) -> Result<Self> {
+    fn at(ir: IrImage<'a>, index: u32) -> IrResult<Self> {
         ir.record(ImageSection::Nodes, index).map(Self)
     }
 
-    pub fn rule(&self) -> Result<Option<RuleRef<'a>>> {
+    pub fn rule(&self) -> IrResult<Option<RuleRef<'a>>> {
         self.0.rule(4)
     }
 
     /// The tree below in source order; the alternatives of a tuple are one key,
     /// in the order of the image.
-    fn to_branches(self, depth: usize) -> Result<Vec<MatchBranch>> {
+    fn to_branches(self, depth: usize) -> IrResult<Vec<MatchBranch>> {
         let below = depth.checked_sub(1).ok_or(IrError::Damaged)?;
         let mut edges =
-            self.literals()?.chain(self.patterns()?).collect::<Result<Vec<EdgeRef<'a>>>>()?;
+            self.literals()?.chain(self.patterns()?).collect::<IrResult<Vec<EdgeRef<'a>>>>()?;
         edges.sort_by_key(|edge| edge.order);
         let mut branches: Vec<(u32, MatchBranch)> = Vec::new();
         for edge in edges {
@@ -333,12 +333,12 @@ impl<'a> NodeRef<'a> {
         Ok(branches.into_iter().map(|(_, branch)| branch).collect())
     }
 
-    fn edge(&self, index: u32) -> Result<EdgeRef<'a>> {
+    fn edge(&self, index: u32) -> IrResult<EdgeRef<'a>> {
         EdgeRef::from_record(self.0.ir.record(ImageSection::Edges, index)?)
     }
 
     /// The literal keys equal to `text`, found by binary search.
-    pub fn exact(&self, subject: KeySubject, text: &str) -> Result<Vec<EdgeRef<'a>>> {
+    pub fn exact(&self, subject: KeySubject, text: &str) -> IrResult<Vec<EdgeRef<'a>>> {
         let (start, count) = (self.0.word(0)?, self.0.word(1)?);
         let mut low = self.lower_bound(subject, text)?;
         let mut found = Vec::new();
@@ -354,13 +354,13 @@ impl<'a> NodeRef<'a> {
     }
 
     /// Keys with wildcards, most specific first.
-    pub fn patterns(&self) -> Result<impl Iterator<Item = Result<EdgeRef<'a>>>> {
+    pub fn patterns(&self) -> IrResult<impl Iterator<Item = IrResult<EdgeRef<'a>>>> {
         let (node, start, count) = (*self, self.0.word(2)?, self.0.word(3)?);
         Ok((start..start.saturating_add(count)).map(move |index| node.edge(index)))
     }
 
     /// Every literal key.
-    pub fn literals(&self) -> Result<impl Iterator<Item = Result<EdgeRef<'a>>>> {
+    pub fn literals(&self) -> IrResult<impl Iterator<Item = IrResult<EdgeRef<'a>>>> {
         let (node, start, count) = (*self, self.0.word(0)?, self.0.word(1)?);
         Ok((start..start.saturating_add(count)).map(move |index| node.edge(index)))
     }
@@ -370,16 +370,16 @@ impl<'a> NodeRef<'a> {
         &self,
         subject: KeySubject,
         start: &str,
-    ) -> Result<impl Iterator<Item = Result<EdgeRef<'a>>>> {
+    ) -> IrResult<impl Iterator<Item = IrResult<EdgeRef<'a>>>> {
         let (node, first, count) = (*self, self.0.word(0)?, self.0.word(1)?);
         let low = self.lower_bound(subject, start)?;
-        let begins = move |edge: &Result<EdgeRef<'a>>| {
+        let begins = move |edge: &IrResult<EdgeRef<'a>>| {
             edge.as_ref().map_or(true, |e| e.subject == subject && e.text.starts_with(start))
         };
         Ok((low..count).map(move |at| node.edge(first.saturating_add(at))).take_while(begins))
     }
 
-    fn lower_bound(&self, subject: KeySubject, text: &str) -> Result<u32> {
+    fn lower_bound(&self, subject: KeySubject, text: &str) -> IrResult<u32> {
         let (start, count) = (self.0.word(0)?, self.0.word(1)?);
         let (mut low, mut high) = (0, count);
         while low < high {
@@ -395,7 +395,7 @@ impl<'a> NodeRef<'a> {
     }
 
     /// The strictest effect of the rules below.
-    pub fn strictest(&self) -> Result<Effect> {
+    pub fn strictest(&self) -> IrResult<Effect> {
         self.0.effect(5)?.ok_or(IrError::Damaged)
     }
 
@@ -407,7 +407,7 @@ impl<'a> NodeRef<'a> {
         subject: KeySubject,
         least: Effect,
         place: Option<(u32, u32)>,
-    ) -> Result<Option<EdgeRef<'a>>> {
+    ) -> IrResult<Option<EdgeRef<'a>>> {
         let counts = [self.0.word(7)?, self.0.word(8)?, self.0.word(9)?, self.0.word(10)?];
         let list =
             usize::from(subject == KeySubject::Option) * 2 + usize::from(least == Effect::Deny);
@@ -454,7 +454,7 @@ pub enum EdgeMatcher {
 }
 
 impl<'a> EdgeRef<'a> {
-    fn from_record(record: ImageRecord<'a>) -> Result<Self> {
+    fn from_record(record: ImageRecord<'a>) -> IrResult<Self> {
         let code = record.word(0)?;
         let subject = KeySubject::ALL.into_iter().find(|s| subject_code(*s) == code);
         let matcher = match record.word(1)? {
@@ -478,7 +478,7 @@ impl<'a> EdgeRef<'a> {
     }
 
     /// Whether the text is one this key is about.
-    pub fn matches_text(&self, text: &str) -> Result<bool> {
+    pub fn matches_text(&self, text: &str) -> IrResult<bool> {
         match self.matcher {
             EdgeMatcher::Literal => Ok(self.text == text),
             EdgeMatcher::Glob => Ok(glob_matches(self.text, text)),
@@ -488,15 +488,15 @@ impl<'a> EdgeRef<'a> {
         }
     }
 
-    pub fn path(&self) -> Result<PathPattern> {
+    pub fn path(&self) -> IrResult<PathPattern> {
         PathPattern::from_blob(self.extra)
     }
 
-    pub fn host(&self) -> Result<HostPattern> {
+    pub fn host(&self) -> IrResult<HostPattern> {
         HostPattern::from_blob(self.extra)
     }
 
-    pub fn pattern(&self) -> Result<KeyPattern> {
+    pub fn pattern(&self) -> IrResult<KeyPattern> {
         let text = || self.text.to_owned();
         Ok(match self.matcher {
             EdgeMatcher::Literal => KeyPattern::Literal(text()),
@@ -510,7 +510,7 @@ impl<'a> EdgeRef<'a> {
         })
     }
 
-    pub fn node(&self) -> Result<NodeRef<'a>> {
+    pub fn node(&self) -> IrResult<NodeRef<'a>> {
         NodeRef::at(self.record.ir, self.record.word(4)?)
     }
 }
@@ -519,23 +519,23 @@ impl<'a> EdgeRef<'a> {
 pub struct RuleRef<'a>(ImageRecord<'a>);
 
 impl<'a> RuleRef<'a> {
-    pub fn effect(&self) -> Result<Effect> {
+    pub fn effect(&self) -> IrResult<Effect> {
         self.0.effect(0)?.ok_or(IrError::Damaged)
     }
 
-    pub fn sandbox(&self) -> Result<Option<SandboxRef<'a>>> {
+    pub fn sandbox(&self) -> IrResult<Option<SandboxRef<'a>>> {
         self.0.sandbox(1)
     }
 
-    pub fn reason(&self) -> Result<Option<&'a str>> {
+    pub fn reason(&self) -> IrResult<Option<&'a str>> {
         if self.0.word(2)? == 0 { Ok(None) } else { self.0.text(3).map(Some) }
     }
 
-    pub fn span(&self) -> Result<PolicySpan> {
+    pub fn span(&self) -> IrResult<PolicySpan> {
         self.0.span(5)
     }
 
-    pub fn to_rule(self) -> Result<PolicyRule> {
+    pub fn to_rule(self) -> IrResult<PolicyRule> {
         let sandbox = self.sandbox()?.map(|s| s.name()).transpose()?;
         Ok(PolicyRule {
             effect: self.effect()?,
@@ -565,15 +565,15 @@ impl std::fmt::Debug for SandboxRef<'_> {
 }
 
 impl<'a> SandboxRef<'a> {
-    fn at(ir: IrImage<'a>, index: u32) -> Result<Self> {
+    fn at(ir: IrImage<'a>, index: u32) -> IrResult<Self> {
         Ok(Self { record: ir.record(ImageSection::Sandboxes, index)?, index })
     }
 
-    pub fn name(&self) -> Result<&'a str> {
+    pub fn name(&self) -> IrResult<&'a str> {
         self.record.text(0)
     }
 
-    pub fn to_sandbox(&self) -> Result<Sandbox> {
+    pub fn to_sandbox(&self) -> IrResult<Sandbox> {
         let record = &self.record;
         Sandbox::from_blob(record.ir.blob(record.word(2)?, record.word(3)?)?)
     }

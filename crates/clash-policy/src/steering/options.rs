@@ -11,7 +11,7 @@ struct SteeringOptions {
 }
 
 #[rustfmt::skip]
-const ROWS: &[SteeringOptions] = &[
+const STEERING_OPTIONS: &[SteeringOptions] = &[
     SteeringOptions {
         programs: &["git"],
         options: &["--git-dir", "--work-tree", "--exec-path", "--config-env", "--upload-pack",
@@ -56,7 +56,7 @@ const ROWS: &[SteeringOptions] = &[
 
 /// The first option that steers the program and that the rule does not name.
 pub(super) fn steering(program: &str, words: &[ShellWord], named: &[String]) -> Option<String> {
-    let row = ROWS.iter().find(|row| row.programs.contains(&program))?;
+    let row = STEERING_OPTIONS.iter().find(|row| row.programs.contains(&program))?;
     for word in words.iter().skip(1) {
         match word {
             ShellWord::Known(text) if text == "--" => return None,

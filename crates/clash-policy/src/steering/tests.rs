@@ -3,10 +3,10 @@ use crate::net::NetRule;
 use crate::path::{NoLinks, PolicyPlaces};
 use crate::sandbox::{EnvRule, FsRule, PathPattern, WriteTarget};
 use crate::span::PolicySpan;
-use clash_shell::commands;
+use clash_shell::find_commands;
 
 fn places() -> PolicyPlaces {
-    PolicyPlaces::of("/h/app".into(), "/h".into(), "/tmp".into(), |_| None)
+    PolicyPlaces::new("/h/app".into(), "/h".into(), "/tmp".into(), |_| None)
 }
 
 fn in_world<T>(test: impl FnOnce(&JudgeContext<'_>) -> T) -> T {
@@ -36,7 +36,7 @@ fn grants(path: &str, net: NetworkAccess) -> Sandbox {
 /// What steers the last command of a script.
 fn last(script: &str, widening: SandboxWidening, named: &[&str]) -> Option<String> {
     let named: Vec<String> = named.iter().map(|it| (*it).to_owned()).collect();
-    let commands = commands(script);
+    let commands = find_commands(script);
     in_world(|world| steered(commands.last().unwrap(), widening, &named, world))
 }
 
@@ -108,7 +108,7 @@ fn variables_in_a_script_steer_what_reads_credentials() {
             in_world(|world| steered(command, SandboxWidening::Credentials, &[], world))
         };
         // What an opaque command runs is not known anyway.
-        let all = commands(script);
+        let all = find_commands(script);
         let caught = all.iter().any(|command| found(command).is_some() || command.opaque.is_some());
         assert!(caught, "{script}");
     }
@@ -178,7 +178,7 @@ fn a_replaced_toolchain_steers_where_there_is_a_network() {
         "mvn -s evil.xml test",
         "gradle -Ievil build",
     ] {
-        let all = commands(script);
+        let all = find_commands(script);
         let found = |command: &ShellCommand| {
             in_world(|world| steered(command, SandboxWidening::Network, &[], world)).is_some()
         };
@@ -205,7 +205,7 @@ fn options_that_name_settings_or_programs_steer() {
         "ssh -oProxyCommand=evil host",
         "rsync -e ./evil a host:b",
     ] {
-        let all = commands(script);
+        let all = find_commands(script);
         let found = |command: &ShellCommand| {
             in_world(|world| steered(command, SandboxWidening::Credentials, &[], world)).is_some()
         };
@@ -255,7 +255,7 @@ fn git_is_judged_by_the_directory_it_works_in() {
         lent: None,
     };
     let found = |script: &str| {
-        let commands = commands(script);
+        let commands = find_commands(script);
         steered(commands.last().unwrap(), SandboxWidening::Credentials, &[], &world).is_some()
     };
     for script in [

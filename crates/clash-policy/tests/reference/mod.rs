@@ -59,7 +59,7 @@ pub(crate) fn decide(layers: &[Layer], action: &Action, world: &JudgeContext<'_>
     let policy = Policy::new(layers);
     let thing = Thing { action, world, command: None, host: None, file: None, fields: &[] };
     match &action.input {
-        ToolInput::Script(script) => policy.script(&clash_shell::commands(script), thing),
+        ToolInput::Script(script) => policy.script(&clash_shell::find_commands(script), thing),
         ToolInput::Files(files) if !files.is_empty() => {
             let one = |file| policy.file(file, Thing { file: Some(file), ..thing });
             together(files.iter().map(one).collect(), false)

@@ -29,7 +29,7 @@ pub(super) const NESTED: &str = "it is nested too deeply";
 
 /// Constructs inside each other beyond this are not followed: the analysis
 /// recurses, and no person nests like that.
-pub(super) const MAX_DEPTH: usize = 200;
+pub(super) const MAX_NESTED_CONSTRUCTS: usize = 200;
 
 type ParseOutcome<T> = Result<T, &'static str>;
 
@@ -96,7 +96,7 @@ impl<'a> ScriptParser<'a> {
     /// One construct deeper; every way in has a [`ScriptParser::leave`] unless it fails.
     fn enter(&mut self) -> ParseOutcome<()> {
         self.depth += 1;
-        if self.depth > MAX_DEPTH { Err(NESTED) } else { Ok(()) }
+        if self.depth > MAX_NESTED_CONSTRUCTS { Err(NESTED) } else { Ok(()) }
     }
 
     fn leave(&mut self) {

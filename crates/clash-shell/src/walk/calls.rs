@@ -1,7 +1,7 @@
 //! Simple commands: from the tree to words, and from words to what they run.
 
 use super::super::ast::{AssignNode, AssignedValue, RawWord, SimpleCommand};
-use super::super::read::{MAX_DEPTH, NESTED};
+use super::super::read::{MAX_NESTED_CONSTRUCTS, NESTED};
 use super::super::runners::{self, InnerCommand, RunnerCommands};
 use super::super::{
     CommandPosition, Redirection, ShellCommand, ShellWord, VariableAssignment, shown,
@@ -109,7 +109,7 @@ impl ScriptWalker {
             return;
         }
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
+        if self.depth > MAX_NESTED_CONSTRUCTS {
             self.cannot_see(source, NESTED);
         } else {
             let (outer, set) = (self.steered_here, self.set_here.len());

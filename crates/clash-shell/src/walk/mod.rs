@@ -25,7 +25,7 @@ use super::ast::{
     AndOrList, CommandList, CompoundCommand, ListOperator, PipelineNode, RawWord, ScriptNode,
     ScriptTree,
 };
-use super::read::{MAX_DEPTH, NESTED};
+use super::read::{MAX_NESTED_CONSTRUCTS, NESTED};
 use super::{CommandDirectory, CommandPosition, SetVariable, ShellCommand, shown};
 use functions::KnownFunctions;
 use state::{ScriptState, VariableValue};
@@ -251,7 +251,7 @@ impl ScriptWalker {
 
     fn node(&mut self, source: &SourceText, node: &ScriptNode, stdin: &StandardInput) {
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
+        if self.depth > MAX_NESTED_CONSTRUCTS {
             self.cannot_see(source, NESTED);
         } else if self.spend(1) {
             match node {

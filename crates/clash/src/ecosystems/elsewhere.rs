@@ -197,7 +197,7 @@ mod tests {
         let home = base.join("home");
         std::fs::create_dir_all(home.join("app")).unwrap();
         set_up(&base);
-        let places = PolicyPlaces::of(home.join("app"), home, "/tmp/none".into(), |_| None);
+        let places = PolicyPlaces::new(home.join("app"), home, "/tmp/none".into(), |_| None);
         let rule = |path: &&str| FsRule {
             pattern: PathPattern::Subpath { path: (*path).to_owned(), follow_worktrees: false },
             effect: Effect::Allow,

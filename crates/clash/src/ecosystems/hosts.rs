@@ -262,7 +262,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        let places = PolicyPlaces::of(root.clone(), home, "/tmp".into(), |_| None);
+        let places = PolicyPlaces::new(root.clone(), home, "/tmp".into(), |_| None);
         let found = detect(&root);
         let each = |host: FetchHost| (format!("{} {}", host.ecosystem, host.name), host.file);
         hosts(&root, &places, &found.ecosystems).into_iter().map(each).collect()

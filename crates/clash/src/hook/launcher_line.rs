@@ -55,7 +55,7 @@ pub(super) enum LaunchWay {
 /// launcher's line may try it.
 pub(super) fn calls_launcher(script: &str) -> bool {
     script.contains("--approval")
-        && clash_shell::commands(script).iter().any(|command| {
+        && clash_shell::find_commands(script).iter().any(|command| {
             let words = || command.words.iter().map(|word| word.known());
             let program = words().next().flatten().and_then(|word| word.rsplit('/').next());
             program == Some("clash") && words().any(|word| word == Some("--approval"))

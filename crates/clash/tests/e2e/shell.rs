@@ -142,7 +142,7 @@ impl Random {
 /// The programs the analysis has seen; `None` if it says that it does not know.
 fn seen(script: &str) -> Option<Vec<String>> {
     let mut names = Vec::new();
-    for command in clash_shell::commands(script) {
+    for command in clash_shell::find_commands(script) {
         if command.opaque.is_some() {
             return None;
         }
