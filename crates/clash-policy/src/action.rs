@@ -1,4 +1,4 @@
-//! One thing an agent wants to do, in the same words for every agent.
+//! One action of an agent, in the same words for every agent.
 
 use std::path::PathBuf;
 
@@ -14,14 +14,14 @@ pub struct Action {
     pub input: ToolInput,
 }
 
-/// What the tool was asked to work on.
+/// The input of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolInput {
-    /// A script for the shell; what it runs is found by [`crate::shell`].
+    /// A script for the shell. Its commands are found by [`crate::shell`].
     Script(String),
     /// Files or directories; each is judged and the strictest answer holds.
     Files(Vec<FileUse>),
-    /// Hosts to talk to. None: no particular one.
+    /// Hosts to connect to; empty for a search, which names no host.
     Hosts(Vec<HostUse>),
     /// The input of any other tool.
     Fields(Vec<InputField>),

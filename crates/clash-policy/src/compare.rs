@@ -1,5 +1,5 @@
-//! What two policies decide differently: witnesses of both are decided by both,
-//! and sandboxes are compared by what they grant and not by how they are written.
+//! The differences between two policies. Both policies decide the witnesses of both,
+//! and sandboxes are compared by their grants and not by their text.
 
 use crate::action::{FileUse, ToolInput};
 use crate::decide::{DecideError, Decision, DecisionCause, decide};
@@ -11,7 +11,7 @@ use crate::sandbox::{ProcessLifetime, ResourceLimits, Sandbox, WriteTarget};
 use crate::span::PolicySpan;
 use crate::witness::{self, PolicyWitness};
 
-/// Which way something changed.
+/// The direction of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RightsChange {
     More,
@@ -43,7 +43,7 @@ pub struct PolicyComparison {
     pub actions: Vec<ActionChange>,
     /// Of sandboxes with the same name.
     pub sandboxes: Vec<SandboxChange>,
-    /// `false`: there were too many witnesses to look at all of them.
+    /// `false`: there were too many witnesses, and some were not compared.
     pub complete: bool,
 }
 
@@ -52,7 +52,7 @@ impl PolicyComparison {
         self.actions.is_empty() && self.sandboxes.is_empty()
     }
 
-    /// Whether anything is more permitted than before.
+    /// True if the new policy permits anything that the old one did not.
     pub fn widens(&self) -> bool {
         let grants = self.sandboxes.iter().flat_map(|sandbox| &sandbox.grants);
         self.actions.iter().any(|action| action.change != RightsChange::Less)
@@ -69,13 +69,13 @@ pub struct ActionChange {
     pub new: ComparedDecision,
 }
 
-/// What was decided, and where it says so.
+/// A decision and the place of its rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComparedDecision {
     pub effect: Effect,
-    /// Where it runs, if it is a command that may run.
+    /// The sandbox of a command that may run.
     pub sandbox: Option<String>,
-    /// The rule that decided; `None` for what no rule is needed for.
+    /// The rule that decided; `None` if no rule was needed.
     pub place: Option<PolicySpan>,
 }
 
@@ -86,7 +86,7 @@ pub struct SandboxChange {
     pub grants: Vec<GrantChange>,
 }
 
-/// Something a sandbox grants differently.
+/// A changed grant of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantChange {
     pub change: RightsChange,
@@ -109,15 +109,15 @@ pub enum ComparedGrant {
     Variable(String),
     Port(u16),
     Limit(&'static str),
-    /// What runs later outside of every sandbox may be changed.
+    /// A persistence path that commands may change.
     Protection(String),
     /// Processes that outlive the command.
     Outliving,
-    /// Whether it confines at all.
+    /// Confinement as a whole: `unrestricted` or not.
     Confinement,
 }
 
-/// Compares two policies in one world.
+/// Compares two policies on one machine.
 pub fn compare(
     old: (IrImage<'_>, &[Layer]),
     new: (IrImage<'_>, &[Layer]),
@@ -151,7 +151,7 @@ pub fn compare(
     Ok(PolicyComparison { actions, sandboxes, complete })
 }
 
-/// The sandboxes that rules of the stack can mean by their name.
+/// The sandboxes that rules of the layer stack can name.
 fn nameable(layers: &[Layer]) -> Vec<&Sandbox> {
     let mut known: Vec<&Sandbox> = Vec::new();
     for sandbox in layers.iter().filter(|layer| layer.trusted).flat_map(|layer| &layer.sandboxes) {
@@ -163,7 +163,7 @@ fn nameable(layers: &[Layer]) -> Vec<&Sandbox> {
 }
 
 fn room<'a>(witness: &PolicyWitness, decision: &'a Decision) -> Option<&'a Sandbox> {
-    // Files and hosts are judged by the sandbox, which shows in the effect.
+    // For files and hosts the sandbox has already changed the effect.
     let runs =
         matches!(witness.action.input, ToolInput::Script(_)) && decision.effect < Effect::Deny;
     decision.sandbox.as_ref().filter(|_| runs)
@@ -188,13 +188,13 @@ fn outcome(witness: &PolicyWitness, decision: &Decision) -> ComparedDecision {
     }
 }
 
-/// Sandboxes that were compared before; a policy has few and actions many.
+/// Pairs of sandboxes that were compared before: many actions share few sandboxes.
 #[derive(Default)]
 struct ComparedSandboxes(Vec<(Sandbox, Sandbox, Option<RightsChange>)>);
 
 impl ComparedSandboxes {
-    /// How what a command may do changed with the sandbox it runs in. Of one with
-    /// the same name the change is shown once, and not for every command.
+    /// The change of a command's rights if it runs in another sandbox. A change inside
+    /// a sandbox of the same name is reported once, and not for every command.
     fn change_of_room(
         &mut self,
         witness: &PolicyWitness,
@@ -224,7 +224,7 @@ impl ComparedSandboxes {
     }
 }
 
-/// What one sandbox grants and another does not.
+/// The differences between the grants of two sandboxes.
 pub fn grants(
     old: &Sandbox,
     new: &Sandbox,
@@ -251,7 +251,7 @@ pub fn grants(
         note(ComparedGrant::Host { host: host.clone(), port }, held(old), held(new));
     }
     for rule in old.env.iter().chain(&new.env) {
-        // Without a rule the built-in scrubbing decides, which withholds secrets.
+        // Without a rule the built-in list decides, which withholds secrets.
         let held = |sandbox: &Sandbox| {
             let found = sandbox.env.iter().find(|other| other.name == rule.name);
             found.map_or(GrantStrictness::Standard, |rule| rule.effect.into())
@@ -306,15 +306,15 @@ fn protection(
     }
 }
 
-/// How something is held, in order of strictness.
+/// The strictness of a grant, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GrantStrictness {
     Allow,
-    /// Allowed, but what is written goes to an overlay.
+    /// Allowed, but writes go to an overlay.
     Cow,
-    /// Allowed, but what is written goes to a cache of the project's own.
+    /// Allowed, but writes go to a cache of the project.
     Cache,
-    /// As it is where no rule says anything.
+    /// The behaviour without any rule.
     Standard,
     Ask,
     Deny,
@@ -347,8 +347,8 @@ impl From<Effect> for GrantStrictness {
     }
 }
 
-/// Paths that are granted differently. One example for each pair of rules that
-/// decide, with all capabilities that change alike.
+/// Paths with changed grants: one example for each pair of deciding rules, with all
+/// capabilities that change in the same way.
 fn paths(
     old: &Sandbox,
     new: &Sandbox,

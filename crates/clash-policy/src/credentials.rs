@@ -1,11 +1,11 @@
 //! Files that hold keys, tokens or passwords, by their usual names.
 //!
 //! A sandbox with `default = ask()` has the agent's file tools ask about a path that no
-//! rule names. For these files one careless yes hands over the key, so they are denied
-//! instead, in every posture. A rule that names the file lifts that: for example
+//! rule names. For these files one careless yes would give the key away, so they are
+//! denied instead, in every posture. A rule that names the file lifts that: for example
 //! `"$HOME/.npmrc": allow("r")`. Commands need no such list: the kernel blocks every
-//! path that no rule grants. A sandbox that grants one of them is one whose commands
-//! must not be steered (`steering.rs`).
+//! path that no rule grants. Commands in a sandbox that grants one of them must not be
+//! steered (`steering.rs`).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -138,7 +138,7 @@ const IN_HOME: &[(&str, &[&str])] = &[
 const ELSEWHERE: &[(&str, &[&str])] =
     &[("passwords", &["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d"])];
 
-/// Of `~/.ssh`, the files without a secret.
+/// The files of `~/.ssh` without a secret.
 const OPEN_IN_SSH: &[&str] = &["config", "config.d", "known_hosts", "known_hosts.old"];
 
 /// Paths below the home directory with a credential in them, directories among them.
@@ -147,8 +147,8 @@ pub fn in_home() -> impl Iterator<Item = &'static str> {
     IN_HOME.iter().flat_map(|(_, names)| names.iter().copied()).chain(keys)
 }
 
-/// The secret that a file holds, by its real path; `None` for every other file. Names
-/// count without regard to case, as some volumes take them.
+/// The secret that a file holds, by its real path; `None` for every other file. Upper
+/// and lower case count as the same, because some volumes do not tell them apart.
 pub fn credential(path: &Path, home: &Path) -> Option<&'static str> {
     if let Ok(below) = path.strip_prefix(home) {
         return IN_HOME.iter().find_map(|(secret, names)| {

@@ -1,9 +1,9 @@
-//! The two small alphabets of the language: what a rule answers (`Effect`) and
-//! what a file rule is about (`FileCaps`).
+//! The two small alphabets of the language: the answer of a rule (`Effect`) and the
+//! capabilities of a file rule (`FileCaps`).
 
 use std::fmt;
 
-/// What a rule answers. Ordered by strictness, so `max` is "the strictest".
+/// The answer of a rule. Ordered by strictness, so `max` gives the strictest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
     Allow,
@@ -39,7 +39,7 @@ impl FileCaps {
     pub const DELETE: Self = Self(8);
     pub const EXECUTE: Self = Self(16);
     pub const ALL: Self = Self(31);
-    /// What changes the disk.
+    /// The capabilities that change the disk.
     pub const CHANGE: Self = Self(2 | 4 | 8);
 
     const LETTERS: [(char, Self); 5] = [

@@ -1,7 +1,7 @@
-//! What a sandbox says about one path, for tools of the agent's own process
-//! (Read, Write, …) where no process of ours runs and so no kernel rule holds.
-//! The planner turns the same rules into kernel state; both read this module's
-//! order: the longest matching key wins, per capability.
+//! The answer of a sandbox about one path, for tools that run in the agent's own
+//! process (Read, Write, …), where no kernel rule holds. The planner turns the same
+//! rules into kernel state. Both use the order of this module: for each capability, the
+//! longest matching key wins.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -13,22 +13,22 @@ use crate::pattern::{path_glob_matches, path_glob_reached};
 use crate::protect::{self, KeepMode, PersistencePath};
 use crate::sandbox::{PathPattern, Sandbox, WriteTarget};
 
-/// What the judge needs to know of the machine, gathered by the binary.
+/// Facts about the machine and the session, collected by the binary.
 #[derive(Clone, Copy, Debug)]
 pub struct JudgeContext<'a> {
     pub places: &'a PolicyPlaces,
-    /// Where a script starts; what its `cd`s lead to is found from here.
+    /// The directory in which a script starts; its `cd` commands are relative to it.
     pub cwd: &'a Path,
     pub links: &'a dyn LinkResolver,
-    /// Paths every sandbox may read or execute unless denied.
+    /// Paths that every sandbox may read or execute unless a rule denies it.
     pub baseline: &'a [(&'a str, FileCaps)],
-    /// Paths no sandbox may change: clash's own and the agents' settings.
+    /// Paths that no sandbox may change: files of clash and settings of agents.
     pub cage: &'a [PathBuf],
-    /// The session's temporary directory: it lies in the cage and may be changed.
+    /// The temporary directory of the session: it lies in the cage but may be changed.
     pub lent: Option<&'a Path>,
 }
 
-/// Whether no tool may change a file: it is clash's own, or steers an agent.
+/// True if no tool may change a file, because it belongs to clash or steers an agent.
 pub(crate) fn is_caged(file: &FileUse, world: &JudgeContext<'_>) -> bool {
     let path = folded(&file.path, file.caseless);
     world.cage.iter().any(|own| is_below(&path, &folded(own, file.caseless)))
@@ -39,9 +39,9 @@ pub(crate) fn is_caged(file: &FileUse, world: &JudgeContext<'_>) -> bool {
 /// What clash and its agents obey in any directory; `.claude` is looked at closer.
 const STEERING: [&str; 6] = [".clash", ".mcp.json", ".codex", ".gemini", ".qwen", ".factory"];
 
-/// Whether a path below the project steers an agent or clash, at any depth: a
-/// nested repository has settings of its own. A worktree that the agent keeps
-/// below `.claude` is a project again.
+/// True if a path below the project steers an agent or clash, at any depth: a nested
+/// repository has settings of its own. A worktree of the agent in `.claude/worktrees`
+/// is a project again.
 fn steers_agent(path: &Path, project: &Path) -> bool {
     let Ok(inside) = path.strip_prefix(project) else { return false };
     let mut names = inside.components().map(|part| part.as_os_str()).peekable();
@@ -55,8 +55,8 @@ fn steers_agent(path: &Path, project: &Path) -> bool {
     false
 }
 
-/// The form in which paths are compared: on a volume that does not tell cases
-/// apart, in lower case.
+/// The form of a path for comparisons: lower case on a volume that does not distinguish
+/// case.
 fn folded(path: &Path, caseless: bool) -> Cow<'_, Path> {
     match caseless {
         true => Cow::Owned(path.to_string_lossy().to_lowercase().into()),
@@ -64,7 +64,7 @@ fn folded(path: &Path, caseless: bool) -> Cow<'_, Path> {
     }
 }
 
-/// What holds for one path, and by which rule of the sandbox.
+/// The effect for one path, and the rule of the sandbox that decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathVerdict {
     pub effect: Effect,
@@ -72,12 +72,12 @@ pub struct PathVerdict {
     pub rule: Option<usize>,
     /// The capability that decided.
     pub caps: FileCaps,
-    /// The persistence path that decided, and why it is one.
+    /// The persistence path that decided, and the reason why it is on the list.
     pub kept: Option<(String, &'static str)>,
 }
 
-/// Judges a file for all capabilities it needs. What the rules allow and the list
-/// of persistence paths keeps is for a person to decide.
+/// Judges a file for all capabilities it needs. If the rules allow a change of a
+/// persistence path, the user is asked.
 pub fn judge(
     sandbox: &Sandbox,
     file: &FileUse,
@@ -92,7 +92,8 @@ pub fn judge(
             one.effect = Effect::Ask;
             one.kept = Some((entry.path.to_owned(), entry.why));
         }
-        // An agent's own tool would change the shared cache itself.
+        // A tool in the agent's process would write to the shared cache, not to the
+        // cache of the project.
         let rule = one.rule.and_then(|at| sandbox.fs.get(at));
         let of_project = rule.is_some_and(|rule| rule.writes == WriteTarget::Project);
         if of_project && one.effect == Effect::Allow && one.caps.intersects(FileCaps::CHANGE) {
@@ -105,7 +106,8 @@ pub fn judge(
     Ok(verdict)
 }
 
-/// The persistence path that a use of `path`, allowed by a rule, would change.
+/// The persistence path that a use of `path` would change. `rule` is the rule that
+/// allows the use.
 pub fn kept<'a>(
     sandbox: &'a Sandbox,
     rule: Option<usize>,
@@ -120,8 +122,8 @@ pub fn kept<'a>(
     Ok(by_name.or_else(|| under_link(sandbox, root, &tree, path, needs, world)))
 }
 
-/// The same for what a link with a name of the list leads to, unless the policy
-/// speaks of that by itself.
+/// The same for the target of a link with a name of the list, unless the policy grants
+/// the target by itself.
 pub fn kept_by_link<'a>(
     sandbox: &'a Sandbox,
     rule: Option<usize>,
@@ -145,15 +147,15 @@ fn under_link<'a>(
     let meant = |alias: &&ProtectedLink| is_below(&alias.at, root) && !is_below(tree, &alias.to);
     aliases.iter().filter(meant).find_map(|alias| {
         let rest = path.strip_prefix(&alias.to).ok()?;
-        // Joining nothing would leave a slash behind.
+        // `join("")` would append a slash.
         let whole = rest.as_os_str().is_empty();
         let name = if whole { alias.at.clone() } else { alias.at.join(rest) };
         protect::kept(&sandbox.protect, name.strip_prefix(root).ok()?, 0, needs)
     })
 }
 
-/// Whether a link of this name, allowed by a rule, would open a way around the list:
-/// into a directory of which part is kept.
+/// True if a new link of this name would bypass the list: the name begins an entry, so
+/// the entry would lead into the target of the link.
 pub fn opens_way(
     sandbox: &Sandbox,
     rule: Option<usize>,
@@ -166,8 +168,8 @@ pub fn opens_way(
     Ok(below.is_some_and(|below| protect::begins(&sandbox.protect, below, never_made)))
 }
 
-/// Where the list begins to count for a use of `path`, and the tree that the rule
-/// is about. What is outside may still be where a link of the project leads.
+/// The directory below which the list counts for a use of `path`, and the tree of the
+/// rule. A path outside the project may still be the target of a link inside it.
 fn counts<'w>(
     sandbox: &Sandbox,
     rule: Option<usize>,
@@ -187,9 +189,8 @@ fn counts<'w>(
     Ok(Some((if of_home { home } else { project }, tree)))
 }
 
-/// Whether a rule takes something away below `to` that it would not take away under
-/// the same names below `at`. A link from `at` to `to` would then show it. Errs on the
-/// side of yes.
+/// True if a rule denies a path below `to` but not the same name below `at`. A link
+/// from `at` to `to` would then show that path. True in cases of doubt.
 pub fn denies_below(
     sandbox: &Sandbox,
     at: &Path,
@@ -208,7 +209,7 @@ pub fn denies_below(
         let Ok(second) = to.strip_prefix(&fixed) else { continue };
         let first = at.strip_prefix(&fixed).ok();
         let denies = match &rule.pattern {
-            // What is below is refused by the path itself.
+            // The kernel rule for the path itself also covers the paths below it.
             PathPattern::Literal(_) | PathPattern::Subpath { .. } => false,
             PathPattern::Children(_) => second.as_os_str().is_empty(),
             PathPattern::Glob { pattern, .. } => {
@@ -228,9 +229,8 @@ pub fn denies_below(
     Ok(false)
 }
 
-/// Whether everything below the two directories is judged alike, so that one may
-/// become the other without anything in it gaining or losing a right. Errs on
-/// the side of no.
+/// True if all paths below the two directories are judged alike, so that a rename from
+/// one to the other changes no right. False in cases of doubt.
 pub fn alike_below(
     sandbox: &Sandbox,
     one: &Path,
@@ -263,7 +263,8 @@ pub fn alike_below(
                 });
                 first == second
             }
-            // Where an expression stands after two different beginnings is not told.
+            // The state of a regular expression after two different prefixes is not
+            // compared.
             (PathPattern::Regex { .. }, ..) => false,
         };
         if !alike {
@@ -288,8 +289,8 @@ pub fn alike_below(
     Ok(true)
 }
 
-/// What the rules say about each capability that is needed, whatever the list of
-/// persistence paths keeps. A pattern is matched once, however many it speaks of.
+/// The verdict of the rules for each needed capability, without the list of persistence
+/// paths. Each pattern is matched once for all its capabilities.
 pub fn each_by_rules(
     sandbox: &Sandbox,
     file: &FileUse,
@@ -304,8 +305,8 @@ pub fn each_by_rules(
             continue;
         }
         let Some(found) = closeness(&rule.pattern, file, world)? else { continue };
-        // What is refused is refused with everything below it; what is allowed
-        // by a pattern is only what the pattern matches.
+        // A deny or ask also covers all paths below a matching directory. An allow
+        // covers only paths that the pattern itself matches.
         if found.above && rule.effect == Effect::Allow {
             continue;
         }
@@ -319,7 +320,7 @@ pub fn each_by_rules(
     Ok(closest.into_iter().map(|(_, verdict)| verdict).collect())
 }
 
-/// What holds where no rule speaks of a path.
+/// The verdict if no rule matches a path.
 fn by_default(
     sandbox: &Sandbox,
     file: &FileUse,
@@ -337,8 +338,8 @@ fn by_default(
 /// How a path pattern matches a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RuleCloseness {
-    /// Greater is more specific: the path itself before a pattern, a pattern
-    /// before the subtrees around it, and among these the longer.
+    /// Greater is more specific: the path itself, then a pattern, then a subtree around
+    /// the file. Of two subtrees, the longer path is more specific.
     pub(crate) rank: (u8, usize),
     /// The pattern matches a directory around the file and not the file.
     pub(crate) above: bool,
@@ -379,12 +380,12 @@ pub(crate) fn closeness(
             by_name(&pattern, &|path| path_glob_matches(&pattern, &path.to_string_lossy()))
         }
         PathPattern::Regex { regex, prefix } => by_name(&regex.pattern, &|path| {
-            // Without a directory in front, the expression is about whole paths.
+            // Without a fixed directory, the expression matches whole paths.
             let whole = |path: &Path| if prefix == "/" { fixed.join(path) } else { path.into() };
             let is = |text: &str| regex.matches(text).unwrap_or(true);
             let folded = whole(path).to_string_lossy().into_owned();
-            // An automaton tells cases apart, so where the volume does not, it is
-            // asked about every spelling that is likely written down.
+            // An automaton distinguishes case. On a volume that does not, the likely
+            // spellings are tried.
             let spelled = || {
                 let parts = file.path.components().skip(fixed.components().count());
                 whole(&parts.take(path.components().count()).collect::<PathBuf>())
@@ -456,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_name_is_refused_wherever_it_stands_and_with_all_below_it() {
+    fn a_denied_name_is_denied_at_any_depth_with_all_below_it() {
         assert_eq!(effect("/home/u/app/secret/open/.env", "r"), Effect::Deny);
         assert_eq!(effect("/home/u/app/.env/key", "r"), Effect::Deny);
         assert_eq!(effect("/home/u/app/x.env", "r"), Effect::Allow);
@@ -516,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_becomes_another_only_where_nothing_changes_below() {
+    fn directories_are_alike_only_if_no_right_changes_below() {
         let alike = |one: &str, other: &str| {
             with_rules(|sandbox, world| {
                 let app = Path::new("/home/u/app");

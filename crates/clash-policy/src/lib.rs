@@ -1,12 +1,11 @@
-//! What an agent wants and what the policy says about it.
+//! Actions of agents, and the decisions of a policy about them.
 //!
-//! This crate is a pure function: the same [`action`] and the same compiled
-//! policy give the same decision, with no I/O, no environment and no clock.
-//! Everything that can be fooled by a clever agent is read here, so it forbids
-//! `unsafe` and is fuzzable end to end.
+//! This crate is a pure function: the same [`action`] and the same compiled policy give
+//! the same decision, with no I/O, no environment and no clock. It reads input that a
+//! hostile agent can write, so it forbids `unsafe`, and fuzzers can run all of it.
 //!
-//! It informs; it does not enforce. Rights come only from the sandbox a process
-//! really runs in.
+//! It informs and does not enforce: a process has only the rights of the sandbox it
+//! runs in.
 #![forbid(unsafe_code)]
 
 pub mod action;

@@ -1,10 +1,11 @@
-//! The nearest right thing to what was written.
+//! Suggestions for misspelt words.
 
-/// The known word that differs least, if it is alike enough to be meant.
+/// The known word with the smallest distance, if the distance is small: `Bahs` gives
+/// `Bash`.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |other: &&str| {
         let (word, other) = (word.to_lowercase(), other.to_lowercase());
-        // Letters in another order are the commonest slip.
+        // Swapped letters are the most common mistake.
         if word != other && sorted(&word) == sorted(&other) { 1 } else { edits(&word, &other) }
     };
     let best = known.into_iter().min_by_key(distance)?;
@@ -17,7 +18,7 @@ fn sorted(word: &str) -> Vec<char> {
     letters
 }
 
-/// How many letters have to be put in, taken out or replaced.
+/// The number of letters to insert, remove or replace.
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_alike_is_suggested() {
+    fn only_similar_words_are_suggested() {
         assert_eq!(nearest("Bahs", ["Bash", "Read"]), Some("Bash"));
         assert_eq!(nearest("bash", ["Bash", "Read"]), Some("Bash"));
         assert_eq!(nearest("acceptEdit", ["plan", "acceptEdits"]), Some("acceptEdits"));

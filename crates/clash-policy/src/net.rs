@@ -1,5 +1,5 @@
-//! A sandbox's network: nothing, everything, or rules about hosts. The gate
-//! enforces host rules; tools of the agent's own process are judged here.
+//! A sandbox's network: nothing, everything, or rules about hosts. This module judges
+//! tools that run in the agent's own process.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use crate::span::PolicySpan;
 pub enum NetworkAccess {
     Deny,
     Allow,
-    /// Every new host is a question to the user.
+    /// The user is asked about every new host.
     Ask,
     Hosts {
         rules: Vec<NetRule>,
@@ -25,7 +25,7 @@ pub enum NetworkAccess {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetRule {
     pub host: HostPattern,
-    /// Empty: 443 and 80, and 22 where git speaks ssh; for `localhost()` any.
+    /// Empty: 443, 80 and 22 (git over ssh); for `localhost()` every port.
     pub ports: Vec<u16>,
     pub effect: Effect,
     pub span: PolicySpan,
@@ -60,7 +60,8 @@ impl HostPattern {
         }
     }
 
-    /// Longer names are more specific, an exact one most.
+    /// A longer name is more specific; an exact name is more specific than one with its
+    /// subdomains.
     fn specificity(&self) -> usize {
         match self {
             Self::Name(name) => name.len() * 2,
@@ -98,13 +99,13 @@ fn within(address: IpAddr, base: IpAddr, bits: u8) -> bool {
     let ((width, address), (base_width, base)) =
         (number(address.to_canonical()), number(base.to_canonical()));
     let ignored = width.saturating_sub(u32::from(bits));
-    // A shift by the whole width leaves nothing to compare.
+    // With 0 bits, `checked_shr` by the whole width gives `None` on both sides.
     width == base_width && address.checked_shr(ignored) == base.checked_shr(ignored)
 }
 
 impl NetworkAccess {
-    /// What holds for a host, and by which rule. The longest name wins and a
-    /// deny beats what is as long.
+    /// The effect for a host, and the rule that decided. The longest name wins. Of two
+    /// rules with the same name, the stricter wins.
     pub fn judge(&self, host: &str, port: u16) -> (Effect, Option<&NetRule>) {
         let (rules, default) = match self {
             Self::Deny => return (Effect::Deny, None),
@@ -112,7 +113,7 @@ impl NetworkAccess {
             Self::Ask => return (Effect::Ask, None),
             Self::Hosts { rules, default } => (rules, default),
         };
-        // A rule that restricts covers every port unless it names some.
+        // A deny or ask without ports covers every port.
         let covers = |rule: &NetRule| match rule.ports.as_slice() {
             [] if rule.effect > Effect::Allow || rule.host == HostPattern::Localhost => true,
             [] => matches!(port, 22 | 80 | 443),

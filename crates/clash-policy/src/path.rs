@@ -1,6 +1,6 @@
-//! Paths as policies write them: variables, lexical normalisation, and the
-//! question "is this path below that one". Nothing here touches the disk; who
-//! needs symlinks resolved passes a [`LinkResolver`].
+//! Paths as policies write them: variables, lexical normalisation, and the question "is
+//! this path below that one". This module does not touch the disk. Callers that need
+//! real paths pass a [`LinkResolver`].
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
@@ -8,8 +8,8 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::sandbox::ProtectSettings;
 
-/// What the variables of a policy stand for in one session. Built once by the
-/// binary, which alone reads the environment; every value is an absolute path.
+/// The directories that the variables of a policy stand for in one session. The binary
+/// builds it once from the environment; every value is an absolute path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyPlaces {
     /// `$PWD`: the project root of the session. It never follows the agent's `cd`.
@@ -20,9 +20,9 @@ pub struct PolicyPlaces {
     pub vars: Vec<(String, PathBuf)>,
 }
 
-/// Variables of policies besides `$PWD`, `$HOME` and `$TMPDIR`: where toolchains
-/// and desktops keep their files, with the documented place when the environment
-/// does not say: below the home, or below a variable that stands before it here.
+/// Variables of policies besides `$PWD`, `$HOME` and `$TMPDIR`: the directories of
+/// toolchains and desktops. If the environment does not set one, its documented default
+/// is used: below the home, or below an earlier variable of this list.
 pub const PLACES: &[(&str, &str)] = &[
     ("XDG_CACHE_HOME", ".cache"),
     ("XDG_CONFIG_HOME", ".config"),
@@ -89,14 +89,13 @@ pub enum PathError {
     ProjectTooWide(String),
 }
 
-/// Resolves symlinks. The binary and the planner ask the disk; tests answer
-/// from a table.
+/// Resolves symlinks. The binary and the planner read the disk; tests use a table.
 pub trait LinkResolver: std::fmt::Debug {
-    /// The real path: every symlink in the existing part followed, the part
-    /// that does not exist kept as it is.
+    /// The real path. Symlinks in the existing part are followed; the part that does
+    /// not exist stays as written.
     fn real(&self, path: &Path) -> PathBuf;
 
-    /// The same, without a copy where nothing is followed anyway.
+    /// The same, without a copy if the path has no symlink.
     fn follow<'a>(&self, path: Cow<'a, Path>) -> Cow<'a, Path> {
         Cow::Owned(self.real(&path))
     }
@@ -106,9 +105,9 @@ pub trait LinkResolver: std::fmt::Debug {
     /// hooks count.
     fn git_is_steered(&self, dir: &Path, project: &Path, subcommand: &str) -> Option<String>;
 
-    /// Links with names of the list of persistence paths that lead to a real path or
-    /// above it, as far as they are found on the way there from `root`, where the
-    /// list begins to count.
+    /// Links with a name of the persistence list that lead to `path` or to a directory
+    /// above it. Only links between `root` and `path` are searched; the list counts
+    /// below `root`.
     fn aliases(
         &self,
         _path: &Path,
@@ -119,22 +118,23 @@ pub trait LinkResolver: std::fmt::Debug {
     }
 }
 
-/// A link whose name is on the list of persistence paths, or begins an entry of it:
-/// what it leads to is one under another name.
+/// A link whose name is on the list of persistence paths, or begins an entry of it. The
+/// target of the link is protected like the entry: `.vscode -> editor` protects
+/// `editor`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProtectedLink {
     /// The link.
     pub at: PathBuf,
-    /// The real path where it leads, or another link on the way there.
+    /// The real path of its target, or another link on the way there.
     pub to: PathBuf,
 }
 
-/// A world without symlinks.
+/// A disk without symlinks.
 #[derive(Clone, Copy, Debug)]
 pub struct NoLinks;
 
 impl LinkResolver for NoLinks {
-    /// An imagined disk has no repository.
+    /// This disk has no repository.
     fn git_is_steered(&self, _: &Path, _: &Path, _: &str) -> Option<String> {
         None
     }
@@ -149,8 +149,8 @@ impl LinkResolver for NoLinks {
 }
 
 impl PolicyPlaces {
-    /// The places of a project, with every variable that `said` does not know in
-    /// its documented place.
+    /// The directories of a project. Variables that `said` does not know get their
+    /// documented defaults.
     pub fn new(
         project: PathBuf,
         home: PathBuf,
@@ -170,8 +170,8 @@ impl PolicyPlaces {
         places
     }
 
-    /// A person's machine as the documentation imagines it: for expectations and
-    /// lints, which must not depend on where a policy is compiled.
+    /// The example machine of the documentation. Expectations and lints use it, so that
+    /// they do not depend on the machine that compiles a policy.
     pub fn imagined() -> Self {
         let home = PathBuf::from("/home/user");
         Self::new(home.join("project"), home, "/tmp".into(), |_| None)
@@ -193,7 +193,7 @@ impl PolicyPlaces {
             return Err(PathError::Relative(text.to_owned()));
         };
         let rest = rest.trim_start_matches('/');
-        // Joining nothing would leave a slash at the end.
+        // `join("")` would append a slash.
         let path = if rest.is_empty() { base.to_path_buf() } else { base.join(rest) };
         let clean = normalise(&path);
         if !base.as_os_str().is_empty() && base != Path::new("/") && !is_below(&clean, base) {
@@ -202,8 +202,8 @@ impl PolicyPlaces {
         Ok(clean)
     }
 
-    /// The same, without a copy of what needs nothing filled in: the rules of a plan,
-    /// which the monitor asks about at every call.
+    /// The same, without a copy if the path has no variable. The rules of a plan have
+    /// none, and the monitor checks them at every call.
     pub(crate) fn placed<'a>(&self, text: &'a str) -> Result<Cow<'a, Path>, PathError> {
         let path = Path::new(text);
         if is_normal(path) { Ok(Cow::Borrowed(path)) } else { self.expand(text).map(Cow::Owned) }
@@ -226,8 +226,8 @@ impl PolicyPlaces {
         }
     }
 
-    /// A session started in `/`, `$HOME` or above it would hand the whole home
-    /// to every sandbox that grants `$PWD`.
+    /// A session in `/`, in `$HOME` or above it would give the whole home to every
+    /// sandbox that grants `$PWD`.
     fn project_too_wide(&self) -> bool {
         is_below(&self.home, &self.project)
     }
@@ -253,29 +253,29 @@ pub fn normalise(path: &Path) -> PathBuf {
     out
 }
 
-/// Whether a path is absolute and nothing but names, as nearly all are.
+/// True if a path is absolute and has no `.`, `..` or doubled slash.
 pub fn is_normal(path: &Path) -> bool {
     let mut parts = path.as_os_str().as_bytes().split(|byte| *byte == b'/');
     parts.next() == Some(b"") && parts.all(|part| !matches!(part, b"" | b"." | b".."))
 }
 
-/// Whether `path` is `base` or something inside it; by names, so `/proj-evil` is
-/// not below `/proj`. What [`Path::starts_with`] says, for absolute paths, in a
-/// fraction of its time: a plan asks some thousand times.
+/// True if `path` is `base` or lies below it. Names are compared whole, so `/proj-evil`
+/// is not below `/proj`. The same as [`Path::starts_with`] for absolute paths, but
+/// faster: a plan asks some thousand times.
 pub fn is_below(path: &Path, base: &Path) -> bool {
     let (bytes, above) = (path.as_os_str().as_bytes(), base.as_os_str().as_bytes());
     let same = bytes.iter().zip(above).take_while(|(one, other)| one == other).count();
     let unclear = |text: &[u8]| may_say_nothing(text, same);
     match (bytes.get(same), above.get(same)) {
         (Some(b'/') | None, None) => true,
-        // A name goes on differently, or another begins.
+        // The names differ.
         _ if !unclear(bytes) && !unclear(above) => false,
         _ => by_names(path, base),
     }
 }
 
-/// Whether what is at this place, or goes on from it, need not be part of a name:
-/// a separator too many, or `.`.
+/// True if the byte at `at` may belong to an extra separator or to `.`, which are no
+/// part of a name.
 fn may_say_nothing(text: &[u8], at: usize) -> bool {
     let begins = |end: usize| matches!(text.get(..end), Some([] | [.., b'/']));
     let dot =
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_placed_is_an_error_and_not_a_guess() {
+    fn a_path_that_cannot_be_expanded_is_an_error() {
         let p = places();
         assert_eq!(p.expand("$NOPE/x"), Err(PathError::UnknownVariable("NOPE".into())));
         assert_eq!(p.expand("src"), Err(PathError::Relative("src".into())));
@@ -370,7 +370,7 @@ mod tests {
         #![proptest_config(proptest::test_runner::Config::with_cases(20_000))]
 
         #[test]
-        fn below_is_what_the_standard_library_says(path in "/?[/.ab]{0,7}", base in "/?[/.ab]{0,5}") {
+        fn is_below_agrees_with_the_standard_library(path in "/?[/.ab]{0,7}", base in "/?[/.ab]{0,5}") {
             let expected = by_names(path.as_ref(), base.as_ref());
             proptest::prop_assert_eq!(is_below(path.as_ref(), base.as_ref()), expected);
             if path.starts_with('/') && base.starts_with('/') {

@@ -1,5 +1,5 @@
-//! Comparing text with the patterns of a policy, by hand: no pattern is
-//! compiled while a hook waits.
+//! Matching of text against the patterns of a policy. Nothing is compiled during a hook
+//! call.
 
 /// `*` stands for any run of characters and `?` for one. Linear in the text
 /// for each star, without recursion.
@@ -36,8 +36,8 @@ pub fn path_glob_matches(pattern: &str, path: &str) -> bool {
     path_glob_reached(pattern, path).last() == Some(&true)
 }
 
-/// Which beginnings of the pattern the path can have used up. Two paths that
-/// reach the same are matched alike with whatever follows.
+/// For every prefix of the pattern: true if the path matches it. Two paths with the
+/// same result match the same continuations.
 pub fn path_glob_reached(pattern: &str, path: &str) -> Vec<bool> {
     let pattern: Vec<&str> = pattern.split('/').collect();
     let mut reached = vec![false; pattern.len() + 1];
@@ -58,7 +58,7 @@ pub fn path_glob_reached(pattern: &str, path: &str) -> Vec<bool> {
     reached
 }
 
-/// Marks a place in the pattern, and those behind it that need no name.
+/// Marks an index of the pattern, and the indexes behind it that need no further name.
 fn reach(pattern: &[&str], reached: &mut [bool], mut at: usize) {
     loop {
         if let Some(place) = reached.get_mut(at) {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_covers_its_subdomains_and_nothing_that_merely_ends_alike() {
+    fn a_name_covers_its_subdomains_and_no_other_suffix() {
         assert!(host_matches("github.com", "github.com"));
         assert!(host_matches("github.com", "api.github.com"));
         assert!(!host_matches("github.com", "evilgithub.com"));

@@ -1,14 +1,14 @@
-//! Persistence paths: files inside a project that run or steer something later,
-//! outside every sandbox. A sandbox that may write the project may still not
-//! write these, unless its policy says so. The judge of file tools and the
-//! kernel's side read this one list.
+//! Persistence paths: files of a project that later run or steer a program outside
+//! every sandbox, for example `.git/hooks`. A sandbox that may write the project may
+//! not write these, unless its policy says so. The judge of file tools and the planner
+//! both use this one list.
 //!
-//! The list names what is loaded without asking by the tools people have, not
-//! everything that is run when somebody runs it: a Makefile or a build script is
-//! what the agent is there to write. Names count at any depth, whether or not
-//! they exist, and without regard to case. They count below the project, and
-//! below the home where all of it is granted; a tree that a policy grants by
-//! itself (a cache, a temporary directory) is there to be filled.
+//! The list names files that common tools load without asking. It does not name files
+//! that run only on request, such as a Makefile or a build script: writing those is the
+//! agent's work. Names count at any depth, even if the file does not exist, and in
+//! upper or lower case. They count below the project, and below the home if a policy
+//! grants all of it. They do not count in other trees that a policy grants, such as a
+//! cache.
 
 mod list;
 
@@ -22,7 +22,7 @@ use crate::sandbox::ProtectSettings;
 pub use list::STANDARD;
 use list::{BY_GIT, BY_INSTRUCTIONS, BY_PIPELINE};
 
-/// One path, relative to wherever it is found, and who acts on it.
+/// One path, relative to any directory, and the program that acts on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PersistencePath<'a> {
     /// `*` within a name stands for any run of characters.
@@ -31,48 +31,49 @@ pub struct PersistencePath<'a> {
     pub keep: KeepMode,
 }
 
-/// What may not happen to a persistence path.
+/// The changes that are refused for a persistence path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepMode {
-    /// It and everything below stay as they are; what is not there is not made.
+    /// No command changes, creates or removes it, or anything below it.
     Always,
-    /// It may be made where it is not there, and then stays as it is.
+    /// A command may create it if it does not exist. After that it is not changed.
     Existing,
-    /// The same where commands may make repositories, and with them linked worktrees.
-    /// Elsewhere like `Always`.
+    /// Like `Existing` if the sandbox may make repositories, and with them linked
+    /// worktrees. Otherwise like `Always`.
     OfWorktree,
-    /// It is made together with the directory it is in, and never changed; it may
-    /// be removed, and is then not made again in that directory. Who made the
-    /// directory only the kernel's side knows.
+    /// A command that created the directory may create it there once. It is never
+    /// changed. It may be removed, and is then not created again. Only the monitor
+    /// knows which command created the directory.
     WithDirectory,
-    /// The name itself is neither made, changed nor removed; what is below is not
-    /// meant.
+    /// The name itself is not created, changed or removed. Files below it are not
+    /// protected by this entry.
     Name,
-    /// The same, but it may be made where it is not there.
+    /// Like `Name`, but a command may create it if it does not exist.
     ExistingName,
-    /// Like `Name`, but it may be made as a directory. Only the kernel's side knows
-    /// what a command makes.
+    /// Like `Name`, but a command may create it as a directory. Only the monitor sees
+    /// the type of a new file.
     Directory,
 }
 
 const POLICY: &str = "the policy protects it";
 
-/// A name that stands for a new repository: `unprotect = [".git"]` lets commands
-/// make repositories, and what they make is theirs until they end. One that is
-/// there already stays: a file of this name says where git finds its hooks.
+/// The name of a repository. `unprotect = [".git"]` lets commands create repositories
+/// and change those they created. An existing one stays protected: a file of this name
+/// tells git where its hooks are.
 pub const REPOSITORY: &str = ".git";
 
-/// Instructions and pipelines: git writes them when it goes to another commit.
+/// Instructions and pipelines: git writes them when it checks out another commit.
 pub fn carried_by_branches() -> impl Iterator<Item = &'static str> {
     let carried = |entry: &&PersistencePath<'_>| matches!(entry.why, BY_INSTRUCTIONS | BY_PIPELINE);
     STANDARD.iter().filter(carried).map(|entry| entry.path)
 }
 
-/// Directories of other people's packages: nobody opens one as a project, and
-/// packages carry their authors' settings. Repositories count there too.
+/// Directories with packages of other authors. Users do not open them as projects, and
+/// packages contain the settings of their authors. Entries about repositories count
+/// there too.
 const PACKAGES: &[&str] = &["node_modules", "site-packages", "dist-packages", "vendor"];
 
-/// The list as one sandbox has it.
+/// The list after the `protect` and `unprotect` of one sandbox.
 pub fn entries(protect: &ProtectSettings) -> impl Iterator<Item = PersistencePath<'_>> {
     let standard = STANDARD.iter().copied().filter(|_| protect.standard);
     let also = protect.also.iter().map(|path| PersistencePath {
@@ -96,9 +97,9 @@ pub fn entries(protect: &ProtectSettings) -> impl Iterator<Item = PersistencePat
     })
 }
 
-/// The entry that keeps a use of `path`, `below` a tree in which the list counts,
-/// from changing it. Entries that end within the first `named` names are spoken
-/// of by the policy itself and not meant.
+/// The entry that forbids a change of the path `below`, which is relative to a tree in
+/// which the list counts. Entries that end within the first `named` names do not count:
+/// the policy itself names them.
 pub fn kept<'a>(
     protect: &'a ProtectSettings,
     below: &Path,
@@ -142,8 +143,8 @@ pub fn kept<'a>(
     })
 }
 
-/// Whether a path is the beginning of an entry: what is below it may be kept. Where
-/// it is a link, what that leads to would be.
+/// True if a path is the beginning of an entry, as `.git` is of `.git/hooks`. A link of
+/// that name would protect its target.
 pub fn begins(
     protect: &ProtectSettings,
     below: &Path,
@@ -158,9 +159,9 @@ pub fn begins(
     })
 }
 
-/// Whether the list treats everything below the two directories alike: nothing
-/// of it has begun in the one and not in the other. A part of a repository takes
-/// no other name at all: something else could then be made in its place.
+/// True if the list treats all files below the two directories alike: no entry has
+/// begun in only one of them. A part of a repository is never alike: after a rename, a
+/// command could create another file in its place.
 pub fn alike_below(protect: &ProtectSettings, one: &Path, other: &Path) -> bool {
     let [one, other] = [one, other].map(|path| path.iter().collect::<Vec<&OsStr>>());
     let packages = |names: &[&OsStr]| names.iter().any(|name| is_package_directory(name));
@@ -173,14 +174,14 @@ pub fn alike_below(protect: &ProtectSettings, one: &Path, other: &Path) -> bool 
         })
 }
 
-/// Whether a path is in a directory of other people's packages, where most of the
-/// list does not count.
+/// True if a path is in a directory of packages, where most of the list does not count.
 pub fn is_in_packages(path: &Path) -> bool {
     path.iter().any(is_package_directory)
 }
 
-/// Whether some entry of the standard list may begin with a name of this length and
-/// first letter. Most names on a disk begin none, and most calls of the monitor ask.
+/// True if an entry of the standard list may begin with a name of this length and first
+/// letter. A fast filter: the monitor asks at most calls, and most names begin no
+/// entry.
 fn standard_may_begin(name: &[u8]) -> bool {
     let first = name.first().map_or(0, u8::to_ascii_lowercase);
     let lengths = LENGTHS.get(usize::from(first)).copied().unwrap_or(u64::MAX);
@@ -192,7 +193,7 @@ const fn length_bit(length: usize) -> u64 {
     if length > 63 { 1 << 63 } else { 1 << length }
 }
 
-/// By the first letter of an entry: the lengths that its first name may have.
+/// For each first letter of an entry: the lengths that its first name may have.
 static LENGTHS: [u64; 256] = lengths();
 
 #[expect(clippy::indexing_slicing, reason = "computed when this is compiled")]
@@ -224,7 +225,7 @@ impl ProtectSettings {
     }
 }
 
-/// Whether `names` starts with the first `count` names of an entry.
+/// True if `names` starts with the first `count` names of an entry.
 fn starts(entry: &str, names: &[&OsStr], count: usize) -> bool {
     names.len() >= count
         && entry.split('/').take(count).zip(names).all(|(part, name)| is_named(part, name))
@@ -235,7 +236,7 @@ fn ends(entry: &str, names: &[&OsStr], count: usize) -> bool {
     from.is_some_and(|names| starts(entry, names, count))
 }
 
-/// Whether a part of an entry means this name.
+/// True if one part of an entry matches a name.
 pub fn is_named(part: &str, name: &OsStr) -> bool {
     let name = name.as_bytes();
     match part.split_once('*') {
@@ -259,7 +260,7 @@ fn in_packages(entry: &PersistencePath<'_>, above: &[&OsStr]) -> bool {
         && above.iter().any(|name| is_package_directory(name))
 }
 
-/// A worktree that an agent keeps below its own directory is a project again.
+/// A worktree of the agent in `.claude/worktrees` is a project again.
 fn is_worktree(entry: &PersistencePath<'_>, next: Option<&&OsStr>) -> bool {
     entry.path == ".claude" && next.is_some_and(|name| *name == "worktrees")
 }
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn no_entry_is_passed_over_by_the_quick_look() {
+    fn the_fast_filter_skips_no_entry() {
         for entry in STANDARD {
             let first = entry.path.split('/').next().unwrap();
             for name in [first.replace('*', ""), first.replace('*', "x").to_uppercase()] {
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_package_carries_is_the_packages_own() {
+    fn settings_inside_packages_are_not_protected() {
         assert_eq!(keeps("node_modules/dep/.vscode/settings.json", "c"), None);
         assert_eq!(keeps("node_modules/dep/.git/hooks/pre-commit", "c"), Some(".git/hooks"));
         assert_eq!(keeps(".claude/worktrees/one/src/main.rs", "wcd"), None);
@@ -356,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_policy_names_itself_is_not_meant() {
+    fn paths_that_the_policy_names_are_not_protected() {
         let protect = ProtectSettings::default();
         let one = |named| kept(&protect, Path::new(".vscode/x"), named, FileCaps::WRITE).is_some();
         assert!(one(0) && !one(1));

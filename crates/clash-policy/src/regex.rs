@@ -1,5 +1,5 @@
-//! Regular expressions that were turned into automata when the policy was
-//! compiled: matching walks a table, and no hook call compiles anything.
+//! Regular expressions. The policy compiler turns them into automata, so that a hook
+//! call only walks a table.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use regex_automata::dfa::Automaton;
 use regex_automata::dfa::sparse::DFA;
 use regex_automata::{Anchored, Input};
 
-/// An expression that has to match a whole text.
+/// A regular expression that has to match a whole text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyRegex {
     /// As written in the policy.
@@ -22,7 +22,7 @@ impl PolicyRegex {
     }
 }
 
-/// Whether an automaton matches the whole text; `None` if it is not one.
+/// True if an automaton matches the whole text; `None` if the bytes are no automaton.
 pub fn matches(automaton: &[u8], text: &str) -> Option<bool> {
     let (automaton, _) = DFA::from_bytes(automaton).ok()?;
     let input = Input::new(text).anchored(Anchored::Yes);

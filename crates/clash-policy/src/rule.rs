@@ -10,7 +10,7 @@ use crate::regex::PolicyRegex;
 use crate::sandbox::{FsRule, PathPattern, Sandbox};
 use crate::span::PolicySpan;
 
-/// Where a policy came from, in order of precedence.
+/// The origin of a policy, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LayerKind {
     Managed,
@@ -45,8 +45,8 @@ pub struct Layer {
     /// Its allows count as ask and its sandboxes are not used.
     pub trusted: bool,
     pub settings: LayerSettings,
-    /// Independent of each other: each that matches has its say, and the
-    /// strictest holds.
+    /// Independent of each other: every group that matches counts, and the strictest
+    /// holds.
     pub groups: Vec<LayerGroup>,
     pub sandboxes: Vec<Sandbox>,
 }
@@ -63,20 +63,20 @@ pub struct LayerGroup {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayerSettings {
-    /// What holds where no rule of any layer matches.
+    /// The rule for actions that no rule of any layer matches.
     pub default: Option<PolicyRule>,
     /// The name of a sandbox of the same layer.
     pub default_sandbox: Option<String>,
     pub on_sandbox_violation: Option<OnViolation>,
     /// `Some(false)` switches the built-in layer's rules off.
     pub harness_defaults: Option<bool>,
-    /// File rules of `everywhere()`. They are part of no sandbox yet:
-    /// [`add_to_every_sandbox`] puts them there.
+    /// File rules of `everywhere()`. [`add_to_every_sandbox`] copies them into the
+    /// sandboxes.
     pub everywhere: Vec<FsRule>,
 }
 
 /// Adds the file rules that a layer wants everywhere to the sandboxes of all layers.
-/// They only deny or ask, so a layer that nobody trusts may have some too.
+/// They only deny or ask, so an untrusted layer may have some too.
 pub fn add_to_every_sandbox(layers: &mut [Layer]) {
     let rules: Vec<FsRule> = layers
         .iter_mut()
@@ -88,7 +88,7 @@ pub fn add_to_every_sandbox(layers: &mut [Layer]) {
     }
 }
 
-/// What an agent is told to do when the sandbox blocked something.
+/// The advice to an agent whose command was blocked by the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnViolation {
     Stop,
@@ -108,7 +108,7 @@ impl OnViolation {
     }
 }
 
-/// One key of a match tree and what is below it.
+/// One key of a match tree and the subtree below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatchBranch {
     pub key: MatchKey,
@@ -121,23 +121,23 @@ pub enum MatchNode {
     Tree(Vec<MatchBranch>),
 }
 
-/// A leaf: what holds when the whole path of keys above it matched.
+/// A leaf: it applies if all keys above it match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyRule {
     pub effect: Effect,
-    /// The name of a sandbox of the same layer; without one the layer stack's
-    /// default sandbox is meant.
+    /// The name of a sandbox of the same layer; `None` for the default sandbox of the
+    /// layer stack.
     pub sandbox: Option<String>,
     pub reason: Option<String>,
     pub span: PolicySpan,
 }
 
-/// What a key looks at, and the alternatives it accepts there.
+/// The part of an action that a key is compared with, and the alternatives it accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatchKey {
     pub subject: KeySubject,
-    /// More than one only for a tuple key, which is less specific than a
-    /// single literal.
+    /// More than one only for a tuple key such as `("push", "fetch")`, which is less
+    /// specific than a single literal.
     pub patterns: Vec<KeyPattern>,
 }
 
@@ -151,7 +151,7 @@ pub enum KeySubject {
     Word,
     /// An option anywhere among the remaining words of a command.
     Option,
-    /// That no word of a command remains.
+    /// The end of a command: no word remains.
     End,
     /// The host of a fetched URL.
     Host,
@@ -177,7 +177,7 @@ impl KeySubject {
         Self::Value,
     ];
 
-    /// What the keys at the root of a tree look at.
+    /// The subjects of keys at the root of a tree.
     pub const ROOT: [Self; 3] = [Self::Tool, Self::Mode, Self::Agent];
 }
 
@@ -190,7 +190,7 @@ pub enum KeyPattern {
     Regex(PolicyRegex),
     Path(PathPattern),
     Host(HostPattern),
-    /// `glob("**")` and `default()`: whatever is there, including nothing.
+    /// `glob("**")` and `default()`: any text, also none.
     Any,
 }
 

@@ -1,6 +1,6 @@
-//! A Sandbox: the named, host-independent declaration of what a command may
-//! touch. Paths keep their variables (`$PWD`, `$HOME`); [`crate::path::Places`]
-//! fills them in when a sandbox is judged or planned.
+//! A Sandbox: the named, host-independent declaration of the files, hosts and resources
+//! that a command may use. Paths keep their variables (`$PWD`, `$HOME`);
+//! [`crate::path::Places`] fills them in when a sandbox is judged or planned.
 
 use crate::effect::{Effect, FileCaps};
 use crate::net::NetworkAccess;
@@ -10,10 +10,10 @@ use crate::span::PolicySpan;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sandbox {
     pub name: String,
-    /// No confinement at all: the sandbox `unrestricted`, which has to be named.
+    /// No confinement at all: the sandbox `unrestricted`, which a rule has to name.
     pub unrestricted: bool,
-    /// What holds for a path that no key of `fs` matches. The system baseline
-    /// stays readable whatever this says.
+    /// The effect for a path that no key of `fs` matches. The system baseline stays
+    /// readable even with `deny`.
     pub default: Effect,
     pub fs: Vec<FsRule>,
     pub net: NetworkAccess,
@@ -21,8 +21,8 @@ pub struct Sandbox {
     pub serve: Vec<u16>,
     pub env: Vec<EnvRule>,
     pub limits: ResourceLimits,
-    /// What becomes of processes that the command leaves running. Unsaid, they end
-    /// with it in a room and live on, confined, without one.
+    /// The fate of processes that the command leaves running. `None`: in a room they
+    /// end with the command; without a room they live on, confined.
     pub lifetime: Option<ProcessLifetime>,
     pub protect: ProtectSettings,
     pub doc: String,
@@ -70,7 +70,7 @@ impl FsRule {
     }
 }
 
-/// Where the bytes that a command writes below a file rule end up.
+/// The target of writes below a file rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WriteTarget {
     /// In the files that the rule names.
@@ -78,28 +78,28 @@ pub enum WriteTarget {
     InPlace,
     /// `cow()`: in an overlay of the session.
     Session,
-    /// `cache()`: in a cache of the project's own. Commands read the files that the
-    /// rule names, and what earlier commands of the same project wrote.
+    /// `cache()`: in a cache of the project. Commands read the files that the rule
+    /// names and the files that earlier commands of the same project wrote.
     Project,
 }
 
-/// Which paths a file rule is about. Text is as written, variables unexpanded.
+/// The paths of a file rule, as written: variables are not expanded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathPattern {
     /// The path and everything below it.
     Subpath { path: String, follow_worktrees: bool },
     /// Exactly this path.
     Literal(String),
-    /// Everything directly inside this directory.
+    /// The direct children of this directory.
     Children(String),
-    /// Names matched anywhere under a fixed prefix, also files created later.
+    /// A glob for the path below a fixed prefix, also for files created later.
     Glob { prefix: String, pattern: String },
-    /// As a glob, but the rest of the path is matched by an expression.
+    /// As `Glob`, but with a regular expression.
     Regex { prefix: String, regex: PolicyRegex },
 }
 
 impl PathPattern {
-    /// The part of the path that is fixed, before any wildcard.
+    /// The fixed part of the path, before any wildcard.
     pub fn fixed(&self) -> &str {
         match self {
             Self::Subpath { path, .. } | Self::Literal(path) | Self::Children(path) => path,
@@ -107,7 +107,7 @@ impl PathPattern {
         }
     }
 
-    /// The same with another fixed part.
+    /// The same pattern with another fixed part.
     pub fn at(&self, fixed: &str) -> Self {
         let mut pattern = self.clone();
         match &mut pattern {
@@ -121,7 +121,7 @@ impl PathPattern {
 
 impl std::fmt::Display for PathPattern {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Below the root there is no second slash.
+        // The root already ends in a slash.
         let base = |path: &str| if path == "/" { String::new() } else { path.to_owned() };
         match self {
             Self::Subpath { path, .. } => write!(f, "{}/**", base(path)),
@@ -133,8 +133,9 @@ impl std::fmt::Display for PathPattern {
     }
 }
 
-/// One line of a sandbox's `env`: a variable by name, `*` for any run of
-/// characters. The longest matching name wins over the built-in scrubbing.
+/// One line of a sandbox's `env`: the name of a variable, in which `*` stands for any
+/// run of characters. The longest matching name wins, and overrides the built-in list
+/// of secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvRule {
     pub name: String,
@@ -142,7 +143,7 @@ pub struct EnvRule {
     pub span: PolicySpan,
 }
 
-/// What a room may use up; `None` is no limit of the policy's own.
+/// The resources that a room may use; `None` if the policy sets no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceLimits {
     pub memory_bytes: Option<u64>,
@@ -150,16 +151,16 @@ pub struct ResourceLimits {
     pub cpu_seconds: Option<u64>,
     pub wall_seconds: Option<u64>,
     pub file_size_bytes: Option<u64>,
-    /// Names that a room makes; [`ResourceLimits::UNLIMITED`] lifts the standard limit.
+    /// New names of files; [`ResourceLimits::UNLIMITED`] removes the standard limit.
     pub files: Option<u64>,
 }
 
 impl ResourceLimits {
-    /// No build or installation comes near it.
+    /// Far more than any known build or installation creates.
     pub const STANDARD_FILES: u64 = 1_000_000;
     pub const UNLIMITED: u64 = u64::MAX;
 
-    /// How many names a room may make; `None` is any number.
+    /// The number of names that a room may create; `None` for any number.
     pub fn most_files(&self) -> Option<u64> {
         let most = self.files.unwrap_or(Self::STANDARD_FILES);
         (most != Self::UNLIMITED).then_some(most)
@@ -187,12 +188,12 @@ impl ResourceLimits {
     }
 }
 
-/// How long the processes of a room may live.
+/// The lifetime of the processes of a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessLifetime {
     /// Until the command ends.
     Action,
-    /// As long as they like, confined as they were.
+    /// Without end, and still confined.
     Detached,
 }
 
@@ -208,14 +209,14 @@ impl ProcessLifetime {
     }
 }
 
-/// Which persistence paths stay read-only inside writable trees.
+/// The persistence paths that stay read-only inside writable trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProtectSettings {
     /// The built-in list, `protect = True`.
     pub standard: bool,
-    /// Paths or patterns relative to a writable tree, in addition.
+    /// Further paths or patterns, relative to a writable tree.
     pub also: Vec<String>,
-    /// Taken off the built-in list.
+    /// Entries removed from the built-in list.
     pub except: Vec<String>,
 }
 

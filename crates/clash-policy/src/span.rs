@@ -1,4 +1,4 @@
-//! Where in a policy something was written.
+//! Places in the source of a policy.
 
 use std::fmt;
 

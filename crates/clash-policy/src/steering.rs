@@ -1,16 +1,16 @@
-//! Commands that an agent can steer into running something else.
+//! Commands that an agent can steer: it decides which code they run.
 //!
-//! A rule such as `"git fetch": allow(sandbox = git_full)` gives rights to a
-//! program: a network, a token, the agent of ssh. The program is safe to trust
-//! with them only while its settings are the user's. A command is *steered* when
-//! a part of it that an agent can have written decides which code runs: a
-//! variable, an option, a working directory, a repository. For example
-//! `GIT_DIR=x git fetch` obeys `x/config`, and that file can name any program.
+//! A rule such as `"git fetch": allow(sandbox = git_full)` gives rights to a program: a
+//! network, a token, the agent of ssh. The program is safe with these rights only if
+//! the user wrote its settings. A command is *steered* when a part of it that an agent
+//! can have written decides which code runs: a variable, an option, a working
+//! directory, a repository. For example `GIT_DIR=x git fetch` obeys `x/config`, and
+//! that file can name any program.
 //!
-//! [`SandboxWidening`] says which sandboxes this is about. Where a sandbox reads
-//! credentials, every variable outside a short list steers. Where a sandbox only
-//! adds the network, the toolchain in it runs code of the project anyway, so only
-//! variables and options count that replace the toolchain itself.
+//! [`SandboxWidening`] names the sandboxes that count. Where a sandbox reads
+//! credentials, every variable outside a short list steers. Where a sandbox only adds
+//! the network, the toolchain in it runs code of the project anyway. There only
+//! variables and options count that replace the toolchain itself, for example `RUSTC`.
 //!
 //! The answer only informs the decision; the kernel enforces the sandbox.
 
@@ -39,7 +39,7 @@ pub enum SandboxWidening {
 /// The variable with the socket of the ssh agent.
 pub const SSH_AGENT_SOCKET: &str = "SSH_AUTH_SOCK";
 
-/// What a sandbox adds to the default sandbox of its policy.
+/// The rights that a sandbox has and the default sandbox of its policy lacks.
 pub fn widening(
     sandbox: &Sandbox,
     default: &Sandbox,
@@ -81,7 +81,7 @@ pub fn reads_credentials(sandbox: &Sandbox, world: &JudgeContext<'_>) -> bool {
     })
 }
 
-/// Where a credential lies: below the home, or where the settings are kept.
+/// The paths of a credential: below the home, and below `$XDG_CONFIG_HOME`.
 fn credential_places(name: &str, world: &JudgeContext<'_>) -> Vec<PathBuf> {
     let moved = name.strip_prefix(".config/");
     let moved =
@@ -97,8 +97,8 @@ fn is_public(path: &Path) -> bool {
         || name.ends_with(".pub")
 }
 
-/// What steers a command, in words; `None` if nothing does. `named` are the words
-/// of the rule that allows it: an option that the rule names is no surprise.
+/// Why a command is steered; `None` if it is not. `named` are the words of the rule
+/// that allows it: an option that the rule names does not steer.
 pub fn steered(
     command: &ShellCommand,
     widening: SandboxWidening,
@@ -131,7 +131,7 @@ fn variable(command: &ShellCommand, widening: SandboxWidening) -> Option<String>
     })
 }
 
-/// The repository that the program obeys where it runs.
+/// Checks the repository that the program uses in its directory.
 fn repository(
     program: &str,
     command: &ShellCommand,

@@ -1,4 +1,4 @@
-//! Tools, under the one name policies use for what every agent calls differently.
+//! Tools: one name in policies for the different names that agents use.
 
 use crate::effect::FileCaps;
 
@@ -49,7 +49,7 @@ const TOOLS: &[(&str, ToolKind, &[&str])] = &[
     ("WebSearch", ToolKind::Host, &["web_search", "websearch", "google_web_search"]),
 ];
 
-/// What the keys below a tool are compared with.
+/// The kind of input that the keys below a tool are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolKind {
     Shell,
@@ -59,7 +59,7 @@ pub enum ToolKind {
     Other,
 }
 
-/// The name policies use for a tool, and what it works on.
+/// The name of a tool in policies, and the kind of its input.
 pub fn canonical(name: &str) -> (&str, ToolKind) {
     let is = |known: &&(&str, ToolKind, &[&str])| known.0 == name || known.2.contains(&name);
     match TOOLS.iter().find(is) {
@@ -68,8 +68,8 @@ pub fn canonical(name: &str) -> (&str, ToolKind) {
     }
 }
 
-/// What a tool that works on a file needs there, by its name in policies. An
-/// unknown one may do anything to it.
+/// The capabilities that a file tool needs, by its name in policies. An unknown tool
+/// needs all but execution.
 pub fn needs(name: &str) -> FileCaps {
     match name {
         "Read" | "Glob" | "Grep" | "LS" => FileCaps::READ,
@@ -79,7 +79,8 @@ pub fn needs(name: &str) -> FileCaps {
     }
 }
 
-/// Tools that can be misspelt; any other name is taken for a tool we do not know.
+/// The names of known tools, for suggestions. A policy may also name tools that are not
+/// known here.
 pub fn known() -> impl Iterator<Item = &'static str> {
     TOOLS.iter().map(|(name, _, _)| *name)
 }

@@ -1,7 +1,7 @@
-//! Witnesses: actions that stand for what a policy tells apart. For every key of
-//! every tree there is one that matches it and one that nearly does, and there
-//! are some that no policy names. Two policies that decide all witnesses of both
-//! alike may still differ; where they differ on one, it is an example.
+//! Witnesses: example actions for the cases that a policy distinguishes. For every key
+//! of every tree one action matches it and one nearly matches, and some actions match
+//! no key. Two policies that agree on all witnesses may still differ. Where they differ
+//! on one, it is an example.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::rule::{KeyPattern, KeySubject, Layer, MatchBranch, MatchNode, ONLY_HO
 use crate::sandbox::{PathPattern, Sandbox};
 use crate::tool::{self, ToolKind};
 
-/// What stands for whatever a policy does not name.
+/// Stands for anything that a policy does not name.
 const UNNAMED: &str = "clash-example";
 const UNNAMED_HOST: &str = "clash-example.test";
 const UNNAMED_PATHS: [&str; 6] = [
@@ -30,21 +30,21 @@ const UNNAMED_PATHS: [&str; 6] = [
     "$TMPDIR/clash-example",
     "/etc/passwd",
 ];
-/// The last cannot be looked into.
+/// The last one is opaque.
 const UNNAMED_SCRIPTS: [&str; 2] = [UNNAMED, "eval \"$CLASH_EXAMPLE\""];
 
 /// An action and how to show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyWitness {
     pub action: Action,
-    /// What it is about, with the variables a policy would use.
+    /// The path, host or command, with the variables of a policy.
     pub shown: String,
 }
 
-/// More than this no policy needs; behind it tuples multiplied each other.
+/// No policy needs more. Beyond this, tuples have multiplied each other.
 const MAX_WITNESSES: usize = 50_000;
 
-/// The witnesses of policies, each once. `false`: there would be more of them.
+/// The witnesses of policies, each once. `false`: the list is not complete.
 pub fn actions<'l>(
     layers: impl Iterator<Item = &'l Layer> + Clone,
     places: &PolicyPlaces,
@@ -60,17 +60,19 @@ pub fn actions<'l>(
     (found.witnesses, complete)
 }
 
-/// What policies name: a pattern of one may cover a literal of another.
+/// The literals of all policies: a pattern of one policy may match a literal of
+/// another.
 #[derive(Default)]
 struct NamedLiterals {
     literals: BTreeSet<String>,
-    /// By program, the options that any key below it tells apart: they may stand
-    /// behind any of its words.
+    /// By program: the options of all keys below it. They may come behind any word of
+    /// the command.
     options: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl NamedLiterals {
-    /// More of them are told apart only by keys of their own.
+    /// Texts per pattern and options per program. Beyond this, only a key of its own
+    /// gives a witness.
     const MAX_NAMED_TEXTS: usize = 30;
 
     fn literals(&mut self, branches: &[MatchBranch]) {
@@ -85,7 +87,7 @@ impl NamedLiterals {
         }
     }
 
-    /// Texts a pattern matches, among them what is named elsewhere.
+    /// Texts that a pattern matches, among them literals of other keys.
     fn texts(&self, pattern: &KeyPattern) -> Vec<String> {
         let covers = |text: &&String| match pattern {
             KeyPattern::Glob(glob) => glob_matches(glob, text),
@@ -118,7 +120,7 @@ impl NamedLiterals {
         }
     }
 
-    /// Those that a command may have besides its own.
+    /// Options that a command may have besides its own.
     fn further_options(&self, draft: &WitnessDraft) -> Vec<String> {
         let program = draft.words.iter().find(|(_, option)| !option).map(|(word, _)| word.as_str());
         let programs = [program, Some("")].into_iter().flatten();
@@ -127,7 +129,7 @@ impl NamedLiterals {
     }
 }
 
-/// An action as far as the keys of a tree say.
+/// An action, as far as the keys of a tree describe it.
 #[derive(Clone, Debug, Default)]
 struct WitnessDraft {
     tool: Option<String>,
@@ -176,7 +178,7 @@ impl WitnessSearch<'_> {
         }
     }
 
-    /// The actions a draft stands for; what it leaves open is filled in.
+    /// Adds the actions of a draft, with examples for its open parts.
     fn emit(&mut self, draft: &WitnessDraft) {
         let Some(tool) = &draft.tool else {
             for tool in ["Bash", "Read", "Write", "WebFetch", "clash_example_tool"] {
@@ -223,7 +225,7 @@ impl WitnessSearch<'_> {
     }
 
     fn file(&mut self, draft: &WitnessDraft, path: &str) {
-        // Without such a place there is no such action.
+        // A path that cannot be expanded gives no action.
         let Ok(expanded) = self.places.expand(path) else { return };
         let needs = tool::needs(draft.tool.as_deref().unwrap_or_default());
         let file = FileUse { path: expanded, needs, caseless: false };
@@ -249,7 +251,7 @@ impl WitnessSearch<'_> {
     }
 }
 
-/// What an action has to be for one more key to match, and nearly to match.
+/// The drafts for which one more key matches or nearly matches.
 fn drafts(
     above: &WitnessDraft,
     subject: KeySubject,
@@ -285,7 +287,7 @@ fn drafts(
     }
 }
 
-/// Texts a pattern matches; none if no simple one is found.
+/// Texts that a pattern matches; empty if there is no simple one.
 fn texts(pattern: &KeyPattern) -> Vec<String> {
     match pattern {
         KeyPattern::Literal(text) => match text.strip_prefix(ONLY_HOST) {
@@ -342,15 +344,15 @@ fn path_texts(pattern: &PathPattern) -> Vec<String> {
     }
 }
 
-/// A shortest text the expression matches, found by walking its automaton; none
-/// if every one needs more than plain characters.
+/// A shortest text that the expression matches, found in its automaton; `None` if every
+/// such text needs unusual characters.
 pub fn example(regex: &PolicyRegex) -> Option<String> {
     const MAX_AUTOMATON_STATES: usize = 10_000;
     let (automaton, _) = DFA::from_bytes(&regex.automaton).ok()?;
     let start = automaton.start_state_forward(&Search::new("").anchored(Anchored::Yes)).ok()?;
     let letters = (b'a'..=b'z').chain(b'0'..=b'9');
     let alphabet: Vec<u8> = letters.chain((b' '..=b'~').filter(|b| !b.is_ascii_digit())).collect();
-    // How each state was first reached.
+    // For each state: the state and the byte that led to it first.
     let mut reached = HashMap::from([(start, None)]);
     let mut waiting = std::collections::VecDeque::from([start]);
     while let Some(state) = waiting.pop_front() {
@@ -379,8 +381,9 @@ pub fn example(regex: &PolicyRegex) -> Option<String> {
     None
 }
 
-/// The words as the keys stand, with the options last (one in between may have the
-/// next word for its value), and with an option no key names in front of the last.
+/// The words in the order of the keys; with the options last, because an option in
+/// between may take the next word as its value; and with an unknown option before the
+/// last word.
 fn orders(words: &[(String, bool)]) -> Vec<String> {
     let (options, plain): (Vec<_>, Vec<_>) = words.iter().cloned().partition(|(_, option)| *option);
     let mut orders = vec![words.to_vec(), [plain.clone(), options].concat()];
@@ -408,7 +411,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Paths that sandboxes tell apart, as a policy writes them and expanded.
+/// Paths that sandboxes distinguish, as a policy writes them and expanded.
 pub fn paths(sandboxes: &[&Sandbox], places: &PolicyPlaces) -> Vec<(String, PathBuf)> {
     let rules = sandboxes.iter().flat_map(|sandbox| &sandbox.fs);
     let named = rules.flat_map(|rule| path_texts(&rule.pattern));
@@ -419,7 +422,7 @@ pub fn paths(sandboxes: &[&Sandbox], places: &PolicyPlaces) -> Vec<(String, Path
         .collect()
 }
 
-/// Hosts and ports that sandboxes tell apart.
+/// Hosts and ports that sandboxes distinguish.
 pub fn hosts(sandboxes: &[&Sandbox]) -> Vec<(String, u16)> {
     let mut found =
         BTreeSet::from([(UNNAMED_HOST.to_owned(), 443), ("localhost".to_owned(), 8080)]);

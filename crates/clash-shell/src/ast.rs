@@ -1,14 +1,14 @@
-//! A script as bash reads it, before anything is expanded.
+//! The syntax tree of a script, before any expansion.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-/// A text with its tree. Places in the tree count from the start of the text.
+/// A text with its tree. Positions in the tree count bytes from the start of the text.
 #[derive(Debug)]
 pub(super) struct ScriptTree {
     pub(super) text: Rc<str>,
     pub(super) list: CommandList,
-    /// Something in it means another thing to a plain POSIX shell.
+    /// A plain POSIX shell reads a part of it differently.
     pub(super) bash_only: bool,
 }
 
@@ -18,7 +18,7 @@ pub(super) struct CommandList {
 }
 
 impl CommandList {
-    /// The pipeline the list is, if it is no more than that.
+    /// The pipeline, if the list is exactly one.
     pub(super) fn only_pipeline(&self) -> Option<&PipelineNode> {
         match self.chains.as_slice() {
             [AndOrList { links, .. }] => match links.as_slice() {
@@ -135,7 +135,7 @@ impl RawWord {
 
 #[derive(Debug)]
 pub(super) enum WordPart {
-    /// Unquoted: patterns, braces and a tilde in it mean something.
+    /// Unquoted: the shell expands patterns, braces and a tilde in it.
     Text(String),
     Quoted(String),
     Param {
@@ -153,19 +153,19 @@ pub(super) enum WordPart {
     },
     /// `(…)` given to a declaration.
     Array(Vec<RawWord>),
-    /// `@(a|b)`: only what is expanded in it matters.
+    /// `@(a|b)`: only the expansions in it matter.
     Pattern(Vec<WordPart>),
 }
 
 #[derive(Debug)]
 pub(super) enum SubstitutionBody {
-    /// Parsed where it stands.
+    /// `$(…)`, parsed in place.
     Here(CommandList),
-    /// Between backticks, where backslashes had to be taken off first.
+    /// Between backticks: the parser removes backslashes first.
     Unescaped(Box<ScriptTree>),
 }
 
-/// `${…}` with anything but a name in it.
+/// `${…}` with more than a name in it.
 #[derive(Debug)]
 pub(super) struct ParameterExpansion {
     pub(super) name: String,

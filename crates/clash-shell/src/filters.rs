@@ -1,11 +1,12 @@
-//! Programs at the end of a pipe that touch nothing: they read what the command
-//! before them prints and print a part of it. `cargo test 2>&1 | tail -20` needs
-//! a decision about cargo and none about tail.
+//! Programs at the end of a pipe that touch nothing: they read the output of the
+//! command before them and print a part of it. `cargo test 2>&1 | tail -20` needs a
+//! decision about cargo and none about tail.
 
 use super::{CommandPosition, ShellCommand, ShellWord};
 
-/// What a filter may be given: letters of options without a value, options with
-/// one (in the next word or behind the letter), and how many other words.
+/// The arguments a filter may have: letters of options without a value, letters of
+/// options with a value (in the next word or behind the letter), and a number of other
+/// words.
 struct FilterProgram {
     name: &'static str,
     flags: &'static str,
@@ -43,7 +44,7 @@ const FILTERS: &[FilterProgram] = &[
     filter("wc", "Lclmw", "", 0),
 ];
 
-/// Whether a command only passes on what it reads from a pipe.
+/// True if a command only reads a pipe and prints a part of it.
 pub fn is_filter(command: &ShellCommand) -> bool {
     let piped = command.position.contains(&CommandPosition::Pipeline);
     if command.opaque.is_some() || !piped || !command.assignments.is_empty() {
@@ -81,7 +82,7 @@ enum OptionTakes {
 }
 
 impl FilterProgram {
-    /// `None` if the option is not one of the harmless.
+    /// `None` if the option is not on the lists of this program.
     fn option(&self, letters: &str) -> Option<OptionTakes> {
         for (at, letter) in letters.char_indices() {
             if self.valued.contains(letter) {
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_reads_a_pipe_is_a_filter() {
+    fn programs_that_only_read_a_pipe_are_filters() {
         for script in [
             "make | tail -20",
             "make 2>&1 | tail -n 20",
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_opens_a_file_or_may_run_something_is_none() {
+    fn programs_that_open_a_file_are_no_filters() {
         for script in [
             "tail -20",
             "make | tail -20 log",

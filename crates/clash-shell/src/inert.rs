@@ -1,22 +1,22 @@
-//! Commands that start no program of their own, and so need no decision of
-//! their own.
+//! Commands that start no program and therefore need no decision.
 
 use super::programs::program_name;
 use super::read::is_name;
 use super::{ShellCommand, ShellWord};
 
-/// Whether a command starts no program of its own: a builtin that cannot
-/// evaluate what it is given, or a wrapper whose commands are all in the list.
-/// Without a rule of its own it needs no decision of its own either: what it
-/// touches, the room's shell touches.
+/// True if a command starts no program: a builtin that does not evaluate its arguments
+/// (`echo $x`), or a wrapper whose commands are all in the list (`timeout 5 echo hi`).
+/// Such a command needs no decision unless a rule names it, because the shell in the
+/// room can touch the same files.
 pub fn is_inert(command: &ShellCommand) -> bool {
-    // Take whatever the shell makes of their words as text.
+    // These take every word as text.
     const ANY_WORDS: &[&str] = &[
         ":", "bg", "break", "cd", "continue", "dirs", "disown", "echo", "exit", "false", "fg",
         "jobs", "kill", "popd", "pushd", "pwd", "return", "set", "shift", "times", "true", "type",
         "ulimit", "umask",
     ];
-    // Evaluate a subscript in a name, so only words that are known to have none.
+    // These evaluate a subscript in a name (`read 'a[$(cmd)]'` runs cmd), so every word
+    // must be known to have none.
     const KNOWN_WORDS: &[&str] = &[
         "alias", "declare", "export", "getopts", "hash", "local", "readonly", "shopt", "trap",
         "typeset", "unalias", "unset", "wait",
@@ -45,8 +45,8 @@ pub fn is_inert(command: &ShellCommand) -> bool {
     }
 }
 
-/// Only `-v` and `-R` evaluate. With a fixed number of words the operator is in
-/// a known place.
+/// True if a `test` command evaluates no subscript. Only `-v` and `-R` evaluate. With a
+/// fixed number of words the operator is at a known index.
 fn compares_only(words: &[ShellWord]) -> bool {
     const BINARY: &[&str] =
         &["=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef"];

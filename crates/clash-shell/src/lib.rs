@@ -1,22 +1,22 @@
-//! What a shell script will run, found without running it.
+//! The commands of a shell script, found without running it.
 //!
 //! [`find_commands`] reads a script as bash does and gives every program in it as a
 //! [`ShellCommand`]: in lists, pipelines, compound commands, functions, substitutions
-//! and here-documents, behind wrappers (`env`, `timeout`, `xargs`, `sh -c`, …)
-//! and through variables, functions and aliases the script itself sets. Words
-//! are given as far as they are known; what the shell decides later is marked.
+//! and here-documents, behind wrappers (`env`, `timeout`, `xargs`, `sh -c`, …) and
+//! through variables, functions and aliases the script itself sets. A word is given as
+//! far as it is known. The part that the shell decides later is marked: in `cp a "$x"`
+//! the last word is `Unknown`.
 //!
-//! It never guesses. A text that is not certainly understood is one *opaque*
-//! command, and where a part of a script could run something that cannot be
-//! seen, an opaque command stands for that part. No rule about a particular
-//! program matches an opaque command.
+//! It never guesses. A text that it does not certainly understand is one *opaque*
+//! command. Where a part of a script could run a hidden program, an opaque command
+//! stands for that part: `eval "$x"` is one. No rule about a particular program matches
+//! an opaque command.
 //!
-//! Being fooled here costs a question or a refusal, never a right: the kernel
-//! enforces the sandbox whatever was read.
+//! A script that deceives this analysis gains no right: the kernel enforces the
+//! sandbox, whatever commands were found.
 //!
-//! Limits: bash and POSIX `sh`. What zsh and fish read differently is opaque.
-//! A script of more than 1 MiB, or one that nests more than 200 constructs, is
-//! opaque.
+//! Limits: bash and POSIX `sh`. A text that zsh or fish read differently is opaque. A
+//! script of more than 1 MiB, or one that nests more than 200 constructs, is opaque.
 #![forbid(unsafe_code)]
 
 mod ast;
@@ -35,7 +35,8 @@ pub use inert::is_inert;
 pub use programs::{NextWord, next_significant, program_name};
 pub use variables::{is_harmless_variable, is_steering_variable};
 
-/// Whether a setting of git, its name in lower case, names no program.
+/// True if a setting of git names no program. The name is in lower case, for example
+/// `color.ui`.
 pub fn is_plain_git_setting(name: &str) -> bool {
     runners::is_plain_git_setting(name)
 }
@@ -43,7 +44,7 @@ pub fn is_plain_git_setting(name: &str) -> bool {
 /// One program run inside a script.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ShellCommand {
-    /// The program and its arguments, after expansion as far as it is known.
+    /// The program and its arguments after expansion, as far as they are known.
     pub words: Vec<ShellWord>,
     /// Variables given a value for this command, or by it if it has no words.
     pub assignments: Vec<VariableAssignment>,
@@ -52,16 +53,17 @@ pub struct ShellCommand {
     pub environment: Vec<SetVariable>,
     /// Files it opens before it runs.
     pub redirections: Vec<Redirection>,
-    /// Where it runs, as far as the script says.
+    /// The directory it runs in, as far as the script says.
     pub cwd: CommandDirectory,
-    /// How it was reached, from the outside in.
+    /// The constructs around it, from the outside in.
     pub position: Vec<CommandPosition>,
-    /// Where it stands in the script. A command found inside a text the script
-    /// hands to a shell has the place of that text.
+    /// Its bytes in the script. A command inside a text that the script gives to a
+    /// shell (`sh -c '…'`) has the span of that text.
     pub span: Range<usize>,
-    /// Why nothing is known about what this runs.
+    /// Why the analysis cannot tell which program this runs; `None` if it can.
     pub opaque: Option<&'static str>,
-    /// It only runs other commands, and all of them are in the list.
+    /// It only runs other commands, and all of them are in the list, for example
+    /// `timeout 5 ls`.
     pub transparent: bool,
     /// It runs code of the project (`make`, `npm run`, `cargo test`, …).
     pub runs_project_code: bool,
@@ -111,11 +113,11 @@ fn all_known(words: &[ShellWord]) -> Option<Vec<&str>> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariableAssignment {
     pub name: String,
-    /// `Unknown` for arrays and what the shell decides.
+    /// `Unknown` for arrays and for values that the shell decides.
     pub value: ShellWord,
 }
 
-/// A variable that a script sets, and that may change what a program does.
+/// A variable that a script sets and that may change the behaviour of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetVariable {
     pub name: String,
@@ -165,13 +167,13 @@ impl Redirection {
     }
 }
 
-/// Where a command runs.
+/// The directory a command runs in.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum CommandDirectory {
-    /// Where the script was started.
+    /// The directory the script was started in.
     #[default]
     Start,
-    /// A path from where the script was started.
+    /// A path relative to the directory the script was started in.
     Relative(String),
     Absolute(String),
     /// The home of the user and this text behind it.
@@ -199,7 +201,7 @@ impl CommandDirectory {
     }
 }
 
-/// How a command was reached.
+/// A construct around a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandPosition {
     Pipeline,
@@ -230,7 +232,7 @@ pub enum CommandPosition {
     Elsewhere(&'static str),
 }
 
-/// Scripts longer than this are not looked into.
+/// A longer script is one opaque command.
 pub const MAX_SCRIPT_BYTES: usize = 1024 * 1024;
 
 /// The commands of a script, in the order in which they are read. Never empty:
@@ -252,14 +254,13 @@ pub fn find_commands(script: &str) -> Vec<ShellCommand> {
     }]
 }
 
-/// The text of a command for people: trimmed and cut to a size that can be
-/// shown.
+/// The text of a command for people: trimmed and cut.
 fn shown(text: &str) -> String {
-    const LONGEST: usize = 2000;
+    const MAX_SHOWN_BYTES: usize = 2000;
     let text = text.trim();
-    if text.len() <= LONGEST {
+    if text.len() <= MAX_SHOWN_BYTES {
         return text.to_owned();
     }
-    let end = (0..=LONGEST).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let end = (0..=MAX_SHOWN_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     format!("{}…", text.get(..end).unwrap_or_default())
 }

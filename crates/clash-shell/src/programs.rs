@@ -1,18 +1,17 @@
-//! Where the subcommand of a program stands: which options come before it, and
-//! which of them take the next word as their value.
+//! The position of a program's subcommand: which options come before it, and which of
+//! them take the next word as their value. In `git -C dir push` it is the fourth word.
 //!
-//! Data only; a program is one row. Options are given as they are written, `-x`
-//! or `--long`. An option in neither list is not skipped but makes the place of
-//! the subcommand unsure.
+//! Data only; a program is one row. Options are given as they are written, `-x` or
+//! `--long`. An option in neither list makes the position of the subcommand unsure.
 
 use super::ShellWord;
 
 /// The next word that means something to a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextWord {
-    /// `words[index]` certainly is it.
+    /// It certainly is `words[index]`.
     Sure { index: usize },
-    /// There certainly is none.
+    /// There certainly is no further word.
     End,
     /// An unknown word, or an option that may take a value, stands in the way.
     Unsure,
@@ -100,8 +99,8 @@ const PROGRAMS: &[ProgramOptions] = &[
         &["-B", "-b", "-c", "-D", "-E", "-e", "-F", "-I", "-i", "-J", "-L", "-l", "-m", "-O", "-o", "-P", "-p", "-Q", "-R", "-S", "-W", "-w"]),
 ];
 
-/// The name a program is found by, if it is certainly the system's: a bare name,
-/// or a path in a directory only an administrator writes to.
+/// The name of a program if it is certainly a program of the system: a bare name, or a
+/// path in a directory that only an administrator can write. `./git` has none.
 pub fn program_name(word: &str) -> Option<&str> {
     match word.rsplit_once('/') {
         None => Some(word),
@@ -110,13 +109,12 @@ pub fn program_name(word: &str) -> Option<&str> {
     }
 }
 
-/// The next significant word at or behind `at`: the program for 0, then its
-/// subcommand, then what follows. Options, with the values of those that take
-/// one, are passed over for the programs of the table; behind `--` every word is
-/// significant.
+/// The next significant word at or behind `at`: the program for 0, then its subcommand,
+/// then the words after it. For the programs of the table, options and their values are
+/// skipped. Behind `--` every word is significant.
 ///
-/// It is never sure of a word that could be the value of an option it does not
-/// know, nor of one behind a word the shell decides.
+/// It is never sure of a word behind an unknown option, which could take that word as
+/// its value, nor of a word behind one that the shell decides.
 pub fn next_significant(words: &[ShellWord], at: usize) -> NextWord {
     let Some(first) = words.first() else { return NextWord::End };
     let Some(name) = first.known().and_then(program_name) else { return NextWord::Unsure };
@@ -146,8 +144,8 @@ pub fn next_significant(words: &[ShellWord], at: usize) -> NextWord {
                 let table = base.filter(|program| program.anywhere || !subcommand);
                 match table.and_then(|program| program.option(text)) {
                     Some(values) => index += values,
-                    // Before the place that was asked for it does not matter
-                    // what it took, as long as a word beyond is asked for.
+                    // An unknown option in front of `at` has taken its value in front
+                    // of `at` too.
                     None if index < at => {}
                     None => return NextWord::Unsure,
                 }

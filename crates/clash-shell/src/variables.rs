@@ -46,8 +46,8 @@ const STEERING_ENDS: &[&str] = &[
     "_USER_HOME",
 ];
 
-/// Whether giving a variable this value steers no program. `None` is a value that
-/// is known only when the script runs.
+/// True if a variable with this value steers no program, for example `LANG=C` or
+/// `PAGER=cat`. `None` is a value that is known only when the script runs.
 pub fn is_harmless_variable(name: &str, value: Option<&str>) -> bool {
     let upper = name.to_ascii_uppercase();
     if HARMLESS.contains(&upper.as_str()) || HARMLESS_STARTS.iter().any(|it| upper.starts_with(it))
@@ -63,7 +63,8 @@ pub fn is_harmless_variable(name: &str, value: Option<&str>) -> bool {
     sets_size && value.split_ascii_whitespace().all(is_size)
 }
 
-/// Whether a variable steers programs even where they run code of the project.
+/// True if a variable replaces a toolchain or its settings, for example `RUSTC` or
+/// `GIT_DIR`. It steers even programs that run code of the project anyway.
 pub fn is_steering_variable(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     STEERING.contains(&upper.as_str())

@@ -1,10 +1,10 @@
-//! The keys of one tree node that match, or could match once the shell has
-//! expanded its words, most specific first: single literals, tuples, globs and
-//! expressions by their literal prefix, then whatever-is-there.
+//! The keys of one tree node that match, or could match after the shell has expanded
+//! the words. The most specific come first: single literals, tuples, globs and regular
+//! expressions by their literal prefix, then `**`.
 //!
-//! Literal keys are looked up, not scanned: the cost of a decision must not grow
-//! with the policy. Where a word could be any, all literal keys could match; they
-//! are not steps of their own, see [`WildKeys`].
+//! Literal keys are looked up, not scanned: the cost of a decision must not grow with
+//! the policy. If a word is unknown, every literal key could match; [`WildKeys`] stands
+//! for all of them.
 
 use std::collections::BTreeSet;
 
@@ -17,15 +17,15 @@ use clash_shell::{NextWord, ShellWord, next_significant};
 use super::facts::MatchFacts;
 use super::{DecideError, DecideResult};
 
-/// How far a walk has come.
+/// The progress of a walk through the words or fields of an action.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TreePosition {
     /// The next word of a command.
     at: usize,
-    /// Where its remaining options begin.
+    /// The index at which the remaining options begin.
     options: usize,
-    /// A word the shell decides stands before this place, and may have become
-    /// any number of words.
+    /// An unknown word comes before this position and may have become any number of
+    /// words.
     wild: bool,
     /// The field whose values come next.
     field: Option<usize>,
@@ -34,12 +34,12 @@ pub(super) struct TreePosition {
 pub(super) struct MatchedEdge<'a> {
     pub(super) edge: EdgeRef<'a>,
     pub(super) next: TreePosition,
-    /// Whether the key matches whatever the shell makes of the words.
+    /// The key certainly matches.
     pub(super) sure: bool,
 }
 
 impl MatchedEdge<'_> {
-    /// Where a literal key stands among the others of its node.
+    /// The position of a literal key among the keys of its node.
     pub(super) fn order(&self) -> (u32, u32) {
         (self.edge.rank, self.edge.order)
     }
@@ -56,32 +56,32 @@ impl MatchedEdge<'_> {
 pub(super) struct MatchedEdges<'a> {
     /// Literal keys.
     pub(super) literal: Vec<MatchedEdge<'a>>,
-    /// Less specific than all of them.
+    /// All other keys, less specific than literal ones.
     pub(super) others: Vec<MatchedEdge<'a>>,
     pub(super) wild: [Option<WildKeys>; 2],
 }
 
-/// Every literal key about a subject could match.
+/// Stands for all literal keys about a subject, each of which could match.
 #[derive(Clone, Copy)]
 pub(super) struct WildKeys {
     pub(super) subject: KeySubject,
     pub(super) next: TreePosition,
 }
 
-/// A word that may come next, with the place behind it.
+/// A word that may come next, with the index behind it.
 struct WordCandidate<'x> {
     text: &'x str,
     next: usize,
     sure: bool,
 }
 
-/// The words that may come next: one of the known, or one that the shell decides.
+/// The words that may come next: one of the known words, or an unknown one.
 struct NextWords<'x> {
     known: Vec<WordCandidate<'x>>,
     open: Option<OpenWord<'x>>,
 }
 
-/// Any word that begins with this text.
+/// An unknown word that begins with this text.
 struct OpenWord<'x> {
     prefix: &'x str,
     next: usize,
@@ -95,7 +95,8 @@ impl OpenWord<'_> {
     }
 }
 
-/// Beyond this many words a command is taken to hold any word.
+/// Behind an unknown option, this many words are candidates. Beyond them, any word
+/// could come next.
 const LOOK_AHEAD: usize = 64;
 
 pub(super) fn steps<'a>(
@@ -185,14 +186,14 @@ fn next_words<'x>(facts: &'x MatchFacts<'_>, place: TreePosition) -> NextWords<'
     words
 }
 
-/// A key may also name a program by its path, as it is written.
+/// A key may also name a program by its path, as in the script.
 fn program_by_path<'x>(facts: &'x MatchFacts<'_>) -> Option<WordCandidate<'x>> {
     let text = facts.words.first()?.known().filter(|word| word.contains('/'))?;
     Some(WordCandidate { text, next: 1, sure: text.starts_with('/') || facts.at_start })
 }
 
-/// The next significant word stands behind options, each of which may have
-/// taken the word after it as its value.
+/// The candidates for the next significant word. Each option before it may have taken
+/// the word after it as its value.
 fn possible_words<'x>(facts: &'x MatchFacts<'_>, place: TreePosition) -> NextWords<'x> {
     let rest = facts.words.get(place.at..).unwrap_or_default();
     let mut known = Vec::new();
@@ -209,17 +210,18 @@ fn possible_words<'x>(facts: &'x MatchFacts<'_>, place: TreePosition) -> NextWor
         }
         let text = match word {
             ShellWord::Known(text) => text,
-            // A program in the home is known by its last name all the same.
+            // A program in the home is matched by its file name too.
             ShellWord::Home(rest) if program => rest,
             _ => {
                 let prefix = match word {
-                    // It may be the option's value, and another word what comes next.
+                    // It may be the value of the option before it, and the next word
+                    // may come later.
                     _ if after_option => "",
                     ShellWord::Home(_) => "/",
                     other if program => base_name(other.prefix()),
                     other => other.prefix(),
                 };
-                // One word of which nothing is known may be an option.
+                // An unknown single word may be an option.
                 let option = !program && prefix.is_empty();
                 let wild = !word.is_one() || after_option || option;
                 let open = OpenWord { prefix, next, wild };
@@ -236,12 +238,12 @@ fn possible_words<'x>(facts: &'x MatchFacts<'_>, place: TreePosition) -> NextWor
     NextWords { known, open: None }
 }
 
-/// A program is known by its name, wherever it lies.
+/// The file name of a program, in any directory.
 fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
-/// Returns whether any option at all could be among the words.
+/// Adds the keys about options. True if any option could be among the words.
 fn option_steps<'a>(
     node: &NodeRef<'a>,
     facts: &MatchFacts<'_>,
@@ -255,7 +257,7 @@ fn option_steps<'a>(
     let any = each_option(facts, place, |option| {
         let (text, sure) = match option {
             OptionForm::Whole(text, sure) => (text, sure),
-            // What is known of it may be the option already, and a value.
+            // The known part may already be the whole option, followed by a value.
             OptionForm::Start(start) => {
                 for (at, _) in start.char_indices().skip(3) {
                     let leading = start.get(..at).unwrap_or_default();
@@ -268,7 +270,7 @@ fn option_steps<'a>(
         for edge in node.exact(KeySubject::Option, text)? {
             found.push((edge, sure));
         }
-        // Many programs take a long option abbreviated.
+        // Many programs accept abbreviated long options.
         if text.len() > 2 && text.starts_with("--") {
             for edge in node.starting(KeySubject::Option, text)? {
                 found.push((edge?, false));
@@ -277,7 +279,7 @@ fn option_steps<'a>(
         Ok(())
     })?;
     found.extend(bundles(node, facts, place)?.into_iter().map(|edge| (edge, false)));
-    // An option that stands there twice is there for certain if one of them is.
+    // Of two equal options, one certain match is enough.
     found.sort_by_key(|(edge, sure)| (edge.text, edge.order, !sure));
     found.dedup_by_key(|(edge, _)| (edge.text, edge.order));
     steps.extend(found.into_iter().map(|(edge, sure)| MatchedEdge { edge, next: place, sure }));
@@ -293,16 +295,16 @@ enum OptionForm<'x> {
     Start(&'x str),
 }
 
-/// Hands over the forms of every option among the remaining words. Returns
-/// whether there may be others.
+/// Calls `form` for every form of every option among the remaining words. True if there
+/// may be further options.
 fn each_option(
     facts: &MatchFacts<'_>,
     place: TreePosition,
     mut form: impl FnMut(OptionForm<'_>) -> DecideResult<()>,
 ) -> DecideResult<bool> {
     let rest = facts.words.get(place.options..).unwrap_or_default();
-    // Behind a word that may have become many, it is not known which options are
-    // left: the next word of a rule may be one that stands behind them.
+    // Behind an unknown word, the remaining options are unknown: the next word of a
+    // rule may come behind them.
     let (mut any, mut ended) = (place.wild, place.wild);
     for word in rest {
         match (word, word.prefix()) {
@@ -319,15 +321,15 @@ fn each_option(
                 Some((name, _)) => form(OptionForm::Whole(name, false))?,
                 None => form(OptionForm::Start(start))?,
             },
-            // Short options may be bundled behind what is known of the word.
+            // Further short options may follow the known part of the word.
             (_, start) => any |= start.is_empty() || start.starts_with('-'),
         }
     }
     Ok(any)
 }
 
-/// Keys of several letters: `-rf` may be written `-fr` or `-r -f`. Where it is the
-/// name of one option, its letters are hardly all there.
+/// Keys of several letters: `-rf` may be written `-fr` or `-r -f`. If the key is one
+/// long option with a single dash, all its letters rarely occur together.
 fn bundles<'a>(
     node: &NodeRef<'a>,
     facts: &MatchFacts<'_>,
@@ -364,10 +366,11 @@ fn option_forms(word: &str) -> Vec<String> {
     forms
 }
 
-/// Whether no word remains: certainly, perhaps, or not.
+/// `Some(true)` if certainly no word remains, `Some(false)` if perhaps none does,
+/// `None` if a word remains.
 fn ends(facts: &MatchFacts<'_>, place: TreePosition) -> Option<bool> {
     let rest = facts.words.get(place.at..).unwrap_or_default();
-    // Behind a word that may have become many, what is left may have been had already.
+    // Behind an unknown word, the remaining words may be part of it.
     let more = !place.wild && rest.iter().any(|word| word.known().is_some());
     if facts.opaque || more {
         return None;
@@ -404,8 +407,8 @@ fn values<'x>(facts: &MatchFacts<'x>, place: TreePosition) -> &'x [String] {
     place.field.and_then(|at| facts.fields.get(at)).map_or(&[], |field| &field.values)
 }
 
-/// Hosts match by suffix, so the literal keys for the name and each of its
-/// parents are looked up, the longest first.
+/// Hosts match by suffix, so the literal keys for the name and for each parent domain
+/// are looked up, the longest first.
 fn host_edges<'a>(node: &NodeRef<'a>, facts: &MatchFacts<'_>) -> DecideResult<Vec<EdgeRef<'a>>> {
     let Some(host) = facts.host else { return Ok(Vec::new()) };
     let mut edges = node.exact(KeySubject::Host, &format!("{ONLY_HOST}{host}"))?;
@@ -420,8 +423,8 @@ fn host_edges<'a>(node: &NodeRef<'a>, facts: &MatchFacts<'_>) -> DecideResult<Ve
     Ok(edges)
 }
 
-/// Path keys that match, the closest first. A key that matches a directory
-/// around the file refuses what is in it and allows nothing.
+/// The path keys that match, the closest first. A key that matches only a directory
+/// above the file can deny or ask, but not allow.
 fn path_steps<'a>(
     node: &NodeRef<'a>,
     facts: &MatchFacts<'_>,
@@ -513,7 +516,7 @@ fn pattern_steps<'a>(
                 any |= one;
                 all &= one;
             }
-            // Whatever-is-there also covers a field without a value.
+            // `**` also matches a field without a value.
             if any || edge.matcher == EdgeMatcher::Any {
                 step(next, all);
             }

@@ -1,5 +1,5 @@
-//! What the keys of a policy are compared with: one command, path, host or tool
-//! input of an action.
+//! The values that the keys of a policy are compared with: one command, path, host or
+//! tool input of an action.
 
 use crate::action::{Action, FileUse, InputField};
 use crate::judge::JudgeContext;
@@ -11,7 +11,7 @@ pub(super) struct MatchFacts<'x> {
     pub(super) world: &'x JudgeContext<'x>,
     pub(super) words: &'x [ShellWord],
     pub(super) opaque: bool,
-    /// The command runs where the script starts, as far as relative names go.
+    /// The command runs in the directory in which the script starts.
     pub(super) at_start: bool,
     pub(super) host: Option<&'x str>,
     pub(super) file: Option<&'x FileUse>,

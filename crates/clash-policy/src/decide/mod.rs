@@ -1,10 +1,9 @@
-//! From an action to a Decision: the effect, the sandbox, and every step that
-//! led there. One implementation serves the hook, the launcher and `explain`.
+//! From an action to a Decision: the effect, the sandbox, and the rules that led there.
+//! One implementation serves the hook, the launcher and `explain`.
 //!
-//! Order of the layers: what a managed policy denies or asks cannot be relaxed;
-//! then the session, then a deny of the user, then the project, then the user,
-//! then the built-in rules, then the default. An untrusted project layer can
-//! only make things stricter.
+//! Order of the layers: no layer can relax a deny or ask of a managed policy. Then come
+//! the session, a deny of the user, the project, the user, the built-in rules, and the
+//! default. An untrusted project layer can only make a decision stricter.
 
 mod edges;
 mod facts;
@@ -45,35 +44,35 @@ pub enum DecideError {
 
 type DecideResult<T> = Result<T, DecideError>;
 
-/// The answer and how it was found.
+/// The answer to an action, with its reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub effect: Effect,
-    /// Where an allowed or approved action runs.
+    /// The sandbox of an allowed or approved action.
     pub sandbox: Option<Sandbox>,
-    /// One per command of a script, path or host; one for any other tool. Never
-    /// empty.
+    /// One for each command of a script, each path or each host; one for any other
+    /// tool. Never empty.
     pub parts: Vec<DecisionPart>,
     /// Commands of the script that belong in different sandboxes.
     pub conflict: Option<SandboxConflict>,
 }
 
-/// What was decided about one command, path or host.
+/// The decision about one command, path or host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecisionPart {
-    /// The command or path as people would write it.
+    /// The command or path, for people.
     pub what: String,
     pub effect: Effect,
     pub sandbox: Option<String>,
     pub cause: DecisionCause,
-    /// What other layers said, and did not prevail.
+    /// Matching rules of other layers that did not prevail.
     pub overruled: Vec<OverruledRule>,
-    /// Why the command could not be looked into.
+    /// Why the command is opaque.
     pub opaque: Option<&'static str>,
-    /// What decides besides the command which code runs, where its sandbox may
-    /// read credentials or reach the network. An allow counts as ask then.
+    /// Why the command is steered, in a sandbox that may read credentials or use the
+    /// network. An allow then counts as ask.
     pub steered: Option<String>,
-    /// What the sandbox said about the path of a file tool, or about a host.
+    /// The answer of the sandbox about the path of a file tool, or about a host.
     pub judged: Option<SandboxJudgement>,
 }
 
@@ -84,9 +83,9 @@ pub enum DecisionCause {
         trail: Vec<String>,
         span: PolicySpan,
         reason: Option<String>,
-        /// An allow of a project nobody trusted yet, counted as ask.
+        /// An allow of an untrusted project, counted as ask.
         untrusted: bool,
-        /// The rule may or may not match: the shell decides when it runs.
+        /// The rule may or may not match: the shell decides it when the script runs.
         doubtful: bool,
     },
     Default {
@@ -94,15 +93,15 @@ pub enum DecisionCause {
         span: PolicySpan,
         reason: Option<String>,
     },
-    /// It starts no program, or only passes on what it reads.
+    /// The command starts no program, or is a filter.
     Inert,
-    /// No rule is about the file the shell opens; the sandbox has the say.
+    /// No rule matches a file that the shell opens, so the sandbox decides.
     Opened,
-    /// The path is clash's own or steers the agent.
+    /// The path belongs to clash or steers the agent.
     Cage,
 }
 
-/// A rule of a layer that had to give way.
+/// A matching rule of another layer that did not prevail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverruledRule {
     pub layer: LayerKind,
@@ -111,19 +110,20 @@ pub struct OverruledRule {
     pub span: PolicySpan,
 }
 
-/// What a sandbox's own rules say about a path or host.
+/// The answer of a sandbox's own rules about a path or host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxJudgement {
     pub effect: Effect,
-    /// What it was about; empty for a host.
+    /// The capabilities that decided; empty for a host.
     pub caps: FileCaps,
     /// The rule of the sandbox that decided; `None` for its default.
     pub rule: Option<(String, PolicySpan)>,
-    /// The secret in the file, where that made a question a denial.
+    /// The secret in the file, if it turned an ask into a deny.
     pub credential: Option<&'static str>,
 }
 
-/// Two commands of one script that are given different sandboxes.
+/// Two commands of one script with different sandboxes: the text of each and its
+/// sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxConflict {
     pub first: (String, String),
@@ -131,7 +131,7 @@ pub struct SandboxConflict {
 }
 
 impl Decision {
-    /// The part that made the answer what it is.
+    /// The part that decided the effect.
     pub fn decisive(&self) -> Option<&DecisionPart> {
         let strictest = |part: &&DecisionPart| part.effect == self.effect;
         let ruled =
@@ -177,8 +177,8 @@ impl<'a> Decider<'_, 'a> {
     }
 
     fn script(&self, commands: &[ShellCommand]) -> Result<Decision, DecideError> {
-        // A command that starts no program needs a decision only where a rule is about
-        // it. A script of such commands alone (`echo hi`, `cd src`) runs in the default
+        // A command that starts no program needs a decision only if a rule names it. A
+        // script of such commands alone (`echo hi`, `cd src`) runs in the default
         // sandbox, and rules about every command (`glob("**")`) count for it.
         let needs_none = |command: &ShellCommand| {
             clash_shell::is_inert(command) || clash_shell::is_filter(command)
@@ -215,7 +215,7 @@ impl<'a> Decider<'_, 'a> {
         let facts = MatchFacts::command(self.action, self.world, command);
         let nothing = if needs_none { Effect::Allow } else { self.stack.default_effect() };
         let ruling = match self.stack.rule(&facts, needs_none && !nothing_else, nothing)? {
-            // It runs in the room of what it stands beside.
+            // It runs in the sandbox of the other commands of the script.
             Some(ruling) if needs_none && !ruling.names_sandbox && !nothing_else => {
                 PartRuling { sandbox: None, ..ruling }
             }
@@ -226,8 +226,8 @@ impl<'a> Decider<'_, 'a> {
         self.unless_steered(command, ruling)
     }
 
-    /// A rule that gives a program more than the default sandbox trusts the
-    /// program. What steers it elsewhere turns the allow into a question.
+    /// A rule that gives a program more rights than the default sandbox trusts that
+    /// program. If the command is steered, the allow becomes an ask.
     fn unless_steered(
         &self,
         command: &ShellCommand,
@@ -237,7 +237,7 @@ impl<'a> Decider<'_, 'a> {
         else {
             return Ok(ruling);
         };
-        // A rule about every command trusts no program in particular.
+        // A rule about every command names no program to trust.
         let names_program = trail.iter().skip(1).any(|key| key != "**");
         let default = self.stack.default_sandbox();
         if ruling.effect == Effect::Deny || !names_program || room == default {
@@ -256,8 +256,8 @@ impl<'a> Decider<'_, 'a> {
         })
     }
 
-    /// A command on another machine or in a container has no room here, and what
-    /// is allowed here is not allowed there: only what a rule refuses counts.
+    /// A command on another machine or in a container runs in no room of clash, and an
+    /// allow for this machine does not extend to that one. Only a deny or ask counts.
     fn elsewhere(&self, command: &ShellCommand) -> Result<PartRuling<'a>, DecideError> {
         let facts = MatchFacts::command(self.action, self.world, command);
         let ruling = self.stack.rule(&facts, true, Effect::Allow)?;
@@ -267,13 +267,14 @@ impl<'a> Decider<'_, 'a> {
         })
     }
 
-    /// Adds the files that redirections open and that are not simply allowed.
+    /// Adds a part for each file that a redirection opens and that is not allowed.
     fn redirections(
         &self,
         mut decision: Decision,
         commands: &[ShellCommand],
     ) -> Result<Decision, DecideError> {
-        // No one can tell which file the shell writes, so the kernel protects all.
+        // The written file is known only to the shell, so the kernel protects every
+        // entry of the list.
         if commands.iter().any(|command| redirections::writes_unknown(command, self.world)) {
             decision.sandbox = decision.sandbox.as_ref().map(fully_protected);
         }
@@ -313,8 +314,8 @@ impl<'a> Decider<'_, 'a> {
         let mut judged = Vec::new();
         for HostUse { host, port } in hosts {
             let ruling = self.ruled(&MatchFacts { host: Some(host), ..self.tool() })?;
-            // Only a sandbox that the rule names is meant to have a say about
-            // what the agent itself fetches.
+            // A fetch runs in the agent's own process. Only a sandbox that the rule
+            // names judges it.
             judged.push(match (&ruling.sandbox, ruling.names_sandbox) {
                 (Some(sandbox), true) => Some(judge_host(&sandbox.to_sandbox()?, host, *port)),
                 _ => None,
@@ -352,8 +353,8 @@ impl<'a> Decider<'_, 'a> {
         Ok(with_judgements(combine(parts)?, judged))
     }
 
-    /// One careless yes would hand over a key, so a question about a credential becomes a
-    /// denial, unless a rule names the file.
+    /// One careless yes would give a key away, so an ask about a credential becomes a
+    /// deny, unless a rule names the file.
     fn without_credentials(
         &self,
         judged: SandboxJudgement,
@@ -387,8 +388,8 @@ impl DecisionPart {
     }
 }
 
-/// A command that another one runs has the text of that one, so its own words
-/// are shown.
+/// The text of a command for people. A command inside a wrapper has the text of the
+/// wrapper, so its own words are shown.
 fn shown(command: &ShellCommand) -> String {
     if !matches!(
         command.position.last(),
@@ -411,7 +412,7 @@ fn runs_elsewhere(command: &ShellCommand) -> bool {
     command.position.iter().any(|position| matches!(position, CommandPosition::Elsewhere(_)))
 }
 
-/// Puts the answers for all parts together.
+/// Combines the rulings of all parts: the strictest holds.
 fn combine(rulings: Vec<(PartRuling<'_>, String)>) -> Result<Decision, DecideError> {
     let effect = rulings.iter().map(|(r, _)| r.effect).max().unwrap_or(Effect::Deny);
     let mut room: Option<(SandboxRef<'_>, String)> = None;
@@ -441,15 +442,16 @@ fn combine(rulings: Vec<(PartRuling<'_>, String)>) -> Result<Decision, DecideErr
         parts.push(DecisionPart::new(ruling, what)?);
     }
     let sandbox = room.map(|(sandbox, _)| sandbox.to_sandbox()).transpose()?;
-    // One room has one sandbox: running both commands in either would give
-    // one of them rights that were not meant for it.
+    // One room has one sandbox. In either sandbox, one of the two commands would have
+    // rights that its rule does not give.
     let effect = if conflict.is_some() { Effect::Deny } else { effect };
     Ok(Decision { effect, sandbox, parts, conflict })
 }
 
-/// Whether two sandboxes differ only in the paths that `unprotect` takes off the list,
-/// and `one` takes off fewer. It then does for the commands of both: rights only become
-/// fewer. A rebase without its list of steps would stop halfway, so that one never joins.
+/// True if two sandboxes differ only in `unprotect`, and `one` unprotects fewer paths.
+/// Then `one` serves the commands of both, because it only narrows rights. A sandbox
+/// that unprotects the list of steps of `git rebase` never joins another: without it a
+/// rebase would stop halfway.
 fn more_protected(one: SandboxRef<'_>, other: SandboxRef<'_>) -> Result<bool, DecideError> {
     let (one, other) = (one.to_sandbox()?, other.to_sandbox()?);
     let rights = |sandbox: &Sandbox| Sandbox {
@@ -468,16 +470,16 @@ fn more_protected(one: SandboxRef<'_>, other: SandboxRef<'_>) -> Result<bool, De
         && rights(&one) == rights(&other))
 }
 
-/// The sandbox with every path of the standard list protected. An exception is for
-/// the program of a rule, and not for the shell around it.
+/// The sandbox without its `unprotect` entries. An exception is for the program that a
+/// rule names, and not for the shell around it.
 fn fully_protected(sandbox: &Sandbox) -> Sandbox {
     let mut sandbox = sandbox.clone();
     sandbox.protect.except.clear();
     sandbox
 }
 
-/// What a sandbox says can only make the answer stricter. Files and hosts run in
-/// no room, so they are judged each in its own sandbox and cannot conflict.
+/// Adds the answers of sandboxes, which can only make the decision stricter. Files and
+/// hosts run in no room, so each has its own sandbox and there is no conflict.
 fn with_judgements(mut decision: Decision, judged: Vec<Option<SandboxJudgement>>) -> Decision {
     decision.conflict = None;
     for (part, judged) in decision.parts.iter_mut().zip(judged) {

@@ -8,16 +8,15 @@ use clash_shell::{ShellCommand, ShellWord};
 
 use super::redirections::{directory, resolve_at};
 
-/// Options that name a file or a directory for the output. Git takes every
-/// beginning of them too.
+/// Options that name a file or a directory for the output. Git accepts every prefix of
+/// them too.
 const LONG_OUTPUT_OPTIONS: &[&str] = &["output", "output-directory", "export-marks"];
 
 /// Subcommands in which `-o` names the output.
 const SHORT_OUTPUT_SUBCOMMANDS: &[&str] =
     &["archive", "bugreport", "diagnose", "format-patch", "index-pack", "mailsplit"];
 
-/// Subcommands that know none of the options. A word that is known only when they run
-/// names no output.
+/// Subcommands without such options. For these, an unknown word names no output.
 const SUBCOMMANDS_WITHOUT_OUTPUT: &[&str] = &[
     "add",
     "branch",
@@ -79,7 +78,8 @@ fn shown(word: &ShellWord) -> String {
     }
 }
 
-/// These run git again at the top of the repository, which is somewhere above.
+/// The possible paths of an output: these subcommands run git again in the top
+/// directory of the repository, which is one of the directories above.
 fn above(
     word: &ShellWord,
     base: Option<&std::path::Path>,
@@ -157,11 +157,11 @@ fn traces(command: &ShellCommand) -> impl Iterator<Item = ShellWord> {
         own.find(|it| it.name == name).map_or(ShellWord::Unknown, |it| it.value.clone())
     };
     let values = traced.map(move |it| value(&it.name));
-    // Other values than whole paths switch it on and off.
+    // Values other than absolute paths switch tracing on and off.
     values.filter(|value| value.known().is_none_or(|text| text.starts_with('/')))
 }
 
-/// `git stash list` and `git stash show` take the options of `git log`.
+/// True for `git stash list` and `git stash show`, which take the options of `git log`.
 fn is_look(first: Option<&ShellWord>) -> bool {
     match first {
         Some(ShellWord::Known(first)) => matches!(first.as_str(), "list" | "show"),
@@ -170,7 +170,7 @@ fn is_look(first: Option<&ShellWord>) -> bool {
     }
 }
 
-/// Whether a word that is not known may be an option with an output.
+/// True if an unknown word may be an option that names an output.
 fn may_be_option(word: &ShellWord) -> bool {
     match word {
         ShellWord::Unknown => true,
@@ -179,7 +179,7 @@ fn may_be_option(word: &ShellWord) -> bool {
     }
 }
 
-/// A part of a word, as well known as the word.
+/// A part of a word: known if the word is known.
 fn alike(word: &ShellWord, text: &str) -> ShellWord {
     match word {
         ShellWord::Known(_) => ShellWord::Known(text.to_owned()),

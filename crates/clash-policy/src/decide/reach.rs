@@ -1,5 +1,5 @@
-//! Which rule of one tree an action comes to, whatever the layers around it
-//! say. For finding rules that nothing comes to.
+//! The rule of one tree that an action matches, without the other layers. A lint uses
+//! it to find rules that no action can reach.
 
 use crate::action::{Action, ToolInput};
 use crate::ir::LayerRef;
@@ -11,8 +11,8 @@ use super::DecideError;
 use super::facts::MatchFacts;
 use super::walk;
 
-/// The place of the rule that the keys about `subject` in the group with the
-/// number `group` give for an action with a single command, path or host.
+/// The place of the rule that an action matches in one group, below its root keys about
+/// `subject`. The action has a single command, path or host.
 pub fn reached(
     layer: &LayerRef<'_>,
     group: usize,

@@ -1,7 +1,7 @@
-//! The files a script's redirections open. `> ~/.bashrc` is judged like a Write
-//! to that path, by the rules about writing and by the sandbox the command runs
-//! in, even when the program itself is allowed. Where the shell decides the name,
-//! the kernel alone has the say.
+//! The files a script's redirections open. `> ~/.bashrc` is judged like a Write to that
+//! path, by the rules about writing and by the sandbox the command runs in, even when
+//! the program itself is allowed. If only the shell knows the name, only the kernel
+//! decides.
 
 use std::path::{Path, PathBuf};
 
@@ -13,11 +13,11 @@ use clash_shell::{CommandDirectory, Redirection, ShellCommand, ShellWord};
 
 use super::outputs::outputs;
 
-/// A file that a command opens, and the tool whose rules are about that.
+/// A file that a command opens, and the file tool whose rules apply.
 pub(super) struct OpenedFile {
     pub(super) tool: &'static str,
     pub(super) file: FileUse,
-    /// As it stands in the script.
+    /// The redirection, for people.
     pub(super) shown: String,
 }
 
@@ -30,7 +30,7 @@ pub(super) fn opened(command: &ShellCommand, world: &JudgeContext<'_>) -> Vec<Op
     redirected.chain(written).collect()
 }
 
-/// Whether a command writes a file whose name is known only when it runs.
+/// True if a command writes a file whose name is known only when it runs.
 pub(super) fn writes_unknown(command: &ShellCommand, world: &JudgeContext<'_>) -> bool {
     let written = command.redirections.iter().filter(|it| it.writes());
     written.filter_map(Redirection::file).any(|to| resolve(to, &command.cwd, world).is_none())
@@ -94,7 +94,7 @@ pub(super) fn resolve_at(
     }
 }
 
-/// The directory a command runs in, if the script tells.
+/// The directory a command runs in, if it is known.
 pub(crate) fn directory(cwd: &CommandDirectory, world: &JudgeContext<'_>) -> Option<PathBuf> {
     match cwd {
         CommandDirectory::Start => Some(world.cwd.to_path_buf()),
@@ -105,8 +105,8 @@ pub(crate) fn directory(cwd: &CommandDirectory, world: &JudgeContext<'_>) -> Opt
     }
 }
 
-/// Devices that are no files: where output goes to be dropped, and the streams a
-/// command has anyway.
+/// Devices that need no rule: sinks such as `/dev/null`, and the streams that a command
+/// already has.
 fn is_stream(path: &Path) -> bool {
     const STREAMS: &[&str] = &[
         "/dev/full",

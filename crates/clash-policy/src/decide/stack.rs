@@ -1,4 +1,4 @@
-//! The layers of a policy in force, and which of them prevails.
+//! The layers of a policy, and the precedence among their rules.
 
 use crate::effect::Effect;
 use crate::ir::{IrError, IrImage, LayerRef, RuleRef, SandboxRef};
@@ -8,14 +8,14 @@ use super::facts::MatchFacts;
 use super::walk::{self, MatchedRule, TreeAnswer};
 use super::{DecideError, DecisionCause, OverruledRule};
 
-/// What one command or tool call came to, before it is shown.
+/// The ruling about one command or tool call.
 pub(super) struct PartRuling<'a> {
     pub(super) effect: Effect,
-    /// `None`: nothing said so, it runs where the rest of the script runs.
+    /// `None`: it runs in the sandbox of the rest of the script.
     pub(super) sandbox: Option<SandboxRef<'a>>,
-    /// Whether the rule itself says which sandbox.
+    /// The rule names the sandbox.
     pub(super) names_sandbox: bool,
-    /// Whether the rule names the file it is about.
+    /// The rule names the path.
     pub(super) names_path: bool,
     pub(super) cause: DecisionCause,
     pub(super) overruled: Vec<OverruledRule>,
@@ -77,7 +77,7 @@ impl<'a> DecidingLayers<'a> {
                 harness = harness.or(layer.harness_defaults()?);
             }
         }
-        // The built-in layer always sets both; a stack without them is damaged.
+        // The built-in layer always sets both; an image without them is damaged.
         let (effect, kind, rule) = default.ok_or(IrError::Damaged)?;
         if harness == Some(false) {
             let mut kept = Vec::new();
@@ -95,12 +95,11 @@ impl<'a> DecidingLayers<'a> {
         })
     }
 
-    /// Asks every layer and applies their precedence; `None` where no rule has
-    /// more to say than `nothing`, which holds without a rule. `named_only` leaves out
-    /// rules that are about every command alike.
+    /// Finds the matching rules of all layers and applies the precedence. `None` if no
+    /// rule is at least as strict as `nothing`, the effect without a rule. `named_only`
+    /// ignores rules that name no command.
     ///
-    /// A rule that may or may not apply cannot lift what holds if it does not:
-    /// the answer is the strictest that any outcome gives.
+    /// A doubtful rule may apply or not, so the strictest of both outcomes holds.
     pub(super) fn rule(
         &self,
         facts: &MatchFacts<'_>,
@@ -124,8 +123,8 @@ impl<'a> DecidingLayers<'a> {
             let would = prevailing(outcome.into_iter());
             best = would.filter(|would| tightens(would, best, nothing)).or(best);
         }
-        // What came with the repository can only tighten. A sandbox of its own is
-        // no limit to rely on: the one that would hold without it stays.
+        // An untrusted layer can only tighten. Its sandbox may be too wide, so the
+        // sandbox of the trusted layers stays.
         let room = best.map_or_else(|| self.default_room(), |claim| self.room(claim));
         for claim in claims.iter().filter(|claim| !claim.trusted) {
             best = Some(claim).filter(|claim| tightens(claim, best, nothing)).or(best);
@@ -133,7 +132,7 @@ impl<'a> DecidingLayers<'a> {
         best.map(|claim| ruling(claim, room, &claims)).transpose()
     }
 
-    /// What holds where no rule matches.
+    /// The effect if no rule matches.
     pub(super) fn default_effect(&self) -> Effect {
         self.default.0
     }
@@ -173,19 +172,19 @@ impl<'a> DecidingLayers<'a> {
     }
 }
 
-/// A sandbox, and whether a rule names it.
+/// A sandbox; `named` is true if a rule names it.
 struct ChosenSandbox<'a> {
     sandbox: SandboxRef<'a>,
     named: bool,
 }
 
-/// What one layer says, as it counts among the layers.
+/// A matching rule of one layer, with the data that the precedence needs.
 struct LayerClaim<'a> {
     at: usize,
     kind: LayerKind,
     trusted: bool,
     effect: Effect,
-    /// An allow that counts as ask, because nobody trusts the layer yet.
+    /// An allow that counts as ask, because the layer is not trusted.
     lowered: bool,
     sandbox: Option<SandboxRef<'a>>,
     found: MatchedRule<'a>,
@@ -207,19 +206,19 @@ impl<'a> LayerClaim<'a> {
     }
 }
 
-/// The trusted claim that holds, given that all of these apply.
+/// The trusted claim that prevails if all of these apply.
 fn prevailing<'c, 'a: 'c>(
     claims: impl Iterator<Item = &'c LayerClaim<'a>>,
 ) -> Option<&'c LayerClaim<'a>> {
     let mut floor: Option<&LayerClaim<'a>> = None;
     let mut chosen: Option<&LayerClaim<'a>> = None;
-    // What a managed policy allows is what holds where nobody says more.
+    // An allow of a managed policy holds only if no other layer matches.
     let mut managed_allow = None;
     for claim in claims {
         match (claim.kind, claim.effect) {
             (LayerKind::Managed, Effect::Allow) => managed_allow = Some(claim),
             (LayerKind::Managed, _) => floor = Some(claim),
-            // A deny of the user is lifted by the session alone.
+            // Only the session can lift a deny of the user.
             (LayerKind::User, Effect::Deny)
                 if chosen.is_none_or(|known| known.kind != LayerKind::Session) =>
             {
@@ -232,7 +231,8 @@ fn prevailing<'c, 'a: 'c>(
     floor.filter(|floor| chosen.is_none_or(|chosen| floor.effect > chosen.effect)).or(chosen)
 }
 
-/// Whether a claim is stricter than what is known, or than nothing.
+/// True if a claim is stricter than the known one, or at least as strict as `nothing`
+/// if there is none.
 fn tightens(claim: &LayerClaim<'_>, known: Option<&LayerClaim<'_>>, nothing: Effect) -> bool {
     known.map_or(claim.effect >= nothing, |known| claim.effect > known.effect)
 }
@@ -244,7 +244,7 @@ fn ruling<'a>(
 ) -> Result<PartRuling<'a>, DecideError> {
     let mut overruled: Vec<OverruledRule> = Vec::new();
     for other in claims.iter().filter(|other| other.at != claim.at) {
-        // Of one layer what is stricter, which comes last.
+        // One entry for each layer: its stricter claim, which comes last.
         overruled.retain(|known| known.layer != other.kind);
         overruled.push(OverruledRule {
             layer: other.kind,

@@ -1,9 +1,9 @@
-//! Walking a layer's match trees with one command, tool, path or host.
+//! Walks the match trees of a layer for one command, tool, path or host.
 //!
-//! Two answers come together: the most specific rule whose keys certainly match,
-//! and the strictest deny or ask, more specific than that, whose keys might match
-//! once the shell has expanded its words. So denies over-match and allows
-//! under-match.
+//! The result has two rules: the most specific rule whose keys certainly match, and the
+//! strictest more specific deny or ask whose keys might match after the shell has
+//! expanded the words. So denies over-match and allows under-match: for `git $x`, a
+//! deny of `git push` counts and an allow of it does not.
 
 use crate::effect::Effect;
 use crate::ir::{EdgeMatcher, EdgeRef, GroupRef, IrError, LayerRef, NodeRef, RuleRef};
@@ -29,7 +29,7 @@ impl MatchedRule<'_> {
     }
 }
 
-/// Whether a rule is about every command alike and names none.
+/// True if a rule names no command.
 fn is_catch_all(trail: &[EdgeRef<'_>]) -> bool {
     let names = |edge: &EdgeRef<'_>| {
         matches!(edge.subject, KeySubject::Word | KeySubject::Option)
@@ -49,12 +49,12 @@ fn shown(edge: &EdgeRef<'_>) -> String {
     }
 }
 
-/// What a layer, or one of its trees, says.
+/// The matching rules of a layer, or of one of its trees.
 #[derive(Default)]
 pub(super) struct TreeAnswer<'a> {
-    /// The rule that applies whatever the shell makes of its words.
+    /// The rule that certainly applies.
     pub(super) certain: Option<MatchedRule<'a>>,
-    /// A rule that may apply instead, and is stricter.
+    /// A stricter rule that may apply instead.
     pub(super) doubtful: Option<MatchedRule<'a>>,
 }
 
@@ -78,9 +78,8 @@ impl<'a> TreeAnswer<'a> {
     }
 }
 
-/// What the layer says about this, if anything. Groups, and in them tools, modes
-/// and agents, are independent: the strictest holds. `named_only` leaves out
-/// rules that are about every command alike.
+/// The matching rules of a layer. Groups, and in them tools, modes and agents, are
+/// independent: the strictest holds. `named_only` ignores rules that name no command.
 pub(super) fn layer<'a>(
     layer: &LayerRef<'a>,
     facts: &MatchFacts<'_>,
@@ -96,7 +95,7 @@ pub(super) fn layer<'a>(
     Ok(said)
 }
 
-/// What the keys about one subject at the root of a tree say.
+/// The matching rules below the root keys about one subject.
 pub(super) fn branch<'a>(
     group: &GroupRef<'a>,
     subject: KeySubject,
@@ -125,31 +124,29 @@ fn stricter<'a>(
     })
 }
 
-/// No tree that the compiler makes is deeper.
+/// The compiler makes no deeper trees.
 const MAX_TREE_DEPTH: usize = 200;
 
-/// A command with this many readings is not looked into to the end: it would
-/// keep the agent waiting.
+/// A command that needs more visits is an error: the agent would wait too long.
 const MAX_VISITED_NODES: usize = 20_000;
 
-/// One walk finds both answers: keys are tried from the most specific to the
-/// least, up to the first rule that certainly applies. What comes before it may
-/// apply instead, and of that only what is stricter counts. Keys about different
-/// fields of an input are about different things, so each field has its say.
+/// One walk finds both rules. It tries keys from the most to the least specific, up to
+/// the first rule that certainly applies. Earlier rules may apply instead; of these,
+/// only a stricter one counts. Each field of an input is decided on its own.
 struct TreeWalk<'x, 'a> {
     facts: &'x MatchFacts<'x>,
     named_only: bool,
     said: TreeAnswer<'a>,
     trail: Vec<EdgeRef<'a>>,
-    /// How many more nodes may be looked at.
+    /// The number of nodes that may still be visited.
     left: usize,
 }
 
 impl<'a> TreeWalk<'_, 'a> {
-    /// Returns whether a rule below certainly applies, given that the way here
-    /// does: nothing less specific beside it is then of interest. `only`
-    /// restricts the keys looked at here, not below; `sure` says whether the way
-    /// here certainly applies.
+    /// Visits a node. True if a rule below certainly applies, provided that the keys
+    /// above match: less specific keys beside it then do not count. `only` restricts
+    /// the keys of this node, not of the nodes below. `sure` is true if the keys above
+    /// certainly match.
     fn explore(
         &mut self,
         node: &NodeRef<'a>,
@@ -204,15 +201,14 @@ impl<'a> TreeWalk<'_, 'a> {
         Ok(!fields.is_empty())
     }
 
-    /// The strictest effect that may apply, as far as is known.
+    /// The strictest effect of the doubtful rules found so far.
     fn doubt(&self) -> DecideResult<Effect> {
         let known = self.said.doubtful.as_ref().map(|found| found.rule.effect()).transpose()?;
         Ok(known.unwrap_or(Effect::Allow))
     }
 
-    /// Follows literal keys of which each could match, as far as something
-    /// stricter than what is known stands below them: those behind `passed`, and
-    /// before `upto` if there is an end.
+    /// Visits literal keys when each of them could match, if a rule below is stricter
+    /// than the known ones. Only keys behind `passed` and before `upto` are visited.
     fn explore_wild(
         &mut self,
         node: &NodeRef<'a>,

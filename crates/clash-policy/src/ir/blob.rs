@@ -1,6 +1,5 @@
-//! The parts of an image that are read whole or not at all: sandboxes and
-//! patterns with structure. One byte for a small number, four for a length,
-//! strings with their length in front.
+//! The blobs of an image: sandboxes and patterns with structure. A small number has one
+//! byte, a length four; a string has its length in front.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,7 +13,7 @@ use crate::sandbox::{
 };
 use crate::span::PolicySpan;
 
-/// Something that is written to and read from a blob in the same order.
+/// A type that is written to and read from a blob in the same order.
 pub(super) trait BlobCodec: Sized {
     fn write(&self, out: &mut Vec<u8>);
     fn read(from: &mut BlobReader<'_>) -> IrResult<Self>;
@@ -159,7 +158,7 @@ record!(Sandbox {
     span
 });
 
-/// An automaton is long: read as one piece, not byte by byte.
+/// An automaton is long, so it is read in one piece.
 impl BlobCodec for PolicyRegex {
     fn write(&self, out: &mut Vec<u8>) {
         self.pattern.write(out);

@@ -1,9 +1,9 @@
 //! The flat IR: a compiled layer stack as one file that is read in place.
 //!
-//! A hook call reads the file and looks up what it needs; nothing is decoded up
-//! front, so the cost does not grow with the policy. Every access is checked
-//! against the bounds, and the whole file against a checksum when it is opened:
-//! a damaged cache is an error and never a different decision.
+//! A hook call reads the file and looks up single records. It decodes nothing in
+//! advance, so the cost does not grow with the policy. Every access is checked against
+//! the bounds, and the whole file against a checksum when it is opened: a damaged cache
+//! is an error and never a different decision.
 //!
 //! Layout, little endian, all offsets in bytes from the start of the file:
 //!
@@ -14,10 +14,10 @@
 //! string bytes
 //! ```
 //!
-//! Strings are (offset into the string bytes, length); what is only ever read
-//! whole (a sandbox, a pattern with structure) is a blob among them. The format
-//! is private to one build of clash: `build` names it, and another build
-//! compiles anew. docs/formats.md shows what it holds as JSON.
+//! Strings are (offset into the string bytes, length). A sandbox and a pattern with
+//! structure are always read whole; they are blobs among the strings. The format is
+//! private to one build of clash: `build` names it, and another build compiles anew.
+//! docs/formats.md shows the contents as JSON.
 
 mod blob;
 mod read;
@@ -29,7 +29,7 @@ pub use read::{
 };
 pub use write::encode;
 
-/// Raised with every change of the layout or of what a field means.
+/// Raised with every change of the layout or of the meaning of a field.
 pub const VERSION: u32 = 5;
 
 const MAGIC: &[u8; 8] = b"clashIR\0";
@@ -47,12 +47,12 @@ pub enum IrError {
 
 type IrResult<T> = Result<T, IrError>;
 
-/// The state of a file that went into a compiled policy; any difference makes
-/// the cached form stale.
+/// A source file of a compiled policy. Any difference in its state makes the cached
+/// image stale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFile {
     pub path: String,
-    /// `None`: there was no such file, and if one appears the policy changes.
+    /// `None`: the file did not exist. If it appears, the image is stale.
     pub stamp: Option<SourceStamp>,
 }
 
@@ -107,12 +107,11 @@ impl ImageSection {
     }
 }
 
-/// Detects damage, not malice: the cache is out of reach of every sandbox. It runs
-/// over the whole file at every hook call, so four sums are made side by side,
-/// eight bytes a step each; none waits for another.
+/// Detects damage, not malice: no sandbox can reach the cache. It runs over the whole
+/// file at every hook call, so it makes four independent sums, each eight bytes a step.
 fn checksum(bytes: &[u8]) -> u64 {
     const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-    // One to one for every sum and every value, so that no change is lost.
+    // Each step is one-to-one, so that no change is lost.
     let step = |sum: u64, value: u64| (sum ^ value).wrapping_mul(MULTIPLIER).rotate_left(29);
     let (blocks, tail) = bytes.as_chunks::<32>();
     let mut sums = [bytes.len() as u64, 1, 2, 3];
@@ -126,8 +125,8 @@ fn checksum(bytes: &[u8]) -> u64 {
     tail.iter().fold(sum, |sum, byte| step(sum, u64::from(*byte)))
 }
 
-/// Gives damaged bytes a header that says they are whole, so that a fuzzer gets
-/// past it to what reads them.
+/// Gives damaged bytes a valid header, so that a fuzzer reaches the code behind the
+/// checks.
 #[doc(hidden)]
 pub fn reseal(bytes: &mut [u8], build: u64) {
     let Some((header, _)) = bytes.split_first_chunk_mut::<HEADER>() else { return };

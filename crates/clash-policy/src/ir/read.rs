@@ -1,4 +1,4 @@
-//! Looking things up in a flat image without decoding it.
+//! Lookups in a flat image without decoding it.
 
 use super::blob::BlobCodec;
 use super::write::{ANY, GLOB, HOST, LITERAL, PATH, REGEX, subject_code};
@@ -22,7 +22,7 @@ pub struct IrImage<'a> {
     bytes: &'a [u8],
 }
 
-/// Bytes that were found to be an image, so that nobody has to look again.
+/// The bytes of an image whose header and checksum were verified.
 #[derive(Debug)]
 pub struct CheckedImage<B>(B);
 
@@ -111,12 +111,12 @@ impl<'a> IrImage<'a> {
         self.all(ImageSection::Inputs).map(|record| record.map(SourceFileRef))
     }
 
-    /// Highest precedence first.
+    /// The layers, highest precedence first.
     pub fn layers(self) -> impl Iterator<Item = IrResult<LayerRef<'a>>> {
         self.all(ImageSection::Layers).map(|record| record.map(LayerRef))
     }
 
-    /// The whole stack in its owned form, to show it or to work on it.
+    /// The whole layer stack in its owned form.
     pub fn to_layers(self) -> IrResult<Vec<Layer>> {
         self.layers().map(|layer| layer?.to_layer()).collect()
     }
@@ -166,7 +166,8 @@ impl<'a> ImageRecord<'a> {
             .transpose()
     }
 
-    /// The records of another section that this one owns: first and count.
+    /// The records of another section that belong to this one: the first index and the
+    /// count.
     fn owned(
         &self,
         section: ImageSection,
@@ -292,7 +293,7 @@ impl<'a> GroupRef<'a> {
     }
 }
 
-/// Deeper trees than this are not made by the compiler.
+/// The compiler makes no deeper trees.
 const MAX_IMAGE_DEPTH: usize = 200;
 
 #[derive(Clone, Copy, Debug)]
@@ -399,9 +400,9 @@ impl<'a> NodeRef<'a> {
         self.0.effect(5)?.ok_or(IrError::Damaged)
     }
 
-    /// Among the literal keys about words or options below which something is as
-    /// strict as `least`, the first that comes after a place in the order. Of a
-    /// tuple one alternative stands for all.
+    /// The next literal key about a subject that has a rule at least as strict as
+    /// `least` below it, in order behind a given key. One alternative of a tuple stands
+    /// for all.
     pub fn doubt(
         &self,
         subject: KeySubject,
@@ -438,7 +439,7 @@ pub struct EdgeRef<'a> {
     pub matcher: EdgeMatcher,
     pub text: &'a str,
     extra: &'a [u8],
-    /// Among literal keys: 0 for one alone, 1 for a tuple's alternative.
+    /// For literal keys: 0 for a single literal, 1 for an alternative of a tuple.
     pub rank: u32,
     pub order: u32,
 }
@@ -477,7 +478,7 @@ impl<'a> EdgeRef<'a> {
         })
     }
 
-    /// Whether the text is one this key is about.
+    /// True if the key matches a text.
     pub fn matches_text(&self, text: &str) -> IrResult<bool> {
         match self.matcher {
             EdgeMatcher::Literal => Ok(self.text == text),

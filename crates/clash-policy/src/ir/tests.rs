@@ -145,7 +145,7 @@ fn image() -> Vec<u8> {
 }
 
 #[test]
-fn what_was_written_is_read_back() {
+fn an_image_reads_back_as_it_was_written() {
     let bytes = image();
     let ir = IrImage::open(&bytes, 42).unwrap();
     let inputs: Vec<_> = ir.inputs().map(|i| i.unwrap().to_input().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! The owned policy to its flat image.
+//! From the owned form of a policy to its flat image.
 
 use std::collections::HashMap;
 
@@ -49,7 +49,7 @@ struct ImageWriter {
     interned: HashMap<Vec<u8>, [u32; 2]>,
 }
 
-/// An edge before it is put in its place.
+/// An edge before it has an index.
 struct EdgeRecord {
     subject: u32,
     matcher: u32,
@@ -190,7 +190,7 @@ impl ImageWriter {
         exact.sort_by(|a, b| {
             (a.subject, &a.text, a.rank, a.order).cmp(&(b.subject, &b.text, b.rank, b.order))
         });
-        // Longest literal prefix first, then whatever-is-there, then source order.
+        // Longest literal prefix first, `**` last, then source order.
         patterns.sort_by_key(|edge| (edge.matcher == ANY, u32::MAX - edge.rank, edge.order));
         let start = self.count(ImageSection::Edges);
         for edge in exact.iter().chain(&patterns) {
@@ -227,10 +227,9 @@ impl ImageWriter {
         self.section(ImageSection::Nodes).get(at).copied().unwrap_or(0)
     }
 
-    /// Notes the literal keys about a subject below which something is denied or
-    /// asked, then those below which something is denied, each in their order: if
-    /// any word could be meant, these are looked at and the others are not. Of a
-    /// tuple one alternative stands for all. Returns how many of each.
+    /// Records the literal keys about a subject that have a deny or ask below them,
+    /// then those with a deny, each in order. A lookup of an unknown word visits only
+    /// these. One alternative of a tuple stands for all. Returns the two counts.
     fn doubts(&mut self, exact: &[EdgeRecord], start: u32, subject: KeySubject) -> [u32; 2] {
         let about = |(_, edge): &(u32, &EdgeRecord)| edge.subject == subject_code(subject);
         let mut edges: Vec<_> = (start..).zip(exact).filter(about).collect();
@@ -291,12 +290,12 @@ impl ImageWriter {
     }
 }
 
-/// How much of a glob is plain text before the first wildcard.
+/// The length of the plain text of a glob before its first wildcard.
 fn glob_prefix(glob: &str) -> u32 {
     glob.find(['*', '?']).unwrap_or(glob.len()) as u32
 }
 
-/// Likewise of an expression; a quantifier takes the character before it along.
+/// The same for a regular expression. A quantifier also covers the character before it.
 fn regex_prefix(pattern: &str) -> u32 {
     const SPECIAL: &[char] = &['.', '[', '(', '\\', '|', '^', '$', '*', '+', '?', '{'];
     let at = pattern.find(SPECIAL).unwrap_or(pattern.len());

@@ -1,11 +1,11 @@
 //! The standard list of persistence paths.
 //!
-//! One question decides: does a tool that people have run or obey this file when a
-//! person only opens the folder, enters it, uses version control, pushes, or starts the
-//! tool's own prompt? Then it is here. A file that runs when a person asks for just
-//! that (`Makefile`, `package.json`, `build.gradle`, `conftest.py`, `compose.yaml`,
-//! `eslint.config.js`) is not: agents write those all day, and people review them.
-//! Names that stand for settings in a home are here too, for policies that grant one.
+//! A file is on the list if a common tool runs or obeys it when the user only opens the
+//! folder, enters it, uses version control, pushes, or starts the tool's prompt. A file
+//! that runs only on request (`Makefile`, `package.json`, `build.gradle`,
+//! `conftest.py`, `compose.yaml`, `eslint.config.js`) is not: agents write those all
+//! day, and people review them. Settings in a home are on the list too, for policies
+//! that grant a home.
 
 use super::{KeepMode, PersistencePath, REPOSITORY};
 
@@ -13,9 +13,10 @@ pub(super) const BY_GIT: &str = "git runs or obeys it";
 const BY_VERSION_CONTROL: &str = "a version control tool obeys it";
 const BY_EDITOR: &str = "an editor obeys it when the folder is opened";
 const BY_AGENT: &str = "an agent obeys it in its next session";
-pub(super) const BY_INSTRUCTIONS: &str = "an agent is told what to do by it in its next session";
-pub(super) const BY_PIPELINE: &str = "a build server runs it, with the secrets it has";
-const BY_ENVIRONMENT: &str = "a tool takes its environment from it, and with it where its home is";
+pub(super) const BY_INSTRUCTIONS: &str = "an agent follows it in its next session";
+pub(super) const BY_PIPELINE: &str = "a build server runs it with its secrets";
+const BY_ENVIRONMENT: &str =
+    "a tool reads its environment from it, and with it the path of its home";
 const BY_PROMPT: &str = "an interactive prompt or a debugger runs it when it starts";
 const BY_LOGIN: &str = "a program of the home obeys it";
 const BY_SHELL: &str = "a shell runs it on entering the directory or at login";
@@ -72,7 +73,7 @@ pub const STANDARD: &[PersistencePath<'static>] = &[
     each(".husky", BY_GIT),
     each(".githooks", BY_GIT),
     each(".git-hooks", BY_GIT),
-    // Managers of hooks: what they say runs at the next commit.
+    // Managers of hooks: their commands run at the next commit.
     each(".pre-commit-config.yaml", BY_GIT),
     each(".pre-commit-config.yml", BY_GIT),
     each("prek.toml", BY_GIT),
@@ -90,7 +91,7 @@ pub const STANDARD: &[PersistencePath<'static>] = &[
     each(".config/lefthook*", BY_GIT),
     each(".simple-git-hooks.*", BY_GIT),
     each("simple-git-hooks.*", BY_GIT),
-    // Other version control: configuration with hooks and programs, or where it is.
+    // Other version control: configuration with hooks and programs, or the path of one.
     each(".hg/hgrc", BY_VERSION_CONTROL),
     each(".hg/hgrc-not-shared", BY_VERSION_CONTROL),
     each(".hg/sharedpath", BY_VERSION_CONTROL),
@@ -109,7 +110,7 @@ pub const STANDARD: &[PersistencePath<'static>] = &[
     each(".repo", BY_VERSION_CONTROL),
     each(".gclient", BY_VERSION_CONTROL),
     each(".west/config", BY_VERSION_CONTROL),
-    // A file of this name says where the repository is.
+    // A file of this name has the path of the repository.
     PersistencePath { path: ".jj/repo", why: BY_VERSION_CONTROL, keep: KeepMode::Directory },
     each(".vscode", BY_EDITOR),
     each("*.code-workspace", BY_EDITOR),

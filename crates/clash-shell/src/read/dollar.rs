@@ -1,10 +1,10 @@
-//! What a `$` or a backtick begins: parameters, substitutions, arithmetic.
+//! Expansions that begin with `$` or a backtick: parameters, substitutions, arithmetic.
 
 use super::super::ast::{ExpansionOperation, ParameterExpansion, SubstitutionBody, WordPart};
 use super::words::push_quoted;
 use super::{ParseOutcome, ScriptParser, UNCLOSED, is_meta, parse};
 
-const ODD: &str = "it holds an expansion that is not understood";
+const ODD_EXPANSION: &str = "it holds an expansion that is not understood";
 
 impl ScriptParser<'_> {
     pub(super) fn dollar(&mut self, parts: &mut Vec<WordPart>, quoted: bool) -> ParseOutcome<()> {
@@ -53,7 +53,7 @@ impl ScriptParser<'_> {
         Ok(())
     }
 
-    /// What stands between `${` and `}`.
+    /// The text between `${` and `}`.
     fn braces(&mut self, quoted: bool) -> ParseOutcome<WordPart> {
         self.enter()?;
         let first = self.peek();
@@ -69,7 +69,7 @@ impl ScriptParser<'_> {
                 self.at += 1;
                 char::from(b).to_string()
             }
-            _ => return Err(ODD),
+            _ => return Err(ODD_EXPANSION),
         };
         let mut subscript = None;
         if self.peek() == b'[' {
@@ -90,10 +90,10 @@ impl ScriptParser<'_> {
                 ExpansionOperation::Names
             }
             (0, _) => self.operation(quoted)?,
-            _ => return Err(ODD),
+            _ => return Err(ODD_EXPANSION),
         };
         if self.peek() != b'}' {
-            return Err(ODD);
+            return Err(ODD_EXPANSION);
         }
         self.at += 1;
         self.leave();
@@ -132,7 +132,7 @@ impl ScriptParser<'_> {
                 self.at += 1;
                 ExpansionOperation::Transform(which)
             }
-            _ => return Err(ODD),
+            _ => return Err(ODD_EXPANSION),
         })
     }
 
@@ -144,12 +144,12 @@ impl ScriptParser<'_> {
                 0 => return Err(UNCLOSED),
                 b'}' => return Ok(parts),
                 b'{' => return Err("it holds braces in an expansion"),
-                // Whether this quotes depends on the mode bash runs in.
+                // It quotes or not depending on the mode of bash.
                 b'\'' if quoted && !pattern => {
                     return Err("it holds a quote inside a quoted expansion");
                 }
                 b'\\' if quoted => {
-                    // Taken off or not, it never starts anything.
+                    // With or without the backslash, the character starts no expansion.
                     self.at += 1;
                     push_quoted(&mut parts, self.character().ok_or(UNCLOSED)?);
                 }
@@ -237,7 +237,7 @@ impl ScriptParser<'_> {
     fn arithmetic_piece(&mut self, parts: &mut Vec<WordPart>) -> ParseOutcome<()> {
         match self.peek() {
             b'\'' | b'\\' | b'#' => {
-                // A base (`16#ff`) is the only sane use of these.
+                // A base (`16#ff`) is the only use of these that is analysed.
                 let base = self.byte(self.at) == b'#'
                     && self.at.checked_sub(1).is_some_and(|at| self.byte(at).is_ascii_digit());
                 if !base {

@@ -4,7 +4,7 @@ use super::super::ast::WordPart;
 use super::words::push_quoted;
 use super::{ParseOutcome, ScriptParser, UNCLOSED};
 
-const ODD: &str = "it holds an escape that is not understood";
+const ODD_ESCAPE: &str = "it holds an escape that is not understood";
 
 impl ScriptParser<'_> {
     pub(super) fn escaped_string(&mut self, parts: &mut Vec<WordPart>) -> ParseOutcome<()> {
@@ -46,7 +46,7 @@ impl ScriptParser<'_> {
                 self.at -= 1;
                 let value = self.digits(8, 3);
                 return match u8::try_from(value & 0xff) {
-                    Ok(0) | Err(_) => Err(ODD),
+                    Ok(0) | Err(_) => Err(ODD_ESCAPE),
                     Ok(byte) => {
                         bytes.push(byte);
                         Ok(())
@@ -61,14 +61,14 @@ impl ScriptParser<'_> {
                 };
                 let value = self.digits(16, most);
                 if b == b'x' {
-                    bytes.push(u8::try_from(value).ok().filter(|v| *v != 0).ok_or(ODD)?);
+                    bytes.push(u8::try_from(value).ok().filter(|v| *v != 0).ok_or(ODD_ESCAPE)?);
                 } else {
-                    let c = char::from_u32(value).filter(|c| *c != '\0').ok_or(ODD)?;
+                    let c = char::from_u32(value).filter(|c| *c != '\0').ok_or(ODD_ESCAPE)?;
                     bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
                 }
                 return Ok(());
             }
-            _ => return Err(ODD),
+            _ => return Err(ODD_ESCAPE),
         };
         bytes.push(simple);
         Ok(())

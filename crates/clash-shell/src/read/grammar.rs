@@ -37,7 +37,7 @@ impl ScriptParser<'_> {
         }
     }
 
-    /// The reserved word that stands here, with the place behind it.
+    /// The reserved word at the current position, with the position behind it.
     pub(super) fn reserved(&mut self) -> Option<(&'static str, usize)> {
         let first = self.peek();
         if !(first.is_ascii_lowercase() || matches!(first, b'!' | b'{' | b'}' | b'[')) {
@@ -142,8 +142,7 @@ impl ScriptParser<'_> {
         }
     }
 
-    /// Passes over `!` and `time` in front of a pipeline, and says whether there
-    /// were any.
+    /// Skips `!` and `time` in front of a pipeline. True if there were any.
     fn prefixes(&mut self) -> ParseOutcome<bool> {
         let mut any = false;
         loop {

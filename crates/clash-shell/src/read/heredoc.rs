@@ -1,4 +1,4 @@
-//! Here-documents: found where they are announced, read after the next newline.
+//! Here-documents: announced by `<<`, read after the next newline.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ pub(super) struct PendingHereDocument {
     pub(super) delimiter: String,
     pub(super) quoted: bool,
     pub(super) strip_tabs: bool,
-    /// Where it was announced.
+    /// The position of its `<<`.
     pub(super) at: usize,
     pub(super) body: Rc<OnceCell<Vec<WordPart>>>,
 }
@@ -24,8 +24,8 @@ impl ScriptParser<'_> {
         }
         let newline = self.at - 1;
         for pending in std::mem::take(&mut self.pending) {
-            // Shells disagree where the text begins if a quoted newline comes
-            // before the one that ends the line.
+            // If a quoted newline comes before the newline that ends the line, shells
+            // disagree on the start of the text.
             let line = self.slice(pending.at, newline).replace("\\\n", "");
             if line.contains('\n') {
                 return Err("a newline stands between a here-document and its text");
@@ -54,7 +54,7 @@ impl ScriptParser<'_> {
         Ok(())
     }
 
-    /// Where the text ends and where the script goes on.
+    /// The end of the text and the position at which the script continues.
     fn heredoc_end(
         &self,
         pending: &PendingHereDocument,

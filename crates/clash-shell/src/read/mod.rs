@@ -1,11 +1,11 @@
 //! From the text of a script to its tree, as bash reads it.
 //!
-//! What is not certainly what bash would make of it is an error, and the whole
-//! text is then opaque.
+//! A text that bash might read differently is an error, and the whole text is then
+//! opaque.
 //!
-//! A backslash before a newline joins two lines wherever it is not quoted, even
-//! inside an operator or a name, so every look at the text goes through
-//! [`ScriptParser::peek`], which passes over it.
+//! An unquoted backslash before a newline joins two lines, even inside an operator or a
+//! name. So the parser reads every byte through [`ScriptParser::peek`], which skips
+//! such pairs.
 
 mod compound;
 mod dollar;
@@ -27,8 +27,8 @@ const UNCLOSED: &str = "a quote, brace or parenthesis is not closed";
 
 pub(super) const NESTED: &str = "it is nested too deeply";
 
-/// Constructs inside each other beyond this are not followed: the analysis
-/// recurses, and no person nests like that.
+/// A script that nests deeper is opaque: the analysis recurses, and scripts written by
+/// people stay far below.
 pub(super) const MAX_NESTED_CONSTRUCTS: usize = 200;
 
 type ParseOutcome<T> = Result<T, &'static str>;
@@ -41,7 +41,7 @@ struct ScriptParser<'a> {
     /// Here-documents whose text begins after the next newline.
     pending: Vec<PendingHereDocument>,
     bash_only: bool,
-    /// Whether lines are joined anywhere.
+    /// The text has a backslash before a newline.
     joins: bool,
 }
 
@@ -93,7 +93,7 @@ impl<'a> ScriptParser<'a> {
         }
     }
 
-    /// One construct deeper; every way in has a [`ScriptParser::leave`] unless it fails.
+    /// Enters a construct. The caller calls [`ScriptParser::leave`] unless it fails.
     fn enter(&mut self) -> ParseOutcome<()> {
         self.depth += 1;
         if self.depth > MAX_NESTED_CONSTRUCTS { Err(NESTED) } else { Ok(()) }
@@ -103,7 +103,7 @@ impl<'a> ScriptParser<'a> {
         self.depth -= 1;
     }
 
-    /// The byte at a place, 0 behind the end: the text holds no NUL.
+    /// The byte at a position, or 0 behind the end: the text has no NUL.
     fn byte(&self, at: usize) -> u8 {
         self.bytes.get(at).copied().unwrap_or(0)
     }
@@ -123,7 +123,7 @@ impl<'a> ScriptParser<'a> {
         at
     }
 
-    /// Eats the text if it stands here, however its lines are joined.
+    /// Skips `text` if it comes next, also across joined lines.
     fn eat(&mut self, text: &str) -> bool {
         match self.matches(text) {
             Some(end) => {
@@ -156,7 +156,7 @@ impl<'a> ScriptParser<'a> {
         self.text.get(start..end).unwrap_or_default()
     }
 
-    /// Takes bytes while they are ordinary; always whole characters, because
+    /// Takes bytes while they are ordinary. The result has whole characters, because
     /// every byte that stops it is ASCII.
     fn run(&mut self, ordinary: impl Fn(u8) -> bool) -> &'a str {
         let start = self.at;
@@ -182,7 +182,7 @@ impl<'a> ScriptParser<'a> {
         Ok(())
     }
 
-    /// The character here, taken as it stands.
+    /// Takes the character at the current position.
     fn character(&mut self) -> Option<&'a str> {
         let c = self.text.get(self.at..)?.chars().next()?;
         let start = self.at;
@@ -195,7 +195,7 @@ impl<'a> ScriptParser<'a> {
         self.sees("<(") || self.sees(">(")
     }
 
-    /// A name, which lines may be joined in.
+    /// A name, possibly across joined lines.
     fn name(&mut self) -> String {
         let mut name = String::new();
         loop {

@@ -10,8 +10,8 @@ use super::heredoc::PendingHereDocument;
 use super::words::WordPlace;
 use super::{ParseOutcome, ScriptParser, is_name};
 
-/// Operators with the descriptor they change; a longer one comes before its
-/// beginning.
+/// Operators with the descriptor they change. A longer operator comes before its
+/// prefix.
 const OPERATORS: &[(&str, RedirOperator, Option<u32>)] = &[
     ("&>>", RedirOperator::Append, None),
     ("&>", RedirOperator::Write, None),
@@ -64,8 +64,8 @@ impl ScriptParser<'_> {
         Ok(Some(RedirNode { fd: if numbered { fd } else { default }, kind, target, body }))
     }
 
-    /// The number in front of an operator. `{name}` is passed over: the shell
-    /// chooses the number.
+    /// The number in front of an operator. `{name}` is skipped: the shell chooses the
+    /// number.
     fn descriptor(&mut self) -> ParseOutcome<Option<u32>> {
         let start = self.at;
         if self.peek() == b'{' {
@@ -106,7 +106,7 @@ fn delimiter(target: &RawWord, source: &str) -> ParseOutcome<(String, bool)> {
             _ => return Err("the end of a here-document is not plain"),
         }
     }
-    // `$` is text here, but a lone one came out quoted; the others are odd.
+    // A lone `$` is plain text in a delimiter; every other use is refused.
     if source.contains(['$', '`', '\n']) {
         return Err("the end of a here-document is not plain");
     }

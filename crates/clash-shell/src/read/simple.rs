@@ -60,7 +60,7 @@ impl ScriptParser<'_> {
         self.function(name)
     }
 
-    /// The argument of a declaration, as the word it is.
+    /// The argument of a declaration, turned back into a word.
     fn declared(&self, assign: AssignNode) -> RawWord {
         let sign = if assign.append { "+=" } else { "=" };
         let mut parts = vec![WordPart::Quoted(assign.name)];
@@ -110,8 +110,8 @@ impl ScriptParser<'_> {
         Ok(Some(AssignNode { name, subscript, append, value }))
     }
 
-    /// Whether a subscript that turned out to assign nothing can be read again
-    /// as a pattern: only if both readings find the same in it.
+    /// Checks that a subscript without an assignment can be read again as a pattern:
+    /// both readings must find the same parts in it.
     fn reread(&self, start: usize) -> ParseOutcome<()> {
         if self.slice(start, self.at).contains([' ', '\t', '$', '`']) {
             return Err("a word holds a subscript");

@@ -1,10 +1,10 @@
-//! Words: quotes and plain text, and which pieces a word is made of. What a `$`
-//! begins is read by [`super::dollar`].
+//! Words: quotes, plain text and the parts of a word. Expansions are read by
+//! [`super::dollar`].
 
 use super::super::ast::{CommandList, RawWord, WordPart};
 use super::{ParseOutcome, ScriptParser, UNCLOSED, is_meta};
 
-/// Where a word ends and what it may hold.
+/// The place of a word, which decides its end and its contents.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum WordPlace {
     /// The program of a command, where `x(` defines a function.
@@ -71,7 +71,7 @@ impl ScriptParser<'_> {
         self.at += 1;
     }
 
-    /// Ordinary bytes as text, or the one that is not.
+    /// Takes ordinary bytes as text, or one byte that is not ordinary.
     pub(super) fn plain(&mut self, parts: &mut Vec<WordPart>, ordinary: impl Fn(u8) -> bool) {
         match self.run(ordinary) {
             "" => self.literal(parts),

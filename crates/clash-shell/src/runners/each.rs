@@ -1,10 +1,10 @@
-//! Programs that run a command for each of the things they find or are given.
+//! Programs that run a command once per item: `find -exec`, `xargs`, `parallel`.
 
 use super::super::{ShellWord, all_known};
 use super::options::{OptionTable, TakenOptions, without_dashes};
 use super::{RunnerCommands, UNKNOWN_OPTION, UNKNOWN_PROGRAM, UNKNOWN_TEXT, shells};
 
-/// A word with something put in the place of a mark.
+/// The word after the program has replaced a mark such as `{}` in it.
 fn replaced(word: &ShellWord, mark: &str) -> ShellWord {
     match word.known().and_then(|text| text.split_once(mark)) {
         Some((before, _)) => ShellWord::Partial(before.to_owned()),

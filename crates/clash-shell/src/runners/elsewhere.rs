@@ -14,7 +14,8 @@ fn elsewhere(by: &'static str, words: &[ShellWord]) -> Option<RunnerCommands> {
     })
 }
 
-/// `ssh [options] host command…`. Options that run something here hide it.
+/// `ssh [options] host command…`. Options that run a program on this machine hide the
+/// command.
 pub(super) fn ssh(args: &[ShellWord]) -> Option<RunnerCommands> {
     const OPTIONS: OptionTable = OptionTable {
         flags: "1246AaCfGgKkMNnqsTtVvXxYy",
@@ -45,7 +46,7 @@ pub(super) fn ssh(args: &[ShellWord]) -> Option<RunnerCommands> {
     elsewhere("ssh", args.get(1..).unwrap_or_default())
 }
 
-/// Whether a setting of ssh names a program, or a file with settings.
+/// True if a setting of ssh names a program or a file with settings.
 fn setting_runs(setting: &str) -> bool {
     #[rustfmt::skip]
     const RUN: &[&str] = &[
@@ -91,7 +92,8 @@ pub(super) fn kubectl(args: &[ShellWord]) -> Option<RunnerCommands> {
     elsewhere("kubectl", args.get(at + 1..)?)
 }
 
-/// Whether a command runs code that is in the project or fetched for it.
+/// True if a command runs code of the project or of its dependencies, for example
+/// `make` or `npm run`.
 pub(in super::super) fn runs_project_code(words: &[ShellWord]) -> bool {
     let Some(program) = words.first().and_then(ShellWord::known).map(base_name) else {
         return false;

@@ -1,12 +1,13 @@
-//! What git runs: aliases and programs named by options and settings.
+//! The commands that git runs: aliases, and programs named by options and settings.
 
 use super::super::ShellWord;
 use super::{InnerCommand, RunnerCommands};
 
 const SETTING: &str = "a setting of git names a program";
 
-/// Subcommands git has itself; everything else is an alias or another program.
-/// Those that reach a remote in a way of their own are left out on purpose.
+/// Subcommands that are part of git; every other word is an alias or a separate
+/// program. Subcommands that run a transport program of their own are left out on
+/// purpose.
 #[rustfmt::skip]
 const SUBCOMMANDS: &[&str] = &[
     "add", "am", "annotate", "apply", "archive", "bisect", "blame", "branch", "bundle", "cat-file",
@@ -45,7 +46,7 @@ const PLAIN_SETTINGS: &[&str] = &[
     "protocol.version", "submodule.recurse", "tag.gpgsign",
 ];
 /// Settings whose value is a command.
-const COMMANDS: &[&str] = &[
+const COMMAND_SETTINGS: &[&str] = &[
     "core.askpass",
     "core.editor",
     "core.pager",
@@ -59,7 +60,7 @@ fn command_text(text: &str) -> InnerCommand {
     InnerCommand::Text { text: text.to_owned(), args: None, plain: true }
 }
 
-/// A text that git hands its own arguments to.
+/// A text that git gives to a shell together with its arguments.
 fn text_with_arguments(text: &str, args: &[ShellWord]) -> InnerCommand {
     let text = if args.is_empty() { text.to_owned() } else { format!("{text} \"$@\"") };
     InnerCommand::Text { text, args: Some(args.to_vec()), plain: true }
@@ -72,7 +73,7 @@ pub(super) fn through(args: &[ShellWord]) -> Option<RunnerCommands> {
     loop {
         let Some((word, rest)) = args.split_first() else { return some(through) };
         let Some(option) = word.known() else {
-            // A value may stand where a subcommand or option does.
+            // The unknown word may be a subcommand or an option.
             return some(through);
         };
         let value = rest.first();
@@ -152,7 +153,7 @@ fn setting(
     if is_plain(&name) {
         return;
     }
-    let command = COMMANDS.contains(&name.as_str()) || name.starts_with("pager.");
+    let command = COMMAND_SETTINGS.contains(&name.as_str()) || name.starts_with("pager.");
     match value {
         Some("" | "true" | "false") if command || name == "core.fsmonitor" => {}
         Some(value) if command => through.inner.push(command_text(value)),
@@ -160,7 +161,7 @@ fn setting(
     }
 }
 
-/// Whether a setting of git, in lower case, names no program.
+/// True if a setting of git, in lower case, names no program.
 pub(in super::super) fn is_plain(name: &str) -> bool {
     let section = name.split('.').next().unwrap_or_default();
     let plain = PLAIN_SETTINGS.contains(&name) || PLAIN_SECTIONS.contains(&section);
@@ -168,14 +169,14 @@ pub(in super::super) fn is_plain(name: &str) -> bool {
     plain && !name.ends_with("hook")
 }
 
-/// Whether a word is a long option, which git lets be abbreviated.
+/// True if a word is a long option or a prefix of it, which git accepts too.
 fn is_option(word: &ShellWord, option: &str) -> bool {
     let name = word.prefix().split('=').next().unwrap_or_default();
     name.len() > 2 && name.starts_with("--") && option.starts_with(name)
 }
 
 fn subcommand_runs(name: &str, args: &[ShellWord], through: &mut RunnerCommands) {
-    const HIDDEN: &str = "an option of git names a program";
+    const NAMES_PROGRAM: &str = "an option of git names a program";
     let has = |option: &str| args.iter().any(|word| is_option(word, option));
     let short = |letter: char| {
         args.iter().any(|word| {
@@ -195,7 +196,7 @@ fn subcommand_runs(name: &str, args: &[ShellWord], through: &mut RunnerCommands)
                 args.iter().filter(|w| is_option(w, "--exec") || w.prefix().starts_with("-x"));
             match value {
                 Some(text) if only.count() == 1 => through.inner.push(command_text(text)),
-                _ => through.inner.push(InnerCommand::Hidden(HIDDEN)),
+                _ => through.inner.push(InnerCommand::Hidden(NAMES_PROGRAM)),
             }
         }
         "bisect" => {
@@ -210,10 +211,10 @@ fn subcommand_runs(name: &str, args: &[ShellWord], through: &mut RunnerCommands)
             }
         }
         "difftool" if has("--extcmd") || short('x') => {
-            through.inner.push(InnerCommand::Hidden(HIDDEN))
+            through.inner.push(InnerCommand::Hidden(NAMES_PROGRAM))
         }
         "grep" if has("--open-files-in-pager") || short('O') => {
-            through.inner.push(InnerCommand::Hidden(HIDDEN));
+            through.inner.push(InnerCommand::Hidden(NAMES_PROGRAM));
         }
         "fetch" | "pull" | "ls-remote" | "clone" | "archive" | "push" | "fetch-pack" | "remote" => {
             let options = ["--upload-pack", "--receive-pack", "--exec"];
@@ -222,17 +223,16 @@ fn subcommand_runs(name: &str, args: &[ShellWord], through: &mut RunnerCommands)
                 && (has("--config") || has("--template") || short('u') || short('c'));
             let remote = args.iter().any(|word| word.prefix().contains("::"));
             if named || clone || remote {
-                through.inner.push(InnerCommand::Hidden(HIDDEN));
+                through.inner.push(InnerCommand::Hidden(NAMES_PROGRAM));
             }
         }
-        "init" if has("--template") => through.inner.push(InnerCommand::Hidden(HIDDEN)),
+        "init" if has("--template") => through.inner.push(InnerCommand::Hidden(NAMES_PROGRAM)),
         "config" => config(args, through),
         _ => {}
     }
 }
 
-/// What `git submodule foreach` runs. What no program is called, git gives to a
-/// shell.
+/// The command of `git submodule foreach`. Git gives a single word to a shell.
 fn foreach(words: &[ShellWord]) -> Option<InnerCommand> {
     let option = |word: &&ShellWord| matches!(word.known(), Some("--recursive" | "-q" | "--quiet"));
     let words: Vec<ShellWord> = words.iter().filter(|word| !option(word)).cloned().collect();
@@ -244,7 +244,7 @@ fn foreach(words: &[ShellWord]) -> Option<InnerCommand> {
     }
 }
 
-/// `git config name value` stays for every git that comes after.
+/// `git config name value` affects every later git command.
 fn config(args: &[ShellWord], through: &mut RunnerCommands) {
     #[rustfmt::skip]
     const READS: &[&str] = &[

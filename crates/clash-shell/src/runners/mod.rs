@@ -1,8 +1,8 @@
-//! Programs that run what they are given.
+//! Programs that run other commands: `env`, `sudo`, `sh -c`, `xargs`, `ssh`, `git`.
 //!
-//! [`look_through`] finds what a command runs besides itself. It is data plus a
-//! few programs with a syntax of their own; an option it does not know makes
-//! what is behind it hidden, never skipped.
+//! [`look_through`] finds the commands that a command runs. Most programs are rows of a
+//! table; a few have a syntax of their own. An unknown option hides the words behind
+//! it: the result is opaque.
 
 mod each;
 mod elsewhere;
@@ -18,19 +18,19 @@ pub(super) use elsewhere::runs_project_code;
 pub(super) use git::is_plain as is_plain_git_setting;
 pub(super) use options::without_dashes;
 
-/// What a command runs.
+/// The commands that a command runs.
 #[derive(Debug)]
 pub(super) struct RunnerCommands {
     pub(super) by: &'static str,
     pub(super) inner: Vec<InnerCommand>,
-    /// It does nothing else.
+    /// It does nothing but run them.
     pub(super) transparent: bool,
     pub(super) elsewhere: bool,
-    /// It reads its standard input itself.
+    /// It reads its standard input itself, so the inner commands do not.
     pub(super) feeds: bool,
-    /// Variables it sets for what it runs.
+    /// Variables it sets for the inner commands.
     pub(super) variables: Vec<(String, ShellWord)>,
-    /// The directory it runs that in, if it is another.
+    /// The directory it runs them in, if it changes the directory.
     pub(super) directory: Option<ShellWord>,
 }
 
@@ -109,7 +109,7 @@ fn base_name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 
-/// What the command runs besides itself; `None` if it is no runner.
+/// The commands that a command runs; `None` if it runs no other command.
 pub(super) fn look_through(words: &[ShellWord], stdin: &StandardInput) -> Option<RunnerCommands> {
     let (program, args) = words.split_first()?;
     let name = base_name(program.known()?);

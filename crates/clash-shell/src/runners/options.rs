@@ -12,7 +12,7 @@ pub(super) struct OptionTable {
     pub(super) long_valued: &'static [&'static str],
 }
 
-/// What stands at the start of a command line.
+/// The start of a command line.
 pub(super) enum TakenOptions<'w> {
     /// No option: the operands begin here.
     Operand,

@@ -148,7 +148,7 @@ pub(super) fn su(args: &[ShellWord]) -> RunnerCommands {
     if through.inner.is_empty() { through.hidden(STARTS_SHELL) } else { through }
 }
 
-/// A shell: the text behind `-c`, a script file, or what it reads.
+/// A shell: it runs the text behind `-c`, a script file, or its standard input.
 pub(super) fn shell(name: &str, args: &[ShellWord], stdin: &StandardInput) -> RunnerCommands {
     let by = match name {
         "bash" | "rbash" => "bash",
@@ -218,13 +218,13 @@ pub(super) fn shell(name: &str, args: &[ShellWord], stdin: &StandardInput) -> Ru
 }
 
 /// A script file is a program like any other: `bash build.sh -q` runs `./build.sh -q`.
-/// With a slash in it the name is a path and never a program on `PATH`.
+/// With a slash, the name is a path and never a program on `PATH`.
 fn script_file(file: &str, args: &[ShellWord]) -> Vec<ShellWord> {
     let path = if file.contains('/') { file.to_owned() } else { format!("./{file}") };
     std::iter::once(ShellWord::Known(path)).chain(args.iter().cloned()).collect()
 }
 
-/// Texts that zsh certainly reads as bash does.
+/// True for texts that zsh certainly reads as bash does.
 fn same_in_zsh(text: &str) -> bool {
     const WORDS: &[&str] =
         &["noglob", "nocorrect", "repeat", "foreach", "-", "end", "always", "exec"];

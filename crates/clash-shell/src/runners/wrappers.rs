@@ -6,7 +6,7 @@ use super::{RunnerCommands, STARTS_SHELL, UNKNOWN_OPTION, UNKNOWN_PROGRAM};
 
 struct WrapperProgram {
     name: &'static str,
-    /// It does nothing but run what it is given.
+    /// It does nothing but run the program behind its options.
     transparent: bool,
     options: OptionTable,
     /// Words between the options and the program.
@@ -66,7 +66,7 @@ const WRAPPERS: &[WrapperProgram] = &[
     row("systemd-inhibit", false, "", "", &[], &["what", "who", "why", "mode"], 0),
 ];
 
-/// What a program of the table runs.
+/// The command that a program of the table runs.
 pub(super) fn through(name: &str, args: &[ShellWord]) -> Option<RunnerCommands> {
     WRAPPERS.iter().find(|wrapper| wrapper.name == name).map(|wrapper| wrapper.through(args))
 }
@@ -180,7 +180,8 @@ pub(super) fn env(args: &[ShellWord]) -> RunnerCommands {
                 ("C" | "chdir", value) => through.directory = value,
                 ("S" | "split-string", Some(ShellWord::Known(text))) if splits < 8 => {
                     splits += 1;
-                    // Only what splits the same way everywhere.
+                    // Only plain blanks: quotes and escapes split differently in other
+                    // versions of env.
                     if text.contains(['\\', '"', '\'', '$', '#']) {
                         return through.hidden("it splits a text that is not plain");
                     }

@@ -1,4 +1,4 @@
-//! What is certainly a number, and what arithmetic runs.
+//! Numbers, and the commands that arithmetic runs.
 //!
 //! Bash evaluates the value of a variable in arithmetic as an expression again,
 //! subscripts and the substitutions in them included, so any value but a number
@@ -12,7 +12,7 @@ use super::state::{VariableValue, is_number};
 use super::{ScriptWalker, SourceText};
 
 impl ScriptWalker {
-    /// Whether the parts give a number and nothing else.
+    /// True if the parts give a number and nothing else.
     pub(super) fn is_numeric(&self, parts: &[WordPart]) -> bool {
         match parts {
             [WordPart::Arith { .. }] => true,
@@ -37,8 +37,8 @@ impl ScriptWalker {
         }
     }
 
-    /// An arithmetic expression: what its substitutions run, and whether a value
-    /// in it could be evaluated further (`x='a[$(cmd)]'; $((x))` runs cmd).
+    /// Walks an arithmetic expression: its substitutions, and values that bash would
+    /// evaluate again (`x='a[$(cmd)]'; $((x))` runs cmd).
     pub(super) fn arithmetic(&mut self, source: &SourceText, parts: &[WordPart]) {
         let mut safe = true;
         let mut names: Vec<String> = Vec::new();
@@ -124,7 +124,7 @@ impl ScriptWalker {
     }
 }
 
-/// The word if it is the same whatever the shell knows.
+/// The word, if it has no expansion.
 fn literal(raw: &RawWord) -> Option<String> {
     let text = |part: &WordPart| match part {
         WordPart::Text(text) if !expands(text) => Some(text.clone()),
@@ -134,8 +134,8 @@ fn literal(raw: &RawWord) -> Option<String> {
     raw.parts.iter().map(text).collect()
 }
 
-/// Whether a program certainly prints one number and nothing else. With several
-/// files, or a directory to search, `grep` prints their names as well.
+/// True if a program certainly prints one number and nothing else. With several files,
+/// or a directory to search, `grep` prints their names as well.
 fn prints_number(words: &[String]) -> bool {
     const COUNTS: &str = "cEFGPivwxsq";
     let Some((program, args)) = words.split_first() else { return false };

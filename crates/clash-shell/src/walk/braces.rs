@@ -1,11 +1,10 @@
-//! `{a,b}` in a plain word, which the shell spells out before anything else.
+//! `{a,b}` in a plain word: the shell expands it first of all.
 
 use super::super::ShellWord;
 
-/// The words of a text; `None` if it holds anything that is not certainly what
-/// it seems.
+/// The words that a text with braces expands to; `None` if that is not certain.
 pub(super) fn braces(text: &str) -> Option<Vec<ShellWord>> {
-    const MOST: usize = 64;
+    const MAX_BRACE_WORDS: usize = 64;
     if text.contains(['*', '?', '[', '~', '\\']) || text.contains("..") {
         return None;
     }
@@ -28,7 +27,7 @@ pub(super) fn braces(text: &str) -> Option<Vec<ShellWord>> {
         return None;
     }
     let words = alternatives(text)?;
-    if words.len() > MOST {
+    if words.len() > MAX_BRACE_WORDS {
         return None;
     }
     Some(words.into_iter().filter(|w| !w.is_empty()).map(ShellWord::Known).collect())
@@ -55,7 +54,8 @@ fn alternatives(text: &str) -> Option<Vec<String>> {
         }
     }
     let close = close?;
-    // Braces without a comma are text, with odd rules for what is around them.
+    // Braces without a comma are text, with special rules for the characters around
+    // them.
     if cuts.len() < 2 {
         return None;
     }

@@ -1,5 +1,5 @@
-//! What the shell does itself: builtins that move, evaluate, or change how it
-//! reads what follows. Those that set variables are in [`super::declare`].
+//! Builtins that change the directory, evaluate text, or change how the shell reads
+//! later lines. Builtins that set variables are in [`super::declare`].
 
 use super::super::ast::WordPart;
 use super::super::read::RESERVED;
@@ -38,7 +38,7 @@ pub(super) fn is_special(name: &str) -> bool {
 }
 
 impl ScriptWalker {
-    /// What a builtin changes, and what it runs.
+    /// Applies the changes of a builtin and returns the commands it runs.
     pub(super) fn builtin(
         &mut self,
         source: &SourceText,
@@ -88,7 +88,7 @@ impl ScriptWalker {
         None
     }
 
-    /// Code that is not known runs in this shell.
+    /// Unknown code runs in this shell: it may set any variable, function or alias.
     pub(super) fn anything_may_be_set(&mut self) {
         self.state.untrack();
         self.functions.doubt();
@@ -183,7 +183,7 @@ impl ScriptWalker {
             }
             let fine = flags.chars().all(|c| "abefhmoptuvxBCEHPT".contains(c))
                 && named.is_none_or(|name| PLAIN.contains(&name));
-            // `-p` changes whose rights it has, `-H` the meaning of `!`.
+            // `-p` keeps the effective user, `-H` gives `!` a meaning.
             if !fine || flags.contains(['p', 'H', 't']) {
                 self.cannot_see(source, READS);
             }
@@ -231,7 +231,7 @@ impl ScriptWalker {
             Some(text) => InnerCommand::Trap(text.to_owned()),
             None => InnerCommand::Hidden(UNKNOWN_TEXT),
         };
-        // At the end nothing follows that could see what it sets.
+        // A trap on exit runs last, so no later command sees its changes.
         if !signals.iter().all(|signal| matches!(signal.known(), Some("EXIT" | "0"))) {
             self.anything_may_be_set();
         }
@@ -239,7 +239,7 @@ impl ScriptWalker {
     }
 }
 
-/// `command`, `builtin` and `exec` with what they run.
+/// `command`, `builtin` and `exec` with the command they run.
 fn prefix(program: &str, args: &[ShellWord]) -> RunnerCommands {
     let (by, lookup) = match program {
         "command" => ("command", NameLookup::NoFunctions),

@@ -1,4 +1,4 @@
-//! Simple commands: from the tree to words, and from words to what they run.
+//! Simple commands: from the tree to words, and from words to the commands they run.
 
 use super::super::ast::{AssignNode, AssignedValue, RawWord, SimpleCommand};
 use super::super::read::{MAX_NESTED_CONSTRUCTS, NESTED};
@@ -125,7 +125,7 @@ impl ScriptWalker {
         self.depth -= 1;
     }
 
-    /// The command that is being looked at gets a variable.
+    /// Sets a variable for the current command only.
     fn give(&mut self, name: &str, value: &ShellWord) {
         note_variable(&mut self.set_here, name, value.known(), true);
     }
@@ -134,7 +134,7 @@ impl ScriptWalker {
         let shell = call.lookup != NameLookup::Programs;
         let Some(program) = call.words.first().and_then(ShellWord::known).map(str::to_owned) else {
             if shell {
-                // It may be a builtin or a function, or vanish.
+                // The unknown word may be a builtin, a function, or empty.
                 self.state.steered = self.state.steered.or(self.steered_here);
                 self.anything_may_be_set();
             }
@@ -165,7 +165,7 @@ impl ScriptWalker {
         }
     }
 
-    /// A command and what it runs.
+    /// Adds a command and the commands it runs.
     fn run_through(&mut self, source: &SourceText, call: PreparedCall, through: RunnerCommands) {
         let (text, stdin) = (call.text.clone(), call.stdin.clone());
         self.emit(call, Some(&through));

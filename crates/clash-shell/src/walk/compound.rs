@@ -1,4 +1,4 @@
-//! Compound commands: what runs on which of several ways.
+//! Compound commands: branches, loops, `case` and subshells.
 
 use super::super::ast::{CommandList, CompoundCommand, RawWord, RedirNode};
 use super::super::{CommandPosition, ShellCommand, ShellWord, shown};
@@ -78,7 +78,7 @@ impl ScriptWalker {
         self.here = here;
     }
 
-    /// Only the first condition is certainly tested.
+    /// Walks the branches of an `if`. Only the first condition certainly runs.
     fn branches(
         &mut self,
         source: &SourceText,
@@ -105,7 +105,7 @@ impl ScriptWalker {
         }
     }
 
-    /// What the variable of a `for` may be in its body.
+    /// The value of the variable of a `for` in its body.
     fn loop_values(&mut self, source: &SourceText, words: &[RawWord]) -> VariableValue {
         let mut values = Vec::new();
         let mut numeric = true;
@@ -123,7 +123,7 @@ impl ScriptWalker {
         }
     }
 
-    /// `[[ … ]]` evaluates what it compares as numbers, and subscripts.
+    /// `[[ … ]]` evaluates the operands of numeric comparisons, and subscripts.
     fn test(&mut self, source: &SourceText, words: &[RawWord]) {
         const NUMBERS: &[&str] = &["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
         let at = |index: Option<usize>| index.and_then(|i| words.get(i)).and_then(RawWord::bare);

@@ -1,4 +1,4 @@
-//! Builtins that set variables they are given the names of.
+//! Builtins that set variables by name: `export`, `declare`, `read`, `unset`.
 
 use super::super::ShellWord;
 use super::super::inert::{prints_only, reads_only};
@@ -15,7 +15,8 @@ impl ScriptWalker {
         for word in args {
             let prefix = word.prefix();
             if let Some(flags) = word.known().and_then(|w| w.strip_prefix(['-', '+'])) {
-                // Integers evaluate, references name others, case changes values.
+                // Integer variables evaluate their value, references name another
+                // variable, and case flags change the value.
                 odd |= flags.contains(['i', 'n', 'l', 'u', 'c']);
                 frozen |= flags.contains('r');
                 exports |= flags.contains('x');
@@ -53,7 +54,7 @@ impl ScriptWalker {
                 };
                 self.state.set(&name, value);
             } else {
-                // A value it already has now reaches programs.
+                // Its present value now reaches programs.
                 self.steering(source, &name, &ShellWord::Unknown);
             }
             if frozen {
@@ -66,7 +67,7 @@ impl ScriptWalker {
         }
     }
 
-    /// Builtins that set the variables they are given the names of.
+    /// Applies a builtin that sets variables by name.
     pub(super) fn set_by(&mut self, source: &SourceText, program: &str, args: &[ShellWord]) {
         let names: Vec<&str> = match program {
             "printf" => match args {
@@ -88,7 +89,7 @@ impl ScriptWalker {
             return self.cannot_see(source, "it evaluates a subscript");
         }
         if program == "unset" {
-            // Without a flag the name may be a function's.
+            // Without a flag, `unset` may remove a function.
             self.functions.doubt();
         }
         for name in names.into_iter().filter(|name| is_name(name)) {

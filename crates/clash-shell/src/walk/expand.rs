@@ -17,11 +17,11 @@ struct WordBuilder {
     done: Vec<ShellWord>,
     text: String,
     home: bool,
-    /// Nothing behind `text` is known.
+    /// More characters follow `text`, and they are unknown.
     open: bool,
-    /// Any number of words.
+    /// It becomes any number of words.
     many: bool,
-    /// There is a word even if it is empty.
+    /// The word exists even if it is empty.
     present: bool,
 }
 
@@ -69,7 +69,7 @@ enum WordUse {
     Text,
 }
 
-/// Whether unquoted text could become something else.
+/// True if the shell may expand unquoted text.
 pub(super) fn expands(text: &str) -> bool {
     text.bytes().any(|b| matches!(b, b'{' | b'*' | b'?' | b'[' | b'~' | b'\\'))
 }
@@ -89,7 +89,7 @@ impl ScriptWalker {
         builder.finish()
     }
 
-    /// As one text, the way a value or a redirection's here-string is read.
+    /// Expands the parts to one text, as in a value or a here-string.
     pub(super) fn value(&mut self, source: &SourceText, parts: &[WordPart]) -> ShellWord {
         let mut builder = WordBuilder { present: true, ..WordBuilder::default() };
         self.build(source, parts, WordUse::Text, &mut builder);
@@ -235,7 +235,7 @@ impl ScriptWalker {
         self.spread(&words, quoted, to);
     }
 
-    /// The words a parameter is, as far as quotes keep them together.
+    /// Adds the words of a parameter. Quotes keep each word whole.
     fn spread(&self, words: &[ShellWord], quoted: bool, to: &mut WordBuilder) {
         for (index, word) in words.iter().enumerate() {
             if index > 0 {
@@ -315,13 +315,13 @@ impl ScriptWalker {
         to.many |= many;
     }
 
-    /// Only what the expansions in it do.
+    /// Walks the expansions and drops the text.
     pub(super) fn effects(&mut self, source: &SourceText, parts: &[WordPart]) {
         self.value(source, parts);
     }
 }
 
-/// Splits a value where a shell with its usual separators does.
+/// Splits a value at blanks, tabs and newlines, the default `IFS`.
 fn split(text: &str, to: &mut WordBuilder) {
     let blank = |c: char| matches!(c, ' ' | '\t' | '\n');
     for (index, piece) in text.split(blank).enumerate() {

@@ -1,5 +1,4 @@
-//! Code the script gives a name to, or hands over as a text: functions, aliases,
-//! `eval` and `sh -c`.
+//! Named code and code as text: functions, aliases, `eval` and `sh -c`.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -14,9 +13,9 @@ use super::{ScriptWalker, SourceText, StandardInput};
 struct FunctionDefinition {
     body: Rc<ScriptNode>,
     source: SourceText,
-    /// Defined on every way to what follows it.
+    /// Every path through the script defines it.
     certain: bool,
-    /// How many were defined before it.
+    /// The number of functions defined before it.
     index: usize,
     walked: Cell<bool>,
 }
@@ -27,9 +26,9 @@ pub(super) struct KnownFunctions {
     named: HashMap<String, Vec<Rc<FunctionDefinition>>>,
     /// In the order of the script.
     defined: Vec<Rc<FunctionDefinition>>,
-    /// Any of this many first may no longer be what its name means.
+    /// The first functions, up to this number, may have been replaced or removed.
     doubtful: usize,
-    /// A loop defines one that its body may meet before it is read.
+    /// A loop defines a function that its body may call before the definition.
     pub(super) ahead: bool,
 }
 
@@ -38,14 +37,14 @@ impl KnownFunctions {
         self.named.contains_key(name)
     }
 
-    /// From here on no function certainly is what its name means.
+    /// From here on, any function may have been replaced or removed.
     pub(super) fn doubt(&mut self) {
         self.doubtful = self.defined.len();
     }
 }
 
 impl ScriptWalker {
-    /// Whether the name of a program may mean something else here.
+    /// True if the name of a program may be a function or an alias here.
     pub(super) fn shadows(&self, program: &str) -> bool {
         self.functions.ahead
             || self.functions.contains(program)
@@ -64,10 +63,10 @@ impl ScriptWalker {
         self.functions.named.entry(name.to_owned()).or_default().push(function);
     }
 
-    /// Bodies no call was seen of: something that is not understood may call.
+    /// Walks the bodies of functions without a known call: unknown code may call them.
     pub(super) fn functions_never_called(&mut self) {
         let mut index = 0;
-        // A body may define further ones.
+        // A body may define further functions.
         while let Some(function) = self.functions.defined.get(index).map(Rc::clone) {
             index += 1;
             if function.walked.replace(true) {
@@ -82,7 +81,7 @@ impl ScriptWalker {
         }
     }
 
-    /// Whether the program was certainly a function.
+    /// Walks the functions of this name. True if the program certainly was one.
     pub(super) fn call_functions(
         &mut self,
         source: &SourceText,
@@ -121,7 +120,7 @@ impl ScriptWalker {
             self.here = here;
         }
         self.calls.pop();
-        // It may return early, and its locals end here.
+        // The function may return early, and its local variables end here.
         self.state.perhaps_since(&mark);
         self.state.positional = positional;
         self.state.arguments_given = given;
@@ -132,8 +131,8 @@ impl ScriptWalker {
         !self.calls.is_empty()
     }
 
-    /// An alias and the rest of its command, read as the shell would. It may
-    /// also not be in force, so the command itself is looked at as well.
+    /// Walks an alias with the rest of its command. The alias may not be active, so the
+    /// caller also walks the command itself.
     pub(super) fn alias(&mut self, source: &SourceText, name: &str, rest: &str, plain: bool) {
         let Some(value) = self.aliases.get(name).cloned() else { return };
         let usable = value.filter(|value| {
@@ -152,7 +151,7 @@ impl ScriptWalker {
         self.aliases.extend(hidden);
     }
 
-    /// A text read as a script by this shell.
+    /// Walks a text that this shell runs as a script.
     pub(super) fn text(&mut self, source: &SourceText, text: &str) {
         if !self.spend(text.len() + 1) {
             return;
@@ -170,8 +169,8 @@ impl ScriptWalker {
         self.here = here;
     }
 
-    /// A text read by a shell of its own, which knows nothing of this one's
-    /// variables and functions.
+    /// Walks a text that another shell runs. It has no variables and functions of this
+    /// one.
     pub(super) fn other_shell(
         &mut self,
         source: &SourceText,
@@ -181,7 +180,7 @@ impl ScriptWalker {
     ) {
         let mut state = ScriptState::default();
         state.untrack();
-        // It has the environment that this shell hands down, and no more.
+        // It inherits the environment only.
         state.set.clone_from(&self.state.set);
         state.positional = args.map(Rc::from);
         state.steered = self.state.steered;

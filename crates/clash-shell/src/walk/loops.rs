@@ -1,4 +1,4 @@
-//! What a loop may set before its body is reached a second time.
+//! The changes that a loop may make before its body runs a second time.
 
 use super::super::CommandDirectory;
 use super::super::ast::{
@@ -11,7 +11,7 @@ use super::state::{VariableValue, is_number};
 
 #[derive(Default)]
 struct LoopChanges {
-    /// Names with whether each value given is a number.
+    /// Names of variables, and true if every value is a number.
     names: Vec<(String, bool)>,
     anything: bool,
     defines: bool,
@@ -21,7 +21,7 @@ struct LoopChanges {
 }
 
 impl ScriptWalker {
-    /// Forgets what the lists set, before they are walked as a loop.
+    /// Forgets the variables that the lists set, before they are walked as a loop.
     pub(super) fn before_loop(&mut self, lists: &[&CommandList]) {
         let mut found = LoopChanges::default();
         for list in lists {
@@ -67,7 +67,7 @@ impl ScriptWalker {
                     scan_parts(&redir.target.parts, found);
                 }
                 match kind {
-                    // What it sets stays there.
+                    // A subshell keeps its changes to itself.
                     CompoundCommand::Subshell(_) => {}
                     CompoundCommand::Group(list) => self.scan_list(list, found),
                     CompoundCommand::If { arms, otherwise } => {

@@ -1,8 +1,8 @@
 //! From the tree of a script to its commands, in the order the shell takes.
 //!
-//! Nothing is run and no file is read. Where ways part and meet, only what holds
-//! on all of them is known afterwards; the work done is bounded by the length of
-//! the script, and what lies beyond is opaque.
+//! The walk runs nothing and reads no file. After a branch, only facts that hold on
+//! every path are known: after `a && x=1` the value of `x` is unknown. The work is
+//! bounded by the length of the script; the rest is opaque.
 
 mod arithmetic;
 mod braces;
@@ -30,15 +30,15 @@ use super::{CommandDirectory, CommandPosition, SetVariable, ShellCommand, shown}
 use functions::KnownFunctions;
 use state::{ScriptState, VariableValue};
 
-/// A text that commands are found in.
+/// A text with commands.
 #[derive(Clone)]
 struct SourceText {
     text: Rc<str>,
-    /// Where the script has this text, if it is not the script.
+    /// The span of this text in the script, if it is only a part of it.
     origin: Option<Range<usize>>,
 }
 
-/// What a command can read from its standard input.
+/// The standard input of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StandardInput {
     Inherited,
@@ -46,7 +46,7 @@ pub(super) enum StandardInput {
     Unknown,
 }
 
-/// Which names a program is looked for among.
+/// The kinds of names among which the shell looks for a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameLookup {
     Shell,
@@ -65,14 +65,15 @@ struct ScriptWalker {
     /// Names of the functions being called.
     calls: Vec<String>,
     depth: usize,
-    /// How many constructs around here may not happen in this shell.
+    /// The number of constructs around the current command that may not run in this
+    /// shell.
     unsure: usize,
-    /// Work left: expanding functions and texts must stay linear.
+    /// The remaining work: the walk of functions and texts must stay linear.
     fuel: usize,
     here: Range<usize>,
-    /// As [`ScriptState::steered`], for the command that is being looked at.
+    /// As [`ScriptState::steered`], for the current command.
     steered_here: Option<&'static str>,
-    /// As [`ScriptState::set`], for the command that is being looked at.
+    /// As [`ScriptState::set`], for the current command.
     set_here: Vec<SetVariable>,
 }
 
@@ -112,7 +113,7 @@ pub(super) fn walk(script: &ScriptTree) -> Vec<ShellCommand> {
 }
 
 impl ScriptWalker {
-    /// Takes from the work that is left; false if there is none.
+    /// Takes from the remaining work; false if none is left.
     fn spend(&mut self, work: usize) -> bool {
         self.fuel = self.fuel.saturating_sub(work);
         self.fuel > 0
@@ -126,14 +127,14 @@ impl ScriptWalker {
         source.origin.clone().unwrap_or(start..end)
     }
 
-    /// With one more step in the way commands are reached.
+    /// Walks inside one more construct.
     fn inside(&mut self, position: CommandPosition, walk: impl FnOnce(&mut Self)) {
         self.position.push(position);
         walk(self);
         self.position.pop();
     }
 
-    /// In another process: nothing it sets stays.
+    /// Walks commands of another process: this shell keeps none of their changes.
     fn apart(&mut self, walk: impl FnOnce(&mut Self)) {
         let mark = self.state.mark();
         self.unsure += 1;
@@ -142,7 +143,7 @@ impl ScriptWalker {
         self.state.back_to(mark);
     }
 
-    /// On one of several ways.
+    /// Walks commands that may not run.
     fn perhaps(&mut self, walk: impl FnOnce(&mut Self)) {
         let mark = self.state.mark();
         self.unsure += 1;
@@ -151,7 +152,7 @@ impl ScriptWalker {
         self.state.perhaps_since(&mark);
     }
 
-    /// Something here runs what cannot be seen.
+    /// Adds an opaque command.
     fn cannot_see(&mut self, source: &SourceText, why: &'static str) {
         let text = match &source.origin {
             None => source.text.get(self.here.clone()).unwrap_or_default(),
@@ -186,8 +187,8 @@ impl ScriptWalker {
         }
     }
 
-    /// Behind `&&` everything before has happened; behind `||`, and after the
-    /// whole chain, only its first pipeline certainly has.
+    /// Behind `&&` all earlier pipelines have run. Behind `||`, and after the whole
+    /// list, only the first pipeline certainly has.
     fn chain(&mut self, source: &SourceText, chain: &AndOrList) {
         let before = self.state.cwd.clone();
         let Some(((_, first), rest)) = chain.links.split_first() else { return };
@@ -273,7 +274,7 @@ impl ScriptWalker {
     }
 }
 
-/// Whether the pipeline certainly leaves the shell.
+/// True if the pipeline certainly ends the shell.
 fn exits(pipeline: &PipelineNode) -> bool {
     match pipeline.nodes.as_slice() {
         [ScriptNode::Simple(simple)] => {

@@ -1,7 +1,7 @@
-//! What a script has set so far: variables, directory, positional parameters.
+//! The state of a script so far: variables, directory, positional parameters.
 //!
-//! Only what certainly holds is known. A value set on one of several ways to a
-//! place is forgotten where the ways meet.
+//! Only certain facts are kept. A value that one branch sets is forgotten where the
+//! branches join.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -42,7 +42,7 @@ pub(super) fn is_number(text: &str) -> bool {
     digits.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// A place to come back to.
+/// A state to return to.
 pub(super) struct StateMark {
     journal: usize,
     cwd: CommandDirectory,
@@ -55,18 +55,18 @@ pub(super) struct StateMark {
 #[derive(Default)]
 pub(super) struct ScriptState {
     variables: HashMap<String, VariableValue>,
-    /// Every change with what was there before, so that going back and joining
-    /// cost only what changed.
+    /// Every change with the value before it, so that going back costs only the
+    /// changes.
     journal: Vec<(String, Option<VariableValue>)>,
-    /// Names whose assignments do not simply give them a value.
+    /// Names whose assignments do more than set a value.
     frozen: HashSet<String>,
     /// Something may have set any variable.
     untracked: bool,
     pub(super) cwd: CommandDirectory,
     pub(super) positional: Option<Rc<[ShellWord]>>,
-    /// The script itself sets the positional parameters.
+    /// The script itself has set the positional parameters.
     pub(super) arguments_given: bool,
-    /// A variable that decides what programs run was set.
+    /// Why later programs are unknown: the script set a variable such as `PATH`.
     pub(super) steered: Option<&'static str>,
     pub(super) split_changed: bool,
     pub(super) errexit: bool,
@@ -76,8 +76,8 @@ pub(super) struct ScriptState {
     pub(super) exports_all: bool,
 }
 
-/// No more variables than this are told apart; a script that sets more has set
-/// one of unknown name.
+/// The first variables are listed by name. A script that sets more has also set a
+/// variable of unknown name.
 const MAX_SET_VARIABLES: usize = 32;
 
 /// The name that stands for every variable.
@@ -102,7 +102,7 @@ pub(super) fn note_variable(
     }
 }
 
-/// Names bash gives a value itself, or does not let be set.
+/// Names that bash sets itself or does not let a script set.
 fn is_special(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "_",
@@ -139,18 +139,18 @@ fn is_special(name: &str) -> bool {
 }
 
 impl ScriptState {
-    /// What is known about a variable; `None` if the script never set it.
+    /// The value of a variable; `None` if the script never set it.
     pub(super) fn get(&self, name: &str) -> Option<&VariableValue> {
         let value = self.variables.get(name)?;
         if self.untracked { Some(&VariableValue::Unknown) } else { Some(value) }
     }
 
-    /// As [`ScriptState::get`], but what anything unknown may have set is passed over.
+    /// As [`ScriptState::get`], but ignores that unknown code may have set it.
     pub(super) fn class(&self, name: &str) -> Option<&VariableValue> {
         self.variables.get(name)
     }
 
-    /// Whether the environment's own value holds.
+    /// True if the variable still has its value of the environment.
     pub(super) fn inherited(&self, name: &str) -> bool {
         !self.untracked && !self.variables.contains_key(name)
     }
@@ -177,7 +177,7 @@ impl ScriptState {
         self.variables.insert(name.to_owned(), value);
     }
 
-    /// From now on no assignment to the name can be relied on.
+    /// From now on the value of this name is unknown.
     pub(super) fn freeze(&mut self, name: &str) {
         if let Some(value) = self.variables.get(name) {
             let class =
@@ -195,7 +195,7 @@ impl ScriptState {
         self.cwd = CommandDirectory::Unknown;
     }
 
-    /// A variable of this name reaches every program from now on.
+    /// Exports a variable to every later program.
     pub(super) fn export(&mut self, name: &str, value: Option<&str>) {
         note_variable(&mut self.set, name, value, true);
     }
@@ -211,7 +211,7 @@ impl ScriptState {
         }
     }
 
-    /// What happened since was in another process.
+    /// Drops all changes since the mark: another process made them.
     pub(super) fn back_to(&mut self, mark: StateMark) {
         while self.journal.len() > mark.journal {
             let Some((name, old)) = self.journal.pop() else { break };
@@ -227,12 +227,12 @@ impl ScriptState {
         self.exports_all = mark.exports_all;
     }
 
-    /// The directory is the one it was then.
+    /// Restores the directory of the mark.
     pub(super) fn back_to_cwd(&mut self, mark: &StateMark) {
         self.cwd.clone_from(&mark.cwd);
     }
 
-    /// Any variable may have any value.
+    /// Forgets the value of every variable.
     pub(super) fn forget_all(&mut self) -> usize {
         let names: Vec<String> = self.variables.keys().cloned().collect();
         for name in &names {
@@ -241,9 +241,9 @@ impl ScriptState {
         names.len()
     }
 
-    /// What happened since may not have happened.
+    /// Marks all changes since the mark as uncertain.
     pub(super) fn perhaps_since(&mut self, mark: &StateMark) {
-        // A way may end anywhere, so every value a name had counts.
+        // The branch may end at any command, so every value in between counts.
         let mut joined: HashMap<String, VariableValue> = HashMap::new();
         for (name, before) in self.journal.get(mark.journal..).unwrap_or_default() {
             let value = match joined.get(name) {

@@ -1,40 +1,40 @@
-//! Variables that decide what programs run: the shell's own, the loader's, and
-//! those whose value is a command for some program.
+//! Variables that decide which programs run: variables of the shell and of the loader,
+//! and variables whose value is a command.
 //!
-//! A list, so what it lacks is not seen; the sandbox holds all the same.
+//! The list may lack some. The sandbox holds for those too.
 
 use super::super::{CommandPosition, ShellWord};
 use super::{ScriptWalker, SourceText};
 
 const STEERS: &str = "a variable is set that decides what programs run";
 
-/// Name where code is looked for, or are run by the shell or a language.
+/// Search paths for code, and code that the shell or a language runs at its start.
 #[rustfmt::skip]
-const NAMES: &[&str] = &[
+const STEERING_NAMES: &[&str] = &[
     "CDPATH", "ENV", "EXECIGNORE", "GCONV_PATH", "GIT_EXEC_PATH", "GIT_TEMPLATE_DIR", "GLOBIGNORE",
     "HOSTALIASES", "JAVA_TOOL_OPTIONS", "NODE_PATH", "PATH", "PERL5DB", "PERL5LIB", "PERL5OPT",
     "PROMPT_COMMAND", "PS0", "PS1", "PS2", "PS4", "PYTHONHOME", "PYTHONSTARTUP", "RUBYLIB",
     "RUBYOPT", "RUSTC_WORKSPACE_WRAPPER", "RUSTC_WRAPPER", "SHELLOPTS", "TEXTDOMAIN",
     "TEXTDOMAINDIR", "ZDOTDIR",
 ];
-const STARTS: &[&str] = &["BASH", "DYLD_", "LD_", "GIT_CONFIG"];
+const STEERING_PREFIXES: &[&str] = &["BASH", "DYLD_", "LD_", "GIT_CONFIG"];
 
-/// Their value is a command for some program.
+/// Variables whose value is a command.
 #[rustfmt::skip]
-const COMMANDS: &[&str] = &[
+const COMMAND_VARIABLES: &[&str] = &[
     "BROWSER", "EDITOR", "GIT_ASKPASS", "GIT_EDITOR", "GIT_EXTERNAL_DIFF", "GIT_PAGER",
     "GIT_PROXY_COMMAND", "GIT_SEQUENCE_EDITOR", "GIT_SSH", "GIT_SSH_COMMAND", "LESSCLOSE",
     "LESSOPEN", "MANPAGER", "PAGER", "SSH_ASKPASS", "SYSTEMD_PAGER", "VISUAL",
 ];
 
 impl ScriptWalker {
-    /// Applies an assignment that stays, as far as it decides what programs run.
+    /// Applies a lasting assignment to a variable that decides which programs run.
     pub(super) fn steering(&mut self, source: &SourceText, name: &str, value: &ShellWord) {
         let why = self.steers(source, name, value);
         self.state.steered = self.state.steered.or(why);
     }
 
-    /// Whether giving a variable this value decides what programs run.
+    /// The reason if a variable with this value decides which programs run.
     pub(super) fn steers(
         &mut self,
         source: &SourceText,
@@ -50,10 +50,12 @@ impl ScriptWalker {
             };
             return value.known().is_none_or(loads).then_some(STEERS);
         }
-        if NAMES.contains(&name) || STARTS.iter().any(|start| name.starts_with(start)) {
+        if STEERING_NAMES.contains(&name)
+            || STEERING_PREFIXES.iter().any(|start| name.starts_with(start))
+        {
             return Some(STEERS);
         }
-        if !COMMANDS.contains(&name) {
+        if !COMMAND_VARIABLES.contains(&name) {
             return None;
         }
         match value {

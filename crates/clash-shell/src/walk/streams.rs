@@ -1,4 +1,4 @@
-//! What the streams of a command are joined to: files, texts and pipes.
+//! The streams of a command: files, texts and pipes.
 
 use super::super::ast::{RedirNode, RedirOperator};
 use super::super::{
@@ -7,7 +7,7 @@ use super::super::{
 use super::{ScriptWalker, SourceText, StandardInput};
 
 impl ScriptWalker {
-    /// The files that are opened, and what standard input becomes if it changes.
+    /// The opened files, and the new standard input if it changes.
     pub(super) fn redirections(
         &mut self,
         source: &SourceText,
@@ -64,7 +64,8 @@ impl ScriptWalker {
     }
 }
 
-/// What stands behind `>&` or `<&` if it is no file; `-` closes or moves.
+/// True if the word behind `>&` or `<&` is a descriptor and no file; `-` closes or
+/// moves it.
 fn is_descriptor(text: &str) -> bool {
     text.strip_suffix('-').unwrap_or(text).bytes().all(|b| b.is_ascii_digit())
 }
@@ -76,7 +77,7 @@ fn given(word: &ShellWord, end: &str) -> StandardInput {
     }
 }
 
-/// What a command writes for the next one in a pipeline, if it is known.
+/// The output of a command for the next one in a pipeline, if it is known.
 pub(super) fn printed(command: &ShellCommand) -> StandardInput {
     let plain = command.opaque.is_none() && !command.redirections.iter().any(Redirection::writes);
     if !plain {
